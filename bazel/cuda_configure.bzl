@@ -1,0 +1,59 @@
+"""Finds the CUDA toolkit and presents it as a repository.
+
+The repository always exists, so that labels resolve; without a toolkit it says
+`cuda_available() == False` and the macros of //bazel:cuda.bzl define nothing.
+
+BALLAST_CUDA=0 ignores a toolkit that is there; BALLAST_CUDA=1 makes its
+absence an error. CUDA_PATH names a toolkit outside /usr/local/cuda.
+"""
+
+_BUILD_WITH_CUDA = """
+package(default_visibility = ["//visibility:public"])
+
+cc_library(
+    name = "cuda_headers",
+    hdrs = glob(["include/**"]),
+    includes = ["include"],
+)
+
+cc_library(
+    name = "cudart",
+    linkopts = ["-L{root}/lib64", "-lcudart", "-Wl,-rpath,{root}/lib64"],
+    deps = [":cuda_headers"],
+)
+
+cc_library(
+    name = "nccl",
+    linkopts = ["-L{root}/lib64", "-lnccl"],
+    deps = [":cudart"],
+)
+"""
+
+_BUILD_WITHOUT_CUDA = """
+# No CUDA toolkit was found: see bazel/cuda_configure.bzl.
+package(default_visibility = ["//visibility:public"])
+"""
+
+def _cuda_configure_impl(ctx):
+    wanted = ctx.os.environ.get("BALLAST_CUDA", "auto")
+    root = ctx.os.environ.get("CUDA_PATH", "/usr/local/cuda")
+    found = wanted != "0" and ctx.path(root + "/bin/nvcc").exists
+    if wanted == "1" and not found:
+        fail("BALLAST_CUDA=1, but there is no {}/bin/nvcc; set CUDA_PATH".format(root))
+    if found:
+        ctx.symlink(root + "/include", "include")
+        ctx.file("BUILD.bazel", _BUILD_WITH_CUDA.format(root = root))
+    else:
+        ctx.file("BUILD.bazel", _BUILD_WITHOUT_CUDA)
+    ctx.file("defs.bzl", """
+CUDA_ROOT = "{}"
+
+def cuda_available():
+    return {}
+""".format(root if found else "", found))
+
+cuda_configure = repository_rule(
+    implementation = _cuda_configure_impl,
+    environ = ["BALLAST_CUDA", "CUDA_PATH"],
+    local = True,
+)

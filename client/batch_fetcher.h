@@ -1,0 +1,57 @@
+#ifndef BALLAST_CLIENT_BATCH_FETCHER_H_
+#define BALLAST_CLIENT_BATCH_FETCHER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/job.pb.h"
+
+namespace ballast {
+
+// One block in host memory, and the allowance that it takes up. Destroying it
+// (or its last copy, see BatchStream) lets go of both.
+class FetchedBlock {
+ public:
+  virtual ~FetchedBlock() = default;
+  virtual uint64_t step() const = 0;
+  virtual uint32_t micro_batch() const = 0;
+  // The whole block (docs/block.md); begins at a multiple of 256.
+  virtual absl::Span<const uint8_t> bytes() const = 0;
+};
+
+// Where a stream of blocks begins and how much of it may be held.
+struct FetchRequest {
+  v1::Role role;
+  uint64_t step = 0;
+  uint32_t micro_batch = 0;
+  uint64_t steps = 0;  // 0: no end
+  std::string fingerprint;
+  // Bytes of blocks that may be outstanding: fetched or on their way, and not
+  // yet destroyed. One block may always be, however large.
+  uint64_t max_bytes = uint64_t{256} << 20;
+};
+
+// The seam between a rank and where its blocks come from: a gRPC stream, shared
+// memory, a fake. One fetcher is one attempt; after an error it is done.
+class BatchFetcher {
+ public:
+  virtual ~BatchFetcher() = default;
+
+  // The next block in order of (step, micro-batch). Blocks until it is complete
+  // and its checksum has been verified. Called from one thread. Errors:
+  // OUT_OF_RANGE (after `steps` steps; again at every further call),
+  // UNAVAILABLE (the server went away; another may go on), CANCELLED,
+  // DATA_LOSS (checksum), and what the server's Pull answers.
+  virtual absl::StatusOr<std::unique_ptr<FetchedBlock>> Fetch() = 0;
+
+  // Ends a Fetch that is blocking, and every later one, with CANCELLED. From any
+  // thread.
+  virtual void Cancel() = 0;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_CLIENT_BATCH_FETCHER_H_

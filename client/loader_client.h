@@ -1,0 +1,53 @@
+#ifndef BALLAST_CLIENT_LOADER_CLIENT_H_
+#define BALLAST_CLIENT_LOADER_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/batch_fetcher.h"
+#include "proto/job.pb.h"
+#include "proto/loader_service.pb.h"
+#include "proto/schedule.pb.h"
+
+namespace ballast {
+
+// One server, over gRPC. Thread-safe. Every call has a deadline; messages name
+// the server's address.
+class LoaderClient {
+ public:
+  // `address`: `unix:/path` or `host:port`. Does not connect yet.
+  static std::unique_ptr<LoaderClient> Create(const std::string& address);
+  virtual ~LoaderClient() = default;
+
+  // See proto/loader_service.proto. `expected` may be empty. When the
+  // fingerprints differ the error is FAILED_PRECONDITION and names both and the
+  // first differing key.
+  virtual absl::StatusOr<v1::AttachResponse> Attach(
+      const v1::Role& role, const v1::Fingerprint& expected) = 0;
+
+  // See proto/schedule_service.proto.
+  virtual absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step) = 0;
+
+  // Waits until all `size` ranks of `group` have met and returns rank 0's id.
+  // `id` is read from rank 0 only.
+  virtual absl::StatusOr<std::string> Rendezvous(const std::string& group,
+                                                 uint32_t rank, uint32_t size,
+                                                 const std::string& id,
+                                                 absl::Duration timeout) = 0;
+
+  // gRPC health checking: OK when the server serves.
+  virtual absl::Status CheckHealth() = 0;
+
+  // Opens a Pull. The client must outlive the fetcher.
+  virtual absl::StatusOr<std::unique_ptr<BatchFetcher>> OpenPull(
+      const FetchRequest& request) = 0;
+
+  virtual const std::string& address() const = 0;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_CLIENT_LOADER_CLIENT_H_

@@ -1,0 +1,22 @@
+#ifndef BALLAST_PROTO_SCHEDULE_JSON_H_
+#define BALLAST_PROTO_SCHEDULE_JSON_H_
+
+#include <string>
+
+#include "proto/schedule.pb.h"
+
+namespace ballast {
+
+// One line of JSON (no line break at its end), the same for equal schedules:
+// what `ballast-server plan --json` and `ballastctl schedule --json` print.
+//   {"step", "fingerprint", "micro_batches": [{"samples": [{"position",
+//    "sample": "SOURCE:ORDINAL", "images", "patches", "tokens",
+//    "label_tokens", "cost": {M: x}, "reader": {M: r}, "owner": {M: r}, "slot",
+//    "place"}], "load": {M: {"before": [per rank], "after": [per rank]}},
+//    "totals": {…}}], "totals": {"tokens", "tokens_squared", "label_tokens",
+//    "patches", "images"}}
+std::string ScheduleToJson(const v1::StepSchedule& schedule);
+
+}  // namespace ballast
+
+#endif  // BALLAST_PROTO_SCHEDULE_JSON_H_

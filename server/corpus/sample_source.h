@@ -1,0 +1,51 @@
+#ifndef BALLAST_SERVER_CORPUS_SAMPLE_SOURCE_H_
+#define BALLAST_SERVER_CORPUS_SAMPLE_SOURCE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/corpus/source_index.h"
+
+namespace ballast {
+
+// A sample as it lies on disk, nothing decoded.
+struct RawSample {
+  enum class TextFormat {
+    kConversation,  // a JSON object with `conversations`
+    kPlain,         // a document
+  };
+  // For messages: "docs-000003.tar: 000123" or "chat.jsonl:17".
+  std::string name;
+  TextFormat text_format = TextFormat::kConversation;
+  std::string text;
+  // Encoded image files, in the order in which the text refers to them.
+  std::vector<std::string> images;
+};
+
+// What to read of a sample.
+struct ReadParts {
+  bool text = true;
+  bool images = true;
+};
+
+// Random access to the samples of one source, by their number in its index.
+// Thread-safe: Read may be called from many threads at once.
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+
+  virtual const SourceIndex& index() const = 0;
+
+  // Reads sample `ordinal`; parts not asked for stay empty. Blocks on the disk.
+  // Errors name the sample and the file: OUT_OF_RANGE (no such sample),
+  // DATA_LOSS (the file no longer holds what the index says), NOT_FOUND,
+  // UNAVAILABLE (the disk).
+  virtual absl::StatusOr<RawSample> Read(uint64_t ordinal,
+                                         ReadParts parts) const = 0;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_SAMPLE_SOURCE_H_

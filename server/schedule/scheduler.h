@@ -1,0 +1,42 @@
+#ifndef BALLAST_SERVER_SCHEDULE_SCHEDULER_H_
+#define BALLAST_SERVER_SCHEDULE_SCHEDULER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/config.pb.h"
+#include "proto/job.pb.h"
+#include "proto/schedule.pb.h"
+#include "server/corpus/source_index.h"
+
+namespace ballast {
+
+// Computes the schedule of any step. A pure function of what Create is given:
+// no state changes afterwards, so it is thread-safe, and two schedulers made
+// from equal configurations and indexes answer alike on every machine.
+class Scheduler {
+ public:
+  virtual ~Scheduler() = default;
+
+  // `config` is a loaded one; `indexes[i]` belongs to config.sources(i), is not
+  // owned and must outlive the scheduler. Errors: INVALID_ARGUMENT (an empty
+  // source, an image that no grid fits).
+  static absl::StatusOr<std::unique_ptr<Scheduler>> Create(
+      const v1::Config& config,
+      const std::vector<const SourceIndex*>& indexes);
+
+  // Errors: OUT_OF_RANGE (the step's positions do not fit 64 bits).
+  virtual absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const = 0;
+
+  // What the schedules follow from.
+  virtual const v1::Fingerprint& fingerprint() const = 0;
+
+  // What clients must know to lay out batches.
+  virtual const v1::Job& job() const = 0;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SCHEDULE_SCHEDULER_H_

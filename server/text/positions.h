@@ -1,0 +1,30 @@
+#ifndef BALLAST_SERVER_TEXT_POSITIONS_H_
+#define BALLAST_SERVER_TEXT_POSITIONS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "proto/config.pb.h"
+
+namespace ballast {
+
+// An image's size in patches, as the processors give it.
+struct GridThw {
+  uint32_t t = 1;
+  uint32_t h = 0;
+  uint32_t w = 0;
+};
+
+// Writes the position ids of one sample. With model.position_axes 3 (MRoPE, spec
+// section 6) `out` is [3, ids.size()]: text advances all axes alike, an image
+// counts rows and columns of its merged grid, and text goes on after the larger
+// of the two. With 1 it is [ids.size()]: 0, 1, 2, …. Errors: INVALID_ARGUMENT
+// (size of `out`; placeholders in `ids` that do not fit `grids`).
+absl::Status ComputePositions(absl::Span<const int32_t> ids,
+                              absl::Span<const GridThw> grids,
+                              const v1::Model& model, absl::Span<int32_t> out);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_TEXT_POSITIONS_H_

@@ -1,0 +1,52 @@
+#ifndef BALLAST_SERVER_TEXT_TEXT_SAMPLE_H_
+#define BALLAST_SERVER_TEXT_TEXT_SAMPLE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/config.pb.h"
+#include "server/config/model_profile.h"
+#include "server/text/tokenizer.h"
+
+namespace ballast {
+
+// A sample's text, ready for a block.
+struct TextSample {
+  std::vector<int32_t> ids;     // [tokens], image placeholders expanded
+  std::vector<int32_t> labels;  // [tokens], labels[i] = ids[i+1] where that is
+                                // supervised, -100 elsewhere and at the end
+  uint32_t label_tokens = 0;    // labels that are not -100
+};
+
+// What a text is made with: the same for every sample of a job.
+struct TextOptions {
+  const Tokenizer* tokenizer = nullptr;  // not owned
+  const v1::Model* model = nullptr;      // complete; not owned
+  uint32_t max_tokens = 0;
+  v1::Batch::OnTooLong on_too_long = v1::Batch::ON_TOO_LONG_ERROR;
+};
+
+// A conversation as JSON ({"conversations": [{"from": "human", "value":
+// "<image>\nWhat is this?"}, {"from": "gpt", "value": …}]}) in ChatML; every
+// `<image>` becomes vision start, one placeholder per token of its grid, vision
+// end. Supervised: what the assistant says and the <|im_end|> after it.
+// `images` are the sample's images in order. Errors: INVALID_ARGUMENT (not
+// JSON, no turns, an unknown `from`, a count of marks other than of images),
+// OUT_OF_RANGE (more than max_tokens and on_too_long is not truncate_text, or
+// the image tokens alone exceed it).
+absl::StatusOr<TextSample> BuildConversation(
+    absl::string_view json, absl::Span<const ImageGrid> images,
+    const TextOptions& options);
+
+// A plain document: images first unless `<image>` marks say where, then the
+// text, then end-of-text; all text and the end are supervised. Errors as above.
+absl::StatusOr<TextSample> BuildDocument(absl::string_view text,
+                                         absl::Span<const ImageGrid> images,
+                                         const TextOptions& options);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_TEXT_TEXT_SAMPLE_H_
