@@ -1,0 +1,129 @@
+#include "server/corpus/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+namespace {
+
+FileStamp StampOf(const struct stat& status) {
+  return {
+      static_cast<uint64_t>(status.st_size),
+      int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
+absl::Status NotRegular(absl::string_view path) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
+}
+
+}  // namespace
+
+absl::Status FileError(int number, absl::string_view action,
+                       absl::string_view path) {
+  const std::string what = absl::StrCat(path, ": cannot ", action);
+  if (number == EIO) return absl::UnavailableError(what + ": disk error");
+  return absl::ErrnoToStatus(number, what);
+}
+
+absl::StatusOr<FileStamp> StampFile(const std::string& path) {
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0) return FileError(errno, "stat", path);
+  if (!S_ISREG(status.st_mode)) return NotRegular(path);
+  return StampOf(status);
+}
+
+absl::StatusOr<File> File::Open(const std::string& path) {
+  // O_NONBLOCK: a pipe is opened (and then refused) without waiting for a
+  // writer. It means nothing to regular files.
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return FileError(errno, "open", path);
+  File file(path, descriptor);
+  struct stat status;
+  if (fstat(descriptor, &status) != 0) return FileError(errno, "stat", path);
+  if (!S_ISREG(status.st_mode)) return NotRegular(path);
+  file.stamp_ = StampOf(status);
+  return file;
+}
+
+absl::StatusOr<File> File::Create(const std::string& path) {
+  const int descriptor =
+      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor < 0) return FileError(errno, "create", path);
+  return File(path, descriptor);
+}
+
+File::File(std::string path, int descriptor)
+    : path_(std::move(path)), descriptor_(descriptor) {}
+
+File::File(File&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      stamp_(other.stamp_) {}
+
+File& File::operator=(File&& other) noexcept {
+  if (this != &other) {
+    Close();
+    path_ = std::move(other.path_);
+    descriptor_ = std::exchange(other.descriptor_, -1);
+    stamp_ = other.stamp_;
+  }
+  return *this;
+}
+
+File::~File() { Close(); }
+
+void File::Close() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+absl::Status File::ReadAt(uint64_t offset, uint64_t size, char* out) const {
+  uint64_t done = 0;
+  while (done < size) {
+    const ssize_t count = pread(descriptor_, out + done, size - done,
+                                static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return FileError(errno, "read", path_);
+    if (count == 0) {
+      return absl::DataLossError(absl::StrCat(path_, ": ends at byte ",
+                                              offset + done, ", wanted ", size,
+                                              " bytes at ", offset));
+    }
+    done += static_cast<uint64_t>(count);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> File::ReadAt(uint64_t offset, uint64_t size) const {
+  if (offset > stamp_.size || size > stamp_.size - offset) {
+    return absl::DataLossError(absl::StrCat(path_, ": ends at byte ",
+                                            stamp_.size, ", wanted ", size,
+                                            " bytes at ", offset));
+  }
+  std::string bytes(size, '\0');
+  BALLAST_RETURN_IF_ERROR(ReadAt(offset, size, bytes.data()));
+  return bytes;
+}
+
+absl::Status File::Write(absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = write(descriptor_, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return FileError(errno, "write", path_);
+    bytes.remove_prefix(static_cast<size_t>(count));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status File::Sync() {
+  if (fsync(descriptor_) != 0) return FileError(errno, "sync", path_);
+  return absl::OkStatus();
+}
+
+}  // namespace ballast

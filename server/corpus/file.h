@@ -1,0 +1,72 @@
+#ifndef BALLAST_SERVER_CORPUS_FILE_H_
+#define BALLAST_SERVER_CORPUS_FILE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ballast {
+
+// `number` (an errno) as a status that names `path`: NOT_FOUND,
+// PERMISSION_DENIED, …; UNAVAILABLE for a disk that fails (EIO).
+absl::Status FileError(int number, absl::string_view action,
+                       absl::string_view path);
+
+// What tells one state of a file from another.
+struct FileStamp {
+  uint64_t size = 0;
+  int64_t mtime_ns = 0;
+
+  friend bool operator==(const FileStamp& a, const FileStamp& b) {
+    return a.size == b.size && a.mtime_ns == b.mtime_ns;
+  }
+};
+
+// The stamp of the file that `path` names. Errors: FileError's;
+// INVALID_ARGUMENT where it is not a regular file.
+absl::StatusOr<FileStamp> StampFile(const std::string& path);
+
+// A file descriptor that closes itself. Movable. ReadAt is thread-safe, the
+// rest thread-compatible. All calls block on the disk.
+class File {
+ public:
+  // A regular file, for reading. Errors: FileError's; INVALID_ARGUMENT where it
+  // is not a regular file (a pipe or device would block us).
+  static absl::StatusOr<File> Open(const std::string& path);
+  // An empty file, for writing; one that is there loses its bytes.
+  static absl::StatusOr<File> Create(const std::string& path);
+
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  ~File();
+
+  const std::string& path() const { return path_; }
+  // As it was when the file was opened.
+  const FileStamp& stamp() const { return stamp_; }
+
+  // Reads exactly `size` bytes at `offset` into `out`. Errors: DATA_LOSS when
+  // the file ends before that, FileError's.
+  absl::Status ReadAt(uint64_t offset, uint64_t size, char* out) const;
+  // The same into a string. The file's end is checked before memory is taken.
+  absl::StatusOr<std::string> ReadAt(uint64_t offset, uint64_t size) const;
+
+  // Appends at the place of the last write.
+  absl::Status Write(absl::string_view bytes);
+  // Waits until the bytes are on the disk.
+  absl::Status Sync();
+
+ private:
+  File(std::string path, int descriptor);
+  void Close();
+
+  std::string path_;
+  int descriptor_;
+  FileStamp stamp_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_FILE_H_
