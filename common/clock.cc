@@ -1,0 +1,55 @@
+#include "common/clock.h"
+
+#include <chrono>
+
+#include "common/mutex.h"
+
+namespace ballast {
+namespace {
+
+absl::Time SteadyNow() {
+  return absl::UnixEpoch() +
+         absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+class RealSleeper final : public Sleeper {
+ public:
+  bool Sleep(absl::Duration duration) override {
+    const absl::Time end = SteadyNow() + duration;
+    MutexLock lock(&mutex_);
+    while (!woken_) {
+      const absl::Duration left = end - SteadyNow();
+      if (left <= absl::ZeroDuration()) return true;
+      changed_.WaitFor(&mutex_, absl::ToChronoNanoseconds(left));
+    }
+    return false;
+  }
+
+  void Wake() override {
+    MutexLock lock(&mutex_);
+    woken_ = true;
+    changed_.NotifyAll();
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+class RealClock final : public Clock {
+ public:
+  absl::Time Now() override { return SteadyNow(); }
+  std::unique_ptr<Sleeper> NewSleeper() override {
+    return std::make_unique<RealSleeper>();
+  }
+};
+
+}  // namespace
+
+Clock* Clock::Real() {
+  static RealClock* const clock = new RealClock;
+  return clock;
+}
+
+}  // namespace ballast
