@@ -1,0 +1,205 @@
+#include "server/config/model_profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace ballast {
+namespace {
+
+struct Profile {
+  const char* name;
+  uint64_t min_pixels;
+  uint64_t max_pixels;
+  uint32_t patch;
+  double mean[3];
+  double std[3];
+  // image, video, vision_start, vision_end, im_start, im_end, end_of_text, pad
+  int32_t ids[8];
+};
+
+constexpr uint32_t kMerge = 2;
+constexpr uint32_t kTemporalPatch = 2;
+constexpr uint32_t kPositionAxes = 3;
+
+constexpr Profile kProfiles[] = {
+    {"qwen2_vl",
+     3136,
+     12845056,
+     14,
+     {0.48145466, 0.4578275, 0.40821073},
+     {0.26862954, 0.26130258, 0.27577711},
+     {151655, 151656, 151652, 151653, 151644, 151645, 151643, 151643}},
+    {"qwen2_5_vl",
+     3136,
+     12845056,
+     14,
+     {0.48145466, 0.4578275, 0.40821073},
+     {0.26862954, 0.26130258, 0.27577711},
+     {151655, 151656, 151652, 151653, 151644, 151645, 151643, 151643}},
+    {"qwen3_vl",
+     65536,
+     16777216,
+     16,
+     {0.5, 0.5, 0.5},
+     {0.5, 0.5, 0.5},
+     {151655, 151656, 151652, 151653, 151644, 151645, 151643, 151643}},
+    {"qwen3_5_vl",
+     65536,
+     16777216,
+     16,
+     {0.5, 0.5, 0.5},
+     {0.5, 0.5, 0.5},
+     {248056, 248057, 248053, 248054, 248045, 248046, 248044, 248044}},
+};
+
+const Profile* FindProfile(const std::string& name) {
+  const auto* found =
+      std::find_if(std::begin(kProfiles), std::end(kProfiles),
+                   [&name](const Profile& p) { return name == p.name; });
+  return found == std::end(kProfiles) ? nullptr : found;
+}
+
+void FillTokenIds(const int32_t (&ids)[8], v1::TokenIds* token_ids) {
+  if (!token_ids->has_image()) token_ids->set_image(ids[0]);
+  if (!token_ids->has_video()) token_ids->set_video(ids[1]);
+  if (!token_ids->has_vision_start()) token_ids->set_vision_start(ids[2]);
+  if (!token_ids->has_vision_end()) token_ids->set_vision_end(ids[3]);
+  if (!token_ids->has_im_start()) token_ids->set_im_start(ids[4]);
+  if (!token_ids->has_im_end()) token_ids->set_im_end(ids[5]);
+  if (!token_ids->has_end_of_text()) token_ids->set_end_of_text(ids[6]);
+  if (!token_ids->has_pad()) token_ids->set_pad(ids[7]);
+}
+
+void Fill(const Profile& profile, v1::Model* model) {
+  if (model->min_pixels() == 0) model->set_min_pixels(profile.min_pixels);
+  if (model->max_pixels() == 0) model->set_max_pixels(profile.max_pixels);
+  if (model->patch() == 0) model->set_patch(profile.patch);
+  if (model->merge() == 0) model->set_merge(kMerge);
+  if (model->temporal_patch() == 0) model->set_temporal_patch(kTemporalPatch);
+  if (model->mean().empty()) {
+    model->mutable_mean()->Assign(std::begin(profile.mean),
+                                  std::end(profile.mean));
+  }
+  if (model->std().empty()) {
+    model->mutable_std()->Assign(std::begin(profile.std),
+                                 std::end(profile.std));
+  }
+  FillTokenIds(profile.ids, model->mutable_token_ids());
+  if (model->position_axes() == 0) model->set_position_axes(kPositionAxes);
+}
+
+}  // namespace
+
+std::vector<std::string> ModelProfileNames() {
+  std::vector<std::string> names;
+  for (const Profile& profile : kProfiles) names.push_back(profile.name);
+  return names;
+}
+
+std::vector<std::string> MissingModelKeys(const v1::Model& model) {
+  std::vector<std::string> missing;
+  const auto check = [&missing](bool there, const char* key) {
+    if (!there) missing.push_back(key);
+  };
+  check(model.min_pixels() != 0, "min_pixels");
+  check(model.max_pixels() != 0, "max_pixels");
+  check(model.patch() != 0, "patch");
+  check(model.merge() != 0, "merge");
+  check(model.temporal_patch() != 0, "temporal_patch");
+  check(!model.mean().empty(), "mean");
+  check(!model.std().empty(), "std");
+  const v1::TokenIds& ids = model.token_ids();
+  check(ids.has_image(), "token_ids.image");
+  check(ids.has_video(), "token_ids.video");
+  check(ids.has_vision_start(), "token_ids.vision_start");
+  check(ids.has_vision_end(), "token_ids.vision_end");
+  check(ids.has_im_start(), "token_ids.im_start");
+  check(ids.has_im_end(), "token_ids.im_end");
+  check(ids.has_end_of_text(), "token_ids.end_of_text");
+  check(ids.has_pad(), "token_ids.pad");
+  check(model.position_axes() != 0, "position_axes");
+  return missing;
+}
+
+absl::Status ApplyModelProfile(v1::Model* model) {
+  if (model->profile().empty()) {
+    const std::vector<std::string> missing = MissingModelKeys(*model);
+    if (missing.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("model: without a profile these keys are required too: ",
+                     absl::StrJoin(missing, ", ")));
+  }
+  const Profile* profile = FindProfile(model->profile());
+  if (profile == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model.profile: found \"", model->profile(), "\"; wanted one of ",
+        absl::StrJoin(ModelProfileNames(), ", ")));
+  }
+  Fill(*profile, model);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ImageGrid> ResizedGrid(uint32_t height, uint32_t width,
+                                      const v1::Model& model) {
+  // Below this, height*width is exact in a double, as it is in Python's
+  // division of integers.
+  constexpr uint32_t kMaxSide = uint32_t{1} << 26;
+  if (height == 0 || width == 0 || height > kMaxSide || width > kMaxSide) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an image of height ", height, " and width ", width,
+                     "; wanted sides of 1 to ", kMaxSide));
+  }
+  if (model.patch() == 0 || model.merge() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.patch is ", model.patch(), " and model.merge is ",
+                     model.merge(), "; wanted both above 0"));
+  }
+  const double h = height;
+  const double w = width;
+  if (std::max(h, w) / std::min(h, w) > 200) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an image of height ", height, " and width ", width,
+                     "; wanted sides in a ratio of at most 200"));
+  }
+  // The operations and their order are those of the Python function, so that
+  // each intermediate rounds alike. nearbyint rounds half to even, as round()
+  // does there.
+  const double factor = static_cast<double>(model.patch()) * model.merge();
+  const double min_pixels = static_cast<double>(model.min_pixels());
+  const double max_pixels = static_cast<double>(model.max_pixels());
+  double out_h = std::nearbyint(h / factor) * factor;
+  double out_w = std::nearbyint(w / factor) * factor;
+  if (out_h * out_w > max_pixels) {
+    const double beta = std::sqrt(h * w / max_pixels);
+    out_h = std::max(factor, std::floor(h / beta / factor) * factor);
+    out_w = std::max(factor, std::floor(w / beta / factor) * factor);
+  } else if (out_h * out_w < min_pixels) {
+    const double beta = std::sqrt(min_pixels / (h * w));
+    out_h = std::ceil(h * beta / factor) * factor;
+    out_w = std::ceil(w * beta / factor) * factor;
+  }
+  if (!(out_h >= 1 && out_w >= 1 && out_h <= kMaxSide && out_w <= kMaxSide)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an image of height ", height, " and width ", width,
+        " has no size within model.min_pixels ", model.min_pixels(),
+        " and model.max_pixels ", model.max_pixels(), " at patch ",
+        model.patch(), " and merge ", model.merge()));
+  }
+  ImageGrid grid;
+  grid.height = static_cast<uint32_t>(out_h);
+  grid.width = static_cast<uint32_t>(out_w);
+  grid.grid_h = grid.height / model.patch();
+  grid.grid_w = grid.width / model.patch();
+  return grid;
+}
+
+uint32_t ImageTokens(const ImageGrid& grid, const v1::Model& model) {
+  const uint64_t merged = uint64_t{model.merge()} * model.merge();
+  return merged == 0 ? 0 : static_cast<uint32_t>(grid.patches() / merged);
+}
+
+}  // namespace ballast
