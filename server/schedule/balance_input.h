@@ -1,0 +1,18 @@
+#ifndef BALLAST_SERVER_SCHEDULE_BALANCE_INPUT_H_
+#define BALLAST_SERVER_SCHEDULE_BALANCE_INPUT_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+namespace ballast {
+
+// What every balancer refuses: no groups, a count of costs that the groups do
+// not divide (with `equal_count`), a cost that is negative or not finite.
+absl::Status CheckBalanceInput(absl::Span<const double> costs, uint32_t groups,
+                               bool equal_count);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SCHEDULE_BALANCE_INPUT_H_

@@ -1,0 +1,46 @@
+#include "server/schedule/cost_model.h"
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+
+absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
+                                         const v1::Model& model) {
+  SampleSize size;
+  size.label_tokens = sample.label_tokens;
+  uint64_t tokens = sample.text_tokens;
+  size.grids.reserve(sample.images.size());
+  for (const ImageSize& image : sample.images) {
+    BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
+                             ResizedGrid(image.height, image.width, model));
+    size.patches += grid.patches();
+    tokens += ImageTokens(grid, model);
+    size.grids.push_back(grid);
+  }
+  if (tokens > std::numeric_limits<uint32_t>::max()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sample has ", tokens, " tokens; at most 2^32-1 are held"));
+  }
+  size.tokens = static_cast<uint32_t>(tokens);
+  return size;
+}
+
+double SampleCost(const SampleSize& size, v1::Module module,
+                  const v1::Balance::Cost& coefficients) {
+  const bool vision = module == v1::MODULE_VISION;
+  const v1::Balance::Coefficients& c =
+      vision ? coefficients.vision() : coefficients.language();
+  const double n = static_cast<double>(vision ? size.patches : size.tokens);
+  return c.linear() * n + c.quadratic() * n * n;
+}
+
+double JointCost(const SampleSize& size,
+                 const v1::Balance::Cost& coefficients) {
+  return SampleCost(size, v1::MODULE_VISION, coefficients) +
+         SampleCost(size, v1::MODULE_LANGUAGE, coefficients);
+}
+
+}  // namespace ballast

@@ -1,0 +1,116 @@
+#include "server/schedule/micro_batch_schedule.h"
+
+#include "common/status_macros.h"
+#include "server/schedule/balance.h"
+
+namespace ballast {
+namespace {
+
+// The grid's groups as they are read: equal runs of positions.
+Groups ReadingGroups(uint32_t samples, uint32_t grid) {
+  Groups groups(grid);
+  const uint32_t per_group = samples / grid;
+  for (uint32_t i = 0; i < samples; ++i) groups[i / per_group].push_back(i);
+  return groups;
+}
+
+absl::StatusOr<Groups> OwningGroups(const std::vector<ScheduledSample>& samples,
+                                    uint32_t grid,
+                                    const v1::Balance& balance) {
+  if (balance.delivery() == v1::DELIVERY_OFF) {
+    return ReadingGroups(samples.size(), grid);
+  }
+  std::vector<double> costs;
+  costs.reserve(samples.size());
+  for (const ScheduledSample& sample : samples) {
+    costs.push_back(JointCost(sample.size, balance.cost()));
+  }
+  return BalanceSamples(costs, grid, balance.algorithm(),
+                        balance.equal_count());
+}
+
+void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
+  out->add_source(sample.sample.source);
+  out->add_ordinal(sample.sample.ordinal);
+  out->add_images(sample.size.grids.size());
+  for (const ImageGrid& grid : sample.size.grids) {
+    out->add_grid_h(grid.grid_h);
+    out->add_grid_w(grid.grid_w);
+  }
+  const uint64_t tokens = sample.size.tokens;
+  out->add_tokens(sample.size.tokens);
+  out->add_label_tokens(sample.size.label_tokens);
+  v1::Totals& totals = *out->mutable_totals();
+  totals.set_tokens(totals.tokens() + tokens);
+  totals.set_tokens_squared(totals.tokens_squared() + tokens * tokens);
+  totals.set_label_tokens(totals.label_tokens() + sample.size.label_tokens);
+  totals.set_patches(totals.patches() + sample.size.patches);
+  totals.set_images(totals.images() + sample.size.grids.size());
+}
+
+// Costs, readers, owners and loads of one module. `group_of[i]` is the owning
+// group of sample i.
+void AddModule(const std::vector<ScheduledSample>& samples,
+               const std::vector<uint32_t>& group_of, uint32_t grid,
+               const ModuleRanks& ranks, const v1::Balance& balance,
+               v1::MicroBatchSchedule* out) {
+  const uint32_t samples_per_group = samples.size() / grid;
+  const uint32_t groups_per_rank = grid / ranks.dp;
+  v1::ModuleSchedule& module = *out->add_modules();
+  module.set_module(ranks.module);
+  std::vector<double> before(ranks.dp, 0), after(ranks.dp, 0);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const double cost =
+        SampleCost(samples[i].size, ranks.module, balance.cost());
+    const uint32_t reader = i / samples_per_group / groups_per_rank;
+    const uint32_t owner = group_of[i] / groups_per_rank;
+    module.add_cost(cost);
+    module.add_reader(reader);
+    module.add_owner(owner);
+    before[reader] += cost;
+    after[owner] += cost;
+  }
+  module.mutable_load_before()->Add(before.begin(), before.end());
+  module.mutable_load_after()->Add(after.begin(), after.end());
+}
+
+}  // namespace
+
+void AddTotals(const v1::Totals& more, v1::Totals* totals) {
+  totals->set_tokens(totals->tokens() + more.tokens());
+  totals->set_tokens_squared(totals->tokens_squared() + more.tokens_squared());
+  totals->set_label_tokens(totals->label_tokens() + more.label_tokens());
+  totals->set_patches(totals->patches() + more.patches());
+  totals->set_images(totals->images() + more.images());
+}
+
+absl::StatusOr<v1::MicroBatchSchedule> ScheduleMicroBatch(
+    const std::vector<ScheduledSample>& samples, uint64_t first_position,
+    uint32_t number, uint32_t grid, const std::vector<ModuleRanks>& modules,
+    const v1::Balance& balance) {
+  BALLAST_ASSIGN_OR_RETURN(const Groups groups,
+                           OwningGroups(samples, grid, balance));
+  std::vector<uint32_t> group_of(samples.size());
+  std::vector<uint32_t> place_of(samples.size());
+  uint32_t place = 0;
+  for (uint32_t g = 0; g < groups.size(); ++g) {
+    for (const uint32_t i : groups[g]) {
+      group_of[i] = g;
+      place_of[i] = place++;
+    }
+  }
+  v1::MicroBatchSchedule out;
+  out.set_first_position(first_position);
+  out.mutable_totals();
+  for (size_t i = 0; i < samples.size(); ++i) {
+    AddSample(samples[i], &out);
+    out.add_slot(number);
+    out.add_place(place_of[i]);
+  }
+  for (const ModuleRanks& ranks : modules) {
+    AddModule(samples, group_of, grid, ranks, balance, &out);
+  }
+  return out;
+}
+
+}  // namespace ballast

@@ -1,0 +1,66 @@
+#include "server/schedule/mixture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace ballast {
+namespace {
+
+constexpr uint64_t kMaxSlots = uint64_t{1} << 20;
+constexpr double kDecimals = 1e6;
+
+std::vector<uint64_t> IntegerWeights(absl::Span<const double> weights) {
+  std::vector<uint64_t> integers;
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  // Doubles hold integers below 2^53 exactly.
+  if (sum * kDecimals < 9e15) {
+    uint64_t divisor = 0;
+    for (const double weight : weights) {
+      integers.push_back(std::max<int64_t>(1, std::llround(weight * kDecimals)));
+      divisor = std::gcd(divisor, integers.back());
+    }
+    uint64_t total = 0;
+    for (uint64_t& weight : integers) total += weight /= divisor;
+    if (total <= kMaxSlots) return integers;
+    integers.clear();
+  }
+  // Rounding down leaves room for the ones that would vanish.
+  const double scale = static_cast<double>(kMaxSlots - weights.size()) / sum;
+  for (const double weight : weights) {
+    integers.push_back(std::max<int64_t>(1, std::floor(weight * scale)));
+  }
+  return integers;
+}
+
+}  // namespace
+
+Mixture::Mixture(absl::Span<const double> weights)
+    : weights_(IntegerWeights(weights)) {
+  const uint64_t period =
+      std::accumulate(weights_.begin(), weights_.end(), uint64_t{0});
+  std::vector<uint32_t> drawn(weights_.size(), 0);
+  slots_.reserve(period);
+  for (uint64_t t = 0; t < period; ++t) {
+    uint32_t chosen = 0;
+    uint64_t earliest = ~uint64_t{0};
+    for (uint32_t s = 0; s < weights_.size(); ++s) {
+      const uint64_t release = drawn[s] * period / weights_[s];
+      const uint64_t deadline =
+          ((drawn[s] + uint64_t{1}) * period + weights_[s] - 1) / weights_[s];
+      if (release <= t && deadline < earliest) {
+        earliest = deadline;
+        chosen = s;
+      }
+    }
+    slots_.push_back({chosen, drawn[chosen]++});
+  }
+}
+
+Mixture::Draw Mixture::At(uint64_t position) const {
+  const Slot& slot = slots_[position % slots_.size()];
+  const uint64_t rounds = position / slots_.size();
+  return {slot.source, rounds * weights_[slot.source] + slot.number};
+}
+
+}  // namespace ballast

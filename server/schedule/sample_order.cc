@@ -1,0 +1,43 @@
+#include "server/schedule/sample_order.h"
+
+#include <utility>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "server/schedule/permutation.h"
+
+namespace ballast {
+namespace {
+
+std::vector<double> Weights(const std::vector<SampleOrder::Source>& sources) {
+  std::vector<double> weights;
+  for (const auto& source : sources) weights.push_back(source.weight);
+  return weights;
+}
+
+}  // namespace
+
+SampleOrder::SampleOrder(std::vector<Source> sources, uint64_t seed,
+                         bool shuffle)
+    : sources_(std::move(sources)),
+      shuffle_(shuffle),
+      mixture_(Weights(sources_)) {
+  for (const Source& source : sources_) {
+    // By name, so that another source beside it does not reshuffle this one.
+    keys_.push_back(
+        XXH3_64bits_withSeed(source.name.data(), source.name.size(), seed));
+  }
+}
+
+SampleOrder::Sample SampleOrder::At(uint64_t position) const {
+  const Mixture::Draw draw = mixture_.At(position);
+  const uint64_t size = sources_[draw.source].size;
+  const uint64_t epoch = draw.number / size;
+  const uint64_t place = draw.number % size;
+  if (!shuffle_) return {draw.source, place, epoch};
+  const Permutation permutation(size, Mix64(keys_[draw.source] + Mix64(epoch)));
+  return {draw.source, permutation(place), epoch};
+}
+
+}  // namespace ballast

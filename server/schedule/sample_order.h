@@ -1,0 +1,42 @@
+#ifndef BALLAST_SERVER_SCHEDULE_SAMPLE_ORDER_H_
+#define BALLAST_SERVER_SCHEDULE_SAMPLE_ORDER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "server/schedule/mixture.h"
+
+namespace ballast {
+
+// The global order of samples: position -> sample, in O(1) time and memory. It
+// depends on nothing but what it is made from: not on dp sizes, servers or time.
+// Immutable; thread-safe.
+class SampleOrder {
+ public:
+  struct Source {
+    std::string name;
+    uint64_t size = 0;  // samples; not 0
+    double weight = 1;
+  };
+  struct Sample {
+    uint32_t source;
+    uint64_t ordinal;  // in the source's index
+    uint64_t epoch;    // how often the source has been passed through
+  };
+
+  // `shuffle` false: each source in the order of its index, every epoch alike.
+  SampleOrder(std::vector<Source> sources, uint64_t seed, bool shuffle);
+
+  Sample At(uint64_t position) const;
+
+ private:
+  std::vector<Source> sources_;
+  std::vector<uint64_t> keys_;  // per source
+  bool shuffle_;
+  Mixture mixture_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SCHEDULE_SAMPLE_ORDER_H_

@@ -1,0 +1,110 @@
+#include "server/schedule/schedule_fingerprint.h"
+
+#include <map>
+#include <string>
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "proto/fingerprint.h"
+
+namespace ballast {
+namespace {
+
+using Entries = std::map<std::string, std::string>;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+// Shortest text that reads back as the same double.
+std::string DoubleText(double value) {
+  for (int digits = 1; digits < 17; ++digits) {
+    std::string text = absl::StrFormat("%.*g", digits, value);
+    if (std::stod(text) == value) return text;
+  }
+  return absl::StrFormat("%.17g", value);
+}
+
+std::string ScalarText(const Message& message, const FieldDescriptor& field,
+                       int index) {
+  const Reflection& r = *message.GetReflection();
+  const bool repeated = index >= 0;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return absl::StrCat(repeated ? r.GetRepeatedInt32(message, &field, index)
+                                   : r.GetInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return absl::StrCat(repeated ? r.GetRepeatedUInt32(message, &field, index)
+                                   : r.GetUInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return absl::StrCat(repeated ? r.GetRepeatedUInt64(message, &field, index)
+                                   : r.GetUInt64(message, &field));
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return DoubleText(repeated ? r.GetRepeatedDouble(message, &field, index)
+                                 : r.GetDouble(message, &field));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return r.GetBool(message, &field) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return r.GetEnum(message, &field)->name();
+    default:
+      return r.GetString(message, &field);
+  }
+}
+
+// Every field of `message`, set or not, under `prefix.NAME`.
+void AddMessage(const std::string& prefix, const Message& message,
+                Entries* entries) {
+  const Reflection& reflection = *message.GetReflection();
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    const std::string key = absl::StrCat(prefix, ".", field.name());
+    if (field.is_repeated()) {
+      std::string text;
+      for (int k = 0; k < reflection.FieldSize(message, &field); ++k) {
+        absl::StrAppend(&text, k == 0 ? "" : ",", ScalarText(message, field, k));
+      }
+      (*entries)[key] = text;
+    } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      AddMessage(key, reflection.GetMessage(message, &field), entries);
+    } else {
+      (*entries)[key] = ScalarText(message, field, -1);
+    }
+  }
+}
+
+}  // namespace
+
+v1::Fingerprint ScheduleFingerprint(
+    const v1::Config& config, const std::vector<const SourceIndex*>& indexes) {
+  Entries entries;
+  for (int i = 0; i < config.sources_size(); ++i) {
+    const v1::Source& source = config.sources(i);
+    entries[absl::StrFormat("sources.%04d", i)] =
+        absl::StrCat(source.name(), " weight ", DoubleText(source.weight()));
+    entries[absl::StrCat("index.", source.name())] = indexes[i]->digest();
+  }
+  AddMessage("order", config.order(), &entries);
+
+  v1::Model model = config.model();
+  // A path says nothing of the tokenizer; the index digests what it yields.
+  if (model.tokenizer() != "bytes") model.set_tokenizer("file");
+  AddMessage("model", model, &entries);
+
+  AddMessage("batch", config.batch(), &entries);
+  for (const auto& [name, module] : config.topology().modules()) {
+    AddMessage(absl::StrCat("topology.modules.", name), module, &entries);
+  }
+
+  AddMessage("balance", config.balance(), &entries);
+  // Only whether samples move is part of the schedule, not by which way.
+  entries.erase("balance.delivery");
+  entries["balance.reorder"] =
+      config.balance().delivery() == v1::DELIVERY_OFF ? "false" : "true";
+  AddMessage("packing", config.packing(), &entries);
+  return MakeFingerprint(entries);
+}
+
+}  // namespace ballast

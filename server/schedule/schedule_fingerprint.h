@@ -1,0 +1,21 @@
+#ifndef BALLAST_SERVER_SCHEDULE_SCHEDULE_FINGERPRINT_H_
+#define BALLAST_SERVER_SCHEDULE_SCHEDULE_FINGERPRINT_H_
+
+#include <vector>
+
+#include "proto/config.pb.h"
+#include "proto/schedule.pb.h"
+#include "server/corpus/source_index.h"
+
+namespace ballast {
+
+// The fingerprint of all that the schedule depends on: sources (name, weight,
+// index digest), order, model, batch, dp sizes, balance, packing. Not in it:
+// paths, addresses, `serve`, `security`, and which of the reordering deliveries
+// carries the bytes, since none of these changes who trains on what.
+v1::Fingerprint ScheduleFingerprint(
+    const v1::Config& config, const std::vector<const SourceIndex*>& indexes);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SCHEDULE_SCHEDULE_FINGERPRINT_H_

@@ -1,0 +1,153 @@
+#include "server/schedule/scheduler.h"
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/config/topology.h"
+#include "server/schedule/micro_batch_schedule.h"
+#include "server/schedule/sample_order.h"
+#include "server/schedule/schedule_fingerprint.h"
+
+namespace ballast {
+namespace {
+
+class ConfiguredScheduler final : public Scheduler {
+ public:
+  ConfiguredScheduler(const v1::Config& config,
+                      std::vector<const SourceIndex*> indexes,
+                      SampleOrder order, std::vector<ModuleRanks> modules,
+                      v1::Fingerprint fingerprint, v1::Job job)
+      : config_(config),
+        indexes_(std::move(indexes)),
+        order_(std::move(order)),
+        grid_(Grid(config.topology())),
+        modules_(std::move(modules)),
+        fingerprint_(std::move(fingerprint)),
+        job_(std::move(job)) {}
+
+  absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const override;
+
+  const v1::Fingerprint& fingerprint() const override { return fingerprint_; }
+  const v1::Job& job() const override { return job_; }
+
+ private:
+  absl::StatusOr<v1::MicroBatchSchedule> ScheduleAt(uint64_t first_position,
+                                                    uint32_t number) const;
+
+  const v1::Config config_;
+  const std::vector<const SourceIndex*> indexes_;
+  const SampleOrder order_;
+  const uint32_t grid_;
+  const std::vector<ModuleRanks> modules_;
+  const v1::Fingerprint fingerprint_;
+  const v1::Job job_;
+};
+
+absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
+    uint64_t step) const {
+  const uint64_t samples = config_.batch().global();
+  if (step >= std::numeric_limits<uint64_t>::max() / samples) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "step ", step, ": its positions do not fit 64 bits at ", samples,
+        " samples a step"));
+  }
+  v1::StepSchedule schedule;
+  schedule.set_step(step);
+  schedule.set_fingerprint(fingerprint_.hash());
+  for (const v1::Source& source : config_.sources()) {
+    schedule.add_sources(source.name());
+  }
+  schedule.mutable_totals();
+  const uint32_t micro_batches = samples / config_.batch().micro();
+  for (uint32_t m = 0; m < micro_batches; ++m) {
+    const uint64_t first =
+        step * samples + uint64_t{m} * config_.batch().micro();
+    BALLAST_ASSIGN_OR_RETURN(*schedule.add_micro_batches(),
+                             ScheduleAt(first, m));
+    AddTotals(schedule.micro_batches(m).totals(), schedule.mutable_totals());
+  }
+  return schedule;
+}
+
+absl::StatusOr<v1::MicroBatchSchedule> ConfiguredScheduler::ScheduleAt(
+    uint64_t first_position, uint32_t number) const {
+  std::vector<ScheduledSample> samples;
+  samples.reserve(config_.batch().micro());
+  for (uint32_t i = 0; i < config_.batch().micro(); ++i) {
+    const SampleOrder::Sample sample = order_.At(first_position + i);
+    absl::StatusOr<SampleSize> size = MeasureSample(
+        indexes_[sample.source]->sample(sample.ordinal), config_.model());
+    if (!size.ok()) {
+      return Annotate(
+          size.status(),
+          absl::StrCat("sample ", config_.sources(sample.source).name(), ":",
+                       sample.ordinal));
+    }
+    samples.push_back({sample, *std::move(size)});
+  }
+  return ScheduleMicroBatch(samples, first_position, number, grid_, modules_,
+                            config_.balance());
+}
+
+v1::Job MakeJob(const v1::Config& config,
+                const std::vector<ModuleRanks>& modules) {
+  v1::Job job;
+  for (const ModuleRanks& ranks : modules) {
+    v1::Job::ModuleSize* size = job.add_modules();
+    size->set_module(ranks.module);
+    size->set_dp(ranks.dp);
+    size->set_align(PackAlign(config, ranks.module));
+  }
+  job.set_global_batch(config.batch().global());
+  job.set_micro_batch(config.batch().micro());
+  job.set_delivery(config.balance().delivery());
+  *job.mutable_model() = config.model();
+  return job;
+}
+
+// What Schedule cannot do yet is refused here rather than left undone.
+absl::Status CheckSupported(const v1::Config& config) {
+  if (config.balance().scope() != v1::Balance::SCOPE_MICRO_BATCH) {
+    return absl::UnimplementedError(
+        "balance.scope: `window` is not built yet; use `micro_batch`");
+  }
+  if (config.packing().mode() != v1::Packing::MODE_SHARD) {
+    return absl::UnimplementedError(
+        "packing.mode: `scheduled` is not built yet; use `shard`");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
+    const v1::Config& config, const std::vector<const SourceIndex*>& indexes) {
+  BALLAST_RETURN_IF_ERROR(CheckSupported(config));
+  std::vector<SampleOrder::Source> sources;
+  for (int i = 0; i < config.sources_size(); ++i) {
+    const v1::Source& source = config.sources(i);
+    if (indexes[i]->size() == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("source ", source.name(),
+                       ": its index holds no sample; every one was bad, or "
+                       "`path` names the wrong files"));
+    }
+    sources.push_back({source.name(), indexes[i]->size(), source.weight()});
+  }
+  std::vector<ModuleRanks> modules;
+  for (const v1::Module module : Modules(config)) {
+    modules.push_back({module, DpSize(config, module)});
+  }
+  v1::Job job = MakeJob(config, modules);
+  return std::make_unique<ConfiguredScheduler>(
+      config, indexes,
+      SampleOrder(std::move(sources), config.order().seed(),
+                  config.order().shuffle()),
+      std::move(modules), ScheduleFingerprint(config, indexes),
+      std::move(job));
+}
+
+}  // namespace ballast

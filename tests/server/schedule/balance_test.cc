@@ -1,0 +1,209 @@
+#include "server/schedule/balance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace ballast {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The groups one after the other.
+std::vector<uint32_t> Flat(const Groups& groups) {
+  std::vector<uint32_t> flat;
+  for (const auto& group : groups) {
+    flat.insert(flat.end(), group.begin(), group.end());
+  }
+  return flat;
+}
+
+double LargestLoad(const std::vector<double>& costs, const Groups& groups) {
+  const std::vector<double> loads = GroupLoads(costs, groups);
+  return *std::max_element(loads.begin(), loads.end());
+}
+
+void ExpectPartition(const Groups& groups, size_t n) {
+  std::vector<uint32_t> flat = Flat(groups);
+  std::sort(flat.begin(), flat.end());
+  std::vector<uint32_t> all(n);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(flat, all);
+}
+
+// Receipt-like: heights vary around a common width.
+std::vector<double> ReceiptCosts(size_t n, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<double> costs;
+  for (size_t i = 0; i < n; ++i) costs.push_back(4 * (400 + random() % 700));
+  return costs;
+}
+
+// The vectors of spec/semantics.md section 7.
+TEST(BalanceLptTest, SpecVectors) {
+  EXPECT_THAT(*BalanceLpt({10, 1, 9, 2, 8, 3, 7, 4}, 2),
+              ElementsAre(ElementsAre(0, 6, 7, 1), ElementsAre(2, 4, 5, 3)));
+  EXPECT_THAT(*BalanceLpt({4, 3, 1, 2}, 2),
+              ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3)));
+  EXPECT_THAT(*BalanceLpt({12, 1, 11, 2, 10, 3, 9, 4, 8, 5, 7, 6}, 4),
+              ElementsAre(ElementsAre(0, 9, 7), ElementsAre(2, 11, 5),
+                          ElementsAre(4, 10, 3), ElementsAre(6, 8, 1)));
+  EXPECT_THAT(*BalanceLpt({5, 5, 5, 5}, 2),
+              ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3)));
+  EXPECT_THAT(*BalanceLpt({100, 1, 1, 1, 1, 1, 1, 1}, 2),
+              ElementsAre(ElementsAre(0, 5, 6, 7), ElementsAre(1, 2, 3, 4)));
+}
+
+TEST(BalanceLptTest, AllZeroCostsStayInOrder) {
+  const std::vector<double> zeros(8, 0.0);
+  EXPECT_THAT(Flat(*BalanceLpt(zeros, 4)), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TEST(BalanceLptTest, SpecLoads) {
+  const std::vector<double> costs = {12, 1, 11, 2, 10, 3, 9, 4, 8, 5, 7, 6};
+  EXPECT_THAT(GroupLoads(costs, *BalanceLpt(costs, 4)),
+              ElementsAre(21, 20, 19, 18));
+}
+
+TEST(BalanceLptTest, GoldenVectors) {
+  const char* shared = std::getenv("BALLAST_SHARED_DIR");
+  std::ifstream file(std::string(shared ? shared : "") +
+                     "/golden/balance_lpt.json");
+  if (!file) GTEST_SKIP() << "BALLAST_SHARED_DIR names no golden vectors";
+  const auto golden = nlohmann::json::parse(file);
+  ASSERT_FALSE(golden["cases"].empty());
+  for (const auto& test_case : golden["cases"]) {
+    const std::vector<double> costs = test_case["costs"];
+    const uint32_t n_groups = test_case["n_groups"];
+    const uint32_t dp = test_case["dp"];
+    const auto groups = BalanceLpt(costs, n_groups);
+    ASSERT_TRUE(groups.ok()) << groups.status();
+    // [owner rank, place] of each sample (spec 1.5).
+    std::vector<std::vector<uint32_t>> assignment(costs.size());
+    uint32_t place = 0;
+    for (uint32_t g = 0; g < n_groups; ++g) {
+      for (const uint32_t i : (*groups)[g]) {
+        assignment[i] = {g / (n_groups / dp), place++};
+      }
+    }
+    EXPECT_EQ(nlohmann::json(assignment), test_case["assignment"])
+        << test_case["kind"];
+  }
+}
+
+TEST(BalanceTest, RefusesWhatItCannotBalance) {
+  EXPECT_THAT(BalanceLpt({1, 2}, 0).status().message(),
+              HasSubstr("groups is 0"));
+  EXPECT_THAT(BalanceLpt({1, 2, 3}, 2).status().message(),
+              HasSubstr("3 costs do not divide into 2 groups"));
+  EXPECT_THAT(BalanceLpt({1, -2}, 2).status().message(),
+              HasSubstr("cost 1 is -2"));
+  EXPECT_THAT(BalanceRefined({std::numeric_limits<double>::infinity(), 1}, 2,
+                             true)
+                  .status()
+                  .message(),
+              HasSubstr("cost 0 is inf"));
+  EXPECT_THAT(BalanceRefined({1, 2, 3}, 2, true).status().message(),
+              HasSubstr("do not divide"));
+  EXPECT_TRUE(BalanceRefined({1, 2, 3}, 2, false).ok());
+}
+
+// Smallest possible largest load, by trying every assignment.
+double BestLargestLoad(const std::vector<double>& costs, uint32_t groups,
+                       bool equal_count) {
+  double best = std::numeric_limits<double>::infinity();
+  std::vector<double> loads(groups, 0);
+  std::vector<size_t> counts(groups, 0);
+  const size_t cap = equal_count ? costs.size() / groups : costs.size();
+  std::function<void(size_t)> place = [&](size_t i) {
+    if (i == costs.size()) {
+      best = std::min(best, *std::max_element(loads.begin(), loads.end()));
+      return;
+    }
+    for (uint32_t g = 0; g < groups; ++g) {
+      if (counts[g] == cap) continue;
+      loads[g] += costs[i];
+      ++counts[g];
+      place(i + 1);
+      loads[g] -= costs[i];
+      --counts[g];
+    }
+  };
+  place(0);
+  return best;
+}
+
+TEST(BalanceRefinedTest, NearTheOptimumOfSmallCases) {
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    const std::vector<double> costs = ReceiptCosts(9, seed);
+    for (const bool equal_count : {false, true}) {
+      const auto groups = BalanceRefined(costs, 3, equal_count);
+      ASSERT_TRUE(groups.ok());
+      ExpectPartition(*groups, costs.size());
+      const double best = BestLargestLoad(costs, 3, equal_count);
+      EXPECT_GE(LargestLoad(costs, *groups), best);
+      EXPECT_LE(LargestLoad(costs, *groups), 1.06 * best) << "seed " << seed;
+    }
+  }
+}
+
+TEST(BalanceRefinedTest, NeverWorseThanLpt) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    const uint32_t groups = 1 + random() % 12;
+    std::vector<double> costs(groups * (1 + random() % 9));
+    for (double& cost : costs) {
+      // From uniform to heavy-tailed to many ties.
+      const double u = (random() % 10000 + 1) / 10000.0;
+      cost = seed % 3 == 0   ? std::floor(u * 1000)
+             : seed % 3 == 1 ? std::floor(100 / std::pow(u, 1.5))
+                             : std::floor(u * 4);
+    }
+    const double lpt = LargestLoad(costs, *BalanceLpt(costs, groups));
+    for (const bool equal_count : {false, true}) {
+      const auto refined = BalanceRefined(costs, groups, equal_count);
+      ASSERT_TRUE(refined.ok());
+      ExpectPartition(*refined, costs.size());
+      EXPECT_LE(LargestLoad(costs, *refined), lpt) << "seed " << seed;
+      if (equal_count) {
+        for (const auto& group : *refined) {
+          EXPECT_EQ(group.size(), costs.size() / groups);
+        }
+      }
+    }
+  }
+}
+
+TEST(BalanceRefinedTest, WithinAThousandthOfTheBoundOnReceipts) {
+  for (const uint32_t groups : {4, 8, 16, 32, 64, 128}) {
+    for (const bool equal_count : {false, true}) {
+      const std::vector<double> costs = ReceiptCosts(8 * groups, groups);
+      const auto refined = BalanceRefined(costs, groups, equal_count);
+      ASSERT_TRUE(refined.ok());
+      EXPECT_LE(LargestLoad(costs, *refined),
+                1.001 * LoadLowerBound(costs, groups))
+          << groups << " groups, equal count " << equal_count;
+    }
+  }
+}
+
+TEST(LoadLowerBoundTest, LargerOfMeanAndLargestCost) {
+  EXPECT_THAT(LoadLowerBound({1, 2, 3}, 2), DoubleEq(3));
+  EXPECT_THAT(LoadLowerBound({3, 3, 3}, 2), DoubleEq(4.5));
+  EXPECT_THAT(LoadLowerBound({}, 2), DoubleEq(0));
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,132 @@
+#include "server/schedule/sample_order.h"
+
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "server/schedule/mixture.h"
+#include "server/schedule/permutation.h"
+
+namespace ballast {
+namespace {
+
+TEST(PermutationTest, HitsEveryElementOnceForOddSizes) {
+  for (const uint64_t size : {1, 2, 3, 5, 7, 31, 63, 64, 65, 127, 1000, 4097}) {
+    for (const uint64_t key : {0, 1, 99}) {
+      const Permutation permutation(size, key);
+      std::vector<bool> seen(size, false);
+      for (uint64_t i = 0; i < size; ++i) {
+        const uint64_t image = permutation(i);
+        ASSERT_LT(image, size);
+        EXPECT_FALSE(seen[image]) << "size " << size << " element " << i;
+        seen[image] = true;
+      }
+    }
+  }
+}
+
+TEST(PermutationTest, HoldsForTheLargestSizes) {
+  const Permutation permutation(~uint64_t{0}, 7);
+  std::set<uint64_t> images;
+  for (uint64_t i = 0; i < 1000; ++i) images.insert(permutation(i));
+  EXPECT_EQ(images.size(), 1000u);
+}
+
+// A uniformly random permutation has one fixed point on average and moves an
+// element by a third of the size.
+TEST(PermutationTest, ShufflesWell) {
+  constexpr uint64_t kSize = 1000;
+  double fixed = 0, distance = 0;
+  for (uint64_t key = 0; key < 200; ++key) {
+    const Permutation permutation(kSize, Mix64(key));
+    for (uint64_t i = 0; i < kSize; ++i) {
+      const uint64_t image = permutation(i);
+      fixed += image == i;
+      distance += std::abs(static_cast<double>(image) - static_cast<double>(i));
+    }
+  }
+  EXPECT_NEAR(fixed / 200, 1.0, 0.3);
+  EXPECT_NEAR(distance / 200 / kSize, kSize / 3.0, kSize / 100.0);
+}
+
+TEST(MixtureTest, EveryPrefixIsWithinOneOfTheExactShare) {
+  const std::vector<std::vector<double>> cases = {
+      {1}, {3, 1}, {0.7, 0.3}, {1, 1, 1}, {5, 3, 2, 2}, {0.125, 100, 7.5, 1}};
+  for (const std::vector<double>& weights : cases) {
+    const Mixture mixture(weights);
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    std::vector<uint64_t> drawn(weights.size(), 0);
+    for (uint64_t p = 0; p < 20000; ++p) {
+      const Mixture::Draw draw = mixture.At(p);
+      ASSERT_EQ(draw.number, drawn[draw.source]) << "position " << p;
+      ++drawn[draw.source];
+      for (size_t s = 0; s < weights.size(); ++s) {
+        ASSERT_LT(std::abs(drawn[s] - (p + 1) * weights[s] / sum), 1.0 + 1e-9)
+            << "source " << s << " after position " << p;
+      }
+    }
+  }
+}
+
+TEST(MixtureTest, ExtremeWeightsFitTheTable) {
+  const Mixture mixture({1e-9, 1e12, 3.14159265358979});
+  EXPECT_EQ(mixture.weights()[0], 1u);
+  EXPECT_LE(mixture.weights()[0] + mixture.weights()[1] + mixture.weights()[2],
+            uint64_t{1} << 20);
+}
+
+TEST(SampleOrderTest, EachSourceIsPassedThroughOnceAnEpoch) {
+  const SampleOrder order({{"a", 7, 2}, {"b", 3, 1}}, 1234, true);
+  std::vector<std::set<uint64_t>> seen(2);
+  std::vector<uint64_t> drawn(2, 0);
+  const uint64_t sizes[] = {7, 3};
+  for (uint64_t p = 0; p < 2100; ++p) {
+    const SampleOrder::Sample sample = order.At(p);
+    ASSERT_EQ(sample.epoch, drawn[sample.source] / sizes[sample.source]);
+    EXPECT_TRUE(seen[sample.source].insert(sample.ordinal).second);
+    if (++drawn[sample.source] % sizes[sample.source] == 0) {
+      EXPECT_EQ(seen[sample.source].size(), sizes[sample.source]);
+      seen[sample.source].clear();
+    }
+  }
+  EXPECT_EQ(drawn[0], 1400u);
+  EXPECT_EQ(drawn[1], 700u);
+}
+
+std::vector<uint64_t> Ordinals(const SampleOrder& order, uint64_t n) {
+  std::vector<uint64_t> ordinals;
+  for (uint64_t p = 0; p < n; ++p) ordinals.push_back(order.At(p).ordinal);
+  return ordinals;
+}
+
+TEST(SampleOrderTest, EpochsAndSeedsDiffer) {
+  const SampleOrder order({{"a", 50, 1}}, 1, true);
+  const std::vector<uint64_t> two = Ordinals(order, 100);
+  EXPECT_NE(std::vector<uint64_t>(two.begin(), two.begin() + 50),
+            std::vector<uint64_t>(two.begin() + 50, two.end()));
+  EXPECT_NE(Ordinals(order, 50),
+            Ordinals(SampleOrder({{"a", 50, 1}}, 2, true), 50));
+}
+
+TEST(SampleOrderTest, UnshuffledIsFileOrder) {
+  const SampleOrder order({{"a", 4, 1}}, 1, false);
+  EXPECT_EQ(Ordinals(order, 6), (std::vector<uint64_t>{0, 1, 2, 3, 0, 1}));
+}
+
+// A source beside it changes when a sample comes, not the source's own order.
+TEST(SampleOrderTest, ASourceKeepsItsOrderInAMixture) {
+  const SampleOrder alone({{"a", 20, 1}}, 5, true);
+  const SampleOrder mixed({{"b", 9, 2}, {"a", 20, 1}}, 5, true);
+  std::vector<uint64_t> from_mixture;
+  for (uint64_t p = 0; p < 60; ++p) {
+    const SampleOrder::Sample sample = mixed.At(p);
+    if (sample.source == 1) from_mixture.push_back(sample.ordinal);
+  }
+  EXPECT_EQ(from_mixture, Ordinals(alone, 20));
+}
+
+}  // namespace
+}  // namespace ballast
