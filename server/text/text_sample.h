@@ -37,9 +37,9 @@ struct TextOptions {
 // JSON, no turns, an unknown `from`, a count of marks other than of images),
 // OUT_OF_RANGE (more than max_tokens and on_too_long is not truncate_text, or
 // the image tokens alone exceed it).
-absl::StatusOr<TextSample> BuildConversation(
-    absl::string_view json, absl::Span<const ImageGrid> images,
-    const TextOptions& options);
+absl::StatusOr<TextSample> BuildConversation(absl::string_view json,
+                                             absl::Span<const ImageGrid> images,
+                                             const TextOptions& options);
 
 // A plain document: images first unless `<image>` marks say where, then the
 // text, then end-of-text; all text and the end are supervised. Errors as above.

@@ -1,0 +1,102 @@
+#include "server/text/text_token.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+
+namespace ballast {
+namespace {
+
+constexpr int32_t kUnsupervised = -100;
+
+using Kind = TextToken::Kind;
+
+}  // namespace
+
+TextCounts CountTokens(absl::Span<const TextToken> tokens,
+                       absl::Span<const uint32_t> image_tokens) {
+  TextCounts counts;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i].kind == Kind::kImage) {
+      counts.text_tokens += 2;
+      counts.image_tokens += image_tokens[tokens[i].id];
+      continue;
+    }
+    ++counts.text_tokens;
+    // The first token is nobody's successor, so no label names it.
+    if (tokens[i].kind == Kind::kSupervised && i > 0) ++counts.label_tokens;
+  }
+  return counts;
+}
+
+absl::Status LimitTokens(absl::Span<const uint32_t> image_tokens,
+                         uint32_t max_tokens, v1::Batch::OnTooLong policy,
+                         std::vector<TextToken>* tokens) {
+  const TextCounts counts = CountTokens(*tokens, image_tokens);
+  if (counts.total() <= max_tokens) return absl::OkStatus();
+  const uint64_t images = std::count_if(
+      tokens->begin(), tokens->end(),
+      [](const TextToken& token) { return token.kind == Kind::kImage; });
+  const uint64_t unshrinkable = counts.image_tokens + 2 * images;
+  if (policy != v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "sample has ", counts.total(), " tokens (", unshrinkable, " of ",
+        images, " images), over batch.max_tokens ", max_tokens,
+        "; raise it, lower model.max_pixels, or set batch.on_too_long to "
+        "truncate_text or skip"));
+  }
+  if (unshrinkable > max_tokens) {
+    return absl::OutOfRangeError(
+        absl::StrCat(images, " images take ", unshrinkable,
+                     " tokens, over batch.max_tokens ", max_tokens,
+                     ", and images are never truncated; raise it or lower "
+                     "model.max_pixels"));
+  }
+  uint64_t surplus = counts.total() - max_tokens;
+  // From the end, keep the images and drop `surplus` others.
+  auto kept = tokens->end();
+  auto next = tokens->end();
+  while (surplus > 0) {
+    --next;
+    if (next->kind == Kind::kImage) {
+      *--kept = *next;
+    } else {
+      --surplus;
+    }
+  }
+  tokens->erase(next, kept);
+  return absl::OkStatus();
+}
+
+TextSample ExpandTokens(absl::Span<const TextToken> tokens,
+                        absl::Span<const uint32_t> image_tokens,
+                        const v1::TokenIds& token_ids) {
+  const TextCounts counts = CountTokens(tokens, image_tokens);
+  TextSample sample;
+  sample.ids.reserve(counts.total());
+  sample.labels.reserve(counts.total());
+  // A token's label belongs to the token before it, so the labels run one
+  // ahead: the first is dropped, and one is appended.
+  for (const TextToken& token : tokens) {
+    if (token.kind == Kind::kImage) {
+      const size_t span = size_t{image_tokens[token.id]} + 2;
+      sample.ids.push_back(token_ids.vision_start());
+      sample.ids.insert(sample.ids.end(), span - 2, token_ids.image());
+      sample.ids.push_back(token_ids.vision_end());
+      sample.labels.insert(sample.labels.end(), span, kUnsupervised);
+    } else {
+      sample.ids.push_back(token.id);
+      sample.labels.push_back(token.kind == Kind::kSupervised ? token.id
+                                                              : kUnsupervised);
+    }
+  }
+  if (!sample.labels.empty()) {
+    sample.labels.erase(sample.labels.begin());
+    sample.labels.push_back(kUnsupervised);
+  }
+  sample.label_tokens = static_cast<uint32_t>(counts.label_tokens);
+  return sample;
+}
+
+}  // namespace ballast
