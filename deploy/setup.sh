@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Installs what Ballast is built with: packages of Debian 12 and nothing else.
+# Safe to repeat: where all is there it says nothing and takes no time. Uses sudo
+# where it does not run as root.
+#
+#   deploy/setup.sh            install what is missing
+#   deploy/setup.sh --list     print the packages, one a line
+set -euo pipefail
+
+packages=(
+  # Compiler and build.
+  bazel-bootstrap
+  bazel-rules-java
+  bazel-rules-proto
+  g++
+  git
+  # gRPC and Protocol Buffers.
+  libgrpc++-dev
+  libprotobuf-dev
+  protobuf-compiler
+  protobuf-compiler-grpc
+  # Everything else that the code links with.
+  libabsl-dev
+  libbenchmark-dev
+  libcli11-dev
+  libgmock-dev
+  libgtest-dev
+  libjpeg62-turbo-dev
+  libpng-dev
+  libsimdjson-dev
+  libssl-dev
+  libwebp-dev
+  libxxhash-dev
+  libyaml-cpp-dev
+  nlohmann-json3-dev
+  # The scripts.
+  curl
+  python3
+)
+
+if [[ ${1:-} == --list ]]; then
+  printf '%s\n' "${packages[@]}"
+  exit 0
+fi
+if [[ $# -gt 0 ]]; then
+  echo "setup.sh: unknown argument \"$1\"; see the head of $0" >&2
+  exit 2
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" \
+    2>/dev/null || true)
+  [[ $state == installed ]] || missing+=("$package")
+done
+[[ ${#missing[@]} -gt 0 ]] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+  echo "setup.sh: this is no Debian system (no apt-get); Ballast is built with" \
+    "the packages that \"$0 --list\" prints, as Debian 12 has them" >&2
+  exit 1
+fi
+as_root=()
+if [[ $(id -u) -ne 0 ]]; then
+  if ! command -v sudo >/dev/null; then
+    echo "setup.sh: not root and no sudo; as root run:" \
+      "apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+
+echo "setup.sh: installing ${#missing[@]} packages: ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+apt() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" \
+    >"$log" 2>&1 || {
+    cat "$log" >&2
+    echo "setup.sh: apt-get $1 failed; its output is above" >&2
+    exit 1
+  }
+}
+apt update
+apt install --no-install-recommends "${missing[@]}"

@@ -1,0 +1,94 @@
+#include "server/command/inspect_balance.h"
+
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/schedule/balance.h"
+
+namespace ballast {
+namespace {
+
+struct Options {
+  uint32_t groups = 0;
+  std::string algorithm = "refined";
+  bool equal_count = false;
+};
+
+absl::StatusOr<std::vector<double>> ParseCosts(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_discarded() || !json.is_object() || !json.contains("costs") ||
+      !json["costs"].is_array()) {
+    return absl::InvalidArgumentError("wanted {\"costs\": [number, …]}");
+  }
+  std::vector<double> costs;
+  for (const auto& cost : json["costs"]) {
+    if (!cost.is_number()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cost ", costs.size(), " is ", cost.dump(),
+                       "; wanted a number"));
+    }
+    costs.push_back(cost);
+  }
+  return costs;
+}
+
+absl::Status BalanceLine(const std::string& text, const Options& options) {
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<double> costs, ParseCosts(text));
+  BALLAST_ASSIGN_OR_RETURN(
+      const Groups groups,
+      BalanceSamples(costs, options.groups,
+                     options.algorithm == "lpt"
+                         ? v1::Balance::ALGORITHM_LPT
+                         : v1::Balance::ALGORITHM_REFINED,
+                     options.equal_count));
+  const nlohmann::ordered_json json = {
+      {"groups", groups},
+      {"load", GroupLoads(costs, groups)},
+      {"lower_bound", LoadLowerBound(costs, options.groups)}};
+  std::cout << json.dump() << "\n";
+  return absl::OkStatus();
+}
+
+absl::Status BalanceInput(const Options& options) {
+  std::string text;
+  for (int number = 1; std::getline(std::cin, text); ++number) {
+    if (text.empty()) continue;
+    BALLAST_RETURN_IF_ERROR(Annotate(BalanceLine(text, options),
+                                     absl::StrCat("standard input line ",
+                                                  number)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddInspectBalance(CommandLine* line, CLI::App* inspect) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = line->AddCommand(
+      inspect, "balance",
+      "Partitions costs into groups of even load, as the schedule does.\n"
+      "Reads {\"costs\": [number, …]} a line from standard input and prints\n"
+      "{\"groups\": [[index, …], …], \"load\": […], \"lower_bound\": x} for "
+      "each.",
+      "  echo '{\"costs\": [4, 3, 1, 2]}' |\n"
+      "    ballast-server inspect balance --groups 2 --algorithm lpt",
+      [options] { return BalanceInput(*options); });
+  command->add_option("--groups", options->groups, "number of groups")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--algorithm", options->algorithm,
+                   "`lpt` (the reference, always of equal count) or `refined` "
+                   "(default)")
+      ->check(CLI::IsMember({"lpt", "refined"}));
+  command->add_flag("--equal-count", options->equal_count,
+                    "as many costs in each group");
+}
+
+}  // namespace ballast

@@ -1,0 +1,13 @@
+#ifndef BALLAST_SERVER_COMMAND_INSPECT_BALANCE_H_
+#define BALLAST_SERVER_COMMAND_INSPECT_BALANCE_H_
+
+#include "common/command_line.h"
+
+namespace ballast {
+
+// `inspect balance`: partitions costs given as JSON lines.
+void AddInspectBalance(CommandLine* line, CLI::App* inspect);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_INSPECT_BALANCE_H_

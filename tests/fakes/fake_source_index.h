@@ -1,0 +1,56 @@
+#ifndef BALLAST_TESTS_FAKES_FAKE_SOURCE_INDEX_H_
+#define BALLAST_TESTS_FAKES_FAKE_SOURCE_INDEX_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/corpus/source_index.h"
+
+namespace ballast {
+
+// An index over samples given as values.
+class FakeSourceIndex final : public SourceIndex {
+ public:
+  struct Sample {
+    uint32_t text_tokens = 0;
+    uint32_t label_tokens = 0;
+    std::vector<ImageSize> images;
+  };
+
+  explicit FakeSourceIndex(std::vector<Sample> samples,
+                           std::string digest = std::string(32, '0'))
+      : samples_(std::move(samples)), digest_(std::move(digest)) {}
+
+  uint64_t size() const override { return samples_.size(); }
+  IndexedSample sample(uint64_t ordinal) const override {
+    const Sample& sample = samples_[ordinal];
+    return {sample.text_tokens, sample.label_tokens, sample.images};
+  }
+  std::string digest() const override { return digest_; }
+
+ private:
+  std::vector<Sample> samples_;
+  std::string digest_;
+};
+
+// `n` samples that go through text-only, one image and several images, with
+// sizes and lengths that are a formula of the ordinal.
+inline std::vector<FakeSourceIndex::Sample> FormulaSamples(uint32_t n) {
+  std::vector<FakeSourceIndex::Sample> samples(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    const uint32_t images = i % 4;
+    samples[i].text_tokens = 20 + i * 7 % 50 + 2 * images;
+    samples[i].label_tokens = 5 + i % 11;
+    for (uint32_t k = 0; k < images; ++k) {
+      samples[i].images.push_back(
+          {56 + (i * 29 + k * 83) % 500, 56 + (i * 53 + k * 31) % 700});
+    }
+  }
+  return samples;
+}
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_FAKES_FAKE_SOURCE_INDEX_H_

@@ -1,0 +1,258 @@
+#include "server/schedule/scheduler.h"
+
+#include <map>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "proto/module.h"
+#include "proto/schedule_json.h"
+#include "server/schedule/cost_model.h"
+#include "tests/fakes/fake_source_index.h"
+#include "tests/fakes/job_config.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+const FakeSourceIndex& Index() {
+  static const FakeSourceIndex* index =
+      new FakeSourceIndex(FormulaSamples(97));
+  return *index;
+}
+
+std::unique_ptr<Scheduler> Make(const v1::Config& config) {
+  auto scheduler = Scheduler::Create(config, {&Index()});
+  EXPECT_TRUE(scheduler.ok()) << scheduler.status();
+  return *std::move(scheduler);
+}
+
+v1::StepSchedule ScheduleOf(const v1::Config& config, uint64_t step) {
+  auto schedule = Make(config)->Schedule(step);
+  EXPECT_TRUE(schedule.ok()) << schedule.status();
+  return *std::move(schedule);
+}
+
+class SchedulerTest
+    : public ::testing::TestWithParam<std::tuple<uint32_t, uint32_t>> {
+ protected:
+  uint32_t vision() const { return std::get<0>(GetParam()); }
+  uint32_t language() const { return std::get<1>(GetParam()); }
+  uint32_t grid() const { return std::lcm(vision(), language()); }
+  v1::Config Config(v1::Delivery delivery) const {
+    return JobConfig(vision(), language(), 8 * grid(), 4 * grid(), delivery);
+  }
+};
+
+TEST_P(SchedulerTest, StepsCoverThePositionsWithoutAGap) {
+  const auto scheduler = Make(Config(v1::DELIVERY_EXCHANGE));
+  uint64_t position = 0;
+  for (uint64_t step = 0; step < 5; ++step) {
+    const auto schedule = scheduler->Schedule(step);
+    ASSERT_TRUE(schedule.ok());
+    ASSERT_EQ(schedule->micro_batches_size(), 2);
+    for (const auto& micro_batch : schedule->micro_batches()) {
+      EXPECT_EQ(micro_batch.first_position(), position);
+      position += micro_batch.tokens_size();
+    }
+  }
+  EXPECT_EQ(position, 5 * 8 * grid());
+}
+
+// Spec 1.11: rank r of d reads groups [r*grid/d, (r+1)*grid/d), so its samples
+// are one run of positions.
+TEST_P(SchedulerTest, ReadersTakeEqualRuns) {
+  const auto schedule = ScheduleOf(Config(v1::DELIVERY_EXCHANGE), 3);
+  for (const auto& micro_batch : schedule.micro_batches()) {
+    for (const auto& module : micro_batch.modules()) {
+      const uint32_t dp =
+          module.module() == v1::MODULE_VISION ? vision() : language();
+      const uint32_t each = 4 * grid() / dp;
+      for (uint32_t i = 0; i < 4 * grid(); ++i) {
+        EXPECT_EQ(module.reader(i), i / each);
+      }
+    }
+  }
+}
+
+// Spec 1.5: ranks own runs of places, and for each sample the vision and the
+// language owner cover the same part of the order.
+TEST_P(SchedulerTest, ModulesStayPaired) {
+  for (const auto delivery : {v1::DELIVERY_EXCHANGE, v1::DELIVERY_OFF}) {
+    const auto schedule = ScheduleOf(Config(delivery), 1);
+    for (const auto& micro_batch : schedule.micro_batches()) {
+      std::map<uint32_t, std::pair<uint32_t, uint32_t>> by_place;
+      for (int i = 0; i < micro_batch.place_size(); ++i) {
+        by_place[micro_batch.place(i)] = {micro_batch.modules(0).owner(i),
+                                          micro_batch.modules(1).owner(i)};
+      }
+      ASSERT_EQ(by_place.size(), 4 * grid());
+      EXPECT_EQ(by_place.rbegin()->first, 4 * grid() - 1);
+      std::pair<uint32_t, uint32_t> last = {0, 0};
+      for (const auto& [place, owners] : by_place) {
+        EXPECT_GE(owners.first, last.first);
+        EXPECT_GE(owners.second, last.second);
+        // Both cover the same fraction of the grid.
+        EXPECT_LT(owners.first * language(), (owners.second + 1) * vision());
+        EXPECT_LT(owners.second * vision(), (owners.first + 1) * language());
+        last = owners;
+      }
+    }
+  }
+}
+
+TEST_P(SchedulerTest, LoadsAreTheSumsOfCosts) {
+  auto config = Config(v1::DELIVERY_EXCHANGE);
+  config.mutable_balance()->mutable_cost()->mutable_language()->set_linear(0.5);
+  const auto schedule = ScheduleOf(config, 2);
+  for (const auto& micro_batch : schedule.micro_batches()) {
+    for (const auto& module : micro_batch.modules()) {
+      std::vector<double> before(module.load_before_size(), 0);
+      std::vector<double> after(before);
+      for (int i = 0; i < module.cost_size(); ++i) {
+        before[module.reader(i)] += module.cost(i);
+        after[module.owner(i)] += module.cost(i);
+      }
+      EXPECT_THAT(module.load_before(), ::testing::ElementsAreArray(before));
+      EXPECT_THAT(module.load_after(), ::testing::ElementsAreArray(after));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DpSizes, SchedulerTest,
+                         ::testing::Values(std::make_tuple(1, 1),
+                                           std::make_tuple(2, 2),
+                                           std::make_tuple(4, 4),
+                                           std::make_tuple(2, 4),
+                                           std::make_tuple(4, 2),
+                                           std::make_tuple(2, 3),
+                                           std::make_tuple(3, 6),
+                                           std::make_tuple(8, 2)));
+
+TEST(SchedulerValuesTest, SizesFollowFromTheIndex) {
+  const auto config = JobConfig(2, 2, 16, 8);
+  const auto schedule = ScheduleOf(config, 0);
+  uint64_t tokens = 0, squared = 0, labels = 0, patches = 0, images = 0;
+  for (const auto& micro_batch : schedule.micro_batches()) {
+    int image = 0;
+    for (int i = 0; i < micro_batch.tokens_size(); ++i) {
+      const auto sample = Index().sample(micro_batch.ordinal(i));
+      ASSERT_EQ(micro_batch.images(i), sample.images.size());
+      uint64_t sample_patches = 0;
+      for (size_t k = 0; k < sample.images.size(); ++k, ++image) {
+        sample_patches += uint64_t{micro_batch.grid_h(image)} *
+                          micro_batch.grid_w(image);
+      }
+      EXPECT_EQ(micro_batch.tokens(i),
+                sample.text_tokens + sample_patches / 4);
+      EXPECT_EQ(micro_batch.modules(0).cost(i), sample_patches);
+      tokens += micro_batch.tokens(i);
+      squared += uint64_t{micro_batch.tokens(i)} * micro_batch.tokens(i);
+      labels += sample.label_tokens;
+      patches += sample_patches;
+      images += sample.images.size();
+    }
+  }
+  EXPECT_EQ(schedule.totals().tokens(), tokens);
+  EXPECT_EQ(schedule.totals().tokens_squared(), squared);
+  EXPECT_EQ(schedule.totals().label_tokens(), labels);
+  EXPECT_EQ(schedule.totals().patches(), patches);
+  EXPECT_EQ(schedule.totals().images(), images);
+}
+
+TEST(SchedulerValuesTest, TheOrderDoesNotDependOnDpSizes) {
+  const auto samples = [](uint32_t vision, uint32_t language) {
+    std::vector<uint64_t> ordinals;
+    const auto schedule =
+        ScheduleOf(JobConfig(vision, language, 48, 24), 7);
+    for (const auto& micro_batch : schedule.micro_batches()) {
+      ordinals.insert(ordinals.end(), micro_batch.ordinal().begin(),
+                      micro_batch.ordinal().end());
+    }
+    return ordinals;
+  };
+  EXPECT_EQ(samples(1, 1), samples(4, 2));
+  EXPECT_EQ(samples(1, 1), samples(2, 3));
+}
+
+TEST(SchedulerValuesTest, OffKeepsReadersAsOwners) {
+  const auto schedule = ScheduleOf(JobConfig(2, 4, 16, 8, v1::DELIVERY_OFF), 0);
+  for (const auto& micro_batch : schedule.micro_batches()) {
+    for (const auto& module : micro_batch.modules()) {
+      EXPECT_THAT(module.owner(),
+                  ::testing::ElementsAreArray(module.reader()));
+    }
+  }
+}
+
+TEST(SchedulerValuesTest, BalanceNarrowsTheSpread) {
+  const auto schedule = ScheduleOf(JobConfig(4, 4, 128, 128), 0);
+  const auto& vision = schedule.micro_batches(0).modules(0);
+  const auto spread = [](const auto& loads) {
+    return *std::max_element(loads.begin(), loads.end()) -
+           *std::min_element(loads.begin(), loads.end());
+  };
+  EXPECT_LT(spread(vision.load_after()), 0.1 * spread(vision.load_before()));
+}
+
+TEST(SchedulerValuesTest, FingerprintFollowsWhatTheScheduleDependsOn) {
+  const auto config = JobConfig(2, 2, 16, 8);
+  const std::string hash = Make(config)->fingerprint().hash();
+  EXPECT_EQ(hash.size(), 32u);
+  EXPECT_EQ(ScheduleOf(config, 0).fingerprint(), hash);
+
+  auto same = config;
+  same.mutable_serve()->set_threads(7);
+  same.mutable_sources(0)->set_path("elsewhere-*.tar");
+  same.mutable_balance()->set_delivery(v1::DELIVERY_DIRECT);
+  EXPECT_EQ(Make(same)->fingerprint().hash(), hash);
+
+  auto seed = config;
+  seed.mutable_order()->set_seed(1);
+  auto off = config;
+  off.mutable_balance()->set_delivery(v1::DELIVERY_OFF);
+  auto pixels = config;
+  pixels.mutable_model()->set_max_pixels(100352);
+  auto dp = JobConfig(4, 2, 16, 8);
+  for (const auto& other : {seed, off, pixels, dp}) {
+    EXPECT_NE(Make(other)->fingerprint().hash(), hash);
+  }
+  const FakeSourceIndex other_index(FormulaSamples(97), std::string(32, '1'));
+  EXPECT_NE((*Scheduler::Create(config, {&other_index}))->fingerprint().hash(),
+            hash);
+}
+
+TEST(SchedulerValuesTest, Refusals) {
+  const FakeSourceIndex empty({});
+  EXPECT_THAT(
+      Scheduler::Create(JobConfig(1, 1, 2, 2), {&empty}).status().message(),
+      HasSubstr("source docs: its index holds no sample"));
+  auto window = JobConfig(1, 1, 2, 2);
+  window.mutable_balance()->set_scope(v1::Balance::SCOPE_WINDOW);
+  EXPECT_THAT(Scheduler::Create(window, {&Index()}).status().message(),
+              HasSubstr("balance.scope"));
+  const auto scheduler = Make(JobConfig(1, 1, 2, 2));
+  EXPECT_EQ(scheduler->Schedule(~uint64_t{0}).status().code(),
+            absl::StatusCode::kOutOfRange);
+}
+
+TEST(SampleCostTest, IsLinearPlusQuadratic) {
+  v1::Balance::Cost coefficients;
+  coefficients.mutable_vision()->set_linear(2);
+  coefficients.mutable_vision()->set_quadratic(0.5);
+  coefficients.mutable_language()->set_linear(3);
+  SampleSize size;
+  size.patches = 10;
+  size.tokens = 7;
+  EXPECT_EQ(SampleCost(size, v1::MODULE_VISION, coefficients), 2 * 10 + 50);
+  EXPECT_EQ(SampleCost(size, v1::MODULE_LANGUAGE, coefficients), 21);
+  EXPECT_EQ(JointCost(size, coefficients), 91);
+}
+
+}  // namespace
+}  // namespace ballast
