@@ -1,0 +1,83 @@
+#include "server/text/conversation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/status/status.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ParseConversationTest, MapsEveryNameOfARole) {
+  const auto turns = ParseConversation(R"({"id": 7, "conversations": [
+      {"from": "system", "value": "s"}, {"from": "human", "value": "h"},
+      {"from": "gpt", "value": "g"}, {"from": "user", "value": "u"},
+      {"value": "a", "from": "assistant", "weight": 1}], "image": "x.jpg"})");
+  ASSERT_TRUE(turns.ok()) << turns.status();
+  ASSERT_EQ(turns->size(), 5u);
+  const Role roles[] = {Role::kSystem, Role::kUser, Role::kAssistant,
+                        Role::kUser, Role::kAssistant};
+  const char* texts[] = {"s", "h", "g", "u", "a"};
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ((*turns)[i].role, roles[i]) << i;
+    EXPECT_EQ((*turns)[i].text, texts[i]) << i;
+  }
+}
+
+TEST(ParseConversationTest, UnescapesAndKeepsTheTextAsItIs) {
+  const auto turns = ParseConversation(
+      R"({"conversations": [{"from": "human", "value": " \u00e4\n\"<image>\" "}]})");
+  ASSERT_TRUE(turns.ok()) << turns.status();
+  EXPECT_EQ((*turns)[0].text, " \xc3\xa4\n\"<image>\" ");
+}
+
+struct BadCase {
+  const char* json;
+  const char* complaint;
+};
+
+TEST(ParseConversationTest, RefusesWhatIsNoConversation) {
+  const BadCase cases[] = {
+      {"", "not valid JSON"},
+      {"{\"conversations\": [", "not valid JSON"},
+      {"[]", "`conversations`"},
+      {"{}", "`conversations`"},
+      {R"({"conversations": "hi"})", "`conversations`"},
+      {R"({"conversations": []})", "is empty"},
+      {R"({"conversations": ["hi"]})", "turn 1"},
+      {R"({"conversations": [{"value": "a"}]})", "turn 1: `from`"},
+      {R"({"conversations": [{"from": "human"}]})", "turn 1: `value`"},
+      {R"({"conversations": [{"from": "human", "value": 3}]})", "`value`"},
+      {R"({"conversations": [{"from": "gpt", "value": "a"},
+          {"from": "tool", "value": "b"}]})",
+       "turn 2: unknown `from` \"tool\""},
+  };
+  for (const BadCase& bad : cases) {
+    const auto turns = ParseConversation(bad.json);
+    EXPECT_EQ(turns.status().code(), absl::StatusCode::kInvalidArgument)
+        << bad.json;
+    EXPECT_THAT(std::string(turns.status().message()), HasSubstr(bad.complaint))
+        << bad.json;
+  }
+}
+
+TEST(ParseConversationTest, RefusesDeepNestingInsteadOfOverflowing) {
+  const std::string deep(1 << 20, '[');
+  EXPECT_FALSE(ParseConversation(deep).ok());
+  EXPECT_FALSE(ParseConversation("{\"conversations\": " + deep).ok());
+}
+
+TEST(SplitAtImageMarksTest, GivesOnePieceMoreThanMarks) {
+  EXPECT_THAT(SplitAtImageMarks("plain"), ElementsAre("plain"));
+  EXPECT_THAT(SplitAtImageMarks(""), ElementsAre(""));
+  EXPECT_THAT(SplitAtImageMarks("<image>\nWhat"), ElementsAre("", "\nWhat"));
+  EXPECT_THAT(SplitAtImageMarks("a <image><image> b<image>"),
+              ElementsAre("a ", "", " b", ""));
+  EXPECT_THAT(SplitAtImageMarks("<Image><image"), ElementsAre("<Image><image"));
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,142 @@
+#include "server/text/positions.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+
+constexpr int32_t kImage = 151655;
+
+v1::Model MakeModel(uint32_t axes) {
+  v1::Model model;
+  model.set_merge(2);
+  model.set_position_axes(axes);
+  model.mutable_token_ids()->set_image(kImage);
+  return model;
+}
+
+absl::Status Compute(const std::vector<int32_t>& ids,
+                     const std::vector<GridThw>& grids,
+                     std::vector<int32_t>* out, uint32_t axes = 3) {
+  out->assign(axes * ids.size(), -1);
+  return ComputePositions(ids, grids, MakeModel(axes), absl::MakeSpan(*out));
+}
+
+// The last vector of spec section 7.
+TEST(PositionsTest, SpecVector) {
+  std::vector<int32_t> out;
+  ASSERT_TRUE(Compute({11, 12, 99, kImage, kImage, kImage, kImage, 13},
+                      {{1, 4, 4}}, &out)
+                  .ok());
+  const int32_t expected[] = {0, 1, 2, 3, 3, 3, 3, 5,  //
+                              0, 1, 2, 3, 3, 4, 4, 5,  //
+                              0, 1, 2, 3, 4, 3, 4, 5};
+  EXPECT_THAT(out, ElementsAreArray(expected));
+}
+
+TEST(PositionsTest, TextAloneCountsOnEveryAxis) {
+  std::vector<int32_t> out;
+  ASSERT_TRUE(Compute({5, 6, 7}, {}, &out).ok());
+  const int32_t expected[] = {0, 1, 2, 0, 1, 2, 0, 1, 2};
+  EXPECT_THAT(out, ElementsAreArray(expected));
+  ASSERT_TRUE(Compute({}, {}, &out).ok());
+}
+
+// Two images with nothing between them are still two.
+TEST(PositionsTest, ImagesSideBySide) {
+  std::vector<int32_t> out;
+  const std::vector<int32_t> ids(3, kImage);
+  ASSERT_TRUE(Compute(ids, {{1, 2, 4}, {1, 2, 2}}, &out).ok());
+  const int32_t expected[] = {0, 0, 2, 0, 0, 2, 0, 1, 2};
+  EXPECT_THAT(out, ElementsAreArray(expected));
+}
+
+TEST(PositionsTest, OneAxisCountsTokens) {
+  std::vector<int32_t> ids(20, kImage);
+  ids[0] = ids[19] = 7;
+  std::vector<int32_t> out;
+  ASSERT_TRUE(Compute(ids, {{1, 6, 12}}, &out, 1).ok());
+  std::vector<int32_t> expected(20);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(out, expected);
+}
+
+TEST(PositionsTest, RefusesGridsThatDoNotFit) {
+  struct Case {
+    std::vector<int32_t> ids;
+    std::vector<GridThw> grids;
+    const char* complaint;
+  };
+  const uint32_t most = 0xfffffffe;
+  const Case cases[] = {
+      {{1, kImage}, {}, "token 1 belongs to no image"},
+      {{1, 2}, {{1, 2, 2}}, "only 0 of 1"},
+      {{kImage, 2}, {{1, 2, 4}}, "only 1 placeholders"},
+      {{kImage, kImage}, {{1, 2, 2}}, "token 1 belongs to no image"},
+      {{kImage}, {{1, 4, 4}}, "more tokens"},
+      {{kImage}, {{most, most, most}}, "more tokens"},
+      {{kImage}, {{most, 2, 2}}, "more tokens"},
+      {{kImage}, {{1, 3, 2}}, "multiples of merge"},
+      {{kImage}, {{1, 0, 2}}, "a side is 0"},
+      {{kImage}, {{0, 2, 2}}, "a side is 0"},
+  };
+  for (const Case& bad : cases) {
+    for (const uint32_t axes : {1, 3}) {
+      std::vector<int32_t> out;
+      const absl::Status status = Compute(bad.ids, bad.grids, &out, axes);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(bad.complaint));
+    }
+  }
+}
+
+TEST(PositionsTest, RefusesTheWrongRoomOrModel) {
+  std::vector<int32_t> out(5);
+  EXPECT_EQ(
+      ComputePositions({1, 2}, {}, MakeModel(3), absl::MakeSpan(out)).code(),
+      absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      ComputePositions({1, 2, 3, 4, 5}, {}, MakeModel(2), absl::MakeSpan(out))
+          .code(),
+      absl::StatusCode::kInvalidArgument);
+}
+
+TEST(PositionsTest, EqualsHuggingFace) {
+  const char* shared = std::getenv("BALLAST_SHARED_DIR");
+  if (shared == nullptr) GTEST_SKIP() << "BALLAST_SHARED_DIR is unset";
+  std::ifstream file(std::string(shared) + "/golden/rope.json");
+  if (!file) GTEST_SKIP() << "no golden/rope.json in " << shared;
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  ASSERT_FALSE(golden.at("cases").empty());
+  for (const nlohmann::json& rope : golden.at("cases")) {
+    std::vector<GridThw> grids;
+    for (const nlohmann::json& grid : rope.at("image_grid_thw")) {
+      grids.push_back({grid[0], grid[1], grid[2]});
+    }
+    std::vector<int32_t> expected;
+    for (const nlohmann::json& axis : rope.at("position_ids")) {
+      for (const nlohmann::json& position : axis) expected.push_back(position);
+    }
+    std::vector<int32_t> out;
+    const absl::Status status =
+        Compute(rope.at("input_ids").get<std::vector<int32_t>>(), grids, &out);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(out, expected);
+  }
+}
+
+}  // namespace
+}  // namespace ballast

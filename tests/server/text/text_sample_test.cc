@@ -1,0 +1,286 @@
+#include "server/text/text_sample.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/status/status.h"
+#include "server/text/text_measure.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+
+constexpr int32_t kImage = 1001;
+constexpr int32_t kVisionStart = 1002;
+constexpr int32_t kVisionEnd = 1003;
+constexpr int32_t kImStart = 1004;
+constexpr int32_t kImEnd = 1005;
+constexpr int32_t kEndOfText = 1006;
+
+// Composes expected ids and which of them are supervised, the slow and plain
+// way: as a list of what stands where.
+struct Expected {
+  std::vector<int32_t> ids;
+  std::vector<bool> supervised;
+
+  Expected& Text(const std::string& text, bool learnt = false) {
+    for (const unsigned char c : text) Id(c, learnt);
+    return *this;
+  }
+  Expected& Id(int32_t id, bool learnt = false) {
+    ids.push_back(id);
+    supervised.push_back(learnt);
+    return *this;
+  }
+  Expected& Image(int placeholders) {
+    Id(kVisionStart);
+    for (int i = 0; i < placeholders; ++i) Id(kImage);
+    return Id(kVisionEnd);
+  }
+  std::vector<int32_t> Labels() const {
+    std::vector<int32_t> labels(ids.size(), -100);
+    for (size_t i = 0; i + 1 < ids.size(); ++i) {
+      if (supervised[i + 1]) labels[i] = ids[i + 1];
+    }
+    return labels;
+  }
+};
+
+class TextSampleTest : public ::testing::Test {
+ protected:
+  TextSampleTest() : tokenizer_(*MakeTokenizer("bytes")) {
+    model_.set_profile("qwen2_5_vl");
+    model_.mutable_token_ids()->set_image(kImage);
+    model_.mutable_token_ids()->set_vision_start(kVisionStart);
+    model_.mutable_token_ids()->set_vision_end(kVisionEnd);
+    model_.mutable_token_ids()->set_im_start(kImStart);
+    model_.mutable_token_ids()->set_im_end(kImEnd);
+    model_.mutable_token_ids()->set_end_of_text(kEndOfText);
+    EXPECT_TRUE(ApplyModelProfile(&model_).ok());
+  }
+
+  TextOptions Options(
+      uint32_t max_tokens = 4096,
+      v1::Batch::OnTooLong on_too_long = v1::Batch::ON_TOO_LONG_ERROR) const {
+    return {tokenizer_.get(), &model_, max_tokens, on_too_long};
+  }
+
+  static ImageGrid Grid(uint32_t grid_h, uint32_t grid_w) {
+    return {grid_h * 14, grid_w * 14, grid_h, grid_w};
+  }
+
+  static void ExpectEqual(const absl::StatusOr<TextSample>& sample,
+                          const Expected& expected) {
+    ASSERT_TRUE(sample.ok()) << sample.status();
+    EXPECT_EQ(sample->ids, expected.ids);
+    EXPECT_EQ(sample->labels, expected.Labels());
+    uint32_t labels = 0;
+    for (const int32_t label : expected.Labels()) labels += label != -100;
+    EXPECT_EQ(sample->label_tokens, labels);
+  }
+
+  std::unique_ptr<Tokenizer> tokenizer_;
+  v1::Model model_;
+};
+
+TEST_F(TextSampleTest, ConversationIsChatml) {
+  const auto sample = BuildConversation(
+      R"({"conversations": [{"from": "human", "value": "<image>\nWhat?"},
+                            {"from": "gpt", "value": "Hi"}]})",
+      {Grid(4, 6)}, Options());
+  Expected expected;
+  expected.Id(kImStart).Text("user\n").Image(6).Text("\nWhat?");
+  expected.Id(kImEnd).Text("\n").Id(kImStart).Text("assistant\n");
+  expected.Text("Hi", true).Id(kImEnd, true).Text("\n");
+  ExpectEqual(sample, expected);
+  EXPECT_EQ(sample->label_tokens, 3u);
+}
+
+TEST_F(TextSampleTest, ImagesStandWhereTheirMarksAreInEveryTurn) {
+  const auto sample = BuildConversation(
+      R"({"conversations": [{"from": "system", "value": ""},
+          {"from": "user", "value": " a<image><image> b "},
+          {"from": "assistant", "value": "x<image>y"},
+          {"from": "user", "value": "<image>"},
+          {"from": "assistant", "value": "z"}]})",
+      {Grid(2, 2), Grid(2, 4), Grid(4, 4), Grid(2, 6)}, Options());
+  Expected expected;
+  expected.Id(kImStart).Text("system\n").Id(kImEnd).Text("\n");
+  expected.Id(kImStart).Text("user\n a").Image(1).Image(2).Text(" b ");
+  expected.Id(kImEnd).Text("\n").Id(kImStart).Text("assistant\n");
+  // An image in the assistant's words is not learnt.
+  expected.Text("x", true).Image(4).Text("y", true).Id(kImEnd, true);
+  expected.Text("\n").Id(kImStart).Text("user\n").Image(3).Id(kImEnd);
+  expected.Text("\n").Id(kImStart).Text("assistant\n").Text("z", true);
+  expected.Id(kImEnd, true).Text("\n");
+  ExpectEqual(sample, expected);
+}
+
+TEST_F(TextSampleTest, SpecialTokensInsideTextArePlainText) {
+  const auto sample = BuildConversation(
+      R"({"conversations": [{"from": "human", "value": "<|im_end|>"}]})", {},
+      Options());
+  Expected expected;
+  expected.Id(kImStart).Text("user\n<|im_end|>").Id(kImEnd).Text("\n");
+  ExpectEqual(sample, expected);
+  EXPECT_EQ(sample->label_tokens, 0u);
+}
+
+TEST_F(TextSampleTest, DocumentIsSupervisedWhole) {
+  Expected expected;
+  expected.Text("ab\n", true).Id(kEndOfText, true);
+  const auto sample = BuildDocument("ab\n", {}, Options());
+  ExpectEqual(sample, expected);
+  EXPECT_THAT(sample->labels, ElementsAre('b', '\n', kEndOfText, -100));
+  // One label fewer than tokens: nothing precedes the first.
+  EXPECT_EQ(sample->label_tokens, 3u);
+}
+
+TEST_F(TextSampleTest, DocumentPutsImagesFirstUnlessMarked) {
+  Expected first;
+  first.Image(1).Image(4).Text("ab", true).Id(kEndOfText, true);
+  ExpectEqual(BuildDocument("ab", {Grid(2, 2), Grid(4, 4)}, Options()), first);
+  Expected marked;
+  marked.Text("a", true).Image(1).Text("b", true).Image(4);
+  marked.Id(kEndOfText, true);
+  ExpectEqual(
+      BuildDocument("a<image>b<image>", {Grid(2, 2), Grid(4, 4)}, Options()),
+      marked);
+}
+
+TEST_F(TextSampleTest, EmptyDocumentIsItsEnd) {
+  Expected expected;
+  expected.Id(kEndOfText, true);
+  ExpectEqual(BuildDocument("", {}, Options()), expected);
+}
+
+TEST_F(TextSampleTest, CountOfMarksMustBeCountOfImages) {
+  const char* one = R"({"conversations": [{"from": "human", "value":
+      "<image>"}]})";
+  const char* none = R"({"conversations": [{"from": "human", "value": "a"}]})";
+  for (const auto& status :
+       {BuildConversation(one, {}, Options()).status(),
+        BuildConversation(one, {Grid(2, 2), Grid(2, 2)}, Options()).status(),
+        BuildConversation(none, {Grid(2, 2)}, Options()).status(),
+        BuildDocument("<image>", {}, Options()).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("<image>"));
+  }
+}
+
+TEST_F(TextSampleTest, LimitIsInclusive) {
+  EXPECT_TRUE(BuildDocument("abc", {}, Options(4)).ok());
+  for (const auto policy :
+       {v1::Batch::ON_TOO_LONG_ERROR, v1::Batch::ON_TOO_LONG_SKIP}) {
+    const auto sample = BuildDocument("abcd", {}, Options(4, policy));
+    EXPECT_EQ(sample.status().code(), absl::StatusCode::kOutOfRange);
+    EXPECT_THAT(std::string(sample.status().message()), HasSubstr("5 tokens"));
+  }
+}
+
+// For every limit: the sample has exactly that many tokens, and they are the
+// whole sample's without the last ones that belong to no image.
+TEST_F(TextSampleTest, TruncationDropsTextFromTheEndAndNeverAnImage) {
+  const std::string json =
+      R"({"conversations": [{"from": "human", "value": "ab<image>cd"},
+          {"from": "gpt", "value": "ef<image>gh"}]})";
+  const std::vector<ImageGrid> images = {Grid(4, 4), Grid(2, 4)};
+  Expected whole;
+  whole.Id(kImStart).Text("user\nab").Image(4).Text("cd").Id(kImEnd);
+  whole.Text("\n").Id(kImStart).Text("assistant\n").Text("ef", true).Image(2);
+  whole.Text("gh", true).Id(kImEnd, true).Text("\n");
+  const auto of_image = [](int32_t id) {
+    return id == kImage || id == kVisionStart || id == kVisionEnd;
+  };
+  const uint32_t total = whole.ids.size();
+  const uint32_t spans = 4 + 2 + 2 * 2;
+  for (uint32_t limit = spans; limit <= total + 1; ++limit) {
+    const TextOptions options =
+        Options(limit, v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT);
+    uint32_t text_left = limit - spans;
+    Expected expected;
+    for (uint32_t i = 0; i < total; ++i) {
+      if (of_image(whole.ids[i])) {
+        expected.Id(whole.ids[i]);
+      } else if (text_left > 0) {
+        --text_left;
+        expected.Id(whole.ids[i], whole.supervised[i]);
+      }
+    }
+    const auto sample = BuildConversation(json, images, options);
+    ExpectEqual(sample, expected);
+    const auto measured =
+        MeasureText(json, TextForm::kConversation, images, options);
+    ASSERT_TRUE(measured.ok()) << measured.status();
+    EXPECT_EQ(measured->text_tokens, expected.ids.size() - 6);
+    EXPECT_EQ(measured->label_tokens, sample->label_tokens);
+    EXPECT_FALSE(measured->too_long);
+  }
+  EXPECT_EQ(BuildConversation(
+                json, images,
+                Options(spans - 1, v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT))
+                .status()
+                .code(),
+            absl::StatusCode::kOutOfRange);
+}
+
+TEST_F(TextSampleTest, ImagesBeyondTheLimitTakeNoMemory) {
+  // 2^28 placeholders would be 2 GiB of ids and labels.
+  const std::vector<ImageGrid> images(16, Grid(1 << 13, 1 << 13));
+  const auto sample = BuildDocument(
+      "a", images, Options(4096, v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT));
+  EXPECT_EQ(sample.status().code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST_F(TextSampleTest, MeasureAgreesWithBuild) {
+  const auto measured =
+      MeasureText("ab", TextForm::kDocument, {Grid(4, 4)}, Options());
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_EQ(measured->text_tokens, 2u + 2u + 1u);
+  EXPECT_EQ(measured->label_tokens, 3u);
+  EXPECT_FALSE(measured->too_long);
+}
+
+TEST_F(TextSampleTest, MeasureOfATooLongTextHasTheWholeCounts) {
+  const auto measured =
+      MeasureText("abcd", TextForm::kDocument, {}, Options(4));
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_TRUE(measured->too_long);
+  EXPECT_EQ(measured->text_tokens, 5u);
+  EXPECT_EQ(
+      MeasureText("{}", TextForm::kConversation, {}, Options()).status().code(),
+      absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(TextSampleTest, ContentKeyNamesWhatLengthsDependOn) {
+  v1::Config config;
+  *config.mutable_model() = model_;
+  config.mutable_batch()->set_max_tokens(100);
+  const std::string key = TextContentKey(config, *tokenizer_);
+  EXPECT_EQ(TextContentKey(config, *tokenizer_), key);
+  v1::Config changed = config;
+  changed.mutable_batch()->set_max_tokens(101);
+  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
+  changed = config;
+  changed.mutable_batch()->set_on_too_long(v1::Batch::ON_TOO_LONG_SKIP);
+  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
+  changed = config;
+  changed.mutable_model()->set_max_pixels(model_.max_pixels() + 1);
+  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
+  changed = config;
+  changed.mutable_model()->mutable_token_ids()->set_im_end(5);
+  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
+  // How a job is run changes no length.
+  changed = config;
+  changed.mutable_batch()->set_global(64);
+  changed.mutable_order()->set_seed(5);
+  EXPECT_EQ(TextContentKey(changed, *tokenizer_), key);
+}
+
+}  // namespace
+}  // namespace ballast
