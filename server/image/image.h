@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -46,7 +47,8 @@ absl::Status ResizeBicubic(const RgbImage& source, uint32_t width,
                            uint32_t height, absl::Span<uint8_t> out);
 
 // DecodeRgb, then ResizeBicubic into `out`. A file whose size is not
-// `expected` (what the index says) is an error: it has changed.
+// `expected` (what the index says) has changed: FAILED_PRECONDITION. Other
+// errors are those of the two.
 absl::Status DecodeResized(absl::string_view bytes, const ImageHeader& expected,
                            uint32_t width, uint32_t height,
                            absl::Span<uint8_t> out);

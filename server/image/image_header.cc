@@ -1,0 +1,177 @@
+// Format and size from a file's first bytes. Own parsers, because the index
+// asks for the size of every image of a dataset and the libraries would set up
+// a whole decoder for it.
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "server/image/image.h"
+
+namespace ballast {
+namespace {
+
+constexpr absl::string_view kJpegMagic("\xff\xd8\xff", 3);
+constexpr absl::string_view kPngMagic("\x89PNG\r\n\x1a\n", 8);
+
+uint32_t Byte(absl::string_view bytes, size_t at) {
+  return static_cast<uint8_t>(bytes[at]);
+}
+
+uint32_t Big16(absl::string_view bytes, size_t at) {
+  return Byte(bytes, at) << 8 | Byte(bytes, at + 1);
+}
+
+uint32_t Big32(absl::string_view bytes, size_t at) {
+  return Big16(bytes, at) << 16 | Big16(bytes, at + 2);
+}
+
+uint32_t Little16(absl::string_view bytes, size_t at) {
+  return Byte(bytes, at) | Byte(bytes, at + 1) << 8;
+}
+
+uint32_t Little24(absl::string_view bytes, size_t at) {
+  return Little16(bytes, at) | Byte(bytes, at + 2) << 16;
+}
+
+// True when `bytes` could go on to start with `magic`.
+bool IsPrefixOf(absl::string_view bytes, absl::string_view magic) {
+  return magic.substr(0, bytes.size()) == bytes.substr(0, magic.size());
+}
+
+absl::Status CutShort(absl::string_view format, size_t size) {
+  return absl::OutOfRangeError(absl::StrCat(
+      format, " ends after ", size, " bytes, before its size is known"));
+}
+
+absl::StatusOr<ImageHeader> Checked(ImageFormat format, absl::string_view name,
+                                    uint64_t width, uint64_t height) {
+  if (width == 0 || height == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " of ", width, "x", height, " pixels"));
+  }
+  if (width > kMaxImagePixels / height) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " of ", width, "x", height, " pixels; at most ",
+                     kMaxImagePixels, " pixels are decoded"));
+  }
+  return ImageHeader{format, static_cast<uint32_t>(width),
+                     static_cast<uint32_t>(height)};
+}
+
+// The markers that start a frame header: C0 to CF but for DHT, JPG and DAC.
+bool IsStartOfFrame(uint32_t marker) {
+  return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 &&
+         marker != 0xcc;
+}
+
+// Markers that stand alone, without a length: RSTn, SOI, EOI, JPG0 to JPG13.
+bool IsAlone(uint32_t marker) {
+  return marker == 0xc8 || (marker >= 0xd0 && marker <= 0xd9) ||
+         (marker >= 0xf0 && marker <= 0xfd);
+}
+
+absl::StatusOr<ImageHeader> ReadFrameHeader(absl::string_view bytes,
+                                            size_t at) {
+  // Length, bits, height, width, components.
+  if (bytes.size() - at < 8) return CutShort("JPEG", bytes.size());
+  const uint32_t bits = Byte(bytes, at + 2);
+  const uint32_t components = Byte(bytes, at + 7);
+  if (Big16(bytes, at) < 8 || bits != 8 ||
+      (components != 1 && components != 3 && components != 4)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("JPEG of ", bits, " bits and ", components,
+                     " components; 8 bits and 1, 3 or 4 components are "
+                     "supported"));
+  }
+  return Checked(ImageFormat::kJpeg, "JPEG", Big16(bytes, at + 5),
+                 Big16(bytes, at + 3));
+}
+
+// Walks the markers to the frame header; like Pillow, it passes over junk
+// between them.
+absl::StatusOr<ImageHeader> ReadJpegHeader(absl::string_view bytes) {
+  size_t at = 2;
+  while (true) {
+    at = bytes.find('\xff', at);
+    if (at == absl::string_view::npos) break;
+    at = bytes.find_first_not_of('\xff', at);
+    if (at == absl::string_view::npos) break;
+    const uint32_t marker = Byte(bytes, at);
+    ++at;
+    if (marker == 0 || IsAlone(marker)) continue;
+    if (IsStartOfFrame(marker)) return ReadFrameHeader(bytes, at);
+    if (marker < 0xc0 || marker == 0xda) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "JPEG has marker 0x", absl::Hex(marker), " before its frame header"));
+    }
+    if (bytes.size() - at < 2) break;
+    const size_t length = Big16(bytes, at);
+    if (length < 2) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "JPEG segment 0x", absl::Hex(marker), " has length ", length));
+    }
+    if (bytes.size() - at < length) break;
+    at += length;
+  }
+  return CutShort("JPEG", bytes.size());
+}
+
+absl::StatusOr<ImageHeader> ReadPngHeader(absl::string_view bytes) {
+  // Magic, then IHDR: length, name, width, height.
+  if (bytes.size() < 24) return CutShort("PNG", bytes.size());
+  if (Big32(bytes, 8) != 13 || bytes.substr(12, 4) != "IHDR") {
+    return absl::InvalidArgumentError("PNG does not start with IHDR");
+  }
+  return Checked(ImageFormat::kPng, "PNG", Big32(bytes, 16), Big32(bytes, 20));
+}
+
+absl::StatusOr<ImageHeader> ReadWebpHeader(absl::string_view bytes) {
+  // RIFF, size, WEBP; then the first chunk: name, size, payload.
+  constexpr size_t kPayload = 20;
+  if (bytes.size() < kPayload) return CutShort("WebP", bytes.size());
+  const absl::string_view chunk = bytes.substr(12, 4);
+  const size_t needed = chunk == "VP8L" ? 5 : 10;
+  if (bytes.size() < kPayload + needed) return CutShort("WebP", bytes.size());
+  if (chunk == "VP8X") {
+    return Checked(ImageFormat::kWebp, "WebP",
+                   Little24(bytes, kPayload + 4) + 1,
+                   Little24(bytes, kPayload + 7) + 1);
+  }
+  if (chunk == "VP8L") {
+    const uint32_t low = Little16(bytes, kPayload + 1);
+    const uint32_t high = Little16(bytes, kPayload + 3);
+    if (Byte(bytes, kPayload) != 0x2f || high >> 13 != 0) {
+      return absl::InvalidArgumentError("WebP has a damaged VP8L header");
+    }
+    return Checked(ImageFormat::kWebp, "WebP", (low & 0x3fff) + 1,
+                   (low >> 14 | (high & 0xfff) << 2) + 1);
+  }
+  if (chunk == "VP8 ") {
+    const bool key_frame = (Byte(bytes, kPayload) & 1) == 0;
+    if (!key_frame || bytes.substr(kPayload + 3, 3) != "\x9d\x01\x2a") {
+      return absl::InvalidArgumentError("WebP has a damaged VP8 header");
+    }
+    return Checked(ImageFormat::kWebp, "WebP",
+                   Little16(bytes, kPayload + 6) & 0x3fff,
+                   Little16(bytes, kPayload + 8) & 0x3fff);
+  }
+  return absl::InvalidArgumentError(
+      "WebP starts with none of the chunks VP8, VP8L and VP8X");
+}
+
+}  // namespace
+
+absl::StatusOr<ImageHeader> ReadImageHeader(absl::string_view bytes) {
+  const bool riff = IsPrefixOf(bytes, "RIFF") &&
+                    (bytes.size() <= 8 || IsPrefixOf(bytes.substr(8), "WEBP"));
+  if (!IsPrefixOf(bytes, kJpegMagic) && !IsPrefixOf(bytes, kPngMagic) &&
+      !riff) {
+    return absl::InvalidArgumentError("neither JPEG nor PNG nor WebP");
+  }
+  if (bytes.size() < 12) return CutShort("image", bytes.size());
+  if (riff) return ReadWebpHeader(bytes);
+  if (IsPrefixOf(bytes, kPngMagic)) return ReadPngHeader(bytes);
+  return ReadJpegHeader(bytes);
+}
+
+}  // namespace ballast

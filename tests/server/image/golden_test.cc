@@ -1,0 +1,49 @@
+// The photographs of the shared corpus against what Pillow made of them.
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/sha256.h"
+#include "server/image/image.h"
+#include "tests/server/image/test_images.h"
+
+namespace ballast {
+namespace {
+
+TEST(GoldenImagesTest, DecodeAndResizeMatchPillow) {
+  const std::optional<std::string> shared = SharedDir();
+  const std::string golden_path = shared.value_or("") + "/golden/images.json";
+  if (!shared || !std::ifstream(golden_path)) {
+    GTEST_SKIP() << "BALLAST_SHARED_DIR with golden/images.json is not here";
+  }
+  const nlohmann::json golden = ReadJsonOrFail(golden_path);
+  ASSERT_FALSE(golden["images"].empty());
+  for (const nlohmann::json& expected : golden["images"]) {
+    const std::string name = expected["file"];
+    SCOPED_TRACE(name);
+    const std::string bytes =
+        ReadFileOrFail(*shared + "/corpus/images/" + name);
+    const absl::StatusOr<RgbImage> image = DecodeRgb(bytes);
+    ASSERT_TRUE(image.ok()) << image.status();
+    EXPECT_EQ(image->width, expected["width"]);
+    EXPECT_EQ(image->height, expected["height"]);
+    EXPECT_EQ(Sha256Hex(image->pixels), expected["rgb_sha256"]);
+
+    for (const auto& [profile, resized] : expected["profiles"].items()) {
+      SCOPED_TRACE(profile);
+      const uint32_t width = resized["resized_w"];
+      const uint32_t height = resized["resized_h"];
+      std::vector<uint8_t> pixels(size_t{width} * height * 3);
+      const absl::Status status =
+          ResizeBicubic(*image, width, height, absl::MakeSpan(pixels));
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(Sha256Hex(pixels), resized["resized_sha256"]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ballast
