@@ -47,8 +47,8 @@ class BatchFetcher {
   // DATA_LOSS (checksum), and what the server's Pull answers.
   virtual absl::StatusOr<std::unique_ptr<FetchedBlock>> Fetch() = 0;
 
-  // Ends a Fetch that is blocking, and every later one, with CANCELLED. From any
-  // thread.
+  // Ends a Fetch that is blocking, and every later one, with CANCELLED. From
+  // any thread.
   virtual void Cancel() = 0;
 };
 

@@ -1,0 +1,249 @@
+#include "client/batch_stream.h"
+
+#include <algorithm>
+#include <deque>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "client/held_bytes.h"
+#include "common/log.h"
+#include "common/mutex.h"
+#include "common/status_macros.h"
+#include "proto/module.h"
+
+namespace ballast {
+namespace {
+
+absl::Status Cancelled() {
+  return absl::CancelledError("the batch stream was cancelled");
+}
+
+std::string Describe(uint64_t step, uint32_t micro_batch) {
+  return absl::StrCat("step ", step, " micro-batch ", micro_batch);
+}
+
+absl::Status CheckOptions(const BatchStream::Options& options) {
+  const FetchRequest& request = options.request;
+  if (options.micro_batches == 0) {
+    return absl::InvalidArgumentError(
+        "batch stream: micro_batches is 0, wanted the micro-batches of a step");
+  }
+  if (request.micro_batch >= options.micro_batches) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch stream: micro_batch is ", request.micro_batch,
+                     ", wanted less than the step's ", options.micro_batches));
+  }
+  if (request.steps > UINT64_MAX - request.step) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch stream: ", request.steps, " steps from step ",
+                     request.step, " on pass the last step"));
+  }
+  if (options.max_attempts < 1 || options.max_queued < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "batch stream: max_attempts is ", options.max_attempts,
+        " and max_queued ", options.max_queued, ", wanted at least 1 of each"));
+  }
+  return absl::OkStatus();
+}
+
+class ThreadedBatchStream final : public BatchStream {
+ public:
+  ThreadedBatchStream(Connect connect, Options options)
+      : connect_(std::move(connect)),
+        options_(std::move(options)),
+        end_step_(options_.request.step + options_.request.steps),
+        position_(options_.request),
+        held_(std::make_shared<HeldBytes>(options_.request.max_bytes)),
+        sleeper_(options_.clock->NewSleeper()),
+        thread_([this] { Run(); }) {}
+
+  ~ThreadedBatchStream() override {
+    Cancel();
+    thread_.join();
+  }
+
+  absl::StatusOr<std::unique_ptr<FetchedBlock>> Next() override;
+  void Cancel() override;
+
+ private:
+  void Run();  // the thread
+  // Returns the error that the stream ends with.
+  absl::Status FetchAll();
+  // Connects at position_ and fetches until an error. Sets `progress` where a
+  // block came before it.
+  absl::Status FetchFromPosition(bool* progress);
+  // Lets Cancel reach the fetcher. False after Cancel.
+  bool SetFetcher(std::shared_ptr<BatchFetcher> fetcher);
+  absl::Status CheckOrder(const FetchedBlock& block) const;
+  void MovePosition();
+  bool AtEnd() const {
+    return options_.request.steps > 0 && position_.step == end_step_;
+  }
+  // Blocks while the queue is full. False after Cancel.
+  bool Push(std::unique_ptr<FetchedBlock> block);
+  absl::Duration Backoff(int failures) const;
+  std::string DescribePosition() const {
+    return Describe(position_.step, position_.micro_batch);
+  }
+
+  const Connect connect_;
+  const Options options_;
+  const uint64_t end_step_;
+  // Of the thread alone: what it fetches next.
+  FetchRequest position_;
+  const std::shared_ptr<HeldBytes> held_;
+  const std::unique_ptr<Sleeper> sleeper_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  // Shared only so that Cancel can reach it without holding mutex_.
+  std::shared_ptr<BatchFetcher> fetcher_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::unique_ptr<FetchedBlock>> queue_ ABSL_GUARDED_BY(mutex_);
+  // OK while the thread fetches.
+  absl::Status end_ ABSL_GUARDED_BY(mutex_);
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+
+  std::thread thread_;  // last: it uses all the others
+};
+
+absl::StatusOr<std::unique_ptr<FetchedBlock>> ThreadedBatchStream::Next() {
+  MutexLock lock(&mutex_);
+  while (!cancelled_ && queue_.empty() && end_.ok()) changed_.Wait(&mutex_);
+  if (cancelled_) return Cancelled();
+  if (queue_.empty()) return end_;
+  std::unique_ptr<FetchedBlock> block = std::move(queue_.front());
+  queue_.pop_front();
+  changed_.NotifyAll();
+  return block;
+}
+
+void ThreadedBatchStream::Cancel() {
+  std::shared_ptr<BatchFetcher> fetcher;
+  std::deque<std::unique_ptr<FetchedBlock>> dropped;  // outside the lock
+  {
+    MutexLock lock(&mutex_);
+    cancelled_ = true;
+    fetcher = fetcher_;
+    dropped.swap(queue_);
+    changed_.NotifyAll();
+  }
+  if (fetcher != nullptr) fetcher->Cancel();
+  sleeper_->Wake();
+  held_->Cancel();
+}
+
+void ThreadedBatchStream::Run() {
+  const absl::Status end = FetchAll();
+  MutexLock lock(&mutex_);
+  end_ = end;
+  changed_.NotifyAll();
+}
+
+absl::Status ThreadedBatchStream::FetchAll() {
+  int failures = 0;
+  while (true) {
+    bool progress = false;
+    const absl::Status status = FetchFromPosition(&progress);
+    SetFetcher(nullptr);
+    if (AtEnd()) {
+      return absl::OutOfRangeError(absl::StrCat(
+          "the stream ended before step ", end_step_, ", after the ",
+          options_.request.steps, " steps that were asked for"));
+    }
+    if (status.code() == absl::StatusCode::kOutOfRange) {
+      return absl::InternalError(absl::StrCat("the stream ended early, before ",
+                                              DescribePosition(), ": ",
+                                              status.message()));
+    }
+    if (status.code() != absl::StatusCode::kUnavailable) return status;
+    failures = progress ? 1 : failures + 1;
+    if (failures >= options_.max_attempts) {
+      return Annotate(status,
+                      absl::StrCat("gave up at ", DescribePosition(), " after ",
+                                   failures, " attempts in a row"));
+    }
+    const absl::Duration backoff = Backoff(failures);
+    LogWarning(ModuleName(position_.role.module()), " rank ",
+               position_.role.dp_rank(), ": attempt ", failures, " of ",
+               options_.max_attempts, " ended at ", DescribePosition(),
+               "; resuming there in ", absl::FormatDuration(backoff), ": ",
+               status.message());
+    if (!sleeper_->Sleep(backoff)) return Cancelled();
+  }
+}
+
+absl::Status ThreadedBatchStream::FetchFromPosition(bool* progress) {
+  BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<BatchFetcher> fetcher,
+                           connect_(position_));
+  held_->NextFetcher();
+  if (!SetFetcher(fetcher)) return Cancelled();
+  while (true) {
+    // The end comes even where the caller keeps its blocks.
+    if (!AtEnd() && !held_->AwaitRoom()) return Cancelled();
+    BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<FetchedBlock> block,
+                             fetcher->Fetch());
+    BALLAST_RETURN_IF_ERROR(CheckOrder(*block));
+    if (!Push(held_->Count(std::move(block)))) return Cancelled();
+    MovePosition();
+    *progress = true;
+  }
+}
+
+bool ThreadedBatchStream::SetFetcher(std::shared_ptr<BatchFetcher> fetcher) {
+  MutexLock lock(&mutex_);
+  if (cancelled_) return false;
+  // The one before is destroyed after the lock is released.
+  fetcher_.swap(fetcher);
+  return true;
+}
+
+absl::Status ThreadedBatchStream::CheckOrder(const FetchedBlock& block) const {
+  if (!AtEnd() && block.step() == position_.step &&
+      block.micro_batch() == position_.micro_batch) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(absl::StrCat(
+      "blocks came out of order: ", Describe(block.step(), block.micro_batch()),
+      ", wanted ", DescribePosition(), "; the server is at fault"));
+}
+
+void ThreadedBatchStream::MovePosition() {
+  if (++position_.micro_batch == options_.micro_batches) {
+    position_.micro_batch = 0;
+    ++position_.step;
+    if (position_.steps > 1) --position_.steps;
+  }
+}
+
+bool ThreadedBatchStream::Push(std::unique_ptr<FetchedBlock> block) {
+  MutexLock lock(&mutex_);
+  while (!cancelled_ &&
+         static_cast<int>(queue_.size()) >= options_.max_queued) {
+    changed_.Wait(&mutex_);
+  }
+  if (cancelled_) return false;
+  queue_.push_back(std::move(block));
+  changed_.NotifyAll();
+  return true;
+}
+
+absl::Duration ThreadedBatchStream::Backoff(int failures) const {
+  absl::Duration backoff = options_.first_backoff;
+  for (int i = 1; i < failures && backoff < options_.max_backoff; ++i) {
+    backoff *= 2;
+  }
+  return std::min(backoff, options_.max_backoff);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BatchStream>> BatchStream::Create(
+    Connect connect, Options options) {
+  BALLAST_RETURN_IF_ERROR(CheckOptions(options));
+  return std::make_unique<ThreadedBatchStream>(std::move(connect),
+                                               std::move(options));
+}
+
+}  // namespace ballast

@@ -1,0 +1,288 @@
+#include "client/batch_stream.h"
+
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/fakes/fake_batch_fetcher.h"
+#include "tests/fakes/manual_clock.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr uint32_t kMicroBatches = 2;
+constexpr size_t kBlockBytes = 100;
+
+// Block number `n` of the stream from step 0 on; its first byte is `n`.
+FakeBlock NumberedBlock(uint32_t n, size_t bytes = kBlockBytes) {
+  std::vector<uint8_t> content(bytes);
+  content[0] = static_cast<uint8_t>(n);
+  return {n / kMicroBatches, n % kMicroBatches, std::move(content)};
+}
+
+BatchStream::Options SomeOptions(uint64_t steps, ManualClock* clock) {
+  BatchStream::Options options;
+  options.request.role.set_module(v1::MODULE_VISION);
+  options.request.steps = steps;
+  options.micro_batches = kMicroBatches;
+  options.clock = clock;
+  return options;
+}
+
+class BatchStreamTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<BatchStream> Start(const BatchStream::Options& options) {
+    auto stream = BatchStream::Create(server_.connect(), options);
+    EXPECT_TRUE(stream.ok()) << stream.status();
+    return *std::move(stream);
+  }
+
+  // Takes blocks `first` to `last` and lets go of them.
+  void ExpectBlocks(BatchStream* stream, uint32_t first, uint32_t last) {
+    for (uint32_t n = first; n <= last; ++n) {
+      const auto block = stream->Next();
+      ASSERT_TRUE(block.ok()) << "block " << n << ": " << block.status();
+      EXPECT_EQ((*block)->step(), n / kMicroBatches);
+      EXPECT_EQ((*block)->micro_batch(), n % kMicroBatches);
+      EXPECT_EQ((*block)->bytes()[0], n);
+    }
+  }
+
+  void ExpectError(BatchStream* stream, absl::StatusCode code,
+                   const std::string& message) {
+    for (int i = 0; i < 2; ++i) {  // final
+      const auto block = stream->Next();
+      EXPECT_EQ(block.status().code(), code) << block.status();
+      EXPECT_THAT(std::string(block.status().message()), HasSubstr(message));
+    }
+  }
+
+  ManualClock clock_;
+  FakeBatchServer server_;
+};
+
+TEST_F(BatchStreamTest, DeliversAllInOrderThenEnds) {
+  server_.AddConnection({NumberedBlock(0), NumberedBlock(1), NumberedBlock(2),
+                         NumberedBlock(3), absl::OutOfRangeError("done")});
+  const auto stream = Start(SomeOptions(2, &clock_));
+  ExpectBlocks(stream.get(), 0, 3);
+  ExpectError(stream.get(), absl::StatusCode::kOutOfRange, "before step 2");
+}
+
+TEST_F(BatchStreamTest, FetchesAheadWithinTheBound) {
+  server_.AddConnection({NumberedBlock(0), NumberedBlock(1), NumberedBlock(2),
+                         NumberedBlock(3), NumberedBlock(4)});
+  BatchStream::Options options = SomeOptions(0, &clock_);
+  options.request.max_bytes = 3 * kBlockBytes;
+  const auto stream = Start(options);
+  server_.AwaitBlockedFetch();
+  EXPECT_EQ(server_.delivered(), 3);
+
+  // Taking a block gives no room; destroying it does.
+  auto taken = stream->Next();
+  ASSERT_TRUE(taken.ok());
+  server_.AwaitBlockedFetch();
+  EXPECT_EQ(server_.delivered(), 3);
+  taken->reset();
+  server_.AwaitDelivered(4);
+  server_.AwaitBlockedFetch();
+  EXPECT_EQ(server_.delivered(), 4);
+  EXPECT_EQ(server_.most_held_bytes(), 3 * kBlockBytes);
+}
+
+TEST_F(BatchStreamTest, BlockLargerThanTheBoundPassesAlone) {
+  server_.AddConnection(
+      {NumberedBlock(0), NumberedBlock(1, 10 * kBlockBytes), NumberedBlock(2)});
+  BatchStream::Options options = SomeOptions(0, &clock_);
+  options.request.max_bytes = 2 * kBlockBytes;
+  const auto stream = Start(options);
+  ExpectBlocks(stream.get(), 0, 2);
+  EXPECT_EQ(server_.most_held_bytes(), 10 * kBlockBytes);
+}
+
+TEST_F(BatchStreamTest, CountBoundsBlocksThatAreTiny) {
+  server_.AddConnection(
+      {NumberedBlock(0), NumberedBlock(1), NumberedBlock(2), NumberedBlock(3)});
+  BatchStream::Options options = SomeOptions(0, &clock_);
+  options.max_queued = 2;
+  const auto stream = Start(options);
+  server_.AwaitDelivered(3);  // two queued, one in the hand of the thread
+  EXPECT_EQ(server_.delivered(), 3);
+  ExpectBlocks(stream.get(), 0, 3);
+}
+
+TEST_F(BatchStreamTest, ResumesAtTheNextBlock) {
+  server_.AddConnection({NumberedBlock(0), NumberedBlock(1), NumberedBlock(2),
+                         absl::UnavailableError("draining")});
+  server_.AddConnection({NumberedBlock(3), NumberedBlock(4),
+                         absl::UnavailableError("draining again")});
+  server_.AddConnection({NumberedBlock(5), absl::OutOfRangeError("done")});
+  BatchStream::Options options = SomeOptions(3, &clock_);
+  options.request.fingerprint = "f";
+  const auto stream = Start(options);
+  for (int i = 0; i < 2; ++i) {
+    clock_.AwaitSleepers(1);
+    clock_.Advance(options.first_backoff);
+  }
+  ExpectBlocks(stream.get(), 0, 5);
+  ExpectError(stream.get(), absl::StatusCode::kOutOfRange, "before step 3");
+
+  const std::vector<FetchRequest> requests = server_.requests();
+  ASSERT_EQ(requests.size(), 3u);
+  EXPECT_EQ(requests[1].step, 1u);
+  EXPECT_EQ(requests[1].micro_batch, 1u);
+  EXPECT_EQ(requests[1].steps, 2u);
+  EXPECT_EQ(requests[1].fingerprint, "f");
+  EXPECT_EQ(requests[2].step, 2u);
+  EXPECT_EQ(requests[2].micro_batch, 1u);
+  EXPECT_EQ(requests[2].steps, 1u);
+  // A block between two failures starts the count anew.
+  EXPECT_THAT(clock_.sleeps(),
+              ElementsAre(options.first_backoff, options.first_backoff));
+}
+
+TEST_F(BatchStreamTest, DoesNotResumeAfterTheLastBlock) {
+  server_.AddConnection(
+      {NumberedBlock(0), NumberedBlock(1), absl::UnavailableError("gone")});
+  const auto stream = Start(SomeOptions(1, &clock_));
+  ExpectBlocks(stream.get(), 0, 1);
+  ExpectError(stream.get(), absl::StatusCode::kOutOfRange, "before step 1");
+  EXPECT_EQ(server_.requests().size(), 1u);
+}
+
+TEST_F(BatchStreamTest, GivesUpAfterBoundedAttempts) {
+  server_.AddConnection({NumberedBlock(0), absl::UnavailableError("first")});
+  for (int i = 0; i < 3; ++i) {
+    server_.AddFailedConnection(absl::UnavailableError("refused"));
+  }
+  BatchStream::Options options = SomeOptions(1, &clock_);
+  options.max_attempts = 4;
+  options.first_backoff = absl::Seconds(2);
+  options.max_backoff = absl::Seconds(5);
+  const auto stream = Start(options);
+  for (int i = 0; i < 3; ++i) {
+    clock_.AwaitSleepers(1);
+    clock_.Advance(absl::Seconds(5));
+  }
+  ExpectBlocks(stream.get(), 0, 0);  // what came is not lost
+  ExpectError(stream.get(), absl::StatusCode::kUnavailable,
+              "gave up at step 0 micro-batch 1 after 4 attempts in a row: "
+              "refused");
+  EXPECT_THAT(clock_.sleeps(), ElementsAre(absl::Seconds(2), absl::Seconds(4),
+                                           absl::Seconds(5)));
+}
+
+TEST_F(BatchStreamTest, WaitsForBlocksOfTheFetcherBefore) {
+  server_.AddConnection(
+      {NumberedBlock(0), NumberedBlock(1), absl::UnavailableError("draining")});
+  server_.AddConnection({NumberedBlock(2), NumberedBlock(3)});
+  BatchStream::Options options = SomeOptions(0, &clock_);
+  options.request.max_bytes = 2 * kBlockBytes;
+  const auto stream = Start(options);
+  auto first = stream->Next();
+  auto second = stream->Next();
+  ASSERT_TRUE(first.ok() && second.ok());
+  clock_.AwaitSleepers(1);
+  clock_.Advance(options.first_backoff);
+  // The new connection has an allowance of its own, yet nothing is fetched
+  // before there is room.
+  first->reset();
+  ASSERT_TRUE(stream->Next().ok());
+  EXPECT_EQ(server_.most_held_bytes(), 2 * kBlockBytes);
+}
+
+TEST_F(BatchStreamTest, RefusesBlocksOutOfOrder) {
+  server_.AddConnection({NumberedBlock(0), NumberedBlock(2)});
+  const auto stream = Start(SomeOptions(0, &clock_));
+  ExpectBlocks(stream.get(), 0, 0);
+  ExpectError(stream.get(), absl::StatusCode::kInternal,
+              "step 1 micro-batch 0, wanted step 0 micro-batch 1");
+}
+
+TEST_F(BatchStreamTest, RefusesAnEarlyEnd) {
+  server_.AddConnection({NumberedBlock(0), absl::OutOfRangeError("done")});
+  const auto stream = Start(SomeOptions(1, &clock_));
+  ExpectBlocks(stream.get(), 0, 0);
+  ExpectError(stream.get(), absl::StatusCode::kInternal,
+              "ended early, before step 0 micro-batch 1: done");
+}
+
+TEST_F(BatchStreamTest, OtherErrorsAreFinalAtOnce) {
+  server_.AddConnection({NumberedBlock(0), absl::DataLossError("checksum")});
+  const auto stream = Start(SomeOptions(0, &clock_));
+  ExpectBlocks(stream.get(), 0, 0);
+  ExpectError(stream.get(), absl::StatusCode::kDataLoss, "checksum");
+  EXPECT_EQ(server_.requests().size(), 1u);
+}
+
+TEST_F(BatchStreamTest, CancelEndsABlockedNext) {
+  server_.AddConnection({});
+  const auto stream = Start(SomeOptions(0, &clock_));
+  std::thread canceller([&] {
+    server_.AwaitBlockedFetch();
+    stream->Cancel();
+  });
+  ExpectError(stream.get(), absl::StatusCode::kCancelled, "cancelled");
+  canceller.join();
+}
+
+TEST_F(BatchStreamTest, CancelDropsWhatWasFetched) {
+  server_.AddConnection({NumberedBlock(0), NumberedBlock(1)});
+  const auto stream = Start(SomeOptions(0, &clock_));
+  server_.AwaitDelivered(2);
+  server_.AwaitBlockedFetch();
+  stream->Cancel();
+  ExpectError(stream.get(), absl::StatusCode::kCancelled, "cancelled");
+  EXPECT_EQ(server_.held_bytes(), 0u);
+}
+
+TEST_F(BatchStreamTest, EndsWhileWaitingToRetry) {
+  server_.AddFailedConnection(absl::UnavailableError("refused"));
+  const auto stream = Start(SomeOptions(0, &clock_));
+  clock_.AwaitSleepers(1);
+}  // the destructor returns though time stands still
+
+TEST_F(BatchStreamTest, EndsWhileBlocksFromBeforeAreHeld) {
+  server_.AddConnection({NumberedBlock(0), absl::UnavailableError("x")});
+  server_.AddConnection({NumberedBlock(1)});
+  BatchStream::Options options = SomeOptions(0, &clock_);
+  options.request.max_bytes = 1;
+  auto stream = Start(options);
+  auto held = stream->Next();
+  ASSERT_TRUE(held.ok());
+  clock_.AwaitSleepers(1);
+  clock_.Advance(options.first_backoff);
+  stream.reset();
+  EXPECT_EQ((*held)->bytes()[0], 0);  // blocks outlive their stream
+  held->reset();
+  EXPECT_EQ(server_.held_bytes(), 0u);
+}
+
+TEST_F(BatchStreamTest, RefusesBadOptions) {
+  const auto message = [&](const BatchStream::Options& options) {
+    const auto stream = BatchStream::Create(server_.connect(), options);
+    EXPECT_EQ(stream.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(stream.status().message());
+  };
+  BatchStream::Options options = SomeOptions(0, &clock_);
+  options.micro_batches = 0;
+  EXPECT_THAT(message(options), HasSubstr("micro_batches is 0"));
+  options = SomeOptions(0, &clock_);
+  options.request.micro_batch = kMicroBatches;
+  EXPECT_THAT(message(options), HasSubstr("micro_batch is 2, wanted less"));
+  options = SomeOptions(2, &clock_);
+  options.request.step = UINT64_MAX - 1;
+  EXPECT_THAT(message(options), HasSubstr("pass the last step"));
+  options = SomeOptions(0, &clock_);
+  options.max_attempts = 0;
+  EXPECT_THAT(message(options), HasSubstr("max_attempts is 0"));
+}
+
+}  // namespace
+}  // namespace ballast
