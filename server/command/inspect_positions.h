@@ -1,0 +1,24 @@
+#ifndef BALLAST_SERVER_COMMAND_INSPECT_POSITIONS_H_
+#define BALLAST_SERVER_COMMAND_INSPECT_POSITIONS_H_
+
+#include <istream>
+#include <ostream>
+
+#include "absl/status/status.h"
+#include "common/command_line.h"
+#include "proto/config.pb.h"
+
+namespace ballast {
+
+// `inspect positions`: the position ids of token ids.
+void AddInspectPositions(CommandLine* line, CLI::App* inspect);
+
+// The command on any streams: {"input_ids": […], "image_grid_thw": [[t,h,w],
+// …]} a line to {"position_ids": [[…], …]} a line, one list an axis of `model`.
+// Errors name the line: INVALID_ARGUMENT.
+absl::Status InspectPositions(const v1::Model& model, std::istream& in,
+                              std::ostream& out);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_INSPECT_POSITIONS_H_

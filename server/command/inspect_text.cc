@@ -1,0 +1,52 @@
+#include "server/command/inspect_text.h"
+
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/status_macros.h"
+#include "server/command/json_lines.h"
+
+namespace ballast {
+
+absl::Status InspectText(const Tokenizer& tokenizer, std::istream& in,
+                         std::ostream& out) {
+  return TransformJsonLines(in, out,
+                            [&](const nlohmann::json& object)
+                                -> absl::StatusOr<nlohmann::ordered_json> {
+                              const auto text = object.find("text");
+                              if (text == object.end() || !text->is_string()) {
+                                return absl::InvalidArgumentError(
+                                    "`text` is missing or not a string");
+                              }
+                              std::vector<int32_t> ids;
+                              BALLAST_RETURN_IF_ERROR(tokenizer.Encode(
+                                  text->get_ref<const std::string&>(), &ids));
+                              return nlohmann::ordered_json{{"ids", ids}};
+                            });
+}
+
+void AddInspectText(CommandLine* line, CLI::App* inspect) {
+  auto tokenizer = std::make_shared<std::string>();
+  CLI::App* command = line->AddCommand(
+      inspect, "text",
+      "Prints the token ids of texts, without special tokens.\n"
+      "Reads {\"text\": …} a line from standard input and prints\n"
+      "{\"ids\": […]} for each.",
+      "  echo '{\"text\": \"Hello\"}' |\n"
+      "    ballast-server inspect text --tokenizer bytes",
+      [tokenizer]() -> absl::Status {
+        BALLAST_ASSIGN_OR_RETURN(const auto made, MakeTokenizer(*tokenizer));
+        return InspectText(*made, std::cin, std::cout);
+      });
+  command
+      ->add_option("--tokenizer", *tokenizer,
+                   "a tokenizer.json, or `bytes` (one token a byte)")
+      ->required();
+}
+
+}  // namespace ballast

@@ -1,0 +1,23 @@
+#ifndef BALLAST_SERVER_COMMAND_INSPECT_TEXT_H_
+#define BALLAST_SERVER_COMMAND_INSPECT_TEXT_H_
+
+#include <istream>
+#include <ostream>
+
+#include "absl/status/status.h"
+#include "common/command_line.h"
+#include "server/text/tokenizer.h"
+
+namespace ballast {
+
+// `inspect text`: what a tokenizer makes of texts.
+void AddInspectText(CommandLine* line, CLI::App* inspect);
+
+// The command on any streams: {"text": …} a line to {"ids": […]} a line.
+// Errors name the line: INVALID_ARGUMENT, the tokenizer's.
+absl::Status InspectText(const Tokenizer& tokenizer, std::istream& in,
+                         std::ostream& out);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_INSPECT_TEXT_H_

@@ -1,0 +1,73 @@
+#include "server/command/inspect_positions.h"
+
+#include <sstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/config/model_profile.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::Status Inspect(const std::string& input, std::string* output,
+                     uint32_t axes = 3) {
+  v1::Model model;
+  model.set_profile("qwen2_5_vl");
+  model.set_position_axes(axes);
+  EXPECT_TRUE(ApplyModelProfile(&model).ok());
+  std::istringstream in(input);
+  std::ostringstream out;
+  const absl::Status status = InspectPositions(model, in, out);
+  *output = out.str();
+  return status;
+}
+
+// The last vector of spec section 7.
+TEST(InspectPositionsTest, OneListAnAxis) {
+  std::string output;
+  ASSERT_TRUE(Inspect("{\"input_ids\": [11, 12, 151652, 151655, 151655, 151655,"
+                      " 151655, 13], \"image_grid_thw\": [[1, 4, 4]]}\n"
+                      "{\"input_ids\": [5, 6]}\n",
+                      &output)
+                  .ok());
+  EXPECT_EQ(output,
+            "{\"position_ids\":[[0,1,2,3,3,3,3,5],[0,1,2,3,3,4,4,5],"
+            "[0,1,2,3,4,3,4,5]]}\n"
+            "{\"position_ids\":[[0,1],[0,1],[0,1]]}\n");
+  ASSERT_TRUE(Inspect("{\"input_ids\": [5, 6]}\n", &output, 1).ok());
+  EXPECT_EQ(output, "{\"position_ids\":[[0,1]]}\n");
+}
+
+TEST(InspectPositionsTest, BadLinesAreNamed) {
+  struct Case {
+    const char* line;
+    const char* complaint;
+  };
+  const Case cases[] = {
+      {"{\"ids\": [1]}", "`input_ids`"},
+      {"{\"input_ids\": [1, 2.5]}", "`input_ids`[1]"},
+      {"{\"input_ids\": [4294967296]}", "`input_ids`[0]"},
+      {"{\"input_ids\": [-2147483649]}", "`input_ids`[0]"},
+      {"{\"input_ids\": [1], \"image_grid_thw\": 1}", "`image_grid_thw`"},
+      {"{\"input_ids\": [1], \"image_grid_thw\": [[1, 2]]}",
+       "`image_grid_thw`[0]"},
+      {"{\"input_ids\": [1], \"image_grid_thw\": [[1, -2, 2]]}",
+       "`image_grid_thw`[0]"},
+      {"{\"input_ids\": [1], \"image_grid_thw\": [[1, 2, 2]]}", "only 0 of 1"},
+  };
+  std::string output;
+  for (const Case& bad : cases) {
+    const absl::Status status =
+        Inspect(std::string("{\"input_ids\": []}\n") + bad.line, &output);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad.line;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("line 2"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(bad.complaint));
+  }
+}
+
+}  // namespace
+}  // namespace ballast
