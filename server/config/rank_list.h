@@ -2,17 +2,23 @@
 #define BALLAST_SERVER_CONFIG_RANK_LIST_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace ballast {
 
-// "0-3,6" -> {0, 1, 2, 3, 6}; the empty text -> {}. Ascending. Errors:
+// "0-3,6" -> {0, 1, 2, 3, 6}; the empty text -> {}. Ascending, whatever the
+// order of the parts; blanks around a part do not count. Errors:
 // INVALID_ARGUMENT (not a number, a range that falls, a rank twice, a rank of
 // 2^20 or more).
 absl::StatusOr<std::vector<uint32_t>> ParseRankList(absl::string_view text);
+
+// The inverse: {0, 1, 2, 3, 6} -> "0-3,6". `ranks` is ascending.
+std::string FormatRankList(absl::Span<const uint32_t> ranks);
 
 }  // namespace ballast
 
