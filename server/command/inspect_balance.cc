@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/command/json_lines.h"
 #include "server/schedule/balance.h"
 
 namespace ballast {
@@ -20,14 +21,14 @@ struct Options {
   bool equal_count = false;
 };
 
-absl::StatusOr<std::vector<double>> ParseCosts(const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_discarded() || !json.is_object() || !json.contains("costs") ||
-      !json["costs"].is_array()) {
-    return absl::InvalidArgumentError("wanted {\"costs\": [number, …]}");
+absl::StatusOr<std::vector<double>> ParseCosts(const nlohmann::json& object) {
+  const auto found = object.find("costs");
+  if (found == object.end() || !found->is_array()) {
+    return absl::InvalidArgumentError(
+        "key `costs` is missing or no list; wanted a list of numbers");
   }
   std::vector<double> costs;
-  for (const auto& cost : json["costs"]) {
+  for (const nlohmann::json& cost : *found) {
     if (!cost.is_number()) {
       return absl::InvalidArgumentError(
           absl::StrCat("cost ", costs.size(), " is ", cost.dump(),
@@ -38,8 +39,9 @@ absl::StatusOr<std::vector<double>> ParseCosts(const std::string& text) {
   return costs;
 }
 
-absl::Status BalanceLine(const std::string& text, const Options& options) {
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<double> costs, ParseCosts(text));
+absl::StatusOr<nlohmann::ordered_json> Balance(const nlohmann::json& object,
+                                               const Options& options) {
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<double> costs, ParseCosts(object));
   BALLAST_ASSIGN_OR_RETURN(
       const Groups groups,
       BalanceSamples(costs, options.groups,
@@ -47,23 +49,10 @@ absl::Status BalanceLine(const std::string& text, const Options& options) {
                          ? v1::Balance::ALGORITHM_LPT
                          : v1::Balance::ALGORITHM_REFINED,
                      options.equal_count));
-  const nlohmann::ordered_json json = {
+  return nlohmann::ordered_json{
       {"groups", groups},
       {"load", GroupLoads(costs, groups)},
       {"lower_bound", LoadLowerBound(costs, options.groups)}};
-  std::cout << json.dump() << "\n";
-  return absl::OkStatus();
-}
-
-absl::Status BalanceInput(const Options& options) {
-  std::string text;
-  for (int number = 1; std::getline(std::cin, text); ++number) {
-    if (text.empty()) continue;
-    BALLAST_RETURN_IF_ERROR(Annotate(BalanceLine(text, options),
-                                     absl::StrCat("standard input line ",
-                                                  number)));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -78,7 +67,12 @@ void AddInspectBalance(CommandLine* line, CLI::App* inspect) {
       "each.",
       "  echo '{\"costs\": [4, 3, 1, 2]}' |\n"
       "    ballast-server inspect balance --groups 2 --algorithm lpt",
-      [options] { return BalanceInput(*options); });
+      [options] {
+        return TransformJsonLines(std::cin, std::cout,
+                                  [&](const nlohmann::json& object) {
+                                    return Balance(object, *options);
+                                  });
+      });
   command->add_option("--groups", options->groups, "number of groups")
       ->required()
       ->check(CLI::PositiveNumber);

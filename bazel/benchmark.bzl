@@ -1,0 +1,26 @@
+"""ballast_benchmark: a Google Benchmark binary and its smoke test.
+
+    bazel run --config=opt //tests/benchmarks:NAME
+
+measures; the test NAME_smoke_test runs every benchmark for an instant, so that
+none rots.
+"""
+
+def ballast_benchmark(name, srcs, deps, data = []):
+    native.cc_binary(
+        name = name,
+        testonly = True,
+        srcs = srcs,
+        data = data,
+        tags = ["benchmark"],
+        deps = deps + ["//third_party:benchmark"],
+    )
+    native.cc_test(
+        name = name + "_smoke_test",
+        size = "small",
+        srcs = srcs,
+        args = ["--benchmark_min_time=0"],
+        data = data,
+        tags = ["benchmark"],
+        deps = deps + ["//third_party:benchmark"],
+    )
