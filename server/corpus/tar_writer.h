@@ -26,9 +26,8 @@ class TarWriter {
       const std::string& path);
 
   // Appends a member. Errors: INVALID_ARGUMENT (`name` is empty, holds a NUL
-  // byte, or does not fit a ustar header: 100 bytes, or 1..155 and 1..100
-  // around a
-  // '/'; 8 GiB or more), the disk's.
+  // byte or does not fit a ustar header, which has room for 100 bytes, or for
+  // 155 and 100 around a '/'; 8 GiB or more), the disk's.
   absl::Status Add(absl::string_view name, absl::string_view bytes);
 
   // Writes the end mark. Nothing may be added after it; a file without it is

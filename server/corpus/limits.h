@@ -1,0 +1,17 @@
+#ifndef BALLAST_SERVER_CORPUS_LIMITS_H_
+#define BALLAST_SERVER_CORPUS_LIMITS_H_
+
+#include <cstdint>
+
+namespace ballast {
+
+// Bounds on one sample, checked before memory is taken for it; a sample beyond
+// them is bad.
+inline constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
+// Text and encoded images together.
+inline constexpr uint64_t kMaxSampleBytes = uint64_t{1} << 30;
+inline constexpr uint32_t kMaxImages = 10'000;
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_LIMITS_H_

@@ -1,0 +1,40 @@
+#include "server/corpus/data_path.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace ballast {
+namespace {
+
+TEST(DataPathTest, TakesPathsThatStayInside) {
+  for (const absl::string_view path :
+       {"a.jpg", "./a.jpg", "a/b/c.jpg", "..a/b..", "a/...", "é.jpg"}) {
+    EXPECT_TRUE(CheckDataPath(path).ok()) << path;
+  }
+  EXPECT_TRUE(CheckDataPath(std::string(4096, 'a')).ok());
+}
+
+TEST(DataPathTest, RefusesOthersWithTheReason) {
+  EXPECT_EQ(CheckDataPath("").message(), "path \"\" is empty");
+  EXPECT_EQ(CheckDataPath("/a").message(), "path \"/a\" is absolute");
+  EXPECT_EQ(CheckDataPath("..").message(), "path \"..\" holds \"..\"");
+  EXPECT_EQ(CheckDataPath("a/../b").message(), "path \"a/../b\" holds \"..\"");
+  EXPECT_EQ(CheckDataPath(std::string("a\0b", 3)).message(),
+            "path \"a\\000b\" holds a NUL byte");
+  EXPECT_EQ(CheckDataPath("a\xff").message(), "path \"a\\377\" is not UTF-8");
+  EXPECT_EQ(
+      CheckDataPath(std::string(4097, 'a')).message(),
+      "path \"" + std::string(200, 'a') + "...\" is over 4096 bytes long");
+}
+
+TEST(DataPathTest, PrintsAnyBytes) {
+  EXPECT_EQ(Printable("é\n"), "é\\n");
+  EXPECT_EQ(Printable("\xc3"), "\\303");
+  // Cut inside the two bytes of an é: the é goes, the rest stays readable.
+  EXPECT_EQ(Printable("é" + std::string(197, 'a') + "éé"),
+            "é" + std::string(197, 'a') + "...");
+}
+
+}  // namespace
+}  // namespace ballast
