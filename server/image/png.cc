@@ -29,11 +29,9 @@ class PngDecoder {
     image_.height = header.height;
     image_.pixels.resize(size_t{header.width} * header.height * 3);
     const bool read = Read(bytes);
-    // Rows can be missing without an error only where the compressed data says
-    // that it ends; Pillow leaves them black.
-    if (rows_left_ == 0 || (read && ended_)) return std::move(image_);
+    if (rows_left_ == 0) return std::move(image_);
     return absl::InvalidArgumentError(
-        read ? std::string("PNG is truncated")
+        read ? std::string("PNG is truncated: rows are missing")
              : absl::StrCat("PNG is damaged: ", message_));
   }
 
@@ -58,8 +56,6 @@ class PngDecoder {
     From(png)->PutRow(row, y, pass);
   }
 
-  static void OnEnd(png_structp png, png_infop) { From(png)->ended_ = true; }
-
   // Everything that may longjmp. It has no local that needs a destructor.
   bool Read(absl::string_view bytes) {
     png_ =
@@ -70,7 +66,7 @@ class PngDecoder {
       return false;
     }
     if (setjmp(png_jmpbuf(png_))) return false;
-    png_set_progressive_read_fn(png_, this, OnInfo, OnRow, OnEnd);
+    png_set_progressive_read_fn(png_, this, OnInfo, OnRow, nullptr);
     // The number of pixels is bounded already, and a chunk by the file.
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_set_chunk_malloc_max(png_, 0);
@@ -141,7 +137,7 @@ class PngDecoder {
     for (size_t i = 0; i < count; ++i, out += step * 3) {
       if (grey16_) {
         // Pillow clips 16-bit grey where it takes the high byte of colour; see
-        // docs/decisions/grey16.md.
+        // docs/decisions/0006.
         out[0] = out[1] = out[2] = row[2 * i] == 0 ? row[2 * i + 1] : 255;
       } else {
         out[0] = row[3 * i];
@@ -157,7 +153,6 @@ class PngDecoder {
   RgbImage image_;
   bool interlaced_ = false;
   bool grey16_ = false;
-  bool ended_ = false;
   uint64_t rows_left_ = UINT64_MAX;  // of all passes; unknown before OnInfo
   char message_[128] = "";
 };

@@ -1,0 +1,158 @@
+#include <cstdint>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "server/image/image.h"
+
+namespace ballast {
+namespace {
+
+std::string Big16(uint32_t value) {
+  return {static_cast<char>(value >> 8), static_cast<char>(value)};
+}
+
+std::string Big32(uint32_t value) {
+  return Big16(value >> 16) + Big16(value & 0xffff);
+}
+
+std::string Little(uint32_t value, int bytes) {
+  std::string out;
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+  return out;
+}
+
+std::string Segment(uint8_t marker, const std::string& payload) {
+  return std::string("\xff") + static_cast<char>(marker) +
+         Big16(payload.size() + 2) + payload;
+}
+
+std::string Jpeg(uint32_t width, uint32_t height, uint8_t start_of_frame = 0xc0,
+                 uint8_t bits = 8, uint8_t components = 3) {
+  const std::string frame = std::string(1, bits) + Big16(height) +
+                            Big16(width) + std::string(1, components);
+  return "\xff\xd8" + Segment(0xe0, "JFIF") +
+         Segment(start_of_frame, frame + std::string(9, 'x'));
+}
+
+std::string Png(uint32_t width, uint32_t height) {
+  return "\x89PNG\r\n\x1a\n" + Big32(13) + "IHDR" + Big32(width) +
+         Big32(height);
+}
+
+std::string Webp(const std::string& chunk, const std::string& payload) {
+  return "RIFF" + Little(payload.size() + 12, 4) + "WEBP" + chunk +
+         Little(payload.size(), 4) + payload;
+}
+
+std::string WebpLossy(uint32_t width, uint32_t height) {
+  return Webp("VP8 ", std::string("\0\0\0\x9d\x01\x2a", 6) + Little(width, 2) +
+                          Little(height, 2));
+}
+
+std::string WebpLossless(uint32_t width, uint32_t height) {
+  return Webp("VP8L", "\x2f" + Little((width - 1) | (height - 1) << 14, 4));
+}
+
+std::string WebpExtended(uint32_t width, uint32_t height) {
+  return Webp("VP8X",
+              Little(0, 4) + Little(width - 1, 3) + Little(height - 1, 3));
+}
+
+void ExpectHeader(const std::string& bytes, ImageFormat format, uint32_t width,
+                  uint32_t height) {
+  const absl::StatusOr<ImageHeader> header = ReadImageHeader(bytes);
+  ASSERT_TRUE(header.ok()) << header.status();
+  EXPECT_EQ(header->format, format);
+  EXPECT_EQ(header->width, width);
+  EXPECT_EQ(header->height, height);
+}
+
+absl::StatusCode CodeOf(const std::string& bytes) {
+  return ReadImageHeader(bytes).status().code();
+}
+
+TEST(ImageHeaderTest, ReadsEachFormat) {
+  ExpectHeader(Jpeg(640, 427), ImageFormat::kJpeg, 640, 427);
+  ExpectHeader(Png(70000, 3), ImageFormat::kPng, 70000, 3);
+  ExpectHeader(WebpLossy(16383, 5), ImageFormat::kWebp, 16383, 5);
+  ExpectHeader(WebpLossless(16384, 9), ImageFormat::kWebp, 16384, 9);
+  ExpectHeader(WebpLossless(9, 16384), ImageFormat::kWebp, 9, 16384);
+  ExpectHeader(WebpExtended(70000, 3), ImageFormat::kWebp, 70000, 3);
+}
+
+TEST(ImageHeaderTest, IgnoresTheScalingBitsOfLossyWebp) {
+  ExpectHeader(WebpLossy(1u << 14 | 33, 3u << 14 | 44), ImageFormat::kWebp, 33,
+               44);
+}
+
+TEST(ImageHeaderTest, FindsEveryFrameHeaderOfJpeg) {
+  for (int marker = 0xc0; marker <= 0xcf; ++marker) {
+    if (marker == 0xc4 || marker == 0xc8 || marker == 0xcc) continue;
+    SCOPED_TRACE(marker);
+    ExpectHeader(Jpeg(11, 12, marker), ImageFormat::kJpeg, 11, 12);
+  }
+  // A Huffman table and a frame header inside a comment are passed over.
+  const std::string start = "\xff\xd8";
+  const std::string jpeg = Jpeg(11, 12);
+  ExpectHeader(start + Segment(0xc4, "table") + Segment(0xfe, Jpeg(1, 2)) +
+                   "junk" + std::string("\xff\0", 2) + "\xff\xff" +
+                   jpeg.substr(2),
+               ImageFormat::kJpeg, 11, 12);
+}
+
+TEST(ImageHeaderTest, EveryCutHeaderAsksForMore) {
+  for (const std::string& bytes :
+       {Png(7, 8), WebpLossy(7, 8), WebpLossless(7, 8), WebpExtended(7, 8)}) {
+    for (size_t size = 0; size < bytes.size(); ++size) {
+      EXPECT_EQ(CodeOf(bytes.substr(0, size)), absl::StatusCode::kOutOfRange)
+          << size << " of " << bytes.size();
+    }
+  }
+  // All but the component table of the frame header.
+  const std::string jpeg = Jpeg(7, 8);
+  for (size_t size = 0; size < jpeg.size() - 9; ++size) {
+    EXPECT_EQ(CodeOf(jpeg.substr(0, size)), absl::StatusCode::kOutOfRange)
+        << size << " of " << jpeg.size();
+  }
+}
+
+TEST(ImageHeaderTest, RefusesZeroSides) {
+  for (const std::string& bytes : {Jpeg(0, 1), Jpeg(1, 0), Png(0, 1), Png(1, 0),
+                                   WebpLossy(0, 1), WebpLossy(1, 0)}) {
+    EXPECT_EQ(CodeOf(bytes), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(ImageHeaderTest, RefusesMoreThanTheLimit) {
+  ExpectHeader(Png(1 << 14, 1 << 14), ImageFormat::kPng, 1 << 14, 1 << 14);
+  for (const std::string& bytes :
+       {Jpeg(65535, 65535), Png((1 << 14) + 1, 1 << 14),
+        Png(0xffffffff, 0xffffffff), Png(0x80000000, 1),
+        WebpExtended(1 << 24, 1 << 24)}) {
+    EXPECT_EQ(CodeOf(bytes), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(ImageHeaderTest, RefusesWhatIsNoImage) {
+  std::string first_chunk_is_text = Png(3, 3);
+  first_chunk_is_text.replace(12, 4, "tEXt");
+  std::string no_key_frame = WebpLossy(3, 3);
+  no_key_frame[20] = 1;
+  std::string lossless_version = WebpLossless(3, 3);
+  lossless_version[24] = '\x20';
+  for (const std::string& bytes :
+       {std::string("GIF89a and more bytes"), std::string("\0\0\0\0", 4),
+        std::string("RIFFxxxxWAVEfmt and so on"), first_chunk_is_text,
+        no_key_frame, lossless_version, Webp("ALPH", std::string(20, 'x')),
+        Jpeg(3, 3, 0xc0, 12), Jpeg(3, 3, 0xc0, 8, 2),
+        // A scan without a frame, a reserved marker, a length below its own.
+        "\xff\xd8" + Segment(0xda, "12345678"),
+        "\xff\xd8" + Segment(0x02, "12345678"),
+        std::string("\xff\xd8\xff\xe0\0\x01 and more", 15)}) {
+    EXPECT_EQ(CodeOf(bytes), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace ballast
