@@ -23,6 +23,13 @@ CLI::App* CommandLine::AddCommand(CLI::App* parent, const std::string& name,
   return command;
 }
 
+CLI::App* CommandLine::AddGroup(const std::string& name,
+                                const std::string& description) {
+  CLI::App* group = app_.add_subcommand(name, description);
+  group->require_subcommand(1);
+  return group;
+}
+
 int CommandLine::Run(int argc, char** argv) {
   try {
     app_.parse(argc, argv);

@@ -31,6 +31,9 @@ class CommandLine {
                        const std::string& examples,
                        std::function<absl::Status()> action);
 
+  // Adds a subcommand that only holds others, at the top level.
+  CLI::App* AddGroup(const std::string& name, const std::string& description);
+
   // Parses and runs. Returns the exit status: 0, 1 when the action failed (its
   // message goes to stderr), 2 when the line is wrong.
   int Run(int argc, char** argv);
