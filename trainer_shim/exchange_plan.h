@@ -1,0 +1,93 @@
+#ifndef BALLAST_TRAINER_SHIM_EXCHANGE_PLAN_H_
+#define BALLAST_TRAINER_SHIM_EXCHANGE_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/block_layout.h"
+#include "proto/block_plan.h"
+#include "proto/job.pb.h"
+#include "proto/schedule.pb.h"
+
+namespace ballast {
+
+// A run of bytes, and where it begins in its buffer.
+struct ByteRange {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+// What passes between this rank and one other. Samples lie in a block in
+// destination order, so all that goes to one peer is one run of records (the
+// rows of the sample table) and one run of payload. The records travel too:
+// they carry what only the reader knows (kSampleIsPlaceholder), and let the
+// owner see that it got the samples that the schedule promised.
+struct PeerSlice {
+  uint32_t peer = 0;  // data-parallel rank of the same module
+  ByteRange records;
+  ByteRange payload;
+};
+
+// A sample that this rank owns, and where it lies before packing.
+struct OwnedSample {
+  uint32_t index = 0;  // into the micro-batch's columns
+  // false: `record` and `payload` are offsets into the rank's own block; true:
+  // into its receive buffer.
+  bool received = false;
+  uint64_t record = 0;   // of its SampleRecord as the reader wrote it
+  uint64_t payload = 0;  // of its payload; a multiple of kSampleAlignment
+  // What the record must say, but for kSampleIsPlaceholder.
+  SampleRecord expected = {};
+  // Its images in ExchangePlan::images (expected.first_image counts in the
+  // reader's block and is of no use here).
+  uint32_t first_image = 0;
+};
+
+// Everything about one micro-batch of one rank that is known before a byte
+// moves: the block that it pulls, what it sends, what it receives and where,
+// and the order in which it packs. A plain value.
+//
+// The receive buffer holds the records of all peers, peer after peer, then
+// (from a multiple of kSampleAlignment) their payloads, peer after peer.
+struct ExchangePlan {
+  BlockPlan block;
+  std::vector<PeerSlice> sends;     // ranges of the block; ascending peer
+  std::vector<PeerSlice> receives;  // ranges of the receive buffer; likewise
+  uint64_t receive_bytes = 0;       // length of the receive buffer
+  std::vector<OwnedSample> owned;   // in ascending order of place
+  std::vector<ImageRecord> images;  // of owned[0], then of owned[1], …
+
+  // Bytes that leave for other ranks, and that arrive from them.
+  uint64_t bytes_sent() const;
+  uint64_t bytes_received() const;
+
+  // Checks that the plan adds up: what is sent and what is kept make up the
+  // block's payload; what arrives makes up the receive buffer; every owned
+  // sample and its images lie inside their buffer. Errors: INTERNAL with both
+  // numbers.
+  absl::Status Validate() const;
+};
+
+// Plans micro-batch number `micro_batch` of `schedule` for `role`. Pure; the
+// plan returned is valid. `schedule` must have passed CheckColumns
+// (proto/schedule_columns.h).
+//
+// Under `direct` and `off` nothing is sent or received.
+//
+// Cost: as PlanBlock for the rank's own block and for each peer that reads a
+// sample which the rank owns.
+//
+// Errors: as PlanBlock; INVALID_ARGUMENT (under `off` a sample has another
+// owner than its reader; two samples share a place); UNIMPLEMENTED (a sample is
+// trained on in another micro-batch than it is read for).
+absl::StatusOr<ExchangePlan> PlanExchange(const v1::StepSchedule& schedule,
+                                          uint32_t micro_batch,
+                                          const v1::Role& role,
+                                          v1::Delivery delivery,
+                                          const BlockGeometry& geometry);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_EXCHANGE_PLAN_H_

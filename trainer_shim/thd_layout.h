@@ -1,0 +1,67 @@
+#ifndef BALLAST_TRAINER_SHIM_THD_LAYOUT_H_
+#define BALLAST_TRAINER_SHIM_THD_LAYOUT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/block_layout.h"
+
+namespace ballast {
+
+// Where samples lie in a packed batch (docs/thd_format.md). Plain values and
+// pure functions.
+
+// Tokens of n samples, one after the other in one row of length T. Each sample
+// is padded to a multiple of the alignment.
+struct TextLayout {
+  // [n+1]: sums of real lengths. How long a sample is.
+  std::vector<int32_t> cu_seqlens;
+  // [n+1]: sums of padded lengths. Where a sample begins; ends with T.
+  std::vector<int32_t> cu_seqlens_padded;
+  // Longest padded length.
+  int32_t max_seqlen = 0;
+
+  int64_t tokens() const { return cu_seqlens.back(); }                // real
+  int64_t padded_tokens() const { return cu_seqlens_padded.back(); }  // T
+
+  // Both arrays begin with 0 and rise; no sample is longer than its place;
+  // every place is a multiple of `align`; max_seqlen is the longest. Errors:
+  // INTERNAL naming the entry.
+  absl::Status Validate(uint32_t align) const;
+};
+
+// `tokens`: real length of each sample, in packing order. `align`: at least 1.
+// Errors: INVALID_ARGUMENT (no sample, a sample without tokens, align 0, T over
+// 2^31-1).
+absl::StatusOr<TextLayout> LayOutText(absl::Span<const uint32_t> tokens,
+                                      uint32_t align);
+
+// Patches of n images, one after the other in rows of pixel_values.
+struct VisionLayout {
+  // [n, 3]: temporal, height, width of each image, in patches.
+  std::vector<int64_t> image_grid_thw;
+  // [n+1]: row in which each image begins; ends with the number of patches.
+  std::vector<int64_t> patch_offsets;
+  // Attention segments: one of h*w patches for each temporal step of each
+  // image; begins with 0 and ends with the number of patches.
+  std::vector<int32_t> cu_seqlens;
+  // Longest segment; 0 without images.
+  int32_t max_seqlen = 0;
+
+  int64_t num_images() const { return patch_offsets.size() - 1; }
+  int64_t patches() const { return patch_offsets.back(); }
+
+  // All arrays agree with image_grid_thw. Errors: INTERNAL naming the entry.
+  absl::Status Validate() const;
+};
+
+// Images in packing order; only their grids are read. No image at all is fine.
+// Errors: INVALID_ARGUMENT (a grid with a side of 0, more than 2^31-1 patches).
+absl::StatusOr<VisionLayout> LayOutVision(absl::Span<const ImageRecord> images);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_THD_LAYOUT_H_
