@@ -1,0 +1,80 @@
+#include "tests/fakes/formula_block.h"
+
+#include <cstring>
+
+#include "proto/block_view.h"
+#include "proto/schedule.pb.h"
+
+namespace ballast {
+namespace {
+
+void FillText(const SampleRecord& sample, uint32_t axes, uint8_t* payload) {
+  const LanguagePayload at = LayOutLanguage(sample.tokens, axes);
+  const auto put = [&](uint64_t offset, uint32_t index, int32_t value) {
+    std::memcpy(payload + offset + index * sizeof(value), &value,
+                sizeof(value));
+  };
+  for (uint32_t t = 0; t < sample.tokens; ++t) {
+    put(at.ids, t, FormulaId(sample.position, t));
+    put(at.labels, t, FormulaLabel(sample.position, t));
+    for (uint32_t axis = 0; axis < axes; ++axis) {
+      put(at.positions, axis * sample.tokens + t,
+          FormulaPositionId(sample.position, axis, t));
+    }
+  }
+}
+
+void FillImage(uint64_t position, uint32_t number, const ImageRecord& image,
+               uint32_t patch, uint8_t* payload) {
+  uint8_t* pixel = payload + image.pixels;
+  for (uint32_t y = 0; y < image.height; ++y) {
+    for (uint32_t x = 0; x < image.width; ++x) {
+      for (uint32_t c = 0; c < 3; ++c) {
+        *pixel++ = FormulaPixel(position, number, image.grid_w, patch, y, x, c);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int32_t FormulaId(uint64_t position, uint32_t token) {
+  return position * 1000 + token;
+}
+
+int32_t FormulaLabel(uint64_t position, uint32_t token) {
+  return token % 3 == 0 ? -100 : FormulaId(position, token + 1);
+}
+
+int32_t FormulaPositionId(uint64_t position, uint32_t axis, uint32_t token) {
+  return (axis + 1) * 1000000 + FormulaId(position, token);
+}
+
+uint8_t FormulaPixel(uint64_t position, uint32_t image, uint32_t grid_w,
+                     uint32_t patch, uint32_t y, uint32_t x, uint32_t c) {
+  if (c == 0) return position;
+  if (c == 1) return image;
+  return y / patch * grid_w + x / patch;
+}
+
+AlignedBuffer FormulaBlock(const BlockPlan& plan,
+                           const BlockGeometry& geometry) {
+  // Out of memory in a test may crash.
+  AlignedBuffer block = AlignedBuffer::Create(plan.bytes()).value();
+  std::memset(block.bytes().data(), 0, block.size());
+  WriteBlockTables(plan, block.bytes());
+  for (const PlannedSample& sample : plan.samples) {
+    const SampleRecord& record = sample.record;
+    uint8_t* payload = block.bytes().data() + record.payload;
+    if (plan.header.module == v1::MODULE_LANGUAGE) {
+      FillText(record, geometry.position_axes, payload);
+    }
+    for (uint32_t k = 0; k < record.num_images; ++k) {
+      FillImage(record.position, k, plan.images[record.first_image + k],
+                geometry.patch, payload);
+    }
+  }
+  return block;
+}
+
+}  // namespace ballast

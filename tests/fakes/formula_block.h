@@ -1,0 +1,30 @@
+#ifndef BALLAST_TESTS_FAKES_FORMULA_BLOCK_H_
+#define BALLAST_TESTS_FAKES_FORMULA_BLOCK_H_
+
+#include <cstdint>
+
+#include "common/aligned_buffer.h"
+#include "proto/block_plan.h"
+
+namespace ballast {
+
+// Blocks whose contents are formulas of what they stand for, so that a value
+// that ends in a wrong place names where it came from.
+
+int32_t FormulaId(uint64_t position, uint32_t token);
+// -100 at every third token.
+int32_t FormulaLabel(uint64_t position, uint32_t token);
+int32_t FormulaPositionId(uint64_t position, uint32_t axis, uint32_t token);
+// The byte of channel `c` of the pixel at (y, x) of the sample's image number
+// `image`, whose patches number `grid_w` across: the position, the image and
+// the patch (in raster order), each modulo 256.
+uint8_t FormulaPixel(uint64_t position, uint32_t image, uint32_t grid_w,
+                     uint32_t patch, uint32_t y, uint32_t x, uint32_t c);
+
+// The block that `plan` foresees, filled with them.
+AlignedBuffer FormulaBlock(const BlockPlan& plan,
+                           const BlockGeometry& geometry);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_FAKES_FORMULA_BLOCK_H_

@@ -1,0 +1,125 @@
+#include "tests/fakes/synthetic_schedule.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace ballast {
+namespace {
+
+void AddSample(uint64_t position, v1::MicroBatchSchedule* out) {
+  constexpr uint32_t kImages[] = {0, 1, 3, 1};
+  out->add_source(position % 2);
+  out->add_ordinal(position / 2);
+  const uint32_t images = kImages[position % 4];
+  out->add_images(images);
+  uint32_t patches = 0;
+  for (uint32_t k = 0; k < images; ++k) {
+    const uint32_t h = 2 * (1 + (position + k) % 3);
+    const uint32_t w = 2 * (1 + (position / 3 + 2 * k) % 4);
+    out->add_grid_h(h);
+    out->add_grid_w(w);
+    patches += h * w;
+  }
+  const uint32_t text = 3 + position * 5 % 17;
+  out->add_tokens(patches / 4 + text);
+  out->add_label_tokens(text / 2);
+}
+
+// Even numbers first, then the odd ones: neighbours part.
+uint32_t Deal(uint32_t i, uint32_t n) {
+  return i % 2 == 0 ? i / 2 : (n + 1) / 2 + i / 2;
+}
+
+void AddModule(const SyntheticJob& job, v1::Module module, uint32_t dp,
+               v1::MicroBatchSchedule* out) {
+  const uint32_t samples = MicroBatchOf(job);
+  const uint32_t grid = GridOf(job);
+  v1::ModuleSchedule* columns = out->add_modules();
+  columns->set_module(module);
+  for (uint32_t rank = 0; rank < dp; ++rank) {
+    columns->add_load_before(0);
+    columns->add_load_after(0);
+  }
+  for (uint32_t i = 0; i < samples; ++i) {
+    const uint32_t reader = i / (samples / dp);
+    uint32_t place = out->place(i);
+    if (job.uneven && place > 0) --place;
+    const uint32_t owner = job.delivery == v1::DELIVERY_OFF
+                               ? reader
+                               : place / job.samples_per_group / (grid / dp);
+    const double cost = out->tokens(i);
+    columns->add_cost(cost);
+    columns->add_reader(reader);
+    columns->add_owner(owner);
+    columns->set_load_before(reader, columns->load_before(reader) + cost);
+    columns->set_load_after(owner, columns->load_after(owner) + cost);
+  }
+}
+
+}  // namespace
+
+const char kSyntheticFingerprint[] = "00112233445566778899aabbccddeeff";
+
+uint32_t GridOf(const SyntheticJob& job) {
+  return std::lcm(std::max(job.vision_dp, 1u), std::max(job.language_dp, 1u));
+}
+
+uint32_t MicroBatchOf(const SyntheticJob& job) {
+  return job.samples_per_group * GridOf(job);
+}
+
+v1::StepSchedule SyntheticSchedule(const SyntheticJob& job, uint64_t step) {
+  const uint32_t samples = MicroBatchOf(job);
+  v1::StepSchedule schedule;
+  schedule.set_step(step);
+  schedule.set_fingerprint(kSyntheticFingerprint);
+  schedule.add_sources("docs");
+  schedule.add_sources("chat");
+  for (uint32_t m = 0; m < job.micro_batches; ++m) {
+    v1::MicroBatchSchedule* out = schedule.add_micro_batches();
+    out->set_first_position((step * job.micro_batches + m) * samples);
+    for (uint32_t i = 0; i < samples; ++i) {
+      AddSample(out->first_position() + i, out);
+      out->add_slot(m);
+      out->add_place(job.delivery == v1::DELIVERY_OFF
+                         ? i
+                         : (Deal(i, samples) + 1 + m) % samples);
+    }
+    if (job.vision_dp > 0) {
+      AddModule(job, v1::MODULE_VISION, job.vision_dp, out);
+    }
+    if (job.language_dp > 0) {
+      AddModule(job, v1::MODULE_LANGUAGE, job.language_dp, out);
+    }
+  }
+  return schedule;
+}
+
+v1::Job SyntheticJobMessage(const SyntheticJob& job) {
+  v1::Job message;
+  const auto add = [&](v1::Module module, uint32_t dp) {
+    if (dp == 0) return;
+    v1::Job::ModuleSize* size = message.add_modules();
+    size->set_module(module);
+    size->set_dp(dp);
+    size->set_align(job.align);
+  };
+  add(v1::MODULE_VISION, job.vision_dp);
+  add(v1::MODULE_LANGUAGE, job.language_dp);
+  message.set_micro_batch(MicroBatchOf(job));
+  message.set_global_batch(job.micro_batches * MicroBatchOf(job));
+  message.set_delivery(job.delivery);
+  v1::Model* model = message.mutable_model();
+  model->set_patch(4);
+  model->set_merge(2);
+  model->set_temporal_patch(2);
+  for (int c = 0; c < 3; ++c) {
+    model->add_mean(0.5);
+    model->add_std(0.25);
+  }
+  model->mutable_token_ids()->set_pad(7);
+  model->set_position_axes(3);
+  return message;
+}
+
+}  // namespace ballast

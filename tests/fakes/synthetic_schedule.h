@@ -1,0 +1,42 @@
+#ifndef BALLAST_TESTS_FAKES_SYNTHETIC_SCHEDULE_H_
+#define BALLAST_TESTS_FAKES_SYNTHETIC_SCHEDULE_H_
+
+#include <cstdint>
+
+#include "proto/job.pb.h"
+#include "proto/schedule.pb.h"
+
+namespace ballast {
+
+// A job whose samples and schedule follow from formulas of the position, for
+// tests of whatever follows a schedule. Positions cycle through text only, one
+// image, three images, one image.
+struct SyntheticJob {
+  uint32_t vision_dp = 2;  // 0: no such module
+  uint32_t language_dp = 2;
+  uint32_t samples_per_group = 3;  // a micro-batch has so many times the grid
+  uint32_t micro_batches = 2;
+  v1::Delivery delivery = v1::DELIVERY_EXCHANGE;
+  // Group 0 owns one sample more, the last group one less.
+  bool uneven = false;
+  uint32_t align = 4;
+};
+
+// LCM of the dp sizes, and samples of a micro-batch.
+uint32_t GridOf(const SyntheticJob& job);
+uint32_t MicroBatchOf(const SyntheticJob& job);
+
+// Sources `docs` and `chat`. Readers take equal runs of positions; places are a
+// fixed permutation (the identity under `off`); owners take runs of places.
+v1::StepSchedule SyntheticSchedule(const SyntheticJob& job, uint64_t step);
+
+// The Job message that goes with it: patch 4, merge 2, temporal_patch 2, MRoPE
+// positions, mean 0.5, std 0.25, pad id 7.
+v1::Job SyntheticJobMessage(const SyntheticJob& job);
+
+// "00112233445566778899aabbccddeeff", in every synthetic schedule.
+extern const char kSyntheticFingerprint[];
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_FAKES_SYNTHETIC_SCHEDULE_H_

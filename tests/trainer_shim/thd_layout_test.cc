@@ -1,0 +1,111 @@
+#include "trainer_shim/thd_layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(TextLayoutTest, TightPackHasEqualArrays) {
+  // Spec 5.3: cu [0,3,5,9], max 4.
+  const auto layout = LayOutText({3, 2, 4}, 1);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_THAT(layout->cu_seqlens, ElementsAre(0, 3, 5, 9));
+  EXPECT_EQ(layout->cu_seqlens_padded, layout->cu_seqlens);
+  EXPECT_EQ(layout->max_seqlen, 4);
+}
+
+TEST(TextLayoutTest, AlignmentPadsEverySample) {
+  // Spec 5.10: padding mask of [0,3,5] / [0,4,8].
+  const auto layout = LayOutText({3, 2}, 4);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_THAT(layout->cu_seqlens, ElementsAre(0, 3, 5));
+  EXPECT_THAT(layout->cu_seqlens_padded, ElementsAre(0, 4, 8));
+  EXPECT_EQ(layout->max_seqlen, 4);
+  EXPECT_EQ(layout->tokens(), 5);
+  EXPECT_EQ(layout->padded_tokens(), 8);
+}
+
+TEST(TextLayoutTest, RefusesWhatNoTrainerTakes) {
+  EXPECT_THAT(LayOutText({}, 1).status().message(),
+              HasSubstr("empty packed shard"));
+  EXPECT_THAT(LayOutText({1, 0}, 1).status().message(),
+              HasSubstr("sample 1 of the packed shard has no tokens"));
+  EXPECT_FALSE(LayOutText({1}, 0).ok());
+  EXPECT_TRUE(LayOutText({0x7FFFFFFF}, 1).ok());
+  EXPECT_THAT(LayOutText({0x7FFFFFFF, 1}, 1).status().message(),
+              HasSubstr("2147483648 tokens"));
+  EXPECT_FALSE(LayOutText({0xFFFFFFFF}, 8).ok());
+}
+
+TEST(TextLayoutTest, ValidateFindsEveryDisagreement) {
+  const TextLayout good = *LayOutText({3, 2}, 4);
+  EXPECT_TRUE(good.Validate(4).ok());
+  EXPECT_FALSE(good.Validate(3).ok());
+  TextLayout layout = good;
+  layout.cu_seqlens[2] = 3;  // an empty sample
+  EXPECT_FALSE(layout.Validate(4).ok());
+  layout = good;
+  layout.cu_seqlens_padded[2] = 4;  // shorter than the sample
+  EXPECT_FALSE(layout.Validate(4).ok());
+  layout = good;
+  layout.max_seqlen = 3;
+  EXPECT_FALSE(layout.Validate(4).ok());
+  layout = good;
+  layout.cu_seqlens[0] = 1;
+  EXPECT_FALSE(layout.Validate(4).ok());
+  EXPECT_FALSE(TextLayout().Validate(1).ok());
+}
+
+TEST(VisionLayoutTest, SegmentsAreFramesOfImages) {
+  // Spec 6: h*w repeated t times, cumulated from 0.
+  ImageRecord images[3] = {};
+  images[0].grid_t = 1;
+  images[0].grid_h = 4;
+  images[0].grid_w = 6;
+  images[1].grid_t = 2;
+  images[1].grid_h = 2;
+  images[1].grid_w = 8;
+  images[2].grid_t = 1;
+  images[2].grid_h = 2;
+  images[2].grid_w = 2;
+  const auto layout = LayOutVision(images);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_THAT(layout->image_grid_thw, ElementsAre(1, 4, 6, 2, 2, 8, 1, 2, 2));
+  EXPECT_THAT(layout->patch_offsets, ElementsAre(0, 24, 56, 60));
+  EXPECT_THAT(layout->cu_seqlens, ElementsAre(0, 24, 40, 56, 60));
+  EXPECT_EQ(layout->max_seqlen, 24);
+  EXPECT_EQ(layout->num_images(), 3);
+  EXPECT_EQ(layout->patches(), 60);
+
+  VisionLayout broken = *layout;
+  broken.cu_seqlens.pop_back();
+  EXPECT_FALSE(broken.Validate().ok());
+  broken = *layout;
+  broken.patch_offsets[1] = 25;
+  EXPECT_FALSE(broken.Validate().ok());
+  broken = *layout;
+  broken.image_grid_thw[1] = 2;
+  EXPECT_FALSE(broken.Validate().ok());
+}
+
+TEST(VisionLayoutTest, NoImageIsALayout) {
+  const auto layout = LayOutVision({});
+  ASSERT_TRUE(layout.ok());
+  EXPECT_THAT(layout->cu_seqlens, ElementsAre(0));
+  EXPECT_EQ(layout->patches(), 0);
+  EXPECT_EQ(layout->max_seqlen, 0);
+}
+
+TEST(VisionLayoutTest, RefusesImpossibleGrids) {
+  ImageRecord image = {};
+  EXPECT_FALSE(LayOutVision({&image, 1}).ok());
+  image.grid_t = image.grid_h = image.grid_w = 0xFFFFFFFF;
+  EXPECT_FALSE(LayOutVision({&image, 1}).ok());
+}
+
+}  // namespace
+}  // namespace ballast

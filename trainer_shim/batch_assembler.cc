@@ -1,0 +1,158 @@
+#include "trainer_shim/batch_assembler.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "proto/module.h"
+#include "trainer_shim/thd_layout.h"
+#include "trainer_shim/totals.h"
+
+namespace ballast {
+namespace {
+
+// As the layouts of a rank are planned: grids come from the schedule.
+absl::Status CheckGrids(absl::Span<const ImageRecord> images, uint32_t merge) {
+  for (size_t i = 0; i < images.size(); ++i) {
+    if (images[i].grid_h % merge == 0 && images[i].grid_w % merge == 0) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("schedule: image ", i, " of the packed shard has grid ",
+                     images[i].grid_h, "x", images[i].grid_w,
+                     ", wanted multiples of model.merge ", merge));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+BatchAssembler::BatchAssembler(const v1::Role& role, const JobShape& shape,
+                               PixelType pixel_type,
+                               Normalisation normalisation,
+                               Communicator* communicator)
+    : role_(role),
+      shape_(shape),
+      table_(shape.mean, shape.std, normalisation),
+      communicator_(communicator) {
+  batch_.role = role;
+  batch_.pixel_type = pixel_type;
+}
+
+absl::StatusOr<const PackedBatch*> BatchAssembler::Assemble(
+    const v1::StepSchedule& schedule, uint32_t micro_batch,
+    absl::Span<const uint8_t> block) {
+  BALLAST_ASSIGN_OR_RETURN(const ExchangePlan plan,
+                           PlanExchange(schedule, micro_batch, role_,
+                                        shape_.delivery, shape_.block));
+  BALLAST_ASSIGN_OR_RETURN(const BlockView view, BlockView::Parse(block));
+  BALLAST_RETURN_IF_ERROR(view.Matches(plan.block));
+  BALLAST_RETURN_IF_ERROR(Exchange(plan, block));
+
+  batch_.step = schedule.step();
+  batch_.micro_batch = micro_batch;
+  batch_.bytes_read = plan.block.bytes();
+  batch_.bytes_moved = plan.bytes_sent();
+  BALLAST_RETURN_IF_ERROR(IdentifySamples(schedule, plan, block));
+  BALLAST_RETURN_IF_ERROR(role_.module() == v1::MODULE_VISION
+                              ? PackImages(plan, block)
+                              : PackLanguage(plan, block));
+
+  const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
+  batch_.totals = SumTotals(columns, shape_.align, role_);
+  batch_.micro_batch_totals = SumTotals(columns, shape_.align);
+  if (summed_step_ != schedule.step()) {
+    summed_step_ = schedule.step();
+    batch_.step_totals = {};
+    for (const v1::MicroBatchSchedule& each : schedule.micro_batches()) {
+      batch_.step_totals += SumTotals(each, shape_.align);
+    }
+  }
+  return &batch_;
+}
+
+absl::Status BatchAssembler::Exchange(const ExchangePlan& plan,
+                                      absl::Span<const uint8_t> block) {
+  if (!shape_.exchanges()) return absl::OkStatus();
+  if (received_.size() < plan.receive_bytes) {
+    BALLAST_ASSIGN_OR_RETURN(received_,
+                             AlignedBuffer::Create(plan.receive_bytes));
+  }
+  sends_.clear();
+  for (const PeerSlice& slice : plan.sends) {
+    for (const ByteRange& range : {slice.records, slice.payload}) {
+      sends_.push_back({slice.peer, block.subspan(range.offset, range.bytes)});
+    }
+  }
+  receives_.clear();
+  for (const PeerSlice& slice : plan.receives) {
+    for (const ByteRange& range : {slice.records, slice.payload}) {
+      receives_.push_back(
+          {slice.peer, received_.bytes().subspan(range.offset, range.bytes)});
+    }
+  }
+  return communicator_->AllToAllV(sends_, receives_);
+}
+
+absl::Status BatchAssembler::IdentifySamples(const v1::StepSchedule& schedule,
+                                             const ExchangePlan& plan,
+                                             absl::Span<const uint8_t> block) {
+  batch_.samples.resize(plan.owned.size());
+  for (size_t i = 0; i < plan.owned.size(); ++i) {
+    const OwnedSample& owned = plan.owned[i];
+    SampleRecord record;
+    std::memcpy(&record, BufferOf(owned, block) + owned.record, sizeof(record));
+    PackedSample& sample = batch_.samples[i];
+    sample.placeholder = (record.flags & kSampleIsPlaceholder) != 0;
+    record.flags &= ~kSampleIsPlaceholder;
+    if (std::memcmp(&record, &owned.expected, sizeof(record)) != 0) {
+      return absl::DataLossError(absl::StrCat(
+          "micro-batch ", batch_.micro_batch, " of step ", batch_.step,
+          ": received position ", record.position, " with ", record.tokens,
+          " tokens and ", record.payload_bytes, " bytes, wanted position ",
+          owned.expected.position, " with ", owned.expected.tokens,
+          " tokens and ", owned.expected.payload_bytes,
+          " bytes; a peer follows another schedule"));
+    }
+    sample.position = record.position;
+    sample.source = record.source;
+    sample.ordinal = record.ordinal;
+    sample.name =
+        absl::StrCat(schedule.sources(record.source), ":", record.ordinal);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BatchAssembler::PackLanguage(const ExchangePlan& plan,
+                                          absl::Span<const uint8_t> block) {
+  lengths_.clear();
+  texts_.clear();
+  for (const OwnedSample& owned : plan.owned) {
+    lengths_.push_back(owned.expected.tokens);
+    texts_.push_back(
+        {BufferOf(owned, block) + owned.payload, owned.expected.tokens});
+  }
+  BALLAST_ASSIGN_OR_RETURN(const TextLayout layout,
+                           LayOutText(lengths_, shape_.align));
+  PackText(texts_, layout, shape_.block.position_axes, shape_.pad_id, &batch_);
+  return absl::OkStatus();
+}
+
+absl::Status BatchAssembler::PackImages(const ExchangePlan& plan,
+                                        absl::Span<const uint8_t> block) {
+  BALLAST_RETURN_IF_ERROR(CheckGrids(plan.images, shape_.patch.merge));
+  images_.clear();
+  for (const OwnedSample& owned : plan.owned) {
+    for (uint32_t k = 0; k < owned.expected.num_images; ++k) {
+      const ImageRecord& image = plan.images[owned.first_image + k];
+      images_.push_back(
+          {BufferOf(owned, block) + owned.payload + image.pixels, image});
+    }
+  }
+  BALLAST_ASSIGN_OR_RETURN(const VisionLayout layout,
+                           LayOutVision(plan.images));
+  PackVision(images_, layout, shape_.patch, table_, &batch_);
+  return absl::OkStatus();
+}
+
+}  // namespace ballast

@@ -1,0 +1,82 @@
+#ifndef BALLAST_TRAINER_SHIM_BATCH_ASSEMBLER_H_
+#define BALLAST_TRAINER_SHIM_BATCH_ASSEMBLER_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/aligned_buffer.h"
+#include "proto/block_view.h"
+#include "proto/job.pb.h"
+#include "proto/schedule.pb.h"
+#include "trainer_shim/communicator.h"
+#include "trainer_shim/exchange_plan.h"
+#include "trainer_shim/job_shape.h"
+#include "trainer_shim/pack_cpu.h"
+#include "trainer_shim/packed_batch.h"
+#include "trainer_shim/patchify.h"
+
+namespace ballast {
+
+// Makes a rank's packed batch of one micro-batch out of its block: plan,
+// verify, exchange, pack. Host memory. Buffers grow to the largest micro-batch
+// seen and are kept. Thread-compatible.
+class BatchAssembler {
+ public:
+  // `communicator` has the module's dp ranks and is not owned; it may be null
+  // where `shape` exchanges nothing.
+  BatchAssembler(const v1::Role& role, const JobShape& shape,
+                 PixelType pixel_type, Normalisation normalisation,
+                 Communicator* communicator);
+
+  // The packed batch of micro-batch number `micro_batch` of `schedule`, which
+  // must have passed CheckColumns. `block` begins at a multiple of 256 and may
+  // be released afterwards. The batch is valid until the next call. Blocks
+  // until all ranks of the module have exchanged.
+  //
+  // Errors: INVALID_ARGUMENT (a schedule that cannot be packed; bytes that are
+  // no block), DATA_LOSS (a block, or a sample from a peer, that is not what
+  // the schedule says), RESOURCE_EXHAUSTED (no memory for what arrives), as
+  // PlanExchange and Communicator::AllToAllV.
+  absl::StatusOr<const PackedBatch*> Assemble(const v1::StepSchedule& schedule,
+                                              uint32_t micro_batch,
+                                              absl::Span<const uint8_t> block);
+
+ private:
+  absl::Status Exchange(const ExchangePlan& plan,
+                        absl::Span<const uint8_t> block);
+  // Fills batch_.samples from the records, as their readers wrote them.
+  absl::Status IdentifySamples(const v1::StepSchedule& schedule,
+                               const ExchangePlan& plan,
+                               absl::Span<const uint8_t> block);
+  absl::Status PackLanguage(const ExchangePlan& plan,
+                            absl::Span<const uint8_t> block);
+  absl::Status PackImages(const ExchangePlan& plan,
+                          absl::Span<const uint8_t> block);
+  // Where `sample`'s record and payload count from.
+  const uint8_t* BufferOf(const OwnedSample& sample,
+                          absl::Span<const uint8_t> block) const {
+    return sample.received ? received_.bytes().data() : block.data();
+  }
+
+  const v1::Role role_;
+  const JobShape shape_;
+  const NormaliseTable table_;
+  Communicator* const communicator_;
+
+  AlignedBuffer received_;
+  std::vector<SendSlice> sends_;
+  std::vector<ReceiveSlice> receives_;
+  std::vector<uint32_t> lengths_;
+  std::vector<TextPiece> texts_;
+  std::vector<ImagePiece> images_;
+  std::optional<uint64_t> summed_step_;  // whose batch_.step_totals are
+  PackedBatch batch_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_BATCH_ASSEMBLER_H_

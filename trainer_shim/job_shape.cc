@@ -1,0 +1,87 @@
+#include "trainer_shim/job_shape.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
+#include "proto/module.h"
+
+namespace ballast {
+namespace {
+
+// Far above any model; they keep sums of sizes inside 64 bits.
+constexpr uint64_t kMaxPatch = 1024;
+constexpr uint64_t kMaxMerge = 64;
+constexpr uint64_t kMaxAlign = 1 << 20;
+
+absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t least,
+                        uint64_t most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "job: ", field, " is ", value, ", wanted ", least, " to ", most));
+}
+
+}  // namespace
+
+absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role) {
+  const v1::Job::ModuleSize* module = nullptr;
+  for (const v1::Job::ModuleSize& entry : job.modules()) {
+    if (entry.module() == role.module()) module = &entry;
+  }
+  if (module == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "module ", ModuleName(role.module()), " is not configured"));
+  }
+  if (role.dp_rank() >= module->dp()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        ModuleName(role.module()), " has ", module->dp(),
+        " data-parallel ranks; rank ", role.dp_rank(), " was asked for"));
+  }
+  if (job.delivery() == v1::DELIVERY_HYBRID) {
+    return absl::UnimplementedError("delivery `hybrid` is not built yet");
+  }
+  if (job.delivery() == v1::DELIVERY_UNSPECIFIED) {
+    return absl::InvalidArgumentError("job: delivery is not set");
+  }
+  const v1::Model& model = job.model();
+  BALLAST_RETURN_IF_ERROR(CheckRange("align", module->align(), 1, kMaxAlign));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("micro_batch", job.micro_batch(), 1, job.global_batch()));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("model.patch", model.patch(), 1, kMaxPatch));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("model.merge", model.merge(), 1, kMaxMerge));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("model.temporal_patch", model.temporal_patch(), 1, kMaxMerge));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("length of model.mean", model.mean_size(), 3, 3));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("length of model.std", model.std_size(), 3, 3));
+  if (model.position_axes() != 1 && model.position_axes() != 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job: model.position_axes is ", model.position_axes(),
+                     ", wanted 1 or 3"));
+  }
+
+  JobShape shape;
+  shape.dp = module->dp();
+  shape.align = module->align();
+  shape.micro_batches = job.global_batch() / job.micro_batch();
+  shape.delivery = job.delivery();
+  shape.block.patch = model.patch();
+  shape.block.position_axes = model.position_axes();
+  shape.patch.patch = model.patch();
+  shape.patch.merge = model.merge();
+  shape.patch.temporal_patch = model.temporal_patch();
+  for (int c = 0; c < 3; ++c) {
+    if (!(model.std(c) > 0)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "job: model.std[", c, "] is ", model.std(c), ", wanted above 0"));
+    }
+    shape.mean[c] = model.mean(c);
+    shape.std[c] = model.std(c);
+  }
+  shape.pad_id = model.token_ids().pad();
+  return shape;
+}
+
+}  // namespace ballast

@@ -1,0 +1,38 @@
+#ifndef BALLAST_TRAINER_SHIM_JOB_SHAPE_H_
+#define BALLAST_TRAINER_SHIM_JOB_SHAPE_H_
+
+#include <array>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "proto/block_plan.h"
+#include "proto/job.pb.h"
+#include "trainer_shim/patchify.h"
+
+namespace ballast {
+
+// What a rank of one module needs of the job to plan and pack, taken out of the
+// message and checked once, so that nothing after it has to doubt a size.
+struct JobShape {
+  uint32_t dp = 1;             // data-parallel ranks of the module
+  uint32_t align = 1;          // tokens
+  uint32_t micro_batches = 1;  // a step
+  v1::Delivery delivery = v1::DELIVERY_EXCHANGE;
+  BlockGeometry block;
+  PatchShape patch;
+  std::array<double, 3> mean = {};
+  std::array<double, 3> std = {};
+  int32_t pad_id = 0;
+
+  // Whether ranks of the module exchange samples at all.
+  bool exchanges() const { return delivery == v1::DELIVERY_EXCHANGE && dp > 1; }
+};
+
+// Errors: INVALID_ARGUMENT (the role's module or rank does not exist, a size
+// out of its range, naming the field, the value and the range), UNIMPLEMENTED
+// (delivery `hybrid`).
+absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_JOB_SHAPE_H_

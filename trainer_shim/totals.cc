@@ -1,0 +1,45 @@
+#include "trainer_shim/totals.h"
+
+#include "common/align.h"
+#include "proto/module.h"
+
+namespace ballast {
+
+PackedTotals& PackedTotals::operator+=(const PackedTotals& other) {
+  samples += other.samples;
+  tokens += other.tokens;
+  tokens_squared += other.tokens_squared;
+  padded_tokens += other.padded_tokens;
+  padded_tokens_squared += other.padded_tokens_squared;
+  label_tokens += other.label_tokens;
+  patches += other.patches;
+  images += other.images;
+  return *this;
+}
+
+PackedTotals SumTotals(const v1::MicroBatchSchedule& micro_batch,
+                       uint32_t align, const std::optional<v1::Role>& owner) {
+  PackedTotals totals;
+  const v1::ModuleSchedule* module =
+      owner ? FindModule(micro_batch, owner->module()) : nullptr;
+  if (owner && module == nullptr) return totals;
+  int image = 0;
+  for (int i = 0; i < micro_batch.tokens_size(); ++i) {
+    PackedTotals sample;
+    sample.samples = 1;
+    sample.tokens = micro_batch.tokens(i);
+    sample.tokens_squared = sample.tokens * sample.tokens;
+    sample.padded_tokens = AlignUp(sample.tokens, align);
+    sample.padded_tokens_squared = sample.padded_tokens * sample.padded_tokens;
+    sample.label_tokens = micro_batch.label_tokens(i);
+    sample.images = micro_batch.images(i);
+    for (uint32_t k = 0; k < micro_batch.images(i); ++k, ++image) {
+      sample.patches +=
+          uint64_t{micro_batch.grid_h(image)} * micro_batch.grid_w(image);
+    }
+    if (!owner || module->owner(i) == owner->dp_rank()) totals += sample;
+  }
+  return totals;
+}
+
+}  // namespace ballast

@@ -1,0 +1,38 @@
+#ifndef BALLAST_TRAINER_SHIM_TOTALS_H_
+#define BALLAST_TRAINER_SHIM_TOTALS_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "proto/job.pb.h"
+#include "proto/schedule.pb.h"
+
+namespace ballast {
+
+// Exact sums over samples, for loss scaling and throughput without a
+// collective. Padded numbers count each sample at its aligned length
+// (packing.align); the others are real.
+struct PackedTotals {
+  uint64_t samples = 0;
+  uint64_t tokens = 0;
+  uint64_t tokens_squared = 0;
+  uint64_t padded_tokens = 0;
+  uint64_t padded_tokens_squared = 0;
+  uint64_t label_tokens = 0;
+  uint64_t patches = 0;
+  uint64_t images = 0;
+
+  PackedTotals& operator+=(const PackedTotals& other);
+  bool operator==(const PackedTotals& other) const = default;
+};
+
+// Sums over the samples of a micro-batch, or over those that `owner` trains on.
+// Pure; O(samples). `micro_batch` must have passed CheckColumns; `align` is at
+// least 1. An owner whose module is not configured owns nothing.
+PackedTotals SumTotals(const v1::MicroBatchSchedule& micro_batch,
+                       uint32_t align,
+                       const std::optional<v1::Role>& owner = std::nullopt);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_TOTALS_H_
