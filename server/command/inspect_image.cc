@@ -1,0 +1,136 @@
+#include "server/command/inspect_image.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "common/sha256.h"
+#include "common/status_macros.h"
+#include "server/config/model_profile.h"
+#include "server/corpus/file.h"
+#include "server/corpus/limits.h"
+#include "server/image/image.h"
+
+namespace ballast {
+namespace {
+
+struct Options {
+  std::string profile;
+  uint64_t min_pixels = 0;  // 0: the profile's
+  uint64_t max_pixels = 0;
+  std::vector<std::string> files;
+};
+
+absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
+  v1::Model model;
+  model.set_profile(options.profile);
+  model.set_min_pixels(options.min_pixels);
+  model.set_max_pixels(options.max_pixels);
+  BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
+  if (model.min_pixels() > model.max_pixels()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--min-pixels is ", model.min_pixels(), " and --max-pixels is ",
+        model.max_pixels(), "; wanted the first not above the second"));
+  }
+  return model;
+}
+
+absl::StatusOr<std::string> ReadImageFile(const std::string& path) {
+  BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(path));
+  const uint64_t size = file.stamp().size;
+  if (size > kMaxSampleBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "file of ", size, " bytes; at most ", kMaxSampleBytes, " are read"));
+  }
+  return file.ReadAt(0, size);
+}
+
+// The keys that follow `file`.
+absl::Status Inspect(const v1::Model& model, const std::string& path,
+                     nlohmann::ordered_json& object) {
+  BALLAST_ASSIGN_OR_RETURN(const std::string bytes, ReadImageFile(path));
+  BALLAST_ASSIGN_OR_RETURN(const RgbImage image, DecodeRgb(bytes));
+  BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
+                           ResizedGrid(image.height, image.width, model));
+  const uint64_t pixels = uint64_t{grid.height} * grid.width;
+  if (pixels > kMaxImagePixels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("would be resized to ", grid.width, "x", grid.height,
+                     " pixels; at most ", kMaxImagePixels, " are made"));
+  }
+  std::vector<uint8_t> resized(pixels * 3);
+  BALLAST_RETURN_IF_ERROR(
+      ResizeBicubic(image, grid.width, grid.height, absl::MakeSpan(resized)));
+  object["width"] = image.width;
+  object["height"] = image.height;
+  object["resized_h"] = grid.height;
+  object["resized_w"] = grid.width;
+  object["grid_thw"] = {1, grid.grid_h, grid.grid_w};
+  object["image_tokens"] = ImageTokens(grid, model);
+  object["rgb_sha256"] = Sha256Hex(image.pixels);
+  object["resized_sha256"] = Sha256Hex(resized);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status InspectImages(const v1::Model& model,
+                           absl::Span<const std::string> files,
+                           std::ostream& out) {
+  size_t failed = 0;
+  for (const std::string& file : files) {
+    nlohmann::ordered_json object = {{"file", file}};
+    const absl::Status status = Inspect(model, file, object);
+    if (!status.ok()) {
+      ++failed;
+      object["error"] = std::string(status.message());
+    }
+    // A file's name can be any bytes; JSON holds only UTF-8.
+    out << object.dump(-1, ' ', false,
+                       nlohmann::ordered_json::error_handler_t::replace)
+        << std::endl;
+    if (!out) return absl::UnavailableError("the output cannot be written");
+  }
+  if (failed == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(failed, " of ", files.size(),
+                   " files failed; `error` in their lines says why"));
+}
+
+void AddInspectImage(CommandLine* line, CLI::App* inspect) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = line->AddCommand(
+      inspect, "image",
+      "Prints what a model sees of image files (JPEG, PNG, WebP).\n"
+      "One JSON object a file, in order: its size, its size after resizing,\n"
+      "its grid of patches, its tokens, and SHA-256 of the RGB pixels before\n"
+      "and after resizing; or `error`. Fails if any file did.",
+      "  ballast-server inspect image --model qwen2_5_vl photo.jpg scan.png\n"
+      "  ballast-server inspect image --model qwen3_vl --max-pixels 1048576 "
+      "*.webp",
+      [options]() -> absl::Status {
+        BALLAST_ASSIGN_OR_RETURN(const v1::Model model,
+                                 CompleteModel(*options));
+        return InspectImages(model, options->files, std::cout);
+      });
+  command
+      ->add_option("--model", options->profile,
+                   "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl")
+      ->required();
+  command
+      ->add_option("--min-pixels", options->min_pixels,
+                   "fewest pixels after resizing (default: the model's)")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--max-pixels", options->max_pixels,
+                   "most pixels after resizing (default: the model's)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("FILE", options->files, "image files")->required();
+}
+
+}  // namespace ballast

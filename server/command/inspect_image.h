@@ -1,0 +1,29 @@
+#ifndef BALLAST_SERVER_COMMAND_INSPECT_IMAGE_H_
+#define BALLAST_SERVER_COMMAND_INSPECT_IMAGE_H_
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/command_line.h"
+#include "proto/config.pb.h"
+
+namespace ballast {
+
+// `inspect image`: sizes, tokens and pixel hashes of image files.
+void AddInspectImage(CommandLine* line, CLI::App* inspect);
+
+// The command on any files and stream: one JSON object a file, in order, with
+// {file, width, height, resized_h, resized_w, grid_thw, image_tokens,
+// rgb_sha256, resized_sha256}, or {file, error}. `model` is a complete one.
+// Errors, after all files: INVALID_ARGUMENT with how many of them failed;
+// UNAVAILABLE at once when `out` fails.
+absl::Status InspectImages(const v1::Model& model,
+                           absl::Span<const std::string> files,
+                           std::ostream& out);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_INSPECT_IMAGE_H_

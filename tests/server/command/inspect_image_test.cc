@@ -1,0 +1,151 @@
+#include "server/command/inspect_image.h"
+
+#include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "server/config/model_profile.h"
+#include "tests/server/image/test_images.h"
+
+namespace ballast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+v1::Model Profile(const std::string& name, uint64_t min_pixels = 0,
+                  uint64_t max_pixels = 0) {
+  v1::Model model;
+  model.set_profile(name);
+  model.set_min_pixels(min_pixels);
+  model.set_max_pixels(max_pixels);
+  EXPECT_TRUE(ApplyModelProfile(&model).ok());
+  return model;
+}
+
+// One object a line.
+absl::Status Inspect(const v1::Model& model,
+                     const std::vector<std::string>& files,
+                     std::vector<Json>* lines) {
+  std::ostringstream out;
+  const absl::Status status = InspectImages(model, files, out);
+  std::istringstream in(out.str());
+  lines->clear();
+  for (std::string line; std::getline(in, line);) {
+    lines->push_back(Json::parse(line, nullptr, false));
+  }
+  return status;
+}
+
+std::vector<std::string> KeysOf(const Json& object) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.push_back(key);
+  return keys;
+}
+
+TEST(InspectImageTest, PrintsTheKeysInOrder) {
+  // 64x64 pixels are within the bounds and a multiple of 28 only after
+  // rounding: 2.29 patches of 28 become 2.
+  std::vector<Json> lines;
+  const std::string file = TestDataPath("440.jpg");
+  ASSERT_TRUE(Inspect(Profile("qwen2_vl"), {file}, &lines).ok());
+  ASSERT_EQ(lines.size(), 1u);
+  const Json& line = lines[0];
+  EXPECT_EQ(KeysOf(line),
+            (std::vector<std::string>{"file", "width", "height", "resized_h",
+                                      "resized_w", "grid_thw", "image_tokens",
+                                      "rgb_sha256", "resized_sha256"}));
+  EXPECT_EQ(line["file"], file);
+  EXPECT_EQ(line["width"], 64);
+  EXPECT_EQ(line["height"], 64);
+  EXPECT_EQ(line["resized_h"], 56);
+  EXPECT_EQ(line["resized_w"], 56);
+  EXPECT_EQ(line["grid_thw"], Json({1, 4, 4}));
+  EXPECT_EQ(line["image_tokens"], 4);
+}
+
+TEST(InspectImageTest, GoesOnAfterABadFileAndFailsAtTheEnd) {
+  std::vector<Json> lines;
+  const std::string absent = TestDataPath("absent\xff.png");
+  const absl::Status status = Inspect(
+      Profile("qwen2_vl"),
+      {absent, TestDataPath("vectors.json"), TestDataPath("rgb8.png")}, &lines);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("2 of 3 files"), std::string::npos);
+  ASSERT_EQ(lines.size(), 3u);
+  const std::vector<std::string> keys = {"file", "error"};
+  EXPECT_EQ(KeysOf(lines[0]), keys);
+  EXPECT_EQ(KeysOf(lines[1]), keys);
+  EXPECT_EQ(lines[1]["error"], "neither JPEG nor PNG nor WebP");
+  EXPECT_EQ(lines[2]["width"], 19);
+}
+
+TEST(InspectImageTest, RefusesAnUnboundedSize) {
+  std::vector<Json> lines;
+  const uint64_t many = uint64_t{1} << 40;
+  EXPECT_FALSE(Inspect(Profile("qwen2_vl", many, many),
+                       {TestDataPath("rgb8.png")}, &lines)
+                   .ok());
+  EXPECT_EQ(KeysOf(lines[0]), (std::vector<std::string>{"file", "error"}));
+}
+
+TEST(InspectImageTest, CommandLine) {
+  const auto run = [](std::vector<std::string> arguments) {
+    CommandLine line("ballast-server", "");
+    AddInspectImage(&line, line.app()->add_subcommand("inspect", ""));
+    arguments.insert(arguments.begin(), {"ballast-server", "inspect", "image"});
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    return line.Run(argv.size(), argv.data());
+  };
+  const std::string good = TestDataPath("rgb8.png");
+  EXPECT_EQ(run({"--model", "qwen3_vl", good}), 0);
+  EXPECT_EQ(run({"--model", "qwen3_vl", good, "--max-pixels", "70000"}), 0);
+  EXPECT_EQ(run({"--model", "qwen3_vl", good, "absent"}), 1);
+  EXPECT_EQ(run({"--model", "unheard_of", good}), 1);
+  EXPECT_EQ(run({"--model", "qwen3_vl", "--max-pixels", "9", good}), 1);
+  EXPECT_EQ(run({"--model", "qwen3_vl"}), 2);
+  EXPECT_EQ(run({good}), 2);
+}
+
+TEST(InspectImageTest, MatchesTheGoldenValues) {
+  const std::string shared = SharedDir().value_or("");
+  const std::string golden_path = shared + "/golden/images.json";
+  if (shared.empty() || !std::ifstream(golden_path)) {
+    GTEST_SKIP() << "BALLAST_SHARED_DIR with golden/images.json is not here";
+  }
+  const nlohmann::json golden = ReadJsonOrFail(golden_path);
+  // The bounds under which the golden values were made.
+  const std::pair<const char*, v1::Model> profiles[] = {
+      {"qwen2_vl", Profile("qwen2_vl", 3136, 1003520)},
+      {"qwen3_vl", Profile("qwen3_vl", 65536, 1048576)}};
+  std::vector<std::string> files;
+  for (const nlohmann::json& image : golden["images"]) {
+    files.push_back(shared + "/corpus/images/" +
+                    image["file"].get<std::string>());
+  }
+  for (const auto& [name, model] : profiles) {
+    std::vector<Json> lines;
+    ASSERT_TRUE(Inspect(model, files, &lines).ok());
+    ASSERT_EQ(lines.size(), files.size());
+    for (size_t i = 0; i < lines.size(); ++i) {
+      SCOPED_TRACE(files[i]);
+      const nlohmann::json& image = golden["images"][i];
+      for (const char* key : {"width", "height", "rgb_sha256"}) {
+        EXPECT_EQ(nlohmann::json(lines[i][key]), image[key]) << key;
+      }
+      for (const char* key : {"resized_h", "resized_w", "grid_thw",
+                              "image_tokens", "resized_sha256"}) {
+        EXPECT_EQ(nlohmann::json(lines[i][key]), image["profiles"][name][key])
+            << key;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ballast
