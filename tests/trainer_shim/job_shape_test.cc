@@ -1,0 +1,77 @@
+#include "trainer_shim/job_shape.h"
+
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/fakes/synthetic_schedule.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::Role Language(uint32_t rank) {
+  v1::Role role;
+  role.set_module(v1::MODULE_LANGUAGE);
+  role.set_dp_rank(rank);
+  return role;
+}
+
+TEST(JobShapeTest, TakesTheModulesSizes) {
+  SyntheticJob job;
+  job.language_dp = 4;
+  job.align = 8;
+  const auto shape = ShapeOf(SyntheticJobMessage(job), Language(3));
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->dp, 4);
+  EXPECT_EQ(shape->align, 8);
+  EXPECT_EQ(shape->micro_batches, 2);
+  EXPECT_EQ(shape->pad_id, 7);
+  EXPECT_EQ(shape->patch.row(), 3 * 2 * 4 * 4);
+  EXPECT_TRUE(shape->exchanges());
+}
+
+TEST(JobShapeTest, OneRankAndDirectExchangeNothing) {
+  SyntheticJob job;
+  job.language_dp = 1;
+  EXPECT_FALSE(ShapeOf(SyntheticJobMessage(job), Language(0))->exchanges());
+  job.language_dp = 2;
+  job.delivery = v1::DELIVERY_DIRECT;
+  EXPECT_FALSE(ShapeOf(SyntheticJobMessage(job), Language(0))->exchanges());
+}
+
+TEST(JobShapeTest, NamesTheFieldThatIsWrong) {
+  const struct {
+    std::function<void(v1::Job*)> spoil;
+    const char* message;
+  } cases[] = {
+      {[](auto* j) { j->clear_modules(); }, "language is not configured"},
+      {[](auto* j) { j->mutable_modules(1)->set_dp(1); }, "rank 1 was asked"},
+      {[](auto* j) { j->mutable_modules(1)->set_align(0); }, "align is 0"},
+      {[](auto* j) { j->set_micro_batch(0); }, "micro_batch is 0"},
+      {[](auto* j) { j->mutable_model()->set_patch(0); }, "model.patch is 0"},
+      {[](auto* j) { j->mutable_model()->set_patch(1u << 31); }, "model.patch"},
+      {[](auto* j) { j->mutable_model()->set_merge(0); }, "model.merge is 0"},
+      {[](auto* j) { j->mutable_model()->clear_mean(); }, "model.mean is 0"},
+      {[](auto* j) { j->mutable_model()->set_std(1, 0); }, "model.std[1] is 0"},
+      {[](auto* j) { j->mutable_model()->set_position_axes(2); },
+       "position_axes is 2"},
+      {[](auto* j) { j->clear_delivery(); }, "delivery is not set"},
+  };
+  for (const auto& c : cases) {
+    v1::Job job = SyntheticJobMessage({});
+    c.spoil(&job);
+    const absl::Status status = ShapeOf(job, Language(1)).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr(c.message));
+  }
+  v1::Job job = SyntheticJobMessage({});
+  job.set_delivery(v1::DELIVERY_HYBRID);
+  EXPECT_EQ(ShapeOf(job, Language(0)).status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace ballast

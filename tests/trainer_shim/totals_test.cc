@@ -1,0 +1,44 @@
+#include "trainer_shim/totals.h"
+
+#include <gtest/gtest.h>
+
+namespace ballast {
+namespace {
+
+TEST(TotalsTest, CountsRealAndPadded) {
+  v1::MicroBatchSchedule columns;
+  for (const uint32_t tokens : {3u, 8u, 0xFFFFFFFFu}) {
+    columns.add_tokens(tokens);
+    columns.add_label_tokens(tokens / 2);
+    columns.add_images(tokens == 8 ? 2 : 0);
+  }
+  for (const uint32_t side : {2, 4}) {
+    columns.add_grid_h(side);
+    columns.add_grid_w(6);
+  }
+  auto* module = columns.add_modules();
+  module->set_module(v1::MODULE_VISION);
+  for (const uint32_t owner : {1, 0, 1}) module->add_owner(owner);
+
+  const PackedTotals all = SumTotals(columns, 4);
+  EXPECT_EQ(all.samples, 3);
+  EXPECT_EQ(all.tokens, 11 + uint64_t{0xFFFFFFFF});
+  EXPECT_EQ(all.tokens_squared, 9 + 64 + uint64_t{0xFFFFFFFF} * 0xFFFFFFFF);
+  EXPECT_EQ(all.patches, 12 + 24);
+  EXPECT_EQ(all.images, 2);
+
+  v1::Role role;
+  role.set_module(v1::MODULE_VISION);
+  const PackedTotals first = SumTotals(columns, 5, role);
+  EXPECT_EQ(first.samples, 1);
+  EXPECT_EQ(first.tokens, 8);
+  EXPECT_EQ(first.padded_tokens, 10);
+  EXPECT_EQ(first.padded_tokens_squared, 100);
+  EXPECT_EQ(first.label_tokens, 4);
+  EXPECT_EQ(first.patches, 36);
+  role.set_module(v1::MODULE_LANGUAGE);
+  EXPECT_EQ(SumTotals(columns, 5, role), PackedTotals());
+}
+
+}  // namespace
+}  // namespace ballast
