@@ -32,6 +32,9 @@ struct FetchRequest {
   // Bytes of blocks that may be outstanding: fetched or on their way, and not
   // yet destroyed. One block may always be, however large.
   uint64_t max_bytes = uint64_t{256} << 20;
+  // Bytes of one block. A server that announces more is at fault, and no memory
+  // is taken for it. Far above what a rank's shard of a micro-batch comes to.
+  uint64_t max_block_bytes = uint64_t{16} << 30;
 };
 
 // The seam between a rank and where its blocks come from: a gRPC stream, shared
@@ -44,7 +47,9 @@ class BatchFetcher {
   // and its checksum has been verified. Called from one thread. Errors:
   // OUT_OF_RANGE (after `steps` steps; again at every further call),
   // UNAVAILABLE (the server went away; another may go on), CANCELLED,
-  // DATA_LOSS (checksum), and what the server's Pull answers.
+  // DATA_LOSS (checksum), INTERNAL (the server broke the protocol),
+  // RESOURCE_EXHAUSTED (no memory for the block), and what the server's Pull
+  // answers.
   virtual absl::StatusOr<std::unique_ptr<FetchedBlock>> Fetch() = 0;
 
   // Ends a Fetch that is blocking, and every later one, with CANCELLED. From

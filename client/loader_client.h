@@ -18,13 +18,15 @@ namespace ballast {
 // the server's address.
 class LoaderClient {
  public:
-  // `address`: `unix:/path` or `host:port`. Does not connect yet.
+  // `address`: `unix:/path` or `host:port`. Does not connect yet; where it is
+  // neither, every call answers INVALID_ARGUMENT.
   static std::unique_ptr<LoaderClient> Create(const std::string& address);
   virtual ~LoaderClient() = default;
 
   // See proto/loader_service.proto. `expected` may be empty. When the
   // fingerprints differ the error is FAILED_PRECONDITION and names both and the
-  // first differing key.
+  // first differing key. Attach and GetSchedule check the answer, so that
+  // callers may index and divide by what it says: INTERNAL, naming the fault.
   virtual absl::StatusOr<v1::AttachResponse> Attach(
       const v1::Role& role, const v1::Fingerprint& expected) = 0;
 
@@ -32,16 +34,19 @@ class LoaderClient {
   virtual absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step) = 0;
 
   // Waits until all `size` ranks of `group` have met and returns rank 0's id.
-  // `id` is read from rank 0 only.
+  // `id` is read from rank 0 only. Waits for the server, too, where it is not
+  // there yet.
   virtual absl::StatusOr<std::string> Rendezvous(const std::string& group,
                                                  uint32_t rank, uint32_t size,
                                                  const std::string& id,
                                                  absl::Duration timeout) = 0;
 
-  // gRPC health checking: OK when the server serves.
+  // gRPC health checking: OK when the server serves; UNAVAILABLE when it says
+  // that it does not, or is not there.
   virtual absl::Status CheckHealth() = 0;
 
-  // Opens a Pull. The client must outlive the fetcher.
+  // Opens a Pull. The client must outlive the fetcher. A server that is not
+  // there is an error of the first Fetch.
   virtual absl::StatusOr<std::unique_ptr<BatchFetcher>> OpenPull(
       const FetchRequest& request) = 0;
 

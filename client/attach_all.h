@@ -1,0 +1,24 @@
+#ifndef BALLAST_CLIENT_ATTACH_ALL_H_
+#define BALLAST_CLIENT_ATTACH_ALL_H_
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/loader_client.h"
+#include "proto/job.pb.h"
+#include "proto/loader_service.pb.h"
+
+namespace ballast {
+
+// Attaches `role` to every one of `servers` (at least one) and answers what the
+// first one said. All servers of a job must have one fingerprint. `expected` is
+// what the caller knows of it, from a checkpoint say; it may be empty. Blocks.
+// Errors: those of LoaderClient::Attach; FAILED_PRECONDITION when a server's
+// fingerprint is not the first one's, naming both addresses, both fingerprints
+// and the first differing key; INVALID_ARGUMENT for no servers.
+absl::StatusOr<v1::AttachResponse> AttachAll(
+    absl::Span<LoaderClient* const> servers, const v1::Role& role,
+    const v1::Fingerprint& expected);
+
+}  // namespace ballast
+
+#endif  // BALLAST_CLIENT_ATTACH_ALL_H_

@@ -1,0 +1,74 @@
+#ifndef BALLAST_CLIENT_BLOCK_ASSEMBLER_H_
+#define BALLAST_CLIENT_BLOCK_ASSEMBLER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <xxhash.h>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/buffer_pool.h"
+#include "common/aligned_buffer.h"
+#include "proto/loader_service.pb.h"
+
+namespace ballast {
+
+// A block whose bytes are complete and whose checksum has been verified.
+struct AssembledBlock {
+  uint64_t step = 0;
+  uint32_t micro_batch = 0;
+  uint64_t bytes = 0;
+  // From the pool; the block is its first `bytes`.
+  AlignedBuffer buffer;
+};
+
+// Puts the messages of a Pull together, block after block, and checks that they
+// keep to the protocol. Safe with messages from anywhere: memory is taken only
+// for a block that is within the limits. Thread-compatible. After an error it
+// is done with.
+class BlockAssembler {
+ public:
+  // `pool` outlives it.
+  BlockAssembler(uint64_t max_block_bytes, BufferPool* pool);
+  ~BlockAssembler();
+  BlockAssembler(const BlockAssembler&) = delete;
+  BlockAssembler& operator=(const BlockAssembler&) = delete;
+
+  // Takes the next message. `allowance` is how large a block may begin with it.
+  // Errors: INTERNAL (naming what is wrong with the message),
+  // RESOURCE_EXHAUSTED (no memory), DATA_LOSS (checksum).
+  absl::Status Add(const v1::PullResponse& message, uint64_t allowance);
+
+  // Whether a block has begun and lacks bytes.
+  bool in_block() const { return in_block_; }
+  // Whether Take has a block to give.
+  bool complete() const { return complete_; }
+  AssembledBlock Take();
+
+  // What is being assembled, for messages: "step 3 micro-batch 1, byte 5 of 9".
+  std::string Describe() const;
+
+ private:
+  struct FreeHash {
+    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+  };
+
+  absl::Status Begin(const v1::PullResponse::Begin& begin, uint64_t allowance);
+  absl::Status AddChunk(const std::string& data);
+
+  const uint64_t max_block_bytes_;
+  BufferPool* const pool_;
+  // The hash is taken chunk by chunk, while the bytes are in the cache.
+  const std::unique_ptr<XXH3_state_t, FreeHash> hash_;
+  AssembledBlock block_;
+  uint64_t checksum_ = 0;
+  uint64_t filled_ = 0;
+  bool in_block_ = false;
+  bool complete_ = false;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_CLIENT_BLOCK_ASSEMBLER_H_

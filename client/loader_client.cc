@@ -1,0 +1,197 @@
+#include "client/loader_client.h"
+
+#include <chrono>
+#include <utility>
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include "absl/strings/str_cat.h"
+#include "client/grpc_batch_fetcher.h"
+#include "client/schedule_check.h"
+#include "client/server_address.h"
+#include "common/grpc_status.h"
+#include "common/status_macros.h"
+#include "proto/health.grpc.pb.h"
+#include "proto/loader_service.grpc.pb.h"
+#include "proto/schedule_service.grpc.pb.h"
+#include "proto/transport.h"
+
+namespace ballast {
+namespace {
+
+// Answers come at once; so long is waited for a server that is not there.
+constexpr absl::Duration kDeadline = absl::Seconds(10);
+
+// A step of 131,072 samples takes some 8 MiB.
+constexpr int kMaxControlMessage = 256 << 20;
+// A chunk and its framing.
+constexpr int kMaxPullMessage = static_cast<int>(kMaxChunkBytes) + 1024;
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           int max_message) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(max_message);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  // A Pull may rest for as long as a step takes.
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // Calls fail while a channel waits to connect again, so it must not wait
+  // longer than those who retry them.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // Every client has a connection of its own: ranks in one process do not share
+  // one connection's window.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // Servers are in the cluster; a proxy to the outside is no way to them.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+// That others may rely on what a server says of the job.
+absl::Status CheckAttached(const v1::AttachResponse& response) {
+  if (response.fingerprint().hash().empty()) {
+    return absl::InternalError("answered no fingerprint");
+  }
+  const v1::Job& job = response.job();
+  if (job.micro_batch() == 0 || job.global_batch() == 0 ||
+      job.global_batch() % job.micro_batch() != 0) {
+    return absl::InternalError(absl::StrCat(
+        "answered a global batch of ", job.global_batch(),
+        " samples, wanted a multiple of the micro-batch, which is ",
+        job.micro_batch()));
+  }
+  return absl::OkStatus();
+}
+
+class GrpcLoaderClient final : public LoaderClient {
+ public:
+  explicit GrpcLoaderClient(const std::string& address)
+      : address_(address),
+        address_status_(CheckServerAddress(address)),
+        control_(MakeChannel(address, kMaxControlMessage)),
+        loader_(v1::LoaderService::NewStub(control_)),
+        schedule_(v1::ScheduleService::NewStub(control_)),
+        health_(grpc::health::v1::Health::NewStub(control_)),
+        // Apart from the control channel, so that a large block never stands
+        // before a small answer, and with a tighter bound on its messages.
+        pull_(
+            v1::LoaderService::NewStub(MakeChannel(address, kMaxPullMessage))) {
+  }
+
+  absl::StatusOr<v1::AttachResponse> Attach(
+      const v1::Role& role, const v1::Fingerprint& expected) override {
+    BALLAST_RETURN_IF_ERROR(address_status_);
+    v1::AttachRequest request;
+    if (role.module() != v1::MODULE_UNSPECIFIED) *request.mutable_role() = role;
+    *request.mutable_fingerprint() = expected;
+    v1::AttachResponse response;
+    grpc::ClientContext context;
+    SetDeadline(&context, kDeadline);
+    BALLAST_RETURN_IF_ERROR(
+        Check("Attach", loader_->Attach(&context, request, &response)));
+    BALLAST_RETURN_IF_ERROR(
+        Annotate(CheckAttached(response),
+                 absl::StrCat("server ", address_, ": Attach")));
+    return response;
+  }
+
+  absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step) override {
+    BALLAST_RETURN_IF_ERROR(address_status_);
+    v1::GetScheduleRequest request;
+    request.set_step(step);
+    v1::GetScheduleResponse response;
+    grpc::ClientContext context;
+    SetDeadline(&context, kDeadline);
+    BALLAST_RETURN_IF_ERROR(Check(
+        "GetSchedule", schedule_->GetSchedule(&context, request, &response)));
+    if (response.schedule().step() != step) {
+      return absl::InternalError(
+          absl::StrCat("server ", address_, ": GetSchedule answered step ",
+                       response.schedule().step(), ", wanted ", step));
+    }
+    BALLAST_RETURN_IF_ERROR(Annotate(CheckSchedule(response.schedule()),
+                                     absl::StrCat("server ", address_)));
+    return std::move(*response.mutable_schedule());
+  }
+
+  absl::StatusOr<std::string> Rendezvous(const std::string& group,
+                                         uint32_t rank, uint32_t size,
+                                         const std::string& id,
+                                         absl::Duration timeout) override {
+    BALLAST_RETURN_IF_ERROR(address_status_);
+    v1::RendezvousRequest request;
+    request.set_group(group);
+    request.set_rank(rank);
+    request.set_size(size);
+    if (rank == 0) request.set_id(id);
+    v1::RendezvousResponse response;
+    grpc::ClientContext context;
+    SetDeadline(&context, timeout);
+    // Whoever waits for other ranks waits for the server, too.
+    context.set_wait_for_ready(true);
+    BALLAST_RETURN_IF_ERROR(
+        Check(absl::StrCat("Rendezvous of rank ", rank, " of ", size,
+                           " in group ", group),
+              loader_->Rendezvous(&context, request, &response)));
+    return std::move(*response.mutable_id());
+  }
+
+  absl::Status CheckHealth() override {
+    BALLAST_RETURN_IF_ERROR(address_status_);
+    grpc::health::v1::HealthCheckResponse response;
+    grpc::ClientContext context;
+    SetDeadline(&context, kDeadline);
+    BALLAST_RETURN_IF_ERROR(
+        Check("health check", health_->Check(&context, {}, &response)));
+    if (response.status() != grpc::health::v1::HealthCheckResponse::SERVING) {
+      return absl::UnavailableError(absl::StrCat(
+          "server ", address_, " answers but does not serve: its health is ",
+          grpc::health::v1::HealthCheckResponse::ServingStatus_Name(
+              response.status())));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<BatchFetcher>> OpenPull(
+      const FetchRequest& request) override {
+    BALLAST_RETURN_IF_ERROR(address_status_);
+    return MakeGrpcBatchFetcher(pull_.get(), request, address_);
+  }
+
+  const std::string& address() const override { return address_; }
+
+ private:
+  static void SetDeadline(grpc::ClientContext* context,
+                          absl::Duration timeout) {
+    context->set_deadline(std::chrono::system_clock::now() +
+                          absl::ToChronoNanoseconds(timeout));
+  }
+
+  absl::Status Check(absl::string_view call, const grpc::Status& status) const {
+    return Annotate(FromGrpcStatus(status),
+                    absl::StrCat("server ", address_, ": ", call));
+  }
+
+  const std::string address_;
+  // Every call fails with it. gRPC itself would only say that there is no
+  // channel.
+  const absl::Status address_status_;
+  const std::shared_ptr<grpc::Channel> control_;
+  const std::unique_ptr<v1::LoaderService::Stub> loader_;
+  const std::unique_ptr<v1::ScheduleService::Stub> schedule_;
+  const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
+  const std::unique_ptr<v1::LoaderService::Stub> pull_;
+};
+
+}  // namespace
+
+std::unique_ptr<LoaderClient> LoaderClient::Create(const std::string& address) {
+  return std::make_unique<GrpcLoaderClient>(address);
+}
+
+}  // namespace ballast

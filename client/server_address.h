@@ -1,0 +1,16 @@
+#ifndef BALLAST_CLIENT_SERVER_ADDRESS_H_
+#define BALLAST_CLIENT_SERVER_ADDRESS_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace ballast {
+
+// Whether `address` is `unix:/path`, with a path that a socket can have, or
+// `host:port`; `[host]:port` for IPv6. Says nothing of whether anyone listens.
+// Errors: INVALID_ARGUMENT, naming the address and what is wrong with it.
+absl::Status CheckServerAddress(absl::string_view address);
+
+}  // namespace ballast
+
+#endif  // BALLAST_CLIENT_SERVER_ADDRESS_H_

@@ -1,0 +1,127 @@
+#include "client/block_assembler.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kMaxBlock = 1000;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+v1::PullResponse Begin(uint64_t bytes, uint64_t checksum = 0) {
+  v1::PullResponse message;
+  message.mutable_begin()->set_step(3);
+  message.mutable_begin()->set_micro_batch(1);
+  message.mutable_begin()->set_bytes(bytes);
+  message.mutable_begin()->set_checksum(checksum);
+  return message;
+}
+
+v1::PullResponse Chunk(const std::string& data) {
+  v1::PullResponse message;
+  message.mutable_chunk()->set_data(data);
+  return message;
+}
+
+uint64_t Checksum(const std::string& data) {
+  return XXH3_64bits(data.data(), data.size());
+}
+
+class BlockAssemblerTest : public ::testing::Test {
+ protected:
+  // Adds a message that must be accepted.
+  void Accept(const v1::PullResponse& message) {
+    const absl::Status status = assembler_.Add(message, kMaxBlock);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  void Refuse(const v1::PullResponse& message, absl::StatusCode code,
+              const std::string& text, uint64_t allowance = kMaxBlock) {
+    const absl::Status status = assembler_.Add(message, allowance);
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+  }
+
+  BufferPool pool_{4 * kMaxBlock};
+  BlockAssembler assembler_{kMaxBlock, &pool_};
+};
+
+TEST_F(BlockAssemblerTest, PutsChunksTogether) {
+  for (const std::string data : {"hello, world", "x"}) {
+    Accept(Begin(data.size(), Checksum(data)));
+    EXPECT_TRUE(assembler_.in_block());
+    for (const char c : data) {
+      EXPECT_FALSE(assembler_.complete());
+      Accept(Chunk(std::string(1, c)));
+    }
+    ASSERT_TRUE(assembler_.complete());
+    EXPECT_FALSE(assembler_.in_block());
+    AssembledBlock block = assembler_.Take();
+    EXPECT_FALSE(assembler_.complete());
+    EXPECT_EQ(block.step, 3u);
+    EXPECT_EQ(block.micro_batch, 1u);
+    EXPECT_EQ(block.bytes, data.size());
+    EXPECT_EQ(std::string(block.buffer.bytes().begin(),
+                          block.buffer.bytes().begin() + block.bytes),
+              data);
+    pool_.Return(std::move(block.buffer));
+  }
+}
+
+TEST_F(BlockAssemblerTest, RefusesADamagedBlock) {
+  Accept(Begin(2, Checksum("ab")));
+  Refuse(Chunk("ac"), absl::StatusCode::kDataLoss,
+         "step 3 micro-batch 1, byte 2 of 2 has checksum");
+}
+
+TEST_F(BlockAssemblerTest, RefusesAbsurdSizes) {
+  Refuse(Begin(kMaxBlock + 1), absl::StatusCode::kInternal,
+         "announced 1001 bytes for step 3 micro-batch 1, wanted 1 to 1000");
+  Refuse(Begin(UINT64_MAX), absl::StatusCode::kInternal, "wanted 1 to 1000");
+  Refuse(Begin(0), absl::StatusCode::kInternal, "announced 0 bytes");
+  EXPECT_FALSE(assembler_.in_block());
+}
+
+TEST_F(BlockAssemblerTest, RefusesMoreThanTheCredit) {
+  Refuse(Begin(100), absl::StatusCode::kInternal,
+         "of 100 bytes without the credit for it, which is 99", 99);
+}
+
+TEST_F(BlockAssemblerTest, RefusesBadChunks) {
+  Refuse(Chunk("a"), absl::StatusCode::kInternal, "before any block");
+  Accept(Begin(5));
+  Refuse(Chunk(""), absl::StatusCode::kInternal, "a chunk of 0 bytes");
+  Refuse(Chunk(std::string(kMiB + 1, 'a')), absl::StatusCode::kInternal,
+         "a chunk of 1048577 bytes in step 3 micro-batch 1, byte 0 of 5");
+  Accept(Chunk("abc"));
+  Refuse(Chunk("def"), absl::StatusCode::kInternal, "too many");
+}
+
+TEST_F(BlockAssemblerTest, AcceptsTheLargestChunk) {
+  BufferPool pool(4 * kMiB);
+  BlockAssembler assembler(2 * kMiB, &pool);
+  const std::string data(kMiB, 'a');
+  ASSERT_TRUE(assembler.Add(Begin(kMiB, Checksum(data)), kMiB).ok());
+  ASSERT_TRUE(assembler.Add(Chunk(data), 0).ok());
+  EXPECT_TRUE(assembler.complete());
+}
+
+TEST_F(BlockAssemblerTest, RefusesABlockWithinABlock) {
+  Accept(Begin(5));
+  Accept(Chunk("ab"));
+  Refuse(Begin(5), absl::StatusCode::kInternal,
+         "began step 3 micro-batch 1 within step 3 micro-batch 1, byte 2 of 5");
+}
+
+TEST_F(BlockAssemblerTest, RefusesAnEmptyMessage) {
+  Refuse(v1::PullResponse(), absl::StatusCode::kInternal, "neither");
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,175 @@
+#include "client/loader_client.h"
+
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "client/attach_all.h"
+#include "proto/fingerprint.h"
+#include "tests/fakes/fake_loader_service.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+v1::AttachResponse SomeJob(const std::string& micro = "16") {
+  v1::AttachResponse response;
+  *response.mutable_fingerprint() =
+      MakeFingerprint({{"batch.global", "64"}, {"batch.micro", micro}});
+  response.mutable_job()->set_global_batch(64);
+  response.mutable_job()->set_micro_batch(16);
+  return response;
+}
+
+v1::Role SomeRole() {
+  v1::Role role;
+  role.set_module(v1::MODULE_VISION);
+  role.set_dp_rank(2);
+  return role;
+}
+
+class LoaderClientTest : public ::testing::Test {
+ protected:
+  void ExpectError(const absl::Status& status, absl::StatusCode code,
+                   const std::string& text) {
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_THAT(
+        std::string(status.message()),
+        AllOf(HasSubstr("server " + server_->address()), HasSubstr(text)));
+  }
+
+  const std::unique_ptr<FakeLoaderServer> server_ = FakeLoaderServer::Start();
+  const std::unique_ptr<LoaderClient> client_ =
+      LoaderClient::Create(server_->address());
+};
+
+TEST_F(LoaderClientTest, Attaches) {
+  server_->SetAttach(SomeJob());
+  const v1::Fingerprint expected = MakeFingerprint({{"a", "b"}});
+  const auto answer = client_->Attach(SomeRole(), expected);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->job().global_batch(), 64u);
+  // A tool attaches to no rank.
+  ASSERT_TRUE(client_->Attach(v1::Role(), v1::Fingerprint()).ok());
+
+  const auto requests = server_->attach_requests();
+  ASSERT_EQ(requests.size(), 2u);
+  EXPECT_EQ(requests[0].role().dp_rank(), 2u);
+  EXPECT_EQ(requests[0].fingerprint().hash(), expected.hash());
+  EXPECT_FALSE(requests[1].has_role());
+}
+
+TEST_F(LoaderClientTest, PassesOnWhyAttachWasRefused) {
+  server_->SetAttach(absl::FailedPreconditionError("fingerprint X differs"));
+  ExpectError(client_->Attach(SomeRole(), {}).status(),
+              absl::StatusCode::kFailedPrecondition, "fingerprint X differs");
+}
+
+TEST_F(LoaderClientTest, RefusesAJobThatCannotBe) {
+  v1::AttachResponse answer = SomeJob();
+  answer.mutable_job()->set_micro_batch(0);
+  server_->SetAttach(answer);
+  ExpectError(client_->Attach(SomeRole(), {}).status(),
+              absl::StatusCode::kInternal,
+              "wanted a multiple of the micro-batch, which is 0");
+  answer = SomeJob();
+  answer.clear_fingerprint();
+  server_->SetAttach(answer);
+  ExpectError(client_->Attach(SomeRole(), {}).status(),
+              absl::StatusCode::kInternal, "no fingerprint");
+}
+
+TEST_F(LoaderClientTest, GetsSchedules) {
+  v1::StepSchedule schedule;
+  schedule.set_step(3);
+  server_->SetSchedule(schedule);
+  const auto answer = client_->GetSchedule(3);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->step(), 3u);
+  ExpectError(client_->GetSchedule(4).status(), absl::StatusCode::kInternal,
+              "answered step 3, wanted 4");
+  schedule.add_micro_batches()->add_tokens(1);
+  server_->SetSchedule(schedule);
+  ExpectError(client_->GetSchedule(3).status(), absl::StatusCode::kInternal,
+              "malformed schedule of step 3");
+}
+
+TEST_F(LoaderClientTest, Meets) {
+  server_->SetRendezvous("an id");
+  const auto id =
+      client_->Rendezvous("group", 1, 4, "not sent", absl::Seconds(10));
+  ASSERT_TRUE(id.ok()) << id.status();
+  EXPECT_EQ(*id, "an id");
+  ASSERT_TRUE(
+      client_->Rendezvous("group", 0, 4, "sent", absl::Seconds(10)).ok());
+  const auto requests = server_->rendezvous_requests();
+  EXPECT_EQ(requests[0].group(), "group");
+  EXPECT_EQ(requests[0].rank(), 1u);
+  EXPECT_EQ(requests[0].size(), 4u);
+  EXPECT_EQ(requests[0].id(), "");
+  EXPECT_EQ(requests[1].id(), "sent");
+}
+
+TEST_F(LoaderClientTest, MeetingEndsAtItsDeadline) {
+  ExpectError(
+      client_->Rendezvous("group", 1, 4, "", absl::Milliseconds(1)).status(),
+      absl::StatusCode::kDeadlineExceeded,
+      "Rendezvous of rank 1 of 4 in group group");
+}
+
+TEST_F(LoaderClientTest, ChecksHealth) {
+  EXPECT_TRUE(client_->CheckHealth().ok());
+  server_->SetServing(false);
+  ExpectError(client_->CheckHealth(), absl::StatusCode::kUnavailable,
+              "its health is NOT_SERVING");
+}
+
+TEST_F(LoaderClientTest, NoServer) {
+  const std::string address = "unix:/nonexistent/ballast.sock";
+  const auto client = LoaderClient::Create(address);
+  for (const absl::Status& status :
+       {client->Attach({}, {}).status(), client->GetSchedule(0).status(),
+        client->CheckHealth()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("server " + address));
+  }
+}
+
+TEST_F(LoaderClientTest, NoAddress) {
+  const auto client = LoaderClient::Create("node7");
+  for (const absl::Status& status :
+       {client->Attach({}, {}).status(), client->GetSchedule(0).status(),
+        client->Rendezvous("group", 0, 1, "id", absl::Seconds(1)).status(),
+        client->CheckHealth(), client->OpenPull({}).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("\"node7\""));
+  }
+}
+
+TEST_F(LoaderClientTest, AttachesToAll) {
+  const auto other = FakeLoaderServer::Start();
+  const auto other_client = LoaderClient::Create(other->address());
+  LoaderClient* const clients[] = {client_.get(), other_client.get()};
+  server_->SetAttach(SomeJob());
+  other->SetAttach(SomeJob());
+  EXPECT_TRUE(AttachAll(clients, SomeRole(), {}).ok());
+  EXPECT_EQ(AttachAll({}, SomeRole(), {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+
+  // Names both servers, both fingerprints and the key.
+  other->SetAttach(SomeJob("32"));
+  const absl::Status status = AttachAll(clients, SomeRole(), {}).status();
+  ExpectError(status, absl::StatusCode::kFailedPrecondition,
+              "batch.micro is 16 with server " + server_->address() +
+                  " and 32 with server " + other->address());
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(SomeJob().fingerprint().hash()),
+                    HasSubstr(SomeJob("32").fingerprint().hash())));
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,194 @@
+#include "tests/fakes/fake_loader_service.h"
+
+#include <chrono>
+#include <deque>
+#include <utility>
+
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+#include <xxhash.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+#include "common/mutex.h"
+#include "proto/loader_service.grpc.pb.h"
+#include "proto/schedule_service.grpc.pb.h"
+
+namespace ballast {
+namespace {
+
+using PullServerStream =
+    grpc::ServerReaderWriter<v1::PullResponse, v1::PullRequest>;
+
+class StreamPull final : public FakePull {
+ public:
+  StreamPull(PullServerStream* stream, v1::PullRequest::Open open)
+      : stream_(stream), open_(std::move(open)) {}
+
+  const v1::PullRequest::Open& open() const override { return open_; }
+  bool Send(const v1::PullResponse& message) override {
+    return stream_->Write(message);
+  }
+  uint64_t AwaitCredit(uint64_t bytes) override {
+    v1::PullRequest request;
+    while (credit_ < bytes && stream_->Read(&request)) {
+      credit_ += request.credit().bytes();
+    }
+    return credit_;
+  }
+  void AwaitGone() override { AwaitCredit(UINT64_MAX); }
+
+ private:
+  PullServerStream* const stream_;
+  const v1::PullRequest::Open open_;
+  uint64_t credit_ = 0;
+};
+
+class GrpcFakeServer final : public FakeLoaderServer,
+                             private v1::LoaderService::Service,
+                             private v1::ScheduleService::Service {
+ public:
+  GrpcFakeServer() {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port);
+    builder.RegisterService(static_cast<v1::LoaderService::Service*>(this));
+    builder.RegisterService(static_cast<v1::ScheduleService::Service*>(this));
+    server_ = builder.BuildAndStart();
+    address_ = absl::StrCat("127.0.0.1:", port);
+  }
+  ~GrpcFakeServer() override {
+    {
+      MutexLock lock(&mutex_);
+      stopping_ = true;
+      changed_.NotifyAll();
+    }
+    server_->Shutdown(std::chrono::system_clock::now());
+  }
+
+  const std::string& address() const override { return address_; }
+
+  void AddPull(PullScript script) override {
+    MutexLock lock(&mutex_);
+    pulls_.push_back(std::move(script));
+  }
+  void SetAttach(absl::StatusOr<v1::AttachResponse> answer) override {
+    MutexLock lock(&mutex_);
+    attach_ = std::move(answer);
+  }
+  void SetSchedule(absl::StatusOr<v1::StepSchedule> answer) override {
+    MutexLock lock(&mutex_);
+    schedule_ = std::move(answer);
+  }
+  void SetRendezvous(const std::string& id) override {
+    MutexLock lock(&mutex_);
+    rendezvous_ = id;
+  }
+  void SetServing(bool serving) override {
+    server_->GetHealthCheckService()->SetServingStatus(serving);
+  }
+  std::vector<v1::AttachRequest> attach_requests() const override {
+    MutexLock lock(&mutex_);
+    return attach_requests_;
+  }
+  std::vector<v1::RendezvousRequest> rendezvous_requests() const override {
+    MutexLock lock(&mutex_);
+    return rendezvous_requests_;
+  }
+
+ private:
+  grpc::Status Attach(grpc::ServerContext*, const v1::AttachRequest* request,
+                      v1::AttachResponse* response) override {
+    MutexLock lock(&mutex_);
+    attach_requests_.push_back(*request);
+    if (attach_.ok()) *response = *attach_;
+    return ToGrpcStatus(attach_.status());
+  }
+
+  grpc::Status GetSchedule(grpc::ServerContext*, const v1::GetScheduleRequest*,
+                           v1::GetScheduleResponse* response) override {
+    MutexLock lock(&mutex_);
+    if (schedule_.ok()) *response->mutable_schedule() = *schedule_;
+    return ToGrpcStatus(schedule_.status());
+  }
+
+  grpc::Status Rendezvous(grpc::ServerContext*,
+                          const v1::RendezvousRequest* request,
+                          v1::RendezvousResponse* response) override {
+    MutexLock lock(&mutex_);
+    rendezvous_requests_.push_back(*request);
+    while (rendezvous_.empty() && !stopping_) changed_.Wait(&mutex_);
+    response->set_id(rendezvous_);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status Pull(grpc::ServerContext*, PullServerStream* stream) override {
+    v1::PullRequest request;
+    if (!stream->Read(&request) || !request.has_open()) {
+      return {grpc::StatusCode::INVALID_ARGUMENT, "no Open"};
+    }
+    PullScript script;
+    {
+      MutexLock lock(&mutex_);
+      if (pulls_.empty()) return {grpc::StatusCode::INTERNAL, "no script"};
+      script = std::move(pulls_.front());
+      pulls_.pop_front();
+    }
+    StreamPull pull(stream, request.open());
+    return ToGrpcStatus(script(&pull));
+  }
+
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<PullScript> pulls_ ABSL_GUARDED_BY(mutex_);
+  absl::StatusOr<v1::AttachResponse> attach_ ABSL_GUARDED_BY(mutex_) =
+      absl::UnimplementedError("no answer was set");
+  absl::StatusOr<v1::StepSchedule> schedule_ ABSL_GUARDED_BY(mutex_) =
+      absl::UnimplementedError("no answer was set");
+  std::string rendezvous_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::AttachRequest> attach_requests_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::RendezvousRequest> rendezvous_requests_
+      ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+bool FakePull::SendBegin(uint64_t step, uint32_t micro_batch, uint64_t bytes,
+                         uint64_t checksum) {
+  v1::PullResponse message;
+  v1::PullResponse::Begin& begin = *message.mutable_begin();
+  begin.set_step(step);
+  begin.set_micro_batch(micro_batch);
+  begin.set_bytes(bytes);
+  begin.set_checksum(checksum);
+  return Send(message);
+}
+
+bool FakePull::SendChunk(absl::Span<const uint8_t> data) {
+  v1::PullResponse message;
+  message.mutable_chunk()->set_data(data.data(), data.size());
+  return Send(message);
+}
+
+bool FakePull::SendBlock(uint64_t step, uint32_t micro_batch,
+                         absl::Span<const uint8_t> bytes, size_t chunk_bytes) {
+  bool sent = SendBegin(step, micro_batch, bytes.size(),
+                        XXH3_64bits(bytes.data(), bytes.size()));
+  for (size_t at = 0; sent && at < bytes.size(); at += chunk_bytes) {
+    sent = SendChunk(bytes.subspan(at, chunk_bytes));
+  }
+  return sent;
+}
+
+std::unique_ptr<FakeLoaderServer> FakeLoaderServer::Start() {
+  return std::make_unique<GrpcFakeServer>();
+}
+
+}  // namespace ballast

@@ -1,0 +1,69 @@
+#ifndef BALLAST_TESTS_FAKES_FAKE_LOADER_SERVICE_H_
+#define BALLAST_TESTS_FAKES_FAKE_LOADER_SERVICE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/loader_service.pb.h"
+#include "proto/schedule.pb.h"
+
+namespace ballast {
+
+// The server's end of one Pull, for a test to play. For one thread.
+class FakePull {
+ public:
+  virtual ~FakePull() = default;
+  virtual const v1::PullRequest::Open& open() const = 0;
+
+  // False when the client has gone.
+  virtual bool Send(const v1::PullResponse& message) = 0;
+  bool SendBegin(uint64_t step, uint32_t micro_batch, uint64_t bytes,
+                 uint64_t checksum);
+  bool SendChunk(absl::Span<const uint8_t> data);
+  // Begin and chunks, with the right checksum.
+  bool SendBlock(uint64_t step, uint32_t micro_batch,
+                 absl::Span<const uint8_t> bytes,
+                 size_t chunk_bytes = size_t{1} << 20);
+
+  // Blocks until the client has granted at least so many bytes since the start,
+  // beside the Open's, and answers how many it has; less when it has gone.
+  virtual uint64_t AwaitCredit(uint64_t bytes) = 0;
+  // Blocks until the client has gone.
+  virtual void AwaitGone() = 0;
+};
+
+// A gRPC server in this process, on a port that the system chooses, that does
+// what a test tells it to: LoaderService, ScheduleService and health.
+// Thread-safe. Destroying it breaks all calls off.
+class FakeLoaderServer {
+ public:
+  static std::unique_ptr<FakeLoaderServer> Start();
+  virtual ~FakeLoaderServer() = default;
+  virtual const std::string& address() const = 0;
+
+  // Each Pull plays the next script and ends with what it returns; without one,
+  // a Pull fails with INTERNAL.
+  using PullScript = std::function<absl::Status(FakePull* pull)>;
+  virtual void AddPull(PullScript script) = 0;
+
+  // What the other calls answer; UNIMPLEMENTED at first.
+  virtual void SetAttach(absl::StatusOr<v1::AttachResponse> answer) = 0;
+  virtual void SetSchedule(absl::StatusOr<v1::StepSchedule> answer) = 0;
+  // An empty id: Rendezvous blocks until its deadline.
+  virtual void SetRendezvous(const std::string& id) = 0;
+  virtual void SetServing(bool serving) = 0;
+
+  // What they were asked.
+  virtual std::vector<v1::AttachRequest> attach_requests() const = 0;
+  virtual std::vector<v1::RendezvousRequest> rendezvous_requests() const = 0;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_FAKES_FAKE_LOADER_SERVICE_H_
