@@ -240,13 +240,11 @@ def pngs():
     one = palette(4) + chunk(b"tRNS", b"\xff\0")
     yield "palette_one_transparent", png(20, 20, 2, 3, extra=one)
     yield "palette_too_short", png(20, 20, 4, 3, extra=palette(5))
-    yield "grey_transparent", png(9, 9, 8, 0, extra=chunk(b"tRNS", b"\0\x05"))
-    yield "grey16_transparent", png(
-        9, 9, 16, 0, limit=300, extra=chunk(b"tRNS", b"\0\x05")
-    )
-    yield "rgb_transparent", png(
-        9, 9, 8, 2, extra=chunk(b"tRNS", b"\0\x05\0\x06\0\x07")
-    )
+    one = chunk(b"tRNS", b"\0\x05")
+    yield "grey_transparent", png(9, 9, 8, 0, extra=one)
+    yield "grey16_transparent", png(9, 9, 16, 0, extra=one, limit=300)
+    one = chunk(b"tRNS", b"\0\x05\0\x06\0\x07")
+    yield "rgb_transparent", png(9, 9, 8, 2, extra=one)
     other = (
         chunk(b"gAMA", struct.pack(">I", 100000))
         + chunk(b"sRGB", b"\1")
@@ -268,10 +266,8 @@ def pngs():
     yield "too_many_rows", png(12, 12, 8, 2, damage=longer)
     small_window = lambda d: b"\x18\x19" + d[2:]  # noqa: E731
     yield "declared_window_too_small", png(60, 60, 8, 2, damage=small_window)
-    frames = [picture(16, 16), picture(16, 16)]
-    yield "animated", save(
-        frames[0], format="PNG", save_all=True, append_images=frames[1:]
-    )
+    first, second = picture(16, 16), picture(16, 16)
+    yield "animated", save(first, format="PNG", save_all=True, append_images=[second])
 
 
 # ---- WebP --------------------------------------------------------------------
@@ -299,16 +295,13 @@ def webps():
     yield "lossy_alpha", webp(33, 30, "RGBA")
     yield "lossless", webp(31, 37, lossless=True)
     yield "lossless_alpha", webp(30, 33, "RGBA", lossless=True, exact=True)
-    yield "lossless_flat", save(
-        Image.new("RGB", (70, 50), (9, 200, 77)), format="WEBP", lossless=True
-    )
+    flat = Image.new("RGB", (70, 50), (9, 200, 77))
+    yield "lossless_flat", save(flat, format="WEBP", lossless=True)
     exif = Image.Exif()
     exif[0x0112] = 6
     yield "lossy_exif", webp(22, 14, exif=exif)
-    frames = [picture(26, 22, "RGBA") for _ in range(3)]
-    yield "animated", save(
-        frames[0], format="WEBP", save_all=True, append_images=frames[1:]
-    )
+    first, *others = [picture(26, 22, "RGBA") for _ in range(3)]
+    yield "animated", save(first, format="WEBP", save_all=True, append_images=others)
     inner = webp(14, 12, quality=70)
     assert inner[12:16] == b"VP8 "
     frame = (b"ANMF", little24(4 // 2, 6 // 2, 13, 11, 100) + b"\0" + inner[12:])
@@ -364,8 +357,7 @@ def main():
     OUT.mkdir(exist_ok=True)
     for old in OUT.iterdir():
         old.unlink()
-    files = []
-    refused = []
+    files, refused = [], []
     for kind, extension in ((jpegs, "jpg"), (pngs, "png"), (webps, "webp")):
         for name, data in kind():
             file = f"{name}.{extension}"
