@@ -1,6 +1,11 @@
 #include "server/schedule/micro_batch_schedule.h"
 
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
 #include "common/status_macros.h"
+#include "proto/block_layout.h"
 #include "server/schedule/balance.h"
 
 namespace ballast {
@@ -14,19 +19,58 @@ Groups ReadingGroups(uint32_t samples, uint32_t grid) {
   return groups;
 }
 
-absl::StatusOr<Groups> OwningGroups(const std::vector<ScheduledSample>& samples,
-                                    uint32_t grid,
-                                    const v1::Balance& balance) {
-  if (balance.delivery() == v1::DELIVERY_OFF) {
-    return ReadingGroups(samples.size(), grid);
+std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
+                                   v1::Module module, uint32_t position_axes) {
+  std::vector<uint64_t> bytes;
+  bytes.reserve(samples.size());
+  for (const ScheduledSample& sample : samples) {
+    if (module == v1::MODULE_LANGUAGE) {
+      bytes.push_back(
+          LayOutLanguage(sample.size.tokens, position_axes).bytes);
+      continue;
+    }
+    uint64_t pixels = 0;
+    for (const ImageGrid& grid : sample.size.grids) {
+      pixels += uint64_t{3} * grid.height * grid.width;
+    }
+    bytes.push_back(pixels);
   }
+  return bytes;
+}
+
+// Whether the largest group is within a share `skip_below` of the mean.
+bool IsBalanced(const std::vector<double>& costs, const Groups& groups,
+                double skip_below) {
+  const std::vector<double> loads = GroupLoads(costs, groups);
+  const double mean =
+      std::accumulate(loads.begin(), loads.end(), 0.0) / loads.size();
+  return *std::max_element(loads.begin(), loads.end()) <=
+         mean * (1 + skip_below);
+}
+
+absl::StatusOr<Groups> OwningGroups(const std::vector<ScheduledSample>& samples,
+                                    const MicroBatchShape& shape) {
+  const v1::Balance& balance = shape.balance;
+  Groups reading = ReadingGroups(samples.size(), shape.grid);
+  if (balance.delivery() == v1::DELIVERY_OFF) return reading;
   std::vector<double> costs;
   costs.reserve(samples.size());
   for (const ScheduledSample& sample : samples) {
     costs.push_back(JointCost(sample.size, balance.cost()));
   }
-  return BalanceSamples(costs, grid, balance.algorithm(),
-                        balance.equal_count());
+  if (balance.skip_below() > 0 &&
+      IsBalanced(costs, reading, balance.skip_below())) {
+    return reading;
+  }
+  BALLAST_ASSIGN_OR_RETURN(
+      Groups groups, BalanceSamples(costs, shape.grid, balance.algorithm(),
+                                    balance.equal_count()));
+  if (balance.algorithm() == v1::Balance::ALGORITHM_LPT) return groups;
+  std::vector<std::vector<uint64_t>> bytes;
+  for (const ModuleRanks& ranks : shape.modules) {
+    bytes.push_back(PayloadBytes(samples, ranks.module, shape.position_axes));
+  }
+  return PlaceGroups(std::move(groups), shape.modules, bytes);
 }
 
 void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
@@ -51,17 +95,17 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
 // Costs, readers, owners and loads of one module. `group_of[i]` is the owning
 // group of sample i.
 void AddModule(const std::vector<ScheduledSample>& samples,
-               const std::vector<uint32_t>& group_of, uint32_t grid,
-               const ModuleRanks& ranks, const v1::Balance& balance,
+               const std::vector<uint32_t>& group_of,
+               const MicroBatchShape& shape, const ModuleRanks& ranks,
                v1::MicroBatchSchedule* out) {
-  const uint32_t samples_per_group = samples.size() / grid;
-  const uint32_t groups_per_rank = grid / ranks.dp;
+  const uint32_t samples_per_group = samples.size() / shape.grid;
+  const uint32_t groups_per_rank = shape.grid / ranks.dp;
   v1::ModuleSchedule& module = *out->add_modules();
   module.set_module(ranks.module);
   std::vector<double> before(ranks.dp, 0), after(ranks.dp, 0);
   for (size_t i = 0; i < samples.size(); ++i) {
     const double cost =
-        SampleCost(samples[i].size, ranks.module, balance.cost());
+        SampleCost(samples[i].size, ranks.module, shape.balance.cost());
     const uint32_t reader = i / samples_per_group / groups_per_rank;
     const uint32_t owner = group_of[i] / groups_per_rank;
     module.add_cost(cost);
@@ -86,10 +130,9 @@ void AddTotals(const v1::Totals& more, v1::Totals* totals) {
 
 absl::StatusOr<v1::MicroBatchSchedule> ScheduleMicroBatch(
     const std::vector<ScheduledSample>& samples, uint64_t first_position,
-    uint32_t number, uint32_t grid, const std::vector<ModuleRanks>& modules,
-    const v1::Balance& balance) {
+    uint32_t number, const MicroBatchShape& shape) {
   BALLAST_ASSIGN_OR_RETURN(const Groups groups,
-                           OwningGroups(samples, grid, balance));
+                           OwningGroups(samples, shape));
   std::vector<uint32_t> group_of(samples.size());
   std::vector<uint32_t> place_of(samples.size());
   uint32_t place = 0;
@@ -107,8 +150,8 @@ absl::StatusOr<v1::MicroBatchSchedule> ScheduleMicroBatch(
     out.add_slot(number);
     out.add_place(place_of[i]);
   }
-  for (const ModuleRanks& ranks : modules) {
-    AddModule(samples, group_of, grid, ranks, balance, &out);
+  for (const ModuleRanks& ranks : shape.modules) {
+    AddModule(samples, group_of, shape, ranks, &out);
   }
   return out;
 }

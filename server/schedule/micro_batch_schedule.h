@@ -8,6 +8,7 @@
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
 #include "server/schedule/cost_model.h"
+#include "server/schedule/group_placement.h"
 #include "server/schedule/sample_order.h"
 
 namespace ballast {
@@ -18,10 +19,12 @@ struct ScheduledSample {
   SampleSize size;
 };
 
-// One module's place in the grid.
-struct ModuleRanks {
-  v1::Module module;
-  uint32_t dp;  // divides the grid
+// What every micro-batch of a job has in common.
+struct MicroBatchShape {
+  uint32_t grid = 1;
+  std::vector<ModuleRanks> modules;
+  v1::Balance balance;
+  uint32_t position_axes = 3;
 };
 
 // Schedules one micro-batch. Pure.
@@ -37,8 +40,7 @@ struct ModuleRanks {
 // the balancer refuses).
 absl::StatusOr<v1::MicroBatchSchedule> ScheduleMicroBatch(
     const std::vector<ScheduledSample>& samples, uint64_t first_position,
-    uint32_t number, uint32_t grid, const std::vector<ModuleRanks>& modules,
-    const v1::Balance& balance);
+    uint32_t number, const MicroBatchShape& shape);
 
 // Adds `more` to `totals`.
 void AddTotals(const v1::Totals& more, v1::Totals* totals);

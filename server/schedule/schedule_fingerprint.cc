@@ -99,6 +99,11 @@ v1::Fingerprint ScheduleFingerprint(
   }
 
   AddMessage("balance", config.balance(), &entries);
+  for (int i = 0; i < config.topology().servers_size(); ++i) {
+    for (const auto& [module, ranks] : config.topology().servers(i).ranks()) {
+      entries[absl::StrFormat("topology.servers.%04d.%s", i, module)] = ranks;
+    }
+  }
   // Only whether samples move is part of the schedule, not by which way.
   entries.erase("balance.delivery");
   entries["balance.reorder"] =

@@ -10,7 +10,8 @@
 namespace ballast {
 
 // The fingerprint of all that the schedule depends on: sources (name, weight,
-// index digest), order, model, batch, dp sizes, balance, packing. Not in it:
+// index digest), order, model, batch, dp sizes, which ranks share a server,
+// balance, packing. Not in it:
 // paths, addresses, `serve`, `security`, and which of the reordering deliveries
 // carries the bytes, since none of these changes who trains on what.
 v1::Fingerprint ScheduleFingerprint(

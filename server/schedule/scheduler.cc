@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "proto/module.h"
+#include "server/config/rank_list.h"
 #include "server/config/topology.h"
 #include "server/schedule/micro_batch_schedule.h"
 #include "server/schedule/sample_order.h"
@@ -18,13 +20,12 @@ class ConfiguredScheduler final : public Scheduler {
  public:
   ConfiguredScheduler(const v1::Config& config,
                       std::vector<const SourceIndex*> indexes,
-                      SampleOrder order, std::vector<ModuleRanks> modules,
+                      SampleOrder order, MicroBatchShape shape,
                       v1::Fingerprint fingerprint, v1::Job job)
       : config_(config),
         indexes_(std::move(indexes)),
         order_(std::move(order)),
-        grid_(Grid(config.topology())),
-        modules_(std::move(modules)),
+        shape_(std::move(shape)),
         fingerprint_(std::move(fingerprint)),
         job_(std::move(job)) {}
 
@@ -40,8 +41,7 @@ class ConfiguredScheduler final : public Scheduler {
   const v1::Config config_;
   const std::vector<const SourceIndex*> indexes_;
   const SampleOrder order_;
-  const uint32_t grid_;
-  const std::vector<ModuleRanks> modules_;
+  const MicroBatchShape shape_;
   const v1::Fingerprint fingerprint_;
   const v1::Job job_;
 };
@@ -88,8 +88,44 @@ absl::StatusOr<v1::MicroBatchSchedule> ConfiguredScheduler::ScheduleAt(
     }
     samples.push_back({sample, *std::move(size)});
   }
-  return ScheduleMicroBatch(samples, first_position, number, grid_, modules_,
-                            config_.balance());
+  return ScheduleMicroBatch(samples, first_position, number, shape_);
+}
+
+// The server that each rank of the module reads through.
+absl::StatusOr<std::vector<uint32_t>> ServerOfRank(const v1::Config& config,
+                                                   v1::Module module) {
+  const auto& servers = config.topology().servers();
+  if (servers.size() < 2) return std::vector<uint32_t>();
+  std::vector<uint32_t> server_of_rank(DpSize(config, module), 0);
+  for (int s = 0; s < servers.size(); ++s) {
+    const auto found =
+        servers[s].ranks().find(std::string(ModuleName(module)));
+    if (found == servers[s].ranks().end()) continue;
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<uint32_t> ranks,
+                             ParseRankList(found->second));
+    for (const uint32_t rank : ranks) {
+      if (rank >= server_of_rank.size()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "topology.servers: ", ModuleName(module), " has no rank ", rank));
+      }
+      server_of_rank[rank] = s;
+    }
+  }
+  return server_of_rank;
+}
+
+absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
+  MicroBatchShape shape;
+  shape.grid = Grid(config.topology());
+  shape.balance = config.balance();
+  shape.position_axes = config.model().position_axes();
+  for (const v1::Module module : Modules(config)) {
+    BALLAST_ASSIGN_OR_RETURN(std::vector<uint32_t> servers,
+                             ServerOfRank(config, module));
+    shape.modules.push_back(
+        {module, DpSize(config, module), std::move(servers)});
+  }
+  return shape;
 }
 
 v1::Job MakeJob(const v1::Config& config,
@@ -137,16 +173,13 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
     }
     sources.push_back({source.name(), indexes[i]->size(), source.weight()});
   }
-  std::vector<ModuleRanks> modules;
-  for (const v1::Module module : Modules(config)) {
-    modules.push_back({module, DpSize(config, module)});
-  }
-  v1::Job job = MakeJob(config, modules);
+  BALLAST_ASSIGN_OR_RETURN(MicroBatchShape shape, MakeShape(config));
+  v1::Job job = MakeJob(config, shape.modules);
   return std::make_unique<ConfiguredScheduler>(
       config, indexes,
       SampleOrder(std::move(sources), config.order().seed(),
                   config.order().shuffle()),
-      std::move(modules), ScheduleFingerprint(config, indexes),
+      std::move(shape), ScheduleFingerprint(config, indexes),
       std::move(job));
 }
 

@@ -1,0 +1,58 @@
+#include "server/command/plan.h"
+
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "common/status_macros.h"
+#include "proto/schedule_json.h"
+#include "proto/schedule_table.h"
+#include "server/config/config_loader.h"
+#include "server/service/job_setup.h"
+
+namespace ballast {
+namespace {
+
+struct Options {
+  std::string config;
+  uint64_t step = 0;
+  uint64_t steps = 1;
+  bool json = false;
+};
+
+absl::Status Plan(const Options& options) {
+  BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
+                           LoadConfig(options.config));
+  BALLAST_ASSIGN_OR_RETURN(const auto job, OpenJob(config));
+  for (uint64_t i = 0; i < options.steps; ++i) {
+    BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
+                             job.scheduler->Schedule(options.step + i));
+    std::cout << (options.json ? ScheduleToJson(schedule) + "\n"
+                               : ScheduleToTable(schedule));
+  }
+  std::cout.flush();
+  if (!std::cout) return absl::UnavailableError("cannot write standard output");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddPlan(CommandLine* line) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = line->AddCommand(
+      line->app(), "plan",
+      "Prints the schedule of a step: who reads and who owns each sample, and\n"
+      "the load of each rank before and after. Needs the index, no server.",
+      "  ballast-server plan --config ballast.yaml --step 0\n"
+      "  ballast-server plan --config ballast.yaml --step 10 --steps 5 --json",
+      [options] { return Plan(*options); });
+  command->add_option("--config", options->config, "configuration file")
+      ->required();
+  command->add_option("--step", options->step, "first step")->required();
+  command->add_option("--steps", options->steps, "number of steps (default 1)")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", options->json, "one JSON object a step");
+}
+
+}  // namespace ballast

@@ -1,0 +1,31 @@
+// ballast-server: builds indexes, serves shards and shows what it would do.
+
+#include "common/command_line.h"
+#include "server/command/index.h"
+#include "server/command/inspect_balance.h"
+#include "server/command/inspect_image.h"
+#include "server/command/inspect_positions.h"
+#include "server/command/inspect_sample.h"
+#include "server/command/inspect_text.h"
+#include "server/command/make_corpus.h"
+#include "server/command/plan.h"
+#include "server/command/serve.h"
+
+int main(int argc, char** argv) {
+  ballast::CommandLine line(
+      "ballast-server",
+      "Loader server of Ballast: reads, decodes, tokenises and shards images "
+      "and text for the data-parallel ranks of a training job.");
+  ballast::AddIndex(&line);
+  ballast::AddServe(&line);
+  ballast::AddPlan(&line);
+  CLI::App* inspect = line.AddGroup(
+      "inspect", "Shows what one part makes of given input.");
+  ballast::AddInspectBalance(&line, inspect);
+  ballast::AddInspectImage(&line, inspect);
+  ballast::AddInspectPositions(&line, inspect);
+  ballast::AddInspectSample(&line, inspect);
+  ballast::AddInspectText(&line, inspect);
+  ballast::AddMakeCorpus(&line);
+  return line.Run(argc, argv);
+}

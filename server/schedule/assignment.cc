@@ -1,0 +1,168 @@
+#include "server/schedule/assignment.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+namespace ballast {
+namespace {
+
+constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
+
+// Matches rows to columns at least cost, where the cost of a pair is minus its
+// gain, and a row may also stay without a listed column at cost 0. Keeps prices
+// such that no pair's reduced cost (cost - row price - column price) is below 0
+// and that of every matched pair is 0.
+class Matcher {
+ public:
+  explicit Matcher(const std::vector<std::vector<Benefit>>& rows)
+      : rows_(rows),
+        row_price_(rows.size(), 0),
+        column_price_(rows.size(), 0),
+        column_of_(rows.size(), kNone),
+        row_of_(rows.size(), kNone),
+        distance_(rows.size(), kFar),
+        reached_from_(rows.size(), kNone) {}
+
+  std::vector<uint32_t> Run() {
+    for (uint32_t row = 0; row < rows_.size(); ++row) TakeBestColumn(row);
+    for (uint32_t row = 0; row < rows_.size(); ++row) {
+      if (column_of_[row] == kNone && row_price_[row] < 0) Augment(row);
+    }
+    return column_of_;
+  }
+
+ private:
+  // Sets the row's price to its best gain, and takes that column if it is free.
+  void TakeBestColumn(uint32_t row) {
+    const Benefit* best = nullptr;
+    for (const Benefit& benefit : rows_[row]) {
+      if (best == nullptr || benefit.gain > best->gain) best = &benefit;
+    }
+    if (best == nullptr) return;
+    row_price_[row] = -best->gain;
+    if (row_of_[best->column] == kNone) Match(row, best->column);
+  }
+
+  void Match(uint32_t row, uint32_t column) {
+    column_of_[row] = column;
+    row_of_[column] = row;
+  }
+
+  // Finds the cheapest chain of changes that gives `start` a column, or ends in
+  // some row going without.
+  void Augment(uint32_t start) {
+    using Entry = std::pair<int64_t, uint32_t>;  // distance, column
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> queue;
+    touched_.clear();
+    settled_.clear();
+    uint32_t row = start;
+    int64_t row_distance = 0;
+    // The row at which going without a column is cheapest, and its distance.
+    uint32_t last_row = start;
+    int64_t end_distance = -row_price_[start];
+    uint32_t free_column = kNone;
+    while (true) {
+      Relax(row, row_distance, &queue);
+      uint32_t column = kNone;
+      while (!queue.empty()) {
+        const auto [distance, next] = queue.top();
+        queue.pop();
+        if (distance == distance_[next]) {
+          column = next;
+          break;
+        }
+      }
+      if (column == kNone || distance_[column] >= end_distance) break;
+      if (row_of_[column] == kNone) {
+        free_column = column;
+        end_distance = distance_[column];
+        break;
+      }
+      settled_.push_back(column);
+      row = row_of_[column];
+      row_distance = distance_[column];
+      if (row_distance - row_price_[row] < end_distance) {
+        end_distance = row_distance - row_price_[row];
+        last_row = row;
+      }
+    }
+    AdjustPrices(start, end_distance);
+    Flip(start, free_column, last_row);
+    for (const uint32_t column : touched_) distance_[column] = kFar;
+  }
+
+  template <typename Queue>
+  void Relax(uint32_t row, int64_t row_distance, Queue* queue) {
+    for (const Benefit& benefit : rows_[row]) {
+      const int64_t reduced =
+          -benefit.gain - row_price_[row] - column_price_[benefit.column];
+      const int64_t distance = row_distance + reduced;
+      if (distance >= distance_[benefit.column]) continue;
+      if (distance_[benefit.column] == kFar) touched_.push_back(benefit.column);
+      distance_[benefit.column] = distance;
+      reached_from_[benefit.column] = row;
+      queue->emplace(distance, benefit.column);
+    }
+  }
+
+  void AdjustPrices(uint32_t start, int64_t end_distance) {
+    row_price_[start] += end_distance;
+    for (const uint32_t column : settled_) {
+      if (distance_[column] >= end_distance) continue;
+      row_price_[row_of_[column]] += end_distance - distance_[column];
+      column_price_[column] -= end_distance - distance_[column];
+    }
+  }
+
+  // Gives away columns along the chain that ends in `free_column`, or in
+  // `last_row` giving up its own.
+  void Flip(uint32_t start, uint32_t free_column, uint32_t last_row) {
+    uint32_t column = free_column;
+    if (column == kNone) {
+      column = column_of_[last_row];
+      column_of_[last_row] = kNone;
+      if (last_row == start) return;
+    }
+    while (true) {
+      const uint32_t row = reached_from_[column];
+      const uint32_t given = column_of_[row];
+      Match(row, column);
+      if (row == start) return;
+      column = given;
+    }
+  }
+
+  const std::vector<std::vector<Benefit>>& rows_;
+  std::vector<int64_t> row_price_, column_price_;
+  std::vector<uint32_t> column_of_, row_of_;
+  // Of the search under way.
+  std::vector<int64_t> distance_;
+  std::vector<uint32_t> reached_from_;
+  std::vector<uint32_t> touched_, settled_;
+};
+
+}  // namespace
+
+std::vector<uint32_t> MaxGainAssignment(
+    const std::vector<std::vector<Benefit>>& rows) {
+  std::vector<uint32_t> columns = Matcher(rows).Run();
+  // Rows without a gain take what is left, in order.
+  std::vector<bool> taken(rows.size(), false);
+  for (const uint32_t column : columns) {
+    if (column != kNone) taken[column] = true;
+  }
+  uint32_t next = 0;
+  for (uint32_t& column : columns) {
+    if (column != kNone) continue;
+    while (taken[next]) ++next;
+    column = next++;
+  }
+  return columns;
+}
+
+}  // namespace ballast

@@ -1,0 +1,98 @@
+#include "server/schedule/group_placement.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/schedule/assignment.h"
+
+namespace ballast {
+namespace {
+
+// Bounds the list of a group's gains: its samples times this, a module.
+constexpr uint32_t kMaxGroupsPerRank = 64;
+
+// The ranks that share each rank's server.
+class Neighbours {
+ public:
+  explicit Neighbours(const ModuleRanks& ranks) : ranks_(ranks) {
+    if (ranks.server_of_rank.empty()) return;
+    for (uint32_t rank = 0; rank < ranks.dp; ++rank) {
+      const uint32_t server = ranks.server_of_rank[rank];
+      if (server >= of_server_.size()) of_server_.resize(server + 1);
+      of_server_[server].push_back(rank);
+    }
+  }
+
+  bool one_server() const { return of_server_.empty(); }
+  const std::vector<uint32_t>& of(uint32_t rank) const {
+    return of_server_[ranks_.server_of_rank[rank]];
+  }
+
+ private:
+  const ModuleRanks& ranks_;
+  std::vector<std::vector<uint32_t>> of_server_;
+};
+
+// Adds to `row` what sample bytes of `reader` gain where they need not move.
+void AddGains(uint32_t reader, int64_t bytes, uint32_t groups_per_rank,
+              const Neighbours& neighbours, std::vector<Benefit>* row) {
+  const auto add = [&](uint32_t rank, int64_t gain) {
+    for (uint32_t k = 0; k < groups_per_rank; ++k) {
+      row->push_back({rank * groups_per_rank + k, gain});
+    }
+  };
+  if (bytes == 0) return;
+  if (neighbours.one_server()) {
+    add(reader, bytes);
+    return;
+  }
+  for (const uint32_t rank : neighbours.of(reader)) {
+    add(rank, (rank == reader ? kBetweenServers : kBetweenServers - 1) * bytes);
+  }
+}
+
+// Sums the gains of equal columns.
+void Merge(std::vector<Benefit>* row) {
+  std::sort(row->begin(), row->end(), [](const Benefit& a, const Benefit& b) {
+    return a.column < b.column;
+  });
+  size_t kept = 0;
+  for (const Benefit& benefit : *row) {
+    if (kept > 0 && (*row)[kept - 1].column == benefit.column) {
+      (*row)[kept - 1].gain += benefit.gain;
+    } else {
+      (*row)[kept++] = benefit;
+    }
+  }
+  row->resize(kept);
+}
+
+}  // namespace
+
+Groups PlaceGroups(Groups groups, const std::vector<ModuleRanks>& modules,
+                   const std::vector<std::vector<uint64_t>>& bytes) {
+  const uint32_t grid = groups.size();
+  std::vector<std::vector<Benefit>> gains(grid);
+  for (size_t m = 0; m < modules.size(); ++m) {
+    const uint32_t groups_per_rank = grid / modules[m].dp;
+    // With one rank nothing can move.
+    if (modules[m].dp == 1 || groups_per_rank > kMaxGroupsPerRank) continue;
+    const uint32_t samples_per_rank = bytes[m].size() / modules[m].dp;
+    const Neighbours neighbours(modules[m]);
+    for (uint32_t g = 0; g < grid; ++g) {
+      for (const uint32_t i : groups[g]) {
+        AddGains(i / samples_per_rank, bytes[m][i], groups_per_rank,
+                 neighbours, &gains[g]);
+      }
+    }
+  }
+  for (std::vector<Benefit>& row : gains) Merge(&row);
+  const std::vector<uint32_t> columns = MaxGainAssignment(gains);
+  Groups placed(grid);
+  for (uint32_t g = 0; g < grid; ++g) {
+    placed[columns[g]] = std::move(groups[g]);
+  }
+  return placed;
+}
+
+}  // namespace ballast
