@@ -51,7 +51,7 @@ class Connection {
  private:
   const uint64_t max_bytes_;
   BufferPool pool_;
-  const std::shared_ptr<PullStream> stream_;
+  const std::unique_ptr<PullStream> stream_;
   Mutex mutex_;
   // Bytes of complete blocks that are alive.
   uint64_t held_ ABSL_GUARDED_BY(mutex_) = 0;

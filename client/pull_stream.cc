@@ -10,9 +10,9 @@ namespace ballast {
 // gRPC never runs a reaction inside the call that starts its operation, so
 // operations are started, and the hold is let go, under mutex_.
 
-std::shared_ptr<PullStream> PullStream::Open(v1::LoaderService::Stub* stub,
+std::unique_ptr<PullStream> PullStream::Open(v1::LoaderService::Stub* stub,
                                              const FetchRequest& request) {
-  std::shared_ptr<PullStream> stream(new PullStream);
+  std::unique_ptr<PullStream> stream(new PullStream);
   v1::PullRequest::Open& open = *stream->request_.mutable_open();
   *open.mutable_role() = request.role;
   open.set_step(request.step);
@@ -22,7 +22,6 @@ std::shared_ptr<PullStream> PullStream::Open(v1::LoaderService::Stub* stub,
   open.set_credit(request.max_bytes);
 
   MutexLock lock(&stream->mutex_);
-  stream->self_ = stream;
   stream->writing_ = true;
   stub->async()->Pull(&stream->context_, stream.get());
   stream->StartWrite(&stream->request_);
@@ -81,9 +80,7 @@ void PullStream::OnWriteDone(bool ok) {
 }
 
 void PullStream::OnDone(const grpc::Status& status) {
-  std::shared_ptr<PullStream> self;  // let go of after the lock
   MutexLock lock(&mutex_);
-  self.swap(self_);
   status_ = FromGrpcStatus(status);
   done_ = true;
   changed_.NotifyAll();

@@ -22,7 +22,7 @@ class PullStream final
     : private grpc::ClientBidiReactor<v1::PullRequest, v1::PullResponse> {
  public:
   // Opens the RPC. `stub` need not outlive it.
-  static std::shared_ptr<PullStream> Open(v1::LoaderService::Stub* stub,
+  static std::unique_ptr<PullStream> Open(v1::LoaderService::Stub* stub,
                                           const FetchRequest& request);
 
   // Blocks until the next message is there. Errors: OUT_OF_RANGE (the server
@@ -37,8 +37,11 @@ class PullStream final
   // Ends a Read that is blocking, and every later one. Never blocks.
   void Cancel();
 
-  // Cancels, then blocks until gRPC is done with the stream.
+  // Cancels, then blocks until gRPC is done with the stream; so does the
+  // destructor, which must not run on one of gRPC's threads: where it lets go
+  // of the last reference to the channel, gRPC waits for those threads to end.
   void CancelAndWait();
+  ~PullStream() override { CancelAndWait(); }
 
  private:
   PullStream() = default;
@@ -68,8 +71,6 @@ class PullStream final
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  // Keeps the object alive until gRPC is done with it.
-  std::shared_ptr<PullStream> self_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ballast
