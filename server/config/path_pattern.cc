@@ -60,8 +60,9 @@ class BraceExpander {
     while (!rest_.empty()) {
       if (rest_[0] == '{') {
         rest_.remove_prefix(1);
-        BALLAST_ASSIGN_OR_RETURN(const Names tails, ExpandBrace(depth + 1));
-        BALLAST_ASSIGN_OR_RETURN(names, Product(names, tails));
+        BALLAST_ASSIGN_OR_RETURN(Names tails, ExpandBrace(depth + 1));
+        BALLAST_ASSIGN_OR_RETURN(names,
+                                 Product(std::move(names), std::move(tails)));
         continue;
       }
       if (depth > 0 && (rest_[0] == ',' || rest_[0] == '}')) break;
@@ -69,7 +70,7 @@ class BraceExpander {
       const size_t end = rest_.find_first_of(depth > 0 ? "{}," : "{}");
       const std::string text(rest_.substr(0, end));
       rest_.remove_prefix(text.size());
-      BALLAST_ASSIGN_OR_RETURN(names, Product(names, {text}));
+      BALLAST_ASSIGN_OR_RETURN(names, Product(std::move(names), {text}));
     }
     return names;
   }
@@ -135,14 +136,19 @@ class BraceExpander {
            absl::SimpleAtoi(text, value);
   }
 
-  absl::StatusOr<Names> Product(const Names& heads, const Names& tails) {
+  absl::StatusOr<Names> Product(Names heads, Names tails) {
     if (heads.size() * tails.size() > kMaxNames) return TooMany();
+    if (heads.size() == 1 && heads[0].empty()) return tails;
     size_t head_bytes = 0;
     size_t tail_bytes = 0;
     for (const std::string& head : heads) head_bytes += head.size() + 32;
     for (const std::string& tail : tails) tail_bytes += tail.size();
     BALLAST_RETURN_IF_ERROR(
         Spend(head_bytes * tails.size() + tail_bytes * heads.size()));
+    if (tails.size() == 1) {
+      for (std::string& head : heads) head += tails[0];
+      return heads;
+    }
     Names names;
     names.reserve(heads.size() * tails.size());
     for (const std::string& head : heads) {
@@ -228,10 +234,12 @@ absl::StatusOr<Names> ExpandName(absl::string_view directory,
 }  // namespace
 
 std::string ResolvePath(absl::string_view directory, absl::string_view path) {
-  if (absl::StartsWith(path, "/") || directory.empty() || directory == ".") {
-    return path.empty() ? std::string(directory) : std::string(path);
+  if (path.empty() || path == ".") {
+    return directory.empty() ? "." : std::string(directory);
   }
-  if (path.empty()) return std::string(directory);
+  if (absl::StartsWith(path, "/") || directory.empty() || directory == ".") {
+    return std::string(path);
+  }
   return absl::StrCat(directory, absl::EndsWith(directory, "/") ? "" : "/",
                       path);
 }

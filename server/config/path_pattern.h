@@ -9,7 +9,8 @@
 
 namespace ballast {
 
-// `path` under `directory` unless it is absolute.
+// `path` under `directory` unless it is absolute; `directory` itself for an
+// empty path or ".". An empty directory is the current one.
 std::string ResolvePath(absl::string_view directory, absl::string_view path);
 
 // The names that `pattern` stands for, its braces expanded as a shell does:

@@ -23,7 +23,8 @@ TEST(ResolvePath, JoinsUnlessAbsolute) {
   EXPECT_EQ(ResolvePath("", "b"), "b");
   EXPECT_EQ(ResolvePath(".", "b"), "b");
   EXPECT_EQ(ResolvePath("/a", ""), "/a");
-  EXPECT_EQ(ResolvePath(".", ""), ".");
+  EXPECT_EQ(ResolvePath("/a", "."), "/a");
+  EXPECT_EQ(ResolvePath("", "."), ".");
 }
 
 // What bash prints for the same words.

@@ -1,0 +1,141 @@
+#include "server/config/config_defaults.h"
+
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/config/model_profile.h"
+#include "server/config/path_pattern.h"
+#include "server/config/rank_list.h"
+
+namespace ballast {
+namespace {
+
+void DefaultSources(const KeyReport& keys, v1::Config* config) {
+  for (int i = 0; i < config->sources_size(); ++i) {
+    v1::Source& source = *config->mutable_sources(i);
+    const std::string key = ItemKey("sources", i);
+    if (!keys.Has(ChildKey(key, "weight"))) source.set_weight(1);
+    if (!keys.Has(ChildKey(key, "media_root")) &&
+        source.format() == v1::Source::FORMAT_JSONL) {
+      source.set_media_root(".");
+    }
+    if (!keys.Has(ChildKey(key, "index"))) {
+      source.set_index(absl::StrCat(".ballast/", source.name(), ".index"));
+    }
+  }
+}
+
+void DefaultOrder(const KeyReport& keys, v1::Order* order) {
+  if (!keys.Has("order.seed")) order->set_seed(1234);
+  if (!keys.Has("order.shuffle")) order->set_shuffle(true);
+}
+
+void DefaultModel(const KeyReport& keys, v1::Model* model) {
+  if (!keys.Has("model.profile")) model->set_profile("qwen2_5_vl");
+  if (!keys.Has("model.tokenizer")) model->set_tokenizer("bytes");
+  if (!keys.Has("model.chat_template")) model->set_chat_template("chatml");
+  ApplyModelProfile(model).IgnoreError();
+}
+
+void DefaultBatch(const KeyReport& keys, v1::Batch* batch) {
+  if (!keys.Has("batch.max_tokens")) batch->set_max_tokens(4096);
+  if (!keys.Has("batch.on_too_long")) {
+    batch->set_on_too_long(v1::Batch::ON_TOO_LONG_ERROR);
+  }
+}
+
+// After DefaultServe: the default server stands at its first address.
+void DefaultTopology(const KeyReport& keys, const v1::Serve& serve,
+                     v1::Topology* topology) {
+  for (auto& [name, module] : *topology->mutable_modules()) {
+    if (module.dp() == 0) module.set_dp(1);
+    if (module.tp() == 0) module.set_tp(1);
+    if (module.pp() == 0) module.set_pp(1);
+    if (module.cp() == 0) module.set_cp(1);
+  }
+  if (!keys.Has("topology.colocated")) topology->set_colocated(true);
+  if (keys.Has("topology.servers")) return;
+  v1::Topology::Server& server = *topology->add_servers();
+  if (serve.listen_size() > 0) server.set_address(serve.listen(0));
+  for (const auto& [name, module] : topology->modules()) {
+    std::vector<uint32_t> ranks(module.dp());
+    std::iota(ranks.begin(), ranks.end(), 0u);
+    (*server.mutable_ranks())[name] = FormatRankList(ranks);
+  }
+}
+
+void DefaultBalance(const KeyReport& keys, v1::Balance* balance) {
+  if (!keys.Has("balance.delivery")) {
+    balance->set_delivery(v1::DELIVERY_EXCHANGE);
+  }
+  if (!keys.Has("balance.algorithm")) {
+    balance->set_algorithm(v1::Balance::ALGORITHM_REFINED);
+  }
+  if (!keys.Has("balance.scope")) {
+    balance->set_scope(v1::Balance::SCOPE_MICRO_BATCH);
+  }
+  if (!keys.Has("balance.window")) balance->set_window(1);
+  if (!keys.Has("balance.align_images")) balance->set_align_images(true);
+  v1::Balance::Cost& cost = *balance->mutable_cost();
+  cost.mutable_language();
+  if (!keys.Has("balance.cost.vision.linear")) {
+    cost.mutable_vision()->set_linear(1);
+  }
+}
+
+void DefaultPacking(const KeyReport& keys, v1::Packing* packing) {
+  if (!keys.Has("packing.mode")) packing->set_mode(v1::Packing::MODE_SHARD);
+  if (!keys.Has("packing.max_tokens_per_rank")) {
+    packing->set_max_tokens_per_rank(8192);
+  }
+}
+
+void DefaultServe(const KeyReport& keys, v1::Serve* serve) {
+  if (!keys.Has("serve.listen")) serve->add_listen("127.0.0.1:7070");
+  if (!keys.Has("serve.memory")) serve->set_memory(uint64_t{8} << 30);
+  if (!keys.Has("serve.prefetch_steps")) serve->set_prefetch_steps(4);
+  if (!keys.Has("serve.on_bad_sample")) {
+    serve->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_PLACEHOLDER);
+  }
+  if (!keys.Has("serve.max_bad_samples")) serve->set_max_bad_samples(100);
+}
+
+}  // namespace
+
+void ApplyDefaults(const KeyReport& keys, v1::Config* config) {
+  DefaultSources(keys, config);
+  DefaultOrder(keys, config->mutable_order());
+  DefaultModel(keys, config->mutable_model());
+  DefaultBatch(keys, config->mutable_batch());
+  DefaultServe(keys, config->mutable_serve());
+  DefaultTopology(keys, config->serve(), config->mutable_topology());
+  DefaultBalance(keys, config->mutable_balance());
+  DefaultPacking(keys, config->mutable_packing());
+}
+
+void ResolvePaths(absl::string_view directory, v1::Config* config) {
+  const auto resolve = [directory](std::string* path) {
+    if (!path->empty()) *path = ResolvePath(directory, *path);
+  };
+  for (v1::Source& source : *config->mutable_sources()) {
+    resolve(source.mutable_media_root());
+    resolve(source.mutable_index());
+    if (source.has_lengths()) resolve(source.mutable_lengths()->mutable_path());
+  }
+  if (config->model().tokenizer() != "bytes") {
+    resolve(config->mutable_model()->mutable_tokenizer());
+  }
+  if (!config->has_security()) return;
+  v1::Security& security = *config->mutable_security();
+  resolve(security.mutable_tokens_file());
+  if (security.has_tls()) {
+    resolve(security.mutable_tls()->mutable_cert());
+    resolve(security.mutable_tls()->mutable_key());
+    resolve(security.mutable_tls()->mutable_client_ca());
+  }
+}
+
+}  // namespace ballast

@@ -1,0 +1,68 @@
+#include "server/config/config_loader.h"
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/config/config_defaults.h"
+#include "server/config/config_validate.h"
+#include "server/config/field_rules.h"
+#include "server/config/key_report.h"
+#include "server/config/yaml_to_proto.h"
+
+namespace ballast {
+namespace {
+
+// A configuration of a thousand servers takes a tenth of this.
+constexpr size_t kMaxFileBytes = size_t{1} << 20;
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
+      std::fopen(path.c_str(), "rb"), &std::fclose);
+  if (file == nullptr) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be opened"));
+  }
+  std::string text(kMaxFileBytes + 1, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  if (std::ferror(file.get()) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be read"));
+  }
+  if (text.size() > kMaxFileBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ":1: found more than ", kMaxFileBytes,
+                     " bytes; wanted a configuration"));
+  }
+  return text;
+}
+
+std::string DirectoryOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedConfig> LoadConfig(const std::string& path) {
+  BALLAST_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return ParseConfig(text, path, DirectoryOf(path));
+}
+
+absl::StatusOr<LoadedConfig> ParseConfig(absl::string_view yaml,
+                                         absl::string_view name,
+                                         absl::string_view directory) {
+  LoadedConfig loaded;
+  loaded.directory = std::string(directory);
+  KeyReport report;
+  ReadYaml(yaml, ConfigFieldRules(), &loaded.config, &report);
+  ApplyDefaults(report, &loaded.config);
+  ResolvePaths(directory, &loaded.config);
+  ValidateConfig(loaded.config, &report);
+  BALLAST_RETURN_IF_ERROR(report.ToStatus(name));
+  return loaded;
+}
+
+}  // namespace ballast

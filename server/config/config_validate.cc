@@ -1,0 +1,153 @@
+#include "server/config/config_validate.h"
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/align.h"
+#include "proto/module.h"
+#include "server/config/listen_address.h"
+#include "server/config/topology.h"
+
+namespace ballast {
+namespace {
+
+// "vision dp 4, language dp 2"
+std::string DescribeGrid(const v1::Config& config) {
+  std::string text;
+  for (const v1::Module module : Modules(config)) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", ModuleName(module), " dp ",
+                    DpSize(config, module));
+  }
+  return text;
+}
+
+void ValidateBatch(const v1::Config& config, KeyReport* report) {
+  if (!report->Has("batch")) {
+    return report->AddMissing("batch", "a section with global and micro");
+  }
+  if (report->IsFaulty("batch")) return;
+  for (const char* key : {"batch.global", "batch.micro"}) {
+    if (!report->Has(key)) {
+      report->AddMissing(key, "a number of samples");
+    }
+  }
+  const v1::Batch& batch = config.batch();
+  const bool has_micro = !report->IsFaulty("batch.micro");
+  if (has_micro && !report->IsFaulty("batch.global") &&
+      batch.global() % batch.micro() != 0) {
+    report->AddFault(
+        "batch.global",
+        absl::StrCat("found ", batch.global(),
+                     "; wanted a multiple of batch.micro, ", batch.micro()));
+  }
+  const uint32_t grid = Grid(config.topology());
+  if (has_micro && !report->HasFaultWithin("topology.modules") &&
+      batch.micro() % grid != 0) {
+    report->AddFault("batch.micro",
+                     absl::StrCat("found ", batch.micro(),
+                                  "; wanted a multiple of the grid, ", grid,
+                                  " (the LCM of ", DescribeGrid(config), ")"));
+  }
+}
+
+void ValidateBalance(const v1::Balance& balance, KeyReport* report) {
+  if (balance.scope() == v1::Balance::SCOPE_MICRO_BATCH &&
+      balance.window() > 1 && !report->IsFaulty("balance.scope") &&
+      !report->IsFaulty("balance.window")) {
+    report->AddFault(
+        "balance.window",
+        absl::StrCat("found ", balance.window(),
+                     " with scope micro_batch; wanted 1, or scope: window"));
+  }
+  if (report->HasFaultWithin("balance.cost") ||
+      report->IsFaulty("balance.delivery") ||
+      balance.delivery() == v1::DELIVERY_OFF) {
+    return;
+  }
+  const v1::Balance::Cost& cost = balance.cost();
+  if (cost.vision().linear() == 0 && cost.vision().quadratic() == 0 &&
+      cost.language().linear() == 0 && cost.language().quadratic() == 0) {
+    report->AddFault("balance.cost",
+                     "found nothing but zeros, by which no plan is better than "
+                     "another; wanted one coefficient above 0, or delivery: "
+                     "off");
+  }
+}
+
+void ValidatePacking(const v1::Config& config, KeyReport* report) {
+  const v1::Packing& packing = config.packing();
+  const auto language = config.topology().modules().find("language");
+  if (packing.mode() != v1::Packing::MODE_SCHEDULED ||
+      language == config.topology().modules().end() ||
+      report->HasFaultWithin("packing") ||
+      report->IsFaulty("batch.max_tokens") ||
+      report->HasFaultWithin("topology.modules.language")) {
+    return;
+  }
+  const uint64_t room =
+      uint64_t{packing.max_tokens_per_rank()} * language->second.cp();
+  const uint64_t longest = AlignUp(config.batch().max_tokens(),
+                                   PackAlign(config, v1::MODULE_LANGUAGE));
+  if (room >= longest) return;
+  report->AddFault("packing.max_tokens_per_rank",
+                   absl::StrCat("found ", packing.max_tokens_per_rank(),
+                                ", times language cp ", language->second.cp(),
+                                " a pack of ", room,
+                                " tokens; wanted packs that hold a sample of "
+                                "batch.max_tokens, ",
+                                longest, " tokens when padded"));
+}
+
+void ValidateServe(const v1::Config& config, KeyReport* report) {
+  const bool has_tls = config.security().has_tls();
+  for (int i = 0; i < config.serve().listen_size(); ++i) {
+    const std::string key = ItemKey("serve.listen", i);
+    if (report->IsFaulty(key)) continue;
+    const std::string& text = config.serve().listen(i);
+    const auto address = ParseListenAddress(text);
+    if (!address.ok()) {
+      report->AddFault(key, std::string(address.status().message()));
+    } else if (!address->IsLocal() && !has_tls) {
+      report->AddFault(
+          key, absl::StrCat("found ", Shown(text),
+                            ", which other machines reach, without "
+                            "security.tls; wanted a Unix socket, a loopback "
+                            "address, or security.tls"));
+    }
+  }
+  if (!report->Has("serve.http") || report->IsFaulty("serve.http")) return;
+  const auto http = ParseListenAddress(config.serve().http());
+  if (!http.ok()) {
+    report->AddFault("serve.http", std::string(http.status().message()));
+  } else if (http->is_unix) {
+    report->AddFault("serve.http",
+                     absl::StrCat("found ", Shown(config.serve().http()),
+                                  "; wanted host:port"));
+  }
+}
+
+void ValidateSecurity(KeyReport* report) {
+  if (!report->Has("security.tls") || report->IsFaulty("security.tls")) return;
+  for (const char* member : {"cert", "key", "client_ca"}) {
+    const std::string key = ChildKey("security.tls", member);
+    if (!report->Has(key)) report->AddMissing(key, "a PEM file");
+  }
+}
+
+}  // namespace
+
+void ValidateConfig(const v1::Config& config, KeyReport* report) {
+  // Broken YAML, or no map at all: nothing was read.
+  if (report->IsFaulty("")) return;
+  ValidateSources(config, report);
+  ValidateModel(config.model(), report);
+  ValidateTopology(config, report);
+  ValidateBatch(config, report);
+  ValidateBalance(config.balance(), report);
+  ValidatePacking(config, report);
+  ValidateServe(config, report);
+  ValidateSecurity(report);
+}
+
+}  // namespace ballast

@@ -1,0 +1,94 @@
+#include "server/config/field_rules.h"
+
+#include <cstdint>
+
+namespace ballast {
+namespace {
+
+FieldRule Between(double min, double max) {
+  FieldRule rule;
+  rule.min = min;
+  rule.max = max;
+  return rule;
+}
+
+FieldRule AboveZero(double max) {
+  FieldRule rule = Between(0, max);
+  rule.above_min = true;
+  return rule;
+}
+
+FieldRule OrAuto(FieldRule rule) {
+  rule.accepts_auto = true;
+  return rule;
+}
+
+FieldRule MayBeEmpty() {
+  FieldRule rule;
+  rule.accepts_empty = true;
+  return rule;
+}
+
+FieldRule Bytes(FieldRule rule) {
+  rule.byte_size = true;
+  return rule;
+}
+
+// Upper bounds lie far above any real job; they keep products of two such
+// numbers within 64 bits, and typing errors out.
+FieldRules MakeConfigFieldRules() {
+  constexpr double kSamples = 0x1p24;
+  constexpr double kTokens = 0x1p24;
+  constexpr double kPixels = 0x1p32;
+  constexpr double kRanks = 65536;
+  constexpr double kReal = 1e9;
+  constexpr double kMaxInt32 = std::numeric_limits<int32_t>::max();
+  FieldRules rules = {
+      {"Source.weight", AboveZero(1e6)},
+      {"Source.Lengths.min", Between(1, kTokens)},
+      {"Source.Lengths.max", Between(1, kTokens)},
+      {"Source.Lengths.mean", AboveZero(kTokens)},
+      {"Source.Lengths.sigma", Between(0, 100)},
+      {"Model.profile", MayBeEmpty()},
+      {"Model.min_pixels", Between(1, kPixels)},
+      {"Model.max_pixels", Between(1, kPixels)},
+      {"Model.patch", Between(1, 1024)},
+      {"Model.merge", Between(1, 64)},
+      {"Model.temporal_patch", Between(1, 16)},
+      {"Model.mean", Between(-kReal, kReal)},
+      {"Model.std", AboveZero(kReal)},
+      {"Model.position_axes", Between(1, 3)},
+      {"Batch.global", Between(1, kSamples)},
+      {"Batch.micro", Between(1, kSamples)},
+      {"Batch.max_tokens", Between(1, kTokens)},
+      {"Topology.Module.dp", Between(1, kRanks)},
+      {"Topology.Module.tp", Between(1, kRanks)},
+      {"Topology.Module.pp", Between(1, kRanks)},
+      {"Topology.Module.cp", Between(1, kRanks)},
+      {"Topology.Server.RanksEntry.value", MayBeEmpty()},
+      {"Balance.window", Between(1, 65536)},
+      {"Balance.Coefficients.linear", Between(0, kReal)},
+      {"Balance.Coefficients.quadratic", Between(0, kReal)},
+      {"Packing.max_tokens_per_rank", Between(1, kTokens)},
+      {"Packing.align", OrAuto(Between(0, 65536))},
+      {"Serve.threads", OrAuto(Between(0, 4096))},
+      {"Serve.memory", Bytes(Between(0x1p20, 0x1p50))},
+      {"Serve.prefetch_steps", Between(0, 1024)},
+  };
+  for (const char* id : {"image", "video", "vision_start", "vision_end",
+                         "im_start", "im_end", "end_of_text", "pad"}) {
+    rules[std::string("TokenIds.") + id] = Between(0, kMaxInt32);
+  }
+  FieldRules qualified;
+  for (const auto& [name, rule] : rules) qualified["ballast.v1." + name] = rule;
+  return qualified;
+}
+
+}  // namespace
+
+const FieldRules& ConfigFieldRules() {
+  static const FieldRules* const rules = new FieldRules(MakeConfigFieldRules());
+  return *rules;
+}
+
+}  // namespace ballast

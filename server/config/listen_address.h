@@ -1,0 +1,30 @@
+#ifndef BALLAST_SERVER_CONFIG_LISTEN_ADDRESS_H_
+#define BALLAST_SERVER_CONFIG_LISTEN_ADDRESS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ballast {
+
+// An address as the configuration writes it: `unix:/path` or `host:port`, where
+// host is a name, an IPv4 address or an IPv6 address in brackets.
+struct ListenAddress {
+  bool is_unix = false;
+  std::string path;  // of a Unix socket
+  std::string host;  // of TCP, without brackets
+  uint16_t port = 0;
+
+  // Whether only processes of this machine reach it: a Unix socket,
+  // `localhost`, 127.0.0.0/8 or ::1.
+  bool IsLocal() const;
+};
+
+// Errors: INVALID_ARGUMENT, its message "found ...; wanted ...".
+absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CONFIG_LISTEN_ADDRESS_H_

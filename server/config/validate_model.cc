@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/config/config_validate.h"
+#include "server/config/model_profile.h"
+
+namespace ballast {
+namespace {
+
+// Whether the profile is one that fills the model, or stands for none.
+bool CheckProfile(const v1::Model& model, KeyReport* report) {
+  if (report->IsFaulty("model.profile")) return false;
+  const std::vector<std::string> known = ModelProfileNames();
+  if (model.profile().empty()) {
+    for (const std::string& name : MissingModelKeys(model)) {
+      const std::string key = ChildKey("model", name);
+      if (!report->Has(key) && !report->IsFaulty(key)) {
+        report->AddMissing(key, "it where there is no profile");
+      }
+    }
+    return true;
+  }
+  if (std::find(known.begin(), known.end(), model.profile()) != known.end()) {
+    return true;
+  }
+  report->AddFault(
+      "model.profile",
+      absl::StrCat("found ", Shown(model.profile()), "; wanted one of ",
+                   absl::StrJoin(known, ", "), ", or \"\""));
+  return false;
+}
+
+// An image's tokens are told from all others by their id alone.
+void CheckImageToken(const v1::TokenIds& ids, KeyReport* report) {
+  struct Other {
+    const char* name;
+    int32_t id;
+  };
+  for (const Other& other :
+       {Other{"video", ids.video()}, Other{"vision_start", ids.vision_start()},
+        Other{"vision_end", ids.vision_end()},
+        Other{"im_start", ids.im_start()}, Other{"im_end", ids.im_end()},
+        Other{"end_of_text", ids.end_of_text()}, Other{"pad", ids.pad()}}) {
+    if (other.id != ids.image()) continue;
+    // At whichever of the two the file holds.
+    const std::string key = report->Has("model.token_ids.image")
+                                ? "model.token_ids.image"
+                                : ChildKey("model.token_ids", other.name);
+    report->AddFault(
+        key, absl::StrCat("found ", other.id,
+                          " as both token_ids.image and token_ids.", other.name,
+                          "; wanted different ids"));
+  }
+}
+
+}  // namespace
+
+void ValidateModel(const v1::Model& model, KeyReport* report) {
+  if (report->IsFaulty("model")) return;
+  const bool is_filled = CheckProfile(model, report);
+  const auto check_three = [report](const std::string& key, int size) {
+    if (!report->Has(key) || report->HasFaultWithin(key) || size == 3) return;
+    report->AddFault(
+        key, absl::StrCat("found ", size, " values; wanted 3, for R, G and B"));
+  };
+  check_three("model.mean", model.mean_size());
+  check_three("model.std", model.std_size());
+  if (report->Has("model.position_axes") &&
+      !report->IsFaulty("model.position_axes") && model.position_axes() == 2) {
+    report->AddFault("model.position_axes", "found 2; wanted 1 or 3");
+  }
+  if (!is_filled) return;
+  if (!report->IsFaulty("model.min_pixels") &&
+      !report->IsFaulty("model.max_pixels") &&
+      model.min_pixels() > model.max_pixels()) {
+    const bool has_min = report->Has("model.min_pixels");
+    report->AddFault(
+        has_min ? "model.min_pixels" : "model.max_pixels",
+        absl::StrCat("found min_pixels ", model.min_pixels(),
+                     " above max_pixels ", model.max_pixels(),
+                     "; wanted min_pixels to be at most max_pixels"));
+  }
+  if (!report->HasFaultWithin("model.token_ids")) {
+    CheckImageToken(model.token_ids(), report);
+  }
+}
+
+}  // namespace ballast

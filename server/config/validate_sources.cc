@@ -1,0 +1,151 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "server/config/config_validate.h"
+#include "server/config/path_pattern.h"
+
+namespace ballast {
+namespace {
+
+bool IsNameCharacter(char c) {
+  return absl::ascii_isalnum(c) || c == '_' || c == '-';
+}
+
+// The checks of one source. `key` is its place, as "sources[0]".
+class SourceCheck {
+ public:
+  SourceCheck(const v1::Source& source, std::string key, KeyReport* report)
+      : source_(source), key_(std::move(key)), report_(*report) {}
+
+  void Run() {
+    Require("name", "a name for the source");
+    Require("format", "one of webdataset, jsonl, mock");
+    CheckName();
+    if (!IsSound("format")) return;
+    if (source_.format() == v1::Source::FORMAT_MOCK) {
+      Refuse("path", "format mock", "no files");
+      Require("lengths", "the lengths that a mock source draws");
+    } else {
+      Refuse("lengths", "files to read", "them for format: mock alone");
+      Require("path", "the source's files");
+      CheckPath();
+    }
+    if (source_.format() != v1::Source::FORMAT_JSONL) {
+      Refuse("media_root", "a format other than jsonl",
+             "it for format: jsonl alone");
+    }
+    if (source_.format() == v1::Source::FORMAT_MOCK && IsSound("lengths")) {
+      CheckLengths();
+    }
+  }
+
+ private:
+  // In the file, and nothing wrong with it so far.
+  bool IsSound(absl::string_view name) const {
+    const std::string key = ChildKey(key_, name);
+    return report_.Has(key) && !report_.IsFaulty(key);
+  }
+
+  void Require(absl::string_view name, absl::string_view wanted) {
+    const std::string key = ChildKey(key_, name);
+    if (!report_.Has(key)) report_.AddMissing(key, wanted);
+  }
+
+  void Refuse(absl::string_view name, absl::string_view beside,
+              absl::string_view wanted) {
+    if (!IsSound(name)) return;
+    report_.AddFault(ChildKey(key_, name), absl::StrCat("found beside ", beside,
+                                                        "; wanted ", wanted));
+  }
+
+  void CheckName() {
+    const std::string& name = source_.name();
+    if (!IsSound("name") ||
+        std::all_of(name.begin(), name.end(), IsNameCharacter)) {
+      return;
+    }
+    report_.AddFault(ChildKey(key_, "name"),
+                     absl::StrCat("found ", Shown(name),
+                                  "; wanted letters, digits, _ and - alone"));
+  }
+
+  void CheckPath() {
+    if (!IsSound("path")) return;
+    const auto names = ExpandBraces(source_.path());
+    if (names.ok()) return;
+    report_.AddFault(
+        ChildKey(key_, "path"),
+        absl::StrCat("found ", Shown(source_.path()), "; wanted a path: ",
+                     std::string(names.status().message())));
+  }
+
+  void CheckLengths() {
+    Require("lengths.mode", "one of lognormal, file");
+    if (!IsSound("lengths.mode")) return;
+    const v1::Source::Lengths& lengths = source_.lengths();
+    const std::vector<const char*> drawn = {"lengths.min", "lengths.max",
+                                            "lengths.mean", "lengths.sigma"};
+    if (lengths.mode() == v1::Source::Lengths::MODE_FILE) {
+      Require("lengths.path", "a file with one length a line");
+      for (const char* name : drawn) {
+        Refuse(name, "mode file", "it for mode: lognormal alone");
+      }
+      return;
+    }
+    Refuse("lengths.path", "mode lognormal", "it for mode: file alone");
+    for (const char* name : drawn) Require(name, "a number for the draw");
+    if (IsSound("lengths.min") && IsSound("lengths.max") &&
+        lengths.min() > lengths.max()) {
+      report_.AddFault(
+          ChildKey(key_, "lengths.min"),
+          absl::StrCat("found ", lengths.min(),
+                       "; wanted at most lengths.max, ", lengths.max()));
+    }
+  }
+
+  const v1::Source& source_;
+  const std::string key_;
+  KeyReport& report_;
+};
+
+}  // namespace
+
+void ValidateSources(const v1::Config& config, KeyReport* report) {
+  if (!report->Has("sources")) {
+    return report->AddMissing("sources", "a list of at least one source");
+  }
+  absl::flat_hash_map<std::string, int> names;
+  absl::flat_hash_map<std::string, int> indexes;
+  const auto check_unique = [report](
+                                const std::string& key, int i,
+                                absl::string_view member,
+                                const std::string& value,
+                                absl::flat_hash_map<std::string, int>* seen) {
+    const auto [first, is_new] = seen->emplace(value, i);
+    if (is_new) return;
+    report->AddFault(
+        ChildKey(key, member),
+        absl::StrCat("found ", Shown(value), ", which sources[", first->second,
+                     "] has too; wanted another one for each source"));
+  };
+  for (int i = 0; i < config.sources_size(); ++i) {
+    const v1::Source& source = config.sources(i);
+    const std::string key = ItemKey("sources", i);
+    if (report->IsFaulty(key)) continue;
+    SourceCheck(source, key, report).Run();
+    if (report->IsFaulty(ChildKey(key, "name"))) continue;
+    check_unique(key, i, "name", source.name(), &names);
+    if (report->IsFaulty(ChildKey(key, "name")) ||
+        report->IsFaulty(ChildKey(key, "index"))) {
+      continue;
+    }
+    check_unique(key, i, "index", source.index(), &indexes);
+  }
+}
+
+}  // namespace ballast

@@ -1,0 +1,29 @@
+#ifndef BALLAST_SERVER_CONFIG_YAML_TO_PROTO_H_
+#define BALLAST_SERVER_CONFIG_YAML_TO_PROTO_H_
+
+#include <google/protobuf/message.h>
+
+#include "absl/strings/string_view.h"
+#include "server/config/field_rules.h"
+#include "server/config/key_report.h"
+
+namespace ballast {
+
+// Reads one YAML document into `message`, by reflection: a map is a message
+// whose keys are its fields' names, a list is a repeated field, and a map
+// field takes any keys. Enum values are written in lower case without their
+// prefix (that of the value X_UNSPECIFIED). Numbers and booleans are plain
+// scalars; a string takes any scalar; lists hold messages, strings or doubles.
+// `rules` say what types do not. Fields that
+// the text does not name are left as they are.
+//
+// Every key goes to `report` with its place, and so does every fault: broken
+// YAML (then the only one), unknown, repeated, mistyped and empty keys, values
+// outside their rules. A faulty value leaves its field unset. Text of any kind
+// ends in bounded time and memory.
+void ReadYaml(absl::string_view yaml, const FieldRules& rules,
+              google::protobuf::Message* message, KeyReport* report);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CONFIG_YAML_TO_PROTO_H_

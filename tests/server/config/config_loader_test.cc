@@ -1,0 +1,352 @@
+#include "server/config/config_loader.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kSmallest[] = R"(
+sources: [{name: docs, format: webdataset, path: "docs-*.tar"}]
+batch: {global: 8, micro: 4}
+topology: {modules: {vision: {dp: 2}, language: {}}}
+)";
+
+v1::Config Load(const std::string& yaml) {
+  const auto loaded = ParseConfig(yaml, "F", "/etc/ballast");
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  return loaded.ok() ? loaded->config : v1::Config();
+}
+
+// The example of the design, its three security files named.
+constexpr char kDesign[] = R"(
+sources:
+  - {name: docs, format: webdataset, path: "data/docs-{000..007}.tar", weight: 3}
+  - {name: chat, format: jsonl, path: data/chat.jsonl, media_root: data, weight: 1}
+  # {name: mock, format: mock, lengths: {mode: lognormal, min: 1024, max: 8192, mean: 4096, sigma: 1.1}}
+order: {seed: 1234, shuffle: true}
+model: {profile: qwen2_5_vl, tokenizer: data/tokenizer.json, chat_template: chatml, min_pixels: 3136, max_pixels: 1003520}
+       # profiles: qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_5_vl, or patch, merge, mean, std, token ids given one by one; tokenizer: a file or `bytes`
+batch: {global: 64, micro: 32, max_tokens: 4096, on_too_long: error}      # or truncate_text, skip
+topology:
+  modules: {vision: {dp: 4, tp: 1, pp: 1, cp: 1}, language: {dp: 4, tp: 1, pp: 1, cp: 1}}
+  colocated: true
+  servers: [{address: "unix:/run/ballast/a.sock", ranks: {vision: "0-3", language: "0-3"}}]
+balance: {delivery: exchange, algorithm: refined, scope: micro_batch, window: 1, equal_count: false, align_images: true,
+          cost: {vision: {linear: 1.0, quadratic: 0.0}, language: {linear: 0.0, quadratic: 0.0}}}
+packing: {mode: shard, max_tokens_per_rank: 8192, align: auto}
+serve: {listen: ["unix:/run/ballast/a.sock"], http: "127.0.0.1:9464", threads: auto, memory: 8GiB, prefetch_steps: 4,
+        on_bad_sample: placeholder, max_bad_samples: 100}
+security: {tls: {cert: tls/server.pem, key: tls/server.key, client_ca: /ca.pem}, tokens_file: tokens}
+)";
+
+TEST(LoadConfig, ReadsTheExampleOfTheDesign) {
+  const v1::Config config = Load(kDesign);
+
+  ASSERT_EQ(config.sources_size(), 2);
+  const v1::Source& docs = config.sources(0);
+  EXPECT_EQ(docs.name(), "docs");
+  EXPECT_EQ(docs.format(), v1::Source::FORMAT_WEBDATASET);
+  EXPECT_EQ(docs.path(), "data/docs-{000..007}.tar");
+  EXPECT_EQ(docs.weight(), 3);
+  EXPECT_EQ(docs.index(), "/etc/ballast/.ballast/docs.index");
+  EXPECT_FALSE(docs.has_lengths());
+  const v1::Source& chat = config.sources(1);
+  EXPECT_EQ(chat.name(), "chat");
+  EXPECT_EQ(chat.format(), v1::Source::FORMAT_JSONL);
+  EXPECT_EQ(chat.path(), "data/chat.jsonl");
+  EXPECT_EQ(chat.media_root(), "/etc/ballast/data");
+  EXPECT_EQ(chat.weight(), 1);
+  EXPECT_EQ(chat.index(), "/etc/ballast/.ballast/chat.index");
+
+  EXPECT_EQ(config.order().seed(), 1234u);
+  EXPECT_TRUE(config.order().shuffle());
+
+  const v1::Model& model = config.model();
+  EXPECT_EQ(model.profile(), "qwen2_5_vl");
+  EXPECT_EQ(model.tokenizer(), "/etc/ballast/data/tokenizer.json");
+  EXPECT_EQ(model.chat_template(), "chatml");
+  EXPECT_EQ(model.min_pixels(), 3136u);
+  EXPECT_EQ(model.max_pixels(), 1003520u);
+  EXPECT_EQ(model.patch(), 14u);
+  EXPECT_EQ(model.merge(), 2u);
+  EXPECT_EQ(model.temporal_patch(), 2u);
+  EXPECT_THAT(model.mean(), ElementsAre(0.48145466, 0.4578275, 0.40821073));
+  EXPECT_THAT(model.std(), ElementsAre(0.26862954, 0.26130258, 0.27577711));
+  EXPECT_EQ(model.token_ids().image(), 151655);
+  EXPECT_EQ(model.token_ids().pad(), 151643);
+  EXPECT_EQ(model.position_axes(), 3u);
+
+  EXPECT_EQ(config.batch().global(), 64u);
+  EXPECT_EQ(config.batch().micro(), 32u);
+  EXPECT_EQ(config.batch().max_tokens(), 4096u);
+  EXPECT_EQ(config.batch().on_too_long(), v1::Batch::ON_TOO_LONG_ERROR);
+
+  const v1::Topology& topology = config.topology();
+  ASSERT_EQ(topology.modules().size(), 2u);
+  for (const char* name : {"vision", "language"}) {
+    const v1::Topology::Module& module = topology.modules().at(name);
+    EXPECT_EQ(module.dp(), 4u);
+    EXPECT_EQ(module.tp(), 1u);
+    EXPECT_EQ(module.pp(), 1u);
+    EXPECT_EQ(module.cp(), 1u);
+    EXPECT_FALSE(module.sequence_parallel());
+  }
+  EXPECT_TRUE(topology.colocated());
+  ASSERT_EQ(topology.servers_size(), 1);
+  EXPECT_EQ(topology.servers(0).address(), "unix:/run/ballast/a.sock");
+  EXPECT_EQ(topology.servers(0).ranks().size(), 2u);
+  EXPECT_EQ(topology.servers(0).ranks().at("vision"), "0-3");
+  EXPECT_EQ(topology.servers(0).ranks().at("language"), "0-3");
+
+  const v1::Balance& balance = config.balance();
+  EXPECT_EQ(balance.delivery(), v1::DELIVERY_EXCHANGE);
+  EXPECT_EQ(balance.algorithm(), v1::Balance::ALGORITHM_REFINED);
+  EXPECT_EQ(balance.scope(), v1::Balance::SCOPE_MICRO_BATCH);
+  EXPECT_EQ(balance.window(), 1u);
+  EXPECT_FALSE(balance.equal_count());
+  EXPECT_TRUE(balance.align_images());
+  EXPECT_EQ(balance.cost().vision().linear(), 1);
+  EXPECT_EQ(balance.cost().vision().quadratic(), 0);
+  EXPECT_EQ(balance.cost().language().linear(), 0);
+  EXPECT_EQ(balance.cost().language().quadratic(), 0);
+
+  EXPECT_EQ(config.packing().mode(), v1::Packing::MODE_SHARD);
+  EXPECT_EQ(config.packing().max_tokens_per_rank(), 8192u);
+  EXPECT_EQ(config.packing().align(), 0u);
+
+  const v1::Serve& serve = config.serve();
+  EXPECT_THAT(serve.listen(), ElementsAre("unix:/run/ballast/a.sock"));
+  EXPECT_EQ(serve.http(), "127.0.0.1:9464");
+  EXPECT_EQ(serve.threads(), 0u);
+  EXPECT_EQ(serve.memory(), uint64_t{8} << 30);
+  EXPECT_EQ(serve.prefetch_steps(), 4u);
+  EXPECT_EQ(serve.on_bad_sample(), v1::Serve::ON_BAD_SAMPLE_PLACEHOLDER);
+  EXPECT_EQ(serve.max_bad_samples(), 100u);
+
+  EXPECT_EQ(config.security().tls().cert(), "/etc/ballast/tls/server.pem");
+  EXPECT_EQ(config.security().tls().key(), "/etc/ballast/tls/server.key");
+  EXPECT_EQ(config.security().tls().client_ca(), "/ca.pem");
+  EXPECT_EQ(config.security().tokens_file(), "/etc/ballast/tokens");
+}
+
+// Apart from paths and addresses the example states nothing but defaults.
+TEST(LoadConfig, DefaultsAreThoseOfTheExample) {
+  v1::Config want = Load(kDesign);
+  want.clear_security();
+  want.mutable_serve()->clear_http();
+  want.mutable_serve()->set_listen(0, "127.0.0.1:7070");
+  want.mutable_topology()->mutable_servers(0)->set_address("127.0.0.1:7070");
+  want.mutable_model()->set_tokenizer("bytes");
+  want.mutable_model()->set_max_pixels(12845056);
+  want.mutable_sources(1)->set_media_root("/etc/ballast");
+  want.mutable_sources(0)->set_weight(1);
+  const v1::Config got = Load(R"(
+sources:
+  - {name: docs, format: webdataset, path: "data/docs-{000..007}.tar"}
+  - {name: chat, format: jsonl, path: data/chat.jsonl}
+batch: {global: 64, micro: 32}
+topology: {modules: {vision: {dp: 4}, language: {dp: 4}}}
+)");
+  std::string differences;
+  google::protobuf::util::MessageDifferencer differencer;
+  differencer.ReportDifferencesToString(&differences);
+  EXPECT_TRUE(differencer.Compare(want, got)) << differences;
+}
+
+TEST(LoadConfig, TheDefaultServerReadsForAllRanks) {
+  const v1::Config config = Load(std::string(kSmallest) +
+                                 "serve: {listen: [\"unix:/a\", \"unix:/b\"]}");
+  ASSERT_EQ(config.topology().servers_size(), 1);
+  const v1::Topology::Server& server = config.topology().servers(0);
+  EXPECT_EQ(server.address(), "unix:/a");
+  EXPECT_EQ(server.ranks().size(), 2u);
+  EXPECT_EQ(server.ranks().at("vision"), "0-1");
+  EXPECT_EQ(server.ranks().at("language"), "0");
+  EXPECT_EQ(config.topology().modules().at("language").dp(), 1u);
+}
+
+TEST(LoadConfig, ZerosAndFalseAreNotMistakenForAbsent) {
+  const v1::Config config = Load(absl::StrCat(kSmallest, R"(
+order: {seed: 0, shuffle: false}
+model: {token_ids: {pad: 0}}
+balance: {align_images: false, cost: {vision: {linear: 0, quadratic: 1e-9}}}
+packing: {align: 0}
+serve: {threads: 0, prefetch_steps: 0, max_bad_samples: 0}
+)"));
+  EXPECT_EQ(config.order().seed(), 0u);
+  EXPECT_FALSE(config.order().shuffle());
+  EXPECT_EQ(config.model().token_ids().pad(), 0);
+  EXPECT_EQ(config.model().token_ids().end_of_text(), 151643);
+  EXPECT_FALSE(config.balance().align_images());
+  EXPECT_EQ(config.balance().cost().vision().linear(), 0);
+  EXPECT_EQ(config.balance().cost().vision().quadratic(), 1e-9);
+  EXPECT_EQ(config.packing().align(), 0u);
+  EXPECT_EQ(config.serve().threads(), 0u);
+  EXPECT_EQ(config.serve().prefetch_steps(), 0u);
+  EXPECT_EQ(config.serve().max_bad_samples(), 0u);
+}
+
+TEST(LoadConfig, ReadsEveryFeatureThatCanBeConfigured) {
+  const v1::Config config = Load(R"(
+sources:
+  - {name: drawn, format: mock, lengths: {mode: lognormal, min: 1024, max: 8192, mean: 4096, sigma: 1.1}}
+  - {name: listed, format: mock, lengths: {mode: file, path: lengths.csv}, index: /var/listed.index}
+order: {seed: 18446744073709551615}
+model: {profile: qwen3_5_vl, chat_template: other, position_axes: 1}
+batch: {global: 12, micro: 6, on_too_long: truncate_text}
+topology:
+  modules:
+    vision: {dp: 2}
+    language: {dp: 3, tp: 2, pp: 2, cp: 2, sequence_parallel: true}
+  colocated: false
+  servers:
+    - {address: "node-a:7070", ranks: {vision: 0, language: "0, 2"}}
+    - {address: "[::1]:7071", ranks: {vision: "1", language: "1"}}
+balance: {delivery: hybrid, algorithm: lpt, scope: window, window: 2, equal_count: true,
+          cost: {language: {quadratic: 0.5}}}
+packing: {mode: scheduled, max_tokens_per_rank: 2048, align: 16}
+serve: {listen: ["0.0.0.0:7070"], memory: 1.5GiB, threads: 12, on_bad_sample: error}
+security: {tls: {cert: c, key: k, client_ca: a}}
+)");
+  const v1::Source::Lengths& drawn = config.sources(0).lengths();
+  EXPECT_EQ(drawn.mode(), v1::Source::Lengths::MODE_LOGNORMAL);
+  EXPECT_EQ(drawn.min(), 1024u);
+  EXPECT_EQ(drawn.max(), 8192u);
+  EXPECT_EQ(drawn.mean(), 4096);
+  EXPECT_EQ(drawn.sigma(), 1.1);
+  EXPECT_EQ(config.sources(1).lengths().mode(), v1::Source::Lengths::MODE_FILE);
+  EXPECT_EQ(config.sources(1).lengths().path(), "/etc/ballast/lengths.csv");
+  EXPECT_EQ(config.sources(1).index(), "/var/listed.index");
+  EXPECT_EQ(config.order().seed(), ~uint64_t{0});
+  EXPECT_EQ(config.model().chat_template(), "other");
+  EXPECT_EQ(config.model().position_axes(), 1u);
+  EXPECT_EQ(config.model().patch(), 16u);
+  EXPECT_EQ(config.model().tokenizer(), "bytes");
+  EXPECT_EQ(config.batch().on_too_long(), v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT);
+  EXPECT_TRUE(config.topology().modules().at("language").sequence_parallel());
+  EXPECT_FALSE(config.topology().colocated());
+  EXPECT_EQ(config.topology().servers(0).ranks().at("vision"), "0");
+  EXPECT_EQ(config.topology().servers(0).ranks().at("language"), "0, 2");
+  EXPECT_EQ(config.balance().delivery(), v1::DELIVERY_HYBRID);
+  EXPECT_EQ(config.balance().algorithm(), v1::Balance::ALGORITHM_LPT);
+  EXPECT_EQ(config.balance().scope(), v1::Balance::SCOPE_WINDOW);
+  EXPECT_EQ(config.balance().window(), 2u);
+  EXPECT_TRUE(config.balance().equal_count());
+  EXPECT_EQ(config.balance().cost().vision().linear(), 1);
+  EXPECT_EQ(config.balance().cost().language().quadratic(), 0.5);
+  EXPECT_EQ(config.packing().mode(), v1::Packing::MODE_SCHEDULED);
+  EXPECT_EQ(config.packing().align(), 16u);
+  EXPECT_EQ(config.serve().memory(), uint64_t{3} << 29);
+  EXPECT_EQ(config.serve().threads(), 12u);
+  EXPECT_EQ(config.serve().on_bad_sample(), v1::Serve::ON_BAD_SAMPLE_ERROR);
+}
+
+TEST(LoadConfig, AModelMayDoWithoutAProfile) {
+  const v1::Config config = Load(absl::StrCat(kSmallest, R"(
+model:
+  {profile: "", min_pixels: 1, max_pixels: 2, patch: 3, merge: 4, temporal_patch: 5,
+   mean: [0.1, -0.2, 0], std: [1, 2, 3], position_axes: 1,
+   token_ids: {image: 1, video: 2, vision_start: 3, vision_end: 4, im_start: 5, im_end: 6, end_of_text: 7, pad: 0}}
+)"));
+  EXPECT_EQ(config.model().profile(), "");
+  EXPECT_EQ(config.model().patch(), 3u);
+  EXPECT_THAT(config.model().mean(), ElementsAre(0.1, -0.2, 0));
+  EXPECT_EQ(config.model().token_ids().pad(), 0);
+}
+
+TEST(LoadConfig, ZeroCostsAreFineWithoutReordering) {
+  Load(absl::StrCat(kSmallest,
+                    "balance: {delivery: off, cost: {vision: {linear: 0}}}"));
+}
+
+TEST(LoadConfig, ReadsJson) {
+  const v1::Config config = Load(R"({
+  "sources": [{"name": "a", "format": "jsonl", "path": "a.jsonl", "weight": 0.5}],
+  "batch": {"global": 8, "micro": 8},
+  "topology": {"modules": {"language": {"dp": 8}}},
+  "serve": {"memory": 1e9}
+})");
+  EXPECT_EQ(config.sources(0).weight(), 0.5);
+  EXPECT_EQ(config.serve().memory(), 1000000000u);
+  EXPECT_EQ(config.topology().servers(0).ranks().at("language"), "0-7");
+}
+
+TEST(LoadConfig, AnchorsSpareRepetition) {
+  const v1::Config config = Load(R"(
+sources: [{name: a, format: jsonl, path: a.jsonl}]
+batch: {global: 8, micro: 8}
+topology: {modules: {vision: &sizes {dp: 4, tp: 2}, language: *sizes}}
+)");
+  EXPECT_EQ(config.topology().modules().at("language").dp(), 4u);
+  EXPECT_EQ(config.topology().modules().at("language").tp(), 2u);
+}
+
+TEST(LoadConfig, HostileTextEndsInAStatus) {
+  std::string aliases = "a: &a {name: x}\nsources: &s [";
+  for (int i = 0; i < 1000; ++i) aliases += "*a,";
+  aliases += "]\ntopology: {servers: [";
+  for (int i = 0; i < 1000; ++i) aliases += "{ranks: *s},";
+  aliases += "]}";
+  std::string many = "x: &x {";
+  for (int i = 0; i < 1000; ++i) absl::StrAppend(&many, "k", i, ": 1, ");
+  many += "}\ntopology: {servers: [";
+  for (int i = 0; i < 1000; ++i) many += "{ranks: *x},";
+  many += "]}";
+  for (const std::string& yaml :
+       {std::string(200000, '['), std::string(200000, '{'),
+        std::string("&a [*a]"), std::string("sources: &a [*a, *a]"),
+        std::string("topology: &t {modules: {vision: *t}, servers: [*t]}"),
+        std::string("\xff\xfe\x00\x01", 4), std::string("a: *nothing"),
+        std::string("%YAML 9.9\n---\n"), std::string("? : :"),
+        std::string("<<: {batch: 1}"), std::string("a\0b: 1", 6), aliases,
+        many}) {
+    EXPECT_EQ(ParseConfig(yaml, "F", ".").status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << yaml.substr(0, 60);
+  }
+}
+
+TEST(LoadConfig, ReadsAFileAndResolvesFromItsDirectory) {
+  const std::string directory = testing::TempDir() + "/config_loader_test";
+  mkdir(directory.c_str(), 0700);
+  const std::string path = directory + "/job.yaml";
+  std::ofstream(path) << kSmallest;
+  const auto loaded = LoadConfig(path);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->directory, directory);
+  EXPECT_EQ(loaded->config.sources(0).index(),
+            directory + "/.ballast/docs.index");
+
+  std::ofstream(path) << "batch: {}\n";
+  const std::string faults(LoadConfig(path).status().message());
+  EXPECT_THAT(faults, HasSubstr(path + ":1: batch.micro: missing"));
+
+  std::ofstream(path) << std::string(2 << 20, '#');
+  EXPECT_THAT(std::string(LoadConfig(path).status().message()),
+              AllOf(HasSubstr(path), Not(HasSubstr("##"))));
+}
+
+TEST(LoadConfig, SaysWhichFileItCannotRead) {
+  const std::string path = testing::TempDir() + "/no such file.yaml";
+  const absl::Status missing = LoadConfig(path).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr(path));
+  EXPECT_FALSE(LoadConfig(testing::TempDir()).ok());  // a directory
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,70 @@
+#include "server/config/yaml_scalar.h"
+
+#include <gtest/gtest.h>
+
+namespace ballast {
+namespace {
+
+TEST(ParseByteSize, ReadsUnits) {
+  EXPECT_EQ(ParseByteSize("0"), 0u);
+  EXPECT_EQ(ParseByteSize("1024"), 1024u);
+  EXPECT_EQ(ParseByteSize("9223372036854775807"), (uint64_t{1} << 63) - 1);
+  EXPECT_EQ(ParseByteSize("1e9"), 1000000000u);
+  EXPECT_EQ(ParseByteSize("7B"), 7u);
+  EXPECT_EQ(ParseByteSize("2KiB"), 2048u);
+  EXPECT_EQ(ParseByteSize("512MiB"), uint64_t{512} << 20);
+  EXPECT_EQ(ParseByteSize("8GiB"), uint64_t{8} << 30);
+  EXPECT_EQ(ParseByteSize("1TiB"), uint64_t{1} << 40);
+  EXPECT_EQ(ParseByteSize("1.5GiB"), uint64_t{3} << 29);
+  EXPECT_EQ(ParseByteSize("2kB"), 2000u);
+  EXPECT_EQ(ParseByteSize("2MB"), 2000000u);
+  EXPECT_EQ(ParseByteSize("2GB"), 2000000000u);
+}
+
+TEST(ParseByteSize, RefusesTheRest) {
+  for (const char* text :
+       {"", "GiB", "8gib", "8 GiB", "-1", "-1GiB", "1.5", "0.1KiB", "1e99",
+        "99999999999999999999", "9223372036854775808", "8EiB", "inf", "0x10",
+        "1GiBGiB", "auto"}) {
+    EXPECT_FALSE(ParseByteSize(text).has_value()) << text;
+  }
+}
+
+TEST(ParseUnsigned, TakesDigitsAlone) {
+  EXPECT_EQ(ParseUnsigned("18446744073709551615"), ~uint64_t{0});
+  EXPECT_EQ(ParseUnsigned("007"), 7u);
+  for (const char* text : {"", "+1", "-1", " 1", "1 ", "1.0", "1e3", "0x1",
+                           "18446744073709551616"}) {
+    EXPECT_FALSE(ParseUnsigned(text).has_value()) << text;
+  }
+}
+
+TEST(ParseSigned, TakesASign) {
+  EXPECT_EQ(ParseSigned("-9223372036854775808"), INT64_MIN);
+  EXPECT_EQ(ParseSigned("+5"), 5);
+  for (const char* text :
+       {"", "-", "--1", "-+1", "9223372036854775808", "1.0"}) {
+    EXPECT_FALSE(ParseSigned(text).has_value()) << text;
+  }
+}
+
+TEST(ParseReal, TakesFiniteDecimals) {
+  EXPECT_EQ(ParseReal("-0.5"), -0.5);
+  EXPECT_EQ(ParseReal("1e-3"), 1e-3);
+  EXPECT_EQ(ParseReal(".5"), 0.5);
+  for (const char* text : {"", "nan", "inf", "-infinity", "0x1p3", "1e999", "e",
+                           "1e", "1,5", " 1"}) {
+    EXPECT_FALSE(ParseReal(text).has_value()) << text;
+  }
+}
+
+TEST(ParseBool, TakesTwoWords) {
+  EXPECT_EQ(ParseBool("true"), true);
+  EXPECT_EQ(ParseBool("false"), false);
+  for (const char* text : {"", "True", "yes", "on", "1"}) {
+    EXPECT_FALSE(ParseBool(text).has_value()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace ballast
