@@ -10,12 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/grpc_batch_fetcher.h"
-#include "client/schedule_check.h"
 #include "client/server_address.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/loader_service.grpc.pb.h"
+#include "proto/schedule_columns.h"
 #include "proto/schedule_service.grpc.pb.h"
 #include "proto/transport.h"
 
@@ -114,8 +114,14 @@ class GrpcLoaderClient final : public LoaderClient {
           absl::StrCat("server ", address_, ": GetSchedule answered step ",
                        response.schedule().step(), ", wanted ", step));
     }
-    BALLAST_RETURN_IF_ERROR(Annotate(CheckSchedule(response.schedule()),
-                                     absl::StrCat("server ", address_)));
+    const absl::Status columns = CheckColumns(response.schedule());
+    if (!columns.ok()) {
+      return absl::InternalError(
+          absl::StrCat("server ", address_,
+                       ": GetSchedule answered a malformed "
+                       "schedule: ",
+                       columns.message()));
+    }
     return std::move(*response.mutable_schedule());
   }
 

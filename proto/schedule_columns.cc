@@ -1,6 +1,8 @@
 #include "proto/schedule_columns.h"
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -38,12 +40,38 @@ absl::Status CheckModule(const v1::ModuleSchedule& module, uint64_t samples) {
   const std::string reader = absl::StrCat(name, ".reader");
   const std::string owner = absl::StrCat(name, ".owner");
   const uint64_t dp = module.load_after_size();
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength(absl::StrCat(name, ".cost"), module.cost_size(), samples));
   BALLAST_RETURN_IF_ERROR(CheckLength(reader, module.reader_size(), samples));
   BALLAST_RETURN_IF_ERROR(CheckLength(owner, module.owner_size(), samples));
   BALLAST_RETURN_IF_ERROR(CheckLength(absl::StrCat(name, ".load_before"),
                                       module.load_before_size(), dp));
   BALLAST_RETURN_IF_ERROR(CheckRange(reader, module.reader(), 0, dp));
   return CheckRange(owner, module.owner(), 0, dp);
+}
+
+// Every slot is known to be a micro-batch of the step.
+absl::Status CheckPlaces(const v1::StepSchedule& schedule) {
+  std::vector<uint32_t> samples(schedule.micro_batches_size());
+  for (const v1::MicroBatchSchedule& micro_batch : schedule.micro_batches()) {
+    for (const uint32_t slot : micro_batch.slot()) ++samples[slot];
+  }
+  std::vector<std::vector<bool>> taken;
+  for (const uint32_t count : samples) taken.emplace_back(count);
+  for (const v1::MicroBatchSchedule& micro_batch : schedule.micro_batches()) {
+    for (int i = 0; i < micro_batch.slot_size(); ++i) {
+      const uint32_t slot = micro_batch.slot(i);
+      const uint32_t place = micro_batch.place(i);
+      if (place >= samples[slot] || taken[slot][place]) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("schedule: slot ", slot, " of ", samples[slot],
+                         " samples holds place ", place,
+                         place < samples[slot] ? " twice" : ""));
+      }
+      taken[slot][place] = true;
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -89,7 +117,8 @@ absl::Status CheckColumns(const v1::StepSchedule& schedule) {
         Annotate(CheckColumns(schedule, schedule.micro_batches(m)),
                  absl::StrCat("step ", schedule.step(), " micro-batch ", m)));
   }
-  return absl::OkStatus();
+  return Annotate(CheckPlaces(schedule),
+                  absl::StrCat("step ", schedule.step()));
 }
 
 }  // namespace ballast

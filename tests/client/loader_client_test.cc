@@ -95,7 +95,7 @@ TEST_F(LoaderClientTest, GetsSchedules) {
   schedule.add_micro_batches()->add_tokens(1);
   server_->SetSchedule(schedule);
   ExpectError(client_->GetSchedule(3).status(), absl::StatusCode::kInternal,
-              "malformed schedule of step 3");
+              "malformed schedule: step 3 micro-batch 0");
 }
 
 TEST_F(LoaderClientTest, Meets) {

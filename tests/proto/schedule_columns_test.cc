@@ -1,6 +1,7 @@
 #include "proto/schedule_columns.h"
 
 #include <functional>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,6 +41,8 @@ TEST(ScheduleColumnsTest, NamesTheColumnThatIsWrong) {
        "vision.owner of entry 3 is 2"},
       {[](Columns* c) { c->mutable_modules(1)->set_reader(3, 2); },
        "language.reader of entry 3 is 2"},
+      {[](Columns* c) { c->mutable_modules(0)->add_cost(1); },
+       "vision.cost has 7"},
       {[](Columns* c) { c->mutable_modules(1)->clear_owner(); },
        "language.owner has 0"},
       {[](Columns* c) { c->mutable_modules(1)->clear_load_before(); },
@@ -53,6 +56,20 @@ TEST(ScheduleColumnsTest, NamesTheColumnThatIsWrong) {
     EXPECT_THAT(status.message(), HasSubstr("step 5 micro-batch 1: schedule:"));
     EXPECT_THAT(status.message(), HasSubstr(c.message));
   }
+}
+
+TEST(ScheduleColumnsTest, PlacesStandOnce) {
+  v1::StepSchedule schedule = SyntheticSchedule({}, 5);
+  v1::MicroBatchSchedule& columns = *schedule.mutable_micro_batches(1);
+  const uint32_t samples = columns.place_size();
+  columns.set_place(0, columns.place(1));
+  EXPECT_THAT(std::string(CheckColumns(schedule).message()),
+              HasSubstr("step 5: schedule: slot 1 of 6 samples holds place"));
+  EXPECT_THAT(std::string(CheckColumns(schedule).message()),
+              HasSubstr(" twice"));
+  columns.set_place(0, samples);
+  EXPECT_THAT(std::string(CheckColumns(schedule).message()),
+              HasSubstr("slot 1 of 6 samples holds place 6"));
 }
 
 }  // namespace
