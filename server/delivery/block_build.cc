@@ -1,0 +1,117 @@
+#include "server/delivery/block_build.h"
+
+#include <utility>
+
+#include <xxhash.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "proto/block_view.h"
+
+namespace ballast {
+
+absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
+                                             uint32_t micro_batch,
+                                             const v1::Role& role,
+                                             v1::Delivery delivery,
+                                             const BlockGeometry& geometry) {
+  PlannedBlock planned;
+  BALLAST_ASSIGN_OR_RETURN(
+      planned.plan, PlanBlock(schedule, micro_batch, role, delivery, geometry));
+  const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
+  std::vector<uint32_t> first_image(columns.images_size() + 1, 0);
+  for (int i = 0; i < columns.images_size(); ++i) {
+    first_image[i + 1] = first_image[i] + columns.images(i);
+  }
+  planned.first_grid.push_back(0);
+  for (const PlannedSample& sample : planned.plan.samples) {
+    for (uint32_t k = first_image[sample.index];
+         k < first_image[sample.index + 1]; ++k) {
+      ImageGrid grid;
+      grid.grid_h = columns.grid_h(k);
+      grid.grid_w = columns.grid_w(k);
+      grid.height = grid.grid_h * geometry.patch;
+      grid.width = grid.grid_w * geometry.patch;
+      planned.grids.push_back(grid);
+    }
+    planned.first_grid.push_back(planned.grids.size());
+  }
+  return planned;
+}
+
+BlockBuild::BlockBuild(PlannedBlock planned, const SampleBuilder* builder,
+                       std::unique_ptr<Block> block, Finished finished)
+    : planned_(std::move(planned)),
+      builder_(builder),
+      block_(std::move(block)),
+      finished_(std::move(finished)),
+      remaining_(planned_.plan.samples.size()) {}
+
+bool BlockBuild::Start() {
+  WriteBlockTables(planned_.plan, block_->mutable_bytes());
+  if (items() != 0) return true;
+  Finish();
+  return false;
+}
+
+void BlockBuild::Run(uint32_t item) {
+  if (!failed_.load(std::memory_order_relaxed)) {
+    absl::Status status = BuildSample(item);
+    if (!status.ok()) Fail(std::move(status));
+  }
+  // The last to leave sees what all others wrote.
+  if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) Finish();
+}
+
+void BlockBuild::Cancel() { Fail(absl::CancelledError("no longer wanted")); }
+
+void BlockBuild::Fail(absl::Status status) {
+  MutexLock lock(&mutex_);
+  if (failure_.ok()) failure_ = std::move(status);
+  failed_.store(true, std::memory_order_relaxed);
+}
+
+absl::Status BlockBuild::BuildSample(uint32_t item) {
+  const BlockPlan& plan = planned_.plan;
+  SampleRequest request;
+  request.module = static_cast<v1::Module>(plan.header.module);
+  request.record = plan.samples[item].record;
+  const uint32_t first = planned_.first_grid[item];
+  request.grids = absl::MakeConstSpan(planned_.grids)
+                      .subspan(first, planned_.first_grid[item + 1] - first);
+  request.images =
+      absl::MakeConstSpan(plan.images)
+          .subspan(request.record.first_image, request.record.num_images);
+  request.payload = block_->mutable_bytes().subspan(
+      request.record.payload, request.record.payload_bytes);
+  const absl::StatusOr<SampleOutcome> outcome = builder_->Build(request);
+  if (!outcome.ok()) {
+    return Annotate(outcome.status(),
+                    absl::StrCat("step ", plan.header.step, " micro-batch ",
+                                 plan.header.micro_batch, " position ",
+                                 request.record.position));
+  }
+  if (*outcome == SampleOutcome::kPlaceholder) {
+    MarkPlaceholder(plan, item, block_->mutable_bytes());
+  }
+  return absl::OkStatus();
+}
+
+void BlockBuild::Finish() {
+  absl::Status failure;
+  {
+    MutexLock lock(&mutex_);
+    failure = failure_;
+  }
+  std::unique_ptr<Block> block = std::move(block_);
+  if (!failure.ok()) {
+    block.reset();
+    finished_(std::move(failure));
+    return;
+  }
+  const absl::Span<const uint8_t> bytes = block->bytes();
+  block->set_checksum(XXH3_64bits(bytes.data(), bytes.size()));
+  finished_(std::move(block));
+}
+
+}  // namespace ballast

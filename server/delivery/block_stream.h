@@ -1,0 +1,41 @@
+#ifndef BALLAST_SERVER_DELIVERY_BLOCK_STREAM_H_
+#define BALLAST_SERVER_DELIVERY_BLOCK_STREAM_H_
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "server/delivery/block.h"
+
+namespace ballast {
+
+// A role's blocks in order of (step, micro-batch), built ahead of demand. From
+// Loader::OpenStream. Thread-safe; meant for one consumer. May outlive the
+// loader, and its blocks may outlive both.
+class BlockStream {
+ public:
+  // Close().
+  virtual ~BlockStream() = default;
+
+  // The next block, or nothing while it is being built: then the stream's
+  // `ready` runs once, as soon as it is worth trying again. Never blocks. An
+  // error comes after the blocks before it, is final, and is repeated at every
+  // further call:
+  //   OUT_OF_RANGE  every block of the range has been taken
+  //   DATA_LOSS     a sample could not be read (serve.on_bad_sample)
+  //   UNAVAILABLE   the loader drains or is gone
+  //   CANCELLED     after Close()
+  //   RESOURCE_EXHAUSTED  the system has no memory
+  // and the schedule's.
+  virtual std::optional<absl::StatusOr<std::unique_ptr<Block>>> TryNext() = 0;
+
+  // Ends the stream and frees what it has built; what is just being built is
+  // freed as soon as the samples in work are done. `ready` may still be running
+  // on another thread when this returns, but is not called again: a consumer
+  // that waits for it must be woken by whoever closes.
+  virtual void Close() = 0;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DELIVERY_BLOCK_STREAM_H_

@@ -1,0 +1,108 @@
+#include "server/delivery/loader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "proto/module.h"
+#include "server/delivery/loader_core.h"
+
+namespace ballast {
+namespace {
+
+class CoreStream : public BlockStream {
+ public:
+  CoreStream(std::shared_ptr<LoaderCore> core, uint64_t id)
+      : core_(std::move(core)), id_(id) {}
+  ~CoreStream() override { core_->Close(id_); }
+
+  std::optional<absl::StatusOr<std::unique_ptr<Block>>> TryNext() override {
+    return core_->TryNext(id_);
+  }
+  void Close() override { core_->Close(id_); }
+
+ private:
+  const std::shared_ptr<LoaderCore> core_;
+  const uint64_t id_;
+};
+
+class CoreLoader : public Loader {
+ public:
+  CoreLoader(std::shared_ptr<LoaderCore> core, v1::Job job)
+      : core_(std::move(core)), job_(std::move(job)) {}
+  ~CoreLoader() override { core_->Stop(); }
+
+  absl::StatusOr<std::unique_ptr<BlockStream>> OpenStream(
+      const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
+      std::function<void()> ready) override {
+    BALLAST_RETURN_IF_ERROR(CheckRole(job_, role));
+    const uint32_t micro_batches = job_.global_batch() / job_.micro_batch();
+    if (micro_batch >= micro_batches) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a step has ", micro_batches, " micro-batches; number ",
+                       micro_batch, " was asked for"));
+    }
+    BALLAST_ASSIGN_OR_RETURN(
+        const uint64_t id,
+        core_->Open(role, {step, micro_batch}, steps, std::move(ready)));
+    return std::make_unique<CoreStream>(core_, id);
+  }
+
+  void GetSchedule(uint64_t step, ScheduleAnswer answer) override {
+    core_->GetSchedule(step, std::move(answer));
+  }
+  void Drain() override { core_->Drain(); }
+  uint64_t memory_in_use() const override { return core_->memory_in_use(); }
+  uint64_t open_streams() const override { return core_->open_streams(); }
+
+ private:
+  const std::shared_ptr<LoaderCore> core_;
+  const v1::Job job_;
+};
+
+}  // namespace
+
+absl::Status CheckRole(const v1::Job& job, const v1::Role& role) {
+  for (const v1::Job::ModuleSize& module : job.modules()) {
+    if (module.module() != role.module()) continue;
+    if (role.dp_rank() < module.dp()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        ModuleName(role.module()), " has ", module.dp(),
+        " data-parallel ranks; rank ", role.dp_rank(), " was asked for"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "module ", ModuleName(role.module()), " is not in topology.modules"));
+}
+
+absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(
+    const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
+    std::unique_ptr<SampleBuilder> builder) {
+  if (config.balance().delivery() == v1::DELIVERY_HYBRID) {
+    return absl::UnimplementedError(
+        "balance.delivery: `hybrid` is not built yet; use exchange, direct or "
+        "off");
+  }
+  const v1::Job& job = scheduler->job();
+  if (job.micro_batch() == 0 || job.global_batch() < job.micro_batch()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "batch.global is ", job.global_batch(), " and batch.micro ",
+        job.micro_batch(), "; wanted a multiple of a number above 0"));
+  }
+  LoaderCore::Settings settings;
+  settings.delivery = config.balance().delivery();
+  settings.geometry.patch = job.model().patch();
+  settings.geometry.position_axes = job.model().position_axes();
+  settings.micro_batches = job.global_batch() / job.micro_batch();
+  settings.memory = config.serve().memory();
+  settings.prefetch_steps = config.serve().prefetch_steps();
+  settings.ranks = std::max(ranks, 1u);
+  BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<WorkerPool> workers,
+                           WorkerPool::Create(config.serve().threads()));
+  return std::make_unique<CoreLoader>(
+      std::make_shared<LoaderCore>(settings, scheduler, std::move(builder),
+                                   std::move(workers)),
+      job);
+}
+
+}  // namespace ballast

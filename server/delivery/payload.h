@@ -1,0 +1,34 @@
+#ifndef BALLAST_SERVER_DELIVERY_PAYLOAD_H_
+#define BALLAST_SERVER_DELIVERY_PAYLOAD_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "proto/block_layout.h"
+#include "server/delivery/sample_builder.h"
+
+namespace ballast {
+
+// A sample's payload as the arrays that it holds (docs/block.md). Pure views.
+
+// Pixels of one image: height*width*3 bytes.
+absl::Span<uint8_t> ImagePixels(const ImageRecord& image,
+                                absl::Span<uint8_t> payload);
+
+// Zeroes what lies between and after the images.
+void ClearVisionPadding(const SampleRequest& request);
+
+struct LanguageArrays {
+  absl::Span<int32_t> ids;        // [tokens]
+  absl::Span<int32_t> labels;     // [tokens]
+  absl::Span<int32_t> positions;  // [axes, tokens]
+};
+
+// Zeroes what lies between and after the arrays, and returns these.
+LanguageArrays OpenLanguagePayload(const SampleRequest& request,
+                                   uint32_t position_axes);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DELIVERY_PAYLOAD_H_

@@ -1,0 +1,51 @@
+#include "server/delivery/placeholder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "server/delivery/payload.h"
+#include "server/text/positions.h"
+
+namespace ballast {
+namespace {
+
+constexpr int32_t kNoLabel = -100;
+constexpr uint8_t kGrey = 128;
+
+}  // namespace
+
+void FillVisionPlaceholder(const SampleRequest& request) {
+  for (const ImageRecord& image : request.images) {
+    const absl::Span<uint8_t> pixels = ImagePixels(image, request.payload);
+    std::memset(pixels.data(), kGrey, pixels.size());
+  }
+  ClearVisionPadding(request);
+}
+
+void FillLanguagePlaceholder(const SampleRequest& request,
+                             const v1::Model& model) {
+  const LanguageArrays arrays =
+      OpenLanguagePayload(request, model.position_axes());
+  std::fill(arrays.ids.begin(), arrays.ids.end(), model.token_ids().pad());
+  std::fill(arrays.labels.begin(), arrays.labels.end(), kNoLabel);
+  std::vector<GridThw> grids;
+  size_t at = 0;
+  for (const ImageGrid& grid : request.grids) {
+    const size_t tokens = ImageTokens(grid, model);
+    if (arrays.ids.size() - at < tokens + 2) break;
+    arrays.ids[at] = model.token_ids().vision_start();
+    std::fill_n(arrays.ids.begin() + at + 1, tokens, model.token_ids().image());
+    arrays.ids[at + 1 + tokens] = model.token_ids().vision_end();
+    at += tokens + 2;
+    grids.push_back({1, grid.grid_h, grid.grid_w});
+  }
+  if (ComputePositions(arrays.ids, grids, model, arrays.positions).ok()) return;
+  // A model whose pad id is its image id: count.
+  const size_t tokens = arrays.ids.size();
+  for (size_t i = 0; i < arrays.positions.size(); ++i) {
+    arrays.positions[i] = i % tokens;
+  }
+}
+
+}  // namespace ballast

@@ -1,0 +1,96 @@
+#ifndef BALLAST_SERVER_DELIVERY_STREAM_PROGRESS_H_
+#define BALLAST_SERVER_DELIVERY_STREAM_PROGRESS_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "server/delivery/memory_budget.h"
+
+namespace ballast {
+
+// Which block of a role.
+struct BlockId {
+  uint64_t step = 0;
+  uint32_t micro_batch = 0;
+};
+
+// The blocks of a stream: from `first` to the end of step first.step + steps
+// - 1.
+struct BlockRange {
+  BlockId first;
+  uint64_t steps = 0;          // 0: no end
+  uint32_t micro_batches = 1;  // a step; at least 1
+};
+
+// What one stream does next. Blocks are planned, begun and taken in order, each
+// first planned (its size becomes known), then begun once its memory is
+// granted:
+//
+//   taken        begun                planned   not yet looked at
+//   ...........|####|####|####|####|+++++++++|........................
+//              ^ next to be taken
+//
+// A block is looked at while its step is at most `prefetch_steps` after the
+// step of the next block to be taken. Plain values, no threads or locks:
+// thread-compatible.
+class StreamProgress {
+ public:
+  enum class Action {
+    kNothing,  // ask again after OnPlanned, OnTaken or a release of memory
+    kPlan,     // find out the size of `block`, then OnPlanned or Stop
+    kBuild,    // build `block`; its memory has been reserved
+  };
+  struct Decision {
+    Action action = Action::kNothing;
+    BlockId block;
+    // Blocks of this stream that are wanted before this one.
+    uint64_t distance = 0;
+  };
+
+  // `budget` is not owned; the stream is known there as number `id`.
+  StreamProgress(uint64_t id, const BlockRange& range, uint32_t prefetch_steps,
+                 MemoryBudget* budget);
+
+  // The next thing to do, counted as done: to be asked again until kNothing.
+  Decision Next();
+
+  // The block that kPlan named takes `bytes` of memory.
+  void OnPlanned(uint64_t bytes);
+
+  // The oldest block that was begun has been handed out. Its memory stays
+  // reserved: whoever destroys the block releases it.
+  void OnTaken();
+
+  // No further block is planned or begun.
+  void Stop() { stopped_ = true; }
+
+  // Whether every block of the range has been taken.
+  bool AllTaken() const;
+
+  // Whether the next block is planned and waits for memory only.
+  bool WaitsForMemory() const;
+
+  uint64_t id() const { return id_; }
+
+ private:
+  enum class NextBlock { kUnknown, kBeingPlanned, kPlanned };
+
+  void Advance(BlockId* block) const;
+  bool PastEnd(const BlockId& block) const;
+
+  uint64_t id_;
+  uint32_t prefetch_steps_;
+  uint32_t micro_batches_;
+  std::optional<uint64_t> end_step_;  // first step that is not wanted
+  MemoryBudget* budget_;
+  BlockId to_take_;
+  BlockId to_begin_;
+  uint64_t begun_not_taken_ = 0;
+  NextBlock next_ = NextBlock::kUnknown;
+  uint64_t next_bytes_ = 0;  // with kPlanned
+  bool stopped_ = false;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DELIVERY_STREAM_PROGRESS_H_

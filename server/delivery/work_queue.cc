@@ -1,0 +1,46 @@
+#include "server/delivery/work_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ballast {
+
+void WorkQueue::AddErrand(std::function<void()> errand) {
+  errands_.push_back(std::move(errand));
+}
+
+void WorkQueue::AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) {
+  runs_[distance].push_back({std::move(run), 0});
+}
+
+void WorkQueue::RemoveRun(const ItemRun* run) {
+  for (auto entry = runs_.begin(); entry != runs_.end(); ++entry) {
+    auto& pending = entry->second;
+    const auto found =
+        std::find_if(pending.begin(), pending.end(),
+                     [run](const Pending& p) { return p.run.get() == run; });
+    if (found == pending.end()) continue;
+    pending.erase(found);
+    if (pending.empty()) runs_.erase(entry);
+    return;
+  }
+}
+
+std::optional<WorkQueue::Work> WorkQueue::Pop() {
+  if (!errands_.empty()) {
+    Work work{std::move(errands_.front()), nullptr, 0};
+    errands_.pop_front();
+    return work;
+  }
+  if (runs_.empty()) return std::nullopt;
+  const auto nearest = runs_.begin();
+  Pending& front = nearest->second.front();
+  Work work{nullptr, front.run, front.next_item++};
+  if (front.next_item == front.run->items()) {
+    nearest->second.pop_front();
+    if (nearest->second.empty()) runs_.erase(nearest);
+  }
+  return work;
+}
+
+}  // namespace ballast

@@ -1,0 +1,70 @@
+#ifndef BALLAST_SERVER_DELIVERY_WORK_QUEUE_H_
+#define BALLAST_SERVER_DELIVERY_WORK_QUEUE_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace ballast {
+
+// Work that falls into numbered items which may run in parallel, in any order:
+// a block and its samples.
+class ItemRun {
+ public:
+  virtual ~ItemRun() = default;
+  // Does not change.
+  virtual uint32_t items() const = 0;
+  // Called once for each item below items(), each from any thread.
+  virtual void Run(uint32_t item) = 0;
+};
+
+// In which order work is done. Errands (short; most of them open up new work)
+// come before items; items of the smallest distance first, and among equals in
+// the order in which their runs were added. Plain values, no threads or locks:
+// thread-compatible.
+class WorkQueue {
+ public:
+  // Either an errand, or one item of a run.
+  struct Work {
+    std::function<void()> errand;
+    std::shared_ptr<ItemRun> run;
+    uint32_t item = 0;
+
+    void Do() {
+      if (run != nullptr) {
+        run->Run(item);
+      } else {
+        errand();
+      }
+    }
+  };
+
+  void AddErrand(std::function<void()> errand);
+
+  // `run` has at least one item.
+  void AddRun(uint64_t distance, std::shared_ptr<ItemRun> run);
+
+  // Items of `run` that were not popped never will be.
+  void RemoveRun(const ItemRun* run);
+
+  // Nothing when the queue is empty.
+  std::optional<Work> Pop();
+
+  bool empty() const { return errands_.empty() && runs_.empty(); }
+
+ private:
+  struct Pending {
+    std::shared_ptr<ItemRun> run;
+    uint32_t next_item = 0;
+  };
+
+  std::deque<std::function<void()>> errands_;
+  std::map<uint64_t, std::deque<Pending>> runs_;  // by distance; none is empty
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DELIVERY_WORK_QUEUE_H_

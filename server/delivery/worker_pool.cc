@@ -1,0 +1,86 @@
+#include "server/delivery/worker_pool.h"
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace ballast {
+
+absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Create(
+    uint32_t threads) {
+  if (threads == 0) threads = std::max(std::thread::hardware_concurrency(), 1u);
+  std::unique_ptr<WorkerPool> pool(new WorkerPool);
+  try {
+    for (uint32_t i = 0; i < threads; ++i) {
+      pool->threads_.emplace_back([p = pool.get()] { p->Work(); });
+    }
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("serve.threads: the system gave ", pool->threads_.size(),
+                     " of ", threads, " threads: ", error.what()));
+  }
+  return pool;
+}
+
+WorkerPool::~WorkerPool() { Stop(); }
+
+void WorkerPool::AddErrand(std::function<void()> errand) {
+  {
+    MutexLock lock(&mutex_);
+    if (stopping_) return;
+    queue_.AddErrand(std::move(errand));
+  }
+  changed_.NotifyOne();
+}
+
+void WorkerPool::AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) {
+  const bool several = run->items() > 1;
+  {
+    MutexLock lock(&mutex_);
+    if (stopping_) return;
+    queue_.AddRun(distance, std::move(run));
+  }
+  if (several) {
+    changed_.NotifyAll();
+  } else {
+    changed_.NotifyOne();
+  }
+}
+
+void WorkerPool::RemoveRun(const ItemRun* run) {
+  MutexLock lock(&mutex_);
+  queue_.RemoveRun(run);
+}
+
+void WorkerPool::Stop() {
+  WorkQueue dropped;
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    std::swap(dropped, queue_);
+  }
+  changed_.NotifyAll();
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
+}
+
+void WorkerPool::Work() {
+  while (true) {
+    std::optional<WorkQueue::Work> work;
+    {
+      MutexLock lock(&mutex_);
+      while (!stopping_ && queue_.empty()) changed_.Wait(&mutex_);
+      if (stopping_) return;
+      work = queue_.Pop();
+    }
+    // What the work holds, blocks among it, is let go of before the next wait.
+    work->Do();
+  }
+}
+
+}  // namespace ballast

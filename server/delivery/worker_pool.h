@@ -1,0 +1,51 @@
+#ifndef BALLAST_SERVER_DELIVERY_WORKER_POOL_H_
+#define BALLAST_SERVER_DELIVERY_WORKER_POOL_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "server/delivery/work_queue.h"
+
+namespace ballast {
+
+// Threads that work off a WorkQueue. Its lock is held to add and to take a
+// piece of work, never while working. Thread-safe.
+class WorkerPool {
+ public:
+  // `threads` of 0: one a core. Errors: RESOURCE_EXHAUSTED (the system refuses
+  // so many threads).
+  static absl::StatusOr<std::unique_ptr<WorkerPool>> Create(uint32_t threads);
+
+  // Stop().
+  ~WorkerPool();
+
+  // As WorkQueue's. After Stop they do nothing: what is added is dropped.
+  void AddErrand(std::function<void()> errand);
+  void AddRun(uint64_t distance, std::shared_ptr<ItemRun> run);
+  void RemoveRun(const ItemRun* run);
+
+  // Drops what has not begun and waits for what has. Not from a worker.
+  void Stop();
+
+  uint32_t threads() const { return threads_.size(); }
+
+ private:
+  WorkerPool() = default;
+  void Work();
+
+  Mutex mutex_;
+  CondVar changed_;
+  WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DELIVERY_WORKER_POOL_H_

@@ -1,0 +1,81 @@
+#ifndef BALLAST_TESTS_FAKES_FAKE_SAMPLE_BUILDER_H_
+#define BALLAST_TESTS_FAKES_FAKE_SAMPLE_BUILDER_H_
+
+#include <cstdint>
+#include <set>
+
+#include "common/mutex.h"
+#include "server/delivery/sample_builder.h"
+
+namespace ballast {
+
+// Byte `offset` of the payload that FakeSampleBuilder writes.
+inline uint8_t FakePayloadByte(v1::Module module, uint64_t position,
+                               uint64_t offset) {
+  return static_cast<uint8_t>(position * 31 + offset * 7 + module);
+}
+
+// Fills payloads with a formula, fails where it is told to and can be held up.
+// Thread-safe.
+class FakeSampleBuilder : public SampleBuilder {
+ public:
+  absl::StatusOr<SampleOutcome> Build(
+      const SampleRequest& request) const override {
+    {
+      MutexLock lock(&mutex_);
+      ++working_;
+      begun_.insert(request.record.position);
+      changed_.NotifyAll();
+      while (closed_) changed_.Wait(&mutex_);
+      --working_;
+      changed_.NotifyAll();
+      if (failing_.count(request.record.position) != 0) {
+        return absl::DataLossError("told to fail");
+      }
+    }
+    for (uint64_t i = 0; i < request.payload.size(); ++i) {
+      request.payload[i] =
+          FakePayloadByte(request.module, request.record.position, i);
+    }
+    return SampleOutcome::kBuilt;
+  }
+
+  void FailAt(uint64_t position) {
+    MutexLock lock(&mutex_);
+    failing_.insert(position);
+  }
+
+  // While the gate is shut every Build blocks.
+  void ShutGate() {
+    MutexLock lock(&mutex_);
+    closed_ = true;
+  }
+  void OpenGate() {
+    MutexLock lock(&mutex_);
+    closed_ = false;
+    changed_.NotifyAll();
+  }
+  // Blocks until so many threads are inside Build.
+  void AwaitWorking(int threads) const {
+    MutexLock lock(&mutex_);
+    while (working_ < threads) changed_.Wait(&mutex_);
+  }
+
+  // Positions that were begun so far.
+  std::set<uint64_t> begun() const {
+    MutexLock lock(&mutex_);
+    return begun_;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  mutable int working_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable std::set<uint64_t> begun_ ABSL_GUARDED_BY(mutex_);
+  std::set<uint64_t> failing_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_FAKES_FAKE_SAMPLE_BUILDER_H_

@@ -1,0 +1,61 @@
+#ifndef BALLAST_TESTS_FAKES_FAKE_SAMPLE_SOURCE_H_
+#define BALLAST_TESTS_FAKES_FAKE_SAMPLE_SOURCE_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/mutex.h"
+#include "proto/config.pb.h"
+#include "server/corpus/sample_source.h"
+#include "tests/fakes/fake_source_index.h"
+
+namespace ballast {
+
+// Red, green and blue of the pixel at (x, y) of the formula's images.
+inline uint8_t FormulaPixel(uint64_t ordinal, uint32_t image, uint32_t x,
+                            uint32_t y, uint32_t channel) {
+  return static_cast<uint8_t>(ordinal * 37 + image * 101 + x * 3 + y * 5 +
+                              channel * 17);
+}
+
+// A PNG file of the formula.
+std::string FormulaPng(uint64_t ordinal, uint32_t image, uint32_t width,
+                       uint32_t height);
+
+// Conversations in memory with 0, 1, 2, 3, 0, … images, PNG files whose sizes
+// and pixels are formulas of the ordinal, and an index measured from them by
+// the project's own text code. Thread-safe.
+class FakeSampleSource : public SampleSource {
+ public:
+  // `config` is complete and names the bytes tokenizer.
+  FakeSampleSource(const v1::Config& config, uint32_t samples);
+
+  const SourceIndex& index() const override { return index_; }
+  absl::StatusOr<RawSample> Read(uint64_t ordinal,
+                                 ReadParts parts) const override;
+
+  // What lies on the disk, to be damaged.
+  RawSample* mutable_sample(uint64_t ordinal) { return &samples_[ordinal]; }
+  // Every Read of `ordinal` answers `status`.
+  void Fail(uint64_t ordinal, absl::Status status);
+
+  // Samples whose text, or images, were read so far.
+  std::set<uint64_t> texts_read() const;
+  std::set<uint64_t> images_read() const;
+
+ private:
+  std::vector<RawSample> samples_;
+  FakeSourceIndex index_;
+  mutable Mutex mutex_;
+  std::map<uint64_t, absl::Status> failing_ ABSL_GUARDED_BY(mutex_);
+  mutable std::set<uint64_t> texts_read_ ABSL_GUARDED_BY(mutex_);
+  mutable std::set<uint64_t> images_read_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_FAKES_FAKE_SAMPLE_SOURCE_H_

@@ -1,0 +1,273 @@
+#include "server/delivery/file_sample_builder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "proto/block_plan.h"
+#include "server/delivery/block_build.h"
+#include "server/image/image.h"
+#include "server/schedule/scheduler.h"
+#include "server/text/positions.h"
+#include "tests/fakes/fake_sample_source.h"
+#include "tests/fakes/job_config.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr uint32_t kSamples = 16;
+constexpr uint64_t kGarbage = 0xAAAAAAAAAAAAAAAA;
+
+v1::Config Config() {
+  v1::Config config = JobConfig(1, 1, kSamples, kSamples);
+  config.mutable_order()->set_shuffle(false);
+  return config;
+}
+
+class FileSampleBuilderTest : public ::testing::Test {
+ protected:
+  // Plans the one block of `module` that holds all samples.
+  PlannedBlock Plan(v1::Module module) {
+    const auto scheduler = *Scheduler::Create(config_, {&source_.index()});
+    v1::Role role;
+    role.set_module(module);
+    return *PlanForBuilding(*scheduler->Schedule(0), 0, role, v1::DELIVERY_OFF,
+                            {config_.model().patch(), 3});
+  }
+
+  // Builds the sample of that ordinal into memory that holds garbage.
+  absl::StatusOr<SampleOutcome> Build(v1::Module module, uint64_t ordinal) {
+    if (builder_ == nullptr) {
+      builder_ = std::make_unique<FileSampleBuilder>(
+          config_, std::vector<const SampleSource*>{&source_},
+          tokenizer_.get());
+    }
+    planned_ = Plan(module);
+    for (size_t i = 0; i < planned_.plan.samples.size(); ++i) {
+      const SampleRecord& record = planned_.plan.samples[i].record;
+      if (record.ordinal != ordinal) continue;
+      const uint32_t first = planned_.first_grid[i];
+      payload_.assign(record.payload_bytes / sizeof(uint64_t), kGarbage);
+      request_.module = module;
+      request_.record = record;
+      request_.grids = absl::MakeConstSpan(planned_.grids)
+                           .subspan(first, planned_.first_grid[i + 1] - first);
+      request_.images = absl::MakeConstSpan(planned_.plan.images)
+                            .subspan(record.first_image, record.num_images);
+      request_.payload = {reinterpret_cast<uint8_t*>(payload_.data()),
+                          record.payload_bytes};
+      return builder_->Build(request_);
+    }
+    return absl::NotFoundError("no such sample in the block");
+  }
+
+  absl::Span<const int32_t> Array(uint64_t offset, uint64_t length) const {
+    return {reinterpret_cast<const int32_t*>(request_.payload.data() + offset),
+            length};
+  }
+  LanguagePayload layout() const {
+    return LayOutLanguage(request_.record.tokens, 3);
+  }
+  absl::Span<const int32_t> ids() const {
+    return Array(layout().ids, request_.record.tokens);
+  }
+  absl::Span<const int32_t> labels() const {
+    return Array(layout().labels, request_.record.tokens);
+  }
+  absl::Span<const int32_t> positions() const {
+    return Array(layout().positions, 3 * uint64_t{request_.record.tokens});
+  }
+  absl::Span<const uint8_t> pixels(const ImageRecord& image) const {
+    return request_.payload.subspan(image.pixels,
+                                    uint64_t{3} * image.height * image.width);
+  }
+  std::vector<GridThw> grids() const {
+    std::vector<GridThw> grids;
+    for (const ImageGrid& grid : request_.grids) {
+      grids.push_back({1, grid.grid_h, grid.grid_w});
+    }
+    return grids;
+  }
+
+  // The payload less what the arrays or images take up.
+  std::vector<uint8_t> Padding() const {
+    std::vector<bool> taken(request_.payload.size());
+    const auto take = [&](uint64_t offset, uint64_t length) {
+      std::fill_n(taken.begin() + offset, length, true);
+    };
+    if (request_.module == v1::MODULE_VISION) {
+      for (const ImageRecord& image : request_.images) {
+        take(image.pixels, pixels(image).size());
+      }
+    } else {
+      take(layout().ids, sizeof(int32_t) * ids().size());
+      take(layout().labels, sizeof(int32_t) * labels().size());
+      take(layout().positions, sizeof(int32_t) * positions().size());
+    }
+    std::vector<uint8_t> padding;
+    for (size_t i = 0; i < taken.size(); ++i) {
+      if (!taken[i]) padding.push_back(request_.payload[i]);
+    }
+    return padding;
+  }
+
+  v1::Config config_ = Config();
+  FakeSampleSource source_{config_, kSamples};
+  const std::unique_ptr<Tokenizer> tokenizer_ = *MakeTokenizer("bytes");
+  std::unique_ptr<FileSampleBuilder> builder_;
+  PlannedBlock planned_;
+  SampleRequest request_;
+  std::vector<uint64_t> payload_;
+};
+
+TEST_F(FileSampleBuilderTest, VisionPixelsAreThoseOfTheImageLibrary) {
+  for (uint64_t ordinal = 0; ordinal < kSamples; ++ordinal) {
+    const auto outcome = Build(v1::MODULE_VISION, ordinal);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    ASSERT_EQ(*outcome, SampleOutcome::kBuilt);
+    ASSERT_EQ(request_.images.size(), ordinal % 4);
+    const RawSample raw = *source_.Read(ordinal, {});
+    for (size_t i = 0; i < request_.images.size(); ++i) {
+      const ImageRecord& image = request_.images[i];
+      const RgbImage full = *DecodeRgb(raw.images[i]);
+      std::vector<uint8_t> wanted(3 * image.width * image.height);
+      ASSERT_TRUE(
+          ResizeBicubic(full, image.width, image.height, absl::MakeSpan(wanted))
+              .ok());
+      EXPECT_EQ(pixels(image), absl::MakeConstSpan(wanted));
+    }
+    EXPECT_THAT(Padding(), Each(0));
+  }
+}
+
+TEST_F(FileSampleBuilderTest, LanguageArraysAreThoseOfTheTextLibrary) {
+  const TextOptions options{tokenizer_.get(), &config_.model(),
+                            config_.batch().max_tokens(),
+                            config_.batch().on_too_long()};
+  for (uint64_t ordinal = 0; ordinal < kSamples; ++ordinal) {
+    const auto outcome = Build(v1::MODULE_LANGUAGE, ordinal);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    ASSERT_EQ(*outcome, SampleOutcome::kBuilt);
+    const RawSample raw = *source_.Read(ordinal, {});
+    const TextSample text =
+        *BuildConversation(raw.text, request_.grids, options);
+    EXPECT_EQ(ids(), absl::MakeConstSpan(text.ids));
+    EXPECT_EQ(labels(), absl::MakeConstSpan(text.labels));
+    std::vector<int32_t> wanted(3 * text.ids.size());
+    ASSERT_TRUE(ComputePositions(text.ids, grids(), config_.model(),
+                                 absl::MakeSpan(wanted))
+                    .ok());
+    EXPECT_EQ(positions(), absl::MakeConstSpan(wanted));
+    EXPECT_THAT(Padding(), Each(0));
+  }
+}
+
+TEST_F(FileSampleBuilderTest, ReadsOnlyItsOwnPart) {
+  ASSERT_TRUE(Build(v1::MODULE_VISION, 0).ok());  // no images: nothing to read
+  EXPECT_THAT(source_.images_read(), ElementsAre());
+  ASSERT_TRUE(Build(v1::MODULE_VISION, 3).ok());
+  EXPECT_THAT(source_.images_read(), ElementsAre(3));
+  EXPECT_THAT(source_.texts_read(), ElementsAre());
+  ASSERT_TRUE(Build(v1::MODULE_LANGUAGE, 2).ok());
+  EXPECT_THAT(source_.texts_read(), ElementsAre(2));
+  EXPECT_THAT(source_.images_read(), ElementsAre(3));
+}
+
+TEST_F(FileSampleBuilderTest, AnImageThatChangedMakesTheSampleGrey) {
+  source_.mutable_sample(3)->images[1] = FormulaPng(3, 1, 9, 9);
+  ASSERT_EQ(*Build(v1::MODULE_VISION, 3), SampleOutcome::kPlaceholder);
+  for (const ImageRecord& image : request_.images) {
+    EXPECT_THAT(pixels(image), Each(128));
+  }
+  EXPECT_THAT(Padding(), Each(0));
+  const auto bad = builder_->bad_samples().List();
+  ASSERT_EQ(bad.size(), 1);
+  EXPECT_EQ(bad[0].name, "docs:3 (fake.jsonl:3)");
+  EXPECT_THAT(bad[0].reason, HasSubstr("image 1: image is 9x9"));
+  EXPECT_EQ(bad[0].count, 1);
+  ASSERT_TRUE(Build(v1::MODULE_VISION, 3).ok());
+  EXPECT_EQ(builder_->bad_samples().List()[0].count, 2);
+}
+
+TEST_F(FileSampleBuilderTest, AMissingImageIsNamed) {
+  source_.mutable_sample(3)->images.pop_back();
+  ASSERT_EQ(*Build(v1::MODULE_VISION, 3), SampleOutcome::kPlaceholder);
+  EXPECT_THAT(builder_->bad_samples().List()[0].reason,
+              HasSubstr("has 2 images, and had 3"));
+}
+
+TEST_F(FileSampleBuilderTest, ATextThatChangedKeepsItsImageTokens) {
+  std::string* text = &source_.mutable_sample(2)->text;
+  text->insert(text->find("What"), "More than before. ");
+  ASSERT_EQ(*Build(v1::MODULE_LANGUAGE, 2), SampleOutcome::kPlaceholder);
+  EXPECT_THAT(builder_->bad_samples().List()[0].reason,
+              HasSubstr("tokens, and had"));
+  std::vector<int32_t> wanted;
+  const v1::TokenIds& special = config_.model().token_ids();
+  for (const ImageGrid& grid : request_.grids) {
+    wanted.push_back(special.vision_start());
+    wanted.insert(wanted.end(), grid.grid_h * grid.grid_w / 4, special.image());
+    wanted.push_back(special.vision_end());
+  }
+  ASSERT_LE(wanted.size(), request_.record.tokens);
+  wanted.resize(request_.record.tokens, special.pad());
+  EXPECT_EQ(ids(), absl::MakeConstSpan(wanted));
+  EXPECT_THAT(labels(), Each(-100));
+  std::vector<int32_t> places(3 * wanted.size());
+  ASSERT_TRUE(
+      ComputePositions(wanted, grids(), config_.model(), absl::MakeSpan(places))
+          .ok());
+  EXPECT_EQ(positions(), absl::MakeConstSpan(places));
+  EXPECT_THAT(Padding(), Each(0));
+}
+
+TEST_F(FileSampleBuilderTest, AnUnreadableTextCountsItsPositions) {
+  source_.Fail(4, absl::NotFoundError("gone"));
+  ASSERT_EQ(*Build(v1::MODULE_LANGUAGE, 4), SampleOutcome::kPlaceholder);
+  EXPECT_THAT(ids(), Each(config_.model().token_ids().pad()));
+  std::vector<int32_t> counted(ids().size());
+  std::iota(counted.begin(), counted.end(), 0);
+  for (size_t axis = 0; axis < 3; ++axis) {
+    EXPECT_EQ(positions().subspan(axis * counted.size(), counted.size()),
+              absl::MakeConstSpan(counted));
+  }
+}
+
+TEST_F(FileSampleBuilderTest, SoManyBadSamplesAndNoMore) {
+  config_.mutable_serve()->set_max_bad_samples(2);
+  for (const uint64_t ordinal : {4, 5, 6}) {
+    source_.Fail(ordinal, absl::NotFoundError("gone"));
+  }
+  EXPECT_TRUE(Build(v1::MODULE_LANGUAGE, 4).ok());
+  EXPECT_TRUE(Build(v1::MODULE_LANGUAGE, 5).ok());
+  EXPECT_TRUE(Build(v1::MODULE_LANGUAGE, 4).ok());  // known already
+  const absl::Status status = Build(v1::MODULE_LANGUAGE, 6).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("docs:6: gone"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("serve.max_bad_samples"));
+  EXPECT_TRUE(Build(v1::MODULE_LANGUAGE, 5).ok());
+  EXPECT_EQ(builder_->bad_samples().List().size(), 2);
+}
+
+TEST_F(FileSampleBuilderTest, WithErrorTheStatusStands) {
+  config_.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
+  source_.mutable_sample(1)->images[0] = "not an image";
+  const absl::Status status = Build(v1::MODULE_VISION, 1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("sample docs:1 (fake.jsonl:1): image 0"));
+  EXPECT_THAT(builder_->bad_samples().List(), ElementsAre());
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,363 @@
+#include "server/delivery/loader.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include "proto/block_view.h"
+#include "server/schedule/scheduler.h"
+#include "tests/fakes/fake_sample_builder.h"
+#include "tests/fakes/fake_source_index.h"
+#include "tests/fakes/job_config.h"
+#include "tests/server/delivery/blocking_stream.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kGlobal = 16;
+constexpr uint32_t kMicro = 8;
+
+absl::StatusCode CodeOf(const absl::StatusOr<std::unique_ptr<Block>>& next) {
+  return next.status().code();
+}
+
+class LoaderTest : public ::testing::Test {
+ protected:
+  LoaderTest() { Start(JobConfig(2, 2, kGlobal, kMicro)); }
+
+  void Start(const v1::Config& config) {
+    loader_.reset();
+    config_ = config;
+    scheduler_ = *Scheduler::Create(config_, {&index_});
+    auto builder = std::make_unique<FakeSampleBuilder>();
+    builder_ = builder.get();
+    loader_ = *Loader::Create(config_, 4, scheduler_.get(), std::move(builder));
+  }
+
+  BlockPlan PlanOf(v1::Module module, uint32_t rank, const BlockId& id) {
+    v1::Role role;
+    role.set_module(module);
+    role.set_dp_rank(rank);
+    return *PlanBlock(*scheduler_->Schedule(id.step), id.micro_batch, role,
+                      config_.balance().delivery(),
+                      {config_.model().patch(), 3});
+  }
+
+  // That `block` is the role's, whole, with every sample in its place.
+  void Check(const Block& block, v1::Module module, uint32_t rank) {
+    const auto view = BlockView::Parse(block.bytes());
+    ASSERT_TRUE(view.ok()) << view.status();
+    const absl::Status matches =
+        view->Matches(PlanOf(module, rank, block.id()));
+    EXPECT_TRUE(matches.ok()) << matches;
+    EXPECT_EQ(block.checksum(),
+              XXH3_64bits(block.bytes().data(), block.bytes().size()));
+    for (const SampleRecord& sample : view->samples()) {
+      const auto payload = view->payload(sample);
+      uint64_t right = 0;
+      while (right < payload.size() &&
+             payload[right] ==
+                 FakePayloadByte(module, sample.position, right)) {
+        ++right;
+      }
+      EXPECT_EQ(right, payload.size());
+    }
+  }
+
+  const FakeSourceIndex index_{FormulaSamples(97)};
+  v1::Config config_;
+  std::unique_ptr<Scheduler> scheduler_;
+  FakeSampleBuilder* builder_ = nullptr;  // the loader's
+  std::unique_ptr<Loader> loader_;
+};
+
+TEST_F(LoaderTest, DeliversTheRolesBlocksInOrder) {
+  for (const v1::Delivery delivery :
+       {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_OFF}) {
+    Start(JobConfig(2, 2, kGlobal, kMicro, delivery));
+    for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+      BlockingStream stream(loader_.get(), module, 1, 3, 1, 3);
+      for (const auto& [step, micro_batch] :
+           std::vector<std::pair<uint64_t, uint32_t>>{
+               {3, 1}, {4, 0}, {4, 1}, {5, 0}, {5, 1}}) {
+        const auto block = stream.Next();
+        ASSERT_TRUE(block.ok()) << block.status();
+        EXPECT_EQ((*block)->id().step, step);
+        EXPECT_EQ((*block)->id().micro_batch, micro_batch);
+        Check(**block, module, 1);
+      }
+      EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kOutOfRange);
+      EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kOutOfRange);
+    }
+  }
+}
+
+TEST_F(LoaderTest, ReadsOnlyWhatOpenStreamsWant) {
+  BlockingStream stream(loader_.get(), v1::MODULE_LANGUAGE, 1, 0, 0, 1);
+  std::set<uint64_t> wanted;
+  while (true) {
+    const auto block = stream.Next();
+    if (!block.ok()) break;
+    const auto view = BlockView::Parse((*block)->bytes());
+    for (const SampleRecord& sample : view->samples()) {
+      wanted.insert(sample.position);
+    }
+  }
+  EXPECT_EQ(wanted.size(), kGlobal / 2);
+  EXPECT_EQ(builder_->begun(), wanted);
+}
+
+TEST_F(LoaderTest, ManyStreamsAtOnce) {
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 8; ++t) {
+    threads.emplace_back([this, t] {
+      const v1::Module module =
+          t % 4 < 2 ? v1::MODULE_VISION : v1::MODULE_LANGUAGE;
+      BlockingStream stream(loader_.get(), module, t % 2, 0, 0, 2);
+      for (int i = 0; i < 4; ++i) {
+        const auto block = stream.Next();
+        ASSERT_TRUE(block.ok()) << block.status();
+        Check(**block, module, t % 2);
+      }
+      EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kOutOfRange);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(loader_->memory_in_use(), 0);
+  EXPECT_EQ(loader_->open_streams(), 0);
+}
+
+TEST_F(LoaderTest, BlocksBeforeAnErrorComeFirst) {
+  // Rank 0 needs it in the second micro-batch of step 1.
+  builder_->FailAt(kGlobal + kMicro);
+  BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 0);
+  for (int i = 0; i < 3; ++i) {
+    const auto block = stream.Next();
+    ASSERT_TRUE(block.ok()) << block.status();
+    Check(**block, v1::MODULE_VISION, 0);
+  }
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status status = stream.Next().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(std::string(status.message()),
+              "step 1 micro-batch 1 position 24: told to fail");
+  }
+}
+
+TEST_F(LoaderTest, AStepThatTheScheduleRefusesIsAnErrorInOrder) {
+  const uint64_t last = UINT64_MAX / kGlobal - 1;
+  BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, last, 0, 0);
+  EXPECT_TRUE(stream.Next().ok());
+  EXPECT_TRUE(stream.Next().ok());
+  const absl::Status status = stream.Next().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("64 bits"));
+}
+
+TEST_F(LoaderTest, PrefetchesSoManyStepsAndNoMore) {
+  config_.mutable_serve()->set_prefetch_steps(1);
+  Start(config_);
+  BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 0);
+  ASSERT_TRUE(stream.Next().ok());  // the next one is of step 0 too
+  for (const uint64_t position : builder_->begun()) {
+    EXPECT_LT(position, 2 * kGlobal);
+  }
+}
+
+TEST_F(LoaderTest, MemoryStaysWithinTheBound) {
+  uint64_t largest = 0;
+  for (uint64_t step = 0; step < 3; ++step) {
+    for (uint32_t m = 0; m < 2; ++m) {
+      for (uint32_t rank = 0; rank < 2; ++rank) {
+        largest = std::max(
+            largest, BlockPool::Capacity(
+                         PlanOf(v1::MODULE_VISION, rank, {step, m}).bytes()));
+      }
+    }
+  }
+  // A share of one and a half blocks, for each of four ranks.
+  config_.mutable_serve()->set_memory(largest * 6);
+  config_.mutable_serve()->set_prefetch_steps(100);
+  Start(config_);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([this, rank, largest] {
+      BlockingStream stream(loader_.get(), v1::MODULE_VISION, rank, 0, 0, 3);
+      while (true) {
+        const auto block = stream.Next();
+        if (!block.ok()) break;
+        EXPECT_LE(loader_->memory_in_use(), largest * 3);  // 2 of 4 shares
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(loader_->memory_in_use(), 0);
+}
+
+TEST_F(LoaderTest, WithAlmostNoMemoryAStreamStillMoves) {
+  config_.mutable_serve()->set_memory(1);
+  Start(config_);
+  BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 2);
+  for (int i = 0; i < 4; ++i) {
+    const auto block = stream.Next();
+    ASSERT_TRUE(block.ok()) << block.status();
+    EXPECT_EQ(loader_->memory_in_use(),
+              BlockPool::Capacity((*block)->bytes().size()));
+  }
+}
+
+// A held block keeps its memory, so the next one waits for it to be destroyed.
+TEST_F(LoaderTest, AHeldBlockHoldsUpItsOwnStreamOnly) {
+  config_.mutable_serve()->set_memory(1);
+  Start(config_);
+  BlockingStream held(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 0);
+  auto block = held.Next();
+  ASSERT_TRUE(block.ok());
+  EXPECT_FALSE(held->TryNext().has_value());
+  BlockingStream other(loader_.get(), v1::MODULE_VISION, 1, 0, 0, 3);
+  for (int i = 0; i < 6; ++i) EXPECT_TRUE(other.Next().ok());
+  EXPECT_FALSE(held->TryNext().has_value());
+  block->reset();
+  EXPECT_TRUE(held.Next().ok());
+}
+
+TEST_F(LoaderTest, CloseFreesEverythingEvenWithWorkInFlight) {
+  config_.mutable_serve()->set_threads(1);
+  Start(config_);
+  builder_->ShutGate();
+  BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 0);
+  builder_->AwaitWorking(1);  // the only worker is inside a sample
+  EXPECT_GT(loader_->memory_in_use(), 0);
+  stream->Close();
+  EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kCancelled);
+  builder_->OpenGate();
+  // The same worker builds this, so it has let go of the closed stream's block.
+  {
+    BlockingStream other(loader_.get(), v1::MODULE_LANGUAGE, 0, 0, 0, 1);
+    EXPECT_TRUE(other.Next().ok());
+    EXPECT_TRUE(other.Next().ok());
+  }
+  EXPECT_EQ(loader_->memory_in_use(), 0);
+  // Nothing but the sample in work was read for the closed stream.
+  EXPECT_LE(builder_->begun().size(), 1 + kGlobal / 2);
+}
+
+TEST_F(LoaderTest, CloseAtAnyMoment) {
+  for (int taken = 0; taken < 6; ++taken) {
+    const uint32_t rank = taken % 2;
+    std::vector<std::unique_ptr<Block>> kept;
+    BlockingStream stream(loader_.get(), v1::MODULE_VISION, rank, 0, 0, 0);
+    for (int i = 0; i < taken; ++i) kept.push_back(*stream.Next());
+    // Another thread takes blocks meanwhile. It does not wait: nobody wakes a
+    // consumer whose stream is closed.
+    std::thread taker([&stream] {
+      while (true) {
+        const auto next = stream->TryNext();
+        if (next.has_value() && !next->ok()) break;
+      }
+    });
+    stream->Close();
+    taker.join();
+    EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kCancelled);
+    // Blocks that were taken outlive their stream.
+    for (const auto& block : kept) Check(*block, v1::MODULE_VISION, rank);
+  }
+  EXPECT_EQ(loader_->open_streams(), 0);
+}
+
+TEST_F(LoaderTest, StreamsAndBlocksMayOutliveTheLoader) {
+  BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 0);
+  auto block = stream.Next();
+  ASSERT_TRUE(block.ok());
+  loader_.reset();
+  EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kUnavailable);
+  Check(**block, v1::MODULE_VISION, 0);
+}
+
+TEST_F(LoaderTest, DrainEndsOpenStreamsAndRefusesNewOnes) {
+  BlockingStream idle(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 0);
+  ASSERT_TRUE(idle.Next().ok());
+  builder_->ShutGate();
+  BlockingStream waiting(loader_.get(), v1::MODULE_VISION, 1, 50, 0, 0);
+  absl::Status seen;
+  std::thread reader([&] { seen = waiting.Next().status(); });
+  builder_->AwaitWorking(2);
+  loader_->Drain();
+  reader.join();
+  builder_->OpenGate();
+  EXPECT_EQ(seen.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(CodeOf(idle.Next()), absl::StatusCode::kUnavailable);
+  v1::Role role;
+  role.set_module(v1::MODULE_VISION);
+  EXPECT_EQ(loader_->OpenStream(role, 0, 0, 0, [] {}).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+TEST_F(LoaderTest, RefusesRolesThatTheJobLacks) {
+  const auto open = [this](v1::Module module, uint32_t rank, uint32_t m) {
+    v1::Role role;
+    role.set_module(module);
+    role.set_dp_rank(rank);
+    return loader_->OpenStream(role, 0, m, 0, [] {}).status();
+  };
+  EXPECT_EQ(open(v1::MODULE_UNSPECIFIED, 0, 0).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(open(v1::MODULE_VISION, 2, 0).message()),
+              HasSubstr("2 data-parallel ranks; rank 2"));
+  EXPECT_THAT(std::string(open(v1::MODULE_VISION, 0, 2).message()),
+              HasSubstr("2 micro-batches; number 2"));
+  EXPECT_TRUE(open(v1::MODULE_LANGUAGE, 1, 1).ok());
+}
+
+TEST_F(LoaderTest, StreamsAreBounded) {
+  std::vector<std::unique_ptr<BlockStream>> streams;
+  v1::Role role;
+  role.set_module(v1::MODULE_LANGUAGE);
+  absl::Status refused;
+  while (refused.ok()) {
+    auto stream = loader_->OpenStream(role, 0, 0, 1, [] {});
+    refused = stream.status();
+    if (stream.ok()) streams.push_back(*std::move(stream));
+  }
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(streams.size(), 64);
+  streams.pop_back();
+  EXPECT_TRUE(loader_->OpenStream(role, 0, 0, 1, [] {}).ok());
+}
+
+TEST_F(LoaderTest, AnswersSchedules) {
+  Mutex mutex;
+  CondVar changed;
+  std::optional<uint64_t> step;
+  loader_->GetSchedule(7, [&](const auto& schedule) {
+    MutexLock lock(&mutex);
+    step = (*schedule)->step();
+    changed.NotifyAll();
+  });
+  MutexLock lock(&mutex);
+  while (!step.has_value()) changed.Wait(&mutex);
+  EXPECT_EQ(*step, 7);
+}
+
+TEST_F(LoaderTest, HybridIsNotBuiltYet) {
+  config_.mutable_balance()->set_delivery(v1::DELIVERY_HYBRID);
+  const auto loader = Loader::Create(config_, 4, scheduler_.get(),
+                                     std::make_unique<FakeSampleBuilder>());
+  EXPECT_EQ(loader.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(loader.status().message()),
+              HasSubstr("balance.delivery"));
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,70 @@
+#include "server/delivery/work_queue.h"
+
+#include <memory>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace ballast {
+namespace {
+
+// Appends its name and the item's number to a log.
+class LoggedRun : public ItemRun {
+ public:
+  LoggedRun(char name, uint32_t items, std::string* log)
+      : name_(name), items_(items), log_(log) {}
+  uint32_t items() const override { return items_; }
+  void Run(uint32_t item) override {
+    *log_ += name_;
+    *log_ += std::to_string(item) + " ";
+  }
+
+ private:
+  const char name_;
+  const uint32_t items_;
+  std::string* const log_;
+};
+
+void DoAll(WorkQueue* queue) {
+  while (auto work = queue->Pop()) work->Do();
+}
+
+TEST(WorkQueueTest, ErrandsThenTheNearestRunsThenTheOldest) {
+  std::string log;
+  WorkQueue queue;
+  queue.AddRun(2, std::make_shared<LoggedRun>('a', 2, &log));
+  queue.AddRun(1, std::make_shared<LoggedRun>('b', 1, &log));
+  queue.AddRun(1, std::make_shared<LoggedRun>('c', 2, &log));
+  queue.AddErrand([&log] { log += "errand "; });
+  EXPECT_FALSE(queue.empty());
+  DoAll(&queue);
+  EXPECT_EQ(log, "errand b0 c0 c1 a0 a1 ");
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST(WorkQueueTest, WhatIsAddedLaterAndNearerGoesFirst) {
+  std::string log;
+  WorkQueue queue;
+  queue.AddRun(5, std::make_shared<LoggedRun>('a', 3, &log));
+  queue.Pop()->Do();
+  queue.AddRun(0, std::make_shared<LoggedRun>('b', 1, &log));
+  DoAll(&queue);
+  EXPECT_EQ(log, "a0 b0 a1 a2 ");
+}
+
+TEST(WorkQueueTest, ARemovedRunIsLetGoOf) {
+  std::string log;
+  WorkQueue queue;
+  auto removed = std::make_shared<LoggedRun>('a', 3, &log);
+  queue.AddRun(1, removed);
+  queue.AddRun(1, std::make_shared<LoggedRun>('b', 1, &log));
+  queue.Pop()->Do();
+  queue.RemoveRun(removed.get());
+  EXPECT_EQ(removed.use_count(), 1);
+  queue.RemoveRun(removed.get());  // not there: no effect
+  DoAll(&queue);
+  EXPECT_EQ(log, "a0 b0 ");
+}
+
+}  // namespace
+}  // namespace ballast
