@@ -3,24 +3,26 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <queue>
-#include <tuple>
 #include <utility>
 
 namespace ballast {
 namespace {
 
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+constexpr size_t kBidsPerRow = 8;
 constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
 
 // Matches rows to columns at least cost, where the cost of a pair is minus its
 // gain, and a row may also stay without a listed column at cost 0. Keeps prices
-// such that no pair's reduced cost (cost - row price - column price) is below 0
-// and that of every matched pair is 0.
+// such that no pair's reduced cost (cost - row price - column price) is below
+// -slack and that of every matched pair is between -slack and 0.
 class Matcher {
  public:
-  explicit Matcher(const std::vector<std::vector<Benefit>>& rows)
+  Matcher(const std::vector<std::vector<Benefit>>& rows, int64_t slack)
       : rows_(rows),
+        slack_(slack),
         row_price_(rows.size(), 0),
         column_price_(rows.size(), 0),
         column_of_(rows.size(), kNone),
@@ -29,7 +31,8 @@ class Matcher {
         reached_from_(rows.size(), kNone) {}
 
   std::vector<uint32_t> Run() {
-    for (uint32_t row = 0; row < rows_.size(); ++row) TakeBestColumn(row);
+    Bid();
+    if (slack_ > 0) return column_of_;
     for (uint32_t row = 0; row < rows_.size(); ++row) {
       if (column_of_[row] == kNone && row_price_[row] < 0) Augment(row);
     }
@@ -37,15 +40,50 @@ class Matcher {
   }
 
  private:
-  // Sets the row's price to its best gain, and takes that column if it is free.
-  void TakeBestColumn(uint32_t row) {
-    const Benefit* best = nullptr;
-    for (const Benefit& benefit : rows_[row]) {
-      if (best == nullptr || benefit.gain > best->gain) best = &benefit;
+  // Lets rows without a column bid for their best one, up to the price at which
+  // their second best is as good, and take it from whoever holds it. With slack
+  // they overbid by it, which ends every contest: Bertsekas' auction (1988),
+  // complete in itself. Without, it is the "augmenting row reduction" of Jonker
+  // and Volgenant, which settles most rows at little cost and is stopped after a
+  // few bids a row, since ties would go on for ever.
+  void Bid() {
+    std::vector<uint32_t> bidders(rows_.size());
+    std::iota(bidders.rbegin(), bidders.rend(), 0);
+    size_t left = kBidsPerRow * rows_.size();
+    while (!bidders.empty() && (slack_ > 0 || left-- > 0)) {
+      const uint32_t row = bidders.back();
+      bidders.pop_back();
+      // Going without costs 0.
+      int64_t best = 0, second = 0;
+      uint32_t column = kNone;
+      for (const Benefit& benefit : rows_[row]) {
+        const int64_t cost = -benefit.gain - column_price_[benefit.column];
+        if (cost < best) {
+          second = best;
+          best = cost;
+          column = benefit.column;
+        } else if (cost < second) {
+          second = cost;
+        }
+      }
+      row_price_[row] = second;
+      if (column == kNone) continue;
+      column_price_[column] -= second - best + slack_;
+      const uint32_t loser = row_of_[column];
+      if (loser != kNone) {
+        column_of_[loser] = kNone;
+        bidders.push_back(loser);
+      }
+      Match(row, column);
     }
-    if (best == nullptr) return;
-    row_price_[row] = -best->gain;
-    if (row_of_[best->column] == kNone) Match(row, best->column);
+    // Those that had no turn: any price that their pairs allow will do.
+    for (const uint32_t row : bidders) {
+      for (const Benefit& benefit : rows_[row]) {
+        row_price_[row] =
+            std::min(row_price_[row],
+                     -benefit.gain - column_price_[benefit.column]);
+      }
+    }
   }
 
   void Match(uint32_t row, uint32_t column) {
@@ -138,6 +176,7 @@ class Matcher {
   }
 
   const std::vector<std::vector<Benefit>>& rows_;
+  const int64_t slack_;
   std::vector<int64_t> row_price_, column_price_;
   std::vector<uint32_t> column_of_, row_of_;
   // Of the search under way.
@@ -149,8 +188,8 @@ class Matcher {
 }  // namespace
 
 std::vector<uint32_t> MaxGainAssignment(
-    const std::vector<std::vector<Benefit>>& rows) {
-  std::vector<uint32_t> columns = Matcher(rows).Run();
+    const std::vector<std::vector<Benefit>>& rows, int64_t slack) {
+  std::vector<uint32_t> columns = Matcher(rows, slack).Run();
   // Rows without a gain take what is left, in order.
   std::vector<bool> taken(rows.size(), false);
   for (const uint32_t column : columns) {

@@ -10,6 +10,9 @@ namespace {
 
 // Bounds the list of a group's gains: its samples times this, a module.
 constexpr uint32_t kMaxGroupsPerRank = 64;
+// Larger grids are placed to within 1/512 of a group's best gain, on average.
+constexpr uint32_t kMaxExactGrid = 2048;
+constexpr int64_t kSlackShare = 512;
 
 // The ranks that share each rank's server.
 class Neighbours {
@@ -67,6 +70,18 @@ void Merge(std::vector<Benefit>* row) {
   row->resize(kept);
 }
 
+int64_t Slack(const std::vector<std::vector<Benefit>>& gains) {
+  const int64_t grid = gains.size();
+  if (grid <= kMaxExactGrid) return 0;
+  int64_t sum = 0;
+  for (const std::vector<Benefit>& row : gains) {
+    int64_t best = 0;
+    for (const Benefit& benefit : row) best = std::max(best, benefit.gain);
+    sum += best;
+  }
+  return std::max<int64_t>(1, sum / grid / kSlackShare);
+}
+
 }  // namespace
 
 Groups PlaceGroups(Groups groups, const std::vector<ModuleRanks>& modules,
@@ -87,7 +102,7 @@ Groups PlaceGroups(Groups groups, const std::vector<ModuleRanks>& modules,
     }
   }
   for (std::vector<Benefit>& row : gains) Merge(&row);
-  const std::vector<uint32_t> columns = MaxGainAssignment(gains);
+  const std::vector<uint32_t> columns = MaxGainAssignment(gains, Slack(gains));
   Groups placed(grid);
   for (uint32_t g = 0; g < grid; ++g) {
     placed[columns[g]] = std::move(groups[g]);

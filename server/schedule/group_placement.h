@@ -23,8 +23,9 @@ inline constexpr int64_t kBetweenServers = 4;
 
 // Numbers the groups anew so that as few bytes as possible move from readers to
 // owners, bytes between servers counted kBetweenServers times: the groups weigh
-// what they weigh wherever they lie, so which rank owns which is free. Exact,
-// but for modules whose ranks span over 64 groups, whose bytes are not counted.
+// what they weigh wherever they lie, so which rank owns which is free. Exact
+// up to a grid of 2,048, and within 1/512 of what could stay in place beyond;
+// the bytes of modules whose ranks span over 64 groups are not counted.
 //
 // Sample i is read by rank i / (samples/grid) / (grid/dp) of each module, and
 // `bytes[m][i]` is its payload for modules[m]. groups.size() is the grid.
