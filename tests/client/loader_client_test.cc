@@ -86,14 +86,13 @@ TEST_F(LoaderClientTest, RefusesAJobThatCannotBe) {
 TEST_F(LoaderClientTest, GetsSchedules) {
   v1::StepSchedule schedule;
   schedule.set_step(3);
-  server_->SetSchedule(schedule);
+  server_->SetSchedule([&](uint64_t) { return schedule; });
   const auto answer = client_->GetSchedule(3);
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->step(), 3u);
   ExpectError(client_->GetSchedule(4).status(), absl::StatusCode::kInternal,
               "answered step 3, wanted 4");
   schedule.add_micro_batches()->add_tokens(1);
-  server_->SetSchedule(schedule);
   ExpectError(client_->GetSchedule(3).status(), absl::StatusCode::kInternal,
               "malformed schedule: step 3 micro-batch 0");
 }

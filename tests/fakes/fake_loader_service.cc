@@ -80,9 +80,9 @@ class GrpcFakeServer final : public FakeLoaderServer,
     MutexLock lock(&mutex_);
     attach_ = std::move(answer);
   }
-  void SetSchedule(absl::StatusOr<v1::StepSchedule> answer) override {
+  void SetSchedule(ScheduleScript script) override {
     MutexLock lock(&mutex_);
-    schedule_ = std::move(answer);
+    schedule_ = std::move(script);
   }
   void SetRendezvous(const std::string& id) override {
     MutexLock lock(&mutex_);
@@ -109,11 +109,14 @@ class GrpcFakeServer final : public FakeLoaderServer,
     return ToGrpcStatus(attach_.status());
   }
 
-  grpc::Status GetSchedule(grpc::ServerContext*, const v1::GetScheduleRequest*,
+  grpc::Status GetSchedule(grpc::ServerContext*,
+                           const v1::GetScheduleRequest* request,
                            v1::GetScheduleResponse* response) override {
     MutexLock lock(&mutex_);
-    if (schedule_.ok()) *response->mutable_schedule() = *schedule_;
-    return ToGrpcStatus(schedule_.status());
+    const absl::StatusOr<v1::StepSchedule> schedule =
+        schedule_(request->step());
+    if (schedule.ok()) *response->mutable_schedule() = *schedule;
+    return ToGrpcStatus(schedule.status());
   }
 
   grpc::Status Rendezvous(grpc::ServerContext*,
@@ -150,8 +153,9 @@ class GrpcFakeServer final : public FakeLoaderServer,
   std::deque<PullScript> pulls_ ABSL_GUARDED_BY(mutex_);
   absl::StatusOr<v1::AttachResponse> attach_ ABSL_GUARDED_BY(mutex_) =
       absl::UnimplementedError("no answer was set");
-  absl::StatusOr<v1::StepSchedule> schedule_ ABSL_GUARDED_BY(mutex_) =
-      absl::UnimplementedError("no answer was set");
+  ScheduleScript schedule_ ABSL_GUARDED_BY(mutex_) = [](uint64_t) {
+    return absl::UnimplementedError("no answer was set");
+  };
   std::string rendezvous_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::AttachRequest> attach_requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::RendezvousRequest> rendezvous_requests_

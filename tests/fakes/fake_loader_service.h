@@ -54,7 +54,9 @@ class FakeLoaderServer {
 
   // What the other calls answer; UNIMPLEMENTED at first.
   virtual void SetAttach(absl::StatusOr<v1::AttachResponse> answer) = 0;
-  virtual void SetSchedule(absl::StatusOr<v1::StepSchedule> answer) = 0;
+  using ScheduleScript =
+      std::function<absl::StatusOr<v1::StepSchedule>(uint64_t step)>;
+  virtual void SetSchedule(ScheduleScript script) = 0;
   // An empty id: Rendezvous blocks until its deadline.
   virtual void SetRendezvous(const std::string& id) = 0;
   virtual void SetServing(bool serving) = 0;

@@ -1,0 +1,189 @@
+#include "client/ballastctl/pull.h"
+
+#include <cmath>
+#include <iostream>
+#include <optional>
+
+#include <xxhash.h>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "client/batch_stream.h"
+#include "common/status_macros.h"
+#include "proto/block_plan.h"
+#include "proto/block_view.h"
+#include "proto/module.h"
+
+namespace ballast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kExamples[] =
+    "  ballastctl --server 127.0.0.1:7070 pull --module vision --dp-rank 0 \\\n"
+    "      --step 0 --steps 4\n"
+    "  ballastctl --server 127.0.0.1:7070 pull --module language --dp-rank 3 "
+    "\\\n"
+    "      --step 100 --json\n"
+    "\n"
+    "JSON keys, one object a block: step, micro_batch, samples, images "
+    "(pixels\n"
+    "of them are in the block, so 0 for language), tokens, label_tokens, "
+    "bytes,\n"
+    "xxh3 (XXH3-64 of the block, 16 hexadecimal digits), placeholders "
+    "(samples\n"
+    "that could not be read), wait_ms (how long the block was waited for). "
+    "The\n"
+    "same on every run but for wait_ms.";
+
+// What a verified block holds.
+struct BlockSummary {
+  uint64_t step = 0;
+  uint32_t micro_batch = 0;
+  uint32_t samples = 0;
+  uint32_t images = 0;
+  uint64_t tokens = 0;
+  uint64_t label_tokens = 0;
+  uint64_t bytes = 0;
+  uint64_t xxh3 = 0;
+  uint32_t placeholders = 0;
+  double wait_ms = 0;
+};
+
+absl::StatusOr<BlockSummary> Verify(const FetchedBlock& block,
+                                    const BlockPlan& plan) {
+  BALLAST_ASSIGN_OR_RETURN(const BlockView view,
+                           BlockView::Parse(block.bytes()));
+  BALLAST_RETURN_IF_ERROR(view.Matches(plan));
+  BlockSummary summary;
+  summary.step = block.step();
+  summary.micro_batch = block.micro_batch();
+  summary.samples = view.samples().size();
+  summary.images = view.images().size();
+  for (const SampleRecord& sample : view.samples()) {
+    summary.tokens += sample.tokens;
+    summary.label_tokens += sample.label_tokens;
+    if (sample.flags & kSampleIsPlaceholder) ++summary.placeholders;
+  }
+  summary.bytes = block.bytes().size();
+  summary.xxh3 = XXH3_64bits(block.bytes().data(), block.bytes().size());
+  return summary;
+}
+
+std::string ToJson(const BlockSummary& block) {
+  const Json json = {{"step", block.step},
+                     {"micro_batch", block.micro_batch},
+                     {"samples", block.samples},
+                     {"images", block.images},
+                     {"tokens", block.tokens},
+                     {"label_tokens", block.label_tokens},
+                     {"bytes", block.bytes},
+                     {"xxh3", absl::StrFormat("%016x", block.xxh3)},
+                     {"placeholders", block.placeholders},
+                     // Microseconds are as fine as it is worth.
+                     {"wait_ms", std::round(block.wait_ms * 1e3) / 1e3}};
+  return json.dump() + "\n";
+}
+
+// Lines come as the blocks do, so their widths are fixed beforehand.
+std::string Titles() {
+  return absl::StrFormat("%8s %11s %7s %6s %8s %12s %12s %16s %12s %9s\n",
+                         "step", "micro_batch", "samples", "images", "tokens",
+                         "label_tokens", "bytes", "xxh3", "placeholders",
+                         "wait_ms");
+}
+
+std::string ToLine(const BlockSummary& block) {
+  return absl::StrFormat("%8d %11d %7d %6d %8d %12d %12d %016x %12d %9.3f\n",
+                         block.step, block.micro_batch, block.samples,
+                         block.images, block.tokens, block.label_tokens,
+                         block.bytes, block.xxh3, block.placeholders,
+                         block.wait_ms);
+}
+
+}  // namespace
+
+absl::Status PullBatches(LoaderClient* client, const PullOptions& options,
+                         Clock* clock, std::ostream* out) {
+  BALLAST_ASSIGN_OR_RETURN(const v1::AttachResponse attached,
+                           client->Attach(options.role, v1::Fingerprint()));
+  const v1::Job& job = attached.job();
+  const BlockGeometry geometry = {job.model().patch(),
+                                  job.model().position_axes()};
+  BatchStream::Options stream_options;
+  stream_options.request.role = options.role;
+  stream_options.request.step = options.step;
+  stream_options.request.steps = options.steps;
+  stream_options.request.fingerprint = attached.fingerprint().hash();
+  stream_options.micro_batches = job.global_batch() / job.micro_batch();
+  stream_options.clock = clock;
+  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<BatchStream> stream,
+                           BatchStream::Create(
+                               [client](const FetchRequest& request) {
+                                 return client->OpenPull(request);
+                               },
+                               stream_options));
+
+  if (!options.json) *out << Titles();
+  std::optional<v1::StepSchedule> schedule;
+  while (true) {
+    const absl::Time start = clock->Now();
+    auto block = stream->Next();
+    const absl::Duration waited = clock->Now() - start;
+    if (absl::IsOutOfRange(block.status())) return absl::OkStatus();
+    BALLAST_RETURN_IF_ERROR(block.status());
+    const uint64_t step = (*block)->step();
+    const uint32_t micro_batch = (*block)->micro_batch();
+    if (!schedule.has_value() || schedule->step() != step) {
+      BALLAST_ASSIGN_OR_RETURN(schedule, client->GetSchedule(step));
+    }
+    BALLAST_ASSIGN_OR_RETURN(const BlockPlan plan,
+                             PlanBlock(*schedule, micro_batch, options.role,
+                                       job.delivery(), geometry));
+    auto summary = Verify(**block, plan);
+    if (!summary.ok()) {
+      return Annotate(summary.status(),
+                      absl::StrCat("server ", client->address(), ": step ",
+                                   step, " micro-batch ", micro_batch));
+    }
+    summary->wait_ms = absl::ToDoubleMilliseconds(waited);
+    *out << (options.json ? ToJson(*summary) : ToLine(*summary));
+    out->flush();
+    if (!*out) return absl::UnavailableError("cannot write standard output");
+  }
+}
+
+void AddPull(CommandLine* line, std::shared_ptr<const std::string> server) {
+  struct Line {
+    std::string module;
+    uint32_t dp_rank = 0;
+    PullOptions options;
+  };
+  auto given = std::make_shared<Line>();
+  CLI::App* command = line->AddCommand(
+      line->app(), "pull",
+      "Pulls a rank's blocks as a trainer would, without a GPU, and checks "
+      "each\n"
+      "against its checksum, its layout and the schedule. One line a block.",
+      kExamples, [server, given] {
+        given->options.role.set_module(*ParseModule(given->module));
+        given->options.role.set_dp_rank(given->dp_rank);
+        return PullBatches(LoaderClient::Create(*server).get(), given->options,
+                           Clock::Real(), &std::cout);
+      });
+  command->add_option("--module", given->module, "vision or language")
+      ->required()
+      ->check(CLI::IsMember({"vision", "language"}));
+  command->add_option("--dp-rank", given->dp_rank, "data-parallel rank")
+      ->required();
+  command->add_option("--step", given->options.step, "first step")->required();
+  command
+      ->add_option("--steps", given->options.steps,
+                   "number of steps (default 1)")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", given->options.json, "one JSON object a block");
+}
+
+}  // namespace ballast

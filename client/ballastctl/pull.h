@@ -1,0 +1,36 @@
+#ifndef BALLAST_CLIENT_BALLASTCTL_PULL_H_
+#define BALLAST_CLIENT_BALLASTCTL_PULL_H_
+
+#include <cstdint>
+#include <memory>
+#include <ostream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "client/loader_client.h"
+#include "common/clock.h"
+#include "common/command_line.h"
+#include "proto/job.pb.h"
+
+namespace ballast {
+
+// `pull`: a rank's blocks, verified, without a GPU.
+void AddPull(CommandLine* line, std::shared_ptr<const std::string> server);
+
+struct PullOptions {
+  v1::Role role;
+  uint64_t step = 0;
+  uint64_t steps = 1;
+  bool json = false;
+};
+
+// Pulls the role's blocks of the steps, checks each against its checksum, its
+// layout and the schedule, and writes a line for each to `out`: the same on
+// every run but for keys that end in `_ms`. Errors: those of LoaderClient and
+// BatchStream; DATA_LOSS for a block that is not what the schedule says.
+absl::Status PullBatches(LoaderClient* client, const PullOptions& options,
+                         Clock* clock, std::ostream* out);
+
+}  // namespace ballast
+
+#endif  // BALLAST_CLIENT_BALLASTCTL_PULL_H_

@@ -1,0 +1,25 @@
+#ifndef BALLAST_CLIENT_BALLASTCTL_SCHEDULE_H_
+#define BALLAST_CLIENT_BALLASTCTL_SCHEDULE_H_
+
+#include <cstdint>
+#include <memory>
+#include <ostream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "client/loader_client.h"
+#include "common/command_line.h"
+
+namespace ballast {
+
+// `schedule`: the schedule of steps, as `ballast-server plan` prints it.
+void AddSchedule(CommandLine* line, std::shared_ptr<const std::string> server);
+
+// Writes steps `first` to `first + steps - 1` to `out`: one line of JSON each,
+// or tables. Errors: those of LoaderClient::GetSchedule.
+absl::Status PrintSchedules(LoaderClient* client, uint64_t first,
+                            uint64_t steps, bool json, std::ostream* out);
+
+}  // namespace ballast
+
+#endif  // BALLAST_CLIENT_BALLASTCTL_SCHEDULE_H_

@@ -1,0 +1,121 @@
+#include "client/ballastctl/status.h"
+
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "common/status_macros.h"
+#include "common/table.h"
+#include "proto/loader_service.pb.h"
+#include "proto/module.h"
+
+namespace ballast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kExamples[] =
+    "  ballastctl --server 127.0.0.1:7070 status\n"
+    "  ballastctl --server unix:/run/ballast/a.sock status --json\n"
+    "\n"
+    "JSON keys: server (the name it was configured with), address (where it "
+    "was\n"
+    "asked), health (\"serving\" or \"not serving\"), fingerprint, delivery,\n"
+    "modules {vision|language: {dp, align (tokens)}}, batch {global, micro\n"
+    "(samples)}, model {profile, tokenizer, patch, merge, temporal_patch,\n"
+    "position_axes, min_pixels, max_pixels}.";
+
+// "exchange", as the configuration writes it.
+std::string DeliveryName(v1::Delivery delivery) {
+  const std::string name = v1::Delivery_Name(delivery);
+  return absl::AsciiStrToLower(absl::StripPrefix(name, "DELIVERY_"));
+}
+
+std::string StatusJson(const v1::AttachResponse& answer,
+                       const std::string& address, const char* health) {
+  const v1::Job& job = answer.job();
+  Json modules = Json::object();
+  for (const v1::Job::ModuleSize& module : job.modules()) {
+    modules[std::string(ModuleName(module.module()))] = {
+        {"dp", module.dp()}, {"align", module.align()}};
+  }
+  const v1::Model& model = job.model();
+  const Json json = {
+      {"server", answer.server()},
+      {"address", address},
+      {"health", health},
+      {"fingerprint", answer.fingerprint().hash()},
+      {"delivery", DeliveryName(job.delivery())},
+      {"modules", std::move(modules)},
+      {"batch", {{"global", job.global_batch()}, {"micro", job.micro_batch()}}},
+      {"model",
+       {{"profile", model.profile()},
+        {"tokenizer", model.tokenizer()},
+        {"patch", model.patch()},
+        {"merge", model.merge()},
+        {"temporal_patch", model.temporal_patch()},
+        {"position_axes", model.position_axes()},
+        {"min_pixels", model.min_pixels()},
+        {"max_pixels", model.max_pixels()}}}};
+  // A server's strings may be anything; what is not UTF-8 is replaced.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string StatusTable(const v1::AttachResponse& answer,
+                        const std::string& address, const char* health) {
+  const v1::Job& job = answer.job();
+  const v1::Model& model = job.model();
+  Table modules({{"module", Table::kLeft}, {"dp"}, {"align"}});
+  for (const v1::Job::ModuleSize& module : job.modules()) {
+    modules.AddRow({std::string(ModuleName(module.module())),
+                    absl::StrCat(module.dp()), absl::StrCat(module.align())});
+  }
+  std::string text;
+  const auto add = [&text](absl::string_view key, absl::string_view value) {
+    absl::StrAppendFormat(&text, "%-12s %s\n", key, value);
+  };
+  add("server", absl::StrCat(answer.server(), " at ", address));
+  add("health", health);
+  add("fingerprint", answer.fingerprint().hash());
+  add("delivery", DeliveryName(job.delivery()));
+  add("batch", absl::StrCat(job.global_batch(), " samples a step, ",
+                            job.micro_batch(), " a micro-batch"));
+  add("model",
+      absl::StrCat(model.profile().empty() ? "custom" : model.profile(),
+                   ", patch ", model.patch(), ", merge ", model.merge(), ", ",
+                   model.min_pixels(), " to ", model.max_pixels(), " pixels"));
+  return absl::StrCat(text, "\n", modules.ToString());
+}
+
+}  // namespace
+
+absl::Status PrintStatus(LoaderClient* client, bool json, std::ostream* out) {
+  BALLAST_ASSIGN_OR_RETURN(const v1::AttachResponse answer,
+                           client->Attach(v1::Role(), v1::Fingerprint()));
+  const char* const health =
+      client->CheckHealth().ok() ? "serving" : "not serving";
+  *out << (json ? StatusJson(answer, client->address(), health)
+                : StatusTable(answer, client->address(), health));
+  out->flush();
+  if (!*out) return absl::UnavailableError("cannot write standard output");
+  return absl::OkStatus();
+}
+
+void AddStatus(CommandLine* line, std::shared_ptr<const std::string> server) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* command = line->AddCommand(
+      line->app(), "status",
+      "Shows a server's health, the fingerprint that it serves, and its job:\n"
+      "delivery, modules, batch sizes and model.",
+      kExamples, [server, json] {
+        return PrintStatus(LoaderClient::Create(*server).get(), *json,
+                           &std::cout);
+      });
+  command->add_flag("--json", *json, "one JSON object");
+}
+
+}  // namespace ballast

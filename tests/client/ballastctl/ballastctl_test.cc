@@ -1,0 +1,227 @@
+// The commands against a scripted server: what they print, and what they
+// refuse.
+#include <cstdint>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <xxhash.h>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "client/ballastctl/pull.h"
+#include "client/ballastctl/schedule.h"
+#include "client/ballastctl/status.h"
+#include "client/loader_client.h"
+#include "proto/block_plan.h"
+#include "proto/block_view.h"
+#include "proto/schedule_json.h"
+#include "tests/fakes/fake_loader_service.h"
+#include "tests/fakes/manual_clock.h"
+#include "tests/fakes/synthetic_schedule.h"
+
+namespace ballast {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kStep = 5;
+
+class BallastctlTest : public ::testing::Test {
+ protected:
+  BallastctlTest() {
+    v1::AttachResponse attach;
+    attach.set_server("a.sock");
+    attach.mutable_fingerprint()->set_hash(kSyntheticFingerprint);
+    *attach.mutable_job() = SyntheticJobMessage(job_);
+    attach.mutable_job()->mutable_model()->set_profile("qwen2_vl");
+    geometry_ = {attach.job().model().patch(),
+                 attach.job().model().position_axes()};
+    server_->SetAttach(attach);
+    server_->SetSchedule(
+        [job = job_](uint64_t step) { return SyntheticSchedule(job, step); });
+  }
+
+  // The block that the schedule foresees; payload bytes are all 7.
+  std::vector<uint8_t> Block(uint64_t step, uint32_t micro_batch) {
+    auto plan = PlanBlock(SyntheticSchedule(job_, step), micro_batch, role_,
+                          job_.delivery, geometry_);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    std::vector<uint8_t> block(plan->bytes(), 7);
+    WriteBlockTables(*plan, absl::MakeSpan(block));
+    MarkPlaceholder(*plan, 0, absl::MakeSpan(block));
+    return block;
+  }
+
+  FakeLoaderServer::PullScript ServeSteps(uint64_t steps) {
+    return [this, steps](FakePull* pull) {
+      for (uint64_t s = kStep; s < kStep + steps; ++s) {
+        for (uint32_t m = 0; m < job_.micro_batches; ++m) {
+          pull->SendBlock(s, m, Block(s, m));
+        }
+      }
+      return absl::OkStatus();
+    };
+  }
+
+  absl::Status Pull(uint64_t steps, bool as_json) {
+    PullOptions options;
+    options.role = role_;
+    options.step = kStep;
+    options.steps = steps;
+    options.json = as_json;
+    out_.str("");
+    return PullBatches(client_.get(), options, &clock_, &out_);
+  }
+
+  std::vector<std::string> Lines() const {
+    std::vector<std::string> lines = absl::StrSplit(out_.str(), '\n');
+    EXPECT_EQ(lines.back(), "");
+    lines.pop_back();
+    return lines;
+  }
+
+  SyntheticJob job_;
+  v1::Role role_ = [] {
+    v1::Role role;
+    role.set_module(v1::MODULE_VISION);
+    role.set_dp_rank(1);
+    return role;
+  }();
+  BlockGeometry geometry_;
+  ManualClock clock_;
+  const std::unique_ptr<FakeLoaderServer> server_ = FakeLoaderServer::Start();
+  const std::unique_ptr<LoaderClient> client_ =
+      LoaderClient::Create(server_->address());
+  std::ostringstream out_;
+};
+
+TEST_F(BallastctlTest, StatusAsJson) {
+  const absl::Status status = PrintStatus(client_.get(), true, &out_);
+  ASSERT_TRUE(status.ok()) << status;
+  const json printed = json::parse(out_.str());
+  EXPECT_EQ(printed["server"], "a.sock");
+  EXPECT_EQ(printed["address"], server_->address());
+  EXPECT_EQ(printed["health"], "serving");
+  EXPECT_EQ(printed["fingerprint"], kSyntheticFingerprint);
+  EXPECT_EQ(printed["delivery"], "exchange");
+  EXPECT_EQ(printed["modules"]["vision"]["dp"], 2);
+  EXPECT_EQ(printed["modules"]["language"]["dp"], 2);
+  EXPECT_EQ(printed["modules"]["language"]["align"], job_.align);
+  // Two groups of three samples, two micro-batches.
+  EXPECT_EQ(printed["batch"]["micro"], 6);
+  EXPECT_EQ(printed["batch"]["global"], 12);
+  EXPECT_EQ(printed["model"]["profile"], "qwen2_vl");
+  EXPECT_EQ(printed["model"]["patch"], 4);
+}
+
+TEST_F(BallastctlTest, StatusForPeople) {
+  server_->SetServing(false);
+  ASSERT_TRUE(PrintStatus(client_.get(), false, &out_).ok());
+  EXPECT_THAT(out_.str(), HasSubstr("not serving\n"));
+  EXPECT_THAT(out_.str(), HasSubstr(kSyntheticFingerprint));
+  EXPECT_THAT(out_.str(), HasSubstr("12 samples a step, 6 a micro-batch"));
+  EXPECT_THAT(out_.str(), HasSubstr("language   2      4\n"));
+}
+
+TEST_F(BallastctlTest, StatusOfNoServer) {
+  server_->SetAttach(absl::UnavailableError("drains"));
+  const absl::Status status = PrintStatus(client_.get(), true, &out_);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("server " + server_->address()));
+  EXPECT_EQ(out_.str(), "");
+}
+
+TEST_F(BallastctlTest, ScheduleIsThatOfPlan) {
+  ASSERT_TRUE(PrintSchedules(client_.get(), kStep, 2, true, &out_).ok());
+  EXPECT_EQ(out_.str(), ScheduleToJson(SyntheticSchedule(job_, kStep)) + "\n" +
+                            ScheduleToJson(SyntheticSchedule(job_, kStep + 1)) +
+                            "\n");
+  out_.str("");
+  ASSERT_TRUE(PrintSchedules(client_.get(), kStep, 1, false, &out_).ok());
+  EXPECT_THAT(out_.str(), HasSubstr("step 5"));
+}
+
+TEST_F(BallastctlTest, PullPrintsWhatTheScheduleForesees) {
+  server_->AddPull(ServeSteps(2));
+  const absl::Status status = Pull(2, true);
+  ASSERT_TRUE(status.ok()) << status;
+  const std::vector<std::string> lines = Lines();
+  ASSERT_EQ(lines.size(), 2 * job_.micro_batches);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const uint64_t step = kStep + i / job_.micro_batches;
+    const uint32_t micro_batch = i % job_.micro_batches;
+    const std::vector<uint8_t> block = Block(step, micro_batch);
+    const v1::StepSchedule schedule = SyntheticSchedule(job_, step);
+    const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
+    uint64_t samples = 0, images = 0, tokens = 0, label_tokens = 0;
+    for (int s = 0; s < columns.tokens_size(); ++s) {
+      if (columns.modules(0).reader(s) != role_.dp_rank()) continue;
+      ++samples;
+      images += columns.images(s);
+      tokens += columns.tokens(s);
+      label_tokens += columns.label_tokens(s);
+    }
+    EXPECT_EQ(
+        json::parse(lines[i]),
+        (json{{"step", step},
+              {"micro_batch", micro_batch},
+              {"samples", samples},
+              {"images", images},
+              {"tokens", tokens},
+              {"label_tokens", label_tokens},
+              {"bytes", block.size()},
+              {"xxh3", absl::StrFormat(
+                           "%016x", XXH3_64bits(block.data(), block.size()))},
+              {"placeholders", 1},
+              {"wait_ms", 0.0}}));
+  }
+}
+
+TEST_F(BallastctlTest, PullForPeople) {
+  server_->AddPull(ServeSteps(1));
+  ASSERT_TRUE(Pull(1, false).ok());
+  const std::vector<std::string> lines = Lines();
+  ASSERT_EQ(lines.size(), 1 + job_.micro_batches);
+  EXPECT_THAT(lines[0], HasSubstr("placeholders"));
+  EXPECT_EQ(lines[0].size(), lines[1].size());
+}
+
+TEST_F(BallastctlTest, PullRefusesABlockOfAnotherSchedule) {
+  // Begin says micro-batch 0; the block itself is micro-batch 1's.
+  server_->AddPull([this](FakePull* pull) {
+    pull->SendBlock(kStep, 0, Block(kStep, 1));
+    pull->AwaitGone();
+    return absl::OkStatus();
+  });
+  const absl::Status status = Pull(1, true);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("server " + server_->address() +
+                        ": step 5 micro-batch 0: block differs from its "
+                        "schedule: micro_batch is 1, wanted 0"));
+}
+
+TEST_F(BallastctlTest, PullRefusesWhatIsNoBlock) {
+  server_->AddPull([](FakePull* pull) {
+    pull->SendBlock(kStep, 0, std::vector<uint8_t>(500, 1));
+    pull->AwaitGone();
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(std::string(Pull(1, true).message()), HasSubstr("block: magic"));
+}
+
+TEST_F(BallastctlTest, PullPassesOnWhyItWasRefused) {
+  server_->SetAttach(absl::InvalidArgumentError("vision has 2 ranks"));
+  EXPECT_THAT(std::string(Pull(1, true).message()),
+              HasSubstr("vision has 2 ranks"));
+}
+
+}  // namespace
+}  // namespace ballast
