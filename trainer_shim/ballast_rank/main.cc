@@ -1,0 +1,143 @@
+// A stand-in for trainer ranks: pulls, exchanges and packs as a trainer's
+// process would, and trains on nothing.
+
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "client/attach_all.h"
+#include "client/loader_client.h"
+#include "common/status_macros.h"
+#include "proto/module.h"
+#include "trainer_shim/ballast_rank/json_lines.h"
+#include "trainer_shim/ballast_rank/report.h"
+#include "trainer_shim/ballast_rank/world.h"
+
+namespace ballast {
+namespace {
+
+constexpr char kExamples[] =
+    "Examples:\n"
+    "  ballast-rank --server unix:/run/ballast/a.sock --steps 10\n"
+    "      every rank of the job in this process; a table at the end\n"
+    "  ballast-rank --server 10.0.0.1:7070 --server 10.0.0.2:7070 \\\n"
+    "      --steps 2 --step 100 --json\n"
+    "      steps 100 and 101, one JSON object a batch\n"
+    "  ballast-rank --server 127.0.0.1:7070 --steps 4 \\\n"
+    "      --module language --dp-rank 0\n"
+    "      one rank (delivery direct or off, or a module of one rank)";
+
+struct Arguments {
+  WorldOptions world;
+  std::string backend = "host";
+  std::string all;
+  std::string module;
+  uint32_t dp_rank = 0;
+  bool json = false;
+};
+
+absl::Status Run(const Arguments& arguments) {
+  if (arguments.backend == "cuda") {
+    return absl::UnimplementedError(
+        "--backend cuda: this build has no CUDA staging, NCCL exchange or pack "
+        "kernels; use --backend host");
+  }
+  WorldOptions options = arguments.world;
+  v1::Role attach_as;  // none: a tool, until the job is known
+  if (!arguments.module.empty()) {
+    attach_as.set_module(*ParseModule(arguments.module));
+    attach_as.set_dp_rank(arguments.dp_rank);
+    options.role = attach_as;
+  }
+  std::vector<std::unique_ptr<LoaderClient>> clients;
+  std::vector<LoaderClient*> servers;
+  for (const std::string& address : options.servers) {
+    clients.push_back(LoaderClient::Create(address));
+    servers.push_back(clients.back().get());
+  }
+  BALLAST_ASSIGN_OR_RETURN(const v1::AttachResponse attached,
+                           AttachAll(servers, attach_as, {}));
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<v1::Role> roles,
+                           RolesOf(attached.job(), options));
+
+  Report report(roles);
+  InterleavedLines lines(roles.size(), &std::cout);
+  const absl::Time start = options.clock->Now();
+  BALLAST_RETURN_IF_ERROR(
+      RunWorld(attached.job(), attached.fingerprint(), roles, options,
+               LoaderClient::Create, [&](const RankBatch& got) {
+                 if (arguments.json) {
+                   lines.Add(got.rank, BatchLine(*got.batch, got.next));
+                 } else {
+                   report.Add(got);
+                 }
+               }));
+  if (!arguments.json) {
+    const std::string& server = options.servers[0];
+    std::cout << report.ToString(options.clock->Now() - start)
+              << "The schedule of any step can be queried at " << server
+              << ":\n  ballastctl --server " << server << " schedule --step "
+              << options.start_step << "\n";
+  }
+  std::cout.flush();
+  if (!std::cout) return absl::UnavailableError("stdout cannot be written");
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  Arguments arguments;
+  WorldOptions& world = arguments.world;
+  CLI::App app(
+      "Stands in for trainer ranks: pulls, exchanges and packs batches, and "
+      "trains on nothing.",
+      "ballast-rank");
+  app.get_formatter()->column_width(34);
+  app.footer(kExamples);
+  app.add_option("--server", world.servers,
+                 "Loader server, unix:/path or host:port; once for each")
+      ->required()
+      ->type_name("ADDRESS");
+  app.add_option("--backend", arguments.backend, "Where batches are packed")
+      ->check(CLI::IsMember({"host", "cuda"}))
+      ->capture_default_str();
+  app.add_option("--steps", world.steps, "Steps to run")
+      ->required()
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
+  app.add_option("--step", world.start_step, "First step")
+      ->capture_default_str();
+  CLI::Option* all =
+      app.add_option("--world", arguments.all,
+                     "`all`: every rank of every module (the default)")
+          ->check(CLI::IsMember({"all"}));
+  CLI::Option* module =
+      app.add_option("--module", arguments.module, "Module of the one rank")
+          ->check(CLI::IsMember({"vision", "language"}))
+          ->excludes(all);
+  CLI::Option* dp_rank =
+      app.add_option("--dp-rank", arguments.dp_rank, "The one rank to run")
+          ->needs(module)
+          ->excludes(all);
+  module->needs(dp_rank);
+  app.add_flag("--json", arguments.json,
+               "One JSON object a batch instead of the table");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  const absl::Status status = Run(arguments);
+  if (status.ok()) return 0;
+  std::cerr << "ballast-rank: " << status.message() << "\n";
+  return 1;
+}
+
+}  // namespace
+}  // namespace ballast
+
+int main(int argc, char** argv) { return ballast::Main(argc, argv); }

@@ -1,0 +1,45 @@
+#ifndef BALLAST_TRAINER_SHIM_BALLAST_RANK_REPORT_H_
+#define BALLAST_TRAINER_SHIM_BALLAST_RANK_REPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/mutex.h"
+#include "proto/job.pb.h"
+#include "trainer_shim/ballast_rank/world.h"
+#include "trainer_shim/totals.h"
+
+namespace ballast {
+
+// Sums up a run for people. Thread-safe.
+class Report {
+ public:
+  explicit Report(const std::vector<v1::Role>& roles);
+
+  void Add(const RankBatch& batch);
+
+  // A table, one row a rank: summed cost of what it would train on without and
+  // with balancing (from the schedule), samples, images, bytes read and moved
+  // to other ranks. Under it, for each module, the heaviest rank's load over
+  // the mean, and what the run came to in `elapsed`. Ends in a line break.
+  std::string ToString(absl::Duration elapsed) const;
+
+ private:
+  struct Row {
+    v1::Role role;
+    double before = 0;
+    double after = 0;
+    PackedTotals totals;
+    uint64_t bytes_read = 0;
+    uint64_t bytes_moved = 0;
+  };
+
+  mutable Mutex mutex_;
+  std::vector<Row> rows_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_BALLAST_RANK_REPORT_H_

@@ -1,0 +1,141 @@
+#include "trainer_shim/ballast_rank/world.h"
+
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/mutex.h"
+#include "common/status_macros.h"
+#include "proto/module.h"
+#include "trainer_shim/communicator.h"
+#include "trainer_shim/in_process_communicator.h"
+#include "trainer_shim/job_shape.h"
+#include "trainer_shim/trainer_shim.h"
+
+namespace ballast {
+namespace {
+
+// Stops every rank once one has failed, and keeps the first failure.
+class Failure {
+ public:
+  explicit Failure(size_t ranks) : shims_(ranks) {}
+
+  // While a shim is entered, a failure cancels it.
+  void Enter(size_t rank, TrainerShim* shim) {
+    MutexLock lock(&mutex_);
+    shims_[rank] = shim;
+    if (!first_.ok()) shim->Cancel();
+  }
+  void Leave(size_t rank) {
+    MutexLock lock(&mutex_);
+    shims_[rank] = nullptr;
+  }
+
+  void Set(const absl::Status& status) {
+    MutexLock lock(&mutex_);
+    if (!first_.ok()) return;
+    first_ = status;
+    for (TrainerShim* shim : shims_) {
+      if (shim != nullptr) shim->Cancel();
+    }
+  }
+
+  absl::Status first() {
+    MutexLock lock(&mutex_);
+    return first_;
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<TrainerShim*> shims_ ABSL_GUARDED_BY(mutex_);
+  absl::Status first_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Next until the end. OK at the end of the steps.
+absl::Status Drain(uint32_t rank, TrainerShim* shim, Clock* clock,
+                   const OnBatch& on_batch) {
+  while (true) {
+    const absl::Time start = clock->Now();
+    const absl::StatusOr<const PackedBatch*> batch = shim->Next();
+    if (absl::IsOutOfRange(batch.status())) return absl::OkStatus();
+    if (!batch.ok()) return batch.status();
+    on_batch({rank, *batch, shim->schedule(), clock->Now() - start});
+  }
+}
+
+void RunRank(uint32_t rank, TrainerShim::Options shim_options,
+             const WorldOptions& options, const MakeClient& make_client,
+             const OnBatch& on_batch, Failure* failure) {
+  std::vector<std::unique_ptr<LoaderClient>> clients;
+  for (const std::string& address : options.servers) {
+    clients.push_back(make_client(address));
+  }
+  absl::StatusOr<std::unique_ptr<TrainerShim>> shim =
+      TrainerShim::Create(std::move(shim_options), std::move(clients));
+  if (!shim.ok()) return failure->Set(shim.status());
+  failure->Enter(rank, shim->get());
+  const absl::Status end = Drain(rank, shim->get(), options.clock, on_batch);
+  failure->Leave(rank);
+  if (!end.ok()) failure->Set(end);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
+                                              const WorldOptions& options) {
+  if (options.role) {
+    BALLAST_ASSIGN_OR_RETURN(const JobShape shape, ShapeOf(job, *options.role));
+    if (shape.exchanges()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          ModuleName(options.role->module()), " has ", shape.dp,
+          " ranks that exchange samples, and the host backend does not reach "
+          "other processes: run them in one (--world all), or set "
+          "balance.delivery to direct or off"));
+    }
+    return std::vector<v1::Role>{*options.role};
+  }
+  std::vector<v1::Role> roles;
+  for (const v1::Job::ModuleSize& module : job.modules()) {
+    for (uint32_t rank = 0; rank < module.dp(); ++rank) {
+      v1::Role& role = roles.emplace_back();
+      role.set_module(module.module());
+      role.set_dp_rank(rank);
+      BALLAST_RETURN_IF_ERROR(ShapeOf(job, role).status());
+    }
+  }
+  if (roles.empty()) {
+    return absl::InvalidArgumentError("the job has no module with ranks");
+  }
+  return roles;
+}
+
+absl::Status RunWorld(const v1::Job& job, const v1::Fingerprint& fingerprint,
+                      const std::vector<v1::Role>& roles,
+                      const WorldOptions& options,
+                      const MakeClient& make_client, const OnBatch& on_batch) {
+  std::map<v1::Module, std::vector<std::unique_ptr<Communicator>>> groups;
+  for (const v1::Job::ModuleSize& module : job.modules()) {
+    groups[module.module()] = InProcessGroup(module.dp());
+  }
+  Failure failure(roles.size());
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < roles.size(); ++rank) {
+    TrainerShim::Options shim;
+    shim.role = roles[rank];
+    shim.communicator =
+        std::move(groups[shim.role.module()][shim.role.dp_rank()]);
+    shim.start_step = options.start_step;
+    shim.steps = options.steps;
+    shim.fingerprint = fingerprint;
+    shim.max_bytes = options.max_bytes;
+    shim.clock = options.clock;
+    threads.emplace_back([&, rank, shim = std::move(shim)]() mutable {
+      RunRank(rank, std::move(shim), options, make_client, on_batch, &failure);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return failure.first();
+}
+
+}  // namespace ballast
