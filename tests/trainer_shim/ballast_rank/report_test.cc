@@ -1,0 +1,54 @@
+#include "trainer_shim/ballast_rank/report.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ReportTest, SumsPerRankAndModule) {
+  v1::StepSchedule schedule;
+  auto* columns = schedule.add_micro_batches();
+  std::vector<v1::Role> roles;
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    auto* loads = columns->add_modules();
+    loads->set_module(module);
+    for (const double load : {300, 100}) loads->add_load_before(load);
+    for (const double load : {210, 190}) loads->add_load_after(load);
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      roles.emplace_back().set_module(module);
+      roles.back().set_dp_rank(rank);
+    }
+  }
+  Report report(roles);
+  for (int round = 0; round < 2; ++round) {
+    for (uint32_t rank = 0; rank < roles.size(); ++rank) {
+      PackedBatch batch;
+      batch.role = roles[rank];
+      batch.totals.samples = 8;
+      batch.totals.images = 5 + rank % 2;
+      batch.bytes_read = uint64_t{3} << 20;
+      batch.bytes_moved = uint64_t{rank} << 19;
+      report.Add({rank, &batch, &schedule, absl::ZeroDuration()});
+    }
+  }
+  const std::string text = report.ToString(absl::Seconds(2));
+  // rank, load before, load after, samples, images, read, moved.
+  EXPECT_THAT(text, ::testing::ContainsRegex(
+                        "vision +0 +600 +420 +16 +10 +6.0 MiB +0.0 MiB"));
+  EXPECT_THAT(text, ::testing::ContainsRegex(
+                        "language +1 +200 +380 +16 +12 +6.0 MiB +3.0 MiB"));
+  EXPECT_THAT(text, HasSubstr("vision: heaviest rank over mean 1.500 before, "
+                              "1.050 after\n"));
+  // Samples of one module, not of both.
+  EXPECT_THAT(text, HasSubstr("32 samples, 22 images in 2.00 s: "
+                              "16.0 samples/s, 11.0 images/s\n"));
+}
+
+}  // namespace
+}  // namespace ballast

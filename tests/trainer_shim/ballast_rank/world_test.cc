@@ -1,0 +1,182 @@
+#include "trainer_shim/ballast_rank/world.h"
+
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/fakes/fake_loader_client.h"
+#include "tests/fakes/synthetic_schedule.h"
+#include "trainer_shim/ballast_rank/json_lines.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+WorldOptions TwoSteps() {
+  WorldOptions options;
+  options.servers = {"fake:1", "fake:2"};
+  options.start_step = 5;
+  options.steps = 2;
+  return options;
+}
+
+absl::Status RunRoles(const FakeLoader& loader, const WorldOptions& options,
+                      const OnBatch& on_batch) {
+  const v1::Job job = SyntheticJobMessage(loader.job);
+  const auto roles = RolesOf(job, options);
+  if (!roles.ok()) return roles.status();
+  v1::Fingerprint fingerprint;
+  fingerprint.set_hash(loader.fingerprint);
+  return RunWorld(
+      job, fingerprint, *roles, options,
+      [&](const std::string& address) {
+        FakeLoader server = loader;
+        server.address = address;
+        return FakeLoaderClient(server);
+      },
+      on_batch);
+}
+
+// The JSON lines of a run, in the order in which they were written.
+std::vector<nlohmann::json> Lines(const SyntheticJob& job) {
+  FakeLoader loader;
+  loader.job = job;
+  std::ostringstream out;
+  InterleavedLines lines(job.vision_dp + job.language_dp, &out);
+  const absl::Status status =
+      RunRoles(loader, TwoSteps(), [&](const RankBatch& got) {
+        lines.Add(got.rank, BatchLine(*got.batch, got.next));
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  std::vector<nlohmann::json> parsed;
+  std::istringstream in(out.str());
+  for (std::string line; std::getline(in, line);) {
+    parsed.push_back(nlohmann::json::parse(line, nullptr, false));
+    EXPECT_TRUE(parsed.back().is_object()) << line;
+    EXPECT_EQ(parsed.back().erase("next_ms"), 1);
+  }
+  return parsed;
+}
+
+class WorldTest
+    : public ::testing::TestWithParam<std::tuple<uint32_t, uint32_t>> {
+ protected:
+  SyntheticJob Job(v1::Delivery delivery) const {
+    SyntheticJob job;
+    std::tie(job.vision_dp, job.language_dp) = GetParam();
+    job.delivery = delivery;
+    return job;
+  }
+};
+
+TEST_P(WorldTest, EverySampleReachesOneOwnerAModule) {
+  for (const v1::Delivery delivery :
+       {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_OFF}) {
+    const SyntheticJob job = Job(delivery);
+    std::map<std::string, std::multiset<std::string>> names;
+    for (const auto& line : Lines(job)) {
+      for (const auto& sample : line["samples"]) {
+        names[line["module"]].insert(sample.get<std::string>());
+      }
+    }
+    std::multiset<std::string> wanted;
+    for (const uint64_t step : {5, 6}) {
+      const v1::StepSchedule schedule = SyntheticSchedule(job, step);
+      for (const auto& columns : schedule.micro_batches()) {
+        for (int i = 0; i < columns.source_size(); ++i) {
+          wanted.insert(schedule.sources(columns.source(i)) + ":" +
+                        std::to_string(columns.ordinal(i)));
+        }
+      }
+    }
+    EXPECT_EQ(names["vision"], wanted);
+    EXPECT_EQ(names["language"], wanted);
+  }
+}
+
+TEST_P(WorldTest, LinesAreTheSameOnEveryRun) {
+  const auto lines = Lines(Job(v1::DELIVERY_EXCHANGE));
+  EXPECT_EQ(lines, Lines(Job(v1::DELIVERY_EXCHANGE)));
+  // Ordered by step, micro-batch, module, rank.
+  const auto key = [](const nlohmann::json& line) {
+    return std::make_tuple(
+        line["step"].get<int>(), line["micro_batch"].get<int>(),
+        line["module"] != "vision", line["dp_rank"].get<int>());
+  };
+  for (size_t i = 1; i < lines.size(); ++i) {
+    EXPECT_LT(key(lines[i - 1]), key(lines[i]));
+  }
+}
+
+TEST_P(WorldTest, ExchangeAndDirectDigestsAreEqual) {
+  const auto exchanged = Lines(Job(v1::DELIVERY_EXCHANGE));
+  const auto direct = Lines(Job(v1::DELIVERY_DIRECT));
+  ASSERT_EQ(exchanged.size(), direct.size());
+  for (size_t i = 0; i < exchanged.size(); ++i) {
+    EXPECT_EQ(exchanged[i]["digest"], direct[i]["digest"]);
+    EXPECT_EQ(exchanged[i]["samples"], direct[i]["samples"]);
+    EXPECT_EQ(direct[i]["bytes_moved"], 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    DataParallelSizes, WorldTest,
+    ::testing::ValuesIn(std::vector<std::tuple<uint32_t, uint32_t>>{
+        {1, 1}, {2, 2}, {4, 4}, {2, 4}, {4, 2}, {2, 3}}),
+    [](const auto& info) {
+      return "vision" + std::to_string(std::get<0>(info.param)) + "language" +
+             std::to_string(std::get<1>(info.param));
+    });
+
+TEST(WorldFaultsTest, OneRankOfAnExchangeIsRefused) {
+  WorldOptions options = TwoSteps();
+  options.role.emplace();
+  options.role->set_module(v1::MODULE_LANGUAGE);
+  const auto ignore = [](const RankBatch&) {};
+  const absl::Status status = RunRoles({}, options, ignore);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("--world all"));
+
+  FakeLoader direct;
+  direct.job.delivery = v1::DELIVERY_DIRECT;
+  int batches = 0;
+  EXPECT_TRUE(
+      RunRoles(direct, options, [&](const RankBatch&) { ++batches; }).ok());
+  EXPECT_EQ(batches, 4);
+  FakeLoader alone;
+  alone.job.language_dp = 1;
+  EXPECT_TRUE(RunRoles(alone, options, ignore).ok());
+  options.role->set_dp_rank(2);
+  EXPECT_EQ(RunRoles({}, options, ignore).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// A failure ends also the ranks of the other module, which share nothing with
+// the one that fails, and have no end of their own.
+TEST(WorldFaultsTest, TheFirstFailureStopsAllRanks) {
+  FakeLoader loader;
+  loader.before_fetch = [](const v1::Role& role, uint64_t step, uint32_t) {
+    return role.module() == v1::MODULE_VISION && role.dp_rank() == 1 &&
+                   step == 6
+               ? absl::DataLossError("checksum of the block")
+               : absl::OkStatus();
+  };
+  WorldOptions options = TwoSteps();
+  options.steps = 0;
+  const absl::Status status =
+      RunRoles(loader, options, [](const RankBatch&) {});
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(status.message(), HasSubstr("vision rank 1"));
+}
+
+}  // namespace
+}  // namespace ballast
