@@ -56,13 +56,18 @@ Json MicroBatchJson(const v1::StepSchedule& schedule,
          {"slot", micro_batch.slot(i)},
          {"place", micro_batch.place(i)}});
   }
-  return {{"samples", std::move(samples)},
-          {"load", PerModule(micro_batch,
-                             [](const auto& m) -> Json {
-                               return {{"before", m.load_before()},
-                                       {"after", m.load_after()}};
-                             })},
-          {"totals", TotalsJson(micro_batch.totals())}};
+  Json json = {{"samples", std::move(samples)},
+               {"load", PerModule(micro_batch, [](const auto& m) -> Json {
+                  return {{"before", m.load_before()},
+                          {"after", m.load_after()}};
+                })}};
+  for (const v1::ModuleSchedule& module : micro_batch.modules()) {
+    if (module.dummy_rank().empty()) continue;
+    json["dummies"][std::string(ModuleName(module.module()))] =
+        module.dummy_rank();
+  }
+  json["totals"] = TotalsJson(micro_batch.totals());
+  return json;
 }
 
 }  // namespace

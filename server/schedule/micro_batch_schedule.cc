@@ -7,6 +7,7 @@
 #include "common/status_macros.h"
 #include "proto/block_layout.h"
 #include "server/schedule/balance.h"
+#include "server/schedule/presence.h"
 
 namespace ballast {
 namespace {
@@ -48,16 +49,22 @@ bool IsBalanced(const std::vector<double>& costs, const Groups& groups,
          mean * (1 + skip_below);
 }
 
-absl::StatusOr<Groups> OwningGroups(const std::vector<ScheduledSample>& samples,
-                                    const MicroBatchShape& shape) {
-  const v1::Balance& balance = shape.balance;
-  Groups reading = ReadingGroups(samples.size(), shape.grid);
-  if (balance.delivery() == v1::DELIVERY_OFF) return reading;
+std::vector<double> JointCosts(const std::vector<ScheduledSample>& samples,
+                               const v1::Balance& balance) {
   std::vector<double> costs;
   costs.reserve(samples.size());
   for (const ScheduledSample& sample : samples) {
     costs.push_back(JointCost(sample.size, balance.cost()));
   }
+  return costs;
+}
+
+absl::StatusOr<Groups> OwningGroups(const std::vector<ScheduledSample>& samples,
+                                    const std::vector<double>& costs,
+                                    const MicroBatchShape& shape) {
+  const v1::Balance& balance = shape.balance;
+  Groups reading = ReadingGroups(samples.size(), shape.grid);
+  if (balance.delivery() == v1::DELIVERY_OFF) return reading;
   if (balance.skip_below() > 0 &&
       IsBalanced(costs, reading, balance.skip_below())) {
     return reading;
@@ -71,6 +78,28 @@ absl::StatusOr<Groups> OwningGroups(const std::vector<ScheduledSample>& samples,
     bytes.push_back(PayloadBytes(samples, ranks.module, shape.position_axes));
   }
   return PlaceGroups(std::move(groups), shape.modules, bytes);
+}
+
+// Sees to balance.align_images; returns the vision ranks that need a dummy.
+std::vector<uint32_t> AlignVisionRanks(
+    const std::vector<ScheduledSample>& samples,
+    const std::vector<double>& costs, const MicroBatchShape& shape,
+    Groups* groups) {
+  uint32_t vision_dp = 0;
+  for (const ModuleRanks& ranks : shape.modules) {
+    if (ranks.module == v1::MODULE_VISION) vision_dp = ranks.dp;
+  }
+  if (!shape.balance.align_images() || vision_dp == 0) return {};
+  std::vector<bool> has_image;
+  has_image.reserve(samples.size());
+  for (const ScheduledSample& sample : samples) {
+    has_image.push_back(!sample.size.grids.empty());
+  }
+  const uint32_t groups_per_rank = shape.grid / vision_dp;
+  if (shape.balance.delivery() == v1::DELIVERY_OFF) {
+    return RanksWithoutImage(has_image, groups_per_rank, *groups);
+  }
+  return AlignImages(costs, has_image, groups_per_rank, groups);
 }
 
 void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
@@ -131,8 +160,10 @@ void AddTotals(const v1::Totals& more, v1::Totals* totals) {
 absl::StatusOr<v1::MicroBatchSchedule> ScheduleMicroBatch(
     const std::vector<ScheduledSample>& samples, uint64_t first_position,
     uint32_t number, const MicroBatchShape& shape) {
-  BALLAST_ASSIGN_OR_RETURN(const Groups groups,
-                           OwningGroups(samples, shape));
+  const std::vector<double> costs = JointCosts(samples, shape.balance);
+  BALLAST_ASSIGN_OR_RETURN(Groups groups, OwningGroups(samples, costs, shape));
+  const std::vector<uint32_t> dummies =
+      AlignVisionRanks(samples, costs, shape, &groups);
   std::vector<uint32_t> group_of(samples.size());
   std::vector<uint32_t> place_of(samples.size());
   uint32_t place = 0;
@@ -152,6 +183,10 @@ absl::StatusOr<v1::MicroBatchSchedule> ScheduleMicroBatch(
   }
   for (const ModuleRanks& ranks : shape.modules) {
     AddModule(samples, group_of, shape, ranks, &out);
+    if (ranks.module == v1::MODULE_VISION) {
+      out.mutable_modules()->rbegin()->mutable_dummy_rank()->Add(
+          dummies.begin(), dummies.end());
+    }
   }
   return out;
 }

@@ -200,6 +200,41 @@ TEST(SchedulerValuesTest, BalanceNarrowsTheSpread) {
   EXPECT_LT(spread(vision.load_after()), 0.1 * spread(vision.load_before()));
 }
 
+// With align_images every vision rank has an image or is named as in need of a
+// dummy, unless none has one.
+TEST(SchedulerValuesTest, VisionRanksAllHaveAnImageOrADummy) {
+  for (const auto delivery : {v1::DELIVERY_EXCHANGE, v1::DELIVERY_OFF}) {
+    int dummies = 0;
+    const auto scheduler = Make(JobConfig(4, 2, 4, 4, delivery));
+    for (uint64_t step = 0; step < 50; ++step) {
+      const auto schedule = scheduler->Schedule(step);
+      const auto& micro_batch = schedule->micro_batches(0);
+      const auto& vision = micro_batch.modules(0);
+      std::set<uint32_t> with_image(vision.dummy_rank().begin(),
+                                    vision.dummy_rank().end());
+      ASSERT_EQ(with_image.size(),
+                static_cast<size_t>(vision.dummy_rank_size()));
+      dummies += vision.dummy_rank_size();
+      for (int i = 0; i < micro_batch.images_size(); ++i) {
+        if (micro_batch.images(i) > 0) with_image.insert(vision.owner(i));
+      }
+      EXPECT_TRUE(with_image.empty() || with_image.size() == 4u);
+    }
+    EXPECT_GT(dummies, 0);
+  }
+}
+
+TEST(SchedulerValuesTest, SkipBelowLeavesABalancedMicroBatchAlone) {
+  auto config = JobConfig(2, 2, 16, 8);
+  config.mutable_balance()->set_skip_below(1000);
+  config.mutable_balance()->set_align_images(false);
+  const auto schedule = ScheduleOf(config, 0);
+  for (const auto& micro_batch : schedule.micro_batches()) {
+    EXPECT_THAT(micro_batch.modules(0).owner(),
+                ::testing::ElementsAreArray(micro_batch.modules(0).reader()));
+  }
+}
+
 TEST(SchedulerValuesTest, FingerprintFollowsWhatTheScheduleDependsOn) {
   const auto config = JobConfig(2, 2, 16, 8);
   const std::string hash = Make(config)->fingerprint().hash();
