@@ -2,9 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -59,6 +63,16 @@ absl::StatusOr<File> File::Create(const std::string& path) {
   return File(path, descriptor);
 }
 
+absl::StatusOr<File> File::CreateUnique(const std::string& prefix) {
+  std::string path = absl::StrCat(prefix, ".XXXXXX");
+  const int descriptor = mkostemp(path.data(), O_CLOEXEC);
+  if (descriptor < 0) return FileError(errno, "create", path);
+  File file(path, descriptor);
+  // mkostemp lets nobody else read it; others may serve from it.
+  if (fchmod(descriptor, 0644) != 0) return FileError(errno, "chmod", path);
+  return file;
+}
+
 File::File(std::string path, int descriptor)
     : path_(std::move(path)), descriptor_(descriptor) {}
 
@@ -109,6 +123,22 @@ absl::StatusOr<std::string> File::ReadAt(uint64_t offset, uint64_t size) const {
   std::string bytes(size, '\0');
   BALLAST_RETURN_IF_ERROR(ReadAt(offset, size, bytes.data()));
   return bytes;
+}
+
+absl::StatusOr<const char*> File::Map() const {
+  void* data =
+      mmap(nullptr, stamp_.size, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+  if (data == MAP_FAILED) return FileError(errno, "map", path_);
+  return static_cast<const char*>(data);
+}
+
+absl::StatusOr<std::string> File::RealPath() const {
+  std::error_code error;
+  std::string real = std::filesystem::read_symlink(
+                         absl::StrCat("/proc/self/fd/", descriptor_), error)
+                         .string();
+  if (error) return FileError(error.value(), "find the real path", path_);
+  return real;
 }
 
 absl::Status File::Write(absl::string_view bytes) {

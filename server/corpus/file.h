@@ -38,6 +38,8 @@ class File {
   static absl::StatusOr<File> Open(const std::string& path);
   // An empty file, for writing; one that is there loses its bytes.
   static absl::StatusOr<File> Create(const std::string& path);
+  // The same under a new name that begins with `prefix`.
+  static absl::StatusOr<File> CreateUnique(const std::string& prefix);
 
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
@@ -52,6 +54,13 @@ class File {
   absl::Status ReadAt(uint64_t offset, uint64_t size, char* out) const;
   // The same into a string. The file's end is checked before memory is taken.
   absl::StatusOr<std::string> ReadAt(uint64_t offset, uint64_t size) const;
+
+  // Maps a file that was opened for reading, read-only, stamp().size bytes,
+  // which must not be 0. The caller unmaps; the mapping outlives the File.
+  absl::StatusOr<const char*> Map() const;
+  // The file's path without links, as it was opened: nothing that happens to
+  // the links later changes it. Needs /proc.
+  absl::StatusOr<std::string> RealPath() const;
 
   // Appends at the place of the last write.
   absl::Status Write(absl::string_view bytes);

@@ -1,10 +1,12 @@
 #include "tests/server/corpus/corpus_testing.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
@@ -88,6 +90,55 @@ void WriteTar(const std::string& path,
     ASSERT_TRUE((*writer)->Add(name, bytes).ok());
   }
   ASSERT_TRUE((*writer)->Finish().ok());
+}
+
+std::string FakeImage(uint32_t width, uint32_t height, size_t before) {
+  std::string bytes(before, 'x');
+  bytes += '#';
+  bytes.append(reinterpret_cast<const char*>(&width), sizeof(width));
+  bytes.append(reinterpret_cast<const char*>(&height), sizeof(height));
+  return bytes;
+}
+
+absl::StatusOr<ImageSize> ReadFakeImage(absl::string_view bytes) {
+  const size_t mark = bytes.find_first_not_of('x');
+  if (mark == bytes.npos) return absl::OutOfRangeError("no mark");
+  if (bytes[mark] != '#') return absl::InvalidArgumentError("no image");
+  bytes.remove_prefix(mark + 1);
+  ImageSize size;
+  if (bytes.size() < sizeof(size)) return absl::OutOfRangeError("no size");
+  std::memcpy(&size, bytes.data(), sizeof(size));
+  return size;
+}
+
+absl::StatusOr<TextLengths> MeasureBytes(const RawSample& sample,
+                                         absl::Span<const ImageSize> images) {
+  EXPECT_TRUE(sample.images.empty());
+  if (absl::StrContains(sample.text, "unmeasurable")) {
+    return absl::OutOfRangeError("unmeasurable");
+  }
+  TextLengths lengths;
+  lengths.text_tokens = static_cast<uint32_t>(sample.text.size());
+  lengths.label_tokens = static_cast<uint32_t>(1000 * images.size());
+  lengths.skip = absl::StrContains(sample.text, "skip");
+  return lengths;
+}
+
+IndexOptions FakeOptions() {
+  IndexOptions options;
+  options.measure = MeasureBytes;
+  options.read_image_size = ReadFakeImage;
+  options.content_key = "key";
+  return options;
+}
+
+v1::Source MakeSource(v1::Source::Format format, absl::string_view path) {
+  v1::Source source;
+  source.set_name("docs");
+  source.set_format(format);
+  source.set_path(std::string(path));
+  source.set_index("index/docs.index");
+  return source;
 }
 
 }  // namespace ballast

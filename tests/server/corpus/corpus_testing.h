@@ -1,11 +1,19 @@
 #ifndef BALLAST_TESTS_SERVER_CORPUS_CORPUS_TESTING_H_
 #define BALLAST_TESTS_SERVER_CORPUS_CORPUS_TESTING_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "proto/config.pb.h"
+#include "server/corpus/index_options.h"
+#include "server/corpus/sample_source.h"
+#include "server/corpus/source_index.h"
 
 namespace ballast {
 
@@ -34,6 +42,24 @@ std::string PaxRecord(absl::string_view key, absl::string_view value);
 // Writes name -> bytes with TarWriter.
 void WriteTar(const std::string& path,
               const std::vector<std::pair<std::string, std::string>>& members);
+
+// A stand-in for image files: `before` bytes, then the size.
+std::string FakeImage(uint32_t width, uint32_t height, size_t before = 0);
+
+// Reads FakeImages: OUT_OF_RANGE where the size is not reached,
+// INVALID_ARGUMENT ("no image") where it is something else.
+absl::StatusOr<ImageSize> ReadFakeImage(absl::string_view bytes);
+
+// Tokens = bytes of the text, label tokens = 1000 * images. A text that holds
+// "unmeasurable" is an error with that message, one with "skip" is skipped.
+absl::StatusOr<TextLengths> MeasureBytes(const RawSample& sample,
+                                         absl::Span<const ImageSize> images);
+
+// Options with the two above and content key "key".
+IndexOptions FakeOptions();
+
+// A source whose index is `index/NAME.index` under the configuration's folder.
+v1::Source MakeSource(v1::Source::Format format, absl::string_view path);
 
 }  // namespace ballast
 

@@ -1,0 +1,125 @@
+#include "server/corpus/file_source.h"
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
+#include "server/corpus/conversation_json.h"
+#include "server/corpus/data_path.h"
+#include "server/corpus/digest.h"
+#include "server/corpus/limits.h"
+#include "server/corpus/webdataset_reader.h"
+
+namespace ballast {
+namespace {
+
+template <typename... Piece>
+absl::Status Differs(const Piece&... pieces) {
+  return absl::DataLossError(
+      absl::StrCat(pieces..., "; the file is not the one that was indexed"));
+}
+
+bool IsFaultOfData(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsOutOfRange(status);
+}
+
+absl::Status CheckImages(size_t found, const IndexSampleRecord& record) {
+  if (found == record.num_images) return absl::OkStatus();
+  return Differs(found, " images, the index has ", record.num_images);
+}
+
+}  // namespace
+
+absl::StatusOr<RawSample> FileSource::Read(uint64_t ordinal,
+                                           ReadParts parts) const {
+  if (ordinal >= index_->size()) {
+    return absl::OutOfRangeError(absl::StrCat(index_->path(), ": no sample ",
+                                              ordinal, " of ", index_->size()));
+  }
+  const IndexSampleRecord& record = index_->record(ordinal);
+  const absl::string_view name = index_->file_name(record.file);
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const File> file,
+      files_.Get(record.file, index_->file_stamp(record.file)));
+  absl::StatusOr<RawSample> sample = ReadRecord(record, *file, name, parts);
+  if (sample.ok()) return sample;
+  const absl::Status status = Annotate(
+      sample.status(), absl::StrCat(Printable(name), ": sample ", ordinal,
+                                    " at byte ", record.offset));
+  return IsFaultOfData(status) ? absl::DataLossError(status.message()) : status;
+}
+
+absl::StatusOr<RawSample> WebDatasetSource::ReadRecord(
+    const IndexSampleRecord& record, const File& file,
+    absl::string_view file_name, ReadParts parts) const {
+  const uint64_t end = record.offset + record.length;
+  WebDatasetReader reader(&file, record.offset, end, /*whole=*/false);
+  BALLAST_ASSIGN_OR_RETURN(const std::optional<WebDatasetSample> found,
+                           reader.Next());
+  if (!found || found->begin != record.offset || found->end != end) {
+    return Differs("no sample of ", record.length, " bytes");
+  }
+  if (Checksum(found->key) != record.check) {
+    return Differs("key \"", Printable(found->key), "\" is not the index's");
+  }
+  RawSample sample;
+  sample.name = WebDatasetSampleName(file_name, found->key);
+  const auto at_key = [&](const absl::Status& status) {
+    return Annotate(status, absl::StrCat("key ", Printable(found->key)));
+  };
+  if (!found->fault.ok()) return at_key(found->fault);
+  BALLAST_RETURN_IF_ERROR(at_key(CheckImages(found->images.size(), record)));
+  sample.text_format = found->text_format;
+  if (parts.text) {
+    BALLAST_ASSIGN_OR_RETURN(sample.text,
+                             file.ReadAt(found->text.data, found->text.size));
+  }
+  if (!parts.images) return sample;
+  for (const TarMember& image : found->images) {
+    BALLAST_ASSIGN_OR_RETURN(std::string bytes,
+                             file.ReadAt(image.data, image.size));
+    sample.images.push_back(std::move(bytes));
+  }
+  return sample;
+}
+
+absl::StatusOr<RawSample> JsonlSource::ReadRecord(
+    const IndexSampleRecord& record, const File& file,
+    absl::string_view file_name, ReadParts parts) const {
+  if (record.length > kMaxTextBytes) {
+    return Differs("line of ", record.length, " bytes");
+  }
+  BALLAST_ASSIGN_OR_RETURN(std::string line,
+                           file.ReadAt(record.offset, record.length));
+  if (Checksum(line) != record.check) {
+    return Differs("line ", record.line, " is another");
+  }
+  RawSample sample;
+  sample.name = JsonlSampleName(file_name, record.line);
+  const auto at_line = [&](const absl::Status& status) {
+    return Annotate(status, absl::StrCat("line ", record.line));
+  };
+  const absl::StatusOr<std::vector<std::string>> paths =
+      ConversationImages(line);
+  if (!paths.ok()) return at_line(paths.status());
+  BALLAST_RETURN_IF_ERROR(at_line(CheckImages(paths->size(), record)));
+  uint64_t left = kMaxSampleBytes - line.size();
+  if (parts.text) sample.text = std::move(line);
+  if (!parts.images) return sample;
+  for (const std::string& path : *paths) {
+    const absl::StatusOr<File> image = media_.Open(path);
+    if (!image.ok()) return at_line(image.status());
+    const uint64_t size = image->stamp().size;
+    if (size > left) {
+      return at_line(Differs("over ", kMaxSampleBytes, " bytes in all"));
+    }
+    left -= size;
+    BALLAST_ASSIGN_OR_RETURN(std::string bytes, image->ReadAt(0, size));
+    sample.images.push_back(std::move(bytes));
+  }
+  return sample;
+}
+
+}  // namespace ballast

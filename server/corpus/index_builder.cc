@@ -1,0 +1,144 @@
+#include "server/corpus/index_builder.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/config/path_pattern.h"
+#include "server/corpus/file_scan.h"
+#include "server/corpus/index_writer.h"
+#include "server/corpus/media_root.h"
+#include "server/corpus/progress_meter.h"
+#include "server/corpus/source_files.h"
+
+namespace ballast {
+namespace {
+
+// Scans the files of one source, several at a time.
+class Scan {
+ public:
+  Scan(const std::vector<SourceFile>* files, const MediaRoot* media,
+       const IndexOptions* options, ProgressMeter* progress)
+      : files_(*files),
+        media_(media),
+        options_(options),
+        progress_(progress),
+        results_(files->size(), absl::CancelledError()) {}
+
+  // The scans in the order of the files, or the error of the first file that
+  // has one.
+  absl::StatusOr<std::vector<FileScan>> Run() {
+    const size_t count = std::min<size_t>(
+        std::max<uint32_t>(options_->threads, 1), files_.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < count; ++i) threads.emplace_back([this] { Work(); });
+    Work();
+    for (std::thread& thread : threads) thread.join();
+    std::vector<FileScan> scans;
+    for (auto& result : results_) {
+      BALLAST_RETURN_IF_ERROR(result.status());
+      scans.push_back(*std::move(result));
+    }
+    return scans;
+  }
+
+ private:
+  // Files are taken in order, so every file before one that failed was taken.
+  void Work() {
+    while (!failed_) {
+      const size_t number = next_++;
+      if (number >= files_.size()) return;
+      results_[number] = ScanFile(files_[number]);
+      if (!results_[number].ok()) failed_ = true;
+    }
+  }
+
+  absl::StatusOr<FileScan> ScanFile(const SourceFile& source) {
+    BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(source.path));
+    FileScanner scanner(source.name, file, options_, progress_);
+    BALLAST_RETURN_IF_ERROR(media_ != nullptr
+                                ? ScanJsonl(file, *media_, scanner)
+                                : ScanWebDataset(file, scanner));
+    BALLAST_ASSIGN_OR_RETURN(const FileStamp now, StampFile(source.path));
+    if (!(now == file.stamp())) {
+      return absl::AbortedError(absl::StrCat(
+          source.path, ": changed while it was indexed; index it again"));
+    }
+    return std::move(scanner).Finish();
+  }
+
+  const std::vector<SourceFile>& files_;
+  const MediaRoot* media_;  // null for webdataset
+  const IndexOptions* options_;
+  ProgressMeter* progress_;
+  std::atomic<size_t> next_{0};
+  std::atomic<bool> failed_{false};
+  // Each is written by one thread and read after all have ended.
+  std::vector<absl::StatusOr<FileScan>> results_;
+};
+
+// Moves what a file's scan found to the end of the whole.
+void Append(FileScan scan, IndexContents& contents, IndexReport& report) {
+  const auto file = static_cast<uint32_t>(contents.files.size());
+  contents.files.push_back({std::move(scan.name), scan.stamp});
+  for (IndexSampleRecord& sample : scan.samples) {
+    sample.file = file;
+    sample.first_image += contents.images.size();
+    contents.samples.push_back(sample);
+  }
+  contents.images.insert(contents.images.end(), scan.images.begin(),
+                         scan.images.end());
+  report.skipped += scan.report.skipped;
+  for (const auto& [extension, count] : scan.report.ignored) {
+    report.ignored[extension] += count;
+  }
+  std::move(scan.report.bad.begin(), scan.report.bad.end(),
+            std::back_inserter(report.bad));
+}
+
+}  // namespace
+
+absl::StatusOr<IndexReport> BuildIndex(const v1::Source& source,
+                                       absl::string_view directory,
+                                       const IndexOptions& options) {
+  const bool jsonl = source.format() == v1::Source::FORMAT_JSONL;
+  if (!jsonl && source.format() != v1::Source::FORMAT_WEBDATASET) {
+    return absl::UnimplementedError(
+        absl::StrCat("source ", source.name(),
+                     ": only webdataset and jsonl sources have an index"));
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceFile> files,
+                           ListSourceFiles(source, directory));
+  std::optional<MediaRoot> media;
+  if (jsonl) {
+    BALLAST_ASSIGN_OR_RETURN(
+        media, MediaRoot::Create(ResolvePath(directory, source.media_root())));
+  }
+  uint64_t bytes = 0;
+  for (const SourceFile& file : files) {
+    BALLAST_ASSIGN_OR_RETURN(const FileStamp stamp, StampFile(file.path));
+    bytes += stamp.size;
+  }
+  ProgressMeter progress(bytes, options.progress);
+  BALLAST_ASSIGN_OR_RETURN(
+      std::vector<FileScan> scans,
+      Scan(&files, media ? &*media : nullptr, &options, &progress).Run());
+
+  IndexContents contents;
+  contents.format = static_cast<uint32_t>(source.format());
+  contents.content = ContentDigest(source, directory, options.content_key);
+  IndexReport report;
+  for (FileScan& scan : scans) Append(std::move(scan), contents, report);
+  report.samples = contents.samples.size();
+  report.images = contents.images.size();
+  BALLAST_RETURN_IF_ERROR(WriteIndex(IndexPath(source, directory), contents));
+  return report;
+}
+
+}  // namespace ballast

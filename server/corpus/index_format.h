@@ -1,0 +1,75 @@
+#ifndef BALLAST_SERVER_CORPUS_INDEX_FORMAT_H_
+#define BALLAST_SERVER_CORPUS_INDEX_FORMAT_H_
+
+#include <bit>
+#include <cstdint>
+
+#include "server/corpus/source_index.h"
+
+namespace ballast {
+
+// The index file, as docs/index_format.md specifies it: a header, the tables of
+// files, samples and images, and the files' names. Little-endian; mapped into
+// memory and read in place.
+static_assert(std::endian::native == std::endian::little);
+
+inline constexpr uint64_t kIndexMagic = 0x58444954534C4C42;  // "BLLSTIDX"
+// Raised with the layout and with the rules by which files become samples: an
+// index of another version is built anew.
+inline constexpr uint32_t kIndexVersion = 1;
+
+struct IndexHeader {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t format;  // v1::Source::Format
+  uint64_t total_bytes;
+  uint64_t num_files;
+  uint64_t num_samples;
+  uint64_t num_images;
+  // Where the sections begin; each follows the one before without a gap.
+  uint64_t file_table;
+  uint64_t sample_table;
+  uint64_t image_table;
+  uint64_t names;
+  // XXH3-128 of what the index was made from besides the files, and of all
+  // that sample() can answer. High half first.
+  uint64_t content_digest[2];
+  uint64_t data_digest[2];
+  // XXH3-64 of all bytes after the header, and of the header before this field.
+  uint64_t body_checksum;
+  uint64_t header_checksum;
+};
+static_assert(sizeof(IndexHeader) == 128);
+
+struct IndexFileRecord {
+  uint64_t name;  // from the start of the names
+  uint64_t name_bytes;
+  uint64_t size;
+  int64_t mtime_ns;
+};
+static_assert(sizeof(IndexFileRecord) == 32);
+
+// Samples come in the order of their files, and of their place in the file.
+struct IndexSampleRecord {
+  // webdataset: the headers and bytes of its members; jsonl: its line, without
+  // the line break.
+  uint64_t offset;
+  uint64_t length;
+  // XXH3-64 of what Read must find there: the key (webdataset), the line
+  // (jsonl).
+  uint64_t check;
+  uint64_t first_image;
+  // jsonl: the line's number, from 1. webdataset: 0.
+  uint64_t line;
+  uint32_t file;
+  uint32_t num_images;
+  uint32_t text_tokens;
+  uint32_t label_tokens;
+};
+static_assert(sizeof(IndexSampleRecord) == 56);
+
+// An image is an ImageSize.
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_INDEX_FORMAT_H_

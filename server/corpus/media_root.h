@@ -1,0 +1,34 @@
+#ifndef BALLAST_SERVER_CORPUS_MEDIA_ROOT_H_
+#define BALLAST_SERVER_CORPUS_MEDIA_ROOT_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/corpus/file.h"
+
+namespace ballast {
+
+// The folder that a dataset's image paths are relative to and never leave.
+// Thread-safe; blocks on the disk.
+class MediaRoot {
+ public:
+  // Errors: NOT_FOUND and others of the disk, naming `folder`.
+  static absl::StatusOr<MediaRoot> Create(const std::string& folder);
+
+  // Opens a file below the folder. Links are followed; one that leads outside
+  // is refused by where it led, so that it cannot be changed in between.
+  // Errors: INVALID_ARGUMENT (CheckDataPath, outside, not a regular file), the
+  // disk's; INTERNAL (no /proc).
+  absl::StatusOr<File> Open(absl::string_view path) const;
+
+ private:
+  explicit MediaRoot(std::string folder) : folder_(std::move(folder)) {}
+
+  std::string folder_;  // without links; ends with '/'
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_MEDIA_ROOT_H_

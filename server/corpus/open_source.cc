@@ -1,0 +1,54 @@
+#include "server/corpus/open_source.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/config/path_pattern.h"
+#include "server/corpus/file_source.h"
+#include "server/corpus/media_root.h"
+#include "server/corpus/source_files.h"
+
+namespace ballast {
+namespace {
+
+bool NeedsIndexing(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsDataLoss(status) ||
+         absl::IsFailedPrecondition(status);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
+    const v1::Source& source, absl::string_view directory,
+    absl::string_view content_key) {
+  const bool jsonl = source.format() == v1::Source::FORMAT_JSONL;
+  if (!jsonl && source.format() != v1::Source::FORMAT_WEBDATASET) {
+    return absl::UnimplementedError(
+        absl::StrCat("source ", source.name(),
+                     ": only webdataset and jsonl sources can be read"));
+  }
+  // Before the index, so that a missing data file is told as what it is.
+  BALLAST_ASSIGN_OR_RETURN(std::vector<SourceFile> files,
+                           ListSourceFiles(source, directory));
+  auto index = OpenFreshIndex(source, directory, content_key);
+  if (NeedsIndexing(index.status())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "source ", source.name(), ": ", index.status().message(),
+        "; run `ballast-server index --config F` with this configuration"));
+  }
+  BALLAST_RETURN_IF_ERROR(index.status());
+  if (!jsonl) {
+    return std::make_unique<WebDatasetSource>(*std::move(index),
+                                              std::move(files));
+  }
+  BALLAST_ASSIGN_OR_RETURN(
+      MediaRoot media,
+      MediaRoot::Create(ResolvePath(directory, source.media_root())));
+  return std::make_unique<JsonlSource>(*std::move(index), std::move(files),
+                                       std::move(media));
+}
+
+}  // namespace ballast

@@ -1,0 +1,114 @@
+#include "server/corpus/source_files.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/status_macros.h"
+#include "server/config/path_pattern.h"
+#include "server/corpus/data_path.h"
+
+namespace ballast {
+namespace {
+
+// `path` relative to `directory` where it lies inside; empty where it is it.
+std::string RelativeName(absl::string_view directory, absl::string_view path) {
+  absl::ConsumeSuffix(&directory, "/");
+  absl::string_view name = path;
+  if (directory.empty() || !absl::ConsumePrefix(&name, directory)) {
+    return std::string(path);
+  }
+  if (name.empty() || absl::ConsumePrefix(&name, "/")) return std::string(name);
+  return std::string(path);
+}
+
+absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
+                        absl::string_view directory,
+                        absl::string_view content_key) {
+  const auto stale = [&](const auto&... why) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(index.path(), ": stale index: ", why...));
+  };
+  if (index.format() != static_cast<uint32_t>(source.format()) ||
+      index.content_digest() != ContentDigest(source, directory, content_key)) {
+    return stale(
+        "it was built with another model, tokenizer, bound or media_root");
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceFile> files,
+                           ListSourceFiles(source, directory));
+  if (files.size() != index.num_files()) {
+    return stale("there are ", files.size(), " files, it knows ",
+                 index.num_files());
+  }
+  for (uint64_t i = 0; i < files.size(); ++i) {
+    if (files[i].name != index.file_name(i)) {
+      return stale("file ", i, " is ", files[i].name, ", it knows ",
+                   Printable(index.file_name(i)));
+    }
+    BALLAST_ASSIGN_OR_RETURN(const FileStamp now, StampFile(files[i].path));
+    const FileStamp then = index.file_stamp(i);
+    if (now.size != then.size) {
+      return stale(files[i].name, " has ", now.size, " bytes, it knows ",
+                   then.size);
+    }
+    if (now.mtime_ns != then.mtime_ns) {
+      return stale(files[i].name, " has another modification time");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
+    const v1::Source& source, absl::string_view directory) {
+  BALLAST_ASSIGN_OR_RETURN(std::vector<std::string> paths,
+                           ExpandPath(directory, source.path()));
+  std::vector<SourceFile> files;
+  files.reserve(paths.size());
+  for (std::string& path : paths) {
+    std::string name = RelativeName(directory, path);
+    files.push_back({std::move(path), std::move(name)});
+  }
+  return files;
+}
+
+Digest ContentDigest(const v1::Source& source, absl::string_view directory,
+                     absl::string_view content_key) {
+  const std::string media =
+      source.format() == v1::Source::FORMAT_JSONL
+          ? RelativeName(directory, ResolvePath(directory, source.media_root()))
+          : "";
+  return DigestOf(absl::StrCat(static_cast<int>(source.format()), "\n",
+                               media.size(), "\n", media, "\n", content_key));
+}
+
+std::string IndexPath(const v1::Source& source, absl::string_view directory) {
+  return ResolvePath(directory, source.index());
+}
+
+absl::StatusOr<std::shared_ptr<const IndexFile>> OpenFreshIndex(
+    const v1::Source& source, absl::string_view directory,
+    absl::string_view content_key) {
+  BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const IndexFile> index,
+                           IndexFile::Open(IndexPath(source, directory)));
+  BALLAST_RETURN_IF_ERROR(CheckFresh(*index, source, directory, content_key));
+  return index;
+}
+
+absl::Status CheckIndexFresh(const v1::Source& source,
+                             absl::string_view directory,
+                             absl::string_view content_key) {
+  return OpenFreshIndex(source, directory, content_key).status();
+}
+
+std::string WebDatasetSampleName(absl::string_view file,
+                                 absl::string_view key) {
+  return absl::StrCat(file, ": ", Printable(key));
+}
+
+std::string JsonlSampleName(absl::string_view file, uint64_t line) {
+  return absl::StrCat(file, ":", line);
+}
+
+}  // namespace ballast

@@ -1,0 +1,59 @@
+#ifndef BALLAST_SERVER_CORPUS_SOURCE_FILES_H_
+#define BALLAST_SERVER_CORPUS_SOURCE_FILES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/config.pb.h"
+#include "server/corpus/digest.h"
+#include "server/corpus/index_file.h"
+
+namespace ballast {
+
+// A data file of a source.
+struct SourceFile {
+  std::string path;
+  // Relative to the configuration's directory where it lies inside, so that a
+  // dataset may move together with its configuration.
+  std::string name;
+};
+
+// The data files of `source`, in order. Errors: those of ExpandPath.
+absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
+    const v1::Source& source, absl::string_view directory);
+
+// What an index depends on besides the data files: format, media root and
+// `content_key`.
+Digest ContentDigest(const v1::Source& source, absl::string_view directory,
+                     absl::string_view content_key);
+
+// Where the index lies.
+std::string IndexPath(const v1::Source& source, absl::string_view directory);
+
+// The index of `source` if it is there, undamaged and fresh: it was built with
+// the same format, media root and content key, of the same files, none of which
+// has changed its size or time since. For jsonl the image files are not
+// looked at; DecodeResized finds one whose size has changed. Errors: those of
+// IndexFile::Open and ExpandPath; FAILED_PRECONDITION (stale, with what
+// changed).
+absl::StatusOr<std::shared_ptr<const IndexFile>> OpenFreshIndex(
+    const v1::Source& source, absl::string_view directory,
+    absl::string_view content_key);
+
+// The status of OpenFreshIndex: OK where the index needs no building.
+absl::Status CheckIndexFresh(const v1::Source& source,
+                             absl::string_view directory,
+                             absl::string_view content_key);
+
+// Names for messages: "docs-000003.tar: 000123", "chat.jsonl:17".
+std::string WebDatasetSampleName(absl::string_view file, absl::string_view key);
+std::string JsonlSampleName(absl::string_view file, uint64_t line);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_SOURCE_FILES_H_

@@ -1,0 +1,152 @@
+#include "server/corpus/file.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/corpus/atomic_file.h"
+#include "server/corpus/image_probe.h"
+#include "server/corpus/media_root.h"
+#include "tests/server/corpus/corpus_testing.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+size_t FilesIn(const std::string& folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), {});
+}
+
+TEST(FileTest, ReadsExactly) {
+  const std::string path = TestFolder() + "/a";
+  WriteFile(path, "0123456789");
+  auto file = File::Open(path);
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ(*file->ReadAt(2, 3), "234");
+  EXPECT_EQ(*file->ReadAt(10, 0), "");
+  for (const auto& [offset, size] : {std::pair<uint64_t, uint64_t>{8, 3},
+                                     {11, 0},
+                                     {1, UINT64_MAX},
+                                     {UINT64_MAX, 1}}) {
+    EXPECT_EQ(file->ReadAt(offset, size).status().code(),
+              absl::StatusCode::kDataLoss);
+  }
+  // Cut since it was opened.
+  std::filesystem::resize_file(path, 5);
+  EXPECT_EQ(file->ReadAt(2, 8).status().message(),
+            path + ": ends at byte 5, wanted 8 bytes at 2");
+}
+
+TEST(FileTest, RefusesWhatIsNoRegularFile) {
+  const std::string folder = TestFolder();
+  ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
+  for (const std::string& path : {folder, folder + "/pipe"}) {
+    EXPECT_EQ(File::Open(path).status().message(),
+              path + ": not a regular file");
+    EXPECT_EQ(StampFile(path).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(File::Open(folder + "/none").status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST(AtomicFileTest, ReplacesAndLeavesNothingElse) {
+  const std::string folder = TestFolder();
+  const std::string path = folder + "/new/deep/file";
+  EXPECT_TRUE(WriteFileAtomically(path, {"a", "", "bc"}).ok());
+  EXPECT_EQ(ReadFile(path), "abc");
+  EXPECT_TRUE(WriteFileAtomically(path, {"d"}).ok());
+  EXPECT_EQ(ReadFile(path), "d");
+  EXPECT_EQ(FilesIn(folder + "/new/deep"), 1);
+}
+
+TEST(AtomicFileTest, AFailureLeavesNothing) {
+  const std::string folder = TestFolder();
+  // The rename fails: a folder that is not empty has the name.
+  const std::string path = folder + "/taken";
+  WriteFile(path + "/inside", "x");
+  EXPECT_FALSE(WriteFileAtomically(path, {"a"}).ok());
+  EXPECT_EQ(FilesIn(folder), 1);
+  EXPECT_EQ(ReadFile(path + "/inside"), "x");
+  WriteFile(folder + "/file", "x");
+  EXPECT_FALSE(WriteFileAtomically(folder + "/file/below", {"a"}).ok());
+}
+
+TEST(MediaRootTest, OpensWhatLiesInside) {
+  const std::string folder = TestFolder();
+  WriteFile(folder + "/root/sub/a.jpg", "inside");
+  std::filesystem::create_symlink("sub/a.jpg", folder + "/root/link.jpg");
+  std::filesystem::create_symlink("root", folder + "/root_link");
+  for (const std::string& root :
+       {folder + "/root", folder + "/root/", folder + "/root_link",
+        folder + "/./root/../root"}) {
+    const auto media = MediaRoot::Create(root);
+    ASSERT_TRUE(media.ok()) << media.status();
+    EXPECT_TRUE(media->Open("sub/a.jpg").ok());
+    EXPECT_TRUE(media->Open("link.jpg").ok());
+  }
+  EXPECT_EQ(MediaRoot::Create(folder + "/none").status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST(MediaRootTest, RefusesWhatLeadsOutside) {
+  const std::string folder = TestFolder();
+  WriteFile(folder + "/root/a.jpg", "inside");
+  WriteFile(folder + "/root2/b.jpg", "outside");
+  std::filesystem::create_symlink("../root2/b.jpg", folder + "/root/b.jpg");
+  std::filesystem::create_symlink(folder + "/root2", folder + "/root/c");
+  const auto media = MediaRoot::Create(folder + "/root");
+  ASSERT_TRUE(media.ok()) << media.status();
+  for (const std::string path : {"b.jpg", "c/b.jpg"}) {
+    const absl::Status status = media->Open(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("leads outside"));
+  }
+  for (const std::string path : {"../root2/b.jpg", "/etc/passwd", ""}) {
+    EXPECT_EQ(media->Open(path).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_EQ(media->Open("none.jpg").status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST(ImageProbeTest, ReadsMoreWhereItMust) {
+  const std::string path = TestFolder() + "/images";
+  const size_t far = 300'000;
+  const std::string image = FakeImage(20, 10, far);
+  WriteFile(path, "before" + image + "after");
+  auto file = File::Open(path);
+  ASSERT_TRUE(file.ok());
+  std::vector<size_t> lengths;
+  const auto size =
+      ProbeImage(*file, 6, image.size(), [&](absl::string_view bytes) {
+        lengths.push_back(bytes.size());
+        return ReadFakeImage(bytes);
+      });
+  ASSERT_TRUE(size.ok()) << size.status();
+  EXPECT_EQ(size->width, 20);
+  EXPECT_EQ(size->height, 10);
+  EXPECT_THAT(lengths, ::testing::ElementsAre(65536, 262144, image.size()));
+  EXPECT_EQ(ProbeImage(*file, 6, far, ReadFakeImage).status().message(),
+            "cut inside its header: no mark");
+  EXPECT_EQ(ProbeImage(*file, 6, 0, ReadFakeImage).status().message(),
+            "cut inside its header: no mark");
+  EXPECT_EQ(ProbeImage(*file, 0, 6, ReadFakeImage).status().message(),
+            "no image");
+}
+
+TEST(ImageProbeTest, RefusesASideOfZero) {
+  const std::string path = TestFolder() + "/image";
+  WriteFile(path, FakeImage(5, 0));
+  auto file = File::Open(path);
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ(ProbeImage(*file, 0, 9, ReadFakeImage).status().message(),
+            "an image of 5x0 pixels");
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,229 @@
+#include "server/corpus/index_file.h"
+
+#include <cstring>
+#include <random>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/corpus/index_writer.h"
+#include "tests/server/corpus/corpus_testing.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Three samples in two files, with 2, 0 and 1 images.
+IndexContents Contents() {
+  IndexContents contents;
+  contents.format = 1;
+  contents.content = {3, 4};
+  contents.files = {{"a.tar", {1000, 5}}, {"sub/b.tar", {2000, -6}}};
+  IndexSampleRecord sample = {};
+  sample.length = 500;
+  sample.num_images = 2;
+  sample.text_tokens = 100;
+  sample.label_tokens = 10;
+  contents.samples.push_back(sample);
+  sample.offset = 500;
+  sample.first_image = 2;
+  sample.num_images = 0;
+  sample.text_tokens = 200;
+  contents.samples.push_back(sample);
+  sample.file = 1;
+  sample.num_images = 1;
+  contents.samples.push_back(sample);
+  contents.images = {{640, 480}, {1, 2}, {30, 40}};
+  return contents;
+}
+
+// Writes `bytes` with checksums that are right, so that only the checks of the
+// records stand between them and the reader.
+absl::Status OpenSealed(const std::string& path, std::string bytes) {
+  if (bytes.size() >= sizeof(IndexHeader)) {
+    IndexHeader header;
+    std::memcpy(&header, bytes.data(), sizeof(header));
+    header.body_checksum =
+        Checksum(absl::string_view(bytes).substr(sizeof(header)));
+    header.header_checksum =
+        Checksum(absl::string_view(reinterpret_cast<const char*>(&header),
+                                   offsetof(IndexHeader, header_checksum)));
+    std::memcpy(bytes.data(), &header, sizeof(header));
+  }
+  WriteFile(path, bytes);
+  const auto index = IndexFile::Open(path);
+  if (!index.ok()) return index.status();
+  // Whatever opens can be read.
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < (*index)->size(); ++i) {
+    for (const ImageSize& image : (*index)->sample(i).images) {
+      sum += image.width;
+    }
+    sum += (*index)->file_name((*index)->record(i).file).size();
+  }
+  return sum == 0 ? absl::InternalError("") : absl::OkStatus();
+}
+
+TEST(IndexFileTest, HoldsWhatWasWritten) {
+  const std::string path = TestFolder() + "/a.index";
+  ASSERT_TRUE(WriteIndex(path, Contents()).ok());
+  const auto opened = IndexFile::Open(path);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const IndexFile& index = **opened;
+  ASSERT_EQ(index.size(), 3);
+  EXPECT_EQ(index.format(), 1);
+  EXPECT_EQ(index.content_digest(), (Digest{3, 4}));
+  EXPECT_EQ(index.sample(0).text_tokens, 100);
+  EXPECT_EQ(index.sample(0).label_tokens, 10);
+  ASSERT_EQ(index.sample(0).images.size(), 2);
+  EXPECT_EQ(index.sample(0).images[1].height, 2);
+  EXPECT_TRUE(index.sample(1).images.empty());
+  ASSERT_EQ(index.sample(2).images.size(), 1);
+  EXPECT_EQ(index.sample(2).images[0].width, 30);
+  EXPECT_EQ(index.record(1).offset, 500);
+  EXPECT_EQ(index.num_files(), 2);
+  EXPECT_EQ(index.file_name(1), "sub/b.tar");
+  EXPECT_EQ(index.file_stamp(1), (FileStamp{2000, -6}));
+  // At most 64 bytes a sample and 8 an image besides header and files.
+  EXPECT_LE(ReadFile(path).size(), 128 + 2 * (32 + 9) + 3 * 64 + 3 * 8);
+}
+
+TEST(IndexFileTest, AnEmptyIndexIsOne) {
+  const std::string path = TestFolder() + "/a.index";
+  ASSERT_TRUE(WriteIndex(path, IndexContents()).ok());
+  const auto index = IndexFile::Open(path);
+  ASSERT_TRUE(index.ok()) << index.status();
+  EXPECT_EQ((*index)->size(), 0);
+  // XXH3-128 of nothing, as xxHash's own test vectors have it.
+  EXPECT_EQ((*index)->digest(), "99aa06d3014798d86001c324468d497f");
+}
+
+TEST(IndexFileTest, TheDigestCoversLengthsAndSizesAndNothingElse) {
+  const std::string path = TestFolder() + "/a.index";
+  const auto digest = [&](const IndexContents& contents) {
+    EXPECT_TRUE(WriteIndex(path, contents).ok());
+    const auto index = IndexFile::Open(path);
+    EXPECT_TRUE(index.ok()) << index.status();
+    return (*index)->digest();
+  };
+  const std::string original = digest(Contents());
+  const uint32_t numbers[] = {100, 10, 2, 640, 480, 1, 2,  //
+                              200, 10, 0,                  //
+                              200, 10, 1, 30,  40};
+  const Digest wanted = DigestOf(absl::string_view(
+      reinterpret_cast<const char*>(numbers), sizeof(numbers)));
+  EXPECT_EQ(original, absl::StrFormat("%016x%016x", wanted[0], wanted[1]));
+  IndexContents contents = Contents();
+  contents.files[0] = {"moved/a.tar", {9000, 7}};
+  contents.content = {8, 8};
+  contents.samples[1].offset = 700;
+  contents.samples[1].length = 7;
+  contents.samples[1].check = 99;
+  EXPECT_EQ(digest(contents), original);
+  for (int change = 0; change < 4; ++change) {
+    contents = Contents();
+    if (change == 0) ++contents.samples[2].text_tokens;
+    if (change == 1) ++contents.samples[2].label_tokens;
+    if (change == 2)
+      std::swap(contents.images[0].width, contents.images[0].height);
+    if (change == 3) {  // the second image moves to the second sample
+      contents.samples[0].num_images = 1;
+      contents.samples[1].num_images = 1;
+      contents.samples[1].first_image = 1;
+      contents.samples[2].first_image = 2;
+    }
+    EXPECT_NE(digest(contents), original) << change;
+  }
+}
+
+TEST(IndexFileTest, RefusesRecordsThatLeadOutside) {
+  const std::string path = TestFolder() + "/a.index";
+  const auto reason = [&](const IndexContents& contents) {
+    EXPECT_TRUE(WriteIndex(path, contents).ok());
+    const absl::Status status = IndexFile::Open(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    return std::string(status.message());
+  };
+  IndexContents contents = Contents();
+  contents.samples[2].file = 2;
+  EXPECT_EQ(reason(contents),
+            path + ": damaged index: sample 2 in file 2 of 2");
+  contents = Contents();
+  contents.samples[1].length = 501;
+  EXPECT_EQ(reason(contents),
+            path + ": damaged index: sample 1 lies outside its file");
+  contents = Contents();
+  contents.samples[1].offset = UINT64_MAX;
+  EXPECT_THAT(reason(contents), HasSubstr("sample 1 lies outside"));
+  contents = Contents();
+  contents.samples[2].num_images = 2;
+  EXPECT_EQ(reason(contents), path +
+                                  ": damaged index: sample 2 has images 2 and "
+                                  "2 more, wanted 2 of 3");
+  contents = Contents();
+  contents.samples[2].first_image = 0;
+  EXPECT_THAT(reason(contents), HasSubstr("sample 2 has images 0 and 1 more"));
+  contents = Contents();
+  contents.samples[2].num_images = 0;
+  EXPECT_EQ(reason(contents),
+            path + ": damaged index: 3 images, its samples have 2");
+  contents = Contents();
+  contents.images[1].height = 0;
+  EXPECT_EQ(reason(contents),
+            path + ": damaged index: image 1 has a side of 0");
+}
+
+TEST(IndexFileTest, RefusesOtherFilesAndVersions) {
+  const std::string path = TestFolder() + "/a.index";
+  EXPECT_EQ(IndexFile::Open(path).status().code(), absl::StatusCode::kNotFound);
+  for (const size_t size : {0, 1, 127, 128, 5000}) {
+    WriteFile(path, std::string(size, 'x'));
+    EXPECT_EQ(IndexFile::Open(path).status().code(),
+              absl::StatusCode::kDataLoss);
+  }
+  ASSERT_TRUE(WriteIndex(path, Contents()).ok());
+  std::string bytes = ReadFile(path);
+  bytes[offsetof(IndexHeader, version)] = 77;
+  WriteFile(path, bytes);
+  const absl::Status status = IndexFile::Open(path).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.message(), path + ": index of version 77, wanted 1");
+}
+
+TEST(IndexFileTest, EveryFlippedBitAndEveryCutIsFound) {
+  const std::string path = TestFolder() + "/a.index";
+  ASSERT_TRUE(WriteIndex(path, Contents()).ok());
+  const std::string bytes = ReadFile(path);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::string damaged = bytes;
+    damaged[i] ^= static_cast<char>(1 << i % 8);
+    WriteFile(path, damaged);
+    EXPECT_FALSE(IndexFile::Open(path).ok()) << i;
+    WriteFile(path, bytes.substr(0, i));
+    EXPECT_FALSE(IndexFile::Open(path).ok()) << i;
+  }
+  WriteFile(path, bytes + "x");
+  EXPECT_FALSE(IndexFile::Open(path).ok());
+}
+
+TEST(IndexFileTest, SurvivesHostileBytesWithRightChecksums) {
+  const std::string path = TestFolder() + "/a.index";
+  ASSERT_TRUE(WriteIndex(path, Contents()).ok());
+  const std::string bytes = ReadFile(path);
+  std::mt19937 random(11);
+  for (int round = 0; round < 1000; ++round) {
+    std::string damaged = bytes;
+    const size_t start = round % 2 == 0 ? 0 : sizeof(IndexHeader);
+    for (int flip = 0; flip < 1 + round % 4; ++flip) {
+      damaged[start + random() % (damaged.size() - start)] =
+          static_cast<char>(round % 3 == 0 ? 0xff : random());
+    }
+    if (round % 5 == 0) damaged.resize(random() % damaged.size());
+    OpenSealed(path, damaged).IgnoreError();
+  }
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,220 @@
+#include "server/corpus/open_source.h"
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/corpus/index_builder.h"
+#include "tests/server/corpus/corpus_testing.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class OpenSourceTest : public ::testing::Test {
+ protected:
+  void Build(const v1::Source& source) {
+    const auto report = BuildIndex(source, folder_, FakeOptions());
+    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_TRUE(report->bad.empty()) << report->bad[0].reason;
+  }
+
+  std::unique_ptr<SampleSource> Open(const v1::Source& source) {
+    auto opened = OpenSource(source, folder_, "key");
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    return opened.ok() ? *std::move(opened) : nullptr;
+  }
+
+  const std::string folder_ = TestFolder();
+  const v1::Source tars_ =
+      MakeSource(v1::Source::FORMAT_WEBDATASET, "docs-*.tar");
+  const v1::Source lines_ = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
+};
+
+TEST_F(OpenSourceTest, ReadsTars) {
+  const std::string long_name(120, 'l');
+  WriteFile(folder_ + "/docs-0.tar",
+            TarEntry("x/a.json", R"({"a": 1})") +
+                TarEntry("x/a.1.jpg", FakeImage(3, 4)) +
+                TarEntry("x/a.cls", "7") +
+                TarEntry("x/a.0.jpg", FakeImage(1, 2)) +
+                TarEntry("L", long_name + ".txt", 'L') +
+                TarEntry("cut", "hello") + TarEnd());
+  Build(tars_);
+  const auto source = Open(tars_);
+  ASSERT_NE(source, nullptr);
+  EXPECT_EQ(source->index().size(), 2);
+  auto sample = source->Read(0, {});
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_EQ(sample->name, "docs-0.tar: x/a");
+  EXPECT_EQ(sample->text_format, RawSample::TextFormat::kConversation);
+  EXPECT_EQ(sample->text, R"({"a": 1})");
+  EXPECT_THAT(sample->images, ElementsAre(FakeImage(1, 2), FakeImage(3, 4)));
+  sample = source->Read(1, {});
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_EQ(sample->name, "docs-0.tar: " + long_name);
+  EXPECT_EQ(sample->text_format, RawSample::TextFormat::kPlain);
+  EXPECT_EQ(sample->text, "hello");
+  sample = source->Read(0, {.text = true, .images = false});
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_THAT(sample->images, IsEmpty());
+  EXPECT_EQ(sample->text, R"({"a": 1})");
+  sample = source->Read(0, {.text = false, .images = true});
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_EQ(sample->text, "");
+  EXPECT_EQ(sample->images.size(), 2);
+  const absl::Status none = source->Read(2, {}).status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(none.message()), HasSubstr("no sample 2 of 2"));
+}
+
+TEST_F(OpenSourceTest, ReadsJsonl) {
+  WriteFile(folder_ + "/m/a.jpg", FakeImage(1, 2));
+  WriteFile(folder_ + "/m/b.jpg", FakeImage(3, 4));
+  const std::string line = R"({"image": ["m/b.jpg", "m/a.jpg"]})";
+  WriteFile(folder_ + "/chat.jsonl", "{}\n\n" + line + "\r\n");
+  Build(lines_);
+  const auto source = Open(lines_);
+  ASSERT_NE(source, nullptr);
+  auto sample = source->Read(1, {});
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_EQ(sample->name, "chat.jsonl:3");
+  EXPECT_EQ(sample->text, line);
+  EXPECT_EQ(sample->text_format, RawSample::TextFormat::kConversation);
+  EXPECT_THAT(sample->images, ElementsAre(FakeImage(3, 4), FakeImage(1, 2)));
+  // Without images their files are not opened.
+  std::filesystem::remove(folder_ + "/m/a.jpg");
+  EXPECT_TRUE(source->Read(1, {.text = true, .images = false}).ok());
+  const absl::Status gone = source->Read(1, {}).status();
+  EXPECT_EQ(gone.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(gone.message()),
+              HasSubstr("chat.jsonl: sample 1 at byte 4: line 3: "));
+  EXPECT_THAT(std::string(gone.message()), HasSubstr("m/a.jpg"));
+}
+
+TEST_F(OpenSourceTest, AsksForAnIndex) {
+  const auto message = [&] {
+    const absl::Status status = OpenSource(lines_, folder_, "key").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("ballast-server index --config F"));
+    return std::string(status.message());
+  };
+  WriteFile(folder_ + "/chat.jsonl", "{}\n");
+  EXPECT_THAT(message(), HasSubstr("docs.index: cannot open"));
+  Build(lines_);
+  EXPECT_NE(Open(lines_), nullptr);
+  WriteFile(folder_ + "/chat.jsonl", "{}\n{}\n");
+  EXPECT_THAT(message(), HasSubstr("stale index"));
+  WriteFile(folder_ + "/index/docs.index", "nonsense");
+  EXPECT_THAT(message(), HasSubstr("damaged or not an index"));
+  std::filesystem::remove(folder_ + "/chat.jsonl");
+  EXPECT_EQ(OpenSource(lines_, folder_, "key").status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(OpenSource(MakeSource(v1::Source::FORMAT_MOCK, ""), folder_, "key")
+                .status()
+                .code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST_F(OpenSourceTest, FindsFilesThatChangedSinceTheyWereOpened) {
+  const auto error = [&](const SampleSource& source) {
+    const absl::Status status = source.Read(0, {}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    return std::string(status.message());
+  };
+  const std::string tar = folder_ + "/docs-0.tar";
+  WriteTar(tar, {{"a.txt", "x"}, {"a.jpg", FakeImage(1, 1)}});
+  Build(tars_);
+  auto source = Open(tars_);
+  ASSERT_NE(source, nullptr);
+  WriteTar(tar, {{"a.txt", "x"}});
+  EXPECT_EQ(error(*source), tar + ": changed since it was indexed");
+
+  // Opened before it is overwritten in place.
+  WriteTar(tar, {{"a.txt", "x"}, {"a.jpg", FakeImage(1, 1)}});
+  Build(tars_);
+  source = Open(tars_);
+  ASSERT_TRUE(source->Read(0, {}).ok());
+  WriteTar(tar, {{"b.txt", "x"}, {"b.jpg", FakeImage(1, 1)}});
+  EXPECT_EQ(error(*source),
+            "docs-0.tar: sample 0 at byte 0: key \"b\" is not the index's; the "
+            "file is not the one that was indexed");
+  WriteTar(tar, {{"a.txt", "x"}, {"a.cls", FakeImage(1, 1)}});
+  EXPECT_THAT(error(*source), HasSubstr("no sample of 2048 bytes"));
+  WriteTar(tar, {{"a.txt", "x"}, {"a.1.jpg", FakeImage(1, 1)}});
+  EXPECT_THAT(error(*source), HasSubstr("key a: image 0 is missing"));
+  WriteFile(tar, "short");
+  EXPECT_THAT(error(*source), HasSubstr("ends at byte 5"));
+
+  WriteFile(folder_ + "/chat.jsonl", "{\"a\": 1}\n");
+  Build(lines_);
+  source = Open(lines_);
+  ASSERT_TRUE(source->Read(0, {}).ok());
+  WriteFile(folder_ + "/chat.jsonl", "{\"a\": 2}\n");
+  EXPECT_THAT(error(*source), HasSubstr("line 1 is another"));
+}
+
+TEST_F(OpenSourceTest, KeepsFewFilesOpen) {
+  constexpr int kFiles = 300;
+  for (int i = 0; i < kFiles; ++i) {
+    WriteTar(absl::StrCat(folder_, "/docs-", 1000 + i, ".tar"),
+             {{"a.txt", absl::StrCat("text ", i)}});
+  }
+  Build(tars_);
+  const auto source = Open(tars_);
+  ASSERT_NE(source, nullptr);
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         {});
+  };
+  const auto before = open_files();
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < kFiles; ++i) {
+      const auto sample = source->Read(i, {});
+      ASSERT_TRUE(sample.ok()) << sample.status();
+      EXPECT_EQ(sample->text, absl::StrCat("text ", i));
+    }
+  }
+  EXPECT_EQ(open_files() - before, 256);
+}
+
+TEST_F(OpenSourceTest, ReadsFromManyThreads) {
+  constexpr int kFiles = 270;  // some share a place
+  for (int i = 0; i < kFiles; ++i) {
+    const std::string image = FakeImage(i + 1, 1);
+    WriteTar(absl::StrCat(folder_, "/docs-", 1000 + i, ".tar"),
+             {{"a.txt", absl::StrCat("text ", i)}, {"a.jpg", image}});
+  }
+  Build(tars_);
+  const auto source = Open(tars_);
+  ASSERT_NE(source, nullptr);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kFiles; ++i) {
+        // Neighbours in time fight for one place.
+        const int ordinal = (i + t * 256) % kFiles;
+        const auto sample = source->Read(ordinal, {});
+        if (!sample.ok() || sample->text != absl::StrCat("text ", ordinal) ||
+            sample->images[0] != FakeImage(ordinal + 1, 1)) {
+          ++wrong;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace ballast

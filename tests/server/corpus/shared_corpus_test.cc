@@ -1,0 +1,106 @@
+// The 64 conversations over real photographs in BALLAST_SHARED_DIR/corpus.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "server/corpus/index_builder.h"
+#include "server/corpus/open_source.h"
+#include "tests/server/corpus/corpus_testing.h"
+
+namespace ballast {
+namespace {
+
+// Width and height from a JPEG's frame header.
+absl::StatusOr<ImageSize> ReadJpegSize(absl::string_view bytes) {
+  const auto byte = [&](size_t i) {
+    return static_cast<unsigned char>(bytes[i]);
+  };
+  const auto number = [&](size_t i) {
+    return static_cast<uint32_t>(byte(i) << 8 | byte(i + 1));
+  };
+  if (bytes.size() < 2) return absl::OutOfRangeError("cut");
+  if (number(0) != 0xFFD8) return absl::InvalidArgumentError("no JPEG");
+  for (size_t at = 2; at + 9 <= bytes.size(); at += 2 + number(at + 2)) {
+    const unsigned char marker = byte(at + 1);
+    if (byte(at) != 0xFF) return absl::InvalidArgumentError("no marker");
+    if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 &&
+        marker != 0xCC) {
+      return ImageSize{number(at + 7), number(at + 5)};
+    }
+  }
+  return absl::OutOfRangeError("cut");
+}
+
+class SharedCorpusTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* shared = std::getenv("BALLAST_SHARED_DIR");  // NOLINT
+    if (shared == nullptr || !std::filesystem::exists(absl::StrCat(
+                                 shared, "/corpus/samples.jsonl"))) {
+      GTEST_SKIP() << "BALLAST_SHARED_DIR names no folder with "
+                      "corpus/samples.jsonl";
+    }
+    shared_ = shared;
+  }
+
+  std::string shared_;
+};
+
+TEST_F(SharedCorpusTest, IndexesAndReadsAllSamples) {
+  // Sizes as Pillow has them.
+  std::map<std::string, ImageSize> golden;
+  const nlohmann::json photographs =
+      nlohmann::json::parse(ReadFile(shared_ + "/golden/images.json"));
+  for (const auto& image : photographs["images"]) {
+    golden["images/" + image["file"].get<std::string>()] = {
+        image["width"].get<uint32_t>(), image["height"].get<uint32_t>()};
+  }
+  ASSERT_EQ(golden.size(), 20);
+
+  v1::Source source = MakeSource(v1::Source::FORMAT_JSONL, "samples.jsonl");
+  source.set_index(TestFolder() + "/samples.index");
+  const std::string folder = shared_ + "/corpus";
+  IndexOptions options = FakeOptions();
+  options.read_image_size = ReadJpegSize;
+  const auto report = BuildIndex(source, folder, options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->samples, 64);
+  for (const BadSample& bad : report->bad) {
+    ADD_FAILURE() << bad.key << ": " << bad.reason;
+  }
+  const auto opened = OpenSource(source, folder, "key");
+  ASSERT_TRUE(opened.ok()) << opened.status();
+
+  std::ifstream lines(folder + "/samples.jsonl");
+  uint64_t images = 0;
+  std::string line;
+  for (uint64_t i = 0; std::getline(lines, line); ++i) {
+    const auto sample = (*opened)->Read(i, {});
+    ASSERT_TRUE(sample.ok()) << sample.status();
+    EXPECT_EQ(sample->text, line);
+    EXPECT_EQ(sample->name, absl::StrCat("samples.jsonl:", i + 1));
+    nlohmann::json paths =
+        nlohmann::json::parse(line).value("image", nlohmann::json::array());
+    if (paths.is_string()) paths = nlohmann::json::array({paths});
+    const IndexedSample indexed = (*opened)->index().sample(i);
+    ASSERT_EQ(indexed.images.size(), paths.size()) << line;
+    ASSERT_EQ(sample->images.size(), paths.size()) << line;
+    for (size_t n = 0; n < paths.size(); ++n, ++images) {
+      const auto path = paths[n].get<std::string>();
+      EXPECT_EQ(indexed.images[n].width, golden[path].width) << path;
+      EXPECT_EQ(indexed.images[n].height, golden[path].height) << path;
+      EXPECT_EQ(sample->images[n].size(),
+                std::filesystem::file_size(folder + "/" + path));
+    }
+  }
+  EXPECT_EQ(report->images, images);
+}
+
+}  // namespace
+}  // namespace ballast
