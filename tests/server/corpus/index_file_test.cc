@@ -1,19 +1,17 @@
 #include "server/corpus/index_file.h"
 
+#include <cstddef>
 #include <cstring>
 #include <random>
 #include <string>
 
 #include "absl/strings/str_format.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/corpus/index_writer.h"
 #include "tests/server/corpus/corpus_testing.h"
 
 namespace ballast {
 namespace {
-
-using ::testing::HasSubstr;
 
 // Three samples in two files, with 2, 0 and 1 images.
 IndexContents Contents() {
@@ -140,39 +138,44 @@ TEST(IndexFileTest, TheDigestCoversLengthsAndSizesAndNothingElse) {
 
 TEST(IndexFileTest, RefusesRecordsThatLeadOutside) {
   const std::string path = TestFolder() + "/a.index";
-  const auto reason = [&](const IndexContents& contents) {
-    EXPECT_TRUE(WriteIndex(path, contents).ok());
-    const absl::Status status = IndexFile::Open(path).status();
+  ASSERT_TRUE(WriteIndex(path, Contents()).ok());
+  const std::string bytes = ReadFile(path);
+  // The reason for which an index with `value` in a record's field is refused.
+  const auto reason = [&](uint64_t table, size_t record_bytes, size_t record,
+                          size_t field, auto value) {
+    std::string damaged = bytes;
+    std::memcpy(damaged.data() + table + record * record_bytes + field, &value,
+                sizeof(value));
+    const absl::Status status = OpenSealed(path, damaged);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
     return std::string(status.message());
   };
-  IndexContents contents = Contents();
-  contents.samples[2].file = 2;
-  EXPECT_EQ(reason(contents),
-            path + ": damaged index: sample 2 in file 2 of 2");
-  contents = Contents();
-  contents.samples[1].length = 501;
-  EXPECT_EQ(reason(contents),
-            path + ": damaged index: sample 1 lies outside its file");
-  contents = Contents();
-  contents.samples[1].offset = UINT64_MAX;
-  EXPECT_THAT(reason(contents), HasSubstr("sample 1 lies outside"));
-  contents = Contents();
-  contents.samples[2].num_images = 2;
-  EXPECT_EQ(reason(contents), path +
-                                  ": damaged index: sample 2 has images 2 and "
-                                  "2 more, wanted 2 of 3");
-  contents = Contents();
-  contents.samples[2].first_image = 0;
-  EXPECT_THAT(reason(contents), HasSubstr("sample 2 has images 0 and 1 more"));
-  contents = Contents();
-  contents.samples[2].num_images = 0;
-  EXPECT_EQ(reason(contents),
-            path + ": damaged index: 3 images, its samples have 2");
-  contents = Contents();
-  contents.images[1].height = 0;
-  EXPECT_EQ(reason(contents),
-            path + ": damaged index: image 1 has a side of 0");
+  const uint64_t samples = sizeof(IndexHeader) + 2 * sizeof(IndexFileRecord);
+  const uint64_t images = samples + 3 * sizeof(IndexSampleRecord);
+  const auto sample = [&](size_t record, size_t field, auto value) {
+    return reason(samples, sizeof(IndexSampleRecord), record, field, value);
+  };
+  const std::string damaged = path + ": damaged index: ";
+  EXPECT_EQ(sample(2, offsetof(IndexSampleRecord, file), uint32_t{2}),
+            damaged + "sample 2 in file 2 of 2");
+  EXPECT_EQ(sample(1, offsetof(IndexSampleRecord, length), uint64_t{501}),
+            damaged + "sample 1 lies outside its file");
+  EXPECT_EQ(sample(1, offsetof(IndexSampleRecord, offset), UINT64_MAX),
+            damaged + "sample 1 lies outside its file");
+  EXPECT_EQ(sample(2, offsetof(IndexSampleRecord, num_images), uint32_t{2}),
+            damaged + "sample 2 has images 2 and 2 more, wanted 2 of 3");
+  EXPECT_EQ(sample(2, offsetof(IndexSampleRecord, first_image), uint64_t{0}),
+            damaged + "sample 2 has images 0 and 1 more, wanted 2 of 3");
+  EXPECT_EQ(sample(2, offsetof(IndexSampleRecord, num_images), uint32_t{0}),
+            damaged + "3 images, its samples have 2");
+  EXPECT_EQ(reason(images, sizeof(ImageSize), 1, offsetof(ImageSize, height),
+                   uint32_t{0}),
+            damaged + "image 1 has a side of 0");
+  EXPECT_EQ(reason(sizeof(IndexHeader), sizeof(IndexFileRecord), 1,
+                   offsetof(IndexFileRecord, name_bytes), uint64_t{10}),
+            damaged + "file 1 has its name outside");
+  EXPECT_EQ(reason(0, 0, 0, offsetof(IndexHeader, num_samples), UINT64_MAX),
+            damaged + "its tables do not lie one after another");
 }
 
 TEST(IndexFileTest, RefusesOtherFilesAndVersions) {
