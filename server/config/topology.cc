@@ -41,6 +41,11 @@ uint32_t DpSize(const v1::Config& config, v1::Module module) {
   return sizes == nullptr ? 0 : sizes->dp();
 }
 
+uint32_t PpSize(const v1::Config& config, v1::Module module) {
+  const v1::Topology::Module* sizes = FindSizes(config, module);
+  return sizes == nullptr ? 0 : sizes->pp();
+}
+
 uint32_t PackAlign(const v1::Config& config, v1::Module module) {
   const v1::Topology::Module* sizes = FindSizes(config, module);
   if (sizes == nullptr) return 1;

@@ -24,6 +24,9 @@ std::vector<v1::Module> Modules(const v1::Config& config);
 // The module's data-parallel size; 0 when the module is not configured.
 uint32_t DpSize(const v1::Config& config, v1::Module module);
 
+// The module's pipeline stages; 0 when the module is not configured.
+uint32_t PpSize(const v1::Config& config, v1::Module module);
+
 // What a sample's tokens are padded to a multiple of when this module packs
 // them: packing.align, or for `auto`
 //   (2*cp if cp > 1 else 1) * (tp if sequence_parallel else 1)

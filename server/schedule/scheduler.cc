@@ -1,5 +1,6 @@
 #include "server/schedule/scheduler.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "server/config/rank_list.h"
 #include "server/config/topology.h"
 #include "server/schedule/micro_batch_schedule.h"
+#include "server/schedule/pipeline_order.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/schedule_fingerprint.h"
 
@@ -37,6 +39,8 @@ class ConfiguredScheduler final : public Scheduler {
  private:
   absl::StatusOr<v1::MicroBatchSchedule> ScheduleAt(uint64_t first_position,
                                                     uint32_t number) const;
+  StageTimes Times(const v1::MicroBatchSchedule& micro_batch) const;
+  void OrderForPipeline(v1::StepSchedule* schedule) const;
 
   const v1::Config config_;
   const std::vector<const SourceIndex*> indexes_;
@@ -69,7 +73,40 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
                              ScheduleAt(first, m));
     AddTotals(schedule.micro_batches(m).totals(), schedule.mutable_totals());
   }
+  if (config_.balance().order() == v1::Balance::ORDER_PIPELINE) {
+    OrderForPipeline(&schedule);
+  }
   return schedule;
+}
+
+// The stages' forward times: vision, then the language model's pp stages.
+StageTimes ConfiguredScheduler::Times(
+    const v1::MicroBatchSchedule& micro_batch) const {
+  const auto largest_load = [&](v1::Module module) {
+    const v1::ModuleSchedule* found = FindModule(micro_batch, module);
+    if (found == nullptr) return 0.0;
+    return *std::max_element(found->load_after().begin(),
+                             found->load_after().end());
+  };
+  StageTimes times = {largest_load(v1::MODULE_VISION)};
+  const uint32_t pp = PpSize(config_, v1::MODULE_LANGUAGE);
+  times.insert(times.end(), pp, largest_load(v1::MODULE_LANGUAGE) / pp);
+  return times;
+}
+
+void ConfiguredScheduler::OrderForPipeline(v1::StepSchedule* schedule) const {
+  std::vector<StageTimes> times;
+  for (const v1::MicroBatchSchedule& micro_batch : schedule->micro_batches()) {
+    times.push_back(Times(micro_batch));
+  }
+  google::protobuf::RepeatedPtrField<v1::MicroBatchSchedule> ordered;
+  for (const uint32_t m : PipelineOrder(times)) {
+    const uint32_t slot = ordered.size();
+    v1::MicroBatchSchedule* micro_batch = ordered.Add();
+    micro_batch->Swap(schedule->mutable_micro_batches(m));
+    for (uint32_t& entry : *micro_batch->mutable_slot()) entry = slot;
+  }
+  schedule->mutable_micro_batches()->Swap(&ordered);
 }
 
 absl::StatusOr<v1::MicroBatchSchedule> ConfiguredScheduler::ScheduleAt(

@@ -235,6 +235,34 @@ TEST(SchedulerValuesTest, SkipBelowLeavesABalancedMicroBatchAlone) {
   }
 }
 
+// The micro-batches of a step change places as wholes, and slots say where.
+TEST(SchedulerValuesTest, PipelineOrderKeepsTheStepsSamples) {
+  auto config = JobConfig(2, 2, 64, 8);
+  (*config.mutable_topology()->mutable_modules())["language"].set_pp(4);
+  config.mutable_balance()->mutable_cost()->mutable_language()->set_linear(1);
+  const auto natural = ScheduleOf(config, 1);
+  config.mutable_balance()->set_order(v1::Balance::ORDER_PIPELINE);
+  const auto pipeline = ScheduleOf(config, 1);
+  std::map<uint64_t, std::string> by_position;
+  for (v1::MicroBatchSchedule micro_batch : natural.micro_batches()) {
+    micro_batch.clear_slot();
+    by_position[micro_batch.first_position()] = micro_batch.SerializeAsString();
+  }
+  bool moved = false;
+  for (int m = 0; m < pipeline.micro_batches_size(); ++m) {
+    v1::MicroBatchSchedule micro_batch = pipeline.micro_batches(m);
+    for (const uint32_t slot : micro_batch.slot()) {
+      EXPECT_EQ(slot, static_cast<uint32_t>(m));
+    }
+    micro_batch.clear_slot();
+    EXPECT_EQ(by_position[micro_batch.first_position()],
+              micro_batch.SerializeAsString());
+    moved |= micro_batch.first_position() !=
+             natural.micro_batches(m).first_position();
+  }
+  EXPECT_TRUE(moved);
+}
+
 TEST(SchedulerValuesTest, FingerprintFollowsWhatTheScheduleDependsOn) {
   const auto config = JobConfig(2, 2, 16, 8);
   const std::string hash = Make(config)->fingerprint().hash();

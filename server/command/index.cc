@@ -1,0 +1,102 @@
+#include "server/command/index.h"
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status_macros.h"
+#include "server/config/config_loader.h"
+#include "server/service/index_sources.h"
+
+namespace ballast {
+namespace {
+
+struct Options {
+  std::string config;
+  bool rebuild = false;
+};
+
+// One line that is written over, for terminals.
+void PrintProgress(const std::string& source, const IndexProgress& progress) {
+  constexpr int kWidth = 30;
+  const double done =
+      progress.bytes_total == 0
+          ? 1.0
+          : static_cast<double>(progress.bytes_done) / progress.bytes_total;
+  const int filled = static_cast<int>(done * kWidth);
+  absl::FPrintF(stderr, "\r%s [%s%s] %3.0f%%  %d samples, %d bad", source,
+                std::string(filled, '#'), std::string(kWidth - filled, '.'),
+                100 * done, progress.samples, progress.bad);
+  if (progress.bytes_done == progress.bytes_total) std::fputc('\n', stderr);
+  std::fflush(stderr);
+}
+
+void PrintResult(const SourceIndexing& result) {
+  const IndexReport& report = result.report;
+  if (result.was_fresh) {
+    std::cout << result.source << ": " << report.samples
+              << " samples, index is up to date\n";
+    return;
+  }
+  std::cout << result.source << ": " << report.samples << " samples, "
+            << report.images << " images, " << report.skipped << " skipped, "
+            << report.bad.size() << " bad\n";
+  for (const auto& [extension, count] : report.ignored) {
+    std::cout << "  ignored: " << count << " members ." << extension << "\n";
+  }
+  for (const BadSample& bad : report.bad) {
+    std::cout << "  bad: " << bad.file << " at byte " << bad.offset;
+    if (!bad.key.empty()) std::cout << ", sample " << bad.key;
+    std::cout << ": " << bad.reason << "\n";
+  }
+}
+
+absl::Status Index(const Options& options) {
+  BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
+                           LoadConfig(options.config));
+  IndexSourcesOptions index_options;
+  index_options.rebuild = options.rebuild;
+  if (isatty(STDERR_FILENO)) index_options.progress = PrintProgress;
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceIndexing> results,
+                           IndexSources(config, index_options));
+  uint64_t too_long = 0;
+  for (const SourceIndexing& result : results) {
+    PrintResult(result);
+    too_long += result.too_long;
+  }
+  std::cout.flush();
+  if (too_long > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        too_long, " samples have more than batch.max_tokens tokens and are "
+        "not in the index; raise max_tokens, or set batch.on_too_long to "
+        "truncate_text or skip"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddIndex(CommandLine* line) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = line->AddCommand(
+      line->app(), "index",
+      "Builds or refreshes the index of every source: where each sample lies,\n"
+      "its image sizes, its text length. Damaged samples are left out and\n"
+      "listed with file, offset and reason. Fails when samples are too long\n"
+      "and batch.on_too_long is `error`.",
+      "  ballast-server index --config ballast.yaml",
+      [options] { return Index(*options); });
+  command->add_option("--config", options->config, "configuration file")
+      ->required();
+  command->add_flag("--rebuild", options->rebuild,
+                    "build indexes that are up to date too");
+}
+
+}  // namespace ballast

@@ -1,0 +1,13 @@
+#ifndef BALLAST_SERVER_COMMAND_INDEX_H_
+#define BALLAST_SERVER_COMMAND_INDEX_H_
+
+#include "common/command_line.h"
+
+namespace ballast {
+
+// `index`: builds or refreshes the index of every source.
+void AddIndex(CommandLine* line);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_INDEX_H_

@@ -1,0 +1,119 @@
+#include "server/schedule/pipeline_order.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+namespace ballast {
+namespace {
+
+constexpr size_t kMaxFitted = 128;
+constexpr size_t kMaxSwapped = 48;
+constexpr int kMaxSwapPasses = 4;
+
+std::vector<StageTimes> InOrder(const std::vector<StageTimes>& micro_batches,
+                                const std::vector<uint32_t>& order) {
+  std::vector<StageTimes> ordered;
+  ordered.reserve(order.size());
+  for (const uint32_t m : order) ordered.push_back(micro_batches[m]);
+  return ordered;
+}
+
+double Time(const std::vector<StageTimes>& micro_batches,
+            const std::vector<uint32_t>& order) {
+  return SimulateOneForwardOneBackward(InOrder(micro_batches, order));
+}
+
+// Takes from `middle`, which is in descending order of its first stage, always
+// the one after which the pipeline has idled least.
+std::vector<uint32_t> Fit(const std::vector<StageTimes>& micro_batches,
+                          std::vector<uint32_t> order,
+                          std::vector<uint32_t> middle) {
+  while (!middle.empty()) {
+    size_t best = 0;
+    double best_idle = 0;
+    for (size_t k = 0; k < middle.size(); ++k) {
+      order.push_back(middle[k]);
+      double work = 0;
+      for (const uint32_t m : order) work += micro_batches[m][0];
+      // Forward and backward of the first stage, which must do all of it.
+      const double idle = Time(micro_batches, order) - 3 * work;
+      order.pop_back();
+      if (k == 0 || idle < best_idle) {
+        best = k;
+        best_idle = idle;
+      }
+    }
+    order.push_back(middle[best]);
+    middle.erase(middle.begin() + best);
+  }
+  return order;
+}
+
+// Swaps any two while that shortens the step.
+void ImproveBySwaps(const std::vector<StageTimes>& micro_batches,
+                    std::vector<uint32_t>* order) {
+  double best = Time(micro_batches, *order);
+  bool improved = true;
+  for (int pass = 0; improved && pass < kMaxSwapPasses; ++pass) {
+    improved = false;
+    for (size_t i = 0; i < order->size(); ++i) {
+      for (size_t j = i + 1; j < order->size(); ++j) {
+        std::swap((*order)[i], (*order)[j]);
+        const double time = Time(micro_batches, *order);
+        if (time < best) {
+          best = time;
+          improved = true;
+        } else {
+          std::swap((*order)[i], (*order)[j]);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<uint32_t> PipelineOrder(
+    const std::vector<StageTimes>& micro_batches) {
+  std::vector<uint32_t> as_given(micro_batches.size());
+  std::iota(as_given.begin(), as_given.end(), 0);
+  if (micro_batches.size() < 2) return as_given;
+
+  std::vector<uint32_t> ascending = as_given;
+  std::stable_sort(ascending.begin(), ascending.end(),
+                   [&](uint32_t a, uint32_t b) {
+                     return micro_batches[a][0] < micro_batches[b][0];
+                   });
+  const size_t rear =
+      std::min(micro_batches[0].size() - 1, micro_batches.size() - 1);
+  const auto rear_begin = ascending.begin() + 1;
+  const auto rear_end = rear_begin + rear;
+  std::vector<uint32_t> middle(rear_end, ascending.end());
+  std::reverse(middle.begin(), middle.end());
+
+  std::vector<std::vector<uint32_t>> candidates = {as_given};
+  std::vector<uint32_t> descending = {ascending.front()};
+  descending.insert(descending.end(), middle.begin(), middle.end());
+  candidates.push_back(descending);
+  if (micro_batches.size() <= kMaxFitted) {
+    candidates.push_back(Fit(micro_batches, {ascending.front()}, middle));
+  }
+  for (size_t c = 1; c < candidates.size(); ++c) {
+    // Larger ones first, so that the smallest ends.
+    candidates[c].insert(candidates[c].end(),
+                         std::make_reverse_iterator(rear_end),
+                         std::make_reverse_iterator(rear_begin));
+  }
+  // The first of equals, so that nothing moves without a gain.
+  std::vector<uint32_t> best = *std::min_element(
+      candidates.begin(), candidates.end(),
+      [&](const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) {
+        return Time(micro_batches, a) < Time(micro_batches, b);
+      });
+  if (best.size() <= kMaxSwapped) ImproveBySwaps(micro_batches, &best);
+  return best;
+}
+
+}  // namespace ballast

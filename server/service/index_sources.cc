@@ -1,0 +1,113 @@
+#include "server/service/index_sources.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/config/model_profile.h"
+#include "server/corpus/index_builder.h"
+#include "server/corpus/open_source.h"
+#include "server/image/image.h"
+#include "server/text/text_measure.h"
+#include "server/text/tokenizer.h"
+
+namespace ballast {
+namespace {
+
+absl::StatusOr<ImageSize> ReadSize(absl::string_view bytes) {
+  BALLAST_ASSIGN_OR_RETURN(const ImageHeader header, ReadImageHeader(bytes));
+  return ImageSize{header.width, header.height};
+}
+
+// The lengths of a sample under `text`. Counts into `too_long` those that are an
+// error for their length.
+absl::StatusOr<TextLengths> Measure(const RawSample& sample,
+                                    absl::Span<const ImageSize> images,
+                                    const TextOptions& text,
+                                    std::atomic<uint64_t>* too_long) {
+  std::vector<ImageGrid> grids;
+  grids.reserve(images.size());
+  for (const ImageSize& image : images) {
+    BALLAST_ASSIGN_OR_RETURN(
+        const ImageGrid grid,
+        ResizedGrid(image.height, image.width, *text.model));
+    grids.push_back(grid);
+  }
+  BALLAST_ASSIGN_OR_RETURN(
+      const MeasuredText measured,
+      MeasureText(sample.text,
+                  sample.text_format == RawSample::TextFormat::kConversation
+                      ? TextForm::kConversation
+                      : TextForm::kDocument,
+                  grids, text));
+  if (measured.too_long) {
+    if (text.on_too_long == v1::Batch::ON_TOO_LONG_SKIP) {
+      return TextLengths{.skip = true};
+    }
+    uint64_t tokens = measured.text_tokens;
+    for (const ImageGrid& grid : grids) tokens += ImageTokens(grid, *text.model);
+    ++*too_long;
+    return absl::OutOfRangeError(absl::StrCat(
+        tokens, " tokens; batch.max_tokens is ", text.max_tokens,
+        " (see batch.on_too_long)"));
+  }
+  return TextLengths{measured.text_tokens, measured.label_tokens, false};
+}
+
+uint32_t Threads(const v1::Serve& serve) {
+  if (serve.threads() > 0) return serve.threads();
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
+    const LoadedConfig& config, const IndexSourcesOptions& options) {
+  const v1::Config& c = config.config;
+  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                           MakeTokenizer(c.model().tokenizer()));
+  const TextOptions text = {tokenizer.get(), &c.model(),
+                            c.batch().max_tokens(), c.batch().on_too_long()};
+  const std::string content_key = TextContentKey(c, *tokenizer);
+  std::vector<SourceIndexing> all;
+  for (const v1::Source& source : c.sources()) {
+    SourceIndexing result;
+    result.source = source.name();
+    const auto opened = OpenSource(source, config.directory, content_key);
+    if (opened.ok() && !options.rebuild) {
+      result.was_fresh = true;
+      result.report.samples = (*opened)->index().size();
+      all.push_back(std::move(result));
+      continue;
+    }
+    std::atomic<uint64_t> too_long = 0;
+    IndexOptions index_options;
+    index_options.measure = [&](const RawSample& sample,
+                                absl::Span<const ImageSize> images) {
+      return Measure(sample, images, text, &too_long);
+    };
+    index_options.read_image_size = ReadSize;
+    index_options.content_key = content_key;
+    index_options.threads = Threads(c.serve());
+    if (options.progress) {
+      index_options.progress = [&](const IndexProgress& progress) {
+        options.progress(source.name(), progress);
+      };
+    }
+    absl::StatusOr<IndexReport> report =
+        BuildIndex(source, config.directory, index_options);
+    if (!report.ok()) {
+      return Annotate(report.status(), absl::StrCat("source ", source.name()));
+    }
+    result.report = *std::move(report);
+    result.too_long = too_long;
+    all.push_back(std::move(result));
+  }
+  return all;
+}
+
+}  // namespace ballast

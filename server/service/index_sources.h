@@ -1,0 +1,41 @@
+#ifndef BALLAST_SERVER_SERVICE_INDEX_SOURCES_H_
+#define BALLAST_SERVER_SERVICE_INDEX_SOURCES_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/config/config_loader.h"
+#include "server/corpus/index_options.h"
+
+namespace ballast {
+
+// What came of one source.
+struct SourceIndexing {
+  std::string source;
+  // The index was there and fits the files: nothing was read, `report` holds
+  // only counts of samples.
+  bool was_fresh = false;
+  IndexReport report;
+  // Bad samples that are bad for having more than batch.max_tokens tokens.
+  uint64_t too_long = 0;
+};
+
+struct IndexSourcesOptions {
+  // Builds indexes that are fresh too.
+  bool rebuild = false;
+  // May be empty. `source` is its name.
+  std::function<void(const std::string& source, const IndexProgress&)> progress;
+};
+
+// Builds or refreshes the index of every source of `config`, one after the
+// other, with serve.threads threads each. Bad samples are reported, not an
+// error. Errors: those of BuildIndex, naming the source; MakeTokenizer's.
+absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
+    const LoadedConfig& config, const IndexSourcesOptions& options);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SERVICE_INDEX_SOURCES_H_
