@@ -239,7 +239,7 @@ TEST(SchedulerValuesTest, SkipBelowLeavesABalancedMicroBatchAlone) {
 TEST(SchedulerValuesTest, PipelineOrderKeepsTheStepsSamples) {
   auto config = JobConfig(2, 2, 64, 8);
   (*config.mutable_topology()->mutable_modules())["language"].set_pp(4);
-  config.mutable_balance()->mutable_cost()->mutable_language()->set_linear(1);
+  config.mutable_balance()->mutable_cost()->mutable_language()->set_linear(12);
   const auto natural = ScheduleOf(config, 1);
   config.mutable_balance()->set_order(v1::Balance::ORDER_PIPELINE);
   const auto pipeline = ScheduleOf(config, 1);
