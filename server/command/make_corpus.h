@@ -1,0 +1,13 @@
+#ifndef BALLAST_SERVER_COMMAND_MAKE_CORPUS_H_
+#define BALLAST_SERVER_COMMAND_MAKE_CORPUS_H_
+
+#include "common/command_line.h"
+
+namespace ballast {
+
+// `make-corpus`: draws a dataset.
+void AddMakeCorpus(CommandLine* line);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_MAKE_CORPUS_H_
