@@ -2,8 +2,9 @@
 
 #include <simdjson.h>
 
-#include <vector>
+#include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -25,8 +26,8 @@ absl::Status CheckDataPath(absl::string_view path) {
   if (path.empty()) return Refused(path, "is empty");
   if (path.size() > kMaxPath) return Refused(path, "is over 4096 bytes long");
   if (path.front() == '/') return Refused(path, "is absolute");
-  if (path.find('\0') != absl::string_view::npos) {
-    return Refused(path, "holds a NUL byte");
+  if (std::any_of(path.begin(), path.end(), absl::ascii_iscntrl)) {
+    return Refused(path, "holds a control character");
   }
   if (!simdjson::validate_utf8(path.data(), path.size())) {
     return Refused(path, "is not UTF-8");

@@ -9,8 +9,9 @@
 namespace ballast {
 
 // Whether `path`, which a dataset holds, is one that we follow: relative,
-// UTF-8, at most 4096 bytes, not empty, without NUL bytes and `..`.
-// INVALID_ARGUMENT with the path and the reason where it is not.
+// UTF-8, 1 to 4096 bytes, without `..` and control characters (so it can stand
+// in messages as it is). INVALID_ARGUMENT with the path and the reason where it
+// is not.
 absl::Status CheckDataPath(absl::string_view path);
 
 // `bytes` of a dataset for messages: control characters, and all that is not

@@ -47,7 +47,7 @@ TEST(ConversationJsonTest, RefusesWithTheReason) {
   EXPECT_EQ(reason(R"({"image": "/etc/passwd"})"),
             "path \"/etc/passwd\" is absolute");
   EXPECT_EQ(reason(R"({"image": "a\u0000.jpg"})"),
-            "path \"a\\000.jpg\" holds a NUL byte");
+            "path \"a\\000.jpg\" holds a control character");
   std::string many = R"({"image": ["a")";
   for (int i = 0; i < 10'000; ++i) absl::StrAppend(&many, ",\"a\"");
   EXPECT_EQ(reason(many + "]}"), "over 10000 images");

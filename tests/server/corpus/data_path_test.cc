@@ -21,7 +21,7 @@ TEST(DataPathTest, RefusesOthersWithTheReason) {
   EXPECT_EQ(CheckDataPath("..").message(), "path \"..\" holds \"..\"");
   EXPECT_EQ(CheckDataPath("a/../b").message(), "path \"a/../b\" holds \"..\"");
   EXPECT_EQ(CheckDataPath(std::string("a\0b", 3)).message(),
-            "path \"a\\000b\" holds a NUL byte");
+            "path \"a\\000b\" holds a control character");
   EXPECT_EQ(CheckDataPath("a\xff").message(), "path \"a\\377\" is not UTF-8");
   EXPECT_EQ(
       CheckDataPath(std::string(4097, 'a')).message(),
