@@ -1,5 +1,6 @@
 #include "server/config/yaml_to_proto.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -117,6 +119,42 @@ std::string DescribeNumber(absl::string_view kind, const FieldRule& rule,
 bool Within(double value, const FieldRule& rule) {
   return value <= rule.max &&
          (rule.above_min ? value > rule.min : value >= rule.min);
+}
+
+// Takes a document's events and keeps where it starts.
+class StartHandler : public YAML::EventHandler {
+ public:
+  KeyLocation start() const { return start_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    start_ = {mark.line + 1, mark.column + 1};
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  KeyLocation start_;
+};
+
+// Where a second document starts, if one does. Not YAML::LoadAll: it never ends
+// on a text that starts with a comma, which yaml-cpp takes for one empty
+// document after another.
+std::optional<KeyLocation> FindSecondDocument(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  StartHandler handler;
+  if (!parser.HandleNextDocument(handler)) return std::nullopt;
+  if (!parser.HandleNextDocument(handler)) return std::nullopt;
+  return handler.start();
 }
 
 class Reader {
@@ -383,16 +421,17 @@ class Reader {
 void ReadYaml(absl::string_view yaml, const FieldRules& rules, Message* message,
               KeyReport* report) {
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(yaml));
-    if (documents.size() > 1) {
-      report->AddFaultAt(
-          LocationOf(documents[1]), "",
-          absl::StrCat("found ", documents.size(), " documents; wanted one"));
+    const std::string text(yaml);
+    if (const auto second = FindSecondDocument(text)) {
+      report->AddFaultAt(*second, "",
+                         "found a second document, or text outside of any; "
+                         "wanted one document");
       return;
     }
+    const YAML::Node document = YAML::Load(text);
     // An empty file is a configuration without keys.
-    if (documents.empty() || documents[0].IsNull()) return;
-    Reader(rules, report).ReadMessage(documents[0], "", message);
+    if (document.IsNull()) return;
+    Reader(rules, report).ReadMessage(document, "", message);
   } catch (const YAML::Exception& e) {
     const KeyLocation location =
         e.mark.is_null() ? KeyLocation()
