@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/delivery/block.h"
 
@@ -18,16 +19,22 @@ class BlockStream {
   virtual ~BlockStream() = default;
 
   // The next block, or nothing while it is being built: then the stream's
-  // `ready` runs once, as soon as it is worth trying again. Never blocks. An
+  // `ready` runs once, as soon as it is worth trying again. (It also runs when
+  // the loader drains, whether or not anybody waits.) Never blocks. An
   // error comes after the blocks before it, is final, and is repeated at every
   // further call:
   //   OUT_OF_RANGE  every block of the range has been taken
   //   DATA_LOSS     a sample could not be read (serve.on_bad_sample)
   //   UNAVAILABLE   the loader drains or is gone
   //   CANCELLED     after Close()
+  //   INVALID_ARGUMENT  the schedule has no such step
   //   RESOURCE_EXHAUSTED  the system has no memory
-  // and the schedule's.
   virtual std::optional<absl::StatusOr<std::unique_ptr<Block>>> TryNext() = 0;
+
+  // OK while blocks may still come; else the error that TryNext answers. For
+  // who holds a block back and would not call TryNext for a while. Never
+  // blocks.
+  virtual absl::Status status() const = 0;
 
   // Ends the stream and frees what it has built; what is just being built is
   // freed as soon as the samples in work are done. `ready` may still be running

@@ -20,6 +20,7 @@ class CoreStream : public BlockStream {
   std::optional<absl::StatusOr<std::unique_ptr<Block>>> TryNext() override {
     return core_->TryNext(id_);
   }
+  absl::Status status() const override { return core_->StatusOf(id_); }
   void Close() override { core_->Close(id_); }
 
  private:

@@ -22,6 +22,8 @@ absl::Status Drained() {
       "the server drains; another server of the job can go on");
 }
 
+absl::Status Closed() { return absl::CancelledError("the stream is closed"); }
+
 }  // namespace
 
 LoaderCore::Later::~Later() {
@@ -69,7 +71,7 @@ std::optional<LoaderCore::BlockOr> LoaderCore::TryNext(uint64_t stream_id) {
   Later later(workers_.get());
   MutexLock lock(&mutex_);
   Stream* stream = Find(stream_id);
-  if (stream == nullptr) return absl::CancelledError("the stream is closed");
+  if (stream == nullptr) return Closed();
   if (!stream->end.ok()) return stream->end;
   if (stream->progress.AllTaken()) {
     End(stream, absl::OutOfRangeError("all steps that were asked for are done"),
@@ -91,13 +93,19 @@ std::optional<LoaderCore::BlockOr> LoaderCore::TryNext(uint64_t stream_id) {
   return std::move(next->result);
 }
 
+absl::Status LoaderCore::StatusOf(uint64_t stream_id) const {
+  MutexLock lock(&mutex_);
+  const Stream* stream = Find(stream_id);
+  return stream == nullptr ? Closed() : stream->end;
+}
+
 void LoaderCore::Close(uint64_t stream_id) {
   Later later(workers_.get());
   MutexLock lock(&mutex_);
   Stream* stream = Find(stream_id);
   if (stream == nullptr) return;
   stream->ready_is_owed = false;
-  End(stream, absl::CancelledError("the stream is closed"), &later);
+  End(stream, Closed(), &later);
   // `ready` may hold what must not be freed under the lock.
   later.calls.push_back([ready = std::move(stream->ready)] {});
   streams_.erase(stream_id);
@@ -117,7 +125,10 @@ void LoaderCore::Drain() {
   MutexLock lock(&mutex_);
   draining_ = true;
   for (const auto& [id, stream] : streams_) {
-    if (stream->end.ok()) End(stream.get(), Drained(), &later);
+    if (!stream->end.ok()) continue;
+    // Also where the consumer is busy with a block: it should learn of this.
+    stream->ready_is_owed = true;
+    End(stream.get(), Drained(), &later);
   }
 }
 
@@ -185,7 +196,7 @@ void LoaderCore::Notify(Stream* stream, Later* later) {
   if (stream->ready) later->calls.push_back(stream->ready);
 }
 
-LoaderCore::Stream* LoaderCore::Find(uint64_t stream) {
+LoaderCore::Stream* LoaderCore::Find(uint64_t stream) const {
   const auto found = streams_.find(stream);
   return found == streams_.end() ? nullptr : found->second.get();
 }
@@ -214,7 +225,10 @@ void LoaderCore::Plan(uint64_t stream_id, const v1::Role& role,
   auto entry = std::make_shared<Entry>();
   entry->id = block;
   entry->stream = stream_id;
-  entry->result = planned.status();
+  // OUT_OF_RANGE is the end of a stream; a step that does not exist is not.
+  entry->result = absl::IsOutOfRange(planned.status())
+                      ? absl::InvalidArgumentError(planned.status().message())
+                      : planned.status();
   stream->entries.push_back(std::move(entry));
   if (stream->entries.size() == 1) Notify(stream, &later);
 }

@@ -52,6 +52,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   absl::StatusOr<uint64_t> Open(const v1::Role& role, const BlockId& first,
                                 uint64_t steps, std::function<void()> ready);
   std::optional<BlockOr> TryNext(uint64_t stream);
+  absl::Status StatusOf(uint64_t stream) const;
   void Close(uint64_t stream);
   void GetSchedule(uint64_t step,
                    std::function<void(
@@ -108,7 +109,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   // Calls `ready` if the consumer waits for it.
   void Notify(Stream* stream, Later* later)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Stream* Find(uint64_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Stream* Find(uint64_t stream) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Errands.
   void Plan(uint64_t stream_id, const v1::Role& role, const BlockId& block);

@@ -161,7 +161,7 @@ TEST_F(LoaderTest, AStepThatTheScheduleRefusesIsAnErrorInOrder) {
   EXPECT_TRUE(stream.Next().ok());
   EXPECT_TRUE(stream.Next().ok());
   const absl::Status status = stream.Next().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("64 bits"));
 }
 
@@ -293,7 +293,9 @@ TEST_F(LoaderTest, DrainEndsOpenStreamsAndRefusesNewOnes) {
   absl::Status seen;
   std::thread reader([&] { seen = waiting.Next().status(); });
   builder_->AwaitWorking(2);
+  EXPECT_TRUE(idle->status().ok());
   loader_->Drain();
+  EXPECT_EQ(idle->status().code(), absl::StatusCode::kUnavailable);
   reader.join();
   builder_->OpenGate();
   EXPECT_EQ(seen.code(), absl::StatusCode::kUnavailable);

@@ -1,0 +1,13 @@
+#ifndef BALLAST_SERVER_COMMAND_SERVE_H_
+#define BALLAST_SERVER_COMMAND_SERVE_H_
+
+#include "common/command_line.h"
+
+namespace ballast {
+
+// `serve`: serves a configuration until SIGTERM or SIGINT, then drains.
+void AddServe(CommandLine* line);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_SERVE_H_

@@ -1,0 +1,80 @@
+#include "server/service/job_setup.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/config/rank_list.h"
+#include "server/config/topology.h"
+#include "server/corpus/open_source.h"
+#include "server/text/text_measure.h"
+
+namespace ballast {
+
+std::vector<const SampleSource*> OpenedJob::source_pointers() const {
+  std::vector<const SampleSource*> pointers;
+  for (const auto& source : sources) pointers.push_back(source.get());
+  return pointers;
+}
+
+absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
+  OpenedJob job;
+  job.config = config.config;
+  BALLAST_ASSIGN_OR_RETURN(job.tokenizer,
+                           MakeTokenizer(job.config.model().tokenizer()));
+  const std::string content_key = TextContentKey(job.config, *job.tokenizer);
+  std::vector<const SourceIndex*> indexes;
+  for (const v1::Source& source : job.config.sources()) {
+    if (source.format() == v1::Source::FORMAT_MOCK) {
+      return absl::UnimplementedError(absl::StrCat(
+          "sources: ", source.name(), ": format `mock` is not built yet"));
+    }
+    BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> opened,
+                             OpenSource(source, config.directory, content_key));
+    indexes.push_back(&opened->index());
+    job.sources.push_back(std::move(opened));
+  }
+  BALLAST_ASSIGN_OR_RETURN(job.scheduler,
+                           Scheduler::Create(job.config, indexes));
+  return job;
+}
+
+absl::Status CheckServable(const v1::Config& config) {
+  const auto not_built = [](absl::string_view key, absl::string_view remedy) {
+    return absl::UnimplementedError(
+        absl::StrCat(key, " is not built yet; ", remedy));
+  };
+  if (config.balance().delivery() == v1::DELIVERY_HYBRID) {
+    return not_built("balance.delivery: `hybrid`",
+                     "use exchange, direct or off");
+  }
+  const v1::Security& security = config.security();
+  if (!security.tls().cert().empty() || !security.tls().key().empty() ||
+      !security.tls().client_ca().empty()) {
+    return not_built("security.tls", "leave it out and listen locally");
+  }
+  if (!security.tokens_file().empty()) {
+    return not_built("security.tokens_file", "leave it out");
+  }
+  if (!config.serve().http().empty()) {
+    return not_built("serve.http", "leave it out");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config) {
+  const std::vector<std::string> listen(config.serve().listen().begin(),
+                                        config.serve().listen().end());
+  BALLAST_ASSIGN_OR_RETURN(const size_t number, FindServer(config, listen));
+  const v1::Topology::Server& server = config.topology().servers(number);
+  ServerIdentity identity;
+  identity.name = server.address();
+  for (const auto& [module, list] : server.ranks()) {
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<uint32_t> ranks,
+                             ParseRankList(list));
+    identity.ranks += ranks.size();
+  }
+  return identity;
+}
+
+}  // namespace ballast

@@ -1,0 +1,80 @@
+#include "server/service/loader_service.h"
+
+#include <utility>
+
+#include "common/grpc_status.h"
+#include "common/status_macros.h"
+#include "proto/fingerprint.h"
+#include "server/service/pull_call.h"
+
+namespace ballast {
+namespace {
+
+// One Rendezvous; deletes itself when gRPC is done with it.
+class RendezvousCall final : public grpc::ServerUnaryReactor {
+ public:
+  RendezvousCall(Rendezvous* rendezvous, const v1::RendezvousRequest& request,
+                 v1::RendezvousResponse* response)
+      : rendezvous_(rendezvous) {
+    // gRPC lets no reaction run before the handler that makes this has
+    // returned, so ticket_ is set when OnCancel reads it.
+    ticket_ = rendezvous->Join(
+        request, [this, response](absl::StatusOr<std::string> id) {
+          if (id.ok()) response->set_id(*std::move(id));
+          Finish(ToGrpcStatus(id.status()));
+        });
+  }
+
+  // Also when the deadline has passed.
+  void OnCancel() override {
+    if (rendezvous_->Leave(ticket_)) {
+      Finish(ToGrpcStatus(absl::CancelledError("the caller left")));
+    }
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  Rendezvous* const rendezvous_;
+  uint64_t ticket_ = 0;
+};
+
+}  // namespace
+
+LoaderServiceImpl::LoaderServiceImpl(std::string name,
+                                     const Scheduler* scheduler, Loader* loader)
+    : name_(std::move(name)), scheduler_(scheduler), loader_(loader) {}
+
+grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
+    grpc::CallbackServerContext* context, const v1::AttachRequest* request,
+    v1::AttachResponse* response) {
+  const absl::Status status = [&]() -> absl::Status {
+    BALLAST_RETURN_IF_ERROR(
+        CheckSameFingerprint(scheduler_->fingerprint(), "the server",
+                             request->fingerprint(), "the client"));
+    if (request->role().module() == v1::MODULE_UNSPECIFIED) {
+      return absl::OkStatus();
+    }
+    return CheckRole(scheduler_->job(), request->role());
+  }();
+  if (status.ok()) {
+    *response->mutable_fingerprint() = scheduler_->fingerprint();
+    *response->mutable_job() = scheduler_->job();
+    response->set_server(name_);
+  }
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse>*
+LoaderServiceImpl::Pull(grpc::CallbackServerContext* /*context*/) {
+  return PullCall::Start(loader_, scheduler_->fingerprint());
+}
+
+grpc::ServerUnaryReactor* LoaderServiceImpl::Rendezvous(
+    grpc::CallbackServerContext* /*context*/,
+    const v1::RendezvousRequest* request, v1::RendezvousResponse* response) {
+  return new RendezvousCall(&rendezvous_, *request, response);
+}
+
+}  // namespace ballast

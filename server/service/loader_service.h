@@ -1,0 +1,45 @@
+#ifndef BALLAST_SERVER_SERVICE_LOADER_SERVICE_H_
+#define BALLAST_SERVER_SERVICE_LOADER_SERVICE_H_
+
+#include <string>
+
+#include "proto/loader_service.grpc.pb.h"
+#include "proto/schedule.pb.h"
+#include "server/delivery/loader.h"
+#include "server/schedule/scheduler.h"
+#include "server/service/rendezvous.h"
+
+namespace ballast {
+
+// proto/loader_service.proto over a Loader. Thread-safe. Must outlive the gRPC
+// server that it is registered with.
+class LoaderServiceImpl final : public v1::LoaderService::CallbackService {
+ public:
+  // `name`: what the server calls itself. Nothing is owned; all must outlive
+  // this.
+  LoaderServiceImpl(std::string name, const Scheduler* scheduler,
+                    Loader* loader);
+
+  grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context,
+                                   const v1::AttachRequest* request,
+                                   v1::AttachResponse* response) override;
+  grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse>* Pull(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* Rendezvous(
+      grpc::CallbackServerContext* context,
+      const v1::RendezvousRequest* request,
+      v1::RendezvousResponse* response) override;
+
+  // Lets go of all who wait in Rendezvous. (The loader's Drain ends the Pulls.)
+  void Drain() { rendezvous_.Drain(); }
+
+ private:
+  const std::string name_;
+  const Scheduler* const scheduler_;
+  Loader* const loader_;
+  ballast::Rendezvous rendezvous_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SERVICE_LOADER_SERVICE_H_

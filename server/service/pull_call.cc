@@ -1,0 +1,119 @@
+#include "server/service/pull_call.h"
+
+#include <utility>
+
+#include "common/grpc_status.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+
+// gRPC never runs a reaction inside the call that starts its operation, so
+// operations are started under mutex_.
+
+grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse>* PullCall::Start(
+    Loader* loader, const v1::Fingerprint& fingerprint) {
+  std::shared_ptr<PullCall> call(new PullCall(loader, fingerprint));
+  call->self_ = call;
+  call->StartRead(&call->request_);
+  return call.get();
+}
+
+void PullCall::OnReadDone(bool ok) {
+  MutexLock lock(&mutex_);
+  if (finished_ || end_.has_value()) return;
+  if (ok) {
+    const absl::Status status = OnRequest();
+    if (!status.ok()) {
+      End(status);
+      return;
+    }
+    StartRead(&request_);
+  } else {
+    client_has_finished_ = true;
+  }
+  Advance();
+}
+
+absl::Status PullCall::OnRequest() {
+  BALLAST_RETURN_IF_ERROR(session_.OnRequest(request_));
+  if (stream_ != nullptr) return absl::OkStatus();
+  const v1::PullRequest::Open& open = *session_.open();
+  BALLAST_ASSIGN_OR_RETURN(
+      stream_, loader_->OpenStream(open.role(), open.step(), open.micro_batch(),
+                                   open.steps(),
+                                   [weak = std::weak_ptr<PullCall>(self_)] {
+                                     const auto call = weak.lock();
+                                     if (call == nullptr) return;
+                                     MutexLock lock(&call->mutex_);
+                                     call->Advance();
+                                   }));
+  return absl::OkStatus();
+}
+
+void PullCall::OnWriteDone(bool ok) {
+  MutexLock lock(&mutex_);
+  writing_ = false;
+  if (!ok && !end_.has_value()) end_ = absl::CancelledError("the client left");
+  Advance();
+}
+
+void PullCall::OnCancel() {
+  MutexLock lock(&mutex_);
+  if (!end_.has_value()) End(absl::CancelledError("the client left"));
+}
+
+void PullCall::OnDone() {
+  // Usually the last owner: whoever runs `ready` may be another.
+  const std::shared_ptr<PullCall> self = std::move(self_);
+}
+
+void PullCall::Advance() {
+  while (!writing_ && !finished_) {
+    if (end_.has_value()) {
+      End(*end_);
+      return;
+    }
+    if (session_.NextMessage(&response_)) {
+      writing_ = true;
+      StartWrite(&response_);
+      return;
+    }
+    if (stream_ == nullptr) {
+      if (client_has_finished_) {
+        End(absl::InvalidArgumentError("the client ended before its Open"));
+      }
+      return;
+    }
+    if (session_.WaitsForCredit()) {
+      // A block is in hand: look whether the stream has ended behind it.
+      const absl::Status status = stream_->status();
+      if (!status.ok()) {
+        End(status);
+      } else if (client_has_finished_) {
+        End(absl::InvalidArgumentError(
+            "the client ended its side, and its credit does not cover the "
+            "next block"));
+      }
+      return;
+    }
+    auto next = stream_->TryNext();
+    if (!next.has_value()) return;
+    if (!next->ok()) {
+      // All that was asked for has been sent: the good end.
+      End(absl::IsOutOfRange(next->status()) ? absl::OkStatus()
+                                             : next->status());
+      return;
+    }
+    session_.OnBlock(**std::move(next));
+  }
+}
+
+void PullCall::End(absl::Status status) {
+  end_ = std::move(status);
+  stream_.reset();
+  if (writing_ || finished_) return;
+  finished_ = true;
+  Finish(ToGrpcStatus(*end_));
+}
+
+}  // namespace ballast

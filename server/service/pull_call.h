@@ -1,0 +1,64 @@
+#ifndef BALLAST_SERVER_SERVICE_PULL_CALL_H_
+#define BALLAST_SERVER_SERVICE_PULL_CALL_H_
+
+#include <memory>
+#include <optional>
+
+#include <grpcpp/support/server_callback.h>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "common/mutex.h"
+#include "proto/loader_service.pb.h"
+#include "proto/schedule.pb.h"
+#include "server/delivery/block_stream.h"
+#include "server/delivery/loader.h"
+#include "server/service/pull_session.h"
+
+namespace ballast {
+
+// One Pull: a PullSession between gRPC and a BlockStream. Each write waits for
+// the one before, so a slow reader holds back nobody but itself; while it does,
+// the server holds one message and the blocks of its stream's share of memory.
+//
+// Owns itself until gRPC is done with it. `ready` of the stream holds it
+// weakly.
+class PullCall final
+    : public grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse> {
+ public:
+  // Never null. `loader` is not owned and must outlive the gRPC server.
+  static grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse>* Start(
+      Loader* loader, const v1::Fingerprint& fingerprint);
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+ private:
+  PullCall(Loader* loader, const v1::Fingerprint& fingerprint)
+      : loader_(loader), session_(fingerprint) {}
+
+  absl::Status OnRequest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Starts the next write, or ends the call, if it is time.
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The call ends with `status` as soon as no write is under way.
+  void End(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  Loader* const loader_;
+  Mutex mutex_;
+  PullSession session_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<BlockStream> stream_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool client_has_finished_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  // gRPC's while a read, or a write, is under way.
+  v1::PullRequest request_;
+  v1::PullResponse response_;
+  std::shared_ptr<PullCall> self_;  // until OnDone
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SERVICE_PULL_CALL_H_

@@ -1,0 +1,147 @@
+#include "server/service/server.h"
+
+#include <chrono>
+#include <utility>
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/status_macros.h"
+#include "proto/transport.h"
+#include "server/delivery/file_sample_builder.h"
+#include "server/service/listen_address.h"
+
+namespace ballast {
+namespace {
+
+// Requests are small; the largest is an Attach with every entry of a
+// fingerprint.
+constexpr int kMaxRequestBytes = 4 << 20;
+// A client opens a few streams on a connection; thousands are a fault.
+constexpr int kMaxCallsPerConnection = 1024;
+
+std::unique_ptr<SampleBuilder> MakeBuilder(const OpenedJob& job) {
+  return std::make_unique<FileSampleBuilder>(job.config, job.source_pointers(),
+                                             job.tokenizer.get());
+}
+
+void SetLimits(grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(kMaxRequestBytes);
+  // A schedule of a large job has tens of megabytes.
+  builder->SetMaxSendMessageSize(-1);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                              kMaxCallsPerConnection);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                              kKeepaliveTimeoutMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+      kMinPingIntervalMs);
+  // Two servers at one port would each get some of the clients.
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
+    const LoadedConfig& config) {
+  // Before what takes long.
+  BALLAST_RETURN_IF_ERROR(CheckServable(config.config));
+  BALLAST_ASSIGN_OR_RETURN(OpenedJob job, OpenJob(config));
+  return Start(std::move(job));
+}
+
+absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
+    OpenedJob job) {
+  BALLAST_RETURN_IF_ERROR(CheckServable(job.config));
+  BALLAST_ASSIGN_OR_RETURN(const ServerIdentity identity,
+                           IdentifyServer(job.config));
+  BALLAST_ASSIGN_OR_RETURN(
+      std::unique_ptr<Loader> loader,
+      Loader::Create(job.config, identity.ranks, job.scheduler.get(),
+                     MakeBuilder(job)));
+  std::unique_ptr<LoaderServer> server(
+      new LoaderServer(std::move(job), identity, std::move(loader)));
+  BALLAST_RETURN_IF_ERROR(server->Listen());
+  return server;
+}
+
+LoaderServer::LoaderServer(OpenedJob job, const ServerIdentity& identity,
+                           std::unique_ptr<Loader> loader)
+    : job_(std::move(job)),
+      loader_(std::move(loader)),
+      loader_service_(identity.name, job_.scheduler.get(), loader_.get()),
+      schedule_service_(loader_.get()) {}
+
+LoaderServer::~LoaderServer() { Shutdown(); }
+
+absl::Status LoaderServer::Listen() {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  SetLimits(&builder);
+  const auto& listen = job_.config.serve().listen();
+  for (const std::string& address : listen) {
+    BALLAST_RETURN_IF_ERROR(CheckLocalAddress(address));
+    const std::string path(UnixPath(address));
+    // gRPC would take the file away from a server that is alive.
+    if (!path.empty()) BALLAST_RETURN_IF_ERROR(RemoveStaleSocket(path));
+  }
+  std::vector<int> ports(listen.size(), 0);  // filled in by BuildAndStart
+  for (int i = 0; i < listen.size(); ++i) {
+    builder.AddListeningPort(listen[i], grpc::InsecureServerCredentials(),
+                             &ports[i]);
+  }
+  builder.RegisterService(&loader_service_);
+  builder.RegisterService(&schedule_service_);
+  server_ = builder.BuildAndStart();
+  for (int i = 0; i < listen.size(); ++i) {
+    if (server_ == nullptr || ports[i] == 0) {
+      if (server_ != nullptr || ports[i] == 0) {
+        return absl::UnavailableError(absl::StrCat(
+            "serve.listen: cannot listen at ", listen[i],
+            "; is the address another process's, or is its directory "
+            "missing?"));
+      }
+      continue;
+    }
+    addresses_.push_back(UnixPath(listen[i]).empty()
+                             ? WithPort(listen[i], ports[i])
+                             : listen[i]);
+  }
+  if (server_ == nullptr) {
+    return absl::UnavailableError("serve.listen: gRPC cannot start a server");
+  }
+  return absl::OkStatus();
+}
+
+void LoaderServer::Drain(absl::Time deadline) {
+  {
+    MutexLock lock(&mutex_);
+    if (draining_) {
+      while (!down_) changed_.Wait(&mutex_);
+      return;
+    }
+    draining_ = true;
+  }
+  if (server_ != nullptr) {
+    server_->GetHealthCheckService()->SetServingStatus(false);
+    loader_service_.Drain();
+    loader_->Drain();
+    server_->Shutdown(absl::ToChronoTime(deadline));
+  }
+  MutexLock lock(&mutex_);
+  down_ = true;
+  changed_.NotifyAll();
+}
+
+void LoaderServer::Wait() {
+  MutexLock lock(&mutex_);
+  while (!down_) changed_.Wait(&mutex_);
+}
+
+}  // namespace ballast

@@ -1,0 +1,75 @@
+#ifndef BALLAST_SERVER_SERVICE_SERVER_H_
+#define BALLAST_SERVER_SERVICE_SERVER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/mutex.h"
+#include "server/config/config_loader.h"
+#include "server/delivery/loader.h"
+#include "server/service/job_setup.h"
+#include "server/service/loader_service.h"
+#include "server/service/schedule_service.h"
+
+namespace ballast {
+
+// A loader server: LoaderService and ScheduleService over gRPC, with health
+// checking (SERVING from Start to Drain) and reflection, at every address of
+// serve.listen. Thread-safe.
+class LoaderServer {
+ public:
+  // Opens the job of `config` and serves it. Blocks on the disk. Errors: those
+  // of OpenJob, CheckServable, IdentifyServer and Loader::Create;
+  // ALREADY_EXISTS, PERMISSION_DENIED, UNAVAILABLE, UNIMPLEMENTED (an address).
+  static absl::StatusOr<std::unique_ptr<LoaderServer>> Start(
+      const LoadedConfig& config);
+
+  // The same with an opened job, whatever its parts are made of.
+  static absl::StatusOr<std::unique_ptr<LoaderServer>> Start(OpenedJob job);
+
+  // Shutdown().
+  ~LoaderServer();
+
+  // Where it listens, in the order of serve.listen, with the ports that the
+  // system chose.
+  const std::vector<std::string>& addresses() const { return addresses_; }
+
+  // Health turns to NOT_SERVING; open streams end with UNAVAILABLE after the
+  // block that is being sent, waiting ranks are let go of, new streams are
+  // refused. Then shuts down: when the last call has ended, or at `deadline`.
+  // Calls after the first wait for it.
+  void Drain(absl::Time deadline);
+
+  // Drain without waiting: calls that are still open are cancelled.
+  void Shutdown() { Drain(absl::InfinitePast()); }
+
+  // Blocks until Drain or Shutdown is done.
+  void Wait();
+
+ private:
+  LoaderServer(OpenedJob job, const ServerIdentity& identity,
+               std::unique_ptr<Loader> loader);
+  absl::Status Listen();
+
+  // In the order in which each needs those before it.
+  const OpenedJob job_;
+  const std::unique_ptr<Loader> loader_;
+  LoaderServiceImpl loader_service_;
+  ScheduleServiceImpl schedule_service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::vector<std::string> addresses_;
+  std::vector<std::string> sockets_;  // paths that Listen has made
+
+  Mutex mutex_;
+  CondVar changed_;
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool down_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SERVICE_SERVER_H_

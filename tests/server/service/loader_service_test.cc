@@ -1,0 +1,432 @@
+#include "server/service/loader_service.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include "proto/block_view.h"
+#include "server/schedule/scheduler.h"
+#include "server/service/schedule_service.h"
+#include "tests/fakes/fake_sample_builder.h"
+#include "tests/fakes/fake_source_index.h"
+#include "tests/fakes/job_config.h"
+
+namespace ballast {
+namespace {
+
+using grpc::StatusCode;
+using ::testing::HasSubstr;
+
+constexpr uint32_t kGlobal = 16;
+constexpr uint32_t kMicro = 8;
+constexpr uint64_t kPlenty = uint64_t{1} << 40;
+
+// A Pull from the client's side, over a raw stub.
+class Puller {
+ public:
+  explicit Puller(v1::LoaderService::Stub* stub)
+      : stream_(stub->Pull(&context_)) {}
+  ~Puller() {
+    context_.TryCancel();
+    if (!finished_) Finish();
+  }
+
+  void Open(const std::string& fingerprint, v1::Module module, uint32_t rank,
+            uint64_t steps, uint64_t credit, uint64_t step = 0,
+            uint32_t micro_batch = 0) {
+    v1::PullRequest request;
+    v1::PullRequest::Open* open = request.mutable_open();
+    open->mutable_role()->set_module(module);
+    open->mutable_role()->set_dp_rank(rank);
+    open->set_step(step);
+    open->set_micro_batch(micro_batch);
+    open->set_steps(steps);
+    open->set_fingerprint(fingerprint);
+    open->set_credit(credit);
+    stream_->Write(request);
+  }
+
+  void Credit(uint64_t bytes) {
+    v1::PullRequest request;
+    request.mutable_credit()->set_bytes(bytes);
+    stream_->Write(request);
+  }
+
+  // The next block's bytes, aligned; empty when the stream has ended.
+  std::vector<uint64_t> NextBlock() {
+    v1::PullResponse message;
+    if (!stream_->Read(&message)) return {};
+    EXPECT_TRUE(message.has_begin());
+    begin_ = message.begin();
+    std::vector<uint64_t> block(begin_.bytes() / 8);
+    uint64_t offset = 0;
+    while (offset < begin_.bytes() && stream_->Read(&message)) {
+      const std::string& data = message.chunk().data();
+      EXPECT_GT(data.size(), 0);
+      EXPECT_LE(data.size(), 1 << 20);
+      EXPECT_LE(offset + data.size(), begin_.bytes());
+      data.copy(reinterpret_cast<char*>(block.data()) + offset, data.size());
+      offset += data.size();
+    }
+    EXPECT_EQ(XXH3_64bits(block.data(), offset), begin_.checksum());
+    return block;
+  }
+
+  const v1::PullResponse::Begin& begin() const { return begin_; }
+  void Cancel() { context_.TryCancel(); }
+  void WritesDone() { stream_->WritesDone(); }
+  grpc::Status Finish() {
+    finished_ = true;
+    v1::PullResponse message;
+    while (stream_->Read(&message)) {
+    }
+    return stream_->Finish();
+  }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::PullRequest, v1::PullResponse>>
+      stream_;
+  v1::PullResponse::Begin begin_;
+  bool finished_ = false;
+};
+
+class LoaderServiceTest : public ::testing::Test {
+ protected:
+  LoaderServiceTest() {
+    auto builder = std::make_unique<FakeSampleBuilder>();
+    builder_ = builder.get();
+    loader_ = *Loader::Create(config_, 4, scheduler_.get(), std::move(builder));
+    service_ = std::make_unique<LoaderServiceImpl>("me", scheduler_.get(),
+                                                   loader_.get());
+    schedule_service_ = std::make_unique<ScheduleServiceImpl>(loader_.get());
+    grpc::ServerBuilder server;
+    int port = 0;
+    server.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                            &port);
+    server.RegisterService(service_.get());
+    server.RegisterService(schedule_service_.get());
+    server_ = server.BuildAndStart();
+    const auto channel =
+        grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                            grpc::InsecureChannelCredentials());
+    stub_ = v1::LoaderService::NewStub(channel);
+    schedule_stub_ = v1::ScheduleService::NewStub(channel);
+  }
+
+  ~LoaderServiceTest() override {
+    server_->Shutdown(std::chrono::system_clock::now());
+  }
+
+  const std::string& fingerprint() const {
+    return scheduler_->fingerprint().hash();
+  }
+
+  // That it is the block that the role's plan foresees.
+  void Check(const std::vector<uint64_t>& block, v1::Module module,
+             uint32_t rank, uint64_t step, uint32_t micro_batch) {
+    v1::Role role;
+    role.set_module(module);
+    role.set_dp_rank(rank);
+    const auto view = BlockView::Parse(
+        {reinterpret_cast<const uint8_t*>(block.data()), block.size() * 8});
+    ASSERT_TRUE(view.ok()) << view.status();
+    const absl::Status matches = view->Matches(
+        *PlanBlock(*scheduler_->Schedule(step), micro_batch, role,
+                   config_.balance().delivery(), {config_.model().patch(), 3}));
+    EXPECT_TRUE(matches.ok()) << matches;
+  }
+
+  grpc::Status Attach(const v1::AttachRequest& request,
+                      v1::AttachResponse* response) {
+    grpc::ClientContext context;
+    return stub_->Attach(&context, request, response);
+  }
+
+  const FakeSourceIndex index_{FormulaSamples(97)};
+  const v1::Config config_ = JobConfig(2, 2, kGlobal, kMicro);
+  const std::unique_ptr<Scheduler> scheduler_ =
+      *Scheduler::Create(config_, {&index_});
+  FakeSampleBuilder* builder_ = nullptr;
+  std::unique_ptr<Loader> loader_;
+  std::unique_ptr<LoaderServiceImpl> service_;
+  std::unique_ptr<ScheduleServiceImpl> schedule_service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::LoaderService::Stub> stub_;
+  std::unique_ptr<v1::ScheduleService::Stub> schedule_stub_;
+};
+
+TEST_F(LoaderServiceTest, AttachTellsOfTheJob) {
+  v1::AttachRequest request;
+  v1::AttachResponse response;
+  ASSERT_TRUE(Attach(request, &response).ok());
+  EXPECT_EQ(response.fingerprint().hash(), fingerprint());
+  EXPECT_GT(response.fingerprint().entries_size(), 0);
+  EXPECT_EQ(response.job().global_batch(), kGlobal);
+  EXPECT_EQ(response.job().modules_size(), 2);
+  EXPECT_EQ(response.server(), "me");
+  request.mutable_role()->set_module(v1::MODULE_VISION);
+  request.mutable_role()->set_dp_rank(1);
+  *request.mutable_fingerprint() = response.fingerprint();
+  EXPECT_TRUE(Attach(request, &response).ok());
+}
+
+TEST_F(LoaderServiceTest, AttachRefusesAnotherFingerprintAndNamesTheKey) {
+  v1::AttachRequest request;
+  *request.mutable_fingerprint() =
+      (*Scheduler::Create(JobConfig(2, 2, 32, kMicro), {&index_}))
+          ->fingerprint();
+  v1::AttachResponse response;
+  const grpc::Status status = Attach(request, &response);
+  EXPECT_EQ(status.error_code(), StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr(fingerprint()));
+  EXPECT_THAT(status.error_message(), HasSubstr(request.fingerprint().hash()));
+  EXPECT_THAT(status.error_message(), HasSubstr("batch.global is 16"));
+}
+
+TEST_F(LoaderServiceTest, AttachRefusesRanksThatTheJobLacks) {
+  v1::AttachRequest request;
+  request.mutable_role()->set_module(v1::MODULE_LANGUAGE);
+  request.mutable_role()->set_dp_rank(2);
+  v1::AttachResponse response;
+  EXPECT_EQ(Attach(request, &response).error_code(),
+            StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(LoaderServiceTest, PullDeliversInOrderAndEndsWithOk) {
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    Puller puller(stub_.get());
+    puller.Open(fingerprint(), module, 1, 2, kPlenty, 4, 1);
+    for (const auto& [step, micro_batch] :
+         std::vector<std::pair<uint64_t, uint32_t>>{{4, 1}, {5, 0}, {5, 1}}) {
+      const auto block = puller.NextBlock();
+      EXPECT_EQ(puller.begin().step(), step);
+      EXPECT_EQ(puller.begin().micro_batch(), micro_batch);
+      Check(block, module, 1, step, micro_batch);
+    }
+    EXPECT_TRUE(puller.NextBlock().empty());
+    const grpc::Status status = puller.Finish();
+    EXPECT_TRUE(status.ok()) << status.error_message();
+  }
+}
+
+TEST_F(LoaderServiceTest, WithoutCreditBlocksComeOneByOne) {
+  Puller puller(stub_.get());
+  puller.Open(fingerprint(), v1::MODULE_VISION, 0, 2, 0);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_FALSE(puller.NextBlock().empty());
+    puller.Credit(puller.begin().bytes());
+  }
+  EXPECT_TRUE(puller.NextBlock().empty());
+  EXPECT_TRUE(puller.Finish().ok());
+}
+
+TEST_F(LoaderServiceTest, ManyPullsAtOnce) {
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 8; ++t) {
+    threads.emplace_back([this, t] {
+      const v1::Module module =
+          t % 2 == 0 ? v1::MODULE_VISION : v1::MODULE_LANGUAGE;
+      Puller puller(stub_.get());
+      puller.Open(fingerprint(), module, t / 2 % 2, 2, 1 << 20);
+      for (int i = 0; i < 4; ++i) {
+        Check(puller.NextBlock(), module, t / 2 % 2, i / 2, i % 2);
+        puller.Credit(puller.begin().bytes());
+      }
+      EXPECT_TRUE(puller.Finish().ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// A reader that does not read holds its own blocks, and nobody else's.
+TEST_F(LoaderServiceTest, ASlowReaderHoldsBackItself) {
+  Puller slow(stub_.get());
+  slow.Open(fingerprint(), v1::MODULE_VISION, 0, 0, kPlenty);
+  Puller quick(stub_.get());
+  quick.Open(fingerprint(), v1::MODULE_VISION, 1, 5, kPlenty);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(quick.NextBlock().empty());
+  EXPECT_TRUE(quick.Finish().ok());
+  Check(slow.NextBlock(), v1::MODULE_VISION, 0, 0, 0);
+}
+
+TEST_F(LoaderServiceTest, PullValidatesItsRequests) {
+  const auto ends_with = [this](auto talk) {
+    Puller puller(stub_.get());
+    talk(&puller);
+    return puller.Finish();
+  };
+  const auto open = [this](Puller* puller, uint32_t rank,
+                           uint32_t micro_batch) {
+    puller->Open(fingerprint(), v1::MODULE_VISION, rank, 0, 0, 0, micro_batch);
+  };
+  EXPECT_EQ(ends_with([&](Puller* p) { open(p, 2, 0); }).error_code(),
+            StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(ends_with([&](Puller* p) { open(p, 0, 2); }).error_code(),
+            StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(ends_with([&](Puller* p) { p->Credit(1); }).error_code(),
+            StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(ends_with([&](Puller* p) { p->WritesDone(); }).error_code(),
+            StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(ends_with([&](Puller* p) {
+              open(p, 0, 0);
+              open(p, 0, 0);
+            }).error_code(),
+            StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(ends_with([&](Puller* p) {
+              open(p, 0, 0);
+              p->Credit(UINT64_MAX);
+            }).error_code(),
+            StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(ends_with([&](Puller* p) {
+              p->Open(std::string(32, '0'), v1::MODULE_VISION, 0, 0, 0);
+            }).error_code(),
+            StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(ends_with([&](Puller* p) {
+              p->Open(fingerprint(), v1::MODULE_VISION, 0, 0, 0, UINT64_MAX);
+            }).error_code(),
+            StatusCode::INVALID_ARGUMENT);
+}
+
+// A client that has ended its side gets what its credit covers, and then an
+// error rather than silence.
+TEST_F(LoaderServiceTest, AClientThatEndsItsSideIsNotLeftHanging) {
+  Puller puller(stub_.get());
+  puller.Open(fingerprint(), v1::MODULE_VISION, 0, 2, 0);
+  puller.WritesDone();
+  EXPECT_FALSE(puller.NextBlock().empty());
+  const grpc::Status status = puller.Finish();
+  EXPECT_EQ(status.error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("credit"));
+}
+
+TEST_F(LoaderServiceTest, ABadSampleEndsThePullAfterTheBlocksBefore) {
+  builder_->FailAt(kGlobal + 1);
+  Puller puller(stub_.get());
+  puller.Open(fingerprint(), v1::MODULE_VISION, 0, 0, kPlenty);
+  EXPECT_FALSE(puller.NextBlock().empty());
+  EXPECT_FALSE(puller.NextBlock().empty());
+  EXPECT_TRUE(puller.NextBlock().empty());
+  const grpc::Status status = puller.Finish();
+  EXPECT_EQ(status.error_code(), StatusCode::DATA_LOSS);
+  EXPECT_THAT(status.error_message(), HasSubstr("position 17"));
+}
+
+TEST_F(LoaderServiceTest, CancelAtAnyMoment) {
+  for (int taken = 0; taken < 4; ++taken) {
+    for (const uint64_t credit : {uint64_t{0}, kPlenty}) {
+      Puller puller(stub_.get());
+      puller.Open(fingerprint(), v1::MODULE_VISION, 0, 0, credit);
+      for (int i = 0; i < taken; ++i) {
+        EXPECT_FALSE(puller.NextBlock().empty());
+        if (credit == 0) puller.Credit(puller.begin().bytes());
+      }
+      puller.Cancel();
+      EXPECT_EQ(puller.Finish().error_code(), StatusCode::CANCELLED);
+    }
+  }
+  { Puller before_open(stub_.get()); }
+  // Shutdown waits for all calls; nothing of them may be left.
+  server_->Shutdown();
+  EXPECT_EQ(loader_->open_streams(), 0);
+}
+
+TEST_F(LoaderServiceTest, CancelWhileASampleIsInWork) {
+  builder_->ShutGate();
+  {
+    Puller puller(stub_.get());
+    puller.Open(fingerprint(), v1::MODULE_VISION, 0, 0, kPlenty);
+    builder_->AwaitWorking(2);
+  }
+  server_->Shutdown();
+  EXPECT_EQ(loader_->open_streams(), 0);
+  builder_->OpenGate();
+}
+
+TEST_F(LoaderServiceTest, DrainEndsPullsWhereverTheyAre) {
+  Puller begun(stub_.get());  // waits for credit with a block in hand
+  begun.Open(fingerprint(), v1::MODULE_VISION, 0, 0, 0);
+  ASSERT_FALSE(begun.NextBlock().empty());
+  Puller sending(stub_.get());  // has more on the way than was read
+  sending.Open(fingerprint(), v1::MODULE_VISION, 1, 0, kPlenty);
+  ASSERT_FALSE(sending.NextBlock().empty());
+  builder_->ShutGate();
+  Puller waiting(stub_.get());  // waits for a sample
+  waiting.Open(fingerprint(), v1::MODULE_LANGUAGE, 0, 0, kPlenty, 100);
+  builder_->AwaitWorking(2);
+  loader_->Drain();
+  builder_->OpenGate();
+  while (!sending.NextBlock().empty()) {  // whole blocks, then the end
+  }
+  for (Puller* puller : {&begun, &sending, &waiting}) {
+    EXPECT_EQ(puller->Finish().error_code(), StatusCode::UNAVAILABLE);
+  }
+  Puller late(stub_.get());
+  late.Open(fingerprint(), v1::MODULE_VISION, 0, 0, kPlenty);
+  EXPECT_EQ(late.Finish().error_code(), StatusCode::UNAVAILABLE);
+}
+
+TEST_F(LoaderServiceTest, RendezvousHandsOutTheId) {
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    threads.emplace_back([this, rank] {
+      grpc::ClientContext context;
+      v1::RendezvousRequest request;
+      request.set_group("world");
+      request.set_rank(rank);
+      request.set_size(4);
+      if (rank == 0) request.set_id(std::string("bytes\0too", 9));
+      v1::RendezvousResponse response;
+      ASSERT_TRUE(stub_->Rendezvous(&context, request, &response).ok());
+      EXPECT_EQ(response.id(), std::string("bytes\0too", 9));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(LoaderServiceTest, RendezvousHonoursDeadlineAndDrain) {
+  v1::RendezvousRequest request;
+  request.set_group("world");
+  request.set_rank(1);
+  request.set_size(2);
+  v1::RendezvousResponse response;
+  {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::milliseconds(50));
+    EXPECT_EQ(stub_->Rendezvous(&context, request, &response).error_code(),
+              StatusCode::DEADLINE_EXCEEDED);
+  }
+  service_->Drain();
+  grpc::ClientContext context;
+  EXPECT_EQ(stub_->Rendezvous(&context, request, &response).error_code(),
+            StatusCode::UNAVAILABLE);
+}
+
+TEST_F(LoaderServiceTest, GetScheduleAnswersTheScheduler) {
+  v1::GetScheduleRequest request;
+  v1::GetScheduleResponse response;
+  request.set_step(12);
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(schedule_stub_->GetSchedule(&context, request, &response).ok());
+    EXPECT_EQ(response.schedule().SerializeAsString(),
+              scheduler_->Schedule(12)->SerializeAsString());
+  }
+  request.set_step(UINT64_MAX);
+  grpc::ClientContext context;
+  EXPECT_EQ(
+      schedule_stub_->GetSchedule(&context, request, &response).error_code(),
+      StatusCode::OUT_OF_RANGE);
+}
+
+}  // namespace
+}  // namespace ballast
