@@ -79,6 +79,9 @@ void DefaultBalance(const KeyReport& keys, v1::Balance* balance) {
   }
   if (!keys.Has("balance.window")) balance->set_window(1);
   if (!keys.Has("balance.align_images")) balance->set_align_images(true);
+  if (!keys.Has("balance.order")) {
+    balance->set_order(v1::Balance::ORDER_NATURAL);
+  }
   v1::Balance::Cost& cost = *balance->mutable_cost();
   cost.mutable_language();
   if (!keys.Has("balance.cost.vision.linear")) {

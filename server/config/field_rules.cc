@@ -67,6 +67,7 @@ FieldRules MakeConfigFieldRules() {
       {"Topology.Module.cp", Between(1, kRanks)},
       {"Topology.Server.RanksEntry.value", MayBeEmpty()},
       {"Balance.window", Between(1, 65536)},
+      {"Balance.skip_below", Between(0, 1000)},
       {"Balance.Coefficients.linear", Between(0, kReal)},
       {"Balance.Coefficients.quadratic", Between(0, kReal)},
       {"Packing.max_tokens_per_rank", Between(1, kTokens)},

@@ -119,6 +119,8 @@ TEST(LoadConfig, ReadsTheExampleOfTheDesign) {
   EXPECT_EQ(balance.window(), 1u);
   EXPECT_FALSE(balance.equal_count());
   EXPECT_TRUE(balance.align_images());
+  EXPECT_EQ(balance.skip_below(), 0);
+  EXPECT_EQ(balance.order(), v1::Balance::ORDER_NATURAL);
   EXPECT_EQ(balance.cost().vision().linear(), 1);
   EXPECT_EQ(balance.cost().vision().quadratic(), 0);
   EXPECT_EQ(balance.cost().language().linear(), 0);
@@ -217,7 +219,7 @@ topology:
     - {address: "node-a:7070", ranks: {vision: 0, language: "0, 2"}}
     - {address: "[::1]:7071", ranks: {vision: "1", language: "1"}}
 balance: {delivery: hybrid, algorithm: lpt, scope: window, window: 2, equal_count: true,
-          cost: {language: {quadratic: 0.5}}}
+          skip_below: 0.05, order: pipeline, cost: {language: {quadratic: 0.5}}}
 packing: {mode: scheduled, max_tokens_per_rank: 2048, align: 16}
 serve: {listen: ["0.0.0.0:7070"], memory: 1.5GiB, threads: 12, on_bad_sample: error}
 security: {tls: {cert: c, key: k, client_ca: a}}
@@ -246,6 +248,8 @@ security: {tls: {cert: c, key: k, client_ca: a}}
   EXPECT_EQ(config.balance().scope(), v1::Balance::SCOPE_WINDOW);
   EXPECT_EQ(config.balance().window(), 2u);
   EXPECT_TRUE(config.balance().equal_count());
+  EXPECT_EQ(config.balance().skip_below(), 0.05);
+  EXPECT_EQ(config.balance().order(), v1::Balance::ORDER_PIPELINE);
   EXPECT_EQ(config.balance().cost().vision().linear(), 1);
   EXPECT_EQ(config.balance().cost().language().quadratic(), 0.5);
   EXPECT_EQ(config.packing().mode(), v1::Packing::MODE_SCHEDULED);
