@@ -4,12 +4,64 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
 
 namespace ballast {
 namespace {
+
+using Sends = std::vector<absl::Span<const SendSlice>>;  // of each rank
+
+absl::Status CheckPeer(uint32_t rank, absl::string_view verb, uint32_t peer,
+                       uint32_t size) {
+  if (peer < size && peer != rank) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("rank ", rank, " ", verb, " rank ", peer,
+                   ", wanted another rank below ", size));
+}
+
+// Fills `receives` of `rank` from what all ranks send, after checking that the
+// two fit.
+absl::Status CopySlices(uint32_t rank, const Sends& sends,
+                        absl::Span<const ReceiveSlice> receives) {
+  const uint32_t size = sends.size();
+  std::vector<size_t> next(size, 0);  // into each peer's sends
+  const auto next_for_me = [&](uint32_t peer) -> const SendSlice* {
+    while (next[peer] < sends[peer].size()) {
+      const SendSlice& slice = sends[peer][next[peer]++];
+      if (slice.peer == rank) return &slice;
+    }
+    return nullptr;
+  };
+  for (const SendSlice& slice : sends[rank]) {
+    BALLAST_RETURN_IF_ERROR(CheckPeer(rank, "sends to", slice.peer, size));
+  }
+  for (const ReceiveSlice& slice : receives) {
+    BALLAST_RETURN_IF_ERROR(CheckPeer(rank, "receives from", slice.peer, size));
+    const SendSlice* sent = next_for_me(slice.peer);
+    if (sent == nullptr || sent->bytes.size() != slice.bytes.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "rank ", slice.peer, " sends ",
+          sent == nullptr ? 0 : sent->bytes.size(), " bytes to rank ", rank,
+          ", which expects ", slice.bytes.size(),
+          "; the two follow different schedules or steps"));
+    }
+    if (!slice.bytes.empty()) {
+      std::memcpy(slice.bytes.data(), sent->bytes.data(), slice.bytes.size());
+    }
+  }
+  for (uint32_t peer = 0; peer < size; ++peer) {
+    const SendSlice* rest = peer == rank ? nullptr : next_for_me(peer);
+    if (rest == nullptr) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", peer, " sends ", rest->bytes.size(), " bytes to rank ", rank,
+        ", which expects none; the two follow different schedules or steps"));
+  }
+  return absl::OkStatus();
+}
 
 // What the ranks share. An exchange goes through three phases under the lock:
 // all ranks post their sends; each copies what it receives (outside the lock,
@@ -23,10 +75,8 @@ class Group {
 
   absl::Status Exchange(uint32_t rank, absl::Span<const SendSlice> sends,
                         absl::Span<const ReceiveSlice> receives) {
-    if (absl::Status status = BeginCopy(rank, sends); !status.ok()) {
-      return status;
-    }
-    const absl::Status copied = Copy(rank, receives);
+    BALLAST_ASSIGN_OR_RETURN(const Sends all, BeginCopy(rank, sends));
+    const absl::Status copied = CopySlices(rank, all, receives);
     if (!copied.ok()) Abort(copied);
     return EndCopy();
   }
@@ -38,9 +88,10 @@ class Group {
   }
 
  private:
-  // Posts this rank's sends and waits until all ranks have. Once it returns OK
-  // no rank's slices go away before EndCopy.
-  absl::Status BeginCopy(uint32_t rank, absl::Span<const SendSlice> sends) {
+  // Posts this rank's sends, waits until all ranks have, and answers all of
+  // them. Then no rank's slices go away before this rank's EndCopy.
+  absl::StatusOr<Sends> BeginCopy(uint32_t rank,
+                                  absl::Span<const SendSlice> sends) {
     MutexLock lock(&mutex_);
     if (!status_.ok()) return status_;
     sends_[rank] = sends;
@@ -51,54 +102,8 @@ class Group {
     // copying_ cannot fall back to 0 before this rank's own EndCopy, however
     // late it wakes.
     while (copying_ == 0 && status_.ok()) changed_.Wait(&mutex_);
-    return copying_ > 0 ? absl::OkStatus() : status_;
-  }
-
-  // Checks this rank's receives against what its peers posted, and copies. The
-  // posted slices do not change while copying_ > 0, so no lock is held.
-  absl::Status Copy(uint32_t rank, absl::Span<const ReceiveSlice> receives)
-      ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    std::vector<size_t> next(size_, 0);  // into each peer's sends
-    const auto next_for_me = [&](uint32_t peer) -> const SendSlice* {
-      for (size_t& i = next[peer]; i < sends_[peer].size();) {
-        const SendSlice& slice = sends_[peer][i++];
-        if (slice.peer == rank) return &slice;
-      }
-      return nullptr;
-    };
-    for (const SendSlice& slice : sends_[rank]) {
-      if (slice.peer >= size_ || slice.peer == rank) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("rank ", rank, " sends to rank ", slice.peer,
-                         ", wanted another rank below ", size_));
-      }
-    }
-    for (const ReceiveSlice& slice : receives) {
-      if (slice.peer >= size_ || slice.peer == rank) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("rank ", rank, " receives from rank ", slice.peer,
-                         ", wanted another rank below ", size_));
-      }
-      const SendSlice* sent = next_for_me(slice.peer);
-      if (sent == nullptr || sent->bytes.size() != slice.bytes.size()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "rank ", slice.peer, " sends ",
-            sent == nullptr ? 0 : sent->bytes.size(), " bytes to rank ", rank,
-            ", which expects ", slice.bytes.size(),
-            "; the two follow different schedules or steps"));
-      }
-      if (!slice.bytes.empty()) {
-        std::memcpy(slice.bytes.data(), sent->bytes.data(), slice.bytes.size());
-      }
-    }
-    for (uint32_t peer = 0; peer < size_; ++peer) {
-      const SendSlice* rest = peer == rank ? nullptr : next_for_me(peer);
-      if (rest == nullptr) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "rank ", peer, " sends ", rest->bytes.size(), " bytes to rank ", rank,
-          ", which expects none; the two follow different schedules or steps"));
-    }
-    return absl::OkStatus();
+    if (copying_ == 0) return status_;
+    return sends_;
   }
 
   // Waits until every rank has copied: also after an abort, since until then
@@ -122,7 +127,7 @@ class Group {
   const uint32_t size_;
   Mutex mutex_;
   CondVar changed_;
-  std::vector<absl::Span<const SendSlice>> sends_ ABSL_GUARDED_BY(mutex_);
+  Sends sends_ ABSL_GUARDED_BY(mutex_);
   uint32_t posted_ ABSL_GUARDED_BY(mutex_) = 0;
   uint32_t copying_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t exchange_ ABSL_GUARDED_BY(mutex_) = 0;  // number of the current one

@@ -50,17 +50,11 @@ class PatchifyGoldenTest : public ::testing::Test {
     ASSERT_TRUE(golden_.is_object());
   }
 
-  // Pixels resized as Pillow does, of one image in one profile.
-  std::vector<uint8_t> Resized(const nlohmann::json& image,
-                               const nlohmann::json& want) const {
+  RgbImage Decode(const nlohmann::json& image) const {
     const std::string file = image["file"];
-    const auto rgb = DecodeRgb(ReadFile(shared_ + "/corpus/images/" + file));
+    auto rgb = DecodeRgb(ReadFile(shared_ + "/corpus/images/" + file));
     EXPECT_TRUE(rgb.ok()) << file << ": " << rgb.status();
-    const uint32_t w = want["resized_w"], h = want["resized_h"];
-    std::vector<uint8_t> pixels(uint64_t{3} * w * h);
-    const auto status = ResizeBicubic(*rgb, w, h, absl::MakeSpan(pixels));
-    EXPECT_TRUE(status.ok()) << status;
-    return pixels;
+    return rgb.ok() ? *std::move(rgb) : RgbImage();
   }
 
   std::string shared_;
@@ -74,10 +68,13 @@ class PatchifyGoldenTest : public ::testing::Test {
 TEST_F(PatchifyGoldenTest, ValuesAreThoseOfHuggingFace) {
   size_t images = 0;
   for (const auto& image : golden_["images"]) {
+    const RgbImage rgb = Decode(image);
     for (const Profile& profile : kProfiles) {
       SCOPED_TRACE(image["file"].get<std::string>() + " " + profile.name);
       const auto& want = image["profiles"][profile.name];
-      const std::vector<uint8_t> pixels = Resized(image, want);
+      const uint32_t w = want["resized_w"], h = want["resized_h"];
+      std::vector<uint8_t> pixels(uint64_t{3} * w * h);
+      ASSERT_TRUE(ResizeBicubic(rgb, w, h, absl::MakeSpan(pixels)).ok());
       const uint32_t grid_h = want["grid_thw"][1], grid_w = want["grid_thw"][2];
       const PatchShape shape = {profile.patch, 2, 2};
       const NormaliseTable pil(profile.mean, profile.std, Normalisation::kPil);
