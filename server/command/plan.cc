@@ -24,7 +24,7 @@ struct Options {
 absl::Status Plan(const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
                            LoadConfig(options.config));
-  BALLAST_ASSIGN_OR_RETURN(const auto job, OpenJob(config));
+  BALLAST_ASSIGN_OR_RETURN(const OpenedJob job, OpenJob(config));
   for (uint64_t i = 0; i < options.steps; ++i) {
     BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
                              job.scheduler->Schedule(options.step + i));

@@ -1,0 +1,164 @@
+#include "server/command/inspect_sample.h"
+
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "common/aligned_buffer.h"
+#include "common/status_macros.h"
+#include "proto/block_layout.h"
+#include "proto/module.h"
+#include "server/config/config_loader.h"
+#include "server/config/model_profile.h"
+#include "server/delivery/file_sample_builder.h"
+#include "server/service/job_setup.h"
+
+namespace ballast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string config;
+  uint64_t position = 0;
+};
+
+// One sample as the schedule knows it.
+struct Found {
+  v1::StepSchedule schedule;
+  uint32_t micro_batch = 0;  // within the step
+  uint32_t index = 0;        // within the micro-batch
+  std::vector<ImageGrid> grids;
+
+  const v1::MicroBatchSchedule& columns() const {
+    return schedule.micro_batches(micro_batch);
+  }
+};
+
+absl::StatusOr<Found> FindPosition(const OpenedJob& job, uint64_t position) {
+  Found found;
+  BALLAST_ASSIGN_OR_RETURN(
+      found.schedule,
+      job.scheduler->Schedule(position / job.config.batch().global()));
+  for (const auto& columns : found.schedule.micro_batches()) {
+    if (position >= columns.first_position() &&
+        position - columns.first_position() <
+            static_cast<uint64_t>(columns.tokens_size())) {
+      break;
+    }
+    ++found.micro_batch;
+  }
+  const v1::MicroBatchSchedule& columns = found.columns();
+  found.index = position - columns.first_position();
+  uint32_t image = 0;
+  for (uint32_t i = 0; i < found.index; ++i) image += columns.images(i);
+  const uint32_t patch = job.config.model().patch();
+  for (uint32_t k = 0; k < columns.images(found.index); ++k, ++image) {
+    const uint32_t h = columns.grid_h(image), w = columns.grid_w(image);
+    found.grids.push_back({h * patch, w * patch, h, w});
+  }
+  return found;
+}
+
+// The language payload of the sample, as a block would hold it.
+absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
+  const v1::MicroBatchSchedule& columns = found.columns();
+  const uint32_t axes = job.config.model().position_axes();
+  const uint32_t tokens = columns.tokens(found.index);
+  const LanguagePayload layout = LayOutLanguage(tokens, axes);
+  SampleRequest request;
+  request.module = v1::MODULE_LANGUAGE;
+  request.record.position = columns.first_position() + found.index;
+  request.record.source = columns.source(found.index);
+  request.record.ordinal = columns.ordinal(found.index);
+  request.record.tokens = tokens;
+  request.record.label_tokens = columns.label_tokens(found.index);
+  request.record.payload_bytes = layout.bytes;
+  request.grids = found.grids;
+  BALLAST_ASSIGN_OR_RETURN(AlignedBuffer payload,
+                           AlignedBuffer::Create(layout.bytes));
+  request.payload = payload.bytes();
+  // A sample that cannot be read shall be an error here, not a placeholder.
+  v1::Config config = job.config;
+  config.mutable_serve()->set_on_bad_sample(
+      v1::Serve::ON_BAD_SAMPLE_ERROR);
+  const FileSampleBuilder builder(config, job.source_pointers(),
+                                  job.tokenizer.get());
+  BALLAST_RETURN_IF_ERROR(builder.Build(request).status());
+
+  const auto array = [&](uint64_t offset) {
+    return reinterpret_cast<const int32_t*>(request.payload.data() + offset);
+  };
+  const int32_t* ids = array(layout.ids);
+  const int32_t* labels = array(layout.labels);
+  const int32_t* positions = array(layout.positions);
+  (*json)["input_ids"] = std::vector<int32_t>(ids, ids + tokens);
+  (*json)["labels"] = std::vector<int32_t>(labels, labels + tokens);
+  for (uint32_t axis = 0; axis < axes; ++axis) {
+    (*json)["position_ids"].push_back(std::vector<int32_t>(
+        positions + axis * tokens, positions + (axis + 1) * tokens));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InspectSample(const Options& options) {
+  BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
+                           LoadConfig(options.config));
+  BALLAST_ASSIGN_OR_RETURN(const OpenedJob job, OpenJob(config));
+  BALLAST_ASSIGN_OR_RETURN(const Found found,
+                           FindPosition(job, options.position));
+  const v1::MicroBatchSchedule& columns = found.columns();
+  Json json = {
+      {"position", options.position},
+      {"sample",
+       absl::StrCat(found.schedule.sources(columns.source(found.index)), ":",
+                    columns.ordinal(found.index))},
+      {"step", found.schedule.step()},
+      {"micro_batch", found.micro_batch},
+      {"tokens", columns.tokens(found.index)},
+      {"label_tokens", columns.label_tokens(found.index)},
+      {"images", Json::array()},
+      {"cost", Json::object()}};
+  for (const ImageGrid& grid : found.grids) {
+    json["images"].push_back(
+        {{"resized_h", grid.height},
+         {"resized_w", grid.width},
+         {"grid_thw", {1, grid.grid_h, grid.grid_w}},
+         {"image_tokens", ImageTokens(grid, job.config.model())}});
+  }
+  for (const v1::ModuleSchedule& module : columns.modules()) {
+    json["cost"][std::string(ModuleName(module.module()))] =
+        module.cost(found.index);
+  }
+  BALLAST_RETURN_IF_ERROR(AddText(job, found, &json));
+  std::cout << json.dump() << std::endl;
+  if (!std::cout) return absl::UnavailableError("cannot write standard output");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddInspectSample(CommandLine* line, CLI::App* inspect) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = line->AddCommand(
+      inspect, "sample",
+      "Prints the sample at a position as a server builds it, one JSON object:\n"
+      "position, sample, step, micro_batch, tokens, label_tokens, images\n"
+      "[{resized_h, resized_w, grid_thw, image_tokens}], cost {module: x},\n"
+      "input_ids, labels, position_ids [axis][token].",
+      "  ballast-server inspect sample --config ballast.yaml --position 17",
+      [options] { return InspectSample(*options); });
+  command->add_option("--config", options->config, "configuration file")
+      ->required();
+  command
+      ->add_option("--position", options->position,
+                   "place in the global order, from 0")
+      ->required();
+}
+
+}  // namespace ballast

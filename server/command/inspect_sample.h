@@ -1,0 +1,13 @@
+#ifndef BALLAST_SERVER_COMMAND_INSPECT_SAMPLE_H_
+#define BALLAST_SERVER_COMMAND_INSPECT_SAMPLE_H_
+
+#include "common/command_line.h"
+
+namespace ballast {
+
+// `inspect sample`: what a server would build of the sample at a position.
+void AddInspectSample(CommandLine* line, CLI::App* inspect);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_INSPECT_SAMPLE_H_
