@@ -1,0 +1,65 @@
+#include "tests/fakes/formula_dataset.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status_macros.h"
+#include "server/corpus/draw/canvas.h"
+#include "server/corpus/draw/encode.h"
+#include "server/corpus/tar_writer.h"
+
+namespace ballast {
+
+FormulaGrid GridOfFormulaImage(uint32_t sample, uint32_t image) {
+  return {4 + 2 * ((sample + image) % 4), 4 + 2 * ((sample / 3 + image) % 4)};
+}
+
+std::array<uint8_t, 3> FormulaColour(uint32_t sample, uint32_t image,
+                                     uint32_t row, uint32_t column) {
+  return {static_cast<uint8_t>(sample), static_cast<uint8_t>(60 * image + row),
+          static_cast<uint8_t>(20 * column + 3)};
+}
+
+namespace {
+
+absl::StatusOr<std::string> FormulaImage(uint32_t sample, uint32_t image) {
+  const FormulaGrid grid = GridOfFormulaImage(sample, image);
+  constexpr int kSide = kFormulaPatch;
+  Canvas canvas(grid.w * kSide, grid.h * kSide, {0, 0, 0});
+  for (uint32_t row = 0; row < grid.h; ++row) {
+    for (uint32_t column = 0; column < grid.w; ++column) {
+      const auto [r, g, b] = FormulaColour(sample, image, row, column);
+      const int x = column * kSide, y = row * kSide;
+      canvas.FillBox({x, y, kSide, kSide}, {r, g, b});
+    }
+  }
+  return EncodeImage(canvas, FileFormat::kPng, 100);
+}
+
+std::string Conversation(uint32_t sample, uint32_t images) {
+  std::string marks;
+  for (uint32_t k = 0; k < images; ++k) marks += "<image>";
+  // Lengths vary too.
+  return absl::StrCat(
+      R"({"conversations": [{"from": "human", "value": ")", marks,
+      "What is this?", std::string(sample % 7, '!'),
+      R"("}, {"from": "gpt", "value": "Sample )", sample, R"(."}]})");
+}
+
+}  // namespace
+
+absl::Status WriteFormulaDataset(const std::string& path, uint32_t samples) {
+  BALLAST_ASSIGN_OR_RETURN(const auto tar, TarWriter::Create(path));
+  for (uint32_t i = 0; i < samples; ++i) {
+    const uint32_t images = i % 4;
+    BALLAST_RETURN_IF_ERROR(
+        tar->Add(absl::StrFormat("%06d.json", i), Conversation(i, images)));
+    for (uint32_t k = 0; k < images; ++k) {
+      BALLAST_ASSIGN_OR_RETURN(const std::string png, FormulaImage(i, k));
+      BALLAST_RETURN_IF_ERROR(
+          tar->Add(absl::StrFormat("%06d.%d.png", i, k), png));
+    }
+  }
+  return tar->Finish();
+}
+
+}  // namespace ballast

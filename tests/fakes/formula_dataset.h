@@ -1,0 +1,33 @@
+#ifndef BALLAST_TESTS_FAKES_FORMULA_DATASET_H_
+#define BALLAST_TESTS_FAKES_FORMULA_DATASET_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace ballast {
+
+// A WebDataset of PNGs whose every pixel says where it belongs, at sizes that
+// the qwen2_5_vl profile leaves as they are (multiples of 28). Sample i has
+// i % 4 images.
+
+inline constexpr uint32_t kFormulaPatch = 14;
+
+// Size in patches of image `image` of sample `sample`; both even, 4 to 10.
+struct FormulaGrid {
+  uint32_t h, w;
+};
+FormulaGrid GridOfFormulaImage(uint32_t sample, uint32_t image);
+
+// The one colour of a patch at (row, column) of the image.
+std::array<uint8_t, 3> FormulaColour(uint32_t sample, uint32_t image,
+                                     uint32_t row, uint32_t column);
+
+// Writes `samples` (at most 256) samples to the tar file `path`, in order.
+absl::Status WriteFormulaDataset(const std::string& path, uint32_t samples);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_FAKES_FORMULA_DATASET_H_

@@ -1,0 +1,54 @@
+#ifndef BALLAST_TESTS_FAKES_TEST_CLUSTER_H_
+#define BALLAST_TESTS_FAKES_TEST_CLUSTER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/config.pb.h"
+#include "server/config/config_loader.h"
+#include "server/service/server.h"
+#include "trainer_shim/packed_batch.h"
+
+namespace ballast {
+
+// A whole job in one process: real servers over real files, gRPC on Unix
+// sockets, and every rank a thread with the in-process communicator.
+class TestCluster {
+ public:
+  // Starts `servers` servers of the job that `config` describes. Their
+  // topology.servers and serve.listen are filled in: the ranks of each module
+  // are dealt out evenly, in order. The sources' indexes are built first.
+  static absl::StatusOr<std::unique_ptr<TestCluster>> Start(
+      LoadedConfig config, int servers = 1);
+  ~TestCluster();
+
+  const std::vector<std::string>& addresses() const { return addresses_; }
+
+  // Ends a server without draining; starts it again at the same address.
+  void Kill(int server);
+  absl::Status Restart(int server);
+
+  // What a rank got: (step, micro-batch, module, rank) -> batch.
+  using Batches = std::map<std::tuple<uint64_t, uint32_t, int, uint32_t>,
+                           PackedBatch>;
+  // Runs every rank of every module for `steps` steps from `step`.
+  absl::StatusOr<Batches> RunRanks(uint64_t step, uint64_t steps) const;
+
+ private:
+  TestCluster() = default;
+  LoadedConfig ConfigOf(int server) const;
+
+  LoadedConfig config_;
+  std::string sockets_;  // a short path: those of sockets have 107 bytes
+  std::vector<std::string> addresses_;
+  std::vector<std::unique_ptr<LoaderServer>> servers_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_FAKES_TEST_CLUSTER_H_

@@ -1,0 +1,282 @@
+// The whole way, from tar files to packed batches in every rank, by dp sizes and
+// delivery mode.
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "client/attach_all.h"
+#include "client/loader_client.h"
+#include "server/config/config_loader.h"
+#include "tests/fakes/formula_dataset.h"
+#include "tests/fakes/test_cluster.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kSamples = 50;
+constexpr uint64_t kSteps = 3;
+
+// The formula's dataset, written once for all tests.
+const std::string& Dataset() {
+  static const std::string* directory = [] {
+    auto* path = new std::string(::testing::TempDir() + "/formula");
+    std::filesystem::create_directories(*path);
+    EXPECT_TRUE(WriteFormulaDataset(*path + "/docs-000000.tar", kSamples).ok());
+    return path;
+  }();
+  return *directory;
+}
+
+LoadedConfig MakeConfig(uint32_t vision_dp, uint32_t language_dp,
+                        const std::string& delivery,
+                        const std::string& more = "") {
+  const uint32_t grid = std::lcm(vision_dp, language_dp);
+  const auto config = ParseConfig(
+      absl::StrCat("sources: [{name: docs, format: webdataset, path: "
+                   "'docs-*.tar'}]\n"
+                   "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
+                   "batch: {global: ",
+                   8 * grid, ", micro: ", 4 * grid,
+                   "}\n"
+                   "topology: {modules: {vision: {dp: ",
+                   vision_dp, "}, language: {dp: ", language_dp,
+                   "}}}\n"
+                   "balance: {delivery: ",
+                   delivery,
+                   "}\n"
+                   "serve: {threads: 2, memory: 64MiB, listen: "
+                   "['unix:/replaced']}\n",
+                   more),
+      "test.yaml", Dataset());
+  EXPECT_TRUE(config.ok()) << config.status();
+  return *config;
+}
+
+TestCluster::Batches Run(const LoadedConfig& config, int servers = 1) {
+  auto cluster = TestCluster::Start(config, servers);
+  EXPECT_TRUE(cluster.ok()) << cluster.status();
+  if (!cluster.ok()) return {};
+  auto batches = (*cluster)->RunRanks(0, kSteps);
+  EXPECT_TRUE(batches.ok()) << batches.status();
+  return batches.ok() ? *std::move(batches) : TestCluster::Batches();
+}
+
+std::vector<uint64_t> Positions(const PackedBatch& batch) {
+  std::vector<uint64_t> positions;
+  for (const PackedSample& sample : batch.samples) {
+    positions.push_back(sample.position);
+  }
+  return positions;
+}
+
+// All positions of a micro-batch in the order of ranks, then of places.
+std::vector<uint64_t> InRankOrder(const TestCluster::Batches& batches,
+                                  uint64_t step, uint32_t micro_batch,
+                                  v1::Module module) {
+  std::vector<uint64_t> all;
+  for (const auto& [key, batch] : batches) {
+    if (std::get<0>(key) != step || std::get<1>(key) != micro_batch ||
+        std::get<2>(key) != module) {
+      continue;
+    }
+    const std::vector<uint64_t> positions = Positions(batch);
+    all.insert(all.end(), positions.begin(), positions.end());
+  }
+  return all;
+}
+
+class DeliveryTest
+    : public ::testing::TestWithParam<std::tuple<uint32_t, uint32_t>> {
+ protected:
+  uint32_t vision() const { return std::get<0>(GetParam()); }
+  uint32_t language() const { return std::get<1>(GetParam()); }
+  uint32_t micro() const { return 4 * std::lcm(vision(), language()); }
+
+  // Every position of every step stands in exactly one batch a module, and the
+  // two modules hold the same samples in the same order.
+  void ExpectComplete(const TestCluster::Batches& batches) {
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      for (uint32_t m = 0; m < 2; ++m) {
+        const auto of_vision = InRankOrder(batches, step, m, v1::MODULE_VISION);
+        EXPECT_EQ(of_vision,
+                  InRankOrder(batches, step, m, v1::MODULE_LANGUAGE));
+        std::vector<uint64_t> sorted = of_vision;
+        std::sort(sorted.begin(), sorted.end());
+        std::vector<uint64_t> expected(micro());
+        std::iota(expected.begin(), expected.end(), (2 * step + m) * micro());
+        EXPECT_EQ(sorted, expected) << "step " << step << " micro-batch " << m;
+      }
+    }
+  }
+};
+
+TEST_P(DeliveryTest, ExchangeAndDirectPackTheSameBytes) {
+  const auto exchange = Run(MakeConfig(vision(), language(), "exchange"));
+  ExpectComplete(exchange);
+  const auto direct = Run(MakeConfig(vision(), language(), "direct"));
+  ASSERT_EQ(direct.size(), exchange.size());
+  uint64_t moved = 0;
+  for (const auto& [key, batch] : exchange) {
+    EXPECT_EQ(DigestOf(batch), DigestOf(direct.at(key)));
+    EXPECT_EQ(Positions(batch), Positions(direct.at(key)));
+    moved += batch.bytes_moved;
+    EXPECT_EQ(direct.at(key).bytes_moved, 0u);
+  }
+  if (vision() > 1) EXPECT_GT(moved, 0u);
+}
+
+TEST_P(DeliveryTest, OffKeepsNaturalShards) {
+  const auto batches = Run(MakeConfig(vision(), language(), "off"));
+  ExpectComplete(batches);
+  for (const auto& [key, batch] : batches) {
+    const auto [step, m, module, rank] = key;
+    const uint32_t dp =
+        module == v1::MODULE_VISION ? vision() : language();
+    std::vector<uint64_t> expected(micro() / dp);
+    std::iota(expected.begin(), expected.end(),
+              (2 * step + m) * micro() + rank * micro() / dp);
+    EXPECT_EQ(Positions(batch), expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    DpSizes, DeliveryTest,
+    ::testing::Values(std::make_tuple(1, 1), std::make_tuple(2, 2),
+                      std::make_tuple(4, 4), std::make_tuple(2, 4),
+                      std::make_tuple(4, 2), std::make_tuple(2, 3)));
+
+// Row of patch (h, w) among an image's, and column of (channel, frame, y, x)
+// in it: spec section 6.
+uint32_t PatchRow(uint32_t h, uint32_t w, uint32_t width) {
+  return (h / 2 * (width / 2) + w / 2) * 4 + h % 2 * 2 + w % 2;
+}
+
+void ExpectFormulaPixels(const PackedBatch& batch) {
+  constexpr double kMean[] = {0.48145466, 0.4578275, 0.40821073};
+  constexpr double kStd[] = {0.26862954, 0.26130258, 0.27577711};
+  constexpr uint32_t kColumns = 3 * 2 * kFormulaPatch * kFormulaPatch;
+  uint64_t first_row = 0;
+  size_t image_number = 0;
+  for (const PackedSample& sample : batch.samples) {
+    for (uint32_t k = 0; k < sample.ordinal % 4; ++k, ++image_number) {
+      const FormulaGrid grid = GridOfFormulaImage(sample.ordinal, k);
+      ASSERT_LT(3 * image_number + 2, batch.image_grid_thw.size());
+      EXPECT_EQ(batch.image_grid_thw[3 * image_number + 1], grid.h);
+      EXPECT_EQ(batch.image_grid_thw[3 * image_number + 2], grid.w);
+      for (uint32_t h = 0; h < grid.h; ++h) {
+        for (uint32_t w = 0; w < grid.w; ++w) {
+          const auto colour = FormulaColour(sample.ordinal, k, h, w);
+          const uint64_t row = first_row + PatchRow(h, w, grid.w);
+          for (uint32_t column = 0; column < kColumns; ++column) {
+            const uint32_t c = column / (kColumns / 3);
+            ASSERT_NEAR(batch.pixel_values.at(row * kColumns + column),
+                        (colour[c] - 255 * kMean[c]) / (255 * kStd[c]), 1e-5)
+                << "sample " << sample.name << " image " << k << " patch ("
+                << h << ", " << w << ") column " << column;
+          }
+        }
+      }
+      first_row += uint64_t{grid.h} * grid.w;
+    }
+  }
+  EXPECT_EQ(batch.pixel_values.size(), first_row * kColumns);
+}
+
+// A pixel whose colour is a formula of (sample, image, patch) ends where the
+// formula says, after decoding, exchange and packing.
+TEST(PixelsTest, EndWhereTheFormulaSays) {
+  const auto batches = Run(MakeConfig(4, 2, "exchange"));
+  ASSERT_FALSE(batches.empty());
+  for (const auto& [key, batch] : batches) {
+    if (std::get<2>(key) == v1::MODULE_VISION) ExpectFormulaPixels(batch);
+  }
+}
+
+// Text of the formula's samples under ChatML with one token a byte.
+TEST(TextTest, IdsAndLabelsSayWhatTheSampleSays) {
+  const auto batches = Run(MakeConfig(2, 2, "exchange"));
+  for (const auto& [key, batch] : batches) {
+    if (std::get<2>(key) != v1::MODULE_LANGUAGE) continue;
+    for (size_t s = 0; s < batch.samples.size(); ++s) {
+      std::string supervised;
+      uint64_t placeholders = 0, wanted_placeholders = 0;
+      for (int32_t i = batch.cu_seqlens_padded[s];
+           i < batch.cu_seqlens_padded[s + 1]; ++i) {
+        placeholders += batch.input_ids[i] == 151655;
+        EXPECT_EQ(batch.loss_mask[i], batch.labels[i] == -100 ? 0 : 1);
+        if (batch.labels[i] == -100) continue;
+        EXPECT_EQ(batch.labels[i], batch.input_ids[i + 1]);
+        supervised += batch.labels[i] < 256
+                          ? std::string(1, static_cast<char>(batch.labels[i]))
+                          : absl::StrCat("<", batch.labels[i], ">");
+      }
+      const uint64_t ordinal = batch.samples[s].ordinal;
+      EXPECT_EQ(supervised, absl::StrCat("Sample ", ordinal, ".<151645>"));
+      for (uint32_t k = 0; k < ordinal % 4; ++k) {
+        const FormulaGrid grid = GridOfFormulaImage(ordinal, k);
+        wanted_placeholders += grid.h * grid.w / 4;
+      }
+      EXPECT_EQ(placeholders, wanted_placeholders);
+    }
+  }
+}
+
+TEST(ServersTest, SeveralServersGiveTheSameBatchesAsOne) {
+  const LoadedConfig config = MakeConfig(4, 4, "off");
+  const auto one = Run(config, 1);
+  const auto two = Run(config, 2);
+  ASSERT_EQ(one.size(), two.size());
+  for (const auto& [key, batch] : one) {
+    EXPECT_EQ(DigestOf(batch), DigestOf(two.at(key)));
+  }
+}
+
+// The case: the shim refuses with both fingerprints and the first
+// differing key.
+TEST(ServersTest, DifferentConfigurationsAreRefused) {
+  const auto a = TestCluster::Start(MakeConfig(2, 2, "exchange"));
+  const auto b = TestCluster::Start(
+      MakeConfig(2, 2, "exchange", "order: {seed: 99}\n"));
+  ASSERT_TRUE(a.ok() && b.ok());
+  const auto first = LoaderClient::Create((*a)->addresses()[0]);
+  const auto second = LoaderClient::Create((*b)->addresses()[0]);
+  LoaderClient* clients[] = {first.get(), second.get()};
+  const auto attached = AttachAll(clients, {}, {});
+  ASSERT_EQ(attached.status().code(), absl::StatusCode::kFailedPrecondition);
+  const std::string message(attached.status().message());
+  EXPECT_THAT(message, HasSubstr("order.seed is 1234"));
+  EXPECT_THAT(message, HasSubstr("99"));
+  for (LoaderClient* client : clients) {
+    EXPECT_THAT(message,
+                HasSubstr(client->Attach({}, {})->fingerprint().hash()));
+    EXPECT_THAT(message, HasSubstr(client->address()));
+  }
+}
+
+TEST(ServersTest, ARestartedServerGoesOnWhereItWas) {
+  auto cluster = TestCluster::Start(MakeConfig(2, 2, "exchange"));
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto before = (*cluster)->RunRanks(5, 2);
+  ASSERT_TRUE(before.ok()) << before.status();
+  (*cluster)->Kill(0);
+  ASSERT_TRUE((*cluster)->Restart(0).ok());
+  const auto after = (*cluster)->RunRanks(5, 2);
+  ASSERT_TRUE(after.ok()) << after.status();
+  ASSERT_EQ(before->size(), after->size());
+  for (const auto& [key, batch] : *before) {
+    EXPECT_EQ(DigestOf(batch), DigestOf(after->at(key)));
+  }
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,56 @@
+// Real photographs and conversations, where the folder with them is: indexed,
+// served and packed.
+
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/config/config_loader.h"
+#include "tests/fakes/test_cluster.h"
+
+namespace ballast {
+namespace {
+
+TEST(SharedCorpusTest, IsIndexedServedAndPacked) {
+  const char* shared = std::getenv("BALLAST_SHARED_DIR");
+  const std::string corpus = absl::StrCat(shared ? shared : "", "/corpus");
+  if (!std::filesystem::exists(corpus + "/samples.jsonl")) {
+    GTEST_SKIP() << "BALLAST_SHARED_DIR names no corpus";
+  }
+  const auto config = ParseConfig(
+      absl::StrCat("sources: [{name: photos, format: jsonl, path: '", corpus,
+                   "/samples.jsonl', media_root: '", corpus, "', index: '",
+                   ::testing::TempDir(), "/photos.index'}]\n",
+                   "model: {profile: qwen2_5_vl, max_pixels: 1003520}\n"
+                   "batch: {global: 64, micro: 16, max_tokens: 16384}\n"
+                   "topology: {modules: {vision: {dp: 4}, language: {dp: 4}}}\n"
+                   "serve: {threads: 2, memory: 512MiB}\n"),
+      "test.yaml", ::testing::TempDir());
+  ASSERT_TRUE(config.ok()) << config.status();
+  auto cluster = TestCluster::Start(*config);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto batches = (*cluster)->RunRanks(0, 1);
+  ASSERT_TRUE(batches.ok()) << batches.status();
+  // One step is one epoch of the 64 samples, which hold 79 references to
+  // images among them (counted in the file).
+  std::set<uint64_t> vision, language;
+  uint64_t images = 0;
+  for (const auto& [key, batch] : *batches) {
+    const bool is_vision = std::get<2>(key) == v1::MODULE_VISION;
+    for (const PackedSample& sample : batch.samples) {
+      EXPECT_FALSE(sample.placeholder) << sample.name;
+      (is_vision ? vision : language).insert(sample.ordinal);
+    }
+    if (is_vision) images += batch.image_grid_thw.size() / 3;
+  }
+  EXPECT_EQ(vision.size(), 64u);
+  EXPECT_EQ(language.size(), 64u);
+  EXPECT_EQ(images, 79u);
+}
+
+}  // namespace
+}  // namespace ballast
