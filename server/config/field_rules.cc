@@ -1,6 +1,12 @@
 #include "server/config/field_rules.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
 
 namespace ballast {
 namespace {
@@ -85,7 +91,51 @@ FieldRules MakeConfigFieldRules() {
   return qualified;
 }
 
+// A bound of a number in full, up to where that is unreadable.
+std::string WriteBound(double value) {
+  return std::abs(value) < 1e15 && value == std::floor(value)
+             ? absl::StrCat(static_cast<int64_t>(value))
+             : absl::StrCat(value);
+}
+
+// "1MiB"
+std::string WriteByteSize(double value) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  while (unit + 1 < std::size(kUnits) && value >= 1024 &&
+         std::fmod(value, 1024) == 0) {
+    value /= 1024;
+    ++unit;
+  }
+  return absl::StrCat(WriteBound(value), kUnits[unit]);
+}
+
 }  // namespace
+
+bool IsWithin(double value, const FieldRule& rule) {
+  return value <= rule.max &&
+         (rule.above_min ? value > rule.min : value >= rule.min);
+}
+
+std::string DescribeNumbers(absl::string_view kind, const FieldRule& rule,
+                            double type_min, double type_max) {
+  const double min = std::max(rule.min, type_min);
+  const double max = std::min(rule.max, type_max);
+  std::string text(kind);
+  if (rule.byte_size) {
+    text = absl::StrCat("a size from ", WriteByteSize(min), " to ",
+                        WriteByteSize(max), ", as 8GiB or a number of bytes");
+  } else if (rule.above_min) {
+    absl::StrAppend(&text, " above ", WriteBound(min), " and at most ",
+                    WriteBound(max));
+  } else if (max < 1e15) {
+    absl::StrAppend(&text, " from ", WriteBound(min), " to ", WriteBound(max));
+  } else if (min > -1e15) {
+    absl::StrAppend(&text, " of at least ", WriteBound(min));
+  }
+  if (rule.accepts_auto) absl::StrAppend(&text, ", or auto");
+  return text;
+}
 
 const FieldRules& ConfigFieldRules() {
   static const FieldRules* const rules = new FieldRules(MakeConfigFieldRules());

@@ -24,6 +24,15 @@ struct FieldRule {
   bool byte_size = false;
 };
 
+// Whether an explicit value obeys the rule.
+bool IsWithin(double value, const FieldRule& rule);
+
+// What numbers the rule allows in a type of that range, for a message: `kind`
+// is "a number" or "a whole number", the result "a whole number from 1 to
+// 4096".
+std::string DescribeNumbers(absl::string_view kind, const FieldRule& rule,
+                            double type_min, double type_max);
+
 // By the full name of a field: "ballast.v1.Batch.micro".
 using FieldRules = absl::flat_hash_map<std::string, FieldRule>;
 

@@ -1,17 +1,12 @@
 #include "server/config/yaml_to_proto.h"
 
-#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <iterator>
 #include <limits>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -20,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "server/config/yaml_documents.h"
 #include "server/config/yaml_scalar.h"
 
 namespace ballast {
@@ -74,87 +70,6 @@ absl::flat_hash_map<std::string, const EnumValueDescriptor*> EnumWords(
     in_order->push_back(word);
   }
   return words;
-}
-
-// A bound of a number in full, up to where that is unreadable.
-std::string WriteBound(double value) {
-  return std::abs(value) < 1e15 && value == std::floor(value)
-             ? absl::StrCat(static_cast<int64_t>(value))
-             : absl::StrCat(value);
-}
-
-// "1MiB"
-std::string WriteByteSize(double value) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  while (unit + 1 < std::size(kUnits) && value >= 1024 &&
-         std::fmod(value, 1024) == 0) {
-    value /= 1024;
-    ++unit;
-  }
-  return absl::StrCat(WriteBound(value), kUnits[unit]);
-}
-
-// "a whole number from 1 to 4096"
-std::string DescribeNumber(absl::string_view kind, const FieldRule& rule,
-                           double type_min, double type_max) {
-  const double min = std::max(rule.min, type_min);
-  const double max = std::min(rule.max, type_max);
-  std::string text(kind);
-  if (rule.byte_size) {
-    text = absl::StrCat("a size from ", WriteByteSize(min), " to ",
-                        WriteByteSize(max), ", as 8GiB or a number of bytes");
-  } else if (rule.above_min) {
-    absl::StrAppend(&text, " above ", WriteBound(min), " and at most ",
-                    WriteBound(max));
-  } else if (max < 1e15) {
-    absl::StrAppend(&text, " from ", WriteBound(min), " to ", WriteBound(max));
-  } else if (min > -1e15) {
-    absl::StrAppend(&text, " of at least ", WriteBound(min));
-  }
-  if (rule.accepts_auto) absl::StrAppend(&text, ", or auto");
-  return text;
-}
-
-bool Within(double value, const FieldRule& rule) {
-  return value <= rule.max &&
-         (rule.above_min ? value > rule.min : value >= rule.min);
-}
-
-// Takes a document's events and keeps where it starts.
-class StartHandler : public YAML::EventHandler {
- public:
-  KeyLocation start() const { return start_; }
-
-  void OnDocumentStart(const YAML::Mark& mark) override {
-    start_ = {mark.line + 1, mark.column + 1};
-  }
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                const std::string&) override {}
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {}
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                  YAML::EmitterStyle::value) override {}
-  void OnMapEnd() override {}
-
- private:
-  KeyLocation start_;
-};
-
-// Where a second document starts, if one does. Not YAML::LoadAll: it never ends
-// on a text that starts with a comma, which yaml-cpp takes for one empty
-// document after another.
-std::optional<KeyLocation> FindSecondDocument(const std::string& text) {
-  std::istringstream stream(text);
-  YAML::Parser parser(stream);
-  StartHandler handler;
-  if (!parser.HandleNextDocument(handler)) return std::nullopt;
-  if (!parser.HandleNextDocument(handler)) return std::nullopt;
-  return handler.start();
 }
 
 class Reader {
@@ -329,11 +244,11 @@ class Reader {
     const FieldRule rule = RuleOf(field);
     const std::optional<double> value =
         IsPlainScalar(node) ? ParseReal(node.Scalar()) : std::nullopt;
-    if (!value || !Within(*value, rule)) {
+    if (!value || !IsWithin(*value, rule)) {
       return Mistyped(key, node,
-                      DescribeNumber("a number", rule,
-                                     std::numeric_limits<double>::lowest(),
-                                     std::numeric_limits<double>::max()));
+                      DescribeNumbers("a number", rule,
+                                      std::numeric_limits<double>::lowest(),
+                                      std::numeric_limits<double>::max()));
     }
     Store(message, field, *value);
   }
@@ -346,9 +261,9 @@ class Reader {
     const std::optional<int64_t> value =
         IsPlainScalar(node) ? ParseSigned(node.Scalar()) : std::nullopt;
     if (!value || *value < kMin || *value > kMax ||
-        !Within(static_cast<double>(*value), rule)) {
+        !IsWithin(static_cast<double>(*value), rule)) {
       return Mistyped(key, node,
-                      DescribeNumber("a whole number", rule, kMin, kMax));
+                      DescribeNumbers("a whole number", rule, kMin, kMax));
     }
     message->GetReflection()->SetInt32(message, field,
                                        static_cast<int32_t>(*value));
@@ -365,10 +280,10 @@ class Reader {
       if (rule.accepts_auto && text == "auto") value = 0;
     }
     if (!value || *value > type_max ||
-        !Within(static_cast<double>(*value), rule)) {
+        !IsWithin(static_cast<double>(*value), rule)) {
       return Mistyped(key, node,
-                      DescribeNumber("a whole number", rule, 0,
-                                     static_cast<double>(type_max)));
+                      DescribeNumbers("a whole number", rule, 0,
+                                      static_cast<double>(type_max)));
     }
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_UINT32) {
       message->GetReflection()->SetUInt32(message, field,
