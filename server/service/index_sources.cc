@@ -23,8 +23,8 @@ absl::StatusOr<ImageSize> ReadSize(absl::string_view bytes) {
   return ImageSize{header.width, header.height};
 }
 
-// The lengths of a sample under `text`. Counts into `too_long` those that are an
-// error for their length.
+// The lengths of a sample under `text`. Counts into `too_long` those that are
+// an error for their length.
 absl::StatusOr<TextLengths> Measure(const RawSample& sample,
                                     absl::Span<const ImageSize> images,
                                     const TextOptions& text,
@@ -49,11 +49,12 @@ absl::StatusOr<TextLengths> Measure(const RawSample& sample,
       return TextLengths{.skip = true};
     }
     uint64_t tokens = measured.text_tokens;
-    for (const ImageGrid& grid : grids) tokens += ImageTokens(grid, *text.model);
+    for (const ImageGrid& grid : grids)
+      tokens += ImageTokens(grid, *text.model);
     ++*too_long;
-    return absl::OutOfRangeError(absl::StrCat(
-        tokens, " tokens; batch.max_tokens is ", text.max_tokens,
-        " (see batch.on_too_long)"));
+    return absl::OutOfRangeError(
+        absl::StrCat(tokens, " tokens; batch.max_tokens is ", text.max_tokens,
+                     " (see batch.on_too_long)"));
   }
   return TextLengths{measured.text_tokens, measured.label_tokens, false};
 }
@@ -70,8 +71,8 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
   const v1::Config& c = config.config;
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                            MakeTokenizer(c.model().tokenizer()));
-  const TextOptions text = {tokenizer.get(), &c.model(),
-                            c.batch().max_tokens(), c.batch().on_too_long()};
+  const TextOptions text = {tokenizer.get(), &c.model(), c.batch().max_tokens(),
+                            c.batch().on_too_long()};
   const std::string content_key = TextContentKey(c, *tokenizer);
   std::vector<SourceIndexing> all;
   for (const v1::Source& source : c.sources()) {

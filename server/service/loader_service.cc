@@ -13,9 +13,11 @@ namespace {
 // One Rendezvous; deletes itself when gRPC is done with it.
 class RendezvousCall final : public grpc::ServerUnaryReactor {
  public:
-  RendezvousCall(Rendezvous* rendezvous, const v1::RendezvousRequest& request,
+  RendezvousCall(Rendezvous* rendezvous, CallCount* calls,
+                 const v1::RendezvousRequest& request,
                  v1::RendezvousResponse* response)
-      : rendezvous_(rendezvous) {
+      : rendezvous_(rendezvous), calls_(calls) {
+    calls_->Begin();
     // gRPC lets no reaction run before the handler that makes this has
     // returned, so ticket_ is set when OnCancel reads it.
     ticket_ = rendezvous->Join(
@@ -31,18 +33,26 @@ class RendezvousCall final : public grpc::ServerUnaryReactor {
       Finish(ToGrpcStatus(absl::CancelledError("the caller left")));
     }
   }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    calls_->End();
+    delete this;
+  }
 
  private:
   Rendezvous* const rendezvous_;
+  CallCount* const calls_;
   uint64_t ticket_ = 0;
 };
 
 }  // namespace
 
 LoaderServiceImpl::LoaderServiceImpl(std::string name,
-                                     const Scheduler* scheduler, Loader* loader)
-    : name_(std::move(name)), scheduler_(scheduler), loader_(loader) {}
+                                     const Scheduler* scheduler, Loader* loader,
+                                     CallCount* calls)
+    : name_(std::move(name)),
+      scheduler_(scheduler),
+      loader_(loader),
+      calls_(calls) {}
 
 grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
     grpc::CallbackServerContext* context, const v1::AttachRequest* request,
@@ -68,13 +78,13 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
 
 grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse>*
 LoaderServiceImpl::Pull(grpc::CallbackServerContext* /*context*/) {
-  return PullCall::Start(loader_, scheduler_->fingerprint());
+  return PullCall::Start(loader_, scheduler_->fingerprint(), calls_);
 }
 
 grpc::ServerUnaryReactor* LoaderServiceImpl::Rendezvous(
     grpc::CallbackServerContext* /*context*/,
     const v1::RendezvousRequest* request, v1::RendezvousResponse* response) {
-  return new RendezvousCall(&rendezvous_, *request, response);
+  return new RendezvousCall(&rendezvous_, calls_, *request, response);
 }
 
 }  // namespace ballast

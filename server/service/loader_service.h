@@ -7,6 +7,7 @@
 #include "proto/schedule.pb.h"
 #include "server/delivery/loader.h"
 #include "server/schedule/scheduler.h"
+#include "server/service/call_count.h"
 #include "server/service/rendezvous.h"
 
 namespace ballast {
@@ -15,10 +16,10 @@ namespace ballast {
 // server that it is registered with.
 class LoaderServiceImpl final : public v1::LoaderService::CallbackService {
  public:
-  // `name`: what the server calls itself. Nothing is owned; all must outlive
-  // this.
+  // `name`: what the server calls itself. `calls` counts the Pulls and
+  // Rendezvous that are open. Nothing is owned; all must outlive this.
   LoaderServiceImpl(std::string name, const Scheduler* scheduler,
-                    Loader* loader);
+                    Loader* loader, CallCount* calls);
 
   grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context,
                                    const v1::AttachRequest* request,
@@ -37,6 +38,7 @@ class LoaderServiceImpl final : public v1::LoaderService::CallbackService {
   const std::string name_;
   const Scheduler* const scheduler_;
   Loader* const loader_;
+  CallCount* const calls_;
   ballast::Rendezvous rendezvous_;
 };
 

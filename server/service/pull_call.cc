@@ -11,8 +11,9 @@ namespace ballast {
 // operations are started under mutex_.
 
 grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse>* PullCall::Start(
-    Loader* loader, const v1::Fingerprint& fingerprint) {
-  std::shared_ptr<PullCall> call(new PullCall(loader, fingerprint));
+    Loader* loader, const v1::Fingerprint& fingerprint, CallCount* calls) {
+  std::shared_ptr<PullCall> call(new PullCall(loader, fingerprint, calls));
+  calls->Begin();
   call->self_ = call;
   call->StartRead(&call->request_);
   return call.get();
@@ -65,6 +66,7 @@ void PullCall::OnCancel() {
 void PullCall::OnDone() {
   // Usually the last owner: whoever runs `ready` may be another.
   const std::shared_ptr<PullCall> self = std::move(self_);
+  calls_->End();
 }
 
 void PullCall::Advance() {

@@ -13,6 +13,7 @@
 #include "proto/schedule.pb.h"
 #include "server/delivery/block_stream.h"
 #include "server/delivery/loader.h"
+#include "server/service/call_count.h"
 #include "server/service/pull_session.h"
 
 namespace ballast {
@@ -26,9 +27,10 @@ namespace ballast {
 class PullCall final
     : public grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse> {
  public:
-  // Never null. `loader` is not owned and must outlive the gRPC server.
+  // Never null. `loader` and `calls`, which counts this call, are not owned and
+  // must outlive the gRPC server.
   static grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse>* Start(
-      Loader* loader, const v1::Fingerprint& fingerprint);
+      Loader* loader, const v1::Fingerprint& fingerprint, CallCount* calls);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -36,8 +38,8 @@ class PullCall final
   void OnDone() override;
 
  private:
-  PullCall(Loader* loader, const v1::Fingerprint& fingerprint)
-      : loader_(loader), session_(fingerprint) {}
+  PullCall(Loader* loader, const v1::Fingerprint& fingerprint, CallCount* calls)
+      : loader_(loader), calls_(calls), session_(fingerprint) {}
 
   absl::Status OnRequest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts the next write, or ends the call, if it is time.
@@ -46,6 +48,7 @@ class PullCall final
   void End(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Loader* const loader_;
+  CallCount* const calls_;
   Mutex mutex_;
   PullSession session_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<BlockStream> stream_ ABSL_GUARDED_BY(mutex_);

@@ -1,6 +1,6 @@
 #include "server/service/server.h"
 
-#include <chrono>
+#include <algorithm>
 #include <utility>
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
@@ -22,6 +22,8 @@ namespace {
 constexpr int kMaxRequestBytes = 4 << 20;
 // A client opens a few streams on a connection; thousands are a fault.
 constexpr int kMaxCallsPerConnection = 1024;
+// What short calls get to end in once the long ones have.
+constexpr absl::Duration kLastCalls = absl::Milliseconds(500);
 
 std::unique_ptr<SampleBuilder> MakeBuilder(const OpenedJob& job) {
   return std::make_unique<FileSampleBuilder>(job.config, job.source_pointers(),
@@ -74,7 +76,8 @@ LoaderServer::LoaderServer(OpenedJob job, const ServerIdentity& identity,
                            std::unique_ptr<Loader> loader)
     : job_(std::move(job)),
       loader_(std::move(loader)),
-      loader_service_(identity.name, job_.scheduler.get(), loader_.get()),
+      loader_service_(identity.name, job_.scheduler.get(), loader_.get(),
+                      &calls_),
       schedule_service_(loader_.get()) {}
 
 LoaderServer::~LoaderServer() { Shutdown(); }
@@ -132,7 +135,9 @@ void LoaderServer::Drain(absl::Time deadline) {
     server_->GetHealthCheckService()->SetServingStatus(false);
     loader_service_.Drain();
     loader_->Drain();
-    server_->Shutdown(absl::ToChronoTime(deadline));
+    calls_.AwaitNone(deadline);
+    server_->Shutdown(
+        absl::ToChronoTime(std::min(deadline, absl::Now() + kLastCalls)));
   }
   MutexLock lock(&mutex_);
   down_ = true;

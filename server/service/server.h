@@ -11,6 +11,7 @@
 #include "common/mutex.h"
 #include "server/config/config_loader.h"
 #include "server/delivery/loader.h"
+#include "server/service/call_count.h"
 #include "server/service/job_setup.h"
 #include "server/service/loader_service.h"
 #include "server/service/schedule_service.h"
@@ -40,7 +41,7 @@ class LoaderServer {
 
   // Health turns to NOT_SERVING; open streams end with UNAVAILABLE after the
   // block that is being sent, waiting ranks are let go of, new streams are
-  // refused. Then shuts down: when the last call has ended, or at `deadline`.
+  // refused. Then shuts down: when these have ended, or at `deadline`.
   // Calls after the first wait for it.
   void Drain(absl::Time deadline);
 
@@ -58,6 +59,7 @@ class LoaderServer {
   // In the order in which each needs those before it.
   const OpenedJob job_;
   const std::unique_ptr<Loader> loader_;
+  CallCount calls_;
   LoaderServiceImpl loader_service_;
   ScheduleServiceImpl schedule_service_;
   std::unique_ptr<grpc::Server> server_;

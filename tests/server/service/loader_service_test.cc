@@ -14,6 +14,7 @@
 
 #include "proto/block_view.h"
 #include "server/schedule/scheduler.h"
+#include "server/service/call_count.h"
 #include "server/service/schedule_service.h"
 #include "tests/fakes/fake_sample_builder.h"
 #include "tests/fakes/fake_source_index.h"
@@ -106,7 +107,7 @@ class LoaderServiceTest : public ::testing::Test {
     builder_ = builder.get();
     loader_ = *Loader::Create(config_, 4, scheduler_.get(), std::move(builder));
     service_ = std::make_unique<LoaderServiceImpl>("me", scheduler_.get(),
-                                                   loader_.get());
+                                                   loader_.get(), &calls_);
     schedule_service_ = std::make_unique<ScheduleServiceImpl>(loader_.get());
     grpc::ServerBuilder server;
     int port = 0;
@@ -157,6 +158,7 @@ class LoaderServiceTest : public ::testing::Test {
       *Scheduler::Create(config_, {&index_});
   FakeSampleBuilder* builder_ = nullptr;
   std::unique_ptr<Loader> loader_;
+  CallCount calls_;
   std::unique_ptr<LoaderServiceImpl> service_;
   std::unique_ptr<ScheduleServiceImpl> schedule_service_;
   std::unique_ptr<grpc::Server> server_;

@@ -1,0 +1,10 @@
+// A program with the one command `serve`, for serve_test to start.
+
+#include "common/command_line.h"
+#include "server/command/serve.h"
+
+int main(int argc, char** argv) {
+  ballast::CommandLine line("ballast-server", "Serves.");
+  ballast::AddServe(&line);
+  return line.Run(argc, argv);
+}

@@ -1,0 +1,279 @@
+#include "server/service/server.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
+#include "proto/health.grpc.pb.h"
+#include "proto/loader_service.grpc.pb.h"
+#include "tests/fakes/fake_sample_source.h"
+#include "tests/fakes/job_config.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+OpenedJob Job(std::vector<std::string> listen) {
+  OpenedJob job;
+  job.config = JobConfig(2, 2, 16, 8);
+  job.config.mutable_serve()->mutable_listen()->Assign(listen.begin(),
+                                                       listen.end());
+  job.tokenizer = *MakeTokenizer("bytes");
+  auto source = std::make_unique<FakeSampleSource>(job.config, 32);
+  job.scheduler = *Scheduler::Create(job.config, {&source->index()});
+  job.sources.push_back(std::move(source));
+  return job;
+}
+
+std::unique_ptr<LoaderServer> StartAt(std::vector<std::string> listen) {
+  auto server = LoaderServer::Start(Job(std::move(listen)));
+  EXPECT_TRUE(server.ok()) << server.status();
+  return *std::move(server);
+}
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
+  // gRPC shares connections between equal channels; each test wants its own.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+absl::StatusOr<v1::AttachResponse> Attach(const std::string& address) {
+  const auto stub = v1::LoaderService::NewStub(Connect(address));
+  grpc::ClientContext context;
+  v1::AttachResponse response;
+  const grpc::Status status =
+      stub->Attach(&context, v1::AttachRequest(), &response);
+  if (!status.ok()) return absl::UnavailableError(status.error_message());
+  return response;
+}
+
+// Unix sockets' paths are short, and that of the test's directory is not.
+class ServerTest : public ::testing::Test {
+ protected:
+  ServerTest() { EXPECT_EQ(chdir(::testing::TempDir().c_str()), 0); }
+};
+
+TEST_F(ServerTest, ServesAtEveryAddress) {
+  const auto server = StartAt({"unix:a.sock", "127.0.0.1:0"});
+  ASSERT_EQ(server->addresses().size(), 2);
+  EXPECT_EQ(server->addresses()[0], "unix:a.sock");
+  EXPECT_FALSE(absl::EndsWith(server->addresses()[1], ":0"));
+  for (const std::string& address : server->addresses()) {
+    const auto attached = Attach(address);
+    ASSERT_TRUE(attached.ok()) << attached.status();
+    EXPECT_EQ(attached->job().global_batch(), 16);
+  }
+}
+
+TEST_F(ServerTest, BlocksAreBuiltOfTheSources) {
+  const auto server = StartAt({"127.0.0.1:0"});
+  const auto attached = Attach(server->addresses()[0]);
+  ASSERT_TRUE(attached.ok()) << attached.status();
+  const auto stub = v1::LoaderService::NewStub(Connect(server->addresses()[0]));
+  grpc::ClientContext context;
+  const auto stream = stub->Pull(&context);
+  v1::PullRequest request;
+  request.mutable_open()->mutable_role()->set_module(v1::MODULE_VISION);
+  request.mutable_open()->set_steps(1);
+  request.mutable_open()->set_fingerprint(attached->fingerprint().hash());
+  request.mutable_open()->set_credit(1 << 30);
+  stream->Write(request);
+  int blocks = 0;
+  v1::PullResponse response;
+  while (stream->Read(&response)) blocks += response.has_begin();
+  EXPECT_EQ(blocks, 2);
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_F(ServerTest, ASocketLeftBehindIsReplacedAndOneInUseIsNot) {
+  const auto server = StartAt({"unix:b.sock"});
+  const auto second = LoaderServer::Start(Job({"unix:b.sock"}));
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(Attach("unix:b.sock").ok());
+}
+
+TEST_F(ServerTest, APortInUseIsRefused) {
+  const auto server = StartAt({"127.0.0.1:0"});
+  const auto second = LoaderServer::Start(Job({server->addresses()[0]}));
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(second.status().message()),
+              HasSubstr(server->addresses()[0]));
+  EXPECT_TRUE(Attach(server->addresses()[0]).ok());
+}
+
+TEST_F(ServerTest, HealthIsServingUntilTheDrain) {
+  const auto server = StartAt({"127.0.0.1:0"});
+  const auto stub =
+      grpc::health::v1::Health::NewStub(Connect(server->addresses()[0]));
+  const grpc::health::v1::HealthCheckRequest request;
+  grpc::health::v1::HealthCheckResponse response;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(stub->Check(&context, request, &response).ok());
+    EXPECT_EQ(response.status(),
+              grpc::health::v1::HealthCheckResponse::SERVING);
+  }
+  server->Shutdown();
+  grpc::ClientContext context;
+  EXPECT_FALSE(stub->Check(&context, request, &response).ok());
+}
+
+// Asks, in bytes, for the list of services: field 7, a string.
+TEST_F(ServerTest, ReflectionListsTheServices) {
+  const auto server = StartAt({"127.0.0.1:0"});
+  grpc::GenericStub stub(Connect(server->addresses()[0]));
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareCall(
+      &context,
+      "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
+  const auto await = [&queue] {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue.Next(&tag, &ok) && ok;
+  };
+  call->StartCall(nullptr);
+  ASSERT_TRUE(await());
+  const grpc::Slice bytes(std::string("\x3a\x01*", 3));
+  call->Write(grpc::ByteBuffer(&bytes, 1), nullptr);
+  ASSERT_TRUE(await());
+  grpc::ByteBuffer answer;
+  call->Read(&answer, nullptr);
+  ASSERT_TRUE(await());
+  grpc::Slice slice;
+  ASSERT_TRUE(answer.DumpToSingleSlice(&slice).ok());
+  const std::string listed(reinterpret_cast<const char*>(slice.begin()),
+                           slice.size());
+  EXPECT_THAT(listed, HasSubstr("ballast.v1.LoaderService"));
+  EXPECT_THAT(listed, HasSubstr("ballast.v1.ScheduleService"));
+  EXPECT_THAT(listed, HasSubstr("grpc.health.v1.Health"));
+  context.TryCancel();
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  await();
+  queue.Shutdown();
+  while (await()) {
+  }
+}
+
+TEST_F(ServerTest, DrainEndsStreamsAndWakesWaiters) {
+  const auto server = StartAt({"127.0.0.1:0"});
+  const auto attached = Attach(server->addresses()[0]);
+  ASSERT_TRUE(attached.ok()) << attached.status();
+  const auto stub = v1::LoaderService::NewStub(Connect(server->addresses()[0]));
+  grpc::ClientContext context;
+  const auto stream = stub->Pull(&context);
+  v1::PullRequest request;
+  request.mutable_open()->mutable_role()->set_module(v1::MODULE_VISION);
+  request.mutable_open()->set_fingerprint(attached->fingerprint().hash());
+  stream->Write(request);
+  v1::PullResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  std::thread waiter([&server] { server->Wait(); });
+  std::thread drainer(
+      [&server] { server->Drain(absl::Now() + absl::Minutes(10)); });
+  while (stream->Read(&response)) {
+  }
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  drainer.join();
+  waiter.join();
+  EXPECT_FALSE(Attach(server->addresses()[0]).ok());
+}
+
+TEST_F(ServerTest, ShutdownCancelsWhoNeverReads) {
+  auto server = StartAt({"127.0.0.1:0"});
+  const auto attached = Attach(server->addresses()[0]);
+  ASSERT_TRUE(attached.ok()) << attached.status();
+  const auto stub = v1::LoaderService::NewStub(Connect(server->addresses()[0]));
+  grpc::ClientContext context;
+  const auto stream = stub->Pull(&context);
+  v1::PullRequest request;
+  request.mutable_open()->mutable_role()->set_module(v1::MODULE_VISION);
+  request.mutable_open()->set_fingerprint(attached->fingerprint().hash());
+  request.mutable_open()->set_credit(uint64_t{1} << 40);
+  stream->Write(request);
+  v1::PullResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  server.reset();
+  while (stream->Read(&response)) {
+  }
+  EXPECT_FALSE(stream->Finish().ok());
+}
+
+TEST_F(ServerTest, RefusesWhatIsNotBuiltYetByItsKey) {
+  const auto refused = [](auto change) {
+    OpenedJob job = Job({"127.0.0.1:0"});
+    change(&job.config);
+    const absl::Status status = LoaderServer::Start(std::move(job)).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refused([](v1::Config* config) {
+                config->mutable_balance()->set_delivery(v1::DELIVERY_HYBRID);
+              }),
+              HasSubstr("balance.delivery"));
+  EXPECT_THAT(refused([](v1::Config* config) {
+                config->mutable_security()->mutable_tls()->set_cert("a.pem");
+              }),
+              HasSubstr("security.tls"));
+  EXPECT_THAT(refused([](v1::Config* config) {
+                config->mutable_security()->set_tokens_file("tokens");
+              }),
+              HasSubstr("security.tokens_file"));
+  EXPECT_THAT(refused([](v1::Config* config) {
+                config->mutable_serve()->set_http("127.0.0.1:9464");
+              }),
+              HasSubstr("serve.http"));
+  EXPECT_THAT(refused([](v1::Config* config) {
+                config->mutable_serve()->add_listen("0.0.0.0:0");
+              }),
+              HasSubstr("serve.listen"));
+}
+
+TEST_F(ServerTest, TheServerIsOneOfTheTopologys) {
+  v1::Config config = JobConfig(2, 2, 16, 8);
+  EXPECT_EQ(IdentifyServer(config)->ranks, 4);
+  EXPECT_EQ(IdentifyServer(config)->name, "127.0.0.1:0");
+  auto* servers = config.mutable_topology()->mutable_servers();
+  (*servers->Mutable(0)->mutable_ranks())["vision"] = "0";
+  servers->Mutable(0)->mutable_ranks()->erase("language");
+  v1::Topology::Server* second = servers->Add();
+  second->set_address("unix:/b");
+  (*second->mutable_ranks())["vision"] = "1";
+  (*second->mutable_ranks())["language"] = "0-1";
+  EXPECT_EQ(IdentifyServer(config)->ranks, 1);
+  config.mutable_serve()->set_listen(0, "unix:/b");
+  EXPECT_EQ(IdentifyServer(config)->ranks, 3);
+  config.mutable_serve()->set_listen(0, "unix:/c");
+  EXPECT_EQ(IdentifyServer(config).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(ServerTest, AMockSourceIsNotBuiltYet) {
+  LoadedConfig config;
+  config.config = JobConfig(2, 2, 16, 8);
+  config.config.mutable_sources(0)->set_format(v1::Source::FORMAT_MOCK);
+  const absl::Status status = OpenJob(config).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("sources: docs"));
+}
+
+}  // namespace
+}  // namespace ballast
