@@ -24,7 +24,8 @@ using Groups = std::vector<std::vector<uint32_t>>;
 absl::StatusOr<Groups> BalanceLpt(absl::Span<const double> costs,
                                   uint32_t groups);
 
-// Never worse than BalanceLpt: starts from it and from an uncapped LPT (unless
+// Never worse than BalanceLpt, and no group is empty while there are as many
+// costs as groups: starts from it and from an uncapped LPT (unless
 // `equal_count`), then moves and swaps samples between groups while the largest
 // load falls. Costs are scaled to integers first, so that no rounding depends
 // on the machine. Group members are in ascending order of index.

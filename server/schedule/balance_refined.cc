@@ -3,6 +3,7 @@
 #include <functional>
 #include <numeric>
 #include <queue>
+#include <tuple>
 #include <utility>
 
 #include "common/status_macros.h"
@@ -28,21 +29,23 @@ std::vector<int64_t> FixedPoint(absl::Span<const double> costs) {
   return fixed;
 }
 
-// Longest processing time first without a cap on a group's count.
+// Longest processing time first without a cap on a group's count. Of equal loads
+// the group with fewer members goes first: samples that cost nothing spread out,
+// and no group stays empty while there are samples enough.
 Groups UncappedLpt(const std::vector<int64_t>& costs, uint32_t groups) {
   std::vector<uint32_t> order(costs.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(
       order.begin(), order.end(),
       [&](uint32_t a, uint32_t b) { return costs[a] > costs[b]; });
-  using Entry = std::pair<int64_t, uint32_t>;
+  using Entry = std::tuple<int64_t, size_t, uint32_t>;  // load, members, group
   std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> by_load;
-  for (uint32_t g = 0; g < groups; ++g) by_load.emplace(0, g);
+  for (uint32_t g = 0; g < groups; ++g) by_load.emplace(0, 0, g);
   Groups result(groups);
   for (const uint32_t i : order) {
-    const auto [load, group] = by_load.top();
+    const auto [load, members, group] = by_load.top();
     by_load.pop();
-    by_load.emplace(load + costs[i], group);
+    by_load.emplace(load + costs[i], members + 1, group);
     result[group].push_back(i);
   }
   return result;

@@ -186,6 +186,23 @@ TEST(BalanceRefinedTest, NeverWorseThanLpt) {
   }
 }
 
+// A rank that owns nothing could not take part in the step.
+TEST(BalanceRefinedTest, NoGroupIsEmpty) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const uint32_t groups = 1 + random() % 8;
+    std::vector<double> costs(groups + random() % 20);
+    for (double& cost : costs) {
+      // Mostly text-only samples, which cost the vision module nothing.
+      cost = random() % 4 == 0 ? random() % 1000 : 0;
+    }
+    const auto refined = BalanceRefined(costs, groups, false);
+    ASSERT_TRUE(refined.ok());
+    ExpectPartition(*refined, costs.size());
+    for (const auto& group : *refined) EXPECT_FALSE(group.empty());
+  }
+}
+
 TEST(BalanceRefinedTest, WithinAThousandthOfTheBoundOnReceipts) {
   for (const uint32_t groups : {4, 8, 16, 32, 64, 128}) {
     for (const bool equal_count : {false, true}) {
