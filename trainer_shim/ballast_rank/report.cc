@@ -1,11 +1,13 @@
 #include "trainer_shim/ballast_rank/report.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/table.h"
 #include "proto/module.h"
+#include "proto/schedule.pb.h"
 
 namespace ballast {
 namespace {
@@ -14,15 +16,8 @@ std::string Mebibytes(uint64_t bytes) {
   return absl::StrFormat("%.1f MiB", bytes / double{1 << 20});
 }
 
-// Heaviest over mean; 1 where nothing costs anything.
-double MaxOverMean(const std::vector<double>& loads) {
-  double sum = 0;
-  double most = 0;
-  for (const double load : loads) {
-    sum += load;
-    most = std::max(most, load);
-  }
-  return sum > 0 ? most * loads.size() / sum : 1.0;
+double MostOf(const google::protobuf::RepeatedField<double>& loads) {
+  return loads.empty() ? 0 : *std::max_element(loads.begin(), loads.end());
 }
 
 }  // namespace
@@ -42,6 +37,16 @@ void Report::Add(const RankBatch& got) {
   row.totals += got.batch->totals;
   row.bytes_read += got.batch->bytes_read;
   row.bytes_moved += got.batch->bytes_moved;
+  // Once a micro-batch: with the first of the module's ranks.
+  if (got.rank > 0 && rows_[got.rank - 1].role.module() == role.module()) {
+    return;
+  }
+  Straggling& straggling = straggling_[role.module()];
+  straggling.most_before += MostOf(module->load_before());
+  straggling.most_after += MostOf(module->load_after());
+  straggling.mean += std::accumulate(module->load_after().begin(),
+                                     module->load_after().end(), 0.0) /
+                     module->load_after_size();
 }
 
 std::string Report::ToString(absl::Duration elapsed) const {
@@ -54,12 +59,10 @@ std::string Report::ToString(absl::Duration elapsed) const {
                {"images"},
                {"read"},
                {"moved"}});
-  std::string balance;
   uint64_t samples = 0;
   uint64_t images = 0;
   for (size_t first = 0; first < rows_.size();) {
     const v1::Module module = rows_[first].role.module();
-    std::vector<double> before, after;
     PackedTotals totals;
     size_t end = first;
     for (; end < rows_.size() && rows_[end].role.module() == module; ++end) {
@@ -70,17 +73,22 @@ std::string Report::ToString(absl::Duration elapsed) const {
            absl::StrFormat("%.0f", row.after), absl::StrCat(row.totals.samples),
            absl::StrCat(row.totals.images), Mebibytes(row.bytes_read),
            Mebibytes(row.bytes_moved)});
-      before.push_back(row.before);
-      after.push_back(row.after);
       totals += row.totals;
     }
-    absl::StrAppendFormat(
-        &balance, "%s: heaviest rank over mean %.3f before, %.3f after\n",
-        ModuleName(module), MaxOverMean(before), MaxOverMean(after));
     // Every module holds every sample of the ranks that ran.
     samples = std::max(samples, totals.samples);
     images = std::max(images, totals.images);
     first = end;
+  }
+  std::string balance;
+  for (const auto& [module, straggling] : straggling_) {
+    if (straggling.mean <= 0) continue;
+    absl::StrAppendFormat(
+        &balance,
+        "%s: heaviest rank over mean of a micro-batch: %.3f before, "
+        "%.3f after\n",
+        ModuleName(module), straggling.most_before / straggling.mean,
+        straggling.most_after / straggling.mean);
   }
   const double seconds = absl::ToDoubleSeconds(elapsed);
   const double rate = seconds > 0 ? 1 / seconds : 0;

@@ -2,6 +2,7 @@
 #define BALLAST_TRAINER_SHIM_BALLAST_RANK_REPORT_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,16 @@ class Report {
     uint64_t bytes_moved = 0;
   };
 
+  // Over micro-batches, of all the module's ranks, here or elsewhere.
+  struct Straggling {
+    double most_before = 0;
+    double most_after = 0;
+    double mean = 0;
+  };
+
   mutable Mutex mutex_;
   std::vector<Row> rows_ ABSL_GUARDED_BY(mutex_);
+  std::map<v1::Module, Straggling> straggling_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ballast
