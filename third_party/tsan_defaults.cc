@@ -2,7 +2,7 @@
 // synchronises inside them is invisible to it and shows as races. Ballast's own
 // state never relies on their locks (see common/mutex.h), so frames inside
 // these libraries are passed over. Empty outside --config=tsan.
-#if defined(__SANITIZE_THREAD__)
+#if defined(BALLAST_TSAN)
 extern "C" const char* __tsan_default_suppressions() {
   return "race:libgrpc.so\n"
          "race:libgrpc++.so\n"
