@@ -110,7 +110,7 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
   for (PlannedSample& sample : plan.samples) {
     const uint32_t i = sample.index;
     SampleRecord& record = sample.record;
-    record.position = columns.first_position() + i;
+    record.position = columns.position(i);
     record.ordinal = columns.ordinal(i);
     record.source = columns.source(i);
     record.tokens = columns.tokens(i);

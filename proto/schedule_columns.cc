@@ -47,7 +47,9 @@ absl::Status CheckModule(const v1::ModuleSchedule& module, uint64_t samples) {
   BALLAST_RETURN_IF_ERROR(CheckLength(absl::StrCat(name, ".load_before"),
                                       module.load_before_size(), dp));
   BALLAST_RETURN_IF_ERROR(CheckRange(reader, module.reader(), 0, dp));
-  return CheckRange(owner, module.owner(), 0, dp);
+  BALLAST_RETURN_IF_ERROR(CheckRange(owner, module.owner(), 0, dp));
+  return CheckRange(absl::StrCat(name, ".dummy_rank"), module.dummy_rank(), 0,
+                    dp);
 }
 
 // Every slot is known to be a micro-batch of the step.
@@ -87,6 +89,8 @@ absl::Status CheckColumns(const v1::StepSchedule& schedule,
       CheckLength("images", micro_batch.images_size(), samples));
   BALLAST_RETURN_IF_ERROR(
       CheckLength("label_tokens", micro_batch.label_tokens_size(), samples));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("position", micro_batch.position_size(), samples));
   BALLAST_RETURN_IF_ERROR(
       CheckLength("slot", micro_batch.slot_size(), samples));
   BALLAST_RETURN_IF_ERROR(

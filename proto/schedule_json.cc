@@ -40,7 +40,7 @@ Json MicroBatchJson(const v1::StepSchedule& schedule,
       patches += uint64_t{micro_batch.grid_h(image)} * micro_batch.grid_w(image);
     }
     samples.push_back(
-        {{"position", micro_batch.first_position() + i},
+        {{"position", micro_batch.position(i)},
          {"sample", absl::StrCat(schedule.sources(micro_batch.source(i)), ":",
                                  micro_batch.ordinal(i))},
          {"images", micro_batch.images(i)},

@@ -108,7 +108,7 @@ absl::Status CheckSlots(const v1::MicroBatchSchedule& columns,
   for (int i = 0; i < columns.slot_size(); ++i) {
     if (columns.slot(i) == micro_batch) continue;
     return absl::UnimplementedError(absl::StrCat(
-        "position ", columns.first_position() + i, " is read for micro-batch ",
+        "position ", columns.position(i), " is read for micro-batch ",
         micro_batch, " and trained on in ", columns.slot(i),
         "; moves between micro-batches are not built yet (use balance.scope: "
         "micro_batch)"));

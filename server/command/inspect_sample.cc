@@ -1,5 +1,6 @@
 #include "server/command/inspect_sample.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <iostream>
 #include <memory>
@@ -45,16 +46,17 @@ absl::StatusOr<Found> FindPosition(const OpenedJob& job, uint64_t position) {
   BALLAST_ASSIGN_OR_RETURN(
       found.schedule,
       job.scheduler->Schedule(position / job.config.batch().global()));
+  // Every position of the step stands in one of its micro-batches.
   for (const auto& columns : found.schedule.micro_batches()) {
-    if (position >= columns.first_position() &&
-        position - columns.first_position() <
-            static_cast<uint64_t>(columns.tokens_size())) {
+    const auto& positions = columns.position();
+    const auto at = std::find(positions.begin(), positions.end(), position);
+    if (at != positions.end()) {
+      found.index = at - positions.begin();
       break;
     }
     ++found.micro_batch;
   }
   const v1::MicroBatchSchedule& columns = found.columns();
-  found.index = position - columns.first_position();
   uint32_t image = 0;
   for (uint32_t i = 0; i < found.index; ++i) image += columns.images(i);
   const uint32_t patch = job.config.model().patch();
@@ -73,7 +75,7 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
   const LanguagePayload layout = LayOutLanguage(tokens, axes);
   SampleRequest request;
   request.module = v1::MODULE_LANGUAGE;
-  request.record.position = columns.first_position() + found.index;
+  request.record.position = columns.position(found.index);
   request.record.source = columns.source(found.index);
   request.record.ordinal = columns.ordinal(found.index);
   request.record.tokens = tokens;

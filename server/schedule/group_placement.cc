@@ -38,10 +38,14 @@ class Neighbours {
 
 // Adds to `row` what sample bytes of `reader` gain where they need not move.
 void AddGains(uint32_t reader, int64_t bytes, uint32_t groups_per_rank,
-              const Neighbours& neighbours, std::vector<Benefit>* row) {
+              uint32_t grid, uint32_t slots, const Neighbours& neighbours,
+              std::vector<Benefit>* row) {
   const auto add = [&](uint32_t rank, int64_t gain) {
-    for (uint32_t k = 0; k < groups_per_rank; ++k) {
-      row->push_back({rank * groups_per_rank + k, gain});
+    for (uint32_t slot = 0; slot < slots; ++slot) {
+      const uint32_t first = slot * grid + rank * groups_per_rank;
+      for (uint32_t k = 0; k < groups_per_rank; ++k) {
+        row->push_back({first + k, gain});
+      }
     }
   };
   if (bytes == 0) return;
@@ -84,27 +88,27 @@ int64_t Slack(const std::vector<std::vector<Benefit>>& gains) {
 
 }  // namespace
 
-Groups PlaceGroups(Groups groups, const std::vector<ModuleRanks>& modules,
-                   const std::vector<std::vector<uint64_t>>& bytes) {
-  const uint32_t grid = groups.size();
-  std::vector<std::vector<Benefit>> gains(grid);
-  for (size_t m = 0; m < modules.size(); ++m) {
-    const uint32_t groups_per_rank = grid / modules[m].dp;
+Groups PlaceGroups(Groups groups, uint32_t slots,
+                   const std::vector<ModuleShards>& shards) {
+  const uint32_t grid = groups.size() / slots;
+  std::vector<std::vector<Benefit>> gains(groups.size());
+  for (const ModuleShards& module : shards) {
+    const uint32_t dp = module.ranks.dp;
+    const uint32_t groups_per_rank = grid / dp;
     // With one rank nothing can move.
-    if (modules[m].dp == 1 || groups_per_rank > kMaxGroupsPerRank) continue;
-    const uint32_t samples_per_rank = bytes[m].size() / modules[m].dp;
-    const Neighbours neighbours(modules[m]);
-    for (uint32_t g = 0; g < grid; ++g) {
+    if (dp == 1 || groups_per_rank * slots > kMaxGroupsPerRank) continue;
+    const Neighbours neighbours(module.ranks);
+    for (uint32_t g = 0; g < groups.size(); ++g) {
       for (const uint32_t i : groups[g]) {
-        AddGains(i / samples_per_rank, bytes[m][i], groups_per_rank,
-                 neighbours, &gains[g]);
+        AddGains(module.reader[i], module.bytes[i], groups_per_rank, grid,
+                 slots, neighbours, &gains[g]);
       }
     }
   }
   for (std::vector<Benefit>& row : gains) Merge(&row);
   const std::vector<uint32_t> columns = MaxGainAssignment(gains, Slack(gains));
-  Groups placed(grid);
-  for (uint32_t g = 0; g < grid; ++g) {
+  Groups placed(groups.size());
+  for (uint32_t g = 0; g < groups.size(); ++g) {
     placed[columns[g]] = std::move(groups[g]);
   }
   return placed;

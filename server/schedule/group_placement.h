@@ -17,6 +17,13 @@ struct ModuleRanks {
   std::vector<uint32_t> server_of_rank;
 };
 
+// What a module's ranks have read.
+struct ModuleShards {
+  ModuleRanks ranks;
+  std::vector<uint32_t> reader;  // per sample
+  std::vector<uint64_t> bytes;   // per sample: its payload for the module
+};
+
 // A byte that moves between ranks of two servers counts as much as so many that
 // move between ranks of one.
 inline constexpr int64_t kBetweenServers = 4;
@@ -26,11 +33,10 @@ inline constexpr int64_t kBetweenServers = 4;
 // what they weigh wherever they lie, so which rank owns which is free. Exact
 // up to a grid of 2,048, and within 1/512 of what could stay in place beyond;
 // the bytes of modules whose ranks span over 64 groups are not counted.
-//
-// Sample i is read by rank i / (samples/grid) / (grid/dp) of each module, and
-// `bytes[m][i]` is its payload for modules[m]. groups.size() is the grid.
-Groups PlaceGroups(Groups groups, const std::vector<ModuleRanks>& modules,
-                   const std::vector<std::vector<uint64_t>>& bytes);
+// The groups fill `slots` micro-batches of as many groups (the grid) each, one
+// after the other; which slot a group lands in does not matter.
+Groups PlaceGroups(Groups groups, uint32_t slots,
+                   const std::vector<ModuleShards>& shards);
 
 }  // namespace ballast
 

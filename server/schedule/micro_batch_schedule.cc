@@ -1,108 +1,13 @@
 #include "server/schedule/micro_batch_schedule.h"
 
 #include <algorithm>
-#include <numeric>
-#include <utility>
-
-#include "common/status_macros.h"
-#include "proto/block_layout.h"
-#include "server/schedule/balance.h"
-#include "server/schedule/presence.h"
+#include <vector>
 
 namespace ballast {
 namespace {
 
-// The grid's groups as they are read: equal runs of positions.
-Groups ReadingGroups(uint32_t samples, uint32_t grid) {
-  Groups groups(grid);
-  const uint32_t per_group = samples / grid;
-  for (uint32_t i = 0; i < samples; ++i) groups[i / per_group].push_back(i);
-  return groups;
-}
-
-std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
-                                   v1::Module module, uint32_t position_axes) {
-  std::vector<uint64_t> bytes;
-  bytes.reserve(samples.size());
-  for (const ScheduledSample& sample : samples) {
-    if (module == v1::MODULE_LANGUAGE) {
-      bytes.push_back(
-          LayOutLanguage(sample.size.tokens, position_axes).bytes);
-      continue;
-    }
-    uint64_t pixels = 0;
-    for (const ImageGrid& grid : sample.size.grids) {
-      pixels += uint64_t{3} * grid.height * grid.width;
-    }
-    bytes.push_back(pixels);
-  }
-  return bytes;
-}
-
-// Whether the largest group is within a share `skip_below` of the mean.
-bool IsBalanced(const std::vector<double>& costs, const Groups& groups,
-                double skip_below) {
-  const std::vector<double> loads = GroupLoads(costs, groups);
-  const double mean =
-      std::accumulate(loads.begin(), loads.end(), 0.0) / loads.size();
-  return *std::max_element(loads.begin(), loads.end()) <=
-         mean * (1 + skip_below);
-}
-
-std::vector<double> JointCosts(const std::vector<ScheduledSample>& samples,
-                               const v1::Balance& balance) {
-  std::vector<double> costs;
-  costs.reserve(samples.size());
-  for (const ScheduledSample& sample : samples) {
-    costs.push_back(JointCost(sample.size, balance.cost()));
-  }
-  return costs;
-}
-
-absl::StatusOr<Groups> OwningGroups(const std::vector<ScheduledSample>& samples,
-                                    const std::vector<double>& costs,
-                                    const MicroBatchShape& shape) {
-  const v1::Balance& balance = shape.balance;
-  Groups reading = ReadingGroups(samples.size(), shape.grid);
-  if (balance.delivery() == v1::DELIVERY_OFF) return reading;
-  if (balance.skip_below() > 0 &&
-      IsBalanced(costs, reading, balance.skip_below())) {
-    return reading;
-  }
-  BALLAST_ASSIGN_OR_RETURN(
-      Groups groups, BalanceSamples(costs, shape.grid, balance.algorithm(),
-                                    balance.equal_count()));
-  if (balance.algorithm() == v1::Balance::ALGORITHM_LPT) return groups;
-  std::vector<std::vector<uint64_t>> bytes;
-  for (const ModuleRanks& ranks : shape.modules) {
-    bytes.push_back(PayloadBytes(samples, ranks.module, shape.position_axes));
-  }
-  return PlaceGroups(std::move(groups), shape.modules, bytes);
-}
-
-// Sees to balance.align_images; returns the vision ranks that need a dummy.
-std::vector<uint32_t> AlignVisionRanks(
-    const std::vector<ScheduledSample>& samples,
-    const std::vector<double>& costs, const MicroBatchShape& shape,
-    Groups* groups) {
-  uint32_t vision_dp = 0;
-  for (const ModuleRanks& ranks : shape.modules) {
-    if (ranks.module == v1::MODULE_VISION) vision_dp = ranks.dp;
-  }
-  if (!shape.balance.align_images() || vision_dp == 0) return {};
-  std::vector<bool> has_image;
-  has_image.reserve(samples.size());
-  for (const ScheduledSample& sample : samples) {
-    has_image.push_back(!sample.size.grids.empty());
-  }
-  const uint32_t groups_per_rank = shape.grid / vision_dp;
-  if (shape.balance.delivery() == v1::DELIVERY_OFF) {
-    return RanksWithoutImage(has_image, groups_per_rank, *groups);
-  }
-  return AlignImages(costs, has_image, groups_per_rank, groups);
-}
-
 void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
+  out->add_position(sample.position);
   out->add_source(sample.sample.source);
   out->add_ordinal(sample.sample.ordinal);
   out->add_images(sample.size.grids.size());
@@ -121,22 +26,40 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
   totals.set_images(totals.images() + sample.size.grids.size());
 }
 
-// Costs, readers, owners and loads of one module. `group_of[i]` is the owning
-// group of sample i.
+// A sample's place among the groups.
+struct Member {
+  uint32_t sample;
+  uint32_t group;
+  uint32_t place;
+};
+
+// All members of the micro-batch in ascending order of position.
+std::vector<Member> Members(const Groups& groups) {
+  std::vector<Member> members;
+  for (uint32_t g = 0; g < groups.size(); ++g) {
+    for (const uint32_t i : groups[g]) {
+      members.push_back({i, g, static_cast<uint32_t>(members.size())});
+    }
+  }
+  std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
+    return a.sample < b.sample;
+  });
+  return members;
+}
+
+// Costs, readers, owners and loads of one module.
 void AddModule(const std::vector<ScheduledSample>& samples,
-               const std::vector<uint32_t>& group_of,
-               const MicroBatchShape& shape, const ModuleRanks& ranks,
-               v1::MicroBatchSchedule* out) {
-  const uint32_t samples_per_group = samples.size() / shape.grid;
+               const std::vector<Member>& members, const MicroBatchShape& shape,
+               const ModuleRanks& ranks, v1::MicroBatchSchedule* out) {
   const uint32_t groups_per_rank = shape.grid / ranks.dp;
   v1::ModuleSchedule& module = *out->add_modules();
   module.set_module(ranks.module);
   std::vector<double> before(ranks.dp, 0), after(ranks.dp, 0);
-  for (size_t i = 0; i < samples.size(); ++i) {
-    const double cost =
-        SampleCost(samples[i].size, ranks.module, shape.balance.cost());
-    const uint32_t reader = i / samples_per_group / groups_per_rank;
-    const uint32_t owner = group_of[i] / groups_per_rank;
+  for (const Member& member : members) {
+    const double cost = SampleCost(samples[member.sample].size, ranks.module,
+                                   shape.balance.cost());
+    const uint32_t reader = ReaderOf(member.sample, ranks, shape);
+    const uint32_t owner = member.group / groups_per_rank;
     module.add_cost(cost);
     module.add_reader(reader);
     module.add_owner(owner);
@@ -157,35 +80,22 @@ void AddTotals(const v1::Totals& more, v1::Totals* totals) {
   totals->set_images(totals->images() + more.images());
 }
 
-absl::StatusOr<v1::MicroBatchSchedule> ScheduleMicroBatch(
-    const std::vector<ScheduledSample>& samples, uint64_t first_position,
+v1::MicroBatchSchedule MakeMicroBatch(
+    const std::vector<ScheduledSample>& samples, const Ownership& ownership,
     uint32_t number, const MicroBatchShape& shape) {
-  const std::vector<double> costs = JointCosts(samples, shape.balance);
-  BALLAST_ASSIGN_OR_RETURN(Groups groups, OwningGroups(samples, costs, shape));
-  const std::vector<uint32_t> dummies =
-      AlignVisionRanks(samples, costs, shape, &groups);
-  std::vector<uint32_t> group_of(samples.size());
-  std::vector<uint32_t> place_of(samples.size());
-  uint32_t place = 0;
-  for (uint32_t g = 0; g < groups.size(); ++g) {
-    for (const uint32_t i : groups[g]) {
-      group_of[i] = g;
-      place_of[i] = place++;
-    }
-  }
+  const std::vector<Member> members = Members(ownership.groups);
   v1::MicroBatchSchedule out;
-  out.set_first_position(first_position);
   out.mutable_totals();
-  for (size_t i = 0; i < samples.size(); ++i) {
-    AddSample(samples[i], &out);
+  for (const Member& member : members) {
+    AddSample(samples[member.sample], &out);
     out.add_slot(number);
-    out.add_place(place_of[i]);
+    out.add_place(member.place);
   }
   for (const ModuleRanks& ranks : shape.modules) {
-    AddModule(samples, group_of, shape, ranks, &out);
+    AddModule(samples, members, shape, ranks, &out);
     if (ranks.module == v1::MODULE_VISION) {
       out.mutable_modules()->rbegin()->mutable_dummy_rank()->Add(
-          dummies.begin(), dummies.end());
+          ownership.dummy_ranks.begin(), ownership.dummy_ranks.end());
     }
   }
   return out;

@@ -11,6 +11,7 @@
 #include "server/config/rank_list.h"
 #include "server/config/topology.h"
 #include "server/schedule/micro_batch_schedule.h"
+#include "server/schedule/ownership.h"
 #include "server/schedule/pipeline_order.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/schedule_fingerprint.h"
@@ -37,8 +38,12 @@ class ConfiguredScheduler final : public Scheduler {
   const v1::Job& job() const override { return job_; }
 
  private:
-  absl::StatusOr<v1::MicroBatchSchedule> ScheduleAt(uint64_t first_position,
-                                                    uint32_t number) const;
+  uint32_t WindowSize() const;
+  // Schedules `count` samples, which are whole micro-batches, behind those that
+  // `schedule` has.
+  absl::Status AddWindow(uint64_t first_position, uint32_t count,
+                         v1::StepSchedule* schedule) const;
+  absl::StatusOr<ScheduledSample> SampleAt(uint64_t position) const;
   StageTimes Times(const v1::MicroBatchSchedule& micro_batch) const;
   void OrderForPipeline(v1::StepSchedule* schedule) const;
 
@@ -65,13 +70,13 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
     schedule.add_sources(source.name());
   }
   schedule.mutable_totals();
-  const uint32_t micro_batches = samples / config_.batch().micro();
-  for (uint32_t m = 0; m < micro_batches; ++m) {
-    const uint64_t first =
-        step * samples + uint64_t{m} * config_.batch().micro();
-    BALLAST_ASSIGN_OR_RETURN(*schedule.add_micro_batches(),
-                             ScheduleAt(first, m));
-    AddTotals(schedule.micro_batches(m).totals(), schedule.mutable_totals());
+  // A window balances some micro-batches together; the step's last may be short.
+  const uint32_t micro = config_.batch().micro();
+  const uint32_t window = WindowSize() * micro;
+  for (uint32_t done = 0; done < samples; done += window) {
+    BALLAST_RETURN_IF_ERROR(
+        AddWindow(step * samples + done,
+                  std::min<uint32_t>(window, samples - done), &schedule));
   }
   if (config_.balance().order() == v1::Balance::ORDER_PIPELINE) {
     OrderForPipeline(&schedule);
@@ -109,23 +114,44 @@ void ConfiguredScheduler::OrderForPipeline(v1::StepSchedule* schedule) const {
   schedule->mutable_micro_batches()->Swap(&ordered);
 }
 
-absl::StatusOr<v1::MicroBatchSchedule> ConfiguredScheduler::ScheduleAt(
-    uint64_t first_position, uint32_t number) const {
-  std::vector<ScheduledSample> samples;
-  samples.reserve(config_.batch().micro());
-  for (uint32_t i = 0; i < config_.batch().micro(); ++i) {
-    const SampleOrder::Sample sample = order_.At(first_position + i);
-    absl::StatusOr<SampleSize> size = MeasureSample(
-        indexes_[sample.source]->sample(sample.ordinal), config_.model());
-    if (!size.ok()) {
-      return Annotate(
-          size.status(),
-          absl::StrCat("sample ", config_.sources(sample.source).name(), ":",
-                       sample.ordinal));
-    }
-    samples.push_back({sample, *std::move(size)});
+uint32_t ConfiguredScheduler::WindowSize() const {
+  return config_.balance().scope() == v1::Balance::SCOPE_WINDOW
+             ? config_.balance().window()
+             : 1;
+}
+
+absl::StatusOr<ScheduledSample> ConfiguredScheduler::SampleAt(
+    uint64_t position) const {
+  const SampleOrder::Sample sample = order_.At(position);
+  absl::StatusOr<SampleSize> size = MeasureSample(
+      indexes_[sample.source]->sample(sample.ordinal), config_.model());
+  if (!size.ok()) {
+    return Annotate(
+        size.status(),
+        absl::StrCat("sample ", config_.sources(sample.source).name(), ":",
+                     sample.ordinal));
   }
-  return ScheduleMicroBatch(samples, first_position, number, shape_);
+  return ScheduledSample{position, sample, *std::move(size)};
+}
+
+absl::Status ConfiguredScheduler::AddWindow(uint64_t first_position,
+                                            uint32_t count,
+                                            v1::StepSchedule* schedule) const {
+  std::vector<ScheduledSample> samples;
+  samples.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    BALLAST_ASSIGN_OR_RETURN(samples.emplace_back(),
+                             SampleAt(first_position + i));
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<Ownership> owners,
+                           AssignOwners(samples, shape_));
+  for (const Ownership& ownership : owners) {
+    v1::MicroBatchSchedule* micro_batch = schedule->add_micro_batches();
+    *micro_batch = MakeMicroBatch(
+        samples, ownership, schedule->micro_batches_size() - 1, shape_);
+    AddTotals(micro_batch->totals(), schedule->mutable_totals());
+  }
+  return absl::OkStatus();
 }
 
 // The server that each rank of the module reads through.
@@ -153,6 +179,7 @@ absl::StatusOr<std::vector<uint32_t>> ServerOfRank(const v1::Config& config,
 
 absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
   MicroBatchShape shape;
+  shape.micro_batch = config.batch().micro();
   shape.grid = Grid(config.topology());
   shape.balance = config.balance();
   shape.position_axes = config.model().position_axes();
@@ -183,10 +210,6 @@ v1::Job MakeJob(const v1::Config& config,
 
 // What Schedule cannot do yet is refused here rather than left undone.
 absl::Status CheckSupported(const v1::Config& config) {
-  if (config.balance().scope() != v1::Balance::SCOPE_MICRO_BATCH) {
-    return absl::UnimplementedError(
-        "balance.scope: `window` is not built yet; use `micro_batch`");
-  }
   if (config.packing().mode() != v1::Packing::MODE_SHARD) {
     return absl::UnimplementedError(
         "packing.mode: `scheduled` is not built yet; use `shard`");

@@ -77,9 +77,10 @@ v1::StepSchedule SyntheticSchedule(const SyntheticJob& job, uint64_t step) {
   schedule.add_sources("chat");
   for (uint32_t m = 0; m < job.micro_batches; ++m) {
     v1::MicroBatchSchedule* out = schedule.add_micro_batches();
-    out->set_first_position((step * job.micro_batches + m) * samples);
+    const uint64_t first = (step * job.micro_batches + m) * samples;
     for (uint32_t i = 0; i < samples; ++i) {
-      AddSample(out->first_position() + i, out);
+      out->add_position(first + i);
+      AddSample(first + i, out);
       out->add_slot(m);
       out->add_place(job.delivery == v1::DELIVERY_OFF
                          ? i

@@ -37,9 +37,11 @@ const std::string& Dataset() {
   return *directory;
 }
 
+// `balance` and `more` are further keys of that section and of the top.
 LoadedConfig MakeConfig(uint32_t vision_dp, uint32_t language_dp,
                         const std::string& delivery,
-                        const std::string& more = "") {
+                        const std::string& more = "",
+                        const std::string& balance = "") {
   const uint32_t grid = std::lcm(vision_dp, language_dp);
   const auto config = ParseConfig(
       absl::StrCat("sources: [{name: docs, format: webdataset, path: "
@@ -52,7 +54,7 @@ LoadedConfig MakeConfig(uint32_t vision_dp, uint32_t language_dp,
                    vision_dp, "}, language: {dp: ", language_dp,
                    "}}}\n"
                    "balance: {delivery: ",
-                   delivery,
+                   delivery, balance,
                    "}\n"
                    "serve: {threads: 2, memory: 64MiB, listen: "
                    "['unix:/replaced']}\n",
@@ -133,6 +135,31 @@ TEST_P(DeliveryTest, ExchangeAndDirectPackTheSameBytes) {
     EXPECT_EQ(direct.at(key).bytes_moved, 0u);
   }
   EXPECT_EQ(moved > 0, vision() > 1 || language() > 1);
+}
+
+// Samples change micro-batches within a window of the step's two.
+TEST_P(DeliveryTest, AWindowMovesSamplesBetweenItsMicroBatches) {
+  const std::string window = ", scope: window, window: 2";
+  const auto exchange =
+      RunJob(MakeConfig(vision(), language(), "exchange", "", window));
+  const auto direct =
+      RunJob(MakeConfig(vision(), language(), "direct", "", window));
+  ASSERT_EQ(direct.size(), exchange.size());
+  for (const auto& [key, batch] : exchange) {
+    EXPECT_EQ(DigestOf(batch), DigestOf(direct.at(key)));
+  }
+  for (uint64_t step = 0; step < kSteps; ++step) {
+    std::vector<uint64_t> all;
+    for (uint32_t m = 0; m < 2; ++m) {
+      const auto positions = InRankOrder(exchange, step, m, v1::MODULE_VISION);
+      EXPECT_EQ(positions, InRankOrder(exchange, step, m, v1::MODULE_LANGUAGE));
+      all.insert(all.end(), positions.begin(), positions.end());
+    }
+    std::sort(all.begin(), all.end());
+    std::vector<uint64_t> expected(2 * micro());
+    std::iota(expected.begin(), expected.end(), 2 * step * micro());
+    EXPECT_EQ(all, expected);
+  }
 }
 
 TEST_P(DeliveryTest, OffKeepsNaturalShards) {

@@ -11,7 +11,7 @@ TEST(ScheduleJsonTest, HasTheKeysOfTheDesignInTheirOrder) {
   schedule.set_fingerprint("f");
   schedule.add_sources("docs");
   v1::MicroBatchSchedule& micro_batch = *schedule.add_micro_batches();
-  micro_batch.set_first_position(48);
+  micro_batch.add_position(48);
   micro_batch.add_source(0);
   micro_batch.add_ordinal(17);
   micro_batch.add_images(2);

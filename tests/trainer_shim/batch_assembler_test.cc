@@ -146,7 +146,7 @@ TEST_P(BatchAssemblerTest, PixelsStandWhereTheFormulaSays) {
       size_t image = 0, row = 0;
       for (const PackedSample& sample : batch->samples) {
         const uint32_t images =
-            columns.images(sample.position - columns.first_position());
+            columns.images(sample.position - columns.position(0));
         for (uint32_t k = 0; k < images; ++k, ++image) {
           const uint32_t h = batch->image_grid_thw[3 * image + 1];
           const uint32_t w = batch->image_grid_thw[3 * image + 2];

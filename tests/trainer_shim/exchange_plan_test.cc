@@ -72,7 +72,7 @@ TEST_P(ExchangePlanTest, RanksOwnAllSamplesInPlaceOrderForEveryDelivery) {
     // Places are a permutation, so this holds every position exactly once.
     std::vector<uint64_t> wanted(columns.place_size());
     for (int i = 0; i < columns.place_size(); ++i) {
-      wanted[columns.place(i)] = columns.first_position() + i;
+      wanted[columns.place(i)] = columns.position(i);
     }
     for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
       EXPECT_EQ(OwnedPositions(PlanAll(job, module)), wanted)

@@ -57,8 +57,9 @@ TEST_P(SchedulerTest, StepsCoverThePositionsWithoutAGap) {
     ASSERT_TRUE(schedule.ok());
     ASSERT_EQ(schedule->micro_batches_size(), 2);
     for (const auto& micro_batch : schedule->micro_batches()) {
-      EXPECT_EQ(micro_batch.first_position(), position);
-      position += micro_batch.tokens_size();
+      for (const uint64_t found : micro_batch.position()) {
+        EXPECT_EQ(found, position++);
+      }
     }
   }
   EXPECT_EQ(position, 5 * 8 * grid());
@@ -224,6 +225,43 @@ TEST(SchedulerValuesTest, VisionRanksAllHaveAnImageOrADummy) {
   }
 }
 
+// Samples move between the micro-batches of a window, never out of it, and each
+// is read where its position says.
+TEST(SchedulerValuesTest, AWindowBalancesItsMicroBatchesTogether) {
+  auto config = JobConfig(2, 4, 80, 16);
+  const auto natural = ScheduleOf(config, 1);
+  config.mutable_balance()->set_scope(v1::Balance::SCOPE_WINDOW);
+  config.mutable_balance()->set_window(2);
+  const auto schedule = ScheduleOf(config, 1);
+  ASSERT_EQ(schedule.micro_batches_size(), 5);
+  // The heaviest rank of each micro-batch, summed: what the step takes.
+  double natural_time = 0, time = 0;
+  for (int first = 0; first < 5; first += 2) {
+    std::set<uint64_t> wanted, found;
+    for (int m = first; m < std::min(first + 2, 5); ++m) {
+      const auto& micro_batch = schedule.micro_batches(m);
+      found.insert(micro_batch.position().begin(),
+                   micro_batch.position().end());
+      wanted.insert(natural.micro_batches(m).position().begin(),
+                    natural.micro_batches(m).position().end());
+      for (const auto& module : micro_batch.modules()) {
+        const uint32_t each = 16 / module.load_after_size();
+        for (int i = 0; i < micro_batch.position_size(); ++i) {
+          EXPECT_EQ(module.reader(i), micro_batch.position(i) % 16 / each);
+        }
+      }
+      const auto& after = micro_batch.modules(0).load_after();
+      const auto& natural_after =
+          natural.micro_batches(m).modules(0).load_after();
+      time += *std::max_element(after.begin(), after.end());
+      natural_time +=
+          *std::max_element(natural_after.begin(), natural_after.end());
+    }
+    EXPECT_EQ(found, wanted);
+  }
+  EXPECT_LT(time, natural_time);
+}
+
 TEST(SchedulerValuesTest, SkipBelowLeavesABalancedMicroBatchAlone) {
   auto config = JobConfig(2, 2, 16, 8);
   config.mutable_balance()->set_skip_below(1000);
@@ -246,7 +284,7 @@ TEST(SchedulerValuesTest, PipelineOrderKeepsTheStepsSamples) {
   std::map<uint64_t, std::string> by_position;
   for (v1::MicroBatchSchedule micro_batch : natural.micro_batches()) {
     micro_batch.clear_slot();
-    by_position[micro_batch.first_position()] = micro_batch.SerializeAsString();
+    by_position[micro_batch.position(0)] = micro_batch.SerializeAsString();
   }
   bool moved = false;
   for (int m = 0; m < pipeline.micro_batches_size(); ++m) {
@@ -255,10 +293,9 @@ TEST(SchedulerValuesTest, PipelineOrderKeepsTheStepsSamples) {
       EXPECT_EQ(slot, static_cast<uint32_t>(m));
     }
     micro_batch.clear_slot();
-    EXPECT_EQ(by_position[micro_batch.first_position()],
+    EXPECT_EQ(by_position[micro_batch.position(0)],
               micro_batch.SerializeAsString());
-    moved |= micro_batch.first_position() !=
-             natural.micro_batches(m).first_position();
+    moved |= micro_batch.position(0) != natural.micro_batches(m).position(0);
   }
   EXPECT_TRUE(moved);
 }
@@ -295,10 +332,10 @@ TEST(SchedulerValuesTest, Refusals) {
   EXPECT_THAT(
       Scheduler::Create(JobConfig(1, 1, 2, 2), {&empty}).status().message(),
       HasSubstr("source docs: its index holds no sample"));
-  auto window = JobConfig(1, 1, 2, 2);
-  window.mutable_balance()->set_scope(v1::Balance::SCOPE_WINDOW);
-  EXPECT_THAT(Scheduler::Create(window, {&Index()}).status().message(),
-              HasSubstr("balance.scope"));
+  auto packing = JobConfig(1, 1, 2, 2);
+  packing.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
+  EXPECT_THAT(Scheduler::Create(packing, {&Index()}).status().message(),
+              HasSubstr("packing.mode"));
   const auto scheduler = Make(JobConfig(1, 1, 2, 2));
   EXPECT_EQ(scheduler->Schedule(~uint64_t{0}).status().code(),
             absl::StatusCode::kOutOfRange);

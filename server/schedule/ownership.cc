@@ -1,0 +1,140 @@
+#include "server/schedule/ownership.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "proto/block_layout.h"
+#include "server/schedule/presence.h"
+
+namespace ballast {
+namespace {
+
+// The window's groups as they are read: equal runs of positions.
+Groups ReadingGroups(uint32_t samples, const MicroBatchShape& shape) {
+  const uint32_t per_group = shape.micro_batch / shape.grid;
+  Groups groups(samples / per_group);
+  for (uint32_t i = 0; i < samples; ++i) groups[i / per_group].push_back(i);
+  return groups;
+}
+
+std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
+                                   v1::Module module, uint32_t position_axes) {
+  std::vector<uint64_t> bytes;
+  bytes.reserve(samples.size());
+  for (const ScheduledSample& sample : samples) {
+    if (module == v1::MODULE_LANGUAGE) {
+      bytes.push_back(
+          LayOutLanguage(sample.size.tokens, position_axes).bytes);
+      continue;
+    }
+    uint64_t pixels = 0;
+    for (const ImageGrid& grid : sample.size.grids) {
+      pixels += uint64_t{3} * grid.height * grid.width;
+    }
+    bytes.push_back(pixels);
+  }
+  return bytes;
+}
+
+// Whether the largest group is within a share `skip_below` of the mean.
+bool IsBalanced(const std::vector<double>& costs, const Groups& groups,
+                double skip_below) {
+  const std::vector<double> loads = GroupLoads(costs, groups);
+  const double mean =
+      std::accumulate(loads.begin(), loads.end(), 0.0) / loads.size();
+  return *std::max_element(loads.begin(), loads.end()) <=
+         mean * (1 + skip_below);
+}
+
+std::vector<double> JointCosts(const std::vector<ScheduledSample>& samples,
+                               const v1::Balance& balance) {
+  std::vector<double> costs;
+  costs.reserve(samples.size());
+  for (const ScheduledSample& sample : samples) {
+    costs.push_back(JointCost(sample.size, balance.cost()));
+  }
+  return costs;
+}
+
+std::vector<ModuleShards> Shards(const std::vector<ScheduledSample>& samples,
+                                 const MicroBatchShape& shape) {
+  std::vector<ModuleShards> shards;
+  for (const ModuleRanks& ranks : shape.modules) {
+    ModuleShards& module = shards.emplace_back();
+    module.ranks = ranks;
+    module.bytes = PayloadBytes(samples, ranks.module, shape.position_axes);
+    for (uint32_t i = 0; i < samples.size(); ++i) {
+      module.reader.push_back(ReaderOf(i, ranks, shape));
+    }
+  }
+  return shards;
+}
+
+absl::StatusOr<Groups> WindowGroups(const std::vector<ScheduledSample>& samples,
+                                    const std::vector<double>& costs,
+                                    const MicroBatchShape& shape) {
+  const v1::Balance& balance = shape.balance;
+  Groups reading = ReadingGroups(samples.size(), shape);
+  if (balance.delivery() == v1::DELIVERY_OFF) return reading;
+  if (balance.skip_below() > 0 &&
+      IsBalanced(costs, reading, balance.skip_below())) {
+    return reading;
+  }
+  BALLAST_ASSIGN_OR_RETURN(
+      Groups groups, BalanceSamples(costs, reading.size(), balance.algorithm(),
+                                    balance.equal_count()));
+  if (balance.algorithm() == v1::Balance::ALGORITHM_LPT) return groups;
+  return PlaceGroups(std::move(groups), samples.size() / shape.micro_batch,
+                     Shards(samples, shape));
+}
+
+// Sees to balance.align_images in one micro-batch.
+void AlignVisionRanks(const std::vector<double>& costs,
+                      const std::vector<bool>& has_image,
+                      const MicroBatchShape& shape, Ownership* ownership) {
+  for (const ModuleRanks& ranks : shape.modules) {
+    if (ranks.module != v1::MODULE_VISION) continue;
+    const uint32_t groups_per_rank = shape.grid / ranks.dp;
+    ownership->dummy_ranks =
+        shape.balance.delivery() == v1::DELIVERY_OFF
+            ? RanksWithoutImage(has_image, groups_per_rank, ownership->groups)
+            : AlignImages(costs, has_image, groups_per_rank,
+                          &ownership->groups);
+  }
+}
+
+}  // namespace
+
+uint32_t ReaderOf(uint32_t index, const ModuleRanks& ranks,
+                  const MicroBatchShape& shape) {
+  const uint32_t group =
+      index % shape.micro_batch / (shape.micro_batch / shape.grid);
+  return group / (shape.grid / ranks.dp);
+}
+
+absl::StatusOr<std::vector<Ownership>> AssignOwners(
+    const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape) {
+  const std::vector<double> costs = JointCosts(samples, shape.balance);
+  BALLAST_ASSIGN_OR_RETURN(Groups groups, WindowGroups(samples, costs, shape));
+  std::vector<bool> has_image;
+  has_image.reserve(samples.size());
+  for (const ScheduledSample& sample : samples) {
+    has_image.push_back(!sample.size.grids.empty());
+  }
+  std::vector<Ownership> owners;
+  for (auto first = groups.begin(); first != groups.end();
+       first += shape.grid) {
+    Ownership& ownership = owners.emplace_back();
+    ownership.groups.assign(std::make_move_iterator(first),
+                            std::make_move_iterator(first + shape.grid));
+    if (shape.balance.align_images()) {
+      AlignVisionRanks(costs, has_image, shape, &ownership);
+    }
+  }
+  return owners;
+}
+
+}  // namespace ballast
