@@ -94,6 +94,9 @@ void DefaultPacking(const KeyReport& keys, v1::Packing* packing) {
   if (!keys.Has("packing.max_tokens_per_rank")) {
     packing->set_max_tokens_per_rank(8192);
   }
+  if (!keys.Has("packing.virtual_pipeline_group")) {
+    packing->set_virtual_pipeline_group(1);
+  }
 }
 
 void DefaultServe(const KeyReport& keys, v1::Serve* serve) {

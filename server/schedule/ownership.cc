@@ -59,20 +59,6 @@ std::vector<double> JointCosts(const std::vector<ScheduledSample>& samples,
   return costs;
 }
 
-std::vector<ModuleShards> Shards(const std::vector<ScheduledSample>& samples,
-                                 const MicroBatchShape& shape) {
-  std::vector<ModuleShards> shards;
-  for (const ModuleRanks& ranks : shape.modules) {
-    ModuleShards& module = shards.emplace_back();
-    module.ranks = ranks;
-    module.bytes = PayloadBytes(samples, ranks.module, shape.position_axes);
-    for (uint32_t i = 0; i < samples.size(); ++i) {
-      module.reader.push_back(ReaderOf(i, ranks, shape));
-    }
-  }
-  return shards;
-}
-
 absl::StatusOr<Groups> WindowGroups(const std::vector<ScheduledSample>& samples,
                                     const std::vector<double>& costs,
                                     const MicroBatchShape& shape) {
@@ -88,7 +74,7 @@ absl::StatusOr<Groups> WindowGroups(const std::vector<ScheduledSample>& samples,
                                     balance.equal_count()));
   if (balance.algorithm() == v1::Balance::ALGORITHM_LPT) return groups;
   return PlaceGroups(std::move(groups), samples.size() / shape.micro_batch,
-                     Shards(samples, shape));
+                     MakeShards(samples, shape));
 }
 
 // Sees to balance.align_images in one micro-batch.
@@ -113,6 +99,20 @@ uint32_t ReaderOf(uint32_t index, const ModuleRanks& ranks,
   const uint32_t group =
       index % shape.micro_batch / (shape.micro_batch / shape.grid);
   return group / (shape.grid / ranks.dp);
+}
+
+std::vector<ModuleShards> MakeShards(
+    const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape) {
+  std::vector<ModuleShards> shards;
+  for (const ModuleRanks& ranks : shape.modules) {
+    ModuleShards& module = shards.emplace_back();
+    module.ranks = ranks;
+    module.bytes = PayloadBytes(samples, ranks.module, shape.position_axes);
+    for (uint32_t i = 0; i < samples.size(); ++i) {
+      module.reader.push_back(ReaderOf(i, ranks, shape));
+    }
+  }
+  return shards;
 }
 
 absl::StatusOr<std::vector<Ownership>> AssignOwners(

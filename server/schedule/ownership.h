@@ -36,6 +36,10 @@ struct MicroBatchShape {
 uint32_t ReaderOf(uint32_t index, const ModuleRanks& ranks,
                   const MicroBatchShape& shape);
 
+// What each module's ranks read of such a run, for PlaceGroups.
+std::vector<ModuleShards> MakeShards(
+    const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape);
+
 // Who owns what in one micro-batch.
 struct Ownership {
   // `grid` groups of indexes into the samples; rank r of a module with dp d owns

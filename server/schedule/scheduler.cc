@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "server/config/topology.h"
 #include "server/schedule/micro_batch_schedule.h"
 #include "server/schedule/ownership.h"
+#include "server/schedule/packed_ownership.h"
 #include "server/schedule/pipeline_order.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/schedule_fingerprint.h"
@@ -24,11 +26,13 @@ class ConfiguredScheduler final : public Scheduler {
   ConfiguredScheduler(const v1::Config& config,
                       std::vector<const SourceIndex*> indexes,
                       SampleOrder order, MicroBatchShape shape,
+                      std::optional<PackShape> packs,
                       v1::Fingerprint fingerprint, v1::Job job)
       : config_(config),
         indexes_(std::move(indexes)),
         order_(std::move(order)),
         shape_(std::move(shape)),
+        packs_(packs),
         fingerprint_(std::move(fingerprint)),
         job_(std::move(job)) {}
 
@@ -51,6 +55,7 @@ class ConfiguredScheduler final : public Scheduler {
   const std::vector<const SourceIndex*> indexes_;
   const SampleOrder order_;
   const MicroBatchShape shape_;
+  const std::optional<PackShape> packs_;  // with packing.mode `scheduled`
   const v1::Fingerprint fingerprint_;
   const v1::Job job_;
 };
@@ -115,6 +120,7 @@ void ConfiguredScheduler::OrderForPipeline(v1::StepSchedule* schedule) const {
 }
 
 uint32_t ConfiguredScheduler::WindowSize() const {
+  if (packs_) return config_.batch().global() / config_.batch().micro();
   return config_.balance().scope() == v1::Balance::SCOPE_WINDOW
              ? config_.balance().window()
              : 1;
@@ -144,7 +150,8 @@ absl::Status ConfiguredScheduler::AddWindow(uint64_t first_position,
                              SampleAt(first_position + i));
   }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<Ownership> owners,
-                           AssignOwners(samples, shape_));
+                           packs_ ? AssignPackedOwners(samples, shape_, *packs_)
+                                  : AssignOwners(samples, shape_));
   for (const Ownership& ownership : owners) {
     v1::MicroBatchSchedule* micro_batch = schedule->add_micro_batches();
     *micro_batch = MakeMicroBatch(
@@ -208,20 +215,45 @@ v1::Job MakeJob(const v1::Config& config,
   return job;
 }
 
-// What Schedule cannot do yet is refused here rather than left undone.
-absl::Status CheckSupported(const v1::Config& config) {
-  if (config.packing().mode() != v1::Packing::MODE_SHARD) {
-    return absl::UnimplementedError(
-        "packing.mode: `scheduled` is not built yet; use `shard`");
+// How packs are filled; nothing unless packing.mode is `scheduled`.
+absl::StatusOr<std::optional<PackShape>> MakePackShape(
+    const v1::Config& config) {
+  if (config.packing().mode() != v1::Packing::MODE_SCHEDULED) {
+    return std::optional<PackShape>();
   }
-  return absl::OkStatus();
+  if (config.balance().delivery() == v1::DELIVERY_OFF) {
+    return absl::InvalidArgumentError(
+        "packing.mode: `scheduled` gives samples to other ranks than read "
+        "them, which balance.delivery `off` forbids");
+  }
+  const auto& modules = config.topology().modules();
+  const auto language = modules.find(std::string(
+      ModuleName(v1::MODULE_LANGUAGE)));
+  if (language == modules.end()) {
+    return absl::InvalidArgumentError(
+        "packing.mode: `scheduled` packs tokens, and topology.modules has no "
+        "language");
+  }
+  PackShape packs;
+  packs.capacity = uint64_t{config.packing().max_tokens_per_rank()} *
+                   language->second.cp();
+  packs.align = PackAlign(config, v1::MODULE_LANGUAGE);
+  packs.micro_batch_multiple = config.packing().virtual_pipeline_group();
+  const uint64_t multiple =
+      uint64_t{Grid(config.topology())} * packs.micro_batch_multiple;
+  if (multiple == 0 || config.batch().global() % multiple != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "batch.global is ", config.batch().global(),
+        "; packing.mode `scheduled` wants a multiple of the grid times "
+        "packing.virtual_pipeline_group, ", multiple));
+  }
+  return std::make_optional(packs);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
     const v1::Config& config, const std::vector<const SourceIndex*>& indexes) {
-  BALLAST_RETURN_IF_ERROR(CheckSupported(config));
   std::vector<SampleOrder::Source> sources;
   for (int i = 0; i < config.sources_size(); ++i) {
     const v1::Source& source = config.sources(i);
@@ -234,12 +266,14 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
     sources.push_back({source.name(), indexes[i]->size(), source.weight()});
   }
   BALLAST_ASSIGN_OR_RETURN(MicroBatchShape shape, MakeShape(config));
+  BALLAST_ASSIGN_OR_RETURN(const std::optional<PackShape> packs,
+                           MakePackShape(config));
   v1::Job job = MakeJob(config, shape.modules);
   return std::make_unique<ConfiguredScheduler>(
       config, indexes,
       SampleOrder(std::move(sources), config.order().seed(),
                   config.order().shuffle()),
-      std::move(shape), ScheduleFingerprint(config, indexes),
+      std::move(shape), packs, ScheduleFingerprint(config, indexes),
       std::move(job));
 }
 

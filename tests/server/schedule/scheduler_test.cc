@@ -262,6 +262,55 @@ TEST(SchedulerValuesTest, AWindowBalancesItsMicroBatchesTogether) {
   EXPECT_LT(time, natural_time);
 }
 
+// Spec 2.6: every pack fits, and the number of micro-batches is equal on all
+// ranks, whatever the lengths.
+TEST(SchedulerValuesTest, ScheduledPackingFillsPacks) {
+  for (const auto algorithm :
+       {v1::Balance::ALGORITHM_LPT, v1::Balance::ALGORITHM_REFINED}) {
+    auto config = JobConfig(4, 2, 64, 16);
+    config.mutable_balance()->set_algorithm(algorithm);
+    config.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
+    config.mutable_packing()->set_max_tokens_per_rank(900);
+    config.mutable_packing()->set_align(16);
+    config.mutable_packing()->set_virtual_pipeline_group(2);
+    const auto scheduler = Make(config);
+    std::set<int> counts;
+    for (uint64_t step = 0; step < 20; ++step) {
+      const auto schedule = scheduler->Schedule(step);
+      ASSERT_TRUE(schedule.ok()) << schedule.status();
+      counts.insert(schedule->micro_batches_size());
+      EXPECT_EQ(schedule->micro_batches_size() % 2, 0);
+      std::multiset<uint64_t> positions;
+      for (const auto& micro_batch : schedule->micro_batches()) {
+        const auto& vision = micro_batch.modules(0);
+        std::vector<uint64_t> tokens(4, 0);
+        for (int i = 0; i < micro_batch.position_size(); ++i) {
+          positions.insert(micro_batch.position(i));
+          tokens[vision.owner(i)] += (micro_batch.tokens(i) + 15) / 16 * 16;
+          EXPECT_EQ(vision.reader(i), micro_batch.position(i) % 16 / 4);
+        }
+        for (const uint64_t sum : tokens) {
+          EXPECT_GT(sum, 0u);
+          EXPECT_LE(sum, 900u);
+        }
+      }
+      std::multiset<uint64_t> all;
+      for (uint64_t i = 0; i < 64; ++i) all.insert(step * 64 + i);
+      EXPECT_EQ(positions, all);
+    }
+    EXPECT_GT(counts.size(), 1u);  // it is dynamic
+  }
+}
+
+TEST(SchedulerValuesTest, ASampleThatNoPackHoldsIsNamed) {
+  auto config = JobConfig(2, 2, 64, 16);
+  config.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
+  config.mutable_packing()->set_max_tokens_per_rank(50);
+  config.mutable_packing()->set_virtual_pipeline_group(1);
+  EXPECT_THAT(Make(config)->Schedule(0).status().message(),
+              HasSubstr("packing.max_tokens_per_rank * cp"));
+}
+
 TEST(SchedulerValuesTest, SkipBelowLeavesABalancedMicroBatchAlone) {
   auto config = JobConfig(2, 2, 16, 8);
   config.mutable_balance()->set_skip_below(1000);
@@ -332,7 +381,7 @@ TEST(SchedulerValuesTest, Refusals) {
   EXPECT_THAT(
       Scheduler::Create(JobConfig(1, 1, 2, 2), {&empty}).status().message(),
       HasSubstr("source docs: its index holds no sample"));
-  auto packing = JobConfig(1, 1, 2, 2);
+  auto packing = JobConfig(1, 1, 2, 2, v1::DELIVERY_OFF);
   packing.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
   EXPECT_THAT(Scheduler::Create(packing, {&Index()}).status().message(),
               HasSubstr("packing.mode"));

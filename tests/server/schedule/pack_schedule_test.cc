@@ -1,0 +1,112 @@
+#include "server/schedule/pack_schedule.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The vectors of spec/semantics.md section 7.
+TEST(PackInOrderTest, SpecVectors) {
+  EXPECT_THAT(*PackInOrder({5, 4, 3, 6, 2, 2, 7}, {10, 2}),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3),
+                          ElementsAre(4, 5), ElementsAre(6)));
+  EXPECT_THAT(*PackInOrder({2, 2, 2}, {10, 2}),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
+  EXPECT_THAT(*PackInOrder({6, 5, 4, 3, 2, 1}, {8, 4}),
+              ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2, 3),
+                          ElementsAre(4, 5)));
+}
+
+TEST(PackInOrderTest, Refusals) {
+  const auto nine = PackInOrder({9, 9, 9}, {10, 2});
+  EXPECT_EQ(nine.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(nine.status().message(), HasSubstr("3 samples cannot fill 4"));
+  // The reference makes an empty first pack of this.
+  const auto longer = PackInOrder({12, 3}, {10, 1});
+  EXPECT_EQ(longer.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(longer.status().message(), HasSubstr("sample 0 has 12 tokens"));
+  EXPECT_FALSE(PackInOrder({}, {10, 1}).ok());
+  EXPECT_FALSE(PackInOrder({1}, {0, 1}).ok());
+  EXPECT_FALSE(PackInOrder({1}, {10, 0}).ok());
+}
+
+void ExpectValid(const std::vector<uint32_t>& lengths, const Groups& packs,
+                 const PackLimits& limits) {
+  EXPECT_EQ(packs.size() % limits.multiple, 0u);
+  std::vector<uint32_t> all;
+  for (const auto& pack : packs) {
+    EXPECT_FALSE(pack.empty());
+    EXPECT_TRUE(std::is_sorted(pack.begin(), pack.end()));
+    uint64_t tokens = 0;
+    for (const uint32_t i : pack) tokens += lengths[i];
+    EXPECT_LE(tokens, limits.capacity);
+    all.insert(all.end(), pack.begin(), pack.end());
+  }
+  std::sort(all.begin(), all.end());
+  std::vector<uint32_t> expected(lengths.size());
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(all, expected);
+}
+
+// Difference between the costliest and the cheapest pack that run together,
+// summed over the micro-batches.
+uint64_t Spread(const std::vector<uint32_t>& lengths, const Groups& packs,
+                uint32_t together) {
+  uint64_t spread = 0;
+  for (size_t first = 0; first < packs.size(); first += together) {
+    uint64_t least = ~uint64_t{0}, most = 0;
+    for (size_t p = first; p < first + together; ++p) {
+      uint64_t cost = 0;
+      for (const uint32_t i : packs[p]) {
+        cost += uint64_t{lengths[i]} * lengths[i];
+      }
+      least = std::min(least, cost);
+      most = std::max(most, cost);
+    }
+    spread += most - least;
+  }
+  return spread;
+}
+
+TEST(PackBalancedTest, SameConstraintsLessSpreadNeverSlower) {
+  uint64_t reference_spread = 0, spread = 0, reference_time = 0, time = 0;
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const PackLimits limits = {4096, 1u + static_cast<uint32_t>(random() % 8)};
+    std::vector<uint32_t> lengths(limits.multiple * (1 + random() % 20));
+    for (uint32_t& length : lengths) {
+      length = 1 + random() % (seed % 3 == 0 ? 4096 : 1500);
+    }
+    const auto in_order = PackInOrder(lengths, limits);
+    const auto balanced = PackBalanced(lengths, limits);
+    ASSERT_TRUE(in_order.ok()) << in_order.status();
+    ASSERT_TRUE(balanced.ok()) << balanced.status();
+    ExpectValid(lengths, *in_order, limits);
+    ExpectValid(lengths, *balanced, limits);
+    EXPECT_EQ(balanced->size(), in_order->size());
+    EXPECT_LE(PackedTime(lengths, *balanced, limits.multiple),
+              PackedTime(lengths, *in_order, limits.multiple))
+        << "seed " << seed;
+    reference_spread += Spread(lengths, *in_order, limits.multiple);
+    spread += Spread(lengths, *balanced, limits.multiple);
+    reference_time += PackedTime(lengths, *in_order, limits.multiple);
+    time += PackedTime(lengths, *balanced, limits.multiple);
+  }
+  EXPECT_LT(spread, reference_spread / 3);
+  EXPECT_LT(time, reference_time * 3 / 4);
+}
+
+TEST(PackedTimeTest, SumsTheLargestOfEachSet) {
+  EXPECT_EQ(PackedTime({1, 2, 3, 4}, {{0, 1}, {2}, {3}, {}}, 2), 9 + 16);
+}
+
+}  // namespace
+}  // namespace ballast
