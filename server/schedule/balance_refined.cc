@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <numeric>
 #include <queue>
@@ -10,24 +9,10 @@
 #include "server/schedule/balance.h"
 #include "server/schedule/balance_input.h"
 #include "server/schedule/exchange_search.h"
+#include "server/schedule/fixed_point.h"
 
 namespace ballast {
 namespace {
-
-// Costs as integers: scaled by one power of two, so that sums stay below 2^62.
-// Exact for costs that are integers, which patch and token counts are.
-std::vector<int64_t> FixedPoint(absl::Span<const double> costs) {
-  const double sum = std::accumulate(costs.begin(), costs.end(), 0.0);
-  int exponent = 0;
-  std::frexp(sum, &exponent);  // sum < 2^exponent
-  const int shift = std::min(16, 60 - exponent);
-  std::vector<int64_t> fixed;
-  fixed.reserve(costs.size());
-  for (const double cost : costs) {
-    fixed.push_back(std::llround(std::ldexp(cost, shift)));
-  }
-  return fixed;
-}
 
 // Longest processing time first without a cap on a group's count. Of equal loads
 // the group with fewer members goes first: samples that cost nothing spread out,
@@ -66,7 +51,8 @@ int64_t LargestLoad(const std::vector<int64_t>& costs, const Groups& groups) {
 absl::StatusOr<Groups> BalanceRefined(absl::Span<const double> costs,
                                       uint32_t groups, bool equal_count) {
   BALLAST_RETURN_IF_ERROR(CheckBalanceInput(costs, groups, equal_count));
-  const std::vector<int64_t> fixed = FixedPoint(costs);
+  const std::vector<int64_t> fixed = FixedPoint(
+      costs, std::accumulate(costs.begin(), costs.end(), 0.0));
   // The better of two starts; the search never makes it worse.
   Groups start;
   if (costs.size() % groups == 0) {

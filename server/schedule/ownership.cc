@@ -7,6 +7,7 @@
 
 #include "common/status_macros.h"
 #include "proto/block_layout.h"
+#include "server/schedule/balance_joint.h"
 #include "server/schedule/presence.h"
 
 namespace ballast {
@@ -49,14 +50,33 @@ bool IsBalanced(const std::vector<double>& costs, const Groups& groups,
          mean * (1 + skip_below);
 }
 
-std::vector<double> JointCosts(const std::vector<ScheduledSample>& samples,
-                               const v1::Balance& balance) {
+template <typename CostOf>
+std::vector<double> Costs(const std::vector<ScheduledSample>& samples,
+                          const CostOf& cost_of) {
   std::vector<double> costs;
   costs.reserve(samples.size());
   for (const ScheduledSample& sample : samples) {
-    costs.push_back(JointCost(sample.size, balance.cost()));
+    costs.push_back(cost_of(sample.size));
   }
   return costs;
+}
+
+absl::StatusOr<Groups> Balance(const std::vector<ScheduledSample>& samples,
+                               const std::vector<double>& joint_costs,
+                               uint32_t groups, const MicroBatchShape& shape) {
+  const v1::Balance& balance = shape.balance;
+  if (shape.colocated || shape.modules.size() < 2 ||
+      balance.algorithm() == v1::Balance::ALGORITHM_LPT) {
+    return BalanceSamples(joint_costs, groups, balance.algorithm(),
+                          balance.equal_count());
+  }
+  const auto costs = [&](v1::Module module) {
+    return Costs(samples, [&](const SampleSize& size) {
+      return SampleCost(size, module, balance.cost());
+    });
+  };
+  return BalanceJoint(costs(v1::MODULE_VISION), costs(v1::MODULE_LANGUAGE),
+                      groups, balance.equal_count());
 }
 
 absl::StatusOr<Groups> WindowGroups(const std::vector<ScheduledSample>& samples,
@@ -70,8 +90,7 @@ absl::StatusOr<Groups> WindowGroups(const std::vector<ScheduledSample>& samples,
     return reading;
   }
   BALLAST_ASSIGN_OR_RETURN(
-      Groups groups, BalanceSamples(costs, reading.size(), balance.algorithm(),
-                                    balance.equal_count()));
+      Groups groups, Balance(samples, costs, reading.size(), shape));
   if (balance.algorithm() == v1::Balance::ALGORITHM_LPT) return groups;
   return PlaceGroups(std::move(groups), samples.size() / shape.micro_batch,
                      MakeShards(samples, shape));
@@ -117,7 +136,10 @@ std::vector<ModuleShards> MakeShards(
 
 absl::StatusOr<std::vector<Ownership>> AssignOwners(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape) {
-  const std::vector<double> costs = JointCosts(samples, shape.balance);
+  const std::vector<double> costs =
+      Costs(samples, [&](const SampleSize& size) {
+        return JointCost(size, shape.balance.cost());
+      });
   BALLAST_ASSIGN_OR_RETURN(Groups groups, WindowGroups(samples, costs, shape));
   std::vector<bool> has_image;
   has_image.reserve(samples.size());

@@ -27,6 +27,9 @@ struct MicroBatchShape {
   uint32_t grid = 1;         // divides micro_batch
   std::vector<ModuleRanks> modules;
   v1::Balance balance;
+  // Whether the modules share GPUs: then the sum of their costs is evened out,
+  // else each module's own (BalanceJoint).
+  bool colocated = true;
   uint32_t position_axes = 3;
 };
 

@@ -99,6 +99,8 @@ v1::Fingerprint ScheduleFingerprint(
   }
 
   AddMessage("balance", config.balance(), &entries);
+  entries["topology.colocated"] =
+      config.topology().colocated() ? "true" : "false";
   for (int i = 0; i < config.topology().servers_size(); ++i) {
     for (const auto& [module, ranks] : config.topology().servers(i).ranks()) {
       entries[absl::StrFormat("topology.servers.%04d.%s", i, module)] = ranks;

@@ -189,6 +189,7 @@ absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
   shape.micro_batch = config.batch().micro();
   shape.grid = Grid(config.topology());
   shape.balance = config.balance();
+  shape.colocated = config.topology().colocated();
   shape.position_axes = config.model().position_axes();
   for (const v1::Module module : Modules(config)) {
     BALLAST_ASSIGN_OR_RETURN(std::vector<uint32_t> servers,

@@ -1,0 +1,177 @@
+#include "server/schedule/balance_joint.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/schedule/fixed_point.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint64_t kMaxLooked = 4'000'000;
+// Lightest groups that are tried as partners of a heaviest one.
+constexpr int kMaxPartners = 64;
+
+using Loads = std::set<std::pair<int64_t, uint32_t>>;  // load, group
+
+// One sample of `from` for one of `to`, or for nothing.
+struct Exchange {
+  uint32_t from, to;
+  size_t give;
+  std::optional<size_t> take;
+};
+
+class Search {
+ public:
+  Search(std::array<std::vector<int64_t>, 2> costs, Groups groups,
+         bool keep_counts)
+      : costs_(std::move(costs)),
+        groups_(std::move(groups)),
+        keep_counts_(keep_counts) {
+    for (int m = 0; m < 2; ++m) {
+      loads_[m].resize(groups_.size(), 0);
+      for (uint32_t g = 0; g < groups_.size(); ++g) {
+        for (const uint32_t i : groups_[g]) loads_[m][g] += costs_[m][i];
+        sorted_[m].emplace(loads_[m][g], g);
+      }
+    }
+  }
+
+  void Run() {
+    while (looked_ < kMaxLooked && Improve()) {
+    }
+  }
+
+  Groups TakeGroups() {
+    for (auto& group : groups_) std::sort(group.begin(), group.end());
+    return std::move(groups_);
+  }
+
+ private:
+  int64_t Largest(int m) const { return sorted_[m].rbegin()->first; }
+
+  // The largest load of module m among groups other than a and b.
+  int64_t LargestBeside(int m, uint32_t a, uint32_t b) const {
+    for (auto it = sorted_[m].rbegin(); it != sorted_[m].rend(); ++it) {
+      if (it->second != a && it->second != b) return it->first;
+    }
+    return 0;
+  }
+
+  bool Improve() {
+    std::optional<Exchange> best;
+    int64_t best_sum = Largest(0) + Largest(1);
+    for (int m = 0; m < 2; ++m) {
+      const uint32_t heavy = sorted_[m].rbegin()->second;
+      // A group that is light in either module may take what this one gives.
+      for (int by = 0; by < 2; ++by) {
+        int tried = 0;
+        for (const auto& [load, partner] : sorted_[by]) {
+          if (tried++ == kMaxPartners) break;
+          if (partner != heavy) LookAt(heavy, partner, &best, &best_sum);
+        }
+      }
+    }
+    if (!best) return false;
+    Apply(*best);
+    return true;
+  }
+
+  void LookAt(uint32_t from, uint32_t to, std::optional<Exchange>* best,
+              int64_t* best_sum) {
+    const int64_t beside[2] = {LargestBeside(0, from, to),
+                               LargestBeside(1, from, to)};
+    const auto look = [&](size_t give, std::optional<size_t> take) {
+      ++looked_;
+      int64_t sum = 0;
+      for (int m = 0; m < 2; ++m) {
+        const int64_t amount = Amount(m, from, to, give, take);
+        sum += std::max({beside[m], loads_[m][from] - amount,
+                         loads_[m][to] + amount});
+      }
+      if (sum < *best_sum) {
+        *best_sum = sum;
+        *best = Exchange{from, to, give, take};
+      }
+    };
+    for (size_t give = 0; give < groups_[from].size(); ++give) {
+      if (!keep_counts_ && groups_[from].size() > 1) look(give, std::nullopt);
+      for (size_t take = 0; take < groups_[to].size(); ++take) look(give, take);
+    }
+  }
+
+  int64_t Amount(int m, uint32_t from, uint32_t to, size_t give,
+                 std::optional<size_t> take) const {
+    return costs_[m][groups_[from][give]] -
+           (take ? costs_[m][groups_[to][*take]] : 0);
+  }
+
+  void Apply(const Exchange& exchange) {
+    const auto [from, to, give, take] = exchange;
+    for (int m = 0; m < 2; ++m) {
+      const int64_t amount = Amount(m, from, to, give, take);
+      sorted_[m].erase({loads_[m][from], from});
+      sorted_[m].erase({loads_[m][to], to});
+      sorted_[m].emplace(loads_[m][from] -= amount, from);
+      sorted_[m].emplace(loads_[m][to] += amount, to);
+    }
+    if (take) {
+      std::swap(groups_[from][give], groups_[to][*take]);
+      return;
+    }
+    groups_[to].push_back(groups_[from][give]);
+    groups_[from].erase(groups_[from].begin() + give);
+  }
+
+  const std::array<std::vector<int64_t>, 2> costs_;
+  Groups groups_;
+  const bool keep_counts_;
+  std::array<std::vector<int64_t>, 2> loads_;
+  std::array<Loads, 2> sorted_;
+  uint64_t looked_ = 0;
+};
+
+}  // namespace
+
+double JointLoad(absl::Span<const double> vision,
+                 absl::Span<const double> language, const Groups& groups) {
+  double sum = 0;
+  for (const absl::Span<const double> costs : {vision, language}) {
+    const std::vector<double> loads = GroupLoads(costs, groups);
+    if (!loads.empty()) sum += *std::max_element(loads.begin(), loads.end());
+  }
+  return sum;
+}
+
+absl::StatusOr<Groups> BalanceJoint(absl::Span<const double> vision,
+                                    absl::Span<const double> language,
+                                    uint32_t groups, bool equal_count) {
+  if (vision.size() != language.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(vision.size(), " vision costs and ", language.size(),
+                     " language costs; wanted one of each a sample"));
+  }
+  std::vector<double> sums(vision.size());
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] = vision[i] + language[i];
+  BALLAST_ASSIGN_OR_RETURN(Groups start,
+                           BalanceRefined(sums, groups, equal_count));
+  if (sums.size() % groups == 0) {
+    BALLAST_ASSIGN_OR_RETURN(Groups lpt, BalanceLpt(sums, groups));
+    if (JointLoad(vision, language, lpt) < JointLoad(vision, language, start)) {
+      start = std::move(lpt);
+    }
+  }
+  const double bound = std::accumulate(sums.begin(), sums.end(), 0.0);
+  Search search({FixedPoint(vision, bound), FixedPoint(language, bound)},
+                std::move(start), equal_count);
+  search.Run();
+  return search.TakeGroups();
+}
+
+}  // namespace ballast
