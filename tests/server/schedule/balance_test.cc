@@ -186,6 +186,68 @@ TEST(BalanceRefinedTest, NeverWorseThanLpt) {
   }
 }
 
+// The best that a long random search finds: annealing over moves and swaps, from
+// several starts.
+double LongSearch(const std::vector<double>& costs, uint32_t groups,
+                  bool equal_count, uint32_t seed) {
+  std::mt19937 random(seed);
+  const size_t n = costs.size();
+  double best = std::numeric_limits<double>::infinity();
+  for (int start = 0; start < 4; ++start) {
+    std::vector<uint32_t> group_of(n);
+    std::vector<double> loads(groups, 0);
+    for (size_t i = 0; i < n; ++i) {
+      group_of[i] = i % groups;
+      loads[group_of[i]] += costs[i];
+    }
+    const auto largest = [&] {
+      return *std::max_element(loads.begin(), loads.end());
+    };
+    double now = largest();
+    double temperature = 0.1 * now;
+    for (int round = 0; round < 60000; ++round, temperature *= 0.9998) {
+      const size_t a = random() % n, b = random() % n;
+      const uint32_t ga = group_of[a], gb = group_of[b];
+      if (ga == gb) continue;
+      const bool swap = equal_count || random() % 2 == 0;
+      const double amount = costs[a] - (swap ? costs[b] : 0);
+      loads[ga] -= amount;
+      loads[gb] += amount;
+      const double next = largest();
+      const double u = random() / 4294967296.0;
+      if (next <= now || u < std::exp((now - next) / temperature)) {
+        now = next;
+        group_of[a] = gb;
+        if (swap) group_of[b] = ga;
+        best = std::min(best, now);
+      } else {
+        loads[ga] += amount;
+        loads[gb] -= amount;
+      }
+    }
+  }
+  return best;
+}
+
+TEST(BalanceRefinedTest, WithinAHundredthOfALongSearchOnHeavyTails) {
+  for (uint32_t seed = 0; seed < 12; ++seed) {
+    std::mt19937 random(100 + seed);
+    const uint32_t groups = 3 + seed % 6;
+    std::vector<double> costs(8 * groups);
+    for (double& cost : costs) {
+      const double u = (random() % 10000 + 1) / 10000.0;
+      cost = std::floor(300 / std::pow(u, seed % 2 ? 0.5 : 0.9));
+    }
+    for (const bool equal_count : {false, true}) {
+      const auto refined = BalanceRefined(costs, groups, equal_count);
+      ASSERT_TRUE(refined.ok());
+      EXPECT_LE(LargestLoad(costs, *refined),
+                1.01 * LongSearch(costs, groups, equal_count, seed))
+          << "seed " << seed << " equal count " << equal_count;
+    }
+  }
+}
+
 // A rank that owns nothing could not take part in the step.
 TEST(BalanceRefinedTest, NoGroupIsEmpty) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
