@@ -11,7 +11,7 @@ namespace {
 // Bounds the list of a group's gains: its samples times this, a module.
 constexpr uint32_t kMaxGroupsPerRank = 64;
 // Larger grids are placed to within 1/512 of a group's best gain, on average.
-constexpr uint32_t kMaxExactGrid = 2048;
+constexpr uint32_t kMaxExactGrid = 512;
 constexpr int64_t kSlackShare = 512;
 
 // The ranks that share each rank's server.

@@ -31,7 +31,7 @@ inline constexpr int64_t kBetweenServers = 4;
 // Numbers the groups anew so that as few bytes as possible move from readers to
 // owners, bytes between servers counted kBetweenServers times: the groups weigh
 // what they weigh wherever they lie, so which rank owns which is free. Exact
-// up to a grid of 2,048, and within 1/512 of what could stay in place beyond;
+// up to a grid of 512, and within 1/512 of what could stay in place beyond;
 // the bytes of modules whose ranks span over 64 groups are not counted.
 // The groups fill `slots` micro-batches of as many groups (the grid) each, one
 // after the other; which slot a group lands in does not matter.
