@@ -130,10 +130,10 @@ TEST(ServeTest, ServesUntilASignalAndExitsWithZero) {
 
 TEST(ServeTest, ListenTakesThePlaceOfTheConfigurations) {
   Process process({"serve", "--config", IndexedJob(), "--listen", "127.0.0.1:0",
-                   "localhost:0"});
+                   "127.0.0.2:0"});
   EXPECT_THAT(
       process.ReadLine(),
-      ::testing::MatchesRegex("ready 127.0.0.1:[0-9]+ localhost:[0-9]+"));
+      ::testing::MatchesRegex("ready 127.0.0.1:[0-9]+ 127.0.0.2:[0-9]+"));
   process.Signal(SIGTERM);
   EXPECT_EQ(process.Wait(), 0);
 }
