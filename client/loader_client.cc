@@ -15,7 +15,6 @@
 #include "common/status_macros.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/loader_service.grpc.pb.h"
-#include "proto/schedule_columns.h"
 #include "proto/schedule_service.grpc.pb.h"
 #include "proto/transport.h"
 
@@ -109,20 +108,16 @@ class GrpcLoaderClient final : public LoaderClient {
     SetDeadline(&context, kDeadline);
     BALLAST_RETURN_IF_ERROR(Check(
         "GetSchedule", schedule_->GetSchedule(&context, request, &response)));
-    if (response.schedule().step() != step) {
-      return absl::InternalError(
-          absl::StrCat("server ", address_, ": GetSchedule answered step ",
-                       response.schedule().step(), ", wanted ", step));
-    }
-    const absl::Status columns = CheckColumns(response.schedule());
-    if (!columns.ok()) {
-      return absl::InternalError(
-          absl::StrCat("server ", address_,
-                       ": GetSchedule answered a malformed "
-                       "schedule: ",
-                       columns.message()));
-    }
+    BALLAST_RETURN_IF_ERROR(
+        Annotate(CheckReceivedSchedule(response.schedule(), step),
+                 absl::StrCat("server ", address_, ": GetSchedule")));
     return std::move(*response.mutable_schedule());
+  }
+
+  absl::StatusOr<std::unique_ptr<ScheduleWatcher>> WatchSchedule(
+      uint64_t from_step, uint64_t steps) override {
+    BALLAST_RETURN_IF_ERROR(address_status_);
+    return MakeGrpcScheduleWatcher(schedule_.get(), from_step, steps, address_);
   }
 
   absl::StatusOr<std::string> Rendezvous(const std::string& group,

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/batch_fetcher.h"
+#include "client/schedule_watcher.h"
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
 #include "proto/schedule.pb.h"
@@ -32,6 +33,12 @@ class LoaderClient {
 
   // See proto/schedule_service.proto.
   virtual absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step) = 0;
+
+  // The schedules of `steps` steps (0: without end) from `from_step` on. The
+  // client must outlive the watcher. A server that is not there is an error of
+  // the first Next.
+  virtual absl::StatusOr<std::unique_ptr<ScheduleWatcher>> WatchSchedule(
+      uint64_t from_step, uint64_t steps) = 0;
 
   // Waits until all `size` ranks of `group` have met and returns rank 0's id.
   // `id` is read from rank 0 only. Waits for the server, too, where it is not

@@ -1,6 +1,8 @@
 #include "client/ballastctl/schedule.h"
 
+#include <algorithm>
 #include <iostream>
+#include <optional>
 
 #include "common/status_macros.h"
 #include "proto/schedule_json.h"
@@ -11,13 +13,15 @@ namespace {
 
 struct Options {
   uint64_t step = 0;
-  uint64_t steps = 1;
+  uint64_t steps = 0;  // 0: not given
+  bool watch = false;
   bool json = false;
 };
 
 constexpr char kExamples[] =
     "  ballastctl --server 127.0.0.1:7070 schedule --step 0\n"
     "  ballastctl --server 127.0.0.1:7070 schedule --step 10 --steps 5 --json\n"
+    "  ballastctl --server 127.0.0.1:7070 schedule --watch --step 10\n"
     "\n"
     "JSON keys, the same bytes as `ballast-server plan --json`: step,\n"
     "fingerprint, micro_batches [{samples [{position, sample "
@@ -27,6 +31,14 @@ constexpr char kExamples[] =
     "rank], after [per rank]}}, totals}], totals {tokens, tokens_squared,\n"
     "label_tokens, patches, images}.";
 
+absl::Status Print(const v1::StepSchedule& schedule, bool json,
+                   std::ostream* out) {
+  *out << (json ? ScheduleToJson(schedule) + "\n" : ScheduleToTable(schedule));
+  out->flush();
+  if (!*out) return absl::UnavailableError("cannot write standard output");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status PrintSchedules(LoaderClient* client, uint64_t first,
@@ -34,12 +46,21 @@ absl::Status PrintSchedules(LoaderClient* client, uint64_t first,
   for (uint64_t i = 0; i < steps; ++i) {
     BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
                              client->GetSchedule(first + i));
-    *out << (json ? ScheduleToJson(schedule) + "\n"
-                  : ScheduleToTable(schedule));
+    BALLAST_RETURN_IF_ERROR(Print(schedule, json, out));
   }
-  out->flush();
-  if (!*out) return absl::UnavailableError("cannot write standard output");
   return absl::OkStatus();
+}
+
+absl::Status WatchSchedules(LoaderClient* client, uint64_t first,
+                            uint64_t steps, bool json, std::ostream* out) {
+  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<ScheduleWatcher> watcher,
+                           client->WatchSchedule(first, steps));
+  while (true) {
+    BALLAST_ASSIGN_OR_RETURN(const std::optional<v1::StepSchedule> schedule,
+                             watcher->Next());
+    if (!schedule.has_value()) return absl::OkStatus();
+    BALLAST_RETURN_IF_ERROR(Print(*schedule, json, out));
+  }
 }
 
 void AddSchedule(CommandLine* line, std::shared_ptr<const std::string> server) {
@@ -49,13 +70,23 @@ void AddSchedule(CommandLine* line, std::shared_ptr<const std::string> server) {
       "Prints the schedule of a step: who reads and who owns each sample, and\n"
       "the load of each rank before and after.",
       kExamples, [server, options] {
-        return PrintSchedules(LoaderClient::Create(*server).get(),
-                              options->step, options->steps, options->json,
-                              &std::cout);
+        const auto client = LoaderClient::Create(*server);
+        if (options->watch) {
+          return WatchSchedules(client.get(), options->step, options->steps,
+                                options->json, &std::cout);
+        }
+        return PrintSchedules(client.get(), options->step,
+                              std::max<uint64_t>(options->steps, 1),
+                              options->json, &std::cout);
       });
-  command->add_option("--step", options->step, "first step")->required();
-  command->add_option("--steps", options->steps, "number of steps (default 1)")
+  command->add_option("--step", options->step, "first step (default 0)");
+  command
+      ->add_option("--steps", options->steps,
+                   "number of steps (default 1; with --watch without end)")
       ->check(CLI::PositiveNumber);
+  command->add_flag("--watch", options->watch,
+                    "one step after the other as the server publishes them,\n"
+                    "until interrupted");
   command->add_flag("--json", options->json, "one JSON object a step");
 }
 

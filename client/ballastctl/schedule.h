@@ -20,6 +20,11 @@ void AddSchedule(CommandLine* line, std::shared_ptr<const std::string> server);
 absl::Status PrintSchedules(LoaderClient* client, uint64_t first,
                             uint64_t steps, bool json, std::ostream* out);
 
+// The same from WatchSchedule, each step as it comes; 0 steps: until the server
+// ends it. Errors: those of ScheduleWatcher::Next.
+absl::Status WatchSchedules(LoaderClient* client, uint64_t first,
+                            uint64_t steps, bool json, std::ostream* out);
+
 }  // namespace ballast
 
 #endif  // BALLAST_CLIENT_BALLASTCTL_SCHEDULE_H_

@@ -26,4 +26,10 @@ grpc::ServerUnaryReactor* ScheduleServiceImpl::GetSchedule(
   return reactor;
 }
 
+grpc::ServerWriteReactor<v1::WatchScheduleResponse>*
+ScheduleServiceImpl::WatchSchedule(grpc::CallbackServerContext* /*context*/,
+                                   const v1::WatchScheduleRequest* request) {
+  return watches_.Open(*request);
+}
+
 }  // namespace ballast

@@ -5,6 +5,8 @@
 
 #include "proto/schedule_service.grpc.pb.h"
 #include "server/delivery/loader.h"
+#include "server/service/call_count.h"
+#include "server/service/schedule_watches.h"
 
 namespace ballast {
 
@@ -16,17 +18,26 @@ class ScheduleServiceImpl final : public v1::ScheduleService::CallbackService {
   // Queries that may wait for a worker; more are RESOURCE_EXHAUSTED.
   static constexpr int kMaxWaiting = 1024;
 
-  // `loader` is not owned and must outlive this.
-  explicit ScheduleServiceImpl(Loader* loader) : loader_(loader) {}
+  // Neither is owned; both must outlive this. `calls` counts the WatchSchedules
+  // that are open.
+  ScheduleServiceImpl(Loader* loader, CallCount* calls)
+      : loader_(loader), watches_(loader, calls) {}
 
   grpc::ServerUnaryReactor* GetSchedule(
       grpc::CallbackServerContext* context,
       const v1::GetScheduleRequest* request,
       v1::GetScheduleResponse* response) override;
+  grpc::ServerWriteReactor<v1::WatchScheduleResponse>* WatchSchedule(
+      grpc::CallbackServerContext* context,
+      const v1::WatchScheduleRequest* request) override;
+
+  // Ends the watches with UNAVAILABLE.
+  void Drain() { watches_.Drain(); }
 
  private:
   Loader* const loader_;
   std::atomic<int> waiting_{0};
+  ScheduleWatches watches_;
 };
 
 }  // namespace ballast

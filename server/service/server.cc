@@ -78,7 +78,7 @@ LoaderServer::LoaderServer(OpenedJob job, const ServerIdentity& identity,
       loader_(std::move(loader)),
       loader_service_(identity.name, job_.scheduler.get(), loader_.get(),
                       &calls_),
-      schedule_service_(loader_.get()) {}
+      schedule_service_(loader_.get(), &calls_) {}
 
 LoaderServer::~LoaderServer() { Shutdown(); }
 
@@ -134,6 +134,7 @@ void LoaderServer::Drain(absl::Time deadline) {
   if (server_ != nullptr) {
     server_->GetHealthCheckService()->SetServingStatus(false);
     loader_service_.Drain();
+    schedule_service_.Drain();
     loader_->Drain();
     calls_.AwaitNone(deadline);
     server_->Shutdown(

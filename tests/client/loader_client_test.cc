@@ -97,6 +97,61 @@ TEST_F(LoaderClientTest, GetsSchedules) {
               "malformed schedule: step 3 micro-batch 0");
 }
 
+TEST_F(LoaderClientTest, WatchesSchedules) {
+  server_->SetSchedule([](uint64_t step) {
+    v1::StepSchedule schedule;
+    schedule.set_step(step);
+    return schedule;
+  });
+  const auto watcher = client_->WatchSchedule(3, 2);
+  ASSERT_TRUE(watcher.ok()) << watcher.status();
+  for (const uint64_t step : {3, 4}) {
+    const auto next = (*watcher)->Next();
+    ASSERT_TRUE(next.ok()) << next.status();
+    ASSERT_TRUE(next->has_value());
+    EXPECT_EQ((**next).step(), step);
+  }
+  for (int i = 0; i < 2; ++i) {
+    const auto end = (*watcher)->Next();
+    ASSERT_TRUE(end.ok()) << end.status();
+    EXPECT_FALSE(end->has_value());
+  }
+}
+
+TEST_F(LoaderClientTest, AWatchEndsWithTheFirstFault) {
+  server_->SetSchedule([](uint64_t step) -> absl::StatusOr<v1::StepSchedule> {
+    if (step == 6) return absl::OutOfRangeError("no such positions");
+    v1::StepSchedule schedule;
+    schedule.set_step(step == 9 ? 8 : step);
+    if (step == 12) schedule.add_micro_batches()->add_tokens(1);
+    return schedule;
+  });
+  const auto second = [this](uint64_t from_step) {
+    const auto watcher = *client_->WatchSchedule(from_step, 0);
+    EXPECT_TRUE(watcher->Next().ok());
+    const absl::Status status = watcher->Next().status();
+    EXPECT_EQ(watcher->Next().status(), status);
+    return status;
+  };
+  ExpectError(second(5), absl::StatusCode::kOutOfRange, "no such positions");
+  ExpectError(second(8), absl::StatusCode::kInternal,
+              "WatchSchedule: answered step 8, wanted 9");
+  ExpectError(second(11), absl::StatusCode::kInternal, "malformed schedule");
+}
+
+TEST_F(LoaderClientTest, AWatchIsCancelled) {
+  server_->SetSchedule([](uint64_t step) {
+    v1::StepSchedule schedule;
+    schedule.set_step(step);
+    return schedule;
+  });
+  const auto watcher = *client_->WatchSchedule(0, 0);
+  EXPECT_TRUE(watcher->Next().ok());
+  watcher->Cancel();
+  ExpectError(watcher->Next().status(), absl::StatusCode::kCancelled,
+              "WatchSchedule");
+}
+
 TEST_F(LoaderClientTest, Meets) {
   server_->SetRendezvous("an id");
   const auto id =

@@ -89,6 +89,11 @@ class FakeClient : public LoaderClient {
     return schedule;
   }
 
+  absl::StatusOr<std::unique_ptr<ScheduleWatcher>> WatchSchedule(
+      uint64_t, uint64_t) override {
+    return absl::UnimplementedError("the fake publishes no schedules");
+  }
+
   absl::StatusOr<std::string> Rendezvous(const std::string&, uint32_t, uint32_t,
                                          const std::string& id,
                                          absl::Duration) override {

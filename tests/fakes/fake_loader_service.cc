@@ -119,6 +119,26 @@ class GrpcFakeServer final : public FakeLoaderServer,
     return ToGrpcStatus(schedule.status());
   }
 
+  // From the same script, until it fails.
+  grpc::Status WatchSchedule(
+      grpc::ServerContext*, const v1::WatchScheduleRequest* request,
+      grpc::ServerWriter<v1::WatchScheduleResponse>* writer) override {
+    ScheduleScript script;
+    {
+      MutexLock lock(&mutex_);
+      script = schedule_;
+    }
+    v1::WatchScheduleResponse response;
+    for (uint64_t i = 0; request->steps() == 0 || i < request->steps(); ++i) {
+      absl::StatusOr<v1::StepSchedule> schedule =
+          script(request->from_step() + i);
+      if (!schedule.ok()) return ToGrpcStatus(schedule.status());
+      *response.mutable_schedule() = *std::move(schedule);
+      if (!writer->Write(response)) break;
+    }
+    return grpc::Status::OK;
+  }
+
   grpc::Status Rendezvous(grpc::ServerContext*,
                           const v1::RendezvousRequest* request,
                           v1::RendezvousResponse* response) override {

@@ -56,6 +56,7 @@ class FakeLoaderServer {
   virtual void SetAttach(absl::StatusOr<v1::AttachResponse> answer) = 0;
   using ScheduleScript =
       std::function<absl::StatusOr<v1::StepSchedule>(uint64_t step)>;
+  // For GetSchedule and WatchSchedule.
   virtual void SetSchedule(ScheduleScript script) = 0;
   // An empty id: Rendezvous blocks until its deadline.
   virtual void SetRendezvous(const std::string& id) = 0;

@@ -148,6 +148,29 @@ TEST_F(BallastctlTest, ScheduleIsThatOfPlan) {
   EXPECT_THAT(out_.str(), HasSubstr("step 5"));
 }
 
+TEST_F(BallastctlTest, WatchedSchedulesAreTheSame) {
+  ASSERT_TRUE(PrintSchedules(client_.get(), kStep, 3, true, &out_).ok());
+  const std::string wanted = out_.str();
+  out_.str("");
+  const absl::Status status =
+      WatchSchedules(client_.get(), kStep, 3, true, &out_);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(out_.str(), wanted);
+}
+
+TEST_F(BallastctlTest, AWatchWithoutEndGoesOnUntilTheServerEndsIt) {
+  server_->SetSchedule(
+      [this](uint64_t step) -> absl::StatusOr<v1::StepSchedule> {
+        if (step == kStep + 4) return absl::UnavailableError("it drains");
+        return SyntheticSchedule(job_, step);
+      });
+  const absl::Status status =
+      WatchSchedules(client_.get(), kStep, 0, true, &out_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("it drains"));
+  EXPECT_EQ(Lines().size(), 4);
+}
+
 TEST_F(BallastctlTest, PullPrintsWhatTheScheduleForesees) {
   server_->AddPull(ServeSteps(2));
   const absl::Status status = Pull(2, true);

@@ -38,7 +38,8 @@ class LoaderServiceTest : public ::testing::Test {
     loader_ = *Loader::Create(config_, 4, scheduler_.get(), std::move(builder));
     service_ = std::make_unique<LoaderServiceImpl>("me", scheduler_.get(),
                                                    loader_.get(), &calls_);
-    schedule_service_ = std::make_unique<ScheduleServiceImpl>(loader_.get());
+    schedule_service_ =
+        std::make_unique<ScheduleServiceImpl>(loader_.get(), &calls_);
     grpc::ServerBuilder server;
     int port = 0;
     server.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),

@@ -1,0 +1,114 @@
+#include "client/schedule_watcher.h"
+
+#include <atomic>
+#include <utility>
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/sync_stream.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+#include "common/status_macros.h"
+#include "proto/schedule_columns.h"
+
+namespace ballast {
+namespace {
+
+class GrpcScheduleWatcher final : public ScheduleWatcher {
+ public:
+  GrpcScheduleWatcher(v1::ScheduleService::Stub* stub, uint64_t from_step,
+                      uint64_t steps, const std::string& address)
+      : name_(absl::StrCat("server ", address, ": WatchSchedule")),
+        steps_(steps),
+        next_(from_step) {
+    v1::WatchScheduleRequest request;
+    request.set_from_step(from_step);
+    request.set_steps(steps);
+    reader_ = stub->WatchSchedule(&context_, request);
+  }
+
+  ~GrpcScheduleWatcher() override {
+    if (end_.has_value()) return;
+    context_.TryCancel();
+    // gRPC wants every call finished.
+    reader_->Finish();
+  }
+
+  absl::StatusOr<std::optional<v1::StepSchedule>> Next() override {
+    if (!end_.has_value()) {
+      absl::Status status;
+      if (!cancelled_ && reader_->Read(&response_)) {
+        status = CheckReceivedSchedule(response_.schedule(), next_);
+        if (status.ok()) {
+          ++next_;
+          ++received_;
+          return std::move(*response_.mutable_schedule());
+        }
+        context_.TryCancel();
+        reader_->Finish();
+      } else {
+        status = End(reader_->Finish());
+      }
+      end_ = Annotate(status, name_);
+    }
+    if (!end_->ok()) return *end_;
+    return std::nullopt;
+  }
+
+  void Cancel() override {
+    cancelled_ = true;
+    context_.TryCancel();
+  }
+
+ private:
+  // What the call's own end means to the caller.
+  absl::Status End(const grpc::Status& status) const {
+    if (cancelled_) return absl::CancelledError("the watch was cancelled");
+    // A server that is shut down cancels what it serves; that is no wish of
+    // ours.
+    if (status.error_code() == grpc::StatusCode::CANCELLED) {
+      return absl::UnavailableError(absl::StrCat(
+          "the server cancelled the watch: ", status.error_message()));
+    }
+    if (status.ok() && (steps_ == 0 || received_ != steps_)) {
+      return absl::InternalError(
+          absl::StrCat("ended after ", received_, " steps, wanted ",
+                       steps_ == 0 ? "no end" : absl::StrCat(steps_)));
+    }
+    return FromGrpcStatus(status);
+  }
+
+  const std::string name_;
+  const uint64_t steps_;  // 0: no end
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<v1::WatchScheduleResponse>> reader_;
+  v1::WatchScheduleResponse response_;
+  uint64_t next_;
+  uint64_t received_ = 0;
+  std::atomic<bool> cancelled_ = false;
+  // What the call ended with, once it has been finished.
+  std::optional<absl::Status> end_;
+};
+
+}  // namespace
+
+std::unique_ptr<ScheduleWatcher> MakeGrpcScheduleWatcher(
+    v1::ScheduleService::Stub* stub, uint64_t from_step, uint64_t steps,
+    const std::string& address) {
+  return std::make_unique<GrpcScheduleWatcher>(stub, from_step, steps, address);
+}
+
+absl::Status CheckReceivedSchedule(const v1::StepSchedule& schedule,
+                                   uint64_t step) {
+  if (schedule.step() != step) {
+    return absl::InternalError(
+        absl::StrCat("answered step ", schedule.step(), ", wanted ", step));
+  }
+  const absl::Status columns = CheckColumns(schedule);
+  if (columns.ok()) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("answered a malformed schedule: ", columns.message()));
+}
+
+}  // namespace ballast

@@ -1,0 +1,195 @@
+#include "server/service/schedule_service.h"
+
+#include <chrono>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include "absl/time/time.h"
+#include "common/mutex.h"
+#include "server/delivery/loader.h"
+#include "server/service/call_count.h"
+#include "tests/fakes/fake_sample_builder.h"
+#include "tests/fakes/job_config.h"
+
+namespace ballast {
+namespace {
+
+using grpc::StatusCode;
+using ::testing::HasSubstr;
+
+// Schedules of a megabyte that hold nothing, up to step 999,999; counts what it
+// is asked for.
+class CountingScheduler final : public Scheduler {
+ public:
+  CountingScheduler() {
+    job_.set_global_batch(8);
+    job_.set_micro_batch(8);
+  }
+
+  absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const override {
+    if (step >= 1'000'000) return absl::OutOfRangeError("too far");
+    {
+      MutexLock lock(&mutex_);
+      ++asked_[step];
+    }
+    v1::StepSchedule schedule;
+    schedule.set_step(step);
+    schedule.add_sources(std::string(1 << 20, 'x'));
+    return schedule;
+  }
+  const v1::Fingerprint& fingerprint() const override { return fingerprint_; }
+  const v1::Job& job() const override { return job_; }
+
+  // Steps of [first, last) that were asked for.
+  int Asked(uint64_t first, uint64_t last) const {
+    MutexLock lock(&mutex_);
+    return std::distance(asked_.lower_bound(first), asked_.lower_bound(last));
+  }
+
+ private:
+  v1::Job job_;
+  const v1::Fingerprint fingerprint_;
+  mutable Mutex mutex_;
+  mutable std::map<uint64_t, int> asked_ ABSL_GUARDED_BY(mutex_);
+};
+
+// One WatchSchedule from the client's side.
+class Watch {
+ public:
+  Watch(v1::ScheduleService::Stub* stub, uint64_t from_step, uint64_t steps) {
+    v1::WatchScheduleRequest request;
+    request.set_from_step(from_step);
+    request.set_steps(steps);
+    reader_ = stub->WatchSchedule(&context_, request);
+  }
+  ~Watch() {
+    context_.TryCancel();
+    if (!finished_) Finish();
+  }
+
+  // The step that comes next; nothing when the stream has ended.
+  std::optional<uint64_t> Next() {
+    if (!reader_->Read(&response_)) return std::nullopt;
+    return response_.schedule().step();
+  }
+  grpc::Status Finish() {
+    finished_ = true;
+    return reader_->Finish();
+  }
+  void Cancel() { context_.TryCancel(); }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<v1::WatchScheduleResponse>> reader_;
+  v1::WatchScheduleResponse response_;
+  bool finished_ = false;
+};
+
+class ScheduleServiceTest : public ::testing::Test {
+ protected:
+  ScheduleServiceTest() {
+    grpc::ServerBuilder server;
+    int port = 0;
+    server.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                            &port);
+    server.RegisterService(service_.get());
+    server_ = server.BuildAndStart();
+    stub_ = v1::ScheduleService::NewStub(
+        grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                            grpc::InsecureChannelCredentials()));
+  }
+  ~ScheduleServiceTest() override {
+    server_->Shutdown(std::chrono::system_clock::now());
+  }
+
+  const CountingScheduler scheduler_;
+  const std::unique_ptr<Loader> loader_ =
+      *Loader::Create(JobConfig(1, 1, 8, 8), 1, &scheduler_,
+                      std::make_unique<FakeSampleBuilder>());
+  CallCount calls_;
+  const std::unique_ptr<ScheduleServiceImpl> service_ =
+      std::make_unique<ScheduleServiceImpl>(loader_.get(), &calls_);
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::ScheduleService::Stub> stub_;
+};
+
+TEST_F(ScheduleServiceTest, WatchGivesConsecutiveSteps) {
+  Watch watch(stub_.get(), 7, 5);
+  for (uint64_t step = 7; step < 12; ++step) EXPECT_EQ(watch.Next(), step);
+  EXPECT_EQ(watch.Next(), std::nullopt);
+  EXPECT_TRUE(watch.Finish().ok());
+  EXPECT_EQ(scheduler_.Asked(0, 1000), 5);
+}
+
+TEST_F(ScheduleServiceTest, WatchEndsWhereThePositionsEnd) {
+  Watch watch(stub_.get(), 999'998, 0);
+  EXPECT_EQ(watch.Next(), 999'998u);
+  EXPECT_EQ(watch.Next(), 999'999u);
+  EXPECT_EQ(watch.Next(), std::nullopt);
+  const grpc::Status status = watch.Finish();
+  EXPECT_EQ(status.error_code(), StatusCode::OUT_OF_RANGE);
+  EXPECT_THAT(status.error_message(), HasSubstr("too far"));
+}
+
+// What is computed for a watcher that does not read is what the connection's
+// buffers hold, whatever others get meanwhile.
+TEST_F(ScheduleServiceTest, ASlowWatcherHoldsBackItself) {
+  Watch slow(stub_.get(), 1000, 0);
+  EXPECT_EQ(slow.Next(), 1000u);
+  Watch quick(stub_.get(), 0, 100);
+  for (uint64_t step = 0; step < 100; ++step) EXPECT_EQ(quick.Next(), step);
+  EXPECT_TRUE((quick.Next(), quick.Finish()).ok());
+  EXPECT_LT(scheduler_.Asked(1000, 2000), 30);
+  for (uint64_t step = 1001; step < 1050; ++step) EXPECT_EQ(slow.Next(), step);
+}
+
+TEST_F(ScheduleServiceTest, DrainEndsWatchesAfterWhatIsBeingSent) {
+  Watch watch(stub_.get(), 0, 0);
+  uint64_t step = 0;
+  EXPECT_EQ(watch.Next(), step);
+  service_->Drain();
+  while (const auto next = watch.Next()) EXPECT_EQ(*next, ++step);
+  EXPECT_EQ(watch.Finish().error_code(), StatusCode::UNAVAILABLE);
+  Watch late(stub_.get(), 0, 0);
+  EXPECT_EQ(late.Next(), std::nullopt);
+  EXPECT_EQ(late.Finish().error_code(), StatusCode::UNAVAILABLE);
+  calls_.AwaitNone(absl::InfiniteFuture());
+}
+
+TEST_F(ScheduleServiceTest, CancelledWatchesAreForgotten) {
+  for (int taken = 0; taken < 4; ++taken) {
+    Watch watch(stub_.get(), 0, 0);
+    for (int i = 0; i < taken; ++i) EXPECT_TRUE(watch.Next().has_value());
+    watch.Cancel();
+    while (watch.Next().has_value()) {
+    }
+    EXPECT_EQ(watch.Finish().error_code(), StatusCode::CANCELLED);
+  }
+  calls_.AwaitNone(absl::InfiniteFuture());
+}
+
+TEST_F(ScheduleServiceTest, TooManyWatchersAreRefused) {
+  std::vector<std::unique_ptr<Watch>> watches;
+  for (size_t i = 0; i < ScheduleWatches::kMaxOpen; ++i) {
+    watches.push_back(std::make_unique<Watch>(stub_.get(), 0, 0));
+    EXPECT_EQ(watches.back()->Next(), 0u);
+  }
+  Watch last(stub_.get(), 0, 0);
+  EXPECT_EQ(last.Next(), std::nullopt);
+  EXPECT_EQ(last.Finish().error_code(), StatusCode::RESOURCE_EXHAUSTED);
+  watches.clear();
+  calls_.AwaitNone(absl::InfiniteFuture());
+  Watch again(stub_.get(), 0, 1);
+  EXPECT_EQ(again.Next(), 0u);
+}
+
+}  // namespace
+}  // namespace ballast
