@@ -66,7 +66,6 @@ Json MicroBatchJson(const v1::StepSchedule& schedule,
     json["dummies"][std::string(ModuleName(module.module()))] =
         module.dummy_rank();
   }
-  json["totals"] = TotalsJson(micro_batch.totals());
   return json;
 }
 

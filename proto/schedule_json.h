@@ -13,7 +13,7 @@ namespace ballast {
 //    "sample": "SOURCE:ORDINAL", "images", "patches", "tokens",
 //    "label_tokens", "cost": {M: x}, "reader": {M: r}, "owner": {M: r}, "slot",
 //    "place"}], "load": {M: {"before": [per rank], "after": [per rank]}},
-//    "dummies": {"vision": [rank, …]}, "totals": {…}}], "totals": {"tokens", "tokens_squared", "label_tokens",
+//    "dummies": {"vision": [rank, …]}}], "totals": {"tokens", "tokens_squared", "label_tokens",
 //    "patches", "images"}}
 // `dummies` stands there only where a rank must add a dummy image.
 std::string ScheduleToJson(const v1::StepSchedule& schedule);

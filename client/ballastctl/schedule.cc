@@ -28,7 +28,7 @@ constexpr char kExamples[] =
     "(SOURCE:ORDINAL),\n"
     "images, patches, tokens, label_tokens, cost {module: x}, reader {module:\n"
     "rank}, owner {module: rank}, slot, place}], load {module: {before [per\n"
-    "rank], after [per rank]}}, totals}], totals {tokens, tokens_squared,\n"
+    "rank], after [per rank]}}}], totals {tokens, tokens_squared,\n"
     "label_tokens, patches, images}.";
 
 absl::Status Print(const v1::StepSchedule& schedule, bool json,
