@@ -1,8 +1,8 @@
-"""cuda_library: CUDA sources compiled by nvcc into a cc_library.
+"""CUDA sources, and tests that need a GPU.
 
 Device code for sm_80 and sm_90, and PTX for newer devices. Where no toolkit is
-found the macro defines nothing, so only targets that are themselves guarded by
-`cuda_available()` may depend on one.
+found the macros define nothing, so only targets that are themselves guarded by
+`cuda_available()` may depend on theirs.
 """
 
 load("@local_cuda//:defs.bzl", _CUDA_ROOT = "CUDA_ROOT", _available = "cuda_available")
@@ -15,6 +15,16 @@ _ARCHITECTURES = [
     "-gencode=arch=compute_90,code=compute_90",
 ]
 
+_OPTIONS = [
+    "-c",
+    "-O3",
+    "-std=c++20",
+    "-lineinfo",
+    "-Werror=all-warnings",
+    # What every other source is compiled with (.bazelrc).
+    "-Xcompiler=-fPIC,-Wall,-Wextra,-Werror,-ffp-contract=off,-fno-strict-aliasing",
+]
+
 def _cuda_objects_impl(ctx):
     headers = depset(transitive = [
         dep[CcInfo].compilation_context.headers
@@ -25,8 +35,7 @@ def _cuda_objects_impl(ctx):
         obj = ctx.actions.declare_file("_nvcc/" + src.basename + ".o")
         objects.append(obj)
         arguments = ctx.actions.args()
-        arguments.add_all(["-c", "-O3", "-std=c++17", "-lineinfo", "-Xcompiler", "-fPIC,-Wall"])
-        arguments.add_all(_ARCHITECTURES)
+        arguments.add_all(_OPTIONS + _ARCHITECTURES)
         arguments.add_all(["-I", ".", "-I", ctx.bin_dir.path])
         arguments.add("-o", obj)
         arguments.add(src)
@@ -37,7 +46,7 @@ def _cuda_objects_impl(ctx):
             outputs = [obj],
             env = {"PATH": _CUDA_ROOT + "/bin:/usr/bin:/bin"},
             mnemonic = "Nvcc",
-            progress_message = "Compiling CUDA %{input}",
+            progress_message = "Compiling CUDA " + src.short_path,
         )
     return [DefaultInfo(files = depset(objects))]
 
@@ -51,20 +60,64 @@ _cuda_objects = rule(
 )
 
 def cuda_library(name, srcs, hdrs = [], deps = [], **kwargs):
-    """A cc_library whose sources are CUDA; absent without a toolkit."""
+    """A cc_library that uses CUDA; absent without a toolkit.
+
+    Args:
+      name: of the cc_library.
+      srcs: .cu files are compiled by nvcc, others as in a cc_library.
+      hdrs: as in a cc_library. Those included by .cc files need a host compiler
+        and the toolkit's headers, nothing more.
+      deps: as in a cc_library; the CUDA runtime is added.
+      **kwargs: passed on to the cc_library.
+    """
     if not cuda_available():
         return
-    _cuda_objects(
-        name = name + "_objects",
-        srcs = srcs,
-        hdrs = hdrs,
-        deps = deps,
-        visibility = ["//visibility:private"],
-    )
+    device_srcs = [src for src in srcs if src.endswith(".cu")]
+    host_srcs = [src for src in srcs if not src.endswith(".cu")]
+    if device_srcs:
+        _cuda_objects(
+            name = name + "_objects",
+            srcs = device_srcs,
+            hdrs = hdrs,
+            deps = deps,
+            visibility = ["//visibility:private"],
+        )
+        host_srcs.append(":" + name + "_objects")
     native.cc_library(
         name = name,
-        srcs = [":" + name + "_objects"],
+        srcs = host_srcs,
         hdrs = hdrs,
         deps = deps + ["@local_cuda//:cudart"],
         **kwargs
+    )
+
+def gpu_test(name, srcs, deps, **kwargs):
+    """A cc_test that needs a GPU; absent without a toolkit.
+
+    `bazel test //...` neither builds nor runs it: without a GPU it fails, never
+    passes. tests/gpu/run.sh builds it and runs it where there is one.
+    """
+    if not cuda_available():
+        return
+    native.cc_test(
+        name = name,
+        srcs = srcs,
+        tags = ["gpu", "local", "manual"],
+        deps = deps + [
+            "//third_party:gtest_main",
+            "@local_cuda//:cudart",
+        ],
+        **kwargs
+    )
+
+def gpu_benchmark(name, srcs, deps):
+    """A binary that measures on a GPU; otherwise like gpu_test."""
+    if not cuda_available():
+        return
+    native.cc_binary(
+        name = name,
+        testonly = True,
+        srcs = srcs,
+        tags = ["benchmark", "gpu", "manual"],
+        deps = deps + ["@local_cuda//:cudart"],
     )

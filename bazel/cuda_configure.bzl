@@ -12,7 +12,14 @@ package(default_visibility = ["//visibility:public"])
 
 cc_library(
     name = "cuda_headers",
-    hdrs = glob(["include/**"]),
+    # What host code includes; CCCL's 1,700 headers are for nvcc alone, which
+    # finds its own.
+    hdrs = glob([
+        "include/*.h",
+        "include/*.hpp",
+        "include/crt/**",
+        "include/nccl_device/**",
+    ]),
     includes = ["include"],
 )
 
@@ -41,6 +48,9 @@ def _cuda_configure_impl(ctx):
     if wanted == "1" and not found:
         fail("BALLAST_CUDA=1, but there is no {}/bin/nvcc; set CUDA_PATH".format(root))
     if found:
+        # Named by its version, so that another toolkit behind the same link
+        # rebuilds what nvcc built.
+        root = str(ctx.path(root).realpath)
         ctx.symlink(root + "/include", "include")
         ctx.file("BUILD.bazel", _BUILD_WITH_CUDA.format(root = root))
     else:

@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# Tests that need a GPU. The machine that has one may lack Bazel and our
+# libraries, so what runs there is a bundle made here (docs/gpu_tests.md).
+#
+#   tests/gpu/run.sh build   builds the tests and benchmarks into gpu_bundle/,
+#                            with the shared libraries that they need; needs a
+#                            CUDA toolkit and no GPU
+#   tests/gpu/run.sh run     runs every test of the bundle; needs a GPU and no
+#                            Bazel; ends with "N passed, N failed"
+#   tests/gpu/run.sh bench   runs every benchmark of the bundle
+#   tests/gpu/run.sh         build, then run
+#
+# A machine without a GPU fails every test: none is passed over.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+readonly bundle=gpu_bundle
+readonly max_mib=64
+
+# Shared libraries that a bundle brings along: all but the C library, which
+# must be the machine's own, the driver, and NCCL, too large to carry.
+libraries_of() {
+  ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+    grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv)|libcuda|libnvidia-[^/]*|libnccl)\.so[^/]*$'
+}
+
+build() {
+  local options=(--config=opt --config=cuda)
+  local targets bin kind target path
+  mapfile -t targets < <(bazel query --noshow_progress \
+    'attr(tags, "\bgpu\b", kind("cc_(test|binary) rule", //tests/gpu/...))')
+  if ((${#targets[@]} == 0)); then
+    echo "tests/gpu/run.sh: no GPU targets; is there a CUDA toolkit?" >&2
+    return 1
+  fi
+  bazel build --noshow_progress "${options[@]}" "${targets[@]}"
+  bin=$(bazel info --noshow_progress "${options[@]}" bazel-bin)
+
+  rm -rf "$bundle"
+  mkdir -p "$bundle"/{tests,benchmarks,lib}
+  for target in "${targets[@]}"; do
+    kind=tests
+    [[ $target == *_benchmark ]] && kind=benchmarks
+    path=${target#//}
+    install -m 755 "$bin/${path/://}" "$bundle/$kind/"
+  done
+  libraries_of "$bundle"/tests/* "$bundle"/benchmarks/* |
+    xargs install -m 644 -t "$bundle/lib"
+  strip --strip-unneeded "$bundle"/tests/* "$bundle"/benchmarks/*
+
+  local mib
+  mib=$(du -sm "$bundle" | cut -f1)
+  echo "$bundle: ${#targets[@]} programs, $mib MiB"
+  if ((mib > max_mib)); then
+    echo "tests/gpu/run.sh: $bundle is above $max_mib MiB" >&2
+    return 1
+  fi
+}
+
+# The bundle's libraries first, then wherever this machine keeps CUDA's and
+# NCCL's: a toolkit, or the packages that PyTorch brings.
+library_path() {
+  local path=$PWD/$bundle/lib dir
+  for dir in "${CUDA_PATH:-/usr/local/cuda}/lib64" /usr/local/nvidia/lib64 \
+    $(python3 -c '
+import glob, site, sys
+for root in dict.fromkeys(sys.path + site.getsitepackages()):
+    print(*glob.glob(root + "/nvidia/*/lib"), sep="\n")' 2>/dev/null); do
+    [[ -d $dir ]] && path+=:$dir
+  done
+  echo "$path"
+}
+
+# Of a test's output what is more than "it ran and passed".
+shorten() {
+  grep -vE '^\[( RUN| +OK|-)' || true
+}
+
+# each KIND SECONDS FILTER: runs every program of the kind, one after the other.
+each() {
+  local program libraries passed=0 failed=0
+  if [[ ! -d $bundle/$1 ]]; then
+    echo "tests/gpu/run.sh: no $bundle/$1; tests/gpu/run.sh build makes it" >&2
+    return 1
+  fi
+  libraries=$(library_path)
+  scratch=$(mktemp -d)
+  trap 'rm -rf "$scratch"' EXIT
+  for program in "$bundle/$1"/*; do
+    echo "== $program"
+    if LD_LIBRARY_PATH=$libraries TEST_TMPDIR=$scratch \
+      timeout --kill-after=10 "$2" "$program" 2>&1 | "$3"; then
+      passed=$((passed + 1))
+    else
+      failed=$((failed + 1))
+      echo "FAILED $program"
+    fi
+  done
+  echo "$passed passed, $failed failed"
+  ((failed == 0))
+}
+
+case ${1-} in
+  build) build ;;
+  run) each tests 300 shorten ;;
+  bench) each benchmarks 600 cat ;;
+  "")
+    build
+    each tests 300 shorten
+    ;;
+  *)
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac
