@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "proto/job.pb.h"
+#include "trainer_shim/patchify.h"
 #include "trainer_shim/totals.h"
 
 namespace ballast {
-
-enum class PixelType { kFloat32, kBfloat16 };
 
 // Which sample stands in a place of the batch.
 struct PackedSample {

@@ -1,0 +1,283 @@
+#include <algorithm>
+#include <random>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/gpu/device_testing.h"
+#include "trainer_shim/patchify.h"
+#include "trainer_shim/patchify_cuda.h"
+
+// The oracle is the CPU's Patchify, which the golden values of Hugging Face's
+// processor check. Nothing here has a tolerance.
+
+namespace ballast {
+namespace {
+
+using Grid = std::pair<uint32_t, uint32_t>;
+
+NormaliseTable ClipTable(Normalisation formula) {
+  return NormaliseTable({0.48145466, 0.4578275, 0.40821073},
+                        {0.26862954, 0.26130258, 0.27577711}, formula);
+}
+
+// Images one after the other at multiples of `align` plus `shift` bytes, their
+// rows from `first_row` on.
+std::vector<PatchifyImage> LayOut(const std::vector<Grid>& grids,
+                                  const PatchShape& shape, uint64_t first_row,
+                                  uint64_t align, uint64_t shift = 0) {
+  std::vector<PatchifyImage> images;
+  uint64_t offset = shift;
+  uint64_t row = first_row;
+  for (const auto& [h, w] : grids) {
+    images.push_back({offset, row, h, w});
+    const uint64_t patches = uint64_t{h} * w;
+    const uint64_t bytes = 3 * patches * shape.patch * shape.patch;
+    offset += (bytes + align - 1) / align * align;
+    row += patches;
+  }
+  return images;
+}
+
+uint64_t RowsEnd(const std::vector<PatchifyImage>& images) {
+  return images.back().first_row +
+         uint64_t{images.back().grid_h} * images.back().grid_w;
+}
+
+uint64_t PixelsEnd(const std::vector<PatchifyImage>& images,
+                   const PatchShape& shape) {
+  return images.back().pixel_offset + uint64_t{3} * images.back().grid_h *
+                                          images.back().grid_w * shape.patch *
+                                          shape.patch;
+}
+
+std::vector<uint8_t> RandomBytes(uint64_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<uint8_t> bytes(count);
+  for (uint8_t& byte : bytes) byte = random();
+  return bytes;
+}
+
+void OnHost(const uint8_t* rgb, const PatchifyImage& image,
+            const PatchShape& shape, const NormaliseTable& table, float* out) {
+  Patchify(rgb, image.grid_h, image.grid_w, shape, table, out);
+}
+void OnHost(const uint8_t* rgb, const PatchifyImage& image,
+            const PatchShape& shape, const NormaliseTable& table,
+            uint16_t* out) {
+  PatchifyBfloat16(rgb, image.grid_h, image.grid_w, shape, table, out);
+}
+
+template <typename T>
+constexpr PixelType kTypeOf = sizeof(T) == 4 ? PixelType::kFloat32
+                                             : PixelType::kBfloat16;
+
+// Cuts `images` on the device and on the host, and compares everything,
+// including kMargin rows before and after that must stay as they were.
+template <typename T>
+void ExpectSameAsOnHost(const std::vector<PatchifyImage>& images,
+                        const PatchShape& shape, Normalisation formula,
+                        PatchifyKernel kernel) {
+  constexpr int kFill = 0x5A;
+  constexpr uint64_t kMargin = 3;
+  const NormaliseTable table = ClipTable(formula);
+  const std::vector<uint8_t> pixels = RandomBytes(PixelsEnd(images, shape), 7);
+  const uint64_t rows = RowsEnd(images) + kMargin;
+
+  std::vector<T> want(rows * shape.row());
+  std::fill_n(reinterpret_cast<uint8_t*>(want.data()), want.size() * sizeof(T),
+              kFill);
+  for (const PatchifyImage& image : images) {
+    OnHost(pixels.data() + image.pixel_offset, image, shape, table,
+           want.data() + image.first_row * shape.row());
+  }
+
+  const CudaPatchifier patchifier = OrDie(CudaPatchifier::Create(shape, table));
+  const DeviceBuffer device_pixels = ToDevice(pixels);
+  const DeviceBuffer device_images = ToDevice(images);
+  const DeviceBuffer out = Filled<T>(want.size(), kFill);
+  PatchifyBatch batch;
+  batch.pixels = device_pixels.data();
+  batch.pixel_bytes = device_pixels.size();
+  batch.images = images;
+  batch.device_images =
+      reinterpret_cast<const PatchifyImage*>(device_images.data());
+  batch.out = out.data();
+  batch.out_rows = rows;
+  batch.type = kTypeOf<T>;
+  batch.kernel = kernel;
+  const absl::Status status = patchifier.Launch(batch, nullptr);
+  ASSERT_TRUE(status.ok()) << status;
+  const std::vector<T> got = ToHost<T>(out, 0, want.size());
+  const auto at =
+      std::mismatch(reinterpret_cast<const uint8_t*>(got.data()),
+                    reinterpret_cast<const uint8_t*>(got.data() + got.size()),
+                    reinterpret_cast<const uint8_t*>(want.data()));
+  const uint64_t first =
+      (at.first - reinterpret_cast<const uint8_t*>(got.data())) / sizeof(T);
+  EXPECT_EQ(first, want.size())
+      << "row " << first / shape.row() << ", column " << first % shape.row();
+}
+
+using Case = std::tuple<PatchShape, Normalisation, PatchifyKernel>;
+
+class PatchifyGpuTest : public ::testing::TestWithParam<Case> {
+ protected:
+  void Expect(const std::vector<PatchifyImage>& images) {
+    const auto& [shape, formula, kernel] = GetParam();
+    ExpectSameAsOnHost<float>(images, shape, formula, kernel);
+    ExpectSameAsOnHost<uint16_t>(images, shape, formula, kernel);
+  }
+  const PatchShape& shape() { return std::get<0>(GetParam()); }
+};
+
+TEST_P(PatchifyGpuTest, OneToken) {
+  const uint32_t m = shape().merge;
+  Expect(LayOut({{m, m}}, shape(), 0, 256));
+}
+
+TEST_P(PatchifyGpuTest, ImagesOfManySizes) {
+  std::mt19937 random(1234);
+  for (int round = 0; round < 6; ++round) {
+    std::vector<Grid> grids(1 + random() % 40);
+    for (auto& [h, w] : grids) {
+      h = shape().merge * (1 + random() % 12);
+      w = shape().merge * (1 + random() % 12);
+    }
+    Expect(LayOut(grids, shape(), random() % 9, 256));
+  }
+}
+
+// smart_resize allows sides in the ratio of 200.
+TEST_P(PatchifyGpuTest, ExtremeGrids) {
+  const uint32_t m = shape().merge;
+  Expect(LayOut({{m, 200 * m}, {200 * m, m}, {m, m}, {3 * m, 67 * m}}, shape(),
+                5, 256));
+}
+
+TEST_P(PatchifyGpuTest, ManyTokens) {
+  // More than one wave of blocks, several tokens a warp, a last block in part.
+  const uint32_t m = shape().merge;
+  std::vector<Grid> grids(2400, Grid{5 * m, 3 * m});
+  grids.push_back({m, 3 * m});
+  Expect(LayOut(grids, shape(), 1, 256));
+}
+
+TEST_P(PatchifyGpuTest, ImagesAtAnyByte) {
+  const uint32_t m = shape().merge;
+  for (const uint64_t shift : {4, 2, 1}) {
+    Expect(LayOut({{3 * m, 2 * m}, {m, 4 * m}}, shape(), 0, 1, shift));
+  }
+}
+
+std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
+  const auto& [shape, formula, kernel] = info.param;
+  return "Patch" + std::to_string(shape.patch) + "Merge" +
+         std::to_string(shape.merge) + "Temporal" +
+         std::to_string(shape.temporal_patch) +
+         (formula == Normalisation::kPil ? "Pil" : "Torchvision") +
+         (kernel == PatchifyKernel::kSimple ? "Simple" : "Fastest");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, PatchifyGpuTest,
+    ::testing::Combine(
+        ::testing::Values(PatchShape{14, 2, 2}, PatchShape{16, 2, 2},
+                          PatchShape{3, 1, 1}, PatchShape{5, 3, 3}),
+        ::testing::Values(Normalisation::kTorchvision, Normalisation::kPil),
+        ::testing::Values(PatchifyKernel::kFastest, PatchifyKernel::kSimple)),
+    NameOf);
+
+// Offsets of pixels, of values and of tokens above 32 bits: a first image of
+// 5 billion values, of which the last rows are looked at, and a second one.
+TEST(PatchifyGpuBigTest, OffsetsPast32Bits) {
+  constexpr PatchShape kShape = {14, 2, 2};
+  constexpr uint64_t kSeen = 8;  // rows
+  // 4,423,680 patches: 2.6 GB of pixels, 10.4 GB of bfloat16 values.
+  std::vector<PatchifyImage> images =
+      LayOut({{2048, 2160}, {4, 6}}, kShape, 0, 256);
+  images[1].pixel_offset += uint64_t{2} << 30;
+  const uint64_t last = images[1].pixel_offset;
+  ASSERT_GT(last, uint64_t{1} << 32);
+  ASSERT_GT(images[1].first_row * kShape.row(), uint64_t{1} << 32);
+  const uint64_t pixel_bytes = PixelsEnd(images, kShape);
+
+  const NormaliseTable table = ClipTable(Normalisation::kTorchvision);
+  const CudaPatchifier patchifier =
+      OrDie(CudaPatchifier::Create(kShape, table));
+  const DeviceBuffer pixels = Filled<uint8_t>(pixel_bytes, 77);
+  const std::vector<uint8_t> rgb = RandomBytes(pixel_bytes - last, 3);
+  OrDie(cudaMemcpy(pixels.data() + last, rgb.data(), rgb.size(),
+                   cudaMemcpyHostToDevice),
+        "copy to the device");
+  const DeviceBuffer device_images = ToDevice(images);
+  const uint64_t rows = RowsEnd(images);
+  std::vector<uint16_t> want(24 * kShape.row());
+  PatchifyBfloat16(rgb.data(), 4, 6, kShape, table, want.data());
+
+  for (const PatchifyKernel kernel :
+       {PatchifyKernel::kFastest, PatchifyKernel::kSimple}) {
+    const DeviceBuffer out = Filled<uint16_t>(rows * kShape.row(), 0xFF);
+    PatchifyBatch batch;
+    batch.pixels = pixels.data();
+    batch.pixel_bytes = pixel_bytes;
+    batch.images = images;
+    batch.device_images =
+        reinterpret_cast<const PatchifyImage*>(device_images.data());
+    batch.out = out.data();
+    batch.out_rows = rows;
+    batch.kernel = kernel;
+    const absl::Status status = patchifier.Launch(batch, nullptr);
+    ASSERT_TRUE(status.ok()) << status;
+    const uint64_t seen = (images[1].first_row - kSeen) * kShape.row();
+    const std::vector<uint16_t> got =
+        ToHost<uint16_t>(out, seen, kSeen * kShape.row() + want.size());
+    for (uint64_t i = 0; i < kSeen * kShape.row(); ++i) {
+      const int c = i % kShape.row() / (2 * 14 * 14);
+      ASSERT_EQ(got[i], table.bfloat16s(c)[77]) << i;
+    }
+    EXPECT_TRUE(std::equal(want.begin(), want.end(),
+                           got.begin() + kSeen * kShape.row()));
+  }
+}
+
+TEST(PatchifyGpuErrorsTest, RefusesWhatAKernelCouldNotSurvive) {
+  constexpr PatchShape kShape = {14, 2, 2};
+  const CudaPatchifier patchifier = OrDie(
+      CudaPatchifier::Create(kShape, ClipTable(Normalisation::kTorchvision)));
+  const std::vector<PatchifyImage> images = LayOut({{2, 2}}, kShape, 0, 256);
+  const DeviceBuffer pixels = Filled<uint8_t>(4096, 1);
+  const DeviceBuffer device_images = ToDevice(images);
+  const DeviceBuffer out = Filled<uint16_t>(5 * kShape.row(), 0);
+  PatchifyBatch good;
+  good.pixels = pixels.data();
+  good.pixel_bytes = pixels.size();
+  good.images = images;
+  good.device_images =
+      reinterpret_cast<const PatchifyImage*>(device_images.data());
+  good.out = out.data();
+  good.out_rows = 4;
+  ASSERT_TRUE(patchifier.Launch(good, nullptr).ok());
+
+  const auto code = [&](auto spoil) {
+    PatchifyBatch bad = good;
+    spoil(&bad);
+    return patchifier.Launch(bad, nullptr).code();
+  };
+  const auto kInvalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_EQ(code([](auto* b) { b->pixels = nullptr; }), kInvalid);
+  EXPECT_EQ(code([](auto* b) { b->device_images = nullptr; }), kInvalid);
+  EXPECT_EQ(code([](auto* b) { b->out = nullptr; }), kInvalid);
+  EXPECT_EQ(code([&](auto* b) { b->out = out.data() + 8; }), kInvalid);
+  EXPECT_EQ(code([](auto* b) { b->out_rows = 3; }), kInvalid);
+  EXPECT_EQ(code([](auto* b) { b->pixel_bytes = 2351; }), kInvalid);
+  EXPECT_EQ(code([](auto* b) { b->images = {}; }), absl::StatusCode::kOk);
+  OrDie(cudaDeviceSynchronize(), "wait for the device");
+}
+
+}  // namespace
+}  // namespace ballast
