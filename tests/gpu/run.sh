@@ -57,10 +57,10 @@ build() {
   fi
 }
 
-# The bundle's libraries first, then wherever this machine keeps CUDA's and
-# NCCL's: a toolkit, or the packages that PyTorch brings.
+# The bundle's libraries first, then what the machine sets, then wherever it may
+# keep the driver's, CUDA's and NCCL's: a toolkit, the packages of PyTorch.
 library_path() {
-  local path=$PWD/$bundle/lib dir
+  local path=$PWD/$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} dir
   for dir in "${CUDA_PATH:-/usr/local/cuda}/lib64" /usr/local/nvidia/lib64 \
     $(python3 -c '
 import glob, site, sys
