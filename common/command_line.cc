@@ -1,15 +1,93 @@
 #include "common/command_line.h"
 
 #include <iostream>
+#include <memory>
 #include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/help_formatter.h"
 
 namespace ballast {
+namespace {
+
+void SetExamples(CLI::App* app, const std::string& examples) {
+  if (!examples.empty()) app->footer("Examples:\n" + examples);
+}
+
+// The innermost command on the line.
+CLI::App* Given(CLI::App* app) {
+  while (!app->get_subcommands().empty()) {
+    app = app->get_subcommands().front();
+  }
+  return app;
+}
+
+std::string CommandsOf(CLI::App* app) {
+  return absl::StrJoin(app->get_subcommands({}), ", ",
+                       [](std::string* out, const CLI::App* command) {
+                         absl::StrAppend(out, command->get_name());
+                       });
+}
+
+// The required options of `app` and of what holds it that the line lacks.
+std::string MissingOptions(const CLI::App* app) {
+  std::vector<std::string> missing;
+  for (; app != nullptr; app = app->get_parent()) {
+    for (const CLI::Option* option : app->get_options({})) {
+      if (option->get_required() && option->count() == 0) {
+        missing.push_back(OptionUsage(option));
+      }
+    }
+  }
+  return absl::StrJoin(missing, ", ");
+}
+
+// What is wrong with the line. CLI11 asks for what is missing before it looks
+// at what is unknown, but a misspelt word is both, and known by its spelling.
+std::string Explain(CLI::App* app, CLI::App* given,
+                    const CLI::ParseError& error) {
+  const bool wants_command = !given->get_subcommands({}).empty();
+  const bool missing =
+      error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError);
+  if (missing ||
+      error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+    const std::vector<std::string> unknown = app->remaining(true);
+    if (!unknown.empty()) {
+      if (absl::StartsWith(unknown[0], "-")) {
+        return absl::StrCat("unknown option ", unknown[0]);
+      }
+      if (wants_command) {
+        return absl::StrCat("unknown command ", unknown[0], "; wanted one of ",
+                            CommandsOf(given));
+      }
+      return absl::StrCat("`", unknown[0], "` is not expected here");
+    }
+  }
+  if (missing) {
+    const std::string options = MissingOptions(given);
+    if (!options.empty()) return absl::StrCat("missing ", options);
+    if (wants_command) {
+      return absl::StrCat("missing a command, one of ", CommandsOf(given));
+    }
+  }
+  return error.what();
+}
+
+}  // namespace
 
 CommandLine::CommandLine(const std::string& name,
-                         const std::string& description)
+                         const std::string& description,
+                         const std::string& examples)
     : app_(description, name) {
-  app_.require_subcommand(1);
-  app_.get_formatter()->column_width(34);
+  app_.formatter(std::make_shared<HelpFormatter>());
+  SetExamples(&app_, examples);
+}
+
+void CommandLine::SetAction(std::function<absl::Status()> action) {
+  chosen_ = std::move(action);
 }
 
 CLI::App* CommandLine::AddCommand(CLI::App* parent, const std::string& name,
@@ -17,16 +95,19 @@ CLI::App* CommandLine::AddCommand(CLI::App* parent, const std::string& name,
                                   const std::string& examples,
                                   std::function<absl::Status()> action) {
   CLI::App* command = parent->add_subcommand(name, description);
-  command->footer("Examples:\n" + examples);
-  command->callback(
-      [this, action = std::move(action)] { chosen_ = action; });
+  parent->require_subcommand(1);
+  SetExamples(command, examples);
+  command->callback([this, action = std::move(action)] { chosen_ = action; });
   return command;
 }
 
 CLI::App* CommandLine::AddGroup(const std::string& name,
-                                const std::string& description) {
+                                const std::string& description,
+                                const std::string& examples) {
   CLI::App* group = app_.add_subcommand(name, description);
+  app_.require_subcommand(1);
   group->require_subcommand(1);
+  SetExamples(group, examples);
   return group;
 }
 
@@ -34,7 +115,12 @@ int CommandLine::Run(int argc, char** argv) {
   try {
     app_.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app_.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app_.exit(error);
+    CLI::App* given = Given(&app_);
+    const std::string path = CommandPath(given);
+    std::cerr << path << ": " << Explain(&app_, given, error) << "\nSee `"
+              << path << " --help`.\n";
+    return 2;
   }
   const absl::Status status = chosen_ ? chosen_() : absl::OkStatus();
   if (status.ok()) return 0;

@@ -12,30 +12,42 @@ namespace ballast {
 
 // A program with subcommands, over CLI11. Thread-compatible.
 //
-//   CommandLine line("ballastctl", "Queries loader servers.");
+//   CommandLine line("ballastctl", "Queries loader servers.",
+//                    "  ballastctl --server A status");
 //   CLI::App* status = line.AddCommand(line.app(), "status", "What it does.",
-//                                      "ballastctl --server A status",
+//                                      "  ballastctl --server A status",
 //                                      [] { return PrintStatus(); });
 //   return line.Run(argc, argv);
+//
+// A program without commands gives its action to SetAction. Types of options:
+// common/option_types.h; how --help reads: common/help_formatter.h.
 class CommandLine {
  public:
-  CommandLine(const std::string& name, const std::string& description);
+  // `description` is one or more sentences; where the program is listed among
+  // others, the first stands for it. `examples` stands at the end of --help.
+  CommandLine(const std::string& name, const std::string& description,
+              const std::string& examples = "");
 
   CLI::App* app() { return &app_; }
 
-  // Adds a subcommand. `examples` stands at the end of its --help. `action`
-  // runs after the whole line has been parsed. Options are added to the App
-  // that is returned; the CommandLine owns it.
+  // Makes a program without commands of this: `action` runs after the whole
+  // line has been parsed.
+  void SetAction(std::function<absl::Status()> action);
+
+  // Adds a command. `description`, `examples` and `action` as above. Options
+  // are added to the App that is returned; the CommandLine owns it.
   CLI::App* AddCommand(CLI::App* parent, const std::string& name,
                        const std::string& description,
                        const std::string& examples,
                        std::function<absl::Status()> action);
 
-  // Adds a subcommand that only holds others, at the top level.
-  CLI::App* AddGroup(const std::string& name, const std::string& description);
+  // Adds a command that only holds others, at the top level.
+  CLI::App* AddGroup(const std::string& name, const std::string& description,
+                     const std::string& examples);
 
-  // Parses and runs. Returns the exit status: 0, 1 when the action failed (its
-  // message goes to stderr), 2 when the line is wrong.
+  // Parses and runs. Returns the exit status: 0, 1 when the action failed, 2
+  // when the line is wrong; the message then goes to stderr, after the
+  // program's name.
   int Run(int argc, char** argv);
 
  private:

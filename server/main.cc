@@ -14,13 +14,21 @@
 int main(int argc, char** argv) {
   ballast::CommandLine line(
       "ballast-server",
-      "Loader server of Ballast: reads, decodes, tokenises and shards images "
-      "and text for the data-parallel ranks of a training job.");
+      "Loader server of Ballast: reads, decodes, tokenises and shards images\n"
+      "and text for the data-parallel ranks of a training job.",
+      "  ballast-server make-corpus --out data --samples 512\n"
+      "  ballast-server index --config data/ballast.yaml\n"
+      "  ballast-server plan --config data/ballast.yaml --step 0\n"
+      "  ballast-server serve --config data/ballast.yaml\n"
+      "\n"
+      "`ballast-server COMMAND --help` says more of each.");
   ballast::AddIndex(&line);
   ballast::AddServe(&line);
   ballast::AddPlan(&line);
   CLI::App* inspect = line.AddGroup(
-      "inspect", "Shows what one part makes of given input.");
+      "inspect", "Shows what one part makes of given input.",
+      "  ballast-server inspect image --model qwen2_5_vl photo.jpg\n"
+      "  ballast-server inspect sample --config ballast.yaml --position 17");
   ballast::AddInspectBalance(&line, inspect);
   ballast::AddInspectImage(&line, inspect);
   ballast::AddInspectPositions(&line, inspect);

@@ -9,14 +9,18 @@
 #include "common/command_line.h"
 
 int main(int argc, char** argv) {
-  ballast::CommandLine line("ballastctl",
-                            "Queries a loader server of Ballast.");
+  ballast::CommandLine line("ballastctl", "Queries a loader server of Ballast.",
+                            "  ballastctl --server 127.0.0.1:7070 status\n"
+                            "  ballastctl --server unix:/run/ballast/a.sock "
+                            "schedule --step 0\n"
+                            "\n"
+                            "`ballastctl COMMAND --help` says more of each.");
   // Global options may also follow the command.
   line.app()->fallthrough();
   auto server = std::make_shared<std::string>();
   line.app()
-      ->add_option("--server", *server,
-                   "address of the server, unix:/path or host:port")
+      ->add_option("--server", *server, "unix:/path or host:port of the server")
+      ->type_name("ADDRESS")
       ->envname("BALLAST_SERVER")
       ->required();
   ballast::AddStatus(&line, server);

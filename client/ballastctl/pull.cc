@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "client/batch_stream.h"
+#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "proto/block_plan.h"
 #include "proto/block_view.h"
@@ -173,16 +174,15 @@ void AddPull(CommandLine* line, std::shared_ptr<const std::string> server) {
         return PullBatches(LoaderClient::Create(*server).get(), given->options,
                            Clock::Real(), &std::cout);
       });
-  command->add_option("--module", given->module, "vision or language")
-      ->required()
-      ->check(CLI::IsMember({"vision", "language"}));
-  command->add_option("--dp-rank", given->dp_rank, "data-parallel rank")
+  OneOf(command->add_option("--module", given->module, "whose blocks"),
+        {"vision", "language"})
       ->required();
-  command->add_option("--step", given->options.step, "first step")->required();
-  command
-      ->add_option("--steps", given->options.steps,
-                   "number of steps (default 1)")
-      ->check(CLI::PositiveNumber);
+  AddWholeNumber(command, "--dp-rank", given->dp_rank, "data-parallel rank")
+      ->required();
+  AddWholeNumber(command, "--step", given->options.step, "first step")
+      ->required();
+  AddWholeNumber(command, "--steps", given->options.steps, "number of steps", 1)
+      ->capture_default_str();
   command->add_flag("--json", given->options.json, "one JSON object a block");
 }
 

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <optional>
 
+#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "proto/schedule_json.h"
 #include "proto/schedule_table.h"
@@ -79,13 +80,12 @@ void AddSchedule(CommandLine* line, std::shared_ptr<const std::string> server) {
                               std::max<uint64_t>(options->steps, 1),
                               options->json, &std::cout);
       });
-  command->add_option("--step", options->step, "first step (default 0)");
-  command
-      ->add_option("--steps", options->steps,
-                   "number of steps (default 1; with --watch without end)")
-      ->check(CLI::PositiveNumber);
+  AddWholeNumber(command, "--step", options->step, "first step")
+      ->capture_default_str();
+  AddWholeNumber(command, "--steps", options->steps,
+                 "number of steps (default 1; with --watch without end)", 1);
   command->add_flag("--watch", options->watch,
-                    "one step after the other as the server publishes them,\n"
+                    "one step after the other as the server publishes them, "
                     "until interrupted");
   command->add_flag("--json", options->json, "one JSON object a step");
 }

@@ -74,7 +74,8 @@ absl::Status Index(const Options& options) {
   std::cout.flush();
   if (too_long > 0) {
     return absl::FailedPreconditionError(absl::StrCat(
-        too_long, " samples have more than batch.max_tokens tokens and are "
+        too_long,
+        " samples have more than batch.max_tokens tokens and are "
         "not in the index; raise max_tokens, or set batch.on_too_long to "
         "truncate_text or skip"));
   }
@@ -94,7 +95,8 @@ void AddIndex(CommandLine* line) {
       "  ballast-server index --config ballast.yaml",
       [options] { return Index(*options); });
   command->add_option("--config", options->config, "configuration file")
-      ->required();
+      ->required()
+      ->type_name("FILE");
   command->add_flag("--rebuild", options->rebuild,
                     "build indexes that are up to date too");
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "server/command/json_lines.h"
 #include "server/schedule/balance.h"
@@ -30,9 +31,8 @@ absl::StatusOr<std::vector<double>> ParseCosts(const nlohmann::json& object) {
   std::vector<double> costs;
   for (const nlohmann::json& cost : *found) {
     if (!cost.is_number()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("cost ", costs.size(), " is ", cost.dump(),
-                       "; wanted a number"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "cost ", costs.size(), " is ", cost.dump(), "; wanted a number"));
     }
     costs.push_back(cost);
   }
@@ -42,13 +42,12 @@ absl::StatusOr<std::vector<double>> ParseCosts(const nlohmann::json& object) {
 absl::StatusOr<nlohmann::ordered_json> Balance(const nlohmann::json& object,
                                                const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(const std::vector<double> costs, ParseCosts(object));
-  BALLAST_ASSIGN_OR_RETURN(
-      const Groups groups,
-      BalanceSamples(costs, options.groups,
-                     options.algorithm == "lpt"
-                         ? v1::Balance::ALGORITHM_LPT
-                         : v1::Balance::ALGORITHM_REFINED,
-                     options.equal_count));
+  BALLAST_ASSIGN_OR_RETURN(const Groups groups,
+                           BalanceSamples(costs, options.groups,
+                                          options.algorithm == "lpt"
+                                              ? v1::Balance::ALGORITHM_LPT
+                                              : v1::Balance::ALGORITHM_REFINED,
+                                          options.equal_count));
   return nlohmann::ordered_json{
       {"groups", groups},
       {"load", GroupLoads(costs, groups)},
@@ -73,14 +72,12 @@ void AddInspectBalance(CommandLine* line, CLI::App* inspect) {
                                     return Balance(object, *options);
                                   });
       });
-  command->add_option("--groups", options->groups, "number of groups")
-      ->required()
-      ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--algorithm", options->algorithm,
-                   "`lpt` (the reference, always of equal count) or `refined` "
-                   "(default)")
-      ->check(CLI::IsMember({"lpt", "refined"}));
+  AddWholeNumber(command, "--groups", options->groups, "number of groups", 1)
+      ->required();
+  OneOf(command->add_option("--algorithm", options->algorithm,
+                            "`lpt` is the reference, always of equal count"),
+        {"lpt", "refined"})
+      ->capture_default_str();
   command->add_flag("--equal-count", options->equal_count,
                     "as many costs in each group");
 }

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/option_types.h"
 #include "common/sha256.h"
 #include "common/status_macros.h"
 #include "server/config/model_profile.h"
@@ -121,15 +122,12 @@ void AddInspectImage(CommandLine* line, CLI::App* inspect) {
   command
       ->add_option("--model", options->profile,
                    "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl")
-      ->required();
-  command
-      ->add_option("--min-pixels", options->min_pixels,
-                   "fewest pixels after resizing (default: the model's)")
-      ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--max-pixels", options->max_pixels,
-                   "most pixels after resizing (default: the model's)")
-      ->check(CLI::PositiveNumber);
+      ->required()
+      ->type_name("MODEL");
+  AddWholeNumber(command, "--min-pixels", options->min_pixels,
+                 "fewest pixels after resizing (default: the model's)", 1);
+  AddWholeNumber(command, "--max-pixels", options->max_pixels,
+                 "most pixels after resizing (default: the model's)", 1);
   command->add_option("FILE", options->files, "image files")->required();
 }
 

@@ -112,7 +112,8 @@ void AddInspectPositions(CommandLine* line, CLI::App* inspect) {
   command
       ->add_option("--model", *profile,
                    "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl")
-      ->required();
+      ->required()
+      ->type_name("MODEL");
 }
 
 }  // namespace ballast

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/aligned_buffer.h"
+#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "proto/block_layout.h"
 #include "proto/module.h"
@@ -87,8 +88,7 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
   request.payload = payload.bytes();
   // A sample that cannot be read shall be an error here, not a placeholder.
   v1::Config config = job.config;
-  config.mutable_serve()->set_on_bad_sample(
-      v1::Serve::ON_BAD_SAMPLE_ERROR);
+  config.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
   const FileSampleBuilder builder(config, job.source_pointers(),
                                   job.tokenizer.get());
   BALLAST_RETURN_IF_ERROR(builder.Build(request).status());
@@ -149,17 +149,19 @@ void AddInspectSample(CommandLine* line, CLI::App* inspect) {
   auto options = std::make_shared<Options>();
   CLI::App* command = line->AddCommand(
       inspect, "sample",
-      "Prints the sample at a position as a server builds it, one JSON object:\n"
-      "position, sample, step, micro_batch, tokens, label_tokens, images\n"
-      "[{resized_h, resized_w, grid_thw, image_tokens}], cost {module: x},\n"
+      "Prints the sample at a position as a server builds it.\n"
+      "One JSON object: position, sample, step, micro_batch, tokens, "
+      "label_tokens,\n"
+      "images [{resized_h, resized_w, grid_thw, image_tokens}], cost {module: "
+      "x},\n"
       "input_ids, labels, position_ids [axis][token].",
       "  ballast-server inspect sample --config ballast.yaml --position 17",
       [options] { return InspectSample(*options); });
   command->add_option("--config", options->config, "configuration file")
-      ->required();
-  command
-      ->add_option("--position", options->position,
-                   "place in the global order, from 0")
+      ->required()
+      ->type_name("FILE");
+  AddWholeNumber(command, "--position", options->position,
+                 "place in the global order, from 0")
       ->required();
 }
 

@@ -46,7 +46,8 @@ void AddInspectText(CommandLine* line, CLI::App* inspect) {
   command
       ->add_option("--tokenizer", *tokenizer,
                    "a tokenizer.json, or `bytes` (one token a byte)")
-      ->required();
+      ->required()
+      ->type_name("FILE|bytes");
 }
 
 }  // namespace ballast

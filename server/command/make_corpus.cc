@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "server/corpus/draw/dataset.h"
 #include "server/corpus/draw/draw_sample.h"
@@ -25,9 +26,9 @@ absl::Status MakeCorpus(Options options) {
                            WriteDataset(options.dataset));
   const std::string& directory = options.dataset.directory;
   std::cout << absl::StrFormat(
-      "%s: %d samples, %d images, %.1f MB in %d shards\n", directory,
+      "%s: %d samples, %d images, %.1f MB in %d %s\n", directory,
       options.dataset.samples, report.images, report.bytes * 1e-6,
-      report.shards);
+      report.shards, report.shards == 1 ? "tar" : "tars");
   if (report.wrote_config) {
     std::cout << "configuration: " << directory << "/ballast.yaml\n";
   } else {
@@ -52,20 +53,20 @@ void AddMakeCorpus(CommandLine* line) {
   command
       ->add_option("--out", options->dataset.directory,
                    "directory, made if need be")
-      ->required();
-  command->add_option("--samples", options->dataset.samples, "at least 1")
       ->required()
-      ->check(CLI::Range(1, 256000000));
-  command
-      ->add_option("--seed", options->dataset.seed, "default 1")
-      // CLI11 would read -1 as 2^64 - 1.
-      ->check([](const std::string& value) {
-        return value[0] == '-' ? "wanted a number of at least 0"
-                               : std::string();
-      });
-  command->add_option("--preset", options->preset,
-                      "`receipts`, `mixed` (default: also pages, tables, "
-                      "scenes, several images a sample) or `text`");
+      ->type_name("DIR");
+  WholeNumber(command->add_option("--samples", options->dataset.samples,
+                                  "number of samples"),
+              1, 256000000)
+      ->required();
+  AddWholeNumber(command, "--seed", options->dataset.seed,
+                 "another seed draws another dataset")
+      ->capture_default_str();
+  OneOf(command->add_option("--preset", options->preset,
+                            "`mixed` also has pages, tables, scenes and "
+                            "several images a sample; `text` has no images"),
+        {"receipts", "mixed", "text"})
+      ->capture_default_str();
 }
 
 }  // namespace ballast

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "proto/schedule_json.h"
 #include "proto/schedule_table.h"
@@ -48,10 +49,11 @@ void AddPlan(CommandLine* line) {
       "  ballast-server plan --config ballast.yaml --step 10 --steps 5 --json",
       [options] { return Plan(*options); });
   command->add_option("--config", options->config, "configuration file")
-      ->required();
-  command->add_option("--step", options->step, "first step")->required();
-  command->add_option("--steps", options->steps, "number of steps (default 1)")
-      ->check(CLI::PositiveNumber);
+      ->required()
+      ->type_name("FILE");
+  AddWholeNumber(command, "--step", options->step, "first step")->required();
+  AddWholeNumber(command, "--steps", options->steps, "number of steps", 1)
+      ->capture_default_str();
   command->add_flag("--json", options->json, "one JSON object a step");
 }
 

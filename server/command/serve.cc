@@ -60,16 +60,19 @@ void AddServe(CommandLine* line) {
   CLI::App* command = line->AddCommand(
       line->app(), "serve",
       "Serves shards until SIGTERM, then drains: streams end after the block\n"
-      "that is being sent, and the process with status 0. Prints\n"
-      "`ready ADDRESS...` on standard output once it accepts.",
+      "that is being sent. Exits with status 0 then. Prints `ready ADDRESS...`\n"
+      "on standard output once it accepts.",
       "  ballast-server serve --config ballast.yaml\n"
       "  ballast-server serve --config ballast.yaml --listen 127.0.0.1:0",
       [options] { return Serve(*options); });
   command->add_option("--config", options->config, "configuration file")
-      ->required();
-  command->add_option("--listen", options->listen,
-                      "unix:/path or host:port, in the place of serve.listen; "
-                      "port 0 lets the system choose");
+      ->required()
+      ->type_name("FILE");
+  command
+      ->add_option("--listen", options->listen,
+                   "unix:/path or host:port, in the place of serve.listen; "
+                   "port 0 lets the system choose")
+      ->type_name("ADDRESS");
 }
 
 }  // namespace ballast

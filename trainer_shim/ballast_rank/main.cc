@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/attach_all.h"
 #include "client/loader_client.h"
+#include "common/command_line.h"
+#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "proto/module.h"
 #include "trainer_shim/ballast_rank/json_lines.h"
@@ -23,7 +23,6 @@ namespace ballast {
 namespace {
 
 constexpr char kExamples[] =
-    "Examples:\n"
     "  ballast-rank --server unix:/run/ballast/a.sock --steps 10\n"
     "      every rank of the job in this process; a table at the end\n"
     "  ballast-rank --server 10.0.0.1:7070 --server 10.0.0.2:7070 \\\n"
@@ -93,48 +92,42 @@ absl::Status Run(const Arguments& arguments) {
 int Main(int argc, char** argv) {
   Arguments arguments;
   WorldOptions& world = arguments.world;
-  CLI::App app(
-      "Stands in for trainer ranks: pulls, exchanges and packs batches, and "
-      "trains on nothing.",
-      "ballast-rank");
-  app.get_formatter()->column_width(34);
-  app.footer(kExamples);
-  app.add_option("--server", world.servers,
-                 "Loader server, unix:/path or host:port; once for each")
+  CommandLine line("ballast-rank",
+                   "Stands in for trainer ranks: pulls, exchanges and packs "
+                   "batches, and trains on\nnothing.",
+                   kExamples);
+  line.SetAction([&arguments] { return Run(arguments); });
+  CLI::App* app = line.app();
+  app->add_option("--server", world.servers,
+                  "loader server, unix:/path or host:port; once for each")
       ->required()
       ->type_name("ADDRESS");
-  app.add_option("--backend", arguments.backend, "Where batches are packed")
-      ->check(CLI::IsMember({"host", "cuda"}))
+  WholeNumber(app->add_option("--steps", world.steps, "number of steps"), 1,
+              uint64_t{1} << 40)
+      ->required();
+  AddWholeNumber(app, "--step", world.start_step, "first step")
       ->capture_default_str();
-  app.add_option("--steps", world.steps, "Steps to run")
-      ->required()
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
-  app.add_option("--step", world.start_step, "First step")
+  OneOf(app->add_option("--backend", arguments.backend,
+                        "where batches are packed"),
+        {"host", "cuda"})
       ->capture_default_str();
-  CLI::Option* all =
-      app.add_option("--world", arguments.all,
-                     "`all`: every rank of every module (the default)")
-          ->check(CLI::IsMember({"all"}));
+  CLI::Option* all = OneOf(
+      app->add_option("--world", arguments.all,
+                      "every rank of every module; so it is without --module"),
+      {"all"});
   CLI::Option* module =
-      app.add_option("--module", arguments.module, "Module of the one rank")
-          ->check(CLI::IsMember({"vision", "language"}))
+      OneOf(app->add_option("--module", arguments.module,
+                            "the one rank's module, with --dp-rank"),
+            {"vision", "language"})
           ->excludes(all);
-  CLI::Option* dp_rank =
-      app.add_option("--dp-rank", arguments.dp_rank, "The one rank to run")
-          ->needs(module)
-          ->excludes(all);
+  CLI::Option* dp_rank = AddWholeNumber(app, "--dp-rank", arguments.dp_rank,
+                                        "the one rank to run, with --module")
+                             ->needs(module)
+                             ->excludes(all);
   module->needs(dp_rank);
-  app.add_flag("--json", arguments.json,
-               "One JSON object a batch instead of the table");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  const absl::Status status = Run(arguments);
-  if (status.ok()) return 0;
-  std::cerr << "ballast-rank: " << status.message() << "\n";
-  return 1;
+  app->add_flag("--json", arguments.json,
+                "one JSON object a batch instead of the table");
+  return line.Run(argc, argv);
 }
 
 }  // namespace

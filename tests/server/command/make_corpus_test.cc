@@ -38,7 +38,7 @@ TEST(MakeCorpusTest, BadLinesWriteNothing) {
   EXPECT_EQ(RunLine({"--out", out, "--samples", "1", "--seed", "-1"}), 2);
   EXPECT_EQ(RunLine({"--out", out}), 2);
   EXPECT_EQ(RunLine({"--samples", "1"}), 2);
-  EXPECT_EQ(RunLine({"--out", out, "--samples", "1", "--preset", "photos"}), 1);
+  EXPECT_EQ(RunLine({"--out", out, "--samples", "1", "--preset", "photos"}), 2);
   EXPECT_FALSE(fs::exists(out));
 }
 

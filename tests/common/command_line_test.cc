@@ -1,0 +1,170 @@
+#include "common/command_line.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/option_types.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Outcome {
+  int status = 0;
+  std::string out, err;
+  uint64_t number = 0;
+  bool ran = false;
+};
+
+// `tool --at X [--json] go --number N [--kind a|b] [FILE...]`, and `tool group
+// sub`.
+Outcome RunTool(std::vector<std::string> words) {
+  Outcome outcome;
+  CommandLine line("tool", "Does things. More of it.", "  tool --at here go");
+  line.app()->fallthrough();
+  std::string at, kind = "a";
+  std::vector<std::string> files;
+  bool json = false;
+  line.app()->add_option("--at", at, "where")->required()->type_name("PLACE");
+  line.app()->add_flag("--json", json, "for machines");
+  CLI::App* go = line.AddCommand(
+      line.app(), "go", "Goes there (e.g. far).\nAnd back.", "  tool go",
+      [&outcome] {
+        outcome.ran = true;
+        return outcome.number == 13 ? absl::InternalError("number 13")
+                                    : absl::OkStatus();
+      });
+  AddWholeNumber(go, "--number", outcome.number, "how many", 2)->required();
+  OneOf(go->add_option("--kind", kind, "which"), {"a", "b", "c"})
+      ->capture_default_str();
+  go->add_option("FILE", files, "what else");
+  CLI::App* group = line.AddGroup("group", "Holds others.", "  tool group sub");
+  line.AddCommand(group, "sub", "Is one.", "  tool group sub",
+                  [] { return absl::OkStatus(); });
+
+  words.insert(words.begin(), "tool");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  outcome.status = line.Run(argv.size(), argv.data());
+  outcome.out = testing::internal::GetCapturedStdout();
+  outcome.err = testing::internal::GetCapturedStderr();
+  return outcome;
+}
+
+TEST(CommandLineTest, RunsTheActionThatIsGiven) {
+  const Outcome good = RunTool({"go", "--number", "12", "--at", "x"});
+  EXPECT_EQ(good.status, 0) << good.err;
+  EXPECT_TRUE(good.ran);
+  EXPECT_EQ(good.number, 12u);
+  EXPECT_EQ(good.err, "");
+
+  const Outcome failed = RunTool({"--at", "x", "go", "--number", "13"});
+  EXPECT_EQ(failed.status, 1);
+  EXPECT_EQ(failed.err, "tool: number 13\n");
+}
+
+TEST(CommandLineTest, AProgramWithoutCommandsRunsItsOwnAction) {
+  CommandLine line("tool", "Does one thing.");
+  bool ran = false;
+  line.SetAction([&ran] {
+    ran = true;
+    return absl::OkStatus();
+  });
+  std::string name = "tool";
+  char* argv[] = {name.data()};
+  EXPECT_EQ(line.Run(1, argv), 0);
+  EXPECT_TRUE(ran);
+}
+
+TEST(CommandLineTest, AWrongLineIsExplained) {
+  const struct {
+    std::vector<std::string> words;
+    std::string error;  // its first line
+  } kCases[] = {
+      {{}, "tool: missing --at PLACE"},
+      {{"--at", "x"}, "tool: missing a command, one of go, group"},
+      {{"--at", "x", "og"},
+       "tool: unknown command og; wanted one of go, group"},
+      {{"--at", "x", "group", "usb"},
+       "tool group: unknown command usb; wanted one of sub"},
+      {{"go"}, "tool go: missing --number N, --at PLACE"},
+      // Misspelt and therefore also missing.
+      {{"--at", "x", "go", "--nubmer", "3"},
+       "tool go: unknown option --nubmer"},
+      {{"--at", "x", "group", "sub", "more"},
+       "tool group sub: `more` is not expected here"},
+      {{"--at", "x", "go", "--number", "1"},
+       "tool go: --number: found 1; wanted a whole number, at least 2"},
+      {{"--at", "x", "go", "--number", "-1"},
+       "tool go: --number: found -1; wanted a whole number, at least 2"},
+      {{"--at", "x", "go", "--number", "18446744073709551616"},
+       "tool go: --number: found 18446744073709551616; wanted a whole number, "
+       "at least 2"},
+      {{"--at", "x", "go", "--number", "3", "--kind", "d"},
+       "tool go: --kind: found d; wanted a, b or c"},
+  };
+  for (const auto& test : kCases) {
+    const Outcome outcome = RunTool(test.words);
+    EXPECT_EQ(outcome.status, 2) << test.error;
+    EXPECT_EQ(outcome.err.substr(0, outcome.err.find('\n')), test.error);
+    EXPECT_THAT(outcome.err, HasSubstr("\nSee `tool"));
+    EXPECT_THAT(outcome.err, HasSubstr("--help`.\n"));
+    EXPECT_FALSE(outcome.ran);
+  }
+}
+
+TEST(CommandLineTest, HelpShowsWhatTheLineMayHold) {
+  const Outcome outcome = RunTool({"go", "--help"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.out,
+            "Goes there (e.g. far).\nAnd back.\n"
+            "\n"
+            "Usage: tool go --at PLACE [--json] --number N [--kind a|b|c] "
+            "[FILE...]\n"
+            "\n"
+            "Required:\n"
+            "  --at PLACE    where\n"
+            "  --number N    how many\n"
+            "\n"
+            "Options:\n"
+            "  --json        for machines\n"
+            "  --kind a|b|c  which (default a)\n"
+            "  FILE...       what else\n"
+            "  -h, --help    prints this\n"
+            "\n"
+            "Examples:\n"
+            "  tool go\n");
+}
+
+TEST(CommandLineTest, HelpOfAProgramListsItsCommands) {
+  const Outcome outcome = RunTool({"--help"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.out,
+            "Does things. More of it.\n"
+            "\n"
+            "Usage: tool --at PLACE [--json] COMMAND ...\n"
+            "\n"
+            "Required:\n"
+            "  --at PLACE    where\n"
+            "\n"
+            "Options:\n"
+            "  --json        for machines\n"
+            "  -h, --help    prints this\n"
+            "\n"
+            "Commands:\n"
+            "  go            Goes there (e.g. far).\n"
+            "  group         Holds others.\n"
+            "\n"
+            "Examples:\n"
+            "  tool --at here go\n");
+}
+
+}  // namespace
+}  // namespace ballast
