@@ -1,0 +1,24 @@
+#ifndef BALLAST_SERVER_COMMAND_INSPECT_LENGTHS_H_
+#define BALLAST_SERVER_COMMAND_INSPECT_LENGTHS_H_
+
+#include <cstdint>
+#include <ostream>
+
+#include "absl/status/status.h"
+#include "common/command_line.h"
+#include "server/corpus/mock_lengths.h"
+
+namespace ballast {
+
+// Writes the first `count` lengths that a mock source draws as one JSON array
+// and a line break. INVALID_ARGUMENT names the option at fault; UNAVAILABLE
+// when `out` fails.
+absl::Status InspectLengths(const LognormalLengths& lengths, uint64_t count,
+                            std::ostream& out);
+
+// `inspect lengths`: the lengths of a mock source.
+void AddInspectLengths(CommandLine* line, CLI::App* inspect);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_INSPECT_LENGTHS_H_
