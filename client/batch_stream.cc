@@ -11,6 +11,8 @@
 #include "common/log.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "proto/block_layout.h"
+#include "proto/block_view.h"
 #include "proto/module.h"
 
 namespace ballast {
@@ -26,15 +28,6 @@ std::string Describe(uint64_t step, uint32_t micro_batch) {
 
 absl::Status CheckOptions(const BatchStream::Options& options) {
   const FetchRequest& request = options.request;
-  if (options.micro_batches == 0) {
-    return absl::InvalidArgumentError(
-        "batch stream: micro_batches is 0, wanted the micro-batches of a step");
-  }
-  if (request.micro_batch >= options.micro_batches) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("batch stream: micro_batch is ", request.micro_batch,
-                     ", wanted less than the step's ", options.micro_batches));
-  }
   if (request.steps > UINT64_MAX - request.step) {
     return absl::InvalidArgumentError(
         absl::StrCat("batch stream: ", request.steps, " steps from step ",
@@ -76,8 +69,9 @@ class ThreadedBatchStream final : public BatchStream {
   absl::Status FetchFromPosition(bool* progress);
   // Lets Cancel reach the fetcher. False after Cancel.
   bool SetFetcher(std::shared_ptr<BatchFetcher> fetcher);
-  absl::Status CheckOrder(const FetchedBlock& block) const;
-  void MovePosition();
+  // That it is the block at position_; how many micro-batches its step has.
+  absl::StatusOr<uint32_t> CheckOrder(const FetchedBlock& block) const;
+  void MovePosition(uint32_t micro_batches);
   bool AtEnd() const {
     return options_.request.steps > 0 && position_.step == end_step_;
   }
@@ -184,9 +178,9 @@ absl::Status ThreadedBatchStream::FetchFromPosition(bool* progress) {
     if (!AtEnd() && !held_->AwaitRoom()) return Cancelled();
     BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<FetchedBlock> block,
                              fetcher->Fetch());
-    BALLAST_RETURN_IF_ERROR(CheckOrder(*block));
+    BALLAST_ASSIGN_OR_RETURN(const uint32_t micro_batches, CheckOrder(*block));
     if (!Push(held_->Count(std::move(block)))) return Cancelled();
-    MovePosition();
+    MovePosition(micro_batches);
     *progress = true;
   }
 }
@@ -199,22 +193,37 @@ bool ThreadedBatchStream::SetFetcher(std::shared_ptr<BatchFetcher> fetcher) {
   return true;
 }
 
-absl::Status ThreadedBatchStream::CheckOrder(const FetchedBlock& block) const {
-  if (!AtEnd() && block.step() == position_.step &&
-      block.micro_batch() == position_.micro_batch) {
-    return absl::OkStatus();
+absl::StatusOr<uint32_t> ThreadedBatchStream::CheckOrder(
+    const FetchedBlock& block) const {
+  if (AtEnd() || block.step() != position_.step ||
+      block.micro_batch() != position_.micro_batch) {
+    return absl::InternalError(
+        absl::StrCat("blocks came out of order: ",
+                     Describe(block.step(), block.micro_batch()), ", wanted ",
+                     DescribePosition(), "; the server is at fault"));
   }
-  return absl::InternalError(absl::StrCat(
-      "blocks came out of order: ", Describe(block.step(), block.micro_batch()),
-      ", wanted ", DescribePosition(), "; the server is at fault"));
+  const absl::StatusOr<BlockHeader> header = ReadBlockHeader(block.bytes());
+  if (!header.ok()) {
+    return absl::InternalError(
+        absl::StrCat(DescribePosition(), ": ", header.status().message(),
+                     "; is the server of another version?"));
+  }
+  if (header->step != position_.step ||
+      header->micro_batch != position_.micro_batch ||
+      header->micro_batches <= header->micro_batch) {
+    return absl::InternalError(absl::StrCat(
+        DescribePosition(), ": the block's header says ",
+        Describe(header->step, header->micro_batch), " of ",
+        header->micro_batches, " micro-batches; the server is at fault"));
+  }
+  return header->micro_batches;
 }
 
-void ThreadedBatchStream::MovePosition() {
-  if (++position_.micro_batch == options_.micro_batches) {
-    position_.micro_batch = 0;
-    ++position_.step;
-    if (position_.steps > 1) --position_.steps;
-  }
+void ThreadedBatchStream::MovePosition(uint32_t micro_batches) {
+  if (++position_.micro_batch < micro_batches) return;
+  position_.micro_batch = 0;
+  ++position_.step;
+  if (position_.steps > 1) --position_.steps;
 }
 
 bool ThreadedBatchStream::Push(std::unique_ptr<FetchedBlock> block) {

@@ -12,7 +12,8 @@
 
 namespace ballast {
 
-// A role's blocks, in order, fetched ahead of demand by a thread of its own and
+// A role's blocks, in order (each says how many micro-batches its step has),
+// fetched ahead of demand by a thread of its own and
 // resumed at the next block when the fetcher fails with UNAVAILABLE.
 // Thread-safe; Next is meant for one consumer.
 class BatchStream {
@@ -24,8 +25,6 @@ class BatchStream {
 
   struct Options {
     FetchRequest request;
-    // Micro-batches a step: Job.global_batch / Job.micro_batch. Required.
-    uint32_t micro_batches = 0;
     // Attempts in a row without a block between them, then the error stands.
     int max_attempts = 5;
     // Waited before the second attempt; doubled before each further one.
@@ -49,8 +48,9 @@ class BatchStream {
   // block more may be. A caller that keeps blocks while it waits needs a
   // max_bytes that covers them and the next. Blocks may outlive the stream.
   // Errors as BatchFetcher::Fetch, after the blocks that came before; and
-  // INTERNAL where a block is not the next in order, naming both. An error is
-  // final and repeated at every further call.
+  // INTERNAL where a block is not the next in order, naming both, or has no
+  // header of this version. An error is final and repeated at every further
+  // call.
   virtual absl::StatusOr<std::unique_ptr<FetchedBlock>> Next() = 0;
 
   // Ends a Next that is blocking, and every later one, with CANCELLED.

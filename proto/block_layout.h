@@ -24,7 +24,7 @@ inline constexpr uint64_t kArrayAlignment = 16;
 struct BlockHeader {
   uint32_t magic;
   uint16_t version;
-  uint16_t module;  // v1::Module
+  uint16_t module;          // v1::Module
   uint64_t fingerprint[2];  // first and second 16 digits of Fingerprint.hash
   uint64_t step;
   uint32_t micro_batch;
@@ -35,20 +35,21 @@ struct BlockHeader {
   uint64_t image_table;
   uint64_t payload;
   uint64_t total_bytes;
-  uint64_t reserved[6];  // zero
+  uint32_t micro_batches;  // of the step; more than micro_batch
+  uint32_t reserved[11];   // zero
 };
 static_assert(sizeof(BlockHeader) == 128);
 
 struct SampleRecord {
   uint64_t position;
-  uint64_t ordinal;  // number in the source's index
-  uint32_t source;   // index into the configuration's sources
-  uint32_t flags;    // kSampleIsPlaceholder
+  uint64_t ordinal;      // number in the source's index
+  uint32_t source;       // index into the configuration's sources
+  uint32_t flags;        // kSampleIsPlaceholder
   uint32_t first_image;  // in the image table
   uint32_t num_images;
   uint32_t tokens;
   uint32_t label_tokens;
-  uint64_t payload;  // offset from the block's first byte
+  uint64_t payload;        // offset from the block's first byte
   uint64_t payload_bytes;  // a multiple of kSampleAlignment
   uint64_t reserved;       // zero
 };

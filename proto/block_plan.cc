@@ -16,7 +16,8 @@ namespace {
 
 absl::Status ParseFingerprint(const std::string& hash, uint64_t out[2]) {
   const absl::string_view digits = hash;
-  if (digits.size() != 32 || !absl::SimpleHexAtoi(digits.substr(0, 16), &out[0]) ||
+  if (digits.size() != 32 ||
+      !absl::SimpleHexAtoi(digits.substr(0, 16), &out[0]) ||
       !absl::SimpleHexAtoi(digits.substr(16), &out[1])) {
     return absl::InvalidArgumentError(absl::StrCat(
         "schedule fingerprint \"", hash, "\" is not 32 hexadecimal digits"));
@@ -60,10 +61,9 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
                                     v1::Delivery delivery,
                                     const BlockGeometry& geometry) {
   if (micro_batch >= static_cast<uint32_t>(schedule.micro_batches_size())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("step ", schedule.step(), " has ",
-                     schedule.micro_batches_size(), " micro-batches; number ",
-                     micro_batch, " was asked for"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "step ", schedule.step(), " has ", schedule.micro_batches_size(),
+        " micro-batches; number ", micro_batch, " was asked for"));
   }
   if (delivery == v1::DELIVERY_HYBRID) {
     return absl::UnimplementedError("delivery `hybrid` is not built yet");
@@ -75,11 +75,9 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
         "module ", ModuleName(role.module()), " is not configured"));
   }
   if (role.dp_rank() >= static_cast<uint32_t>(module->load_after_size())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(ModuleName(role.module()), " has ",
-                     module->load_after_size(),
-                     " data-parallel ranks; rank ", role.dp_rank(),
-                     " was asked for"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        ModuleName(role.module()), " has ", module->load_after_size(),
+        " data-parallel ranks; rank ", role.dp_rank(), " was asked for"));
   }
 
   BlockPlan plan;
@@ -103,6 +101,7 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
       ParseFingerprint(schedule.fingerprint(), plan.header.fingerprint));
   plan.header.step = schedule.step();
   plan.header.micro_batch = micro_batch;
+  plan.header.micro_batches = schedule.micro_batches_size();
   plan.header.dp_rank = role.dp_rank();
   plan.header.num_samples = plan.samples.size();
 
@@ -131,9 +130,9 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
   plan.header.sample_table = sizeof(BlockHeader);
   plan.header.image_table =
       plan.header.sample_table + plan.samples.size() * sizeof(SampleRecord);
-  plan.header.payload =
-      AlignUp(plan.header.image_table + plan.images.size() * sizeof(ImageRecord),
-              kSampleAlignment);
+  plan.header.payload = AlignUp(
+      plan.header.image_table + plan.images.size() * sizeof(ImageRecord),
+      kSampleAlignment);
   uint64_t offset = plan.header.payload;
   for (PlannedSample& sample : plan.samples) {
     sample.record.payload = offset;

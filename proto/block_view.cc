@@ -29,10 +29,10 @@ absl::Status CheckSample(const SampleRecord& sample, uint32_t number,
   if (sample.payload < header.payload ||
       sample.payload % kSampleAlignment != 0 ||
       !Fits(sample.payload, sample.payload_bytes, 1, header.total_bytes)) {
-    return Wrong(where("payload"), sample.payload,
-                 absl::StrCat("a multiple of ", kSampleAlignment,
-                              " with its ", sample.payload_bytes,
-                              " bytes inside the payload"));
+    return Wrong(
+        where("payload"), sample.payload,
+        absl::StrCat("a multiple of ", kSampleAlignment, " with its ",
+                     sample.payload_bytes, " bytes inside the payload"));
   }
   if (!Fits(sample.first_image, sample.num_images, 1, header.num_images)) {
     return Wrong(where("first_image"), sample.first_image,
@@ -58,23 +58,20 @@ absl::Status CheckImage(const ImageRecord& image, uint32_t number,
 }
 
 absl::Status Differs(absl::string_view what, uint64_t found, uint64_t wanted) {
-  return absl::DataLossError(
-      absl::StrCat("block differs from its schedule: ", what, " is ", found,
-                   ", wanted ", wanted,
-                   "; the server runs another configuration or index"));
+  return absl::DataLossError(absl::StrCat(
+      "block differs from its schedule: ", what, " is ", found, ", wanted ",
+      wanted, "; the server runs another configuration or index"));
 }
 
 }  // namespace
 
-absl::StatusOr<BlockView> BlockView::Parse(absl::Span<const uint8_t> bytes) {
-  if (bytes.size() < sizeof(BlockHeader)) {
+absl::StatusOr<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes) {
+  BlockHeader header;
+  if (bytes.size() < sizeof(header)) {
     return Wrong("length", bytes.size(),
-                 absl::StrCat("at least ", sizeof(BlockHeader)));
+                 absl::StrCat("at least ", sizeof(header)));
   }
-  BlockView view;
-  view.bytes_ = bytes;
-  view.header_ = reinterpret_cast<const BlockHeader*>(bytes.data());
-  const BlockHeader& header = *view.header_;
+  std::memcpy(&header, bytes.data(), sizeof(header));
   if (header.magic != kBlockMagic) {
     return Wrong("magic", header.magic, absl::StrCat(kBlockMagic));
   }
@@ -84,6 +81,15 @@ absl::StatusOr<BlockView> BlockView::Parse(absl::Span<const uint8_t> bytes) {
   if (header.total_bytes != bytes.size()) {
     return Wrong("total_bytes", header.total_bytes, absl::StrCat(bytes.size()));
   }
+  return header;
+}
+
+absl::StatusOr<BlockView> BlockView::Parse(absl::Span<const uint8_t> bytes) {
+  BALLAST_RETURN_IF_ERROR(ReadBlockHeader(bytes).status());
+  BlockView view;
+  view.bytes_ = bytes;
+  view.header_ = reinterpret_cast<const BlockHeader*>(bytes.data());
+  const BlockHeader& header = *view.header_;
   if (header.sample_table % alignof(SampleRecord) != 0 ||
       !Fits(header.sample_table, header.num_samples, sizeof(SampleRecord),
             bytes.size())) {
@@ -108,8 +114,7 @@ absl::StatusOr<BlockView> BlockView::Parse(absl::Span<const uint8_t> bytes) {
     BALLAST_RETURN_IF_ERROR(CheckSample(sample, s, header));
     for (uint32_t i = 0; i < sample.num_images; ++i) {
       const uint32_t number = sample.first_image + i;
-      BALLAST_RETURN_IF_ERROR(
-          CheckImage(view.images_[number], number, sample));
+      BALLAST_RETURN_IF_ERROR(CheckImage(view.images_[number], number, sample));
     }
   }
   return view;
@@ -129,6 +134,9 @@ absl::Status BlockView::Matches(const BlockPlan& plan) const {
   if (mine.step != theirs.step) return Differs("step", mine.step, theirs.step);
   if (mine.micro_batch != theirs.micro_batch) {
     return Differs("micro_batch", mine.micro_batch, theirs.micro_batch);
+  }
+  if (mine.micro_batches != theirs.micro_batches) {
+    return Differs("micro_batches", mine.micro_batches, theirs.micro_batches);
   }
   if (mine.module != theirs.module) {
     return Differs("module", mine.module, theirs.module);

@@ -10,6 +10,12 @@
 
 namespace ballast {
 
+// A copy of the header of a received block: what it is, without a look at its
+// samples. Checks magic, version and that total_bytes is the length. Bytes from
+// anywhere, at any address, are safe to pass. Errors: INVALID_ARGUMENT naming
+// the field, what it holds and what was wanted.
+absl::StatusOr<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes);
+
 // A received block, checked. Borrows the bytes, which must outlive it and begin
 // at a multiple of 16. Thread-compatible; every accessor is O(1).
 class BlockView {
@@ -21,8 +27,9 @@ class BlockView {
   static absl::StatusOr<BlockView> Parse(absl::Span<const uint8_t> bytes);
 
   // Checks further that this is the block that `plan` foresees: same identity
-  // (fingerprint, step, micro-batch, module, rank), same samples in the same
-  // order at the same places. Errors: DATA_LOSS, naming the first difference.
+  // (fingerprint, step, micro-batch, module, rank), as many micro-batches in
+  // the step, same samples in the same order at the same places. Errors:
+  // DATA_LOSS, naming the first difference.
   absl::Status Matches(const BlockPlan& plan) const;
 
   const BlockHeader& header() const { return *header_; }

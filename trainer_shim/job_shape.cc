@@ -8,9 +8,12 @@
 namespace ballast {
 namespace {
 
-// Far above any model; they keep sums of sizes inside 64 bits.
+// Far above any model; they keep sums of sizes inside 64 bits, and a dummy
+// image, for which no block has to arrive first, small.
 constexpr uint64_t kMaxPatch = 1024;
 constexpr uint64_t kMaxMerge = 64;
+constexpr uint64_t kMaxTokenSide = 1024;  // pixels: patch times merge
+constexpr uint64_t kMaxTemporalPatch = 16;
 constexpr uint64_t kMaxAlign = 1 << 20;
 
 absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t least,
@@ -45,13 +48,14 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role) {
   const v1::Model& model = job.model();
   BALLAST_RETURN_IF_ERROR(CheckRange("align", module->align(), 1, kMaxAlign));
   BALLAST_RETURN_IF_ERROR(
-      CheckRange("micro_batch", job.micro_batch(), 1, job.global_batch()));
-  BALLAST_RETURN_IF_ERROR(
       CheckRange("model.patch", model.patch(), 1, kMaxPatch));
   BALLAST_RETURN_IF_ERROR(
       CheckRange("model.merge", model.merge(), 1, kMaxMerge));
-  BALLAST_RETURN_IF_ERROR(
-      CheckRange("model.temporal_patch", model.temporal_patch(), 1, kMaxMerge));
+  BALLAST_RETURN_IF_ERROR(CheckRange("model.patch times model.merge",
+                                     uint64_t{model.patch()} * model.merge(), 1,
+                                     kMaxTokenSide));
+  BALLAST_RETURN_IF_ERROR(CheckRange(
+      "model.temporal_patch", model.temporal_patch(), 1, kMaxTemporalPatch));
   BALLAST_RETURN_IF_ERROR(
       CheckRange("length of model.mean", model.mean_size(), 3, 3));
   BALLAST_RETURN_IF_ERROR(
@@ -65,7 +69,6 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role) {
   JobShape shape;
   shape.dp = module->dp();
   shape.align = module->align();
-  shape.micro_batches = job.global_batch() / job.micro_batch();
   shape.delivery = job.delivery();
   shape.block.patch = model.patch();
   shape.block.position_axes = model.position_axes();

@@ -14,9 +14,8 @@ namespace ballast {
 // What a rank of one module needs of the job to plan and pack, taken out of the
 // message and checked once, so that nothing after it has to doubt a size.
 struct JobShape {
-  uint32_t dp = 1;             // data-parallel ranks of the module
-  uint32_t align = 1;          // tokens
-  uint32_t micro_batches = 1;  // a step
+  uint32_t dp = 1;     // data-parallel ranks of the module
+  uint32_t align = 1;  // tokens
   v1::Delivery delivery = v1::DELIVERY_EXCHANGE;
   BlockGeometry block;
   PatchShape patch;

@@ -70,13 +70,6 @@ absl::Status ScheduleSource::Check(const v1::StepSchedule& schedule,
         " has fingerprint ", schedule.fingerprint(), ", wanted ",
         options_.fingerprint, "; the server's configuration or index changed"));
   }
-  if (static_cast<uint32_t>(schedule.micro_batches_size()) !=
-      options_.micro_batches) {
-    return absl::DataLossError(
-        absl::StrCat("server ", address, ": the schedule of step ",
-                     schedule.step(), " has ", schedule.micro_batches_size(),
-                     " micro-batches, wanted ", options_.micro_batches));
-  }
   return absl::OkStatus();
 }
 

@@ -19,9 +19,8 @@ namespace ballast {
 class ScheduleSource {
  public:
   struct Options {
-    // What every schedule must say: Fingerprint.hash, and micro-batches a step.
+    // Fingerprint.hash that every schedule must say.
     std::string fingerprint;
-    uint32_t micro_batches = 0;
     // Rounds over all servers, then the last one's error stands.
     int max_attempts = 5;
     // Waited after the first round; doubled after each further one.
@@ -35,9 +34,8 @@ class ScheduleSource {
   // The schedule of `step`, valid until the next call. Asks a server only when
   // the step is another than the last call's; blocks until one answers. A
   // server that is UNAVAILABLE or late (DEADLINE_EXCEEDED) makes it ask the
-  // next. Errors: as LoaderClient::GetSchedule; DATA_LOSS (another fingerprint,
-  // or another number of micro-batches: the server changed its configuration);
-  // CANCELLED.
+  // next. Errors: as LoaderClient::GetSchedule; DATA_LOSS (another fingerprint:
+  // the server changed its configuration); CANCELLED.
   absl::StatusOr<const v1::StepSchedule*> Get(uint64_t step);
 
   // Ends a Get that waits between rounds, and every later one, with CANCELLED.

@@ -50,7 +50,6 @@ absl::Status TrainerShim::Open() {
 
   ScheduleSource::Options schedules;
   schedules.fingerprint = fingerprint().hash();
-  schedules.micro_batches = shape.micro_batches;
   schedules.clock = options_.clock;
   schedules_ = std::make_unique<ScheduleSource>(servers, schedules);
 
@@ -60,7 +59,6 @@ absl::Status TrainerShim::Open() {
   stream.request.steps = options_.steps;
   stream.request.fingerprint = fingerprint().hash();
   stream.request.max_bytes = options_.max_bytes;
-  stream.micro_batches = shape.micro_batches;
   stream.clock = options_.clock;
   // Any server can serve any role, so a failure moves on to the next.
   const auto connect = [servers,

@@ -83,8 +83,9 @@ class TrainerShim {
   TrainerShim(const TrainerShim&) = delete;
   TrainerShim& operator=(const TrainerShim&) = delete;
 
-  // The packed batch of the next micro-batch, in order of (step, micro-batch);
-  // valid until the next call. Blocks until its block has come and the module's
+  // The packed batch of the next micro-batch, in order of (step, micro-batch):
+  // as many of a step as its schedule has, the same on every rank. Valid until
+  // the next call. Blocks until its block has come and the module's
   // ranks have exchanged.
   //
   // Every error is final and repeated at every further call. OUT_OF_RANGE: all

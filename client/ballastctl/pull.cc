@@ -118,7 +118,6 @@ absl::Status PullBatches(LoaderClient* client, const PullOptions& options,
   stream_options.request.step = options.step;
   stream_options.request.steps = options.steps;
   stream_options.request.fingerprint = attached.fingerprint().hash();
-  stream_options.micro_batches = job.global_batch() / job.micro_batch();
   stream_options.clock = clock;
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<BatchStream> stream,
                            BatchStream::Create(

@@ -27,7 +27,9 @@ class BlockStream {
   //   DATA_LOSS     a sample could not be read (serve.on_bad_sample)
   //   UNAVAILABLE   the loader drains or is gone
   //   CANCELLED     after Close()
-  //   INVALID_ARGUMENT  the schedule has no such step
+  //   INVALID_ARGUMENT  the schedule has no such step, or the first step no
+  //   such
+  //                     micro-batch
   //   RESOURCE_EXHAUSTED  the system has no memory
   virtual std::optional<absl::StatusOr<std::unique_ptr<Block>>> TryNext() = 0;
 

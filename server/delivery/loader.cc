@@ -38,12 +38,6 @@ class CoreLoader : public Loader {
       const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
       std::function<void()> ready) override {
     BALLAST_RETURN_IF_ERROR(CheckRole(job_, role));
-    const uint32_t micro_batches = job_.global_batch() / job_.micro_batch();
-    if (micro_batch >= micro_batches) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a step has ", micro_batches, " micro-batches; number ",
-                       micro_batch, " was asked for"));
-    }
     BALLAST_ASSIGN_OR_RETURN(
         const uint64_t id,
         core_->Open(role, {step, micro_batch}, steps, std::move(ready)));
@@ -85,16 +79,10 @@ absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(
         "off");
   }
   const v1::Job& job = scheduler->job();
-  if (job.micro_batch() == 0 || job.global_batch() < job.micro_batch()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "batch.global is ", job.global_batch(), " and batch.micro ",
-        job.micro_batch(), "; wanted a multiple of a number above 0"));
-  }
   LoaderCore::Settings settings;
   settings.delivery = config.balance().delivery();
   settings.geometry.patch = job.model().patch();
   settings.geometry.position_axes = job.model().position_axes();
-  settings.micro_batches = job.global_batch() / job.micro_batch();
   settings.memory = config.serve().memory();
   settings.prefetch_steps = config.serve().prefetch_steps();
   settings.ranks = std::max(ranks, 1u);

@@ -36,9 +36,10 @@ class Loader {
   // Opens the stream of `role` at (step, micro_batch), to end after `steps`
   // steps (0: never). Building begins at once. `ready` is called from any
   // thread with no lock held, see BlockStream::TryNext; it must not block.
-  // Errors: INVALID_ARGUMENT (no such module, rank or micro-batch), UNAVAILABLE
-  // (the loader drains), RESOURCE_EXHAUSTED (more than four streams a rank, and
-  // at least 64).
+  // Whether the step has such a micro-batch is known with its schedule, so that
+  // is TryNext's to say. Errors: INVALID_ARGUMENT (no such module or rank),
+  // UNAVAILABLE (the loader drains), RESOURCE_EXHAUSTED (more than four streams
+  // a rank, and at least 64).
   virtual absl::StatusOr<std::unique_ptr<BlockStream>> OpenStream(
       const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
       std::function<void()> ready) = 0;

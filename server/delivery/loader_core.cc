@@ -59,9 +59,9 @@ absl::StatusOr<uint64_t> LoaderCore::Open(const v1::Role& role,
                      "do clients reconnect without closing theirs?"));
   }
   const uint64_t id = next_stream_++;
-  auto stream = std::make_unique<Stream>(
-      id, role, BlockRange{first, steps, settings_.micro_batches},
-      settings_.prefetch_steps, &budget_, std::move(ready));
+  auto stream = std::make_unique<Stream>(id, role, BlockRange{first, steps},
+                                         settings_.prefetch_steps, &budget_,
+                                         std::move(ready));
   Advance(stream.get(), &later);
   streams_[id] = std::move(stream);
   return id;
@@ -216,7 +216,8 @@ void LoaderCore::Plan(uint64_t stream_id, const v1::Role& role,
   Stream* stream = Find(stream_id);
   if (stream == nullptr || !stream->end.ok()) return;
   if (planned.ok()) {
-    stream->progress.OnPlanned(BlockPool::Capacity(planned->plan.bytes()));
+    stream->progress.OnPlanned(BlockPool::Capacity(planned->plan.bytes()),
+                               planned->plan.header.micro_batches);
     stream->planned = *std::move(planned);
     Advance(stream, &later);
     return;

@@ -36,7 +36,6 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   struct Settings {
     v1::Delivery delivery = v1::DELIVERY_EXCHANGE;
     BlockGeometry geometry;
-    uint32_t micro_batches = 1;  // a step
     uint64_t memory = 0;
     uint32_t prefetch_steps = 0;
     uint32_t ranks = 1;

@@ -1,6 +1,5 @@
 #include "server/delivery/stream_progress.h"
 
-#include <algorithm>
 #include <limits>
 
 namespace ballast {
@@ -14,9 +13,7 @@ StreamProgress::StreamProgress(uint64_t id, const BlockRange& range,
                                uint32_t prefetch_steps, MemoryBudget* budget)
     : id_(id),
       prefetch_steps_(prefetch_steps),
-      micro_batches_(std::max(range.micro_batches, 1u)),
       budget_(budget),
-      to_take_(range.first),
       to_begin_(range.first) {
   // A range that runs past the last step that there is has no end of its own:
   // the schedule refuses such steps before.
@@ -28,11 +25,11 @@ StreamProgress::StreamProgress(uint64_t id, const BlockRange& range,
 StreamProgress::Decision StreamProgress::Next() {
   Decision decision;
   decision.block = to_begin_;
-  decision.distance = begun_not_taken_;
+  decision.distance = begun_.size();
   if (stopped_ || PastEnd(to_begin_)) return decision;
   switch (next_) {
     case NextBlock::kUnknown:
-      if (to_begin_.step - to_take_.step > prefetch_steps_) return decision;
+      if (to_begin_.step - ToTake().step > prefetch_steps_) return decision;
       next_ = NextBlock::kBeingPlanned;
       decision.action = Action::kPlan;
       return decision;
@@ -41,34 +38,28 @@ StreamProgress::Decision StreamProgress::Next() {
     case NextBlock::kPlanned:
       if (!budget_->TryReserve(id_, next_bytes_)) return decision;
       next_ = NextBlock::kUnknown;
-      ++begun_not_taken_;
-      Advance(&to_begin_);
+      begun_.push_back(to_begin_);
+      if (++to_begin_.micro_batch >= next_micro_batches_) {
+        to_begin_ = {to_begin_.step + 1, 0};
+      }
       decision.action = Action::kBuild;
       return decision;
   }
   return decision;
 }
 
-void StreamProgress::OnPlanned(uint64_t bytes) {
+void StreamProgress::OnPlanned(uint64_t bytes, uint32_t micro_batches) {
   next_ = NextBlock::kPlanned;
   next_bytes_ = bytes;
+  next_micro_batches_ = micro_batches;
 }
 
-void StreamProgress::OnTaken() {
-  --begun_not_taken_;
-  Advance(&to_take_);
-}
+void StreamProgress::OnTaken() { begun_.pop_front(); }
 
-bool StreamProgress::AllTaken() const { return PastEnd(to_take_); }
+bool StreamProgress::AllTaken() const { return PastEnd(ToTake()); }
 
 bool StreamProgress::WaitsForMemory() const {
   return !stopped_ && next_ == NextBlock::kPlanned;
-}
-
-void StreamProgress::Advance(BlockId* block) const {
-  if (++block->micro_batch < micro_batches_) return;
-  block->micro_batch = 0;
-  ++block->step;
 }
 
 bool StreamProgress::PastEnd(const BlockId& block) const {

@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_DELIVERY_STREAM_PROGRESS_H_
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 
 #include "server/delivery/memory_budget.h"
@@ -18,8 +19,7 @@ struct BlockId {
 // - 1.
 struct BlockRange {
   BlockId first;
-  uint64_t steps = 0;          // 0: no end
-  uint32_t micro_batches = 1;  // a step; at least 1
+  uint64_t steps = 0;  // 0: no end
 };
 
 // What one stream does next. Blocks are planned, begun and taken in order, each
@@ -31,7 +31,8 @@ struct BlockRange {
 //              ^ next to be taken
 //
 // A block is looked at while its step is at most `prefetch_steps` after the
-// step of the next block to be taken. Plain values, no threads or locks:
+// step of the next block to be taken. How many micro-batches a step has is
+// known when a block of it has been planned. Plain values, no threads or locks:
 // thread-compatible.
 class StreamProgress {
  public:
@@ -54,8 +55,9 @@ class StreamProgress {
   // The next thing to do, counted as done: to be asked again until kNothing.
   Decision Next();
 
-  // The block that kPlan named takes `bytes` of memory.
-  void OnPlanned(uint64_t bytes);
+  // The block that kPlan named takes `bytes` of memory, and its step has
+  // `micro_batches` micro-batches, which that block is one of.
+  void OnPlanned(uint64_t bytes, uint32_t micro_batches);
 
   // The oldest block that was begun has been handed out. Its memory stays
   // reserved: whoever destroys the block releases it.
@@ -75,19 +77,21 @@ class StreamProgress {
  private:
   enum class NextBlock { kUnknown, kBeingPlanned, kPlanned };
 
-  void Advance(BlockId* block) const;
+  // The next to be taken.
+  const BlockId& ToTake() const {
+    return begun_.empty() ? to_begin_ : begun_.front();
+  }
   bool PastEnd(const BlockId& block) const;
 
   uint64_t id_;
   uint32_t prefetch_steps_;
-  uint32_t micro_batches_;
   std::optional<uint64_t> end_step_;  // first step that is not wanted
   MemoryBudget* budget_;
-  BlockId to_take_;
+  std::deque<BlockId> begun_;  // and not taken
   BlockId to_begin_;
-  uint64_t begun_not_taken_ = 0;
-  NextBlock next_ = NextBlock::kUnknown;
-  uint64_t next_bytes_ = 0;  // with kPlanned
+  NextBlock next_ = NextBlock::kUnknown;  // to_begin_
+  uint64_t next_bytes_ = 0;               // with kPlanned
+  uint32_t next_micro_batches_ = 0;       // with kPlanned: of its step
   bool stopped_ = false;
 };
 

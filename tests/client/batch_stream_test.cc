@@ -9,6 +9,7 @@
 
 #include "tests/fakes/fake_batch_fetcher.h"
 #include "tests/fakes/manual_clock.h"
+#include "tests/fakes/tiny_block.h"
 
 namespace ballast {
 namespace {
@@ -17,20 +18,26 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr uint32_t kMicroBatches = 2;
-constexpr size_t kBlockBytes = 100;
+constexpr size_t kBlockBytes = 200;
 
-// Block number `n` of the stream from step 0 on; its first byte is `n`.
+// Block number `n` of the stream from step 0 on; behind its header it is `n`.
 FakeBlock NumberedBlock(uint32_t n, size_t bytes = kBlockBytes) {
-  std::vector<uint8_t> content(bytes);
-  content[0] = static_cast<uint8_t>(n);
-  return {n / kMicroBatches, n % kMicroBatches, std::move(content)};
+  const uint64_t step = n / kMicroBatches;
+  const uint32_t micro_batch = n % kMicroBatches;
+  return {step, micro_batch,
+          TinyBlock(step, micro_batch, kMicroBatches, bytes, n)};
+}
+
+// A block of a step that has `micro_batches`.
+FakeBlock BlockOf(uint64_t step, uint32_t micro_batch, uint32_t micro_batches) {
+  return {step, micro_batch,
+          TinyBlock(step, micro_batch, micro_batches, kBlockBytes)};
 }
 
 BatchStream::Options SomeOptions(uint64_t steps, ManualClock* clock) {
   BatchStream::Options options;
   options.request.role.set_module(v1::MODULE_VISION);
   options.request.steps = steps;
-  options.micro_batches = kMicroBatches;
   options.clock = clock;
   return options;
 }
@@ -50,7 +57,7 @@ class BatchStreamTest : public ::testing::Test {
       ASSERT_TRUE(block.ok()) << "block " << n << ": " << block.status();
       EXPECT_EQ((*block)->step(), n / kMicroBatches);
       EXPECT_EQ((*block)->micro_batch(), n % kMicroBatches);
-      EXPECT_EQ((*block)->bytes()[0], n);
+      EXPECT_EQ((*block)->bytes().back(), n);
     }
   }
 
@@ -205,6 +212,78 @@ TEST_F(BatchStreamTest, RefusesBlocksOutOfOrder) {
               "step 1 micro-batch 0, wanted step 0 micro-batch 1");
 }
 
+// Steps of 1, 3 and 2 micro-batches, with failures within one and between two.
+TEST_F(BatchStreamTest, EveryStepHasItsOwnNumberOfMicroBatches) {
+  server_.AddConnection(
+      {BlockOf(7, 0, 1), BlockOf(8, 0, 3), absl::UnavailableError("draining")});
+  server_.AddConnection(
+      {BlockOf(8, 1, 3), BlockOf(8, 2, 3), absl::UnavailableError("draining")});
+  server_.AddConnection(
+      {BlockOf(9, 0, 2), BlockOf(9, 1, 2), absl::OutOfRangeError("done")});
+  BatchStream::Options options = SomeOptions(3, &clock_);
+  options.request.step = 7;
+  const auto stream = Start(options);
+  for (int i = 0; i < 2; ++i) {
+    clock_.AwaitSleepers(1);
+    clock_.Advance(options.first_backoff);
+  }
+  for (const auto& [step, micro_batch] :
+       std::vector<std::pair<uint64_t, uint32_t>>{
+           {7, 0}, {8, 0}, {8, 1}, {8, 2}, {9, 0}, {9, 1}}) {
+    const auto block = stream->Next();
+    ASSERT_TRUE(block.ok()) << block.status();
+    EXPECT_EQ((*block)->step(), step);
+    EXPECT_EQ((*block)->micro_batch(), micro_batch);
+  }
+  ExpectError(stream.get(), absl::StatusCode::kOutOfRange, "before step 10");
+  const std::vector<FetchRequest> requests = server_.requests();
+  ASSERT_EQ(requests.size(), 3u);
+  EXPECT_EQ(requests[1].step, 8u);
+  EXPECT_EQ(requests[1].micro_batch, 1u);
+  EXPECT_EQ(requests[1].steps, 2u);
+  EXPECT_EQ(requests[2].step, 9u);
+  EXPECT_EQ(requests[2].micro_batch, 0u);
+  EXPECT_EQ(requests[2].steps, 1u);
+}
+
+TEST_F(BatchStreamTest, RefusesAStepThatEndsOtherwiseThanItsBlocksSay) {
+  server_.AddConnection({BlockOf(0, 0, 2), BlockOf(1, 0, 2)});
+  auto stream = Start(SomeOptions(0, &clock_));
+  ASSERT_TRUE(stream->Next().ok());
+  ExpectError(stream.get(), absl::StatusCode::kInternal,
+              "step 1 micro-batch 0, wanted step 0 micro-batch 1");
+  server_.AddConnection({BlockOf(0, 0, 1), BlockOf(0, 1, 2)});
+  stream = Start(SomeOptions(0, &clock_));
+  ASSERT_TRUE(stream->Next().ok());
+  ExpectError(stream.get(), absl::StatusCode::kInternal,
+              "step 0 micro-batch 1, wanted step 1 micro-batch 0");
+}
+
+TEST_F(BatchStreamTest, RefusesHeadersThatAreNotOfTheBlock) {
+  FakeBlock cut = BlockOf(0, 0, 1);
+  cut.bytes.resize(100);
+  FakeBlock no_block = BlockOf(0, 0, 1);
+  no_block.bytes[0] ^= 1;
+  FakeBlock other_version = BlockOf(0, 0, 1);
+  other_version.bytes[4] = 9;
+  const struct {
+    FakeBlock block;
+    std::string message;
+  } cases[] = {
+      {cut, "length is 100"},
+      {no_block, "magic is"},
+      {other_version, "version is 9, wanted 1; is the server of another"},
+      {{0, 0, BlockOf(5, 0, 1).bytes}, "says step 5 micro-batch 0"},
+      {{0, 0, BlockOf(0, 1, 2).bytes}, "says step 0 micro-batch 1"},
+      {BlockOf(0, 0, 0), "micro-batch 0 of 0 micro-batches"},
+  };
+  for (const auto& c : cases) {
+    server_.AddConnection({c.block});
+    const auto stream = Start(SomeOptions(0, &clock_));
+    ExpectError(stream.get(), absl::StatusCode::kInternal, c.message);
+  }
+}
+
 TEST_F(BatchStreamTest, RefusesAnEarlyEnd) {
   server_.AddConnection({NumberedBlock(0), absl::OutOfRangeError("done")});
   const auto stream = Start(SomeOptions(1, &clock_));
@@ -259,7 +338,7 @@ TEST_F(BatchStreamTest, EndsWhileBlocksFromBeforeAreHeld) {
   clock_.AwaitSleepers(1);
   clock_.Advance(options.first_backoff);
   stream.reset();
-  EXPECT_EQ((*held)->bytes()[0], 0);  // blocks outlive their stream
+  EXPECT_EQ((*held)->bytes().back(), 0);  // blocks outlive their stream
   held->reset();
   EXPECT_EQ(server_.held_bytes(), 0u);
 }
@@ -270,13 +349,7 @@ TEST_F(BatchStreamTest, RefusesBadOptions) {
     EXPECT_EQ(stream.status().code(), absl::StatusCode::kInvalidArgument);
     return std::string(stream.status().message());
   };
-  BatchStream::Options options = SomeOptions(0, &clock_);
-  options.micro_batches = 0;
-  EXPECT_THAT(message(options), HasSubstr("micro_batches is 0"));
-  options = SomeOptions(0, &clock_);
-  options.request.micro_batch = kMicroBatches;
-  EXPECT_THAT(message(options), HasSubstr("micro_batch is 2, wanted less"));
-  options = SomeOptions(2, &clock_);
+  BatchStream::Options options = SomeOptions(2, &clock_);
   options.request.step = UINT64_MAX - 1;
   EXPECT_THAT(message(options), HasSubstr("pass the last step"));
   options = SomeOptions(0, &clock_);

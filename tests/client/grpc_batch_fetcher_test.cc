@@ -15,6 +15,7 @@
 #include "client/batch_stream.h"
 #include "client/loader_client.h"
 #include "tests/fakes/fake_loader_service.h"
+#include "tests/fakes/tiny_block.h"
 
 namespace ballast {
 namespace {
@@ -301,8 +302,8 @@ TEST_F(GrpcBatchFetcherTest, NoServer) {
 }
 
 TEST_F(GrpcBatchFetcherTest, StreamResumesOverANewPull) {
-  const std::vector<uint8_t> first = Content(2000, 0);
-  const std::vector<uint8_t> second = Content(3000, 1);
+  const std::vector<uint8_t> first = TinyBlock(5, 0, 2, 2000, 1);
+  const std::vector<uint8_t> second = TinyBlock(5, 1, 2, 3000, 2);
   server_->AddPull([&](FakePull* pull) {
     pull->SendBlock(5, 0, first);
     pull->SendBegin(5, 1, second.size(), 0);
@@ -318,7 +319,6 @@ TEST_F(GrpcBatchFetcherTest, StreamResumesOverANewPull) {
   BatchStream::Options options;
   options.request.step = 5;
   options.request.steps = 1;
-  options.micro_batches = 2;
   options.first_backoff = absl::ZeroDuration();
   auto stream = BatchStream::Create(
       [&](const FetchRequest& request) { return client_->OpenPull(request); },

@@ -47,7 +47,7 @@ class FakeFetcher : public BatchFetcher {
         const BlockPlan plan,
         PlanBlock(SyntheticSchedule(loader_.job, step_), micro_batch_,
                   request_.role, loader_.job.delivery, geometry));
-    if (++micro_batch_ == loader_.job.micro_batches) {
+    if (++micro_batch_ == plan.header.micro_batches) {
       micro_batch_ = 0;
       ++step_;
     }

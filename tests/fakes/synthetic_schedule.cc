@@ -6,6 +6,8 @@
 namespace ballast {
 namespace {
 
+constexpr uint32_t kMostMicroBatches = 3;  // of a dynamic job
+
 void AddSample(uint64_t position, v1::MicroBatchSchedule* out) {
   constexpr uint32_t kImages[] = {0, 1, 3, 1};
   out->add_source(position % 2);
@@ -68,6 +70,10 @@ uint32_t MicroBatchOf(const SyntheticJob& job) {
   return job.samples_per_group * GridOf(job);
 }
 
+uint32_t MicroBatchesOf(const SyntheticJob& job, uint64_t step) {
+  return job.dynamic ? 1 + step % kMostMicroBatches : job.micro_batches;
+}
+
 v1::StepSchedule SyntheticSchedule(const SyntheticJob& job, uint64_t step) {
   const uint32_t samples = MicroBatchOf(job);
   v1::StepSchedule schedule;
@@ -75,9 +81,10 @@ v1::StepSchedule SyntheticSchedule(const SyntheticJob& job, uint64_t step) {
   schedule.set_fingerprint(kSyntheticFingerprint);
   schedule.add_sources("docs");
   schedule.add_sources("chat");
-  for (uint32_t m = 0; m < job.micro_batches; ++m) {
+  const uint64_t most = job.dynamic ? kMostMicroBatches : job.micro_batches;
+  for (uint32_t m = 0; m < MicroBatchesOf(job, step); ++m) {
     v1::MicroBatchSchedule* out = schedule.add_micro_batches();
-    const uint64_t first = (step * job.micro_batches + m) * samples;
+    const uint64_t first = (step * most + m) * samples;
     for (uint32_t i = 0; i < samples; ++i) {
       out->add_position(first + i);
       AddSample(first + i, out);

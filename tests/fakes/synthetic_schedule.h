@@ -16,15 +16,18 @@ struct SyntheticJob {
   uint32_t language_dp = 2;
   uint32_t samples_per_group = 3;  // a micro-batch has so many times the grid
   uint32_t micro_batches = 2;
+  // Step s has 1 + s % 3 micro-batches instead.
+  bool dynamic = false;
   v1::Delivery delivery = v1::DELIVERY_EXCHANGE;
   // Group 0 owns one sample more, the last group one less.
   bool uneven = false;
   uint32_t align = 4;
 };
 
-// LCM of the dp sizes, and samples of a micro-batch.
+// LCM of the dp sizes, samples of a micro-batch, micro-batches of a step.
 uint32_t GridOf(const SyntheticJob& job);
 uint32_t MicroBatchOf(const SyntheticJob& job);
+uint32_t MicroBatchesOf(const SyntheticJob& job, uint64_t step);
 
 // Sources `docs` and `chat`. Readers take equal runs of positions; places are a
 // fixed permutation (the identity under `off`); owners take runs of places.

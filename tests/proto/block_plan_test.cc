@@ -21,8 +21,7 @@ using ::testing::HasSubstr;
 constexpr BlockGeometry kGeometry = {.patch = 14, .position_axes = 3};
 
 v1::StepSchedule MakeSchedule(uint32_t vision_dp, uint32_t language_dp) {
-  static const FakeSourceIndex* index =
-      new FakeSourceIndex(FormulaSamples(61));
+  static const FakeSourceIndex* index = new FakeSourceIndex(FormulaSamples(61));
   auto scheduler =
       Scheduler::Create(JobConfig(vision_dp, language_dp, 48, 24), {index});
   return *(*scheduler)->Schedule(2);
@@ -81,6 +80,7 @@ TEST(BlockPlanTest, OffsetsFollowTheFormula) {
                                 v1::DELIVERY_EXCHANGE, kGeometry);
     ASSERT_TRUE(plan.ok());
     const size_t samples = plan->samples.size(), images = plan->images.size();
+    EXPECT_EQ(plan->header.micro_batches, 2u);
     EXPECT_EQ(plan->header.sample_table, 128u);
     EXPECT_EQ(plan->header.image_table, 128 + 64 * samples);
     EXPECT_EQ(plan->header.payload,

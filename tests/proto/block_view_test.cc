@@ -1,5 +1,6 @@
 #include "proto/block_view.h"
 
+#include <algorithm>
 #include <functional>
 #include <random>
 
@@ -33,7 +34,9 @@ class BlockViewTest : public ::testing::Test {
     return absl::MakeSpan(reinterpret_cast<uint8_t*>(storage_.data()),
                           plan_.bytes());
   }
-  BlockHeader& header() { return *reinterpret_cast<BlockHeader*>(bytes().data()); }
+  BlockHeader& header() {
+    return *reinterpret_cast<BlockHeader*>(bytes().data());
+  }
   SampleRecord& sample(uint32_t i) {
     return *reinterpret_cast<SampleRecord*>(
         bytes().data() + header().sample_table + i * sizeof(SampleRecord));
@@ -107,6 +110,7 @@ TEST_F(BlockViewTest, RefusesAnotherBlockThanPlanned) {
       {[&] { header().fingerprint[1] ^= 1; }, "fingerprint"},
       {[&] { header().step = 4; }, "step is 4, wanted 0"},
       {[&] { header().micro_batch = 1; }, "micro_batch is 1, wanted 0"},
+      {[&] { header().micro_batches = 3; }, "micro_batches is 3, wanted 1"},
       {[&] { header().module = v1::MODULE_LANGUAGE; }, "module is 2, wanted 1"},
       {[&] { header().dp_rank = 0; }, "dp_rank is 0, wanted 1"},
       {[&] { sample(1).position += 1; }, "position of sample 1"},
@@ -122,6 +126,37 @@ TEST_F(BlockViewTest, RefusesAnotherBlockThanPlanned) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
     EXPECT_THAT(status.message(), HasSubstr(test_case.message));
   }
+}
+
+// What a rank gets that reads nothing of a micro-batch.
+TEST_F(BlockViewTest, ABlockMayHoldNoSample) {
+  for (v1::ModuleSchedule& module :
+       *schedule_.mutable_micro_batches(0)->mutable_modules()) {
+    for (uint32_t& reader : *module.mutable_reader()) reader = 0;
+  }
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    role_.set_module(module);
+    plan_ = *PlanBlock(schedule_, 0, role_, v1::DELIVERY_EXCHANGE, {});
+    ASSERT_EQ(plan_.bytes(), 256u);  // docs/block.md
+    WriteBlockTables(plan_, bytes());
+    const auto view = BlockView::Parse(bytes());
+    ASSERT_TRUE(view.ok()) << view.status();
+    EXPECT_TRUE(view->samples().empty());
+    EXPECT_TRUE(view->images().empty());
+    EXPECT_TRUE(view->Matches(plan_).ok()) << view->Matches(plan_);
+  }
+}
+
+TEST_F(BlockViewTest, ReadsTheHeaderAloneAtAnyAddress) {
+  std::vector<uint8_t> moved(bytes().size() + 1);
+  std::copy(bytes().begin(), bytes().end(), moved.begin() + 1);
+  const auto header = ReadBlockHeader(absl::MakeConstSpan(moved).subspan(1));
+  ASSERT_TRUE(header.ok()) << header.status();
+  EXPECT_EQ(header->dp_rank, 1u);
+  EXPECT_EQ(header->micro_batches, 1u);
+  EXPECT_THAT(ReadBlockHeader(bytes().subspan(1)).status().message(),
+              HasSubstr("magic"));
+  EXPECT_THAT(ReadBlockHeader({}).status().message(), HasSubstr("length is 0"));
 }
 
 // Whatever the tables hold, accepted or not, no span leaves the block (asan

@@ -27,7 +27,6 @@ TEST(JobShapeTest, TakesTheModulesSizes) {
   ASSERT_TRUE(shape.ok()) << shape.status();
   EXPECT_EQ(shape->dp, 4);
   EXPECT_EQ(shape->align, 8);
-  EXPECT_EQ(shape->micro_batches, 2);
   EXPECT_EQ(shape->pad_id, 7);
   EXPECT_EQ(shape->patch.row(), 3 * 2 * 4 * 4);
   EXPECT_TRUE(shape->exchanges());
@@ -50,10 +49,16 @@ TEST(JobShapeTest, NamesTheFieldThatIsWrong) {
       {[](auto* j) { j->clear_modules(); }, "language is not configured"},
       {[](auto* j) { j->mutable_modules(1)->set_dp(1); }, "rank 1 was asked"},
       {[](auto* j) { j->mutable_modules(1)->set_align(0); }, "align is 0"},
-      {[](auto* j) { j->set_micro_batch(0); }, "micro_batch is 0"},
       {[](auto* j) { j->mutable_model()->set_patch(0); }, "model.patch is 0"},
       {[](auto* j) { j->mutable_model()->set_patch(1u << 31); }, "model.patch"},
       {[](auto* j) { j->mutable_model()->set_merge(0); }, "model.merge is 0"},
+      {[](auto* j) {
+         j->mutable_model()->set_patch(64);
+         j->mutable_model()->set_merge(32);
+       },
+       "model.patch times model.merge is 2048"},
+      {[](auto* j) { j->mutable_model()->set_temporal_patch(17); },
+       "model.temporal_patch is 17"},
       {[](auto* j) { j->mutable_model()->clear_mean(); }, "model.mean is 0"},
       {[](auto* j) { j->mutable_model()->set_std(1, 0); }, "model.std[1] is 0"},
       {[](auto* j) { j->mutable_model()->set_position_axes(2); },

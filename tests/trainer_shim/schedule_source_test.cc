@@ -18,7 +18,6 @@ using ::testing::HasSubstr;
 ScheduleSource::Options OptionsWith(Clock* clock) {
   ScheduleSource::Options options;
   options.fingerprint = kSyntheticFingerprint;
-  options.micro_batches = 2;
   options.max_attempts = 3;
   options.first_backoff = absl::Seconds(1);
   options.clock = clock;

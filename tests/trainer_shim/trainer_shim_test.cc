@@ -92,6 +92,22 @@ TEST(TrainerShimTest, ServesStepsInOrderAndEndsWithOutOfRange) {
   }
 }
 
+// Steps 4, 5 and 6 have 2, 3 and 1 micro-batches.
+TEST(TrainerShimTest, EveryStepHasItsOwnNumberOfMicroBatches) {
+  FakeLoader loader;
+  loader.job.dynamic = true;
+  const std::vector<std::pair<uint64_t, uint32_t>> wanted = {
+      {4, 0}, {4, 1}, {5, 0}, {5, 1}, {5, 2}, {6, 0}};
+  for (const RankRun& run : RunAll({loader})) {
+    EXPECT_EQ(run.end.code(), absl::StatusCode::kOutOfRange) << run.end;
+    ASSERT_EQ(run.batches.size(), wanted.size());
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      EXPECT_EQ(run.batches[i].step, wanted[i].first);
+      EXPECT_EQ(run.batches[i].micro_batch, wanted[i].second);
+    }
+  }
+}
+
 TEST(TrainerShimTest, DirectGivesWhatExchangeGivesWithoutACommunicator) {
   const std::vector<RankRun> exchanged = RunAll({FakeLoader()});
   FakeLoader direct;
@@ -186,7 +202,7 @@ TEST(TrainerShimTest, SchedulesOfAnotherConfigurationAreRefused) {
     return absl::OkStatus();
   };
   for (const RankRun& run : RunAll({loader})) {
-    EXPECT_THAT(run.end.message(), HasSubstr("has 3 micro-batches, wanted 2"));
+    EXPECT_THAT(run.end.message(), HasSubstr("micro_batches is 2, wanted 3"));
   }
   // An error that looks like the end of the steps must not pass for it.
   loader.on_schedule = [](v1::StepSchedule*) {

@@ -62,7 +62,7 @@ class BallastctlTest : public ::testing::Test {
   FakeLoaderServer::PullScript ServeSteps(uint64_t steps) {
     return [this, steps](FakePull* pull) {
       for (uint64_t s = kStep; s < kStep + steps; ++s) {
-        for (uint32_t m = 0; m < job_.micro_batches; ++m) {
+        for (uint32_t m = 0; m < MicroBatchesOf(job_, s); ++m) {
           pull->SendBlock(s, m, Block(s, m));
         }
       }
@@ -87,7 +87,8 @@ class BallastctlTest : public ::testing::Test {
     return lines;
   }
 
-  SyntheticJob job_;
+  // Step 5 has three micro-batches and step 6 one.
+  SyntheticJob job_ = {.dynamic = true};
   v1::Role role_ = [] {
     v1::Role role;
     role.set_module(v1::MODULE_VISION);
@@ -176,10 +177,10 @@ TEST_F(BallastctlTest, PullPrintsWhatTheScheduleForesees) {
   const absl::Status status = Pull(2, true);
   ASSERT_TRUE(status.ok()) << status;
   const std::vector<std::string> lines = Lines();
-  ASSERT_EQ(lines.size(), 2 * job_.micro_batches);
+  ASSERT_EQ(lines.size(), 4);
   for (size_t i = 0; i < lines.size(); ++i) {
-    const uint64_t step = kStep + i / job_.micro_batches;
-    const uint32_t micro_batch = i % job_.micro_batches;
+    const uint64_t step = kStep + i / 3;
+    const uint32_t micro_batch = i % 3;
     const std::vector<uint8_t> block = Block(step, micro_batch);
     const v1::StepSchedule schedule = SyntheticSchedule(job_, step);
     const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
@@ -211,15 +212,16 @@ TEST_F(BallastctlTest, PullForPeople) {
   server_->AddPull(ServeSteps(1));
   ASSERT_TRUE(Pull(1, false).ok());
   const std::vector<std::string> lines = Lines();
-  ASSERT_EQ(lines.size(), 1 + job_.micro_batches);
+  ASSERT_EQ(lines.size(), 1 + 3);
   EXPECT_THAT(lines[0], HasSubstr("placeholders"));
   EXPECT_EQ(lines[0].size(), lines[1].size());
 }
 
 TEST_F(BallastctlTest, PullRefusesABlockOfAnotherSchedule) {
-  // Begin says micro-batch 0; the block itself is micro-batch 1's.
   server_->AddPull([this](FakePull* pull) {
-    pull->SendBlock(kStep, 0, Block(kStep, 1));
+    std::vector<uint8_t> block = Block(kStep, 0);
+    reinterpret_cast<BlockHeader*>(block.data())->micro_batches = 2;
+    pull->SendBlock(kStep, 0, block);
     pull->AwaitGone();
     return absl::OkStatus();
   });
@@ -228,7 +230,7 @@ TEST_F(BallastctlTest, PullRefusesABlockOfAnotherSchedule) {
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("server " + server_->address() +
                         ": step 5 micro-batch 0: block differs from its "
-                        "schedule: micro_batch is 1, wanted 0"));
+                        "schedule: micro_batches is 2, wanted 3"));
 }
 
 TEST_F(BallastctlTest, PullRefusesWhatIsNoBlock) {

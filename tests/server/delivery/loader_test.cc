@@ -18,6 +18,7 @@
 #include "tests/fakes/fake_sample_builder.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
+#include "tests/fakes/synthetic_scheduler.h"
 #include "tests/server/delivery/blocking_stream.h"
 
 namespace ballast {
@@ -45,13 +46,23 @@ class LoaderTest : public ::testing::Test {
     loader_ = *Loader::Create(config_, 4, scheduler_.get(), std::move(builder));
   }
 
+  // The same loader over the schedules of a synthetic job.
+  void StartSynthetic(const SyntheticJob& job) {
+    loader_.reset();
+    config_.mutable_balance()->set_delivery(job.delivery);
+    scheduler_ = std::make_unique<SyntheticScheduler>(job);
+    auto builder = std::make_unique<FakeSampleBuilder>();
+    builder_ = builder.get();
+    loader_ = *Loader::Create(config_, 4, scheduler_.get(), std::move(builder));
+  }
+
   BlockPlan PlanOf(v1::Module module, uint32_t rank, const BlockId& id) {
     v1::Role role;
     role.set_module(module);
     role.set_dp_rank(rank);
     return *PlanBlock(*scheduler_->Schedule(id.step), id.micro_batch, role,
                       config_.balance().delivery(),
-                      {config_.model().patch(), 3});
+                      {scheduler_->job().model().patch(), 3});
   }
 
   // That `block` is the role's, whole, with every sample in its place.
@@ -317,9 +328,52 @@ TEST_F(LoaderTest, RefusesRolesThatTheJobLacks) {
             absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(open(v1::MODULE_VISION, 2, 0).message()),
               HasSubstr("2 data-parallel ranks; rank 2"));
-  EXPECT_THAT(std::string(open(v1::MODULE_VISION, 0, 2).message()),
-              HasSubstr("2 micro-batches; number 2"));
   EXPECT_TRUE(open(v1::MODULE_LANGUAGE, 1, 1).ok());
+}
+
+TEST_F(LoaderTest, AFirstStepWithoutTheMicroBatchIsAnError) {
+  BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, 7, 2, 0);
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status status = stream.Next().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(std::string(status.message()),
+              "step 7 has 2 micro-batches; number 2 was asked for");
+  }
+}
+
+// Steps of 3, 1, 2 and 3 micro-batches.
+TEST_F(LoaderTest, EveryStepHasItsOwnNumberOfMicroBatches) {
+  StartSynthetic({.dynamic = true});
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    BlockingStream stream(loader_.get(), module, 1, 2, 1, 4);
+    for (const auto& [step, micro_batch] :
+         std::vector<std::pair<uint64_t, uint32_t>>{
+             {2, 1}, {2, 2}, {3, 0}, {4, 0}, {4, 1}, {5, 0}, {5, 1}, {5, 2}}) {
+      const auto block = stream.Next();
+      ASSERT_TRUE(block.ok()) << block.status();
+      EXPECT_EQ((*block)->id().step, step);
+      EXPECT_EQ((*block)->id().micro_batch, micro_batch);
+      Check(**block, module, 1);
+    }
+    EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kOutOfRange);
+  }
+}
+
+// Under `direct` rank 1 pulls what it owns, which is nothing.
+TEST_F(LoaderTest, BlocksWithoutSamplesAreDelivered) {
+  StartSynthetic({.samples_per_group = 1,
+                  .delivery = v1::DELIVERY_DIRECT,
+                  .uneven = true});
+  BlockingStream stream(loader_.get(), v1::MODULE_VISION, 1, 0, 0, 2);
+  for (int i = 0; i < 4; ++i) {
+    const auto block = stream.Next();
+    ASSERT_TRUE(block.ok()) << block.status();
+    EXPECT_EQ((*block)->bytes().size(), 256);
+    Check(**block, v1::MODULE_VISION, 1);
+  }
+  EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kOutOfRange);
+  EXPECT_TRUE(builder_->begun().empty());
+  EXPECT_EQ(loader_->memory_in_use(), 0);
 }
 
 TEST_F(LoaderTest, StreamsAreBounded) {

@@ -1,0 +1,33 @@
+#ifndef BALLAST_TESTS_FAKES_TINY_BLOCK_H_
+#define BALLAST_TESTS_FAKES_TINY_BLOCK_H_
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "proto/block_layout.h"
+
+namespace ballast {
+
+// `bytes` bytes (at least a header's) that say which block they are and hold no
+// sample: what a stream of blocks looks at. `fill` is every byte behind the
+// header.
+inline std::vector<uint8_t> TinyBlock(uint64_t step, uint32_t micro_batch,
+                                      uint32_t micro_batches, size_t bytes,
+                                      uint8_t fill = 0) {
+  BlockHeader header = {};
+  header.magic = kBlockMagic;
+  header.version = kBlockVersion;
+  header.step = step;
+  header.micro_batch = micro_batch;
+  header.micro_batches = micro_batches;
+  header.sample_table = header.image_table = header.payload = sizeof(header);
+  header.total_bytes = bytes;
+  std::vector<uint8_t> block(bytes, fill);
+  std::memcpy(block.data(), &header, sizeof(header));
+  return block;
+}
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_FAKES_TINY_BLOCK_H_
