@@ -1,5 +1,6 @@
 #include "trainer_shim/batch_assembler.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,8 @@
 
 namespace ballast {
 namespace {
+
+constexpr uint8_t kGrey = 128;
 
 // As the layouts of a rank are planned: grids come from the schedule.
 absl::Status CheckGrids(absl::Span<const ImageRecord> images, uint32_t merge) {
@@ -54,11 +57,12 @@ absl::StatusOr<const PackedBatch*> BatchAssembler::Assemble(
   batch_.bytes_read = plan.block.bytes();
   batch_.bytes_moved = plan.bytes_sent();
   BALLAST_RETURN_IF_ERROR(IdentifySamples(schedule, plan, block));
-  BALLAST_RETURN_IF_ERROR(role_.module() == v1::MODULE_VISION
-                              ? PackImages(plan, block)
-                              : PackLanguage(plan, block));
-
   const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
+  BALLAST_RETURN_IF_ERROR(
+      role_.module() == v1::MODULE_VISION
+          ? PackImages(*FindModule(columns, role_.module()), plan, block)
+          : PackLanguage(plan, block));
+
   batch_.totals = SumTotals(columns, shape_.align, role_);
   batch_.micro_batch_totals = SumTotals(columns, shape_.align);
   if (summed_step_ != schedule.step()) {
@@ -138,7 +142,8 @@ absl::Status BatchAssembler::PackLanguage(const ExchangePlan& plan,
   return absl::OkStatus();
 }
 
-absl::Status BatchAssembler::PackImages(const ExchangePlan& plan,
+absl::Status BatchAssembler::PackImages(const v1::ModuleSchedule& module,
+                                        const ExchangePlan& plan,
                                         absl::Span<const uint8_t> block) {
   BALLAST_RETURN_IF_ERROR(CheckGrids(plan.images, shape_.patch.merge));
   images_.clear();
@@ -149,10 +154,28 @@ absl::Status BatchAssembler::PackImages(const ExchangePlan& plan,
           {BufferOf(owned, block) + owned.payload + image.pixels, image});
     }
   }
-  BALLAST_ASSIGN_OR_RETURN(const VisionLayout layout,
-                           LayOutVision(plan.images));
+  const auto& dummies = module.dummy_rank();
+  batch_.dummy_image = std::find(dummies.begin(), dummies.end(),
+                                 role_.dp_rank()) != dummies.end();
+  std::vector<ImageRecord> records = plan.images;
+  if (batch_.dummy_image) {
+    images_.push_back(DummyImage());
+    records.push_back(images_.back().record);
+  }
+  BALLAST_ASSIGN_OR_RETURN(const VisionLayout layout, LayOutVision(records));
   PackVision(images_, layout, shape_.patch, table_, &batch_);
   return absl::OkStatus();
+}
+
+ImagePiece BatchAssembler::DummyImage() {
+  ImagePiece dummy;
+  dummy.record.grid_t = 1;
+  dummy.record.grid_h = dummy.record.grid_w = shape_.patch.merge;
+  dummy.record.height = dummy.record.width =
+      shape_.patch.merge * shape_.patch.patch;
+  grey_.resize(size_t{3} * dummy.record.height * dummy.record.width, kGrey);
+  dummy.pixels = grey_.data();
+  return dummy;
 }
 
 }  // namespace ballast

@@ -22,8 +22,9 @@
 namespace ballast {
 
 // Makes a rank's packed batch of one micro-batch out of its block: plan,
-// verify, exchange, pack. Host memory. Buffers grow to the largest micro-batch
-// seen and are kept. Thread-compatible.
+// verify, exchange, pack. A vision rank that the schedule names among
+// dummy_rank packs a dummy image behind its own. Host memory. Buffers grow to
+// the largest micro-batch seen and are kept. Thread-compatible.
 class BatchAssembler {
  public:
   // `communicator` has the module's dp ranks and is not owned; it may be null
@@ -54,8 +55,11 @@ class BatchAssembler {
                                absl::Span<const uint8_t> block);
   absl::Status PackLanguage(const ExchangePlan& plan,
                             absl::Span<const uint8_t> block);
-  absl::Status PackImages(const ExchangePlan& plan,
+  absl::Status PackImages(const v1::ModuleSchedule& module,
+                          const ExchangePlan& plan,
                           absl::Span<const uint8_t> block);
+  // One token of mid-grey pixels; valid as long as the assembler.
+  ImagePiece DummyImage();
   // Where `sample`'s record and payload count from.
   const uint8_t* BufferOf(const OwnedSample& sample,
                           absl::Span<const uint8_t> block) const {
@@ -73,6 +77,8 @@ class BatchAssembler {
   std::vector<uint32_t> lengths_;
   std::vector<TextPiece> texts_;
   std::vector<ImagePiece> images_;
+  std::vector<uint8_t>
+      grey_;  // pixels of a dummy image; empty before the first
   std::optional<uint64_t> summed_step_;  // whose batch_.step_totals are
   PackedBatch batch_;
 };

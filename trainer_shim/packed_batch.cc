@@ -58,6 +58,7 @@ std::string DigestOf(const PackedBatch& batch) {
   digest.Add("image_grid_thw", batch.image_grid_thw);
   digest.Add("vision_cu_seqlens", batch.vision_cu_seqlens);
   digest.Add("vision_max_seqlen", &batch.vision_max_seqlen, 1);
+  digest.Add("dummy_image", &batch.dummy_image, 1);
   return digest.Hex();
 }
 

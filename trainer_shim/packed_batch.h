@@ -53,6 +53,12 @@ struct PackedBatch {
   std::vector<int64_t> image_grid_thw;     // [number of images, 3]
   std::vector<int32_t> vision_cu_seqlens;  // [number of images + 1]
   int32_t vision_max_seqlen = 0;
+  // The last image belongs to no sample: grid (1, merge, merge), mid-grey,
+  // there so that this rank, which has too few images of its own, takes part in
+  // the vision tower's collectives (ModuleSchedule.dummy_rank). No token refers
+  // to it: what comes out of the tower for it must be multiplied by zero, not
+  // dropped, so that gradients flow on every rank. No totals count it.
+  bool dummy_image = false;
 
   // Of this rank's samples (for either module), of all ranks' in this
   // micro-batch, and of all ranks' in the step.
@@ -66,8 +72,8 @@ struct PackedBatch {
   uint64_t bytes_moved = 0;
 };
 
-// XXH3-128 over all tensors (name, length and bytes of each, in the order
-// above), as 32 hexadecimal digits: equal batches have equal digests.
+// XXH3-128 over all tensors and dummy_image (name, length and bytes of each, in
+// the order above), as 32 hexadecimal digits: equal batches have equal digests.
 std::string DigestOf(const PackedBatch& batch);
 
 }  // namespace ballast

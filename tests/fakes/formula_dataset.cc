@@ -39,18 +39,20 @@ std::string Conversation(uint32_t sample, uint32_t images) {
   std::string marks;
   for (uint32_t k = 0; k < images; ++k) marks += "<image>";
   // Lengths vary too.
-  return absl::StrCat(
-      R"({"conversations": [{"from": "human", "value": ")", marks,
-      "What is this?", std::string(sample % 7, '!'),
-      R"("}, {"from": "gpt", "value": "Sample )", sample, R"(."}]})");
+  return absl::StrCat(R"({"conversations": [{"from": "human", "value": ")",
+                      marks, "What is this?", std::string(sample % 7, '!'),
+                      R"("}, {"from": "gpt", "value": "Sample )", sample,
+                      R"(."}]})");
 }
 
 }  // namespace
 
-absl::Status WriteFormulaDataset(const std::string& path, uint32_t samples) {
+absl::Status WriteFormulaDataset(
+    const std::string& path, uint32_t samples,
+    const std::function<uint32_t(uint32_t sample)>& images_of) {
   BALLAST_ASSIGN_OR_RETURN(const auto tar, TarWriter::Create(path));
   for (uint32_t i = 0; i < samples; ++i) {
-    const uint32_t images = i % 4;
+    const uint32_t images = images_of(i);
     BALLAST_RETURN_IF_ERROR(
         tar->Add(absl::StrFormat("%06d.json", i), Conversation(i, images)));
     for (uint32_t k = 0; k < images; ++k) {

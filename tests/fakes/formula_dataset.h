@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -10,8 +11,7 @@
 namespace ballast {
 
 // A WebDataset of PNGs whose every pixel says where it belongs, at sizes that
-// the qwen2_5_vl profile leaves as they are (multiples of 28). Sample i has
-// i % 4 images.
+// the qwen2_5_vl profile leaves as they are (multiples of 28).
 
 inline constexpr uint32_t kFormulaPatch = 14;
 
@@ -25,8 +25,13 @@ FormulaGrid GridOfFormulaImage(uint32_t sample, uint32_t image);
 std::array<uint8_t, 3> FormulaColour(uint32_t sample, uint32_t image,
                                      uint32_t row, uint32_t column);
 
+// How many images (at most 4) a sample has.
+inline uint32_t FormulaImages(uint32_t sample) { return sample % 4; }
+
 // Writes `samples` (at most 256) samples to the tar file `path`, in order.
-absl::Status WriteFormulaDataset(const std::string& path, uint32_t samples);
+absl::Status WriteFormulaDataset(
+    const std::string& path, uint32_t samples,
+    const std::function<uint32_t(uint32_t sample)>& images = FormulaImages);
 
 }  // namespace ballast
 

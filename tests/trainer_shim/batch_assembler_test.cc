@@ -37,12 +37,17 @@ uint32_t DpOf(const SyntheticJob& job, v1::Module module) {
 using Tamper = std::function<void(const BlockPlan&, uint32_t rank,
                                   absl::Span<uint8_t> block)>;
 
+// Changes the schedule that every rank follows.
+using Change = std::function<void(v1::StepSchedule*)>;
+
 // Assembles all micro-batches of kStep on every rank of `module`, each in a
 // thread of its own: result[rank][micro-batch]. A rank that fails aborts.
 std::vector<std::vector<absl::StatusOr<PackedBatch>>> AssembleAll(
     const SyntheticJob& job, v1::Module module,
-    PixelType pixel_type = PixelType::kFloat32, const Tamper& tamper = {}) {
-  const v1::StepSchedule schedule = SyntheticSchedule(job, kStep);
+    PixelType pixel_type = PixelType::kFloat32, const Tamper& tamper = {},
+    const Change& change = {}) {
+  v1::StepSchedule schedule = SyntheticSchedule(job, kStep);
+  if (change) change(&schedule);
   const uint32_t dp = DpOf(job, module);
   auto ends = InProcessGroup(dp);
   std::vector<std::vector<absl::StatusOr<PackedBatch>>> results(dp);
@@ -211,6 +216,145 @@ INSTANTIATE_TEST_SUITE_P(
       return "vision" + std::to_string(std::get<0>(info.param)) + "language" +
              std::to_string(std::get<1>(info.param));
     });
+
+// Rank 0 reads everything, so the others' blocks are empty.
+TEST(BatchAssemblerEmptyTest, ARankMayReadNothing) {
+  const auto rank_0_reads = [](v1::StepSchedule* schedule) {
+    for (auto& columns : *schedule->mutable_micro_batches()) {
+      for (auto& module : *columns.mutable_modules()) {
+        for (uint32_t& reader : *module.mutable_reader()) reader = 0;
+      }
+    }
+  };
+  SyntheticJob job;
+  job.vision_dp = job.language_dp = 3;
+  SyntheticJob direct_job = job;
+  direct_job.delivery = v1::DELIVERY_DIRECT;
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    const auto exchanged =
+        AssembleAll(job, module, PixelType::kFloat32, {}, rank_0_reads);
+    const auto direct = AssembleAll(direct_job, module);
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      for (uint32_t m = 0; m < 2; ++m) {
+        ASSERT_TRUE(exchanged[rank][m].ok()) << exchanged[rank][m].status();
+        EXPECT_EQ(exchanged[rank][m]->bytes_read == 256, rank != 0);
+        EXPECT_EQ(DigestOf(*exchanged[rank][m]), DigestOf(*direct[rank][m]));
+      }
+    }
+  }
+}
+
+// The last rank owns nothing.
+TEST(BatchAssemblerEmptyTest, AVisionRankMayOwnNothingALanguageRankMayNot) {
+  SyntheticJob job;
+  job.vision_dp = job.language_dp = 3;
+  job.samples_per_group = 1;
+  job.uneven = true;
+  for (const auto delivery : {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT}) {
+    job.delivery = delivery;
+    const auto vision = AssembleAll(job, v1::MODULE_VISION);
+    for (uint32_t m = 0; m < 2; ++m) {
+      for (uint32_t rank = 0; rank < 2; ++rank) {
+        ASSERT_TRUE(vision[rank][m].ok()) << vision[rank][m].status();
+        EXPECT_FALSE(vision[rank][m]->samples.empty());
+      }
+      const auto& idle = vision[2][m];
+      ASSERT_TRUE(idle.ok()) << idle.status();
+      EXPECT_TRUE(idle->samples.empty());
+      EXPECT_TRUE(idle->pixel_values.empty());
+      EXPECT_TRUE(idle->image_grid_thw.empty());
+      EXPECT_EQ(idle->vision_cu_seqlens, std::vector<int32_t>{0});
+      EXPECT_EQ(idle->totals, PackedTotals());
+    }
+    EXPECT_THAT(AssembleAll(job, v1::MODULE_LANGUAGE)[2][0].status().message(),
+                HasSubstr("empty packed shard"));
+  }
+}
+
+class DummyImageTest : public ::testing::TestWithParam<v1::Delivery> {
+ protected:
+  DummyImageTest() { job_.delivery = GetParam(); }
+
+  // Vision rank 1 adds a dummy to micro-batch 0.
+  static void NameRank1(v1::StepSchedule* schedule) {
+    schedule->mutable_micro_batches(0)->mutable_modules(0)->add_dummy_rank(1);
+  }
+
+  SyntheticJob job_;
+};
+
+TEST_P(DummyImageTest, StandsBehindTheRanksOwnImages) {
+  for (const PixelType type : {PixelType::kFloat32, PixelType::kBfloat16}) {
+    const auto plain = AssembleAll(job_, v1::MODULE_VISION, type);
+    const auto with = AssembleAll(job_, v1::MODULE_VISION, type, {}, NameRank1);
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      for (uint32_t m = 0; m < 2; ++m) {
+        ASSERT_TRUE(with[rank][m].ok()) << with[rank][m].status();
+        PackedBatch batch = *with[rank][m];
+        EXPECT_EQ(batch.dummy_image, rank == 1 && m == 0);
+        EXPECT_EQ(batch.totals, plain[rank][m]->totals);
+        EXPECT_EQ(batch.step_totals, plain[rank][m]->step_totals);
+        if (batch.dummy_image) {
+          EXPECT_NE(DigestOf(batch), DigestOf(*plain[rank][m]));
+          // One token: 2x2 patches, each of 3 channels, 2 frames and 4x4
+          // pixels of (128/255 - 0.5) / 0.25.
+          constexpr size_t kValues = 2 * 2 * 3 * 2 * 4 * 4;
+          constexpr float kGrey = (128 - 127.5f) / 63.75f;
+          const bool bf16 = type == PixelType::kBfloat16;
+          for (size_t i = 0; i < kValues; ++i) {
+            if (bf16) {
+              EXPECT_EQ(batch.pixel_values_bf16.back(), ToBfloat16(kGrey));
+              batch.pixel_values_bf16.pop_back();
+            } else {
+              EXPECT_EQ(batch.pixel_values.back(), kGrey);
+              batch.pixel_values.pop_back();
+            }
+          }
+          for (const int64_t side : {2, 2, 1}) {
+            EXPECT_EQ(batch.image_grid_thw.back(), side);
+            batch.image_grid_thw.pop_back();
+          }
+          EXPECT_EQ(batch.vision_cu_seqlens.back(), batch.totals.patches + 4);
+          batch.vision_cu_seqlens.pop_back();
+          batch.dummy_image = false;
+        }
+        // All else is as if there were none.
+        EXPECT_EQ(DigestOf(batch), DigestOf(*plain[rank][m]));
+      }
+    }
+  }
+}
+
+TEST_P(DummyImageTest, MayBeAllThatARankHas) {
+  job_.samples_per_group = 1;
+  job_.uneven = GetParam() != v1::DELIVERY_OFF;
+  const auto alone =
+      AssembleAll(job_, v1::MODULE_VISION, PixelType::kFloat32, {}, NameRank1);
+  ASSERT_TRUE(alone[1][0].ok()) << alone[1][0].status();
+  EXPECT_TRUE(alone[1][0]->dummy_image);
+  EXPECT_EQ(alone[1][0]->samples.empty(), job_.uneven);
+  EXPECT_EQ(alone[1][0]->vision_cu_seqlens.back(),
+            alone[1][0]->totals.patches + 4);
+  EXPECT_GE(alone[1][0]->vision_max_seqlen, 4);
+}
+
+TEST_P(DummyImageTest, IsNoneOfALanguageRanks) {
+  for (const auto& batches : AssembleAll(job_, v1::MODULE_LANGUAGE,
+                                         PixelType::kFloat32, {}, NameRank1)) {
+    for (const auto& batch : batches) {
+      ASSERT_TRUE(batch.ok()) << batch.status();
+      EXPECT_FALSE(batch->dummy_image);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Deliveries, DummyImageTest,
+                         ::testing::Values(v1::DELIVERY_EXCHANGE,
+                                           v1::DELIVERY_DIRECT,
+                                           v1::DELIVERY_OFF),
+                         [](const auto& info) {
+                           return v1::Delivery_Name(info.param);
+                         });
 
 TEST(BatchAssemblerFaultsTest, PlaceholderFlagsTravelWithTheirSample) {
   // Every reader marks the samples whose position is a multiple of 5.

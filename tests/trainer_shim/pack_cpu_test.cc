@@ -72,6 +72,9 @@ TEST(DigestTest, SeesEveryTensorAndItsLength) {
   batch.labels.swap(batch.input_ids);
   EXPECT_NE(DigestOf(batch), ids);
   EXPECT_NE(ids, empty);
+  const std::string labels = DigestOf(batch);
+  batch.dummy_image = true;
+  EXPECT_NE(DigestOf(batch), labels);
 }
 
 }  // namespace

@@ -16,20 +16,21 @@ std::string BatchLine(const PackedBatch& batch, absl::Duration next) {
     samples.push_back(sample.name);
     placeholders += sample.placeholder;
   }
-  const Json line = {{"step", batch.step},
-                     {"micro_batch", batch.micro_batch},
-                     {"module", std::string(ModuleName(batch.role.module()))},
-                     {"dp_rank", batch.role.dp_rank()},
-                     {"samples", std::move(samples)},
-                     {"placeholders", placeholders},
-                     {"tokens", batch.totals.tokens},
-                     {"padded_tokens", batch.totals.padded_tokens},
-                     {"images", batch.totals.images},
-                     {"patches", batch.totals.patches},
-                     {"digest", DigestOf(batch)},
-                     {"bytes_read", batch.bytes_read},
-                     {"bytes_moved", batch.bytes_moved},
-                     {"next_ms", absl::ToDoubleMilliseconds(next)}};
+  Json line = {{"step", batch.step},
+               {"micro_batch", batch.micro_batch},
+               {"module", std::string(ModuleName(batch.role.module()))},
+               {"dp_rank", batch.role.dp_rank()},
+               {"samples", std::move(samples)},
+               {"placeholders", placeholders},
+               {"tokens", batch.totals.tokens},
+               {"padded_tokens", batch.totals.padded_tokens},
+               {"images", batch.totals.images},
+               {"patches", batch.totals.patches},
+               {"digest", DigestOf(batch)},
+               {"bytes_read", batch.bytes_read},
+               {"bytes_moved", batch.bytes_moved},
+               {"next_ms", absl::ToDoubleMilliseconds(next)}};
+  if (batch.dummy_image) line["dummy_image"] = true;
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -34,6 +34,14 @@ TEST(BatchLineTest, NamesEveryKey) {
                 "\"next_ms\":2.5}");
 }
 
+TEST(BatchLineTest, SaysWhereThereIsADummyImage) {
+  PackedBatch batch;
+  EXPECT_EQ(BatchLine(batch, {}).find("dummy_image"), std::string::npos);
+  batch.dummy_image = true;
+  EXPECT_NE(BatchLine(batch, {}).find("\"dummy_image\":true"),
+            std::string::npos);
+}
+
 TEST(InterleavedLinesTest, WritesInOneOrderWhateverThePace) {
   std::ostringstream out;
   InterleavedLines lines(3, &out);

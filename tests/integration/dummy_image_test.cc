@@ -1,0 +1,123 @@
+// Mostly text: micro-batches with fewer images than vision ranks, the whole way
+// from tar files to packed batches.
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/config/config_loader.h"
+#include "tests/fakes/formula_dataset.h"
+#include "tests/fakes/test_cluster.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint32_t kSamples = 60;
+constexpr uint32_t kVisionRanks = 4;
+constexpr uint64_t kSteps = 6;
+
+// One sample in ten has an image.
+uint32_t FewImages(uint32_t sample) { return sample % 10 == 0 ? 1 : 0; }
+
+const std::string& Dataset() {
+  static const std::string* directory = [] {
+    auto* path = new std::string(::testing::TempDir() + "/mostly_text");
+    std::filesystem::create_directories(*path);
+    const absl::Status written =
+        WriteFormulaDataset(*path + "/docs.tar", kSamples, FewImages);
+    EXPECT_TRUE(written.ok()) << written;
+    return path;
+  }();
+  return *directory;
+}
+
+TestCluster::Batches RunJob(const std::string& delivery) {
+  const auto config = ParseConfig(
+      absl::StrCat("sources: [{name: docs, format: webdataset, path: "
+                   "docs.tar}]\n"
+                   "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
+                   "batch: {global: 24, micro: 12}\n"
+                   "topology: {modules: {vision: {dp: ",
+                   kVisionRanks,
+                   "}, language: {dp: 2}}}\n"
+                   "balance: {delivery: ",
+                   delivery,
+                   ", align_images: true}\n"
+                   "serve: {threads: 2, memory: 64MiB, listen: "
+                   "['unix:/replaced']}\n"),
+      "test.yaml", Dataset());
+  EXPECT_TRUE(config.ok()) << config.status();
+  auto cluster = TestCluster::Start(*config);
+  EXPECT_TRUE(cluster.ok()) << cluster.status();
+  if (!cluster.ok()) return {};
+  auto batches = (*cluster)->RunRanks(0, kSteps);
+  EXPECT_TRUE(batches.ok()) << batches.status();
+  return batches.ok() ? *std::move(batches) : TestCluster::Batches();
+}
+
+// Grid, pixels and boundaries of the dummy that ends the batch.
+void ExpectDummy(const PackedBatch& batch) {
+  constexpr double kMean[] = {0.48145466, 0.4578275, 0.40821073};
+  constexpr double kStd[] = {0.26862954, 0.26130258, 0.27577711};
+  constexpr size_t kColumns = 3 * 2 * kFormulaPatch * kFormulaPatch;
+  const size_t images = batch.image_grid_thw.size() / 3;
+  ASSERT_EQ(images, batch.totals.images + 1);
+  EXPECT_EQ(batch.image_grid_thw[3 * images - 3], 1);
+  EXPECT_EQ(batch.image_grid_thw[3 * images - 2], 2);
+  EXPECT_EQ(batch.image_grid_thw[3 * images - 1], 2);
+  const size_t rows = batch.totals.patches + 4;
+  EXPECT_EQ(batch.vision_cu_seqlens.back(), rows);
+  ASSERT_EQ(batch.pixel_values.size(), rows * kColumns);
+  for (size_t i = batch.totals.patches * kColumns; i < rows * kColumns; ++i) {
+    const size_t c = i % kColumns / (kColumns / 3);
+    ASSERT_NEAR(batch.pixel_values[i], (128 - 255 * kMean[c]) / (255 * kStd[c]),
+                1e-5);
+  }
+}
+
+TEST(DummyImageTest, EveryVisionRankHasAnImageOrNoneHas) {
+  std::map<std::string, TestCluster::Batches> of_delivery;
+  for (const char* delivery : {"exchange", "direct", "off"}) {
+    const TestCluster::Batches& batches = of_delivery[delivery] =
+        RunJob(delivery);
+    // By micro-batch: vision ranks with an image of their own, with a dummy.
+    std::map<std::pair<uint64_t, uint32_t>, uint32_t> own, dummies;
+    for (const auto& [key, batch] : batches) {
+      const auto [step, micro_batch, module, rank] = key;
+      if (module != v1::MODULE_VISION) {
+        EXPECT_FALSE(batch.dummy_image);
+        continue;
+      }
+      own[{step, micro_batch}] += batch.totals.images > 0;
+      dummies[{step, micro_batch}] += batch.dummy_image;
+      if (batch.dummy_image) ExpectDummy(batch);
+      // A rank of the tower has work in just these two cases.
+      EXPECT_EQ(batch.pixel_values.empty(),
+                batch.totals.images == 0 && !batch.dummy_image);
+    }
+    ASSERT_EQ(own.size(), 2 * kSteps);
+    uint32_t aligned = 0, text_only = 0;
+    for (const auto& [micro_batch, ranks] : own) {
+      EXPECT_EQ(ranks + dummies[micro_batch], ranks == 0 ? 0 : kVisionRanks)
+          << delivery << " step " << micro_batch.first << " micro-batch "
+          << micro_batch.second;
+      aligned += dummies[micro_batch] > 0;
+      text_only += ranks == 0;
+    }
+    // Otherwise this would show nothing.
+    EXPECT_GT(aligned, 0);
+    EXPECT_GT(text_only, 0);
+  }
+  const TestCluster::Batches& direct = of_delivery["direct"];
+  ASSERT_EQ(direct.size(), of_delivery["exchange"].size());
+  for (const auto& [key, batch] : of_delivery["exchange"]) {
+    EXPECT_EQ(DigestOf(batch), DigestOf(direct.at(key)));
+  }
+}
+
+}  // namespace
+}  // namespace ballast
