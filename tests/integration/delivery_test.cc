@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <string>
 #include <tuple>
@@ -151,6 +152,37 @@ TEST_P(DeliveryTest, AWindowMovesSamplesBetweenItsMicroBatches) {
   for (uint64_t step = 0; step < kSteps; ++step) {
     std::vector<uint64_t> all;
     for (uint32_t m = 0; m < 2; ++m) {
+      const auto positions = InRankOrder(exchange, step, m, v1::MODULE_VISION);
+      EXPECT_EQ(positions, InRankOrder(exchange, step, m, v1::MODULE_LANGUAGE));
+      all.insert(all.end(), positions.begin(), positions.end());
+    }
+    std::sort(all.begin(), all.end());
+    std::vector<uint64_t> expected(2 * micro());
+    std::iota(expected.begin(), expected.end(), 2 * step * micro());
+    EXPECT_EQ(all, expected);
+  }
+}
+
+// The number of micro-batches follows from the lengths; every pack fits.
+TEST_P(DeliveryTest, ScheduledPackingDeliversWholeSteps) {
+  auto config = MakeConfig(vision(), language(), "exchange");
+  config.config.mutable_batch()->set_max_tokens(400);
+  config.config.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
+  config.config.mutable_packing()->set_max_tokens_per_rank(400);
+  const auto exchange = RunJob(config);
+  config.config.mutable_balance()->set_delivery(v1::DELIVERY_DIRECT);
+  const auto direct = RunJob(config);
+  ASSERT_EQ(direct.size(), exchange.size());
+  std::map<uint64_t, uint32_t> micro_batches;
+  for (const auto& [key, batch] : exchange) {
+    EXPECT_EQ(DigestOf(batch), DigestOf(direct.at(key)));
+    uint32_t& count = micro_batches[std::get<0>(key)];
+    count = std::max(count, std::get<1>(key) + 1);
+  }
+  ASSERT_EQ(micro_batches.size(), kSteps);
+  for (uint64_t step = 0; step < kSteps; ++step) {
+    std::vector<uint64_t> all;
+    for (uint32_t m = 0; m < micro_batches[step]; ++m) {
       const auto positions = InRankOrder(exchange, step, m, v1::MODULE_VISION);
       EXPECT_EQ(positions, InRankOrder(exchange, step, m, v1::MODULE_LANGUAGE));
       all.insert(all.end(), positions.begin(), positions.end());
