@@ -24,7 +24,8 @@ constexpr char kExamples[] =
     "\n"
     "JSON keys: server (the name it was configured with), address (where it "
     "was\n"
-    "asked), health (\"serving\" or \"not serving\"), fingerprint, delivery,\n"
+    "asked), health (\"serving\" or \"not serving\"), refusal (only where the\n"
+    "server serves no rank: why), fingerprint, delivery,\n"
     "modules {vision|language: {dp, align (tokens)}}, batch {global, micro\n"
     "(samples)}, model {profile, tokenizer, patch, merge, temporal_patch,\n"
     "position_axes, min_pixels, max_pixels}.";
@@ -44,7 +45,7 @@ std::string StatusJson(const v1::AttachResponse& answer,
         {"dp", module.dp()}, {"align", module.align()}};
   }
   const v1::Model& model = job.model();
-  const Json json = {
+  Json json = {
       {"server", answer.server()},
       {"address", address},
       {"health", health},
@@ -61,6 +62,7 @@ std::string StatusJson(const v1::AttachResponse& answer,
         {"position_axes", model.position_axes()},
         {"min_pixels", model.min_pixels()},
         {"max_pixels", model.max_pixels()}}}};
+  if (!answer.refusal().empty()) json["refusal"] = answer.refusal();
   // A server's strings may be anything; what is not UTF-8 is replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -80,6 +82,7 @@ std::string StatusTable(const v1::AttachResponse& answer,
   };
   add("server", absl::StrCat(answer.server(), " at ", address));
   add("health", health);
+  if (!answer.refusal().empty()) add("refuses", answer.refusal());
   add("fingerprint", answer.fingerprint().hash());
   add("delivery", DeliveryName(job.delivery()));
   add("batch", absl::StrCat(job.global_batch(), " samples a step, ",

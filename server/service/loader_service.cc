@@ -64,12 +64,14 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
     if (request->role().module() == v1::MODULE_UNSPECIFIED) {
       return absl::OkStatus();
     }
+    BALLAST_RETURN_IF_ERROR(refusal_.status());
     return CheckRole(scheduler_->job(), request->role());
   }();
   if (status.ok()) {
     *response->mutable_fingerprint() = scheduler_->fingerprint();
     *response->mutable_job() = scheduler_->job();
     response->set_server(name_);
+    response->set_refusal(std::string(refusal_.status().message()));
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(ToGrpcStatus(status));
@@ -78,7 +80,7 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
 
 grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse>*
 LoaderServiceImpl::Pull(grpc::CallbackServerContext* /*context*/) {
-  return PullCall::Start(loader_, scheduler_->fingerprint(), calls_);
+  return PullCall::Start(loader_, scheduler_->fingerprint(), &refusal_, calls_);
 }
 
 grpc::ServerUnaryReactor* LoaderServiceImpl::Rendezvous(

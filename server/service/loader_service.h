@@ -2,12 +2,14 @@
 #define BALLAST_SERVER_SERVICE_LOADER_SERVICE_H_
 
 #include <string>
+#include <utility>
 
 #include "proto/loader_service.grpc.pb.h"
 #include "proto/schedule.pb.h"
 #include "server/delivery/loader.h"
 #include "server/schedule/scheduler.h"
 #include "server/service/call_count.h"
+#include "server/service/refusal.h"
 #include "server/service/rendezvous.h"
 
 namespace ballast {
@@ -31,6 +33,11 @@ class LoaderServiceImpl final : public v1::LoaderService::CallbackService {
       const v1::RendezvousRequest* request,
       v1::RendezvousResponse* response) override;
 
+  // From now on no rank is served: Attach and Pull answer `why`, and so do the
+  // Pulls that are open, at their next message. Attach to no rank goes on, so
+  // that tools and other servers learn of it. The first call counts.
+  void Refuse(absl::Status why) { refusal_.Set(std::move(why)); }
+
   // Lets go of all who wait in Rendezvous. (The loader's Drain ends the Pulls.)
   void Drain() { rendezvous_.Drain(); }
 
@@ -39,6 +46,7 @@ class LoaderServiceImpl final : public v1::LoaderService::CallbackService {
   const Scheduler* const scheduler_;
   Loader* const loader_;
   CallCount* const calls_;
+  Refusal refusal_;
   ballast::Rendezvous rendezvous_;
 };
 

@@ -11,8 +11,10 @@ namespace ballast {
 // operations are started under mutex_.
 
 grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse>* PullCall::Start(
-    Loader* loader, const v1::Fingerprint& fingerprint, CallCount* calls) {
-  std::shared_ptr<PullCall> call(new PullCall(loader, fingerprint, calls));
+    Loader* loader, const v1::Fingerprint& fingerprint, const Refusal* refusal,
+    CallCount* calls) {
+  std::shared_ptr<PullCall> call(
+      new PullCall(loader, fingerprint, refusal, calls));
   calls->Begin();
   call->self_ = call;
   call->StartRead(&call->request_);
@@ -71,6 +73,8 @@ void PullCall::OnDone() {
 
 void PullCall::Advance() {
   while (!writing_ && !finished_) {
+    const absl::Status refused = refusal_->status();
+    if (!refused.ok() && !end_.has_value()) end_ = refused;
     if (end_.has_value()) {
       End(*end_);
       return;

@@ -15,6 +15,7 @@
 #include "server/delivery/loader.h"
 #include "server/service/call_count.h"
 #include "server/service/pull_session.h"
+#include "server/service/refusal.h"
 
 namespace ballast {
 
@@ -27,10 +28,12 @@ namespace ballast {
 class PullCall final
     : public grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse> {
  public:
-  // Never null. `loader` and `calls`, which counts this call, are not owned and
-  // must outlive the gRPC server.
+  // Never null. `loader`, `refusal`, which ends the call with its reason at the
+  // next message, and `calls`, which counts the call, are not owned and must
+  // outlive the gRPC server.
   static grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse>* Start(
-      Loader* loader, const v1::Fingerprint& fingerprint, CallCount* calls);
+      Loader* loader, const v1::Fingerprint& fingerprint,
+      const Refusal* refusal, CallCount* calls);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -38,8 +41,12 @@ class PullCall final
   void OnDone() override;
 
  private:
-  PullCall(Loader* loader, const v1::Fingerprint& fingerprint, CallCount* calls)
-      : loader_(loader), calls_(calls), session_(fingerprint) {}
+  PullCall(Loader* loader, const v1::Fingerprint& fingerprint,
+           const Refusal* refusal, CallCount* calls)
+      : loader_(loader),
+        refusal_(refusal),
+        calls_(calls),
+        session_(fingerprint) {}
 
   absl::Status OnRequest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts the next write, or ends the call, if it is time.
@@ -48,6 +55,7 @@ class PullCall final
   void End(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Loader* const loader_;
+  const Refusal* const refusal_;
   CallCount* const calls_;
   Mutex mutex_;
   PullSession session_ ABSL_GUARDED_BY(mutex_);

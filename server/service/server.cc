@@ -9,10 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/transport.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/service/listen_address.h"
+#include "server/service/peer_caller.h"
 
 namespace ballast {
 namespace {
@@ -58,7 +60,7 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
 }
 
 absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
-    OpenedJob job) {
+    OpenedJob job, Clock* clock) {
   BALLAST_RETURN_IF_ERROR(CheckServable(job.config));
   BALLAST_ASSIGN_OR_RETURN(const ServerIdentity identity,
                            IdentifyServer(job.config));
@@ -69,6 +71,7 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   std::unique_ptr<LoaderServer> server(
       new LoaderServer(std::move(job), identity, std::move(loader)));
   BALLAST_RETURN_IF_ERROR(server->Listen());
+  BALLAST_RETURN_IF_ERROR(server->ComparePeers(identity.name, clock));
   return server;
 }
 
@@ -122,6 +125,23 @@ absl::Status LoaderServer::Listen() {
   return absl::OkStatus();
 }
 
+absl::Status LoaderServer::ComparePeers(const std::string& own_address,
+                                        Clock* clock) {
+  std::vector<std::string> peers =
+      PeerAddresses(job_.config.topology(), own_address);
+  if (peers.empty()) return absl::OkStatus();
+  const auto refuse = [this](absl::Status mismatch) {
+    LogError(mismatch.message(), "; no rank is served until a restart");
+    loader_service_.Refuse(std::move(mismatch));
+    server_->GetHealthCheckService()->SetServingStatus(false);
+  };
+  BALLAST_ASSIGN_OR_RETURN(
+      peer_check_,
+      PeerCheck::Start({job_.scheduler->fingerprint(), own_address},
+                       std::move(peers), MakeGrpcPeerCaller(), clock, refuse));
+  return absl::OkStatus();
+}
+
 void LoaderServer::Drain(absl::Time deadline) {
   {
     MutexLock lock(&mutex_);
@@ -131,6 +151,7 @@ void LoaderServer::Drain(absl::Time deadline) {
     }
     draining_ = true;
   }
+  if (peer_check_ != nullptr) peer_check_->Stop();
   if (server_ != nullptr) {
     server_->GetHealthCheckService()->SetServingStatus(false);
     loader_service_.Drain();

@@ -8,19 +8,23 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 #include "server/config/config_loader.h"
 #include "server/delivery/loader.h"
 #include "server/service/call_count.h"
 #include "server/service/job_setup.h"
 #include "server/service/loader_service.h"
+#include "server/service/peer_check.h"
 #include "server/service/schedule_service.h"
 
 namespace ballast {
 
 // A loader server: LoaderService and ScheduleService over gRPC, with health
 // checking (SERVING from Start to Drain) and reflection, at every address of
-// serve.listen. Thread-safe.
+// serve.listen. Compares itself with the other servers of the job in the
+// background (peer_check.h); where one differs it logs so, its health turns to
+// NOT_SERVING and it serves no rank until it is started anew. Thread-safe.
 class LoaderServer {
  public:
   // Opens the job of `config` and serves it. Blocks on the disk. Errors: those
@@ -30,7 +34,9 @@ class LoaderServer {
       const LoadedConfig& config);
 
   // The same with an opened job, whatever its parts are made of.
-  static absl::StatusOr<std::unique_ptr<LoaderServer>> Start(OpenedJob job);
+  // `clock` times the comparison with other servers; not owned.
+  static absl::StatusOr<std::unique_ptr<LoaderServer>> Start(
+      OpenedJob job, Clock* clock = Clock::Real());
 
   // Shutdown().
   ~LoaderServer();
@@ -55,6 +61,7 @@ class LoaderServer {
   LoaderServer(OpenedJob job, const ServerIdentity& identity,
                std::unique_ptr<Loader> loader);
   absl::Status Listen();
+  absl::Status ComparePeers(const std::string& own_address, Clock* clock);
 
   // In the order in which each needs those before it.
   const OpenedJob job_;
@@ -64,7 +71,8 @@ class LoaderServer {
   ScheduleServiceImpl schedule_service_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::string> addresses_;
-  std::vector<std::string> sockets_;  // paths that Listen has made
+  std::vector<std::string> sockets_;       // paths that Listen has made
+  std::unique_ptr<PeerCheck> peer_check_;  // null where there are no peers
 
   Mutex mutex_;
   CondVar changed_;

@@ -131,6 +131,17 @@ TEST_F(BallastctlTest, StatusForPeople) {
   EXPECT_THAT(out_.str(), HasSubstr("language   2      4\n"));
 }
 
+TEST_F(BallastctlTest, StatusSaysWhyRanksAreRefused) {
+  v1::AttachResponse attach = *client_->Attach({}, {});
+  attach.set_refusal("server b differs");
+  server_->SetAttach(attach);
+  ASSERT_TRUE(PrintStatus(client_.get(), true, &out_).ok());
+  EXPECT_EQ(json::parse(out_.str())["refusal"], "server b differs");
+  out_.str("");
+  ASSERT_TRUE(PrintStatus(client_.get(), false, &out_).ok());
+  EXPECT_THAT(out_.str(), HasSubstr("server b differs\n"));
+}
+
 TEST_F(BallastctlTest, StatusOfNoServer) {
   server_->SetAttach(absl::UnavailableError("drains"));
   const absl::Status status = PrintStatus(client_.get(), true, &out_);

@@ -1,0 +1,63 @@
+#include "server/service/peer_caller.h"
+
+#include <chrono>
+
+#include <grpcpp/grpcpp.h>
+
+#include "absl/base/thread_annotations.h"
+#include "common/grpc_status.h"
+#include "common/mutex.h"
+#include "proto/loader_service.grpc.pb.h"
+
+namespace ballast {
+namespace {
+
+constexpr std::chrono::seconds kDeadline(2);
+
+class GrpcPeerCaller final : public PeerCaller {
+ public:
+  absl::StatusOr<v1::AttachResponse> Attach(
+      const std::string& address) override {
+    grpc::ChannelArguments arguments;
+    // A channel of its own, so that no earlier failure delays this attempt.
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    // Servers are in the cluster; a proxy to the outside is no way to them.
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    const auto stub = v1::LoaderService::NewStub(grpc::CreateCustomChannel(
+        address, grpc::InsecureChannelCredentials(), arguments));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + kDeadline);
+    {
+      MutexLock lock(&mutex_);
+      if (cancelled_) return absl::CancelledError("the server stops");
+      context_ = &context;
+    }
+    v1::AttachResponse response;
+    const grpc::Status status =
+        stub->Attach(&context, v1::AttachRequest(), &response);
+    MutexLock lock(&mutex_);
+    context_ = nullptr;
+    if (!status.ok()) return FromGrpcStatus(status);
+    return response;
+  }
+
+  void Cancel() override {
+    MutexLock lock(&mutex_);
+    cancelled_ = true;
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
+ private:
+  Mutex mutex_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  // That of the Attach which is going on.
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<PeerCaller> MakeGrpcPeerCaller() {
+  return std::make_unique<GrpcPeerCaller>();
+}
+
+}  // namespace ballast
