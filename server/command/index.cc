@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
 #include "server/config/config_loader.h"
+#include "server/corpus/shared_files.h"
 #include "server/service/index_sources.h"
 
 namespace ballast {
@@ -38,7 +39,19 @@ void PrintProgress(const std::string& source, const IndexProgress& progress) {
   std::fflush(stderr);
 }
 
+void PrintShared(const SharedFile& file) {
+  std::cout << "warning: source " << file.source << " has " << file.file;
+  if (file.source == file.as_source) {
+    std::cout << " twice, first as " << file.as_file;
+  } else {
+    std::cout << ", which is in source " << file.as_source << " too, as "
+              << file.as_file;
+  }
+  std::cout << ": its samples come more often than the weights say\n";
+}
+
 void PrintResult(const SourceIndexing& result) {
+  for (const SharedFile& file : result.shared) PrintShared(file);
   const IndexReport& report = result.report;
   if (result.was_fresh) {
     std::cout << result.source << ": " << report.samples
@@ -90,7 +103,8 @@ void AddIndex(CommandLine* line) {
       line->app(), "index",
       "Builds or refreshes the index of every source: where each sample lies,\n"
       "its image sizes, its text length. Damaged samples are left out and\n"
-      "listed with file, offset and reason. Fails when samples are too long\n"
+      "listed with file, offset and reason. Warns of each data file that two\n"
+      "sources share, or that one has twice. Fails when samples are too long\n"
       "and batch.on_too_long is `error`.",
       "  ballast-server index --config ballast.yaml",
       [options] { return Index(*options); });

@@ -74,10 +74,15 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
   const TextOptions text = {tokenizer.get(), &c.model(), c.batch().max_tokens(),
                             c.batch().on_too_long()};
   const std::string content_key = TextContentKey(c, *tokenizer);
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<SharedFile> shared,
+                           FindSharedFiles(c, config.directory));
   std::vector<SourceIndexing> all;
   for (const v1::Source& source : c.sources()) {
     SourceIndexing result;
     result.source = source.name();
+    for (const SharedFile& file : shared) {
+      if (file.source == source.name()) result.shared.push_back(file);
+    }
     const auto opened = OpenSource(source, config.directory, content_key);
     if (opened.ok() && !options.rebuild) {
       result.was_fresh = true;

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "server/config/config_loader.h"
 #include "server/corpus/index_options.h"
+#include "server/corpus/shared_files.h"
 
 namespace ballast {
 
@@ -21,6 +22,8 @@ struct SourceIndexing {
   IndexReport report;
   // Bad samples that are bad for having more than batch.max_tokens tokens.
   uint64_t too_long = 0;
+  // Its files that an earlier source has too, or that it lists twice.
+  std::vector<SharedFile> shared;
 };
 
 struct IndexSourcesOptions {
@@ -32,7 +35,8 @@ struct IndexSourcesOptions {
 
 // Builds or refreshes the index of every source of `config`, one after the
 // other, with serve.threads threads each. Bad samples are reported, not an
-// error. Errors: those of BuildIndex, naming the source; MakeTokenizer's.
+// error, and neither are files that two sources share. Errors: those of
+// BuildIndex, naming the source; MakeTokenizer's.
 absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const LoadedConfig& config, const IndexSourcesOptions& options);
 

@@ -1,0 +1,29 @@
+#ifndef BALLAST_SERVER_CORPUS_SHARED_FILES_H_
+#define BALLAST_SERVER_CORPUS_SHARED_FILES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/config.pb.h"
+
+namespace ballast {
+
+// A data file that is reached a second time: by another source, or by the same
+// source under another name (a link, "a/../a"). Its samples then come more
+// often than the weights say.
+struct SharedFile {
+  std::string source, file;        // the later one, in order of configuration
+  std::string as_source, as_file;  // where the file was first
+};
+
+// All such files of the configuration's sources, in order. Files are told apart
+// by device and inode. A file that is not there is left to whoever opens it.
+// Blocks on the file system. Errors: those of ExpandPath, naming the source.
+absl::StatusOr<std::vector<SharedFile>> FindSharedFiles(
+    const v1::Config& config, absl::string_view directory);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_SHARED_FILES_H_

@@ -1,0 +1,67 @@
+#include "server/command/index.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/command_line.h"
+
+namespace ballast {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// What the command prints; the test fails unless it succeeds.
+std::string Index(const std::string& config) {
+  std::vector<std::string> arguments = {"ballast-server", "index", "--config",
+                                        config};
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  CommandLine line("ballast-server", "test");
+  AddIndex(&line);
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(line.Run(static_cast<int>(argv.size()), argv.data()), 0);
+  return ::testing::internal::GetCapturedStdout();
+}
+
+TEST(IndexTest, WarnsOfFilesThatAreReachedTwice) {
+  const std::string folder = ::testing::TempDir() + "/index_test";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  for (const char* name : {"a", "b"}) {
+    std::ofstream(folder + "/" + name + ".jsonl")
+        << R"({"conversations": [{"from": "human", "value": "Why?"},)"
+        << R"( {"from": "gpt", "value": "So."}]})"
+        << "\n";
+  }
+  fs::create_symlink("a.jsonl", folder + "/link.jsonl");
+  const std::string config = folder + "/ballast.yaml";
+  std::ofstream(config) << R"(
+sources:
+  - {name: first, format: jsonl, path: a.jsonl}
+  - {name: second, format: jsonl, path: "{b,link}.jsonl"}
+  - {name: third, format: jsonl, path: "b.jsonl"}
+batch: {global: 2, micro: 2}
+topology: {modules: {language: {dp: 2}}}
+)";
+  const std::string shared =
+      "warning: source second has link.jsonl, which is in source first too, "
+      "as a.jsonl: its samples come more often than the weights say\n";
+  const std::string built = Index(config);
+  EXPECT_THAT(built, HasSubstr(shared));
+  EXPECT_THAT(built, HasSubstr("second: 2 samples"));
+  EXPECT_THAT(built, HasSubstr("source third has b.jsonl, which is in source "
+                               "second too, as b.jsonl"));
+  EXPECT_THAT(built, Not(HasSubstr("source first has")));
+  // An index that is up to date has the same files.
+  EXPECT_THAT(Index(config), HasSubstr(shared));
+}
+
+}  // namespace
+}  // namespace ballast
