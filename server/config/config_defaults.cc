@@ -67,6 +67,15 @@ void DefaultTopology(const KeyReport& keys, const v1::Serve& serve,
   }
 }
 
+// `key`: where the section stands.
+void DefaultCost(const KeyReport& keys, absl::string_view key,
+                 v1::Balance::Cost* cost) {
+  cost->mutable_language();
+  if (!keys.Has(absl::StrCat(key, ".vision.linear"))) {
+    cost->mutable_vision()->set_linear(1);
+  }
+}
+
 void DefaultBalance(const KeyReport& keys, v1::Balance* balance) {
   if (!keys.Has("balance.delivery")) {
     balance->set_delivery(v1::DELIVERY_EXCHANGE);
@@ -82,10 +91,10 @@ void DefaultBalance(const KeyReport& keys, v1::Balance* balance) {
   if (!keys.Has("balance.order")) {
     balance->set_order(v1::Balance::ORDER_NATURAL);
   }
-  v1::Balance::Cost& cost = *balance->mutable_cost();
-  cost.mutable_language();
-  if (!keys.Has("balance.cost.vision.linear")) {
-    cost.mutable_vision()->set_linear(1);
+  DefaultCost(keys, "balance.cost", balance->mutable_cost());
+  for (int i = 0; i < balance->cost_changes_size(); ++i) {
+    DefaultCost(keys, ChildKey(ItemKey("balance.cost_changes", i), "cost"),
+                balance->mutable_cost_changes(i)->mutable_cost());
   }
 }
 

@@ -51,6 +51,44 @@ void ValidateBatch(const v1::Config& config, KeyReport* report) {
   }
 }
 
+// `key`: where the section stands. The balance is not `off`.
+void ValidateCost(const v1::Balance::Cost& cost, absl::string_view key,
+                  KeyReport* report) {
+  if (report->HasFaultWithin(key)) return;
+  if (cost.vision().linear() == 0 && cost.vision().quadratic() == 0 &&
+      cost.language().linear() == 0 && cost.language().quadratic() == 0) {
+    report->AddFault(key,
+                     "found nothing but zeros, by which no plan is better than "
+                     "another; wanted one coefficient above 0, or delivery: "
+                     "off");
+  }
+}
+
+void ValidateCostChanges(const v1::Balance& balance, KeyReport* report) {
+  uint64_t before = 0;
+  for (int i = 0; i < balance.cost_changes_size(); ++i) {
+    const std::string item = ItemKey("balance.cost_changes", i);
+    if (report->IsFaulty(item)) continue;
+    if (!report->Has(ChildKey(item, "cost"))) {
+      report->AddMissing(ChildKey(item, "cost"), "a section as balance.cost");
+    }
+    const std::string key = ChildKey(item, "step");
+    if (!report->Has(key)) {
+      report->AddMissing(key, "the first step that goes by the cost");
+    }
+    if (report->IsFaulty(key)) continue;
+    const uint64_t step = balance.cost_changes(i).step();
+    if (step <= before) {
+      report->AddFault(key, absl::StrCat("found ", step,
+                                         "; wanted a step after that of the "
+                                         "entry before, ",
+                                         before));
+      continue;
+    }
+    before = step;
+  }
+}
+
 void ValidateBalance(const v1::Balance& balance, KeyReport* report) {
   if (balance.scope() == v1::Balance::SCOPE_MICRO_BATCH &&
       balance.window() > 1 && !report->IsFaulty("balance.scope") &&
@@ -60,18 +98,17 @@ void ValidateBalance(const v1::Balance& balance, KeyReport* report) {
         absl::StrCat("found ", balance.window(),
                      " with scope micro_batch; wanted 1, or scope: window"));
   }
-  if (report->HasFaultWithin("balance.cost") ||
-      report->IsFaulty("balance.delivery") ||
+  if (!report->IsFaulty("balance.cost_changes")) {
+    ValidateCostChanges(balance, report);
+  }
+  if (report->IsFaulty("balance.delivery") ||
       balance.delivery() == v1::DELIVERY_OFF) {
     return;
   }
-  const v1::Balance::Cost& cost = balance.cost();
-  if (cost.vision().linear() == 0 && cost.vision().quadratic() == 0 &&
-      cost.language().linear() == 0 && cost.language().quadratic() == 0) {
-    report->AddFault("balance.cost",
-                     "found nothing but zeros, by which no plan is better than "
-                     "another; wanted one coefficient above 0, or delivery: "
-                     "off");
+  ValidateCost(balance.cost(), "balance.cost", report);
+  for (int i = 0; i < balance.cost_changes_size(); ++i) {
+    ValidateCost(balance.cost_changes(i).cost(),
+                 ChildKey(ItemKey("balance.cost_changes", i), "cost"), report);
   }
 }
 

@@ -18,6 +18,12 @@ FieldRule Between(double min, double max) {
   return rule;
 }
 
+FieldRule AtLeast(double min) {
+  FieldRule rule;
+  rule.min = min;
+  return rule;
+}
+
 FieldRule AboveZero(double max) {
   FieldRule rule = Between(0, max);
   rule.above_min = true;
@@ -74,6 +80,7 @@ FieldRules MakeConfigFieldRules() {
       {"Topology.Server.RanksEntry.value", MayBeEmpty()},
       {"Balance.window", Between(1, 65536)},
       {"Balance.skip_below", Between(0, 1000)},
+      {"Balance.CostChange.step", AtLeast(1)},
       {"Balance.Coefficients.linear", Between(0, kReal)},
       {"Balance.Coefficients.quadratic", Between(0, kReal)},
       {"Packing.max_tokens_per_rank", Between(1, kTokens)},

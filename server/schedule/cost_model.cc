@@ -1,5 +1,7 @@
 #include "server/schedule/cost_model.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -21,8 +23,8 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
     size.grids.push_back(grid);
   }
   if (tokens > std::numeric_limits<uint32_t>::max()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sample has ", tokens, " tokens; at most 2^32-1 are held"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "sample has ", tokens, " tokens; at most 2^32-1 are held"));
   }
   size.tokens = static_cast<uint32_t>(tokens);
   return size;
@@ -35,6 +37,16 @@ double SampleCost(const SampleSize& size, v1::Module module,
       vision ? coefficients.vision() : coefficients.language();
   const double n = static_cast<double>(vision ? size.patches : size.tokens);
   return c.linear() * n + c.quadratic() * n * n;
+}
+
+const v1::Balance::Cost& CostAt(const v1::Balance& balance, uint64_t step) {
+  const auto& changes = balance.cost_changes();
+  const auto after = std::upper_bound(
+      changes.begin(), changes.end(), step,
+      [](uint64_t wanted, const v1::Balance::CostChange& change) {
+        return wanted < change.step();
+      });
+  return after == changes.begin() ? balance.cost() : std::prev(after)->cost();
 }
 
 double JointCost(const SampleSize& size,

@@ -30,6 +30,10 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
 double SampleCost(const SampleSize& size, v1::Module module,
                   const v1::Balance::Cost& coefficients);
 
+// The coefficients that step `step` goes by: those of the last of cost_changes
+// whose step is not above it, or balance.cost.
+const v1::Balance::Cost& CostAt(const v1::Balance& balance, uint64_t step);
+
 // What the balancer evens out: the sum over both modules, whichever are
 // configured, so that every module derives the same schedule.
 double JointCost(const SampleSize& size,

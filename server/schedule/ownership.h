@@ -26,7 +26,7 @@ struct MicroBatchShape {
   uint32_t micro_batch = 1;  // samples of one
   uint32_t grid = 1;         // divides micro_batch
   std::vector<ModuleRanks> modules;
-  v1::Balance balance;
+  v1::Balance balance;  // `cost` is that of the step at hand
   // Whether the modules share GPUs: then the sum of their costs is evened out,
   // else each module's own (BalanceJoint).
   bool colocated = true;

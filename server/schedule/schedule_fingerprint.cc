@@ -61,10 +61,19 @@ void AddMessage(const std::string& prefix, const Message& message,
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
     const std::string key = absl::StrCat(prefix, ".", field.name());
-    if (field.is_repeated()) {
+    if (field.is_repeated() &&
+        field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      // No entry when there is none: a list that a new version knows leaves the
+      // fingerprints of configurations without it as they are.
+      for (int k = 0; k < reflection.FieldSize(message, &field); ++k) {
+        AddMessage(absl::StrFormat("%s.%04d", key, k),
+                   reflection.GetRepeatedMessage(message, &field, k), entries);
+      }
+    } else if (field.is_repeated()) {
       std::string text;
       for (int k = 0; k < reflection.FieldSize(message, &field); ++k) {
-        absl::StrAppend(&text, k == 0 ? "" : ",", ScalarText(message, field, k));
+        absl::StrAppend(&text, k == 0 ? "" : ",",
+                        ScalarText(message, field, k));
       }
       (*entries)[key] = text;
     } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {

@@ -11,6 +11,7 @@
 #include "proto/module.h"
 #include "server/config/rank_list.h"
 #include "server/config/topology.h"
+#include "server/schedule/cost_model.h"
 #include "server/schedule/micro_batch_schedule.h"
 #include "server/schedule/ownership.h"
 #include "server/schedule/packed_ownership.h"
@@ -45,8 +46,8 @@ class ConfiguredScheduler final : public Scheduler {
   uint32_t WindowSize() const;
   // Schedules `count` samples, which are whole micro-batches, behind those that
   // `schedule` has.
-  absl::Status AddWindow(uint64_t first_position, uint32_t count,
-                         v1::StepSchedule* schedule) const;
+  absl::Status AddWindow(const MicroBatchShape& shape, uint64_t first_position,
+                         uint32_t count, v1::StepSchedule* schedule) const;
   absl::StatusOr<ScheduledSample> SampleAt(uint64_t position) const;
   StageTimes Times(const v1::MicroBatchSchedule& micro_batch) const;
   void OrderForPipeline(v1::StepSchedule* schedule) const;
@@ -54,6 +55,7 @@ class ConfiguredScheduler final : public Scheduler {
   const v1::Config config_;
   const std::vector<const SourceIndex*> indexes_;
   const SampleOrder order_;
+  // With the cost of step 0.
   const MicroBatchShape shape_;
   const std::optional<PackShape> packs_;  // with packing.mode `scheduled`
   const v1::Fingerprint fingerprint_;
@@ -64,9 +66,9 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
     uint64_t step) const {
   const uint64_t samples = config_.batch().global();
   if (step >= std::numeric_limits<uint64_t>::max() / samples) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "step ", step, ": its positions do not fit 64 bits at ", samples,
-        " samples a step"));
+    return absl::OutOfRangeError(
+        absl::StrCat("step ", step, ": its positions do not fit 64 bits at ",
+                     samples, " samples a step"));
   }
   v1::StepSchedule schedule;
   schedule.set_step(step);
@@ -75,12 +77,15 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
     schedule.add_sources(source.name());
   }
   schedule.mutable_totals();
-  // A window balances some micro-batches together; the step's last may be short.
+  MicroBatchShape shape = shape_;
+  *shape.balance.mutable_cost() = CostAt(config_.balance(), step);
+  // A window balances some micro-batches together; the step's last may be
+  // short.
   const uint32_t micro = config_.batch().micro();
   const uint32_t window = WindowSize() * micro;
   for (uint32_t done = 0; done < samples; done += window) {
     BALLAST_RETURN_IF_ERROR(
-        AddWindow(step * samples + done,
+        AddWindow(shape, step * samples + done,
                   std::min<uint32_t>(window, samples - done), &schedule));
   }
   if (config_.balance().order() == v1::Balance::ORDER_PIPELINE) {
@@ -140,7 +145,8 @@ absl::StatusOr<ScheduledSample> ConfiguredScheduler::SampleAt(
   return ScheduledSample{position, sample, *std::move(size)};
 }
 
-absl::Status ConfiguredScheduler::AddWindow(uint64_t first_position,
+absl::Status ConfiguredScheduler::AddWindow(const MicroBatchShape& shape,
+                                            uint64_t first_position,
                                             uint32_t count,
                                             v1::StepSchedule* schedule) const {
   std::vector<ScheduledSample> samples;
@@ -150,12 +156,12 @@ absl::Status ConfiguredScheduler::AddWindow(uint64_t first_position,
                              SampleAt(first_position + i));
   }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<Ownership> owners,
-                           packs_ ? AssignPackedOwners(samples, shape_, *packs_)
-                                  : AssignOwners(samples, shape_));
+                           packs_ ? AssignPackedOwners(samples, shape, *packs_)
+                                  : AssignOwners(samples, shape));
   for (const Ownership& ownership : owners) {
     v1::MicroBatchSchedule* micro_batch = schedule->add_micro_batches();
-    *micro_batch = MakeMicroBatch(
-        samples, ownership, schedule->micro_batches_size() - 1, shape_);
+    *micro_batch = MakeMicroBatch(samples, ownership,
+                                  schedule->micro_batches_size() - 1, shape);
     AddTotals(micro_batch->totals(), schedule->mutable_totals());
   }
   return absl::OkStatus();
@@ -168,8 +174,7 @@ absl::StatusOr<std::vector<uint32_t>> ServerOfRank(const v1::Config& config,
   if (servers.size() < 2) return std::vector<uint32_t>();
   std::vector<uint32_t> server_of_rank(DpSize(config, module), 0);
   for (int s = 0; s < servers.size(); ++s) {
-    const auto found =
-        servers[s].ranks().find(std::string(ModuleName(module)));
+    const auto found = servers[s].ranks().find(std::string(ModuleName(module)));
     if (found == servers[s].ranks().end()) continue;
     BALLAST_ASSIGN_OR_RETURN(const std::vector<uint32_t> ranks,
                              ParseRankList(found->second));
@@ -189,6 +194,7 @@ absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
   shape.micro_batch = config.batch().micro();
   shape.grid = Grid(config.topology());
   shape.balance = config.balance();
+  shape.balance.clear_cost_changes();  // shapes are copied, a step each
   shape.colocated = config.topology().colocated();
   shape.position_axes = config.model().position_axes();
   for (const v1::Module module : Modules(config)) {
@@ -228,16 +234,16 @@ absl::StatusOr<std::optional<PackShape>> MakePackShape(
         "them, which balance.delivery `off` forbids");
   }
   const auto& modules = config.topology().modules();
-  const auto language = modules.find(std::string(
-      ModuleName(v1::MODULE_LANGUAGE)));
+  const auto language =
+      modules.find(std::string(ModuleName(v1::MODULE_LANGUAGE)));
   if (language == modules.end()) {
     return absl::InvalidArgumentError(
         "packing.mode: `scheduled` packs tokens, and topology.modules has no "
         "language");
   }
   PackShape packs;
-  packs.capacity = uint64_t{config.packing().max_tokens_per_rank()} *
-                   language->second.cp();
+  packs.capacity =
+      uint64_t{config.packing().max_tokens_per_rank()} * language->second.cp();
   packs.align = PackAlign(config, v1::MODULE_LANGUAGE);
   packs.micro_batch_multiple = config.packing().virtual_pipeline_group();
   const uint64_t multiple =
@@ -246,7 +252,8 @@ absl::StatusOr<std::optional<PackShape>> MakePackShape(
     return absl::InvalidArgumentError(absl::StrCat(
         "batch.global is ", config.batch().global(),
         "; packing.mode `scheduled` wants a multiple of the grid times "
-        "packing.virtual_pipeline_group, ", multiple));
+        "packing.virtual_pipeline_group, ",
+        multiple));
   }
   return std::make_optional(packs);
 }

@@ -219,7 +219,9 @@ topology:
     - {address: "node-a:7070", ranks: {vision: 0, language: "0, 2"}}
     - {address: "[::1]:7071", ranks: {vision: "1", language: "1"}}
 balance: {delivery: hybrid, algorithm: lpt, scope: window, window: 2, equal_count: true,
-          skip_below: 0.05, order: pipeline, cost: {language: {quadratic: 0.5}}}
+          skip_below: 0.05, order: pipeline, cost: {language: {quadratic: 0.5}},
+          cost_changes: [{step: 1000, cost: {vision: {linear: 0.25}, language: {linear: 2, quadratic: 1e-5}}},
+                         {step: 18446744073709551615, cost: {language: {linear: 3}}}]}
 packing: {mode: scheduled, max_tokens_per_rank: 2048, align: 16}
 serve: {listen: ["0.0.0.0:7070"], memory: 1.5GiB, threads: 12, on_bad_sample: error}
 security: {tls: {cert: c, key: k, client_ca: a}}
@@ -252,6 +254,16 @@ security: {tls: {cert: c, key: k, client_ca: a}}
   EXPECT_EQ(config.balance().order(), v1::Balance::ORDER_PIPELINE);
   EXPECT_EQ(config.balance().cost().vision().linear(), 1);
   EXPECT_EQ(config.balance().cost().language().quadratic(), 0.5);
+  ASSERT_EQ(config.balance().cost_changes_size(), 2);
+  const auto& change = config.balance().cost_changes(0);
+  EXPECT_EQ(change.step(), 1000u);
+  EXPECT_EQ(change.cost().vision().linear(), 0.25);
+  EXPECT_EQ(change.cost().language().linear(), 2);
+  EXPECT_EQ(change.cost().language().quadratic(), 1e-5);
+  const auto& last = config.balance().cost_changes(1);
+  EXPECT_EQ(last.step(), ~uint64_t{0});
+  EXPECT_EQ(last.cost().vision().linear(), 1);
+  EXPECT_EQ(last.cost().language().quadratic(), 0);
   EXPECT_EQ(config.packing().mode(), v1::Packing::MODE_SCHEDULED);
   EXPECT_EQ(config.packing().align(), 16u);
   EXPECT_EQ(config.serve().memory(), uint64_t{3} << 29);
