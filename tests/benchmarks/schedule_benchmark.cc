@@ -37,6 +37,7 @@ void BM_ScheduleStep(benchmark::State& state) {
       static_cast<v1::Balance::Algorithm>(state.range(1)));
   const auto scheduler = Scheduler::Create(config, {index});
   double spread = 0;
+  double bytes = 0;
   uint64_t step = 0;
   for (auto _ : state) {
     const auto schedule = (*scheduler)->Schedule(step++);
@@ -48,10 +49,13 @@ void BM_ScheduleStep(benchmark::State& state) {
                                            vision.cost().end()),
                        dp);
     spread = std::max(spread, largest / bound);
+    bytes = schedule->ByteSizeLong();
   }
   // Worst step's largest load over the lower bound.
   state.counters["over_bound"] = spread;
   state.counters["samples"] = 8 * dp;
+  // On the wire.
+  state.counters["bytes_a_sample"] = bytes / (8 * dp);
 }
 BENCHMARK(BM_ScheduleStep)
     ->ArgNames({"dp", "algorithm"})
