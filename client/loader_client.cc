@@ -174,8 +174,13 @@ class GrpcLoaderClient final : public LoaderClient {
   }
 
   absl::Status Check(absl::string_view call, const grpc::Status& status) const {
-    return Annotate(FromGrpcStatus(status),
-                    absl::StrCat("server ", address_, ": ", call));
+    absl::Status result = FromGrpcStatus(status);
+    // Nothing listens at the address, or what does is going away.
+    if (absl::IsUnavailable(result)) {
+      result = absl::UnavailableError(absl::StrCat(
+          result.message(), "; does `ballast-server serve` run there?"));
+    }
+    return Annotate(result, absl::StrCat("server ", address_, ": ", call));
   }
 
   const std::string address_;

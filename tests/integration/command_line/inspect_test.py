@@ -1,0 +1,157 @@
+"""inspect image, text, positions, balance and lengths: keys and known values."""
+
+import hashlib
+import json
+import struct
+import unittest
+import zlib
+
+from tests.integration.command_line import tools
+
+
+def png(width, height, colour):
+    """A PNG of one colour."""
+
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    rows = (b"\0" + colour * width) * height
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+
+
+class InspectTest(tools.ToolTest):
+    def inspect(self, *arguments, stdin=""):
+        return self.json_lines("ballast-server", "inspect", *arguments, stdin=stdin)
+
+    def test_image(self):
+        colour = bytes([200, 100, 50])
+        path = self.path("drawn.png")
+        with open(path, "wb") as file:
+            file.write(png(70, 42, colour))
+        (image,) = self.inspect("image", "--model", "qwen2_5_vl", path)
+        # 42 and 70 are 1.5 and 2.5 times 28, and both round to 2: half to even.
+        # One colour stays what it is at every size.
+        self.assertEqual(
+            json.dumps(image),
+            json.dumps(
+                {
+                    "file": path,
+                    "width": 70,
+                    "height": 42,
+                    "resized_h": 56,
+                    "resized_w": 56,
+                    "grid_thw": [1, 4, 4],
+                    "image_tokens": 4,
+                    "rgb_sha256": hashlib.sha256(colour * (70 * 42)).hexdigest(),
+                    "resized_sha256": hashlib.sha256(colour * (56 * 56)).hexdigest(),
+                }
+            ),
+        )
+        (large,) = self.inspect(
+            "image", "--model", "qwen3_vl", "--min-pixels", 65536, path
+        )
+        self.assertEqual((large["resized_h"], large["resized_w"]), (224, 352))
+        self.assertEqual(large["image_tokens"], 77)
+
+    def test_image_errors(self):
+        good, bad = self.path("good.png"), self.write("bad.png", "no image")
+        with open(good, "wb") as file:
+            file.write(png(56, 56, b"abc"))
+        done = tools.run(
+            "ballast-server", "inspect", "image", "--model", "qwen2_vl",
+            good, bad, self.path("gone.png"),
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 1)
+        lines = [json.loads(line) for line in done.stdout.decode().splitlines()]
+        self.assertEqual(lines[0]["file"], good)
+        self.assertNotIn("error", lines[0])
+        for line in lines[1:]:
+            self.keys(line, "file", "error")
+        self.assertIn("No such file", lines[2]["error"])
+        self.assertIn("2 of 3 files failed", done.stderr.decode())
+        message = self.error("ballast-server", "inspect", "image", "--model", "x", good)
+        self.assertIn("qwen2_5_vl", message)
+
+    def test_text(self):
+        lines = ["Hi", "", "é 漢", '"\\']
+        stdin = "".join(json.dumps({"text": t}) + "\n" for t in lines)
+        got = self.inspect("text", "--tokenizer", "bytes", stdin=stdin)
+        self.assertEqual(got, [{"ids": list(t.encode())} for t in lines])
+        message = self.error(
+            "ballast-server", "inspect", "text", "--tokenizer", "bytes",
+            stdin='{"text": "a"}\n{"txet": "b"}\n',
+        )  # fmt: skip
+        self.assertIn("standard input line 2", message)
+        self.assertIn("text", message)
+        gone = self.path("tokenizer.json")
+        message = self.error("ballast-server", "inspect", "text", "--tokenizer", gone)
+        self.assertIn(gone, message)
+
+    def test_positions(self):
+        sample = {
+            "input_ids": [11, 12, 151652] + [151655] * 4 + [13],
+            "image_grid_thw": [[1, 4, 4]],
+        }
+        got = self.inspect(
+            "positions", "--model", "qwen2_5_vl", stdin=json.dumps(sample)
+        )
+        self.assertEqual(
+            got,
+            [
+                {
+                    "position_ids": [
+                        [0, 1, 2, 3, 3, 3, 3, 5],
+                        [0, 1, 2, 3, 3, 4, 4, 5],
+                        [0, 1, 2, 3, 4, 3, 4, 5],
+                    ]
+                }
+            ],
+        )
+
+    def balance(self, *arguments, costs):
+        (got,) = self.inspect("balance", *arguments, stdin=json.dumps({"costs": costs}))
+        self.keys(got, "groups", "load", "lower_bound")
+        return got
+
+    def test_balance(self):
+        costs = [12, 1, 11, 2, 10, 3, 9, 4, 8, 5, 7, 6]
+        lpt = self.balance("--groups", 4, "--algorithm", "lpt", costs=costs)
+        self.assertEqual(
+            lpt["groups"], [[0, 9, 7], [2, 11, 5], [4, 10, 3], [6, 8, 1]]
+        )
+        self.assertEqual(lpt["load"], [21, 20, 19, 18])
+        self.assertEqual(lpt["lower_bound"], 19.5)
+        for flags in ([], ["--equal-count"]):
+            refined = self.balance("--groups", 4, *flags, costs=costs)
+            self.assertLessEqual(max(refined["load"]), 21)
+            self.assertEqual(
+                sorted(i for group in refined["groups"] for i in group),
+                list(range(12)),
+            )
+            for group, load in zip(refined["groups"], refined["load"]):
+                self.assertEqual(sum(costs[i] for i in group), load)
+                if flags:
+                    self.assertEqual(len(group), 3)
+        message = self.error(
+            "ballast-server", "inspect", "balance", "--groups", 2,
+            stdin='{"costs": [1, -2]}',
+        )  # fmt: skip
+        self.assertIn("standard input line 1: cost 1 is -2", message)
+
+    def test_lengths(self):
+        (got,) = self.inspect(
+            "lengths", "--mode", "lognormal", "--min", 1024, "--max", 8192,
+            "--mean", 4096, "--sigma", 1.1, "--count", 8,
+        )  # fmt: skip
+        self.assertEqual(got, [8192, 3473, 6564, 8192, 8192, 1024, 6360, 1893])
+
+
+if __name__ == "__main__":
+    unittest.main()

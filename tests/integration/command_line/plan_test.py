@@ -1,0 +1,210 @@
+"""plan --json against the definitions of its numbers."""
+
+import collections
+import math
+import unittest
+
+from tests.integration.command_line import tools
+
+DP = {"vision": 2, "language": 4}
+GLOBAL, MICRO = 16, 8
+STEPS = tools.SAMPLES // GLOBAL
+
+
+class PlanTest(tools.CorpusTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.steps = cls().json_lines(
+            "ballast-server", "plan", "--config", cls.config,
+            "--step", 0, "--steps", STEPS, "--json",
+        )  # fmt: skip
+
+    def micro_batches(self):
+        for step in self.steps:
+            yield from step["micro_batches"]
+
+    def test_keys(self):
+        self.assertEqual([s["step"] for s in self.steps], list(range(STEPS)))
+        for step in self.steps:
+            self.keys(step, "step", "fingerprint", "micro_batches", "totals")
+            self.assertRegex(step["fingerprint"], "^[0-9a-f]{32}$")
+            self.assertEqual(len(step["micro_batches"]), GLOBAL // MICRO)
+            self.keys(
+                step["totals"],
+                "tokens", "tokens_squared", "label_tokens", "patches", "images",
+            )  # fmt: skip
+        for micro_batch in self.micro_batches():
+            self.keys(micro_batch, "samples", "load")
+            self.keys(micro_batch["load"], *DP)
+            for module, load in micro_batch["load"].items():
+                self.keys(load, "before", "after")
+                self.assertEqual(len(load["before"]), DP[module])
+                self.assertEqual(len(load["after"]), DP[module])
+            for sample in micro_batch["samples"]:
+                self.keys(
+                    sample,
+                    "position", "sample", "images", "patches", "tokens",
+                    "label_tokens", "cost", "reader", "owner", "slot", "place",
+                )  # fmt: skip
+                for key in ("cost", "reader", "owner"):
+                    self.keys(sample[key], *DP)
+
+    def test_every_position_once_and_every_sample_once_an_epoch(self):
+        position = 0
+        names = collections.Counter()
+        for micro_batch in self.micro_batches():
+            for sample in micro_batch["samples"]:
+                self.assertEqual(sample["position"], position)
+                names[sample["sample"]] += 1
+                position += 1
+        self.assertEqual(
+            names, {f"docs:{i}": 1 for i in range(tools.SAMPLES)}
+        )
+
+    def test_costs_and_loads(self):
+        for micro_batch in self.micro_batches():
+            before = {m: [0] * dp for m, dp in DP.items()}
+            after = {m: [0] * dp for m, dp in DP.items()}
+            for i, sample in enumerate(micro_batch["samples"]):
+                self.assertEqual(
+                    sample["cost"],
+                    {
+                        "vision": 2 * sample["patches"] + sample["patches"] ** 2,
+                        "language": 3 * sample["tokens"] + sample["tokens"] ** 2,
+                    },
+                )
+                for module, dp in DP.items():
+                    self.assertEqual(sample["reader"][module], i * dp // MICRO)
+                    cost = sample["cost"][module]
+                    before[module][sample["reader"][module]] += cost
+                    after[module][sample["owner"][module]] += cost
+            for module, load in micro_batch["load"].items():
+                self.assertEqual(load["before"], before[module])
+                self.assertEqual(load["after"], after[module])
+
+    def test_balance_helps_and_modules_stay_paired(self):
+        for micro_batch in self.micro_batches():
+            samples = micro_batch["samples"]
+            order = sorted(samples, key=lambda s: s["place"])
+            self.assertEqual([s["place"] for s in order], list(range(MICRO)))
+            for module in DP:
+                owners = [s["owner"][module] for s in order]
+                self.assertEqual(owners, sorted(owners))
+            for sample in samples:
+                self.assertEqual(
+                    sample["owner"]["language"] // 2, sample["owner"]["vision"]
+                )
+
+        def straggling(when):
+            return math.fsum(
+                max(load[when])
+                for m in self.micro_batches()
+                for load in m["load"].values()
+            )
+
+        self.assertLess(straggling("after"), straggling("before"))
+
+    def test_totals(self):
+        for step in self.steps:
+            samples = [s for m in step["micro_batches"] for s in m["samples"]]
+            self.assertEqual(
+                step["totals"],
+                {
+                    "tokens": sum(s["tokens"] for s in samples),
+                    "tokens_squared": sum(s["tokens"] ** 2 for s in samples),
+                    "label_tokens": sum(s["label_tokens"] for s in samples),
+                    "patches": sum(s["patches"] for s in samples),
+                    "images": sum(s["images"] for s in samples),
+                },
+            )
+
+    def test_table(self):
+        text = self.ok("ballast-server", "plan", "--config", self.config, "--step", 1)
+        lines = text.splitlines()
+        step = self.steps[1]
+        self.assertEqual(lines[0], f"step 1  fingerprint {step['fingerprint']}")
+        rows = [line.split() for line in lines[3:-1]]
+        self.assertEqual(
+            [row[:3] for row in rows],
+            [[str(m), module, str(MICRO)] for m in range(2) for module in DP],
+        )
+        totals = step["totals"]
+        self.assertEqual(
+            lines[-1],
+            f"totals: {totals['tokens']} tokens, {totals['label_tokens']} label "
+            f"tokens, {totals['patches']} patches, {totals['images']} images",
+        )
+
+    def test_inspect_sample_agrees(self):
+        for sample in self.steps[1]["micro_batches"][0]["samples"][:4]:
+            position = sample["position"]
+            (built,) = self.json_lines(
+                "ballast-server", "inspect", "sample", "--config", self.config,
+                "--position", position,
+            )  # fmt: skip
+            self.keys(
+                built,
+                "position", "sample", "step", "micro_batch", "tokens",
+                "label_tokens", "images", "cost", "input_ids", "labels",
+                "position_ids",
+            )  # fmt: skip
+            for key in ("position", "sample", "tokens", "label_tokens", "cost"):
+                self.assertEqual(built[key], sample[key])
+            self.assertEqual((built["step"], built["micro_batch"]), (1, 0))
+            ids, labels = built["input_ids"], built["labels"]
+            self.assertEqual(len(ids), sample["tokens"])
+            self.assertEqual(len(built["position_ids"]), 3)
+            supervised = [i for i, label in enumerate(labels) if label != -100]
+            self.assertEqual(len(supervised), sample["label_tokens"])
+            for i in supervised:
+                self.assertEqual(labels[i], ids[i + 1])
+            self.assertEqual(len(built["images"]), sample["images"])
+            tokens = 0
+            for image in built["images"]:
+                self.keys(image, "resized_h", "resized_w", "grid_thw", "image_tokens")
+                _, h, w = image["grid_thw"]
+                self.assertEqual((14 * h, 14 * w), (image["resized_h"], image["resized_w"]))
+                self.assertEqual(image["image_tokens"], h * w // 4)
+                tokens += image["image_tokens"]
+            self.assertEqual(ids.count(151655), tokens)
+            self.assertEqual(sample["patches"], 4 * tokens)
+
+    def test_errors(self):
+        message = self.error(
+            "ballast-server", "plan", "--config", self.config, "--step", 2**64 - 1
+        )
+        self.assertIn(f"step {2**64 - 1}", message)
+        missing = self.path("missing.yaml")
+        message = self.error("ballast-server", "plan", "--config", missing, "--step", 0)
+        self.assertIn(f"{missing}: cannot be opened: No such file", message)
+        message = self.error(
+            "ballast-server", "plan", "--config", self.config, "--step", -1, status=2
+        )
+        self.assertIn("--step: found -1", message)
+
+    def test_every_fault_of_a_configuration_at_once(self):
+        config = self.write(
+            "faults.yaml",
+            tools.CONFIG.replace("micro: 8", "mirco: 8")
+            .replace("dp: 2", "dp: two")
+            .replace("balance:", "blance:"),
+        )
+        lines = tools.CONFIG.splitlines()
+
+        def line_of(text):
+            return 1 + next(i for i, line in enumerate(lines) if text in line)
+
+        message = self.error("ballast-server", "plan", "--config", config, "--step", 0)
+        for line, key in (
+            (line_of("batch"), "batch.mirco"),
+            (line_of("batch"), "batch.micro"),
+            (line_of("dp: 2"), "topology.modules.vision.dp"),
+            (line_of("balance"), "blance"),
+        ):
+            self.assertIn(f"{config}:{line}: {key}: ", message)
+        self.assertIn("did you mean micro?", message)
+
+
+if __name__ == "__main__":
+    unittest.main()
