@@ -116,6 +116,7 @@ void DefaultServe(const KeyReport& keys, v1::Serve* serve) {
     serve->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_PLACEHOLDER);
   }
   if (!keys.Has("serve.max_bad_samples")) serve->set_max_bad_samples(100);
+  if (!keys.Has("serve.arena")) serve->set_arena("auto");
 }
 
 }  // namespace
@@ -142,6 +143,9 @@ void ResolvePaths(absl::string_view directory, v1::Config* config) {
   }
   if (config->model().tokenizer() != "bytes") {
     resolve(config->mutable_model()->mutable_tokenizer());
+  }
+  if (config->serve().arena() != "auto" && config->serve().arena() != "off") {
+    resolve(config->mutable_serve()->mutable_arena());
   }
   if (!config->has_security()) return;
   v1::Security& security = *config->mutable_security();
