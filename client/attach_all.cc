@@ -1,10 +1,48 @@
 #include "client/attach_all.h"
 
+#include <string>
+#include <thread>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "client/failover.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/fingerprint.h"
 
 namespace ballast {
+namespace {
+
+using Answer = absl::StatusOr<v1::AttachResponse>;
+
+// What each of `servers` answers: the first is held to `expected`, the others
+// are compared with it here, so that the message has both addresses.
+std::vector<Answer> AskAll(absl::Span<LoaderClient* const> servers,
+                           const v1::Role& role,
+                           const v1::Fingerprint& expected) {
+  std::vector<Answer> answers(servers.size(), absl::UnknownError("not asked"));
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < servers.size(); ++i) {
+    threads.emplace_back(
+        [&, i] { answers[i] = servers[i]->Attach(role, v1::Fingerprint()); });
+  }
+  answers[0] = servers[0]->Attach(role, expected);
+  for (std::thread& thread : threads) thread.join();
+  return answers;
+}
+
+// Each server's cause, which names it.
+std::string AllAway(absl::Span<LoaderClient* const> servers,
+                    const std::vector<Answer>& answers) {
+  std::string text =
+      absl::StrCat("none of the ", servers.size(), " servers answers");
+  for (const Answer& answer : answers) {
+    absl::StrAppend(&text, "; ", answer.status().message());
+  }
+  return text;
+}
+
+}  // namespace
 
 absl::StatusOr<v1::AttachResponse> AttachAll(
     absl::Span<LoaderClient* const> servers, const v1::Role& role,
@@ -12,20 +50,36 @@ absl::StatusOr<v1::AttachResponse> AttachAll(
   if (servers.empty()) {
     return absl::InvalidArgumentError("no server was given to attach to");
   }
-  BALLAST_ASSIGN_OR_RETURN(const v1::AttachResponse first,
-                           servers[0]->Attach(role, expected));
-  for (LoaderClient* const server : servers.subspan(1)) {
-    // Compared here and not by the server, so that the message has both
-    // addresses.
-    BALLAST_ASSIGN_OR_RETURN(const v1::AttachResponse answer,
-                             server->Attach(role, v1::Fingerprint()));
-    BALLAST_RETURN_IF_ERROR(Annotate(
-        CheckSameFingerprint(
-            first.fingerprint(), absl::StrCat("server ", servers[0]->address()),
-            answer.fingerprint(), absl::StrCat("server ", server->address())),
-        "servers of different configurations"));
+  const std::vector<Answer> answers = AskAll(servers, role, expected);
+  const v1::AttachResponse* first = nullptr;
+  size_t first_server = 0;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    if (FaultOf(answers[i].status()) == Fault::kPassing) continue;
+    BALLAST_RETURN_IF_ERROR(answers[i].status());
+    if (first == nullptr) {
+      first = &*answers[i];
+      first_server = i;
+      BALLAST_RETURN_IF_ERROR(CheckSameFingerprint(
+          first->fingerprint(), absl::StrCat("server ", servers[i]->address()),
+          expected, "what the client expects"));
+    }
+    BALLAST_RETURN_IF_ERROR(
+        Annotate(CheckSameFingerprint(
+                     first->fingerprint(),
+                     absl::StrCat("server ", servers[first_server]->address()),
+                     answers[i]->fingerprint(),
+                     absl::StrCat("server ", servers[i]->address())),
+                 "servers of different configurations"));
   }
-  return first;
+  if (first == nullptr) {
+    if (servers.size() == 1) return answers[0].status();
+    return absl::UnavailableError(AllAway(servers, answers));
+  }
+  for (const Answer& answer : answers) {
+    if (!answer.ok())
+      LogWarning("going on without ", answer.status().message());
+  }
+  return *first;
 }
 
 }  // namespace ballast

@@ -9,12 +9,17 @@
 
 namespace ballast {
 
-// Attaches `role` to every one of `servers` (at least one) and answers what the
-// first one said. All servers of a job must have one fingerprint. `expected` is
-// what the caller knows of it, from a checkpoint say; it may be empty. Blocks.
-// Errors: those of LoaderClient::Attach; FAILED_PRECONDITION when a server's
-// fingerprint is not the first one's, naming both addresses, both fingerprints
-// and the first differing key; INVALID_ARGUMENT for no servers.
+// Attaches `role` to every one of `servers` (at least one), all at once, and
+// answers what the first that answered said. All servers of a job must have one
+// fingerprint. `expected` is what the caller knows of it, from a checkpoint
+// say; it may be empty. A server that is away (UNAVAILABLE, DEADLINE_EXCEEDED)
+// is passed over with a line in the log, so that a rank starts while one server
+// is down; its own Pull refuses another fingerprint later. Blocks for as long
+// as the slowest Attach takes. Errors: those of LoaderClient::Attach;
+// UNAVAILABLE when no server answers, naming each with its cause;
+// FAILED_PRECONDITION when a server's fingerprint is not the first one's,
+// naming both addresses, both fingerprints and the first differing key;
+// INVALID_ARGUMENT for no servers.
 absl::StatusOr<v1::AttachResponse> AttachAll(
     absl::Span<LoaderClient* const> servers, const v1::Role& role,
     const v1::Fingerprint& expected);

@@ -55,6 +55,11 @@ class BatchFetcher {
   // Ends a Fetch that is blocking, and every later one, with CANCELLED. From
   // any thread.
   virtual void Cancel() = 0;
+
+  // Bytes of the block that Fetch is waiting for which have come so far. A sign
+  // of life, so it need not be exact; 0 where that is not known. From any
+  // thread.
+  virtual uint64_t bytes_received() const { return 0; }
 };
 
 }  // namespace ballast

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/hang_timer.h"
 #include "client/held_bytes.h"
 #include "common/log.h"
 #include "common/mutex.h"
@@ -33,12 +34,18 @@ absl::Status CheckOptions(const BatchStream::Options& options) {
         absl::StrCat("batch stream: ", request.steps, " steps from step ",
                      request.step, " on pass the last step"));
   }
-  if (options.max_attempts < 1 || options.max_queued < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "batch stream: max_attempts is ", options.max_attempts,
-        " and max_queued ", options.max_queued, ", wanted at least 1 of each"));
+  if (options.servers.empty() || options.max_queued < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch stream: servers are ", options.servers.size(),
+                     " and max_queued is ", options.max_queued,
+                     ", wanted at least 1 of each"));
   }
-  return absl::OkStatus();
+  return CheckFailoverOptions(options.failover);
+}
+
+// How often a server is looked at that may hang.
+absl::Duration GuardPeriod(const FailoverOptions& options) {
+  return std::min(options.silent_after, options.slow_after) / 8;
 }
 
 class ThreadedBatchStream final : public BatchStream {
@@ -50,24 +57,36 @@ class ThreadedBatchStream final : public BatchStream {
         position_(options_.request),
         held_(std::make_shared<HeldBytes>(options_.request.max_bytes)),
         sleeper_(options_.clock->NewSleeper()),
-        thread_([this] { Run(); }) {}
+        failover_(options_.servers, options_.failover),
+        guard_sleeper_(options_.clock->NewSleeper()),
+        hang_timer_(failover_.silent_after(), failover_.slow_after()),
+        thread_([this] { Run(); }) {
+    if (GuardPeriod(options_.failover) < absl::InfiniteDuration()) {
+      guard_ = std::thread([this] { Guard(); });
+    }
+  }
 
   ~ThreadedBatchStream() override {
     Cancel();
     thread_.join();
+    guard_sleeper_->Wake();
+    if (guard_.joinable()) guard_.join();
   }
 
   absl::StatusOr<std::unique_ptr<FetchedBlock>> Next() override;
   void Cancel() override;
 
  private:
-  void Run();  // the thread
+  void Run();    // the thread
+  void Guard();  // a thread that ends a Fetch from a server that hangs
   // Returns the error that the stream ends with.
   absl::Status FetchAll();
-  // Connects at position_ and fetches until an error. Sets `progress` where a
-  // block came before it.
-  absl::Status FetchFromPosition(bool* progress);
-  // Lets Cancel reach the fetcher. False after Cancel.
+  // Connects at position_ and fetches until an error.
+  absl::Status FetchFromPosition();
+  // Fetcher::Fetch, under the guard's eyes: DEADLINE_EXCEEDED beside the
+  // fetcher's errors.
+  absl::StatusOr<std::unique_ptr<FetchedBlock>> Fetch(BatchFetcher* fetcher);
+  // Lets Cancel and the guard reach the fetcher. False after Cancel.
   bool SetFetcher(std::shared_ptr<BatchFetcher> fetcher);
   // That it is the block at position_; how many micro-batches its step has.
   absl::StatusOr<uint32_t> CheckOrder(const FetchedBlock& block) const;
@@ -77,7 +96,6 @@ class ThreadedBatchStream final : public BatchStream {
   }
   // Blocks while the queue is full. False after Cancel.
   bool Push(std::unique_ptr<FetchedBlock> block);
-  absl::Duration Backoff(int failures) const;
   std::string DescribePosition() const {
     return Describe(position_.step, position_.micro_batch);
   }
@@ -89,17 +107,24 @@ class ThreadedBatchStream final : public BatchStream {
   FetchRequest position_;
   const std::shared_ptr<HeldBytes> held_;
   const std::unique_ptr<Sleeper> sleeper_;
+  Failover failover_;  // of the thread alone
+  const std::unique_ptr<Sleeper> guard_sleeper_;
 
   Mutex mutex_;
   CondVar changed_;
-  // Shared only so that Cancel can reach it without holding mutex_.
+  // Shared only so that Cancel and the guard reach it without holding mutex_.
   std::shared_ptr<BatchFetcher> fetcher_ ABSL_GUARDED_BY(mutex_);
+  // Of the Fetch that is going on.
+  bool fetching_ ABSL_GUARDED_BY(mutex_) = false;
+  HangTimer hang_timer_ ABSL_GUARDED_BY(mutex_);
+  absl::Status hang_ ABSL_GUARDED_BY(mutex_);  // why the guard ended it
   std::deque<std::unique_ptr<FetchedBlock>> queue_ ABSL_GUARDED_BY(mutex_);
   // OK while the thread fetches.
   absl::Status end_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 
-  std::thread thread_;  // last: it uses all the others
+  std::thread thread_;  // last: they use all the others
+  std::thread guard_;
 };
 
 absl::StatusOr<std::unique_ptr<FetchedBlock>> ThreadedBatchStream::Next() {
@@ -136,58 +161,93 @@ void ThreadedBatchStream::Run() {
 }
 
 absl::Status ThreadedBatchStream::FetchAll() {
-  int failures = 0;
   while (true) {
-    bool progress = false;
-    const absl::Status status = FetchFromPosition(&progress);
+    absl::Status status = FetchFromPosition();
     SetFetcher(nullptr);
     if (AtEnd()) {
       return absl::OutOfRangeError(absl::StrCat(
           "the stream ended before step ", end_step_, ", after the ",
           options_.request.steps, " steps that were asked for"));
     }
-    if (status.code() == absl::StatusCode::kOutOfRange) {
-      return absl::InternalError(absl::StrCat("the stream ended early, before ",
-                                              DescribePosition(), ": ",
-                                              status.message()));
+    if (absl::IsOutOfRange(status)) {
+      status = absl::InternalError(
+          absl::StrCat("the stream ended early, before ", DescribePosition(),
+                       ": ", status.message()));
     }
-    if (status.code() != absl::StatusCode::kUnavailable) return status;
-    failures = progress ? 1 : failures + 1;
-    if (failures >= options_.max_attempts) {
-      return Annotate(status,
-                      absl::StrCat("gave up at ", DescribePosition(), " after ",
-                                   failures, " attempts in a row"));
+    const std::string failed = failover_.name();
+    const absl::StatusOr<absl::Duration> wait =
+        failover_.OnFailure(options_.clock->Now(), status);
+    if (!wait.ok() && wait.status() == status) return status;
+    if (!wait.ok()) {
+      return Annotate(wait.status(),
+                      absl::StrCat("gave up at ", DescribePosition()));
     }
-    const absl::Duration backoff = Backoff(failures);
     LogWarning(ModuleName(position_.role.module()), " rank ",
-               position_.role.dp_rank(), ": attempt ", failures, " of ",
-               options_.max_attempts, " ended at ", DescribePosition(),
-               "; resuming there in ", absl::FormatDuration(backoff), ": ",
-               status.message());
-    if (!sleeper_->Sleep(backoff)) return Cancelled();
+               position_.role.dp_rank(), ": ", failed, " failed at ",
+               DescribePosition(), ": ", status.message(), "; going on there ",
+               *wait > absl::ZeroDuration()
+                   ? absl::StrCat("in ", absl::FormatDuration(*wait), " ")
+                   : "",
+               "with ", failover_.name());
+    if (*wait > absl::ZeroDuration() && !sleeper_->Sleep(*wait)) {
+      return Cancelled();
+    }
   }
 }
 
-absl::Status ThreadedBatchStream::FetchFromPosition(bool* progress) {
+absl::Status ThreadedBatchStream::FetchFromPosition() {
   BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<BatchFetcher> fetcher,
-                           connect_(position_));
+                           connect_(failover_.server(), position_));
   held_->NextFetcher();
   if (!SetFetcher(fetcher)) return Cancelled();
   while (true) {
     // The end comes even where the caller keeps its blocks.
     if (!AtEnd() && !held_->AwaitRoom()) return Cancelled();
     BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<FetchedBlock> block,
-                             fetcher->Fetch());
+                             Fetch(fetcher.get()));
     BALLAST_ASSIGN_OR_RETURN(const uint32_t micro_batches, CheckOrder(*block));
     if (!Push(held_->Count(std::move(block)))) return Cancelled();
     MovePosition(micro_batches);
-    *progress = true;
+    failover_.OnProgress();
+  }
+}
+
+absl::StatusOr<std::unique_ptr<FetchedBlock>> ThreadedBatchStream::Fetch(
+    BatchFetcher* fetcher) {
+  {
+    MutexLock lock(&mutex_);
+    hang_timer_ = HangTimer(failover_.silent_after(), failover_.slow_after());
+    hang_timer_.Start(options_.clock->Now());
+    fetching_ = true;
+  }
+  absl::StatusOr<std::unique_ptr<FetchedBlock>> block = fetcher->Fetch();
+  MutexLock lock(&mutex_);
+  fetching_ = false;
+  if (absl::IsCancelled(block.status()) && !hang_.ok()) return hang_;
+  return block;
+}
+
+void ThreadedBatchStream::Guard() {
+  while (guard_sleeper_->Sleep(GuardPeriod(options_.failover))) {
+    std::shared_ptr<BatchFetcher> hung;
+    {
+      MutexLock lock(&mutex_);
+      if (!fetching_ || !hang_.ok()) continue;
+      HangTimer::Wait wait;
+      wait.bytes = fetcher_->bytes_received();
+      // A block that has begun has credit to its end.
+      wait.may_send = wait.bytes > 0 || held_->MaySend();
+      hang_ = hang_timer_.Check(options_.clock->Now(), wait);
+      if (!hang_.ok()) hung = fetcher_;
+    }
+    if (hung != nullptr) hung->Cancel();
   }
 }
 
 bool ThreadedBatchStream::SetFetcher(std::shared_ptr<BatchFetcher> fetcher) {
   MutexLock lock(&mutex_);
   if (cancelled_) return false;
+  hang_ = absl::OkStatus();
   // The one before is destroyed after the lock is released.
   fetcher_.swap(fetcher);
   return true;
@@ -236,14 +296,6 @@ bool ThreadedBatchStream::Push(std::unique_ptr<FetchedBlock> block) {
   queue_.push_back(std::move(block));
   changed_.NotifyAll();
   return true;
-}
-
-absl::Duration ThreadedBatchStream::Backoff(int failures) const {
-  absl::Duration backoff = options_.first_backoff;
-  for (int i = 1; i < failures && backoff < options_.max_backoff; ++i) {
-    backoff *= 2;
-  }
-  return std::min(backoff, options_.max_backoff);
 }
 
 }  // namespace

@@ -4,32 +4,33 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "client/batch_fetcher.h"
+#include "client/failover.h"
 #include "common/clock.h"
 
 namespace ballast {
 
 // A role's blocks, in order (each says how many micro-batches its step has),
-// fetched ahead of demand by a thread of its own and
-// resumed at the next block when the fetcher fails with UNAVAILABLE.
-// Thread-safe; Next is meant for one consumer.
+// fetched ahead of demand by a thread of its own. When a server fails, hangs or
+// is too slow (failover.h) the stream goes on with another at the next block:
+// none is lost and none comes twice. Thread-safe; Next is meant for one
+// consumer.
 class BatchStream {
  public:
-  // Makes a fetcher that begins where `request` says; called again, with the
-  // position moved on, after a failure.
+  // Makes a fetcher from server number `server` that begins where `request`
+  // says; called again, with the position moved on, after a failure.
   using Connect = std::function<absl::StatusOr<std::unique_ptr<BatchFetcher>>(
-      const FetchRequest& request)>;
+      size_t server, const FetchRequest& request)>;
 
   struct Options {
     FetchRequest request;
-    // Attempts in a row without a block between them, then the error stands.
-    int max_attempts = 5;
-    // Waited before the second attempt; doubled before each further one.
-    absl::Duration first_backoff = absl::Milliseconds(500);
-    absl::Duration max_backoff = absl::Seconds(10);
+    // The servers' names, for messages, in order of preference. At least one.
+    std::vector<std::string> servers = {"the server"};
+    FailoverOptions failover;
     // Most blocks fetched ahead: bytes alone would not bound blocks that hold
     // no samples.
     int max_queued = 64;
@@ -47,10 +48,11 @@ class BatchStream {
   // destroyed; for as long as blocks from before a resume are among them, one
   // block more may be. A caller that keeps blocks while it waits needs a
   // max_bytes that covers them and the next. Blocks may outlive the stream.
-  // Errors as BatchFetcher::Fetch, after the blocks that came before; and
-  // INTERNAL where a block is not the next in order, naming both, or has no
-  // header of this version. An error is final and repeated at every further
-  // call.
+  // Errors, after the blocks that came before: OUT_OF_RANGE (all steps are
+  // done), CANCELLED, and what Failover::OnFailure answers of the fetchers'
+  // errors. A block that is not the next in order, or has no header of this
+  // version, is INTERNAL, naming both. An error is final and repeated at every
+  // further call.
   virtual absl::StatusOr<std::unique_ptr<FetchedBlock>> Next() = 0;
 
   // Ends a Next that is blocking, and every later one, with CANCELLED.

@@ -1,6 +1,7 @@
 #include "client/grpc_batch_fetcher.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -92,11 +93,16 @@ class GrpcBatchFetcher final : public BatchFetcher {
       return end_;
     }
     AssembledBlock block = assembler_.Take();
+    received_.store(0, std::memory_order_relaxed);
     connection_->Hold(block.bytes);
     return std::make_unique<GrpcBlock>(std::move(block), connection_);
   }
 
   void Cancel() override { connection_->stream().Cancel(); }
+
+  uint64_t bytes_received() const override {
+    return received_.load(std::memory_order_relaxed);
+  }
 
  private:
   // Reads until a block is complete.
@@ -110,6 +116,8 @@ class GrpcBatchFetcher final : public BatchFetcher {
       BALLAST_RETURN_IF_ERROR(read);
       BALLAST_RETURN_IF_ERROR(
           assembler_.Add(message_, connection_->Allowance()));
+      received_.fetch_add(message_.chunk().data().size(),
+                          std::memory_order_relaxed);
     }
     return absl::OkStatus();
   }
@@ -118,6 +126,8 @@ class GrpcBatchFetcher final : public BatchFetcher {
   const std::shared_ptr<Connection> connection_;
   BlockAssembler assembler_;
   v1::PullResponse message_;
+  // Of the block that is being assembled.
+  std::atomic<uint64_t> received_{0};
   // The error that ended it.
   absl::Status end_;
 };

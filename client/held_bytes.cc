@@ -1,5 +1,6 @@
 #include "client/held_bytes.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace ballast {
@@ -40,6 +41,13 @@ void HeldBytes::NextFetcher() {
   held_of_fetcher_ = 0;
 }
 
+bool HeldBytes::MaySend() {
+  MutexLock lock(&mutex_);
+  return held_of_fetcher_ == 0 ||
+         (held_of_fetcher_ <= max_bytes_ &&
+          largest_block_ <= max_bytes_ - held_of_fetcher_);
+}
+
 void HeldBytes::Cancel() {
   MutexLock lock(&mutex_);
   cancelled_ = true;
@@ -52,6 +60,7 @@ std::unique_ptr<FetchedBlock> HeldBytes::Count(
   const uint64_t bytes = block->bytes().size();
   held_ += bytes;
   held_of_fetcher_ += bytes;
+  largest_block_ = std::max(largest_block_, bytes);
   return std::make_unique<CountedBlock>(std::move(block), fetcher_,
                                         shared_from_this());
 }

@@ -22,6 +22,9 @@ class HeldBytes : public std::enable_shared_from_this<HeldBytes> {
   bool AwaitRoom();
   // From here on, blocks come from another fetcher.
   void NextFetcher();
+  // Whether the present fetcher's server has credit for a block as large as any
+  // that it has sent.
+  bool MaySend();
   void Cancel();
 
   // `block`, counted until it is destroyed.
@@ -38,6 +41,7 @@ class HeldBytes : public std::enable_shared_from_this<HeldBytes> {
   // Of these, from the present fetcher.
   uint64_t held_of_fetcher_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t fetcher_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t largest_block_ ABSL_GUARDED_BY(mutex_) = 0;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

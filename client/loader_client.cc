@@ -196,6 +196,14 @@ class GrpcLoaderClient final : public LoaderClient {
 
 }  // namespace
 
+std::vector<std::string> ServerNames(absl::Span<LoaderClient* const> servers) {
+  std::vector<std::string> names;
+  for (const LoaderClient* server : servers) {
+    names.push_back(absl::StrCat("server ", server->address()));
+  }
+  return names;
+}
+
 std::unique_ptr<LoaderClient> LoaderClient::Create(const std::string& address) {
   return std::make_unique<GrpcLoaderClient>(address);
 }

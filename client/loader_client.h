@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "client/batch_fetcher.h"
 #include "client/schedule_watcher.h"
 #include "proto/job.pb.h"
@@ -59,6 +61,9 @@ class LoaderClient {
 
   virtual const std::string& address() const = 0;
 };
+
+// "server ADDRESS" of each, for messages.
+std::vector<std::string> ServerNames(absl::Span<LoaderClient* const> servers);
 
 }  // namespace ballast
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
 namespace ballast {
@@ -20,6 +21,10 @@ absl::Status Wrong(absl::string_view address, absl::string_view what) {
 }
 
 }  // namespace
+
+std::vector<std::string> SplitServers(absl::string_view list) {
+  return absl::StrSplit(list, ',');
+}
 
 absl::Status CheckServerAddress(absl::string_view address) {
   absl::string_view path = address;

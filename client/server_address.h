@@ -1,6 +1,9 @@
 #ifndef BALLAST_CLIENT_SERVER_ADDRESS_H_
 #define BALLAST_CLIENT_SERVER_ADDRESS_H_
 
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
@@ -10,6 +13,9 @@ namespace ballast {
 // `host:port`; `[host]:port` for IPv6. Says nothing of whether anyone listens.
 // Errors: INVALID_ARGUMENT, naming the address and what is wrong with it.
 absl::Status CheckServerAddress(absl::string_view address);
+
+// The addresses of "A,B,C": at least one, which may be empty. Not checked.
+std::vector<std::string> SplitServers(absl::string_view list);
 
 }  // namespace ballast
 

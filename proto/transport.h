@@ -15,9 +15,9 @@ inline constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 20;
 // server must allow pings this frequent, or gRPC ends the connection with
 // "too_many_pings": GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS at
 // most kMinPingIntervalMs, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS 1.
-inline constexpr int kKeepaliveTimeMs = 30'000;
-inline constexpr int kKeepaliveTimeoutMs = 20'000;
-inline constexpr int kMinPingIntervalMs = 20'000;
+inline constexpr int kKeepaliveTimeMs = 10'000;
+inline constexpr int kKeepaliveTimeoutMs = 10'000;
+inline constexpr int kMinPingIntervalMs = 5'000;
 
 }  // namespace ballast
 

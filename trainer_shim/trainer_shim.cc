@@ -48,7 +48,12 @@ absl::Status TrainerShim::Open() {
       role_, shape, options_.pixel_type, options_.normalisation,
       options_.communicator.get());
 
+  FailoverOptions failover = options_.failover;
+  failover.seed +=
+      static_cast<uint64_t>(role_.module()) << 32 | role_.dp_rank();
+
   ScheduleSource::Options schedules;
+  schedules.failover = failover;
   schedules.fingerprint = fingerprint().hash();
   schedules.clock = options_.clock;
   schedules_ = std::make_unique<ScheduleSource>(servers, schedules);
@@ -60,10 +65,10 @@ absl::Status TrainerShim::Open() {
   stream.request.fingerprint = fingerprint().hash();
   stream.request.max_bytes = options_.max_bytes;
   stream.clock = options_.clock;
-  // Any server can serve any role, so a failure moves on to the next.
-  const auto connect = [servers,
-                        next = size_t{0}](const FetchRequest& request) mutable {
-    return servers[next++ % servers.size()]->OpenPull(request);
+  stream.failover = failover;
+  stream.servers = ServerNames(servers);
+  const auto connect = [servers](size_t server, const FetchRequest& request) {
+    return servers[server]->OpenPull(request);
   };
   BALLAST_ASSIGN_OR_RETURN(stream_, BatchStream::Create(connect, stream));
   return absl::OkStatus();

@@ -10,7 +10,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "client/batch_stream.h"
+#include "client/failover.h"
 #include "client/loader_client.h"
+#include "client/schedule_source.h"
 #include "common/clock.h"
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
@@ -19,7 +21,6 @@
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/packed_batch.h"
 #include "trainer_shim/patchify.h"
-#include "trainer_shim/schedule_source.h"
 
 namespace ballast {
 
@@ -48,10 +49,13 @@ namespace ballast {
 class TrainerShim {
  public:
   struct Options {
-    // Addresses (`unix:/path` or `host:port`) of at least one server. All are
-    // attached to, and must have one fingerprint; blocks come from the first
-    // that answers, and from the next when it goes away.
+    // Addresses (`unix:/path` or `host:port`) of at least one server, in order
+    // of preference. All that answer are attached to, and must have one
+    // fingerprint; blocks come from the first, and from the next when it dies,
+    // hangs, drains or is too slow.
     std::vector<std::string> servers;
+    // Its seed is mixed with the role, so that ranks differ.
+    FailoverOptions failover;
     v1::Role role;
     // This rank's end of the module's dp ranks. Needed only where delivery is
     // `exchange` and the module has more than one rank.
@@ -68,12 +72,13 @@ class TrainerShim {
     Clock* clock = Clock::Real();  // of waits between attempts; outlives this
   };
 
-  // Attaches and begins to fetch. Blocks until all servers have answered.
+  // Attaches and begins to fetch. Blocks until all servers have answered or
+  // failed to.
   // Errors, which also abort the communicator: FAILED_PRECONDITION
   // (fingerprints differ: both, and the first differing key), INVALID_ARGUMENT
   // (no server, no such role, a communicator that is missing or of another rank
   // or size), UNIMPLEMENTED (delivery `hybrid`), UNAVAILABLE and
-  // DEADLINE_EXCEEDED (a server does not answer).
+  // DEADLINE_EXCEEDED (no server answers: each with its cause).
   static absl::StatusOr<std::unique_ptr<TrainerShim>> Create(Options options);
   // The same over clients that are made already; options.servers is not read.
   static absl::StatusOr<std::unique_ptr<TrainerShim>> Create(

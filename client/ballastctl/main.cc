@@ -19,8 +19,11 @@ int main(int argc, char** argv) {
   line.app()->fallthrough();
   auto server = std::make_shared<std::string>();
   line.app()
-      ->add_option("--server", *server, "unix:/path or host:port of the server")
-      ->type_name("ADDRESS")
+      ->add_option("--server", *server,
+                   "unix:/path or host:port of the server; several with commas "
+                   "between: `pull` goes on with the next when one fails, the "
+                   "others ask the first")
+      ->type_name("ADDRESS[,ADDRESS...]")
       ->envname("BALLAST_SERVER")
       ->required();
   ballast::AddStatus(&line, server);

@@ -2,15 +2,22 @@
 
 #include <cmath>
 #include <iostream>
-#include <optional>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include <xxhash.h>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "client/attach_all.h"
 #include "client/batch_stream.h"
+#include "client/failover_flags.h"
+#include "client/schedule_source.h"
+#include "client/server_address.h"
 #include "common/option_types.h"
 #include "common/status_macros.h"
 #include "proto/block_plan.h"
@@ -28,6 +35,9 @@ constexpr char kExamples[] =
     "  ballastctl --server 127.0.0.1:7070 pull --module language --dp-rank 3 "
     "\\\n"
     "      --step 100 --json\n"
+    "  ballastctl --server unix:/run/a.sock,unix:/run/b.sock pull "
+    "--module vision \\\n"
+    "      --dp-rank 0 --step 0 --steps 1000      (b goes on when a fails)\n"
     "\n"
     "JSON keys, one object a block: step, micro_batch, samples, images "
     "(pixels\n"
@@ -106,10 +116,11 @@ std::string ToLine(const BlockSummary& block) {
 
 }  // namespace
 
-absl::Status PullBatches(LoaderClient* client, const PullOptions& options,
-                         Clock* clock, std::ostream* out) {
+absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
+                         const PullOptions& options, Clock* clock,
+                         std::ostream* out) {
   BALLAST_ASSIGN_OR_RETURN(const v1::AttachResponse attached,
-                           client->Attach(options.role, v1::Fingerprint()));
+                           AttachAll(servers, options.role, v1::Fingerprint()));
   const v1::Job& job = attached.job();
   const BlockGeometry geometry = {job.model().patch(),
                                   job.model().position_axes()};
@@ -118,16 +129,23 @@ absl::Status PullBatches(LoaderClient* client, const PullOptions& options,
   stream_options.request.step = options.step;
   stream_options.request.steps = options.steps;
   stream_options.request.fingerprint = attached.fingerprint().hash();
+  stream_options.servers = ServerNames(servers);
+  stream_options.failover = options.failover;
   stream_options.clock = clock;
-  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<BatchStream> stream,
-                           BatchStream::Create(
-                               [client](const FetchRequest& request) {
-                                 return client->OpenPull(request);
-                               },
-                               stream_options));
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::unique_ptr<BatchStream> stream,
+      BatchStream::Create(
+          [servers](size_t server, const FetchRequest& request) {
+            return servers[server]->OpenPull(request);
+          },
+          stream_options));
+  ScheduleSource::Options schedule_options;
+  schedule_options.fingerprint = attached.fingerprint().hash();
+  schedule_options.failover = options.failover;
+  schedule_options.clock = clock;
+  ScheduleSource schedules(servers, schedule_options);
 
   if (!options.json) *out << Titles();
-  std::optional<v1::StepSchedule> schedule;
   while (true) {
     const absl::Time start = clock->Now();
     auto block = stream->Next();
@@ -136,17 +154,17 @@ absl::Status PullBatches(LoaderClient* client, const PullOptions& options,
     BALLAST_RETURN_IF_ERROR(block.status());
     const uint64_t step = (*block)->step();
     const uint32_t micro_batch = (*block)->micro_batch();
-    if (!schedule.has_value() || schedule->step() != step) {
-      BALLAST_ASSIGN_OR_RETURN(schedule, client->GetSchedule(step));
-    }
+    BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule* const schedule,
+                             schedules.Get(step));
     BALLAST_ASSIGN_OR_RETURN(const BlockPlan plan,
                              PlanBlock(*schedule, micro_batch, options.role,
                                        job.delivery(), geometry));
     auto summary = Verify(**block, plan);
     if (!summary.ok()) {
-      return Annotate(summary.status(),
-                      absl::StrCat("server ", client->address(), ": step ",
-                                   step, " micro-batch ", micro_batch));
+      return Annotate(
+          summary.status(),
+          absl::StrCat(absl::StrJoin(ServerNames(servers), ", "), ": step ",
+                       step, " micro-batch ", micro_batch));
     }
     summary->wait_ms = absl::ToDoubleMilliseconds(waited);
     *out << (options.json ? ToJson(*summary) : ToLine(*summary));
@@ -170,8 +188,13 @@ void AddPull(CommandLine* line, std::shared_ptr<const std::string> server) {
       kExamples, [server, given] {
         given->options.role.set_module(*ParseModule(given->module));
         given->options.role.set_dp_rank(given->dp_rank);
-        return PullBatches(LoaderClient::Create(*server).get(), given->options,
-                           Clock::Real(), &std::cout);
+        std::vector<std::unique_ptr<LoaderClient>> clients;
+        std::vector<LoaderClient*> servers;
+        for (const std::string& address : SplitServers(*server)) {
+          clients.push_back(LoaderClient::Create(address));
+          servers.push_back(clients.back().get());
+        }
+        return PullBatches(servers, given->options, Clock::Real(), &std::cout);
       });
   OneOf(command->add_option("--module", given->module, "whose blocks"),
         {"vision", "language"})
@@ -183,6 +206,7 @@ void AddPull(CommandLine* line, std::shared_ptr<const std::string> server) {
   AddWholeNumber(command, "--steps", given->options.steps, "number of steps", 1)
       ->capture_default_str();
   command->add_flag("--json", given->options.json, "one JSON object a block");
+  AddFailoverFlags(command, &given->options.failover);
 }
 
 }  // namespace ballast

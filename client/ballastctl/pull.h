@@ -7,6 +7,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "client/failover.h"
 #include "client/loader_client.h"
 #include "common/clock.h"
 #include "common/command_line.h"
@@ -21,15 +23,18 @@ struct PullOptions {
   v1::Role role;
   uint64_t step = 0;
   uint64_t steps = 1;
+  FailoverOptions failover;
   bool json = false;
 };
 
-// Pulls the role's blocks of the steps, checks each against its checksum, its
-// layout and the schedule, and writes a line for each to `out`: the same on
-// every run but for keys that end in `_ms`. Errors: those of LoaderClient and
+// Pulls the role's blocks of the steps from `servers` (at least one; the first,
+// and the next when it fails), checks each against its checksum, its layout and
+// the schedule, and writes a line for each to `out`: the same on every run but
+// for keys that end in `_ms`. Errors: those of AttachAll, ScheduleSource and
 // BatchStream; DATA_LOSS for a block that is not what the schedule says.
-absl::Status PullBatches(LoaderClient* client, const PullOptions& options,
-                         Clock* clock, std::ostream* out);
+absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
+                         const PullOptions& options, Clock* clock,
+                         std::ostream* out);
 
 }  // namespace ballast
 

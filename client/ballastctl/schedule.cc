@@ -4,6 +4,7 @@
 #include <iostream>
 #include <optional>
 
+#include "client/server_address.h"
 #include "common/option_types.h"
 #include "common/status_macros.h"
 #include "proto/schedule_json.h"
@@ -71,7 +72,7 @@ void AddSchedule(CommandLine* line, std::shared_ptr<const std::string> server) {
       "Prints the schedule of a step: who reads and who owns each sample, and\n"
       "the load of each rank before and after.",
       kExamples, [server, options] {
-        const auto client = LoaderClient::Create(*server);
+        const auto client = LoaderClient::Create(SplitServers(*server)[0]);
         if (options->watch) {
           return WatchSchedules(client.get(), options->step, options->steps,
                                 options->json, &std::cout);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "client/server_address.h"
 #include "common/status_macros.h"
 #include "common/table.h"
 #include "proto/loader_service.pb.h"
@@ -115,8 +116,8 @@ void AddStatus(CommandLine* line, std::shared_ptr<const std::string> server) {
       "Shows a server's health, the fingerprint that it serves, and its job:\n"
       "delivery, modules, batch sizes and model.",
       kExamples, [server, json] {
-        return PrintStatus(LoaderClient::Create(*server).get(), *json,
-                           &std::cout);
+        return PrintStatus(LoaderClient::Create(SplitServers(*server)[0]).get(),
+                           *json, &std::cout);
       });
   command->add_flag("--json", *json, "one JSON object");
 }

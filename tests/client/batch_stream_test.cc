@@ -39,6 +39,10 @@ BatchStream::Options SomeOptions(uint64_t steps, ManualClock* clock) {
   options.request.role.set_module(v1::MODULE_VISION);
   options.request.steps = steps;
   options.clock = clock;
+  options.failover.jitter = 0;
+  // Only the tests of hangs have a guard that sleeps.
+  options.failover.silent_after = absl::InfiniteDuration();
+  options.failover.slow_after = absl::InfiniteDuration();
   return options;
 }
 
@@ -135,7 +139,7 @@ TEST_F(BatchStreamTest, ResumesAtTheNextBlock) {
   const auto stream = Start(options);
   for (int i = 0; i < 2; ++i) {
     clock_.AwaitSleepers(1);
-    clock_.Advance(options.first_backoff);
+    clock_.Advance(options.failover.first_backoff);
   }
   ExpectBlocks(stream.get(), 0, 5);
   ExpectError(stream.get(), absl::StatusCode::kOutOfRange, "before step 3");
@@ -150,8 +154,8 @@ TEST_F(BatchStreamTest, ResumesAtTheNextBlock) {
   EXPECT_EQ(requests[2].micro_batch, 1u);
   EXPECT_EQ(requests[2].steps, 1u);
   // A block between two failures starts the count anew.
-  EXPECT_THAT(clock_.sleeps(),
-              ElementsAre(options.first_backoff, options.first_backoff));
+  EXPECT_THAT(clock_.sleeps(), ElementsAre(options.failover.first_backoff,
+                                           options.failover.first_backoff));
 }
 
 TEST_F(BatchStreamTest, DoesNotResumeAfterTheLastBlock) {
@@ -163,15 +167,15 @@ TEST_F(BatchStreamTest, DoesNotResumeAfterTheLastBlock) {
   EXPECT_EQ(server_.requests().size(), 1u);
 }
 
-TEST_F(BatchStreamTest, GivesUpAfterBoundedAttempts) {
+TEST_F(BatchStreamTest, GivesUpWhenItsPatienceIsOver) {
   server_.AddConnection({NumberedBlock(0), absl::UnavailableError("first")});
   for (int i = 0; i < 3; ++i) {
     server_.AddFailedConnection(absl::UnavailableError("refused"));
   }
   BatchStream::Options options = SomeOptions(1, &clock_);
-  options.max_attempts = 4;
-  options.first_backoff = absl::Seconds(2);
-  options.max_backoff = absl::Seconds(5);
+  options.failover.first_backoff = absl::Seconds(2);
+  options.failover.max_backoff = absl::Seconds(5);
+  options.failover.patience = absl::Seconds(15);
   const auto stream = Start(options);
   for (int i = 0; i < 3; ++i) {
     clock_.AwaitSleepers(1);
@@ -179,8 +183,9 @@ TEST_F(BatchStreamTest, GivesUpAfterBoundedAttempts) {
   }
   ExpectBlocks(stream.get(), 0, 0);  // what came is not lost
   ExpectError(stream.get(), absl::StatusCode::kUnavailable,
-              "gave up at step 0 micro-batch 1 after 4 attempts in a row: "
-              "refused");
+              "gave up at step 0 micro-batch 1: the only server cannot go on, "
+              "15s after the first failure; the server (failures in a row: 4, "
+              "last 0 ago): refused");
   EXPECT_THAT(clock_.sleeps(), ElementsAre(absl::Seconds(2), absl::Seconds(4),
                                            absl::Seconds(5)));
 }
@@ -196,7 +201,7 @@ TEST_F(BatchStreamTest, WaitsForBlocksOfTheFetcherBefore) {
   auto second = stream->Next();
   ASSERT_TRUE(first.ok() && second.ok());
   clock_.AwaitSleepers(1);
-  clock_.Advance(options.first_backoff);
+  clock_.Advance(options.failover.first_backoff);
   // The new connection has an allowance of its own, yet nothing is fetched
   // before there is room.
   first->reset();
@@ -225,7 +230,7 @@ TEST_F(BatchStreamTest, EveryStepHasItsOwnNumberOfMicroBatches) {
   const auto stream = Start(options);
   for (int i = 0; i < 2; ++i) {
     clock_.AwaitSleepers(1);
-    clock_.Advance(options.first_backoff);
+    clock_.Advance(options.failover.first_backoff);
   }
   for (const auto& [step, micro_batch] :
        std::vector<std::pair<uint64_t, uint32_t>>{
@@ -292,7 +297,62 @@ TEST_F(BatchStreamTest, RefusesAnEarlyEnd) {
               "ended early, before step 0 micro-batch 1: done");
 }
 
-TEST_F(BatchStreamTest, OtherErrorsAreFinalAtOnce) {
+TEST_F(BatchStreamTest, GoesOnWithAnotherServerAtOnce) {
+  server_.AddConnection({NumberedBlock(0), absl::UnavailableError("died")});
+  server_.AddFailedConnection(absl::UnavailableError("refused"));
+  server_.AddConnection(
+      {NumberedBlock(1), NumberedBlock(2), absl::DataLossError("its disk")});
+  server_.AddConnection({NumberedBlock(3), absl::OutOfRangeError("done")});
+  BatchStream::Options options = SomeOptions(2, &clock_);
+  options.servers = {"a", "b", "c", "d"};
+  const auto stream = Start(options);
+  ExpectBlocks(stream.get(), 0, 3);
+  ExpectError(stream.get(), absl::StatusCode::kOutOfRange, "before step 2");
+  EXPECT_THAT(server_.servers(), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(clock_.sleeps(), ElementsAre());
+}
+
+TEST_F(BatchStreamTest, AServerThatHangsIsLeft) {
+  server_.AddConnection({NumberedBlock(0)});  // and then nothing
+  server_.AddConnection({NumberedBlock(1), absl::OutOfRangeError("done")});
+  BatchStream::Options options = SomeOptions(1, &clock_);
+  options.servers = {"a", "b"};
+  options.failover.silent_after = absl::Seconds(16);
+  const auto stream = Start(options);
+  ExpectBlocks(stream.get(), 0, 0);
+  server_.AwaitBlockedFetch();
+  // The guard looks every two seconds.
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(server_.requests().size(), 1u);
+    clock_.AwaitSleepers(1);
+    clock_.Advance(absl::Seconds(2));
+  }
+  ExpectBlocks(stream.get(), 1, 1);
+  EXPECT_THAT(server_.servers(), ElementsAre(0, 1));
+}
+
+// A server whose client holds its whole allowance does not hang.
+TEST_F(BatchStreamTest, AServerWithoutCreditIsNotLeft) {
+  server_.AddConnection({NumberedBlock(0), NumberedBlock(1), NumberedBlock(2),
+                         NumberedBlock(3), absl::OutOfRangeError("done")});
+  BatchStream::Options options = SomeOptions(2, &clock_);
+  options.request.max_bytes = 2 * kBlockBytes;
+  options.failover.silent_after = absl::Seconds(16);
+  const auto stream = Start(options);
+  auto first = stream->Next();
+  auto second = stream->Next();
+  server_.AwaitBlockedFetch();
+  for (int i = 0; i < 100; ++i) {
+    clock_.AwaitSleepers(1);
+    clock_.Advance(absl::Seconds(2));
+  }
+  first->reset();
+  second->reset();
+  ExpectBlocks(stream.get(), 2, 3);
+  EXPECT_EQ(server_.requests().size(), 1u);
+}
+
+TEST_F(BatchStreamTest, LastingErrorsOfTheOnlyServerAreFinalAtOnce) {
   server_.AddConnection({NumberedBlock(0), absl::DataLossError("checksum")});
   const auto stream = Start(SomeOptions(0, &clock_));
   ExpectBlocks(stream.get(), 0, 0);
@@ -336,7 +396,7 @@ TEST_F(BatchStreamTest, EndsWhileBlocksFromBeforeAreHeld) {
   auto held = stream->Next();
   ASSERT_TRUE(held.ok());
   clock_.AwaitSleepers(1);
-  clock_.Advance(options.first_backoff);
+  clock_.Advance(options.failover.first_backoff);
   stream.reset();
   EXPECT_EQ((*held)->bytes().back(), 0);  // blocks outlive their stream
   held->reset();
@@ -353,8 +413,11 @@ TEST_F(BatchStreamTest, RefusesBadOptions) {
   options.request.step = UINT64_MAX - 1;
   EXPECT_THAT(message(options), HasSubstr("pass the last step"));
   options = SomeOptions(0, &clock_);
-  options.max_attempts = 0;
-  EXPECT_THAT(message(options), HasSubstr("max_attempts is 0"));
+  options.servers.clear();
+  EXPECT_THAT(message(options), HasSubstr("servers are 0"));
+  options = SomeOptions(0, &clock_);
+  options.failover.max_backoff = absl::ZeroDuration();
+  EXPECT_THAT(message(options), HasSubstr("max_backoff is 0"));
 }
 
 }  // namespace

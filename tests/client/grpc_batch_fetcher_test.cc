@@ -319,9 +319,11 @@ TEST_F(GrpcBatchFetcherTest, StreamResumesOverANewPull) {
   BatchStream::Options options;
   options.request.step = 5;
   options.request.steps = 1;
-  options.first_backoff = absl::ZeroDuration();
+  options.failover.first_backoff = absl::Nanoseconds(1);
   auto stream = BatchStream::Create(
-      [&](const FetchRequest& request) { return client_->OpenPull(request); },
+      [&](size_t, const FetchRequest& request) {
+        return client_->OpenPull(request);
+      },
       options);
   ASSERT_TRUE(stream.ok()) << stream.status();
   for (const auto* content : {&first, &second}) {

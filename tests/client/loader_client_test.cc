@@ -225,5 +225,39 @@ TEST_F(LoaderClientTest, AttachesToAll) {
                     HasSubstr(SomeJob("32").fingerprint().hash())));
 }
 
+TEST_F(LoaderClientTest, AttachesWithoutAServerThatIsAway) {
+  const auto other = FakeLoaderServer::Start();
+  const auto other_client = LoaderClient::Create(other->address());
+  LoaderClient* const clients[] = {client_.get(), other_client.get()};
+  server_->SetAttach(absl::UnavailableError("drains"));
+  other->SetAttach(SomeJob());
+  const auto attached = AttachAll(clients, SomeRole(), {});
+  ASSERT_TRUE(attached.ok()) << attached.status();
+  EXPECT_EQ(attached->fingerprint().hash(), SomeJob().fingerprint().hash());
+
+  // What is expected holds for whichever answers first.
+  v1::Fingerprint expected;
+  expected.set_hash("0123");
+  const absl::Status differs =
+      AttachAll(clients, SomeRole(), expected).status();
+  EXPECT_EQ(differs.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(differs.message()),
+              AllOf(HasSubstr(other->address()), HasSubstr("0123")));
+
+  // An error that is no absence is the answer.
+  server_->SetAttach(absl::InvalidArgumentError("vision has 2 ranks"));
+  ExpectError(AttachAll(clients, SomeRole(), {}).status(),
+              absl::StatusCode::kInvalidArgument, "vision has 2 ranks");
+
+  server_->SetAttach(absl::UnavailableError("drains"));
+  other->SetAttach(absl::UnavailableError("starts"));
+  const absl::Status none = AttachAll(clients, SomeRole(), {}).status();
+  EXPECT_EQ(none.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(none.message()),
+              AllOf(HasSubstr("none of the 2 servers answers"),
+                    HasSubstr(server_->address() + ": Attach: drains"),
+                    HasSubstr(other->address() + ": Attach: starts")));
+}
+
 }  // namespace
 }  // namespace ballast

@@ -101,10 +101,11 @@ void FakeBatchServer::AddFailedConnection(absl::Status status) {
 }
 
 BatchStream::Connect FakeBatchServer::connect() {
-  return [state = state_](const FetchRequest& request)
+  return [state = state_](size_t server, const FetchRequest& request)
              -> absl::StatusOr<std::unique_ptr<BatchFetcher>> {
     MutexLock lock(&state->mutex);
     state->requests.push_back(request);
+    state->servers.push_back(server);
     if (state->scripts.empty()) {
       return absl::InternalError("no script for this connection");
     }
@@ -120,6 +121,11 @@ BatchStream::Connect FakeBatchServer::connect() {
 std::vector<FetchRequest> FakeBatchServer::requests() const {
   MutexLock lock(&state_->mutex);
   return state_->requests;
+}
+
+std::vector<size_t> FakeBatchServer::servers() const {
+  MutexLock lock(&state_->mutex);
+  return state_->servers;
 }
 
 uint64_t FakeBatchServer::held_bytes() const {

@@ -45,6 +45,8 @@ class FakeBatchServer {
 
   // What each connection so far asked for.
   std::vector<FetchRequest> requests() const;
+  // Which server each was made to.
+  std::vector<size_t> servers() const;
   // Of blocks that are alive, over all connections; and the most at any time.
   uint64_t held_bytes() const;
   uint64_t most_held_bytes() const;
@@ -64,6 +66,7 @@ class FakeBatchServer {
     std::deque<std::variant<std::vector<FakeEvent>, absl::Status>> scripts
         ABSL_GUARDED_BY(mutex);
     std::vector<FetchRequest> requests ABSL_GUARDED_BY(mutex);
+    std::vector<size_t> servers ABSL_GUARDED_BY(mutex);
     uint64_t held ABSL_GUARDED_BY(mutex) = 0;
     uint64_t most_held ABSL_GUARDED_BY(mutex) = 0;
     int delivered ABSL_GUARDED_BY(mutex) = 0;

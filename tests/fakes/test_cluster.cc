@@ -89,14 +89,14 @@ absl::StatusOr<TestCluster::Batches> TestCluster::RunRanks(
                            RolesOf(attached.job(), options));
   Mutex mutex;
   Batches batches;
-  BALLAST_RETURN_IF_ERROR(RunWorld(
-      attached.job(), attached.fingerprint(), roles, options,
-      LoaderClient::Create, [&](const RankBatch& got) {
-        const PackedBatch& batch = *got.batch;
-        MutexLock lock(&mutex);
-        batches[{batch.step, batch.micro_batch, batch.role.module(),
-                 batch.role.dp_rank()}] = batch;
-      }));
+  BALLAST_RETURN_IF_ERROR(
+      RunWorld(attached.job(), attached.fingerprint(), roles, options,
+               LoaderClient::Create, [&](const RankBatch& got) {
+                 const PackedBatch& batch = *got.batch;
+                 MutexLock lock(&mutex);
+                 batches[{batch.step, batch.micro_batch, batch.role.module(),
+                          batch.role.dp_rank()}] = batch;
+               }));
   return batches;
 }
 

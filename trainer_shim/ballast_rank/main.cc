@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/attach_all.h"
+#include "client/failover_flags.h"
 #include "client/loader_client.h"
 #include "common/command_line.h"
 #include "common/option_types.h"
@@ -25,7 +26,7 @@ namespace {
 constexpr char kExamples[] =
     "  ballast-rank --server unix:/run/ballast/a.sock --steps 10\n"
     "      every rank of the job in this process; a table at the end\n"
-    "  ballast-rank --server 10.0.0.1:7070 --server 10.0.0.2:7070 \\\n"
+    "  ballast-rank --server 10.0.0.1:7070,10.0.0.2:7070 \\\n"
     "      --steps 2 --step 100 --json\n"
     "      steps 100 and 101, one JSON object a batch\n"
     "  ballast-rank --server 127.0.0.1:7070 --steps 4 \\\n"
@@ -99,9 +100,12 @@ int Main(int argc, char** argv) {
   line.SetAction([&arguments] { return Run(arguments); });
   CLI::App* app = line.app();
   app->add_option("--server", world.servers,
-                  "loader server, unix:/path or host:port; once for each")
+                  "loader server, unix:/path or host:port; several with commas "
+                  "between, or once for each: when one dies, hangs or drains "
+                  "the next goes on")
       ->required()
-      ->type_name("ADDRESS");
+      ->delimiter(',')
+      ->type_name("ADDRESS[,ADDRESS...]");
   WholeNumber(app->add_option("--steps", world.steps, "number of steps"), 1,
               uint64_t{1} << 40)
       ->required();
@@ -127,6 +131,12 @@ int Main(int argc, char** argv) {
   module->needs(dp_rank);
   app->add_flag("--json", arguments.json,
                 "one JSON object a batch instead of the table");
+  AddWholeNumber(app, "--max-bytes", world.max_bytes,
+                 "bytes of blocks that a rank holds or awaits; one block may "
+                 "always be",
+                 1)
+      ->capture_default_str();
+  AddFailoverFlags(app, &world.failover);
   return line.Run(argc, argv);
 }
 

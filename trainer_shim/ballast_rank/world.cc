@@ -129,6 +129,7 @@ absl::Status RunWorld(const v1::Job& job, const v1::Fingerprint& fingerprint,
     shim.steps = options.steps;
     shim.fingerprint = fingerprint;
     shim.max_bytes = options.max_bytes;
+    shim.failover = options.failover;
     shim.clock = options.clock;
     threads.emplace_back([&, rank, shim = std::move(shim)]() mutable {
       RunRank(rank, std::move(shim), options, make_client, on_batch, &failure);

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/failover.h"
 #include "client/loader_client.h"
 #include "common/clock.h"
 #include "proto/job.pb.h"
@@ -26,6 +27,7 @@ struct WorldOptions {
   uint64_t start_step = 0;
   uint64_t steps = 1;
   uint64_t max_bytes = uint64_t{64} << 20;  // of blocks, each rank
+  FailoverOptions failover;
   Clock* clock = Clock::Real();
 };
 

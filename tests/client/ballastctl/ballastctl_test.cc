@@ -77,7 +77,10 @@ class BallastctlTest : public ::testing::Test {
     options.steps = steps;
     options.json = as_json;
     out_.str("");
-    return PullBatches(client_.get(), options, &clock_, &out_);
+    options.failover.silent_after = absl::InfiniteDuration();
+    options.failover.slow_after = absl::InfiniteDuration();
+    LoaderClient* const servers[] = {client_.get()};
+    return PullBatches(servers, options, &clock_, &out_);
   }
 
   std::vector<std::string> Lines() const {

@@ -1,5 +1,5 @@
-#ifndef BALLAST_TRAINER_SHIM_SCHEDULE_SOURCE_H_
-#define BALLAST_TRAINER_SHIM_SCHEDULE_SOURCE_H_
+#ifndef BALLAST_CLIENT_SCHEDULE_SOURCE_H_
+#define BALLAST_CLIENT_SCHEDULE_SOURCE_H_
 
 #include <cstdint>
 #include <memory>
@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/failover.h"
 #include "client/loader_client.h"
 #include "common/clock.h"
 #include "proto/schedule.pb.h"
@@ -21,10 +22,7 @@ class ScheduleSource {
   struct Options {
     // Fingerprint.hash that every schedule must say.
     std::string fingerprint;
-    // Rounds over all servers, then the last one's error stands.
-    int max_attempts = 5;
-    // Waited after the first round; doubled after each further one.
-    absl::Duration first_backoff = absl::Milliseconds(500);
+    FailoverOptions failover;
     Clock* clock = Clock::Real();  // outlives this
   };
 
@@ -32,10 +30,10 @@ class ScheduleSource {
   ScheduleSource(absl::Span<LoaderClient* const> servers, Options options);
 
   // The schedule of `step`, valid until the next call. Asks a server only when
-  // the step is another than the last call's; blocks until one answers. A
-  // server that is UNAVAILABLE or late (DEADLINE_EXCEEDED) makes it ask the
-  // next. Errors: as LoaderClient::GetSchedule; DATA_LOSS (another fingerprint:
-  // the server changed its configuration); CANCELLED.
+  // the step is another than the last call's; blocks until one answers, going
+  // from server to server as Failover does. Errors: what Failover::OnFailure
+  // answers of LoaderClient::GetSchedule's; DATA_LOSS (another fingerprint: the
+  // server changed its configuration); CANCELLED.
   absl::StatusOr<const v1::StepSchedule*> Get(uint64_t step);
 
   // Ends a Get that waits between rounds, and every later one, with CANCELLED.
@@ -49,11 +47,11 @@ class ScheduleSource {
   const std::vector<LoaderClient*> servers_;
   const Options options_;
   const std::unique_ptr<Sleeper> sleeper_;
-  size_t current_ = 0;  // the server that answered last
+  Failover failover_;
   bool fetched_ = false;
   v1::StepSchedule schedule_;
 };
 
 }  // namespace ballast
 
-#endif  // BALLAST_TRAINER_SHIM_SCHEDULE_SOURCE_H_
+#endif  // BALLAST_CLIENT_SCHEDULE_SOURCE_H_

@@ -1,4 +1,4 @@
-#include "trainer_shim/schedule_source.h"
+#include "client/schedule_source.h"
 
 #include <thread>
 #include <vector>
@@ -18,8 +18,9 @@ using ::testing::HasSubstr;
 ScheduleSource::Options OptionsWith(Clock* clock) {
   ScheduleSource::Options options;
   options.fingerprint = kSyntheticFingerprint;
-  options.max_attempts = 3;
-  options.first_backoff = absl::Seconds(1);
+  options.failover.jitter = 0;
+  options.failover.first_backoff = absl::Seconds(1);
+  options.failover.patience = absl::Seconds(3);
   options.clock = clock;
   return options;
 }
@@ -61,7 +62,7 @@ TEST(ScheduleSourceTest, AsksTheNextServerAndStaysThere) {
   EXPECT_TRUE(clock.sleeps().empty());
 }
 
-TEST(ScheduleSourceTest, WaitsLongerEachRoundAndGivesUp) {
+TEST(ScheduleSourceTest, WaitsLongerEachTimeAndGivesUp) {
   int calls = 0;
   const auto client = FakeLoaderClient(
       Failing(100, absl::UnavailableError("restarting"), &calls));
@@ -78,10 +79,12 @@ TEST(ScheduleSourceTest, WaitsLongerEachRoundAndGivesUp) {
   EXPECT_EQ(calls, 3);
   EXPECT_THAT(clock.sleeps(), ElementsAre(absl::Seconds(1), absl::Seconds(2)));
   EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(end.message(), HasSubstr("schedule of step 5 in 3 attempts"));
+  EXPECT_THAT(end.message(),
+              HasSubstr("schedule of step 5: the only server cannot go on, 3s "
+                        "after"));
 }
 
-TEST(ScheduleSourceTest, OtherErrorsAreNotRetried) {
+TEST(ScheduleSourceTest, LastingErrorsOfTheOnlyServerAreNotRetried) {
   int calls = 0;
   const auto client =
       FakeLoaderClient(Failing(1, absl::InternalError("malformed"), &calls));
@@ -90,6 +93,18 @@ TEST(ScheduleSourceTest, OtherErrorsAreNotRetried) {
   ScheduleSource source(servers, OptionsWith(&clock));
   EXPECT_EQ(source.Get(0).status().code(), absl::StatusCode::kInternal);
   EXPECT_EQ(calls, 1);
+}
+
+TEST(ScheduleSourceTest, OneServersLastingFaultIsNotAnothers) {
+  int first = 0, second = 0;
+  const auto a =
+      FakeLoaderClient(Failing(1, absl::InternalError("malformed"), &first));
+  const auto b = FakeLoaderClient(Failing(0, absl::OkStatus(), &second));
+  LoaderClient* const servers[] = {a.get(), b.get()};
+  ManualClock clock;
+  ScheduleSource source(servers, OptionsWith(&clock));
+  EXPECT_TRUE(source.Get(0).ok());
+  EXPECT_EQ(second, 1);
 }
 
 TEST(ScheduleSourceTest, CancelEndsTheWait) {

@@ -1,0 +1,62 @@
+#include "client/schedule_source.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+ScheduleSource::ScheduleSource(absl::Span<LoaderClient* const> servers,
+                               Options options)
+    : servers_(servers.begin(), servers.end()),
+      options_(std::move(options)),
+      sleeper_(options_.clock->NewSleeper()),
+      failover_(ServerNames(servers), options_.failover) {}
+
+absl::StatusOr<const v1::StepSchedule*> ScheduleSource::Get(uint64_t step) {
+  if (!fetched_ || schedule_.step() != step) {
+    fetched_ = false;
+    BALLAST_ASSIGN_OR_RETURN(schedule_, Fetch(step));
+    fetched_ = true;
+  }
+  return &schedule_;
+}
+
+absl::StatusOr<v1::StepSchedule> ScheduleSource::Fetch(uint64_t step) {
+  while (true) {
+    LoaderClient* server = servers_[failover_.server()];
+    absl::StatusOr<v1::StepSchedule> schedule = server->GetSchedule(step);
+    if (schedule.ok()) {
+      failover_.OnProgress();
+      BALLAST_RETURN_IF_ERROR(Check(*schedule, server->address()));
+      return schedule;
+    }
+    const absl::StatusOr<absl::Duration> wait =
+        failover_.OnFailure(options_.clock->Now(), schedule.status());
+    if (!wait.ok()) {
+      return Annotate(wait.status(), absl::StrCat("schedule of step ", step));
+    }
+    LogWarning("schedule of step ", step, ": ", schedule.status().message(),
+               "; asking ", failover_.name(), " in ",
+               absl::FormatDuration(*wait));
+    if (*wait > absl::ZeroDuration() && !sleeper_->Sleep(*wait)) {
+      return absl::CancelledError("the wait for a schedule was cancelled");
+    }
+  }
+}
+
+absl::Status ScheduleSource::Check(const v1::StepSchedule& schedule,
+                                   const std::string& address) const {
+  if (schedule.fingerprint() != options_.fingerprint) {
+    return absl::DataLossError(absl::StrCat(
+        "server ", address, ": the schedule of step ", schedule.step(),
+        " has fingerprint ", schedule.fingerprint(), ", wanted ",
+        options_.fingerprint, "; the server's configuration or index changed"));
+  }
+  return absl::OkStatus();
+}
+
+void ScheduleSource::Cancel() { sleeper_->Wake(); }
+
+}  // namespace ballast
