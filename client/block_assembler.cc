@@ -26,6 +26,9 @@ absl::Status BlockAssembler::Add(const v1::PullResponse& message,
       return Begin(message.begin(), allowance);
     case v1::PullResponse::kChunk:
       return AddChunk(message.chunk().data());
+    case v1::PullResponse::kArena:
+    case v1::PullResponse::kShared:
+    case v1::PullResponse::kEnd:
     case v1::PullResponse::MESSAGE_NOT_SET:
       break;
   }

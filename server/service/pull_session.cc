@@ -33,6 +33,8 @@ absl::Status PullSession::OnRequest(const v1::PullRequest& request) {
             "PullRequest.credit came before PullRequest.open");
       }
       return credit_.Return(request.credit().bytes());
+    case v1::PullRequest::kMapped:
+    case v1::PullRequest::kStop:
     case v1::PullRequest::MESSAGE_NOT_SET:
       break;
   }
