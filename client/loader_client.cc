@@ -23,6 +23,8 @@ namespace {
 
 // Answers come at once; so long is waited for a server that is not there.
 constexpr absl::Duration kDeadline = absl::Seconds(10);
+// A trainer's step waits for it.
+constexpr absl::Duration kReportDeadline = absl::Seconds(1);
 
 // A step of 131,072 samples takes some 8 MiB.
 constexpr int kMaxControlMessage = 256 << 20;
@@ -140,6 +142,35 @@ class GrpcLoaderClient final : public LoaderClient {
                            " in group ", group),
               loader_->Rendezvous(&context, request, &response)));
     return std::move(*response.mutable_id());
+  }
+
+  absl::Status Report(absl::Span<const v1::StepTiming> timings,
+                      const std::string& fingerprint) override {
+    BALLAST_RETURN_IF_ERROR(address_status_);
+    v1::ReportRequest request;
+    for (const v1::StepTiming& timing : timings) {
+      *request.add_timings() = timing;
+    }
+    request.set_fingerprint(fingerprint);
+    v1::ReportResponse response;
+    grpc::ClientContext context;
+    SetDeadline(&context, kReportDeadline);
+    return Check("Report", loader_->Report(&context, request, &response));
+  }
+
+  absl::StatusOr<std::vector<v1::StepTiming>> GetTimings(
+      uint64_t from_step, v1::Module module) override {
+    BALLAST_RETURN_IF_ERROR(address_status_);
+    v1::GetTimingsRequest request;
+    request.set_from_step(from_step);
+    request.set_module(module);
+    v1::GetTimingsResponse response;
+    grpc::ClientContext context;
+    SetDeadline(&context, kDeadline);
+    BALLAST_RETURN_IF_ERROR(
+        Check("GetTimings", loader_->GetTimings(&context, request, &response)));
+    return std::vector<v1::StepTiming>(response.timings().begin(),
+                                       response.timings().end());
   }
 
   absl::Status CheckHealth() override {

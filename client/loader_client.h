@@ -14,6 +14,7 @@
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
 #include "proto/schedule.pb.h"
+#include "proto/timing.pb.h"
 
 namespace ballast {
 
@@ -49,6 +50,16 @@ class LoaderClient {
                                                  uint32_t rank, uint32_t size,
                                                  const std::string& id,
                                                  absl::Duration timeout) = 0;
+
+  // Tells the server what ranks took for micro-batches, 1 to 4096 timings.
+  // Waits a second at most. Errors: see proto/loader_service.proto.
+  virtual absl::Status Report(absl::Span<const v1::StepTiming> timings,
+                              const std::string& fingerprint) = 0;
+
+  // The timings that the server keeps of steps from `from_step` on and of
+  // `module` (unspecified: of all).
+  virtual absl::StatusOr<std::vector<v1::StepTiming>> GetTimings(
+      uint64_t from_step, v1::Module module) = 0;
 
   // gRPC health checking: OK when the server serves; UNAVAILABLE when it says
   // that it does not, or is not there.

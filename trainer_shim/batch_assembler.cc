@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/status_macros.h"
 #include "proto/module.h"
 #include "trainer_shim/thd_layout.h"
@@ -58,10 +59,12 @@ absl::StatusOr<const PackedBatch*> BatchAssembler::Assemble(
   batch_.bytes_moved = plan.bytes_sent();
   BALLAST_RETURN_IF_ERROR(IdentifySamples(schedule, plan, block));
   const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
+  const absl::Time start = Clock::Real()->Now();
   BALLAST_RETURN_IF_ERROR(
       role_.module() == v1::MODULE_VISION
           ? PackImages(*FindModule(columns, role_.module()), plan, block)
           : PackLanguage(plan, block));
+  batch_.pack_time = Clock::Real()->Now() - start;
 
   batch_.totals = SumTotals(columns, shape_.align, role_);
   batch_.micro_batch_totals = SumTotals(columns, shape_.align);

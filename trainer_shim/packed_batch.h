@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "proto/job.pb.h"
 #include "trainer_shim/patchify.h"
 #include "trainer_shim/totals.h"
@@ -70,6 +71,8 @@ struct PackedBatch {
   // other ranks; both follow from the schedule.
   uint64_t bytes_read = 0;
   uint64_t bytes_moved = 0;
+  // What packing took this time, exchange and waiting not counted.
+  absl::Duration pack_time;
 };
 
 // XXH3-128 over all tensors and dummy_image (name, length and bytes of each, in

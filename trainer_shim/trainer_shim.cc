@@ -6,6 +6,7 @@
 #include "client/attach_all.h"
 #include "common/status_macros.h"
 #include "proto/module.h"
+#include "proto/timing.pb.h"
 #include "trainer_shim/job_shape.h"
 
 namespace ballast {
@@ -107,6 +108,23 @@ absl::StatusOr<const PackedBatch*> TrainerShim::Assemble(
     const FetchedBlock& block) {
   BALLAST_ASSIGN_OR_RETURN(schedule_, schedules_->Get(block.step()));
   return assembler_->Assemble(*schedule_, block.micro_batch(), block.bytes());
+}
+
+absl::Status TrainerShim::ReportTiming(uint64_t step, uint32_t micro_batch,
+                                       double milliseconds) {
+  v1::StepTiming timing;
+  *timing.mutable_role() = role_;
+  timing.set_step(step);
+  timing.set_micro_batch(micro_batch);
+  timing.set_milliseconds(milliseconds);
+  absl::Status status;
+  for (const auto& client : clients_) {
+    status = client->Report({timing}, fingerprint().hash());
+    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
+      break;
+    }
+  }
+  return status;
 }
 
 absl::Status TrainerShim::Fail(const absl::Status& status) {

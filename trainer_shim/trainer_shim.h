@@ -44,8 +44,9 @@ namespace ballast {
 //     Train(**batch);
 //   }
 //
-// Next is for one thread; Cancel is for any. Blocks are fetched ahead by a
-// thread of the shim's own; exchanging and packing happen in Next.
+// Next is for one thread; Cancel and ReportTiming are for any. Blocks are
+// fetched ahead by a thread of the shim's own; exchanging and packing happen in
+// Next.
 class TrainerShim {
  public:
   struct Options {
@@ -104,6 +105,16 @@ class TrainerShim {
   // Ends a Next that blocks, here and on the module's other ranks, and every
   // later one, with CANCELLED.
   void Cancel();
+
+  // Tells the servers what forward and backward of one of this role's
+  // micro-batches took, for `ballastctl fit-cost`: at least 0 and finite. The
+  // first server of Options.servers that answers keeps it. From any thread;
+  // blocks for a round trip, and a second for each server that hangs. An error
+  // ends nothing, and none needs to be acted on: INVALID_ARGUMENT,
+  // FAILED_PRECONDITION (the server has another fingerprint by now), or what
+  // kept the last server from answering.
+  absl::Status ReportTiming(uint64_t step, uint32_t micro_batch,
+                            double milliseconds);
 
   const v1::Role& role() const { return role_; }
   // What the servers answered.

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "client/ballastctl/fit_cost.h"
 #include "client/ballastctl/pull.h"
 #include "client/ballastctl/schedule.h"
 #include "client/ballastctl/status.h"
@@ -29,5 +30,6 @@ int main(int argc, char** argv) {
   ballast::AddStatus(&line, server);
   ballast::AddSchedule(&line, server);
   ballast::AddPull(&line, server);
+  ballast::AddFitCost(&line, server);
   return line.Run(argc, argv);
 }

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
 #include "proto/fingerprint.h"
@@ -52,7 +54,8 @@ LoaderServiceImpl::LoaderServiceImpl(std::string name,
     : name_(std::move(name)),
       scheduler_(scheduler),
       loader_(loader),
-      calls_(calls) {}
+      calls_(calls),
+      timings_(scheduler->job()) {}
 
 grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
     grpc::CallbackServerContext* context, const v1::AttachRequest* request,
@@ -87,6 +90,46 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Rendezvous(
     grpc::CallbackServerContext* /*context*/,
     const v1::RendezvousRequest* request, v1::RendezvousResponse* response) {
   return new RendezvousCall(&rendezvous_, calls_, *request, response);
+}
+
+grpc::ServerUnaryReactor* LoaderServiceImpl::Report(
+    grpc::CallbackServerContext* context, const v1::ReportRequest* request,
+    v1::ReportResponse* /*response*/) {
+  const absl::Status status = [&]() -> absl::Status {
+    if (request->fingerprint().empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("ReportRequest.fingerprint is empty; wanted ",
+                       scheduler_->fingerprint().hash()));
+    }
+    v1::Fingerprint client;
+    client.set_hash(request->fingerprint());
+    BALLAST_RETURN_IF_ERROR(CheckSameFingerprint(
+        scheduler_->fingerprint(), "the server", client, "the client"));
+    return timings_.Add(absl::MakeConstSpan(request->timings().data(),
+                                            request->timings_size()));
+  }();
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* LoaderServiceImpl::GetTimings(
+    grpc::CallbackServerContext* context, const v1::GetTimingsRequest* request,
+    v1::GetTimingsResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!v1::Module_IsValid(request->module())) {
+    reactor->Finish(ToGrpcStatus(absl::InvalidArgumentError(
+        absl::StrCat("GetTimingsRequest.module is ", request->module(),
+                     ", wanted 0 (every module), 1 (vision) or 2 "
+                     "(language)"))));
+    return reactor;
+  }
+  for (v1::StepTiming& timing :
+       timings_.Get(request->from_step(), request->module())) {
+    *response->add_timings() = std::move(timing);
+  }
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
 }
 
 }  // namespace ballast

@@ -11,6 +11,7 @@
 #include "server/service/call_count.h"
 #include "server/service/refusal.h"
 #include "server/service/rendezvous.h"
+#include "server/service/timing_store.h"
 
 namespace ballast {
 
@@ -38,6 +39,14 @@ class LoaderServiceImpl final : public v1::LoaderService::CallbackService {
   // that tools and other servers learn of it. The first call counts.
   void Refuse(absl::Status why) { refusal_.Set(std::move(why)); }
 
+  grpc::ServerUnaryReactor* Report(grpc::CallbackServerContext* context,
+                                   const v1::ReportRequest* request,
+                                   v1::ReportResponse* response) override;
+  grpc::ServerUnaryReactor* GetTimings(
+      grpc::CallbackServerContext* context,
+      const v1::GetTimingsRequest* request,
+      v1::GetTimingsResponse* response) override;
+
   // Lets go of all who wait in Rendezvous. (The loader's Drain ends the Pulls.)
   void Drain() { rendezvous_.Drain(); }
 
@@ -48,6 +57,7 @@ class LoaderServiceImpl final : public v1::LoaderService::CallbackService {
   CallCount* const calls_;
   Refusal refusal_;
   ballast::Rendezvous rendezvous_;
+  TimingStore timings_;
 };
 
 }  // namespace ballast

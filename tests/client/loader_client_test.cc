@@ -259,5 +259,33 @@ TEST_F(LoaderClientTest, AttachesWithoutAServerThatIsAway) {
                     HasSubstr(other->address() + ": Attach: starts")));
 }
 
+TEST_F(LoaderClientTest, ReportsTimings) {
+  v1::StepTiming timing;
+  timing.mutable_role()->set_module(v1::MODULE_LANGUAGE);
+  timing.mutable_role()->set_dp_rank(3);
+  timing.set_step(5);
+  timing.set_micro_batch(2);
+  timing.set_milliseconds(12.5);
+  ASSERT_TRUE(client_->Report({timing, timing}, "hash").ok());
+  ASSERT_EQ(server_->report_requests().size(), 1u);
+  const v1::ReportRequest request = server_->report_requests()[0];
+  EXPECT_EQ(request.fingerprint(), "hash");
+  ASSERT_EQ(request.timings_size(), 2);
+  EXPECT_EQ(request.timings(1).SerializeAsString(), timing.SerializeAsString());
+  server_->SetReport(absl::InvalidArgumentError("no such rank"));
+  ExpectError(client_->Report({timing}, "hash"),
+              absl::StatusCode::kInvalidArgument, "Report: no such rank");
+
+  v1::GetTimingsResponse kept;
+  *kept.add_timings() = timing;
+  server_->SetTimings(kept);
+  const auto timings = client_->GetTimings(4, v1::MODULE_LANGUAGE);
+  ASSERT_TRUE(timings.ok()) << timings.status();
+  ASSERT_EQ(timings->size(), 1u);
+  EXPECT_EQ((*timings)[0].SerializeAsString(), timing.SerializeAsString());
+  EXPECT_EQ(server_->timings_requests()[0].from_step(), 4u);
+  EXPECT_EQ(server_->timings_requests()[0].module(), v1::MODULE_LANGUAGE);
+}
+
 }  // namespace
 }  // namespace ballast

@@ -100,6 +100,22 @@ class FakeClient : public LoaderClient {
     return id;
   }
 
+  absl::Status Report(absl::Span<const v1::StepTiming> timings,
+                      const std::string& fingerprint) override {
+    if (fingerprint != loader_.fingerprint) {
+      return absl::FailedPreconditionError("fingerprints differ");
+    }
+    for (const v1::StepTiming& timing : timings) {
+      if (loader_.on_report) BALLAST_RETURN_IF_ERROR(loader_.on_report(timing));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<v1::StepTiming>> GetTimings(uint64_t,
+                                                         v1::Module) override {
+    return absl::UnimplementedError("the fake keeps no timings");
+  }
+
   absl::Status CheckHealth() override { return absl::OkStatus(); }
 
   absl::StatusOr<std::unique_ptr<BatchFetcher>> OpenPull(

@@ -8,6 +8,7 @@
 
 #include "client/loader_client.h"
 #include "proto/schedule.pb.h"
+#include "proto/timing.pb.h"
 #include "tests/fakes/synthetic_schedule.h"
 
 namespace ballast {
@@ -25,6 +26,8 @@ struct FakeLoader {
       before_fetch;
   // May change a schedule, or fail instead.
   std::function<absl::Status(v1::StepSchedule*)> on_schedule;
+  // Called with each timing that is reported; an error is the answer.
+  std::function<absl::Status(const v1::StepTiming&)> on_report;
 };
 
 std::unique_ptr<LoaderClient> FakeLoaderClient(FakeLoader loader);

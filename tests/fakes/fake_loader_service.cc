@@ -88,6 +88,22 @@ class GrpcFakeServer final : public FakeLoaderServer,
     MutexLock lock(&mutex_);
     rendezvous_ = id;
   }
+  void SetTimings(v1::GetTimingsResponse timings) override {
+    MutexLock lock(&mutex_);
+    timings_ = std::move(timings);
+  }
+  void SetReport(absl::Status answer) override {
+    MutexLock lock(&mutex_);
+    report_ = std::move(answer);
+  }
+  std::vector<v1::ReportRequest> report_requests() const override {
+    MutexLock lock(&mutex_);
+    return report_requests_;
+  }
+  std::vector<v1::GetTimingsRequest> timings_requests() const override {
+    MutexLock lock(&mutex_);
+    return timings_requests_;
+  }
   void SetServing(bool serving) override {
     server_->GetHealthCheckService()->SetServingStatus(serving);
   }
@@ -149,6 +165,22 @@ class GrpcFakeServer final : public FakeLoaderServer,
     return grpc::Status::OK;
   }
 
+  grpc::Status Report(grpc::ServerContext*, const v1::ReportRequest* request,
+                      v1::ReportResponse*) override {
+    MutexLock lock(&mutex_);
+    report_requests_.push_back(*request);
+    return ToGrpcStatus(report_);
+  }
+
+  grpc::Status GetTimings(grpc::ServerContext*,
+                          const v1::GetTimingsRequest* request,
+                          v1::GetTimingsResponse* response) override {
+    MutexLock lock(&mutex_);
+    timings_requests_.push_back(*request);
+    *response = timings_;
+    return grpc::Status::OK;
+  }
+
   grpc::Status Pull(grpc::ServerContext*, PullServerStream* stream) override {
     v1::PullRequest request;
     if (!stream->Read(&request) || !request.has_open()) {
@@ -177,6 +209,10 @@ class GrpcFakeServer final : public FakeLoaderServer,
     return absl::UnimplementedError("no answer was set");
   };
   std::string rendezvous_ ABSL_GUARDED_BY(mutex_);
+  v1::GetTimingsResponse timings_ ABSL_GUARDED_BY(mutex_);
+  absl::Status report_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::ReportRequest> report_requests_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::GetTimingsRequest> timings_requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::AttachRequest> attach_requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::RendezvousRequest> rendezvous_requests_
       ABSL_GUARDED_BY(mutex_);

@@ -61,10 +61,15 @@ class FakeLoaderServer {
   // An empty id: Rendezvous blocks until its deadline.
   virtual void SetRendezvous(const std::string& id) = 0;
   virtual void SetServing(bool serving) = 0;
+  // What GetTimings answers, and what Report does.
+  virtual void SetTimings(v1::GetTimingsResponse timings) = 0;
+  virtual void SetReport(absl::Status answer) = 0;
 
   // What they were asked.
   virtual std::vector<v1::AttachRequest> attach_requests() const = 0;
   virtual std::vector<v1::RendezvousRequest> rendezvous_requests() const = 0;
+  virtual std::vector<v1::ReportRequest> report_requests() const = 0;
+  virtual std::vector<v1::GetTimingsRequest> timings_requests() const = 0;
 };
 
 }  // namespace ballast

@@ -259,5 +259,35 @@ TEST(TrainerShimTest, CancelEndsNext) {
   EXPECT_EQ((*shim)->Next().status(), end);
 }
 
+TEST(TrainerShimTest, ReportsToTheFirstServerThatAnswers) {
+  std::vector<v1::StepTiming> kept;
+  absl::Status first_answer = absl::UnavailableError("gone");
+  FakeLoader first, second;
+  first.job.delivery = second.job.delivery = v1::DELIVERY_DIRECT;
+  first.on_report = [&](const v1::StepTiming&) { return first_answer; };
+  second.on_report = [&](const v1::StepTiming& timing) {
+    kept.push_back(timing);
+    return absl::OkStatus();
+  };
+  TrainerShim::Options options;
+  options.role = Language(1);
+  options.steps = 1;
+  const auto shim =
+      TrainerShim::Create(std::move(options), Clients({first, second}));
+  ASSERT_TRUE(shim.ok()) << shim.status();
+  EXPECT_TRUE((*shim)->ReportTiming(7, 3, 12.5).ok());
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept[0].role().module(), v1::MODULE_LANGUAGE);
+  EXPECT_EQ(kept[0].role().dp_rank(), 1u);
+  EXPECT_EQ(kept[0].step(), 7u);
+  EXPECT_EQ(kept[0].micro_batch(), 3u);
+  EXPECT_EQ(kept[0].milliseconds(), 12.5);
+  // What is wrong with one server is wrong with all.
+  first_answer = absl::InvalidArgumentError("no such micro-batch");
+  EXPECT_EQ((*shim)->ReportTiming(7, 99, 1), first_answer);
+  EXPECT_EQ(kept.size(), 1u);
+  EXPECT_TRUE((*shim)->Next().ok()) << "a refused timing ends nothing";
+}
+
 }  // namespace
 }  // namespace ballast

@@ -129,6 +129,9 @@ int Main(int argc, char** argv) {
                              ->needs(module)
                              ->excludes(all);
   module->needs(dp_rank);
+  app->add_flag("--report", world.report_timings,
+                "report what packing each batch took, for `ballastctl "
+                "fit-cost`");
   app->add_flag("--json", arguments.json,
                 "one JSON object a batch instead of the table");
   AddWholeNumber(app, "--max-bytes", world.max_bytes,

@@ -53,14 +53,20 @@ class Failure {
 };
 
 // Next until the end. OK at the end of the steps.
-absl::Status Drain(uint32_t rank, TrainerShim* shim, Clock* clock,
-                   const OnBatch& on_batch) {
+absl::Status Drain(uint32_t rank, TrainerShim* shim,
+                   const WorldOptions& options, const OnBatch& on_batch) {
   while (true) {
-    const absl::Time start = clock->Now();
+    const absl::Time start = options.clock->Now();
     const absl::StatusOr<const PackedBatch*> batch = shim->Next();
     if (absl::IsOutOfRange(batch.status())) return absl::OkStatus();
     if (!batch.ok()) return batch.status();
-    on_batch({rank, *batch, shim->schedule(), clock->Now() - start});
+    on_batch({rank, *batch, shim->schedule(), options.clock->Now() - start});
+    if (options.report_timings) {
+      BALLAST_RETURN_IF_ERROR(Annotate(
+          shim->ReportTiming((*batch)->step, (*batch)->micro_batch,
+                             absl::ToDoubleMilliseconds((*batch)->pack_time)),
+          "a timing was not taken"));
+    }
   }
 }
 
@@ -75,7 +81,7 @@ void RunRank(uint32_t rank, TrainerShim::Options shim_options,
       TrainerShim::Create(std::move(shim_options), std::move(clients));
   if (!shim.ok()) return failure->Set(shim.status());
   failure->Enter(rank, shim->get());
-  const absl::Status end = Drain(rank, shim->get(), options.clock, on_batch);
+  const absl::Status end = Drain(rank, shim->get(), options, on_batch);
   failure->Leave(rank);
   if (!end.ok()) failure->Set(end);
 }

@@ -28,6 +28,9 @@ struct WorldOptions {
   uint64_t steps = 1;
   uint64_t max_bytes = uint64_t{64} << 20;  // of blocks, each rank
   FailoverOptions failover;
+  // Reports what packing each micro-batch took, the only work that a rank does
+  // here: a cost of the right shape to try `ballastctl fit-cost` with.
+  bool report_timings = false;
   Clock* clock = Clock::Real();
 };
 
@@ -55,7 +58,8 @@ absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
 // Runs `roles`, which RolesOf answered for `job`, each in a thread with a shim
 // of its own, the ranks of a module joined by an in-process communicator.
 // Blocks until all have done all steps, or the first has failed and the others
-// are stopped. Errors: the first failure, as of TrainerShim.
+// are stopped. Errors: the first failure, as of TrainerShim; one of
+// ReportTiming is a failure here.
 absl::Status RunWorld(const v1::Job& job, const v1::Fingerprint& fingerprint,
                       const std::vector<v1::Role>& roles,
                       const WorldOptions& options,

@@ -13,7 +13,7 @@ PROMISED = {
     ("ballast-server", "inspect"): {
         "image", "text", "positions", "balance", "lengths", "sample",
     },
-    ("ballastctl",): {"status", "schedule", "pull"},
+    ("ballastctl",): {"status", "schedule", "pull", "fit-cost"},
 }  # fmt: skip
 
 

@@ -134,6 +134,56 @@ TEST_F(LoaderServiceTest, AttachRefusesRanksThatTheJobLacks) {
             StatusCode::INVALID_ARGUMENT);
 }
 
+TEST_F(LoaderServiceTest, KeepsWhatRanksReport) {
+  v1::ReportRequest report;
+  report.set_fingerprint(fingerprint());
+  for (const uint64_t step : {8, 7}) {
+    v1::StepTiming& timing = *report.add_timings();
+    timing.mutable_role()->set_module(v1::MODULE_VISION);
+    timing.mutable_role()->set_dp_rank(1);
+    timing.set_step(step);
+    timing.set_milliseconds(2.5);
+  }
+  const auto send = [&] {
+    grpc::ClientContext context;
+    v1::ReportResponse response;
+    return stub_->Report(&context, report, &response);
+  };
+  const auto get = [&](uint64_t from_step, v1::Module module) {
+    grpc::ClientContext context;
+    v1::GetTimingsRequest request;
+    v1::GetTimingsResponse response;
+    request.set_from_step(from_step);
+    request.set_module(module);
+    EXPECT_TRUE(stub_->GetTimings(&context, request, &response).ok());
+    return response;
+  };
+  ASSERT_TRUE(send().ok());
+  ASSERT_TRUE(send().ok());  // once more
+  const auto all = get(0, v1::MODULE_UNSPECIFIED);
+  ASSERT_EQ(all.timings_size(), 2);
+  EXPECT_EQ(all.timings(0).SerializeAsString(),
+            report.timings(1).SerializeAsString());
+  EXPECT_EQ(get(8, v1::MODULE_VISION).timings_size(), 1);
+  EXPECT_EQ(get(0, v1::MODULE_LANGUAGE).timings_size(), 0);
+
+  grpc::ClientContext context;
+  v1::GetTimingsRequest request;
+  v1::GetTimingsResponse response;
+  request.set_module(static_cast<v1::Module>(9));
+  const grpc::Status no_module =
+      stub_->GetTimings(&context, request, &response);
+  EXPECT_EQ(no_module.error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(no_module.error_message(), HasSubstr("module is 9"));
+
+  report.mutable_timings(0)->mutable_role()->set_dp_rank(2);
+  EXPECT_EQ(send().error_code(), StatusCode::INVALID_ARGUMENT);
+  report.set_fingerprint("");
+  EXPECT_EQ(send().error_code(), StatusCode::INVALID_ARGUMENT);
+  report.set_fingerprint("00112233445566778899aabbccddeeff");
+  EXPECT_EQ(send().error_code(), StatusCode::FAILED_PRECONDITION);
+}
+
 TEST_F(LoaderServiceTest, PullDeliversInOrderAndEndsWithOk) {
   for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
     Puller puller(stub_.get());

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "common/mutex.h"
 #include "tests/fakes/fake_loader_client.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "trainer_shim/ballast_rank/json_lines.h"
@@ -176,6 +177,35 @@ TEST(WorldFaultsTest, TheFirstFailureStopsAllRanks) {
       RunRoles(loader, options, [](const RankBatch&) {});
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(status.message(), HasSubstr("vision rank 1"));
+}
+
+TEST(WorldReportTest, ReportsWhatPackingTook) {
+  Mutex mutex;
+  std::set<std::tuple<uint64_t, uint32_t, int, uint32_t>> reported;
+  FakeLoader loader;
+  loader.on_report = [&](const v1::StepTiming& timing) {
+    MutexLock lock(&mutex);
+    EXPECT_GE(timing.milliseconds(), 0);
+    reported.emplace(timing.step(), timing.micro_batch(),
+                     timing.role().module(), timing.role().dp_rank());
+    return absl::OkStatus();
+  };
+  WorldOptions options = TwoSteps();
+  ASSERT_TRUE(RunRoles(loader, options, [](const RankBatch&) {}).ok());
+  EXPECT_TRUE(reported.empty()) << "only when asked to";
+  options.report_timings = true;
+  const absl::Status status =
+      RunRoles(loader, options, [](const RankBatch&) {});
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(reported.size(), 2u * loader.job.micro_batches * 4);
+  EXPECT_EQ(std::get<0>(*reported.begin()), options.start_step);
+
+  loader.on_report = [](const v1::StepTiming&) {
+    return absl::InvalidArgumentError("no such rank");
+  };
+  EXPECT_THAT(
+      std::string(RunRoles(loader, options, [](const RankBatch&) {}).message()),
+      HasSubstr("a timing was not taken: no such rank"));
 }
 
 }  // namespace
