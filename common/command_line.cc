@@ -8,6 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "common/help_formatter.h"
 
 namespace ballast {
@@ -124,7 +126,10 @@ int CommandLine::Run(int argc, char** argv) {
   }
   const absl::Status status = chosen_ ? chosen_() : absl::OkStatus();
   if (status.ok()) return 0;
-  std::cerr << app_.get_name() << ": " << status.message() << "\n";
+  // A message can hold several faults, one a line.
+  for (const absl::string_view line : absl::StrSplit(status.message(), '\n')) {
+    std::cerr << app_.get_name() << ": " << line << "\n";
+  }
   return 1;
 }
 

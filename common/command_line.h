@@ -46,8 +46,8 @@ class CommandLine {
                      const std::string& examples);
 
   // Parses and runs. Returns the exit status: 0, 1 when the action failed, 2
-  // when the line is wrong; the message then goes to stderr, after the
-  // program's name.
+  // when the line is wrong; the message then goes to stderr, each line after
+  // the program's name.
   int Run(int argc, char** argv);
 
  private:

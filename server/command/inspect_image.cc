@@ -119,9 +119,9 @@ void AddInspectImage(CommandLine* line, CLI::App* inspect) {
                                  CompleteModel(*options));
         return InspectImages(model, options->files, std::cout);
       });
-  command
-      ->add_option("--model", options->profile,
-                   "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl")
+  OneOf(command->add_option("--model", options->profile,
+                            "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl"),
+        ModelProfileNames())
       ->required()
       ->type_name("MODEL");
   AddWholeNumber(command, "--min-pixels", options->min_pixels,

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "server/command/json_lines.h"
 #include "server/config/model_profile.h"
@@ -109,9 +110,9 @@ void AddInspectPositions(CommandLine* line, CLI::App* inspect) {
         BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
         return InspectPositions(model, std::cin, std::cout);
       });
-  command
-      ->add_option("--model", *profile,
-                   "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl")
+  OneOf(command->add_option("--model", *profile,
+                            "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl"),
+        ModelProfileNames())
       ->required()
       ->type_name("MODEL");
 }

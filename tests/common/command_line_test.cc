@@ -36,7 +36,7 @@ Outcome RunTool(std::vector<std::string> words) {
       line.app(), "go", "Goes there (e.g. far).\nAnd back.", "  tool go",
       [&outcome] {
         outcome.ran = true;
-        return outcome.number == 13 ? absl::InternalError("number 13")
+        return outcome.number == 13 ? absl::InternalError("number 13\nis bad")
                                     : absl::OkStatus();
       });
   AddWholeNumber(go, "--number", outcome.number, "how many", 2)->required();
@@ -67,7 +67,7 @@ TEST(CommandLineTest, RunsTheActionThatIsGiven) {
 
   const Outcome failed = RunTool({"--at", "x", "go", "--number", "13"});
   EXPECT_EQ(failed.status, 1);
-  EXPECT_EQ(failed.err, "tool: number 13\n");
+  EXPECT_EQ(failed.err, "tool: number 13\ntool: is bad\n");
 }
 
 TEST(CommandLineTest, AProgramWithoutCommandsRunsItsOwnAction) {

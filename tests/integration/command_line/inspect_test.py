@@ -76,8 +76,10 @@ class InspectTest(tools.ToolTest):
             self.keys(line, "file", "error")
         self.assertIn("No such file", lines[2]["error"])
         self.assertIn("2 of 3 files failed", done.stderr.decode())
-        message = self.error("ballast-server", "inspect", "image", "--model", "x", good)
-        self.assertIn("qwen2_5_vl", message)
+        message = self.error(
+            "ballast-server", "inspect", "image", "--model", "x", good, status=2
+        )
+        self.assertIn("--model: found x; wanted qwen2_vl, qwen2_5_vl", message)
 
     def test_text(self):
         lines = ["Hi", "", "é 漢", '"\\']

@@ -202,7 +202,7 @@ class PlanTest(tools.CorpusTest):
             (line_of("dp: 2"), "topology.modules.vision.dp"),
             (line_of("balance"), "blance"),
         ):
-            self.assertIn(f"{config}:{line}: {key}: ", message)
+            self.assertIn(f"\nballast-server: {config}:{line}: {key}: ", "\n" + message)
         self.assertIn("did you mean micro?", message)
 
 

@@ -106,7 +106,7 @@ TEST(InspectImageTest, CommandLine) {
   EXPECT_EQ(run({"--model", "qwen3_vl", good}), 0);
   EXPECT_EQ(run({"--model", "qwen3_vl", good, "--max-pixels", "70000"}), 0);
   EXPECT_EQ(run({"--model", "qwen3_vl", good, "absent"}), 1);
-  EXPECT_EQ(run({"--model", "unheard_of", good}), 1);
+  EXPECT_EQ(run({"--model", "unheard_of", good}), 2);
   EXPECT_EQ(run({"--model", "qwen3_vl", "--max-pixels", "9", good}), 1);
   EXPECT_EQ(run({"--model", "qwen3_vl"}), 2);
   EXPECT_EQ(run({good}), 2);
