@@ -3,54 +3,62 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/types/span.h"
-#include "common/aligned_buffer.h"
-#include "server/delivery/block_pool.h"
 #include "server/delivery/stream_progress.h"
 
 namespace ballast {
 
-// One block in memory. Destroying it gives its memory back, on any thread, and
-// may set the next block going. Thread-compatible.
+// Where in the arena a block lies (proto/arena_layout.h).
+struct ArenaPlace {
+  uint64_t offset = 0;  // of its first byte
+  uint64_t generation = 0;
+};
+
+// One stream's hold on a block in memory, which other streams may hold too.
+// Destroying it lets go of it, on any thread: it takes a lock for a moment, may
+// set the next block going, and calls back nobody. Thread-compatible.
 class Block {
  public:
-  // `buffer` comes from `pool` and holds at least `size` bytes. `on_release`
-  // runs once, after the memory is back in the pool.
-  Block(BlockId id, std::shared_ptr<BlockPool> pool, AlignedBuffer buffer,
-        uint64_t size, std::function<void()> on_release)
-      : id_(id),
-        pool_(std::move(pool)),
-        buffer_(std::move(buffer)),
-        size_(size),
+  struct Content {
+    BlockId id;
+    // The whole block (docs/block.md); begins at a multiple of 256. Stays as it
+    // is for as long as the hold lasts.
+    absl::Span<const uint8_t> bytes;
+    uint64_t checksum = 0;  // XXH3-64
+    // Nothing where the block may not be lent to a client in place.
+    std::optional<ArenaPlace> place;
+  };
+
+  // `on_lend` runs at most once and `on_release` once, which keeps the memory
+  // until then.
+  Block(const Content& content, std::function<void()> on_lend,
+        std::function<void()> on_release)
+      : content_(content),
+        on_lend_(std::move(on_lend)),
         on_release_(std::move(on_release)) {}
   ~Block() {
-    pool_->GiveBack(std::move(buffer_));
     if (on_release_) on_release_();
   }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  const BlockId& id() const { return id_; }
+  const BlockId& id() const { return content_.id; }
+  absl::Span<const uint8_t> bytes() const { return content_.bytes; }
+  uint64_t checksum() const { return content_.checksum; }
+  const std::optional<ArenaPlace>& place() const { return content_.place; }
 
-  // The whole block (docs/block.md); begins at a multiple of 256.
-  absl::Span<const uint8_t> bytes() const {
-    return buffer_.bytes().first(size_);
+  // The block, which has a place, is in the client's hands from now until the
+  // hold ends: it no longer keeps the stream from its next block.
+  void Lend() {
+    if (on_lend_) std::exchange(on_lend_, nullptr)();
   }
-  absl::Span<uint8_t> mutable_bytes() { return buffer_.bytes().first(size_); }
-
-  // XXH3-64 of bytes(); set when the block is complete.
-  uint64_t checksum() const { return checksum_; }
-  void set_checksum(uint64_t checksum) { checksum_ = checksum; }
 
  private:
-  const BlockId id_;
-  const std::shared_ptr<BlockPool> pool_;
-  AlignedBuffer buffer_;
-  const uint64_t size_;
-  uint64_t checksum_ = 0;
+  const Content content_;
+  std::function<void()> on_lend_;
   const std::function<void()> on_release_;
 };
 

@@ -40,15 +40,15 @@ absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
 }
 
 BlockBuild::BlockBuild(PlannedBlock planned, const SampleBuilder* builder,
-                       std::unique_ptr<Block> block, Finished finished)
+                       absl::Span<uint8_t> memory, Finished finished)
     : planned_(std::move(planned)),
       builder_(builder),
-      block_(std::move(block)),
+      memory_(memory),
       finished_(std::move(finished)),
       remaining_(planned_.plan.samples.size()) {}
 
 bool BlockBuild::Start() {
-  WriteBlockTables(planned_.plan, block_->mutable_bytes());
+  WriteBlockTables(planned_.plan, memory_);
   if (items() != 0) return true;
   Finish();
   return false;
@@ -82,8 +82,8 @@ absl::Status BlockBuild::BuildSample(uint32_t item) {
   request.images =
       absl::MakeConstSpan(plan.images)
           .subspan(request.record.first_image, request.record.num_images);
-  request.payload = block_->mutable_bytes().subspan(
-      request.record.payload, request.record.payload_bytes);
+  request.payload =
+      memory_.subspan(request.record.payload, request.record.payload_bytes);
   const absl::StatusOr<SampleOutcome> outcome = builder_->Build(request);
   if (!outcome.ok()) {
     return Annotate(outcome.status(),
@@ -92,7 +92,7 @@ absl::Status BlockBuild::BuildSample(uint32_t item) {
                                  request.record.position));
   }
   if (*outcome == SampleOutcome::kPlaceholder) {
-    MarkPlaceholder(plan, item, block_->mutable_bytes());
+    MarkPlaceholder(plan, item, memory_);
   }
   return absl::OkStatus();
 }
@@ -103,15 +103,11 @@ void BlockBuild::Finish() {
     MutexLock lock(&mutex_);
     failure = failure_;
   }
-  std::unique_ptr<Block> block = std::move(block_);
   if (!failure.ok()) {
-    block.reset();
     finished_(std::move(failure));
     return;
   }
-  const absl::Span<const uint8_t> bytes = block->bytes();
-  block->set_checksum(XXH3_64bits(bytes.data(), bytes.size()));
-  finished_(std::move(block));
+  finished_(XXH3_64bits(memory_.data(), memory_.size()));
 }
 
 }  // namespace ballast

@@ -4,16 +4,15 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/mutex.h"
 #include "proto/block_plan.h"
 #include "server/config/model_profile.h"
-#include "server/delivery/block.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/work_queue.h"
 
@@ -37,17 +36,18 @@ absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
                                              const BlockGeometry& geometry);
 
 // Fills one block: an item a sample, each written in its place without a lock.
-// The item that ends last adds the checksum and reports. After the first
+// The item that ends last takes the checksum and reports. After the first
 // failure the samples that have not begun are passed over.
 class BlockBuild : public ItemRun {
  public:
-  using Finished = std::function<void(absl::StatusOr<std::unique_ptr<Block>>)>;
+  // The XXH3-64 of the block, or why there is none.
+  using Finished = std::function<void(absl::StatusOr<uint64_t> checksum)>;
 
-  // `block` holds planned.plan.bytes() bytes; `builder` is not owned.
-  // `finished` runs once, on the thread of the last item (in Start, where there
-  // is none).
+  // `memory`, planned.plan.bytes() long, is written until `finished` is called;
+  // `builder` is not owned. `finished` runs once, on the thread of the last
+  // item (in Start, where there is none).
   BlockBuild(PlannedBlock planned, const SampleBuilder* builder,
-             std::unique_ptr<Block> block, Finished finished);
+             absl::Span<uint8_t> memory, Finished finished);
 
   // Writes the tables; to be called once, before any item runs. False when
   // there are no items: then the block is finished.
@@ -66,8 +66,8 @@ class BlockBuild : public ItemRun {
 
   const PlannedBlock planned_;
   const SampleBuilder* const builder_;
-  std::unique_ptr<Block> block_;
-  Finished finished_;
+  const absl::Span<uint8_t> memory_;
+  const Finished finished_;
   std::atomic<uint32_t> remaining_;
   std::atomic<bool> failed_{false};
   Mutex mutex_;

@@ -1,15 +1,26 @@
 #include "server/delivery/loader.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/module.h"
+#include "server/config/listen_address.h"
 #include "server/delivery/loader_core.h"
 
 namespace ballast {
 namespace {
+
+// The path of the first Unix socket that the server listens at, if any.
+std::string SocketOf(const v1::Serve& serve) {
+  for (const std::string& text : serve.listen()) {
+    const auto address = ParseListenAddress(text);
+    if (address.ok() && address->is_unix) return address->path;
+  }
+  return "";
+}
 
 class CoreStream : public BlockStream {
  public:
@@ -48,6 +59,7 @@ class CoreLoader : public Loader {
     core_->GetSchedule(step, std::move(answer));
   }
   void Drain() override { core_->Drain(); }
+  const ArenaIdentity* arena() const override { return core_->arena(); }
   uint64_t memory_in_use() const override { return core_->memory_in_use(); }
   uint64_t open_streams() const override { return core_->open_streams(); }
 
@@ -86,11 +98,19 @@ absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(
   settings.memory = config.serve().memory();
   settings.prefetch_steps = config.serve().prefetch_steps();
   settings.ranks = std::max(ranks, 1u);
+  for (const auto& [name, module] : config.topology().modules()) {
+    settings.peers =
+        std::max(settings.peers, module.tp() * module.pp() * module.cp());
+  }
+  BALLAST_ASSIGN_OR_RETURN(
+      std::unique_ptr<Arena> arena,
+      MakeArena(config.serve().arena().empty() ? "off" : config.serve().arena(),
+                SocketOf(config.serve()), settings.memory));
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<WorkerPool> workers,
                            WorkerPool::Create(config.serve().threads()));
   return std::make_unique<CoreLoader>(
       std::make_shared<LoaderCore>(settings, scheduler, std::move(builder),
-                                   std::move(workers)),
+                                   std::move(arena), std::move(workers)),
       job);
 }
 

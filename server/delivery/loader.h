@@ -9,6 +9,7 @@
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
+#include "server/delivery/arena.h"
 #include "server/delivery/block_stream.h"
 #include "server/delivery/sample_builder.h"
 #include "server/schedule/scheduler.h"
@@ -16,16 +17,18 @@
 namespace ballast {
 
 // Makes the blocks of a job. A sample is read only when a stream of its role
-// wants it. All streams share `serve.threads` workers, whose unit of work is
-// one sample, and `serve.memory` (see memory_budget.h for its bound); each is
-// prepared up to `serve.prefetch_steps` steps ahead of what it has handed out.
-// Thread-safe.
+// wants it, and once for all streams that do: they share the block
+// (block_ledger.h). All streams share `serve.threads` workers, whose unit of
+// work is one sample, and `serve.memory` (block_ledger.h has its bound), which
+// lies where `serve.arena` says; each is prepared up to `serve.prefetch_steps`
+// steps ahead of what it has handed out. Thread-safe.
 class Loader {
  public:
   // `config` is a loaded one; `ranks` is how many ranks this server serves,
   // over all modules: that many shares are made of the memory. `scheduler` is
   // not owned and must outlive the loader. Errors: UNIMPLEMENTED
-  // (balance.delivery `hybrid`), RESOURCE_EXHAUSTED (threads).
+  // (balance.delivery `hybrid`), RESOURCE_EXHAUSTED (threads), those of
+  // MakeArena.
   static absl::StatusOr<std::unique_ptr<Loader>> Create(
       const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
       std::unique_ptr<SampleBuilder> builder);
@@ -38,8 +41,8 @@ class Loader {
   // thread with no lock held, see BlockStream::TryNext; it must not block.
   // Whether the step has such a micro-batch is known with its schedule, so that
   // is TryNext's to say. Errors: INVALID_ARGUMENT (no such module or rank),
-  // UNAVAILABLE (the loader drains), RESOURCE_EXHAUSTED (more than four streams
-  // a rank, and at least 64).
+  // UNAVAILABLE (the loader drains), RESOURCE_EXHAUSTED (more streams than the
+  // rank's peers and three a rank, and at least 64).
   virtual absl::StatusOr<std::unique_ptr<BlockStream>> OpenStream(
       const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
       std::function<void()> ready) = 0;
@@ -54,7 +57,10 @@ class Loader {
   // next TryNext. For ever. Does not wait.
   virtual void Drain() = 0;
 
-  // Bytes that blocks hold now, and streams that are open.
+  // The shared memory that blocks lie in; null where there is none.
+  virtual const ArenaIdentity* arena() const = 0;
+
+  // Bytes of blocks that are held or being built, and streams that are open.
   virtual uint64_t memory_in_use() const = 0;
   virtual uint64_t open_streams() const = 0;
 };

@@ -1,17 +1,19 @@
 #include "server/delivery/loader_core.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 
 namespace ballast {
 namespace {
 
-// Streams that a rank may have open: one that feeds it, those of attempts whose
+// Streams that a rank may have open beside those of its peers: attempts whose
 // end the server has not noticed yet, and a tool's.
-constexpr uint64_t kStreamsPerRank = 4;
+constexpr uint64_t kSpareStreams = 3;
 constexpr uint64_t kLeastStreams = 64;
 
 // Schedules kept beyond those that prefetching spans.
@@ -24,32 +26,36 @@ absl::Status Drained() {
 
 absl::Status Closed() { return absl::CancelledError("the stream is closed"); }
 
-}  // namespace
-
-LoaderCore::Later::~Later() {
-  for (const std::function<void()>& call : calls) call();
-  for (const std::shared_ptr<Entry>& entry : dropped) {
-    if (entry->build == nullptr) continue;
-    entry->build->Cancel();
-    workers->RemoveRun(entry->build.get());
+// Where generations begin: of two arenas no generation is the same, nor is one
+// likely to be found among the bytes of a block.
+uint64_t FirstGeneration(const Arena& arena) {
+  uint64_t first = 1;
+  if (const ArenaIdentity* identity = arena.identity()) {
+    std::memcpy(&first, identity->nonce.data(), sizeof(first));
   }
+  return first;
 }
+
+}  // namespace
 
 LoaderCore::LoaderCore(const Settings& settings, const Scheduler* scheduler,
                        std::unique_ptr<SampleBuilder> builder,
+                       std::unique_ptr<Arena> arena,
                        std::unique_ptr<WorkerPool> workers)
     : settings_(settings),
-      max_streams_(std::max(kLeastStreams, kStreamsPerRank * settings.ranks)),
+      max_streams_(std::max(kLeastStreams,
+                            (settings.peers + kSpareStreams) * settings.ranks)),
       builder_(std::move(builder)),
-      pool_(std::make_shared<BlockPool>(settings.memory)),
+      arena_(std::move(arena)),
       schedules_(scheduler, settings.prefetch_steps + kSpareSchedules),
-      workers_(std::move(workers)),
-      budget_(settings.memory, settings.ranks) {}
+      next_generation_(FirstGeneration(*arena_)),
+      ledger_(settings.memory, settings.ranks, arena_->begin(), arena_->end()),
+      workers_(std::move(workers)) {}
 
 absl::StatusOr<uint64_t> LoaderCore::Open(const v1::Role& role,
                                           const BlockId& first, uint64_t steps,
                                           std::function<void()> ready) {
-  Later later(workers_.get());
+  Later later;
   MutexLock lock(&mutex_);
   if (draining_) return Drained();
   if (streams_.size() >= max_streams_) {
@@ -59,16 +65,16 @@ absl::StatusOr<uint64_t> LoaderCore::Open(const v1::Role& role,
                      "do clients reconnect without closing theirs?"));
   }
   const uint64_t id = next_stream_++;
-  auto stream = std::make_unique<Stream>(id, role, BlockRange{first, steps},
-                                         settings_.prefetch_steps, &budget_,
-                                         std::move(ready));
+  auto stream =
+      std::make_unique<Stream>(id, role, BlockRange{first, steps},
+                               settings_.prefetch_steps, std::move(ready));
   Advance(stream.get(), &later);
   streams_[id] = std::move(stream);
   return id;
 }
 
 std::optional<LoaderCore::BlockOr> LoaderCore::TryNext(uint64_t stream_id) {
-  Later later(workers_.get());
+  Later later;
   MutexLock lock(&mutex_);
   Stream* stream = Find(stream_id);
   if (stream == nullptr) return Closed();
@@ -78,19 +84,22 @@ std::optional<LoaderCore::BlockOr> LoaderCore::TryNext(uint64_t stream_id) {
         &later);
     return stream->end;
   }
-  if (stream->entries.empty() || !stream->entries.front()->result) {
+  if (!HasNews(*stream)) {
     stream->ready_is_owed = true;
     return std::nullopt;
   }
-  const std::shared_ptr<Entry> next = stream->entries.front();
-  if (!next->result->ok()) {
-    End(stream, next->result->status(), &later);
+  const absl::Status status = stream->queue.empty()
+                                  ? stream->plan_error
+                                  : stream->queue.front().entry->status;
+  if (!status.ok()) {
+    End(stream, status, &later);
     return stream->end;
   }
-  stream->entries.pop_front();
+  std::unique_ptr<Block> block = MakeHold(*stream, stream->queue.front());
+  stream->queue.pop_front();
   stream->progress.OnTaken();
   Advance(stream, &later);
-  return std::move(next->result);
+  return block;
 }
 
 absl::Status LoaderCore::StatusOf(uint64_t stream_id) const {
@@ -100,7 +109,7 @@ absl::Status LoaderCore::StatusOf(uint64_t stream_id) const {
 }
 
 void LoaderCore::Close(uint64_t stream_id) {
-  Later later(workers_.get());
+  Later later;
   MutexLock lock(&mutex_);
   Stream* stream = Find(stream_id);
   if (stream == nullptr) return;
@@ -121,7 +130,7 @@ void LoaderCore::GetSchedule(
 }
 
 void LoaderCore::Drain() {
-  Later later(workers_.get());
+  Later later;
   MutexLock lock(&mutex_);
   draining_ = true;
   for (const auto& [id, stream] : streams_) {
@@ -139,7 +148,7 @@ void LoaderCore::Stop() {
 
 uint64_t LoaderCore::memory_in_use() const {
   MutexLock lock(&mutex_);
-  return budget_.total();
+  return ledger_.in_use();
 }
 
 uint64_t LoaderCore::open_streams() const {
@@ -148,46 +157,95 @@ uint64_t LoaderCore::open_streams() const {
 }
 
 void LoaderCore::Advance(Stream* stream, Later* later) {
+  stream->waits_for_memory = false;
   while (true) {
     const StreamProgress::Decision next = stream->progress.Next();
     switch (next.action) {
       case StreamProgress::Action::kNothing:
         return;
       case StreamProgress::Action::kPlan:
-        later->calls.push_back([this, id = stream->progress.id(),
-                                role = stream->role, block = next.block] {
-          workers_->AddErrand(
-              [this, id, role, block] { Plan(id, role, block); });
-        });
-        break;
-      case StreamProgress::Action::kBuild: {
-        auto entry = std::make_shared<Entry>();
-        entry->id = next.block;
-        entry->stream = stream->progress.id();
-        stream->entries.push_back(entry);
-        auto planned =
-            std::make_shared<PlannedBlock>(*std::move(stream->planned));
-        stream->planned.reset();
         later->calls.push_back(
-            [this, entry, planned, distance = next.distance] {
-              workers_->AddErrand([this, entry, planned, distance] {
-                Build(entry, std::move(*planned), distance);
-              });
+            [this, id = stream->id, role = stream->role, block = next.block] {
+              workers_->AddErrand(
+                  [this, id, role, block] { Plan(id, role, block); });
             });
         break;
-      }
+      case StreamProgress::Action::kBegin:
+        if (!Begin(stream, next, later)) {
+          stream->waits_for_memory = true;
+          return;
+        }
+        break;
     }
   }
+}
+
+void LoaderCore::AdvanceWaiting(Later* later) {
+  for (const auto& [id, stream] : streams_) {
+    if (stream->waits_for_memory) Advance(stream.get(), later);
+  }
+}
+
+bool LoaderCore::Begin(Stream* stream, const StreamProgress::Decision& next,
+                       Later* later) {
+  std::vector<uint64_t> gone;
+  const std::optional<BlockLedger::Grant> grant = ledger_.Acquire(
+      stream->id, {stream->role.module(), stream->role.dp_rank(), next.block},
+      next.bytes, &gone);
+  for (const uint64_t block : gone) Forget(block, later);
+  if (!grant.has_value()) return false;
+  stream->progress.OnBegun();
+  std::shared_ptr<Entry>& entry = blocks_[grant->block];
+  if (grant->is_new) {
+    entry = std::make_shared<Entry>();
+    entry->number = grant->block;
+    entry->id = next.block;
+    auto planned = std::make_shared<PlannedBlock>(*std::move(stream->planned));
+    later->calls.push_back(
+        [this, entry = entry, planned, distance = next.distance] {
+          workers_->AddErrand([this, entry, planned, distance] {
+            Build(entry, std::move(*planned), distance);
+          });
+        });
+  }
+  stream->planned.reset();
+  stream->queue.push_back({entry, grant->lendable});
+  if (HasNews(*stream) && stream->ready_is_owed) {
+    // By a worker: this may run wherever a block is let go of, where the
+    // consumer does not expect to be called.
+    stream->ready_is_owed = false;
+    later->calls.push_back(
+        [this, ready = stream->ready] { workers_->AddErrand(ready); });
+  }
+  return true;
+}
+
+bool LoaderCore::HasNews(const Stream& stream) {
+  return stream.queue.empty() ? !stream.plan_error.ok()
+                              : stream.queue.front().entry->done;
 }
 
 void LoaderCore::End(Stream* stream, absl::Status end, Later* later) {
   stream->end = std::move(end);
   stream->progress.Stop();
   stream->planned.reset();
-  later->dropped.insert(later->dropped.end(), stream->entries.begin(),
-                        stream->entries.end());
-  stream->entries.clear();
+  stream->waits_for_memory = false;
+  for (const Queued& queued : stream->queue) {
+    switch (ledger_.Release(stream->id, queued.entry->number)) {
+      case BlockLedger::Fate::kStays:
+        break;
+      case BlockLedger::Fate::kUnwanted:
+        Abandon(queued.entry, later);
+        break;
+      case BlockLedger::Fate::kGone:
+        Forget(queued.entry->number, later);
+        break;
+    }
+    later->forgotten.push_back(queued.entry);
+  }
+  stream->queue.clear();
   Notify(stream, later);
+  AdvanceWaiting(later);
 }
 
 void LoaderCore::Notify(Stream* stream, Later* later) {
@@ -201,6 +259,53 @@ LoaderCore::Stream* LoaderCore::Find(uint64_t stream) const {
   return found == streams_.end() ? nullptr : found->second.get();
 }
 
+std::unique_ptr<Block> LoaderCore::MakeHold(const Stream& stream,
+                                            const Queued& queued) {
+  const std::shared_ptr<Entry>& entry = queued.entry;
+  Block::Content content;
+  content.id = entry->id;
+  content.bytes = entry->memory;
+  content.checksum = entry->checksum;
+  if (queued.lendable && entry->offset.has_value()) {
+    content.place = ArenaPlace{*entry->offset, entry->generation};
+  }
+  return std::make_unique<Block>(
+      content,
+      [core = shared_from_this(), id = stream.id, number = entry->number] {
+        core->Lend(id, number);
+      },
+      [core = shared_from_this(), id = stream.id, entry = entry] {
+        core->Release(id, entry->number);
+      });
+}
+
+void LoaderCore::Abandon(const std::shared_ptr<Entry>& entry, Later* later) {
+  // Before it has a build, the errand that is to make one finds out by itself.
+  if (entry->build == nullptr) return;
+  if (workers_->RemoveIfUntouched(entry->build.get())) {
+    later->builds.push_back(std::move(entry->build));
+    OnBuilt(entry.get(), false, later);
+  } else if (draining_) {
+    entry->build->Cancel();
+  }
+}
+
+void LoaderCore::OnBuilt(Entry* entry, bool ok, Later* later) {
+  if (ledger_.OnBuilt(entry->number, ok) == BlockLedger::Fate::kGone) {
+    Forget(entry->number, later);
+  }
+}
+
+void LoaderCore::Forget(uint64_t block, Later* later) {
+  const auto found = blocks_.find(block);
+  if (found == blocks_.end()) return;
+  const std::shared_ptr<Entry>& entry = found->second;
+  // Before anything else is written there.
+  if (entry->offset.has_value()) SetStamp(arena_->stamp(*entry->offset), 0);
+  later->forgotten.push_back(entry);
+  blocks_.erase(found);
+}
+
 void LoaderCore::Plan(uint64_t stream_id, const v1::Role& role,
                       const BlockId& block) {
   absl::StatusOr<PlannedBlock> planned = [&]() -> absl::StatusOr<PlannedBlock> {
@@ -211,80 +316,129 @@ void LoaderCore::Plan(uint64_t stream_id, const v1::Role& role,
                            settings_.delivery, settings_.geometry);
   }();
 
-  Later later(workers_.get());
+  Later later;
   MutexLock lock(&mutex_);
   Stream* stream = Find(stream_id);
   if (stream == nullptr || !stream->end.ok()) return;
   if (planned.ok()) {
-    stream->progress.OnPlanned(BlockPool::Capacity(planned->plan.bytes()),
+    stream->progress.OnPlanned(planned->plan.bytes(),
                                planned->plan.header.micro_batches);
     stream->planned = *std::move(planned);
     Advance(stream, &later);
     return;
   }
   stream->progress.Stop();
-  auto entry = std::make_shared<Entry>();
-  entry->id = block;
-  entry->stream = stream_id;
   // OUT_OF_RANGE is the end of a stream; a step that does not exist is not.
-  entry->result = absl::IsOutOfRange(planned.status())
-                      ? absl::InvalidArgumentError(planned.status().message())
-                      : planned.status();
-  stream->entries.push_back(std::move(entry));
-  if (stream->entries.size() == 1) Notify(stream, &later);
+  stream->plan_error =
+      absl::IsOutOfRange(planned.status())
+          ? absl::InvalidArgumentError(planned.status().message())
+          : planned.status();
+  if (HasNews(*stream)) Notify(stream, &later);
 }
 
-void LoaderCore::Build(std::shared_ptr<Entry> entry, PlannedBlock planned,
-                       uint64_t distance) {
-  const uint64_t bytes = planned.plan.bytes();
-  auto release = [core = shared_from_this(), stream = entry->stream,
-                  capacity = BlockPool::Capacity(bytes)] {
-    core->Release(stream, capacity);
-  };
-  absl::StatusOr<AlignedBuffer> buffer = pool_->Take(bytes);
-  if (!buffer.ok()) {
-    release();
-    OnFinished(entry, buffer.status());
+void LoaderCore::Build(const std::shared_ptr<Entry>& entry,
+                       PlannedBlock planned, uint64_t distance) {
+  std::optional<uint64_t> place;
+  {
+    Later later;
+    MutexLock lock(&mutex_);
+    if (!ledger_.IsHeld(entry->number)) {
+      OnBuilt(entry.get(), false, &later);
+      AdvanceWaiting(&later);
+      return;
+    }
+    place = ledger_.PlaceOf(entry->number);
+  }
+  const absl::Status taken =
+      TakeMemory(entry.get(), planned.plan.bytes(), place);
+  if (!taken.ok()) {
+    OnFinished(entry, taken);
     return;
   }
   auto build = std::make_shared<BlockBuild>(
-      std::move(planned), builder_.get(),
-      std::make_unique<Block>(entry->id, pool_, *std::move(buffer), bytes,
-                              std::move(release)),
-      [this, weak = std::weak_ptr<Entry>(entry)](BlockOr result) {
-        OnFinished(weak, std::move(result));
+      std::move(planned), builder_.get(), entry->memory,
+      [this,
+       weak = std::weak_ptr<Entry>(entry)](absl::StatusOr<uint64_t> checksum) {
+        OnFinished(weak, std::move(checksum));
       });
   if (!build->Start()) return;
 
-  // A build that is not wanted any more is freed after the lock.
+  Later later;
   MutexLock lock(&mutex_);
-  const Stream* stream = Find(entry->stream);
-  if (stream == nullptr || !stream->end.ok()) return;
+  if (!ledger_.IsHeld(entry->number)) {
+    OnBuilt(entry.get(), false, &later);
+    AdvanceWaiting(&later);
+    later.builds.push_back(std::move(build));
+    return;
+  }
   entry->build = build;
   // Under the lock, so that End either prevents this or finds the run.
   workers_->AddRun(distance, std::move(build));
 }
 
-void LoaderCore::OnFinished(const std::weak_ptr<Entry>& weak, BlockOr result) {
-  const std::shared_ptr<Entry> entry = weak.lock();
-  if (entry == nullptr) return;
-  Later later(workers_.get());
-  MutexLock lock(&mutex_);
-  Stream* stream = Find(entry->stream);
-  if (stream == nullptr || !stream->end.ok()) return;
-  if (!result.ok()) stream->progress.Stop();
-  entry->build.reset();
-  entry->result = std::move(result);
-  if (stream->entries.front() == entry) Notify(stream, &later);
+absl::Status LoaderCore::TakeMemory(Entry* entry, uint64_t bytes,
+                                    std::optional<uint64_t> place) {
+  if (place.has_value()) {
+    const absl::Status reserved =
+        arena_->EnsureReserved(*place + BlockLedger::Footprint(bytes));
+    if (reserved.ok()) {
+      entry->offset = *place + kArenaStampBytes;
+      entry->memory = {arena_->at(*entry->offset), bytes};
+      return absl::OkStatus();
+    }
+    MutexLock lock(&mutex_);
+    if (!std::exchange(arena_is_full_, true)) {
+      LogWarning(reserved.message(), "; further blocks go over the stream");
+    }
+  }
+  BALLAST_ASSIGN_OR_RETURN(entry->buffer, AlignedBuffer::Create(bytes));
+  entry->memory = entry->buffer.bytes();
+  return absl::OkStatus();
 }
 
-void LoaderCore::Release(uint64_t stream_id, uint64_t bytes) {
-  Later later(workers_.get());
+void LoaderCore::OnFinished(const std::weak_ptr<Entry>& weak,
+                            absl::StatusOr<uint64_t> checksum) {
+  const std::shared_ptr<Entry> entry = weak.lock();
+  if (entry == nullptr) return;
+  Later later;
   MutexLock lock(&mutex_);
-  budget_.Release(stream_id, bytes);
-  for (const auto& [id, stream] : streams_) {
-    if (stream->progress.WaitsForMemory()) Advance(stream.get(), &later);
+  later.builds.push_back(std::move(entry->build));
+  entry->done = true;
+  entry->status = checksum.status();
+  if (checksum.ok()) {
+    entry->checksum = *checksum;
+    if (entry->offset.has_value()) {
+      entry->generation = next_generation_++;
+      SetStamp(arena_->stamp(*entry->offset), entry->generation);
+    }
   }
+  OnBuilt(entry.get(), checksum.ok(), &later);
+  for (const auto& [id, stream] : streams_) {
+    if (stream->queue.empty()) continue;
+    if (stream->queue.front().entry == entry) Notify(stream.get(), &later);
+    if (checksum.ok()) continue;
+    for (const Queued& queued : stream->queue) {
+      if (queued.entry == entry) stream->progress.Stop();
+    }
+  }
+  if (!ledger_.IsHeld(entry->number)) AdvanceWaiting(&later);
+}
+
+void LoaderCore::Lend(uint64_t stream_id, uint64_t block) {
+  Later later;
+  MutexLock lock(&mutex_);
+  ledger_.Lend(stream_id, block);
+  Stream* stream = Find(stream_id);
+  if (stream != nullptr && stream->waits_for_memory) Advance(stream, &later);
+}
+
+void LoaderCore::Release(uint64_t stream, uint64_t block) {
+  Later later;
+  MutexLock lock(&mutex_);
+  if (ledger_.Release(stream, block) == BlockLedger::Fate::kGone) {
+    Forget(block, &later);
+  }
+  AdvanceWaiting(&later);
 }
 
 }  // namespace ballast

@@ -12,14 +12,16 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/aligned_buffer.h"
 #include "common/mutex.h"
 #include "proto/block_plan.h"
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
+#include "server/delivery/arena.h"
 #include "server/delivery/block.h"
 #include "server/delivery/block_build.h"
-#include "server/delivery/block_pool.h"
-#include "server/delivery/memory_budget.h"
+#include "server/delivery/block_ledger.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/schedule_cache.h"
 #include "server/delivery/stream_progress.h"
@@ -28,9 +30,9 @@
 namespace ballast {
 
 // What Loader, its streams and its blocks share; each holds it, so they may go
-// in any order. One lock guards the books (streams and budget) and is held for
+// in any order. One lock guards the books (streams and ledger) and is held for
 // bookkeeping only, a few times a block: planning, building, callbacks and
-// freeing blocks happen outside.
+// freeing memory happen outside.
 class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
  public:
   struct Settings {
@@ -39,13 +41,15 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
     uint64_t memory = 0;
     uint32_t prefetch_steps = 0;
     uint32_t ranks = 1;
+    // Ranks that pull the same blocks: of one data-parallel rank.
+    uint32_t peers = 1;
   };
   using BlockOr = absl::StatusOr<std::unique_ptr<Block>>;
 
   // `scheduler` is not owned and is used until Stop.
   LoaderCore(const Settings& settings, const Scheduler* scheduler,
              std::unique_ptr<SampleBuilder> builder,
-             std::unique_ptr<WorkerPool> workers);
+             std::unique_ptr<Arena> arena, std::unique_ptr<WorkerPool> workers);
 
   // See Loader and BlockStream. `role` is valid.
   absl::StatusOr<uint64_t> Open(const v1::Role& role, const BlockId& first,
@@ -64,28 +68,42 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
 
   uint64_t memory_in_use() const;
   uint64_t open_streams() const;
+  const ArenaIdentity* arena() const { return arena_->identity(); }
 
  private:
-  // A block that was begun and not taken.
+  // A block of the ledger. Its memory is the builder's until it is done.
   struct Entry {
+    uint64_t number = 0;  // in the ledger
     BlockId id;
-    uint64_t stream;
-    std::shared_ptr<BlockBuild> build;  // null before it starts
-    std::optional<BlockOr> result;      // when it is finished
+    std::optional<uint64_t> offset;  // in the arena, where it lies there
+    AlignedBuffer buffer;            // where it does not
+    absl::Span<uint8_t> memory;
+    std::shared_ptr<BlockBuild> build;  // while it is in work
+    bool done = false;
+    absl::Status status;      // with done
+    uint64_t checksum = 0;    // with done and OK
+    uint64_t generation = 0;  // with done, OK and offset
+  };
+  struct Queued {
+    std::shared_ptr<Entry> entry;
+    bool lendable;
   };
   struct Stream {
     Stream(uint64_t id, const v1::Role& role, const BlockRange& range,
-           uint32_t prefetch_steps, MemoryBudget* budget,
-           std::function<void()> ready)
-        : role(role),
-          progress(id, range, prefetch_steps, budget),
+           uint32_t prefetch_steps, std::function<void()> ready)
+        : id(id),
+          role(role),
+          progress(range, prefetch_steps),
           ready(std::move(ready)) {}
 
+    const uint64_t id;
     const v1::Role role;
     StreamProgress progress;
     std::function<void()> ready;
     std::optional<PlannedBlock> planned;
-    std::deque<std::shared_ptr<Entry>> entries;  // in order
+    std::deque<Queued> queue;  // begun and not taken, in order
+    absl::Status plan_error;   // comes after these
+    bool waits_for_memory = false;
     bool ready_is_owed = false;
     absl::Status end;  // not OK: all that the consumer gets from now on
   };
@@ -93,15 +111,22 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   // it is declared before the lock is taken.
   struct Later {
     std::vector<std::function<void()>> calls;
-    std::vector<std::shared_ptr<Entry>> dropped;
-    WorkerPool* workers;
-    explicit Later(WorkerPool* workers) : workers(workers) {}
-    ~Later();
+    std::vector<std::shared_ptr<Entry>> forgotten;
+    std::vector<std::shared_ptr<BlockBuild>> builds;
+    ~Later() {
+      for (const std::function<void()>& call : calls) call();
+    }
   };
 
   // Starts all that the stream may do now.
   void Advance(Stream* stream, Later* later)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AdvanceWaiting(Later* later) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gets memory for the block that the stream has planned. False: not now.
+  bool Begin(Stream* stream, const StreamProgress::Decision& next, Later* later)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether TryNext has something to say.
+  static bool HasNews(const Stream& stream);
   // Makes `end` the stream's last word and drops what it has built.
   void End(Stream* stream, absl::Status end, Later* later)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -109,27 +134,45 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   void Notify(Stream* stream, Later* later)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Stream* Find(uint64_t stream) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::unique_ptr<Block> MakeHold(const Stream& stream, const Queued& queued);
+  // Nobody holds it and it is in work: ends that, unless samples of it have
+  // been begun, which whoever comes next for it will want.
+  void Abandon(const std::shared_ptr<Entry>& entry, Later* later)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnBuilt(Entry* entry, bool ok, Later* later)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(uint64_t block, Later* later)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Errands.
   void Plan(uint64_t stream_id, const v1::Role& role, const BlockId& block);
-  void Build(std::shared_ptr<Entry> entry, PlannedBlock planned,
+  void Build(const std::shared_ptr<Entry>& entry, PlannedBlock planned,
              uint64_t distance);
 
-  void OnFinished(const std::weak_ptr<Entry>& entry, BlockOr result);
-  void Release(uint64_t stream, uint64_t bytes);
+  // Finds memory for the block, where the ledger says or outside the arena.
+  absl::Status TakeMemory(Entry* entry, uint64_t bytes,
+                          std::optional<uint64_t> place);
+  void OnFinished(const std::weak_ptr<Entry>& weak,
+                  absl::StatusOr<uint64_t> checksum);
+  void Lend(uint64_t stream, uint64_t block);
+  void Release(uint64_t stream, uint64_t block);
 
   const Settings settings_;
   const uint64_t max_streams_;
   const std::unique_ptr<SampleBuilder> builder_;
-  const std::shared_ptr<BlockPool> pool_;
+  const std::unique_ptr<Arena> arena_;
   ScheduleCache schedules_;
-  const std::unique_ptr<WorkerPool> workers_;
 
   mutable Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool arena_is_full_ ABSL_GUARDED_BY(mutex_) = false;  // that was logged
   uint64_t next_stream_ ABSL_GUARDED_BY(mutex_) = 1;
-  MemoryBudget budget_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_generation_ ABSL_GUARDED_BY(mutex_);
+  BlockLedger ledger_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::shared_ptr<Entry>> blocks_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, std::unique_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);
+
+  const std::unique_ptr<WorkerPool> workers_;  // last: they use all the others
 };
 
 }  // namespace ballast

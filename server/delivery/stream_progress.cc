@@ -9,12 +9,8 @@ constexpr uint64_t kLastStep = std::numeric_limits<uint64_t>::max();
 
 }  // namespace
 
-StreamProgress::StreamProgress(uint64_t id, const BlockRange& range,
-                               uint32_t prefetch_steps, MemoryBudget* budget)
-    : id_(id),
-      prefetch_steps_(prefetch_steps),
-      budget_(budget),
-      to_begin_(range.first) {
+StreamProgress::StreamProgress(const BlockRange& range, uint32_t prefetch_steps)
+    : prefetch_steps_(prefetch_steps), to_begin_(range.first) {
   // A range that runs past the last step that there is has no end of its own:
   // the schedule refuses such steps before.
   if (range.steps != 0 && range.steps <= kLastStep - range.first.step) {
@@ -36,13 +32,8 @@ StreamProgress::Decision StreamProgress::Next() {
     case NextBlock::kBeingPlanned:
       return decision;
     case NextBlock::kPlanned:
-      if (!budget_->TryReserve(id_, next_bytes_)) return decision;
-      next_ = NextBlock::kUnknown;
-      begun_.push_back(to_begin_);
-      if (++to_begin_.micro_batch >= next_micro_batches_) {
-        to_begin_ = {to_begin_.step + 1, 0};
-      }
-      decision.action = Action::kBuild;
+      decision.action = Action::kBegin;
+      decision.bytes = next_bytes_;
       return decision;
   }
   return decision;
@@ -54,13 +45,17 @@ void StreamProgress::OnPlanned(uint64_t bytes, uint32_t micro_batches) {
   next_micro_batches_ = micro_batches;
 }
 
+void StreamProgress::OnBegun() {
+  next_ = NextBlock::kUnknown;
+  begun_.push_back(to_begin_);
+  if (++to_begin_.micro_batch >= next_micro_batches_) {
+    to_begin_ = {to_begin_.step + 1, 0};
+  }
+}
+
 void StreamProgress::OnTaken() { begun_.pop_front(); }
 
 bool StreamProgress::AllTaken() const { return PastEnd(ToTake()); }
-
-bool StreamProgress::WaitsForMemory() const {
-  return !stopped_ && next_ == NextBlock::kPlanned;
-}
 
 bool StreamProgress::PastEnd(const BlockId& block) const {
   return end_step_.has_value() && block.step >= *end_step_;

@@ -1,11 +1,10 @@
 #ifndef BALLAST_SERVER_DELIVERY_STREAM_PROGRESS_H_
 #define BALLAST_SERVER_DELIVERY_STREAM_PROGRESS_H_
 
+#include <compare>
 #include <cstdint>
 #include <deque>
 #include <optional>
-
-#include "server/delivery/memory_budget.h"
 
 namespace ballast {
 
@@ -13,6 +12,8 @@ namespace ballast {
 struct BlockId {
   uint64_t step = 0;
   uint32_t micro_batch = 0;
+
+  auto operator<=>(const BlockId&) const = default;
 };
 
 // The blocks of a stream: from `first` to the end of step first.step + steps
@@ -23,8 +24,8 @@ struct BlockRange {
 };
 
 // What one stream does next. Blocks are planned, begun and taken in order, each
-// first planned (its size becomes known), then begun once its memory is
-// granted:
+// first planned (its size becomes known), then begun once there is memory for
+// it:
 //
 //   taken        begun                planned   not yet looked at
 //   ...........|####|####|####|####|+++++++++|........................
@@ -37,30 +38,32 @@ struct BlockRange {
 class StreamProgress {
  public:
   enum class Action {
-    kNothing,  // ask again after OnPlanned, OnTaken or a release of memory
+    kNothing,  // ask again after OnPlanned or OnTaken
     kPlan,     // find out the size of `block`, then OnPlanned or Stop
-    kBuild,    // build `block`; its memory has been reserved
+    kBegin,    // get memory for `block`, then OnBegun; until then it is asked
+               // for again
   };
   struct Decision {
     Action action = Action::kNothing;
     BlockId block;
     // Blocks of this stream that are wanted before this one.
     uint64_t distance = 0;
+    uint64_t bytes = 0;  // with kBegin
   };
 
-  // `budget` is not owned; the stream is known there as number `id`.
-  StreamProgress(uint64_t id, const BlockRange& range, uint32_t prefetch_steps,
-                 MemoryBudget* budget);
+  StreamProgress(const BlockRange& range, uint32_t prefetch_steps);
 
-  // The next thing to do, counted as done: to be asked again until kNothing.
+  // The next thing to do. A kPlan counts as done.
   Decision Next();
 
-  // The block that kPlan named takes `bytes` of memory, and its step has
-  // `micro_batches` micro-batches, which that block is one of.
+  // The block that kPlan named has `bytes`, and its step has `micro_batches`
+  // micro-batches, which that block is one of.
   void OnPlanned(uint64_t bytes, uint32_t micro_batches);
 
-  // The oldest block that was begun has been handed out. Its memory stays
-  // reserved: whoever destroys the block releases it.
+  // The block that kBegin named has been begun.
+  void OnBegun();
+
+  // The oldest block that was begun has been handed out.
   void OnTaken();
 
   // No further block is planned or begun.
@@ -68,11 +71,6 @@ class StreamProgress {
 
   // Whether every block of the range has been taken.
   bool AllTaken() const;
-
-  // Whether the next block is planned and waits for memory only.
-  bool WaitsForMemory() const;
-
-  uint64_t id() const { return id_; }
 
  private:
   enum class NextBlock { kUnknown, kBeingPlanned, kPlanned };
@@ -83,11 +81,9 @@ class StreamProgress {
   }
   bool PastEnd(const BlockId& block) const;
 
-  uint64_t id_;
   uint32_t prefetch_steps_;
   std::optional<uint64_t> end_step_;  // first step that is not wanted
-  MemoryBudget* budget_;
-  std::deque<BlockId> begun_;  // and not taken
+  std::deque<BlockId> begun_;         // and not taken
   BlockId to_begin_;
   NextBlock next_ = NextBlock::kUnknown;  // to_begin_
   uint64_t next_bytes_ = 0;               // with kPlanned

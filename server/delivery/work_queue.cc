@@ -13,17 +13,19 @@ void WorkQueue::AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) {
   runs_[distance].push_back({std::move(run), 0});
 }
 
-void WorkQueue::RemoveRun(const ItemRun* run) {
+bool WorkQueue::RemoveIfUntouched(const ItemRun* run) {
   for (auto entry = runs_.begin(); entry != runs_.end(); ++entry) {
     auto& pending = entry->second;
     const auto found =
         std::find_if(pending.begin(), pending.end(),
                      [run](const Pending& p) { return p.run.get() == run; });
     if (found == pending.end()) continue;
+    if (found->next_item != 0) return false;
     pending.erase(found);
     if (pending.empty()) runs_.erase(entry);
-    return;
+    return true;
   }
+  return false;
 }
 
 std::optional<WorkQueue::Work> WorkQueue::Pop() {

@@ -47,8 +47,9 @@ class WorkQueue {
   // `run` has at least one item.
   void AddRun(uint64_t distance, std::shared_ptr<ItemRun> run);
 
-  // Items of `run` that were not popped never will be.
-  void RemoveRun(const ItemRun* run);
+  // Takes `run` out if none of its items has been popped; answers whether it
+  // has, and is to be forgotten.
+  bool RemoveIfUntouched(const ItemRun* run);
 
   // Nothing when the queue is empty.
   std::optional<Work> Pop();

@@ -51,9 +51,9 @@ void WorkerPool::AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) {
   }
 }
 
-void WorkerPool::RemoveRun(const ItemRun* run) {
+bool WorkerPool::RemoveIfUntouched(const ItemRun* run) {
   MutexLock lock(&mutex_);
-  queue_.RemoveRun(run);
+  return queue_.RemoveIfUntouched(run);
 }
 
 void WorkerPool::Stop() {

@@ -28,7 +28,7 @@ class WorkerPool {
   // As WorkQueue's. After Stop they do nothing: what is added is dropped.
   void AddErrand(std::function<void()> errand);
   void AddRun(uint64_t distance, std::shared_ptr<ItemRun> run);
-  void RemoveRun(const ItemRun* run);
+  bool RemoveIfUntouched(const ItemRun* run);
 
   // Drops what has not begun and waits for what has. Not from a worker.
   void Stop();

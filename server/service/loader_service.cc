@@ -81,7 +81,7 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
   return reactor;
 }
 
-grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse>*
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
 LoaderServiceImpl::Pull(grpc::CallbackServerContext* /*context*/) {
   return PullCall::Start(loader_, scheduler_->fingerprint(), &refusal_, calls_);
 }

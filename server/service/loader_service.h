@@ -17,7 +17,15 @@ namespace ballast {
 
 // proto/loader_service.proto over a Loader. Thread-safe. Must outlive the gRPC
 // server that it is registered with.
-class LoaderServiceImpl final : public v1::LoaderService::CallbackService {
+class LoaderServiceImpl final
+    // Pull's messages are read and written as bytes, so that blocks are not
+    // copied (pull_wire.h).
+    : public v1::LoaderService::WithRawCallbackMethod_Pull<
+          v1::LoaderService::WithCallbackMethod_Attach<
+              v1::LoaderService::WithCallbackMethod_Rendezvous<
+                  v1::LoaderService::WithCallbackMethod_Report<
+                      v1::LoaderService::WithCallbackMethod_GetTimings<
+                          v1::LoaderService::Service>>>>> {
  public:
   // `name`: what the server calls itself. `calls` counts the Pulls and
   // Rendezvous that are open. Nothing is owned; all must outlive this.
@@ -27,7 +35,7 @@ class LoaderServiceImpl final : public v1::LoaderService::CallbackService {
   grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context,
                                    const v1::AttachRequest* request,
                                    v1::AttachResponse* response) override;
-  grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse>* Pull(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Pull(
       grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* Rendezvous(
       grpc::CallbackServerContext* context,

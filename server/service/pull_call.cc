@@ -4,13 +4,14 @@
 
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
+#include "server/service/pull_wire.h"
 
 namespace ballast {
 
 // gRPC never runs a reaction inside the call that starts its operation, so
 // operations are started under mutex_.
 
-grpc::ServerBidiReactor<v1::PullRequest, v1::PullResponse>* PullCall::Start(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* PullCall::Start(
     Loader* loader, const v1::Fingerprint& fingerprint, const Refusal* refusal,
     CallCount* calls) {
   std::shared_ptr<PullCall> call(
@@ -38,8 +39,12 @@ void PullCall::OnReadDone(bool ok) {
 }
 
 absl::Status PullCall::OnRequest() {
-  BALLAST_RETURN_IF_ERROR(session_.OnRequest(request_));
-  if (stream_ != nullptr) return absl::OkStatus();
+  BALLAST_ASSIGN_OR_RETURN(const v1::PullRequest request,
+                           DecodeRequest(std::exchange(request_, {})));
+  BALLAST_RETURN_IF_ERROR(session_.OnRequest(request));
+  if (stream_ != nullptr || session_.end().has_value()) {
+    return absl::OkStatus();
+  }
   const v1::PullRequest::Open& open = *session_.open();
   BALLAST_ASSIGN_OR_RETURN(
       stream_, loader_->OpenStream(open.role(), open.step(), open.micro_batch(),
@@ -56,6 +61,7 @@ absl::Status PullCall::OnRequest() {
 void PullCall::OnWriteDone(bool ok) {
   MutexLock lock(&mutex_);
   writing_ = false;
+  response_.Clear();  // and with it the block that was sent
   if (!ok && !end_.has_value()) end_ = absl::CancelledError("the client left");
   Advance();
 }
@@ -68,6 +74,10 @@ void PullCall::OnCancel() {
 void PullCall::OnDone() {
   // Usually the last owner: whoever runs `ready` may be another.
   const std::shared_ptr<PullCall> self = std::move(self_);
+  {
+    MutexLock lock(&mutex_);
+    if (lingers_) return;
+  }
   calls_->End();
 }
 
@@ -79,9 +89,18 @@ void PullCall::Advance() {
       End(*end_);
       return;
     }
-    if (session_.NextMessage(&response_)) {
+    if (auto message = session_.NextMessage()) {
+      response_ = EncodeResponse(*std::move(message));
       writing_ = true;
       StartWrite(&response_);
+      return;
+    }
+    if (session_.end().has_value()) {
+      if (session_.lent() == 0 || client_has_finished_) {
+        End(*session_.end());
+      } else {
+        Linger();
+      }
       return;
     }
     if (stream_ == nullptr) {
@@ -90,15 +109,15 @@ void PullCall::Advance() {
       }
       return;
     }
-    if (session_.WaitsForCredit()) {
-      // A block is in hand: look whether the stream has ended behind it.
+    if (session_.WaitsForClient()) {
+      // Look whether the stream has ended meanwhile.
       const absl::Status status = stream_->status();
       if (!status.ok()) {
         End(status);
       } else if (client_has_finished_) {
         End(absl::InvalidArgumentError(
             "the client ended its side, and its credit does not cover the "
-            "next block"));
+            "next block, or it has not said whether it mapped the arena"));
       }
       return;
     }
@@ -106,12 +125,25 @@ void PullCall::Advance() {
     if (!next.has_value()) return;
     if (!next->ok()) {
       // All that was asked for has been sent: the good end.
-      End(absl::IsOutOfRange(next->status()) ? absl::OkStatus()
-                                             : next->status());
-      return;
+      const absl::Status status = absl::IsOutOfRange(next->status())
+                                      ? absl::OkStatus()
+                                      : next->status();
+      // A server that drains writes to no block any more.
+      if (absl::IsUnavailable(status)) {
+        End(status);
+        return;
+      }
+      session_.OnEnd(status);
+      continue;
     }
     session_.OnBlock(**std::move(next));
   }
+}
+
+void PullCall::Linger() {
+  stream_.reset();
+  if (std::exchange(lingers_, true)) return;
+  calls_->End();
 }
 
 void PullCall::End(absl::Status status) {

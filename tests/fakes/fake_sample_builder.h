@@ -25,6 +25,7 @@ class FakeSampleBuilder : public SampleBuilder {
       MutexLock lock(&mutex_);
       ++working_;
       begun_.insert(request.record.position);
+      ++builds_;
       changed_.NotifyAll();
       while (closed_) changed_.Wait(&mutex_);
       --working_;
@@ -61,6 +62,11 @@ class FakeSampleBuilder : public SampleBuilder {
     while (working_ < threads) changed_.Wait(&mutex_);
   }
 
+  // Samples that were begun so far, one that was begun twice counted twice.
+  uint64_t builds() const {
+    MutexLock lock(&mutex_);
+    return builds_;
+  }
   // Positions that were begun so far.
   std::set<uint64_t> begun() const {
     MutexLock lock(&mutex_);
@@ -72,6 +78,7 @@ class FakeSampleBuilder : public SampleBuilder {
   mutable CondVar changed_;
   mutable int working_ ABSL_GUARDED_BY(mutex_) = 0;
   mutable std::set<uint64_t> begun_ ABSL_GUARDED_BY(mutex_);
+  mutable uint64_t builds_ ABSL_GUARDED_BY(mutex_) = 0;
   std::set<uint64_t> failing_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };

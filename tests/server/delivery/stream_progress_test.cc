@@ -24,47 +24,45 @@ MicroBatches Always(uint32_t micro_batches) {
   return [=](uint64_t) { return micro_batches; };
 }
 
-// Plans and begins, at `bytes` a block, all that may be begun now.
-Ids BeginAll(StreamProgress* progress, uint64_t bytes,
-             const MicroBatches& micro_batches) {
+// Plans and begins all that may be begun now.
+Ids BeginAll(StreamProgress* progress, const MicroBatches& micro_batches) {
   Ids begun;
   while (true) {
     const StreamProgress::Decision next = progress->Next();
     if (next.action == Action::kNothing) return begun;
     if (next.action == Action::kPlan) {
-      progress->OnPlanned(bytes, micro_batches(next.block.step));
+      progress->OnPlanned(10, micro_batches(next.block.step));
     } else {
+      EXPECT_EQ(next.bytes, 10u);
       begun.emplace_back(next.block.step, next.block.micro_batch);
+      progress->OnBegun();
     }
   }
 }
 
 TEST(StreamProgressTest, BeginsTheWindowInOrderAndMovesItAsBlocksAreTaken) {
-  MemoryBudget budget(1 << 20, 1);
-  StreamProgress progress(1, {{5, 1}, 0}, 1, &budget);
-  EXPECT_THAT(BeginAll(&progress, 10, Always(2)),
+  StreamProgress progress({{5, 1}, 0}, 1);
+  EXPECT_THAT(BeginAll(&progress, Always(2)),
               ElementsAre(Pair(5, 1), Pair(6, 0), Pair(6, 1)));
   progress.OnTaken();  // (5, 1): the next to be taken is of step 6
-  EXPECT_THAT(BeginAll(&progress, 10, Always(2)),
+  EXPECT_THAT(BeginAll(&progress, Always(2)),
               ElementsAre(Pair(7, 0), Pair(7, 1)));
   progress.OnTaken();
-  EXPECT_THAT(BeginAll(&progress, 10, Always(2)), ElementsAre());
+  EXPECT_THAT(BeginAll(&progress, Always(2)), ElementsAre());
   progress.OnTaken();
-  EXPECT_THAT(BeginAll(&progress, 10, Always(2)),
+  EXPECT_THAT(BeginAll(&progress, Always(2)),
               ElementsAre(Pair(8, 0), Pair(8, 1)));
 }
 
 TEST(StreamProgressTest, WithoutPrefetchOneStepIsBuilt) {
-  MemoryBudget budget(1 << 20, 1);
-  StreamProgress progress(1, {{0, 0}, 0}, 0, &budget);
-  EXPECT_THAT(BeginAll(&progress, 10, Always(3)),
+  StreamProgress progress({{0, 0}, 0}, 0);
+  EXPECT_THAT(BeginAll(&progress, Always(3)),
               ElementsAre(Pair(0, 0), Pair(0, 1), Pair(0, 2)));
 }
 
 TEST(StreamProgressTest, EndsAfterItsSteps) {
-  MemoryBudget budget(1 << 20, 1);
-  StreamProgress progress(1, {{5, 1}, 2}, 8, &budget);
-  EXPECT_THAT(BeginAll(&progress, 10, Always(2)),
+  StreamProgress progress({{5, 1}, 2}, 8);
+  EXPECT_THAT(BeginAll(&progress, Always(2)),
               ElementsAre(Pair(5, 1), Pair(6, 0), Pair(6, 1)));
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(progress.AllTaken());
@@ -78,79 +76,52 @@ TEST(StreamProgressTest, EveryStepHasItsOwnNumberOfMicroBatches) {
   const auto of_step = [](uint64_t step) {
     return std::vector<uint32_t>{3, 1, 2}[(step - 2) % 3];
   };
-  MemoryBudget budget(1 << 20, 1);
-  StreamProgress progress(1, {{2, 1}, 3}, 1, &budget);
-  EXPECT_THAT(BeginAll(&progress, 10, of_step),
+  StreamProgress progress({{2, 1}, 3}, 1);
+  EXPECT_THAT(BeginAll(&progress, of_step),
               ElementsAre(Pair(2, 1), Pair(2, 2), Pair(3, 0)));
   progress.OnTaken();
-  EXPECT_THAT(BeginAll(&progress, 10, of_step), ElementsAre());
+  EXPECT_THAT(BeginAll(&progress, of_step), ElementsAre());
   progress.OnTaken();  // (2, 2): the next to be taken is of step 3
-  EXPECT_THAT(BeginAll(&progress, 10, of_step),
+  EXPECT_THAT(BeginAll(&progress, of_step),
               ElementsAre(Pair(4, 0), Pair(4, 1)));
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(progress.AllTaken());
     progress.OnTaken();
-    EXPECT_THAT(BeginAll(&progress, 10, of_step), ElementsAre());
+    EXPECT_THAT(BeginAll(&progress, of_step), ElementsAre());
   }
   EXPECT_TRUE(progress.AllTaken());
 }
 
 TEST(StreamProgressTest, StepsPastTheLastNumberDoNotWrap) {
   constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
-  MemoryBudget budget(1 << 20, 1);
-  StreamProgress progress(1, {{kMax - 1, 0}, 100}, 0, &budget);
-  EXPECT_THAT(BeginAll(&progress, 10, Always(1)),
-              ElementsAre(Pair(kMax - 1, 0)));
+  StreamProgress progress({{kMax - 1, 0}, 100}, 0);
+  EXPECT_THAT(BeginAll(&progress, Always(1)), ElementsAre(Pair(kMax - 1, 0)));
   EXPECT_FALSE(progress.AllTaken());
 }
 
-TEST(StreamProgressTest, WaitsForMemoryAndGoesOnWhenItIsReleased) {
-  MemoryBudget budget(25, 1);
-  StreamProgress progress(1, {{0, 0}, 0}, 9, &budget);
-  EXPECT_THAT(BeginAll(&progress, 10, Always(1)),
-              ElementsAre(Pair(0, 0), Pair(1, 0)));
-  EXPECT_TRUE(progress.WaitsForMemory());
-  // Taking a block does not free its memory; destroying it does.
-  progress.OnTaken();
-  EXPECT_THAT(BeginAll(&progress, 10, Always(1)), ElementsAre());
-  budget.Release(1, 10);
-  EXPECT_THAT(BeginAll(&progress, 10, Always(1)), ElementsAre(Pair(2, 0)));
-}
-
-TEST(StreamProgressTest, ABlockLargerThanAllMemoryPassesAlone) {
-  MemoryBudget budget(25, 1);
-  StreamProgress progress(1, {{0, 0}, 0}, 9, &budget);
-  EXPECT_THAT(BeginAll(&progress, 1000, Always(1)), ElementsAre(Pair(0, 0)));
-  progress.OnTaken();
-  budget.Release(1, 1000);
-  EXPECT_THAT(BeginAll(&progress, 1000, Always(1)), ElementsAre(Pair(1, 0)));
-}
-
-TEST(StreamProgressTest, PlansOneBlockAtATime) {
-  MemoryBudget budget(100, 1);
-  StreamProgress progress(1, {{3, 0}, 0}, 1, &budget);
+TEST(StreamProgressTest, PlansOneBlockAtATimeAndAsksUntilItIsBegun) {
+  StreamProgress progress({{3, 0}, 0}, 1);
   EXPECT_EQ(progress.Next().action, Action::kPlan);
   EXPECT_EQ(progress.Next().action, Action::kNothing);
-  EXPECT_FALSE(progress.WaitsForMemory());
-  progress.OnPlanned(1, 2);
-  EXPECT_TRUE(progress.WaitsForMemory());
-  const StreamProgress::Decision build = progress.Next();
-  EXPECT_EQ(build.action, Action::kBuild);
-  EXPECT_EQ(build.distance, 0);
+  progress.OnPlanned(7, 2);
+  for (int i = 0; i < 2; ++i) {
+    const StreamProgress::Decision begin = progress.Next();
+    EXPECT_EQ(begin.action, Action::kBegin);
+    EXPECT_EQ(begin.distance, 0u);
+    EXPECT_EQ(begin.bytes, 7u);
+  }
+  progress.OnBegun();
   EXPECT_EQ(progress.Next().action, Action::kPlan);
   progress.OnPlanned(1, 2);
-  EXPECT_EQ(progress.Next().distance, 1);
+  EXPECT_EQ(progress.Next().distance, 1u);
 }
 
 TEST(StreamProgressTest, StoppedDoesNothing) {
-  MemoryBudget budget(100, 1);
-  StreamProgress progress(1, {{0, 0}, 0}, 1, &budget);
+  StreamProgress progress({{0, 0}, 0}, 1);
   EXPECT_EQ(progress.Next().action, Action::kPlan);
   progress.OnPlanned(1, 1);
   progress.Stop();
   EXPECT_EQ(progress.Next().action, Action::kNothing);
-  EXPECT_FALSE(progress.WaitsForMemory());
-  EXPECT_EQ(budget.total(), 0);
 }
 
 }  // namespace

@@ -52,18 +52,20 @@ TEST(WorkQueueTest, WhatIsAddedLaterAndNearerGoesFirst) {
   EXPECT_EQ(log, "a0 b0 a1 a2 ");
 }
 
-TEST(WorkQueueTest, ARemovedRunIsLetGoOf) {
+TEST(WorkQueueTest, ARunIsTakenOutBeforeItsFirstItemOnly) {
   std::string log;
   WorkQueue queue;
-  auto removed = std::make_shared<LoggedRun>('a', 3, &log);
-  queue.AddRun(1, removed);
-  queue.AddRun(1, std::make_shared<LoggedRun>('b', 1, &log));
+  auto begun = std::make_shared<LoggedRun>('a', 2, &log);
+  auto untouched = std::make_shared<LoggedRun>('b', 3, &log);
+  queue.AddRun(1, begun);
+  queue.AddRun(1, untouched);
   queue.Pop()->Do();
-  queue.RemoveRun(removed.get());
-  EXPECT_EQ(removed.use_count(), 1);
-  queue.RemoveRun(removed.get());  // not there: no effect
+  EXPECT_FALSE(queue.RemoveIfUntouched(begun.get()));
+  EXPECT_TRUE(queue.RemoveIfUntouched(untouched.get()));
+  EXPECT_EQ(untouched.use_count(), 1);
+  EXPECT_FALSE(queue.RemoveIfUntouched(untouched.get()));  // not there
   DoAll(&queue);
-  EXPECT_EQ(log, "a0 b0 ");
+  EXPECT_EQ(log, "a0 a1 ");
 }
 
 }  // namespace

@@ -1,0 +1,263 @@
+#include "server/delivery/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/log.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+namespace {
+
+// So much is taken from the file system at a time.
+constexpr uint64_t kReserveBytes = uint64_t{16} << 20;
+// A cleaner may take a new file for a stale one as long as it has no lock.
+constexpr int kAttempts = 8;
+constexpr char kSuffix[] = ".arena";
+
+std::string FilePrefix() { return absl::StrCat("ballast-", getuid(), "-"); }
+
+absl::Status SystemError(absl::string_view what, const std::string& path) {
+  const int error = errno;
+  const std::string message =
+      absl::StrCat("arena: cannot ", what, " ", path, ": ", strerror(error));
+  switch (error) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(message);
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(message);
+    case ENOSPC:
+    case EDQUOT:
+    case ENOMEM:
+    case EFBIG:
+      return absl::ResourceExhaustedError(message);
+  }
+  return absl::UnavailableError(message);
+}
+
+absl::Status FillRandom(void* bytes, size_t size) {
+  if (getrandom(bytes, size, 0) == static_cast<ssize_t>(size)) {
+    return absl::OkStatus();
+  }
+  return SystemError("draw", "random bytes");
+}
+
+// Whether `path` still names the file that is open at `descriptor`.
+bool Names(const std::string& path, int descriptor) {
+  struct stat open_file, named;
+  return fstat(descriptor, &open_file) == 0 &&
+         lstat(path.c_str(), &named) == 0 && open_file.st_dev == named.st_dev &&
+         open_file.st_ino == named.st_ino;
+}
+
+absl::Status CheckRoom(const std::string& directory, uint64_t bytes) {
+  struct statvfs file_system;
+  if (statvfs(directory.c_str(), &file_system) != 0) {
+    return SystemError("look at", directory);
+  }
+  const uint64_t room =
+      uint64_t{file_system.f_bavail} * uint64_t{file_system.f_frsize};
+  if (room >= bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "arena: ", directory, " has room for ", room,
+      " bytes, wanted serve.memory, which is ", bytes,
+      "; make the file system larger (a container's /dev/shm has 64 MiB unless "
+      "told otherwise), lower serve.memory or name another directory in "
+      "serve.arena"));
+}
+
+bool LiesInMemory(const std::string& directory) {
+  struct statfs file_system;
+  return statfs(directory.c_str(), &file_system) == 0 &&
+         (file_system.f_type == TMPFS_MAGIC ||
+          file_system.f_type == RAMFS_MAGIC);
+}
+
+// Opens a new file that nobody else can take for a stale one.
+absl::StatusOr<int> CreateLocked(const std::string& directory,
+                                 ArenaIdentity* identity) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    char random[kArenaIdDigits / 2];
+    BALLAST_RETURN_IF_ERROR(FillRandom(random, sizeof(random)));
+    identity->id =
+        absl::BytesToHexString(absl::string_view(random, sizeof(random)));
+    identity->path =
+        absl::StrCat(directory, "/", FilePrefix(), identity->id, kSuffix);
+    const char* path = identity->path.c_str();
+    const int descriptor =
+        open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0640);
+    if (descriptor < 0) return SystemError("make", identity->path);
+    if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 &&
+        Names(identity->path, descriptor)) {
+      // Whatever the umask is.
+      if (fchmod(descriptor, 0640) == 0) return descriptor;
+      const absl::Status status = SystemError("set the mode of", path);
+      unlink(path);
+      close(descriptor);
+      return status;
+    }
+    close(descriptor);
+  }
+  return absl::UnavailableError(absl::StrCat("arena: files made in ", directory,
+                                             " are taken away at once"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Arena>> Arena::CreateShared(
+    const std::string& directory, uint64_t bytes) {
+  const int stale = RemoveStaleArenas(directory);
+  if (stale > 0) {
+    LogInfo("removed ", stale, " arenas of dead servers from ", directory);
+  }
+  bytes = std::max(bytes / kArenaPage, uint64_t{1}) * kArenaPage;
+  BALLAST_RETURN_IF_ERROR(CheckRoom(directory, bytes));
+  std::unique_ptr<Arena> arena(new Arena);
+  BALLAST_ASSIGN_OR_RETURN(arena->descriptor_,
+                           CreateLocked(directory, &arena->identity_));
+  if (ftruncate(arena->descriptor_, bytes) != 0) {
+    return SystemError("set the size of", arena->identity_.path);
+  }
+  BALLAST_RETURN_IF_ERROR(arena->Map(bytes));
+  BALLAST_RETURN_IF_ERROR(arena->EnsureReserved(begin()));
+
+  ArenaHeader header = {};
+  header.magic = kArenaMagic;
+  header.version = kArenaVersion;
+  header.bytes = bytes;
+  arena->identity_.id.copy(header.id, sizeof(header.id));
+  BALLAST_RETURN_IF_ERROR(FillRandom(header.nonce, sizeof(header.nonce)));
+  arena->identity_.bytes = bytes;
+  arena->identity_.nonce.assign(reinterpret_cast<const char*>(header.nonce),
+                                sizeof(header.nonce));
+  std::memcpy(arena->base_, &header, sizeof(header));
+  return arena;
+}
+
+absl::StatusOr<std::unique_ptr<Arena>> Arena::CreatePrivate(uint64_t bytes) {
+  std::unique_ptr<Arena> arena(new Arena);
+  BALLAST_RETURN_IF_ERROR(
+      arena->Map(std::max(bytes / kArenaPage, uint64_t{1}) * kArenaPage));
+  return arena;
+}
+
+Arena::~Arena() {
+  if (base_ != nullptr) munmap(base_, bytes_);
+  if (descriptor_ < 0) return;
+  // Before the lock goes with the descriptor.
+  unlink(identity_.path.c_str());
+  close(descriptor_);
+}
+
+absl::Status Arena::Map(uint64_t bytes) {
+  const int flags = descriptor_ < 0
+                        ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
+                        : MAP_SHARED;
+  void* base =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, descriptor_, 0);
+  if (base == MAP_FAILED) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("serve.memory: the system maps no ", bytes,
+                     " bytes: ", strerror(errno)));
+  }
+  base_ = static_cast<uint8_t*>(base);
+  bytes_ = bytes;
+  return absl::OkStatus();
+}
+
+absl::Status Arena::EnsureReserved(uint64_t end) {
+  if (descriptor_ < 0) return absl::OkStatus();
+  MutexLock lock(&mutex_);
+  if (end <= reserved_) return absl::OkStatus();
+  const uint64_t up_to =
+      std::min(bytes_, std::max(end, reserved_ + kReserveBytes));
+  int error = posix_fallocate(descriptor_, reserved_, up_to - reserved_);
+  while (error == EINTR) {
+    error = posix_fallocate(descriptor_, reserved_, up_to - reserved_);
+  }
+  if (error != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "arena: cannot take bytes ", reserved_, " to ", up_to, " of ",
+        identity_.path, " from the file system: ", strerror(error),
+        "; has something else filled it?"));
+  }
+  reserved_ = up_to;
+  return absl::OkStatus();
+}
+
+int RemoveStaleArenas(const std::string& directory) {
+  const std::string prefix = FilePrefix();
+  int removed = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(directory, error), end;
+       !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!absl::StartsWith(name, prefix) || !absl::EndsWith(name, kSuffix)) {
+      continue;
+    }
+    const std::string path = entry->path().string();
+    const int descriptor =
+        open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (descriptor < 0) continue;
+    // Whoever lives holds the lock.
+    if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 && Names(path, descriptor) &&
+        unlink(path.c_str()) == 0) {
+      ++removed;
+    }
+    close(descriptor);
+  }
+  return removed;
+}
+
+absl::StatusOr<std::unique_ptr<Arena>> MakeArena(absl::string_view setting,
+                                                 absl::string_view socket,
+                                                 uint64_t bytes) {
+  if (setting == "off") return Arena::CreatePrivate(bytes);
+  if (setting != "auto") {
+    absl::StatusOr<std::unique_ptr<Arena>> arena =
+        Arena::CreateShared(std::string(setting), bytes);
+    if (!arena.ok()) return Annotate(arena.status(), "serve.arena");
+    return arena;
+  }
+  std::vector<std::string> directories;
+  if (!socket.empty()) {
+    const std::string beside =
+        std::filesystem::path(std::string(socket)).parent_path().string();
+    if (LiesInMemory(beside)) directories.push_back(beside);
+  }
+  directories.push_back("/dev/shm");
+  std::vector<std::string> reasons;
+  for (const std::string& directory : directories) {
+    absl::StatusOr<std::unique_ptr<Arena>> arena =
+        Arena::CreateShared(directory, bytes);
+    if (arena.ok()) return arena;
+    reasons.emplace_back(arena.status().message());
+  }
+  LogWarning("no shared memory, all blocks go over the stream: ",
+             absl::StrJoin(reasons, "; "));
+  return Arena::CreatePrivate(bytes);
+}
+
+}  // namespace ballast

@@ -1,0 +1,100 @@
+#ifndef BALLAST_SERVER_DELIVERY_ARENA_H_
+#define BALLAST_SERVER_DELIVERY_ARENA_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/mutex.h"
+#include "proto/arena_layout.h"
+
+namespace ballast {
+
+// How a client finds an arena and shows that it has.
+struct ArenaIdentity {
+  std::string path;
+  uint64_t bytes = 0;
+  std::string id;
+  std::string nonce;
+};
+
+// Memory for blocks, of a fixed size, laid out as proto/arena_layout.h says:
+// either a file that other processes may map, or this process's own.
+//
+// The file is DIRECTORY/ballast-UID-ID.arena, of mode 0640, and locked (flock)
+// for as long as its server lives, whichever way it dies. It is removed by the
+// destructor; where that did not happen, by the next server of the same user
+// that makes an arena in the directory. Whoever has it mapped keeps its pages,
+// with what they last held, until he lets go.
+//
+// Pages are taken from the file system before they are first written, so that a
+// file system that is full is an error here, and never a signal. Thread-safe.
+class Arena {
+ public:
+  // Makes a file in `directory`, after those that dead servers have left there
+  // were removed. `bytes` is rounded down to whole pages. Errors:
+  // RESOURCE_EXHAUSTED (the file system has not that much room),
+  // PERMISSION_DENIED, NOT_FOUND (no such directory), UNAVAILABLE (the system
+  // refuses something else); each names the directory.
+  static absl::StatusOr<std::unique_ptr<Arena>> CreateShared(
+      const std::string& directory, uint64_t bytes);
+
+  // Errors: RESOURCE_EXHAUSTED (no such range of addresses is free).
+  static absl::StatusOr<std::unique_ptr<Arena>> CreatePrivate(uint64_t bytes);
+
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // Where blocks and their stamps may lie: [begin(), end()), whole pages.
+  static constexpr uint64_t begin() { return kArenaPage; }
+  uint64_t end() const { return bytes_; }
+
+  // The byte at `offset`. Not to be touched before EnsureReserved has taken it.
+  uint8_t* at(uint64_t offset) const { return base_ + offset; }
+  ArenaStamp* stamp(uint64_t block_offset) const {
+    return reinterpret_cast<ArenaStamp*>(at(block_offset - kArenaStampBytes));
+  }
+
+  // Takes the pages before `end` from the file system; blocks while it does, a
+  // millisecond or so a MiB, once for each page of the arena's life. Errors:
+  // RESOURCE_EXHAUSTED.
+  absl::Status EnsureReserved(uint64_t end);
+
+  // Null for a private one.
+  const ArenaIdentity* identity() const {
+    return identity_.path.empty() ? nullptr : &identity_;
+  }
+
+ private:
+  Arena() = default;
+  absl::Status Map(uint64_t bytes);
+
+  uint8_t* base_ = nullptr;
+  uint64_t bytes_ = 0;
+  int descriptor_ = -1;  // private: none
+  ArenaIdentity identity_;
+  Mutex mutex_;
+  uint64_t reserved_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// Removes the arenas that dead servers of this user have left in `directory`;
+// answers how many.
+int RemoveStaleArenas(const std::string& directory);
+
+// The arena that `setting` (serve.arena: `off`, `auto` or a directory) asks
+// for. `socket` is the path of the server's Unix socket, or empty. `auto` tries
+// the socket's directory where that lies in memory, then /dev/shm, and does
+// with a private one, saying why in the log, where neither will do. Errors:
+// those of CreateShared for a directory, and of CreatePrivate.
+absl::StatusOr<std::unique_ptr<Arena>> MakeArena(absl::string_view setting,
+                                                 absl::string_view socket,
+                                                 uint64_t bytes);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DELIVERY_ARENA_H_

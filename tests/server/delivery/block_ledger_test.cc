@@ -1,0 +1,276 @@
+#include "server/delivery/block_ledger.h"
+
+#include <iterator>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ballast {
+namespace {
+
+using Fate = BlockLedger::Fate;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr uint64_t kPage = 4096;
+// A block of so many pages, with its stamp.
+constexpr uint64_t Pages(uint64_t pages) { return pages * kPage - 256; }
+
+BlockKey Key(uint64_t step, uint32_t dp_rank = 0) {
+  return {v1::MODULE_VISION, dp_rank, {step, 0}};
+}
+
+// Of `pages` pages, all of them in the arena.
+class BlockLedgerTest : public ::testing::Test {
+ protected:
+  void Start(uint64_t pages, uint32_t shares) {
+    ledger_.emplace(pages * kPage, shares, 0, pages * kPage);
+  }
+  std::optional<BlockLedger::Grant> Acquire(uint64_t stream,
+                                            const BlockKey& key,
+                                            uint64_t pages = 1) {
+    gone_.clear();
+    return ledger_->Acquire(stream, key, Pages(pages), &gone_);
+  }
+  // Acquires and builds it.
+  uint64_t Hold(uint64_t stream, const BlockKey& key, uint64_t pages = 1) {
+    const auto grant = Acquire(stream, key, pages);
+    EXPECT_TRUE(grant.has_value());
+    if (!grant.has_value()) return 0;
+    if (grant->is_new) ledger_->OnBuilt(grant->block, true);
+    return grant->block;
+  }
+
+  std::optional<BlockLedger> ledger_;
+  std::vector<uint64_t> gone_;
+};
+
+TEST_F(BlockLedgerTest, ABlockTakesItsStampAndWholePages) {
+  EXPECT_EQ(BlockLedger::Footprint(1), kPage);
+  EXPECT_EQ(BlockLedger::Footprint(kPage - 256), kPage);
+  EXPECT_EQ(BlockLedger::Footprint(kPage - 255), 2 * kPage);
+}
+
+TEST_F(BlockLedgerTest, PeersShareABlock) {
+  Start(8, 1);
+  const auto first = Acquire(1, Key(0));
+  const auto second = Acquire(2, Key(0));
+  ASSERT_TRUE(first && second);
+  EXPECT_TRUE(first->is_new);
+  EXPECT_FALSE(second->is_new);
+  EXPECT_EQ(first->block, second->block);
+  EXPECT_EQ(ledger_->in_use(), kPage);
+  EXPECT_EQ(ledger_->Release(1, first->block), Fate::kStays);
+  EXPECT_EQ(ledger_->OnBuilt(first->block, true), Fate::kStays);
+  EXPECT_TRUE(ledger_->IsHeld(first->block));
+  EXPECT_EQ(ledger_->Release(2, first->block), Fate::kStays);
+  EXPECT_EQ(ledger_->in_use(), 0u);
+  EXPECT_EQ(ledger_->idle(), kPage);
+}
+
+TEST_F(BlockLedgerTest, WhatDiffersInAnythingIsAnotherBlock) {
+  Start(8, 1);
+  std::set<uint64_t> blocks;
+  blocks.insert(Acquire(1, {v1::MODULE_VISION, 0, {0, 0}})->block);
+  blocks.insert(Acquire(2, {v1::MODULE_LANGUAGE, 0, {0, 0}})->block);
+  blocks.insert(Acquire(3, {v1::MODULE_VISION, 1, {0, 0}})->block);
+  blocks.insert(Acquire(4, {v1::MODULE_VISION, 0, {1, 0}})->block);
+  blocks.insert(Acquire(5, {v1::MODULE_VISION, 0, {0, 1}})->block);
+  EXPECT_EQ(blocks.size(), 5u);
+}
+
+TEST_F(BlockLedgerTest, AnIdleBlockIsTakenUpAgain) {
+  Start(8, 1);
+  const uint64_t block = Hold(1, Key(3));
+  ledger_->Release(1, block);
+  const auto again = Acquire(2, Key(3));
+  ASSERT_TRUE(again);
+  EXPECT_FALSE(again->is_new);
+  EXPECT_EQ(again->block, block);
+  EXPECT_EQ(ledger_->in_use(), kPage);
+  EXPECT_EQ(ledger_->idle(), 0u);
+}
+
+TEST_F(BlockLedgerTest, TheLongestIdleGoesFirstAndOnlyForItsPlace) {
+  Start(4, 1);
+  std::vector<uint64_t> blocks;
+  for (uint64_t step = 0; step < 4; ++step)
+    blocks.push_back(Hold(1, Key(step)));
+  for (const int i : {2, 3, 0, 1}) ledger_->Release(1, blocks[i]);
+  Hold(1, Key(10));
+  EXPECT_THAT(gone_, ElementsAre(blocks[2]));
+  EXPECT_EQ(ledger_->PlaceOf(blocks[2]), std::nullopt);
+  // Two pages that touch: those of blocks 0 and 1.
+  const uint64_t large = Hold(1, Key(11), 2);
+  EXPECT_THAT(gone_, ElementsAre(blocks[3], blocks[0], blocks[1]));
+  EXPECT_EQ(ledger_->PlaceOf(large), 0u);
+  EXPECT_EQ(ledger_->idle(), 0u);
+}
+
+TEST_F(BlockLedgerTest, IdleBlocksDoNotGoInVain) {
+  Start(4, 1);
+  const uint64_t held = Hold(1, Key(0), 2);
+  const uint64_t idle = Hold(2, Key(1), 1);
+  ledger_->Release(2, idle);
+  EXPECT_FALSE(Acquire(1, Key(2), 3));
+  EXPECT_THAT(gone_, IsEmpty());
+  EXPECT_EQ(ledger_->idle(), kPage);
+  EXPECT_TRUE(ledger_->IsHeld(held));
+}
+
+TEST_F(BlockLedgerTest, AStreamStaysWithinItsShareAndTheWhole) {
+  Start(8, 2);
+  Hold(1, Key(0));
+  Hold(1, Key(1), 3);
+  EXPECT_FALSE(Acquire(1, Key(2)));  // its share is 4 pages
+  Hold(2, Key(3, 1), 4);
+  EXPECT_FALSE(Acquire(2, Key(4, 1)));
+  // A third stream makes more than the whole; it gets one outside the arena.
+  const auto beyond = Acquire(3, Key(5));
+  ASSERT_TRUE(beyond);
+  EXPECT_FALSE(beyond->lendable);
+  EXPECT_EQ(ledger_->PlaceOf(beyond->block), std::nullopt);
+  EXPECT_FALSE(Acquire(3, Key(6)));
+  ledger_->OnBuilt(beyond->block, true);
+  EXPECT_EQ(ledger_->Release(3, beyond->block), Fate::kGone);
+}
+
+TEST_F(BlockLedgerTest, ABlockLargerThanAllMemoryPassesAlone) {
+  Start(2, 1);
+  for (uint64_t step = 0; step < 3; ++step) {
+    const uint64_t block = Hold(1, Key(step), 5);
+    EXPECT_FALSE(Acquire(1, Key(step + 1), 5));
+    EXPECT_EQ(ledger_->Release(1, block), Fate::kGone);
+  }
+  EXPECT_EQ(ledger_->in_use(), 0u);
+}
+
+// A client that keeps its blocks gets the next one all the same, but a copy.
+TEST_F(BlockLedgerTest, LentBlocksFillTheShareButDoNotStopTheStream) {
+  Start(4, 2);
+  const uint64_t first = Hold(1, Key(0));
+  const uint64_t second = Hold(1, Key(1));
+  EXPECT_FALSE(Acquire(1, Key(2)));
+  ledger_->Lend(1, first);
+  EXPECT_FALSE(Acquire(1, Key(2)));
+  ledger_->Lend(1, second);
+  ledger_->Lend(1, second);  // without effect
+  const auto third = Acquire(1, Key(2));
+  ASSERT_TRUE(third);
+  EXPECT_FALSE(third->lendable);
+  EXPECT_FALSE(Acquire(1, Key(3)));
+  // Nor does it get a peer's block in place.
+  Hold(2, Key(3));
+  ledger_->OnBuilt(third->block, true);
+  EXPECT_EQ(ledger_->Release(1, third->block), Fate::kGone);
+  const auto shared = Acquire(1, Key(3));
+  ASSERT_TRUE(shared);
+  EXPECT_FALSE(shared->is_new);
+  EXPECT_FALSE(shared->lendable);
+  // Once it lets go of some, it does.
+  ledger_->Release(1, shared->block);
+  ledger_->Release(1, first);
+  EXPECT_TRUE(Acquire(1, Key(3))->lendable);
+}
+
+TEST_F(BlockLedgerTest, UnwantedWorkMayBeDroppedOrTakenUp) {
+  Start(8, 1);
+  const uint64_t dropped = Acquire(1, Key(0))->block;
+  EXPECT_EQ(ledger_->Release(1, dropped), Fate::kUnwanted);
+  EXPECT_EQ(ledger_->in_use(), kPage);  // it is still written
+  EXPECT_EQ(ledger_->OnBuilt(dropped, false), Fate::kGone);
+  EXPECT_EQ(ledger_->in_use(), 0u);
+
+  const uint64_t taken_up = Acquire(1, Key(0))->block;
+  EXPECT_EQ(ledger_->Release(1, taken_up), Fate::kUnwanted);
+  const auto again = Acquire(2, Key(0));
+  ASSERT_TRUE(again);
+  EXPECT_FALSE(again->is_new);
+  EXPECT_EQ(again->block, taken_up);
+
+  const uint64_t finished = Acquire(1, Key(1))->block;
+  EXPECT_EQ(ledger_->Release(1, finished), Fate::kUnwanted);
+  EXPECT_EQ(ledger_->OnBuilt(finished, true), Fate::kStays);
+  EXPECT_EQ(Acquire(1, Key(1))->block, finished);
+}
+
+TEST_F(BlockLedgerTest, AFailedBlockIsTriedAgain) {
+  Start(8, 1);
+  const uint64_t failed = Acquire(1, Key(0))->block;
+  EXPECT_EQ(ledger_->OnBuilt(failed, false), Fate::kStays);
+  const auto again = Acquire(2, Key(0));
+  ASSERT_TRUE(again);
+  EXPECT_TRUE(again->is_new);
+  EXPECT_NE(again->block, failed);
+  EXPECT_EQ(ledger_->Release(1, failed), Fate::kGone);
+  EXPECT_EQ(Acquire(3, Key(0))->block, again->block);
+}
+
+TEST_F(BlockLedgerTest, WhatIsNotThereChangesNothing) {
+  Start(4, 0);  // 0 shares count as 1
+  EXPECT_EQ(ledger_->share(), 4 * kPage);
+  EXPECT_EQ(ledger_->Release(1, 7), Fate::kStays);
+  EXPECT_EQ(ledger_->OnBuilt(7, true), Fate::kStays);
+  ledger_->Lend(1, 7);
+  const uint64_t block = Hold(1, Key(0));
+  EXPECT_EQ(ledger_->Release(2, block), Fate::kStays);
+  EXPECT_EQ(ledger_->in_use(), kPage);
+}
+
+// Streams that come, hold, lend and go at random: places never overlap, the
+// bound that the header states holds, and all is given back.
+TEST_F(BlockLedgerTest, TheBoundHoldsWhateverStreamsDo) {
+  constexpr uint64_t kWhole = 64, kStreams = 6, kLargest = 8;
+  Start(kWhole, 4);
+  std::mt19937 random(3);
+  std::set<std::pair<uint64_t, uint64_t>> asked;  // (stream, step)
+  std::set<std::pair<uint64_t, uint64_t>> holds;  // (stream, block)
+  std::map<uint64_t, uint64_t> pages;             // of blocks that are there
+  for (int i = 0; i < 20000; ++i) {
+    const uint64_t stream = 1 + random() % kStreams;
+    if (random() % 2 == 0) {
+      const uint64_t step = i / 100 + random() % 40;
+      const uint64_t size = 1 + step % kLargest;
+      // A stream asks for a block once.
+      if (!asked.emplace(stream, step).second) continue;
+      const auto grant = Acquire(stream, Key(step), size);
+      for (const uint64_t block : gone_) pages.erase(block);
+      if (grant) {
+        pages[grant->block] = size;
+        holds.emplace(stream, grant->block);
+        if (grant->is_new) ledger_->OnBuilt(grant->block, true);
+        if (grant->lendable && random() % 2 == 0) {
+          ledger_->Lend(stream, grant->block);
+        }
+      }
+    } else if (!holds.empty()) {
+      auto hold = holds.begin();
+      std::advance(hold, random() % holds.size());
+      if (ledger_->Release(hold->first, hold->second) == Fate::kGone) {
+        pages.erase(hold->second);
+      }
+      holds.erase(hold);
+    }
+    ASSERT_LE(ledger_->in_use(), (kWhole + kStreams * kLargest) * kPage);
+    std::vector<bool> taken(kWhole, false);
+    for (const auto& [block, size] : pages) {
+      const auto place = ledger_->PlaceOf(block);
+      if (!place) continue;
+      for (uint64_t page = 0; page < size; ++page) {
+        ASSERT_FALSE(taken.at(*place / kPage + page));
+        taken[*place / kPage + page] = true;
+      }
+    }
+  }
+  for (const auto& [stream, block] : holds) ledger_->Release(stream, block);
+  EXPECT_EQ(ledger_->in_use(), 0u);
+}
+
+}  // namespace
+}  // namespace ballast
