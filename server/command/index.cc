@@ -88,8 +88,8 @@ absl::Status Index(const Options& options) {
   if (too_long > 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         too_long,
-        " samples have more than batch.max_tokens tokens and are "
-        "not in the index; raise max_tokens, or set batch.on_too_long to "
+        " samples have more than batch.max_tokens tokens, so no index of their "
+        "sources was written; raise max_tokens, or set batch.on_too_long to "
         "truncate_text or skip"));
   }
   return absl::OkStatus();

@@ -137,6 +137,7 @@ absl::StatusOr<IndexReport> BuildIndex(const v1::Source& source,
   for (FileScan& scan : scans) Append(std::move(scan), contents, report);
   report.samples = contents.samples.size();
   report.images = contents.images.size();
+  if (options.accept && !options.accept(report)) return report;
   BALLAST_RETURN_IF_ERROR(WriteIndex(IndexPath(source, directory), contents));
   return report;
 }

@@ -37,6 +37,8 @@ struct IndexProgress {
   uint64_t bad = 0;
 };
 
+struct IndexReport;
+
 // What building an index depends on besides the source.
 struct IndexOptions {
   SampleMeasure measure;
@@ -47,6 +49,9 @@ struct IndexOptions {
   // May be empty. One call at a time, from any thread, about once a MiB; the
   // last call has bytes_done == bytes_total.
   std::function<void(const IndexProgress&)> progress;
+  // Called once with what came of all files, before anything is written. False:
+  // no index is written, and what was there stays. May be empty: writes it.
+  std::function<bool(const IndexReport&)> accept;
   // Files that are read at the same time. At least 1.
   uint32_t threads = 1;
 };

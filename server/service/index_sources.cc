@@ -96,6 +96,8 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
                                 absl::Span<const ImageSize> images) {
       return Measure(sample, images, text, &too_long);
     };
+    // An index without them would be found up to date, and served, from now on.
+    index_options.accept = [&](const IndexReport&) { return too_long == 0; };
     index_options.read_image_size = ReadSize;
     index_options.content_key = content_key;
     index_options.threads = Threads(c.serve());

@@ -20,7 +20,8 @@ struct SourceIndexing {
   // only counts of samples.
   bool was_fresh = false;
   IndexReport report;
-  // Bad samples that are bad for having more than batch.max_tokens tokens.
+  // Bad samples that are bad for having more than batch.max_tokens tokens. With
+  // any, no index was written.
   uint64_t too_long = 0;
   // Its files that an earlier source has too, or that it lists twice.
   std::vector<SharedFile> shared;

@@ -76,6 +76,30 @@ class CorpusCommandsTest(tools.ToolTest):
         self.assertEqual(listed["key"], member.name.split(".")[0])
         self.assertIn(member.name.split(".", 1)[1], listed["reason"])
 
+    def test_samples_that_are_too_long_fail_every_time(self):
+        folder = self.make("long", "--samples", 8)
+        config = os.path.join(folder, "ballast.yaml")
+        with open(config, encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn("max_tokens: 8192", text)
+        # Too little for any document.
+        short = self.write(
+            "long/short.yaml", text.replace("max_tokens: 8192", "max_tokens: 64")
+        )
+        for _ in range(2):
+            done = tools.run("ballast-server", "index", "--config", short)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("8 samples have more than", done.stderr.decode())
+            reasons = re.findall(
+                r"^  bad: .+, sample \S+: \d+ tokens; batch.max_tokens is 64 ",
+                done.stdout.decode(),
+                re.MULTILINE,
+            )
+            self.assertEqual(len(reasons), 8, done.stdout.decode())
+        message = self.error("ballast-server", "plan", "--config", short, "--step", 0)
+        self.assertIn("ballast-server index", message)
+        self.ok("ballast-server", "index", "--config", config)
+
     def test_a_source_that_is_not_there(self):
         config = self.write(
             "gone.yaml", tools.CONFIG.replace("docs-*.tar", "nowhere-*.tar")
