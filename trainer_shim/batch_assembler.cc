@@ -1,36 +1,15 @@
 #include "trainer_shim/batch_assembler.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
 #include "proto/module.h"
-#include "trainer_shim/thd_layout.h"
+#include "trainer_shim/batch_layout.h"
 #include "trainer_shim/totals.h"
 
 namespace ballast {
-namespace {
-
-constexpr uint8_t kGrey = 128;
-
-// As the layouts of a rank are planned: grids come from the schedule.
-absl::Status CheckGrids(absl::Span<const ImageRecord> images, uint32_t merge) {
-  for (size_t i = 0; i < images.size(); ++i) {
-    if (images[i].grid_h % merge == 0 && images[i].grid_w % merge == 0) {
-      continue;
-    }
-    return absl::InvalidArgumentError(
-        absl::StrCat("schedule: image ", i, " of the packed shard has grid ",
-                     images[i].grid_h, "x", images[i].grid_w,
-                     ", wanted multiples of model.merge ", merge));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
 BatchAssembler::BatchAssembler(const v1::Role& role, const JobShape& shape,
                                PixelType pixel_type,
                                Normalisation normalisation,
@@ -60,10 +39,14 @@ absl::StatusOr<const PackedBatch*> BatchAssembler::Assemble(
   BALLAST_RETURN_IF_ERROR(IdentifySamples(schedule, plan, block));
   const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
   const absl::Time start = Clock::Real()->Now();
-  BALLAST_RETURN_IF_ERROR(
-      role_.module() == v1::MODULE_VISION
-          ? PackImages(*FindModule(columns, role_.module()), plan, block)
-          : PackLanguage(plan, block));
+  BALLAST_ASSIGN_OR_RETURN(
+      const BatchLayout layout,
+      LayOutBatch(plan, *FindModule(columns, role_.module()), role_, shape_));
+  if (role_.module() == v1::MODULE_VISION) {
+    PackImages(plan, layout, block);
+  } else {
+    PackLanguage(plan, layout, block);
+  }
   batch_.pack_time = Clock::Real()->Now() - start;
 
   batch_.totals = SumTotals(columns, shape_.align, role_);
@@ -130,25 +113,21 @@ absl::Status BatchAssembler::IdentifySamples(const v1::StepSchedule& schedule,
   return absl::OkStatus();
 }
 
-absl::Status BatchAssembler::PackLanguage(const ExchangePlan& plan,
-                                          absl::Span<const uint8_t> block) {
-  lengths_.clear();
+void BatchAssembler::PackLanguage(const ExchangePlan& plan,
+                                  const BatchLayout& layout,
+                                  absl::Span<const uint8_t> block) {
   texts_.clear();
   for (const OwnedSample& owned : plan.owned) {
-    lengths_.push_back(owned.expected.tokens);
     texts_.push_back(
         {BufferOf(owned, block) + owned.payload, owned.expected.tokens});
   }
-  BALLAST_ASSIGN_OR_RETURN(const TextLayout layout,
-                           LayOutText(lengths_, shape_.align));
-  PackText(texts_, layout, shape_.block.position_axes, shape_.pad_id, &batch_);
-  return absl::OkStatus();
+  PackText(texts_, layout.text, shape_.block.position_axes, shape_.pad_id,
+           &batch_);
 }
 
-absl::Status BatchAssembler::PackImages(const v1::ModuleSchedule& module,
-                                        const ExchangePlan& plan,
-                                        absl::Span<const uint8_t> block) {
-  BALLAST_RETURN_IF_ERROR(CheckGrids(plan.images, shape_.patch.merge));
+void BatchAssembler::PackImages(const ExchangePlan& plan,
+                                const BatchLayout& layout,
+                                absl::Span<const uint8_t> block) {
   images_.clear();
   for (const OwnedSample& owned : plan.owned) {
     for (uint32_t k = 0; k < owned.expected.num_images; ++k) {
@@ -157,28 +136,13 @@ absl::Status BatchAssembler::PackImages(const v1::ModuleSchedule& module,
           {BufferOf(owned, block) + owned.payload + image.pixels, image});
     }
   }
-  const auto& dummies = module.dummy_rank();
-  batch_.dummy_image = std::find(dummies.begin(), dummies.end(),
-                                 role_.dp_rank()) != dummies.end();
-  std::vector<ImageRecord> records = plan.images;
-  if (batch_.dummy_image) {
-    images_.push_back(DummyImage());
-    records.push_back(images_.back().record);
+  batch_.dummy_image = layout.dummy_image;
+  if (layout.dummy_image) {
+    const ImageRecord& dummy = layout.images.back();
+    grey_.resize(size_t{3} * dummy.height * dummy.width, kDummyGrey);
+    images_.push_back({grey_.data(), dummy});
   }
-  BALLAST_ASSIGN_OR_RETURN(const VisionLayout layout, LayOutVision(records));
-  PackVision(images_, layout, shape_.patch, table_, &batch_);
-  return absl::OkStatus();
-}
-
-ImagePiece BatchAssembler::DummyImage() {
-  ImagePiece dummy;
-  dummy.record.grid_t = 1;
-  dummy.record.grid_h = dummy.record.grid_w = shape_.patch.merge;
-  dummy.record.height = dummy.record.width =
-      shape_.patch.merge * shape_.patch.patch;
-  grey_.resize(size_t{3} * dummy.record.height * dummy.record.width, kGrey);
-  dummy.pixels = grey_.data();
-  return dummy;
+  PackVision(images_, layout.vision, shape_.patch, table_, &batch_);
 }
 
 }  // namespace ballast

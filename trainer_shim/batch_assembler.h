@@ -12,6 +12,7 @@
 #include "proto/block_view.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
+#include "trainer_shim/batch_layout.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/exchange_plan.h"
 #include "trainer_shim/job_shape.h"
@@ -53,13 +54,10 @@ class BatchAssembler {
   absl::Status IdentifySamples(const v1::StepSchedule& schedule,
                                const ExchangePlan& plan,
                                absl::Span<const uint8_t> block);
-  absl::Status PackLanguage(const ExchangePlan& plan,
-                            absl::Span<const uint8_t> block);
-  absl::Status PackImages(const v1::ModuleSchedule& module,
-                          const ExchangePlan& plan,
-                          absl::Span<const uint8_t> block);
-  // One token of mid-grey pixels; valid as long as the assembler.
-  ImagePiece DummyImage();
+  void PackLanguage(const ExchangePlan& plan, const BatchLayout& layout,
+                    absl::Span<const uint8_t> block);
+  void PackImages(const ExchangePlan& plan, const BatchLayout& layout,
+                  absl::Span<const uint8_t> block);
   // Where `sample`'s record and payload count from.
   const uint8_t* BufferOf(const OwnedSample& sample,
                           absl::Span<const uint8_t> block) const {
@@ -74,11 +72,10 @@ class BatchAssembler {
   AlignedBuffer received_;
   std::vector<SendSlice> sends_;
   std::vector<ReceiveSlice> receives_;
-  std::vector<uint32_t> lengths_;
   std::vector<TextPiece> texts_;
   std::vector<ImagePiece> images_;
-  std::vector<uint8_t>
-      grey_;  // pixels of a dummy image; empty before the first
+  // Pixels of a dummy image; empty before the first.
+  std::vector<uint8_t> grey_;
   std::optional<uint64_t> summed_step_;  // whose batch_.step_totals are
   PackedBatch batch_;
 };

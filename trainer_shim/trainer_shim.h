@@ -8,11 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
-#include "client/batch_stream.h"
 #include "client/failover.h"
 #include "client/loader_client.h"
-#include "client/schedule_source.h"
 #include "common/clock.h"
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
@@ -21,6 +18,7 @@
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/packed_batch.h"
 #include "trainer_shim/patchify.h"
+#include "trainer_shim/role_source.h"
 
 namespace ballast {
 
@@ -114,36 +112,33 @@ class TrainerShim {
   // FAILED_PRECONDITION (the server has another fingerprint by now), or what
   // kept the last server from answering.
   absl::Status ReportTiming(uint64_t step, uint32_t micro_batch,
-                            double milliseconds);
+                            double milliseconds) {
+    return source_->ReportTiming(step, micro_batch, milliseconds);
+  }
 
   const v1::Role& role() const { return role_; }
   // What the servers answered.
-  const v1::Job& job() const { return attached_.job(); }
-  const v1::Fingerprint& fingerprint() const { return attached_.fingerprint(); }
+  const v1::Job& job() const { return source_->attached().job(); }
+  const v1::Fingerprint& fingerprint() const {
+    return source_->attached().fingerprint();
+  }
   // The schedule of the last batch's step; null before the first. Valid until
   // the next call of Next.
   const v1::StepSchedule* schedule() const { return schedule_; }
 
  private:
-  TrainerShim(Options options,
-              std::vector<std::unique_ptr<LoaderClient>> clients);
+  explicit TrainerShim(Options options);
 
-  absl::Status Open();
-  absl::Status CheckCommunicator(const JobShape& shape) const;
-  absl::StatusOr<const PackedBatch*> Assemble(const FetchedBlock& block);
+  absl::Status Open(std::vector<std::unique_ptr<LoaderClient>> clients);
   // Names the role and aborts the communicator.
   absl::Status Fail(const absl::Status& status);
 
   const v1::Role role_;
   const Options options_;
-  const std::vector<std::unique_ptr<LoaderClient>> clients_;
-  v1::AttachResponse attached_;
+  std::unique_ptr<RoleSource> source_;
   std::unique_ptr<BatchAssembler> assembler_;
-  std::unique_ptr<ScheduleSource> schedules_;
   const v1::StepSchedule* schedule_ = nullptr;
   absl::Status end_;  // final once not OK
-  // After what its thread uses.
-  std::unique_ptr<BatchStream> stream_;
 };
 
 }  // namespace ballast

@@ -1,0 +1,43 @@
+#ifndef BALLAST_TRAINER_SHIM_BATCH_LAYOUT_H_
+#define BALLAST_TRAINER_SHIM_BATCH_LAYOUT_H_
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/block_layout.h"
+#include "proto/job.pb.h"
+#include "proto/schedule.pb.h"
+#include "trainer_shim/exchange_plan.h"
+#include "trainer_shim/job_shape.h"
+#include "trainer_shim/thd_layout.h"
+
+namespace ballast {
+
+// Mid-grey: every byte of a dummy image.
+inline constexpr uint8_t kDummyGrey = 128;
+
+// Where everything that a rank owns in one micro-batch lies once it is packed.
+// A language rank has `text`, a vision rank the rest. A plain value.
+struct BatchLayout {
+  TextLayout text;
+  // Of the plan's samples in packing order, then of the dummy image.
+  std::vector<ImageRecord> images;
+  VisionLayout vision;
+  // The last image belongs to no sample (PackedBatch::dummy_image).
+  bool dummy_image = false;
+};
+
+// The record of a dummy image: one token, grid (1, merge, merge).
+ImageRecord DummyImageOf(const PatchShape& shape);
+
+// Pure. `module` is the role's in the micro-batch that `plan` is of; it says
+// whether the rank adds a dummy image. Errors: as LayOutText and LayOutVision;
+// INVALID_ARGUMENT (a grid that is no multiple of the merge size).
+absl::StatusOr<BatchLayout> LayOutBatch(const ExchangePlan& plan,
+                                        const v1::ModuleSchedule& module,
+                                        const v1::Role& role,
+                                        const JobShape& shape);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_BATCH_LAYOUT_H_

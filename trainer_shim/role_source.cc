@@ -1,0 +1,122 @@
+#include "trainer_shim/role_source.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/attach_all.h"
+#include "common/status_macros.h"
+#include "proto/module.h"
+#include "proto/timing.pb.h"
+
+namespace ballast {
+
+absl::StatusOr<std::unique_ptr<RoleSource>> RoleSource::Create(
+    std::vector<std::unique_ptr<LoaderClient>> clients, Options options) {
+  std::unique_ptr<RoleSource> source(
+      new RoleSource(std::move(clients), options.role));
+  BALLAST_RETURN_IF_ERROR(source->Open(options));
+  return source;
+}
+
+absl::Status RoleSource::Open(const Options& options) {
+  std::vector<LoaderClient*> servers;
+  for (const auto& client : clients_) servers.push_back(client.get());
+  BALLAST_ASSIGN_OR_RETURN(attached_,
+                           AttachAll(servers, role_, options.fingerprint));
+  BALLAST_ASSIGN_OR_RETURN(shape_, ShapeOf(attached_.job(), role_));
+
+  FailoverOptions failover = options.failover;
+  failover.seed +=
+      static_cast<uint64_t>(role_.module()) << 32 | role_.dp_rank();
+
+  ScheduleSource::Options schedules;
+  schedules.failover = failover;
+  schedules.fingerprint = attached_.fingerprint().hash();
+  schedules.clock = options.clock;
+  schedules_ = std::make_unique<ScheduleSource>(servers, schedules);
+
+  BatchStream::Options stream;
+  stream.request.role = role_;
+  stream.request.step = options.start_step;
+  stream.request.steps = options.steps;
+  stream.request.fingerprint = attached_.fingerprint().hash();
+  stream.request.max_bytes = options.max_bytes;
+  stream.clock = options.clock;
+  stream.failover = failover;
+  stream.servers = ServerNames(servers);
+  const auto connect = [servers](size_t server, const FetchRequest& request) {
+    return servers[server]->OpenPull(request);
+  };
+  BALLAST_ASSIGN_OR_RETURN(stream_, BatchStream::Create(connect, stream));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RoleSource::Block> RoleSource::Next() {
+  Block next;
+  BALLAST_ASSIGN_OR_RETURN(next.block, stream_->Next());
+  absl::StatusOr<const v1::StepSchedule*> schedule =
+      schedules_->Get(next.block->step());
+  // The end of the steps is the stream's to say.
+  if (absl::IsOutOfRange(schedule.status())) {
+    return absl::InternalError(schedule.status().message());
+  }
+  BALLAST_ASSIGN_OR_RETURN(next.schedule, std::move(schedule));
+  return next;
+}
+
+void RoleSource::Cancel() {
+  schedules_->Cancel();
+  stream_->Cancel();
+}
+
+absl::Status RoleSource::ReportTiming(uint64_t step, uint32_t micro_batch,
+                                      double milliseconds) {
+  v1::StepTiming timing;
+  *timing.mutable_role() = role_;
+  timing.set_step(step);
+  timing.set_micro_batch(micro_batch);
+  timing.set_milliseconds(milliseconds);
+  absl::Status status;
+  for (const auto& client : clients_) {
+    status = client->Report({timing}, attached_.fingerprint().hash());
+    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
+      break;
+    }
+  }
+  return status;
+}
+
+std::vector<std::unique_ptr<LoaderClient>> ClientsOf(
+    absl::Span<const std::string> servers) {
+  std::vector<std::unique_ptr<LoaderClient>> clients;
+  for (const std::string& address : servers) {
+    clients.push_back(LoaderClient::Create(address));
+  }
+  return clients;
+}
+
+absl::Status CheckCommunicator(const JobShape& shape, const v1::Role& role,
+                               uint32_t rank, uint32_t size) {
+  if (!shape.exchanges()) return absl::OkStatus();
+  if (size == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("delivery `exchange` over ", shape.dp,
+                     " ranks needs a communicator; none was given"));
+  }
+  if (rank != role.dp_rank() || size != shape.dp) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the communicator is rank ", rank, " of ", size,
+                     ", wanted rank ", role.dp_rank(), " of ", shape.dp));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NameRole(const absl::Status& status, const v1::Role& role) {
+  const absl::StatusCode code =
+      absl::IsOutOfRange(status) ? absl::StatusCode::kInternal : status.code();
+  return absl::Status(
+      code, absl::StrCat(ModuleName(role.module()), " rank ", role.dp_rank(),
+                         ": ", status.message()));
+}
+
+}  // namespace ballast

@@ -1,0 +1,96 @@
+#ifndef BALLAST_TRAINER_SHIM_ROLE_SOURCE_H_
+#define BALLAST_TRAINER_SHIM_ROLE_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/batch_stream.h"
+#include "client/failover.h"
+#include "client/loader_client.h"
+#include "client/schedule_source.h"
+#include "common/clock.h"
+#include "proto/job.pb.h"
+#include "proto/loader_service.pb.h"
+#include "proto/schedule.pb.h"
+#include "trainer_shim/job_shape.h"
+
+namespace ballast {
+
+// Where a shim's blocks and schedules come from: one role of one job, over all
+// of its servers. One thread calls Next; Cancel is for any.
+class RoleSource {
+ public:
+  struct Options {
+    v1::Role role;
+    uint64_t start_step = 0;
+    uint64_t steps = 0;  // 0: no end
+    // What the job's fingerprint must be. May be empty.
+    v1::Fingerprint fingerprint;
+    // Bytes of blocks that may be held or on their way.
+    uint64_t max_bytes = uint64_t{256} << 20;
+    // Its seed is mixed with the role, so that ranks differ.
+    FailoverOptions failover;
+    Clock* clock = Clock::Real();  // outlives this
+  };
+
+  // Attaches and begins to fetch. Blocks until all servers have answered or
+  // failed to. Errors: as AttachAll, ShapeOf and BatchStream::Create.
+  static absl::StatusOr<std::unique_ptr<RoleSource>> Create(
+      std::vector<std::unique_ptr<LoaderClient>> clients, Options options);
+
+  // The next block, and the schedule of its step, which is valid until the next
+  // call. Errors: as BatchStream::Next and ScheduleSource::Get; OUT_OF_RANGE
+  // only at the end of the steps.
+  struct Block {
+    std::unique_ptr<FetchedBlock> block;
+    const v1::StepSchedule* schedule = nullptr;
+  };
+  absl::StatusOr<Block> Next();
+
+  // Ends a Next that blocks, and every later one, with CANCELLED.
+  void Cancel();
+
+  // See TrainerShim::ReportTiming. From any thread.
+  absl::Status ReportTiming(uint64_t step, uint32_t micro_batch,
+                            double milliseconds);
+
+  const v1::Role& role() const { return role_; }
+  const v1::AttachResponse& attached() const { return attached_; }
+  const JobShape& shape() const { return shape_; }
+
+ private:
+  RoleSource(std::vector<std::unique_ptr<LoaderClient>> clients,
+             const v1::Role& role)
+      : role_(role), clients_(std::move(clients)) {}
+  absl::Status Open(const Options& options);
+
+  const v1::Role role_;
+  const std::vector<std::unique_ptr<LoaderClient>> clients_;
+  v1::AttachResponse attached_;
+  JobShape shape_;
+  std::unique_ptr<ScheduleSource> schedules_;
+  // After what its thread uses.
+  std::unique_ptr<BatchStream> stream_;
+};
+
+// The clients of `servers`, addresses as LoaderClient::Create wants them.
+std::vector<std::unique_ptr<LoaderClient>> ClientsOf(
+    absl::Span<const std::string> servers);
+
+// That a communicator of rank `rank` of `size` (0: there is none) is what a
+// role of `shape` exchanges over. Errors: INVALID_ARGUMENT naming both.
+absl::Status CheckCommunicator(const JobShape& shape, const v1::Role& role,
+                               uint32_t rank, uint32_t size);
+
+// `status` under the name of its role. Only the end of the steps is
+// OUT_OF_RANGE: any other becomes INTERNAL.
+absl::Status NameRole(const absl::Status& status, const v1::Role& role);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_ROLE_SOURCE_H_
