@@ -1,6 +1,10 @@
+#include <cuda_bf16.h>
+
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,13 +20,11 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
 constexpr int kWarps = kThreads / kWarp;
-// Blocks of 256 threads that a multiprocessor holds at most.
+// A block takes so many tokens where there are enough to go round: finding an
+// image, and copying the values, then costs little.
+constexpr uint32_t kMaxTokensOfBlock = 16;
+// Blocks that keep a multiprocessor busy.
 constexpr int kBlocksOfMultiprocessor = 8;
-// Enough to hide the latency of memory; the compiler keeps to its registers.
-constexpr int kBlocksWanted = 6;
-// A block copies the values into its shared memory once and then cuts so many
-// tokens a warp, where there are enough to go round.
-constexpr int kTokensOfWarp = 4;
 constexpr uint64_t kOutAlignment = 16;
 
 // ---- Arguments --------------------------------------------------------------
@@ -33,6 +35,12 @@ struct Values {
   uint16_t bfloat16s[3][256];
 };
 
+// byte * scale + offset.
+struct Line {
+  float scale;
+  float offset;
+};
+
 template <typename T>
 struct Arguments {
   const uint8_t* pixels;
@@ -41,6 +49,7 @@ struct Arguments {
   uint64_t first_row;  // of the first image
   uint64_t rows;       // of all images
   const Values* values;
+  Line lines[3];  // of the channels, where the kernel computes
   T* out;
 };
 
@@ -58,11 +67,11 @@ struct Four<uint16_t> {
   using Vector = ushort4;
 };
 
-__device__ inline const float (*ValuesOf(const Values& values, float))[256] {
+__device__ inline const float (*TableOf(const Values& values, float))[256] {
   return values.floats;
 }
-__device__ inline const uint16_t (*ValuesOf(const Values& values,
-                                            uint16_t))[256] {
+__device__ inline const uint16_t (*TableOf(const Values& values,
+                                           uint16_t))[256] {
   return values.bfloat16s;
 }
 
@@ -82,135 +91,191 @@ __device__ inline PatchifyImage FindImage(const PatchifyImage* images,
   return images[low];
 }
 
-// A token is the kM*kM patches of kP*kP pixels that the model merges: a square
-// of pixels, and consecutive rows of the output.
-template <int kP, int kM>
-struct Token {
-  static constexpr int kSide = kP * kM;            // pixels
-  static constexpr int kRowWords = 3 * kSide / 4;  // 4 bytes each
-  static constexpr int kWords = kSide * kRowWords;
-  // Four pixels never leave a patch, two never leave a row of pixels.
-  static_assert(kP % 2 == 0 && kSide % 4 == 0);
+// The byte of four pixels' `words` at `n`, a constant once unrolled, as a
+// number: put below the bits of 2^23, which are taken off again. That costs
+// less than a conversion.
+__device__ inline float NumberOf(const uint32_t (&words)[3], int n) {
+  const uint32_t bits = __byte_perm(words[n / 4], 0x4B000000u, 0x7540 | n % 4);
+  return __uint_as_float(bits) - 8388608.0f;
+}
+
+// Four values of channel `c`, of the four pixels whose bytes are `words`.
+template <typename T, bool kComputed>
+__device__ inline typename Four<T>::Vector ValuesOf(const uint32_t (&words)[3],
+                                                    int c, const Line& line,
+                                                    const T (*values)[256]) {
+  if constexpr (kComputed) {
+    const auto two = [&](int n) {
+      const auto value = [&](int pixel) {
+        return fmaf(NumberOf(words, 3 * pixel + c), line.scale, line.offset);
+      };
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(value(n), value(n + 1));
+      return *reinterpret_cast<const ushort2*>(&pair);
+    };
+    const ushort2 low = two(0);
+    const ushort2 high = two(2);
+    return {low.x, low.y, high.x, high.y};
+  } else {
+    const auto value = [&](int n) {
+      const int byte = 3 * n + c;
+      return values[c][words[byte / 4] >> byte % 4 * 8 & 0xFF];
+    };
+    return {value(0), value(1), value(2), value(3)};
+  }
+}
+
+// Where a token's pixels begin, and bytes from a row of pixels to the next.
+struct Corner {
+  const uint8_t* first;
+  uint64_t stride;
 };
 
-// A warp copies the pixels of one token, row after row, into `tile`.
-// `corner`: its first pixel; `stride`: words from a row of pixels to the next.
-template <int kP, int kM>
-__device__ inline void LoadToken(const uint32_t* __restrict__ corner,
-                                 uint64_t stride, int lane, uint32_t* tile) {
-  using Shape = Token<kP, kM>;
-  // Loads of a batch are all under way before the first is waited for; more at
-  // once would take too many registers.
-  constexpr int kBatch = 8;
-  uint32_t words[kBatch];
-#pragma unroll 1
-  for (int begin = lane; begin < Shape::kWords; begin += kBatch * kWarp) {
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int word = begin + i * kWarp;
-      if (word < Shape::kWords) {
-        words[i] = __ldg(corner + word / Shape::kRowWords * stride +
-                         word % Shape::kRowWords);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int word = begin + i * kWarp;
-      if (word < Shape::kWords) tile[word] = words[i];
-    }
-  }
+template <typename T, int kP, int kM>
+__device__ inline Corner FindCorner(const Arguments<T>& a, uint64_t token) {
+  const uint64_t row = a.first_row + token * (kM * kM);
+  const PatchifyImage image = FindImage(a.images, a.image_count, row);
+  const uint32_t number = (row - image.first_row) / (kM * kM);
+  const uint32_t across = image.grid_w / kM;
+  const uint64_t stride = uint64_t{3} * kP * image.grid_w;
+  return {a.pixels + image.pixel_offset + number / across * (kP * kM * stride) +
+              uint64_t{number % across} * (3 * kP * kM),
+          stride};
+}
+
+// The 6 bytes of two pixels at an even address, out of the two words that hold
+// them. Images begin and end at words, so these lie within the image.
+__device__ inline uint2 ReadTwoPixels(const uint8_t* first) {
+  const uint32_t shift = reinterpret_cast<uintptr_t>(first) % 4 * 8;
+  const uint32_t* words = reinterpret_cast<const uint32_t*>(first - shift / 8);
+  const uint32_t low = __ldg(words);
+  const uint32_t high = __ldg(words + 1);
+  return {__funnelshift_r(low, high, shift), high >> shift & 0xFFFF};
 }
 
 // The 12 bytes of four pixels that follow one another in a patch, from pixel
-// (y, x) of the tile on, x even. They may go on in the patch's next row.
-template <int kP, int kM>
-__device__ inline void ReadFourPixels(const uint8_t* tile, int patch, int pixel,
-                                      uint32_t (&bytes)[3]) {
-  constexpr int kRowBytes = 4 * Token<kP, kM>::kRowWords;
-  const uint8_t* corner =
-      tile + patch / kM * kP * kRowBytes + patch % kM * kP * 3;
-  const uint8_t* first = corner + pixel / kP * kRowBytes + pixel % kP * 3;
+// number `pixel`, a multiple of 4, on. They may go on in the patch's next row.
+template <int kP>
+__device__ inline void ReadFourPixels(const uint8_t* patch, uint64_t stride,
+                                      int pixel, uint32_t (&words)[3]) {
+  const uint8_t* first = patch + pixel / kP * stride + pixel % kP * 3;
   if constexpr (kP % 4 == 0) {
-    const uint32_t* words = reinterpret_cast<const uint32_t*>(first);
-    for (int i = 0; i < 3; ++i) bytes[i] = words[i];
+    const uint32_t* from = reinterpret_cast<const uint32_t*>(first);
+#pragma unroll
+    for (int i = 0; i < 3; ++i) words[i] = __ldg(from + i);
   } else {
     const int next = pixel + 2;
-    const uint16_t* a = reinterpret_cast<const uint16_t*>(first);
-    const uint16_t* b = reinterpret_cast<const uint16_t*>(
-        corner + next / kP * kRowBytes + next % kP * 3);
-    bytes[0] = a[0] | uint32_t{a[1]} << 16;
-    bytes[1] = a[2] | uint32_t{b[0]} << 16;
-    bytes[2] = b[1] | uint32_t{b[2]} << 16;
+    const uint2 a = ReadTwoPixels(first);
+    const uint2 b = ReadTwoPixels(patch + next / kP * stride + next % kP * 3);
+    words[0] = a.x;
+    words[1] = a.y | b.x << 16;
+    words[2] = b.x >> 16 | b.y << 16;
   }
 }
 
-// A warp writes the rows of the token in `tile`, from `out` on.
-template <typename T, int kP, int kM, int kTp>
-__device__ inline void StoreToken(const uint32_t* tile, const T (*values)[256],
-                                  int lane, T* out) {
-  using Vector = typename Four<T>::Vector;
+// A warp turns one patch into values, [3, kPlane].
+template <typename T, int kP, bool kComputed>
+__device__ inline void Normalise(const uint8_t* patch, uint64_t stride,
+                                 int lane, const Line (&lines)[3],
+                                 const T (*values)[256], T* staged) {
   constexpr int kPlane = kP * kP;
-  constexpr int kFours = kPlane / 4;
-  // Unrolled it would take the registers of half the warps.
-#pragma unroll 1
-  for (int i = lane; i < kM * kM * kFours; i += kWarp) {
-    const int patch = i / kFours;
-    const int pixel = i % kFours * 4;
-    uint32_t bytes[3];
-    ReadFourPixels<kP, kM>(reinterpret_cast<const uint8_t*>(tile), patch, pixel,
-                           bytes);
-    T* row = out + patch * (3 * kTp * kPlane) + pixel;
+  constexpr int kRounds = (kPlane / 4 + kWarp - 1) / kWarp;
+  // All loads are under way before the first is waited for.
+  uint32_t words[kRounds][3];
 #pragma unroll
-    for (int c = 0; c < 3; ++c) {
-      const auto value = [&](int n) {
-        const int byte = 3 * n + c;
-        return values[c][bytes[byte / 4] >> byte % 4 * 8 & 0xFF];
-      };
-      const Vector four = {value(0), value(1), value(2), value(3)};
+  for (int i = 0; i < kRounds; ++i) {
+    const int four = lane + i * kWarp;
+    if (four < kPlane / 4) {
+      ReadFourPixels<kP>(patch, stride, four * 4, words[i]);
+    }
+  }
 #pragma unroll
-      for (int tp = 0; tp < kTp; ++tp) {
-        *reinterpret_cast<Vector*>(row + (c * kTp + tp) * kPlane) = four;
+  for (int i = 0; i < kRounds; ++i) {
+    const int four = lane + i * kWarp;
+    if (four < kPlane / 4) {
+#pragma unroll
+      for (int c = 0; c < 3; ++c) {
+        *reinterpret_cast<typename Four<T>::Vector*>(staged + c * kPlane +
+                                                     four * 4) =
+            ValuesOf<T, kComputed>(words[i], c, lines[c], values);
       }
     }
+  }
+}
+
+// A warp writes one row of the output: each channel kTp times.
+template <typename T, int kP, int kTp>
+__device__ inline void StoreRow(const T* staged, int lane, T* out) {
+  constexpr int kPlane = kP * kP * sizeof(T);  // bytes
+  constexpr int kChunks = 3 * kTp * kPlane / 16;
+#pragma unroll 1
+  for (int chunk = lane; chunk < kChunks; chunk += kWarp) {
+    const uint8_t* bytes = reinterpret_cast<const uint8_t*>(staged);
+    uint4 four;
+    if constexpr (kPlane % 16 == 0) {
+      constexpr int kOfPlane = kPlane / 16;
+      four = *reinterpret_cast<const uint4*>(
+          bytes + chunk / (kOfPlane * kTp) * kPlane + chunk % kOfPlane * 16);
+    } else {
+      constexpr int kOfPlane = kPlane / 8;
+      const auto half = [&](int n) {
+        return *reinterpret_cast<const uint2*>(
+            bytes + n / (kOfPlane * kTp) * kPlane + n % kOfPlane * 8);
+      };
+      const uint2 low = half(2 * chunk);
+      const uint2 high = half(2 * chunk + 1);
+      four = {low.x, low.y, high.x, high.y};
+    }
+    __stcs(reinterpret_cast<uint4*>(out) + chunk, four);
   }
 }
 
 // ---- Kernels ----------------------------------------------------------------
 
-// The optimised one. Each warp takes a token at a time: its pixels into shared
-// memory in words, then out in vectors of four values, neighbouring lanes to
-// neighbouring addresses. A still image's tp copies leave from registers.
-template <typename T, int kP, int kM, int kTp>
-__global__ void __launch_bounds__(kThreads, kBlocksWanted)
-    PatchifyTokens(const Arguments<T> a, uint32_t tokens_of_warp) {
-  __shared__ T values[3][256];
-  __shared__ uint32_t tiles[kWarps][Token<kP, kM>::kWords];
-  const T(*all)[256] = ValuesOf(*a.values, T());
-  for (int i = threadIdx.x; i < 3 * 256; i += kThreads) {
-    values[i / 256][i % 256] = all[i / 256][i % 256];
+// The optimised one. A block takes `tokens_of_block` tokens in a row, a warp a
+// patch at a time: its pixels to values in shared memory, then out in whole
+// chunks of 16 bytes, neighbouring lanes to neighbouring addresses. What a warp
+// reads lies in a few rows of pixels, whose other bytes its block reads next.
+template <typename T, int kP, int kM, int kTp, bool kComputed>
+__global__ void __launch_bounds__(kThreads)
+    PatchifyTokens(const Arguments<T> a, uint32_t tokens_of_block) {
+  constexpr int kPlane = kP * kP;         // values of a channel of a patch
+  constexpr int kRow = 3 * kTp * kPlane;  // values of a row of the output
+  // Four pixels never leave a patch, two never leave a row of pixels, and half
+  // a chunk never leaves a channel.
+  static_assert(kP % 2 == 0 && kPlane % 4 == 0);
+  static_assert(kRow * sizeof(T) % 16 == 0 && kPlane * sizeof(T) % 8 == 0);
+  __shared__ Corner corners[kMaxTokensOfBlock];
+  __shared__ T values[kComputed ? 1 : 3][256];
+  alignas(16) __shared__ T staged[kWarps][3 * kPlane];
+  const uint64_t first = uint64_t{blockIdx.x} * tokens_of_block;
+  const uint64_t tokens = a.rows / (kM * kM);
+  const uint32_t count = tokens - first < tokens_of_block
+                             ? static_cast<uint32_t>(tokens - first)
+                             : tokens_of_block;
+  if (threadIdx.x < count) {
+    corners[threadIdx.x] = FindCorner<T, kP, kM>(a, first + threadIdx.x);
+  }
+  if constexpr (!kComputed) {
+    const T(*all)[256] = TableOf(*a.values, T());
+    for (int i = threadIdx.x; i < 3 * 256; i += kThreads) {
+      values[i / 256][i % 256] = all[i / 256][i % 256];
+    }
   }
   __syncthreads();
 
-  const int warp = threadIdx.x / kWarp;
   const int lane = threadIdx.x % kWarp;
-  const uint64_t tokens = a.rows / (kM * kM);
-  for (uint32_t i = 0; i < tokens_of_warp; ++i) {
-    const uint64_t token =
-        (uint64_t{blockIdx.x} * tokens_of_warp + i) * kWarps + warp;
-    if (token >= tokens) return;
-    const uint64_t row = a.first_row + token * (kM * kM);
-    const PatchifyImage image = FindImage(a.images, a.image_count, row);
-    const uint32_t number = (row - image.first_row) / (kM * kM);
-    const uint32_t across = image.grid_w / kM;
-    const uint64_t stride = uint64_t{3} * kP * image.grid_w / 4;
-    const uint32_t* corner =
-        reinterpret_cast<const uint32_t*>(a.pixels + image.pixel_offset) +
-        number / across * (Token<kP, kM>::kSide * stride) +
-        uint64_t{number % across} * Token<kP, kM>::kRowWords;
-    LoadToken<kP, kM>(corner, stride, lane, tiles[warp]);
+  T* const own = staged[threadIdx.x / kWarp];
+  for (uint32_t patch = threadIdx.x / kWarp; patch < count * (kM * kM);
+       patch += kWarps) {
+    const Corner corner = corners[patch / (kM * kM)];
+    const uint32_t y = patch % (kM * kM) / kM;
+    const uint32_t x = patch % kM;
+    Normalise<T, kP, kComputed>(
+        corner.first + y * kP * corner.stride + x * kP * 3, corner.stride, lane,
+        a.lines, values, own);
     __syncwarp();
-    StoreToken<T, kP, kM, kTp>(tiles[warp], values, lane,
-                               a.out + row * (3 * kTp * kP * kP));
+    StoreRow<T, kP, kTp>(
+        own, lane, a.out + (a.first_row + first * (kM * kM) + patch) * kRow);
     __syncwarp();
   }
 }
@@ -223,7 +288,7 @@ __global__ void __launch_bounds__(kThreads)
   const uint64_t p = shape.patch;
   const uint64_t m = shape.merge;
   const uint64_t columns = 3 * shape.temporal_patch * p * p;
-  const T(*values)[256] = ValuesOf(*a.values, T());
+  const T(*values)[256] = TableOf(*a.values, T());
   const uint64_t threads = uint64_t{gridDim.x} * kThreads;
   for (uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
        i < a.rows * columns; i += threads) {
@@ -276,12 +341,20 @@ template <typename T>
 using TokenKernel = void (*)(Arguments<T>, uint32_t);
 
 // The optimised kernel of a shape, or null.
-template <typename T>
+template <typename T, bool kComputed>
 TokenKernel<T> TokenKernelOf(const PatchShape& shape) {
   if (shape.merge != 2 || shape.temporal_patch != 2) return nullptr;
-  if (shape.patch == 14) return PatchifyTokens<T, 14, 2, 2>;
-  if (shape.patch == 16) return PatchifyTokens<T, 16, 2, 2>;
+  if (shape.patch == 14) return PatchifyTokens<T, 14, 2, 2, kComputed>;
+  if (shape.patch == 16) return PatchifyTokens<T, 16, 2, 2, kComputed>;
   return nullptr;
+}
+
+template <typename T>
+TokenKernel<T> ChooseKernel(const PatchShape& shape, bool computed) {
+  if constexpr (sizeof(T) == sizeof(uint16_t)) {
+    if (computed) return TokenKernelOf<T, true>(shape);
+  }
+  return TokenKernelOf<T, false>(shape);
 }
 
 // As many blocks as `items` need at `items_of_block` each.
@@ -291,25 +364,31 @@ uint64_t Blocks(uint64_t items, uint64_t items_of_block) {
 
 template <typename T>
 absl::Status LaunchAs(const PatchifyBatch& batch, const PatchShape& shape,
-                      uint64_t rows, const void* values, int multiprocessors,
-                      cudaStream_t stream) {
-  const Arguments<T> arguments = {batch.pixels,
-                                  batch.device_images,
-                                  static_cast<uint32_t>(batch.images.size()),
-                                  batch.images[0].first_row,
-                                  rows,
-                                  static_cast<const Values*>(values),
-                                  static_cast<T*>(batch.out)};
+                      uint64_t rows, const void* values,
+                      const std::optional<CudaPatchifier::Lines>& lines,
+                      int multiprocessors, cudaStream_t stream) {
+  Arguments<T> arguments = {};
+  arguments.pixels = batch.pixels;
+  arguments.images = batch.device_images;
+  arguments.image_count = static_cast<uint32_t>(batch.images.size());
+  arguments.first_row = batch.images[0].first_row;
+  arguments.rows = rows;
+  arguments.values = static_cast<const Values*>(values);
+  for (int c = 0; c < 3 && lines.has_value(); ++c) {
+    arguments.lines[c] = {lines->scale[c], lines->offset[c]};
+  }
+  arguments.out = static_cast<T*>(batch.out);
+
+  const uint64_t resident = uint64_t{kBlocksOfMultiprocessor} * multiprocessors;
   const TokenKernel<T> kernel =
       batch.kernel == PatchifyKernel::kFastest && InWords(batch)
-          ? TokenKernelOf<T>(shape)
+          ? ChooseKernel<T>(shape, lines.has_value())
           : nullptr;
-  const uint64_t resident = uint64_t{kBlocksOfMultiprocessor} * multiprocessors;
   if (kernel != nullptr) {
     const uint64_t tokens = rows / (shape.merge * shape.merge);
-    const uint32_t each =
-        tokens < resident * kWarps * kTokensOfWarp ? 1 : kTokensOfWarp;
-    const uint64_t blocks = Blocks(tokens, uint64_t{kWarps} * each);
+    const uint32_t each = static_cast<uint32_t>(
+        std::clamp<uint64_t>(tokens / (4 * resident), 1, kMaxTokensOfBlock));
+    const uint64_t blocks = Blocks(tokens, each);
     if (blocks > std::numeric_limits<int32_t>::max()) {
       return absl::InvalidArgumentError(
           absl::StrCat(rows, " patches are more than a launch can hold"));
@@ -321,6 +400,23 @@ absl::Status LaunchAs(const PatchifyBatch& batch, const PatchShape& shape,
     PatchifyValues<T><<<blocks, kThreads, 0, stream>>>(arguments, shape);
   }
   return CudaStatus(cudaGetLastError(), "launch of patchify");
+}
+
+// The line through each channel's values, if it gives all their bfloat16s.
+std::optional<CudaPatchifier::Lines> LinesOf(const NormaliseTable& table) {
+  CudaPatchifier::Lines lines;
+  for (int c = 0; c < 3; ++c) {
+    const auto& floats = table.floats(c);
+    lines.scale[c] =
+        static_cast<float>((double{floats[255]} - double{floats[0]}) / 255);
+    lines.offset[c] = floats[0];
+    for (int byte = 0; byte < 256; ++byte) {
+      const float value =
+          std::fma(static_cast<float>(byte), lines.scale[c], lines.offset[c]);
+      if (ToBfloat16(value) != table.bfloat16s(c)[byte]) return std::nullopt;
+    }
+  }
+  return lines;
 }
 
 }  // namespace
@@ -342,6 +438,7 @@ absl::StatusOr<CudaPatchifier> CudaPatchifier::Create(
                             cudaMemcpyHostToDevice),
                  "copy of the normalising table to the device"));
   CudaPatchifier patchifier(shape, device, std::move(values));
+  patchifier.lines_ = LinesOf(table);
   BALLAST_RETURN_IF_ERROR(
       CudaStatus(cudaDeviceGetAttribute(&patchifier.multiprocessors_,
                                         cudaDevAttrMultiProcessorCount, device),
@@ -365,9 +462,9 @@ absl::Status CudaPatchifier::Launch(const PatchifyBatch& batch,
                      "of device ", device_));
   }
   return batch.type == PixelType::kFloat32
-             ? LaunchAs<float>(batch, shape_, rows, values_.data(),
+             ? LaunchAs<float>(batch, shape_, rows, values_.data(), lines_,
                                multiprocessors_, stream)
-             : LaunchAs<uint16_t>(batch, shape_, rows, values_.data(),
+             : LaunchAs<uint16_t>(batch, shape_, rows, values_.data(), lines_,
                                   multiprocessors_, stream);
 }
 

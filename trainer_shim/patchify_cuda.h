@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -41,10 +42,12 @@ struct PatchifyBatch {
   PatchifyKernel kernel = PatchifyKernel::kFastest;
 };
 
-// The GPU's twin of Patchify and PatchifyBfloat16: the same values to the bit,
-// since both look them up in one NormaliseTable. Any number of images a launch,
-// each byte of pixels read once from the device's memory and each value written
-// once. Launching allocates nothing and waits for nothing.
+// The GPU's twin of Patchify and PatchifyBfloat16: the same values to the bit.
+// They are looked up in the same NormaliseTable; bfloat16s are computed where
+// that gives every value of the table, which is tried at creation. Any number
+// of images a launch, each byte of pixels read once from the device's memory
+// and each value written once. Launching allocates nothing and waits for
+// nothing.
 //
 // Movable. Thread-compatible; Launch is const and may be called concurrently.
 class CudaPatchifier {
@@ -60,6 +63,13 @@ class CudaPatchifier {
   // FAILED_PRECONDITION (another device is current), as CudaStatus.
   absl::Status Launch(const PatchifyBatch& batch, cudaStream_t stream) const;
 
+  // By channel, a line (byte * scale + offset) that gives, rounded to bfloat16,
+  // what the table holds.
+  struct Lines {
+    float scale[3] = {};
+    float offset[3] = {};
+  };
+
  private:
   CudaPatchifier(const PatchShape& shape, int device, DeviceBuffer values)
       : shape_(shape), device_(device), values_(std::move(values)) {}
@@ -67,6 +77,7 @@ class CudaPatchifier {
   PatchShape shape_;
   int device_;
   int multiprocessors_ = 0;
+  std::optional<Lines> lines_;
   DeviceBuffer values_;  // what the bytes become, of each type
 };
 
