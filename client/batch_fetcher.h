@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/memory_region.h"
 #include "proto/job.pb.h"
 
 namespace ballast {
@@ -18,8 +19,21 @@ class FetchedBlock {
   virtual ~FetchedBlock() = default;
   virtual uint64_t step() const = 0;
   virtual uint32_t micro_batch() const = 0;
-  // The whole block (docs/block.md); begins at a multiple of 256.
+  // The whole block (docs/block.md); begins at a multiple of 256. To be read
+  // only. Stays as it is while the connection that it came by lives; where a
+  // server has given that up (a client that was stopped for long, say) and the
+  // block lies in its memory, it may be overwritten: see intact().
   virtual absl::Span<const uint8_t> bytes() const = 0;
+
+  // Whether what has been read of bytes() until now was the block. To be asked
+  // once reading has ended (a copy to a device: is done); false means that what
+  // was made of it is to be thrown away, and the block fetched again. Never
+  // blocks; always true of blocks in the client's own memory. From any thread.
+  virtual bool intact() const { return true; }
+
+  // What bytes() lies in, with other blocks before and after it; null where it
+  // lies alone.
+  virtual std::shared_ptr<const MemoryRegion> region() const { return nullptr; }
 };
 
 // Where a stream of blocks begins and how much of it may be held.

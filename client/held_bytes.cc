@@ -20,6 +20,10 @@ class HeldBytes::CountedBlock final : public FetchedBlock {
   uint64_t step() const override { return block_->step(); }
   uint32_t micro_batch() const override { return block_->micro_batch(); }
   absl::Span<const uint8_t> bytes() const override { return block_->bytes(); }
+  bool intact() const override { return block_->intact(); }
+  std::shared_ptr<const MemoryRegion> region() const override {
+    return block_->region();
+  }
 
  private:
   std::unique_ptr<FetchedBlock> block_;
