@@ -25,6 +25,7 @@ packages=(
   libcli11-dev
   libgmock-dev
   libgtest-dev
+  libhwy-dev
   libjpeg62-turbo-dev
   libpng-dev
   libsimdjson-dev

@@ -2,22 +2,16 @@
 #define BALLAST_SERVER_IMAGE_IMAGE_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "server/image/image_header.h"
 
 namespace ballast {
-
-enum class ImageFormat { kJpeg, kPng, kWebp };
-
-struct ImageHeader {
-  ImageFormat format;
-  uint32_t width = 0;
-  uint32_t height = 0;
-};
 
 // 8-bit RGB, rows from the top, no gaps: height*width*3 bytes.
 struct RgbImage {
@@ -26,32 +20,83 @@ struct RgbImage {
   std::vector<uint8_t> pixels;
 };
 
-// Most pixels of an image that is decoded; larger ones are refused before any
-// memory is taken for them.
-inline constexpr uint64_t kMaxImagePixels = uint64_t{1} << 28;
+struct ImageOptions {
+  // JPEGs are decoded at the smallest scale of n/8 that is no smaller than the
+  // wanted size, with plain instead of smooth chroma, and resized from there.
+  // Quicker, and no longer Pillow's pixels: docs/decisions/0007 has the
+  // difference. DecodeRgb and other formats are as ever.
+  bool fast = false;
+  // Images are turned as their EXIF orientation says, as Pillow's
+  // ImageOps.exif_transpose does; all sizes are then those after turning. The
+  // Hugging Face processors do not do this.
+  bool apply_exif_orientation = false;
+  // Most memory for the work on one image, beyond its result. A baseline JPEG
+  // or a PNG takes a few rows; a progressive JPEG takes 2 bytes a coefficient
+  // (3 to 6 a pixel); WebP, interlaced PNG and turning take 3 bytes a pixel.
+  uint64_t max_memory = uint64_t{1} << 30;
+};
 
-// Format and size from the header alone; `bytes` may be cut after it. Errors:
-// INVALID_ARGUMENT (not a JPEG, PNG or WebP; damaged header; a side of 0; over
-// kMaxImagePixels), OUT_OF_RANGE (cut before the size: pass more).
-absl::StatusOr<ImageHeader> ReadImageHeader(absl::string_view bytes);
+// The size that an image has for `options`; `bytes` may be cut after its
+// header. Errors: those of ReadImageHeader; OUT_OF_RANGE also where the
+// orientation is wanted and lies further on.
+absl::StatusOr<ImageHeader> ReadImageSize(absl::string_view bytes,
+                                          const ImageOptions& options);
 
-// Decodes to RGB exactly as Pillow's Image.open(f).convert("RGB"). EXIF
-// orientation is ignored. Errors: INVALID_ARGUMENT (not an image, damaged,
-// truncated, too large).
+// Decodes and resizes images, one after the other. Its buffers, tables and
+// libjpeg's and libpng's memory are reused, so that images of sizes seen before
+// allocate nothing (but inside libwebp, and where an image took more than
+// kKeptMemory). Between images it holds at most that and its tables, about 1
+// MiB. Thread-compatible: give each thread its own. Does not block.
+class ImageDecoder {
+ public:
+  static constexpr uint64_t kKeptMemory = uint64_t{16} << 20;
+
+  explicit ImageDecoder(const ImageOptions& options = {});
+  ~ImageDecoder();
+  ImageDecoder(const ImageDecoder&) = delete;
+  ImageDecoder& operator=(const ImageDecoder&) = delete;
+
+  // Exactly as Pillow's Image.open(f).convert("RGB"). Errors: INVALID_ARGUMENT
+  // (not an image, damaged, truncated, too large), RESOURCE_EXHAUSTED
+  // (options.max_memory).
+  absl::StatusOr<RgbImage> Decode(absl::string_view bytes);
+
+  // Decode and Pillow's resize((width, height), BICUBIC) at once, to the bit,
+  // each row written to `out` as soon as its source rows are decoded. `out`
+  // holds height*width*3 bytes; after an error it holds anything. A file whose
+  // size is not `expected` (what the index says; its format does not matter)
+  // has changed: FAILED_PRECONDITION. Other errors: INVALID_ARGUMENT (as
+  // Decode; size of `out`; a side of 0), RESOURCE_EXHAUSTED.
+  absl::Status DecodeResized(absl::string_view bytes,
+                             const ImageHeader& expected, uint32_t width,
+                             uint32_t height, absl::Span<uint8_t> out);
+
+  // Of the last image: faults in it that were decoded past, as Pillow does.
+  uint64_t warnings() const;
+
+  struct Memory {
+    uint64_t most_used = 0;    // by one image so far, beyond its result
+    uint64_t held = 0;         // now, tables included
+    uint64_t allocations = 0;  // of working memory from the system so far
+  };
+  Memory memory() const;
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
+
+// ImageDecoder's, with one made for the occasion.
 absl::StatusOr<RgbImage> DecodeRgb(absl::string_view bytes);
-
-// Resizes as Pillow's resize((width, height), BICUBIC) does, to the bit. `out`
-// holds height*width*3 bytes. `source` has no side of 0. Errors:
-// INVALID_ARGUMENT (size of `out`, a side of 0).
-absl::Status ResizeBicubic(const RgbImage& source, uint32_t width,
-                           uint32_t height, absl::Span<uint8_t> out);
-
-// DecodeRgb, then ResizeBicubic into `out`. A file whose size is not
-// `expected` (what the index says) has changed: FAILED_PRECONDITION. Other
-// errors are those of the two.
 absl::Status DecodeResized(absl::string_view bytes, const ImageHeader& expected,
                            uint32_t width, uint32_t height,
                            absl::Span<uint8_t> out);
+
+// Resizes as Pillow's resize((width, height), BICUBIC) does, to the bit. `out`
+// holds height*width*3 bytes. Errors: INVALID_ARGUMENT (sizes that do not fit,
+// a side of 0), RESOURCE_EXHAUSTED.
+absl::Status ResizeBicubic(const RgbImage& source, uint32_t width,
+                           uint32_t height, absl::Span<uint8_t> out);
 
 }  // namespace ballast
 

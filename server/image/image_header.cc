@@ -1,11 +1,12 @@
 // Format and size from a file's first bytes. Own parsers, because the index
 // asks for the size of every image of a dataset and the libraries would set up
 // a whole decoder for it.
+#include "server/image/image_header.h"
+
 #include <cstddef>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/image/image.h"
 
 namespace ballast {
 namespace {

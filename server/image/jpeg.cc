@@ -4,13 +4,15 @@
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
-#include <vector>
 
 // After <cstdio>: it uses FILE without including it.
 #include <jpeglib.h>
 
-#include "absl/status/status.h"
+#include <jerror.h>
+
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/image/jpeg_memory.h"
 
 namespace ballast {
 namespace {
@@ -38,6 +40,7 @@ void LimitScans(j_common_ptr info) {
   const auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
   if (decompress->input_scan_number <= kMaxScans) return;
   auto* error = reinterpret_cast<ErrorManager*>(info->err);
+  error->base.msg_code = 0;
   std::snprintf(error->message, sizeof(error->message), "more than %d scans",
                 kMaxScans);
   std::longjmp(error->jump, 1);
@@ -71,94 +74,166 @@ void InvertedCmykToRgb(const uint8_t* cmyk, size_t pixels, uint8_t* rgb) {
   }
 }
 
-class JpegDecoder {
- public:
-  explicit JpegDecoder(absl::string_view bytes) {
-    info_.err = jpeg_std_error(&error_.base);
-    error_.base.error_exit = OnError;
-    error_.base.output_message = IgnoreMessage;
-    source_.init_source = DoNothing;
-    source_.fill_input_buffer = Suspend;
-    source_.skip_input_data = SkipBytes;
-    source_.resync_to_restart = jpeg_resync_to_restart;
-    source_.term_source = DoNothing;
-    source_.next_input_byte = reinterpret_cast<const JOCTET*>(bytes.data());
-    source_.bytes_in_buffer = bytes.size();
-    progress_.progress_monitor = LimitScans;
-  }
-  ~JpegDecoder() { jpeg_destroy_decompress(&info_); }
-  JpegDecoder(const JpegDecoder&) = delete;
-  JpegDecoder& operator=(const JpegDecoder&) = delete;
+// A side of libjpeg's picture at scale n/8.
+uint64_t Scaled(uint32_t side, unsigned n) {
+  return (uint64_t{side} * n + 7) / 8;
+}
 
-  absl::StatusOr<RgbImage> Decode(const ImageHeader& header) {
-    RgbImage image{header.width, header.height, {}};
-    switch (Run(image)) {
+}  // namespace
+
+struct JpegDecoder::State {
+  explicit State(ScratchArena* arena) : arena(arena) {
+    info.err = jpeg_std_error(&error.base);
+    error.base.error_exit = OnError;
+    error.base.output_message = IgnoreMessage;
+    source.init_source = DoNothing;
+    source.fill_input_buffer = Suspend;
+    source.skip_input_data = SkipBytes;
+    source.resync_to_restart = jpeg_resync_to_restart;
+    source.term_source = DoNothing;
+    progress.progress_monitor = LimitScans;
+    created = Create();
+  }
+  ~State() { jpeg_destroy_decompress(&info); }
+
+  enum class Outcome { kDone, kTruncated, kError };
+
+  // These may longjmp, so none has a local that needs a destructor.
+
+  bool Create() {
+    if (setjmp(error.jump)) return false;
+    jpeg_create_decompress(&info);
+    info.src = &source;
+    info.progress = &progress;
+    InstallJpegMemory(&info, arena);
+    return true;
+  }
+
+  Outcome ReadHeader() {
+    if (setjmp(error.jump)) return Outcome::kError;
+    int header = JPEG_SUSPENDED;
+    do {
+      header = jpeg_read_header(&info, FALSE);
+    } while (header == JPEG_HEADER_TABLES_ONLY);
+    if (header == JPEG_SUSPENDED) return Outcome::kTruncated;
+    info.out_color_space = info.num_components == 4 ? JCS_CMYK : JCS_RGB;
+    return Outcome::kDone;
+  }
+
+  void ChooseScale(const Size& cover) {
+    unsigned n = 1;
+    while (n < 8 && (Scaled(info.image_width, n) < cover.width ||
+                     Scaled(info.image_height, n) < cover.height)) {
+      ++n;
+    }
+    info.scale_num = n;
+    info.scale_denom = 8;
+    info.do_fancy_upsampling = FALSE;
+  }
+
+  Outcome Start() {
+    if (setjmp(error.jump)) return Outcome::kError;
+    if (!jpeg_start_decompress(&info)) return Outcome::kTruncated;
+    return Outcome::kDone;
+  }
+
+  Outcome ReadRows(RowSink* sink) {
+    if (setjmp(error.jump)) return Outcome::kError;
+    if (info.out_color_space == JCS_CMYK) return ReadCmykRows(sink);
+    while (info.output_scanline < info.output_height) {
+      const absl::Span<uint8_t* const> rows = sink->NextRows();
+      size_t read = 0;
+      while (read < rows.size()) {
+        // libjpeg only reads the pointers.
+        const JDIMENSION more = jpeg_read_scanlines(
+            &info, const_cast<JSAMPARRAY>(rows.data() + read),
+            static_cast<JDIMENSION>(rows.size() - read));
+        if (more == 0) return Outcome::kTruncated;
+        read += more;
+      }
+      sink->RowsDone(read);
+    }
+    return Finished();
+  }
+
+  Outcome ReadCmykRows(RowSink* sink) {
+    JSAMPARRAY cmyk =
+        (*info.mem->alloc_sarray)(reinterpret_cast<j_common_ptr>(&info),
+                                  JPOOL_IMAGE, info.output_width * 4, 1);
+    while (info.output_scanline < info.output_height) {
+      if (jpeg_read_scanlines(&info, cmyk, 1) != 1) return Outcome::kTruncated;
+      InvertedCmykToRgb(cmyk[0], info.output_width, sink->NextRows()[0]);
+      sink->RowsDone(1);
+    }
+    return Finished();
+  }
+
+  Outcome Finished() {
+    // Suspends where the end-of-image marker is missing; all rows are there.
+    jpeg_finish_decompress(&info);
+    return Outcome::kDone;
+  }
+
+  absl::Status Explain(Outcome outcome) const {
+    switch (outcome) {
       case Outcome::kDone:
-        return image;
-      case Outcome::kOtherSize:
-        return absl::InvalidArgumentError(
-            absl::StrCat("JPEG has frame headers of different sizes, one of ",
-                         header.width, "x", header.height, " and one of ",
-                         info_.image_width, "x", info_.image_height));
+        return absl::OkStatus();
       case Outcome::kTruncated:
         return absl::InvalidArgumentError("JPEG is truncated");
       case Outcome::kError:
         break;
     }
+    if (error.base.msg_code == JERR_OUT_OF_MEMORY) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("JPEG needs more than the ", arena->limit(),
+                       " bytes of memory that an image may take",
+                       info.progressive_mode ? "; it is progressive" : ""));
+    }
     return absl::InvalidArgumentError(
-        absl::StrCat("JPEG is damaged: ", error_.message));
+        absl::StrCat("JPEG is damaged: ", error.message));
   }
 
- private:
-  enum class Outcome { kDone, kTruncated, kOtherSize, kError };
-
-  // Everything that may longjmp. It has no local that needs a destructor.
-  Outcome Run(RgbImage& image) {
-    if (setjmp(error_.jump)) return Outcome::kError;
-    jpeg_create_decompress(&info_);
-    info_.src = &source_;
-    info_.progress = &progress_;
-    int header = JPEG_SUSPENDED;
-    do {
-      header = jpeg_read_header(&info_, FALSE);
-    } while (header == JPEG_HEADER_TABLES_ONLY);
-    if (header == JPEG_SUSPENDED) return Outcome::kTruncated;
-    if (info_.image_width != image.width ||
-        info_.image_height != image.height) {
-      return Outcome::kOtherSize;
-    }
-    const bool cmyk = info_.num_components == 4;
-    info_.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
-    if (!jpeg_start_decompress(&info_)) return Outcome::kTruncated;
-
-    const size_t stride = size_t{image.width} * 3;
-    image.pixels.resize(stride * image.height);
-    if (cmyk) cmyk_row_.resize(size_t{image.width} * 4);
-    while (info_.output_scanline < info_.output_height) {
-      uint8_t* out = image.pixels.data() + info_.output_scanline * stride;
-      JSAMPROW row = cmyk ? cmyk_row_.data() : out;
-      if (jpeg_read_scanlines(&info_, &row, 1) != 1) {
-        return Outcome::kTruncated;
-      }
-      if (cmyk) InvertedCmykToRgb(row, image.width, out);
-    }
-    // Suspends where the end-of-image marker is missing; all rows are there.
-    jpeg_finish_decompress(&info_);
-    return Outcome::kDone;
-  }
-
-  ErrorManager error_ = {};
-  jpeg_source_mgr source_ = {};
-  jpeg_progress_mgr progress_ = {};
-  jpeg_decompress_struct info_ = {};
-  std::vector<uint8_t> cmyk_row_;
+  ScratchArena* const arena;
+  ErrorManager error = {};
+  jpeg_source_mgr source = {};
+  jpeg_progress_mgr progress = {};
+  jpeg_decompress_struct info = {};
+  bool created = false;
 };
 
-}  // namespace
+JpegDecoder::JpegDecoder(ScratchArena* arena)
+    : state_(std::make_unique<State>(arena)) {}
 
-absl::StatusOr<RgbImage> DecodeJpeg(absl::string_view bytes,
-                                    const ImageHeader& header) {
-  return JpegDecoder(bytes).Decode(header);
+JpegDecoder::~JpegDecoder() = default;
+
+absl::Status JpegDecoder::Decode(absl::string_view bytes, Size size,
+                                 const Size* cover, RowSink* sink) {
+  State& state = *state_;
+  if (!state.created) {
+    return absl::InternalError(
+        absl::StrCat("libjpeg cannot start: ", state.error.message));
+  }
+  state.source.next_input_byte = reinterpret_cast<const JOCTET*>(bytes.data());
+  state.source.bytes_in_buffer = bytes.size();
+  BALLAST_RETURN_IF_ERROR(state.Explain(state.ReadHeader()));
+  const jpeg_decompress_struct& info = state.info;
+  if (info.image_width != size.width || info.image_height != size.height) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "JPEG has frame headers of different sizes, one of ", size.width, "x",
+        size.height, " and one of ", info.image_width, "x", info.image_height));
+  }
+  if (cover != nullptr) state.ChooseScale(*cover);
+  BALLAST_RETURN_IF_ERROR(state.Explain(state.Start()));
+  BALLAST_RETURN_IF_ERROR(sink->Begin(info.output_width, info.output_height));
+  return state.Explain(state.ReadRows(sink));
+}
+
+uint64_t JpegDecoder::warnings() const {
+  return static_cast<uint64_t>(state_->error.base.num_warnings);
+}
+
+void JpegDecoder::Release() {
+  if (state_->created) ResetJpegMemory(&state_->info);
 }
 
 }  // namespace ballast

@@ -1,15 +1,49 @@
 #ifndef BALLAST_SERVER_IMAGE_JPEG_H_
 #define BALLAST_SERVER_IMAGE_JPEG_H_
 
-#include "absl/status/statusor.h"
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "server/image/image.h"
+#include "server/image/row_sink.h"
+#include "server/image/scratch_arena.h"
 
 namespace ballast {
 
-// DecodeRgb of a JPEG whose header is `header`.
-absl::StatusOr<RgbImage> DecodeJpeg(absl::string_view bytes,
-                                    const ImageHeader& header);
+// Decodes JPEGs, one after the other, with one libjpeg decompressor.
+// Thread-compatible.
+class JpegDecoder {
+ public:
+  // Memory comes from `arena`, not owned.
+  explicit JpegDecoder(ScratchArena* arena);
+  ~JpegDecoder();
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+
+  // The rows of `bytes`, a JPEG of width x height pixels, go to `sink`, which
+  // is begun and not finished. With a size to cover, decodes at the smallest
+  // scale of n/8 that makes the picture no smaller than that, and with plain
+  // instead of smooth chroma: the `fast` setting. Errors: INVALID_ARGUMENT
+  // (damaged, truncated, another size); RESOURCE_EXHAUSTED (the arena's limit);
+  // the sink's.
+  struct Size {
+    uint32_t width = 0;
+    uint32_t height = 0;
+  };
+  absl::Status Decode(absl::string_view bytes, Size size, const Size* cover,
+                      RowSink* sink);
+
+  // Of the last image: faults that libjpeg, like Pillow, decoded past.
+  uint64_t warnings() const;
+
+  // Ends the last image; then the arena may be reset.
+  void Release();
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
 
 }  // namespace ballast
 

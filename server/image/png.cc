@@ -4,11 +4,12 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 
 namespace ballast {
 namespace {
@@ -18,22 +19,32 @@ namespace {
 // what is cut or broken after them does not matter.
 class PngDecoder {
  public:
-  PngDecoder() = default;
+  PngDecoder(uint32_t width, uint32_t height, ScratchArena* arena,
+             RowSink* sink)
+      : width_(width), height_(height), arena_(arena), sink_(sink) {}
   ~PngDecoder() { png_destroy_read_struct(&png_, &info_, nullptr); }
   PngDecoder(const PngDecoder&) = delete;
   PngDecoder& operator=(const PngDecoder&) = delete;
 
-  absl::StatusOr<RgbImage> Decode(absl::string_view bytes,
-                                  const ImageHeader& header) {
-    image_.width = header.width;
-    image_.height = header.height;
-    image_.pixels.resize(size_t{header.width} * header.height * 3);
+  absl::Status Decode(absl::string_view bytes) {
+    BALLAST_RETURN_IF_ERROR(sink_->Begin(width_, height_));
     const bool read = Read(bytes);
-    if (rows_left_ == 0) return std::move(image_);
+    if (rows_left_ == 0) {
+      if (interlaced_) CopyRows(canvas_, width_, height_, sink_);
+      return absl::OkStatus();
+    }
+    if (out_of_memory_) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(interlaced_ ? "interlaced " : "", "PNG of ", width_, "x",
+                       height_, " pixels needs more than the ", arena_->limit(),
+                       " bytes of memory that an image may take"));
+    }
     return absl::InvalidArgumentError(
         read ? std::string("PNG is truncated: rows are missing")
              : absl::StrCat("PNG is damaged: ", message_));
   }
+
+  uint64_t warnings() const { return warnings_; }
 
  private:
   static PngDecoder* From(png_structp png) {
@@ -46,7 +57,19 @@ class PngDecoder {
     png_longjmp(png, 1);
   }
 
-  static void OnWarning(png_structp, png_const_charp) {}
+  static void OnWarning(png_structp png, png_const_charp) {
+    ++From(png)->warnings_;
+  }
+
+  static png_voidp Allocate(png_structp png, png_alloc_size_t bytes) {
+    auto* decoder = static_cast<PngDecoder*>(png_get_mem_ptr(png));
+    void* memory = decoder->arena_->Allocate(bytes);
+    if (memory == nullptr) decoder->out_of_memory_ = true;
+    return memory;
+  }
+
+  // The arena is reset instead.
+  static void Free(png_structp, png_voidp) {}
 
   static void OnInfo(png_structp png, png_infop info) {
     From(png)->StartRows(info);
@@ -58,8 +81,8 @@ class PngDecoder {
 
   // Everything that may longjmp. It has no local that needs a destructor.
   bool Read(absl::string_view bytes) {
-    png_ =
-        png_create_read_struct(PNG_LIBPNG_VER_STRING, this, OnError, OnWarning);
+    png_ = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, this, OnError,
+                                    OnWarning, this, Allocate, Free);
     info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
     if (info_ == nullptr) {
       std::snprintf(message_, sizeof(message_), "libpng cannot start");
@@ -88,8 +111,8 @@ class PngDecoder {
 
   // All chunks before the image data have been read.
   void StartRows(png_infop info) {
-    if (png_get_image_width(png_, info) != image_.width ||
-        png_get_image_height(png_, info) != image_.height) {
+    if (png_get_image_width(png_, info) != width_ ||
+        png_get_image_height(png_, info) != height_) {
       png_error(png_, "its size is not the header's");
     }
     // From here on Pillow looks at no checksum, but a fault of the compressed
@@ -107,33 +130,46 @@ class PngDecoder {
       png_set_gray_to_rgb(png_);
     }
     png_read_update_info(png_, info);
-    if (png_get_rowbytes(png_, info) !=
-        size_t{image_.width} * (grey16_ ? 2 : 3)) {
+    if (png_get_rowbytes(png_, info) != size_t{width_} * (grey16_ ? 2 : 3)) {
       png_error(png_, "unexpected row size");
     }
-    rows_left_ = image_.height;
+    rows_left_ = height_;
     if (!interlaced_) return;
+    canvas_ = arena_->AllocateArray<uint8_t>(size_t{width_} * height_ * 3);
+    if (canvas_ == nullptr) {
+      out_of_memory_ = true;
+      png_error(png_, "out of memory");
+    }
     rows_left_ = 0;
     for (int pass = 0; pass < PNG_INTERLACE_ADAM7_PASSES; ++pass) {
-      if (PNG_PASS_COLS(image_.width, pass) == 0) continue;
-      rows_left_ += PNG_PASS_ROWS(image_.height, pass);
+      if (PNG_PASS_COLS(width_, pass) == 0) continue;
+      rows_left_ += PNG_PASS_ROWS(height_, pass);
     }
   }
 
   // `row` is row `y` of the pass, of the image where there are no passes.
   void PutRow(const uint8_t* row, uint32_t y, int pass) {
-    size_t first = 0;
-    size_t step = 1;
-    size_t count = image_.width;
-    if (interlaced_) {
-      first = PNG_PASS_START_COL(pass);
-      step = PNG_PASS_COL_OFFSET(pass);
-      count = PNG_PASS_COLS(image_.width, pass);
+    if (row == nullptr || rows_left_ == 0) return;
+    if (!interlaced_) {
+      // libpng hands rows out in order.
+      uint8_t* out = sink_->NextRows()[0];
+      if (grey16_) {
+        PutPixels(row, width_, 1, out);
+      } else {
+        std::memcpy(out, row, size_t{width_} * 3);
+      }
+      sink_->RowsDone(1);
+    } else {
       y = PNG_ROW_FROM_PASS_ROW(y, pass);
+      if (y >= height_) return;
+      PutPixels(row, PNG_PASS_COLS(width_, pass), PNG_PASS_COL_OFFSET(pass),
+                canvas_ + (y * size_t{width_} + PNG_PASS_START_COL(pass)) * 3);
     }
-    if (row == nullptr || y >= image_.height || rows_left_ == 0) return;
-    uint8_t* out =
-        image_.pixels.data() + (y * size_t{image_.width} + first) * 3;
+    --rows_left_;
+  }
+
+  // `count` pixels of a row to every `step`th one of `out`.
+  void PutPixels(const uint8_t* row, size_t count, size_t step, uint8_t* out) {
     for (size_t i = 0; i < count; ++i, out += step * 3) {
       if (grey16_) {
         // Pillow clips 16-bit grey where it takes the high byte of colour; see
@@ -145,23 +181,31 @@ class PngDecoder {
         out[2] = row[3 * i + 2];
       }
     }
-    --rows_left_;
   }
 
+  const uint32_t width_;
+  const uint32_t height_;
+  ScratchArena* const arena_;
+  RowSink* const sink_;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
-  RgbImage image_;
+  uint8_t* canvas_ = nullptr;  // of an interlaced image
   bool interlaced_ = false;
   bool grey16_ = false;
   uint64_t rows_left_ = UINT64_MAX;  // of all passes; unknown before OnInfo
+  bool out_of_memory_ = false;
+  uint64_t warnings_ = 0;
   char message_[128] = "";
 };
 
 }  // namespace
 
-absl::StatusOr<RgbImage> DecodePng(absl::string_view bytes,
-                                   const ImageHeader& header) {
-  return PngDecoder().Decode(bytes, header);
+absl::Status DecodePng(absl::string_view bytes, uint32_t width, uint32_t height,
+                       ScratchArena* arena, RowSink* sink, uint64_t* warnings) {
+  PngDecoder decoder(width, height, arena, sink);
+  const absl::Status status = decoder.Decode(bytes);
+  *warnings = decoder.warnings();
+  return status;
 }
 
 }  // namespace ballast

@@ -1,15 +1,22 @@
 #ifndef BALLAST_SERVER_IMAGE_PNG_H_
 #define BALLAST_SERVER_IMAGE_PNG_H_
 
-#include "absl/status/statusor.h"
+#include <cstdint>
+
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "server/image/image.h"
+#include "server/image/row_sink.h"
+#include "server/image/scratch_arena.h"
 
 namespace ballast {
 
-// DecodeRgb of a PNG whose header is `header`.
-absl::StatusOr<RgbImage> DecodePng(absl::string_view bytes,
-                                   const ImageHeader& header);
+// The rows of `bytes`, a PNG of width x height pixels, go to `sink`, which is
+// begun and not finished. Memory, libpng's and zlib's too, comes from `arena`;
+// an interlaced image takes 3 bytes a pixel of it. `warnings` is set to how
+// many faults were decoded past. Errors: INVALID_ARGUMENT (damaged, truncated,
+// another size); RESOURCE_EXHAUSTED (the arena's limit); the sink's.
+absl::Status DecodePng(absl::string_view bytes, uint32_t width, uint32_t height,
+                       ScratchArena* arena, RowSink* sink, uint64_t* warnings);
 
 }  // namespace ballast
 

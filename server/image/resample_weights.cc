@@ -24,35 +24,48 @@ int32_t ToFixed(double weight) {
 
 }  // namespace
 
-ResampleWeights BicubicWeights(uint32_t source, uint32_t output) {
-  // Pillow hands the source's length over as a float.
-  const double scale = static_cast<double>(static_cast<float>(source)) / output;
-  const double widening = std::max(scale, 1.0);
-  const double support = kRadius * widening;
-  const double narrowing = 1.0 / widening;
+BicubicFilter::BicubicFilter(uint32_t source, uint32_t output)
+    : source_(source),
+      // Pillow hands the source's length over as a float.
+      scale_(static_cast<double>(static_cast<float>(source)) / output) {
+  const double widening = std::max(scale_, 1.0);
+  support_ = kRadius * widening;
+  narrowing_ = 1.0 / widening;
+}
 
+const std::vector<int32_t>& BicubicFilter::Weights(uint32_t i,
+                                                   uint32_t* first) {
+  const double center = (i + 0.5) * scale_;
+  // Truncated towards zero, as Pillow's conversion to int does.
+  const auto begin =
+      static_cast<int64_t>(std::max(0.0, center - support_ + 0.5));
+  const auto end =
+      std::min<int64_t>(source_, static_cast<int64_t>(center + support_ + 0.5));
+  exact_.clear();
+  double sum = 0.0;
+  for (int64_t x = begin; x < end; ++x) {
+    exact_.push_back(Bicubic((x - center + 0.5) * narrowing_));
+    sum += exact_.back();
+  }
+  fixed_.clear();
+  for (const double weight : exact_) {
+    fixed_.push_back(ToFixed(sum != 0.0 ? weight / sum : weight));
+  }
+  *first = static_cast<uint32_t>(begin);
+  return fixed_;
+}
+
+ResampleWeights BicubicWeights(uint32_t source, uint32_t output) {
+  BicubicFilter filter(source, output);
   ResampleWeights result;
   result.taps.reserve(output);
-  std::vector<double> row;
   for (uint32_t i = 0; i < output; ++i) {
-    const double center = (i + 0.5) * scale;
-    // Truncated towards zero, as Pillow's conversion to int does.
-    const auto first =
-        static_cast<int64_t>(std::max(0.0, center - support + 0.5));
-    const auto end =
-        std::min<int64_t>(source, static_cast<int64_t>(center + support + 0.5));
-    row.clear();
-    double sum = 0.0;
-    for (int64_t x = first; x < end; ++x) {
-      row.push_back(Bicubic((x - center + 0.5) * narrowing));
-      sum += row.back();
-    }
-    result.taps.push_back({static_cast<uint32_t>(first),
-                           static_cast<uint32_t>(row.size()),
-                           result.weights.size()});
-    for (const double weight : row) {
-      result.weights.push_back(ToFixed(sum != 0.0 ? weight / sum : weight));
-    }
+    ResampleTaps taps;
+    const std::vector<int32_t>& weights = filter.Weights(i, &taps.first);
+    taps.count = static_cast<uint32_t>(weights.size());
+    taps.weights = result.weights.size();
+    result.taps.push_back(taps);
+    result.weights.insert(result.weights.end(), weights.begin(), weights.end());
   }
   return result;
 }

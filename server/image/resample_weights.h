@@ -25,7 +25,27 @@ struct ResampleWeights {
   std::vector<int32_t> weights;    // of 2^kWeightBits
 };
 
-// Computed as Pillow does, to the bit. Neither length is 0.
+// Computes them one output pixel at a time, as Pillow does, to the bit.
+// Thread-compatible.
+class BicubicFilter {
+ public:
+  // Neither length is 0.
+  BicubicFilter(uint32_t source, uint32_t output);
+
+  // The weights of output pixel `i`, for the source pixels from `first` on.
+  // Valid until the next call.
+  const std::vector<int32_t>& Weights(uint32_t i, uint32_t* first);
+
+ private:
+  uint32_t source_;
+  double scale_;
+  double narrowing_;
+  double support_;
+  std::vector<double> exact_;
+  std::vector<int32_t> fixed_;
+};
+
+// All of them. Neither length is 0.
 ResampleWeights BicubicWeights(uint32_t source, uint32_t output);
 
 // (sum of weight * pixel) rounded and clipped to 0..255, where `sum` started

@@ -4,11 +4,13 @@
 #include <webp/demux.h>
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
 
 namespace ballast {
 namespace {
@@ -22,26 +24,39 @@ absl::Status Damaged(absl::string_view what) {
       absl::StrCat("WebP is truncated or damaged: ", what));
 }
 
+struct Canvas {
+  uint32_t width = 0;
+  uint32_t height = 0;
+  uint8_t* pixels = nullptr;
+  size_t stride() const { return size_t{width} * 3; }
+  size_t size() const { return stride() * height; }
+};
+
 // Decodes a frame to its place on the canvas. Straight to RGB: transparent
 // pixels keep the colour that the file gives them.
-absl::Status DecodeFrame(const WebPIterator& frame, RgbImage& canvas) {
+absl::Status DecodeFrame(const WebPIterator& frame, const Canvas& canvas) {
   const auto [left, top] = std::pair(frame.x_offset, frame.y_offset);
   if (left < 0 || top < 0 || frame.width <= 0 || frame.height <= 0 ||
       uint64_t(left) + uint64_t(frame.width) > canvas.width ||
       uint64_t(top) + uint64_t(frame.height) > canvas.height) {
     return Damaged("a frame lies outside its canvas");
   }
+  // The first frame of an animation may be smaller than the canvas, whose rest
+  // is then black.
+  if (uint32_t(frame.width) != canvas.width ||
+      uint32_t(frame.height) != canvas.height) {
+    std::memset(canvas.pixels, 0, canvas.size());
+  }
   WebPDecoderConfig config;
   if (!WebPInitDecoderConfig(&config)) {
     return absl::InternalError("libwebp's headers are of another version");
   }
-  const size_t stride = size_t{canvas.width} * 3;
-  const size_t offset = size_t(top) * stride + size_t(left) * 3;
+  const size_t offset = size_t(top) * canvas.stride() + size_t(left) * 3;
   config.output.colorspace = MODE_RGB;
   config.output.is_external_memory = 1;
-  config.output.u.RGBA.rgba = canvas.pixels.data() + offset;
-  config.output.u.RGBA.stride = static_cast<int>(stride);
-  config.output.u.RGBA.size = canvas.pixels.size() - offset;
+  config.output.u.RGBA.rgba = canvas.pixels + offset;
+  config.output.u.RGBA.stride = static_cast<int>(canvas.stride());
+  config.output.u.RGBA.size = canvas.size() - offset;
   const VP8StatusCode code =
       WebPDecode(frame.fragment.bytes, frame.fragment.size, &config);
   WebPFreeDecBuffer(&config.output);
@@ -53,28 +68,35 @@ absl::Status DecodeFrame(const WebPIterator& frame, RgbImage& canvas) {
 
 }  // namespace
 
-absl::StatusOr<RgbImage> DecodeWebp(absl::string_view bytes,
-                                    const ImageHeader& header) {
+absl::Status DecodeWebp(absl::string_view bytes, uint32_t width,
+                        uint32_t height, ScratchArena* arena, RowSink* sink) {
   const WebPData data = {reinterpret_cast<const uint8_t*>(bytes.data()),
                          bytes.size()};
   const std::unique_ptr<WebPDemuxer, DeleteDemuxer> demuxer(WebPDemux(&data));
   if (demuxer == nullptr) return Damaged("its chunks do not fit the file");
-  if (WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_WIDTH) != header.width ||
-      WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_HEIGHT) != header.height) {
+  if (WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_WIDTH) != width ||
+      WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_HEIGHT) != height) {
     return Damaged("its canvas is not of the header's size");
   }
-  // The first frame of an animation may be smaller than the canvas, whose rest
-  // is then black.
+  Canvas canvas = {width, height, nullptr};
+  canvas.pixels = arena->AllocateArray<uint8_t>(canvas.size());
+  if (canvas.pixels == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("WebP of ", width, "x", height, " pixels needs more than ",
+                     arena->limit(),
+                     " bytes, which is all that an image may "
+                     "take"));
+  }
+  BALLAST_RETURN_IF_ERROR(sink->Begin(width, height));
   WebPIterator frame = {};
   absl::Status status = Damaged("it has no frame");
-  RgbImage image{header.width, header.height, {}};
   if (WebPDemuxGetFrame(demuxer.get(), 1, &frame)) {
-    image.pixels.resize(size_t{header.width} * header.height * 3);
-    status = DecodeFrame(frame, image);
+    status = DecodeFrame(frame, canvas);
   }
   WebPDemuxReleaseIterator(&frame);
-  if (!status.ok()) return status;
-  return image;
+  BALLAST_RETURN_IF_ERROR(status);
+  CopyRows(canvas.pixels, width, height, sink);
+  return absl::OkStatus();
 }
 
 }  // namespace ballast

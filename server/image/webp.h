@@ -1,15 +1,22 @@
 #ifndef BALLAST_SERVER_IMAGE_WEBP_H_
 #define BALLAST_SERVER_IMAGE_WEBP_H_
 
-#include "absl/status/statusor.h"
+#include <cstdint>
+
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "server/image/image.h"
+#include "server/image/row_sink.h"
+#include "server/image/scratch_arena.h"
 
 namespace ballast {
 
-// DecodeRgb of a WebP whose header is `header`.
-absl::StatusOr<RgbImage> DecodeWebp(absl::string_view bytes,
-                                    const ImageHeader& header);
+// The rows of `bytes`, a WebP of width x height pixels, go to `sink`, which is
+// begun and not finished. libwebp writes whole pictures only, so that this
+// takes 3 bytes a pixel from `arena`, and its own memory, about as much, from
+// malloc. Errors: INVALID_ARGUMENT (damaged, truncated, another size);
+// RESOURCE_EXHAUSTED (the arena's limit); the sink's.
+absl::Status DecodeWebp(absl::string_view bytes, uint32_t width,
+                        uint32_t height, ScratchArena* arena, RowSink* sink);
 
 }  // namespace ballast
 

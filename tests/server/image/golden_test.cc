@@ -1,4 +1,5 @@
 // The photographs of the shared corpus against what Pillow made of them.
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <string>
@@ -21,6 +22,7 @@ TEST(GoldenImagesTest, DecodeAndResizeMatchPillow) {
   }
   const nlohmann::json golden = ReadJsonOrFail(golden_path);
   ASSERT_FALSE(golden["images"].empty());
+  ImageDecoder decoder;
   for (const nlohmann::json& expected : golden["images"]) {
     const std::string name = expected["file"];
     SCOPED_TRACE(name);
@@ -40,6 +42,14 @@ TEST(GoldenImagesTest, DecodeAndResizeMatchPillow) {
       const absl::Status status =
           ResizeBicubic(*image, width, height, absl::MakeSpan(pixels));
       ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(Sha256Hex(pixels), resized["resized_sha256"]);
+
+      // The same at one go.
+      std::fill(pixels.begin(), pixels.end(), 0);
+      const absl::Status fused =
+          decoder.DecodeResized(bytes, ReadImageHeader(bytes).value(), width,
+                                height, absl::MakeSpan(pixels));
+      ASSERT_TRUE(fused.ok()) << fused;
       EXPECT_EQ(Sha256Hex(pixels), resized["resized_sha256"]);
     }
   }

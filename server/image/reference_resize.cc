@@ -1,25 +1,26 @@
+#include "server/image/reference_resize.h"
+
 #include <cstddef>
 #include <cstring>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/image/image.h"
 #include "server/image/resample_weights.h"
 
 namespace ballast {
 namespace {
 
-constexpr size_t kChannels = 3;
+constexpr size_t kPixelBytes = 3;
 constexpr int32_t kHalf = 1 << (kWeightBits - 1);
 
 void ResampleRow(const uint8_t* source, const ResampleWeights& horizontal,
                  uint8_t* out) {
   for (const ResampleTaps& taps : horizontal.taps) {
     const int32_t* weights = horizontal.weights.data() + taps.weights;
-    const uint8_t* pixel = source + size_t{taps.first} * kChannels;
+    const uint8_t* pixel = source + size_t{taps.first} * kPixelBytes;
     int32_t r = kHalf, g = kHalf, b = kHalf;
-    for (uint32_t i = 0; i < taps.count; ++i, pixel += kChannels) {
+    for (uint32_t i = 0; i < taps.count; ++i, pixel += kPixelBytes) {
       r += pixel[0] * weights[i];
       g += pixel[1] * weights[i];
       b += pixel[2] * weights[i];
@@ -27,7 +28,7 @@ void ResampleRow(const uint8_t* source, const ResampleWeights& horizontal,
     out[0] = ClipWeightedSum(r);
     out[1] = ClipWeightedSum(g);
     out[2] = ClipWeightedSum(b);
-    out += kChannels;
+    out += kPixelBytes;
   }
 }
 
@@ -44,21 +45,21 @@ void ResampleColumns(const uint8_t* rows, size_t stride,
 
 }  // namespace
 
-absl::Status ResizeBicubic(const RgbImage& source, uint32_t width,
-                           uint32_t height, absl::Span<uint8_t> out) {
+absl::Status ReferenceResizeBicubic(const RgbImage& source, uint32_t width,
+                                    uint32_t height, absl::Span<uint8_t> out) {
   if (width == 0 || height == 0 || source.width == 0 || source.height == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("resizing an image of ", source.width, "x", source.height,
                      " pixels to ", width, "x", height));
   }
-  const size_t source_stride = size_t{source.width} * kChannels;
-  const size_t stride = size_t{width} * kChannels;
+  const size_t source_stride = size_t{source.width} * kPixelBytes;
+  const size_t stride = size_t{width} * kPixelBytes;
   if (source.pixels.size() != source_stride * source.height ||
       out.size() != stride * height) {
     return absl::InvalidArgumentError(absl::StrCat(
         "resizing ", source.width, "x", source.height, " pixels in ",
         source.pixels.size(), " bytes to ", width, "x", height, " pixels in ",
-        out.size(), " bytes; a pixel takes ", kChannels));
+        out.size(), " bytes; a pixel takes ", kPixelBytes));
   }
   if (width == source.width && height == source.height) {
     std::memcpy(out.data(), source.pixels.data(), out.size());

@@ -1,0 +1,197 @@
+#include "server/image/image.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/image/exif.h"
+#include "server/image/image_sink.h"
+#include "server/image/jpeg.h"
+#include "server/image/orienting_sink.h"
+#include "server/image/png.h"
+#include "server/image/scratch_arena.h"
+#include "server/image/strip_resampler.h"
+#include "server/image/table_cache.h"
+#include "server/image/webp.h"
+
+namespace ballast {
+namespace {
+
+// What a whole file says of itself.
+struct Stored {
+  ImageHeader header = {};
+  Orientation orientation = kUpright;
+
+  uint32_t width() const {
+    return SwapsSides(orientation) ? header.height : header.width;
+  }
+  uint32_t height() const {
+    return SwapsSides(orientation) ? header.width : header.height;
+  }
+};
+
+absl::StatusOr<Stored> ReadStored(absl::string_view bytes,
+                                  const ImageOptions& options) {
+  Stored stored;
+  BALLAST_ASSIGN_OR_RETURN(stored.header, ReadImageHeader(bytes));
+  if (options.apply_exif_orientation) {
+    BALLAST_ASSIGN_OR_RETURN(stored.orientation,
+                             ReadOrientation(bytes, stored.header));
+  }
+  return stored;
+}
+
+// In a whole file, a header that is cut is just damaged.
+absl::StatusOr<Stored> ReadWholeFile(absl::string_view bytes,
+                                     const ImageOptions& options) {
+  absl::StatusOr<Stored> stored = ReadStored(bytes, options);
+  if (!stored.ok() && absl::IsOutOfRange(stored.status())) {
+    return absl::InvalidArgumentError(stored.status().message());
+  }
+  return stored;
+}
+
+absl::Status CheckOutput(uint32_t width, uint32_t height, size_t bytes) {
+  if (width == 0 || height == 0 ||
+      uint64_t{width} * height * kChannels != bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("resizing to ", width, "x", height, " pixels in ", bytes,
+                     " bytes; a pixel takes ", kChannels));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+struct ImageDecoder::State {
+  explicit State(const ImageOptions& o)
+      : options(o), arena(o.max_memory, kKeptMemory), jpeg(&arena) {}
+
+  // Decodes to `sink`, turned on the way. With a size to cover, a JPEG may be
+  // decoded at a smaller scale.
+  absl::Status Run(absl::string_view bytes, const Stored& stored,
+                   const JpegDecoder::Size* cover, RowSink* sink) {
+    OrientingSink turned(stored.orientation, &arena, sink);
+    RowSink* to = stored.orientation == kUpright ? sink : &turned;
+    absl::Status status = Decode(bytes, stored.header, cover, to);
+    if (status.ok()) status = to->Finish();
+    // Whatever the image took is taken back before the next one.
+    most_used = std::max(most_used, arena.used());
+    jpeg.Release();
+    arena.Reset();
+    return status;
+  }
+
+  absl::Status Decode(absl::string_view bytes, const ImageHeader& header,
+                      const JpegDecoder::Size* cover, RowSink* sink) {
+    warnings = 0;
+    switch (header.format) {
+      case ImageFormat::kJpeg: {
+        const absl::Status status =
+            jpeg.Decode(bytes, {header.width, header.height}, cover, sink);
+        warnings = jpeg.warnings();
+        return status;
+      }
+      case ImageFormat::kPng:
+        return DecodePng(bytes, header.width, header.height, &arena, sink,
+                         &warnings);
+      case ImageFormat::kWebp:
+        return DecodeWebp(bytes, header.width, header.height, &arena, sink);
+    }
+    return absl::InternalError("unknown image format");
+  }
+
+  const ImageOptions options;
+  ScratchArena arena;
+  TableCache tables;
+  JpegDecoder jpeg;
+  uint64_t warnings = 0;
+  uint64_t most_used = 0;
+};
+
+ImageDecoder::ImageDecoder(const ImageOptions& options)
+    : state_(std::make_unique<State>(options)) {}
+
+ImageDecoder::~ImageDecoder() = default;
+
+absl::StatusOr<RgbImage> ImageDecoder::Decode(absl::string_view bytes) {
+  BALLAST_ASSIGN_OR_RETURN(const Stored stored,
+                           ReadWholeFile(bytes, state_->options));
+  RgbImage image{stored.width(), stored.height(), {}};
+  image.pixels.resize(size_t{image.width} * image.height * kChannels);
+  ImageSink sink(image.pixels.data());
+  BALLAST_RETURN_IF_ERROR(state_->Run(bytes, stored, nullptr, &sink));
+  return image;
+}
+
+absl::Status ImageDecoder::DecodeResized(absl::string_view bytes,
+                                         const ImageHeader& expected,
+                                         uint32_t width, uint32_t height,
+                                         absl::Span<uint8_t> out) {
+  BALLAST_RETURN_IF_ERROR(CheckOutput(width, height, out.size()));
+  BALLAST_ASSIGN_OR_RETURN(const Stored stored,
+                           ReadWholeFile(bytes, state_->options));
+  if (stored.width() != expected.width || stored.height() != expected.height) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("image is ", stored.width(), "x", stored.height(),
+                     " pixels, not ", expected.width, "x", expected.height,
+                     " as when it was indexed; index the source again"));
+  }
+  if (width == stored.width() && height == stored.height()) {
+    ImageSink sink(out.data());
+    return state_->Run(bytes, stored, nullptr, &sink);
+  }
+  StripResampler sink(width, height, out, &state_->arena, &state_->tables);
+  JpegDecoder::Size cover = {width, height};
+  if (SwapsSides(stored.orientation)) std::swap(cover.width, cover.height);
+  return state_->Run(bytes, stored, state_->options.fast ? &cover : nullptr,
+                     &sink);
+}
+
+uint64_t ImageDecoder::warnings() const { return state_->warnings; }
+
+ImageDecoder::Memory ImageDecoder::memory() const {
+  return {state_->most_used, state_->arena.held() + state_->tables.bytes(),
+          state_->arena.system_allocations()};
+}
+
+absl::StatusOr<ImageHeader> ReadImageSize(absl::string_view bytes,
+                                          const ImageOptions& options) {
+  BALLAST_ASSIGN_OR_RETURN(const Stored stored, ReadStored(bytes, options));
+  return ImageHeader{stored.header.format, stored.width(), stored.height()};
+}
+
+absl::StatusOr<RgbImage> DecodeRgb(absl::string_view bytes) {
+  return ImageDecoder().Decode(bytes);
+}
+
+absl::Status DecodeResized(absl::string_view bytes, const ImageHeader& expected,
+                           uint32_t width, uint32_t height,
+                           absl::Span<uint8_t> out) {
+  return ImageDecoder().DecodeResized(bytes, expected, width, height, out);
+}
+
+absl::Status ResizeBicubic(const RgbImage& source, uint32_t width,
+                           uint32_t height, absl::Span<uint8_t> out) {
+  BALLAST_RETURN_IF_ERROR(CheckOutput(width, height, out.size()));
+  const uint64_t bytes = uint64_t{source.width} * source.height * kChannels;
+  if (bytes == 0 || source.pixels.size() != bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("resizing an image of ", source.width, "x", source.height,
+                     " pixels in ", source.pixels.size(),
+                     " bytes; a pixel takes ", kChannels));
+  }
+  if (width == source.width && height == source.height) {
+    std::copy(source.pixels.begin(), source.pixels.end(), out.begin());
+    return absl::OkStatus();
+  }
+  ScratchArena arena(ImageOptions().max_memory, 0);
+  TableCache tables;
+  StripResampler sink(width, height, out, &arena, &tables);
+  BALLAST_RETURN_IF_ERROR(sink.Begin(source.width, source.height));
+  CopyRows(source.pixels.data(), source.width, source.height, &sink);
+  return sink.Finish();
+}
+
+}  // namespace ballast

@@ -1,0 +1,31 @@
+#ifndef BALLAST_SERVER_IMAGE_IMAGE_HEADER_H_
+#define BALLAST_SERVER_IMAGE_IMAGE_HEADER_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ballast {
+
+enum class ImageFormat { kJpeg, kPng, kWebp };
+
+struct ImageHeader {
+  ImageFormat format;
+  // As the file stores the picture, before any orientation.
+  uint32_t width = 0;
+  uint32_t height = 0;
+};
+
+// Most pixels of an image that is decoded; larger ones are refused before any
+// memory is taken for them.
+inline constexpr uint64_t kMaxImagePixels = uint64_t{1} << 28;
+
+// Format and size from the header alone; `bytes` may be cut after it. Errors:
+// INVALID_ARGUMENT (not a JPEG, PNG or WebP; damaged header; a side of 0; over
+// kMaxImagePixels), OUT_OF_RANGE (cut before the size: pass more).
+absl::StatusOr<ImageHeader> ReadImageHeader(absl::string_view bytes);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_IMAGE_IMAGE_HEADER_H_

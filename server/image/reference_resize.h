@@ -1,0 +1,19 @@
+#ifndef BALLAST_SERVER_IMAGE_REFERENCE_RESIZE_H_
+#define BALLAST_SERVER_IMAGE_REFERENCE_RESIZE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "server/image/image.h"
+
+namespace ballast {
+
+// ResizeBicubic as plain loops over a whole image, in the order in which Pillow
+// does it: what the vector kernels are checked against.
+absl::Status ReferenceResizeBicubic(const RgbImage& source, uint32_t width,
+                                    uint32_t height, absl::Span<uint8_t> out);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_IMAGE_REFERENCE_RESIZE_H_

@@ -1,0 +1,101 @@
+#include "server/image/strip_resampler.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint32_t kStripQuads = kStripRows / 4;
+
+}  // namespace
+
+// Lines that must be there for output row `y`.
+uint32_t StripResampler::QuadsNeeded(uint32_t y) const {
+  const QuadTaps& taps = vertical_->taps()[y];
+  const uint32_t end = taps.first + taps.count + (taps.shift != 0 ? 1 : 0);
+  return std::min<uint32_t>(end, (vertical_->source() + 3) / 4);
+}
+
+// Most lines between the last one made and the first one that some output row
+// still waits for.
+uint64_t StripResampler::RingSize() const {
+  uint64_t made = 0;
+  uint64_t size = kStripQuads;
+  for (uint32_t y = 0; y < vertical_->output(); ++y) {
+    made = std::max<uint64_t>(made, RoundUp(QuadsNeeded(y), kStripQuads));
+    size = std::max(size, made - vertical_->taps()[y].first);
+  }
+  return size;
+}
+
+absl::Status StripResampler::Begin(uint32_t width, uint32_t height) {
+  const QuadFormat format = KernelFormat();
+  horizontal_ = tables_->Find(format, width, width_);
+  vertical_ = tables_->Find(format, height, height_);
+  rows_left_ = height;
+  strip_rows_ = quads_ = next_ = 0;
+  ring_size_ = RingSize();
+
+  const size_t stride = StripStride(width);
+  auto* strip = arena_->AllocateArray<uint8_t>(stride * kStripRows);
+  tile_ = arena_->AllocateArray<uint8_t>(TileBytes(width));
+  ring_ = arena_->AllocateArray<uint8_t*>(ring_size_);
+  lines_ = arena_->AllocateArray<const uint8_t*>(vertical_->most_quads() + 1);
+  const size_t line_bytes = LineBytes(width_);
+  auto* ring = arena_->AllocateArray<uint8_t>(line_bytes * ring_size_);
+  if (strip == nullptr || tile_ == nullptr || ring_ == nullptr ||
+      lines_ == nullptr || ring == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("resizing ", width, "x", height, " pixels to ", width_,
+                     "x", height_, " needs more than the ", arena_->limit(),
+                     " bytes of memory that an image may take"));
+  }
+  for (size_t row = 0; row < kStripRows; ++row) {
+    rows_[row] = strip + row * stride;
+  }
+  for (uint64_t quad = 0; quad < ring_size_; ++quad) {
+    ring_[quad] = ring + quad * line_bytes;
+  }
+  return absl::OkStatus();
+}
+
+absl::Span<uint8_t* const> StripResampler::NextRows() {
+  return {rows_ + strip_rows_,
+          std::min<size_t>(kStripRows - strip_rows_, rows_left_)};
+}
+
+void StripResampler::RowsDone(size_t count) {
+  strip_rows_ += count;
+  rows_left_ -= count;
+  if (strip_rows_ < kStripRows && rows_left_ > 0) return;
+  ResampleStrip();
+  WriteReadyRows();
+  strip_rows_ = 0;
+}
+
+// The last strip may lack rows; what lies there has no weight.
+void StripResampler::ResampleStrip() {
+  TileStrip(rows_[0], horizontal_->source(), tile_);
+  uint8_t* lines[kStripQuads];
+  for (uint32_t i = 0; i < kStripQuads; ++i) {
+    lines[i] = ring_[(quads_ + i) % ring_size_];
+  }
+  ResampleTile(tile_, *horizontal_, lines);
+  quads_ += kStripQuads;
+}
+
+void StripResampler::WriteReadyRows() {
+  const size_t stride = size_t{width_} * kChannels;
+  for (; next_ < height_ && QuadsNeeded(next_) <= quads_; ++next_) {
+    const QuadTaps& taps = vertical_->taps()[next_];
+    for (uint32_t i = 0; i <= taps.count; ++i) {
+      lines_[i] = ring_[(taps.first + i) % ring_size_];
+    }
+    ResampleLines(lines_, *vertical_, next_,
+                  out_.subspan(next_ * stride, stride));
+  }
+}
+
+}  // namespace ballast

@@ -1,0 +1,65 @@
+#ifndef BALLAST_SERVER_IMAGE_STRIP_RESAMPLER_H_
+#define BALLAST_SERVER_IMAGE_STRIP_RESAMPLER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "server/image/quad_kernels.h"
+#include "server/image/row_sink.h"
+#include "server/image/scratch_arena.h"
+#include "server/image/table_cache.h"
+
+namespace ballast {
+
+// Resizes an image while it is decoded, as Pillow's resize(BICUBIC) does, to
+// the bit. A strip of 16 rows is resampled along x into a ring of lines, and
+// every output row whose lines are there goes straight to its place; no image
+// of full size is ever held, only as many lines as one output row needs.
+// Thread-compatible.
+class StripResampler : public RowSink {
+ public:
+  // For output of width x height, neither 0. `out` holds height*width*3 bytes.
+  // Memory comes from `arena` and is valid until its Reset. Neither arena nor
+  // tables are owned.
+  StripResampler(uint32_t width, uint32_t height, absl::Span<uint8_t> out,
+                 ScratchArena* arena, TableCache* tables)
+      : width_(width),
+        height_(height),
+        out_(out),
+        arena_(arena),
+        tables_(tables) {}
+
+  absl::Status Begin(uint32_t width, uint32_t height) override;
+  absl::Span<uint8_t* const> NextRows() override;
+  void RowsDone(size_t count) override;
+
+ private:
+  uint32_t QuadsNeeded(uint32_t y) const;
+  uint64_t RingSize() const;
+  void ResampleStrip();
+  void WriteReadyRows();
+
+  const uint32_t width_;
+  const uint32_t height_;
+  const absl::Span<uint8_t> out_;
+  ScratchArena* const arena_;
+  TableCache* const tables_;
+
+  const QuadTable* horizontal_ = nullptr;
+  const QuadTable* vertical_ = nullptr;
+  uint8_t* rows_[kStripRows] = {};  // of the strip
+  uint8_t* tile_ = nullptr;
+  uint8_t** ring_ = nullptr;  // lines; that of quad q at q % ring_size_
+  uint64_t ring_size_ = 0;
+  const uint8_t** lines_ = nullptr;  // those of one output row
+  uint32_t rows_left_ = 0;           // to come from the decoder
+  uint32_t strip_rows_ = 0;          // written of the strip
+  uint32_t quads_ = 0;               // lines made so far
+  uint32_t next_ = 0;                // output row
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_IMAGE_STRIP_RESAMPLER_H_

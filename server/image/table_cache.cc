@@ -1,0 +1,43 @@
+#include "server/image/table_cache.h"
+
+namespace ballast {
+
+const QuadTable* TableCache::Find(QuadFormat format, uint32_t source,
+                                  uint32_t output) {
+  ++uses_;
+  for (Slot& slot : slots_) {
+    if (slot.last_use != 0 && slot.table.source() == source &&
+        slot.table.output() == output && slot.table.format() == format) {
+      slot.last_use = uses_;
+      return &slot.table;
+    }
+  }
+  // Well before all memory is taken, tables take one another's.
+  Slot* slot = Oldest(bytes() < kMostBytes / 2);
+  slot->table.Build(format, source, output);
+  slot->last_use = uses_;
+  while (bytes() > kMostBytes) {
+    Slot* oldest = Oldest(false);
+    if (oldest->last_use + 1 >= uses_) break;
+    *oldest = Slot();
+  }
+  return &slot->table;
+}
+
+// Of the empty ones and the others, or of the others alone where there are any.
+TableCache::Slot* TableCache::Oldest(bool or_empty) {
+  Slot* oldest = nullptr;
+  for (Slot& slot : slots_) {
+    if (slot.last_use == 0 && !or_empty) continue;
+    if (oldest == nullptr || slot.last_use < oldest->last_use) oldest = &slot;
+  }
+  return oldest == nullptr ? &slots_[0] : oldest;
+}
+
+size_t TableCache::bytes() const {
+  size_t bytes = 0;
+  for (const Slot& slot : slots_) bytes += slot.table.bytes();
+  return bytes;
+}
+
+}  // namespace ballast

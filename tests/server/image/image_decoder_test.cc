@@ -1,0 +1,195 @@
+// One decoder for many images: nothing of one shows in the next, and memory is
+// bounded and reused.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/sha256.h"
+#include "server/corpus/draw/canvas.h"
+#include "server/corpus/draw/encode.h"
+#include "server/image/image.h"
+#include "tests/fakes/malloc_counter.h"
+#include "tests/server/image/test_images.h"
+
+namespace ballast {
+namespace {
+
+struct Job {
+  std::string bytes;
+  ImageHeader header;
+  uint32_t width = 0;
+  uint32_t height = 0;
+  std::string sha256;
+};
+
+// Pillow's resized pictures of one format.
+std::vector<Job> Jobs(absl::string_view extension) {
+  const nlohmann::json vectors = ReadJsonOrFail(TestDataPath("vectors.json"));
+  std::vector<Job> jobs;
+  for (const nlohmann::json& file : vectors["files"]) {
+    const std::string name = file["file"];
+    if (name.find(std::string(extension)) == std::string::npos) continue;
+    for (const nlohmann::json& resized : file["resized"]) {
+      Job job;
+      job.bytes = ReadFileOrFail(TestDataPath(name));
+      job.header = ReadImageHeader(job.bytes).value();
+      job.width = resized["width"];
+      job.height = resized["height"];
+      job.sha256 = resized["sha256"];
+      jobs.push_back(job);
+    }
+  }
+  return jobs;
+}
+
+absl::Status DecodeJob(ImageDecoder& decoder, const Job& job,
+                       std::vector<uint8_t>& out) {
+  out.resize(size_t{job.width} * job.height * 3);
+  return decoder.DecodeResized(job.bytes, job.header, job.width, job.height,
+                               absl::MakeSpan(out));
+}
+
+TEST(ImageDecoderTest, OneDecoderServesAllImagesInTurn) {
+  ImageDecoder decoder;
+  std::vector<uint8_t> out;
+  for (int round = 0; round < 2; ++round) {
+    for (const Job& job : Jobs(".")) {
+      const absl::Status status = DecodeJob(decoder, job, out);
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(Sha256Hex(out), job.sha256);
+    }
+  }
+}
+
+TEST(ImageDecoderTest, AnErrorLeavesNoTrace) {
+  ImageDecoder decoder;
+  std::vector<uint8_t> out;
+  for (const Job& job : Jobs(".")) {
+    Job cut = job;
+    for (const size_t part : {3, 2, 1}) {
+      cut.bytes.resize(job.bytes.size() * part / 4);
+      DecodeJob(decoder, cut, out).IgnoreError();
+    }
+    ASSERT_TRUE(DecodeJob(decoder, job, out).ok());
+    EXPECT_EQ(Sha256Hex(out), job.sha256);
+  }
+}
+
+// An abbreviated JPEG, without tables of its own, must not be decoded with
+// those of the image before it.
+TEST(ImageDecoderTest, TablesOfOneImageDoNotServeTheNext) {
+  const std::string whole = ReadFileOrFail(TestDataPath("444.jpg"));
+  std::string abbreviated = whole;
+  while (true) {
+    const size_t at = abbreviated.find("\xff\xdb");
+    if (at == std::string::npos) break;
+    const size_t length = static_cast<uint8_t>(abbreviated[at + 2]) * 256u +
+                          static_cast<uint8_t>(abbreviated[at + 3]);
+    abbreviated.erase(at, length + 2);
+  }
+  ASSERT_LT(abbreviated.size(), whole.size());
+  const absl::Status alone = DecodeRgb(abbreviated).status();
+  ImageDecoder decoder;
+  ASSERT_TRUE(decoder.Decode(whole).ok());
+  EXPECT_EQ(decoder.Decode(abbreviated).status(), alone);
+  EXPECT_FALSE(alone.ok());
+}
+
+TEST(ImageDecoderTest, WarmItAllocatesNothingForJpegAndPng) {
+  if (!CanCountMalloc()) GTEST_SKIP() << "a sanitizer has malloc for itself";
+  for (const absl::string_view extension : {".jpg", ".png"}) {
+    const std::vector<Job> all = Jobs(extension);
+    // No more sizes than a decoder remembers.
+    const std::vector<Job> jobs(all.begin(), all.begin() + 14);
+    ImageDecoder decoder;
+    std::vector<uint8_t> out(1 << 20);
+    for (int round = 0; round < 3; ++round) {
+      for (const Job& job : jobs)
+        ASSERT_TRUE(DecodeJob(decoder, job, out).ok());
+    }
+    StartMallocCount();
+    for (const Job& job : jobs) ASSERT_TRUE(DecodeJob(decoder, job, out).ok());
+    EXPECT_EQ(ReadMallocCount().calls, 0u) << extension;
+  }
+}
+
+class LargeImageTest : public ::testing::Test {
+ protected:
+  // 12 megapixels, as the issue asks.
+  static std::string Photograph(FileFormat format) {
+    Random random(3, 0);
+    Canvas canvas(4000, 3000, Rgb{200, 180, 160});
+    canvas.FillGradient(Rgb{20, 90, 200}, Rgb{220, 200, 120});
+    canvas.AddNoise(8, &random);
+    return EncodeImage(canvas, format, 90).value();
+  }
+};
+
+TEST_F(LargeImageTest, ABaselineJpegTakesAtMost4MB) {
+  const std::string bytes = Photograph(FileFormat::kJpeg);
+  const ImageHeader header = ReadImageHeader(bytes).value();
+  for (const auto& [width, height] :
+       {std::pair(1148u, 868u), std::pair(3976u, 2996u), std::pair(28u, 28u),
+        std::pair(4004u, 3024u)}) {
+    std::vector<uint8_t> out(size_t{width} * height * 3);
+    StartMallocCount();
+    ImageDecoder decoder;
+    ASSERT_TRUE(
+        decoder.DecodeResized(bytes, header, width, height, absl::MakeSpan(out))
+            .ok());
+    const ImageDecoder::Memory memory = decoder.memory();
+    EXPECT_LE(memory.most_used, 4u << 20) << width;
+    EXPECT_LE(memory.held, 4u << 20) << width;
+    // Everything, tables and libjpeg's own memory included.
+    if (CanCountMalloc()) {
+      EXPECT_LE(ReadMallocCount().peak, 4 << 20) << width;
+    }
+  }
+}
+
+TEST_F(LargeImageTest, APngTakesAFewRows) {
+  const std::string bytes = Photograph(FileFormat::kPng);
+  const ImageHeader header = ReadImageHeader(bytes).value();
+  std::vector<uint8_t> out(1148 * 868 * 3);
+  StartMallocCount();
+  ImageDecoder decoder;
+  ASSERT_TRUE(
+      decoder.DecodeResized(bytes, header, 1148, 868, absl::MakeSpan(out))
+          .ok());
+  EXPECT_LE(decoder.memory().most_used, 4u << 20);
+  if (CanCountMalloc()) {
+    EXPECT_LE(ReadMallocCount().peak, 4 << 20);
+  }
+}
+
+TEST(ImageMemoryTest, IsRefusedBeyondTheLimit) {
+  ImageOptions options;
+  options.max_memory = 4 << 10;
+  ImageDecoder decoder(options);
+  std::vector<uint8_t> out(56 * 28 * 3);
+  for (const char* name :
+       {"420_progressive.jpg", "444.jpg", "rgb8.png", "lossy.webp"}) {
+    const std::string bytes = ReadFileOrFail(TestDataPath(name));
+    const absl::Status status = decoder.DecodeResized(
+        bytes, ReadImageHeader(bytes).value(), 56, 28, absl::MakeSpan(out));
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted)
+        << name << ": " << status;
+  }
+  // Nothing that came before is in the way of what fits.
+  const std::string bytes = ReadFileOrFail(TestDataPath("one_pixel.webp"));
+  EXPECT_TRUE(decoder.Decode(bytes).ok());
+}
+
+TEST(ImageWarningsTest, AreCountedForTheLastImage) {
+  ImageDecoder decoder;
+  ASSERT_TRUE(
+      decoder.Decode(ReadFileOrFail(TestDataPath("early_end.jpg"))).ok());
+  EXPECT_GT(decoder.warnings(), 0u);
+  ASSERT_TRUE(decoder.Decode(ReadFileOrFail(TestDataPath("444.jpg"))).ok());
+  EXPECT_EQ(decoder.warnings(), 0u);
+}
+
+}  // namespace
+}  // namespace ballast
