@@ -24,6 +24,8 @@ struct Options {
   std::string profile;
   uint64_t min_pixels = 0;  // 0: the profile's
   uint64_t max_pixels = 0;
+  std::string resample = "exact";
+  bool exif_orientation = false;
   std::vector<std::string> files;
 };
 
@@ -32,6 +34,9 @@ absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
   model.set_profile(options.profile);
   model.set_min_pixels(options.min_pixels);
   model.set_max_pixels(options.max_pixels);
+  model.set_resample(options.resample == "fast" ? v1::Model::RESAMPLE_FAST
+                                                : v1::Model::RESAMPLE_EXACT);
+  model.set_exif_orientation(options.exif_orientation);
   BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
   if (model.min_pixels() > model.max_pixels()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -53,9 +58,9 @@ absl::StatusOr<std::string> ReadImageFile(const std::string& path) {
 
 // The keys that follow `file`.
 absl::Status Inspect(const v1::Model& model, const std::string& path,
-                     nlohmann::ordered_json& object) {
+                     ImageDecoder& decoder, nlohmann::ordered_json& object) {
   BALLAST_ASSIGN_OR_RETURN(const std::string bytes, ReadImageFile(path));
-  BALLAST_ASSIGN_OR_RETURN(const RgbImage image, DecodeRgb(bytes));
+  BALLAST_ASSIGN_OR_RETURN(const RgbImage image, decoder.Decode(bytes));
   BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
                            ResizedGrid(image.height, image.width, model));
   const uint64_t pixels = uint64_t{grid.height} * grid.width;
@@ -65,8 +70,12 @@ absl::Status Inspect(const v1::Model& model, const std::string& path,
                      " pixels; at most ", kMaxImagePixels, " are made"));
   }
   std::vector<uint8_t> resized(pixels * 3);
-  BALLAST_RETURN_IF_ERROR(
-      ResizeBicubic(image, grid.width, grid.height, absl::MakeSpan(resized)));
+  // From the file once more: as a server makes it.
+  ImageHeader size = {};
+  size.width = image.width;
+  size.height = image.height;
+  BALLAST_RETURN_IF_ERROR(decoder.DecodeResized(
+      bytes, size, grid.width, grid.height, absl::MakeSpan(resized)));
   object["width"] = image.width;
   object["height"] = image.height;
   object["resized_h"] = grid.height;
@@ -83,10 +92,11 @@ absl::Status Inspect(const v1::Model& model, const std::string& path,
 absl::Status InspectImages(const v1::Model& model,
                            absl::Span<const std::string> files,
                            std::ostream& out) {
+  ImageDecoder decoder(ImageOptionsOf(model));
   size_t failed = 0;
   for (const std::string& file : files) {
     nlohmann::ordered_json object = {{"file", file}};
-    const absl::Status status = Inspect(model, file, object);
+    const absl::Status status = Inspect(model, file, decoder, object);
     if (!status.ok()) {
       ++failed;
       object["error"] = std::string(status.message());
@@ -128,6 +138,12 @@ void AddInspectImage(CommandLine* line, CLI::App* inspect) {
                  "fewest pixels after resizing (default: the model's)", 1);
   AddWholeNumber(command, "--max-pixels", options->max_pixels,
                  "most pixels after resizing (default: the model's)", 1);
+  OneOf(command->add_option("--resample", options->resample,
+                            "`exact` gives Pillow's pixels"),
+        {"exact", "fast"})
+      ->capture_default_str();
+  command->add_flag("--exif-orientation", options->exif_orientation,
+                    "turn images as their EXIF orientation says");
   command->add_option("FILE", options->files, "image files")->required();
 }
 

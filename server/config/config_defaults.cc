@@ -38,6 +38,9 @@ void DefaultModel(const KeyReport& keys, v1::Model* model) {
   if (!keys.Has("model.tokenizer")) model->set_tokenizer("bytes");
   if (!keys.Has("model.chat_template")) model->set_chat_template("chatml");
   ApplyModelProfile(model).IgnoreError();
+  if (!keys.Has("model.resample")) {
+    model->set_resample(v1::Model::RESAMPLE_EXACT);
+  }
 }
 
 void DefaultBatch(const KeyReport& keys, v1::Batch* batch) {

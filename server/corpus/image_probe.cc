@@ -12,12 +12,24 @@ namespace ballast {
 absl::StatusOr<ImageSize> ProbeImage(const File& file, uint64_t offset,
                                      uint64_t size,
                                      const ImageSizeReader& reader) {
-  constexpr uint64_t kFirst = uint64_t{64} << 10;
-  uint64_t wanted = std::min(size, kFirst);
+  // On the stack: most images need no more.
+  char first[4 << 10];
+  std::string more;
+  uint64_t have = 0;
+  uint64_t wanted = std::min<uint64_t>(size, sizeof(first));
   while (true) {
-    BALLAST_ASSIGN_OR_RETURN(const std::string bytes,
-                             file.ReadAt(offset, wanted));
-    const absl::StatusOr<ImageSize> found = reader(bytes);
+    char* bytes = first;
+    if (wanted > sizeof(first)) {
+      // As much as the file was seen to hold, and three times that.
+      more.resize(wanted);
+      bytes = more.data();
+      if (have == sizeof(first)) std::copy_n(first, have, bytes);
+    }
+    BALLAST_RETURN_IF_ERROR(
+        file.ReadAt(offset + have, wanted - have, bytes + have));
+    have = wanted;
+    const absl::StatusOr<ImageSize> found =
+        reader(absl::string_view(bytes, have));
     if (found.ok() && (found->width == 0 || found->height == 0)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "an image of ", found->width, "x", found->height, " pixels"));

@@ -17,8 +17,9 @@ namespace ballast {
 using ImageSizeReader =
     std::function<absl::StatusOr<ImageSize>(absl::string_view bytes)>;
 
-// The size of the image that lies in [offset, offset + size) of `file`. Reads
-// 64 KiB, and four times as much each time that is not enough. Errors:
+// The size of the image that lies in [offset, offset + size) of `file`. Reads 4
+// KiB, which is enough for most, and four times as much each time it is not.
+// Errors:
 // INVALID_ARGUMENT (what `reader` says; a side of 0; no size in the whole
 // image), those of File::ReadAt.
 absl::StatusOr<ImageSize> ProbeImage(const File& file, uint64_t offset,

@@ -1,13 +1,13 @@
 #include "server/delivery/file_sample_builder.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/delivery/payload.h"
 #include "server/delivery/placeholder.h"
-#include "server/image/image.h"
 #include "server/text/positions.h"
 
 namespace ballast {
@@ -20,6 +20,16 @@ absl::Status Changed(absl::string_view what, uint64_t found, uint64_t wanted) {
       " when it was indexed; has the file changed? index the source again"));
 }
 
+// Each thread decodes with its own, so that they share nothing and keep their
+// memory and tables from image to image.
+ImageDecoder& ThreadDecoder(const ImageOptions& options) {
+  thread_local std::unique_ptr<ImageDecoder> decoder;
+  if (decoder == nullptr || !(decoder->options() == options)) {
+    decoder = std::make_unique<ImageDecoder>(options);
+  }
+  return *decoder;
+}
+
 }  // namespace
 
 FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
@@ -29,6 +39,7 @@ FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
       sources_(std::move(sources)),
       text_options_{tokenizer, &config_.model(), config_.batch().max_tokens(),
                     config_.batch().on_too_long()},
+      image_options_(ImageOptionsOf(config_.model())),
       bad_samples_(config_.serve().max_bad_samples()) {}
 
 absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
@@ -72,15 +83,20 @@ absl::Status FileSampleBuilder::BuildVision(const SampleRequest& request,
         sizes.size() != request.images.size()) {
       return Changed("images", raw.images.size(), request.images.size());
     }
+    ImageDecoder& decoder = ThreadDecoder(image_options_);
     for (size_t i = 0; i < request.images.size(); ++i) {
       const ImageRecord& image = request.images[i];
       ImageHeader expected = {};
       expected.width = sizes[i].width;
       expected.height = sizes[i].height;
-      BALLAST_RETURN_IF_ERROR(Annotate(
-          DecodeResized(raw.images[i], expected, image.width, image.height,
-                        ImagePixels(image, request.payload)),
-          absl::StrCat("image ", i)));
+      BALLAST_RETURN_IF_ERROR(
+          Annotate(decoder.DecodeResized(raw.images[i], expected, image.width,
+                                         image.height,
+                                         ImagePixels(image, request.payload)),
+                   absl::StrCat("image ", i)));
+      if (decoder.warnings() > 0) {
+        images_with_warnings_.fetch_add(1, std::memory_order_relaxed);
+      }
     }
   }
   ClearVisionPadding(request);

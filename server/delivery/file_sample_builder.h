@@ -1,6 +1,8 @@
 #ifndef BALLAST_SERVER_DELIVERY_FILE_SAMPLE_BUILDER_H_
 #define BALLAST_SERVER_DELIVERY_FILE_SAMPLE_BUILDER_H_
 
+#include <atomic>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "server/corpus/sample_source.h"
 #include "server/delivery/bad_samples.h"
 #include "server/delivery/sample_builder.h"
+#include "server/image/image.h"
 #include "server/text/text_sample.h"
 #include "server/text/tokenizer.h"
 
@@ -36,6 +39,10 @@ class FileSampleBuilder : public SampleBuilder {
 
   const BadSamples& bad_samples() const { return bad_samples_; }
 
+  // Images with faults that were decoded past, as Pillow does; they count as
+  // good.
+  uint64_t images_with_warnings() const { return images_with_warnings_; }
+
  private:
   // Sets `name` to how the source calls the sample, once that is known.
   absl::Status BuildVision(const SampleRequest& request,
@@ -46,7 +53,9 @@ class FileSampleBuilder : public SampleBuilder {
   const v1::Config config_;
   const std::vector<const SampleSource*> sources_;
   const TextOptions text_options_;
+  const ImageOptions image_options_;
   mutable BadSamples bad_samples_;
+  mutable std::atomic<uint64_t> images_with_warnings_ = 0;
 };
 
 }  // namespace ballast

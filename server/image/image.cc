@@ -149,6 +149,8 @@ absl::Status ImageDecoder::DecodeResized(absl::string_view bytes,
                      &sink);
 }
 
+const ImageOptions& ImageDecoder::options() const { return state_->options; }
+
 uint64_t ImageDecoder::warnings() const { return state_->warnings; }
 
 ImageDecoder::Memory ImageDecoder::memory() const {

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/image/image_header.h"
+#include "server/image/image_options.h"
 
 namespace ballast {
 
@@ -18,22 +19,6 @@ struct RgbImage {
   uint32_t width = 0;
   uint32_t height = 0;
   std::vector<uint8_t> pixels;
-};
-
-struct ImageOptions {
-  // JPEGs are decoded at the smallest scale of n/8 that is no smaller than the
-  // wanted size, with plain instead of smooth chroma, and resized from there.
-  // Quicker, and no longer Pillow's pixels: docs/decisions/0007 has the
-  // difference. DecodeRgb and other formats are as ever.
-  bool fast = false;
-  // Images are turned as their EXIF orientation says, as Pillow's
-  // ImageOps.exif_transpose does; all sizes are then those after turning. The
-  // Hugging Face processors do not do this.
-  bool apply_exif_orientation = false;
-  // Most memory for the work on one image, beyond its result. A baseline JPEG
-  // or a PNG takes a few rows; a progressive JPEG takes 2 bytes a coefficient
-  // (3 to 6 a pixel); WebP, interlaced PNG and turning take 3 bytes a pixel.
-  uint64_t max_memory = uint64_t{1} << 30;
 };
 
 // The size that an image has for `options`; `bytes` may be cut after its
@@ -70,6 +55,8 @@ class ImageDecoder {
   absl::Status DecodeResized(absl::string_view bytes,
                              const ImageHeader& expected, uint32_t width,
                              uint32_t height, absl::Span<uint8_t> out);
+
+  const ImageOptions& options() const;
 
   // Of the last image: faults in it that were decoded past, as Pillow does.
   uint64_t warnings() const;

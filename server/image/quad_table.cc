@@ -11,6 +11,13 @@ uint32_t TwoHalves(int32_t a, int32_t b) {
   return (static_cast<uint32_t>(a) & 0xffff) | static_cast<uint32_t>(b) << 16;
 }
 
+// Of all output pixels: four weights a source or output pixel, whichever are
+// more, in whole quads.
+uint64_t MostWords(QuadFormat format, uint32_t source, uint32_t output) {
+  const uint64_t taps = uint64_t{4} * std::max(source, output) + output;
+  return (taps / 4 + 2 * uint64_t{output}) * QuadWords(format);
+}
+
 }  // namespace
 
 std::array<uint32_t, kMostQuadWords> CutQuad(
@@ -36,6 +43,12 @@ std::array<uint32_t, kMostQuadWords> CutQuad(
   return words;
 }
 
+uint64_t QuadTable::MostBytes(QuadFormat format, uint32_t source,
+                              uint32_t output) {
+  return MostWords(format, source, output) * sizeof(uint32_t) +
+         uint64_t{output} * sizeof(QuadTaps);
+}
+
 void QuadTable::Build(QuadFormat format, uint32_t source, uint32_t output) {
   format_ = format;
   source_ = source;
@@ -49,9 +62,7 @@ void QuadTable::Build(QuadFormat format, uint32_t source, uint32_t output) {
     for (uint32_t i = 0; i < output; ++i) Add(i, one);
     return;
   }
-  // At most so many words, but for rounding at the ends.
-  const uint64_t taps = uint64_t{4} * std::max(source, output) + output;
-  words_.reserve((taps / 4 + 2 * uint64_t{output}) * QuadWords(format));
+  words_.reserve(MostWords(format, source, output));
   BicubicFilter filter(source, output);
   for (uint32_t i = 0; i < output; ++i) {
     uint32_t first = 0;

@@ -49,6 +49,10 @@ std::array<uint32_t, kMostQuadWords> CutQuad(
 // Building anew keeps the memory. Thread-compatible.
 class QuadTable {
  public:
+  // At least what Build takes.
+  static uint64_t MostBytes(QuadFormat format, uint32_t source,
+                            uint32_t output);
+
   // Of equal lengths it is the identity, as Pillow leaves out a pass that would
   // change nothing. Neither length is 0.
   void Build(QuadFormat format, uint32_t source, uint32_t output);

@@ -30,8 +30,20 @@ uint64_t StripResampler::RingSize() const {
   return size;
 }
 
+absl::Status StripResampler::TooMuch(uint32_t width, uint32_t height) const {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("resizing ", width, "x", height, " pixels to ", width_, "x",
+                   height_, " needs more than the ", arena_->limit(),
+                   " bytes of memory that an image may take"));
+}
+
 absl::Status StripResampler::Begin(uint32_t width, uint32_t height) {
   const QuadFormat format = KernelFormat();
+  if (QuadTable::MostBytes(format, width, width_) +
+          QuadTable::MostBytes(format, height, height_) >
+      arena_->limit()) {
+    return TooMuch(width, height);
+  }
   horizontal_ = tables_->Find(format, width, width_);
   vertical_ = tables_->Find(format, height, height_);
   rows_left_ = height;
@@ -47,10 +59,7 @@ absl::Status StripResampler::Begin(uint32_t width, uint32_t height) {
   auto* ring = arena_->AllocateArray<uint8_t>(line_bytes * ring_size_);
   if (strip == nullptr || tile_ == nullptr || ring_ == nullptr ||
       lines_ == nullptr || ring == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("resizing ", width, "x", height, " pixels to ", width_,
-                     "x", height_, " needs more than the ", arena_->limit(),
-                     " bytes of memory that an image may take"));
+    return TooMuch(width, height);
   }
   for (size_t row = 0; row < kStripRows; ++row) {
     rows_[row] = strip + row * stride;

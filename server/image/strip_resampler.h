@@ -36,6 +36,8 @@ class StripResampler : public RowSink {
   void RowsDone(size_t count) override;
 
  private:
+  // The error of an image of that size.
+  absl::Status TooMuch(uint32_t width, uint32_t height) const;
   uint32_t QuadsNeeded(uint32_t y) const;
   uint64_t RingSize() const;
   void ResampleStrip();

@@ -15,6 +15,10 @@
 namespace ballast {
 namespace {
 
+// Most that libwebp itself takes: a lossless picture is decoded to four bytes a
+// pixel first.
+constexpr uint64_t kOwnBytesAPixel = 4;
+
 struct DeleteDemuxer {
   void operator()(WebPDemuxer* demuxer) const { WebPDemuxDelete(demuxer); }
 };
@@ -79,7 +83,11 @@ absl::Status DecodeWebp(absl::string_view bytes, uint32_t width,
     return Damaged("its canvas is not of the header's size");
   }
   Canvas canvas = {width, height, nullptr};
-  canvas.pixels = arena->AllocateArray<uint8_t>(canvas.size());
+  const uint64_t libwebp = uint64_t{width} * height * kOwnBytesAPixel;
+  if (libwebp < arena->limit() &&
+      canvas.size() + arena->used() <= arena->limit() - libwebp) {
+    canvas.pixels = arena->AllocateArray<uint8_t>(canvas.size());
+  }
   if (canvas.pixels == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("WebP of ", width, "x", height, " pixels needs more than ",

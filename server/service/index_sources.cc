@@ -18,9 +18,14 @@
 namespace ballast {
 namespace {
 
-absl::StatusOr<ImageSize> ReadSize(absl::string_view bytes) {
-  BALLAST_ASSIGN_OR_RETURN(const ImageHeader header, ReadImageHeader(bytes));
-  return ImageSize{header.width, header.height};
+// Sizes as the builder of samples will find them.
+ImageSizeReader SizeReader(const v1::Model& model) {
+  return [options = ImageOptionsOf(model)](
+             absl::string_view bytes) -> absl::StatusOr<ImageSize> {
+    BALLAST_ASSIGN_OR_RETURN(const ImageHeader image,
+                             ReadImageSize(bytes, options));
+    return ImageSize{image.width, image.height};
+  };
 }
 
 // The lengths of a sample under `text`. Counts into `too_long` those that are
@@ -98,7 +103,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     };
     // An index without them would be found up to date, and served, from now on.
     index_options.accept = [&](const IndexReport&) { return too_long == 0; };
-    index_options.read_image_size = ReadSize;
+    index_options.read_image_size = SizeReader(c.model());
     index_options.content_key = content_key;
     index_options.threads = Threads(c.serve());
     if (options.progress) {

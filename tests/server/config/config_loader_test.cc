@@ -89,6 +89,8 @@ TEST(LoadConfig, ReadsTheExampleOfTheDesign) {
   EXPECT_EQ(model.token_ids().image(), 151655);
   EXPECT_EQ(model.token_ids().pad(), 151643);
   EXPECT_EQ(model.position_axes(), 3u);
+  EXPECT_EQ(model.resample(), v1::Model::RESAMPLE_EXACT);
+  EXPECT_FALSE(model.exif_orientation());
 
   EXPECT_EQ(config.batch().global(), 64u);
   EXPECT_EQ(config.batch().micro(), 32u);
@@ -208,7 +210,7 @@ sources:
   - {name: drawn, format: mock, lengths: {mode: lognormal, min: 1024, max: 8192, mean: 4096, sigma: 1.1}}
   - {name: listed, format: mock, lengths: {mode: file, path: lengths.csv}, index: /var/listed.index}
 order: {seed: 18446744073709551615}
-model: {profile: qwen3_5_vl, chat_template: other, position_axes: 1}
+model: {profile: qwen3_5_vl, chat_template: other, position_axes: 1, resample: fast, exif_orientation: true}
 batch: {global: 12, micro: 6, on_too_long: truncate_text}
 topology:
   modules:
@@ -238,6 +240,8 @@ security: {tls: {cert: c, key: k, client_ca: a}}
   EXPECT_EQ(config.order().seed(), ~uint64_t{0});
   EXPECT_EQ(config.model().chat_template(), "other");
   EXPECT_EQ(config.model().position_axes(), 1u);
+  EXPECT_EQ(config.model().resample(), v1::Model::RESAMPLE_FAST);
+  EXPECT_TRUE(config.model().exif_orientation());
   EXPECT_EQ(config.model().patch(), 16u);
   EXPECT_EQ(config.model().tokenizer(), "bytes");
   EXPECT_EQ(config.batch().on_too_long(), v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT);

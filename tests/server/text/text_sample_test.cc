@@ -273,10 +273,14 @@ TEST_F(TextSampleTest, ContentKeyNamesWhatLengthsDependOn) {
   changed.mutable_model()->set_max_pixels(model_.max_pixels() + 1);
   EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
   changed = config;
+  changed.mutable_model()->set_exif_orientation(true);
+  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
+  changed = config;
   changed.mutable_model()->mutable_token_ids()->set_im_end(5);
   EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
-  // How a job is run changes no length.
+  // How a job is run changes no length, nor does how images are resized.
   changed = config;
+  changed.mutable_model()->set_resample(v1::Model::RESAMPLE_FAST);
   changed.mutable_batch()->set_global(64);
   changed.mutable_order()->set_seed(5);
   EXPECT_EQ(TextContentKey(changed, *tokenizer_), key);

@@ -1,0 +1,38 @@
+#ifndef BALLAST_SERVER_IMAGE_IMAGE_OPTIONS_H_
+#define BALLAST_SERVER_IMAGE_IMAGE_OPTIONS_H_
+
+#include <cstdint>
+
+#include "proto/config.pb.h"
+
+namespace ballast {
+
+struct ImageOptions {
+  // JPEGs are decoded at the smallest scale of n/8 that is no smaller than the
+  // wanted size, with plain instead of smooth chroma, and resized from there.
+  // Quicker, and no longer Pillow's pixels: docs/decisions/0007 has the
+  // difference. DecodeRgb and other formats are as ever.
+  bool fast = false;
+  // Images are turned as their EXIF orientation says, as Pillow's
+  // ImageOps.exif_transpose does; all sizes are then those after turning. The
+  // Hugging Face processors do not do this.
+  bool apply_exif_orientation = false;
+  // Most memory for the work on one image, beyond its result. A baseline JPEG
+  // or a PNG takes a few rows; a progressive JPEG takes 2 bytes a coefficient
+  // (3 to 6 a pixel); interlaced PNG and turning take 3 bytes a pixel, WebP 7.
+  uint64_t max_memory = uint64_t{1} << 30;
+
+  friend bool operator==(const ImageOptions&, const ImageOptions&) = default;
+};
+
+// What `model` says of images. Its `resample` may be unspecified: exact.
+inline ImageOptions ImageOptionsOf(const v1::Model& model) {
+  ImageOptions options;
+  options.fast = model.resample() == v1::Model::RESAMPLE_FAST;
+  options.apply_exif_orientation = model.exif_orientation();
+  return options;
+}
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_IMAGE_IMAGE_OPTIONS_H_
