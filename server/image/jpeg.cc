@@ -120,11 +120,13 @@ struct JpegDecoder::State {
     return Outcome::kDone;
   }
 
+  // The scales between these have no vector code in libjpeg-turbo, and take
+  // longer than the whole picture.
   void ChooseScale(const Size& cover) {
     unsigned n = 1;
     while (n < 8 && (Scaled(info.image_width, n) < cover.width ||
                      Scaled(info.image_height, n) < cover.height)) {
-      ++n;
+      n *= 2;
     }
     info.scale_num = n;
     info.scale_denom = 8;

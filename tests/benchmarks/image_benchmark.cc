@@ -1,0 +1,259 @@
+// From a file's bytes to resized RGB, as ratios of one run: what is compared
+// takes turns, image by image, and medians are taken. Wanted:
+//   exact decode + resize over libjpeg-turbo's decode of the same files  <= 1.2
+//   images/s of N threads over N times one thread's                      >= 0.9
+//   memory beyond the result, 12-megapixel baseline JPEG                <= 4 MB
+//   headers read for the index, page cache                     >= 100,000 a
+//   second
+//
+//   bazel run --config=opt //tests/benchmarks:image_benchmark
+
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+#include <hwy/targets.h>
+
+#include "server/corpus/file.h"
+#include "server/corpus/image_probe.h"
+#include "server/image/image.h"
+#include "server/image/quad_kernels.h"
+#include "tests/benchmarks/image_corpus.h"
+#include "tests/benchmarks/plain_jpeg.h"
+#include "tests/fakes/malloc_counter.h"
+
+namespace ballast {
+namespace {
+
+// Bounds of an image after resizing: the processor class's own default, and the
+// released checkpoints'.
+constexpr int64_t kClassDefault = 1003520;
+constexpr int64_t kCheckpoint = 12845056;
+
+// To see what machines without AVX-512 get.
+constexpr int64_t kBeyondAvx2 = HWY_AVX3 | HWY_AVX3_DL;
+
+// Of this thread's processor time, which other programs on the machine change
+// less than the wall's.
+double SecondsOf(const std::function<void()>& work) {
+  const auto now = [] {
+    timespec time = {};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return time.tv_sec + time.tv_nsec * 1e-9;
+  };
+  const double start = now();
+  work();
+  return now() - start;
+}
+
+// Times of one kind of work on each image of a corpus.
+class Times {
+ public:
+  explicit Times(size_t images) : seconds_(images) {}
+  void Add(size_t image, double seconds) { seconds_[image].push_back(seconds); }
+  // The sum over all images of each one's median.
+  double Total() const {
+    double total = 0;
+    for (std::vector<double> one : seconds_) {
+      std::nth_element(one.begin(), one.begin() + one.size() / 2, one.end());
+      total += one[one.size() / 2];
+    }
+    return total;
+  }
+
+ private:
+  std::vector<std::vector<double>> seconds_;
+};
+
+void Resize(ImageDecoder& decoder, const CorpusImage& image,
+            std::vector<uint8_t>& out) {
+  out.resize(
+      std::max(out.size(), size_t{image.width} * image.height * kChannels));
+  const absl::Status status = decoder.DecodeResized(
+      image.bytes, image.header, image.width, image.height,
+      absl::MakeSpan(out).first(size_t{image.width} * image.height *
+                                kChannels));
+  if (status.ok()) return;
+  std::cerr << status << std::endl;
+  std::exit(1);
+}
+
+// Peak signal-to-noise ratio in dB; 99 of equal pictures.
+double Psnr(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b,
+            size_t size) {
+  double sum = 0;
+  for (size_t i = 0; i < size; ++i) {
+    const double difference = int{a[i]} - int{b[i]};
+    sum += difference * difference;
+  }
+  return sum == 0 ? 99 : 10 * std::log10(255 * 255 * (size / sum));
+}
+
+void BM_DecodeResize(benchmark::State& state) {
+  if (state.range(1)) hwy::DisableTargets(kBeyondAvx2);
+  const std::vector<CorpusImage> corpus = LoadImageCorpus(state.range(0));
+  PlainJpeg plain;
+  ImageDecoder exact;
+  ImageOptions options;
+  options.fast = true;
+  ImageDecoder fast(options);
+  std::vector<uint8_t> exact_out, fast_out;
+  Times rows(corpus.size()), whole(corpus.size()), exact_times(corpus.size()),
+      fast_times(corpus.size());
+  double pixels = 0, psnr = 0, least_psnr = INFINITY;
+  for (auto _ : state) {
+    pixels = psnr = 0;
+    for (size_t i = 0; i < corpus.size(); ++i) {
+      const CorpusImage& image = corpus[i];
+      rows.Add(i, SecondsOf([&] { plain.DecodeRows(image.bytes); }));
+      exact_times.Add(i, SecondsOf([&] { Resize(exact, image, exact_out); }));
+      whole.Add(i, SecondsOf([&] { plain.DecodeWhole(image.bytes); }));
+      fast_times.Add(i, SecondsOf([&] { Resize(fast, image, fast_out); }));
+      const double one =
+          Psnr(exact_out, fast_out, size_t{image.width} * image.height * 3);
+      psnr += one;
+      least_psnr = std::min(least_psnr, one);
+      pixels += double(image.header.width) * image.header.height;
+    }
+  }
+  const double n = corpus.size();
+  state.SetLabel(std::string(KernelTarget()));
+  hwy::DisableTargets(0);
+  state.counters["over_libjpeg"] = exact_times.Total() / rows.Total();
+  state.counters["over_libjpeg_whole"] = exact_times.Total() / whole.Total();
+  state.counters["images/s"] = n / exact_times.Total();
+  state.counters["Mpixel/s"] = pixels / 1e6 / exact_times.Total();
+  state.counters["fast_speedup"] = exact_times.Total() / fast_times.Total();
+  state.counters["fast_psnr_db"] = psnr / n;
+  state.counters["fast_psnr_least"] = least_psnr;
+}
+BENCHMARK(BM_DecodeResize)
+    ->ArgNames({"max_pixels", "avx2"})
+    ->ArgsProduct({{kClassDefault, kCheckpoint}, {0, 1}})
+    ->Unit(benchmark::kMillisecond);
+
+// Whole images to each of `threads`, each with its own decoder. Images/s.
+double Throughput(const std::vector<CorpusImage>& corpus, size_t threads,
+                  double least_seconds) {
+  std::atomic<uint64_t> images = 0;
+  std::atomic<bool> go = false;
+  std::atomic<bool> stop = false;
+  std::atomic<size_t> ready = 0;
+  std::vector<std::thread> workers;
+  for (size_t t = 0; t < threads; ++t) {
+    workers.emplace_back([&, t] {
+      ImageDecoder decoder;
+      std::vector<uint8_t> out;
+      // Warm, then wait for the others.
+      for (const CorpusImage& image : corpus) Resize(decoder, image, out);
+      ++ready;
+      while (!go) std::this_thread::yield();
+      for (size_t i = t; !stop; ++i) {
+        Resize(decoder, corpus[i % corpus.size()], out);
+        images.fetch_add(1, std::memory_order_relaxed);
+      }
+    });
+  }
+  while (ready < threads) std::this_thread::yield();
+  go = true;
+  const auto start = std::chrono::steady_clock::now();
+  std::this_thread::sleep_for(std::chrono::duration<double>(least_seconds));
+  const uint64_t done = images;
+  const std::chrono::duration<double> wall =
+      std::chrono::steady_clock::now() - start;
+  stop = true;
+  for (std::thread& worker : workers) worker.join();
+  return done / wall.count();
+}
+
+// One thread and all of them take turns; the median of the rounds.
+void BM_ThreadScaling(benchmark::State& state) {
+  const std::vector<CorpusImage> corpus = LoadImageCorpus(kClassDefault);
+  const size_t threads = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<double> efficiency;
+  double all = 0;
+  for (auto _ : state) {
+    const double one = Throughput(corpus, 1, 1);
+    all = Throughput(corpus, threads, 1);
+    if (one > 0) efficiency.push_back(all / (threads * one));
+  }
+  std::sort(efficiency.begin(), efficiency.end());
+  state.counters["threads"] = threads;
+  state.counters["images/s"] = all;
+  state.counters["efficiency"] =
+      efficiency.empty() ? 0 : efficiency[efficiency.size() / 2];
+}
+BENCHMARK(BM_ThreadScaling)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+// All that one thread takes from malloc beside the result: decoder, tables and
+// libjpeg included.
+void BM_PeakMemory(benchmark::State& state) {
+  CorpusImage image;
+  image.bytes = DrawPhotograph(4000, 3000);
+  image.header = ReadImageHeader(image.bytes).value();
+  image.width = 1148;
+  image.height = 868;
+  std::vector<uint8_t> out(size_t{image.width} * image.height * kChannels);
+  int64_t peak = 0;
+  for (auto _ : state) {
+    StartMallocCount();
+    ImageDecoder decoder;
+    Resize(decoder, image, out);
+    peak = std::max(peak, ReadMallocCount().peak);
+  }
+  state.counters["peak_MB"] = peak / 1e6;
+}
+BENCHMARK(BM_PeakMemory)->Unit(benchmark::kMillisecond);
+
+// Sizes of images that lie behind one another in a file, as in a tar.
+void BM_ReadSizes(benchmark::State& state) {
+  const std::vector<CorpusImage> corpus = LoadImageCorpus(kClassDefault);
+  const char* folder = std::getenv("TEST_TMPDIR");
+  const std::string path = std::string(folder == nullptr ? "/tmp" : folder) +
+                           "/ballast_image_benchmark.bin";
+  {
+    std::ofstream out(path, std::ios::binary);
+    for (const CorpusImage& image : corpus) out << image.bytes;
+  }
+  const absl::StatusOr<File> file = File::Open(path);
+  const ImageSizeReader reader =
+      [](absl::string_view bytes) -> absl::StatusOr<ImageSize> {
+    const absl::StatusOr<ImageHeader> header = ReadImageSize(bytes, {});
+    if (!header.ok()) return header.status();
+    return ImageSize{header->width, header->height};
+  };
+  uint64_t images = 0;
+  for (auto _ : state) {
+    uint64_t offset = 0;
+    for (const CorpusImage& image : corpus) {
+      const auto size = ProbeImage(*file, offset, image.bytes.size(), reader);
+      if (!size.ok()) {
+        state.SkipWithError(std::string(size.status().message()).c_str());
+        return;
+      }
+      offset += image.bytes.size();
+      ++images;
+    }
+  }
+  std::remove(path.c_str());
+  state.counters["images/s"] =
+      benchmark::Counter(images, benchmark::Counter::kIsRate);
+}
+BENCHMARK(BM_ReadSizes);
+
+}  // namespace
+}  // namespace ballast
+
+BENCHMARK_MAIN();

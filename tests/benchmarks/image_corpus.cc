@@ -1,0 +1,90 @@
+#include "tests/benchmarks/image_corpus.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "server/config/model_profile.h"
+#include "server/corpus/draw/canvas.h"
+#include "server/corpus/draw/draw_sample.h"
+#include "server/corpus/draw/encode.h"
+#include "server/corpus/draw/random.h"
+
+namespace ballast {
+namespace {
+
+template <class T>
+T OrDie(absl::StatusOr<T> result, absl::string_view what) {
+  if (result.ok()) return *std::move(result);
+  std::cerr << what << ": " << result.status() << std::endl;
+  std::exit(1);
+}
+
+std::vector<std::string> SharedFiles(const std::string& folder) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string extension = entry.path().extension().string();
+    if (extension == ".jpg" || extension == ".jpeg") {
+      paths.push_back(entry.path());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<std::string> files;
+  for (const auto& path : paths) {
+    std::ifstream in(path, std::ios::binary);
+    files.emplace_back(std::istreambuf_iterator<char>(in),
+                       std::istreambuf_iterator<char>());
+  }
+  return files;
+}
+
+std::vector<std::string> DrawnFiles() {
+  std::vector<std::string> files = {DrawPhotograph(800, 600),
+                                    DrawPhotograph(1280, 960),
+                                    DrawPhotograph(2048, 1536)};
+  for (uint64_t number = 0; files.size() < 8; ++number) {
+    const DrawnSample sample =
+        OrDie(DrawSample(Preset::kReceipts, 1, number), "a drawn receipt");
+    for (const DrawnImage& image : sample.images) files.push_back(image.bytes);
+  }
+  return files;
+}
+
+}  // namespace
+
+std::string DrawPhotograph(int width, int height) {
+  Random random(3, 0);
+  Canvas canvas(width, height, Rgb{200, 180, 160});
+  canvas.FillGradient(Rgb{20, 90, 200}, Rgb{220, 200, 120});
+  canvas.AddNoise(8, &random);
+  return OrDie(EncodeImage(canvas, FileFormat::kJpeg, 90), "a photograph");
+}
+
+std::vector<CorpusImage> LoadImageCorpus(uint64_t max_pixels) {
+  v1::Model model;
+  model.set_profile("qwen2_5_vl");
+  model.set_max_pixels(max_pixels);
+  if (!ApplyModelProfile(&model).ok()) std::exit(1);
+  const char* shared = std::getenv("BALLAST_SHARED_DIR");
+  const std::string folder =
+      std::string(shared == nullptr ? "" : shared) + "/corpus/images";
+  const bool found = shared != nullptr && std::filesystem::exists(folder);
+  std::vector<CorpusImage> corpus;
+  for (std::string& bytes : found ? SharedFiles(folder) : DrawnFiles()) {
+    CorpusImage image;
+    image.header = OrDie(ReadImageHeader(bytes), "an image's header");
+    const ImageGrid grid =
+        OrDie(ResizedGrid(image.header.height, image.header.width, model),
+              "an image's grid");
+    image.width = grid.width;
+    image.height = grid.height;
+    image.bytes = std::move(bytes);
+    corpus.push_back(std::move(image));
+  }
+  return corpus;
+}
+
+}  // namespace ballast

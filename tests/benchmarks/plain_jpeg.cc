@@ -1,0 +1,57 @@
+#include "tests/benchmarks/plain_jpeg.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+
+// After <cstdio>: it uses FILE without including it.
+#include <jpeglib.h>
+
+namespace ballast {
+namespace {
+
+constexpr size_t kRows = 16;
+
+}  // namespace
+
+struct PlainJpeg::State {
+  jpeg_error_mgr error = {};
+  jpeg_decompress_struct info = {};
+};
+
+PlainJpeg::PlainJpeg() : state_(std::make_unique<State>()) {
+  // libjpeg's own error handler prints and exits.
+  state_->info.err = jpeg_std_error(&state_->error);
+  jpeg_create_decompress(&state_->info);
+}
+
+PlainJpeg::~PlainJpeg() { jpeg_destroy_decompress(&state_->info); }
+
+void PlainJpeg::DecodeRows(absl::string_view bytes) { Decode(bytes, false); }
+
+void PlainJpeg::DecodeWhole(absl::string_view bytes) { Decode(bytes, true); }
+
+void PlainJpeg::Decode(absl::string_view bytes, bool whole) {
+  jpeg_decompress_struct& info = state_->info;
+  jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()),
+               bytes.size());
+  jpeg_read_header(&info, TRUE);
+  info.out_color_space = JCS_RGB;
+  jpeg_start_decompress(&info);
+  const size_t stride = size_t{info.output_width} * 3;
+  pixels_.resize(
+      std::max(pixels_.size(), stride * (whole ? info.output_height : kRows)));
+  while (info.output_scanline < info.output_height) {
+    JSAMPROW rows[kRows];
+    const size_t first = whole ? info.output_scanline : 0;
+    for (size_t i = 0; i < kRows; ++i) {
+      const size_t row =
+          whole ? std::min<size_t>(first + i, info.output_height - 1) : i;
+      rows[i] = pixels_.data() + row * stride;
+    }
+    jpeg_read_scanlines(&info, rows, kRows);
+  }
+  jpeg_finish_decompress(&info);
+}
+
+}  // namespace ballast
