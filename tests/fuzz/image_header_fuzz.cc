@@ -1,0 +1,39 @@
+// What a header says does not depend on what follows it: the size found in a
+// part of a file is the one found in the whole.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "server/image/image.h"
+
+namespace ballast {
+namespace {
+
+void CheckPart(absl::string_view bytes, size_t length,
+               const ImageOptions& options) {
+  const auto part = ReadImageSize(bytes.substr(0, length), options);
+  // More may be needed, whatever the whole then says.
+  if (absl::IsOutOfRange(part.status())) return;
+  const auto whole = ReadImageSize(bytes, options);
+  if (part.ok() != whole.ok()) std::abort();
+  if (part.ok() &&
+      (part->width != whole->width || part->height != whole->height ||
+       part->format != whole->format)) {
+    std::abort();
+  }
+}
+
+}  // namespace
+}  // namespace ballast
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
+  for (const bool turned : {false, true}) {
+    ballast::ImageOptions options;
+    options.apply_exif_orientation = turned;
+    for (size_t length = size; length > 0; length -= length / 3 + 1) {
+      ballast::CheckPart(bytes, length - 1, options);
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,113 @@
+// The main program of fuzz targets where libFuzzer is not linked: the same
+// inputs in the same order on every run, from the same command line.
+//
+//   -seed_inputs=A,B,.. or @FILE  files that mutation starts from
+//   -seed=N -runs=N -max_len=N    as libFuzzer's
+//   -max_total_time=SECONDS       an upper bound for slow machines
+//
+// The input at hand lies in TEST_UNDECLARED_OUTPUTS_DIR or TEST_TMPDIR as
+// `fuzz_input` while it is tried, and so is there after a crash.
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "tests/fuzz/mutate.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+namespace ballast {
+namespace {
+
+struct Options {
+  uint64_t seed = 1;
+  uint64_t runs = 1000;
+  uint64_t max_len = 4096;
+  uint64_t max_total_time = 3600;
+  std::vector<std::string> seed_inputs;
+};
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    std::cerr << path << ": cannot be read" << std::endl;
+    std::exit(1);
+  }
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+std::vector<std::string> ReadSeedList(absl::string_view value) {
+  std::string list(value);
+  if (absl::ConsumePrefix(&value, "@")) list = ReadFile(std::string(value));
+  return absl::StrSplit(list, absl::ByAnyChar(",\n"), absl::SkipEmpty());
+}
+
+bool ParseOption(absl::string_view argument, Options* options) {
+  if (absl::ConsumePrefix(&argument, "-seed_inputs=")) {
+    options->seed_inputs = ReadSeedList(argument);
+    return true;
+  }
+  const std::pair<absl::string_view, uint64_t*> numbers[] = {
+      {"-seed=", &options->seed},
+      {"-runs=", &options->runs},
+      {"-max_len=", &options->max_len},
+      {"-max_total_time=", &options->max_total_time}};
+  for (const auto& [name, value] : numbers) {
+    if (absl::ConsumePrefix(&argument, name)) {
+      return absl::SimpleAtoi(argument, value);
+    }
+  }
+  return false;
+}
+
+std::string InputPath() {
+  for (const char* name : {"TEST_UNDECLARED_OUTPUTS_DIR", "TEST_TMPDIR"}) {
+    const char* folder = std::getenv(name);
+    if (folder != nullptr) return std::string(folder) + "/fuzz_input";
+  }
+  return "fuzz_input";
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    if (ParseOption(argv[i], &options)) continue;
+    std::cerr << "unknown or wrong: " << argv[i] << std::endl;
+    return 2;
+  }
+  std::vector<std::string> seeds = {""};
+  for (const std::string& path : options.seed_inputs) {
+    seeds.push_back(ReadFile(path).substr(0, options.max_len));
+  }
+  const std::string input_path = InputPath();
+  const auto end = std::chrono::steady_clock::now() +
+                   std::chrono::seconds(options.max_total_time);
+  Mutator mutator(options.seed, seeds, options.max_len);
+  uint64_t run = 0;
+  for (; run < options.runs && std::chrono::steady_clock::now() < end; ++run) {
+    // First every seed as it is.
+    const std::string input = run < seeds.size() ? seeds[run] : mutator.Next();
+    std::ofstream(input_path, std::ios::binary) << input;
+    // A copy of its own, so that a read beyond its end is noticed.
+    const std::vector<uint8_t> bytes(input.begin(), input.end());
+    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+  }
+  std::filesystem::remove(input_path);
+  std::cout << run << " inputs tried" << std::endl;
+  return 0;
+}
+
+}  // namespace
+}  // namespace ballast
+
+int main(int argc, char** argv) { return ballast::Main(argc, argv); }
