@@ -27,9 +27,11 @@ packages=(
   libgtest-dev
   libhwy-dev
   libjpeg62-turbo-dev
+  libpcre2-dev
   libpng-dev
   libsimdjson-dev
   libssl-dev
+  libutf8proc-dev
   libwebp-dev
   libxxhash-dev
   libyaml-cpp-dev

@@ -1,13 +1,17 @@
 #ifndef BALLAST_SERVER_TEXT_TOKENIZER_H_
 #define BALLAST_SERVER_TEXT_TOKENIZER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace ballast {
 
@@ -16,16 +20,39 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Appends the ids of `text` to `ids`; adds no special tokens of its own.
-  virtual absl::Status Encode(absl::string_view text,
-                              std::vector<int32_t>* ids) const = 0;
+  // Appends the ids of `text` to `ids`; adds no special tokens of its own, but
+  // finds those that the text spells out. Errors: INVALID_ARGUMENT (not UTF-8,
+  // with the byte's offset), RESOURCE_EXHAUSTED (a text that the tokenizer's
+  // pattern cannot cut within its bounds). After an error `ids` may have grown.
+  absl::Status Encode(absl::string_view text, std::vector<int32_t>* ids) const {
+    return EncodeWithEnds(text, ids, /*ends=*/nullptr);
+  }
+
+  // The same, and, unless `ends` is null, appends to it where in `text` what
+  // each id stands for ends, in bytes: never less than for the id before. An id
+  // begins where the one before it ends.
+  virtual absl::Status EncodeWithEnds(absl::string_view text,
+                                      std::vector<int32_t>* ids,
+                                      std::vector<size_t>* ends) const = 0;
+
+  // Appends what `ids` stand for, special tokens spelled out. It is the text
+  // that was encoded but for what the tokenizer normalises, and may end within
+  // a character. Errors: INVALID_ARGUMENT (an id that is no token).
+  virtual absl::Status Decode(absl::Span<const int32_t> ids,
+                              std::string* text) const = 0;
+
+  // The id of a special or added token, if it is one.
+  virtual std::optional<int32_t> SpecialTokenId(
+      absl::string_view content) const = 0;
 
   // Equal for tokenizers that encode alike; part of the fingerprint.
   virtual std::string digest() const = 0;
 };
 
-// `bytes` (one token a byte, ids 0..255), or the path of a tokenizer.json.
-// Errors: UNIMPLEMENTED (tokenizer.json, until it is built), NOT_FOUND.
+// `bytes` (one token a byte, ids 0..255), or the path of a Hugging Face
+// tokenizer.json with a byte-level BPE model. Errors name the file: NOT_FOUND
+// and others of the disk, INVALID_ARGUMENT (not such a file; what it asks for
+// is not supported, with the key).
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(
     const std::string& name_or_path);
 

@@ -1,9 +1,13 @@
 #include "server/text/tokenizer.h"
 
+#include <fstream>
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/status/status.h"
+#include "tests/server/text/bpe/test_tokenizers.h"
 
 namespace ballast {
 namespace {
@@ -33,12 +37,48 @@ TEST(BytesTokenizerTest, DigestIsEqualForAllOfThem) {
             (*MakeTokenizer("bytes"))->digest());
 }
 
-TEST(MakeTokenizerTest, SaysThatBytesWorksWhereAFileDoesNot) {
-  const auto tokenizer = MakeTokenizer("data/tokenizer.json");
-  EXPECT_EQ(tokenizer.status().code(), absl::StatusCode::kUnimplemented);
-  const std::string message(tokenizer.status().message());
-  EXPECT_THAT(message, HasSubstr("data/tokenizer.json"));
-  EXPECT_THAT(message, HasSubstr("`bytes`"));
+TEST(BytesTokenizerTest, DecodesAndGivesEnds) {
+  const auto tokenizer = MakeTokenizer("bytes");
+  ASSERT_TRUE(tokenizer.ok());
+  std::vector<int32_t> ids;
+  std::vector<size_t> ends;
+  ASSERT_TRUE((*tokenizer)->EncodeWithEnds("hi", &ids, &ends).ok());
+  EXPECT_THAT(ends, ElementsAre(1, 2));
+  std::string text;
+  ASSERT_TRUE((*tokenizer)->Decode(ids, &text).ok());
+  EXPECT_EQ(text, "hi");
+  EXPECT_EQ((*tokenizer)->Decode({256}, &text).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+class MakeTokenizerTest : public ::testing::Test {
+ protected:
+  static std::string Write(const std::string& content) {
+    const std::string path = ::testing::TempDir() + "/some.tokenizer";
+    std::ofstream(path) << content;
+    return path;
+  }
+};
+
+TEST_F(MakeTokenizerTest, ReadsATokenizerJson) {
+  const auto tokenizer =
+      MakeTokenizer(Write(SmallTokenizerJson({{"a", "b"}}).dump()));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(EncodeOrFail(**tokenizer, "ab"), ElementsAre(256));
+}
+
+TEST_F(MakeTokenizerTest, ErrorsNameTheFile) {
+  const std::string missing = ::testing::TempDir() + "/no such file";
+  absl::Status status = MakeTokenizer(missing).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(missing));
+  for (const char* content : {"", "\x0a\x05hello", "{", "{}"}) {
+    const std::string path = Write(content);
+    status = MakeTokenizer(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << content;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+  }
+  EXPECT_FALSE(MakeTokenizer(::testing::TempDir()).ok());
 }
 
 }  // namespace

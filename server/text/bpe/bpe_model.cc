@@ -1,0 +1,211 @@
+#include "server/text/bpe/bpe_model.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "server/text/bpe/byte_alphabet.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint32_t kNoRank = std::numeric_limits<uint32_t>::max();
+
+// Words up to here are merged by looking at all pairs for the best one.
+constexpr size_t kShortWord = 32;
+
+}  // namespace
+
+absl::StatusOr<BpeModel> BpeModel::Create(Spec spec) {
+  BpeModel model;
+  model.ignore_merges_ = spec.ignore_merges;
+  model.byte_ids_.fill(-1);
+  model.ids_.reserve(spec.vocab.size());
+  std::vector<bool> is_given;
+  for (const auto& [name, id] : spec.vocab) {
+    if (id < 0 || id >= kMaxId) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model.vocab: \"", name, "\" has id ", id,
+                       "; wanted 0 to ", kMaxId - 1));
+    }
+    if (!model.ids_.emplace(name, id).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model.vocab: \"", name, "\" stands twice"));
+    }
+    if (model.bytes_.size() <= static_cast<size_t>(id)) {
+      model.bytes_.resize(id + 1);
+      is_given.resize(id + 1);
+    }
+    if (is_given[id]) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "model.vocab: id ", id, " is given twice, once to \"", name, "\""));
+    }
+    is_given[id] = true;
+    // A name that is no bytes, such as that of an added token, is kept as is.
+    model.bytes_[id] = FromByteAlphabet(name).value_or(name);
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    model.byte_ids_[byte] =
+        model.Find(ToByteAlphabet(absl::string_view(&c, 1)));
+  }
+  model.merges_.reserve(spec.merges.size());
+  for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
+    const auto& [left, right] = spec.merges[rank];
+    const std::string joined = absl::StrCat(left, right);
+    for (const std::string& name : {left, right, joined}) {
+      if (model.Find(name) < 0) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "model.merges[", rank, "]: \"", name, "\" is not in model.vocab"));
+      }
+    }
+    // Of equal pairs the last counts.
+    model.merges_[Pair(model.Find(left), model.Find(right))] = {
+        static_cast<uint32_t>(rank), model.Find(joined)};
+  }
+  return model;
+}
+
+int32_t BpeModel::Find(absl::string_view name) const {
+  const auto found = ids_.find(name);
+  return found == ids_.end() ? -1 : found->second;
+}
+
+bool BpeModel::has_all_bytes() const {
+  return std::find(byte_ids_.begin(), byte_ids_.end(), -1) == byte_ids_.end();
+}
+
+const BpeModel::Merge* BpeModel::FindMerge(int32_t left, int32_t right) const {
+  const auto found = merges_.find(Pair(left, right));
+  return found == merges_.end() ? nullptr : &found->second;
+}
+
+void BpeModel::EncodeWord(absl::string_view word, Scratch* scratch,
+                          std::vector<int32_t>* ids) const {
+  using Entry = Scratch::Entry;
+  Entry* entry = nullptr;
+  if (word.size() <= Entry::kMaxWord) {
+    const uint64_t hash = XXH3_64bits(word.data(), word.size());
+    entry = &scratch->entries_[hash % Scratch::kEntries];
+    if (entry->word_bytes == word.size() &&
+        std::memcmp(entry->word, word.data(), word.size()) == 0) {
+      ids->insert(ids->end(), entry->ids, entry->ids + entry->num_ids);
+      return;
+    }
+  }
+  const size_t first = ids->size();
+  const int32_t whole = ignore_merges_ ? Find(ToByteAlphabet(word)) : -1;
+  if (whole >= 0) {
+    ids->push_back(whole);
+  } else if (word.size() <= kShortWord) {
+    MergeShort(word, ids);
+  } else {
+    MergeLong(word, ids);
+  }
+  const size_t count = ids->size() - first;
+  if (entry == nullptr || count > Entry::kMaxIds || word.empty()) return;
+  entry->word_bytes = static_cast<uint8_t>(word.size());
+  entry->num_ids = static_cast<uint8_t>(count);
+  std::memcpy(entry->word, word.data(), word.size());
+  std::copy(ids->begin() + first, ids->end(), entry->ids);
+}
+
+void BpeModel::MergeShort(absl::string_view word,
+                          std::vector<int32_t>* ids) const {
+  int32_t symbols[kShortWord];
+  Merge merges[kShortWord];  // of each symbol with the next one
+  size_t count = 0;
+  for (const char byte : word) {
+    const int32_t id = byte_ids_[static_cast<unsigned char>(byte)];
+    if (id >= 0) symbols[count++] = id;
+  }
+  const auto look_up = [&](size_t i) {
+    const Merge* merge =
+        i + 1 < count ? FindMerge(symbols[i], symbols[i + 1]) : nullptr;
+    merges[i] = merge == nullptr ? Merge{kNoRank, 0} : *merge;
+  };
+  for (size_t i = 0; i < count; ++i) look_up(i);
+  while (count > 1) {
+    size_t best = 0;
+    for (size_t i = 1; i < count; ++i) {
+      if (merges[i].rank < merges[best].rank) best = i;
+    }
+    if (merges[best].rank == kNoRank) break;
+    symbols[best] = merges[best].id;
+    std::copy(symbols + best + 2, symbols + count, symbols + best + 1);
+    std::copy(merges + best + 2, merges + count, merges + best + 1);
+    --count;
+    look_up(best);
+    if (best > 0) look_up(best - 1);
+  }
+  ids->insert(ids->end(), symbols, symbols + count);
+}
+
+void BpeModel::MergeLong(absl::string_view word,
+                         std::vector<int32_t>* ids) const {
+  constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+  struct Symbol {
+    int32_t id;  // -1: merged into the one before
+    uint32_t previous;
+    uint32_t next;
+  };
+  struct Candidate {
+    uint32_t rank;
+    uint32_t at;
+    int32_t id;
+    // The best, and of equal ones the leftmost, on top of the heap.
+    bool operator<(const Candidate& other) const {
+      return rank != other.rank ? rank > other.rank : at > other.at;
+    }
+  };
+  std::vector<Symbol> symbols;
+  symbols.reserve(word.size());
+  for (const char byte : word) {
+    const int32_t id = byte_ids_[static_cast<unsigned char>(byte)];
+    if (id < 0) continue;
+    const auto at = static_cast<uint32_t>(symbols.size());
+    symbols.push_back({id, at == 0 ? kNone : at - 1, at + 1});
+  }
+  if (symbols.empty()) return;
+  symbols.back().next = kNone;
+  std::vector<Candidate> heap;
+  const auto candidate = [&](uint32_t at) {
+    const uint32_t next = symbols[at].next;
+    if (next == kNone) return;
+    const Merge* merge = FindMerge(symbols[at].id, symbols[next].id);
+    if (merge != nullptr) heap.push_back({merge->rank, at, merge->id});
+  };
+  for (uint32_t at = 0; at < symbols.size(); ++at) candidate(at);
+  std::make_heap(heap.begin(), heap.end());
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end());
+    const Candidate best = heap.back();
+    heap.pop_back();
+    Symbol& symbol = symbols[best.at];
+    // Whether the pair is still there: its symbols may have been merged since.
+    if (symbol.id < 0 || symbol.next == kNone) continue;
+    const Merge* merge = FindMerge(symbol.id, symbols[symbol.next].id);
+    if (merge == nullptr || merge->rank != best.rank) continue;
+    Symbol& gone = symbols[symbol.next];
+    symbol.id = best.id;
+    symbol.next = gone.next;
+    gone.id = -1;
+    if (symbol.next != kNone) symbols[symbol.next].previous = best.at;
+    for (const uint32_t at : {best.at, symbol.previous}) {
+      if (at == kNone) continue;
+      const size_t before = heap.size();
+      candidate(at);
+      if (heap.size() > before) std::push_heap(heap.begin(), heap.end());
+    }
+  }
+  for (uint32_t at = 0; at != kNone; at = symbols[at].next) {
+    ids->push_back(symbols[at].id);
+  }
+}
+
+}  // namespace ballast

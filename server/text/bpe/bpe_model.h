@@ -1,0 +1,101 @@
+#ifndef BALLAST_SERVER_TEXT_BPE_BPE_MODEL_H_
+#define BALLAST_SERVER_TEXT_BPE_BPE_MODEL_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ballast {
+
+// A vocabulary and its merges, over bytes. Thread-safe.
+class BpeModel {
+ public:
+  struct Spec {
+    // Tokens in the byte alphabet, with their ids, which are unique.
+    std::vector<std::pair<std::string, int32_t>> vocab;
+    // Pairs that merge into the token of their joined names, best first.
+    std::vector<std::pair<std::string, std::string>> merges;
+    // A word that is a token is that token, whatever its merges.
+    bool ignore_merges = false;
+  };
+
+  // Ids are below this.
+  static constexpr int32_t kMaxId = 1 << 24;
+
+  // Errors: INVALID_ARGUMENT (an id outside 0..kMaxId-1 or given twice, a name
+  // given twice, a merge of what is no token or into what is none).
+  static absl::StatusOr<BpeModel> Create(Spec spec);
+
+  // What a thread keeps while it encodes: the words that it met last.
+  // Thread-compatible; belongs to one model. About 1 MiB.
+  class Scratch;
+
+  // Appends the tokens of one word. Bytes that the vocabulary lacks have none.
+  // Takes time proportional to n·log n.
+  void EncodeWord(absl::string_view word, Scratch* scratch,
+                  std::vector<int32_t>* ids) const;
+
+  // The id of a name, -1 if it is none.
+  int32_t Find(absl::string_view name) const;
+  // The bytes of a token; empty if the id is none.
+  absl::string_view bytes(int32_t id) const {
+    return id >= 0 && static_cast<size_t>(id) < bytes_.size()
+               ? absl::string_view(bytes_[id])
+               : absl::string_view();
+  }
+  // Tokens in the vocabulary.
+  size_t size() const { return ids_.size(); }
+  // Whether each byte is a token.
+  bool has_all_bytes() const;
+
+ private:
+  struct Merge {
+    uint32_t rank;
+    int32_t id;
+  };
+  static uint64_t Pair(int32_t left, int32_t right) {
+    return uint64_t{static_cast<uint32_t>(left)} << 32 |
+           static_cast<uint32_t>(right);
+  }
+  const Merge* FindMerge(int32_t left, int32_t right) const;
+  void MergeShort(absl::string_view word, std::vector<int32_t>* ids) const;
+  void MergeLong(absl::string_view word, std::vector<int32_t>* ids) const;
+
+  std::array<int32_t, 256> byte_ids_;  // -1: none
+  absl::flat_hash_map<uint64_t, Merge> merges_;
+  absl::flat_hash_map<std::string, int32_t> ids_;
+  std::vector<std::string> bytes_;  // by id
+  bool ignore_merges_ = false;
+};
+
+class BpeModel::Scratch {
+ public:
+  Scratch() : entries_(kEntries) {}
+
+ private:
+  friend class BpeModel;
+  static constexpr size_t kEntries = 1 << 14;
+  // A word and its tokens: one line of the processor's cache.
+  struct alignas(64) Entry {
+    static constexpr size_t kMaxWord = 30;
+    static constexpr size_t kMaxIds = 8;
+    uint8_t word_bytes = 0;  // 0: nothing here yet
+    uint8_t num_ids = 0;
+    char word[kMaxWord];
+    int32_t ids[kMaxIds];
+  };
+  static_assert(sizeof(Entry) == 64);
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_TEXT_BPE_BPE_MODEL_H_

@@ -1,0 +1,220 @@
+#include "server/text/bpe/bpe_tokenizer.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status_macros.h"
+#include "server/text/bpe/added_tokens.h"
+#include "server/text/bpe/bpe_model.h"
+#include "server/text/bpe/nfc.h"
+#include "server/text/bpe/pattern_syntax.h"
+#include "server/text/bpe/pre_tokenizer.h"
+#include "server/text/bpe/scratch_pool.h"
+#include "server/text/bpe/tokenizer_json.h"
+#include "server/text/utf8.h"
+
+namespace ballast {
+namespace {
+
+// What ByteLevel cuts with when it is asked to.
+constexpr absl::string_view kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+// Raise it whenever the same file comes to give other ids.
+constexpr int kVersion = 1;
+
+// All that one thread needs to encode with.
+struct Scratch {
+  RegexScratch regex;
+  BpeModel::Scratch words;
+  std::string normalized;
+  std::vector<NfcChange> changes;
+};
+
+class BpeTokenizer final : public Tokenizer {
+ public:
+  struct Parts {
+    bool nfc;
+    BpeModel model;
+    AddedTokenMatcher before_normalizing;
+    AddedTokenMatcher after_normalizing;
+    PreTokenizer pre_tokenizer;
+    std::vector<AddedToken> added;
+    std::string digest;
+  };
+
+  explicit BpeTokenizer(Parts parts) : parts_(std::move(parts)) {
+    for (const AddedToken& token : parts_.added) {
+      added_.emplace(token.id, token.content);
+      added_ids_.emplace(token.content, token.id);
+    }
+  }
+
+  absl::Status EncodeWithEnds(absl::string_view text, std::vector<int32_t>* ids,
+                              std::vector<size_t>* ends) const override {
+    BALLAST_RETURN_IF_ERROR(CheckUtf8(text));
+    std::unique_ptr<Scratch> scratch = pool_.Take();
+    const absl::Status status = parts_.before_normalizing.Split(
+        text, &scratch->regex,
+        [&](int32_t id, size_t begin, size_t end) -> absl::Status {
+          if (id < 0) {
+            return EncodePiece(text.substr(begin, end - begin), begin,
+                               scratch.get(), ids, ends);
+          }
+          ids->push_back(id);
+          if (ends != nullptr) ends->push_back(end);
+          return absl::OkStatus();
+        });
+    pool_.Return(std::move(scratch));
+    return status;
+  }
+
+  absl::Status Decode(absl::Span<const int32_t> ids,
+                      std::string* text) const override {
+    for (const int32_t id : ids) {
+      const absl::string_view bytes = BytesOf(id);
+      if (bytes.empty()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("id ", id, " is no token of the tokenizer"));
+      }
+      absl::StrAppend(text, bytes);
+    }
+    return absl::OkStatus();
+  }
+
+  std::optional<int32_t> SpecialTokenId(
+      absl::string_view content) const override {
+    const auto found = added_ids_.find(content);
+    if (found == added_ids_.end()) return std::nullopt;
+    return found->second;
+  }
+
+  std::string digest() const override { return parts_.digest; }
+
+ private:
+  absl::string_view BytesOf(int32_t id) const {
+    const auto added = added_.find(id);
+    return added != added_.end() ? absl::string_view(added->second)
+                                 : parts_.model.bytes(id);
+  }
+
+  // A stretch without the tokens that are looked for before normalising, which
+  // begins at `offset` of the whole text.
+  absl::Status EncodePiece(absl::string_view piece, size_t offset,
+                           Scratch* scratch, std::vector<int32_t>* ids,
+                           std::vector<size_t>* ends) const {
+    absl::string_view text = piece;
+    const bool changed = parts_.nfc && NormalizeNfc(piece, &scratch->normalized,
+                                                    &scratch->changes);
+    if (changed) text = scratch->normalized;
+    const auto original = [&](size_t end) {
+      return offset + (changed ? OriginalEnd(scratch->changes, end) : end);
+    };
+    return parts_.after_normalizing.Split(
+        text, &scratch->regex,
+        [&](int32_t id, size_t begin, size_t end) -> absl::Status {
+          if (id >= 0) {
+            ids->push_back(id);
+            if (ends != nullptr) ends->push_back(original(end));
+            return absl::OkStatus();
+          }
+          return parts_.pre_tokenizer.Split(
+              text.substr(begin, end - begin), &scratch->regex,
+              [&](absl::string_view word, size_t word_end) {
+                const size_t first = ids->size();
+                parts_.model.EncodeWord(word, &scratch->words, ids);
+                if (ends != nullptr) {
+                  AddEnds(*ids, first, begin + word_end, original, ends);
+                }
+                return absl::OkStatus();
+              });
+        });
+  }
+
+  // The ends of a word's tokens, counted back from the word's own. A word may
+  // be longer than its text by a prefixed space, which its first token has.
+  template <typename Original>
+  void AddEnds(const std::vector<int32_t>& ids, size_t first, size_t word_end,
+               const Original& original, std::vector<size_t>* ends) const {
+    ends->resize(ids.size());
+    size_t end = word_end;
+    for (size_t i = ids.size(); i-- > first;) {
+      (*ends)[i] = original(end);
+      end -= std::min(end, parts_.model.bytes(ids[i]).size());
+    }
+  }
+
+  const Parts parts_;
+  absl::flat_hash_map<int32_t, std::string> added_;
+  absl::flat_hash_map<std::string, int32_t> added_ids_;
+  mutable ScratchPool<Scratch> pool_;
+};
+
+absl::StatusOr<PreTokenizer> MakePreTokenizer(const TokenizerSpec& spec) {
+  std::vector<PreTokenizer::Step> steps;
+  for (const TokenizerSpec::Step& asked : spec.steps) {
+    PreTokenizer::Step step;
+    step.drop_others = asked.drop_others;
+    step.add_prefix_space = asked.add_prefix_space;
+    std::string pattern = asked.pattern;
+    if (asked.kind == TokenizerSpec::Step::Kind::kByteLevel &&
+        asked.use_regex) {
+      BALLAST_ASSIGN_OR_RETURN(pattern, ToPcre2Pattern(kGpt2Pattern));
+    }
+    if (!pattern.empty()) {
+      absl::StatusOr<Regex> regex = Regex::Create(pattern);
+      if (!regex.ok()) return Annotate(regex.status(), "pre_tokenizer");
+      step.pattern.push_back(*std::move(regex));
+    }
+    steps.push_back(std::move(step));
+  }
+  return PreTokenizer(std::move(steps));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeBpeTokenizer(
+    absl::string_view json) {
+  BALLAST_ASSIGN_OR_RETURN(TokenizerSpec spec, ParseTokenizerJson(json));
+  BALLAST_ASSIGN_OR_RETURN(PreTokenizer pre_tokenizer, MakePreTokenizer(spec));
+  BALLAST_ASSIGN_OR_RETURN(BpeModel model,
+                           BpeModel::Create(std::move(spec.model)));
+  std::vector<AddedToken> before;
+  std::vector<AddedToken> after;
+  for (const AddedToken& token : spec.added_tokens) {
+    if (!token.normalized) {
+      before.push_back(token);
+      continue;
+    }
+    // Looked for in normalised text, so in its normalised form.
+    AddedToken normalized = token;
+    std::vector<NfcChange> changes;
+    if (spec.nfc) {
+      NormalizeNfc(token.content, &normalized.content, &changes);
+    }
+    after.push_back(std::move(normalized));
+  }
+  BALLAST_ASSIGN_OR_RETURN(AddedTokenMatcher before_normalizing,
+                           AddedTokenMatcher::Create(std::move(before)));
+  BALLAST_ASSIGN_OR_RETURN(AddedTokenMatcher after_normalizing,
+                           AddedTokenMatcher::Create(std::move(after)));
+  const XXH128_hash_t hash = XXH3_128bits(json.data(), json.size());
+  return std::make_unique<BpeTokenizer>(BpeTokenizer::Parts{
+      spec.nfc, std::move(model), std::move(before_normalizing),
+      std::move(after_normalizing), std::move(pre_tokenizer),
+      std::move(spec.added_tokens),
+      absl::StrCat("bpe-", kVersion, "-",
+                   absl::StrFormat("%016x%016x", hash.high64, hash.low64))});
+}
+
+}  // namespace ballast

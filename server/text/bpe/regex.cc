@@ -1,0 +1,107 @@
+#include "server/text/bpe/regex.h"
+
+#include <cstdint>
+#include <utility>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace ballast {
+namespace {
+
+std::string ErrorMessage(int code) {
+  PCRE2_UCHAR text[256];
+  if (pcre2_get_error_message(code, text, sizeof(text)) < 0) {
+    return absl::StrCat("PCRE2 error ", code);
+  }
+  return reinterpret_cast<const char*>(text);
+}
+
+// A stack of its own lets the compiled code backtrack further than on the
+// thread's.
+constexpr size_t kFirstStack = size_t{32} << 10;
+constexpr size_t kMaxStack = size_t{4} << 20;
+
+}  // namespace
+
+struct RegexScratch::Parts {
+  pcre2_match_context* context = pcre2_match_context_create(nullptr);
+  pcre2_jit_stack* stack =
+      pcre2_jit_stack_create(kFirstStack, kMaxStack, nullptr);
+  // Room for the bounds of the match alone; groups are not kept.
+  pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
+};
+
+RegexScratch::RegexScratch() : parts_(std::make_unique<Parts>()) {
+  if (parts_->context != nullptr && parts_->stack != nullptr) {
+    pcre2_jit_stack_assign(parts_->context, nullptr, parts_->stack);
+  }
+}
+
+RegexScratch::~RegexScratch() {
+  pcre2_match_data_free(parts_->data);
+  pcre2_match_context_free(parts_->context);
+  pcre2_jit_stack_free(parts_->stack);
+}
+
+struct Regex::Compiled {
+  ~Compiled() { pcre2_code_free(code); }
+  pcre2_code* code = nullptr;
+};
+
+Regex::Regex(std::unique_ptr<Compiled> compiled)
+    : compiled_(std::move(compiled)) {}
+Regex::Regex(Regex&&) noexcept = default;
+Regex& Regex::operator=(Regex&&) noexcept = default;
+Regex::~Regex() = default;
+
+absl::StatusOr<Regex> Regex::Create(absl::string_view pattern) {
+  auto compiled = std::make_unique<Compiled>();
+  int error = 0;
+  PCRE2_SIZE at = 0;
+  compiled->code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()),
+                    pattern.size(), PCRE2_UTF | PCRE2_UCP, &error, &at,
+                    /*ccontext=*/nullptr);
+  if (compiled->code == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "pattern: ", ErrorMessage(error), " at byte ", at, " of ", pattern));
+  }
+  uint32_t matches_empty = 0;
+  pcre2_pattern_info(compiled->code, PCRE2_INFO_MATCHEMPTY, &matches_empty);
+  if (matches_empty != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("pattern: it matches the empty text: ", pattern));
+  }
+  // Where no code can be generated, PCRE2 interprets.
+  pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);
+  return Regex(std::move(compiled));
+}
+
+absl::StatusOr<std::optional<Regex::Match>> Regex::Find(
+    absl::string_view text, size_t from, RegexScratch* scratch) const {
+  RegexScratch::Parts& parts = *scratch->parts_;
+  if (parts.data == nullptr || parts.context == nullptr) {
+    return absl::ResourceExhaustedError("no memory to match a pattern with");
+  }
+  const int found = pcre2_match(
+      compiled_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+      from, PCRE2_NO_UTF_CHECK, parts.data, parts.context);
+  if (found == PCRE2_ERROR_NOMATCH) return std::nullopt;
+  if (found < 0) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "splitting the text at byte ", from, ": ", ErrorMessage(found)));
+  }
+  const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(parts.data);
+  // A lookbehind that sets \K could go back; patterns have none, but an endless
+  // loop must not hang on it.
+  if (bounds[0] < from || bounds[1] <= bounds[0]) {
+    return absl::InvalidArgumentError("the pattern matches the empty text");
+  }
+  return Match{bounds[0], bounds[1]};
+}
+
+}  // namespace ballast

@@ -1,0 +1,60 @@
+#ifndef BALLAST_SERVER_TEXT_BPE_REGEX_H_
+#define BALLAST_SERVER_TEXT_BPE_REGEX_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ballast {
+
+// What a thread needs to match with, for all patterns. Thread-compatible.
+class RegexScratch {
+ public:
+  RegexScratch();
+  ~RegexScratch();
+  RegexScratch(const RegexScratch&) = delete;
+  RegexScratch& operator=(const RegexScratch&) = delete;
+
+ private:
+  friend class Regex;
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
+};
+
+// A compiled pattern of PCRE2, over UTF-8 and Unicode's classes. Thread-safe.
+class Regex {
+ public:
+  // `pattern` is in PCRE2's syntax (pattern_syntax.h). Errors: INVALID_ARGUMENT
+  // (not a pattern; one that matches the empty text, which would split
+  // nothing).
+  static absl::StatusOr<Regex> Create(absl::string_view pattern);
+
+  Regex(Regex&&) noexcept;
+  Regex& operator=(Regex&&) noexcept;
+  ~Regex();
+
+  struct Match {
+    size_t begin;
+    size_t end;
+  };
+
+  // The leftmost match at or after `from`, or none. `text` must be valid UTF-8.
+  // Errors: RESOURCE_EXHAUSTED (the pattern backtracks more than PCRE2's bound
+  // on this text).
+  absl::StatusOr<std::optional<Match>> Find(absl::string_view text, size_t from,
+                                            RegexScratch* scratch) const;
+
+ private:
+  struct Compiled;
+  explicit Regex(std::unique_ptr<Compiled> compiled);
+
+  std::unique_ptr<Compiled> compiled_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_TEXT_BPE_REGEX_H_

@@ -1,0 +1,36 @@
+#ifndef BALLAST_TESTS_SERVER_TEXT_BPE_TEST_TOKENIZERS_H_
+#define BALLAST_TESTS_SERVER_TEXT_BPE_TEST_TOKENIZERS_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "server/text/tokenizer.h"
+
+namespace ballast {
+
+// A file beside the tests; a test that cannot read it fails.
+std::string TestDataPath(const std::string& name);
+std::string ReadFileOrFail(const std::string& path);
+nlohmann::json ReadJsonOrFail(const std::string& path);
+
+// A tokenizer.json to change in tests: all 256 bytes as tokens, their ids being
+// the bytes' own values, then `merges` in order, from id 256 on, in the byte
+// alphabet; ByteLevel without a pattern, no normalizer, no added tokens.
+nlohmann::json SmallTokenizerJson(
+    std::initializer_list<std::pair<std::string, std::string>> merges = {});
+
+// An entry of `added_tokens` with all flags off.
+nlohmann::json AddedTokenJson(int32_t id, const std::string& content);
+
+// The ids of a text; a failure is an error of the test.
+std::vector<int32_t> EncodeOrFail(const Tokenizer& tokenizer,
+                                  const std::string& text);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_SERVER_TEXT_BPE_TEST_TOKENIZERS_H_
