@@ -38,7 +38,7 @@ void AddInspectText(CommandLine* line, CLI::App* inspect) {
       "Reads {\"text\": …} a line from standard input and prints\n"
       "{\"ids\": […]} for each.",
       "  echo '{\"text\": \"Hello\"}' |\n"
-      "    ballast-server inspect text --tokenizer bytes",
+      "    ballast-server inspect text --tokenizer tokenizer.json",
       [tokenizer]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto made, MakeTokenizer(*tokenizer));
         return InspectText(*made, std::cin, std::cout);

@@ -96,12 +96,7 @@ v1::Fingerprint ScheduleFingerprint(
     entries[absl::StrCat("index.", source.name())] = indexes[i]->digest();
   }
   AddMessage("order", config.order(), &entries);
-
-  v1::Model model = config.model();
-  // A path says nothing of the tokenizer; the index digests what it yields.
-  if (model.tokenizer() != "bytes") model.set_tokenizer("file");
-  AddMessage("model", model, &entries);
-
+  AddMessage("model", config.model(), &entries);
   AddMessage("batch", config.batch(), &entries);
   for (const auto& [name, module] : config.topology().modules()) {
     AddMessage(absl::StrCat("topology.modules.", name), module, &entries);

@@ -14,6 +14,8 @@ namespace ballast {
 // balance, packing. Not in it:
 // paths, addresses, `serve`, `security`, and which of the reordering deliveries
 // carries the bytes, since none of these changes who trains on what.
+// `config.model.tokenizer` is the tokenizer's digest (Tokenizer::digest), since
+// its path says nothing of it.
 v1::Fingerprint ScheduleFingerprint(
     const v1::Config& config, const std::vector<const SourceIndex*>& indexes);
 

@@ -34,8 +34,10 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
     indexes.push_back(&opened->index());
     job.sources.push_back(std::move(opened));
   }
+  v1::Config scheduled = job.config;
+  scheduled.mutable_model()->set_tokenizer(job.tokenizer->digest());
   BALLAST_ASSIGN_OR_RETURN(job.scheduler,
-                           Scheduler::Create(job.config, indexes));
+                           Scheduler::Create(scheduled, indexes));
   return job;
 }
 

@@ -92,6 +92,21 @@ class InspectTest(tools.ToolTest):
         )  # fmt: skip
         self.assertIn("standard input line 2", message)
         self.assertIn("text", message)
+        # Two bytes of "é" that merge, and an added token.
+        printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+        others = [byte for byte in range(256) if byte not in printable]
+        vocab = {chr(byte): byte for byte in printable}
+        vocab.update({chr(256 + i): byte for i, byte in enumerate(others)})
+        vocab["Ã©"] = 256
+        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        file = {
+            "added_tokens": [{"id": 257, "content": "<x>", "special": True, **flags}],
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+            "model": {"type": "BPE", "vocab": vocab, "merges": ["Ã ©"]},
+        }
+        small = self.write("small.json", json.dumps(file))
+        got = self.inspect("text", "--tokenizer", small, stdin='{"text": "aé <x>"}\n')
+        self.assertEqual(got, [{"ids": [97, 256, 32, 257]}])
         gone = self.path("tokenizer.json")
         message = self.error("ballast-server", "inspect", "text", "--tokenizer", gone)
         self.assertIn(gone, message)
