@@ -5,7 +5,9 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "client/memory_region.h"
 #include "proto/job.pb.h"
@@ -36,6 +38,17 @@ class FetchedBlock {
   virtual std::shared_ptr<const MemoryRegion> region() const { return nullptr; }
 };
 
+// OK, or UNAVAILABLE naming the block, which is not intact.
+inline absl::Status CheckIntact(const FetchedBlock& block) {
+  if (block.intact()) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "step ", block.step(), " micro-batch ", block.micro_batch(),
+      " was overwritten in shared memory while it was read: the server had "
+      "given "
+      "up the connection (was this process stopped for long?); go on from the "
+      "last checkpoint"));
+}
+
 // Where a stream of blocks begins and how much of it may be held.
 struct FetchRequest {
   v1::Role role;
@@ -49,6 +62,13 @@ struct FetchRequest {
   // Bytes of one block. A server that announces more is at fault, and no memory
   // is taken for it. Far above what a rank's shard of a micro-batch comes to.
   uint64_t max_block_bytes = uint64_t{16} << 30;
+  // Whether blocks may lie in the server's shared memory, where that can be
+  // mapped; else they come over the stream.
+  bool accept_shared_memory = true;
+  // Whether Fetch takes the checksum of blocks in shared memory, which nothing
+  // has carried and which reading them once costs. Blocks that come over the
+  // stream are always verified.
+  bool verify_shared_memory = false;
 };
 
 // The seam between a rank and where its blocks come from: a gRPC stream, shared
@@ -58,10 +78,10 @@ class BatchFetcher {
   virtual ~BatchFetcher() = default;
 
   // The next block in order of (step, micro-batch). Blocks until it is complete
-  // and its checksum has been verified. Called from one thread. Errors:
-  // OUT_OF_RANGE (after `steps` steps; again at every further call),
-  // UNAVAILABLE (the server went away; another may go on), CANCELLED,
-  // DATA_LOSS (checksum), INTERNAL (the server broke the protocol),
+  // and its checksum, where it came over the stream, has been verified. Called
+  // from one thread. Errors: OUT_OF_RANGE (after `steps` steps; again at every
+  // further call), UNAVAILABLE (the server went away; another may go on),
+  // CANCELLED, DATA_LOSS (checksum), INTERNAL (the server broke the protocol),
   // RESOURCE_EXHAUSTED (no memory for the block), and what the server's Pull
   // answers.
   virtual absl::StatusOr<std::unique_ptr<FetchedBlock>> Fetch() = 0;

@@ -19,23 +19,6 @@ BlockAssembler::~BlockAssembler() {
   if (in_block_ || complete_) pool_->Return(std::move(block_.buffer));
 }
 
-absl::Status BlockAssembler::Add(const v1::PullResponse& message,
-                                 uint64_t allowance) {
-  switch (message.message_case()) {
-    case v1::PullResponse::kBegin:
-      return Begin(message.begin(), allowance);
-    case v1::PullResponse::kChunk:
-      return AddChunk(message.chunk().data());
-    case v1::PullResponse::kArena:
-    case v1::PullResponse::kShared:
-    case v1::PullResponse::kEnd:
-    case v1::PullResponse::MESSAGE_NOT_SET:
-      break;
-  }
-  return absl::InternalError(
-      "the server sent a message that is neither Begin nor Chunk");
-}
-
 absl::Status BlockAssembler::Begin(const v1::PullResponse::Begin& begin,
                                    uint64_t allowance) {
   const std::string name =
@@ -54,7 +37,7 @@ absl::Status BlockAssembler::Begin(const v1::PullResponse::Begin& begin,
         absl::StrCat("the server began ", name, " of ", begin.bytes(),
                      " bytes without the credit for it, which is ", allowance));
   }
-  absl::StatusOr<AlignedBuffer> buffer = pool_->Take(begin.bytes());
+  absl::StatusOr<BufferPool::Buffer> buffer = pool_->Take(begin.bytes());
   if (!buffer.ok()) return Annotate(buffer.status(), name);
   block_ = {begin.step(), begin.micro_batch(), begin.bytes(),
             *std::move(buffer)};
@@ -65,23 +48,30 @@ absl::Status BlockAssembler::Begin(const v1::PullResponse::Begin& begin,
   return absl::OkStatus();
 }
 
-absl::Status BlockAssembler::AddChunk(const std::string& data) {
+absl::Status BlockAssembler::AddChunk(
+    absl::Span<const absl::Span<const uint8_t>> pieces) {
   if (!in_block_) {
     return absl::InternalError("the server sent a chunk before any block");
   }
-  if (data.empty() || data.size() > kMaxChunkBytes) {
-    return absl::InternalError(
-        absl::StrCat("the server sent a chunk of ", data.size(), " bytes in ",
-                     Describe(), ", wanted 1 to ", kMaxChunkBytes));
+  uint64_t size = 0;
+  for (const absl::Span<const uint8_t> piece : pieces) size += piece.size();
+  if (size == 0 || size > kMaxChunkBytes) {
+    return absl::InternalError(absl::StrCat("the server sent a chunk of ", size,
+                                            " bytes in ", Describe(),
+                                            ", wanted 1 to ", kMaxChunkBytes));
   }
-  if (data.size() > block_.bytes - filled_) {
-    return absl::InternalError(absl::StrCat("the server sent a chunk of ",
-                                            data.size(), " bytes in ",
-                                            Describe(), ", which is too many"));
+  if (size > block_.bytes - filled_) {
+    return absl::InternalError(absl::StrCat("the server sent a chunk of ", size,
+                                            " bytes in ", Describe(),
+                                            ", which is too many"));
   }
-  std::memcpy(block_.buffer.bytes().data() + filled_, data.data(), data.size());
-  XXH3_64bits_update(hash_.get(), data.data(), data.size());
-  filled_ += data.size();
+  for (const absl::Span<const uint8_t> piece : pieces) {
+    if (piece.empty()) continue;
+    std::memcpy(block_.buffer.bytes.data() + filled_, piece.data(),
+                piece.size());
+    XXH3_64bits_update(hash_.get(), piece.data(), piece.size());
+    filled_ += piece.size();
+  }
   if (filled_ < block_.bytes) return absl::OkStatus();
 
   const uint64_t checksum = XXH3_64bits_digest(hash_.get());

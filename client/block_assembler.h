@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "client/buffer_pool.h"
-#include "common/aligned_buffer.h"
 #include "proto/loader_service.pb.h"
 
 namespace ballast {
@@ -20,14 +20,13 @@ struct AssembledBlock {
   uint64_t step = 0;
   uint32_t micro_batch = 0;
   uint64_t bytes = 0;
-  // From the pool; the block is its first `bytes`.
-  AlignedBuffer buffer;
+  BufferPool::Buffer buffer;  // from the pool
 };
 
-// Puts the messages of a Pull together, block after block, and checks that they
-// keep to the protocol. Safe with messages from anywhere: memory is taken only
-// for a block that is within the limits. Thread-compatible. After an error it
-// is done with.
+// Puts the blocks of a Pull that come in chunks together, one after the other,
+// and checks that they keep to the protocol. Safe with messages from anywhere:
+// memory is taken only for a block that is within the limits.
+// Thread-compatible. After an error it is done with.
 class BlockAssembler {
  public:
   // `pool` outlives it.
@@ -38,8 +37,10 @@ class BlockAssembler {
 
   // Takes the next message. `allowance` is how large a block may begin with it.
   // Errors: INTERNAL (naming what is wrong with the message),
-  // RESOURCE_EXHAUSTED (no memory), DATA_LOSS (checksum).
-  absl::Status Add(const v1::PullResponse& message, uint64_t allowance);
+  // RESOURCE_EXHAUSTED (no memory).
+  absl::Status Begin(const v1::PullResponse::Begin& begin, uint64_t allowance);
+  // A chunk's data, in pieces. Errors: INTERNAL, DATA_LOSS (checksum).
+  absl::Status AddChunk(absl::Span<const absl::Span<const uint8_t>> pieces);
 
   // Whether a block has begun and lacks bytes.
   bool in_block() const { return in_block_; }
@@ -54,9 +55,6 @@ class BlockAssembler {
   struct FreeHash {
     void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
   };
-
-  absl::Status Begin(const v1::PullResponse::Begin& begin, uint64_t allowance);
-  absl::Status AddChunk(const std::string& data);
 
   const uint64_t max_block_bytes_;
   BufferPool* const pool_;

@@ -1,67 +1,79 @@
 #include "client/buffer_pool.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/align.h"
+#include "common/status_macros.h"
 
 namespace ballast {
 namespace {
 
-// Past this, rounding up might wrap.
-constexpr uint64_t kMostBytes = uint64_t{1} << 60;
-
-// The least capacity of its class: eight classes between two powers of two.
-uint64_t Capacity(uint64_t bytes) {
-  constexpr uint64_t kLeast = uint64_t{4} << 10;
-  uint64_t power = kLeast;
-  while (power <= bytes / 2) power *= 2;
-  return AlignUp(std::max(bytes, kLeast), power / 8);
-}
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kMostBytes = uint64_t{1} << 40;
 
 }  // namespace
 
-absl::StatusOr<AlignedBuffer> BufferPool::Take(uint64_t bytes) {
-  if (bytes > kMostBytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for a buffer of ", bytes, " bytes"));
+class BufferPool::Region final : public MemoryRegion {
+ public:
+  // Null where the system maps no such memory.
+  static std::shared_ptr<const Region> Map(uint64_t bytes) {
+    void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) return nullptr;
+    return std::shared_ptr<const Region>(
+        new Region(static_cast<uint8_t*>(base), bytes));
   }
-  const uint64_t capacity = Capacity(bytes);
-  {
+  ~Region() override { munmap(base_, bytes_); }
+
+  absl::Span<const uint8_t> bytes() const override { return {base_, bytes_}; }
+  bool read_only() const override { return false; }
+  uint8_t* base() const { return base_; }
+
+ private:
+  Region(uint8_t* base, uint64_t bytes) : base_(base), bytes_(bytes) {}
+
+  uint8_t* const base_;
+  const uint64_t bytes_;
+};
+
+BufferPool::BufferPool(uint64_t region_bytes)
+    : places_(0, AlignUp(std::min(region_bytes, kMostBytes), kPage)),
+      region_bytes_(AlignUp(std::min(region_bytes, kMostBytes), kPage)) {}
+
+absl::StatusOr<BufferPool::Buffer> BufferPool::Take(uint64_t bytes) {
+  Buffer buffer;
+  if (bytes <= region_bytes_) {
     MutexLock lock(&mutex_);
-    const auto fit = free_.lower_bound(capacity);
-    if (fit != free_.end() && fit->first / 2 <= capacity) {
-      AlignedBuffer buffer = std::move(fit->second);
-      free_.erase(fit);
+    if (!std::exchange(tried_, true)) region_ = Region::Map(region_bytes_);
+    const std::optional<uint64_t> place =
+        region_ == nullptr
+            ? std::nullopt
+            : places_.Allocate(AlignUp(std::max<uint64_t>(bytes, 1), kPage));
+    if (place.has_value()) {
+      buffer.bytes = {region_->base() + *place, bytes};
       return buffer;
     }
-    while (!free_.empty() && bytes_ + capacity > max_bytes_) DropSmallest();
-    bytes_ += capacity;
   }
-  absl::StatusOr<AlignedBuffer> buffer = AlignedBuffer::Create(capacity);
-  if (!buffer.ok()) {
-    MutexLock lock(&mutex_);
-    bytes_ -= capacity;
-  }
+  BALLAST_ASSIGN_OR_RETURN(buffer.own, AlignedBuffer::Create(bytes));
+  buffer.bytes = buffer.own.bytes();
   return buffer;
 }
 
-void BufferPool::Return(AlignedBuffer buffer) {
+void BufferPool::Return(Buffer buffer) {
+  if (RegionOf(buffer) == nullptr) return;
   MutexLock lock(&mutex_);
-  const uint64_t size = buffer.size();
-  free_.emplace(size, std::move(buffer));
-  while (!free_.empty() && bytes_ > max_bytes_) DropSmallest();
+  places_.Free(buffer.bytes.data() - region_->base());
 }
 
-uint64_t BufferPool::bytes() const {
+std::shared_ptr<const MemoryRegion> BufferPool::RegionOf(
+    const Buffer& buffer) const {
+  if (buffer.bytes.data() == nullptr || buffer.own.size() != 0) return nullptr;
   MutexLock lock(&mutex_);
-  return bytes_;
-}
-
-void BufferPool::DropSmallest() {
-  bytes_ -= free_.begin()->first;
-  free_.erase(free_.begin());
+  return region_;
 }
 
 }  // namespace ballast

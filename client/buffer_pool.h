@@ -2,40 +2,51 @@
 #define BALLAST_CLIENT_BUFFER_POOL_H_
 
 #include <cstdint>
-#include <map>
+#include <memory>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/memory_region.h"
 #include "common/aligned_buffer.h"
+#include "common/extent_allocator.h"
 #include "common/mutex.h"
 
 namespace ballast {
 
-// Buffers for blocks, used again and again, since fresh memory costs a page
-// fault every 4 KiB. Capacities come in classes an eighth apart, so that blocks
-// of about the same size share. Thread-safe.
+// Memory for blocks that come in chunks: places in one region, which is mapped
+// when the first is needed and kept, since fresh memory costs a page fault
+// every 4 KiB and pinning it costs more. What finds no place there gets memory
+// of its own, which is freed with it. Thread-safe. Must outlive its buffers;
+// the region may outlive it.
 class BufferPool {
  public:
-  // Keeps buffers that are not in use only as long as all buffers together,
-  // those in use included, come to at most `max_bytes`.
-  explicit BufferPool(uint64_t max_bytes) : max_bytes_(max_bytes) {}
+  struct Buffer {
+    // As many as were asked for; begin at a multiple of 256; hold anything.
+    absl::Span<uint8_t> bytes;
+    AlignedBuffer own;  // where they lie outside the region
+  };
 
-  // A buffer of at least `bytes` and at most about twice as much. Its content
-  // is arbitrary. Errors: RESOURCE_EXHAUSTED.
-  absl::StatusOr<AlignedBuffer> Take(uint64_t bytes);
-  // Gives back a buffer that Take answered.
-  void Return(AlignedBuffer buffer);
+  // Bytes of the region, rounded up to whole pages; at most 1 TiB of them are
+  // used.
+  explicit BufferPool(uint64_t region_bytes);
 
-  // Of all buffers, in use or not.
-  uint64_t bytes() const;
+  // Errors: RESOURCE_EXHAUSTED.
+  absl::StatusOr<Buffer> Take(uint64_t bytes);
+  // Gives back what Take answered.
+  void Return(Buffer buffer);
+
+  // What the buffer lies in; null where that is memory of its own.
+  std::shared_ptr<const MemoryRegion> RegionOf(const Buffer& buffer) const;
 
  private:
-  void DropSmallest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  class Region;
 
-  const uint64_t max_bytes_;
   mutable Mutex mutex_;
-  // By size.
-  std::multimap<uint64_t, AlignedBuffer> free_ ABSL_GUARDED_BY(mutex_);
-  uint64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool tried_ ABSL_GUARDED_BY(mutex_) = false;  // to map it
+  std::shared_ptr<const Region> region_ ABSL_GUARDED_BY(mutex_);
+  ExtentAllocator places_ ABSL_GUARDED_BY(mutex_);
+  const uint64_t region_bytes_;
 };
 
 }  // namespace ballast

@@ -4,10 +4,14 @@
 #include <atomic>
 #include <utility>
 
+#include <xxhash.h>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "client/block_assembler.h"
 #include "client/buffer_pool.h"
 #include "client/pull_stream.h"
+#include "client/pull_wire.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
 
@@ -17,12 +21,12 @@ namespace {
 // What a fetcher and its blocks share; blocks may outlive the fetcher.
 class Connection {
  public:
-  Connection(v1::LoaderService::Stub* stub, const FetchRequest& request)
+  Connection(const std::shared_ptr<grpc::Channel>& channel,
+             const FetchRequest& request)
       : max_bytes_(request.max_bytes),
-        // Buffers are up to an eighth larger than their blocks, and some lie
-        // free because their size does not fit.
+        // More than the blocks that may be held, for the holes between them.
         pool_(std::min(request.max_bytes, UINT64_MAX / 2) / 4 * 5),
-        stream_(PullStream::Open(stub, request)) {}
+        stream_(PullStream::Open(channel, request)) {}
 
   PullStream& stream() { return *stream_; }
   BufferPool& pool() { return pool_; }
@@ -39,14 +43,9 @@ class Connection {
     MutexLock lock(&mutex_);
     held_ += bytes;
   }
-
-  void Release(AssembledBlock block) {
-    pool_.Return(std::move(block.buffer));
-    {
-      MutexLock lock(&mutex_);
-      held_ -= block.bytes;
-    }
-    stream_->Grant(block.bytes);
+  void LetGo(uint64_t bytes) {
+    MutexLock lock(&mutex_);
+    held_ -= bytes;
   }
 
  private:
@@ -58,16 +57,26 @@ class Connection {
   uint64_t held_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-class GrpcBlock final : public FetchedBlock {
+// A block that came in chunks.
+class StreamedBlock final : public FetchedBlock {
  public:
-  GrpcBlock(AssembledBlock block, std::shared_ptr<Connection> connection)
-      : block_(std::move(block)), connection_(std::move(connection)) {}
-  ~GrpcBlock() override { connection_->Release(std::move(block_)); }
+  StreamedBlock(AssembledBlock block, std::shared_ptr<Connection> connection)
+      : block_(std::move(block)), connection_(std::move(connection)) {
+    connection_->Hold(block_.bytes);
+  }
+  ~StreamedBlock() override {
+    connection_->pool().Return(std::move(block_.buffer));
+    connection_->LetGo(block_.bytes);
+    connection_->stream().Grant(block_.bytes);
+  }
 
   uint64_t step() const override { return block_.step; }
   uint32_t micro_batch() const override { return block_.micro_batch; }
   absl::Span<const uint8_t> bytes() const override {
-    return std::as_const(block_.buffer).bytes().subspan(0, block_.bytes);
+    return block_.buffer.bytes;
+  }
+  std::shared_ptr<const MemoryRegion> region() const override {
+    return connection_->pool().RegionOf(block_.buffer);
   }
 
  private:
@@ -75,27 +84,71 @@ class GrpcBlock final : public FetchedBlock {
   const std::shared_ptr<Connection> connection_;
 };
 
+// A block in the server's arena.
+class SharedBlock final : public FetchedBlock {
+ public:
+  SharedBlock(const v1::PullResponse::Shared& shared,
+              absl::Span<const uint8_t> bytes,
+              std::shared_ptr<const ArenaMapping> arena,
+              std::shared_ptr<Connection> connection)
+      : step_(shared.step()),
+        micro_batch_(shared.micro_batch()),
+        generation_(shared.generation()),
+        bytes_(bytes),
+        stamp_(arena->stamp(shared.offset())),
+        arena_(std::move(arena)),
+        connection_(std::move(connection)) {
+    connection_->Hold(bytes_.size());
+    connection_->stream().Lend();
+  }
+  ~SharedBlock() override {
+    connection_->LetGo(bytes_.size());
+    connection_->stream().Return(generation_);
+  }
+
+  uint64_t step() const override { return step_; }
+  uint32_t micro_batch() const override { return micro_batch_; }
+  absl::Span<const uint8_t> bytes() const override { return bytes_; }
+  bool intact() const override { return StampHolds(stamp_, generation_); }
+  std::shared_ptr<const MemoryRegion> region() const override { return arena_; }
+
+ private:
+  const uint64_t step_;
+  const uint32_t micro_batch_;
+  const uint64_t generation_;
+  const absl::Span<const uint8_t> bytes_;
+  const ArenaStamp* const stamp_;
+  const std::shared_ptr<const ArenaMapping> arena_;
+  const std::shared_ptr<Connection> connection_;
+};
+
 class GrpcBatchFetcher final : public BatchFetcher {
  public:
-  GrpcBatchFetcher(v1::LoaderService::Stub* stub, const FetchRequest& request,
-                   const std::string& address)
+  GrpcBatchFetcher(const std::shared_ptr<grpc::Channel>& channel,
+                   const FetchRequest& request, const std::string& address,
+                   std::shared_ptr<ArenaCache> arenas)
       : context_(absl::StrCat("server ", address)),
-        connection_(std::make_shared<Connection>(stub, request)),
+        max_block_bytes_(request.max_block_bytes),
+        verify_shared_memory_(request.verify_shared_memory),
+        arenas_(std::move(arenas)),
+        connection_(std::make_shared<Connection>(channel, request)),
         assembler_(request.max_block_bytes, &connection_->pool()) {}
 
-  ~GrpcBatchFetcher() override { connection_->stream().CancelAndWait(); }
+  ~GrpcBatchFetcher() override {
+    connection_->stream().Cancel();
+    connection_->stream().AwaitDoneUnlessLent();
+  }
 
   absl::StatusOr<std::unique_ptr<FetchedBlock>> Fetch() override {
     if (!end_.ok()) return end_;
-    end_ = Annotate(Assemble(), context_);
-    if (!end_.ok()) {
+    absl::StatusOr<std::unique_ptr<FetchedBlock>> block = Receive();
+    if (!block.ok()) {
+      end_ = Annotate(block.status(), context_);
       connection_->stream().Cancel();
       return end_;
     }
-    AssembledBlock block = assembler_.Take();
     received_.store(0, std::memory_order_relaxed);
-    connection_->Hold(block.bytes);
-    return std::make_unique<GrpcBlock>(std::move(block), connection_);
+    return block;
   }
 
   void Cancel() override { connection_->stream().Cancel(); }
@@ -106,38 +159,128 @@ class GrpcBatchFetcher final : public BatchFetcher {
 
  private:
   // Reads until a block is complete.
-  absl::Status Assemble() {
-    while (!assembler_.complete()) {
-      const absl::Status read = connection_->stream().Read(&message_);
-      if (absl::IsOutOfRange(read) && assembler_.in_block()) {
-        return absl::InternalError(absl::StrCat(
-            "the server ended the stream within ", assembler_.Describe()));
-      }
-      BALLAST_RETURN_IF_ERROR(read);
-      BALLAST_RETURN_IF_ERROR(
-          assembler_.Add(message_, connection_->Allowance()));
-      received_.fetch_add(message_.chunk().data().size(),
-                          std::memory_order_relaxed);
-    }
-    return absl::OkStatus();
-  }
+  absl::StatusOr<std::unique_ptr<FetchedBlock>> Receive();
+  // Maps what the server offers and says whether that went well.
+  absl::Status OnArena(const v1::PullResponse::Arena& arena);
+  absl::StatusOr<std::unique_ptr<FetchedBlock>> OnShared(
+      const v1::PullResponse::Shared& shared);
+  absl::Status CheckSharedSize(const v1::PullResponse::Shared& shared,
+                               const std::string& name) const;
 
   const std::string context_;
+  const uint64_t max_block_bytes_;
+  const bool verify_shared_memory_;
+  const std::shared_ptr<ArenaCache> arenas_;
   const std::shared_ptr<Connection> connection_;
   BlockAssembler assembler_;
-  v1::PullResponse message_;
-  // Of the block that is being assembled.
-  std::atomic<uint64_t> received_{0};
+  std::shared_ptr<const ArenaMapping> arena_;
+  bool offered_ = false;  // the server has offered its arena
+  std::atomic<uint64_t> received_ = 0;
   // The error that ended it.
   absl::Status end_;
 };
 
+absl::StatusOr<std::unique_ptr<FetchedBlock>> GrpcBatchFetcher::Receive() {
+  while (true) {
+    grpc::ByteBuffer bytes;
+    const absl::Status read = connection_->stream().Read(&bytes);
+    if (absl::IsOutOfRange(read) && assembler_.in_block()) {
+      return absl::InternalError(absl::StrCat(
+          "the server ended the stream within ", assembler_.Describe()));
+    }
+    BALLAST_RETURN_IF_ERROR(read);
+    received_.fetch_add(bytes.Length(), std::memory_order_relaxed);
+    BALLAST_ASSIGN_OR_RETURN(const PullMessage next,
+                             DecodeResponse(std::move(bytes)));
+    if (next.is_chunk) {
+      BALLAST_RETURN_IF_ERROR(assembler_.AddChunk(next.chunk));
+      if (!assembler_.complete()) continue;
+      return std::make_unique<StreamedBlock>(assembler_.Take(), connection_);
+    }
+    if (assembler_.in_block() && !next.message.has_begin()) {
+      return absl::InternalError(absl::StrCat(
+          "the server sent something else within ", assembler_.Describe()));
+    }
+    switch (next.message.message_case()) {
+      case v1::PullResponse::kBegin:
+        BALLAST_RETURN_IF_ERROR(
+            assembler_.Begin(next.message.begin(), connection_->Allowance()));
+        break;
+      case v1::PullResponse::kArena:
+        BALLAST_RETURN_IF_ERROR(OnArena(next.message.arena()));
+        break;
+      case v1::PullResponse::kShared:
+        return OnShared(next.message.shared());
+      case v1::PullResponse::kEnd: {
+        const v1::PullResponse::End& end = next.message.end();
+        if (end.code() == 0) {
+          return absl::OutOfRangeError("the server has ended the stream");
+        }
+        return absl::Status(static_cast<absl::StatusCode>(end.code()),
+                            end.message());
+      }
+      default:
+        return absl::InternalError("the server sent a message of no kind");
+    }
+  }
+}
+
+absl::Status GrpcBatchFetcher::OnArena(const v1::PullResponse::Arena& arena) {
+  if (std::exchange(offered_, true)) {
+    return absl::InternalError("the server offered its arena twice");
+  }
+  arena_ = arenas_->Get(context_, arena.path(), arena.bytes(), arena.id());
+  connection_->stream().SendMapped(arena_ == nullptr ? "" : arena_->nonce());
+  return absl::OkStatus();
+}
+
+absl::Status GrpcBatchFetcher::CheckSharedSize(
+    const v1::PullResponse::Shared& shared, const std::string& name) const {
+  if (shared.bytes() == 0 || shared.bytes() > max_block_bytes_) {
+    return absl::InternalError(
+        absl::StrCat("the server announced ", shared.bytes(), " bytes for ",
+                     name, ", wanted 1 to ", max_block_bytes_));
+  }
+  const uint64_t allowance = connection_->Allowance();
+  if (shared.bytes() > allowance) {
+    return absl::InternalError(
+        absl::StrCat("the server lent ", name, " of ", shared.bytes(),
+                     " bytes without the credit for it, which is ", allowance));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<FetchedBlock>> GrpcBatchFetcher::OnShared(
+    const v1::PullResponse::Shared& shared) {
+  const std::string name = absl::StrCat("step ", shared.step(), " micro-batch ",
+                                        shared.micro_batch());
+  if (arena_ == nullptr) {
+    return absl::InternalError(absl::StrCat("the server lent ", name,
+                                            " of an arena that is not mapped"));
+  }
+  BALLAST_RETURN_IF_ERROR(CheckSharedSize(shared, name));
+  BALLAST_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> bytes,
+                           arena_->Block(shared.offset(), shared.bytes()));
+  auto block =
+      std::make_unique<SharedBlock>(shared, bytes, arena_, connection_);
+  if (verify_shared_memory_) {
+    const uint64_t checksum = XXH3_64bits(bytes.data(), bytes.size());
+    if (checksum != shared.checksum()) {
+      return absl::DataLossError(absl::StrFormat(
+          "%s has checksum %016x in shared memory, wanted %016x", name,
+          checksum, shared.checksum()));
+    }
+  }
+  return block;
+}
+
 }  // namespace
 
 std::unique_ptr<BatchFetcher> MakeGrpcBatchFetcher(
-    v1::LoaderService::Stub* stub, const FetchRequest& request,
-    const std::string& address) {
-  return std::make_unique<GrpcBatchFetcher>(stub, request, address);
+    const std::shared_ptr<grpc::Channel>& channel, const FetchRequest& request,
+    const std::string& address, std::shared_ptr<ArenaCache> arenas) {
+  return std::make_unique<GrpcBatchFetcher>(channel, request, address,
+                                            std::move(arenas));
 }
 
 }  // namespace ballast

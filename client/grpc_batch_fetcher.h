@@ -4,21 +4,27 @@
 #include <memory>
 #include <string>
 
+#include <grpcpp/channel.h>
+
+#include "client/arena_mapping.h"
 #include "client/batch_fetcher.h"
-#include "proto/loader_service.grpc.pb.h"
 
 namespace ballast {
 
-// Blocks through LoaderService.Pull. The server is granted request.max_bytes at
-// the start and each block's bytes again when it is destroyed. Messages are
-// read only inside Fetch, so that beside the blocks no more is held than gRPC's
-// flow-control window. Blocks lie in buffers that are used again; they may
-// outlive the fetcher. Beyond what BatchFetcher says, Fetch gives INTERNAL for
-// a server that overdraws its credit or breaks the protocol otherwise; errors
-// name `address`.
+// Blocks through LoaderService.Pull: in the server's shared memory where that
+// can be mapped (and request.accept_shared_memory), else in chunks, which is
+// what `arenas`, shared by the fetchers of one server, finds out and logs. The
+// server is granted request.max_bytes at the start and each block's bytes again
+// when it is destroyed. Messages are read only inside Fetch, so that beside the
+// blocks no more is held than gRPC's flow-control window. Blocks that came in
+// chunks lie in one region, whose places are used again. Blocks may outlive the
+// fetcher: while one in shared memory does, its RPC stays open; the last of
+// them, and the fetcher, must not be destroyed on one of gRPC's threads. Beyond
+// what BatchFetcher says, Fetch gives INTERNAL for a server that overdraws its
+// credit or breaks the protocol otherwise; errors name `address`.
 std::unique_ptr<BatchFetcher> MakeGrpcBatchFetcher(
-    v1::LoaderService::Stub* stub, const FetchRequest& request,
-    const std::string& address);
+    const std::shared_ptr<grpc::Channel>& channel, const FetchRequest& request,
+    const std::string& address, std::shared_ptr<ArenaCache> arenas);
 
 }  // namespace ballast
 

@@ -9,6 +9,7 @@
 #include <grpcpp/support/channel_arguments.h>
 
 #include "absl/strings/str_cat.h"
+#include "client/arena_mapping.h"
 #include "client/grpc_batch_fetcher.h"
 #include "client/server_address.h"
 #include "common/grpc_status.h"
@@ -80,9 +81,7 @@ class GrpcLoaderClient final : public LoaderClient {
         health_(grpc::health::v1::Health::NewStub(control_)),
         // Apart from the control channel, so that a large block never stands
         // before a small answer, and with a tighter bound on its messages.
-        pull_(
-            v1::LoaderService::NewStub(MakeChannel(address, kMaxPullMessage))) {
-  }
+        pull_(MakeChannel(address, kMaxPullMessage)) {}
 
   absl::StatusOr<v1::AttachResponse> Attach(
       const v1::Role& role, const v1::Fingerprint& expected) override {
@@ -192,7 +191,7 @@ class GrpcLoaderClient final : public LoaderClient {
   absl::StatusOr<std::unique_ptr<BatchFetcher>> OpenPull(
       const FetchRequest& request) override {
     BALLAST_RETURN_IF_ERROR(address_status_);
-    return MakeGrpcBatchFetcher(pull_.get(), request, address_);
+    return MakeGrpcBatchFetcher(pull_, request, address_, arenas_);
   }
 
   const std::string& address() const override { return address_; }
@@ -222,7 +221,8 @@ class GrpcLoaderClient final : public LoaderClient {
   const std::unique_ptr<v1::LoaderService::Stub> loader_;
   const std::unique_ptr<v1::ScheduleService::Stub> schedule_;
   const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
-  const std::unique_ptr<v1::LoaderService::Stub> pull_;
+  const std::shared_ptr<grpc::Channel> pull_;
+  const std::shared_ptr<ArenaCache> arenas_ = std::make_shared<ArenaCache>();
 };
 
 }  // namespace

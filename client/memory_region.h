@@ -7,10 +7,10 @@
 
 namespace ballast {
 
-// Host memory that blocks lie in, many over time: the server's arena, mapped, or
-// the client's own. It is there for as long as somebody holds it (blocks do), so
-// whoever pins memory for a GPU pins a region once, and not block by block, and
-// holds it for as long as it is pinned. Thread-safe.
+// Host memory that blocks lie in, many over time: the server's arena, mapped,
+// or the client's own. It is there for as long as somebody holds it (blocks
+// do), so whoever pins memory for a GPU pins a region once, and not block by
+// block, and holds it for as long as it is pinned. Thread-safe.
 class MemoryRegion {
  public:
   virtual ~MemoryRegion() = default;

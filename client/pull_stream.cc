@@ -2,7 +2,10 @@
 
 #include <utility>
 
+#include <grpcpp/generic/generic_stub.h>
+
 #include "absl/strings/str_cat.h"
+#include "client/pull_wire.h"
 #include "common/grpc_status.h"
 
 namespace ballast {
@@ -10,38 +13,50 @@ namespace ballast {
 // gRPC never runs a reaction inside the call that starts its operation, so
 // operations are started, and the hold is let go, under mutex_.
 
-std::unique_ptr<PullStream> PullStream::Open(v1::LoaderService::Stub* stub,
-                                             const FetchRequest& request) {
+std::unique_ptr<PullStream> PullStream::Open(
+    const std::shared_ptr<grpc::Channel>& channel,
+    const FetchRequest& request) {
   std::unique_ptr<PullStream> stream(new PullStream);
-  v1::PullRequest::Open& open = *stream->request_.mutable_open();
+  v1::PullRequest first;
+  v1::PullRequest::Open& open = *first.mutable_open();
   *open.mutable_role() = request.role;
   open.set_step(request.step);
   open.set_micro_batch(request.micro_batch);
   open.set_steps(request.steps);
   open.set_fingerprint(request.fingerprint);
   open.set_credit(request.max_bytes);
+  open.set_accepts_arena(request.accept_shared_memory);
 
   MutexLock lock(&stream->mutex_);
-  stream->writing_ = true;
-  stub->async()->Pull(&stream->context_, stream.get());
-  stream->StartWrite(&stream->request_);
+  grpc::GenericStub(channel).PrepareBidiStreamingCall(
+      &stream->context_, "/ballast.v1.LoaderService/Pull", {}, stream.get());
+  stream->StartWriteOf(first);
   stream->AddHold();  // until Close
   stream->StartCall();
   return stream;
 }
 
-absl::Status PullStream::Read(v1::PullResponse* message) {
+PullStream::~PullStream() {
   MutexLock lock(&mutex_);
-  if (!closed_) {
+  cancelled_ = true;
+  BreakOff();
+  while (!done_) changed_.Wait(&mutex_);
+}
+
+absl::Status PullStream::Read(grpc::ByteBuffer* message) {
+  MutexLock lock(&mutex_);
+  if (!closed_ && !cancelled_) {
     reading_ = true;
     StartRead(&response_);
-    while (reading_) changed_.Wait(&mutex_);
-    if (read_ok_ && !cancelled_) {
+    while (reading_ && !cancelled_) changed_.Wait(&mutex_);
+    if (!cancelled_ && read_ok_) {
       message->Swap(&response_);
       return absl::OkStatus();
     }
-    Close();
   }
+  // The read that is under way may outlast this.
+  if (cancelled_) return EndStatus();
+  Close();
   while (!done_) changed_.Wait(&mutex_);
   return EndStatus();
 }
@@ -49,21 +64,47 @@ absl::Status PullStream::Read(v1::PullResponse* message) {
 void PullStream::Grant(uint64_t bytes) {
   MutexLock lock(&mutex_);
   credit_ += bytes;
-  if (!writing_ && !closed_) WriteCredit();
+  Write();
+}
+
+void PullStream::SendMapped(const std::string& nonce) {
+  MutexLock lock(&mutex_);
+  mapped_ = nonce;
+  Write();
+}
+
+void PullStream::Lend() {
+  MutexLock lock(&mutex_);
+  ++lent_;
+}
+
+void PullStream::Return(uint64_t generation) {
+  MutexLock lock(&mutex_);
+  --lent_;
+  if (cancelled_ && lent_ == 0) {
+    BreakOff();
+    return;
+  }
+  returned_.push_back(generation);
+  Write();
 }
 
 void PullStream::Cancel() {
   MutexLock lock(&mutex_);
-  if (done_) return;
+  if (done_ || cancelled_) return;
   cancelled_ = true;
-  context_.TryCancel();
-  Close();
+  changed_.NotifyAll();
+  if (lent_ == 0) {
+    BreakOff();
+  } else {
+    stop_ = true;
+    Write();
+  }
 }
 
-void PullStream::CancelAndWait() {
-  Cancel();
+void PullStream::AwaitDoneUnlessLent() {
   MutexLock lock(&mutex_);
-  while (!done_) changed_.Wait(&mutex_);
+  while (!done_ && lent_ == 0) changed_.Wait(&mutex_);
 }
 
 void PullStream::OnReadDone(bool ok) {
@@ -76,7 +117,7 @@ void PullStream::OnReadDone(bool ok) {
 void PullStream::OnWriteDone(bool ok) {
   MutexLock lock(&mutex_);
   writing_ = false;
-  if (ok && credit_ > 0 && !closed_) WriteCredit();
+  if (ok) Write();
 }
 
 void PullStream::OnDone(const grpc::Status& status) {
@@ -86,16 +127,39 @@ void PullStream::OnDone(const grpc::Status& status) {
   changed_.NotifyAll();
 }
 
+void PullStream::Write() {
+  if (writing_ || closed_) return;
+  v1::PullRequest request;
+  if (mapped_.has_value()) {
+    request.mutable_mapped()->set_nonce(*std::exchange(mapped_, {}));
+  } else if (credit_ > 0 || !returned_.empty()) {
+    v1::PullRequest::Credit& credit = *request.mutable_credit();
+    credit.set_bytes(std::exchange(credit_, 0));
+    credit.mutable_blocks()->Add(returned_.begin(), returned_.end());
+    returned_.clear();
+  } else if (std::exchange(stop_, false)) {
+    request.mutable_stop();
+  } else {
+    return;
+  }
+  StartWriteOf(request);
+}
+
+void PullStream::StartWriteOf(const v1::PullRequest& request) {
+  request_ = EncodeRequest(request);
+  writing_ = true;
+  StartWrite(&request_);
+}
+
 void PullStream::Close() {
   if (closed_) return;
   closed_ = true;
   RemoveHold();
 }
 
-void PullStream::WriteCredit() {
-  request_.mutable_credit()->set_bytes(std::exchange(credit_, 0));
-  writing_ = true;
-  StartWrite(&request_);
+void PullStream::BreakOff() {
+  if (!done_) context_.TryCancel();
+  Close();
 }
 
 absl::Status PullStream::EndStatus() const {

@@ -3,45 +3,67 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/client_callback.h>
 
 #include "absl/status/status.h"
 #include "client/batch_fetcher.h"
 #include "common/mutex.h"
-#include "proto/loader_service.grpc.pb.h"
+#include "proto/loader_service.pb.h"
 
 namespace ballast {
 
 // One Pull RPC: messages in, credit out. Thread-safe; Read is for one thread.
 // gRPC's callback interface is used because there a write never blocks: credit
 // is granted from wherever a block is destroyed, which may be the trainer's own
-// thread.
+// thread. Messages are read as bytes, so that chunks are not copied to be
+// parsed (pull_wire.h).
+//
+// Blocks that the server has lent in its shared memory stay as they are while
+// the RPC lives, so it is kept until they have been let go of: a stream that is
+// cancelled asks the server to stop and ends when the last of them has.
 class PullStream final
-    : private grpc::ClientBidiReactor<v1::PullRequest, v1::PullResponse> {
+    : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  // Opens the RPC. `stub` need not outlive it.
-  static std::unique_ptr<PullStream> Open(v1::LoaderService::Stub* stub,
-                                          const FetchRequest& request);
+  // Opens the RPC.
+  static std::unique_ptr<PullStream> Open(
+      const std::shared_ptr<grpc::Channel>& channel,
+      const FetchRequest& request);
 
   // Blocks until the next message is there. Errors: OUT_OF_RANGE (the server
   // has ended the stream with OK), CANCELLED (by Cancel), UNAVAILABLE (the
   // server went away or cancelled), or the server's. An error is final.
-  absl::Status Read(v1::PullResponse* message);
+  absl::Status Read(grpc::ByteBuffer* message);
 
   // Lets the server send so many bytes more. Never blocks; without effect once
   // the stream has ended.
   void Grant(uint64_t bytes);
 
+  // Answers the server's Arena: the nonce of the mapping, or nothing.
+  void SendMapped(const std::string& nonce);
+
+  // A block has been lent; it has been let go of, which grants its bytes again.
+  // Never blocks.
+  void Lend();
+  void Return(uint64_t generation);
+
   // Ends a Read that is blocking, and every later one. Never blocks.
   void Cancel();
 
-  // Cancels, then blocks until gRPC is done with the stream; so does the
-  // destructor, which must not run on one of gRPC's threads: where it lets go
-  // of the last reference to the channel, gRPC waits for those threads to end.
-  void CancelAndWait();
-  ~PullStream() override { CancelAndWait(); }
+  // Blocks until gRPC is done with the stream, after Cancel. At once where
+  // blocks are lent: then the stream is to be kept until they are not.
+  void AwaitDoneUnlessLent();
+
+  // Ends the RPC, whatever is lent, and blocks until gRPC is done with it. Must
+  // not run on one of gRPC's threads: where it lets go of the last reference to
+  // the channel, gRPC waits for those threads to end.
+  ~PullStream() override;
 
  private:
   PullStream() = default;
@@ -50,23 +72,32 @@ class PullStream final
   void OnWriteDone(bool ok) override;
   void OnDone(const grpc::Status& status) override;
 
+  // Writes what is to be said, if anything, and nothing is being written.
+  void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartWriteOf(const v1::PullRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // No operation is started from outside a reaction from here on. Idempotent.
   void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void WriteCredit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same, and the RPC is cancelled.
+  void BreakOff() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status EndStatus() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   grpc::ClientContext context_;
   // Whoever has an operation under way owns the message that it uses.
-  v1::PullRequest request_;
-  v1::PullResponse response_;
+  grpc::ByteBuffer request_;
+  grpc::ByteBuffer response_;
 
   mutable Mutex mutex_;
   CondVar changed_;
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
   bool read_ok_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  // Granted, and not yet in a message.
+  // To be said, and not yet in a message.
   uint64_t credit_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<uint64_t> returned_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::string> mapped_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t lent_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;

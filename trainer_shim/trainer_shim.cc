@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "client/batch_fetcher.h"
 #include "common/status_macros.h"
 
 namespace ballast {
@@ -59,6 +60,8 @@ absl::StatusOr<const PackedBatch*> TrainerShim::Next() {
   absl::StatusOr<const PackedBatch*> batch = assembler_->Assemble(
       *schedule_, next->block->micro_batch(), next->block->bytes());
   if (!batch.ok()) return end_ = Fail(batch.status());
+  const absl::Status intact = CheckIntact(*next->block);
+  if (!intact.ok()) return end_ = Fail(intact);
   return batch;
 }
 

@@ -129,6 +129,7 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
   stream_options.request.step = options.step;
   stream_options.request.steps = options.steps;
   stream_options.request.fingerprint = attached.fingerprint().hash();
+  stream_options.request.verify_shared_memory = true;
   stream_options.servers = ServerNames(servers);
   stream_options.failover = options.failover;
   stream_options.clock = clock;

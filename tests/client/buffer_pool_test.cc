@@ -1,5 +1,7 @@
 #include "client/buffer_pool.h"
 
+#include <cstring>
+#include <memory>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -9,53 +11,71 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-AlignedBuffer Take(BufferPool* pool, uint64_t bytes) {
-  absl::StatusOr<AlignedBuffer> buffer = pool->Take(bytes);
+BufferPool::Buffer Take(BufferPool* pool, uint64_t bytes) {
+  absl::StatusOr<BufferPool::Buffer> buffer = pool->Take(bytes);
   EXPECT_TRUE(buffer.ok()) << buffer.status();
   return *std::move(buffer);
 }
 
-TEST(BufferPoolTest, BuffersAreAlignedAndLittleLargerThanAsked) {
-  BufferPool pool(kMiB);
-  for (const uint64_t bytes : {uint64_t{1}, uint64_t{4096}, uint64_t{4097},
-                               kMiB, kMiB + 1, 5 * kMiB}) {
-    const AlignedBuffer buffer = Take(&pool, bytes);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.bytes().data()) % 256, 0u);
-    EXPECT_GE(buffer.size(), bytes);
-    EXPECT_LE(buffer.size(), std::max(uint64_t{4096}, bytes + bytes / 8 + 1));
+TEST(BufferPoolTest, BuffersLieInOneRegion) {
+  BufferPool pool(4 * kMiB);
+  const auto first = Take(&pool, 1);
+  const auto region = pool.RegionOf(first);
+  ASSERT_NE(region, nullptr);
+  EXPECT_FALSE(region->read_only());
+  EXPECT_EQ(region->bytes().size(), 4 * kMiB);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(region->bytes().data()) % 4096, 0u);
+  for (const uint64_t bytes : {uint64_t{4096}, uint64_t{4097}, kMiB}) {
+    const auto buffer = Take(&pool, bytes);
+    EXPECT_EQ(buffer.bytes.size(), bytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.bytes.data()) % 256, 0u);
+    EXPECT_GE(buffer.bytes.data(), region->bytes().begin());
+    EXPECT_LE(buffer.bytes.end(), region->bytes().end());
+    EXPECT_EQ(pool.RegionOf(buffer), region);
+    std::memset(buffer.bytes.data(), 1, bytes);
   }
 }
 
-TEST(BufferPoolTest, UsesBuffersAgain) {
-  BufferPool pool(16 * kMiB);
-  AlignedBuffer first = Take(&pool, kMiB);
-  const uint8_t* const data = first.bytes().data();
+TEST(BufferPoolTest, PlacesAreUsedAgain) {
+  BufferPool pool(kMiB);
+  auto first = Take(&pool, kMiB);
+  const uint8_t* const data = first.bytes.data();
   pool.Return(std::move(first));
-  AlignedBuffer second = Take(&pool, kMiB - 1000);
-  EXPECT_EQ(second.bytes().data(), data);
-  // A buffer far too large is not spent on a small block.
-  pool.Return(std::move(second));
-  EXPECT_LT(Take(&pool, 1000).size(), kMiB);
+  EXPECT_EQ(Take(&pool, 3 * kMiB / 4).bytes.data(), data);
 }
 
-TEST(BufferPoolTest, KeepsNoMoreThanItsBound) {
-  BufferPool pool(3 * kMiB);
-  AlignedBuffer a = Take(&pool, 2 * kMiB);
-  AlignedBuffer b = Take(&pool, 2 * kMiB);
-  EXPECT_EQ(pool.bytes(), 4 * kMiB);
-  pool.Return(std::move(a));  // together with b too much
-  EXPECT_EQ(pool.bytes(), 2 * kMiB);
-  pool.Return(std::move(b));  // alone within the bound
-  EXPECT_EQ(pool.bytes(), 2 * kMiB);
-  const AlignedBuffer c = Take(&pool, kMiB / 2);
-  EXPECT_EQ(pool.bytes(), 5 * kMiB / 2);
-  // The free one makes way for one that it does not fit.
-  const AlignedBuffer d = Take(&pool, 5 * kMiB / 2);
-  EXPECT_EQ(pool.bytes(), 3 * kMiB);
+TEST(BufferPoolTest, WhatFindsNoPlaceLiesAlone) {
+  BufferPool pool(kMiB);
+  auto all = Take(&pool, kMiB);
+  for (const uint64_t bytes : {uint64_t{1}, 2 * kMiB}) {
+    auto alone = Take(&pool, bytes);
+    EXPECT_EQ(pool.RegionOf(alone), nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(alone.bytes.data()) % 256, 0u);
+    std::memset(alone.bytes.data(), 1, bytes);
+    pool.Return(std::move(alone));
+  }
+  pool.Return(std::move(all));
+  EXPECT_NE(pool.RegionOf(Take(&pool, 1)), nullptr);
+}
+
+TEST(BufferPoolTest, TheRegionMayOutliveThePool) {
+  auto pool = std::make_unique<BufferPool>(kMiB);
+  auto buffer = Take(pool.get(), 100);
+  const auto region = pool->RegionOf(buffer);
+  buffer.bytes[0] = 7;
+  pool->Return(std::move(buffer));
+  pool.reset();
+  EXPECT_EQ(region->bytes()[0], 7);
+}
+
+TEST(BufferPoolTest, WithoutARegionAllLieAlone) {
+  BufferPool pool(0);
+  EXPECT_EQ(pool.RegionOf(Take(&pool, 10)), nullptr);
+  EXPECT_EQ(Take(&pool, 0).bytes.size(), 0u);
 }
 
 TEST(BufferPoolTest, RefusesWhatNoMachineHas) {
-  BufferPool pool(kMiB);
+  BufferPool pool(UINT64_MAX);
   EXPECT_EQ(pool.Take(UINT64_MAX).status().code(),
             absl::StatusCode::kResourceExhausted);
 }

@@ -1,0 +1,74 @@
+#ifndef BALLAST_CLIENT_ARENA_MAPPING_H_
+#define BALLAST_CLIENT_ARENA_MAPPING_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/memory_region.h"
+#include "common/mutex.h"
+#include "proto/arena_layout.h"
+
+namespace ballast {
+
+// A server's arena (proto/arena_layout.h), mapped for reading. Only the mapping
+// is kept, no file: nothing is left behind however the client ends, and the
+// pages stay while it is mapped, whatever becomes of the server. The server is
+// trusted not to make the file shorter.
+class ArenaMapping final : public MemoryRegion {
+ public:
+  // Maps the file at `path`, which must be an arena of `bytes` bytes with `id`.
+  // Errors, whose message says what to look at: NOT_FOUND, PERMISSION_DENIED,
+  // FAILED_PRECONDITION (something else lies there), UNAVAILABLE.
+  static absl::StatusOr<std::shared_ptr<const ArenaMapping>> Open(
+      const std::string& path, uint64_t bytes, const std::string& id);
+  ~ArenaMapping() override;
+
+  absl::Span<const uint8_t> bytes() const override { return {base_, bytes_}; }
+  bool read_only() const override { return true; }
+
+  const std::string& id() const { return id_; }
+  // What shows the server that this is its arena.
+  const std::string& nonce() const { return nonce_; }
+
+  // The `bytes` bytes from `offset` on. Errors: INTERNAL, naming both, where
+  // there can be no such block.
+  absl::StatusOr<absl::Span<const uint8_t>> Block(uint64_t offset,
+                                                  uint64_t bytes) const;
+  // Of a block that Block has answered.
+  const ArenaStamp* stamp(uint64_t offset) const {
+    return reinterpret_cast<const ArenaStamp*>(base_ + offset -
+                                               kArenaStampBytes);
+  }
+
+ private:
+  ArenaMapping() = default;
+
+  const uint8_t* base_ = nullptr;
+  uint64_t bytes_ = 0;
+  std::string id_;
+  std::string nonce_;
+};
+
+// The arena of one server, mapped once for all that need it at a time. Logs
+// once why blocks come over the stream where it cannot be mapped. Thread-safe.
+class ArenaCache {
+ public:
+  // Null where the arena cannot be mapped. `server` is for the log.
+  std::shared_ptr<const ArenaMapping> Get(const std::string& server,
+                                          const std::string& path,
+                                          uint64_t bytes,
+                                          const std::string& id);
+
+ private:
+  Mutex mutex_;
+  std::weak_ptr<const ArenaMapping> mapping_ ABSL_GUARDED_BY(mutex_);
+  std::string failed_id_ ABSL_GUARDED_BY(mutex_);  // the last one logged
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_CLIENT_ARENA_MAPPING_H_

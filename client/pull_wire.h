@@ -1,0 +1,38 @@
+#ifndef BALLAST_CLIENT_PULL_WIRE_H_
+#define BALLAST_CLIENT_PULL_WIRE_H_
+
+#include <memory>
+#include <vector>
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/loader_service.pb.h"
+
+namespace ballast {
+
+// The messages of a Pull as the bytes that gRPC carries.
+
+// A message of the server. Move-only: pieces point into it.
+struct PullMessage {
+  // A chunk: its data, in pieces, as they came. Otherwise empty.
+  bool is_chunk = false;
+  std::vector<absl::Span<const uint8_t>> chunk;
+  // Any other message.
+  v1::PullResponse message;
+
+  // What the pieces lie in.
+  std::vector<grpc::Slice> slices;
+  std::unique_ptr<v1::PullResponse> parsed_chunk;
+};
+
+// Errors: INTERNAL (no PullResponse).
+absl::StatusOr<PullMessage> DecodeResponse(grpc::ByteBuffer bytes);
+
+grpc::ByteBuffer EncodeRequest(const v1::PullRequest& request);
+
+}  // namespace ballast
+
+#endif  // BALLAST_CLIENT_PULL_WIRE_H_
