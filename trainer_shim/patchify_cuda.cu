@@ -419,6 +419,22 @@ std::optional<CudaPatchifier::Lines> LinesOf(const NormaliseTable& table) {
   return lines;
 }
 
+// The first launch of a kernel loads it, which may wait for the whole device.
+absl::Status LoadKernels(const PatchShape& shape) {
+  for (const void* kernel :
+       {reinterpret_cast<const void*>(ChooseKernel<float>(shape, false)),
+        reinterpret_cast<const void*>(ChooseKernel<uint16_t>(shape, false)),
+        reinterpret_cast<const void*>(ChooseKernel<uint16_t>(shape, true)),
+        reinterpret_cast<const void*>(PatchifyValues<float>),
+        reinterpret_cast<const void*>(PatchifyValues<uint16_t>)}) {
+    if (kernel == nullptr) continue;
+    cudaFuncAttributes attributes;
+    BALLAST_RETURN_IF_ERROR(CudaStatus(
+        cudaFuncGetAttributes(&attributes, kernel), "loading a kernel"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<CudaPatchifier> CudaPatchifier::Create(
@@ -443,6 +459,7 @@ absl::StatusOr<CudaPatchifier> CudaPatchifier::Create(
       CudaStatus(cudaDeviceGetAttribute(&patchifier.multiprocessors_,
                                         cudaDevAttrMultiProcessorCount, device),
                  "asking for the number of multiprocessors"));
+  BALLAST_RETURN_IF_ERROR(LoadKernels(shape));
   return patchifier;
 }
 
