@@ -1,0 +1,131 @@
+#include "trainer_shim/cuda/device_watch.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/log.h"
+#include "common/status_macros.h"
+#include "trainer_shim/cuda_status.h"
+
+namespace ballast {
+namespace {
+
+std::string PlaceOf(uint64_t place) {
+  return absl::StrCat("step ", place >> 24, " micro-batch ", place & 0xFFFFFF);
+}
+
+Finding Read(const volatile Finding& from) {
+  Finding finding;
+  finding.kind = from.kind;
+  finding.index = from.index;
+  for (int i = 0; i < 2; ++i) {
+    finding.found[i] = from.found[i];
+    finding.wanted[i] = from.wanted[i];
+  }
+  return finding;
+}
+
+}  // namespace
+
+absl::Status StatusOf(const Finding& finding, const std::string& window) {
+  switch (finding.kind) {
+    case Finding::kNothing:
+      return absl::OkStatus();
+    case Finding::kHeader:
+      return absl::DataLossError(absl::StrFormat(
+          "%s: rank %d is at %s with fingerprint %011x..., this rank at %s "
+          "with "
+          "%011x...; all ranks must start at the same step of the same job",
+          window, finding.found[0] & kHeaderRankMask, PlaceOf(finding.found[1]),
+          finding.found[0] >> kHeaderRankBits, PlaceOf(finding.wanted[1]),
+          finding.wanted[0] >> kHeaderRankBits));
+    default:
+      return absl::DataLossError(absl::StrCat(
+          window, ": sample ", finding.index, " of the batch is position ",
+          finding.found[0], " with ", finding.found[1],
+          " bytes, wanted position ", finding.wanted[0], " with ",
+          finding.wanted[1], " bytes; a peer follows another schedule"));
+  }
+}
+
+DeviceWatch::DeviceWatch(DeviceCommunicator* communicator,
+                         const volatile Finding* finding,
+                         const Options& options)
+    : communicator_(communicator),
+      finding_(finding),
+      options_(options),
+      sleeper_(options.clock->NewSleeper()),
+      thread_([this] { Run(); }) {}
+
+DeviceWatch::~DeviceWatch() {
+  sleeper_->Wake();
+  thread_.join();
+}
+
+void DeviceWatch::Begin(std::string window, const Event* done) {
+  MutexLock lock(&mutex_);
+  // Looks are seldom: an event may be used again before one saw it done.
+  for (size_t i = windows_.size(); i-- > 0;) {
+    if (windows_[i].done != done) continue;
+    windows_.erase(windows_.begin(), windows_.begin() + i + 1);
+    break;
+  }
+  last_ = window;
+  windows_.push_back(
+      {std::move(window), done, options_.clock->Now(), /*given=*/false});
+}
+
+void DeviceWatch::Given() {
+  MutexLock lock(&mutex_);
+  if (!windows_.empty()) windows_.back().given = true;
+}
+
+absl::Status DeviceWatch::status() const {
+  MutexLock lock(&mutex_);
+  return status_;
+}
+
+void DeviceWatch::Abort(const absl::Status& reason) {
+  {
+    MutexLock lock(&mutex_);
+    if (!status_.ok()) return;
+    status_ = reason;
+  }
+  if (communicator_ != nullptr) communicator_->Abort(reason);
+}
+
+void DeviceWatch::Run() {
+  // Asking for events needs the device's context.
+  absl::Status status =
+      CudaStatus(cudaSetDevice(options_.device), "choosing the device");
+  while (status.ok() && sleeper_->Sleep(options_.interval)) status = Look();
+  if (!status.ok()) Abort(status);
+}
+
+absl::Status DeviceWatch::Look() {
+  const Finding finding = Read(*finding_);
+  absl::Status late;
+  {
+    MutexLock lock(&mutex_);
+    if (!status_.ok()) return status_;
+    while (!windows_.empty() && windows_.front().given) {
+      BALLAST_ASSIGN_OR_RETURN(const bool done, windows_.front().done->Done());
+      if (!done) break;
+      windows_.pop_front();
+    }
+    BALLAST_RETURN_IF_ERROR(
+        StatusOf(finding, windows_.empty() ? last_ : windows_.front().name));
+    if (!windows_.empty() &&
+        options_.clock->Now() - windows_.front().begun > options_.timeout) {
+      late = absl::DeadlineExceededError(absl::StrCat(
+          windows_.front().name, " was given to the device ",
+          absl::FormatDuration(options_.timeout),
+          " ago and is not done; a peer has died, or is that far behind"));
+    }
+  }
+  BALLAST_RETURN_IF_ERROR(late);
+  return communicator_ == nullptr ? absl::OkStatus() : communicator_->Check();
+}
+
+}  // namespace ballast

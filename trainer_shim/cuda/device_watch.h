@@ -1,0 +1,83 @@
+#ifndef BALLAST_TRAINER_SHIM_CUDA_DEVICE_WATCH_H_
+#define BALLAST_TRAINER_SHIM_CUDA_DEVICE_WATCH_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "trainer_shim/cuda/cuda_handles.h"
+#include "trainer_shim/cuda/device_communicator.h"
+#include "trainer_shim/cuda/window_kernels.h"
+
+namespace ballast {
+
+// What a finding says, as a status: OK or DATA_LOSS. Pure. `window` names the
+// step and micro-batch.
+absl::Status StatusOf(const Finding& finding, const std::string& window);
+
+// Looks, in a thread of its own, after work that has been given to a device and
+// may never end by itself: an exchange whose peer is gone waits on the device
+// for ever, and the host would wait for it. The first thing that goes wrong
+// aborts the communicator, which ends that work. Thread-safe.
+class DeviceWatch {
+ public:
+  struct Options {
+    int device = 0;
+    absl::Duration timeout = absl::Minutes(10);
+    absl::Duration interval = absl::Milliseconds(20);  // between looks
+    Clock* clock = Clock::Real();                      // outlives the watch
+  };
+
+  // `communicator` may be null. Neither it nor `finding`, pinned memory that
+  // the device writes to, is owned; both outlive the watch.
+  DeviceWatch(DeviceCommunicator* communicator, const volatile Finding* finding,
+              const Options& options);
+  ~DeviceWatch();  // joins
+  DeviceWatch(const DeviceWatch&) = delete;
+  DeviceWatch& operator=(const DeviceWatch&) = delete;
+
+  // Work is about to be given, behind all that was given before, whose end
+  // `done` will record; `window` names it. `done` outlives the watch and may be
+  // used again once it was done.
+  void Begin(std::string window, const Event* done);
+  // `done` has been recorded for the latest window.
+  void Given();
+
+  // What has gone wrong; OK where nothing has.
+  absl::Status status() const;
+
+  // As if it had been found: aborts the communicator.
+  void Abort(const absl::Status& reason);
+
+ private:
+  struct Window {
+    std::string name;
+    const Event* done;
+    absl::Time begun;
+    bool given = false;
+  };
+
+  void Run();
+  absl::Status Look();
+
+  DeviceCommunicator* const communicator_;
+  const volatile Finding* const finding_;
+  const Options options_;
+  const std::unique_ptr<Sleeper> sleeper_;
+  mutable Mutex mutex_;
+  std::deque<Window> windows_ ABSL_GUARDED_BY(mutex_);
+  std::string last_ ABSL_GUARDED_BY(mutex_);  // the latest window's name
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_CUDA_DEVICE_WATCH_H_

@@ -1,0 +1,193 @@
+#include "trainer_shim/cuda/nccl_communicator.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/mutex.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+namespace {
+
+absl::StatusCode CodeOf(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess:
+    case ncclInProgress:
+      return absl::StatusCode::kOk;
+    case ncclInvalidArgument:
+    case ncclInvalidUsage:
+      return absl::StatusCode::kInvalidArgument;
+    case ncclRemoteError:
+      return absl::StatusCode::kUnavailable;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
+ncclConfig_t ConfigOf(const NcclOptions& options) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  if (options.max_ctas > 0) config.maxCTAs = options.max_ctas;
+  return config;
+}
+
+class NcclCommunicator : public DeviceCommunicator {
+ public:
+  NcclCommunicator(ncclComm_t communicator, uint32_t rank, uint32_t size)
+      : rank_(rank), size_(size), communicator_(communicator) {}
+
+  ~NcclCommunicator() override {
+    MutexLock lock(&mutex_);
+    if (communicator_ == nullptr) return;
+    Log(ncclCommDestroy(communicator_), "leaving the communicator");
+  }
+
+  uint32_t rank() const override { return rank_; }
+  uint32_t size() const override { return size_; }
+
+  absl::Status AllToAllV(absl::Span<const DeviceSlice> sends,
+                         absl::Span<const DeviceSlice> receives,
+                         cudaStream_t stream) override {
+    BALLAST_RETURN_IF_ERROR(CheckPeers(sends));
+    BALLAST_RETURN_IF_ERROR(CheckPeers(receives));
+    // Abort waits for the lock, so that it never takes the communicator away
+    // from under a call. Enqueueing does not wait for peers once their
+    // connections are made.
+    MutexLock lock(&mutex_);
+    BALLAST_RETURN_IF_ERROR(end_);
+    BALLAST_RETURN_IF_ERROR(NcclStatus(ncclGroupStart(), "ncclGroupStart"));
+    const absl::Status queued = Enqueue(sends, receives, stream);
+    // The group is closed whatever has happened in it.
+    const absl::Status closed = NcclStatus(ncclGroupEnd(), "ncclGroupEnd");
+    return queued.ok() ? closed : queued;
+  }
+
+  absl::Status Check() override {
+    MutexLock lock(&mutex_);
+    BALLAST_RETURN_IF_ERROR(end_);
+    ncclResult_t result = ncclSuccess;
+    BALLAST_RETURN_IF_ERROR(
+        NcclStatus(ncclCommGetAsyncError(communicator_, &result),
+                   "asking for asynchronous errors"));
+    return NcclStatus(result, "exchange");
+  }
+
+  void Abort(const absl::Status& reason) override {
+    MutexLock lock(&mutex_);
+    if (communicator_ == nullptr) return;
+    end_ = reason;
+    Log(ncclCommAbort(std::exchange(communicator_, nullptr)),
+        "aborting the communicator");
+  }
+
+ private:
+  static void Log(ncclResult_t result, absl::string_view what) {
+    const absl::Status status = NcclStatus(result, what);
+    if (!status.ok()) LogError(status.message());
+  }
+
+  absl::Status CheckPeers(absl::Span<const DeviceSlice> slices) const {
+    for (const DeviceSlice& slice : slices) {
+      if (slice.peer < size_ && slice.peer != rank_) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "rank ", rank_, " of ", size_, " exchanges with rank ", slice.peer));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Enqueue(absl::Span<const DeviceSlice> sends,
+                       absl::Span<const DeviceSlice> receives,
+                       cudaStream_t stream)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (const DeviceSlice& slice : sends) {
+      if (slice.bytes == 0) continue;
+      BALLAST_RETURN_IF_ERROR(
+          NcclStatus(ncclSend(slice.data, slice.bytes, ncclUint8, slice.peer,
+                              communicator_, stream),
+                     "ncclSend"));
+    }
+    for (const DeviceSlice& slice : receives) {
+      if (slice.bytes == 0) continue;
+      BALLAST_RETURN_IF_ERROR(
+          NcclStatus(ncclRecv(slice.data, slice.bytes, ncclUint8, slice.peer,
+                              communicator_, stream),
+                     "ncclRecv"));
+    }
+    return absl::OkStatus();
+  }
+
+  const uint32_t rank_;
+  const uint32_t size_;
+  Mutex mutex_;
+  // Null once aborted.
+  ncclComm_t communicator_ ABSL_GUARDED_BY(mutex_);
+  absl::Status end_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+absl::Status NcclStatus(ncclResult_t result, absl::string_view what) {
+  const absl::StatusCode code = CodeOf(result);
+  if (code == absl::StatusCode::kOk) return absl::OkStatus();
+  return absl::Status(code, absl::StrCat(what, ": ", ncclGetErrorString(result),
+                                         " (", ncclGetLastError(nullptr), ")"));
+}
+
+absl::StatusOr<std::string> MakeNcclId() {
+  ncclUniqueId id;
+  BALLAST_RETURN_IF_ERROR(NcclStatus(ncclGetUniqueId(&id), "ncclGetUniqueId"));
+  return std::string(id.internal, sizeof(id.internal));
+}
+
+absl::StatusOr<std::unique_ptr<DeviceCommunicator>> CreateNcclCommunicator(
+    const std::string& id, uint32_t rank, uint32_t size,
+    const NcclOptions& options) {
+  ncclUniqueId unique;
+  if (id.size() != sizeof(unique.internal)) {
+    return absl::InvalidArgumentError(absl::StrCat("an ncclUniqueId of ",
+                                                   id.size(), " bytes, wanted ",
+                                                   sizeof(unique.internal)));
+  }
+  if (rank >= size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank, " of a group of ", size));
+  }
+  std::memcpy(unique.internal, id.data(), id.size());
+  ncclConfig_t config = ConfigOf(options);
+  ncclComm_t communicator = nullptr;
+  BALLAST_RETURN_IF_ERROR(NcclStatus(
+      ncclCommInitRankConfig(&communicator, size, unique, rank, &config),
+      absl::StrCat("making NCCL's communicator as rank ", rank, " of ", size)));
+  return std::make_unique<NcclCommunicator>(communicator, rank, size);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceCommunicator>> MeetNcclCommunicator(
+    LoaderClient* server, const std::string& group, uint32_t rank,
+    uint32_t size, absl::Duration timeout, const NcclOptions& options) {
+  std::string id;
+  if (rank == 0) {
+    BALLAST_ASSIGN_OR_RETURN(id, MakeNcclId());
+  }
+  BALLAST_ASSIGN_OR_RETURN(id,
+                           server->Rendezvous(group, rank, size, id, timeout));
+  return CreateNcclCommunicator(id, rank, size, options);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceCommunicator>> BorrowNcclCommunicator(
+    ncclComm_t trainers, const NcclOptions& options) {
+  int rank = 0;
+  int size = 0;
+  BALLAST_RETURN_IF_ERROR(
+      NcclStatus(ncclCommUserRank(trainers, &rank), "ncclCommUserRank"));
+  BALLAST_RETURN_IF_ERROR(
+      NcclStatus(ncclCommCount(trainers, &size), "ncclCommCount"));
+  ncclConfig_t config = ConfigOf(options);
+  ncclComm_t own = nullptr;
+  BALLAST_RETURN_IF_ERROR(
+      NcclStatus(ncclCommSplit(trainers, /*color=*/0, rank, &own, &config),
+                 "splitting the trainer's communicator"));
+  return std::make_unique<NcclCommunicator>(own, rank, size);
+}
+
+}  // namespace ballast

@@ -1,0 +1,190 @@
+#include "trainer_shim/cuda/window_device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "trainer_shim/cuda_status.h"
+
+namespace ballast {
+namespace {
+
+// In groups of up to so many ranks headers pass between all, so that every rank
+// sees one that has gone astray; in larger ones between those that exchange.
+constexpr uint32_t kMostHeaders = 32;
+
+template <typename T>
+T* At(const StreamBuffer& buffer, uint64_t offset) {
+  return reinterpret_cast<T*>(buffer.data() + offset);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WindowDevice>> WindowDevice::Create(
+    const JobShape& shape, PixelType pixel_type, Normalisation normalisation,
+    DeviceCommunicator* communicator, Finding* finding) {
+  const NormaliseTable table(shape.mean, shape.std, normalisation);
+  BALLAST_ASSIGN_OR_RETURN(CudaPatchifier patchifier,
+                           CudaPatchifier::Create(shape.patch, table));
+  std::unique_ptr<WindowDevice> device(new WindowDevice(
+      shape, pixel_type, communicator, finding, std::move(patchifier)));
+  BALLAST_ASSIGN_OR_RETURN(device->stream_, Stream::Create());
+  BALLAST_RETURN_IF_ERROR(LoadWindowKernels());
+  return device;
+}
+
+absl::Status WindowDevice::Launch(int number, const Event& vacant,
+                                  ReadyWindow* window) {
+  Slot& slot = slots_[number];
+  // Both what is in the slot and its memory, should it have to grow, wait.
+  BALLAST_RETURN_IF_ERROR(StreamWait(stream_.get(), vacant.get()));
+  BALLAST_RETURN_IF_ERROR(Reserve(*window, &slot));
+  BALLAST_RETURN_IF_ERROR(CopyIn(*window, slot));
+  if (shape_.exchanges()) {
+    BALLAST_RETURN_IF_ERROR(CheckPeers(*window, slot));
+    BALLAST_RETURN_IF_ERROR(Exchange(*window));
+  }
+  BALLAST_RETURN_IF_ERROR(Pack(slot, window));
+  return window->packed.Record(stream_.get());
+}
+
+absl::Status WindowDevice::Reserve(const ReadyWindow& window, Slot* slot) {
+  const WindowPlan& plan = window.plan;
+  BALLAST_RETURN_IF_ERROR(landing_.Reserve(plan.landing.bytes, stream_.get()));
+  BALLAST_RETURN_IF_ERROR(
+      slot->upload.Reserve(plan.upload.bytes, stream_.get()));
+  return slot->output.Reserve(plan.output.bytes, stream_.get());
+}
+
+absl::Status WindowDevice::CopyIn(const ReadyWindow& window, const Slot& slot) {
+  const WindowPlan& plan = window.plan;
+  const auto copy = [&](uint8_t* to, uint64_t from, uint64_t bytes) {
+    return CudaStatus(cudaMemcpyAsync(to, window.host.data() + from, bytes,
+                                      cudaMemcpyHostToDevice, stream_.get()),
+                      "copy of a block to the device");
+  };
+  BALLAST_RETURN_IF_ERROR(
+      copy(landing_.data(), 0, window.exchange.block.bytes()));
+  BALLAST_RETURN_IF_ERROR(
+      copy(slot.upload.data(), plan.landing.received, plan.upload.bytes));
+  if (!window.layout.dummy_image) return absl::OkStatus();
+  return CudaStatus(
+      cudaMemsetAsync(landing_.data() + plan.landing.grey, kDummyGrey,
+                      plan.landing.bytes - plan.landing.grey, stream_.get()),
+      "filling a dummy image");
+}
+
+absl::Status WindowDevice::CheckPeers(const ReadyWindow& window,
+                                      const Slot& slot) {
+  peers_.clear();
+  if (shape_.dp <= kMostHeaders) {
+    for (uint32_t peer = 0; peer < shape_.dp; ++peer) {
+      if (peer != communicator_->rank()) peers_.push_back(peer);
+    }
+  } else {
+    for (const auto* slices :
+         {&window.exchange.sends, &window.exchange.receives}) {
+      for (const PeerSlice& slice : *slices) peers_.push_back(slice.peer);
+    }
+    std::sort(peers_.begin(), peers_.end());
+    peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());
+  }
+  constexpr uint64_t kBytes = sizeof(ExchangeHeader);
+  BALLAST_RETURN_IF_ERROR(
+      headers_.Reserve(peers_.size() * kBytes, stream_.get()));
+  uint8_t* own = At<uint8_t>(slot.upload, window.plan.upload.header);
+  sends_.clear();
+  receives_.clear();
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    sends_.push_back({peers_[i], own, kBytes});
+    receives_.push_back({peers_[i], headers_.data() + i * kBytes, kBytes});
+  }
+  BALLAST_RETURN_IF_ERROR(
+      communicator_->AllToAllV(sends_, receives_, stream_.get()));
+  return LaunchCheckHeaders(At<ExchangeHeader>(headers_, 0), peers_.size(),
+                            HeaderOf(window.exchange.block.header), finding_,
+                            stream_.get());
+}
+
+absl::Status WindowDevice::Exchange(const ReadyWindow& window) {
+  uint8_t* received = landing_.data() + window.plan.landing.received;
+  sends_.clear();
+  for (const PeerSlice& slice : window.exchange.sends) {
+    for (const ByteRange& range : {slice.records, slice.payload}) {
+      sends_.push_back(
+          {slice.peer, landing_.data() + range.offset, range.bytes});
+    }
+  }
+  receives_.clear();
+  for (const PeerSlice& slice : window.exchange.receives) {
+    for (const ByteRange& range : {slice.records, slice.payload}) {
+      receives_.push_back({slice.peer, received + range.offset, range.bytes});
+    }
+  }
+  return communicator_->AllToAllV(sends_, receives_, stream_.get());
+}
+
+absl::Status WindowDevice::Pack(const Slot& slot, ReadyWindow* window) {
+  CheckRecordsArguments check;
+  check.landing = landing_.data();
+  check.records = At<RecordCheck>(slot.upload, window->plan.upload.records);
+  check.count = window->plan.samples;
+  check.placeholders = window->placeholders.data();
+  check.finding = finding_;
+  BALLAST_RETURN_IF_ERROR(LaunchCheckRecords(check, stream_.get()));
+  window->batch.placeholders = window->placeholders.data();
+  return window->batch.role.module() == v1::MODULE_VISION
+             ? PackImages(slot, window)
+             : PackText(slot, window);
+}
+
+absl::Status WindowDevice::PackText(const Slot& slot, ReadyWindow* window) {
+  const WindowPlan& plan = window->plan;
+  PackTextArguments pack;
+  pack.landing = landing_.data();
+  pack.texts = At<TextSource>(slot.upload, plan.upload.texts);
+  pack.cu_seqlens_padded =
+      At<int32_t>(slot.upload, plan.upload.cu_seqlens_padded);
+  pack.samples = plan.samples;
+  pack.tokens = plan.tokens;
+  pack.position_axes = shape_.block.position_axes;
+  pack.pad_id = shape_.pad_id;
+  pack.input_ids = At<int64_t>(slot.output, plan.output.input_ids);
+  pack.labels = At<int64_t>(slot.output, plan.output.labels);
+  pack.loss_mask = At<float>(slot.output, plan.output.loss_mask);
+  pack.position_ids = At<int64_t>(slot.output, plan.output.position_ids);
+  BALLAST_RETURN_IF_ERROR(LaunchPackText(pack, stream_.get()));
+
+  DeviceBatch& batch = window->batch;
+  batch.input_ids = pack.input_ids;
+  batch.labels = pack.labels;
+  batch.loss_mask = pack.loss_mask;
+  batch.position_ids = pack.position_ids;
+  batch.cu_seqlens = At<int32_t>(slot.upload, plan.upload.cu_seqlens);
+  batch.cu_seqlens_padded = pack.cu_seqlens_padded;
+  return absl::OkStatus();
+}
+
+absl::Status WindowDevice::PackImages(const Slot& slot, ReadyWindow* window) {
+  const WindowPlan& plan = window->plan;
+  const auto* first = reinterpret_cast<const PatchifyImage*>(
+      window->host.data() + plan.landing.received + plan.upload.images);
+  PatchifyBatch pack;
+  pack.pixels = landing_.data();
+  pack.pixel_bytes = plan.landing.bytes;
+  pack.images = absl::MakeConstSpan(first, plan.images);
+  pack.device_images = At<PatchifyImage>(slot.upload, plan.upload.images);
+  pack.out = At<uint8_t>(slot.output, plan.output.pixel_values);
+  pack.out_rows = plan.patches;
+  pack.type = pixel_type_;
+  BALLAST_RETURN_IF_ERROR(patchifier_.Launch(pack, stream_.get()));
+
+  DeviceBatch& batch = window->batch;
+  batch.pixel_values = pack.out;
+  batch.image_grid_thw = At<int64_t>(slot.upload, plan.upload.image_grid_thw);
+  batch.vision_cu_seqlens =
+      At<int32_t>(slot.upload, plan.upload.vision_cu_seqlens);
+  return absl::OkStatus();
+}
+
+}  // namespace ballast

@@ -1,0 +1,169 @@
+#include "trainer_shim/cuda/window_feed.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "proto/block_view.h"
+#include "proto/module.h"
+#include "trainer_shim/cuda_status.h"
+#include "trainer_shim/totals.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint64_t kPlaceholders = 4096;  // samples, to begin with
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WindowFeed>> WindowFeed::Create(
+    RoleSource* source, const Options& options) {
+  std::unique_ptr<WindowFeed> feed(new WindowFeed(source, options));
+  {
+    MutexLock lock(&feed->mutex_);
+    for (int i = 0; i < options.windows; ++i) {
+      auto window = std::make_unique<ReadyWindow>();
+      BALLAST_ASSIGN_OR_RETURN(window->packed, Event::Create());
+      BALLAST_ASSIGN_OR_RETURN(window->host,
+                               PinnedBuffer::Create(options.window_bytes));
+      BALLAST_ASSIGN_OR_RETURN(window->placeholders,
+                               PinnedBuffer::Create(kPlaceholders));
+      feed->free_.push_back(window.get());
+      feed->windows_.push_back(std::move(window));
+    }
+  }
+  feed->thread_ = std::thread([raw = feed.get()] { raw->Run(); });
+  return feed;
+}
+
+WindowFeed::~WindowFeed() {
+  Cancel();
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::StatusOr<ReadyWindow*> WindowFeed::Next() {
+  MutexLock lock(&mutex_);
+  while (ready_.empty() && end_.ok() && !cancelled_) changed_.Wait(&mutex_);
+  if (cancelled_) return absl::CancelledError("cancelled");
+  if (ready_.empty()) return end_;
+  ReadyWindow* window = ready_.front();
+  ready_.pop_front();
+  return window;
+}
+
+void WindowFeed::Return(ReadyWindow* window) {
+  MutexLock lock(&mutex_);
+  free_.push_back(window);
+  changed_.NotifyAll();
+}
+
+void WindowFeed::Cancel() {
+  source_->Cancel();
+  MutexLock lock(&mutex_);
+  cancelled_ = true;
+  changed_.NotifyAll();
+}
+
+ReadyWindow* WindowFeed::TakeFree() {
+  MutexLock lock(&mutex_);
+  while (free_.empty() && !cancelled_) changed_.Wait(&mutex_);
+  if (cancelled_) return nullptr;
+  ReadyWindow* window = free_.front();
+  free_.pop_front();
+  return window;
+}
+
+void WindowFeed::Run() {
+  absl::Status status =
+      CudaStatus(cudaSetDevice(options_.device), "choosing the device");
+  while (status.ok()) {
+    ReadyWindow* window = TakeFree();
+    if (window == nullptr) return;
+    status = window->packed.Wait();
+    if (status.ok()) status = Fill(window);
+    MutexLock lock(&mutex_);
+    (status.ok() ? ready_ : free_).push_back(window);
+    changed_.NotifyAll();
+  }
+  MutexLock lock(&mutex_);
+  end_ = status;
+  changed_.NotifyAll();
+}
+
+absl::Status WindowFeed::Fill(ReadyWindow* window) {
+  BALLAST_ASSIGN_OR_RETURN(const RoleSource::Block next, source_->Next());
+  const v1::StepSchedule& schedule = *next.schedule;
+  const uint32_t micro_batch = next.block->micro_batch();
+  const JobShape& shape = source_->shape();
+  const v1::Role& role = source_->role();
+  BALLAST_ASSIGN_OR_RETURN(
+      window->exchange,
+      PlanExchange(schedule, micro_batch, role, shape.delivery, shape.block));
+  BALLAST_ASSIGN_OR_RETURN(const BlockView view,
+                           BlockView::Parse(next.block->bytes()));
+  BALLAST_RETURN_IF_ERROR(view.Matches(window->exchange.block));
+  const v1::ModuleSchedule& module =
+      *FindModule(schedule.micro_batches(micro_batch), role.module());
+  BALLAST_ASSIGN_OR_RETURN(window->layout,
+                           LayOutBatch(window->exchange, module, role, shape));
+  window->plan =
+      PlanWindow(window->exchange, window->layout, shape, options_.pixel_type);
+  Describe(schedule, micro_batch, window);
+  return Stage(next.block->bytes(), window);
+}
+
+absl::Status WindowFeed::Stage(absl::Span<const uint8_t> block,
+                               ReadyWindow* window) {
+  const WindowPlan& plan = window->plan;
+  BALLAST_RETURN_IF_ERROR(
+      window->host.Reserve(plan.landing.received + plan.upload.bytes));
+  BALLAST_RETURN_IF_ERROR(window->placeholders.Reserve(plan.samples));
+  std::memcpy(window->host.data(), block.data(), block.size());
+  FillUpload(
+      plan, window->exchange, window->layout,
+      window->host.bytes().subspan(plan.landing.received, plan.upload.bytes));
+  return absl::OkStatus();
+}
+
+void WindowFeed::Describe(const v1::StepSchedule& schedule,
+                          uint32_t micro_batch, ReadyWindow* window) {
+  const JobShape& shape = source_->shape();
+  if (schedule_ == nullptr || schedule_->step() != schedule.step()) {
+    schedule_ = std::make_shared<v1::StepSchedule>(schedule);
+    step_totals_ = {};
+    for (const v1::MicroBatchSchedule& each : schedule.micro_batches()) {
+      step_totals_ += SumTotals(each, shape.align);
+    }
+  }
+  DeviceBatch& batch = window->batch;
+  batch = {};
+  batch.step = schedule.step();
+  batch.micro_batch = micro_batch;
+  batch.role = source_->role();
+  batch.device = options_.device;
+  for (const OwnedSample& owned : window->exchange.owned) {
+    const SampleRecord& record = owned.expected;
+    PackedSample& sample = batch.samples.emplace_back();
+    sample.position = record.position;
+    sample.source = record.source;
+    sample.ordinal = record.ordinal;
+    sample.name =
+        absl::StrCat(schedule.sources(record.source), ":", record.ordinal);
+  }
+  batch.position_axes = shape.block.position_axes;
+  batch.text = window->layout.text;
+  batch.pixel_type = options_.pixel_type;
+  batch.patch_values = shape.patch.row();
+  batch.vision = window->layout.vision;
+  batch.dummy_image = window->layout.dummy_image;
+  const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
+  batch.totals = SumTotals(columns, shape.align, source_->role());
+  batch.micro_batch_totals = SumTotals(columns, shape.align);
+  batch.step_totals = step_totals_;
+  batch.bytes_read = window->exchange.block.bytes();
+  batch.bytes_moved = window->exchange.bytes_sent();
+  batch.schedule = schedule_;
+}
+
+}  // namespace ballast

@@ -1,0 +1,105 @@
+#ifndef BALLAST_TRAINER_SHIM_CUDA_WINDOW_FEED_H_
+#define BALLAST_TRAINER_SHIM_CUDA_WINDOW_FEED_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "trainer_shim/batch_layout.h"
+#include "trainer_shim/cuda/cuda_handles.h"
+#include "trainer_shim/cuda/device_batch.h"
+#include "trainer_shim/cuda/window_plan.h"
+#include "trainer_shim/exchange_plan.h"
+#include "trainer_shim/role_source.h"
+
+namespace ballast {
+
+// One micro-batch, planned, checked and in pinned memory: all that the host has
+// to do for it but for giving work to the device.
+struct ReadyWindow {
+  ExchangePlan exchange;
+  BatchLayout layout;
+  WindowPlan plan;
+  // What is known of the batch without a look at the device; its pointers are
+  // null.
+  DeviceBatch batch;
+  // The block, then (from plan.landing.received on) the upload.
+  PinnedBuffer host;
+  // Written by the device: [samples].
+  PinnedBuffer placeholders;
+  // The device has packed the batch, and so has read `host`; recorded by who
+  // gives it the work.
+  Event packed;
+};
+
+// Makes windows ready ahead of demand, in a thread of its own: pulls the block,
+// plans, checks the block against the plan and copies it into pinned memory.
+// One thread calls Next and Return; Cancel is for any.
+class WindowFeed {
+ public:
+  struct Options {
+    int device = 0;
+    PixelType pixel_type = PixelType::kBfloat16;
+    // Windows that exist: those being made ready, ready, and not returned. At
+    // least 1 more than the caller keeps.
+    int windows = 4;
+    // Pinned for each window from the start; one that needs more gets it.
+    uint64_t window_bytes = uint64_t{16} << 20;
+  };
+
+  // `source` is not owned and outlives the feed. Errors: as CudaStatus.
+  static absl::StatusOr<std::unique_ptr<WindowFeed>> Create(
+      RoleSource* source, const Options& options);
+  ~WindowFeed();  // cancels, and joins
+  WindowFeed(const WindowFeed&) = delete;
+  WindowFeed& operator=(const WindowFeed&) = delete;
+
+  // The next window, in order; the caller's until it is returned. Blocks until
+  // it is ready. Errors, final and repeated, after the windows before: as
+  // RoleSource::Next, PlanExchange, BlockView::Parse and Matches, LayOutBatch
+  // and CudaStatus.
+  absl::StatusOr<ReadyWindow*> Next();
+
+  // Gives a window back. The feed waits for `packed` before it uses it again.
+  void Return(ReadyWindow* window);
+
+  // Ends a Next that blocks, and every later one, with CANCELLED.
+  void Cancel();
+
+ private:
+  WindowFeed(RoleSource* source, const Options& options)
+      : source_(source), options_(options) {}
+
+  void Run();
+  // Blocks until a window is free; null when cancelled.
+  ReadyWindow* TakeFree();
+  absl::Status Fill(ReadyWindow* window);
+  absl::Status Stage(absl::Span<const uint8_t> block, ReadyWindow* window);
+  void Describe(const v1::StepSchedule& schedule, uint32_t micro_batch,
+                ReadyWindow* window);
+
+  RoleSource* const source_;
+  const Options options_;
+  std::vector<std::unique_ptr<ReadyWindow>> windows_;
+  // Of the step at hand; touched by the thread only.
+  std::shared_ptr<const v1::StepSchedule> schedule_;
+  PackedTotals step_totals_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<ReadyWindow*> free_ ABSL_GUARDED_BY(mutex_);
+  std::deque<ReadyWindow*> ready_ ABSL_GUARDED_BY(mutex_);
+  absl::Status end_ ABSL_GUARDED_BY(mutex_);  // after what is ready
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_CUDA_WINDOW_FEED_H_

@@ -1,0 +1,121 @@
+#include "trainer_shim/cuda/window_plan.h"
+
+#include <cstring>
+#include <vector>
+
+#include "common/align.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint64_t kTensorAlignment = 256;
+
+// Gives out offsets, one array after the other.
+class Arrays {
+ public:
+  template <typename T>
+  uint64_t Add(uint64_t count) {
+    const uint64_t offset = AlignUp(bytes_, kTensorAlignment);
+    bytes_ = offset + count * sizeof(T);
+    return offset;
+  }
+  uint64_t bytes() const { return AlignUp(bytes_, kTensorAlignment); }
+
+ private:
+  uint64_t bytes_ = 0;
+};
+
+template <typename T>
+void Put(absl::Span<uint8_t> out, uint64_t offset,
+         const std::vector<T>& values) {
+  if (values.empty()) return;
+  std::memcpy(out.data() + offset, values.data(), values.size() * sizeof(T));
+}
+
+}  // namespace
+
+ExchangeHeader HeaderOf(const BlockHeader& block) {
+  return {(block.fingerprint[0] & ~kHeaderRankMask) | block.dp_rank,
+          (block.step << 24) | block.micro_batch};
+}
+
+WindowPlan PlanWindow(const ExchangePlan& exchange, const BatchLayout& layout,
+                      const JobShape& shape, PixelType pixel_type) {
+  WindowPlan plan;
+  plan.samples = exchange.owned.size();
+  plan.images = layout.images.size();
+  if (!layout.text.cu_seqlens.empty()) {
+    plan.tokens = layout.text.padded_tokens();
+  }
+  if (!layout.images.empty()) plan.patches = layout.vision.patches();
+
+  plan.landing.received = AlignUp(exchange.block.bytes(), kTensorAlignment);
+  plan.landing.grey =
+      AlignUp(plan.landing.received + exchange.receive_bytes, kTensorAlignment);
+  plan.landing.bytes = plan.landing.grey;
+  if (layout.dummy_image) {
+    const ImageRecord& dummy = layout.images.back();
+    plan.landing.bytes += uint64_t{3} * dummy.height * dummy.width;
+  }
+
+  Arrays upload;
+  plan.upload.header = upload.Add<ExchangeHeader>(1);
+  plan.upload.records = upload.Add<RecordCheck>(plan.samples);
+  plan.upload.texts = upload.Add<TextSource>(plan.samples);
+  plan.upload.images = upload.Add<PatchifyImage>(plan.images);
+  plan.upload.cu_seqlens = upload.Add<int32_t>(layout.text.cu_seqlens.size());
+  plan.upload.cu_seqlens_padded =
+      upload.Add<int32_t>(layout.text.cu_seqlens_padded.size());
+  plan.upload.image_grid_thw =
+      upload.Add<int64_t>(layout.vision.image_grid_thw.size());
+  plan.upload.vision_cu_seqlens =
+      upload.Add<int32_t>(layout.vision.cu_seqlens.size());
+  plan.upload.bytes = upload.bytes();
+
+  Arrays output;
+  plan.output.input_ids = output.Add<int64_t>(plan.tokens);
+  plan.output.labels = output.Add<int64_t>(plan.tokens);
+  plan.output.loss_mask = output.Add<float>(plan.tokens);
+  plan.output.position_ids =
+      output.Add<int64_t>(plan.tokens * shape.block.position_axes);
+  const uint64_t values = plan.patches * shape.patch.row();
+  plan.output.pixel_values = pixel_type == PixelType::kBfloat16
+                                 ? output.Add<uint16_t>(values)
+                                 : output.Add<float>(values);
+  plan.output.bytes = output.bytes();
+  return plan;
+}
+
+void FillUpload(const WindowPlan& plan, const ExchangePlan& exchange,
+                const BatchLayout& layout, absl::Span<uint8_t> out) {
+  std::vector<RecordCheck> records;
+  std::vector<TextSource> texts;
+  std::vector<PatchifyImage> images;
+  for (const OwnedSample& owned : exchange.owned) {
+    const uint64_t payload = plan.landing.Of(owned, owned.payload);
+    records.push_back({plan.landing.Of(owned, owned.record), owned.expected});
+    texts.push_back({payload, owned.expected.tokens});
+    for (uint32_t k = 0; k < owned.expected.num_images; ++k) {
+      const ImageRecord& image = exchange.images[owned.first_image + k];
+      images.push_back({payload + image.pixels, 0, image.grid_h, image.grid_w});
+    }
+  }
+  if (layout.dummy_image) {
+    const ImageRecord& dummy = layout.images.back();
+    images.push_back({plan.landing.grey, 0, dummy.grid_h, dummy.grid_w});
+  }
+  for (size_t i = 0; i < images.size(); ++i) {
+    images[i].first_row = layout.vision.patch_offsets[i];
+  }
+  Put<ExchangeHeader>(out, plan.upload.header,
+                      {HeaderOf(exchange.block.header)});
+  Put(out, plan.upload.records, records);
+  Put(out, plan.upload.texts, texts);
+  Put(out, plan.upload.images, images);
+  Put(out, plan.upload.cu_seqlens, layout.text.cu_seqlens);
+  Put(out, plan.upload.cu_seqlens_padded, layout.text.cu_seqlens_padded);
+  Put(out, plan.upload.image_grid_thw, layout.vision.image_grid_thw);
+  Put(out, plan.upload.vision_cu_seqlens, layout.vision.cu_seqlens);
+}
+
+}  // namespace ballast
