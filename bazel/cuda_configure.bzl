@@ -30,6 +30,12 @@ cc_library(
 )
 
 cc_library(
+    name = "cublas",
+    linkopts = ["-L{root}/lib64", "-lcublas"],
+    deps = [":cudart"],
+)
+
+cc_library(
     name = "nccl",
     linkopts = ["-L{root}/lib64", "-lnccl"],
     deps = [":cudart"],

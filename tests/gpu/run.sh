@@ -18,10 +18,10 @@ readonly bundle=gpu_bundle
 readonly max_mib=64
 
 # Shared libraries that a bundle brings along: all but the C library, which
-# must be the machine's own, the driver, and NCCL, too large to carry.
+# must be the machine's own, the driver, and NCCL and cuBLAS, too large to carry.
 libraries_of() {
   ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
-    grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv)|libcuda|libnvidia-[^/]*|libnccl)\.so[^/]*$'
+    grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv)|libcuda|libnvidia-[^/]*|libnccl|libcublas(Lt)?)\.so[^/]*$'
 }
 
 build() {

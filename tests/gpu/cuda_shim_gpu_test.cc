@@ -1,0 +1,267 @@
+// The whole way into the memory of GPUs, against the way into the host's: every
+// batch byte for byte.
+
+#include <filesystem>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/config/config_loader.h"
+#include "tests/fakes/formula_dataset.h"
+#include "tests/fakes/test_cluster.h"
+#include "tests/gpu/cuda_world.h"
+#include "tests/gpu/device_testing.h"
+#include "trainer_shim/cuda/cuda_trainer_shim.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kSteps = 3;
+
+// Datasets written once: `docs` with 0 to 3 images a sample, `text` with none.
+const std::string& Datasets() {
+  static const std::string* directory = [] {
+    auto* path = new std::string(::testing::TempDir() + "/formula_gpu");
+    std::filesystem::create_directories(*path);
+    OrDie(WriteFormulaDataset(*path + "/docs.tar", 50));
+    OrDie(WriteFormulaDataset(*path + "/text.tar", 50,
+                              [](uint32_t) { return 0u; }));
+    OrDie(WriteFormulaDataset(*path + "/few.tar", 50, [](uint32_t sample) {
+      return sample % 16 == 0 ? 1u : 0u;
+    }));
+    return path;
+  }();
+  return *directory;
+}
+
+LoadedConfig MakeConfig(uint32_t vision, uint32_t language,
+                        const std::string& delivery,
+                        const std::string& dataset = "docs",
+                        const std::string& balance = "",
+                        const std::string& more = "") {
+  const uint32_t grid = std::lcm(vision, language);
+  return OrDie(ParseConfig(
+      absl::StrCat(
+          "sources: [{name: docs, format: webdataset, path: '", dataset,
+          ".tar'}]\nmodel: {profile: qwen2_5_vl, max_pixels: 200704}\n"
+          "batch: {global: ",
+          8 * grid, ", micro: ", 4 * grid,
+          "}\ntopology: {modules: {vision: {dp: ", vision, "}, language: {dp: ",
+          language, "}}}\nbalance: {delivery: ", delivery, balance,
+          "}\nserve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}\n",
+          more),
+      "test.yaml", Datasets()));
+}
+
+// Runs the job both ways.
+void ExpectSameAsOnHost(const LoadedConfig& config,
+                        const CudaWorldOptions& options) {
+  const auto cluster = OrDie(TestCluster::Start(config, 2));
+  const TestCluster::Batches host =
+      OrDie(cluster->RunRanks(options.step, options.steps));
+  const auto device = RunCudaRanks(cluster->addresses(), options);
+  ASSERT_TRUE(device.ok()) << device.status();
+  ASSERT_EQ(device->size(), host.size());
+  for (const auto& [key, want] : host) {
+    const PackedBatch& got = device->at(key);
+    SCOPED_TRACE(absl::StrCat("step ", want.step, " micro-batch ",
+                              want.micro_batch, " module ", want.role.module(),
+                              " rank ", want.role.dp_rank()));
+    ASSERT_EQ(got.samples.size(), want.samples.size());
+    for (size_t i = 0; i < want.samples.size(); ++i) {
+      EXPECT_EQ(got.samples[i].name, want.samples[i].name);
+      EXPECT_EQ(got.samples[i].placeholder, want.samples[i].placeholder);
+    }
+    EXPECT_EQ(got.totals, want.totals);
+    EXPECT_EQ(got.step_totals, want.step_totals);
+    EXPECT_EQ(got.bytes_moved, want.bytes_moved);
+    if (options.pixel_type == PixelType::kFloat32) {
+      EXPECT_EQ(DigestOf(got), DigestOf(want));
+      continue;
+    }
+    // A bfloat16 is its float32 rounded.
+    PackedBatch rounded = want;
+    rounded.pixel_type = PixelType::kBfloat16;
+    for (const float value : want.pixel_values) {
+      rounded.pixel_values_bf16.push_back(ToBfloat16(value));
+    }
+    rounded.pixel_values.clear();
+    EXPECT_EQ(DigestOf(got), DigestOf(rounded));
+  }
+}
+
+using Case = std::tuple<std::tuple<uint32_t, uint32_t>, const char*, bool>;
+
+class CudaShimGpuTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(CudaShimGpuTest, SameBatchesAsOnTheHost) {
+  const auto& [dp, delivery, overlap] = GetParam();
+  const auto& [vision, language] = dp;
+  CudaWorldOptions options;
+  options.overlap = overlap;
+  options.steps = kSteps;
+  ExpectSameAsOnHost(MakeConfig(vision, language, delivery), options);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Jobs, CudaShimGpuTest,
+    ::testing::Combine(
+        ::testing::Values(std::make_tuple(1u, 1u), std::make_tuple(4u, 4u),
+                          std::make_tuple(2u, 4u), std::make_tuple(2u, 3u)),
+        ::testing::Values("exchange", "direct", "off"), ::testing::Bool()));
+
+TEST(CudaShimGpuTest, Bfloat16) {
+  CudaWorldOptions options;
+  options.pixel_type = PixelType::kBfloat16;
+  options.steps = kSteps;
+  ExpectSameAsOnHost(MakeConfig(4, 4, "exchange"), options);
+}
+
+TEST(CudaShimGpuTest, RanksWithoutImages) {
+  CudaWorldOptions options;
+  options.steps = kSteps;
+  ExpectSameAsOnHost(MakeConfig(2, 2, "exchange", "text"), options);
+}
+
+TEST(CudaShimGpuTest, DummyImages) {
+  CudaWorldOptions options;
+  options.steps = kSteps;
+  ExpectSameAsOnHost(
+      MakeConfig(4, 4, "exchange", "few", ", align_images: true"), options);
+}
+
+TEST(CudaShimGpuTest, Windows) {
+  CudaWorldOptions options;
+  options.steps = kSteps;
+  ExpectSameAsOnHost(
+      MakeConfig(4, 2, "exchange", "docs", ", scope: window, window: 2"),
+      options);
+}
+
+TEST(CudaShimGpuTest, ScheduledPacking) {
+  CudaWorldOptions options;
+  options.steps = kSteps;
+  ExpectSameAsOnHost(
+      MakeConfig(2, 2, "exchange", "docs", "",
+                 "packing: {mode: scheduled, max_tokens_per_rank: 4096}\n"),
+      options);
+}
+
+// A GPU for every rank, over NCCL: as many ranks as there are GPUs.
+class NcclGpuTest : public ::testing::TestWithParam<bool> {};
+
+TEST_P(NcclGpuTest, SameBatchesAsOnTheHost) {
+  const uint32_t ranks = DeviceCount();
+  CudaWorldOptions options;
+  options.exchange = Exchange::kNccl;
+  options.overlap = GetParam();
+  options.steps = kSteps;
+  ExpectSameAsOnHost(MakeConfig(ranks, ranks, "exchange"), options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Overlap, NcclGpuTest, ::testing::Bool());
+
+TEST(NcclGpuTest, ModulesOfDifferentSize) {
+  const uint32_t ranks = DeviceCount();
+  CudaWorldOptions options;
+  options.exchange = Exchange::kNccl;
+  options.steps = kSteps;
+  ExpectSameAsOnHost(MakeConfig(ranks, ranks > 1 ? ranks / 2 : 1, "exchange"),
+                     options);
+}
+
+TEST(NcclGpuTest, AThousandSteps) {
+  const uint32_t ranks = DeviceCount();
+  const auto cluster =
+      OrDie(TestCluster::Start(MakeConfig(ranks, ranks, "exchange", "few"), 1));
+  CudaWorldOptions options;
+  options.exchange = Exchange::kNccl;
+  options.steps = 1000;
+  const auto device = RunCudaRanks(cluster->addresses(), options);
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_EQ(device->size(), 1000u * 2 * 2 * ranks);  // 2 micro-batches, modules
+  for (const uint64_t step : {0, 500, 998}) {
+    const auto host = OrDie(cluster->RunRanks(step, 2));
+    for (const auto& [key, want] : host) {
+      EXPECT_EQ(DigestOf(device->at(key)), DigestOf(want));
+    }
+  }
+}
+
+// The last rank starts a step later than the others. All end, and say why.
+TEST(NcclGpuTest, ARankAtAnotherStepStopsAll) {
+  const uint32_t ranks = DeviceCount();
+  if (ranks == 1) GTEST_SKIP() << "one rank cannot differ from itself";
+  const auto cluster =
+      OrDie(TestCluster::Start(MakeConfig(ranks, ranks, "exchange"), 1));
+  auto group = MakeGroup(Exchange::kNccl, ranks);
+  std::vector<absl::Status> ends(ranks);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      CudaTrainerShim::Options shim;
+      shim.servers = cluster->addresses();
+      shim.source.role.set_module(v1::MODULE_VISION);
+      shim.source.role.set_dp_rank(rank);
+      shim.source.start_step = rank + 1 == ranks ? 1 : 0;
+      shim.communicator = std::move(group[rank]);
+      shim.device = rank;
+      shim.timeout = absl::Seconds(20);
+      const auto made = OrDie(CudaTrainerShim::Create(std::move(shim)));
+      const Stream stream = OrDie(Stream::Create());
+      while (ends[rank].ok()) {
+        ends[rank] = made->Next(stream.get()).status();
+        stream.Synchronize().IgnoreError();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& end : ends) {
+    EXPECT_TRUE(absl::IsDataLoss(end)) << end;
+    EXPECT_THAT(std::string(end.message()), HasSubstr("step 1 micro-batch 0"));
+  }
+}
+
+// A rank goes away after a batch, without a word. The others end in bounded
+// time.
+TEST(NcclGpuTest, ARankThatDiesEndsTheOthers) {
+  const uint32_t ranks = DeviceCount();
+  if (ranks == 1) GTEST_SKIP() << "a rank without peers waits for none";
+  const auto cluster =
+      OrDie(TestCluster::Start(MakeConfig(ranks, ranks, "exchange"), 1));
+  auto group = MakeGroup(Exchange::kNccl, ranks);
+  std::vector<absl::Status> ends(ranks);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      CudaTrainerShim::Options shim;
+      shim.servers = cluster->addresses();
+      shim.source.role.set_module(v1::MODULE_LANGUAGE);
+      shim.source.role.set_dp_rank(rank);
+      shim.communicator = std::move(group[rank]);
+      shim.device = rank;
+      shim.timeout = absl::Seconds(3);
+      const auto made = OrDie(CudaTrainerShim::Create(std::move(shim)));
+      const Stream stream = OrDie(Stream::Create());
+      for (int i = 0; ends[rank].ok() && (rank != 0 || i < 1); ++i) {
+        ends[rank] = made->Next(stream.get()).status();
+        stream.Synchronize().IgnoreError();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (uint32_t rank = 1; rank < ranks; ++rank) {
+    EXPECT_FALSE(ends[rank].ok());
+    EXPECT_FALSE(absl::IsOutOfRange(ends[rank])) << ends[rank];
+  }
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,47 @@
+#ifndef BALLAST_TESTS_GPU_CUDA_WORLD_H_
+#define BALLAST_TESTS_GPU_CUDA_WORLD_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "tests/fakes/test_cluster.h"
+#include "trainer_shim/cuda/cuda_trainer_shim.h"
+#include "trainer_shim/cuda/device_communicator.h"
+#include "trainer_shim/patchify.h"
+
+namespace ballast {
+
+int DeviceCount();
+
+enum class Exchange {
+  kInProcess,  // any number of ranks, all on GPU 0
+  kNccl,       // rank r on GPU r
+};
+
+// The ends of a module's group. NCCL's are made by as many threads. Ends the
+// process when that fails.
+std::vector<std::unique_ptr<DeviceCommunicator>> MakeGroup(Exchange exchange,
+                                                           uint32_t size);
+
+struct CudaWorldOptions {
+  Exchange exchange = Exchange::kInProcess;
+  bool overlap = true;
+  PixelType pixel_type = PixelType::kFloat32;
+  uint64_t step = 0;
+  uint64_t steps = 1;
+};
+
+// Runs every rank of every module of a job against its servers, each in a
+// thread with a stream of its own, and answers every batch as copied to the
+// host: what TestCluster::RunRanks does without GPUs.
+absl::StatusOr<TestCluster::Batches> RunCudaRanks(
+    const std::vector<std::string>& servers, const CudaWorldOptions& options);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_GPU_CUDA_WORLD_H_
