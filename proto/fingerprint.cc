@@ -6,6 +6,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -24,6 +25,29 @@ std::map<std::string, std::string> Entries(const v1::Fingerprint& fingerprint) {
   std::map<std::string, std::string> entries;
   for (const auto& entry : fingerprint.entries()) {
     entries[entry.key()] = entry.value();
+  }
+  return entries;
+}
+
+// Of the keys of `entries` that `wanted` accepts.
+template <typename Wanted>
+std::string HashOf(const std::map<std::string, std::string>& entries,
+                   Wanted wanted) {
+  std::string bytes;
+  for (const auto& [key, value] : entries) {
+    if (!wanted(key)) continue;
+    Append(key, &bytes);
+    Append(value, &bytes);
+  }
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
+}
+
+std::map<std::string, std::string> DataEntries(
+    const v1::Fingerprint& fingerprint) {
+  std::map<std::string, std::string> entries;
+  for (const auto& entry : fingerprint.entries()) {
+    if (IsDataKey(entry.key())) entries[entry.key()] = entry.value();
   }
   return entries;
 }
@@ -60,20 +84,26 @@ std::optional<Difference> FirstDifference(
 v1::Fingerprint MakeFingerprint(
     const std::map<std::string, std::string>& entries) {
   v1::Fingerprint fingerprint;
-  std::string bytes;
   for (const auto& [key, value] : entries) {
-    Append(key, &bytes);
-    Append(value, &bytes);
     v1::Fingerprint::Entry* entry = fingerprint.add_entries();
     entry->set_key(key);
     entry->set_value(value);
   }
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  fingerprint.set_hash(absl::StrFormat("%016x%016x", hash.high64, hash.low64));
+  fingerprint.set_hash(
+      HashOf(entries, [](const std::string&) { return true; }));
+  fingerprint.set_data_hash(HashOf(entries, IsDataKey));
   return fingerprint;
 }
 
-std::string DescribeDifference(const v1::Fingerprint& a, absl::string_view a_name,
+bool IsDataKey(absl::string_view key) {
+  return !absl::StartsWith(key, "topology.") &&
+         !absl::StartsWith(key, "balance.") &&
+         !absl::StartsWith(key, "packing.") && key != "batch.micro" &&
+         key != "order.epochs";
+}
+
+std::string DescribeDifference(const v1::Fingerprint& a,
+                               absl::string_view a_name,
                                const v1::Fingerprint& b,
                                absl::string_view b_name) {
   std::string text = absl::StrCat("fingerprint ", a.hash(), " of ", a_name,
@@ -96,6 +126,31 @@ absl::Status CheckSameFingerprint(const v1::Fingerprint& a,
   }
   return absl::FailedPreconditionError(
       DescribeDifference(a, a_name, b, b_name));
+}
+
+absl::Status CheckSameData(const v1::Fingerprint& checkpoint,
+                           const v1::Fingerprint& server,
+                           absl::string_view server_name) {
+  const bool claims =
+      !checkpoint.hash().empty() || !checkpoint.data_hash().empty();
+  if (!claims || server.hash().empty() || checkpoint.hash() == server.hash() ||
+      (!checkpoint.data_hash().empty() &&
+       checkpoint.data_hash() == server.data_hash())) {
+    return absl::OkStatus();
+  }
+  std::string text =
+      absl::StrCat("the checkpoint was made of other data: data fingerprint ",
+                   checkpoint.data_hash(), " differs from ", server.data_hash(),
+                   " of ", server_name);
+  if (checkpoint.entries_size() > 0 && server.entries_size() > 0) {
+    if (const auto found =
+            FirstDifference(DataEntries(checkpoint), DataEntries(server))) {
+      absl::StrAppend(&text, "; first differing key: ", found->key, " is ",
+                      found->a, " in the checkpoint and ", found->b, " with ",
+                      server_name);
+    }
+  }
+  return absl::FailedPreconditionError(text);
 }
 
 }  // namespace ballast

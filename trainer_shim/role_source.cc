@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/attach_all.h"
 #include "common/status_macros.h"
+#include "proto/data_end.h"
+#include "proto/fingerprint.h"
 #include "proto/module.h"
 #include "proto/timing.pb.h"
 
@@ -23,6 +25,8 @@ absl::Status RoleSource::Open(const Options& options) {
   for (const auto& client : clients_) servers.push_back(client.get());
   BALLAST_ASSIGN_OR_RETURN(attached_,
                            AttachAll(servers, role_, options.fingerprint));
+  BALLAST_RETURN_IF_ERROR(CheckSameData(
+      options.checkpoint, attached_.fingerprint(), "the servers"));
   BALLAST_ASSIGN_OR_RETURN(shape_, ShapeOf(attached_.job(), role_));
 
   FailoverOptions failover = options.failover;
@@ -35,10 +39,17 @@ absl::Status RoleSource::Open(const Options& options) {
   schedules.clock = options.clock;
   schedules_ = std::make_unique<ScheduleSource>(servers, schedules);
 
+  const absl::StatusOr<uint64_t> steps =
+      StepsWithData(attached_.job(), options.start_step, options.steps);
+  if (!steps.ok() || *steps != options.steps) {
+    data_end_ = DataEnd(attached_.job());
+  }
+  if (!steps.ok()) return absl::OkStatus();
+
   BatchStream::Options stream;
   stream.request.role = role_;
   stream.request.step = options.start_step;
-  stream.request.steps = options.steps;
+  stream.request.steps = *steps;
   stream.request.fingerprint = attached_.fingerprint().hash();
   stream.request.max_bytes = options.max_bytes;
   stream.clock = options.clock;
@@ -52,8 +63,11 @@ absl::Status RoleSource::Open(const Options& options) {
 }
 
 absl::StatusOr<RoleSource::Block> RoleSource::Next() {
+  if (stream_ == nullptr) return data_end_;
+  absl::StatusOr<std::unique_ptr<FetchedBlock>> block = stream_->Next();
+  if (absl::IsOutOfRange(block.status()) && !data_end_.ok()) return data_end_;
   Block next;
-  BALLAST_ASSIGN_OR_RETURN(next.block, stream_->Next());
+  BALLAST_ASSIGN_OR_RETURN(next.block, std::move(block));
   absl::StatusOr<const v1::StepSchedule*> schedule =
       schedules_->Get(next.block->step());
   // The end of the steps is the stream's to say.
@@ -66,7 +80,7 @@ absl::StatusOr<RoleSource::Block> RoleSource::Next() {
 
 void RoleSource::Cancel() {
   schedules_->Cancel();
-  stream_->Cancel();
+  if (stream_ != nullptr) stream_->Cancel();
 }
 
 absl::Status RoleSource::ReportTiming(uint64_t step, uint32_t micro_batch,

@@ -28,7 +28,10 @@ class RoleSource {
   struct Options {
     v1::Role role;
     uint64_t start_step = 0;
-    uint64_t steps = 0;  // 0: no end
+    uint64_t steps = 0;  // 0: as long as there are data
+    // Of the checkpoint that start_step comes from (CheckSameData). May be
+    // empty.
+    v1::Fingerprint checkpoint;
     // What the job's fingerprint must be. May be empty.
     v1::Fingerprint fingerprint;
     // Bytes of blocks that may be held or on their way.
@@ -39,13 +42,14 @@ class RoleSource {
   };
 
   // Attaches and begins to fetch. Blocks until all servers have answered or
-  // failed to. Errors: as AttachAll, ShapeOf and BatchStream::Create.
+  // failed to. Errors: as AttachAll, CheckSameData, ShapeOf and
+  // BatchStream::Create.
   static absl::StatusOr<std::unique_ptr<RoleSource>> Create(
       std::vector<std::unique_ptr<LoaderClient>> clients, Options options);
 
   // The next block, and the schedule of its step, which is valid until the next
   // call. Errors: as BatchStream::Next and ScheduleSource::Get; OUT_OF_RANGE
-  // only at the end of the steps.
+  // only at the end of the steps or of the data, saying which.
   struct Block {
     std::unique_ptr<FetchedBlock> block;
     const v1::StepSchedule* schedule = nullptr;
@@ -73,8 +77,10 @@ class RoleSource {
   const std::vector<std::unique_ptr<LoaderClient>> clients_;
   v1::AttachResponse attached_;
   JobShape shape_;
+  // OK: what ends the stream is the end of the steps that were asked for.
+  absl::Status data_end_;
   std::unique_ptr<ScheduleSource> schedules_;
-  // After what its thread uses.
+  // After what its thread uses. Null where there are no data for any step.
   std::unique_ptr<BatchStream> stream_;
 };
 

@@ -33,6 +33,7 @@ absl::Status TrainerShim::Open(
   source.role = role_;
   source.start_step = options_.start_step;
   source.steps = options_.steps;
+  source.checkpoint = options_.checkpoint;
   source.fingerprint = options_.fingerprint;
   source.max_bytes = options_.max_bytes;
   source.failover = options_.failover;

@@ -59,9 +59,15 @@ class TrainerShim {
     // This rank's end of the module's dp ranks. Needed only where delivery is
     // `exchange` and the module has more than one rank.
     std::unique_ptr<Communicator> communicator;
+    // A checkpoint is (next step, fingerprint()): the run goes on at exactly the
+    // next position, also with another dp size, micro-batch, delivery, balance,
+    // packing, or other servers, as long as the data are the same.
     uint64_t start_step = 0;
-    uint64_t steps = 0;  // 0: no end
-    // What the job's fingerprint must be, from a checkpoint say. May be empty.
+    // Of the checkpoint: its data must be the servers' (CheckSameData). Empty:
+    // there is none.
+    v1::Fingerprint checkpoint;
+    uint64_t steps = 0;  // 0: as long as there are data
+    // What the job's fingerprint must be in everything. May be empty.
     v1::Fingerprint fingerprint;
     PixelType pixel_type = PixelType::kFloat32;
     Normalisation normalisation = Normalisation::kTorchvision;
@@ -74,8 +80,8 @@ class TrainerShim {
   // Attaches and begins to fetch. Blocks until all servers have answered or
   // failed to.
   // Errors, which also abort the communicator: FAILED_PRECONDITION
-  // (fingerprints differ: both, and the first differing key), INVALID_ARGUMENT
-  // (no server, no such role, a communicator that is missing or of another rank
+  // (fingerprints differ, or the data are not the checkpoint's: both, and the
+  // first differing key), INVALID_ARGUMENT (no server, no such role, a communicator that is missing or of another rank
   // or size), UNIMPLEMENTED (delivery `hybrid`), UNAVAILABLE and
   // DEADLINE_EXCEEDED (no server answers: each with its cause).
   static absl::StatusOr<std::unique_ptr<TrainerShim>> Create(Options options);
@@ -93,7 +99,8 @@ class TrainerShim {
   // ranks have exchanged.
   //
   // Every error is final and repeated at every further call. OUT_OF_RANGE: all
-  // steps are done. Any other has also aborted the communicator, so that the
+  // steps are done, or the data end (job().end_step(), the same on every rank;
+  // the message says which). Any other has also aborted the communicator, so that the
   // module's other ranks end with the same cause instead of waiting: DATA_LOSS
   // (a block or schedule is not what it should be), UNAVAILABLE (no server
   // answers, or a peer left), CANCELLED, and as BatchStream::Next,

@@ -18,10 +18,12 @@
 #include "client/failover_flags.h"
 #include "client/schedule_source.h"
 #include "client/server_address.h"
+#include "common/log.h"
 #include "common/option_types.h"
 #include "common/status_macros.h"
 #include "proto/block_plan.h"
 #include "proto/block_view.h"
+#include "proto/data_end.h"
 #include "proto/module.h"
 
 namespace ballast {
@@ -127,7 +129,8 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
   BatchStream::Options stream_options;
   stream_options.request.role = options.role;
   stream_options.request.step = options.step;
-  stream_options.request.steps = options.steps;
+  BALLAST_ASSIGN_OR_RETURN(stream_options.request.steps,
+                           StepsWithData(job, options.step, options.steps));
   stream_options.request.fingerprint = attached.fingerprint().hash();
   stream_options.request.verify_shared_memory = true;
   stream_options.servers = ServerNames(servers);
@@ -151,7 +154,12 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
     const absl::Time start = clock->Now();
     auto block = stream->Next();
     const absl::Duration waited = clock->Now() - start;
-    if (absl::IsOutOfRange(block.status())) return absl::OkStatus();
+    if (absl::IsOutOfRange(block.status())) {
+      if (stream_options.request.steps != options.steps) {
+        LogInfo(DataEnd(job).message());
+      }
+      return absl::OkStatus();
+    }
     BALLAST_RETURN_IF_ERROR(block.status());
     const uint64_t step = (*block)->step();
     const uint32_t micro_batch = (*block)->micro_batch();

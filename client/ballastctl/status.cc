@@ -26,7 +26,9 @@ constexpr char kExamples[] =
     "JSON keys: server (the name it was configured with), address (where it "
     "was\n"
     "asked), health (\"serving\" or \"not serving\"), refusal (only where the\n"
-    "server serves no rank: why), fingerprint, delivery,\n"
+    "server serves no rank: why), fingerprint, data_fingerprint (what a\n"
+    "checkpoint must match), end_step (only where the data end: the first step\n"
+    "without), delivery,\n"
     "modules {vision|language: {dp, align (tokens)}}, batch {global, micro\n"
     "(samples)}, model {profile, tokenizer, patch, merge, temporal_patch,\n"
     "position_axes, min_pixels, max_pixels}.";
@@ -51,6 +53,7 @@ std::string StatusJson(const v1::AttachResponse& answer,
       {"address", address},
       {"health", health},
       {"fingerprint", answer.fingerprint().hash()},
+      {"data_fingerprint", answer.fingerprint().data_hash()},
       {"delivery", DeliveryName(job.delivery())},
       {"modules", std::move(modules)},
       {"batch", {{"global", job.global_batch()}, {"micro", job.micro_batch()}}},
@@ -63,6 +66,7 @@ std::string StatusJson(const v1::AttachResponse& answer,
         {"position_axes", model.position_axes()},
         {"min_pixels", model.min_pixels()},
         {"max_pixels", model.max_pixels()}}}};
+  if (job.end_step() != 0) json["end_step"] = job.end_step();
   if (!answer.refusal().empty()) json["refusal"] = answer.refusal();
   // A server's strings may be anything; what is not UTF-8 is replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -85,6 +89,11 @@ std::string StatusTable(const v1::AttachResponse& answer,
   add("health", health);
   if (!answer.refusal().empty()) add("refuses", answer.refusal());
   add("fingerprint", answer.fingerprint().hash());
+  add("data", absl::StrCat(answer.fingerprint().data_hash(),
+                           " (what a checkpoint must match)"));
+  if (job.end_step() != 0) {
+    add("end", absl::StrCat("the data end before step ", job.end_step()));
+  }
   add("delivery", DeliveryName(job.delivery()));
   add("batch", absl::StrCat(job.global_batch(), " samples a step, ",
                             job.micro_batch(), " a micro-batch"));

@@ -119,6 +119,9 @@ void DefaultServe(const KeyReport& keys, v1::Serve* serve) {
     serve->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_PLACEHOLDER);
   }
   if (!keys.Has("serve.max_bad_samples")) serve->set_max_bad_samples(100);
+  if (!keys.Has("serve.read_attempts")) serve->set_read_attempts(3);
+  if (!keys.Has("serve.read_timeout")) serve->set_read_timeout(30);
+  if (!keys.Has("serve.stall_after")) serve->set_stall_after(10);
   if (!keys.Has("serve.arena")) serve->set_arena("auto");
 }
 

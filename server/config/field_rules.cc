@@ -89,6 +89,9 @@ FieldRules MakeConfigFieldRules() {
       {"Serve.threads", OrAuto(Between(0, 4096))},
       {"Serve.memory", Bytes(Between(0x1p20, 0x1p50))},
       {"Serve.prefetch_steps", Between(0, 1024)},
+      {"Serve.read_attempts", Between(1, 100)},
+      {"Serve.read_timeout", AboveZero(1e6)},
+      {"Serve.stall_after", AboveZero(1e6)},
   };
   for (const char* id : {"image", "video", "vision_start", "vision_end",
                          "im_start", "im_end", "end_of_text", "pad"}) {

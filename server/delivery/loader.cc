@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "proto/data_end.h"
 #include "proto/module.h"
 #include "server/config/listen_address.h"
 #include "server/delivery/loader_core.h"
@@ -49,6 +50,7 @@ class CoreLoader : public Loader {
       const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
       std::function<void()> ready) override {
     BALLAST_RETURN_IF_ERROR(CheckRole(job_, role));
+    BALLAST_ASSIGN_OR_RETURN(steps, StepsWithData(job_, step, steps));
     BALLAST_ASSIGN_OR_RETURN(
         const uint64_t id,
         core_->Open(role, {step, micro_batch}, steps, std::move(ready)));

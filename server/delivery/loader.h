@@ -37,10 +37,11 @@ class Loader {
   virtual ~Loader() = default;
 
   // Opens the stream of `role` at (step, micro_batch), to end after `steps`
-  // steps (0: never). Building begins at once. `ready` is called from any
+  // steps (0: never), or where the data end. Building begins at once. `ready` is called from any
   // thread with no lock held, see BlockStream::TryNext; it must not block.
   // Whether the step has such a micro-batch is known with its schedule, so that
   // is TryNext's to say. Errors: INVALID_ARGUMENT (no such module or rank),
+  // OUT_OF_RANGE (the data end before the step),
   // UNAVAILABLE (the loader drains), RESOURCE_EXHAUSTED (more streams than the
   // rank's peers and three a rank, and at least 64).
   virtual absl::StatusOr<std::unique_ptr<BlockStream>> OpenStream(

@@ -44,8 +44,8 @@ class Matcher {
   // their second best is as good, and take it from whoever holds it. With slack
   // they overbid by it, which ends every contest: Bertsekas' auction (1988),
   // complete in itself. Without, it is the "augmenting row reduction" of Jonker
-  // and Volgenant, which settles most rows at little cost and is stopped after a
-  // few bids a row, since ties would go on for ever.
+  // and Volgenant, which settles most rows at little cost and is stopped after
+  // a few bids a row, since ties would go on for ever.
   void Bid() {
     std::vector<uint32_t> bidders(rows_.size());
     std::iota(bidders.rbegin(), bidders.rend(), 0);
@@ -79,9 +79,8 @@ class Matcher {
     // Those that had no turn: any price that their pairs allow will do.
     for (const uint32_t row : bidders) {
       for (const Benefit& benefit : rows_[row]) {
-        row_price_[row] =
-            std::min(row_price_[row],
-                     -benefit.gain - column_price_[benefit.column]);
+        row_price_[row] = std::min(
+            row_price_[row], -benefit.gain - column_price_[benefit.column]);
       }
     }
   }

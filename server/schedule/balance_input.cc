@@ -18,8 +18,9 @@ absl::Status CheckBalanceInput(absl::Span<const double> costs, uint32_t groups,
   }
   for (size_t i = 0; i < costs.size(); ++i) {
     if (!std::isfinite(costs[i]) || costs[i] < 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "cost ", i, " is ", costs[i], "; wanted a finite number of 0 or more"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("cost ", i, " is ", costs[i],
+                       "; wanted a finite number of 0 or more"));
     }
   }
   return absl::OkStatus();

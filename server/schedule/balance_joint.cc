@@ -92,8 +92,8 @@ class Search {
       int64_t sum = 0;
       for (int m = 0; m < 2; ++m) {
         const int64_t amount = Amount(m, from, to, give, take);
-        sum += std::max({beside[m], loads_[m][from] - amount,
-                         loads_[m][to] + amount});
+        sum += std::max(
+            {beside[m], loads_[m][from] - amount, loads_[m][to] + amount});
       }
       if (sum < *best_sum) {
         *best_sum = sum;

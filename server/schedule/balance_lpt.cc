@@ -20,9 +20,8 @@ absl::StatusOr<Groups> BalanceLpt(absl::Span<const double> costs,
   const size_t cap = costs.size() / groups;
   std::vector<uint32_t> order(costs.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(
-      order.begin(), order.end(),
-      [&](uint32_t a, uint32_t b) { return costs[a] > costs[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return costs[a] > costs[b]; });
 
   // Groups with room, least (load, number) on top.
   using Entry = std::pair<double, uint32_t>;

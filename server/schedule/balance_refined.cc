@@ -14,15 +14,14 @@
 namespace ballast {
 namespace {
 
-// Longest processing time first without a cap on a group's count. Of equal loads
-// the group with fewer members goes first: samples that cost nothing spread out,
-// and no group stays empty while there are samples enough.
+// Longest processing time first without a cap on a group's count. Of equal
+// loads the group with fewer members goes first: samples that cost nothing
+// spread out, and no group stays empty while there are samples enough.
 Groups UncappedLpt(const std::vector<int64_t>& costs, uint32_t groups) {
   std::vector<uint32_t> order(costs.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(
-      order.begin(), order.end(),
-      [&](uint32_t a, uint32_t b) { return costs[a] > costs[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return costs[a] > costs[b]; });
   using Entry = std::tuple<int64_t, size_t, uint32_t>;  // load, members, group
   std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> by_load;
   for (uint32_t g = 0; g < groups; ++g) by_load.emplace(0, 0, g);
@@ -51,8 +50,8 @@ int64_t LargestLoad(const std::vector<int64_t>& costs, const Groups& groups) {
 absl::StatusOr<Groups> BalanceRefined(absl::Span<const double> costs,
                                       uint32_t groups, bool equal_count) {
   BALLAST_RETURN_IF_ERROR(CheckBalanceInput(costs, groups, equal_count));
-  const std::vector<int64_t> fixed = FixedPoint(
-      costs, std::accumulate(costs.begin(), costs.end(), 0.0));
+  const std::vector<int64_t> fixed =
+      FixedPoint(costs, std::accumulate(costs.begin(), costs.end(), 0.0));
   // The better of two starts; the search never makes it worse.
   Groups start;
   if (costs.size() % groups == 0) {

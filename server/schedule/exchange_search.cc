@@ -54,7 +54,8 @@ class Search {
     const int64_t bound = std::max(largest, mean);
     content_ = bound + (bound >> kContentShift);
     // Loads are multiples of what all costs are multiples of.
-    if (unit > 0) content_ = std::max(content_, (bound + unit - 1) / unit * unit);
+    if (unit > 0)
+      content_ = std::max(content_, (bound + unit - 1) / unit * unit);
     for (uint32_t g = 0; g < groups_.size(); ++g) {
       for (const uint32_t i : groups_[g]) loads_[g] += costs_[i];
       by_load_.emplace(loads_[g], g);
@@ -63,9 +64,9 @@ class Search {
 
   void Run() {
     uint64_t left = kMaxExchangesPerGroup * groups_.size();
-    while (left-- > 0 && by_load_.rbegin()->first > content_ &&
-           (ImproveHeaviest(/*pairs=*/false) ||
-            ImproveHeaviest(/*pairs=*/true))) {
+    while (
+        left-- > 0 && by_load_.rbegin()->first > content_ &&
+        (ImproveHeaviest(/*pairs=*/false) || ImproveHeaviest(/*pairs=*/true))) {
     }
   }
 

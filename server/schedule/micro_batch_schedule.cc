@@ -41,9 +41,9 @@ std::vector<Member> Members(const Groups& groups) {
       members.push_back({i, g, static_cast<uint32_t>(members.size())});
     }
   }
-  std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
-    return a.sample < b.sample;
-  });
+  std::sort(
+      members.begin(), members.end(),
+      [](const Member& a, const Member& b) { return a.sample < b.sample; });
   return members;
 }
 

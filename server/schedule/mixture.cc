@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace ballast {
@@ -17,7 +18,8 @@ std::vector<uint64_t> IntegerWeights(absl::Span<const double> weights) {
   if (sum * kDecimals < 9e15) {
     uint64_t divisor = 0;
     for (const double weight : weights) {
-      integers.push_back(std::max<int64_t>(1, std::llround(weight * kDecimals)));
+      integers.push_back(
+          std::max<int64_t>(1, std::llround(weight * kDecimals)));
       divisor = std::gcd(divisor, integers.back());
     }
     uint64_t total = 0;
@@ -61,6 +63,19 @@ Mixture::Draw Mixture::At(uint64_t position) const {
   const Slot& slot = slots_[position % slots_.size()];
   const uint64_t rounds = position / slots_.size();
   return {slot.source, rounds * weights_[slot.source] + slot.number};
+}
+
+uint64_t Mixture::PositionOf(uint32_t source, uint64_t number) const {
+  const uint64_t rounds = number / weights_[source];
+  const auto slot =
+      std::find_if(slots_.begin(), slots_.end(), [&](const Slot& candidate) {
+        return candidate.source == source &&
+               candidate.number == number % weights_[source];
+      });
+  const uint64_t place = slot - slots_.begin();
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  if (rounds > (kMost - place) / slots_.size()) return kMost;
+  return rounds * slots_.size() + place;
 }
 
 }  // namespace ballast

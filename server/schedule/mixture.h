@@ -30,6 +30,10 @@ class Mixture {
   // O(1).
   Draw At(uint64_t position) const;
 
+  // The position that draws number `number` of `source`: At's inverse. The
+  // largest 64-bit number where that does not fit. O(table).
+  uint64_t PositionOf(uint32_t source, uint64_t number) const;
+
   // The weights as the integers that the pattern is made of.
   const std::vector<uint64_t>& weights() const { return weights_; }
 

@@ -27,8 +27,7 @@ std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
   bytes.reserve(samples.size());
   for (const ScheduledSample& sample : samples) {
     if (module == v1::MODULE_LANGUAGE) {
-      bytes.push_back(
-          LayOutLanguage(sample.size.tokens, position_axes).bytes);
+      bytes.push_back(LayOutLanguage(sample.size.tokens, position_axes).bytes);
       continue;
     }
     uint64_t pixels = 0;
@@ -89,8 +88,8 @@ absl::StatusOr<Groups> WindowGroups(const std::vector<ScheduledSample>& samples,
       IsBalanced(costs, reading, balance.skip_below())) {
     return reading;
   }
-  BALLAST_ASSIGN_OR_RETURN(
-      Groups groups, Balance(samples, costs, reading.size(), shape));
+  BALLAST_ASSIGN_OR_RETURN(Groups groups,
+                           Balance(samples, costs, reading.size(), shape));
   if (balance.algorithm() == v1::Balance::ALGORITHM_LPT) return groups;
   return PlaceGroups(std::move(groups), samples.size() / shape.micro_batch,
                      MakeShards(samples, shape));
@@ -136,10 +135,9 @@ std::vector<ModuleShards> MakeShards(
 
 absl::StatusOr<std::vector<Ownership>> AssignOwners(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape) {
-  const std::vector<double> costs =
-      Costs(samples, [&](const SampleSize& size) {
-        return JointCost(size, shape.balance.cost());
-      });
+  const std::vector<double> costs = Costs(samples, [&](const SampleSize& size) {
+    return JointCost(size, shape.balance.cost());
+  });
   BALLAST_ASSIGN_OR_RETURN(Groups groups, WindowGroups(samples, costs, shape));
   std::vector<bool> has_image;
   has_image.reserve(samples.size());

@@ -15,16 +15,18 @@ namespace {
 absl::Status CheckLengths(const std::vector<uint32_t>& lengths,
                           const PackLimits& limits) {
   if (limits.capacity == 0 || limits.multiple == 0 || lengths.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "packing ", lengths.size(), " samples into packs of ", limits.capacity,
-        " tokens, a multiple of ", limits.multiple,
-        " of them: each must be at least 1"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("packing ", lengths.size(), " samples into packs of ",
+                     limits.capacity, " tokens, a multiple of ",
+                     limits.multiple, " of them: each must be at least 1"));
   }
   for (size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] > limits.capacity) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "sample ", i, " has ", lengths[i], " tokens with padding; a pack "
-          "holds ", limits.capacity, " (packing.max_tokens_per_rank * cp)"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("sample ", i, " has ", lengths[i],
+                       " tokens with padding; a pack "
+                       "holds ",
+                       limits.capacity, " (packing.max_tokens_per_rank * cp)"));
     }
   }
   return absl::OkStatus();
@@ -41,7 +43,8 @@ uint64_t Cost(const std::vector<uint32_t>& lengths,
 
 // Costliest first, so that packs which run together are alike.
 void SortByCost(const std::vector<uint32_t>& lengths, Groups* packs) {
-  for (std::vector<uint32_t>& pack : *packs) std::sort(pack.begin(), pack.end());
+  for (std::vector<uint32_t>& pack : *packs)
+    std::sort(pack.begin(), pack.end());
   std::stable_sort(packs->begin(), packs->end(),
                    [&](const auto& a, const auto& b) {
                      return Cost(lengths, a) > Cost(lengths, b);
@@ -63,8 +66,8 @@ Groups FillByCost(const std::vector<uint32_t>& lengths, size_t packs,
   std::vector<uint64_t> tokens(packs, 0);
   Groups filled(packs);
   for (const uint32_t i : order) {
-    const auto found = std::find_if(
-        by_cost.begin(), by_cost.end(), [&](const auto& entry) {
+    const auto found =
+        std::find_if(by_cost.begin(), by_cost.end(), [&](const auto& entry) {
           return tokens[std::get<2>(entry)] + lengths[i] <= capacity;
         });
     if (found == by_cost.end()) return {};
@@ -106,13 +109,13 @@ absl::StatusOr<Groups> PackInOrder(const std::vector<uint32_t>& lengths,
     packs.back().push_back(i);
     tokens += lengths[i];
   }
-  const size_t wanted = (packs.size() + limits.multiple - 1) /
-                        limits.multiple * limits.multiple;
+  const size_t wanted =
+      (packs.size() + limits.multiple - 1) / limits.multiple * limits.multiple;
   if (wanted > lengths.size()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        lengths.size(), " samples cannot fill ", wanted,
-        " packs, a multiple of ", limits.multiple,
-        "; make batch.global a multiple of it"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(lengths.size(), " samples cannot fill ", wanted,
+                     " packs, a multiple of ", limits.multiple,
+                     "; make batch.global a multiple of it"));
   }
   // There are samples enough, so a pack to split is found before the first.
   for (size_t from = packs.size() - 1; packs.size() < wanted;) {
@@ -129,8 +132,7 @@ absl::StatusOr<Groups> PackInOrder(const std::vector<uint32_t>& lengths,
 
 absl::StatusOr<Groups> PackBalanced(const std::vector<uint32_t>& lengths,
                                     const PackLimits& limits) {
-  BALLAST_ASSIGN_OR_RETURN(const Groups in_order,
-                           PackInOrder(lengths, limits));
+  BALLAST_ASSIGN_OR_RETURN(const Groups in_order, PackInOrder(lengths, limits));
   // Packs of the reference, only ordered by cost: already never slower, since
   // the largest of sorted sets sum to the least.
   Groups best = in_order;

@@ -59,9 +59,9 @@ absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
                              shape.grid * packs.micro_batch_multiple};
   const bool as_reference =
       shape.balance.algorithm() == v1::Balance::ALGORITHM_LPT;
-  BALLAST_ASSIGN_OR_RETURN(Groups filled,
-                           as_reference ? PackInOrder(lengths, limits)
-                                        : PackBalanced(lengths, limits));
+  BALLAST_ASSIGN_OR_RETURN(Groups filled, as_reference
+                                              ? PackInOrder(lengths, limits)
+                                              : PackBalanced(lengths, limits));
   const std::vector<ModuleShards> shards = MakeShards(samples, shape);
   std::vector<Ownership> owners;
   for (auto first = filled.begin(); first != filled.end();

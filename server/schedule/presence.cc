@@ -59,9 +59,10 @@ class Aligner {
 
   std::vector<Place> Members(uint32_t rank) const {
     std::vector<Place> members;
-    for (uint32_t g = rank * groups_per_rank_; g < (rank + 1) * groups_per_rank_;
-         ++g) {
-      for (uint32_t m = 0; m < groups_[g].size(); ++m) members.push_back({g, m});
+    for (uint32_t g = rank * groups_per_rank_;
+         g < (rank + 1) * groups_per_rank_; ++g) {
+      for (uint32_t m = 0; m < groups_[g].size(); ++m)
+        members.push_back({g, m});
     }
     return members;
   }

@@ -1,5 +1,7 @@
 #include "server/schedule/sample_order.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #define XXH_INLINE_ALL
@@ -38,6 +40,15 @@ SampleOrder::Sample SampleOrder::At(uint64_t position) const {
   if (!shuffle_) return {draw.source, place, epoch};
   const Permutation permutation(size, Mix64(keys_[draw.source] + Mix64(epoch)));
   return {draw.source, permutation(place), epoch};
+}
+
+uint64_t SampleOrder::EndOf(uint32_t epochs) const {
+  uint64_t end = std::numeric_limits<uint64_t>::max();
+  for (uint32_t s = 0; s < sources_.size(); ++s) {
+    if (sources_[s].size > end / std::max(epochs, 1u)) continue;
+    end = std::min(end, mixture_.PositionOf(s, epochs * sources_[s].size));
+  }
+  return end;
 }
 
 }  // namespace ballast

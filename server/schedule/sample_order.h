@@ -30,6 +30,11 @@ class SampleOrder {
 
   Sample At(uint64_t position) const;
 
+  // The first position whose sample comes for the (epochs + 1)-th time: before
+  // it each sample of the source that runs out first has come `epochs` times,
+  // and no sample more often. The largest 64-bit number where that does not fit.
+  uint64_t EndOf(uint32_t epochs) const;
+
  private:
   std::vector<Source> sources_;
   std::vector<uint64_t> keys_;  // per source

@@ -96,6 +96,8 @@ v1::Fingerprint ScheduleFingerprint(
     entries[absl::StrCat("index.", source.name())] = indexes[i]->digest();
   }
   AddMessage("order", config.order(), &entries);
+  // As for lists: what is left out leaves older fingerprints as they are.
+  if (config.order().epochs() == 0) entries.erase("order.epochs");
   AddMessage("model", config.model(), &entries);
   AddMessage("batch", config.batch(), &entries);
   for (const auto& [name, module] : config.topology().modules()) {

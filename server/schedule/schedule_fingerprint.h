@@ -9,7 +9,8 @@
 
 namespace ballast {
 
-// The fingerprint of all that the schedule depends on: sources (name, weight,
+// The fingerprint of all that the schedule depends on, and within it that of the
+// data alone (proto/fingerprint.h): sources (name, weight,
 // index digest), order, model, batch, dp sizes, which ranks share a server,
 // balance, packing. Not in it:
 // paths, addresses, `serve`, `security`, and which of the reordering deliveries

@@ -64,6 +64,11 @@ class ConfiguredScheduler final : public Scheduler {
 
 absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
     uint64_t step) const {
+  if (job_.end_step() != 0 && step >= job_.end_step()) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "the data end before step ", job_.end_step(), " (order.epochs is ",
+        config_.order().epochs(), "); step ", step, " was asked for"));
+  }
   const uint64_t samples = config_.batch().global();
   if (step >= std::numeric_limits<uint64_t>::max() / samples) {
     return absl::OutOfRangeError(
@@ -258,6 +263,23 @@ absl::StatusOr<std::optional<PackShape>> MakePackShape(
   return std::make_optional(packs);
 }
 
+// The first step that there are no data for; 0: they never end. A step that is
+// not whole is none.
+absl::StatusOr<uint64_t> EndStep(const v1::Config& config,
+                                 const SampleOrder& order) {
+  const uint32_t epochs = config.order().epochs();
+  if (epochs == 0) return 0;
+  const uint64_t samples = order.EndOf(epochs);
+  const uint64_t steps = samples / config.batch().global();
+  if (steps == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "order.epochs is ", epochs, ", after which the data end at ", samples,
+        " samples; wanted at least one step, which is batch.global ",
+        config.batch().global(), " samples"));
+  }
+  return steps;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
@@ -276,13 +298,14 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
   BALLAST_ASSIGN_OR_RETURN(MicroBatchShape shape, MakeShape(config));
   BALLAST_ASSIGN_OR_RETURN(const std::optional<PackShape> packs,
                            MakePackShape(config));
+  SampleOrder order(std::move(sources), config.order().seed(),
+                    config.order().shuffle());
   v1::Job job = MakeJob(config, shape.modules);
+  BALLAST_ASSIGN_OR_RETURN(const uint64_t end_step, EndStep(config, order));
+  job.set_end_step(end_step);
   return std::make_unique<ConfiguredScheduler>(
-      config, indexes,
-      SampleOrder(std::move(sources), config.order().seed(),
-                  config.order().shuffle()),
-      std::move(shape), packs, ScheduleFingerprint(config, indexes),
-      std::move(job));
+      config, indexes, std::move(order), std::move(shape), packs,
+      ScheduleFingerprint(config, indexes), std::move(job));
 }
 
 }  // namespace ballast

@@ -23,11 +23,13 @@ class Scheduler {
   // `config` is a loaded one, but that model.tokenizer is the tokenizer's
   // digest in place of its path; `indexes[i]` belongs to config.sources(i), is
   // not owned and must outlive the scheduler. Errors: INVALID_ARGUMENT (an
-  // empty source, packing.mode `scheduled` where it cannot be done).
+  // empty source, packing.mode `scheduled` where it cannot be done, an
+  // order.epochs that ends the data before the first step does).
   static absl::StatusOr<std::unique_ptr<Scheduler>> Create(
       const v1::Config& config, const std::vector<const SourceIndex*>& indexes);
 
-  // Errors: OUT_OF_RANGE (the step's positions do not fit 64 bits),
+  // Errors: OUT_OF_RANGE (the data end before the step, see job().end_step();
+  // its positions do not fit 64 bits),
   // INVALID_ARGUMENT (an image that no grid fits; a sample too long for a
   // pack).
   virtual absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const = 0;

@@ -71,6 +71,9 @@ v1::Config JobConfig(uint32_t vision_dp, uint32_t language_dp,
   serve.set_prefetch_steps(2);
   serve.set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_PLACEHOLDER);
   serve.set_max_bad_samples(100);
+  serve.set_read_attempts(3);
+  serve.set_read_timeout(30);
+  serve.set_stall_after(10);
   return config;
 }
 

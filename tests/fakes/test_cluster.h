@@ -36,8 +36,11 @@ class TestCluster {
   // What a rank got: (step, micro-batch, module, rank) -> batch.
   using Batches = std::map<std::tuple<uint64_t, uint32_t, int, uint32_t>,
                            PackedBatch>;
-  // Runs every rank of every module for `steps` steps from `step`.
-  absl::StatusOr<Batches> RunRanks(uint64_t step, uint64_t steps) const;
+  // Runs every rank of every module for `steps` steps from `step`, or until the
+  // data end.
+  absl::StatusOr<Batches> RunRanks(
+      uint64_t step, uint64_t steps,
+      const v1::Fingerprint& checkpoint = v1::Fingerprint()) const;
 
  private:
   TestCluster() = default;

@@ -13,8 +13,10 @@
 #include "client/failover_flags.h"
 #include "client/loader_client.h"
 #include "common/command_line.h"
+#include "common/log.h"
 #include "common/option_types.h"
 #include "common/status_macros.h"
+#include "proto/data_end.h"
 #include "proto/module.h"
 #include "trainer_shim/ballast_rank/json_lines.h"
 #include "trainer_shim/ballast_rank/report.h"
@@ -40,6 +42,7 @@ struct Arguments {
   std::string module;
   uint32_t dp_rank = 0;
   bool json = false;
+  std::string data_fingerprint;
 };
 
 absl::Status Run(const Arguments& arguments) {
@@ -65,6 +68,12 @@ absl::Status Run(const Arguments& arguments) {
                            AttachAll(servers, attach_as, {}));
   BALLAST_ASSIGN_OR_RETURN(const std::vector<v1::Role> roles,
                            RolesOf(attached.job(), options));
+  options.checkpoint.set_data_hash(arguments.data_fingerprint);
+  const auto steps =
+      StepsWithData(attached.job(), options.start_step, options.steps);
+  if (!steps.ok() || *steps != options.steps) {
+    LogInfo(DataEnd(attached.job()).message());
+  }
 
   Report report(roles);
   InterleavedLines lines(roles.size(), &std::cout);
@@ -139,6 +148,10 @@ int Main(int argc, char** argv) {
                  "always be",
                  1)
       ->capture_default_str();
+  app->add_option("--data-fingerprint", arguments.data_fingerprint,
+                  "of the checkpoint that --step comes from: refuses servers of "
+                  "other data; dp sizes and delivery may differ")
+      ->type_name("HEX");
   AddFailoverFlags(app, &world.failover);
   return line.Run(argc, argv);
 }

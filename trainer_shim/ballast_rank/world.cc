@@ -133,6 +133,7 @@ absl::Status RunWorld(const v1::Job& job, const v1::Fingerprint& fingerprint,
         std::move(groups[shim.role.module()][shim.role.dp_rank()]);
     shim.start_step = options.start_step;
     shim.steps = options.steps;
+    shim.checkpoint = options.checkpoint;
     shim.fingerprint = fingerprint;
     shim.max_bytes = options.max_bytes;
     shim.failover = options.failover;

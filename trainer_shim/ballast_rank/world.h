@@ -26,6 +26,7 @@ struct WorldOptions {
   std::optional<v1::Role> role;  // empty: all
   uint64_t start_step = 0;
   uint64_t steps = 1;
+  v1::Fingerprint checkpoint;  // as TrainerShim's
   uint64_t max_bytes = uint64_t{64} << 20;  // of blocks, each rank
   FailoverOptions failover;
   // Reports what packing each micro-batch took, the only work that a rank does

@@ -36,7 +36,8 @@ class ServerTest(tools.CorpusTest):
             status = json.loads(self.ctl("status", "--json", address=address))
             self.keys(
                 status,
-                "server", "address", "health", "fingerprint", "delivery",
+                "server", "address", "health", "fingerprint", "data_fingerprint",
+                "delivery",
                 "modules", "batch", "model",
             )  # fmt: skip
             self.assertEqual(status["address"], address)

@@ -71,6 +71,18 @@ TEST(MixtureTest, EveryPrefixIsWithinOneOfTheExactShare) {
   }
 }
 
+TEST(MixtureTest, PositionOfIsTheInverse) {
+  for (const std::vector<double>& weights :
+       {std::vector<double>{1}, {3, 1}, {0.7, 0.3}, {5, 3, 2, 2}}) {
+    const Mixture mixture(weights);
+    for (uint64_t p = 0; p < 5000; ++p) {
+      const Mixture::Draw draw = mixture.At(p);
+      ASSERT_EQ(mixture.PositionOf(draw.source, draw.number), p);
+    }
+    EXPECT_EQ(mixture.PositionOf(0, UINT64_MAX), UINT64_MAX);
+  }
+}
+
 TEST(MixtureTest, ExtremeWeightsFitTheTable) {
   const Mixture mixture({1e-9, 1e12, 3.14159265358979});
   EXPECT_EQ(mixture.weights()[0], 1u);
@@ -94,6 +106,24 @@ TEST(SampleOrderTest, EachSourceIsPassedThroughOnceAnEpoch) {
   }
   EXPECT_EQ(drawn[0], 1400u);
   EXPECT_EQ(drawn[1], 700u);
+}
+
+// Against the order itself: the end is where the first epoch too many begins.
+TEST(SampleOrderTest, EndsBeforeTheFirstEpochTooMany) {
+  const std::vector<std::vector<SampleOrder::Source>> cases = {
+      {{"a", 7, 1}},
+      {{"a", 7, 2}, {"b", 3, 1}},
+      {{"a", 7, 2}, {"b", 300, 1}, {"c", 11, 0.5}}};
+  for (const auto& sources : cases) {
+    const SampleOrder order(sources, 1, true);
+    for (uint32_t epochs = 1; epochs <= 5; ++epochs) {
+      uint64_t end = 0;
+      while (order.At(end).epoch < epochs) ++end;
+      EXPECT_EQ(order.EndOf(epochs), end);
+    }
+  }
+  EXPECT_EQ(SampleOrder({{"a", UINT64_MAX / 2, 1}}, 1, true).EndOf(3),
+            UINT64_MAX);
 }
 
 std::vector<uint64_t> Ordinals(const SampleOrder& order, uint64_t n) {

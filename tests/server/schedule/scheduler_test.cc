@@ -21,8 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 
 const FakeSourceIndex& Index() {
-  static const FakeSourceIndex* index =
-      new FakeSourceIndex(FormulaSamples(97));
+  static const FakeSourceIndex* index = new FakeSourceIndex(FormulaSamples(97));
   return *index;
 }
 
@@ -125,15 +124,12 @@ TEST_P(SchedulerTest, LoadsAreTheSumsOfCosts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(DpSizes, SchedulerTest,
-                         ::testing::Values(std::make_tuple(1, 1),
-                                           std::make_tuple(2, 2),
-                                           std::make_tuple(4, 4),
-                                           std::make_tuple(2, 4),
-                                           std::make_tuple(4, 2),
-                                           std::make_tuple(2, 3),
-                                           std::make_tuple(3, 6),
-                                           std::make_tuple(8, 2)));
+INSTANTIATE_TEST_SUITE_P(
+    DpSizes, SchedulerTest,
+    ::testing::Values(std::make_tuple(1, 1), std::make_tuple(2, 2),
+                      std::make_tuple(4, 4), std::make_tuple(2, 4),
+                      std::make_tuple(4, 2), std::make_tuple(2, 3),
+                      std::make_tuple(3, 6), std::make_tuple(8, 2)));
 
 TEST(SchedulerValuesTest, SizesFollowFromTheIndex) {
   const auto config = JobConfig(2, 2, 16, 8);
@@ -146,11 +142,10 @@ TEST(SchedulerValuesTest, SizesFollowFromTheIndex) {
       ASSERT_EQ(micro_batch.images(i), sample.images.size());
       uint64_t sample_patches = 0;
       for (size_t k = 0; k < sample.images.size(); ++k, ++image) {
-        sample_patches += uint64_t{micro_batch.grid_h(image)} *
-                          micro_batch.grid_w(image);
+        sample_patches +=
+            uint64_t{micro_batch.grid_h(image)} * micro_batch.grid_w(image);
       }
-      EXPECT_EQ(micro_batch.tokens(i),
-                sample.text_tokens + sample_patches / 4);
+      EXPECT_EQ(micro_batch.tokens(i), sample.text_tokens + sample_patches / 4);
       EXPECT_EQ(micro_batch.modules(0).cost(i), sample_patches);
       tokens += micro_batch.tokens(i);
       squared += uint64_t{micro_batch.tokens(i)} * micro_batch.tokens(i);
@@ -169,8 +164,7 @@ TEST(SchedulerValuesTest, SizesFollowFromTheIndex) {
 TEST(SchedulerValuesTest, TheOrderDoesNotDependOnDpSizes) {
   const auto samples = [](uint32_t vision, uint32_t language) {
     std::vector<uint64_t> ordinals;
-    const auto schedule =
-        ScheduleOf(JobConfig(vision, language, 48, 24), 7);
+    const auto schedule = ScheduleOf(JobConfig(vision, language, 48, 24), 7);
     for (const auto& micro_batch : schedule.micro_batches()) {
       ordinals.insert(ordinals.end(), micro_batch.ordinal().begin(),
                       micro_batch.ordinal().end());
@@ -185,8 +179,7 @@ TEST(SchedulerValuesTest, OffKeepsReadersAsOwners) {
   const auto schedule = ScheduleOf(JobConfig(2, 4, 16, 8, v1::DELIVERY_OFF), 0);
   for (const auto& micro_batch : schedule.micro_batches()) {
     for (const auto& module : micro_batch.modules()) {
-      EXPECT_THAT(module.owner(),
-                  ::testing::ElementsAreArray(module.reader()));
+      EXPECT_THAT(module.owner(), ::testing::ElementsAreArray(module.reader()));
     }
   }
 }
@@ -374,6 +367,39 @@ TEST(SchedulerValuesTest, FingerprintFollowsWhatTheScheduleDependsOn) {
   const FakeSourceIndex other_index(FormulaSamples(97), std::string(32, '1'));
   EXPECT_NE((*Scheduler::Create(config, {&other_index}))->fingerprint().hash(),
             hash);
+}
+
+TEST(SchedulerValuesTest, TheDataEndAfterTheirEpochs) {
+  const uint64_t samples = Index().size();
+  v1::Config config = JobConfig(2, 2, 8, 4);
+  EXPECT_EQ((*Scheduler::Create(config, {&Index()}))->job().end_step(), 0u);
+  config.mutable_order()->set_epochs(3);
+  const auto scheduler = Scheduler::Create(config, {&Index()});
+  ASSERT_TRUE(scheduler.ok()) << scheduler.status();
+  const uint64_t end = 3 * samples / 8;
+  EXPECT_EQ((*scheduler)->job().end_step(), end);
+  EXPECT_TRUE((*scheduler)->Schedule(end - 1).ok());
+  for (const uint64_t step : {end, UINT64_MAX}) {
+    const absl::Status status = (*scheduler)->Schedule(step).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("the data end before step ", end)));
+  }
+  // Longer training is no other data.
+  const auto longer = [&] {
+    config.mutable_order()->set_epochs(4);
+    return *Scheduler::Create(config, {&Index()});
+  }();
+  EXPECT_NE(longer->fingerprint().hash(), (*scheduler)->fingerprint().hash());
+  EXPECT_EQ(longer->fingerprint().data_hash(),
+            (*scheduler)->fingerprint().data_hash());
+
+  config.mutable_order()->set_epochs(1);
+  const uint32_t too_many = 4 * (samples / 4 + 1);
+  config.mutable_batch()->set_global(too_many);
+  EXPECT_THAT(
+      std::string(Scheduler::Create(config, {&Index()}).status().message()),
+      HasSubstr(absl::StrCat("at ", samples, " samples")));
 }
 
 TEST(SchedulerValuesTest, Refusals) {
