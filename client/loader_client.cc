@@ -16,6 +16,7 @@
 #include "common/status_macros.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/loader_service.grpc.pb.h"
+#include "proto/metrics_service.grpc.pb.h"
 #include "proto/schedule_service.grpc.pb.h"
 #include "proto/transport.h"
 
@@ -78,6 +79,7 @@ class GrpcLoaderClient final : public LoaderClient {
         control_(MakeChannel(address, kMaxControlMessage)),
         loader_(v1::LoaderService::NewStub(control_)),
         schedule_(v1::ScheduleService::NewStub(control_)),
+        metrics_(v1::MetricsService::NewStub(control_)),
         health_(grpc::health::v1::Health::NewStub(control_)),
         // Apart from the control channel, so that a large block never stands
         // before a small answer, and with a tighter bound on its messages.
@@ -172,6 +174,16 @@ class GrpcLoaderClient final : public LoaderClient {
                                        response.timings().end());
   }
 
+  absl::StatusOr<v1::GetStatusResponse> GetStatus() override {
+    BALLAST_RETURN_IF_ERROR(address_status_);
+    v1::GetStatusResponse response;
+    grpc::ClientContext context;
+    SetDeadline(&context, kDeadline);
+    BALLAST_RETURN_IF_ERROR(
+        Check("GetStatus", metrics_->GetStatus(&context, {}, &response)));
+    return response;
+  }
+
   absl::Status CheckHealth() override {
     BALLAST_RETURN_IF_ERROR(address_status_);
     grpc::health::v1::HealthCheckResponse response;
@@ -220,6 +232,7 @@ class GrpcLoaderClient final : public LoaderClient {
   const std::shared_ptr<grpc::Channel> control_;
   const std::unique_ptr<v1::LoaderService::Stub> loader_;
   const std::unique_ptr<v1::ScheduleService::Stub> schedule_;
+  const std::unique_ptr<v1::MetricsService::Stub> metrics_;
   const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
   const std::shared_ptr<grpc::Channel> pull_;
   const std::shared_ptr<ArenaCache> arenas_ = std::make_shared<ArenaCache>();

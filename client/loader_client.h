@@ -13,6 +13,7 @@
 #include "client/schedule_watcher.h"
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
+#include "proto/metrics_service.pb.h"
 #include "proto/schedule.pb.h"
 #include "proto/timing.pb.h"
 
@@ -60,6 +61,10 @@ class LoaderClient {
   // `module` (unspecified: of all).
   virtual absl::StatusOr<std::vector<v1::StepTiming>> GetTimings(
       uint64_t from_step, v1::Module module) = 0;
+
+  // See proto/metrics_service.proto. UNIMPLEMENTED from a server that knows it
+  // not.
+  virtual absl::StatusOr<v1::GetStatusResponse> GetStatus() = 0;
 
   // gRPC health checking: OK when the server serves; UNAVAILABLE when it says
   // that it does not, or is not there.

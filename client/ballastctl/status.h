@@ -15,7 +15,7 @@ namespace ballast {
 void AddStatus(CommandLine* line, std::shared_ptr<const std::string> server);
 
 // Writes it to `out`: one line of JSON (the keys stand in the command's --help)
-// or a table. Errors: those of LoaderClient::Attach.
+// or a table. Errors: those of LoaderClient::Attach and GetStatus.
 absl::Status PrintStatus(LoaderClient* client, bool json, std::ostream* out);
 
 }  // namespace ballast

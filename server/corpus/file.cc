@@ -32,7 +32,12 @@ absl::Status NotRegular(absl::string_view path) {
 absl::Status FileError(int number, absl::string_view action,
                        absl::string_view path) {
   const std::string what = absl::StrCat(path, ": cannot ", action);
+  // What may pass: a disk that fails, a network file system's stale handle.
   if (number == EIO) return absl::UnavailableError(what + ": disk error");
+  if (number == ESTALE || number == ETIMEDOUT) {
+    return absl::UnavailableError(
+        absl::StrCat(what, ": ", std::generic_category().message(number)));
+  }
   return absl::ErrnoToStatus(number, what);
 }
 
@@ -95,6 +100,12 @@ File::~File() { Close(); }
 
 void File::Close() {
   if (descriptor_ >= 0) close(descriptor_);
+}
+
+absl::StatusOr<bool> File::IsUnchanged() const {
+  struct stat status;
+  if (fstat(descriptor_, &status) != 0) return FileError(errno, "stat", path_);
+  return StampOf(status) == stamp_;
 }
 
 absl::Status File::ReadAt(uint64_t offset, uint64_t size, char* out) const {

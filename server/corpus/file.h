@@ -29,7 +29,8 @@ struct FileStamp {
 // INVALID_ARGUMENT where it is not a regular file.
 absl::StatusOr<FileStamp> StampFile(const std::string& path);
 
-// A file descriptor that closes itself. Movable. ReadAt is thread-safe, the
+// A file descriptor that closes itself. Movable. ReadAt and
+// IsUnchanged are thread-safe, the
 // rest thread-compatible. All calls block on the disk.
 class File {
  public:
@@ -48,6 +49,10 @@ class File {
   const std::string& path() const { return path_; }
   // As it was when the file was opened.
   const FileStamp& stamp() const { return stamp_; }
+
+  // Whether the file still has the stamp that it was opened with. A file that
+  // was deleted, or whose name another has taken, has. Errors: FileError's.
+  absl::StatusOr<bool> IsUnchanged() const;
 
   // Reads exactly `size` bytes at `offset` into `out`. Errors: DATA_LOSS when
   // the file ends before that, FileError's.

@@ -44,11 +44,24 @@ absl::StatusOr<RawSample> FileSource::Read(uint64_t ordinal,
       const std::shared_ptr<const File> file,
       files_.Get(record.file, index_->file_stamp(record.file)));
   absl::StatusOr<RawSample> sample = ReadRecord(record, *file, name, parts);
-  if (sample.ok()) return sample;
+  if (sample.ok()) {
+    // Looked at after the bytes: those of a file that has changed may be
+    // anything, also where they read well.
+    BALLAST_ASSIGN_OR_RETURN(const bool unchanged, file->IsUnchanged());
+    if (unchanged) return sample;
+    sample = absl::DataLossError(
+        "the file has changed since it was indexed; is it being rewritten?");
+  }
   const absl::Status status = Annotate(
       sample.status(), absl::StrCat(Printable(name), ": sample ", ordinal,
                                     " at byte ", record.offset));
   return IsFaultOfData(status) ? absl::DataLossError(status.message()) : status;
+}
+
+SampleLocation FileSource::Locate(uint64_t ordinal) const {
+  if (ordinal >= index_->size()) return {};
+  const IndexSampleRecord& record = index_->record(ordinal);
+  return {std::string(index_->file_name(record.file)), record.offset};
 }
 
 absl::StatusOr<RawSample> WebDatasetSource::ReadRecord(

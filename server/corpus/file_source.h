@@ -25,7 +25,10 @@ class FileSource : public SampleSource {
 
   const SourceIndex& index() const final { return *index_; }
 
+  // DATA_LOSS also when the data file's size or time has changed since it was
+  // indexed.
   absl::StatusOr<RawSample> Read(uint64_t ordinal, ReadParts parts) const final;
+  SampleLocation Locate(uint64_t ordinal) const final;
 
  private:
   // Reads what `record` says from `file`. A fault of the data, whatever its

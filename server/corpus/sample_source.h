@@ -24,6 +24,12 @@ struct RawSample {
   std::vector<std::string> images;
 };
 
+// Where a sample lies, for messages and lists.
+struct SampleLocation {
+  std::string file;     // as the index calls it
+  uint64_t offset = 0;  // bytes from its start
+};
+
 // What to read of a sample.
 struct ReadParts {
   bool text = true;
@@ -44,6 +50,10 @@ class SampleSource {
   // UNAVAILABLE (the disk).
   virtual absl::StatusOr<RawSample> Read(uint64_t ordinal,
                                          ReadParts parts) const = 0;
+
+  // Where sample `ordinal` lies; without a file where there is no such sample.
+  // Does not touch the disk.
+  virtual SampleLocation Locate(uint64_t ordinal) const = 0;
 };
 
 }  // namespace ballast

@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_DELIVERY_BAD_SAMPLES_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/mutex.h"
+#include "server/corpus/sample_source.h"
 
 namespace ballast {
 
@@ -19,7 +21,9 @@ namespace ballast {
 class BadSamples {
  public:
   struct Entry {
-    std::string name;    // "docs:17"
+    std::string name;  // "docs:17"
+    std::string file;  // where it lies
+    uint64_t offset = 0;
     std::string reason;  // when it failed first
     uint64_t count = 0;  // how often a block needed it
   };
@@ -27,18 +31,24 @@ class BadSamples {
   explicit BadSamples(uint32_t most) : most_(most) {}
 
   // Notes that sample `ordinal` of source number `source` failed. Errors:
-  // DATA_LOSS when it would be one more than `most`.
+  // DATA_LOSS when it would be one more than `most`, naming it and the last
+  // that were listed.
   absl::Status Add(uint32_t source, uint64_t ordinal, absl::string_view name,
-                   const absl::Status& reason);
+                   const SampleLocation& location, const absl::Status& reason);
 
   // In order of source and ordinal.
   std::vector<Entry> List() const;
 
+  uint32_t most() const { return most_; }
+
  private:
+  using Key = std::pair<uint32_t, uint64_t>;
+
   const uint32_t most_;
   mutable Mutex mutex_;
-  std::map<std::pair<uint32_t, uint64_t>, Entry> entries_
-      ABSL_GUARDED_BY(mutex_);
+  std::map<Key, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  // The keys of the entries that came last, in that order.
+  std::deque<Key> last_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ballast

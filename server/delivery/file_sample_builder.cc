@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "proto/module.h"
 #include "server/delivery/payload.h"
 #include "server/delivery/placeholder.h"
 #include "server/text/positions.h"
@@ -30,36 +31,59 @@ ImageDecoder& ThreadDecoder(const ImageOptions& options) {
   return *decoder;
 }
 
+// Whether language must know of images that fail.
+bool ChecksImages(const v1::Config& config) {
+  const std::string vision(ModuleName(v1::MODULE_VISION));
+  return config.serve().on_bad_sample() != v1::Serve::ON_BAD_SAMPLE_ERROR &&
+         config.topology().modules().count(vision) != 0;
+}
+
 }  // namespace
 
 FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
                                      std::vector<const SampleSource*> sources,
-                                     const Tokenizer* tokenizer)
+                                     const Tokenizer* tokenizer,
+                                     WorkBoard* board)
     : config_(config),
       sources_(std::move(sources)),
       text_options_{tokenizer, &config_.model(), config_.batch().max_tokens(),
                     config_.batch().on_too_long()},
       image_options_(ImageOptionsOf(config_.model())),
+      checks_images_(ChecksImages(config_)),
+      board_(board),
       bad_samples_(config_.serve().max_bad_samples()) {}
+
+std::string FileSampleBuilder::NameOf(uint32_t source, uint64_t ordinal) const {
+  return absl::StrCat(config_.sources(source).name(), ":", ordinal);
+}
 
 absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
     const SampleRequest& request) const {
   const bool vision = request.module == v1::MODULE_VISION;
+  const uint32_t source = request.record.source;
+  const uint64_t ordinal = request.record.ordinal;
+  WorkInHand in_hand;
+  in_hand.module = request.module;
+  in_hand.position = request.record.position;
+  in_hand.source = source;
+  in_hand.ordinal = ordinal;
+  in_hand.stage = "beginning";
+  WorkBoard::Entry work(board_, in_hand);
   std::string name;
-  const absl::Status status =
-      vision ? BuildVision(request, &name) : BuildLanguage(request, &name);
+  const absl::Status status = vision ? BuildVision(request, &name, &work)
+                                     : BuildLanguage(request, &name, &work);
+  if (vision) image_verdicts_.Put(request.record.position, status);
   if (status.ok()) return SampleOutcome::kBuilt;
 
-  const uint32_t source = request.record.source;
   const std::string called =
-      absl::StrCat(config_.sources(source).name(), ":", request.record.ordinal,
+      absl::StrCat(NameOf(source, ordinal),
                    name.empty() ? "" : absl::StrCat(" (", name, ")"));
   if (config_.serve().on_bad_sample() == v1::Serve::ON_BAD_SAMPLE_ERROR) {
     return absl::DataLossError(
         absl::StrCat("sample ", called, ": ", status.message()));
   }
-  BALLAST_RETURN_IF_ERROR(
-      bad_samples_.Add(source, request.record.ordinal, called, status));
+  BALLAST_RETURN_IF_ERROR(bad_samples_.Add(source, ordinal, called,
+                                           Locate(source, ordinal), status));
   if (vision) {
     FillVisionPlaceholder(request);
   } else {
@@ -69,47 +93,85 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
 }
 
 absl::Status FileSampleBuilder::BuildVision(const SampleRequest& request,
-                                            std::string* name) const {
+                                            std::string* name,
+                                            WorkBoard::Entry* work) const {
   // A sample without images has nothing to read.
   if (!request.images.empty()) {
-    const SampleSource& source = *sources_[request.record.source];
-    BALLAST_ASSIGN_OR_RETURN(
-        const RawSample raw,
-        source.Read(request.record.ordinal, {.text = false, .images = true}));
-    *name = raw.name;
-    const absl::Span<const ImageSize> sizes =
-        source.index().sample(request.record.ordinal).images;
-    if (raw.images.size() != request.images.size() ||
-        sizes.size() != request.images.size()) {
-      return Changed("images", raw.images.size(), request.images.size());
-    }
-    ImageDecoder& decoder = ThreadDecoder(image_options_);
-    for (size_t i = 0; i < request.images.size(); ++i) {
-      const ImageRecord& image = request.images[i];
-      ImageHeader expected = {};
-      expected.width = sizes[i].width;
-      expected.height = sizes[i].height;
-      BALLAST_RETURN_IF_ERROR(
-          Annotate(decoder.DecodeResized(raw.images[i], expected, image.width,
-                                         image.height,
-                                         ImagePixels(image, request.payload)),
-                   absl::StrCat("image ", i)));
-      if (decoder.warnings() > 0) {
-        images_with_warnings_.fetch_add(1, std::memory_order_relaxed);
-      }
-    }
+    BALLAST_RETURN_IF_ERROR(DecodeImages(
+        request,
+        [&request](size_t i) {
+          return ImagePixels(request.images[i], request.payload);
+        },
+        name, work));
   }
   ClearVisionPadding(request);
   return absl::OkStatus();
 }
 
+absl::Status FileSampleBuilder::DecodeImages(const SampleRequest& request,
+                                             Place place, std::string* name,
+                                             WorkBoard::Entry* work) const {
+  work->Stage("reading images");
+  const SampleSource& source = *sources_[request.record.source];
+  BALLAST_ASSIGN_OR_RETURN(
+      const RawSample raw,
+      source.Read(request.record.ordinal, {.text = false, .images = true}));
+  *name = raw.name;
+  const absl::Span<const ImageSize> sizes =
+      source.index().sample(request.record.ordinal).images;
+  if (raw.images.size() != request.grids.size() ||
+      sizes.size() != request.grids.size()) {
+    return Changed("images", raw.images.size(), request.grids.size());
+  }
+  ImageDecoder& decoder = ThreadDecoder(image_options_);
+  for (size_t i = 0; i < request.grids.size(); ++i) {
+    work->Stage("decoding an image");
+    const ImageGrid& grid = request.grids[i];
+    ImageHeader expected = {};
+    expected.width = sizes[i].width;
+    expected.height = sizes[i].height;
+    BALLAST_RETURN_IF_ERROR(
+        Annotate(decoder.DecodeResized(raw.images[i], expected, grid.width,
+                                       grid.height, place(i)),
+                 absl::StrCat("image ", i)));
+    // Language decodes the same images once more.
+    if (decoder.warnings() > 0 && request.module == v1::MODULE_VISION) {
+      images_with_warnings_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FileSampleBuilder::CheckImages(const SampleRequest& request,
+                                            std::string* name,
+                                            WorkBoard::Entry* work) const {
+  if (!checks_images_ || request.grids.empty()) return absl::OkStatus();
+  const uint64_t position = request.record.position;
+  if (const auto verdict = image_verdicts_.Get(position)) return *verdict;
+  std::vector<uint8_t> nowhere;
+  absl::Status verdict = DecodeImages(
+      request,
+      [&](size_t i) {
+        nowhere.resize(size_t{3} * request.grids[i].height *
+                       request.grids[i].width);
+        return absl::MakeSpan(nowhere);
+      },
+      name, work);
+  image_verdicts_.Put(position, verdict);
+  return verdict;
+}
+
 absl::Status FileSampleBuilder::BuildLanguage(const SampleRequest& request,
-                                              std::string* name) const {
+                                              std::string* name,
+                                              WorkBoard::Entry* work) const {
+  BALLAST_RETURN_IF_ERROR(CheckImages(request, name, work));
+  work->Stage("reading text");
   BALLAST_ASSIGN_OR_RETURN(
       const RawSample raw,
       sources_[request.record.source]->Read(request.record.ordinal,
                                             {.text = true, .images = false}));
   *name = raw.name;
+  work->Stage("tokenising");
   BALLAST_ASSIGN_OR_RETURN(
       const TextSample text,
       raw.text_format == RawSample::TextFormat::kPlain

@@ -9,9 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/blocking_calls.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/transport.h"
+#include "server/corpus/guarded_source.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/service/listen_address.h"
 #include "server/service/peer_caller.h"
@@ -27,9 +29,27 @@ constexpr int kMaxCallsPerConnection = 1024;
 // What short calls get to end in once the long ones have.
 constexpr absl::Duration kLastCalls = absl::Milliseconds(500);
 
-std::unique_ptr<SampleBuilder> MakeBuilder(const OpenedJob& job) {
-  return std::make_unique<FileSampleBuilder>(job.config, job.source_pointers(),
-                                             job.tokenizer.get());
+// Reads that may hang before no further one is begun.
+constexpr size_t kMaxStuckReads = 64;
+
+// The job's sources read as serve.read_… says from here on.
+void GuardSources(OpenedJob* job) {
+  const v1::Serve& serve = job->config.serve();
+  ReadPolicy policy;
+  policy.attempts = serve.read_attempts();
+  policy.timeout = absl::Seconds(serve.read_timeout());
+  const auto calls =
+      std::make_shared<BlockingCalls>(kMaxStuckReads, Clock::Real());
+  for (std::unique_ptr<SampleSource>& source : job->sources) {
+    source = GuardSource(std::move(source), policy, calls, Clock::Real());
+  }
+}
+
+// "docs:17 (docs-000.tar at byte 512)"
+std::string Describe(const FileSampleBuilder& builder, const WorkInHand& work) {
+  const SampleLocation at = builder.Locate(work.source, work.ordinal);
+  return absl::StrCat(builder.NameOf(work.source, work.ordinal), " (", at.file,
+                      " at byte ", at.offset, ")");
 }
 
 void SetLimits(grpc::ServerBuilder* builder) {
@@ -64,24 +84,48 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   BALLAST_RETURN_IF_ERROR(CheckServable(job.config));
   BALLAST_ASSIGN_OR_RETURN(const ServerIdentity identity,
                            IdentifyServer(job.config));
-  BALLAST_ASSIGN_OR_RETURN(
-      std::unique_ptr<Loader> loader,
-      Loader::Create(job.config, identity.ranks, job.scheduler.get(),
-                     MakeBuilder(job)));
+  GuardSources(&job);
+  BALLAST_ASSIGN_OR_RETURN(Parts parts, MakeParts(job, identity.ranks));
   std::unique_ptr<LoaderServer> server(
-      new LoaderServer(std::move(job), identity, std::move(loader)));
+      new LoaderServer(std::move(job), identity, std::move(parts)));
   BALLAST_RETURN_IF_ERROR(server->Listen());
   BALLAST_RETURN_IF_ERROR(server->ComparePeers(identity.name, clock));
   return server;
 }
 
+absl::StatusOr<LoaderServer::Parts> LoaderServer::MakeParts(
+    const OpenedJob& job, uint32_t ranks) {
+  Parts parts;
+  parts.board = std::make_unique<WorkBoard>(Clock::Real());
+  auto builder = std::make_unique<FileSampleBuilder>(
+      job.config, job.source_pointers(), job.tokenizer.get(),
+      parts.board.get());
+  parts.builder = builder.get();
+  BALLAST_ASSIGN_OR_RETURN(
+      parts.loader, Loader::Create(job.config, ranks, job.scheduler.get(),
+                                   std::move(builder)));
+  BALLAST_ASSIGN_OR_RETURN(
+      parts.stall_watch,
+      StallWatch::Start(
+          parts.board.get(), absl::Seconds(job.config.serve().stall_after()),
+          [builder = parts.builder](const WorkInHand& work) {
+            return Describe(*builder, work);
+          },
+          Clock::Real()));
+  return parts;
+}
+
 LoaderServer::LoaderServer(OpenedJob job, const ServerIdentity& identity,
-                           std::unique_ptr<Loader> loader)
+                           Parts parts)
     : job_(std::move(job)),
-      loader_(std::move(loader)),
+      board_(std::move(parts.board)),
+      loader_(std::move(parts.loader)),
+      stall_watch_(std::move(parts.stall_watch)),
       loader_service_(identity.name, job_.scheduler.get(), loader_.get(),
                       &calls_),
-      schedule_service_(loader_.get(), &calls_) {}
+      schedule_service_(loader_.get(), &calls_),
+      metrics_service_({loader_.get(), parts.builder, stall_watch_.get(),
+                        job_.config.serve().memory(), Clock::Real()}) {}
 
 LoaderServer::~LoaderServer() { Shutdown(); }
 
@@ -104,6 +148,7 @@ absl::Status LoaderServer::Listen() {
   }
   builder.RegisterService(&loader_service_);
   builder.RegisterService(&schedule_service_);
+  builder.RegisterService(&metrics_service_);
   server_ = builder.BuildAndStart();
   for (int i = 0; i < listen.size(); ++i) {
     if (server_ == nullptr || ports[i] == 0) {

@@ -11,20 +11,26 @@
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "server/config/config_loader.h"
+#include "server/delivery/file_sample_builder.h"
 #include "server/delivery/loader.h"
+#include "server/delivery/stall_watch.h"
+#include "server/delivery/work_board.h"
 #include "server/service/call_count.h"
 #include "server/service/job_setup.h"
 #include "server/service/loader_service.h"
+#include "server/service/metrics_service.h"
 #include "server/service/peer_check.h"
 #include "server/service/schedule_service.h"
 
 namespace ballast {
 
-// A loader server: LoaderService and ScheduleService over gRPC, with health
-// checking (SERVING from Start to Drain) and reflection, at every address of
-// serve.listen. Compares itself with the other servers of the job in the
-// background (peer_check.h); where one differs it logs so, its health turns to
-// NOT_SERVING and it serves no rank until it is started anew. Thread-safe.
+// A loader server: LoaderService, ScheduleService and MetricsService over gRPC,
+// with health checking (SERVING from Start to Drain) and reflection, at every
+// address of serve.listen. Compares itself with the other servers of the job in
+// the background (peer_check.h); where one differs it logs so, its health turns
+// to NOT_SERVING and it serves no rank until it is started anew. Disks that
+// fail or hang are borne with as serve.read_attempts and serve.read_timeout
+// say, and what takes longer than serve.stall_after is logged. Thread-safe.
 class LoaderServer {
  public:
   // Opens the job of `config` and serves it. Blocks on the disk. Errors: those
@@ -58,17 +64,28 @@ class LoaderServer {
   void Wait();
 
  private:
-  LoaderServer(OpenedJob job, const ServerIdentity& identity,
-               std::unique_ptr<Loader> loader);
+  // What reads, builds and watches, made of `job`.
+  struct Parts {
+    std::unique_ptr<WorkBoard> board;
+    std::unique_ptr<Loader> loader;
+    const FileSampleBuilder* builder = nullptr;  // the loader's
+    std::unique_ptr<StallWatch> stall_watch;
+  };
+  static absl::StatusOr<Parts> MakeParts(const OpenedJob& job, uint32_t ranks);
+
+  LoaderServer(OpenedJob job, const ServerIdentity& identity, Parts parts);
   absl::Status Listen();
   absl::Status ComparePeers(const std::string& own_address, Clock* clock);
 
   // In the order in which each needs those before it.
   const OpenedJob job_;
+  const std::unique_ptr<WorkBoard> board_;
   const std::unique_ptr<Loader> loader_;
+  const std::unique_ptr<StallWatch> stall_watch_;
   CallCount calls_;
   LoaderServiceImpl loader_service_;
   ScheduleServiceImpl schedule_service_;
+  MetricsServiceImpl metrics_service_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::string> addresses_;
   std::vector<std::string> sockets_;       // paths that Listen has made

@@ -116,6 +116,10 @@ class FakeClient : public LoaderClient {
     return absl::UnimplementedError("the fake keeps no timings");
   }
 
+  absl::StatusOr<v1::GetStatusResponse> GetStatus() override {
+    return v1::GetStatusResponse();
+  }
+
   absl::Status CheckHealth() override { return absl::OkStatus(); }
 
   absl::StatusOr<std::unique_ptr<BatchFetcher>> OpenPull(

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <deque>
+#include <optional>
 #include <utility>
 
 #include <grpcpp/health_check_service_interface.h>
@@ -14,6 +15,7 @@
 #include "common/grpc_status.h"
 #include "common/mutex.h"
 #include "proto/loader_service.grpc.pb.h"
+#include "proto/metrics_service.grpc.pb.h"
 #include "proto/schedule_service.grpc.pb.h"
 
 namespace ballast {
@@ -48,7 +50,8 @@ class StreamPull final : public FakePull {
 
 class GrpcFakeServer final : public FakeLoaderServer,
                              private v1::LoaderService::Service,
-                             private v1::ScheduleService::Service {
+                             private v1::ScheduleService::Service,
+                             private v1::MetricsService::Service {
  public:
   GrpcFakeServer() {
     grpc::EnableDefaultHealthCheckService(true);
@@ -58,6 +61,7 @@ class GrpcFakeServer final : public FakeLoaderServer,
                              &port);
     builder.RegisterService(static_cast<v1::LoaderService::Service*>(this));
     builder.RegisterService(static_cast<v1::ScheduleService::Service*>(this));
+    builder.RegisterService(static_cast<v1::MetricsService::Service*>(this));
     server_ = builder.BuildAndStart();
     address_ = absl::StrCat("127.0.0.1:", port);
   }
@@ -104,6 +108,10 @@ class GrpcFakeServer final : public FakeLoaderServer,
     MutexLock lock(&mutex_);
     return timings_requests_;
   }
+  void SetStatus(v1::GetStatusResponse status) override {
+    MutexLock lock(&mutex_);
+    status_ = std::move(status);
+  }
   void SetServing(bool serving) override {
     server_->GetHealthCheckService()->SetServingStatus(serving);
   }
@@ -123,6 +131,16 @@ class GrpcFakeServer final : public FakeLoaderServer,
     attach_requests_.push_back(*request);
     if (attach_.ok()) *response = *attach_;
     return ToGrpcStatus(attach_.status());
+  }
+
+  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
+                         v1::GetStatusResponse* response) override {
+    MutexLock lock(&mutex_);
+    if (!status_.has_value()) {
+      return ToGrpcStatus(absl::UnimplementedError("GetStatus"));
+    }
+    *response = *status_;
+    return grpc::Status::OK;
   }
 
   grpc::Status GetSchedule(grpc::ServerContext*,
@@ -203,6 +221,7 @@ class GrpcFakeServer final : public FakeLoaderServer,
   CondVar changed_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<PullScript> pulls_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::GetStatusResponse> status_ ABSL_GUARDED_BY(mutex_);
   absl::StatusOr<v1::AttachResponse> attach_ ABSL_GUARDED_BY(mutex_) =
       absl::UnimplementedError("no answer was set");
   ScheduleScript schedule_ ABSL_GUARDED_BY(mutex_) = [](uint64_t) {

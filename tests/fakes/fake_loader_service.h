@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "proto/loader_service.pb.h"
+#include "proto/metrics_service.pb.h"
 #include "proto/schedule.pb.h"
 
 namespace ballast {
@@ -60,6 +61,7 @@ class FakeLoaderServer {
   virtual void SetSchedule(ScheduleScript script) = 0;
   // An empty id: Rendezvous blocks until its deadline.
   virtual void SetRendezvous(const std::string& id) = 0;
+  virtual void SetStatus(v1::GetStatusResponse status) = 0;
   virtual void SetServing(bool serving) = 0;
   // What GetTimings answers, and what Report does.
   virtual void SetTimings(v1::GetTimingsResponse timings) = 0;

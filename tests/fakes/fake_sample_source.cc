@@ -110,8 +110,14 @@ absl::StatusOr<RawSample> FakeSampleSource::Read(uint64_t ordinal,
     MutexLock lock(&mutex_);
     if (parts.text) texts_read_.insert(ordinal);
     if (parts.images) images_read_.insert(ordinal);
+    ++hanging_reads_;
+    changed_.NotifyAll();
+    while (hanging_.count(ordinal) != 0) changed_.Wait(&mutex_);
+    --hanging_reads_;
     const auto failing = failing_.find(ordinal);
-    if (failing != failing_.end()) return failing->second;
+    if (failing != failing_.end() && failing->second.times-- > 0) {
+      return failing->second.status;
+    }
   }
   RawSample sample = samples_[ordinal];
   if (!parts.text) sample.text.clear();
@@ -119,9 +125,25 @@ absl::StatusOr<RawSample> FakeSampleSource::Read(uint64_t ordinal,
   return sample;
 }
 
-void FakeSampleSource::Fail(uint64_t ordinal, absl::Status status) {
+void FakeSampleSource::Fail(uint64_t ordinal, absl::Status status, int times) {
   MutexLock lock(&mutex_);
-  failing_[ordinal] = std::move(status);
+  failing_[ordinal] = {std::move(status), times};
+}
+
+void FakeSampleSource::Hang(uint64_t ordinal) {
+  MutexLock lock(&mutex_);
+  hanging_.insert(ordinal);
+}
+
+void FakeSampleSource::Release() {
+  MutexLock lock(&mutex_);
+  hanging_.clear();
+  changed_.NotifyAll();
+}
+
+void FakeSampleSource::AwaitHanging(int reads) const {
+  MutexLock lock(&mutex_);
+  while (hanging_reads_ < reads) changed_.Wait(&mutex_);
 }
 
 std::set<uint64_t> FakeSampleSource::texts_read() const {

@@ -1,6 +1,7 @@
 #ifndef BALLAST_TESTS_FAKES_FAKE_SAMPLE_SOURCE_H_
 #define BALLAST_TESTS_FAKES_FAKE_SAMPLE_SOURCE_H_
 
+#include <climits>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -40,8 +41,17 @@ class FakeSampleSource : public SampleSource {
 
   // What lies on the disk, to be damaged.
   RawSample* mutable_sample(uint64_t ordinal) { return &samples_[ordinal]; }
-  // Every Read of `ordinal` answers `status`.
-  void Fail(uint64_t ordinal, absl::Status status);
+  SampleLocation Locate(uint64_t ordinal) const override {
+    return {"fake.jsonl", 100 * ordinal};
+  }
+
+  // Every Read of `ordinal` answers `status`, or the next `times` do.
+  void Fail(uint64_t ordinal, absl::Status status, int times = INT_MAX);
+  // Every Read of `ordinal` blocks, until Release.
+  void Hang(uint64_t ordinal);
+  void Release();
+  // Blocks until so many Reads hang.
+  void AwaitHanging(int reads) const;
 
   // Samples whose text, or images, were read so far.
   std::set<uint64_t> texts_read() const;
@@ -51,7 +61,14 @@ class FakeSampleSource : public SampleSource {
   std::vector<RawSample> samples_;
   FakeSourceIndex index_;
   mutable Mutex mutex_;
-  std::map<uint64_t, absl::Status> failing_ ABSL_GUARDED_BY(mutex_);
+  mutable CondVar changed_;
+  struct Failure {
+    absl::Status status;
+    int times;
+  };
+  mutable std::map<uint64_t, Failure> failing_ ABSL_GUARDED_BY(mutex_);
+  std::set<uint64_t> hanging_ ABSL_GUARDED_BY(mutex_);
+  mutable int hanging_reads_ ABSL_GUARDED_BY(mutex_) = 0;
   mutable std::set<uint64_t> texts_read_ ABSL_GUARDED_BY(mutex_);
   mutable std::set<uint64_t> images_read_ ABSL_GUARDED_BY(mutex_);
 };

@@ -106,6 +106,59 @@ class BallastctlTest : public ::testing::Test {
   std::ostringstream out_;
 };
 
+TEST_F(BallastctlTest, StatusSaysWhatIsWrong) {
+  v1::GetStatusResponse state;
+  state.set_memory(uint64_t{64} << 20);
+  state.set_memory_in_use(uint64_t{3} << 20);
+  state.set_open_streams(5);
+  state.set_max_bad_samples(7);
+  v1::GetStatusResponse::BadSample* bad = state.add_bad_samples();
+  bad->set_sample("docs:17 (docs-0.tar: 000017)");
+  bad->set_file("docs-0.tar");
+  bad->set_offset(1536);
+  bad->set_reason("image 0: truncated");
+  bad->set_count(2);
+  v1::GetStatusResponse::Stall* stall = state.add_stalls();
+  stall->set_stage("reading images");
+  stall->set_sample("docs:18");
+  stall->set_file("docs-1.tar");
+  stall->set_offset(512);
+  stall->set_module(v1::MODULE_VISION);
+  stall->set_position(99);
+  stall->set_seconds(12.4);
+  server_->SetStatus(state);
+
+  ASSERT_TRUE(PrintStatus(client_.get(), true, &out_).ok());
+  const json printed = json::parse(out_.str());
+  EXPECT_EQ(printed["memory"],
+            json({{"in_use", 3 << 20}, {"bound", 64 << 20}}));
+  EXPECT_EQ(printed["open_streams"], 5);
+  EXPECT_EQ(printed["max_bad_samples"], 7);
+  EXPECT_EQ(printed["bad_samples"],
+            json::array({{{"sample", "docs:17 (docs-0.tar: 000017)"},
+                          {"file", "docs-0.tar"},
+                          {"offset", 1536},
+                          {"reason", "image 0: truncated"},
+                          {"count", 2}}}));
+  EXPECT_EQ(printed["stalls"], json::array({{{"stage", "reading images"},
+                                             {"sample", "docs:18"},
+                                             {"file", "docs-1.tar"},
+                                             {"offset", 512},
+                                             {"module", "vision"},
+                                             {"position", 99},
+                                             {"seconds", 12.4}}}));
+  out_.str("");
+  ASSERT_TRUE(PrintStatus(client_.get(), false, &out_).ok());
+  for (const char* line :
+       {"memory       3 of 64 MiB in blocks, 5 streams\n",
+        "bad samples  1 of at most 7\n  docs:17 (docs-0.tar: 000017), "
+        "docs-0.tar at byte 1536, 2 times: image 0: truncated\n",
+        "stalls       1\n  reading images for 12 s: docs:18, docs-1.tar at "
+        "byte 512, for vision position 99\n"}) {
+    EXPECT_THAT(out_.str(), HasSubstr(line));
+  }
+}
+
 TEST_F(BallastctlTest, StatusAsJson) {
   const absl::Status status = PrintStatus(client_.get(), true, &out_);
   ASSERT_TRUE(status.ok()) << status;

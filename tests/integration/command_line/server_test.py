@@ -38,8 +38,11 @@ class ServerTest(tools.CorpusTest):
                 status,
                 "server", "address", "health", "fingerprint", "data_fingerprint",
                 "delivery",
-                "modules", "batch", "model",
+                "modules", "batch", "model", "memory", "open_streams",
+                "max_bad_samples", "bad_samples", "stalls",
             )  # fmt: skip
+            self.assertEqual(status["bad_samples"], [])
+            self.assertEqual(status["stalls"], [])
             self.assertEqual(status["address"], address)
             self.assertEqual(status["health"], "serving")
             self.assertEqual(status["delivery"], "exchange")

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -16,6 +17,7 @@
 #include "server/text/positions.h"
 #include "tests/fakes/fake_sample_source.h"
 #include "tests/fakes/job_config.h"
+#include "tests/fakes/manual_clock.h"
 
 namespace ballast {
 namespace {
@@ -177,9 +179,60 @@ TEST_F(FileSampleBuilderTest, ReadsOnlyItsOwnPart) {
   ASSERT_TRUE(Build(v1::MODULE_VISION, 3).ok());
   EXPECT_THAT(source_.images_read(), ElementsAre(3));
   EXPECT_THAT(source_.texts_read(), ElementsAre());
-  ASSERT_TRUE(Build(v1::MODULE_LANGUAGE, 2).ok());
-  EXPECT_THAT(source_.texts_read(), ElementsAre(2));
+  // What vision has decoded, language need not.
+  ASSERT_TRUE(Build(v1::MODULE_LANGUAGE, 3).ok());
+  EXPECT_THAT(source_.texts_read(), ElementsAre(3));
   EXPECT_THAT(source_.images_read(), ElementsAre(3));
+  ASSERT_TRUE(Build(v1::MODULE_LANGUAGE, 2).ok());
+  EXPECT_THAT(source_.images_read(), ElementsAre(2, 3));
+}
+
+TEST_F(FileSampleBuilderTest, WithoutAVisionModuleNoImageIsRead) {
+  config_ = JobConfig(0, 1, kSamples, kSamples);
+  config_.mutable_order()->set_shuffle(false);
+  ASSERT_TRUE(Build(v1::MODULE_LANGUAGE, 3).ok());
+  EXPECT_THAT(source_.images_read(), ElementsAre());
+}
+
+// Whichever of the modules comes first.
+TEST_F(FileSampleBuilderTest, ATextWhoseImageFailsIsNotSupervised) {
+  for (const uint64_t ordinal : {2, 3}) {
+    source_.mutable_sample(ordinal)->images[1].resize(100);
+  }
+  ASSERT_EQ(*Build(v1::MODULE_VISION, 2), SampleOutcome::kPlaceholder);
+  ASSERT_EQ(*Build(v1::MODULE_LANGUAGE, 2), SampleOutcome::kPlaceholder);
+  EXPECT_THAT(labels(), Each(-100));
+  ASSERT_EQ(*Build(v1::MODULE_LANGUAGE, 3), SampleOutcome::kPlaceholder);
+  EXPECT_THAT(labels(), Each(-100));
+  ASSERT_EQ(*Build(v1::MODULE_VISION, 3), SampleOutcome::kPlaceholder);
+  const auto bad = builder_->bad_samples().List();
+  ASSERT_EQ(bad.size(), 2);
+  for (const BadSamples::Entry& entry : bad) {
+    EXPECT_EQ(entry.count, 2);
+    EXPECT_THAT(entry.reason, HasSubstr("image 1"));
+  }
+  EXPECT_EQ(bad[1].file, "fake.jsonl");
+  EXPECT_EQ(bad[1].offset, 300u);
+}
+
+TEST_F(FileSampleBuilderTest, WhatIsBuiltStandsOnTheBoard) {
+  ManualClock clock;
+  WorkBoard board(&clock);
+  builder_ = std::make_unique<FileSampleBuilder>(
+      config_, std::vector<const SampleSource*>{&source_}, tokenizer_.get(),
+      &board);
+  source_.Hang(3);
+  std::thread worker([&] { EXPECT_TRUE(Build(v1::MODULE_VISION, 3).ok()); });
+  source_.AwaitHanging(1);
+  const std::vector<WorkInHand> work = board.List();
+  ASSERT_EQ(work.size(), 1);
+  EXPECT_STREQ(work[0].stage, "reading images");
+  EXPECT_EQ(work[0].module, v1::MODULE_VISION);
+  EXPECT_EQ(work[0].ordinal, 3);
+  EXPECT_EQ(builder_->NameOf(work[0].source, work[0].ordinal), "docs:3");
+  source_.Release();
+  worker.join();
+  EXPECT_THAT(board.List(), ElementsAre());
 }
 
 TEST_F(FileSampleBuilderTest, AnImageThatChangedMakesTheSampleGrey) {
@@ -253,6 +306,8 @@ TEST_F(FileSampleBuilderTest, SoManyBadSamplesAndNoMore) {
   const absl::Status status = Build(v1::MODULE_LANGUAGE, 6).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("docs:6: gone"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("; docs:4: gone; docs:5: gone)"));
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("serve.max_bad_samples"));
   EXPECT_TRUE(Build(v1::MODULE_LANGUAGE, 5).ok());

@@ -1,0 +1,47 @@
+#ifndef BALLAST_COMMON_BLOCKING_CALLS_H_
+#define BALLAST_COMMON_BLOCKING_CALLS_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+
+namespace ballast {
+
+// Runs calls that may never return (a read from a disk that hangs) in threads
+// of its own, so that whoever waits for one can be told after a time. A call
+// cannot be ended from outside: it keeps its thread until it returns by itself,
+// and at most `max_stuck` may do so. Threads are kept for the next call.
+// Thread-safe.
+class BlockingCalls {
+ public:
+  // `clock` times the waits; outlives this.
+  BlockingCalls(size_t max_stuck, Clock* clock);
+  // Waits for no call. One that is stuck goes on in a detached thread.
+  ~BlockingCalls();
+  BlockingCalls(const BlockingCalls&) = delete;
+  BlockingCalls& operator=(const BlockingCalls&) = delete;
+
+  // Blocks until `call` has run. `call` must own what it uses: after an error
+  // it may still be running. Errors: DEADLINE_EXCEEDED (it has not returned
+  // within `timeout`), RESOURCE_EXHAUSTED (as many calls as may be are stuck,
+  // or there is no thread; `call` does not run).
+  absl::Status Run(std::function<void()> call, absl::Duration timeout);
+
+  // Calls that were given up and have not returned.
+  size_t stuck() const;
+
+ private:
+  struct State;
+  static void Work(const std::shared_ptr<State>& state);
+
+  Clock* const clock_;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_COMMON_BLOCKING_CALLS_H_

@@ -1,0 +1,105 @@
+#include "server/corpus/guarded_source.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/status_macros.h"
+#include "server/corpus/data_path.h"
+
+namespace ballast {
+namespace {
+
+// What a read leaves behind for whoever waits; both may outlive the other.
+struct Outcome {
+  absl::StatusOr<RawSample> sample = absl::UnknownError("not read");
+};
+
+class GuardedSource final : public SampleSource {
+ public:
+  GuardedSource(std::shared_ptr<SampleSource> source, const ReadPolicy& policy,
+                std::shared_ptr<BlockingCalls> calls, Clock* clock)
+      : source_(std::move(source)),
+        policy_(policy),
+        calls_(std::move(calls)),
+        clock_(clock) {}
+
+  const SourceIndex& index() const override { return source_->index(); }
+
+  SampleLocation Locate(uint64_t ordinal) const override {
+    return source_->Locate(ordinal);
+  }
+
+  absl::StatusOr<RawSample> Read(uint64_t ordinal,
+                                 ReadParts parts) const override {
+    const absl::Time start = clock_->Now();
+    for (uint32_t attempts = 1;; ++attempts) {
+      absl::StatusOr<RawSample> sample =
+          ReadOnce(ordinal, parts, policy_.timeout - (clock_->Now() - start));
+      if (sample.ok()) return sample;
+      const std::optional<absl::Duration> wait = RetryReadAfter(
+          policy_, attempts, clock_->Now() - start, sample.status());
+      if (!wait.has_value()) {
+        if (attempts == 1) return sample;
+        return Annotate(sample.status(),
+                        absl::StrCat("after ", attempts, " attempts"));
+      }
+      LogWarning("reading again in ", absl::FormatDuration(*wait), ": ",
+                 sample.status().message());
+      clock_->NewSleeper()->Sleep(*wait);
+    }
+  }
+
+ private:
+  absl::StatusOr<RawSample> ReadOnce(uint64_t ordinal, ReadParts parts,
+                                     absl::Duration timeout) const {
+    const auto outcome = std::make_shared<Outcome>();
+    const absl::Status ran = calls_->Run(
+        [source = source_, ordinal, parts, outcome] {
+          outcome->sample = source->Read(ordinal, parts);
+        },
+        timeout);
+    if (ran.ok()) return std::move(outcome->sample);
+    const SampleLocation at = source_->Locate(ordinal);
+    const std::string where = absl::StrCat(Printable(at.file), ": sample ",
+                                           ordinal, " at byte ", at.offset);
+    if (absl::IsDeadlineExceeded(ran)) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          where, ": not read within ", absl::FormatDuration(timeout),
+          " (serve.read_timeout); does the disk hang?"));
+    }
+    return Annotate(ran, absl::StrCat(where, ": not read"));
+  }
+
+  const std::shared_ptr<SampleSource> source_;
+  const ReadPolicy policy_;
+  const std::shared_ptr<BlockingCalls> calls_;
+  Clock* const clock_;
+};
+
+}  // namespace
+
+std::optional<absl::Duration> RetryReadAfter(const ReadPolicy& policy,
+                                             uint32_t attempts,
+                                             absl::Duration elapsed,
+                                             const absl::Status& status) {
+  if (!absl::IsUnavailable(status) && !absl::IsAborted(status)) {
+    return std::nullopt;
+  }
+  if (attempts >= policy.attempts) return std::nullopt;
+  const absl::Duration wait =
+      policy.backoff * (int64_t{1} << std::min(attempts - 1, 30u));
+  if (elapsed + wait >= policy.timeout) return std::nullopt;
+  return wait;
+}
+
+std::unique_ptr<SampleSource> GuardSource(std::shared_ptr<SampleSource> source,
+                                          const ReadPolicy& policy,
+                                          std::shared_ptr<BlockingCalls> calls,
+                                          Clock* clock) {
+  return std::make_unique<GuardedSource>(std::move(source), policy,
+                                         std::move(calls), clock);
+}
+
+}  // namespace ballast

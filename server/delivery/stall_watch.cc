@@ -1,0 +1,86 @@
+#include "server/delivery/stall_watch.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "proto/module.h"
+
+namespace ballast {
+
+std::vector<WorkInHand> Stalled(absl::Span<const WorkInHand> work,
+                                absl::Time now, absl::Duration after) {
+  std::vector<WorkInHand> stalled;
+  for (const WorkInHand& item : work) {
+    if (now - item.since >= after) stalled.push_back(item);
+  }
+  std::sort(stalled.begin(), stalled.end(),
+            [](const WorkInHand& a, const WorkInHand& b) {
+              return std::make_pair(a.since, a.id) <
+                     std::make_pair(b.since, b.id);
+            });
+  return stalled;
+}
+
+std::vector<WorkInHand> StallReports::New(
+    absl::Span<const WorkInHand> stalled) {
+  std::vector<WorkInHand> fresh;
+  std::set<uint64_t> ids;
+  for (const WorkInHand& item : stalled) {
+    ids.insert(item.id);
+    if (told_.count(item.id) == 0) fresh.push_back(item);
+  }
+  told_ = std::move(ids);
+  return fresh;
+}
+
+absl::StatusOr<std::unique_ptr<StallWatch>> StallWatch::Start(
+    const WorkBoard* board, absl::Duration after, Describe describe,
+    Clock* clock) {
+  std::unique_ptr<StallWatch> watch(
+      new StallWatch(board, after, std::move(describe), clock));
+  try {
+    watch->thread_ = std::thread([w = watch.get()] { w->Run(); });
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no thread to watch for stalls: ", error.what()));
+  }
+  return watch;
+}
+
+StallWatch::StallWatch(const WorkBoard* board, absl::Duration after,
+                       Describe describe, Clock* clock)
+    : board_(board),
+      after_(after),
+      describe_(std::move(describe)),
+      clock_(clock),
+      sleeper_(clock->NewSleeper()) {}
+
+StallWatch::~StallWatch() {
+  sleeper_->Wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::vector<WorkInHand> StallWatch::Stalls() const {
+  return Stalled(board_->List(), clock_->Now(), after_);
+}
+
+void StallWatch::Run() {
+  StallReports reports;
+  while (sleeper_->Sleep(after_ / 4)) {
+    const absl::Time now = clock_->Now();
+    for (const WorkInHand& item :
+         reports.New(Stalled(board_->List(), now, after_))) {
+      LogWarning("stall: ", item.stage, " of ", describe_(item), " for ",
+                 ModuleName(item.module), " position ", item.position,
+                 " has taken ",
+                 absl::FormatDuration(
+                     absl::Trunc(now - item.since, absl::Milliseconds(100))));
+    }
+  }
+}
+
+}  // namespace ballast

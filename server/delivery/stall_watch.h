@@ -1,0 +1,68 @@
+#ifndef BALLAST_SERVER_DELIVERY_STALL_WATCH_H_
+#define BALLAST_SERVER_DELIVERY_STALL_WATCH_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/clock.h"
+#include "server/delivery/work_board.h"
+
+namespace ballast {
+
+// Which work holds things up: whose stage has lasted for `after` or longer. The
+// one that began first stands first. Pure.
+std::vector<WorkInHand> Stalled(absl::Span<const WorkInHand> work,
+                                absl::Time now, absl::Duration after);
+
+// Tells each stall once. Pure; thread-compatible.
+class StallReports {
+ public:
+  // Those of `stalled` that were not in it at the call before.
+  std::vector<WorkInHand> New(absl::Span<const WorkInHand> stalled);
+
+ private:
+  std::set<uint64_t> told_;
+};
+
+// Looks at a board now and then, in a thread of its own, and writes a line to
+// the log for each stage of a sample that lasts too long: once a stall, with
+// file and place. Thread-safe.
+class StallWatch {
+ public:
+  // Says what `work` is: "docs:17 (docs-000.tar at byte 512)".
+  using Describe = std::function<std::string(const WorkInHand& work)>;
+
+  // `board` and `clock` are not owned and outlive this. Errors:
+  // RESOURCE_EXHAUSTED (no thread).
+  static absl::StatusOr<std::unique_ptr<StallWatch>> Start(
+      const WorkBoard* board, absl::Duration after, Describe describe,
+      Clock* clock);
+  ~StallWatch();  // ends the thread
+
+  // What is stalled now.
+  std::vector<WorkInHand> Stalls() const;
+
+ private:
+  StallWatch(const WorkBoard* board, absl::Duration after, Describe describe,
+             Clock* clock);
+  void Run();
+
+  const WorkBoard* const board_;
+  const absl::Duration after_;
+  const Describe describe_;
+  Clock* const clock_;
+  const std::unique_ptr<Sleeper> sleeper_;
+  std::thread thread_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DELIVERY_STALL_WATCH_H_

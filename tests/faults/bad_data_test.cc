@@ -1,0 +1,212 @@
+// Data files that change, shrink and vanish under servers that are running.
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "client/loader_client.h"
+#include "server/config/config_loader.h"
+#include "tests/fakes/formula_dataset.h"
+#include "tests/fakes/test_cluster.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr uint32_t kSamplesAFile = 12;
+
+class BadDataTest : public ::testing::Test {
+ protected:
+  // A folder with two tar files of its own, read in order.
+  BadDataTest()
+      : folder_(absl::StrCat(
+            ::testing::TempDir(), "/bad_data_",
+            ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    std::filesystem::create_directories(folder_);
+    for (const char* file : {"docs-0.tar", "docs-1.tar"}) {
+      EXPECT_TRUE(WriteFormulaDataset(Path(file), kSamplesAFile).ok());
+    }
+  }
+
+  std::string Path(const std::string& name) const {
+    return absl::StrCat(folder_, "/", name);
+  }
+
+  std::unique_ptr<TestCluster> Start(const std::string& serve = "",
+                                     int servers = 1) {
+    const auto config = ParseConfig(
+        absl::StrCat("sources: [{name: docs, format: webdataset, path: "
+                     "'docs-*.tar'}]\n"
+                     "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
+                     "order: {shuffle: false}\n"
+                     "batch: {global: 4, micro: 4}\n"
+                     "topology: {modules: {vision: {dp: 2}, language: {dp: "
+                     "2}}}\n"
+                     "serve: {threads: 2, memory: 64MiB, prefetch_steps: 0, "
+                     "listen: ['unix:/replaced']",
+                     serve, "}\n"),
+        "test.yaml", folder_);
+    EXPECT_TRUE(config.ok()) << config.status();
+    auto cluster = TestCluster::Start(*config, servers);
+    EXPECT_TRUE(cluster.ok()) << cluster.status();
+    return *std::move(cluster);
+  }
+
+  // Pass number `epoch` through both files, whose samples come in order, as if
+  // it were the first. (Blocks of a pass may be kept, so each is run once.)
+  TestCluster::Batches RunAll(const TestCluster& cluster, uint64_t epoch) {
+    constexpr uint64_t kSteps = 2 * kSamplesAFile / 4;
+    auto got = cluster.RunRanks(epoch * kSteps, kSteps);
+    EXPECT_TRUE(got.ok()) << got.status();
+    TestCluster::Batches batches;
+    if (!got.ok()) return batches;
+    for (auto& [key, batch] : *got) {
+      auto first = key;
+      std::get<0>(first) -= epoch * kSteps;
+      batches[first] = std::move(batch);
+    }
+    return batches;
+  }
+
+  v1::GetStatusResponse StatusOf(const TestCluster& cluster) {
+    const auto status =
+        LoaderClient::Create(cluster.addresses()[0])->GetStatus();
+    EXPECT_TRUE(status.ok()) << status.status();
+    return *status;
+  }
+
+  const std::string folder_;
+};
+
+// Overwrites a byte of the file's first image: other bytes, another time.
+void Damage(const std::string& path) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(4000);
+  file.put('x');
+  file.close();
+  // The clock of a file system may be too coarse for the change to show.
+  std::filesystem::last_write_time(
+      path, std::filesystem::last_write_time(path) + std::chrono::seconds(3));
+}
+
+// Placeholders stand exactly for the samples of the second file that `bad`
+// says, and no token of theirs is supervised.
+void ExpectPlaceholders(const TestCluster::Batches& batches,
+                        const TestCluster::Batches& before) {
+  ASSERT_EQ(batches.size(), before.size());
+  for (const auto& [key, batch] : batches) {
+    const bool vision = batch.role.module() == v1::MODULE_VISION;
+    bool any = false;
+    for (size_t i = 0; i < batch.samples.size(); ++i) {
+      const PackedSample& sample = batch.samples[i];
+      bool bad = sample.ordinal >= kSamplesAFile;
+      // Vision reads nothing for a sample without images.
+      if (vision) {
+        bad = bad && FormulaImages(sample.ordinal % kSamplesAFile) > 0;
+      }
+      EXPECT_EQ(sample.placeholder, bad) << sample.name << (vision ? " v" : "");
+      any = any || bad;
+      if (vision) continue;
+      for (int32_t t = batch.cu_seqlens_padded[i];
+           t < batch.cu_seqlens_padded[i + 1]; ++t) {
+        if (bad) {
+          ASSERT_EQ(batch.loss_mask[t], 0) << sample.name;
+        }
+      }
+    }
+    // The schedule stands, and so does all that is not of the file.
+    EXPECT_EQ(batch.totals.tokens, before.at(key).totals.tokens);
+    if (!any) {
+      EXPECT_EQ(DigestOf(batch), DigestOf(before.at(key)));
+    }
+  }
+}
+
+TEST_F(BadDataTest, AFileThatChangesIsReplacedByPlaceholders) {
+  const auto cluster = Start();
+  const auto before = RunAll(*cluster, 0);
+  Damage(Path("docs-1.tar"));
+  ExpectPlaceholders(RunAll(*cluster, 1), before);
+
+  const v1::GetStatusResponse status = StatusOf(*cluster);
+  ASSERT_EQ(status.bad_samples_size(), kSamplesAFile);
+  EXPECT_EQ(status.max_bad_samples(), 100u);
+  std::set<uint64_t> offsets;
+  for (const auto& bad : status.bad_samples()) {
+    EXPECT_THAT(bad.sample(), HasSubstr("docs:"));
+    EXPECT_EQ(bad.file(), "docs-1.tar");
+    EXPECT_THAT(bad.reason(), HasSubstr("changed since it was indexed"));
+    EXPECT_TRUE(offsets.insert(bad.offset()).second);
+    EXPECT_EQ(bad.offset() % 512, 0u);
+  }
+}
+
+TEST_F(BadDataTest, AFileThatShrinksIsReplacedByPlaceholders) {
+  const auto cluster = Start();
+  const auto before = RunAll(*cluster, 0);
+  std::filesystem::resize_file(Path("docs-1.tar"), 1024);
+  ExpectPlaceholders(RunAll(*cluster, 1), before);
+}
+
+// An open file outlives its name.
+TEST_F(BadDataTest, AFileThatIsDeletedIsServedToTheEnd) {
+  const auto cluster = Start();
+  const auto before = RunAll(*cluster, 0);
+  std::filesystem::remove(Path("docs-1.tar"));
+  const auto after = RunAll(*cluster, 1);
+  ASSERT_EQ(after.size(), before.size());
+  for (const auto& [key, batch] : after) {
+    EXPECT_EQ(DigestOf(batch), DigestOf(before.at(key)));
+  }
+  EXPECT_EQ(StatusOf(*cluster).bad_samples_size(), 0);
+}
+
+TEST_F(BadDataTest, AFileThatVanishesBeforeItIsOpenedIsReplaced) {
+  const auto other = Start();
+  const auto before = RunAll(*other, 0);
+  const auto cluster = Start();
+  std::filesystem::remove(Path("docs-1.tar"));
+  ExpectPlaceholders(RunAll(*cluster, 1), before);
+  EXPECT_THAT(StatusOf(*cluster).bad_samples(0).reason(),
+              HasSubstr("docs-1.tar: cannot open"));
+}
+
+TEST_F(BadDataTest, TooManyBadSamplesEndTheRunNamingTheLast) {
+  const auto cluster = Start(", max_bad_samples: 2", 2);
+  Damage(Path("docs-1.tar"));
+  const auto batches = cluster->RunRanks(0, 6);
+  EXPECT_EQ(batches.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(batches.status().message()),
+              AllOf(HasSubstr("none of the 2 servers can go on"),
+                    HasSubstr("serve.max_bad_samples"),
+                    HasSubstr("2 samples before it were bad"),
+                    HasSubstr("; docs:1"), HasSubstr("docs-1.tar")));
+  EXPECT_EQ(StatusOf(*cluster).bad_samples_size(), 2);
+}
+
+TEST_F(BadDataTest, WithErrorTheFirstBadSampleEndsTheRun) {
+  const auto cluster = Start(", on_bad_sample: error");
+  Damage(Path("docs-1.tar"));
+  const auto batches = cluster->RunRanks(0, 6);
+  EXPECT_EQ(batches.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(
+      std::string(batches.status().message()),
+      AllOf(HasSubstr("the only server cannot go on"), HasSubstr("docs:1"),
+            HasSubstr("docs-1.tar"), HasSubstr("changed since")));
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,111 @@
+#include "server/corpus/guarded_source.h"
+
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/fakes/fake_sample_source.h"
+#include "tests/fakes/job_config.h"
+#include "tests/fakes/manual_clock.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(RetryReadAfterTest, TriesAgainWhatMayPassWithinTheTime) {
+  ReadPolicy policy;
+  policy.attempts = 4;
+  policy.timeout = absl::Seconds(1);
+  policy.backoff = absl::Milliseconds(100);
+  const absl::Status eio = absl::UnavailableError("disk error");
+  const absl::Duration none;
+  EXPECT_EQ(RetryReadAfter(policy, 1, none, eio), absl::Milliseconds(100));
+  EXPECT_EQ(RetryReadAfter(policy, 2, none, eio), absl::Milliseconds(200));
+  EXPECT_EQ(RetryReadAfter(policy, 3, none, eio), absl::Milliseconds(400));
+  EXPECT_EQ(RetryReadAfter(policy, 4, none, eio), std::nullopt);
+  EXPECT_EQ(RetryReadAfter(policy, 3, absl::Milliseconds(599), eio),
+            absl::Milliseconds(400));
+  EXPECT_EQ(RetryReadAfter(policy, 3, absl::Milliseconds(600), eio),
+            std::nullopt);
+  for (const absl::Status& stands :
+       {absl::NotFoundError("gone"), absl::DataLossError("shorter"),
+        absl::DeadlineExceededError("hangs"),
+        absl::PermissionDeniedError("mode 0"),
+        absl::ResourceExhaustedError("all hang")}) {
+    EXPECT_EQ(RetryReadAfter(policy, 1, none, stands), std::nullopt);
+  }
+}
+
+class GuardedSourceTest : public ::testing::Test {
+ protected:
+  GuardedSourceTest() {
+    ReadPolicy policy;
+    policy.timeout = absl::Seconds(30);
+    source_ = GuardSource(inner_, policy,
+                          std::make_shared<BlockingCalls>(2, &clock_), &clock_);
+  }
+
+  ManualClock clock_;
+  const std::shared_ptr<FakeSampleSource> inner_ =
+      std::make_shared<FakeSampleSource>(JobConfig(1, 1, 4, 4), 8);
+  std::unique_ptr<SampleSource> source_;
+};
+
+TEST_F(GuardedSourceTest, ReadsWhatTheSourceReads) {
+  const auto sample = source_->Read(5, {});
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_EQ(sample->name, inner_->Read(5, {})->name);
+  EXPECT_EQ(sample->images, inner_->Read(5, {})->images);
+  EXPECT_EQ(&source_->index(), &inner_->index());
+  EXPECT_EQ(source_->Locate(5).file, "fake.jsonl");
+  EXPECT_EQ(source_->Locate(5).offset, 500u);
+}
+
+TEST_F(GuardedSourceTest, ADiskErrorThatPassesIsNotSeen) {
+  inner_->Fail(3, absl::UnavailableError("x: cannot read: disk error"), 2);
+  absl::Status status;
+  std::thread reader([&] { status = source_->Read(3, {}).status(); });
+  for (const int wait : {100, 200}) {
+    clock_.AwaitSleepers(1);
+    // The reader's sleep, once it sleeps for that and not for the read.
+    while (clock_.sleeps().back() != absl::Milliseconds(wait)) {
+      std::this_thread::yield();
+    }
+    clock_.Advance(absl::Milliseconds(wait));
+  }
+  reader.join();
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(GuardedSourceTest, OtherErrorsComeAtOnce) {
+  inner_->Fail(3, absl::NotFoundError("x: cannot open"));
+  EXPECT_EQ(source_->Read(3, {}).status(),
+            absl::NotFoundError("x: cannot open"));
+}
+
+TEST_F(GuardedSourceTest, AReadThatHangsIsGivenUp) {
+  inner_->Hang(3);
+  absl::Status status;
+  std::thread reader([&] { status = source_->Read(3, {}).status(); });
+  inner_->AwaitHanging(1);
+  clock_.AwaitSleepers(1);
+  clock_.Advance(absl::Seconds(30));
+  reader.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("fake.jsonl: sample 3 at byte 300"),
+                    HasSubstr("not read within 30s (serve.read_timeout)")));
+  // Others are read meanwhile, and what hangs may outlive its guard.
+  EXPECT_TRUE(source_->Read(4, {}).ok());
+  source_.reset();
+  inner_->Release();
+}
+
+}  // namespace
+}  // namespace ballast
