@@ -203,8 +203,9 @@ void LoaderServer::Drain(absl::Time deadline) {
     schedule_service_.Drain();
     loader_->Drain();
     calls_.AwaitNone(deadline);
-    server_->Shutdown(
-        absl::ToChronoTime(std::min(deadline, absl::Now() + kLastCalls)));
+    // gRPC takes a time before 1970 for the end of time.
+    server_->Shutdown(absl::ToChronoTime(
+        std::clamp(deadline, absl::UnixEpoch(), absl::Now() + kLastCalls)));
   }
   MutexLock lock(&mutex_);
   down_ = true;

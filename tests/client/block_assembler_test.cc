@@ -30,7 +30,8 @@ struct Chunk {
   explicit Chunk(std::string bytes) : data(std::move(bytes)) {
     const absl::Span<const uint8_t> all(
         reinterpret_cast<const uint8_t*>(data.data()), data.size());
-    pieces = {all.subspan(0, data.size() / 2), {}, all.subspan(data.size() / 2)};
+    pieces = {
+        all.subspan(0, data.size() / 2), {}, all.subspan(data.size() / 2)};
   }
   std::string data;
   std::vector<absl::Span<const uint8_t>> pieces;
@@ -81,9 +82,8 @@ TEST_F(BlockAssemblerTest, PutsChunksTogether) {
     EXPECT_EQ(block.step, 3u);
     EXPECT_EQ(block.micro_batch, 1u);
     EXPECT_EQ(block.bytes, data.size());
-    EXPECT_EQ(
-        std::string(block.buffer.bytes.begin(), block.buffer.bytes.end()),
-        data);
+    EXPECT_EQ(std::string(block.buffer.bytes.begin(), block.buffer.bytes.end()),
+              data);
     pool_.Return(std::move(block.buffer));
   }
 }

@@ -33,6 +33,11 @@ class StreamPull final : public FakePull {
   bool Send(const v1::PullResponse& message) override {
     return stream_->Write(message);
   }
+  std::optional<v1::PullRequest> Receive() override {
+    v1::PullRequest request;
+    if (!stream_->Read(&request)) return std::nullopt;
+    return request;
+  }
   uint64_t AwaitCredit(uint64_t bytes) override {
     v1::PullRequest request;
     while (credit_ < bytes && stream_->Read(&request)) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,10 @@ class FakePull {
   bool SendBlock(uint64_t step, uint32_t micro_batch,
                  absl::Span<const uint8_t> bytes,
                  size_t chunk_bytes = size_t{1} << 20);
+
+  // Blocks until the client's next message is there; nothing when it has gone.
+  // Not to be mixed with AwaitCredit, which reads messages too.
+  virtual std::optional<v1::PullRequest> Receive() = 0;
 
   // Blocks until the client has granted at least so many bytes since the start,
   // beside the Open's, and answers how many it has; less when it has gone.
