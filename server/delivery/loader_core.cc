@@ -349,6 +349,10 @@ void LoaderCore::Build(const std::shared_ptr<Entry>& entry,
     }
     place = ledger_.PlaceOf(entry->number);
   }
+  // Of equally near blocks vision's come first: what it finds out about images
+  // language need not find out again (FileSampleBuilder).
+  const uint64_t urgency =
+      2 * distance + (planned.plan.header.module == v1::MODULE_VISION ? 0 : 1);
   const absl::Status taken =
       TakeMemory(entry.get(), planned.plan.bytes(), place);
   if (!taken.ok()) {
@@ -373,7 +377,7 @@ void LoaderCore::Build(const std::shared_ptr<Entry>& entry,
   }
   entry->build = build;
   // Under the lock, so that End either prevents this or finds the run.
-  workers_->AddRun(distance, std::move(build));
+  workers_->AddRun(urgency, std::move(build));
 }
 
 absl::Status LoaderCore::TakeMemory(Entry* entry, uint64_t bytes,
