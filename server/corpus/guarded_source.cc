@@ -66,7 +66,7 @@ class GuardedSource final : public SampleSource {
                                            ordinal, " at byte ", at.offset);
     if (absl::IsDeadlineExceeded(ran)) {
       return absl::DeadlineExceededError(absl::StrCat(
-          where, ": not read within ", absl::FormatDuration(timeout),
+          where, ": not read within ", absl::FormatDuration(policy_.timeout),
           " (serve.read_timeout); does the disk hang?"));
     }
     return Annotate(ran, absl::StrCat(where, ": not read"));

@@ -284,6 +284,42 @@ TEST_F(BallastctlTest, PullForPeople) {
   EXPECT_EQ(lines[0].size(), lines[1].size());
 }
 
+TEST_F(BallastctlTest, PullGoesOnWithTheNextServer) {
+  server_->AddPull(ServeSteps(2));
+  ASSERT_TRUE(Pull(2, true).ok());
+  const std::vector<std::string> undisturbed = Lines();
+
+  // The first server dies within step 5, whose schedule it has given.
+  server_->AddPull([this](FakePull* pull) {
+    pull->SendBlock(kStep, 0, Block(kStep, 0));
+    pull->SendBlock(kStep, 1, Block(kStep, 1));
+    return absl::UnavailableError("dies");
+  });
+  const auto other = FakeLoaderServer::Start();
+  other->SetAttach(LoaderClient::Create(server_->address())->Attach({}, {}));
+  other->SetSchedule(
+      [this](uint64_t step) { return SyntheticSchedule(job_, step); });
+  other->AddPull([this](FakePull* pull) {
+    EXPECT_EQ(pull->open().step(), kStep);
+    EXPECT_EQ(pull->open().micro_batch(), 2u);
+    EXPECT_EQ(pull->open().steps(), 2u);
+    pull->SendBlock(kStep, 2, Block(kStep, 2));
+    pull->SendBlock(kStep + 1, 0, Block(kStep + 1, 0));
+    return absl::OkStatus();
+  });
+  const auto other_client = LoaderClient::Create(other->address());
+  LoaderClient* const servers[] = {client_.get(), other_client.get()};
+  PullOptions options;
+  options.role = role_;
+  options.step = kStep;
+  options.steps = 2;
+  options.json = true;
+  out_.str("");
+  const absl::Status status = PullBatches(servers, options, &clock_, &out_);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(Lines(), undisturbed);
+}
+
 TEST_F(BallastctlTest, PullRefusesABlockOfAnotherSchedule) {
   server_->AddPull([this](FakePull* pull) {
     std::vector<uint8_t> block = Block(kStep, 0);

@@ -16,9 +16,11 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/loader_service.grpc.pb.h"
+#include "proto/metrics_service.grpc.pb.h"
 #include "tests/fakes/fake_sample_source.h"
 #include "tests/fakes/job_config.h"
 
@@ -100,6 +102,69 @@ TEST_F(ServerTest, BlocksAreBuiltOfTheSources) {
   while (stream->Read(&response)) blocks += response.has_begin();
   EXPECT_EQ(blocks, 2);
   EXPECT_TRUE(stream->Finish().ok());
+}
+
+// The disk hangs at one sample of the first block.
+TEST_F(ServerTest, AStallIsToldAndAReadThatHangsIsGivenUp) {
+  OpenedJob job = Job({"127.0.0.1:0"});
+  // The first position with an image, which vision reads.
+  const v1::StepSchedule schedule = *job.scheduler->Schedule(0);
+  const v1::MicroBatchSchedule& columns = schedule.micro_batches(0);
+  int hanging = 0;
+  while (columns.images(hanging) == 0 ||
+         columns.modules(0).reader(hanging) != 0) {
+    ++hanging;
+  }
+  auto* source = static_cast<FakeSampleSource*>(job.sources[0].get());
+  source->Hang(columns.ordinal(hanging));
+  job.config.mutable_serve()->set_stall_after(0.01);
+  job.config.mutable_serve()->set_read_timeout(2);
+  const auto server = LoaderServer::Start(std::move(job));
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto channel = Connect((*server)->addresses()[0]);
+  const auto attached = Attach((*server)->addresses()[0]);
+  const auto stub = v1::LoaderService::NewStub(channel);
+  grpc::ClientContext context;
+  const auto stream = stub->Pull(&context);
+  v1::PullRequest request;
+  request.mutable_open()->mutable_role()->set_module(v1::MODULE_VISION);
+  request.mutable_open()->set_steps(1);
+  request.mutable_open()->set_fingerprint(attached->fingerprint().hash());
+  request.mutable_open()->set_credit(1 << 30);
+  stream->Write(request);
+
+  const auto metrics = v1::MetricsService::NewStub(channel);
+  const auto status = [&] {
+    grpc::ClientContext call;
+    v1::GetStatusResponse answer;
+    EXPECT_TRUE(metrics->GetStatus(&call, {}, &answer).ok());
+    return answer;
+  };
+  const std::string name = absl::StrCat("docs:", columns.ordinal(hanging));
+  v1::GetStatusResponse::Stall stall;
+  while (stall.sample() != name) {
+    // On a busy machine others may take long, too, and pass.
+    const v1::GetStatusResponse answer = status();
+    if (answer.stalls_size() > 0) stall = answer.stalls(0);
+  }
+  EXPECT_EQ(stall.stage(), "reading images");
+  EXPECT_EQ(stall.file(), "fake.jsonl");
+  EXPECT_EQ(stall.offset(), 100 * columns.ordinal(hanging));
+  EXPECT_EQ(stall.position(), columns.position(hanging));
+  EXPECT_EQ(stall.module(), v1::MODULE_VISION);
+  EXPECT_GE(stall.seconds(), 0.01);
+
+  // The block comes all the same, once the read has been given up.
+  v1::PullResponse response;
+  int blocks = 0;
+  while (stream->Read(&response)) blocks += response.has_begin();
+  EXPECT_EQ(blocks, 2);
+  EXPECT_TRUE(stream->Finish().ok());
+  const v1::GetStatusResponse after = status();
+  EXPECT_EQ(after.stalls_size(), 0);
+  ASSERT_EQ(after.bad_samples_size(), 1);
+  EXPECT_THAT(after.bad_samples(0).reason(), HasSubstr("not read within 2s"));
+  source->Release();
 }
 
 TEST_F(ServerTest, ASocketLeftBehindIsReplacedAndOneInUseIsNot) {
