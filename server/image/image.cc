@@ -5,13 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/image/bicubic_sink.h"
 #include "server/image/exif.h"
 #include "server/image/image_sink.h"
 #include "server/image/jpeg.h"
 #include "server/image/orienting_sink.h"
 #include "server/image/png.h"
 #include "server/image/scratch_arena.h"
-#include "server/image/strip_resampler.h"
 #include "server/image/table_cache.h"
 #include "server/image/webp.h"
 
@@ -142,7 +142,7 @@ absl::Status ImageDecoder::DecodeResized(absl::string_view bytes,
     ImageSink sink(out.data());
     return state_->Run(bytes, stored, nullptr, &sink);
   }
-  StripResampler sink(width, height, out, &state_->arena, &state_->tables);
+  BicubicSink sink(width, height, out, &state_->arena, &state_->tables);
   JpegDecoder::Size cover = {width, height};
   if (SwapsSides(stored.orientation)) std::swap(cover.width, cover.height);
   return state_->Run(bytes, stored, state_->options.fast ? &cover : nullptr,
@@ -190,7 +190,7 @@ absl::Status ResizeBicubic(const RgbImage& source, uint32_t width,
   }
   ScratchArena arena(ImageOptions().max_memory, 0);
   TableCache tables;
-  StripResampler sink(width, height, out, &arena, &tables);
+  BicubicSink sink(width, height, out, &arena, &tables);
   BALLAST_RETURN_IF_ERROR(sink.Begin(source.width, source.height));
   CopyRows(source.pixels.data(), source.width, source.height, &sink);
   return sink.Finish();

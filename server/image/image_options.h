@@ -9,9 +9,10 @@ namespace ballast {
 
 struct ImageOptions {
   // JPEGs are decoded at the smallest scale of 1/8, 1/4, 1/2 and 1 that is no
-  // smaller than the wanted size, with plain instead of smooth chroma, and resized from there.
-  // Quicker, and no longer Pillow's pixels: docs/decisions/0007 has the
-  // difference. DecodeRgb and other formats are as ever.
+  // smaller than the wanted size, with plain instead of smooth chroma, and
+  // resized from there. Quicker, and no longer Pillow's pixels:
+  // docs/decisions/0007 has the difference. DecodeRgb and other formats are as
+  // ever.
   bool fast = false;
   // Images are turned as their EXIF orientation says, as Pillow's
   // ImageOps.exif_transpose does; all sizes are then those after turning. The

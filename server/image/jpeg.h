@@ -24,9 +24,9 @@ class JpegDecoder {
   // The rows of `bytes`, a JPEG of width x height pixels, go to `sink`, which
   // is begun and not finished. With a size to cover, decodes at the smallest
   // scale of 1/8, 1/4, 1/2 and 1 that makes the picture no smaller than that,
-  // and with plain instead of smooth chroma: the `fast` setting. Errors: INVALID_ARGUMENT
-  // (damaged, truncated, another size); RESOURCE_EXHAUSTED (the arena's limit);
-  // the sink's.
+  // and with plain instead of smooth chroma: the `fast` setting. Errors:
+  // INVALID_ARGUMENT (damaged, truncated, another size); RESOURCE_EXHAUSTED
+  // (the arena's limit); the sink's.
   struct Size {
     uint32_t width = 0;
     uint32_t height = 0;

@@ -28,9 +28,10 @@ constexpr size_t RoundUp(size_t value, size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Bytes from one row of a strip to the next: kernels read a little beyond.
+// Bytes from one row of a strip to the next: kernels read a little beyond. Odd
+// multiples, so that rows do not share sets of the cache.
 constexpr size_t StripStride(size_t width) {
-  return RoundUp(RoundUp(width, 4) * kChannels + 16, 64);
+  return RoundUp(RoundUp(width, 4) * kChannels + 16, 64) | 64;
 }
 
 // One quad more than the width needs, which kernels read and do not use.

@@ -65,6 +65,16 @@ absl::Status ReferenceResizeBicubic(const RgbImage& source, uint32_t width,
     std::memcpy(out.data(), source.pixels.data(), out.size());
     return absl::OkStatus();
   }
+  // Pillow's order of the passes for very tall images.
+  if (source.height > uint64_t{100} * source.width && height < source.height &&
+      width != source.width) {
+    RgbImage narrow{source.width, height, {}};
+    narrow.pixels.resize(source_stride * height);
+    const absl::Status first = ReferenceResizeBicubic(
+        source, source.width, height, absl::MakeSpan(narrow.pixels));
+    return first.ok() ? ReferenceResizeBicubic(narrow, width, height, out)
+                      : first;
+  }
   // A pass whose length does not change would keep the pixels as they are.
   if (height == source.height) {
     const ResampleWeights horizontal = BicubicWeights(source.width, width);

@@ -1,6 +1,7 @@
 // One decoder for many images: nothing of one shows in the next, and memory is
 // bounded and reused.
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -115,20 +116,54 @@ TEST(ImageDecoderTest, WarmItAllocatesNothingForJpegAndPng) {
   }
 }
 
-class LargeImageTest : public ::testing::Test {
- protected:
-  // 12 megapixels, as the issue asks.
-  static std::string Photograph(FileFormat format) {
-    Random random(3, 0);
-    Canvas canvas(4000, 3000, Rgb{200, 180, 160});
-    canvas.FillGradient(Rgb{20, 90, 200}, Rgb{220, 200, 120});
-    canvas.AddNoise(8, &random);
-    return EncodeImage(canvas, format, 90).value();
-  }
-};
+std::string Photograph(int width, int height, FileFormat format) {
+  Random random(3, 0);
+  Canvas canvas(width, height, Rgb{200, 180, 160});
+  canvas.FillGradient(Rgb{20, 90, 200}, Rgb{220, 200, 120});
+  canvas.AddNoise(8, &random);
+  return EncodeImage(canvas, format, 90).value();
+}
 
-TEST_F(LargeImageTest, ABaselineJpegTakesAtMost4MB) {
-  const std::string bytes = Photograph(FileFormat::kJpeg);
+// Mean difference of two pictures' values.
+double MeanDifference(const std::vector<uint8_t>& a,
+                      const std::vector<uint8_t>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::abs(int{a[i]} - int{b[i]});
+  return sum / a.size();
+}
+
+TEST(FastImageTest, JpegsAreCloseAndTheRestTheSame) {
+  ImageOptions options;
+  options.fast = true;
+  ImageDecoder fast(options);
+  ImageDecoder exact;
+  for (const FileFormat format :
+       {FileFormat::kJpeg, FileFormat::kPng, FileFormat::kWebp}) {
+    Job job;
+    job.bytes = Photograph(800, 600, format);
+    job.header = ReadImageHeader(job.bytes).value();
+    // Just above the scales that libjpeg offers, just below, and larger.
+    for (const double scale : {0.124, 0.126, 0.25, 0.49, 0.5, 0.51, 1.5}) {
+      SCOPED_TRACE(scale);
+      job.width = 800 * scale + 1;
+      job.height = 600 * scale + 1;
+      std::vector<uint8_t> a, b;
+      ASSERT_TRUE(DecodeJob(exact, job, a).ok());
+      ASSERT_TRUE(DecodeJob(fast, job, b).ok());
+      if (format == FileFormat::kJpeg) {
+        EXPECT_LT(MeanDifference(a, b), 2);
+      } else {
+        EXPECT_EQ(a, b);
+      }
+    }
+    // Not resized, they are decoded as ever.
+    EXPECT_EQ(fast.Decode(job.bytes)->pixels, exact.Decode(job.bytes)->pixels);
+  }
+}
+
+// 12 megapixels.
+TEST(LargeImageTest, ABaselineJpegTakesAtMost4MB) {
+  const std::string bytes = Photograph(4000, 3000, FileFormat::kJpeg);
   const ImageHeader header = ReadImageHeader(bytes).value();
   for (const auto& [width, height] :
        {std::pair(1148u, 868u), std::pair(3976u, 2996u), std::pair(28u, 28u),
@@ -149,8 +184,8 @@ TEST_F(LargeImageTest, ABaselineJpegTakesAtMost4MB) {
   }
 }
 
-TEST_F(LargeImageTest, APngTakesAFewRows) {
-  const std::string bytes = Photograph(FileFormat::kPng);
+TEST(LargeImageTest, APngTakesAFewRows) {
+  const std::string bytes = Photograph(4000, 3000, FileFormat::kPng);
   const ImageHeader header = ReadImageHeader(bytes).value();
   std::vector<uint8_t> out(1148 * 868 * 3);
   StartMallocCount();
@@ -177,6 +212,12 @@ TEST(ImageMemoryTest, IsRefusedBeyondTheLimit) {
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted)
         << name << ": " << status;
   }
+  std::vector<uint8_t> wide(3000);
+  // Its rows are short, but the weights of so long a side are many.
+  const absl::Status tables = decoder.DecodeResized(
+      ReadFileOrFail(TestDataPath("height_1.png")), {ImageFormat::kPng, 40, 1},
+      1000, 1, absl::MakeSpan(wide));
+  EXPECT_EQ(tables.code(), absl::StatusCode::kResourceExhausted) << tables;
   // Nothing that came before is in the way of what fits.
   const std::string bytes = ReadFileOrFail(TestDataPath("one_pixel.webp"));
   EXPECT_TRUE(decoder.Decode(bytes).ok());

@@ -7,8 +7,12 @@
 vectors.json names the Pillow that was used and holds, for each file: its size,
 SHA-256 of convert("RGB")'s bytes, SHA-256 of several BICUBIC sizes, and the
 length of the shortest prefix that is accepted (it and all longer ones give the
-same pixels, all shorter ones are refused). `refused` lists files that Pillow
-does not open, or that we refuse on purpose.
+same pixels, all shorter ones are refused); and of files with an EXIF orientation the
+same of exif_transpose's picture. `refused` lists files that Pillow does not
+open, or that we refuse on purpose.
+
+damaged.json holds bytes to change in these files, and Pillow's verdict on each:
+SHA-256 of the pixels, or null where it refuses.
 
 PNGs are written here, since Pillow cannot write every kind; some kinds of JPEG
 are made by changing a header so that the coded data still fits.
@@ -17,6 +21,7 @@ are made by changing a header so that the coded data still fits.
 import hashlib
 import io
 import json
+import math
 import pathlib
 import random
 import struct
@@ -24,7 +29,7 @@ import warnings
 import zlib
 
 import PIL
-from PIL import Image, ImageDraw, features
+from PIL import Image, ImageDraw, ImageOps, features
 
 warnings.simplefilter("ignore")
 OUT = pathlib.Path(__file__).parent / "testdata"
@@ -319,6 +324,82 @@ def webps():
     yield "tall", webp(2, 200)
 
 
+# ---- EXIF, and shapes at the edge of what the processors take ----------------
+
+
+def oriented(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return exif
+
+
+def big_endian_exif(orientation):
+    entry = struct.pack(">HHIHH", 0x0112, 3, 1, orientation, 0)
+    return b"MM\0*" + struct.pack(">IH", 8, 1) + entry + bytes(4)
+
+
+def others():
+    for orientation in range(1, 9):
+        exif = oriented(orientation)
+        yield f"orientation_{orientation}.jpg", jpeg(23, 13, exif=exif)
+    for orientation in (3, 6, 7):
+        exif = oriented(orientation)
+        image = picture(14, 19)
+        yield f"orientation_{orientation}.png", save(image, format="PNG", exif=exif)
+        yield f"orientation_{orientation}.webp", webp(14, 19, exif=exif)
+    exif = b"Exif\0\0" + big_endian_exif(8)
+    yield "orientation_big_endian.jpg", jpeg(15, 22, exif=exif)
+    yield "orientation_progressive.jpg", jpeg(
+        40, 30, exif=oriented(5), progressive=True
+    )
+    yield "orientation_9.jpg", jpeg(9, 8, exif=oriented(9))
+    yield "ratio_200.jpg", jpeg(800, 4)
+    yield "ratio_200_tall.png", png(3, 600, 8, 2)
+    yield "ratio_200_tall.webp", webp(2, 400)
+    yield "large.jpg", jpeg(611, 457, quality=40)
+    yield "large_progressive.jpg", jpeg(457, 611, quality=40, progressive=True)
+    yield "large_grey.jpg", jpeg(700, 350, "L", quality=40)
+    yield "large_cmyk.jpg", jpeg(250, 260, "CMYK", quality=30)
+    yield "large_alpha.webp", webp(301, 280, "RGBA", quality=30)
+
+
+# ---- damage ------------------------------------------------------------------
+
+DAMAGED = ["420.jpg", "444.jpg", "420_progressive.jpg", "420_restarts.jpg",
+           "grey.jpg", "cmyk_adobe.jpg", "rgb8.png", "palette4.png",
+           "rgba16_interlaced.png", "grey1.png", "lossy.webp", "lossless.webp",
+           "lossy_alpha.webp", "animated.webp"]  # fmt: skip
+
+
+def damages(size):
+    """Changes of one to three bytes; half of them among the first 200."""
+    for n in range(40):
+        changes = {}
+        for _ in range(1 + n % 3):
+            at = RANDOM.randrange(size if n % 2 else min(size, 200))
+            changes[at] = RANDOM.randrange(256)
+        yield sorted(changes.items())
+
+
+def damaged():
+    verdicts = []
+    for file in DAMAGED:
+        data = (OUT / file).read_bytes()
+        for changes in damages(len(data)):
+            changed = bytearray(data)
+            for at, value in changes:
+                changed[at] = value
+            image = decoded(bytes(changed))
+            verdicts.append(
+                {
+                    "file": file,
+                    "changes": changes,
+                    "rgb_sha256": None if image is None else sha256(image),
+                }
+            )
+    return verdicts
+
+
 # ---- what Pillow says --------------------------------------------------------
 
 
@@ -343,6 +424,53 @@ def sizes(width, height):
     yield max(1, width // 2), max(1, height // 3)
     yield max(1, width // 7), height + 5
     yield 56, 28
+    if max(width, height) <= 200 * min(width, height):
+        yield smart_resize(width, height, 28, 3136, 1003520)
+        yield smart_resize(width, height, 32, 65536, 1048576)
+
+
+def smart_resize(width, height, factor, least, most):
+    """As the Qwen processors choose it."""
+    w, h = (round(side / factor) * factor for side in (width, height))
+    if w * h > most:
+        beta = math.sqrt(width * height / most)
+        w, h = (
+            max(factor, math.floor(side / beta / factor) * factor)
+            for side in (width, height)
+        )
+    elif w * h < least:
+        beta = math.sqrt(least / (width * height))
+        w, h = (
+            math.ceil(side * beta / factor) * factor for side in (width, height)
+        )
+    return w, h
+
+
+def resized(image):
+    return [
+        {
+            "width": w,
+            "height": h,
+            "sha256": sha256(image.resize((w, h), Image.Resampling.BICUBIC)),
+        }
+        for w, h in sizes(*image.size)
+    ]
+
+
+def transposed(data):
+    """The picture turned as EXIF says, where it says something."""
+    with Image.open(io.BytesIO(data)) as image:
+        if image.getexif().get(0x0112, 1) == 1:
+            return {}
+        turned = ImageOps.exif_transpose(image).convert("RGB")
+    return {
+        "transposed": {
+            "width": turned.width,
+            "height": turned.height,
+            "rgb_sha256": sha256(turned),
+            "resized": resized(turned),
+        }
+    }
 
 
 def shortest_accepted(data, image):
@@ -358,39 +486,36 @@ def main():
     for old in OUT.iterdir():
         old.unlink()
     files, refused = [], []
-    for kind, extension in ((jpegs, "jpg"), (pngs, "png"), (webps, "webp")):
-        for name, data in kind():
-            file = f"{name}.{extension}"
-            (OUT / file).write_bytes(data)
-            image = decoded(data)
-            if image is None or file in REFUSED_BY_US:
-                refused.append(file)
-                continue
-            files.append(
-                {
-                    "file": file,
-                    "width": image.width,
-                    "height": image.height,
-                    "rgb_sha256": sha256(image),
-                    "shortest_accepted": shortest_accepted(data, image),
-                    "resized": [
-                        {
-                            "width": w,
-                            "height": h,
-                            "sha256": sha256(
-                                image.resize((w, h), Image.Resampling.BICUBIC)
-                            ),
-                        }
-                        for w, h in sizes(*image.size)
-                    ],
-                }
-            )
+    drawn = [
+        (f"{name}.{extension}", data)
+        for kind, extension in ((jpegs, "jpg"), (pngs, "png"), (webps, "webp"))
+        for name, data in kind()
+    ]
+    for file, data in drawn + list(others()):
+        (OUT / file).write_bytes(data)
+        image = decoded(data)
+        if image is None or file in REFUSED_BY_US:
+            refused.append(file)
+            continue
+        files.append(
+            {
+                "file": file,
+                "width": image.width,
+                "height": image.height,
+                "rgb_sha256": sha256(image),
+                "shortest_accepted": shortest_accepted(data, image),
+                "resized": resized(image),
+                **transposed(data),
+            }
+        )
     made_by = {
         "pillow": PIL.__version__,
         **{n: features.version(n) for n in ("libjpeg_turbo", "webp", "zlib")},
     }
     vectors = {"made_by": made_by, "refused": refused, "files": files}
     (OUT / "vectors.json").write_text(json.dumps(vectors, indent=1) + "\n")
+    lines = ",\n".join(json.dumps(verdict) for verdict in damaged())
+    (OUT / "damaged.json").write_text(f"[\n{lines}\n]\n")
 
 
 if __name__ == "__main__":

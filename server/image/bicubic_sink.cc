@@ -1,0 +1,37 @@
+#include "server/image/bicubic_sink.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+
+absl::Status BicubicSink::Begin(uint32_t width, uint32_t height) {
+  source_width_ = width;
+  narrow_ = nullptr;
+  if (!IsResizedAlongYFirst(width, height, height_)) {
+    first_.emplace(width_, height_, out_, arena_, tables_);
+    return first_->Begin(width, height);
+  }
+  const uint64_t bytes = uint64_t{width} * height_ * kChannels;
+  narrow_ = arena_->AllocateArray<uint8_t>(bytes);
+  if (narrow_ == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("resizing ", width, "x", height, " pixels to ", width_,
+                     "x", height_, " needs more than the ", arena_->limit(),
+                     " bytes of memory that an image may take"));
+  }
+  first_.emplace(width, height_, absl::MakeSpan(narrow_, bytes), arena_,
+                 tables_);
+  return first_->Begin(width, height);
+}
+
+absl::Status BicubicSink::Finish() {
+  BALLAST_RETURN_IF_ERROR(first_->Finish());
+  if (narrow_ == nullptr) return absl::OkStatus();
+  StripResampler second(width_, height_, out_, arena_, tables_);
+  BALLAST_RETURN_IF_ERROR(second.Begin(source_width_, height_));
+  CopyRows(narrow_, source_width_, height_, &second);
+  return second.Finish();
+}
+
+}  // namespace ballast

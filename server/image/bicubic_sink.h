@@ -1,0 +1,56 @@
+#ifndef BALLAST_SERVER_IMAGE_BICUBIC_SINK_H_
+#define BALLAST_SERVER_IMAGE_BICUBIC_SINK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "server/image/row_sink.h"
+#include "server/image/scratch_arena.h"
+#include "server/image/strip_resampler.h"
+#include "server/image/table_cache.h"
+
+namespace ballast {
+
+// Whether Pillow resizes along y before it does along x, with pixels rounded in
+// between: of images that are over a hundred times as high as wide, where the
+// height shrinks. Of all others it is the other way round.
+constexpr bool IsResizedAlongYFirst(uint32_t width, uint32_t height,
+                                    uint32_t new_height) {
+  return height > uint64_t{100} * width && new_height < height;
+}
+
+// Resizes as Pillow's resize(BICUBIC) does, to the bit. Thread-compatible.
+class BicubicSink : public RowSink {
+ public:
+  // Arguments are StripResampler's.
+  BicubicSink(uint32_t width, uint32_t height, absl::Span<uint8_t> out,
+              ScratchArena* arena, TableCache* tables)
+      : width_(width),
+        height_(height),
+        out_(out),
+        arena_(arena),
+        tables_(tables) {}
+
+  absl::Status Begin(uint32_t width, uint32_t height) override;
+  absl::Span<uint8_t* const> NextRows() override { return first_->NextRows(); }
+  void RowsDone(size_t count) override { first_->RowsDone(count); }
+  absl::Status Finish() override;
+
+ private:
+  const uint32_t width_;
+  const uint32_t height_;
+  const absl::Span<uint8_t> out_;
+  ScratchArena* const arena_;
+  TableCache* const tables_;
+  std::optional<StripResampler> first_;
+  // Resized along y alone, source_width_ x height_ pixels; or null.
+  uint8_t* narrow_ = nullptr;
+  uint32_t source_width_ = 0;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_IMAGE_BICUBIC_SINK_H_
