@@ -19,6 +19,7 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -47,15 +48,16 @@ constexpr int64_t kBeyondAvx2 = HWY_AVX3 | HWY_AVX3_DL;
 
 // Of this thread's processor time, which other programs on the machine change
 // less than the wall's.
+double ProcessorSeconds() {
+  timespec time = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
 double SecondsOf(const std::function<void()>& work) {
-  const auto now = [] {
-    timespec time = {};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return time.tv_sec + time.tv_nsec * 1e-9;
-  };
-  const double start = now();
+  const double start = ProcessorSeconds();
   work();
-  return now() - start;
+  return ProcessorSeconds() - start;
 }
 
 // Times of one kind of work on each image of a corpus.
@@ -144,13 +146,19 @@ BENCHMARK(BM_DecodeResize)
     ->ArgsProduct({{kClassDefault, kCheckpoint}, {0, 1}})
     ->Unit(benchmark::kMillisecond);
 
-// Whole images to each of `threads`, each with its own decoder. Images/s.
-double Throughput(const std::vector<CorpusImage>& corpus, size_t threads,
-                  double least_seconds) {
+struct Throughput {
+  double wall = 0;       // images a second
+  double processor = 0;  // images a second of a thread's processor time
+};
+
+// Whole images to each of `threads`, each with its own decoder, for a second.
+Throughput MeasureThroughput(const std::vector<CorpusImage>& corpus,
+                             size_t threads) {
   std::atomic<uint64_t> images = 0;
   std::atomic<bool> go = false;
   std::atomic<bool> stop = false;
   std::atomic<size_t> ready = 0;
+  std::vector<double> processor(threads);
   std::vector<std::thread> workers;
   for (size_t t = 0; t < threads; ++t) {
     workers.emplace_back([&, t] {
@@ -160,40 +168,50 @@ double Throughput(const std::vector<CorpusImage>& corpus, size_t threads,
       for (const CorpusImage& image : corpus) Resize(decoder, image, out);
       ++ready;
       while (!go) std::this_thread::yield();
+      const double start = ProcessorSeconds();
       for (size_t i = t; !stop; ++i) {
         Resize(decoder, corpus[i % corpus.size()], out);
         images.fetch_add(1, std::memory_order_relaxed);
       }
+      processor[t] = ProcessorSeconds() - start;
     });
   }
   while (ready < threads) std::this_thread::yield();
-  go = true;
   const auto start = std::chrono::steady_clock::now();
-  std::this_thread::sleep_for(std::chrono::duration<double>(least_seconds));
-  const uint64_t done = images;
-  const std::chrono::duration<double> wall =
-      std::chrono::steady_clock::now() - start;
+  go = true;
+  std::this_thread::sleep_for(std::chrono::seconds(1));
   stop = true;
   for (std::thread& worker : workers) worker.join();
-  return done / wall.count();
+  const std::chrono::duration<double> wall =
+      std::chrono::steady_clock::now() - start;
+  const double total = std::accumulate(processor.begin(), processor.end(), 0.0);
+  return {images / wall.count(), images / total};
 }
 
-// One thread and all of them take turns; the median of the rounds.
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+// One thread and all of them take turns; medians of the rounds. What other
+// programs take of the machine shows in `efficiency` and not in
+// `efficiency_processor`, which sees what threads cost one another in caches
+// and memory.
 void BM_ThreadScaling(benchmark::State& state) {
   const std::vector<CorpusImage> corpus = LoadImageCorpus(kClassDefault);
   const size_t threads = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<double> efficiency;
-  double all = 0;
+  std::vector<double> wall, processor, all;
   for (auto _ : state) {
-    const double one = Throughput(corpus, 1, 1);
-    all = Throughput(corpus, threads, 1);
-    if (one > 0) efficiency.push_back(all / (threads * one));
+    const Throughput one = MeasureThroughput(corpus, 1);
+    const Throughput many = MeasureThroughput(corpus, threads);
+    wall.push_back(many.wall / (threads * one.wall));
+    processor.push_back(many.processor / one.processor);
+    all.push_back(many.wall);
   }
-  std::sort(efficiency.begin(), efficiency.end());
   state.counters["threads"] = threads;
-  state.counters["images/s"] = all;
-  state.counters["efficiency"] =
-      efficiency.empty() ? 0 : efficiency[efficiency.size() / 2];
+  state.counters["images/s"] = Median(all);
+  state.counters["efficiency"] = Median(wall);
+  state.counters["efficiency_processor"] = Median(processor);
 }
 BENCHMARK(BM_ThreadScaling)->Unit(benchmark::kMillisecond)->UseRealTime();
 

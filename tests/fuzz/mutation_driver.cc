@@ -7,7 +7,9 @@
 //
 // The input at hand lies in TEST_UNDECLARED_OUTPUTS_DIR or TEST_TMPDIR as
 // `fuzz_input` while it is tried, and so is there after a crash.
-#include <algorithm>
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -78,6 +80,29 @@ std::string InputPath() {
   return "fuzz_input";
 }
 
+// A file that holds what was set last, whatever then becomes of the process.
+class CurrentInput {
+ public:
+  explicit CurrentInput(const std::string& path)
+      : descriptor_(
+            open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {}
+  ~CurrentInput() { close(descriptor_); }
+  CurrentInput(const CurrentInput&) = delete;
+  CurrentInput& operator=(const CurrentInput&) = delete;
+
+  void Set(absl::string_view input) {
+    if (ftruncate(descriptor_, 0) != 0 ||
+        pwrite(descriptor_, input.data(), input.size(), 0) !=
+            static_cast<ssize_t>(input.size())) {
+      std::cerr << "the input at hand cannot be kept" << std::endl;
+      std::exit(1);
+    }
+  }
+
+ private:
+  const int descriptor_;
+};
+
 int Main(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -90,6 +115,7 @@ int Main(int argc, char** argv) {
     seeds.push_back(ReadFile(path).substr(0, options.max_len));
   }
   const std::string input_path = InputPath();
+  CurrentInput current(input_path);
   const auto end = std::chrono::steady_clock::now() +
                    std::chrono::seconds(options.max_total_time);
   Mutator mutator(options.seed, seeds, options.max_len);
@@ -97,7 +123,7 @@ int Main(int argc, char** argv) {
   for (; run < options.runs && std::chrono::steady_clock::now() < end; ++run) {
     // First every seed as it is.
     const std::string input = run < seeds.size() ? seeds[run] : mutator.Next();
-    std::ofstream(input_path, std::ios::binary) << input;
+    current.Set(input);
     // A copy of its own, so that a read beyond its end is noticed.
     const std::vector<uint8_t> bytes(input.begin(), input.end());
     LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
