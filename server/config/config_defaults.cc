@@ -160,6 +160,7 @@ void ResolvePaths(absl::string_view directory, v1::Config* config) {
     resolve(security.mutable_tls()->mutable_cert());
     resolve(security.mutable_tls()->mutable_key());
     resolve(security.mutable_tls()->mutable_client_ca());
+    resolve(security.mutable_tls()->mutable_ca());
   }
 }
 

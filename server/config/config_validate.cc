@@ -1,8 +1,11 @@
 #include "server/config/config_validate.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/align.h"
 #include "proto/module.h"
@@ -137,20 +140,16 @@ void ValidatePacking(const v1::Config& config, KeyReport* report) {
 }
 
 void ValidateServe(const v1::Config& config, KeyReport* report) {
-  const bool has_tls = config.security().has_tls();
   for (int i = 0; i < config.serve().listen_size(); ++i) {
     const std::string key = ItemKey("serve.listen", i);
     if (report->IsFaulty(key)) continue;
     const std::string& text = config.serve().listen(i);
     const auto address = ParseListenAddress(text);
-    if (!address.ok()) {
-      report->AddFault(key, std::string(address.status().message()));
-    } else if (!address->IsLocal() && !has_tls) {
-      report->AddFault(
-          key, absl::StrCat("found ", Shown(text),
-                            ", which other machines reach, without "
-                            "security.tls; wanted a Unix socket, a loopback "
-                            "address, or security.tls"));
+    const absl::Status allowed =
+        address.ok() ? CheckExposure(*address, text, config.security())
+                     : address.status();
+    if (!allowed.ok()) {
+      report->AddFault(key, std::string(allowed.message()));
     }
   }
   if (!report->Has("serve.http") || report->IsFaulty("serve.http")) return;
@@ -164,11 +163,33 @@ void ValidateServe(const v1::Config& config, KeyReport* report) {
   }
 }
 
-void ValidateSecurity(KeyReport* report) {
+bool IsJobName(absl::string_view name) {
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_isalnum(c) || c == '_' || c == '.' || c == '-';
+  });
+}
+
+void ValidateSecurity(const v1::Config& config, KeyReport* report) {
+  const v1::Security& security = config.security();
+  if (!report->IsFaulty("security.job") && !IsJobName(security.job())) {
+    report->AddFault("security.job",
+                     absl::StrCat("found ", Shown(security.job()),
+                                  "; wanted letters, digits, _, . and - alone"));
+  }
   if (!report->Has("security.tls") || report->IsFaulty("security.tls")) return;
-  for (const char* member : {"cert", "key", "client_ca"}) {
+  for (const char* member : {"cert", "key"}) {
     const std::string key = ChildKey("security.tls", member);
     if (!report->Has(key)) report->AddMissing(key, "a PEM file");
+  }
+  int tcp = 0;
+  for (const v1::Topology::Server& server : config.topology().servers()) {
+    tcp += !absl::StartsWith(server.address(), "unix:");
+  }
+  if (tcp > 1 && security.tls().client_ca().empty() &&
+      !report->Has("security.tls.ca")) {
+    report->AddMissing("security.tls.ca",
+                       "a PEM file of the CAs of the job's other servers, or "
+                       "client_ca");
   }
 }
 
@@ -184,7 +205,7 @@ void ValidateConfig(const v1::Config& config, KeyReport* report) {
   ValidateBalance(config.balance(), report);
   ValidatePacking(config, report);
   ValidateServe(config, report);
-  ValidateSecurity(report);
+  ValidateSecurity(config, report);
 }
 
 }  // namespace ballast

@@ -87,4 +87,31 @@ absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
   return address;
 }
 
+absl::Status CheckExposure(const ListenAddress& address, absl::string_view text,
+                           const v1::Security& security) {
+  if (address.is_unix) return absl::OkStatus();
+  if (!security.has_tls() && !security.tokens_file().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "found ", Shown(text),
+        " with security.tokens_file and without security.tls, where tokens "
+        "would be there for all to read; wanted a Unix socket, or "
+        "security.tls"));
+  }
+  if (address.IsLocal() || security.insecure()) return absl::OkStatus();
+  if (!security.has_tls()) {
+    return Fault(text,
+                 "a Unix socket, a loopback address, or security.tls, since "
+                 "other machines reach it; security.insecure: true if all of "
+                 "them may read the data");
+  }
+  if (security.tls().client_ca().empty() && security.tokens_file().empty()) {
+    return Fault(
+        text,
+        "security.tls.client_ca or security.tokens_file, since other "
+        "machines reach it; security.insecure: true if all of them may "
+        "read the data");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace ballast

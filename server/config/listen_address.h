@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "proto/config.pb.h"
 
 namespace ballast {
 
@@ -24,6 +26,12 @@ struct ListenAddress {
 
 // Errors: INVALID_ARGUMENT, its message "found ...; wanted ...".
 absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
+
+// Whether a server that is secured as `security` says may listen at `address`,
+// which is `text` parsed. Errors: INVALID_ARGUMENT, its message "found ...;
+// wanted ...", which names the keys to set.
+absl::Status CheckExposure(const ListenAddress& address, absl::string_view text,
+                           const v1::Security& security);
 
 }  // namespace ballast
 

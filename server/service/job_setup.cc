@@ -50,14 +50,6 @@ absl::Status CheckServable(const v1::Config& config) {
     return not_built("balance.delivery: `hybrid`",
                      "use exchange, direct or off");
   }
-  const v1::Security& security = config.security();
-  if (!security.tls().cert().empty() || !security.tls().key().empty() ||
-      !security.tls().client_ca().empty()) {
-    return not_built("security.tls", "leave it out and listen locally");
-  }
-  if (!security.tokens_file().empty()) {
-    return not_built("security.tokens_file", "leave it out");
-  }
   if (!config.serve().http().empty()) {
     return not_built("serve.http", "leave it out");
   }

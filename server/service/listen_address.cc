@@ -1,5 +1,6 @@
 #include "server/service/listen_address.h"
 
+#include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -11,6 +12,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/status_macros.h"
+#include "server/config/listen_address.h"
 
 namespace ballast {
 namespace {
@@ -41,6 +44,36 @@ absl::Status CheckNobodyAnswers(const std::string& path,
   return SystemError(path, "cannot tell whether a server answers");
 }
 
+absl::Status TooLong(const std::string& path) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("serve.listen: ", path, " has ", path.size(),
+                   " bytes; a Unix socket's path has at most ",
+                   sizeof(sockaddr_un::sun_path) - 1));
+}
+
+// What the system says to a socket of ours that would listen there.
+absl::Status TryBind(absl::string_view address, int family,
+                     const sockaddr* name, socklen_t length) {
+  const auto error = [address](int number) {
+    const std::string what =
+        absl::StrCat("serve.listen: cannot listen at ", address);
+    if (number == EADDRINUSE) {
+      return absl::AlreadyExistsError(
+          what + ": Address already in use; by another server?");
+    }
+    return absl::ErrnoToStatus(number, what);
+  };
+  const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return error(errno);
+  // As gRPC does: connections that have ended do not count.
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  absl::Status status;
+  if (bind(fd, name, length) != 0 || listen(fd, 1) != 0) status = error(errno);
+  close(fd);
+  return status;
+}
+
 }  // namespace
 
 absl::string_view UnixPath(absl::string_view address) {
@@ -50,39 +83,54 @@ absl::string_view UnixPath(absl::string_view address) {
   return address;
 }
 
-absl::Status CheckLocalAddress(absl::string_view address) {
+absl::Status CheckListen(absl::string_view address,
+                         const v1::Security& security) {
   if (absl::StartsWith(address, "unix:")) {
     if (!UnixPath(address).empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat("serve.listen: ", address, " has no path"));
   }
-  const size_t colon = address.rfind(':');
-  if (colon == absl::string_view::npos || colon == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("serve.listen: \"", address,
-                     "\" is no address; wanted unix:/path or host:port"));
+  const absl::StatusOr<ListenAddress> parsed = ParseListenAddress(address);
+  if (!parsed.ok()) return Annotate(parsed.status(), "serve.listen");
+  return Annotate(CheckExposure(*parsed, address, security), "serve.listen");
+}
+
+absl::Status TryListen(absl::string_view address) {
+  const std::string path(UnixPath(address));
+  if (!path.empty()) {
+    sockaddr_un unix_address = {};
+    unix_address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof(unix_address.sun_path)) return TooLong(path);
+    std::memcpy(unix_address.sun_path, path.data(), path.size());
+    absl::Status status = TryBind(
+        address, AF_UNIX, reinterpret_cast<const sockaddr*>(&unix_address),
+        sizeof(unix_address));
+    if (status.ok()) unlink(path.c_str());
+    return status;
   }
-  const absl::string_view host = address.substr(0, colon);
-  if (host == "localhost" || host == "[::1]" ||
-      absl::StartsWith(host, "127.")) {
-    return absl::OkStatus();
+  const absl::StatusOr<ListenAddress> parsed = ParseListenAddress(address);
+  if (!parsed.ok()) return Annotate(parsed.status(), "serve.listen");
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int failed = getaddrinfo(
+      parsed->host.c_str(), absl::StrCat(parsed->port).c_str(), &hints, &found);
+  if (failed != 0) {
+    return absl::NotFoundError(absl::StrCat("serve.listen: cannot listen at ",
+                                            address, ": host ", parsed->host,
+                                            ": ", gai_strerror(failed)));
   }
-  return absl::UnimplementedError(absl::StrCat(
-      "serve.listen: ", address,
-      " can be reached from other machines, which "
-      "needs security.tls, and that is not built yet; listen at a Unix socket "
-      "or 127.0.0.1"));
+  const absl::Status status =
+      TryBind(address, found->ai_family, found->ai_addr, found->ai_addrlen);
+  freeaddrinfo(found);
+  return status;
 }
 
 absl::Status RemoveStaleSocket(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("serve.listen: ", path, " has ", path.size(),
-                     " bytes; a Unix socket's path has at most ",
-                     sizeof(address.sun_path) - 1));
-  }
+  if (path.size() >= sizeof(address.sun_path)) return TooLong(path);
   std::memcpy(address.sun_path, path.data(), path.size());
 
   struct stat found;

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "proto/config.pb.h"
 
 namespace ballast {
 
@@ -13,11 +14,18 @@ namespace ballast {
 // The path of a Unix socket; empty for `host:port`.
 absl::string_view UnixPath(absl::string_view address);
 
-// OK when nobody but processes of this machine can reach the address: a Unix
-// socket, `localhost`, 127.0.0.0/8 or ::1, which are all that may listen while
-// there is no TLS. Errors: INVALID_ARGUMENT (no address), UNIMPLEMENTED
-// (reaches further), both naming serve.listen.
-absl::Status CheckLocalAddress(absl::string_view address);
+// Whether a server that is secured as `security` says may listen at `address`
+// (CheckExposure); also for addresses that no configuration file was checked
+// for. Errors: INVALID_ARGUMENT, naming serve.listen.
+absl::Status CheckListen(absl::string_view address,
+                         const v1::Security& security);
+
+// Why nobody can listen at `address` now: what the system says to a socket that
+// tries, of the first of its host's addresses. OK where one can, so that the
+// reason is another. May ask the name service. Errors: NOT_FOUND (no such
+// host, no directory for the socket), ALREADY_EXISTS (taken), those of the
+// system; messages name serve.listen and the address.
+absl::Status TryListen(absl::string_view address);
 
 // Makes way for a Unix socket at `path`: removes a socket file that a server
 // left behind when it was killed. A path where there is nothing is fine.

@@ -1,12 +1,14 @@
 #include "server/service/peer_caller.h"
 
 #include <chrono>
+#include <utility>
 
 #include <grpcpp/grpcpp.h>
 
 #include "absl/base/thread_annotations.h"
 #include "common/grpc_status.h"
 #include "common/mutex.h"
+#include "common/status_macros.h"
 #include "proto/loader_service.grpc.pb.h"
 
 namespace ballast {
@@ -16,6 +18,9 @@ constexpr std::chrono::seconds kDeadline(2);
 
 class GrpcPeerCaller final : public PeerCaller {
  public:
+  explicit GrpcPeerCaller(ChannelSecurity security)
+      : security_(std::move(security)) {}
+
   absl::StatusOr<v1::AttachResponse> Attach(
       const std::string& address) override {
     grpc::ChannelArguments arguments;
@@ -23,8 +28,11 @@ class GrpcPeerCaller final : public PeerCaller {
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     // Servers are in the cluster; a proxy to the outside is no way to them.
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    const auto stub = v1::LoaderService::NewStub(grpc::CreateCustomChannel(
-        address, grpc::InsecureChannelCredentials(), arguments));
+    SetSecurityArguments(security_, &arguments);
+    BALLAST_ASSIGN_OR_RETURN(const auto credentials,
+                             ChannelCredentialsFor(security_, address));
+    const auto stub = v1::LoaderService::NewStub(
+        grpc::CreateCustomChannel(address, credentials, arguments));
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kDeadline);
     {
@@ -48,6 +56,7 @@ class GrpcPeerCaller final : public PeerCaller {
   }
 
  private:
+  const ChannelSecurity security_;
   Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   // That of the Attach which is going on.
@@ -56,8 +65,8 @@ class GrpcPeerCaller final : public PeerCaller {
 
 }  // namespace
 
-std::unique_ptr<PeerCaller> MakeGrpcPeerCaller() {
-  return std::make_unique<GrpcPeerCaller>();
+std::unique_ptr<PeerCaller> MakeGrpcPeerCaller(ChannelSecurity security) {
+  return std::make_unique<GrpcPeerCaller>(std::move(security));
 }
 
 }  // namespace ballast

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/channel_security.h"
 #include "proto/loader_service.pb.h"
 
 namespace ballast {
@@ -23,8 +24,8 @@ class PeerCaller {
   virtual void Cancel() = 0;
 };
 
-// Over gRPC.
-std::unique_ptr<PeerCaller> MakeGrpcPeerCaller();
+// Over gRPC, secured so.
+std::unique_ptr<PeerCaller> MakeGrpcPeerCaller(ChannelSecurity security);
 
 }  // namespace ballast
 

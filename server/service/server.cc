@@ -1,6 +1,9 @@
 #include "server/service/server.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
@@ -26,8 +29,34 @@ namespace {
 constexpr int kMaxRequestBytes = 4 << 20;
 // A client opens a few streams on a connection; thousands are a fault.
 constexpr int kMaxCallsPerConnection = 1024;
+constexpr int kHandshakeTimeoutMs = 20'000;
+// A token has up to 4096 bytes.
+constexpr int kMaxMetadataBytes = 16 << 10;
 // What short calls get to end in once the long ones have.
 constexpr absl::Duration kLastCalls = absl::Milliseconds(500);
+
+// Sockets that are made while it lives are their owner's and group's alone,
+// from the first moment on. It holds for the whole process, so other files made
+// meanwhile get no more rights than these.
+class SocketMode {
+ public:
+  static constexpr mode_t kMode = 0660;
+
+  SocketMode() : before_(umask(0777 & ~kMode)) {}
+  ~SocketMode() { umask(before_); }
+  SocketMode(const SocketMode&) = delete;
+  SocketMode& operator=(const SocketMode&) = delete;
+
+ private:
+  const mode_t before_;
+};
+
+absl::Status CheckAddresses(const v1::Config& config) {
+  for (const std::string& address : config.serve().listen()) {
+    BALLAST_RETURN_IF_ERROR(CheckListen(address, config.security()));
+  }
+  return absl::OkStatus();
+}
 
 // Reads that may hang before no further one is begun.
 constexpr size_t kMaxStuckReads = 64;
@@ -65,6 +94,10 @@ void SetLimits(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
       kMinPingIntervalMs);
+  // Who connects and says nothing is let go of.
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                              kHandshakeTimeoutMs);
+  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   // Two servers at one port would each get some of the clients.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
@@ -75,6 +108,9 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
     const LoadedConfig& config) {
   // Before what takes long.
   BALLAST_RETURN_IF_ERROR(CheckServable(config.config));
+  BALLAST_RETURN_IF_ERROR(CheckAddresses(config.config));
+  BALLAST_RETURN_IF_ERROR(
+      ServerSecurity::Load(config.config.security()).status());
   BALLAST_ASSIGN_OR_RETURN(OpenedJob job, OpenJob(config));
   return Start(std::move(job));
 }
@@ -82,12 +118,15 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
 absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
     OpenedJob job, Clock* clock) {
   BALLAST_RETURN_IF_ERROR(CheckServable(job.config));
+  BALLAST_RETURN_IF_ERROR(CheckAddresses(job.config));
+  BALLAST_ASSIGN_OR_RETURN(ServerSecurity security,
+                           ServerSecurity::Load(job.config.security()));
   BALLAST_ASSIGN_OR_RETURN(const ServerIdentity identity,
                            IdentifyServer(job.config));
   GuardSources(&job);
   BALLAST_ASSIGN_OR_RETURN(Parts parts, MakeParts(job, identity.ranks));
-  std::unique_ptr<LoaderServer> server(
-      new LoaderServer(std::move(job), identity, std::move(parts)));
+  std::unique_ptr<LoaderServer> server(new LoaderServer(
+      std::move(job), std::move(security), identity, std::move(parts)));
   BALLAST_RETURN_IF_ERROR(server->Listen());
   BALLAST_RETURN_IF_ERROR(server->ComparePeers(identity.name, clock));
   return server;
@@ -115,9 +154,10 @@ absl::StatusOr<LoaderServer::Parts> LoaderServer::MakeParts(
   return parts;
 }
 
-LoaderServer::LoaderServer(OpenedJob job, const ServerIdentity& identity,
-                           Parts parts)
+LoaderServer::LoaderServer(OpenedJob job, ServerSecurity security,
+                           const ServerIdentity& identity, Parts parts)
     : job_(std::move(job)),
+      security_(std::move(security)),
       board_(std::move(parts.board)),
       loader_(std::move(parts.loader)),
       stall_watch_(std::move(parts.stall_watch)),
@@ -136,36 +176,40 @@ absl::Status LoaderServer::Listen() {
   SetLimits(&builder);
   const auto& listen = job_.config.serve().listen();
   for (const std::string& address : listen) {
-    BALLAST_RETURN_IF_ERROR(CheckLocalAddress(address));
     const std::string path(UnixPath(address));
     // gRPC would take the file away from a server that is alive.
     if (!path.empty()) BALLAST_RETURN_IF_ERROR(RemoveStaleSocket(path));
   }
   std::vector<int> ports(listen.size(), 0);  // filled in by BuildAndStart
   for (int i = 0; i < listen.size(); ++i) {
-    builder.AddListeningPort(listen[i], grpc::InsecureServerCredentials(),
+    builder.AddListeningPort(listen[i], security_.CredentialsFor(listen[i]),
                              &ports[i]);
   }
   builder.RegisterService(&loader_service_);
   builder.RegisterService(&schedule_service_);
   builder.RegisterService(&metrics_service_);
-  server_ = builder.BuildAndStart();
+  {
+    const SocketMode mode;
+    server_ = builder.BuildAndStart();
+  }
   for (int i = 0; i < listen.size(); ++i) {
-    if (server_ == nullptr || ports[i] == 0) {
-      if (server_ != nullptr || ports[i] == 0) {
-        return absl::UnavailableError(absl::StrCat(
-            "serve.listen: cannot listen at ", listen[i],
-            "; is the address another process's, or is its directory "
-            "missing?"));
-      }
-      continue;
-    }
-    addresses_.push_back(UnixPath(listen[i]).empty()
-                             ? WithPort(listen[i], ports[i])
-                             : listen[i]);
+    if (ports[i] != 0) continue;
+    BALLAST_RETURN_IF_ERROR(TryListen(listen[i]));
+    return absl::UnavailableError(
+        absl::StrCat("serve.listen: gRPC cannot listen at ", listen[i]));
   }
   if (server_ == nullptr) {
     return absl::UnavailableError("serve.listen: gRPC cannot start a server");
+  }
+  for (int i = 0; i < listen.size(); ++i) {
+    const std::string path(UnixPath(listen[i]));
+    addresses_.push_back(path.empty() ? WithPort(listen[i], ports[i])
+                                      : listen[i]);
+    // A folder's access list can have overruled SocketMode.
+    if (!path.empty() && chmod(path.c_str(), SocketMode::kMode) != 0) {
+      return absl::ErrnoToStatus(
+          errno, absl::StrCat("serve.listen: ", path, ": cannot chmod"));
+    }
   }
   return absl::OkStatus();
 }
@@ -182,8 +226,9 @@ absl::Status LoaderServer::ComparePeers(const std::string& own_address,
   };
   BALLAST_ASSIGN_OR_RETURN(
       peer_check_,
-      PeerCheck::Start({job_.scheduler->fingerprint(), own_address},
-                       std::move(peers), MakeGrpcPeerCaller(), clock, refuse));
+      PeerCheck::Start(
+          {job_.scheduler->fingerprint(), own_address}, std::move(peers),
+          MakeGrpcPeerCaller(security_.to_peers()), clock, refuse));
   return absl::OkStatus();
 }
 

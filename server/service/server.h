@@ -21,21 +21,24 @@
 #include "server/service/metrics_service.h"
 #include "server/service/peer_check.h"
 #include "server/service/schedule_service.h"
+#include "server/service/server_security.h"
 
 namespace ballast {
 
 // A loader server: LoaderService, ScheduleService and MetricsService over gRPC,
 // with health checking (SERVING from Start to Drain) and reflection, at every
-// address of serve.listen. Compares itself with the other servers of the job in
-// the background (peer_check.h); where one differs it logs so, its health turns
-// to NOT_SERVING and it serves no rank until it is started anew. Disks that
-// fail or hang are borne with as serve.read_attempts and serve.read_timeout
-// say, and what takes longer than serve.stall_after is logged. Thread-safe.
+// address of serve.listen, to whom security lets in (server_security.h).
+// Compares itself with the other servers of the job in the background
+// (peer_check.h); where one differs it logs so, its health turns to NOT_SERVING
+// and it serves no rank until it is started anew. Disks that fail or hang are
+// borne with as serve.read_attempts and serve.read_timeout say, and what takes
+// longer than serve.stall_after is logged. Thread-safe.
 class LoaderServer {
  public:
   // Opens the job of `config` and serves it. Blocks on the disk. Errors: those
-  // of OpenJob, CheckServable, IdentifyServer and Loader::Create;
-  // ALREADY_EXISTS, PERMISSION_DENIED, UNAVAILABLE, UNIMPLEMENTED (an address).
+  // of OpenJob, CheckServable, ServerSecurity::Load, IdentifyServer and
+  // Loader::Create; of CheckListen, RemoveStaleSocket and TryListen, for the
+  // addresses; UNAVAILABLE (gRPC does not listen, and does not say why).
   static absl::StatusOr<std::unique_ptr<LoaderServer>> Start(
       const LoadedConfig& config);
 
@@ -73,12 +76,14 @@ class LoaderServer {
   };
   static absl::StatusOr<Parts> MakeParts(const OpenedJob& job, uint32_t ranks);
 
-  LoaderServer(OpenedJob job, const ServerIdentity& identity, Parts parts);
+  LoaderServer(OpenedJob job, ServerSecurity security,
+               const ServerIdentity& identity, Parts parts);
   absl::Status Listen();
   absl::Status ComparePeers(const std::string& own_address, Clock* clock);
 
   // In the order in which each needs those before it.
   const OpenedJob job_;
+  const ServerSecurity security_;
   const std::unique_ptr<WorkBoard> board_;
   const std::unique_ptr<Loader> loader_;
   const std::unique_ptr<StallWatch> stall_watch_;

@@ -1,0 +1,118 @@
+#include "common/channel_security.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include <grpc/grpc_security_constants.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/pem_files.h"
+#include "common/small_file.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+namespace {
+
+constexpr size_t kLeastToken = 16;
+constexpr size_t kMostToken = 4096;
+
+absl::StatusOr<std::string> ReadToken(const std::string& path) {
+  auto bytes = ReadSmallFile(path, 2 * kMostToken);
+  if (!bytes.ok()) return Annotate(bytes.status(), "--token-file");
+  absl::string_view line = *bytes;
+  line = absl::StripAsciiWhitespace(line.substr(0, line.find('\n')));
+  BALLAST_RETURN_IF_ERROR(
+      Annotate(CheckToken(line), absl::StrCat("--token-file: ", path, ":1")));
+  return std::string(line);
+}
+
+}  // namespace
+
+absl::Status CheckToken(absl::string_view token) {
+  if (token.size() < kLeastToken || token.size() > kMostToken) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found a token of ", token.size(), " bytes; wanted ",
+                     kLeastToken, " to ", kMostToken));
+  }
+  const bool plain = std::all_of(token.begin(), token.end(), [](char c) {
+    return absl::ascii_isalnum(c) ||
+           absl::string_view("-._~+/=").find(c) != absl::string_view::npos;
+  });
+  if (plain) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "found a token that holds other bytes than letters, digits and -._~+/=");
+}
+
+absl::StatusOr<ChannelSecurity> LoadChannelSecurity(
+    const SecurityFiles& files) {
+  ChannelSecurity security;
+  if (files.tls_cert.empty() != files.tls_key.empty()) {
+    return absl::InvalidArgumentError(
+        files.tls_key.empty() ? "--tls-cert needs --tls-key beside it"
+                              : "--tls-key needs --tls-cert beside it");
+  }
+  if (files.tls_ca.empty() &&
+      (!files.tls_cert.empty() || !files.tls_server_name.empty())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        files.tls_cert.empty() ? "--tls-server-name" : "--tls-cert",
+        " needs --tls-ca beside it: by whom a server's certificate must be "
+        "signed"));
+  }
+  if (!files.tls_ca.empty()) {
+    BALLAST_ASSIGN_OR_RETURN(security.ca,
+                             ReadTlsAuthorities({"--tls-ca", files.tls_ca}));
+  }
+  if (!files.tls_cert.empty()) {
+    BALLAST_ASSIGN_OR_RETURN(
+        TlsIdentity identity,
+        ReadTlsIdentity({"--tls-cert", files.tls_cert},
+                        {"--tls-key", files.tls_key}, absl::Now()));
+    security.cert = std::move(identity.cert);
+    security.key = std::move(identity.key);
+  }
+  security.server_name = files.tls_server_name;
+  if (!files.token_file.empty()) {
+    BALLAST_ASSIGN_OR_RETURN(security.token, ReadToken(files.token_file));
+  }
+  return security;
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
+    const ChannelSecurity& security, absl::string_view address) {
+  std::shared_ptr<grpc::ChannelCredentials> channel;
+  if (absl::StartsWith(address, "unix:")) {
+    if (security.token.empty()) return grpc::InsecureChannelCredentials();
+    // On the wire as if there were none; gRPC sends tokens over no other.
+    channel = grpc::experimental::LocalCredentials(UDS);
+  } else if (!security.ca.empty()) {
+    grpc::SslCredentialsOptions options;
+    options.pem_root_certs = security.ca;
+    options.pem_cert_chain = security.cert;
+    options.pem_private_key = security.key;
+    channel = grpc::SslCredentials(options);
+  } else if (security.token.empty()) {
+    return grpc::InsecureChannelCredentials();
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrCat("address ", address,
+                     ": a token would cross the network for all to read; give "
+                     "--tls-ca, or use a Unix socket"));
+  }
+  if (security.token.empty()) return channel;
+  return grpc::CompositeChannelCredentials(
+      channel, grpc::AccessTokenCredentials(security.token));
+}
+
+void SetSecurityArguments(const ChannelSecurity& security,
+                          grpc::ChannelArguments* arguments) {
+  if (!security.server_name.empty()) {
+    arguments->SetSslTargetNameOverride(security.server_name);
+  }
+}
+
+}  // namespace ballast

@@ -1,0 +1,56 @@
+#ifndef BALLAST_SERVER_SERVICE_SERVER_SECURITY_H_
+#define BALLAST_SERVER_SERVICE_SERVER_SECURITY_H_
+
+#include <memory>
+#include <string>
+
+#include <grpcpp/security/server_credentials.h>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/channel_security.h"
+#include "common/pem_files.h"
+#include "proto/config.pb.h"
+#include "server/service/token_list.h"
+
+namespace ballast {
+
+// Who may talk to a server, as `security` of the configuration says. Immutable.
+//
+//   address   security.tls        security.tokens_file
+//   unix:     none: mode 0660     a token with every call
+//   TCP       TLS; client_ca: a   a token with every call
+//             certificate of the
+//             client, too
+//
+// Health checks need no token, so that those who watch over processes need
+// none; all else does, reflection too.
+class ServerSecurity {
+ public:
+  // Reads and checks every file that `security` names; a key or token file that
+  // anyone on the machine may read is worth a warning in the log. Blocks on the
+  // disk. Errors name the key and the file: those of ReadTlsIdentity,
+  // ReadTlsAuthorities, ReadSmallFile and TokenList::Parse.
+  static absl::StatusOr<ServerSecurity> Load(const v1::Security& security);
+
+  // For listening at `address`.
+  std::shared_ptr<grpc::ServerCredentials> CredentialsFor(
+      absl::string_view address) const;
+
+  // How this server goes to the job's others: with its own certificate and the
+  // first token of the job.
+  const ChannelSecurity& to_peers() const { return to_peers_; }
+
+ private:
+  ServerSecurity() = default;
+
+  bool has_tls_ = false;
+  TlsIdentity identity_;
+  std::string client_ca_;
+  std::shared_ptr<const TokenList> tokens_;  // null: none is needed
+  ChannelSecurity to_peers_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SERVICE_SERVER_SECURITY_H_
