@@ -8,10 +8,12 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/arena_mapping.h"
 #include "client/grpc_batch_fetcher.h"
 #include "client/server_address.h"
+#include "client/tls_diagnosis.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
 #include "proto/health.grpc.pb.h"
@@ -33,7 +35,11 @@ constexpr int kMaxControlMessage = 256 << 20;
 // A chunk and its framing.
 constexpr int kMaxPullMessage = static_cast<int>(kMaxChunkBytes) + 1024;
 
+// How long is looked for what is wrong with TLS.
+constexpr absl::Duration kDiagnosis = absl::Seconds(2);
+
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           const ChannelSecurity& security,
                                            int max_message) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(max_message);
@@ -51,8 +57,12 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Servers are in the cluster; a proxy to the outside is no way to them.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                   arguments);
+  SetSecurityArguments(security, &arguments);
+  const auto credentials = ChannelCredentialsFor(security, address);
+  return grpc::CreateCustomChannel(
+      address,
+      credentials.ok() ? *credentials : grpc::InsecureChannelCredentials(),
+      arguments);
 }
 
 // That others may rely on what a server says of the job.
@@ -71,19 +81,26 @@ absl::Status CheckAttached(const v1::AttachResponse& response) {
   return absl::OkStatus();
 }
 
+absl::Status CheckAddress(const std::string& address,
+                          const ChannelSecurity& security) {
+  BALLAST_RETURN_IF_ERROR(CheckServerAddress(address));
+  return ChannelCredentialsFor(security, address).status();
+}
+
 class GrpcLoaderClient final : public LoaderClient {
  public:
-  explicit GrpcLoaderClient(const std::string& address)
+  GrpcLoaderClient(const std::string& address, const ChannelSecurity& security)
       : address_(address),
-        address_status_(CheckServerAddress(address)),
-        control_(MakeChannel(address, kMaxControlMessage)),
+        security_(security),
+        address_status_(CheckAddress(address, security)),
+        control_(MakeChannel(address, security, kMaxControlMessage)),
         loader_(v1::LoaderService::NewStub(control_)),
         schedule_(v1::ScheduleService::NewStub(control_)),
         metrics_(v1::MetricsService::NewStub(control_)),
         health_(grpc::health::v1::Health::NewStub(control_)),
         // Apart from the control channel, so that a large block never stands
         // before a small answer, and with a tighter bound on its messages.
-        pull_(MakeChannel(address, kMaxPullMessage)) {}
+        pull_(MakeChannel(address, security, kMaxPullMessage)) {}
 
   absl::StatusOr<v1::AttachResponse> Attach(
       const v1::Role& role, const v1::Fingerprint& expected) override {
@@ -156,7 +173,10 @@ class GrpcLoaderClient final : public LoaderClient {
     v1::ReportResponse response;
     grpc::ClientContext context;
     SetDeadline(&context, kReportDeadline);
-    return Check("Report", loader_->Report(&context, request, &response));
+    // A trainer waits for it, so nothing further is found out.
+    return Annotate(
+        FromGrpcStatus(loader_->Report(&context, request, &response)),
+        absl::StrCat("server ", address_, ": Report"));
   }
 
   absl::StatusOr<std::vector<v1::StepTiming>> GetTimings(
@@ -217,15 +237,24 @@ class GrpcLoaderClient final : public LoaderClient {
 
   absl::Status Check(absl::string_view call, const grpc::Status& status) const {
     absl::Status result = FromGrpcStatus(status);
-    // Nothing listens at the address, or what does is going away.
     if (absl::IsUnavailable(result)) {
-      result = absl::UnavailableError(absl::StrCat(
-          result.message(), "; does `ballast-server serve` run there?"));
+      const absl::Status tls = Diagnose();
+      // Else nothing listens at the address, or what does is going away.
+      result = !tls.ok() ? tls
+                         : absl::UnavailableError(absl::StrCat(
+                               result.message(),
+                               "; does `ballast-server serve` run there?"));
     }
     return Annotate(result, absl::StrCat("server ", address_, ": ", call));
   }
 
+  absl::Status Diagnose() const {
+    if (absl::StartsWith(address_, "unix:")) return absl::OkStatus();
+    return DiagnoseTls(address_, security_, kDiagnosis);
+  }
+
   const std::string address_;
+  const ChannelSecurity security_;
   // Every call fails with it. gRPC itself would only say that there is no
   // channel.
   const absl::Status address_status_;
@@ -249,7 +278,12 @@ std::vector<std::string> ServerNames(absl::Span<LoaderClient* const> servers) {
 }
 
 std::unique_ptr<LoaderClient> LoaderClient::Create(const std::string& address) {
-  return std::make_unique<GrpcLoaderClient>(address);
+  return CreateSecure(address, ChannelSecurity());
+}
+
+std::unique_ptr<LoaderClient> LoaderClient::CreateSecure(
+    const std::string& address, const ChannelSecurity& security) {
+  return std::make_unique<GrpcLoaderClient>(address, security);
 }
 
 }  // namespace ballast

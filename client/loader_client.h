@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "client/batch_fetcher.h"
 #include "client/schedule_watcher.h"
+#include "common/channel_security.h"
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
 #include "proto/metrics_service.pb.h"
@@ -26,6 +27,12 @@ class LoaderClient {
   // `address`: `unix:/path` or `host:port`. Does not connect yet; where it is
   // neither, every call answers INVALID_ARGUMENT.
   static std::unique_ptr<LoaderClient> Create(const std::string& address);
+  // The same over connections that `security` secures. A token for a server on
+  // TCP without TLS: every call answers INVALID_ARGUMENT. Calls that do not
+  // come through for a reason of TLS answer UNAUTHENTICATED with that reason,
+  // those whose token is refused UNAUTHENTICATED or PERMISSION_DENIED.
+  static std::unique_ptr<LoaderClient> CreateSecure(
+      const std::string& address, const ChannelSecurity& security);
   virtual ~LoaderClient() = default;
 
   // See proto/loader_service.proto. `expected` may be empty. When the

@@ -100,11 +100,13 @@ absl::Status RoleSource::ReportTiming(uint64_t step, uint32_t micro_batch,
   return status;
 }
 
-std::vector<std::unique_ptr<LoaderClient>> ClientsOf(
-    absl::Span<const std::string> servers) {
+absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> ClientsOf(
+    absl::Span<const std::string> servers, const SecurityFiles& security) {
+  BALLAST_ASSIGN_OR_RETURN(const ChannelSecurity loaded,
+                           LoadChannelSecurity(security));
   std::vector<std::unique_ptr<LoaderClient>> clients;
   for (const std::string& address : servers) {
-    clients.push_back(LoaderClient::Create(address));
+    clients.push_back(LoaderClient::CreateSecure(address, loaded));
   }
   return clients;
 }

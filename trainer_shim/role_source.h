@@ -13,6 +13,7 @@
 #include "client/failover.h"
 #include "client/loader_client.h"
 #include "client/schedule_source.h"
+#include "common/channel_security.h"
 #include "common/clock.h"
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
@@ -85,8 +86,9 @@ class RoleSource {
 };
 
 // The clients of `servers`, addresses as LoaderClient::Create wants them.
-std::vector<std::unique_ptr<LoaderClient>> ClientsOf(
-    absl::Span<const std::string> servers);
+// Errors: those of LoadChannelSecurity.
+absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> ClientsOf(
+    absl::Span<const std::string> servers, const SecurityFiles& security);
 
 // That a communicator of rank `rank` of `size` (0: there is none) is what a
 // role of `shape` exchanges over. Errors: INVALID_ARGUMENT naming both.

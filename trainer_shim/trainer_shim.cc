@@ -9,9 +9,12 @@ namespace ballast {
 
 absl::StatusOr<std::unique_ptr<TrainerShim>> TrainerShim::Create(
     Options options) {
-  std::vector<std::unique_ptr<LoaderClient>> clients =
-      ClientsOf(options.servers);
-  return Create(std::move(options), std::move(clients));
+  absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> clients =
+      ClientsOf(options.servers, options.security);
+  if (!clients.ok()) {
+    return TrainerShim(std::move(options)).Fail(clients.status());
+  }
+  return Create(std::move(options), *std::move(clients));
 }
 
 absl::StatusOr<std::unique_ptr<TrainerShim>> TrainerShim::Create(

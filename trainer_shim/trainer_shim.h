@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "client/failover.h"
 #include "client/loader_client.h"
+#include "common/channel_security.h"
 #include "common/clock.h"
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
@@ -53,6 +54,9 @@ class TrainerShim {
     // fingerprint; blocks come from the first, and from the next when it dies,
     // hangs, drains or is too slow.
     std::vector<std::string> servers;
+    // How the servers and this client know each other; read by Create. Messages
+    // name the fields as options of the command lines.
+    SecurityFiles security;
     // Its seed is mixed with the role, so that ranks differ.
     FailoverOptions failover;
     v1::Role role;
@@ -81,8 +85,10 @@ class TrainerShim {
   // failed to.
   // Errors, which also abort the communicator: FAILED_PRECONDITION
   // (fingerprints differ, or the data are not the checkpoint's: both, and the
-  // first differing key), INVALID_ARGUMENT (no server, no such role, a communicator that is missing or of another rank
-  // or size), UNIMPLEMENTED (delivery `hybrid`), UNAVAILABLE and
+  // first differing key), INVALID_ARGUMENT (no server, no such role, a
+  // communicator that is missing or of another rank or size; those of
+  // LoadChannelSecurity), UNAUTHENTICATED and PERMISSION_DENIED (TLS or the
+  // token is refused), UNIMPLEMENTED (delivery `hybrid`), UNAVAILABLE and
   // DEADLINE_EXCEEDED (no server answers: each with its cause).
   static absl::StatusOr<std::unique_ptr<TrainerShim>> Create(Options options);
   // The same over clients that are made already; options.servers is not read.

@@ -269,7 +269,7 @@ absl::Status PrintCostFit(LoaderClient* client, const FitCostOptions& options,
   return absl::OkStatus();
 }
 
-void AddFitCost(CommandLine* line, std::shared_ptr<const std::string> server) {
+void AddFitCost(CommandLine* line, std::shared_ptr<const ServerOption> server) {
   struct Line {
     std::string module;
     FitCostOptions options;
@@ -279,12 +279,12 @@ void AddFitCost(CommandLine* line, std::shared_ptr<const std::string> server) {
       line->app(), "fit-cost",
       "Fits cost coefficients to the times that ranks have reported to the\n"
       "server, by least squares over what each owned in each micro-batch.",
-      kExamples, [server, given] {
+      kExamples, [server, given]() -> absl::Status {
         if (!given->module.empty()) {
           given->options.module = *ParseModule(given->module);
         }
-        return PrintCostFit(LoaderClient::Create(*server).get(), given->options,
-                            &std::cout);
+        BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
+        return PrintCostFit(client.get(), given->options, &std::cout);
       });
   OneOf(command->add_option("--module", given->module,
                             "only this one (default: every module)"),

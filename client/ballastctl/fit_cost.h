@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "client/ballastctl/server_option.h"
 #include "client/loader_client.h"
 #include "common/command_line.h"
 #include "proto/schedule.pb.h"
@@ -14,7 +15,7 @@
 namespace ballast {
 
 // `fit-cost`: cost coefficients from the times that ranks reported.
-void AddFitCost(CommandLine* line, std::shared_ptr<const std::string> server);
+void AddFitCost(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
 struct FitCostOptions {
   v1::Module module = v1::MODULE_UNSPECIFIED;  // unspecified: every module

@@ -1,12 +1,13 @@
 // ballastctl: asks a running loader server.
 
 #include <memory>
-#include <string>
 
 #include "client/ballastctl/fit_cost.h"
 #include "client/ballastctl/pull.h"
 #include "client/ballastctl/schedule.h"
+#include "client/ballastctl/server_option.h"
 #include "client/ballastctl/status.h"
+#include "client/security_flags.h"
 #include "common/command_line.h"
 
 int main(int argc, char** argv) {
@@ -18,15 +19,16 @@ int main(int argc, char** argv) {
                             "`ballastctl COMMAND --help` says more of each.");
   // Global options may also follow the command.
   line.app()->fallthrough();
-  auto server = std::make_shared<std::string>();
+  auto server = std::make_shared<ballast::ServerOption>();
   line.app()
-      ->add_option("--server", *server,
+      ->add_option("--server", server->addresses,
                    "unix:/path or host:port of the server; several with commas "
                    "between: `pull` goes on with the next when one fails, the "
                    "others ask the first")
       ->type_name("ADDRESS[,ADDRESS...]")
       ->envname("BALLAST_SERVER")
       ->required();
+  ballast::AddSecurityFlags(line.app(), &server->security);
   ballast::AddStatus(&line, server);
   ballast::AddSchedule(&line, server);
   ballast::AddPull(&line, server);

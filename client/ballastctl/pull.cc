@@ -17,7 +17,6 @@
 #include "client/batch_stream.h"
 #include "client/failover_flags.h"
 #include "client/schedule_source.h"
-#include "client/server_address.h"
 #include "common/log.h"
 #include "common/option_types.h"
 #include "common/status_macros.h"
@@ -182,7 +181,7 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
   }
 }
 
-void AddPull(CommandLine* line, std::shared_ptr<const std::string> server) {
+void AddPull(CommandLine* line, std::shared_ptr<const ServerOption> server) {
   struct Line {
     std::string module;
     uint32_t dp_rank = 0;
@@ -194,15 +193,12 @@ void AddPull(CommandLine* line, std::shared_ptr<const std::string> server) {
       "Pulls a rank's blocks as a trainer would, without a GPU, and checks "
       "each\n"
       "against its checksum, its layout and the schedule. One line a block.",
-      kExamples, [server, given] {
+      kExamples, [server, given]() -> absl::Status {
         given->options.role.set_module(*ParseModule(given->module));
         given->options.role.set_dp_rank(given->dp_rank);
-        std::vector<std::unique_ptr<LoaderClient>> clients;
+        BALLAST_ASSIGN_OR_RETURN(const auto clients, ClientsOf(*server));
         std::vector<LoaderClient*> servers;
-        for (const std::string& address : SplitServers(*server)) {
-          clients.push_back(LoaderClient::Create(address));
-          servers.push_back(clients.back().get());
-        }
+        for (const auto& client : clients) servers.push_back(client.get());
         return PullBatches(servers, given->options, Clock::Real(), &std::cout);
       });
   OneOf(command->add_option("--module", given->module, "whose blocks"),

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "client/ballastctl/server_option.h"
 #include "client/failover.h"
 #include "client/loader_client.h"
 #include "common/clock.h"
@@ -17,7 +18,7 @@
 namespace ballast {
 
 // `pull`: a rank's blocks, verified, without a GPU.
-void AddPull(CommandLine* line, std::shared_ptr<const std::string> server);
+void AddPull(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
 struct PullOptions {
   v1::Role role;

@@ -4,7 +4,6 @@
 #include <iostream>
 #include <optional>
 
-#include "client/server_address.h"
 #include "common/option_types.h"
 #include "common/status_macros.h"
 #include "proto/schedule_json.h"
@@ -65,14 +64,15 @@ absl::Status WatchSchedules(LoaderClient* client, uint64_t first,
   }
 }
 
-void AddSchedule(CommandLine* line, std::shared_ptr<const std::string> server) {
+void AddSchedule(CommandLine* line,
+                 std::shared_ptr<const ServerOption> server) {
   auto options = std::make_shared<Options>();
   CLI::App* command = line->AddCommand(
       line->app(), "schedule",
       "Prints the schedule of a step: who reads and who owns each sample, and\n"
       "the load of each rank before and after.",
-      kExamples, [server, options] {
-        const auto client = LoaderClient::Create(SplitServers(*server)[0]);
+      kExamples, [server, options]() -> absl::Status {
+        BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
         if (options->watch) {
           return WatchSchedules(client.get(), options->step, options->steps,
                                 options->json, &std::cout);

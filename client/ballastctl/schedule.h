@@ -7,13 +7,14 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "client/ballastctl/server_option.h"
 #include "client/loader_client.h"
 #include "common/command_line.h"
 
 namespace ballast {
 
 // `schedule`: the schedule of steps, as `ballast-server plan` prints it.
-void AddSchedule(CommandLine* line, std::shared_ptr<const std::string> server);
+void AddSchedule(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
 // Writes steps `first` to `first + steps - 1` to `out`: one line of JSON each,
 // or tables. Errors: those of LoaderClient::GetSchedule.

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "client/server_address.h"
 #include "common/status_macros.h"
 #include "common/table.h"
 #include "proto/loader_service.pb.h"
@@ -181,7 +180,7 @@ absl::Status PrintStatus(LoaderClient* client, bool json, std::ostream* out) {
   return absl::OkStatus();
 }
 
-void AddStatus(CommandLine* line, std::shared_ptr<const std::string> server) {
+void AddStatus(CommandLine* line, std::shared_ptr<const ServerOption> server) {
   auto json = std::make_shared<bool>(false);
   CLI::App* command = line->AddCommand(
       line->app(), "status",
@@ -189,9 +188,9 @@ void AddStatus(CommandLine* line, std::shared_ptr<const std::string> server) {
       "(delivery, modules, batch sizes, model), its memory, and what is "
       "wrong:\n"
       "bad samples, and stages of samples that last too long.",
-      kExamples, [server, json] {
-        return PrintStatus(LoaderClient::Create(SplitServers(*server)[0]).get(),
-                           *json, &std::cout);
+      kExamples, [server, json]() -> absl::Status {
+        BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
+        return PrintStatus(client.get(), *json, &std::cout);
       });
   command->add_flag("--json", *json, "one JSON object");
 }

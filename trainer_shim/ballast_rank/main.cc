@@ -12,6 +12,8 @@
 #include "client/attach_all.h"
 #include "client/failover_flags.h"
 #include "client/loader_client.h"
+#include "client/security_flags.h"
+#include "common/channel_security.h"
 #include "common/command_line.h"
 #include "common/log.h"
 #include "common/option_types.h"
@@ -37,6 +39,7 @@ constexpr char kExamples[] =
 
 struct Arguments {
   WorldOptions world;
+  SecurityFiles security;
   std::string backend = "host";
   std::string all;
   std::string module;
@@ -58,10 +61,15 @@ absl::Status Run(const Arguments& arguments) {
     attach_as.set_dp_rank(arguments.dp_rank);
     options.role = attach_as;
   }
+  BALLAST_ASSIGN_OR_RETURN(const ChannelSecurity security,
+                           LoadChannelSecurity(arguments.security));
+  const auto connect = [&security](const std::string& address) {
+    return LoaderClient::CreateSecure(address, security);
+  };
   std::vector<std::unique_ptr<LoaderClient>> clients;
   std::vector<LoaderClient*> servers;
   for (const std::string& address : options.servers) {
-    clients.push_back(LoaderClient::Create(address));
+    clients.push_back(connect(address));
     servers.push_back(clients.back().get());
   }
   BALLAST_ASSIGN_OR_RETURN(const v1::AttachResponse attached,
@@ -79,8 +87,8 @@ absl::Status Run(const Arguments& arguments) {
   InterleavedLines lines(roles.size(), &std::cout);
   const absl::Time start = options.clock->Now();
   BALLAST_RETURN_IF_ERROR(
-      RunWorld(attached.job(), attached.fingerprint(), roles, options,
-               LoaderClient::Create, [&](const RankBatch& got) {
+      RunWorld(attached.job(), attached.fingerprint(), roles, options, connect,
+               [&](const RankBatch& got) {
                  if (arguments.json) {
                    lines.Add(got.rank, BatchLine(*got.batch, got.next));
                  } else {
@@ -153,6 +161,7 @@ int Main(int argc, char** argv) {
                   "other data; dp sizes and delivery may differ")
       ->type_name("HEX");
   AddFailoverFlags(app, &world.failover);
+  AddSecurityFlags(app, &arguments.security);
   return line.Run(argc, argv);
 }
 

@@ -11,9 +11,12 @@ namespace ballast {
 
 absl::StatusOr<std::unique_ptr<CudaTrainerShim>> CudaTrainerShim::Create(
     Options options) {
-  std::vector<std::unique_ptr<LoaderClient>> clients =
-      ClientsOf(options.servers);
-  return Create(std::move(options), std::move(clients));
+  absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> clients =
+      ClientsOf(options.servers, options.security);
+  if (!clients.ok()) {
+    return CudaTrainerShim(std::move(options)).Fail(clients.status());
+  }
+  return Create(std::move(options), *std::move(clients));
 }
 
 absl::StatusOr<std::unique_ptr<CudaTrainerShim>> CudaTrainerShim::Create(

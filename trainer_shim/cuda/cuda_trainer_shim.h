@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "client/failover.h"
 #include "client/loader_client.h"
+#include "common/channel_security.h"
 #include "common/clock.h"
 #include "proto/job.pb.h"
 #include "trainer_shim/cuda/device_batch.h"
@@ -60,6 +61,8 @@ class CudaTrainerShim {
   struct Options {
     // As in TrainerShim::Options.
     std::vector<std::string> servers;
+    // How the servers and this client know each other; read by Create.
+    SecurityFiles security;
     RoleSource::Options source;
     // This rank's end of the module's dp ranks. Needed only where delivery is
     // `exchange` and the module has more than one rank.

@@ -138,6 +138,26 @@ TEST(ServeTest, ListenTakesThePlaceOfTheConfigurations) {
   EXPECT_EQ(process.Wait(), 0);
 }
 
+TEST(ServeTest, AnAddressThatIsTakenIsNamedWithTheReason) {
+  const std::string path = IndexedJob();
+  Process first({"serve", "--config", path});
+  const std::string address =
+      first.ReadLine().substr(std::string("ready ").size());
+  Process second({"serve", "--config", path, "--listen", address});
+  EXPECT_EQ(second.Wait(), 1);
+  const std::string errors = second.ReadErrors();
+  EXPECT_THAT(errors, HasSubstr("cannot listen at " + address));
+  EXPECT_THAT(errors, HasSubstr("Address already in use"));
+  first.Signal(SIGTERM);
+  EXPECT_EQ(first.Wait(), 0);
+}
+
+TEST(ServeTest, OtherMachinesAreLetInByNoOptionEither) {
+  Process process({"serve", "--config", IndexedJob(), "--listen", "0.0.0.0:0"});
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_THAT(process.ReadErrors(), HasSubstr("security.tls"));
+}
+
 TEST(ServeTest, WithoutAnIndexItSaysHowToMakeOne) {
   const std::string path = WriteJob("order: {seed: 5}\n");
   unlink((::testing::TempDir() + "/.ballast/texts.index").c_str());

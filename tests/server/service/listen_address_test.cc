@@ -15,6 +15,7 @@
 namespace ballast {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // A socket that listens at `path`.
@@ -48,21 +49,64 @@ TEST(ListenAddressTest, UnixPaths) {
   EXPECT_EQ(UnixPath("127.0.0.1:80"), "");
 }
 
-TEST(ListenAddressTest, OnlyThisMachineMayReachIt) {
+absl::Status Check(const std::string& address, bool tls, bool tokens,
+                   bool insecure) {
+  v1::Security security;
+  if (tls) security.mutable_tls()->set_client_ca("ca.pem");
+  if (tokens) security.set_tokens_file("tokens");
+  security.set_insecure(insecure);
+  return CheckListen(address, security);
+}
+
+TEST(ListenAddressTest, OnlyThisMachineMayReachWhatIsOpen) {
   for (const char* address : {"unix:/run/a.sock", "127.0.0.1:0", "127.1.2.3:70",
                               "localhost:7070", "[::1]:7"}) {
-    EXPECT_TRUE(CheckLocalAddress(address).ok()) << address;
+    EXPECT_TRUE(Check(address, false, false, false).ok()) << address;
   }
-  for (const char* address : {"0.0.0.0:7070", "[::]:7070", "node1:7070"}) {
-    const absl::Status status = CheckLocalAddress(address);
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << address;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("security.tls"));
+  for (const char* address :
+       {"0.0.0.0:7070", "[::]:7070", "node1:7070", "127.0.0.1.example:7070"}) {
+    const absl::Status status = Check(address, false, false, false);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << address;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("serve.listen"), HasSubstr(address),
+                      HasSubstr("security.tls"), HasSubstr("insecure")));
+    EXPECT_TRUE(Check(address, false, false, true).ok()) << address;
+    EXPECT_TRUE(Check(address, true, false, false).ok()) << address;
   }
   for (const char* address : {"", "unix:", "7070", ":7070"}) {
-    EXPECT_EQ(CheckLocalAddress(address).code(),
+    EXPECT_EQ(Check(address, true, false, true).code(),
               absl::StatusCode::kInvalidArgument)
         << address;
   }
+}
+
+TEST(ListenAddressTest, TokensWantTlsOrASocket) {
+  EXPECT_TRUE(Check("unix:/run/a.sock", false, true, false).ok());
+  EXPECT_TRUE(Check("127.0.0.1:0", true, true, false).ok());
+  for (const bool insecure : {false, true}) {
+    EXPECT_FALSE(Check("127.0.0.1:0", false, true, insecure).ok());
+    EXPECT_FALSE(Check("0.0.0.0:0", false, true, insecure).ok());
+  }
+}
+
+TEST_F(SocketFileTest, TheReasonForNotListeningIsTheSystems) {
+  EXPECT_TRUE(TryListen("127.0.0.1:0").ok());
+  EXPECT_TRUE(TryListen("unix:free.sock").ok());
+  EXPECT_FALSE(Exists("free.sock"));
+  const auto message = [](const std::string& address) {
+    return std::string(TryListen(address).message());
+  };
+  EXPECT_THAT(message("unix:/no/such/folder/a.sock"),
+              AllOf(HasSubstr("unix:/no/such/folder/a.sock"),
+                    HasSubstr("No such file or directory")));
+  // Of the addresses that are nobody's: documentation's own.
+  EXPECT_THAT(message("192.0.2.1:0"),
+              AllOf(HasSubstr("192.0.2.1:0"),
+                    HasSubstr("Cannot assign requested address")));
+  const int fd = ListenAt("taken.sock");
+  EXPECT_THAT(message("unix:taken.sock"),
+              AllOf(HasSubstr("unix:taken.sock"), HasSubstr("in use")));
+  close(fd);
 }
 
 TEST_F(SocketFileTest, NothingThereIsFine) {

@@ -1,0 +1,46 @@
+#ifndef BALLAST_TESTS_FAKES_TEST_CERTIFICATES_H_
+#define BALLAST_TESTS_FAKES_TEST_CERTIFICATES_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/pem_files.h"
+
+namespace ballast {
+
+// A certificate authority that lives for a test: keys are made when it runs and
+// none is kept in the tree.
+class TestAuthority {
+ public:
+  explicit TestAuthority(const std::string& name);
+  ~TestAuthority();
+
+  // PEM.
+  const std::string& cert() const { return cert_; }
+
+  // What a certificate says. By default it is valid for an hour on both sides
+  // of now.
+  struct Wanted {
+    std::string name = "test";
+    // "DNS:node-a", "IP:127.0.0.1"
+    std::vector<std::string> hosts = {"IP:127.0.0.1"};
+    absl::Duration from = -absl::Hours(1);  // from now
+    absl::Duration until = absl::Hours(1);
+  };
+  TlsIdentity Issue(const Wanted& wanted) const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+  std::string cert_;
+};
+
+// Writes `text` to a new file `name` of the test's folder, for its owner alone;
+// returns its path.
+std::string WriteTestFile(const std::string& name, const std::string& text);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_FAKES_TEST_CERTIFICATES_H_

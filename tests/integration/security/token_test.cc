@@ -1,0 +1,214 @@
+// Bearer tokens, over a Unix socket and over TLS.
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include "proto/loader_service.grpc.pb.h"
+#include "server/service/peer_caller.h"
+#include "tests/fakes/test_certificates.h"
+#include "tests/integration/security/small_server.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kDay[] = "token-of-the-day-job";
+constexpr char kNight[] = "token-of-the-night-job";
+
+// Of a server of the job `day`.
+v1::Security DaySecurity() {
+  v1::Security security;
+  security.set_tokens_file(WriteTestFile(
+      "tokens", std::string(kDay) + " day\n" + kNight + " night\n"));
+  security.set_job("day");
+  return security;
+}
+
+ChannelSecurity With(const std::string& token) {
+  ChannelSecurity security;
+  security.token = token;
+  return security;
+}
+
+class UnixTokenTest : public ::testing::Test {
+ protected:
+  // A socket's path is short, and that of the test's directory is not.
+  UnixTokenTest() {
+    EXPECT_EQ(chdir(::testing::TempDir().c_str()), 0);
+    auto server = StartSmallServer(kAddress, DaySecurity());
+    EXPECT_TRUE(server.ok()) << server.status();
+    if (server.ok()) server_ = *std::move(server);
+  }
+
+  static constexpr char kAddress[] = "unix:tokens.sock";
+  std::unique_ptr<LoaderServer> server_;
+};
+
+TEST_F(UnixTokenTest, TheJobsTokenComesIn) {
+  ASSERT_NE(server_, nullptr);
+  const absl::Status attached = TryAttach(kAddress, With(kDay));
+  EXPECT_TRUE(attached.ok()) << attached;
+  const absl::Status pulled = TryPull(kAddress, With(kDay));
+  EXPECT_TRUE(pulled.ok()) << pulled;
+  const auto client = LoaderClient::CreateSecure(kAddress, With(kDay));
+  EXPECT_TRUE(client->GetSchedule(0).ok());
+  const auto watcher = client->WatchSchedule(0, 1);
+  ASSERT_TRUE(watcher.ok());
+  EXPECT_TRUE((*watcher)->Next().ok());
+}
+
+TEST_F(UnixTokenTest, NoTokenAndAnUnknownOneAreUnauthenticated) {
+  ASSERT_NE(server_, nullptr);
+  const absl::Status none = TryAttach(kAddress, ChannelSecurity());
+  EXPECT_EQ(none.code(), absl::StatusCode::kUnauthenticated) << none;
+  EXPECT_THAT(std::string(none.message()),
+              AllOf(HasSubstr(kAddress), HasSubstr("no token"),
+                    HasSubstr("--token-file")));
+  const std::string wrong = "token-of-nobody-at-all";
+  const absl::Status unknown = TryAttach(kAddress, With(wrong));
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kUnauthenticated) << unknown;
+  EXPECT_THAT(
+      std::string(unknown.message()),
+      AllOf(HasSubstr("none that the server knows"), Not(HasSubstr(wrong))));
+}
+
+TEST_F(UnixTokenTest, AnotherJobsTokenIsDenied) {
+  ASSERT_NE(server_, nullptr);
+  const absl::Status denied = TryAttach(kAddress, With(kNight));
+  EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
+  EXPECT_THAT(std::string(denied.message()),
+              AllOf(HasSubstr("for another job"), Not(HasSubstr(kNight))));
+}
+
+TEST_F(UnixTokenTest, EveryCallIsAsked) {
+  ASSERT_NE(server_, nullptr);
+  const auto client = LoaderClient::CreateSecure(kAddress, ChannelSecurity());
+  const auto code = [](const absl::Status& status) { return status.code(); };
+  const auto refused = absl::StatusCode::kUnauthenticated;
+  EXPECT_EQ(code(client->GetSchedule(0).status()), refused);
+  EXPECT_EQ(code(client->GetTimings(0, v1::MODULE_UNSPECIFIED).status()),
+            refused);
+  EXPECT_EQ(code(client->Report({v1::StepTiming()}, "f")), refused);
+  EXPECT_EQ(
+      code(client->Rendezvous("g", 0, 1, "id", absl::Seconds(30)).status()),
+      refused);
+  const auto watcher = client->WatchSchedule(0, 1);
+  ASSERT_TRUE(watcher.ok());
+  EXPECT_EQ(code((*watcher)->Next().status()), refused);
+  EXPECT_EQ(code(TryPull(kAddress, ChannelSecurity())), refused);
+}
+
+TEST_F(UnixTokenTest, HealthIsOpenAndReflectionIsNot) {
+  ASSERT_NE(server_, nullptr);
+  const auto client = LoaderClient::CreateSecure(kAddress, ChannelSecurity());
+  const absl::Status health = client->CheckHealth();
+  EXPECT_TRUE(health.ok()) << health;
+
+  grpc::GenericStub stub(
+      grpc::CreateChannel(kAddress, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareCall(
+      &context,
+      "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
+  void* tag = nullptr;
+  bool ok = false;
+  call->StartCall(nullptr);
+  queue.Next(&tag, &ok);
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  queue.Next(&tag, &ok);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+}
+
+TEST_F(UnixTokenTest, WhatIsNoBearerTokenIsRefused) {
+  ASSERT_NE(server_, nullptr);
+  const auto stub = v1::LoaderService::NewStub(
+      grpc::CreateChannel(kAddress, grpc::InsecureChannelCredentials()));
+  const auto attach = [&stub](const std::vector<std::string>& values) {
+    grpc::ClientContext context;
+    for (const std::string& value : values) {
+      context.AddMetadata("authorization", value);
+    }
+    v1::AttachResponse response;
+    return stub->Attach(&context, v1::AttachRequest(), &response).error_code();
+  };
+  const std::string good = std::string("Bearer ") + kDay;
+  EXPECT_EQ(attach({good}), grpc::StatusCode::OK);
+  EXPECT_EQ(attach({kDay}), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(attach({""}), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(attach({"Bearer "}), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(attach({std::string("Basic ") + kDay}),
+            grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(attach({good, good}), grpc::StatusCode::UNAUTHENTICATED);
+}
+
+TEST_F(UnixTokenTest, TheSocketIsForOwnerAndGroup) {
+  ASSERT_NE(server_, nullptr);
+  struct stat found;
+  ASSERT_EQ(stat("tokens.sock", &found), 0);
+  EXPECT_EQ(found.st_mode & 07777, 0660u);
+}
+
+TEST_F(UnixTokenTest, ServersCallEachOtherWithTheJobsToken) {
+  ASSERT_NE(server_, nullptr);
+  EXPECT_TRUE(MakeGrpcPeerCaller(With(kDay))->Attach(kAddress).ok());
+  EXPECT_EQ(MakeGrpcPeerCaller({})->Attach(kAddress).status().code(),
+            absl::StatusCode::kUnauthenticated);
+}
+
+TEST(TokenTest, OverTlsTheyNeedNoCertificateOfTheClient) {
+  const TestAuthority ca("cluster");
+  v1::Security security = DaySecurity();
+  SetIdentity(ca.Issue({}), &security);
+  const auto server = StartSmallServer("127.0.0.1:0", security);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->addresses()[0];
+  ChannelSecurity client = With(kDay);
+  client.ca = ca.cert();
+  const absl::Status pulled = TryPull(address, client);
+  EXPECT_TRUE(pulled.ok()) << pulled;
+  client.token = kNight;
+  EXPECT_EQ(TryAttach(address, client).code(),
+            absl::StatusCode::kPermissionDenied);
+  client.token.clear();
+  EXPECT_EQ(TryAttach(address, client).code(),
+            absl::StatusCode::kUnauthenticated);
+}
+
+TEST(TokenTest, NoTokenCrossesTcpInTheClear) {
+  const auto server = StartSmallServer("127.0.0.1:0", DaySecurity());
+  EXPECT_EQ(server.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(server.status().message()),
+              AllOf(HasSubstr("serve.listen"), HasSubstr("tokens_file"),
+                    HasSubstr("security.tls")));
+  const absl::Status client = TryAttach("127.0.0.1:1", With(kDay));
+  EXPECT_EQ(client.code(), absl::StatusCode::kInvalidArgument) << client;
+}
+
+TEST(TokenTest, AFaultyTokensFileIsNamedBeforeAnythingIsServed) {
+  v1::Security security = DaySecurity();
+  security.set_tokens_file("/no/tokens");
+  EXPECT_THAT(std::string(StartSmallServer("unix:/tmp/never.sock", security)
+                              .status()
+                              .message()),
+              HasSubstr("security.tokens_file: /no/tokens: "));
+}
+
+}  // namespace
+}  // namespace ballast
