@@ -37,6 +37,13 @@ void DefaultModel(const KeyReport& keys, v1::Model* model) {
   if (!keys.Has("model.profile")) model->set_profile("qwen2_5_vl");
   if (!keys.Has("model.tokenizer")) model->set_tokenizer("bytes");
   if (!keys.Has("model.chat_template")) model->set_chat_template("chatml");
+  if (!keys.Has("model.on_invalid_utf8")) {
+    model->set_on_invalid_utf8(v1::Model::ON_INVALID_UTF8_ERROR);
+  }
+  if (model->has_custom_template() &&
+      !keys.Has("model.custom_template.assistant.supervised")) {
+    model->mutable_custom_template()->mutable_assistant()->set_supervised(true);
+  }
   ApplyModelProfile(model).IgnoreError();
   if (!keys.Has("model.resample")) {
     model->set_resample(v1::Model::RESAMPLE_EXACT);

@@ -33,6 +33,24 @@ bool CheckProfile(const v1::Model& model, KeyReport* report) {
   return false;
 }
 
+void CheckTemplate(const v1::Model& model, KeyReport* report) {
+  if (report->IsFaulty("model.chat_template")) return;
+  const std::string& name = model.chat_template();
+  const bool is_custom = name == "custom";
+  if (!is_custom && name != "chatml" && name != "llama3") {
+    report->AddFault("model.chat_template",
+                     absl::StrCat("found ", Shown(name),
+                                  "; wanted chatml, llama3 or custom"));
+  } else if (is_custom && !report->Has("model.custom_template")) {
+    report->AddMissing("model.custom_template",
+                       "it where chat_template is custom");
+  } else if (!is_custom && report->Has("model.custom_template")) {
+    report->AddFault("model.custom_template",
+                     absl::StrCat("found it beside chat_template ", name,
+                                  "; wanted chat_template: custom"));
+  }
+}
+
 // An image's tokens are told from all others by their id alone.
 void CheckImageToken(const v1::TokenIds& ids, KeyReport* report) {
   struct Other {
@@ -61,6 +79,7 @@ void CheckImageToken(const v1::TokenIds& ids, KeyReport* report) {
 void ValidateModel(const v1::Model& model, KeyReport* report) {
   if (report->IsFaulty("model")) return;
   const bool is_filled = CheckProfile(model, report);
+  CheckTemplate(model, report);
   const auto check_three = [report](const std::string& key, int size) {
     if (!report->Has(key) || report->HasFaultWithin(key) || size == 3) return;
     report->AddFault(

@@ -114,14 +114,14 @@ absl::StatusOr<RawSample> JsonlSource::ReadRecord(
   const auto at_line = [&](const absl::Status& status) {
     return Annotate(status, absl::StrCat("line ", record.line));
   };
-  const absl::StatusOr<std::vector<std::string>> paths =
-      ConversationImages(line);
-  if (!paths.ok()) return at_line(paths.status());
-  BALLAST_RETURN_IF_ERROR(at_line(CheckImages(paths->size(), record)));
+  const absl::StatusOr<JsonSample> found = ParseJsonSample(line);
+  if (!found.ok()) return at_line(found.status());
+  BALLAST_RETURN_IF_ERROR(at_line(CheckImages(found->images.size(), record)));
+  sample.text_format = found->text_format;
   uint64_t left = kMaxSampleBytes - line.size();
   if (parts.text) sample.text = std::move(line);
   if (!parts.images) return sample;
-  for (const std::string& path : *paths) {
+  for (const std::string& path : found->images) {
     const absl::StatusOr<File> image = media_.Open(path);
     if (!image.ok()) return at_line(image.status());
     const uint64_t size = image->stamp().size;

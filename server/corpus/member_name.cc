@@ -47,6 +47,10 @@ MemberName ParseMemberName(absl::string_view name) {
     result.kind = MemberName::Kind::kConversation;
   } else if (extension == "txt") {
     result.kind = MemberName::Kind::kDocument;
+  } else if (extension == "tokens.bin") {
+    result.kind = MemberName::Kind::kPackedBytes;
+  } else if (extension == "tokens.json") {
+    result.kind = MemberName::Kind::kPackedJson;
   } else if (IsImage(extension)) {
     result.kind = MemberName::Kind::kImage;
   } else if (IsVideo(extension.substr(extension.rfind('.') + 1))) {

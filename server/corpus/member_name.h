@@ -11,7 +11,15 @@ namespace ballast {
 
 // What a member of a WebDataset tar is, by its name.
 struct MemberName {
-  enum class Kind { kConversation, kDocument, kImage, kVideo, kIgnored };
+  enum class Kind {
+    kConversation,
+    kDocument,
+    kPackedBytes,
+    kPackedJson,
+    kImage,
+    kVideo,
+    kIgnored,
+  };
   Kind kind = Kind::kIgnored;
   // The path up to the first dot of the base name, without "./" before it.
   std::string key;

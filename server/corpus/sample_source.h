@@ -13,8 +13,10 @@ namespace ballast {
 // A sample as it lies on disk, nothing decoded.
 struct RawSample {
   enum class TextFormat {
-    kConversation,  // a JSON object with `conversations`
+    kConversation,  // a JSON object with turns
     kPlain,         // a document
+    kPackedBytes,   // token ids, as little-endian int32
+    kPackedJson,    // token ids, as a JSON array or an object with `tokens`
   };
   // For messages: "docs-000003.tar: 000123" or "chat.jsonl:17".
   std::string name;

@@ -15,17 +15,19 @@
 namespace ballast {
 namespace {
 
-// The sizes of the images that the line names.
-absl::StatusOr<std::vector<ImageSize>> ReadSizes(
-    const Line& line, const MediaRoot& media, const ImageSizeReader& reader) {
+absl::StatusOr<JsonSample> ReadSample(const Line& line) {
   if (line.length > kMaxTextBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "line of ", line.length, " bytes, wanted at most ", kMaxTextBytes));
   }
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
-                           ConversationImages(line.text));
+  return ParseJsonSample(line.text);
+}
+
+// The sizes of the images that a line of `bytes` names.
+absl::StatusOr<std::vector<ImageSize>> ReadSizes(
+    const std::vector<std::string>& paths, uint64_t bytes,
+    const MediaRoot& media, const ImageSizeReader& reader) {
   std::vector<ImageSize> sizes;
-  uint64_t bytes = line.length;
   for (const std::string& path : paths) {
     BALLAST_ASSIGN_OR_RETURN(const File file, media.Open(path));
     const uint64_t size = file.stamp().size;
@@ -53,10 +55,15 @@ absl::Status ScanJsonl(const File& file, const MediaRoot& media,
                        absl::StripLeadingAsciiWhitespace(line->text).empty();
     if (blank) continue;
     const std::string key = absl::StrCat(line->number);
-    const auto sizes = ReadSizes(*line, media, scanner.read_image_size());
+    const absl::StatusOr<JsonSample> found = ReadSample(*line);
+    const absl::StatusOr<std::vector<ImageSize>> sizes =
+        found.ok() ? ReadSizes(found->images, line->length, media,
+                               scanner.read_image_size())
+                   : found.status();
     if (sizes.ok()) {
       RawSample sample;
       sample.name = JsonlSampleName(scanner.name(), line->number);
+      sample.text_format = found->text_format;
       sample.text = std::string(line->text);
       IndexSampleRecord record = {};
       record.offset = line->offset;

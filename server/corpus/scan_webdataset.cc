@@ -19,11 +19,13 @@ absl::StatusOr<std::string> ReadText(const File& file,
                                      const WebDatasetSample& sample) {
   BALLAST_ASSIGN_OR_RETURN(std::string text,
                            file.ReadAt(sample.text.data, sample.text.size));
-  absl::Status video =
-      sample.text_format == RawSample::TextFormat::kConversation
-          ? CheckConversation(text)
-          : CheckNoVideoMark(text);
-  if (!video.ok()) return Annotate(video, sample.text.name);
+  absl::Status status;
+  if (sample.text_format == RawSample::TextFormat::kConversation) {
+    status = CheckConversation(text);
+  } else if (sample.text_format == RawSample::TextFormat::kPlain) {
+    status = CheckNoVideoMark(text);
+  }
+  if (!status.ok()) return Annotate(status, sample.text.name);
   return text;
 }
 

@@ -48,8 +48,13 @@ class Grouper {
     }
     switch (name.kind) {
       case MemberName::Kind::kConversation:
+        return AddText(RawSample::TextFormat::kConversation, std::move(member));
       case MemberName::Kind::kDocument:
-        return AddText(name, std::move(member));
+        return AddText(RawSample::TextFormat::kPlain, std::move(member));
+      case MemberName::Kind::kPackedBytes:
+        return AddText(RawSample::TextFormat::kPackedBytes, std::move(member));
+      case MemberName::Kind::kPackedJson:
+        return AddText(RawSample::TextFormat::kPackedJson, std::move(member));
       case MemberName::Kind::kImage:
         return AddImage(name, std::move(member));
       case MemberName::Kind::kVideo:
@@ -61,7 +66,7 @@ class Grouper {
     return absl::OkStatus();
   }
 
-  absl::Status AddText(const MemberName& name, TarMember member) {
+  absl::Status AddText(RawSample::TextFormat format, TarMember member) {
     if (!sample_.text.name.empty()) {
       return Fault("two texts: \"", Printable(sample_.text.name), "\" and \"",
                    Printable(member.name), "\"");
@@ -70,9 +75,7 @@ class Grouper {
       return Fault("text of ", member.size, " bytes, wanted at most ",
                    kMaxTextBytes);
     }
-    sample_.text_format = name.kind == MemberName::Kind::kDocument
-                              ? RawSample::TextFormat::kPlain
-                              : RawSample::TextFormat::kConversation;
+    sample_.text_format = format;
     sample_.text = std::move(member);
     return absl::OkStatus();
   }
@@ -97,7 +100,8 @@ class Grouper {
 
   absl::Status CheckWhole() const {
     if (sample_.text.name.empty()) {
-      return Fault("no text; wanted a .json or .txt member");
+      return Fault(
+          "no text; wanted a .json, .txt, .tokens.bin or .tokens.json member");
     }
     uint32_t wanted = 0;
     for (const auto& [number, member] : images_) {

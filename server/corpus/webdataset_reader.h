@@ -35,6 +35,7 @@ struct WebDatasetSample {
 // its extension (in lower case), and consecutive members with one key are one
 // sample:
 //   KEY.json or KEY.txt                text (a conversation, a plain document)
+//   KEY.tokens.bin, KEY.tokens.json    text that is token ids already
 //   KEY.jpg, .jpeg, .png, .webp        the image
 //   KEY.0.jpg, KEY.1.png, …            images, from 0 without a gap
 //   KEY.mp4, .avi, .webm, .mov, .mkv   video: a fault

@@ -9,6 +9,7 @@
 #include "proto/module.h"
 #include "server/delivery/payload.h"
 #include "server/delivery/placeholder.h"
+#include "server/delivery/text_form.h"
 #include "server/text/positions.h"
 
 namespace ballast {
@@ -172,11 +173,9 @@ absl::Status FileSampleBuilder::BuildLanguage(const SampleRequest& request,
                                             {.text = true, .images = false}));
   *name = raw.name;
   work->Stage("tokenising");
-  BALLAST_ASSIGN_OR_RETURN(
-      const TextSample text,
-      raw.text_format == RawSample::TextFormat::kPlain
-          ? BuildDocument(raw.text, request.grids, text_options_)
-          : BuildConversation(raw.text, request.grids, text_options_));
+  BALLAST_ASSIGN_OR_RETURN(const TextSample text,
+                           BuildText(raw.text, FormOf(raw.text_format),
+                                     request.grids, text_options_));
   if (text.ids.size() != request.record.tokens) {
     return Changed("tokens", text.ids.size(), request.record.tokens);
   }

@@ -11,7 +11,9 @@
 #include "server/config/model_profile.h"
 #include "server/corpus/index_builder.h"
 #include "server/corpus/open_source.h"
+#include "server/delivery/text_form.h"
 #include "server/image/image.h"
+#include "server/text/model_tokenizer.h"
 #include "server/text/text_measure.h"
 #include "server/text/tokenizer.h"
 
@@ -44,11 +46,7 @@ absl::StatusOr<TextLengths> Measure(const RawSample& sample,
   }
   BALLAST_ASSIGN_OR_RETURN(
       const MeasuredText measured,
-      MeasureText(sample.text,
-                  sample.text_format == RawSample::TextFormat::kConversation
-                      ? TextForm::kConversation
-                      : TextForm::kDocument,
-                  grids, text));
+      MeasureText(sample.text, FormOf(sample.text_format), grids, text));
   if (measured.too_long) {
     if (text.on_too_long == v1::Batch::ON_TOO_LONG_SKIP) {
       return TextLengths{.skip = true};
@@ -73,9 +71,9 @@ uint32_t Threads(const v1::Serve& serve) {
 
 absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const LoadedConfig& config, const IndexSourcesOptions& options) {
-  const v1::Config& c = config.config;
+  v1::Config c = config.config;
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
-                           MakeTokenizer(c.model().tokenizer()));
+                           OpenModelTokenizer(c.mutable_model()));
   const TextOptions text = {tokenizer.get(), &c.model(), c.batch().max_tokens(),
                             c.batch().on_too_long()};
   const std::string content_key = TextContentKey(c, *tokenizer);

@@ -7,6 +7,7 @@
 #include "server/config/rank_list.h"
 #include "server/config/topology.h"
 #include "server/corpus/open_source.h"
+#include "server/text/model_tokenizer.h"
 #include "server/text/text_measure.h"
 
 namespace ballast {
@@ -21,7 +22,7 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
   OpenedJob job;
   job.config = config.config;
   BALLAST_ASSIGN_OR_RETURN(job.tokenizer,
-                           MakeTokenizer(job.config.model().tokenizer()));
+                           OpenModelTokenizer(job.config.mutable_model()));
   const std::string content_key = TextContentKey(job.config, *job.tokenizer);
   std::vector<const SourceIndex*> indexes;
   for (const v1::Source& source : job.config.sources()) {

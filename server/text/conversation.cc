@@ -18,30 +18,81 @@ absl::string_view View(std::string_view text) {
   return absl::string_view(text.data(), text.size());
 }
 
-absl::StatusOr<Role> ParseRole(absl::string_view from) {
-  if (from == "human" || from == "user") return Role::kUser;
-  if (from == "gpt" || from == "assistant") return Role::kAssistant;
-  if (from == "system") return Role::kSystem;
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown `from` \"", from,
-                   "\"; wanted human, user, gpt, assistant or system"));
+using ::simdjson::SUCCESS;
+using ::simdjson::dom::array;
+using ::simdjson::dom::element;
+using ::simdjson::dom::object;
+
+// `key`: where the name stood.
+absl::StatusOr<Role> ParseRole(absl::string_view key, absl::string_view name) {
+  if (name == "human" || name == "user") return Role::kUser;
+  if (name == "gpt" || name == "assistant") return Role::kAssistant;
+  if (name == "system" || name == "developer") return Role::kSystem;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown `", key, "` \"", name, "\"; wanted human or user, gpt or ",
+      "assistant, system or developer"));
 }
 
-absl::StatusOr<Turn> ParseTurn(simdjson::dom::element element) {
-  simdjson::dom::object object;
-  if (element.get(object) != simdjson::SUCCESS) {
-    return absl::InvalidArgumentError("not an object with `from` and `value`");
+absl::Status AddPart(element value, std::string* text) {
+  std::string_view type;
+  if (value["type"].get(type) != SUCCESS) {
+    return absl::InvalidArgumentError("not an object with a `type`");
   }
-  std::string_view from;
-  if (object["from"].get(from) != simdjson::SUCCESS) {
-    return absl::InvalidArgumentError("`from` is missing or not a string");
+  if (type == "image" || type == "image_url") {
+    absl::StrAppend(text, kImageMark);
+    return absl::OkStatus();
   }
-  std::string_view value;
-  if (object["value"].get(value) != simdjson::SUCCESS) {
-    return absl::InvalidArgumentError("`value` is missing or not a string");
+  if (type != "text") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "type \"", View(type), "\" is not supported; wanted text, image or ",
+        "image_url"));
   }
-  BALLAST_ASSIGN_OR_RETURN(const Role role, ParseRole(View(from)));
-  return Turn{role, std::string(value)};
+  std::string_view said;
+  if (value["text"].get(said) != SUCCESS) {
+    return absl::InvalidArgumentError("`text` is missing or not a string");
+  }
+  absl::StrAppend(text, View(said));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ParseContent(object turn) {
+  std::string text;
+  std::string_view whole;
+  if (turn["content"].get(whole) == SUCCESS) return std::string(whole);
+  array parts;
+  if (turn["content"].get(parts) != SUCCESS) {
+    return absl::InvalidArgumentError(
+        "`content` is missing, or neither a string nor a list of parts");
+  }
+  size_t number = 0;
+  for (const element part : parts) {
+    BALLAST_RETURN_IF_ERROR(Annotate(AddPart(part, &text),
+                                     absl::StrCat("content part ", ++number)));
+  }
+  return text;
+}
+
+absl::StatusOr<Turn> ParseTurn(element value) {
+  object turn;
+  if (value.get(turn) != SUCCESS) {
+    return absl::InvalidArgumentError("not an object");
+  }
+  std::string_view name;
+  if (turn["from"].get(name) == SUCCESS) {
+    BALLAST_ASSIGN_OR_RETURN(const Role role, ParseRole("from", View(name)));
+    std::string_view said;
+    if (turn["value"].get(said) != SUCCESS) {
+      return absl::InvalidArgumentError("`value` is missing or not a string");
+    }
+    return Turn{role, std::string(said)};
+  }
+  if (turn["role"].get(name) == SUCCESS) {
+    BALLAST_ASSIGN_OR_RETURN(const Role role, ParseRole("role", View(name)));
+    BALLAST_ASSIGN_OR_RETURN(std::string said, ParseContent(turn));
+    return Turn{role, std::move(said)};
+  }
+  return absl::InvalidArgumentError(
+      "`from` or `role` is missing or not a string");
 }
 
 }  // namespace
@@ -60,27 +111,29 @@ absl::string_view RoleName(Role role) {
 
 absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json) {
   simdjson::dom::parser parser;
-  simdjson::dom::element root;
+  element root;
   if (const auto error = parser.parse(json.data(), json.size()).get(root);
-      error != simdjson::SUCCESS) {
+      error != SUCCESS) {
     return absl::InvalidArgumentError(absl::StrCat(
         "conversation is not valid JSON: ", simdjson::error_message(error)));
   }
-  simdjson::dom::array list;
-  if (root["conversations"].get(list) != simdjson::SUCCESS) {
+  array list;
+  if (root["conversations"].get(list) != SUCCESS &&
+      root["messages"].get(list) != SUCCESS) {
     return absl::InvalidArgumentError(
-        "conversation is not an object with a list `conversations`");
+        "conversation is not an object with a list `conversations` or "
+        "`messages`");
   }
   std::vector<Turn> turns;
-  for (const simdjson::dom::element element : list) {
-    absl::StatusOr<Turn> turn = ParseTurn(element);
+  for (const element value : list) {
+    absl::StatusOr<Turn> turn = ParseTurn(value);
     if (!turn.ok()) {
       return Annotate(turn.status(), absl::StrCat("turn ", turns.size() + 1));
     }
     turns.push_back(*std::move(turn));
   }
   if (turns.empty()) {
-    return absl::InvalidArgumentError("`conversations` is empty");
+    return absl::InvalidArgumentError("the conversation has no turns");
   }
   return turns;
 }

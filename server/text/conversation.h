@@ -23,11 +23,18 @@ struct Turn {
   std::string text;  // UTF-8, image marks still in it
 };
 
-// Reads a LLaVA/ShareGPT conversation: an object whose `conversations` is a
-// list of {"from", "value"}; other keys are ignored. `from` is human or user,
-// gpt or assistant, or system. Turns may come in any order. Errors:
-// INVALID_ARGUMENT (not JSON, no turns, a turn without `from` or `value`, an
-// unknown `from`), naming the turn, counted from 1.
+// Reads a conversation: an object with a list of turns, in one of two forms.
+//
+//   LLaVA/ShareGPT   {"conversations": [{"from": "human", "value": "Hi"}, …]}
+//   OpenAI           {"messages": [{"role": "user", "content": "Hi"}, …]}
+//
+// Other keys are ignored. `from` or `role` is human or user, gpt or assistant,
+// system or developer. `content` may be a list of parts: {"type": "text",
+// "text": "Hi"}, or of type image or image_url, whose path (server/corpus reads
+// it) does not matter here; parts follow one another without anything between.
+// An image part is written as an image mark. Turns may come in any order.
+// Errors: INVALID_ARGUMENT (not JSON, no turns, a turn that is none of these),
+// naming the turn, counted from 1.
 absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json);
 
 // The pieces of `text` between its image marks, as they are: n marks give n+1

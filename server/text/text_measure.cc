@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "server/text/text_token.h"
 
@@ -13,7 +16,20 @@ namespace ballast {
 namespace {
 
 // Raise it whenever the same text and settings come to give other lengths.
-constexpr int kTextVersion = 1;
+constexpr int kTextVersion = 2;
+
+// A template that differs in anything gives another text.
+std::string OneLine(const v1::ChatTemplate& chat) {
+  std::vector<std::string> fields = {chat.begin()};
+  for (const v1::ChatTemplate::Turn* turn :
+       {&chat.system(), &chat.user(), &chat.assistant()}) {
+    fields.insert(fields.end(), {turn->prefix(), turn->end(), turn->suffix(),
+                                 turn->supervised() ? "learnt" : ""});
+  }
+  fields.push_back(chat.trim() ? "trim" : "");
+  for (std::string& field : fields) field = absl::CHexEscape(field);
+  return absl::StrJoin(fields, "|");
+}
 
 uint32_t Saturated(uint64_t count) {
   return static_cast<uint32_t>(
@@ -25,10 +41,10 @@ uint32_t Saturated(uint64_t count) {
 absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
                                          absl::Span<const ImageGrid> images,
                                          const TextOptions& options) {
-  BALLAST_ASSIGN_OR_RETURN(std::vector<TextToken> tokens,
-                           TokenizeText(text, form, images.size(), options));
   const std::vector<uint32_t> placeholders =
       PlaceholderCounts(images, *options.model);
+  BALLAST_ASSIGN_OR_RETURN(std::vector<TextToken> tokens,
+                           TokenizeText(text, form, placeholders, options));
   const absl::Status fits = LimitTokens(placeholders, options.max_tokens,
                                         options.on_too_long, &tokens);
   const TextCounts counts = CountTokens(tokens, placeholders);
@@ -49,6 +65,9 @@ std::string TextContentKey(const v1::Config& config,
       "\nvideo=", ids.video(), "\nvision_start=", ids.vision_start(),
       "\nvision_end=", ids.vision_end(), "\nim_start=", ids.im_start(),
       "\nim_end=", ids.im_end(), "\nend_of_text=", ids.end_of_text(),
+      "\ncustom_template=", OneLine(model.custom_template()),
+      "\nsystem_prompt=", absl::CHexEscape(model.system_prompt()),
+      "\non_invalid_utf8=", static_cast<int>(model.on_invalid_utf8()),
       "\nmax_tokens=", config.batch().max_tokens(),
       "\non_too_long=", static_cast<int>(config.batch().on_too_long()), "\n");
 }

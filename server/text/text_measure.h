@@ -24,9 +24,8 @@ struct MeasuredText {
   bool too_long = false;
 };
 
-// Measures the sample that BuildConversation or BuildDocument would build of
-// the same arguments, truncation included, without building it. Errors:
-// INVALID_ARGUMENT as theirs.
+// Measures the sample that BuildText would build of the same arguments,
+// truncation included, without building it. Errors: INVALID_ARGUMENT as there.
 absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
                                          absl::Span<const ImageGrid> images,
                                          const TextOptions& options);

@@ -29,23 +29,29 @@ struct TextOptions {
   v1::Batch::OnTooLong on_too_long = v1::Batch::ON_TOO_LONG_ERROR;
 };
 
-// A conversation as JSON ({"conversations": [{"from": "human", "value":
-// "<image>\nWhat is this?"}, {"from": "gpt", "value": …}]}) in ChatML; every
-// `<image>` becomes vision start, one placeholder per token of its grid, vision
-// end. Supervised: what the assistant says and the <|im_end|> after it.
-// `images` are the sample's images in order. Errors: INVALID_ARGUMENT (not
-// JSON, no turns, an unknown `from`, a count of marks other than of images),
-// OUT_OF_RANGE (more than max_tokens and on_too_long is not truncate_text, or
-// the image tokens alone exceed it).
-absl::StatusOr<TextSample> BuildConversation(absl::string_view json,
-                                             absl::Span<const ImageGrid> images,
-                                             const TextOptions& options);
+// What a sample's text is.
+enum class TextForm {
+  // JSON, as ParseConversation reads it, written with the model's chat template
+  // (chat_template.h); every `<image>` becomes vision start, one placeholder
+  // per token of its grid, vision end. Supervised: what the assistant says and
+  // the end of its turn (docs/text.md says it exactly).
+  kConversation,
+  // Plain: images first unless `<image>` marks say where, then the text, then
+  // end-of-text; all text and the end are supervised.
+  kDocument,
+  // Token ids already (packed_tokens.h).
+  kPackedBytes,
+  kPackedJson,
+};
 
-// A plain document: images first unless `<image>` marks say where, then the
-// text, then end-of-text; all text and the end are supervised. Errors as above.
-absl::StatusOr<TextSample> BuildDocument(absl::string_view text,
-                                         absl::Span<const ImageGrid> images,
-                                         const TextOptions& options);
+// Builds a sample's text. `images` are the sample's images in order. Errors:
+// INVALID_ARGUMENT (text that is not what `form` says, or not UTF-8 where that
+// is an error; a count of marks other than of images), OUT_OF_RANGE (more than
+// max_tokens and on_too_long is not truncate_text, or the image tokens alone
+// exceed it).
+absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
+                                     absl::Span<const ImageGrid> images,
+                                     const TextOptions& options);
 
 }  // namespace ballast
 

@@ -1,37 +1,127 @@
 #include "server/text/token_writer.h"
 
-#include <cstddef>
+#include <algorithm>
 #include <utility>
 
-#include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/status_macros.h"
 #include "server/text/conversation.h"
 
 namespace ballast {
+namespace {
 
-absl::Status TokenWriter::AddText(absl::string_view text,
-                                  TextToken::Kind kind) {
-  scratch_.clear();
-  BALLAST_RETURN_IF_ERROR(tokenizer_->Encode(text, &scratch_));
-  for (const int32_t id : scratch_) tokens_.push_back({id, kind});
-  return absl::OkStatus();
+using Kind = TextToken::Kind;
+
+}  // namespace
+
+void TokenWriter::AddText(absl::string_view text, Kind kind) {
+  if (text.empty()) return;
+  absl::StrAppend(&run_, text);
+  if (!stretches_.empty() && stretches_.back().kind == kind) {
+    stretches_.back().end = run_.size();
+  } else {
+    stretches_.push_back({run_.size(), kind});
+  }
 }
 
-absl::Status TokenWriter::AddMarkedText(absl::string_view text,
-                                        TextToken::Kind kind) {
+void TokenWriter::AddMarkedText(absl::string_view text, Kind kind) {
   bool first = true;
   for (const absl::string_view piece : SplitAtImageMarks(text)) {
     if (!first) AddImage();
     first = false;
-    if (piece.empty()) continue;
-    BALLAST_RETURN_IF_ERROR(AddText(piece, kind));
+    AddText(piece, kind);
   }
-  return absl::OkStatus();
+}
+
+void TokenWriter::AddTemplateText(absl::string_view text, Kind kind) {
+  const std::pair<absl::string_view, int32_t> specials[] = {
+      {"<|im_start|>", token_ids_->im_start()},
+      {"<|im_end|>", token_ids_->im_end()},
+      {"<|endoftext|>", token_ids_->end_of_text()},
+  };
+  size_t plain = 0;  // added up to here
+  for (size_t i = 0; i < text.size();) {
+    const auto* found = std::find_if(
+        std::begin(specials), std::end(specials), [&](const auto& special) {
+          return absl::StartsWith(text.substr(i), special.first);
+        });
+    if (found == std::end(specials)) {
+      ++i;
+      continue;
+    }
+    AddText(text.substr(plain, i - plain), kind);
+    AddSpecial(found->first, found->second, kind);
+    i += found->first.size();
+    plain = i;
+  }
+  AddText(text.substr(plain), kind);
+}
+
+void TokenWriter::AddEndOfText(Kind kind) {
+  AddSpecial("<|endoftext|>", token_ids_->end_of_text(), kind);
+}
+
+void TokenWriter::AddSpecial(absl::string_view content, int32_t id, Kind kind) {
+  if (tokenizer_->SpecialTokenId(content) == id) {
+    // The tokenizer finds it, and does with the white space around it whatever
+    // it does.
+    AddText(content, kind);
+  } else {
+    EndRun();
+    tokens_.push_back({id, kind});
+  }
+}
+
+void TokenWriter::AddImage() {
+  EndRun();
+  tokens_.push_back({images_++, Kind::kImage});
+}
+
+TextToken::Kind TokenWriter::KindOf(size_t begin, size_t end,
+                                    size_t* at) const {
+  // Some tokens stand for no byte of their own: parts of a character that
+  // normalising made. They go with the byte before.
+  end = std::max<size_t>(end, 1);
+  begin = std::min(begin, end - 1);
+  while (stretches_[*at].end <= begin) ++*at;
+  for (size_t i = *at; i < stretches_.size(); ++i) {
+    if (stretches_[i].kind == Kind::kSupervised) return Kind::kSupervised;
+    if (stretches_[i].end >= end) break;
+  }
+  return Kind::kContext;
+}
+
+void TokenWriter::EndRun() {
+  if (run_.empty() || !status_.ok()) return;
+  ids_.clear();
+  ends_.clear();
+  const bool is_mixed = stretches_.size() > 1;
+  status_ =
+      tokenizer_->EncodeWithEnds(run_, &ids_, is_mixed ? &ends_ : nullptr);
+  if (!status_.ok()) return;
+  size_t at = 0;
+  for (size_t i = 0; i < ids_.size(); ++i) {
+    if (ids_[i] == token_ids_->image() || ids_[i] == token_ids_->video()) {
+      status_ = absl::InvalidArgumentError(absl::StrCat(
+          "the text spells out token ", ids_[i],
+          ", which stands for a part of an image or a video; the mark of an "
+          "image is ",
+          kImageMark));
+      return;
+    }
+    const Kind kind = is_mixed
+                          ? KindOf(i == 0 ? 0 : ends_[i - 1], ends_[i], &at)
+                          : stretches_[0].kind;
+    tokens_.push_back({ids_[i], kind});
+  }
+  run_.clear();
+  stretches_.clear();
 }
 
 absl::StatusOr<std::vector<TextToken>> TokenWriter::Finish(
     size_t image_count) && {
+  EndRun();
+  if (!status_.ok()) return status_;
   if (static_cast<size_t>(images_) != image_count) {
     return absl::InvalidArgumentError(absl::StrCat(
         "text has ", images_, " ", kImageMark, " marks, the sample has ",

@@ -1,14 +1,18 @@
 #include "server/text/tokenize_text.h"
 
 #include <cstddef>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/text/chatml.h"
+#include "common/utf8.h"
 #include "server/text/conversation.h"
+#include "server/text/packed_tokens.h"
 #include "server/text/token_writer.h"
+#include "server/text/tokenize_conversation.h"
 
 namespace ballast {
 namespace {
@@ -17,28 +21,44 @@ using Kind = TextToken::Kind;
 
 absl::StatusOr<std::vector<TextToken>> TokenizeDocument(
     absl::string_view text, size_t image_count, const TextOptions& options) {
-  TokenWriter writer(options.tokenizer);
+  TokenWriter writer(options.tokenizer, &options.model->token_ids());
   if (!absl::StrContains(text, kImageMark)) {
     for (size_t i = 0; i < image_count; ++i) writer.AddImage();
   }
-  BALLAST_RETURN_IF_ERROR(writer.AddMarkedText(text, Kind::kSupervised));
-  writer.AddSpecial(options.model->token_ids().end_of_text(),
-                    Kind::kSupervised);
+  writer.AddMarkedText(text, Kind::kSupervised);
+  writer.AddEndOfText(Kind::kSupervised);
   return std::move(writer).Finish(image_count);
 }
 
 }  // namespace
 
 absl::StatusOr<std::vector<TextToken>> TokenizeText(
-    absl::string_view text, TextForm form, size_t image_count,
-    const TextOptions& options) {
+    absl::string_view text, TextForm form,
+    absl::Span<const uint32_t> placeholders, const TextOptions& options) {
+  const v1::TokenIds& ids = options.model->token_ids();
+  if (form == TextForm::kPackedBytes) {
+    return ParsePackedBytes(text, placeholders, ids);
+  }
+  std::string replaced;
+  if (const absl::Status status = CheckUtf8(text); !status.ok()) {
+    if (options.model->on_invalid_utf8() !=
+        v1::Model::ON_INVALID_UTF8_REPLACE) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(status.message(),
+                       "; model.on_invalid_utf8: replace puts U+FFFD there"));
+    }
+    replaced = ReplaceInvalidUtf8(text);
+    text = replaced;
+  }
+  if (form == TextForm::kPackedJson) {
+    return ParsePackedJson(text, placeholders, ids);
+  }
   if (form == TextForm::kDocument) {
-    return TokenizeDocument(text, image_count, options);
+    return TokenizeDocument(text, placeholders.size(), options);
   }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<Turn> turns,
                            ParseConversation(text));
-  return TokenizeChatml(turns, image_count, *options.tokenizer,
-                        options.model->token_ids());
+  return TokenizeConversation(turns, placeholders.size(), options);
 }
 
 std::vector<uint32_t> PlaceholderCounts(absl::Span<const ImageGrid> images,

@@ -14,19 +14,13 @@
 
 namespace ballast {
 
-// What a sample's text is.
-enum class TextForm {
-  kConversation,  // JSON, see BuildConversation
-  kDocument,      // plain, see BuildDocument
-};
-
-// The tokens of a text before its images are expanded and before any limit.
-// Both building and measuring start here, so they cannot disagree. Errors:
-// INVALID_ARGUMENT as BuildConversation and BuildDocument say.
-absl::StatusOr<std::vector<TextToken>> TokenizeText(absl::string_view text,
-                                                    TextForm form,
-                                                    size_t image_count,
-                                                    const TextOptions& options);
+// The tokens of a text before its images are expanded and before any limit;
+// `placeholders` has one number for each image. Both building and measuring
+// start here, so they cannot disagree. Errors: INVALID_ARGUMENT as BuildText
+// says.
+absl::StatusOr<std::vector<TextToken>> TokenizeText(
+    absl::string_view text, TextForm form,
+    absl::Span<const uint32_t> placeholders, const TextOptions& options);
 
 // Placeholders of each image.
 std::vector<uint32_t> PlaceholderCounts(absl::Span<const ImageGrid> images,

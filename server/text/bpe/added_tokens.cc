@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/text/bpe/pattern_syntax.h"
-#include "server/text/utf8.h"
+#include "common/utf8.h"
 
 namespace ballast {
 namespace {

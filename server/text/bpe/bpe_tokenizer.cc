@@ -21,7 +21,7 @@
 #include "server/text/bpe/pre_tokenizer.h"
 #include "server/text/bpe/scratch_pool.h"
 #include "server/text/bpe/tokenizer_json.h"
-#include "server/text/utf8.h"
+#include "common/utf8.h"
 
 namespace ballast {
 namespace {

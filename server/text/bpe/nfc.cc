@@ -6,7 +6,7 @@
 
 #include <utf8proc.h>
 
-#include "server/text/utf8.h"
+#include "common/utf8.h"
 
 namespace ballast {
 namespace {

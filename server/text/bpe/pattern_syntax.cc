@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
-#include "server/text/utf8.h"
+#include "common/utf8.h"
 
 namespace ballast {
 namespace {

@@ -210,7 +210,7 @@ sources:
   - {name: drawn, format: mock, lengths: {mode: lognormal, min: 1024, max: 8192, mean: 4096, sigma: 1.1}}
   - {name: listed, format: mock, lengths: {mode: file, path: lengths.csv}, index: /var/listed.index}
 order: {seed: 18446744073709551615}
-model: {profile: qwen3_5_vl, chat_template: other, position_axes: 1, resample: fast, exif_orientation: true}
+model: {profile: qwen3_5_vl, chat_template: llama3, position_axes: 1, resample: fast, exif_orientation: true}
 batch: {global: 12, micro: 6, on_too_long: truncate_text}
 topology:
   modules:
@@ -238,7 +238,7 @@ security: {tls: {cert: c, key: k, client_ca: a}}
   EXPECT_EQ(config.sources(1).lengths().path(), "/etc/ballast/lengths.csv");
   EXPECT_EQ(config.sources(1).index(), "/var/listed.index");
   EXPECT_EQ(config.order().seed(), ~uint64_t{0});
-  EXPECT_EQ(config.model().chat_template(), "other");
+  EXPECT_EQ(config.model().chat_template(), "llama3");
   EXPECT_EQ(config.model().position_axes(), 1u);
   EXPECT_EQ(config.model().resample(), v1::Model::RESAMPLE_FAST);
   EXPECT_TRUE(config.model().exif_orientation());

@@ -14,27 +14,64 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(ConversationJsonTest, FindsImages) {
-  EXPECT_THAT(*ConversationImages(R"({"image": "a/b.jpg"})"),
+  EXPECT_THAT(ParseJsonSample(R"({"image": "a/b.jpg"})")->images,
               ElementsAre("a/b.jpg"));
-  EXPECT_THAT(*ConversationImages(R"({"image": ["b.jpg", "a\u0041.png"]})"),
+  EXPECT_THAT(ParseJsonSample(R"({"image": ["b.jpg", "a\u0041.png"]})")->images,
               ElementsAre("b.jpg", "aA.png"));
-  EXPECT_THAT(*ConversationImages(R"({"image": []})"), IsEmpty());
-  EXPECT_THAT(*ConversationImages(R"({"image": null, "id": 1})"), IsEmpty());
+  EXPECT_THAT(ParseJsonSample(R"({"image": []})")->images, IsEmpty());
+  EXPECT_THAT(ParseJsonSample(R"({"image": null, "id": 1})")->images,
+              IsEmpty());
+  EXPECT_THAT(ParseJsonSample(
+                  R"({"video": null, "conversations": [{"value": "<image>"}]})")
+                  ->images,
+              IsEmpty());
+}
+
+TEST(ConversationJsonTest, FindsImagesOfPartsUnlessTheyAreListed) {
+  const std::string messages = R"("messages": [
+      {"role": "user", "content": [
+          {"type": "image", "image": "a.jpg"}, {"type": "text", "text": "Hi"},
+          {"type": "image_url", "image_url": {"url": "b.jpg"}}]},
+      {"role": "user", "content": "<image>"},
+      {"role": "user", "content": [{"type": "image_url", "image_url": "c.jpg"},
+                                   {"type": "image"}, 5]}])";
+  EXPECT_THAT(ParseJsonSample("{" + messages + "}")->images,
+              ElementsAre("a.jpg", "b.jpg", "c.jpg"));
   EXPECT_THAT(
-      *ConversationImages(
-          R"({"video": null, "conversations": [{"value": "<image>"}]})"),
-      IsEmpty());
+      ParseJsonSample(R"({"images": ["x.jpg"], )" + messages + "}")->images,
+      ElementsAre("x.jpg"));
+  EXPECT_EQ(ParseJsonSample(R"({"messages": [{"content": [
+                {"type": "image", "image": "/etc/x"}]}]})")
+                .status()
+                .message(),
+            "path \"/etc/x\" is absolute");
+}
+
+TEST(ConversationJsonTest, TokensMakeAPackedSample) {
+  const auto sample = ParseJsonSample(R"({"tokens": [1], "image": "a.jpg"})");
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_EQ(sample->text_format, RawSample::TextFormat::kPackedJson);
+  EXPECT_THAT(sample->images, ElementsAre("a.jpg"));
+  EXPECT_EQ(ParseJsonSample("{}")->text_format,
+            RawSample::TextFormat::kConversation);
+}
+
+// Whether that is an error is for the configuration to say.
+TEST(ConversationJsonTest, BytesThatAreNotUtf8DoNotMatterHere) {
+  const auto sample =
+      ParseJsonSample("{\"image\": \"a.jpg\", \"x\": \"\xff\"}");
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_THAT(sample->images, ElementsAre("a.jpg"));
 }
 
 TEST(ConversationJsonTest, RefusesWithTheReason) {
   const auto reason = [](absl::string_view json) {
-    const absl::Status status = ConversationImages(json).status();
+    const absl::Status status = ParseJsonSample(json).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << json;
     return std::string(status.message());
   };
   EXPECT_THAT(reason(""), HasSubstr("not JSON: "));
   EXPECT_THAT(reason("{"), HasSubstr("not JSON: "));
-  EXPECT_THAT(reason("{\"a\": \"\xff\"}"), HasSubstr("not JSON: "));
   EXPECT_THAT(reason(std::string(5000, '[')), HasSubstr("not JSON: "));
   EXPECT_EQ(reason("[]"), "not a JSON object");
   EXPECT_EQ(reason(R"({"image": 5})"),
@@ -66,6 +103,14 @@ TEST(ConversationJsonTest, RefusesVideo) {
     EXPECT_EQ(CheckConversation(json).message(),
               "video is not supported: mark `<video>`");
   }
+  EXPECT_EQ(CheckConversation(
+                R"({"messages": [{"role": "user", "content": "<video>"}]})")
+                .message(),
+            "video is not supported: mark `<video>`");
+  EXPECT_EQ(CheckConversation(R"({"messages": [{"content": [
+                {"type": "video", "video": "a.mp4"}]}]})")
+                .message(),
+            "video is not supported: part of type video");
   // Elsewhere it is no mark; other shapes are the text builder's business.
   EXPECT_TRUE(CheckConversation(R"({"id": "<video>"})").ok());
   EXPECT_TRUE(

@@ -129,7 +129,8 @@ TEST_F(IndexBuilderTest, ListsEveryBadSampleOfTars) {
             "data/docs-0.tar@5120 e: e.jpg: cut inside its header: no mark");
   EXPECT_EQ(lines[5], "data/docs-0.tar@7168 f: unmeasurable");
   EXPECT_EQ(lines[6],
-            "data/docs-0.tar@8192 g: no text; wanted a .json or .txt member");
+            "data/docs-0.tar@8192 g: no text; wanted a .json, .txt, "
+            ".tokens.bin or .tokens.json member");
   EXPECT_EQ(lines[7],
             "data/docs-0.tar@10240 a: duplicate key; its members do not stand "
             "together");

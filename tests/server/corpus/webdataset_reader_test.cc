@@ -84,7 +84,9 @@ TEST_F(WebDatasetReaderTest, GroupsMembers) {
 }
 
 TEST_F(WebDatasetReaderTest, GivesEachFaultItsReason) {
-  EXPECT_EQ(Fault({{"a.jpg", "x"}}), "no text; wanted a .json or .txt member");
+  EXPECT_EQ(
+      Fault({{"a.jpg", "x"}}),
+      "no text; wanted a .json, .txt, .tokens.bin or .tokens.json member");
   EXPECT_EQ(Fault({{"a.json", "{}"}, {"a.txt", "x"}}),
             "two texts: \"a.json\" and \"a.txt\"");
   EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.0.jpg", "x"}, {"a.2.jpg", "x"}}),

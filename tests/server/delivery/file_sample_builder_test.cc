@@ -161,7 +161,7 @@ TEST_F(FileSampleBuilderTest, LanguageArraysAreThoseOfTheTextLibrary) {
     ASSERT_EQ(*outcome, SampleOutcome::kBuilt);
     const RawSample raw = *source_.Read(ordinal, {});
     const TextSample text =
-        *BuildConversation(raw.text, request_.grids, options);
+        *BuildText(raw.text, TextForm::kConversation, request_.grids, options);
     EXPECT_EQ(ids(), absl::MakeConstSpan(text.ids));
     EXPECT_EQ(labels(), absl::MakeConstSpan(text.labels));
     std::vector<int32_t> wanted(3 * text.ids.size());

@@ -34,6 +34,31 @@ TEST(ParseConversationTest, UnescapesAndKeepsTheTextAsItIs) {
   EXPECT_EQ((*turns)[0].text, " \xc3\xa4\n\"<image>\" ");
 }
 
+TEST(ParseConversationTest, ReadsOpenAisForm) {
+  const auto turns = ParseConversation(R"({"messages": [
+      {"role": "developer", "content": "d"},
+      {"role": "user", "content": [
+          {"type": "image_url", "image_url": {"url": "a.jpg"}},
+          {"type": "text", "text": "What"}, {"type": "text", "text": " is "},
+          {"type": "image"}, {"type": "text", "text": "?"}]},
+      {"role": "assistant", "content": "a"},
+      {"role": "user", "content": []}]})");
+  ASSERT_TRUE(turns.ok()) << turns.status();
+  ASSERT_EQ(turns->size(), 4u);
+  EXPECT_EQ((*turns)[0].role, Role::kSystem);
+  EXPECT_EQ((*turns)[1].text, "<image>What is <image>?");
+  EXPECT_EQ((*turns)[2].role, Role::kAssistant);
+  EXPECT_EQ((*turns)[3].text, "");
+}
+
+// As other tools write them.
+TEST(ParseConversationTest, TheFormsMayBeMixed) {
+  const auto turns = ParseConversation(R"({"messages": [
+      {"from": "human", "value": "h"}, {"role": "assistant", "content": "a"}]})");
+  ASSERT_TRUE(turns.ok()) << turns.status();
+  EXPECT_EQ((*turns)[1].role, Role::kAssistant);
+}
+
 struct BadCase {
   const char* json;
   const char* complaint;
@@ -46,7 +71,7 @@ TEST(ParseConversationTest, RefusesWhatIsNoConversation) {
       {"[]", "`conversations`"},
       {"{}", "`conversations`"},
       {R"({"conversations": "hi"})", "`conversations`"},
-      {R"({"conversations": []})", "is empty"},
+      {R"({"conversations": []})", "has no turns"},
       {R"({"conversations": ["hi"]})", "turn 1"},
       {R"({"conversations": [{"value": "a"}]})", "turn 1: `from`"},
       {R"({"conversations": [{"from": "human"}]})", "turn 1: `value`"},
@@ -54,6 +79,18 @@ TEST(ParseConversationTest, RefusesWhatIsNoConversation) {
       {R"({"conversations": [{"from": "gpt", "value": "a"},
           {"from": "tool", "value": "b"}]})",
        "turn 2: unknown `from` \"tool\""},
+      {R"({"messages": [{"role": "tool", "content": "b"}]})",
+       "turn 1: unknown `role` \"tool\""},
+      {R"({"messages": [{"role": "user"}]})", "turn 1: `content` is missing"},
+      {R"({"messages": [{"role": "user", "content": 5}]})", "`content`"},
+      {R"({"messages": [{"role": "user", "content": ["a"]}]})",
+       "turn 1: content part 1: not an object"},
+      {R"({"messages": [{"role": "user", "content": [
+          {"type": "text", "text": "a"}, {"type": "text"}]}]})",
+       "content part 2: `text` is missing"},
+      {R"({"messages": [{"role": "user", "content": [
+          {"type": "input_audio"}]}]})",
+       "type \"input_audio\" is not supported"},
   };
   for (const BadCase& bad : cases) {
     const auto turns = ParseConversation(bad.json);

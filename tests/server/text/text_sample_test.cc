@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "server/text/text_measure.h"
+#include "server/text/tokenizer.h"
 
 namespace ballast {
 namespace {
@@ -50,6 +51,18 @@ struct Expected {
     return labels;
   }
 };
+
+absl::StatusOr<TextSample> BuildConversation(absl::string_view json,
+                                             absl::Span<const ImageGrid> images,
+                                             const TextOptions& options) {
+  return BuildText(json, TextForm::kConversation, images, options);
+}
+
+absl::StatusOr<TextSample> BuildDocument(absl::string_view text,
+                                         absl::Span<const ImageGrid> images,
+                                         const TextOptions& options) {
+  return BuildText(text, TextForm::kDocument, images, options);
+}
 
 class TextSampleTest : public ::testing::Test {
  protected:
@@ -121,6 +134,100 @@ TEST_F(TextSampleTest, ImagesStandWhereTheirMarksAreInEveryTurn) {
   ExpectEqual(sample, expected);
 }
 
+TEST_F(TextSampleTest, ASystemPromptStandsWhereThereIsNoSystemTurn) {
+  model_.set_system_prompt("Be brief.");
+  Expected expected;
+  expected.Id(kImStart).Text("system\nBe brief.").Id(kImEnd).Text("\n");
+  expected.Id(kImStart).Text("user\na").Id(kImEnd).Text("\n");
+  ExpectEqual(
+      BuildConversation(R"({"messages": [{"role": "user", "content": "a"}]})",
+                        {}, Options()),
+      expected);
+  Expected own;
+  own.Id(kImStart).Text("system\ns").Id(kImEnd).Text("\n");
+  ExpectEqual(
+      BuildConversation(R"({"messages": [{"role": "system", "content": "s"}]})",
+                        {}, Options()),
+      own);
+}
+
+TEST_F(TextSampleTest, ATemplateOfOnesOwnSaysWhatIsLearnt) {
+  model_.set_chat_template("custom");
+  v1::ChatTemplate* custom = model_.mutable_custom_template();
+  custom->set_begin("# ");
+  custom->set_trim(true);
+  custom->mutable_user()->set_prefix("Q: ");
+  custom->mutable_user()->set_suffix("\n");
+  custom->mutable_user()->set_supervised(true);
+  custom->mutable_assistant()->set_prefix("A: ");
+  custom->mutable_assistant()->set_end("<|endoftext|>;");
+  custom->mutable_assistant()->set_suffix("\n");
+  custom->mutable_assistant()->set_supervised(true);
+  const auto sample = BuildConversation(
+      R"({"conversations": [{"from": "system", "value": " s "},
+          {"from": "human", "value": "\tq<image>\n"},
+          {"from": "gpt", "value": "\u3000a\u001c"}]})",
+      {Grid(2, 2)}, Options());
+  Expected expected;
+  expected.Text("# s").Text("Q: ").Text("q", true).Image(1).Text("\nA: ");
+  expected.Text("a", true).Id(kEndOfText, true).Text(";", true).Text("\n");
+  ExpectEqual(sample, expected);
+}
+
+TEST_F(TextSampleTest, TextThatIsNotUtf8IsAnErrorOrMended) {
+  const std::string document = "ab\xFF";
+  const std::string conversation =
+      "{\"messages\": [{\"role\": \"assistant\", \"content\": \"\xC3(\"}]}";
+  const absl::Status status = BuildDocument(document, {}, Options()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("at byte 2"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("model.on_invalid_utf8"));
+  EXPECT_THAT(
+      std::string(
+          BuildConversation(conversation, {}, Options()).status().message()),
+      HasSubstr("at byte 48"));
+  model_.set_on_invalid_utf8(v1::Model::ON_INVALID_UTF8_REPLACE);
+  Expected mended;
+  mended.Text("ab\xEF\xBF\xBD", true).Id(kEndOfText, true);
+  ExpectEqual(BuildDocument(document, {}, Options()), mended);
+  Expected said;
+  said.Id(kImStart).Text("assistant\n").Text("\xEF\xBF\xBD(", true);
+  said.Id(kImEnd, true).Text("\n");
+  ExpectEqual(BuildConversation(conversation, {}, Options()), said);
+}
+
+TEST_F(TextSampleTest, PackedTokensPassThrough) {
+  const std::string json = R"({"tokens": [7, 1002, 1001, 1001, 1003, 8, 9],
+                               "labels": [7, -100, -100, -100, -100, -100, 9]})";
+  Expected expected;
+  expected.Id(7).Image(2).Id(8).Id(9, true);
+  const auto sample =
+      BuildText(json, TextForm::kPackedJson, {Grid(2, 4)}, Options());
+  ExpectEqual(sample, expected);
+  const auto measured =
+      MeasureText(json, TextForm::kPackedJson, {Grid(2, 4)}, Options());
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_EQ(measured->text_tokens, 5u);
+  EXPECT_EQ(measured->label_tokens, 1u);
+  Expected bytes;
+  bytes.Id(1, true).Id(2, true);
+  ExpectEqual(BuildText(absl::string_view("\1\0\0\0\2\0\0\0", 8),
+                        TextForm::kPackedBytes, {}, Options()),
+              bytes);
+  // They are too long, or are cut, like any others.
+  EXPECT_EQ(BuildText(json, TextForm::kPackedJson, {Grid(2, 4)}, Options(5))
+                .status()
+                .code(),
+            absl::StatusCode::kOutOfRange);
+  Expected cut;
+  cut.Id(7).Image(2);
+  ExpectEqual(BuildText(json, TextForm::kPackedJson, {Grid(2, 4)},
+                        Options(5, v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT)),
+              cut);
+}
+
+// This tokenizer has no special tokens; chat_vectors_test has one that does.
 TEST_F(TextSampleTest, SpecialTokensInsideTextArePlainText) {
   const auto sample = BuildConversation(
       R"({"conversations": [{"from": "human", "value": "<|im_end|>"}]})", {},
@@ -274,6 +381,20 @@ TEST_F(TextSampleTest, ContentKeyNamesWhatLengthsDependOn) {
   EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
   changed = config;
   changed.mutable_model()->set_exif_orientation(true);
+  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
+  changed = config;
+  changed.mutable_model()->set_chat_template("llama3");
+  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
+  changed = config;
+  changed.mutable_model()->mutable_custom_template()->mutable_user()->set_end(
+      "x");
+  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
+  changed = config;
+  changed.mutable_model()->set_system_prompt("x\ny");
+  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
+  changed = config;
+  changed.mutable_model()->set_on_invalid_utf8(
+      v1::Model::ON_INVALID_UTF8_REPLACE);
   EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
   changed = config;
   changed.mutable_model()->mutable_token_ids()->set_im_end(5);

@@ -1,5 +1,5 @@
-#ifndef BALLAST_SERVER_TEXT_UTF8_H_
-#define BALLAST_SERVER_TEXT_UTF8_H_
+#ifndef BALLAST_COMMON_UTF8_H_
+#define BALLAST_COMMON_UTF8_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -63,4 +63,4 @@ std::string ReplaceInvalidUtf8(absl::string_view text);
 
 }  // namespace ballast
 
-#endif  // BALLAST_SERVER_TEXT_UTF8_H_
+#endif  // BALLAST_COMMON_UTF8_H_

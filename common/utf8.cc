@@ -1,4 +1,4 @@
-#include "server/text/utf8.h"
+#include "common/utf8.h"
 
 #include <simdjson.h>
 
@@ -82,8 +82,7 @@ absl::Status CheckUtf8(absl::string_view text) {
   if (at == text.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "not UTF-8 at byte ", at, ": found ",
-      absl::StrFormat("0x%02X", static_cast<unsigned char>(text[at])),
-      "; model.on_invalid_utf8: replace puts U+FFFD there"));
+      absl::StrFormat("0x%02X", static_cast<unsigned char>(text[at]))));
 }
 
 std::string ReplaceInvalidUtf8(absl::string_view text) {

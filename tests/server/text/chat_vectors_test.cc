@@ -1,0 +1,152 @@
+// Conversations as Hugging Face encodes them; make_chat_vectors.py says how.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/config/model_profile.h"
+#include "server/text/bpe/bpe_tokenizer.h"
+#include "server/text/model_tokenizer.h"
+#include "server/text/text_measure.h"
+#include "server/text/text_sample.h"
+#include "tests/server/text/bpe/test_tokenizers.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kTestData[] = "tests/server/text/testdata/";
+
+v1::Model MakeModel(const nlohmann::json& expected) {
+  v1::Model model;
+  model.set_profile("qwen2_5_vl");
+  EXPECT_TRUE(ApplyModelProfile(&model).ok());
+  model.set_tokenizer(std::string(kTestData) + "chat.tokenizer.json");
+  model.set_chat_template(expected["template"]);
+  model.set_system_prompt(expected["system_prompt"]);
+  if (model.chat_template() == "custom") {
+    v1::ChatTemplate* custom = model.mutable_custom_template();
+    custom->set_begin("<|begin_of_text|>");
+    custom->mutable_system()->set_suffix(" ");
+    custom->mutable_user()->set_prefix("USER: ");
+    custom->mutable_user()->set_suffix(" ");
+    custom->mutable_assistant()->set_prefix("ASSISTANT: ");
+    custom->mutable_assistant()->set_end("<|endoftext|>");
+    custom->mutable_assistant()->set_supervised(true);
+  }
+  return model;
+}
+
+TEST(ChatVectorsTest, IdsAndLabelsAreThoseOfHuggingFace) {
+  const nlohmann::json cases =
+      ReadJsonOrFail(std::string(kTestData) + "chat.json");
+  ASSERT_GT(cases.size(), 30u);
+  for (const nlohmann::json& expected : cases) {
+    SCOPED_TRACE(expected["template"].dump() + expected["messages"].dump());
+    v1::Model model = MakeModel(expected);
+    const auto tokenizer = OpenModelTokenizer(&model);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    std::vector<ImageGrid> images;
+    for (const uint32_t tokens : expected["image_tokens"]) {
+      images.push_back({2 * 14, 2 * 14 * tokens, 2, 2 * tokens});
+    }
+    const std::string text =
+        nlohmann::json{{"messages", expected["messages"]}}.dump();
+    const TextOptions options = {tokenizer->get(), &model, 4096,
+                                 v1::Batch::ON_TOO_LONG_ERROR};
+    const auto sample =
+        BuildText(text, TextForm::kConversation, images, options);
+    ASSERT_TRUE(sample.ok()) << sample.status();
+    EXPECT_EQ(sample->ids, expected["ids"].get<std::vector<int32_t>>());
+    std::vector<int32_t> labels;
+    uint32_t learnt = 0;
+    for (size_t i = 1; i <= sample->ids.size(); ++i) {
+      const bool next = i < sample->ids.size() && expected["learnt"][i] == 1;
+      labels.push_back(next ? sample->ids[i] : -100);
+      learnt += next;
+    }
+    EXPECT_EQ(sample->labels, labels);
+    EXPECT_EQ(sample->label_tokens, learnt);
+    const auto measured =
+        MeasureText(text, TextForm::kConversation, images, options);
+    ASSERT_TRUE(measured.ok()) << measured.status();
+    EXPECT_EQ(measured->label_tokens, learnt);
+  }
+}
+
+// What is learnt, as text: what the assistant says and the end of its turn.
+TEST(ChatVectorsTest, LabelsReadAsWhatIsLearnt) {
+  const nlohmann::json chatml = {{"template", "chatml"}, {"system_prompt", ""}};
+  v1::Model model = MakeModel(chatml);
+  const auto tokenizer = OpenModelTokenizer(&model);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const TextOptions options = {tokenizer->get(), &model, 4096,
+                               v1::Batch::ON_TOO_LONG_ERROR};
+  const auto learnt = [&](const nlohmann::json& turns, size_t images) {
+    const std::vector<ImageGrid> grids(images, ImageGrid{28, 56, 2, 4});
+    const auto sample = BuildText(nlohmann::json{{"messages", turns}}.dump(),
+                                  TextForm::kConversation, grids, options);
+    EXPECT_TRUE(sample.ok()) << sample.status();
+    std::string text;
+    for (const int32_t label : sample->labels) {
+      if (label < 0) continue;
+      EXPECT_TRUE((*tokenizer)->Decode({label}, &text).ok());
+    }
+    return text;
+  };
+  const auto turn = [](const char* role, const char* content) {
+    return nlohmann::json{{"role", role}, {"content", content}};
+  };
+  EXPECT_EQ(learnt({turn("system", "Look."), turn("user", "<image>Hi"),
+                    turn("assistant", "the quick brown"), turn("user", "More"),
+                    turn("assistant", "fox <image> é\n")},
+                   2),
+            "the quick brown<|im_end|>fox  é\n<|im_end|>");
+  EXPECT_EQ(learnt(nlohmann::json::array({turn("user", "Hi")}), 0), "");
+}
+
+TEST(ChatTokensTest, ATokenOverTheSeamIsLearntWhole) {
+  const auto tokenizer =
+      MakeBpeTokenizer(SmallTokenizerJson({{"\u010a", "\u010a"}}).dump());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  v1::Model model;
+  model.set_profile("qwen2_5_vl");
+  model.set_chat_template("chatml");
+  ASSERT_TRUE(ApplyModelProfile(&model).ok());
+  const TextOptions options = {tokenizer->get(), &model, 4096,
+                               v1::Batch::ON_TOO_LONG_ERROR};
+  const auto sample =
+      BuildText(R"({"messages": [{"role": "assistant", "content": "\nx"}]})",
+                TextForm::kConversation, {}, options);
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  // The line feed of the template and that of what is said are token 256.
+  const int32_t start = 151644;
+  const int32_t end = 151645;
+  EXPECT_THAT(sample->ids, ElementsAre(start, 'a', 's', 's', 'i', 's', 't', 'a',
+                                       'n', 't', 256, 'x', end, '\n'));
+  EXPECT_THAT(sample->labels,
+              ElementsAre(-100, -100, -100, -100, -100, -100, -100, -100, -100,
+                          256, 'x', end, -100, -100));
+}
+
+// It would pass for a placeholder.
+TEST(ChatTokensTest, AnImageTokenThatIsSpelledOutIsRefused) {
+  v1::Model model = MakeModel({{"template", "chatml"}, {"system_prompt", ""}});
+  const auto tokenizer = OpenModelTokenizer(&model);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const TextOptions options = {tokenizer->get(), &model, 4096,
+                               v1::Batch::ON_TOO_LONG_ERROR};
+  for (const char* text : {"a <|image_pad|>", "<|video_pad|>"}) {
+    const absl::Status status =
+        BuildText(text, TextForm::kDocument, {}, options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("spells out token"));
+  }
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,87 @@
+#include "server/text/model_tokenizer.h"
+
+#include <fstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/status/status.h"
+#include "server/config/model_profile.h"
+#include "tests/server/text/bpe/test_tokenizers.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ModelTokenizerTest : public ::testing::Test {
+ protected:
+  // A loaded model whose tokenizer has these added tokens, from id 256 on.
+  static v1::Model MakeModel(std::initializer_list<const char*> added) {
+    nlohmann::json file = SmallTokenizerJson();
+    for (const char* content : added) {
+      const int32_t id =
+          256 + static_cast<int32_t>(file["added_tokens"].size());
+      file["added_tokens"].push_back(AddedTokenJson(id, content));
+    }
+    const std::string path = ::testing::TempDir() + "/tokenizer.json";
+    std::ofstream(path) << file;
+    v1::Model model;
+    model.set_profile("qwen2_5_vl");
+    model.set_tokenizer(path);
+    model.set_chat_template("chatml");
+    EXPECT_TRUE(ApplyModelProfile(&model).ok());
+    return model;
+  }
+};
+
+TEST_F(ModelTokenizerTest, IdsFollowTheTokenizer) {
+  v1::Model model =
+      MakeModel({"<|endoftext|>", "<|im_start|>", "<|image_pad|>"});
+  ASSERT_TRUE(OpenModelTokenizer(&model).ok());
+  EXPECT_EQ(model.token_ids().end_of_text(), 256);
+  EXPECT_EQ(model.token_ids().pad(), 256);
+  EXPECT_EQ(model.token_ids().im_start(), 257);
+  EXPECT_EQ(model.token_ids().image(), 258);
+  // The tokenizer has none: the profile's stays.
+  EXPECT_EQ(model.token_ids().im_end(), 151645);
+}
+
+TEST_F(ModelTokenizerTest, IdsThatAreSetStay) {
+  v1::Model model = MakeModel({"<|im_start|>", "<|image_pad|>"});
+  model.mutable_token_ids()->set_im_start(7);
+  ASSERT_TRUE(OpenModelTokenizer(&model).ok());
+  EXPECT_EQ(model.token_ids().im_start(), 7);
+  model = MakeModel({"<|im_start|>"});
+  model.set_profile("");
+  ASSERT_TRUE(OpenModelTokenizer(&model).ok());
+  EXPECT_EQ(model.token_ids().im_start(), 151644);
+}
+
+TEST_F(ModelTokenizerTest, TheImagesIdIsItsOwn) {
+  v1::Model model = MakeModel({"<|image_pad|>"});
+  model.mutable_token_ids()->set_pad(256);
+  const absl::Status status = OpenModelTokenizer(&model).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("model.token_ids: 256"));
+}
+
+TEST_F(ModelTokenizerTest, ATemplateNeedsItsTokens) {
+  v1::Model model = MakeModel({"<|begin_of_text|>"});
+  model.set_chat_template("llama3");
+  const absl::Status status = OpenModelTokenizer(&model).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("<|start_header_id|>"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("chat_template"));
+}
+
+TEST_F(ModelTokenizerTest, BytesHaveNoTokensToFollow) {
+  v1::Model model = MakeModel({});
+  model.set_tokenizer("bytes");
+  ASSERT_TRUE(OpenModelTokenizer(&model).ok());
+  EXPECT_EQ(model.token_ids().image(), 151655);
+}
+
+}  // namespace
+}  // namespace ballast
