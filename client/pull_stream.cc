@@ -9,6 +9,12 @@
 #include "common/grpc_status.h"
 
 namespace ballast {
+namespace {
+
+// Messages that wait for Read, at most; one more may be on its way.
+constexpr size_t kReadAhead = 2;
+
+}  // namespace
 
 // gRPC never runs a reaction inside the call that starts its operation, so
 // operations are started, and the hold is let go, under mutex_.
@@ -45,17 +51,16 @@ PullStream::~PullStream() {
 
 absl::Status PullStream::Read(grpc::ByteBuffer* message) {
   MutexLock lock(&mutex_);
-  if (!closed_ && !cancelled_) {
-    reading_ = true;
-    StartRead(&response_);
-    while (reading_ && !cancelled_) changed_.Wait(&mutex_);
-    if (!cancelled_ && read_ok_) {
-      message->Swap(&response_);
-      return absl::OkStatus();
-    }
-  }
+  ReadAhead();
+  while (received_.empty() && !read_all_ && !cancelled_) changed_.Wait(&mutex_);
   // The read that is under way may outlast this.
   if (cancelled_) return EndStatus();
+  if (!received_.empty()) {
+    message->Swap(&received_.front());
+    received_.pop_front();
+    ReadAhead();
+    return absl::OkStatus();
+  }
   Close();
   while (!done_) changed_.Wait(&mutex_);
   return EndStatus();
@@ -110,8 +115,18 @@ void PullStream::AwaitDoneUnlessLent() {
 void PullStream::OnReadDone(bool ok) {
   MutexLock lock(&mutex_);
   reading_ = false;
-  read_ok_ = ok;
+  read_all_ = !ok;
+  if (ok) {
+    received_.emplace_back().Swap(&response_);
+    ReadAhead();
+  }
   changed_.NotifyAll();
+}
+
+void PullStream::ReadAhead() {
+  if (reading_ || read_all_ || closed_ || received_.size() >= kReadAhead) return;
+  reading_ = true;
+  StartRead(&response_);
 }
 
 void PullStream::OnWriteDone(bool ok) {

@@ -2,6 +2,7 @@
 #define BALLAST_CLIENT_PULL_STREAM_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -72,6 +73,8 @@ class PullStream final
   void OnWriteDone(bool ok) override;
   void OnDone(const grpc::Status& status) override;
 
+  // Reads the next message unless enough are there.
+  void ReadAhead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Writes what is to be said, if anything, and nothing is being written.
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartWriteOf(const v1::PullRequest& request)
@@ -90,7 +93,9 @@ class PullStream final
   mutable Mutex mutex_;
   CondVar changed_;
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
-  bool read_ok_ ABSL_GUARDED_BY(mutex_) = false;
+  bool read_all_ ABSL_GUARDED_BY(mutex_) =
+      false;  // there is no further message
+  std::deque<grpc::ByteBuffer> received_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   // To be said, and not yet in a message.
   uint64_t credit_ ABSL_GUARDED_BY(mutex_) = 0;

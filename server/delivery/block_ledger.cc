@@ -45,7 +45,7 @@ std::optional<BlockLedger::Grant> BlockLedger::Acquire(
   Grant grant;
   if (entry == nullptr) {
     const std::optional<uint64_t> place =
-        within_share && within_memory ? Place(footprint, gone) : std::nullopt;
+        within_memory ? Place(footprint, gone) : std::nullopt;
     if (!place.has_value() && !at_any_price) return std::nullopt;
     grant.block = next_block_++;
     grant.is_new = true;

@@ -45,10 +45,11 @@ struct BlockKey {
 //     blocks can stop it;
 //   - more, while what it holds, lent blocks included, stays within one share,
 //     what all streams hold within `memory`, and the arena has a place.
-// What a stream may hold by the first rule alone, or finds no place in the
-// arena, lies outside the arena, cannot be lent and is gone when it is let go
-// of. A block counts for each of its streams, and once for the whole, from
-// Acquire until Release, and while it is in work.
+// What a stream may hold by the first rule alone cannot be lent, so that it is
+// let go of as soon as it has been sent; where it finds no room in `memory` or
+// no place in the arena, it lies outside and is gone then. A block counts for
+// each of its streams, and once for the whole, from Acquire until Release, and
+// while it is in work.
 //
 // Worst case: memory + S·B bytes for S open streams and a largest block of B.
 // When no block is larger than a share, every rank has one stream and the arena

@@ -165,10 +165,12 @@ TEST_F(BlockLedgerTest, LentBlocksFillTheShareButDoNotStopTheStream) {
   ASSERT_TRUE(third);
   EXPECT_FALSE(third->lendable);
   EXPECT_FALSE(Acquire(1, Key(3)));
+  // There was room for it in the arena, so it stays for peers.
+  EXPECT_TRUE(ledger_->PlaceOf(third->block).has_value());
+  ledger_->OnBuilt(third->block, true);
+  EXPECT_EQ(ledger_->Release(1, third->block), Fate::kStays);
   // Nor does it get a peer's block in place.
   Hold(2, Key(3));
-  ledger_->OnBuilt(third->block, true);
-  EXPECT_EQ(ledger_->Release(1, third->block), Fate::kGone);
   const auto shared = Acquire(1, Key(3));
   ASSERT_TRUE(shared);
   EXPECT_FALSE(shared->is_new);

@@ -11,90 +11,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <xxhash.h>
 
-#include "proto/arena_layout.h"
 #include "proto/block_view.h"
 #include "server/delivery/block_ledger.h"
-#include "server/schedule/scheduler.h"
-#include "tests/fakes/fake_sample_builder.h"
-#include "tests/fakes/fake_source_index.h"
-#include "tests/fakes/job_config.h"
-#include "tests/fakes/synthetic_scheduler.h"
-#include "tests/server/delivery/blocking_stream.h"
+#include "tests/server/delivery/loader_testing.h"
 
 namespace ballast {
 namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint32_t kGlobal = 16;
-constexpr uint32_t kMicro = 8;
-
-absl::StatusCode CodeOf(const absl::StatusOr<std::unique_ptr<Block>>& next) {
-  return next.status().code();
-}
-
-class LoaderTest : public ::testing::Test {
- protected:
-  LoaderTest() { Start(JobConfig(2, 2, kGlobal, kMicro)); }
-
-  void Start(const v1::Config& config, uint32_t ranks = 4) {
-    loader_.reset();
-    config_ = config;
-    scheduler_ = *Scheduler::Create(config_, {&index_});
-    auto builder = std::make_unique<FakeSampleBuilder>();
-    builder_ = builder.get();
-    loader_ =
-        *Loader::Create(config_, ranks, scheduler_.get(), std::move(builder));
-  }
-
-  // The same loader over the schedules of a synthetic job.
-  void StartSynthetic(const SyntheticJob& job) {
-    loader_.reset();
-    config_.mutable_balance()->set_delivery(job.delivery);
-    scheduler_ = std::make_unique<SyntheticScheduler>(job);
-    auto builder = std::make_unique<FakeSampleBuilder>();
-    builder_ = builder.get();
-    loader_ = *Loader::Create(config_, 4, scheduler_.get(), std::move(builder));
-  }
-
-  BlockPlan PlanOf(v1::Module module, uint32_t rank, const BlockId& id) {
-    v1::Role role;
-    role.set_module(module);
-    role.set_dp_rank(rank);
-    return *PlanBlock(*scheduler_->Schedule(id.step), id.micro_batch, role,
-                      config_.balance().delivery(),
-                      {scheduler_->job().model().patch(), 3});
-  }
-
-  // That `block` is the role's, whole, with every sample in its place.
-  void Check(const Block& block, v1::Module module, uint32_t rank) {
-    const auto view = BlockView::Parse(block.bytes());
-    ASSERT_TRUE(view.ok()) << view.status();
-    const absl::Status matches =
-        view->Matches(PlanOf(module, rank, block.id()));
-    EXPECT_TRUE(matches.ok()) << matches;
-    EXPECT_EQ(block.checksum(),
-              XXH3_64bits(block.bytes().data(), block.bytes().size()));
-    for (const SampleRecord& sample : view->samples()) {
-      const auto payload = view->payload(sample);
-      uint64_t right = 0;
-      while (right < payload.size() &&
-             payload[right] ==
-                 FakePayloadByte(module, sample.position, right)) {
-        ++right;
-      }
-      EXPECT_EQ(right, payload.size());
-    }
-  }
-
-  const FakeSourceIndex index_{FormulaSamples(97)};
-  v1::Config config_;
-  std::unique_ptr<Scheduler> scheduler_;
-  FakeSampleBuilder* builder_ = nullptr;  // the loader's
-  std::unique_ptr<Loader> loader_;
-};
+using LoaderTest = LoaderTesting;
 
 TEST_F(LoaderTest, DeliversTheRolesBlocksInOrder) {
   for (const v1::Delivery delivery :
@@ -393,137 +320,6 @@ TEST_F(LoaderTest, StreamsAreBounded) {
   EXPECT_EQ(streams.size(), 64);
   streams.pop_back();
   EXPECT_TRUE(loader_->OpenStream(role, 0, 0, 1, [] {}).ok());
-}
-
-// The samples of the role's blocks of `steps` steps.
-constexpr uint64_t SamplesOf(uint64_t steps) { return steps * kGlobal / 2; }
-
-// Tensor- and context-parallel ranks of a data-parallel rank, at once.
-TEST_F(LoaderTest, ABlockIsBuiltOnceHoweverManyPeersTakeIt) {
-  std::vector<std::thread> threads;
-  for (int peer = 0; peer < 8; ++peer) {
-    threads.emplace_back([this] {
-      BlockingStream stream(loader_.get(), v1::MODULE_VISION, 1, 0, 0, 3);
-      for (int i = 0; i < 6; ++i) {
-        const auto block = stream.Next();
-        ASSERT_TRUE(block.ok()) << block.status();
-        Check(**block, v1::MODULE_VISION, 1);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(builder_->builds(), SamplesOf(3));
-  EXPECT_EQ(loader_->memory_in_use(), 0);
-}
-
-// One after the other: the last peer comes when the first has gone.
-TEST_F(LoaderTest, NorIsItBuiltAgainForAPeerThatIsFarBehind) {
-  for (int peer = 0; peer < 3; ++peer) {
-    BlockingStream stream(loader_.get(), v1::MODULE_LANGUAGE, 0, 0, 0, 4);
-    for (int i = 0; i < 8; ++i) ASSERT_TRUE(stream.Next().ok());
-  }
-  EXPECT_EQ(builder_->builds(), SamplesOf(4));
-}
-
-// It is cut off anywhere and comes back for the block after the last it took;
-// what was begun for it meanwhile is finished and found.
-TEST_F(LoaderTest, NorForARankThatConnectsAgain) {
-  for (uint64_t i = 0; i < 8; ++i) {
-    BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, i / 2, i % 2, 0);
-    const auto block = stream.Next();
-    ASSERT_TRUE(block.ok()) << block.status();
-    Check(**block, v1::MODULE_VISION, 0);
-    if (i % 3 == 0) {
-      builder_->ShutGate();
-      stream->Close();
-      builder_->OpenGate();
-    }
-  }
-  EXPECT_EQ(builder_->builds(), builder_->begun().size());
-}
-
-// Until its place is needed: memory stays bounded, and it is built again.
-TEST_F(LoaderTest, KeptBlocksGiveWay) {
-  uint64_t block_bytes = 0;
-  for (uint64_t step = 0; step < 10; ++step) {
-    for (uint32_t m = 0; m < 2; ++m) {
-      block_bytes = std::max(
-          block_bytes, BlockLedger::Footprint(
-                           PlanOf(v1::MODULE_VISION, 0, {step, m}).bytes()));
-    }
-  }
-  config_.mutable_serve()->set_memory(4 * block_bytes);
-  Start(config_);
-  for (int round = 0; round < 2; ++round) {
-    BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 10);
-    for (int i = 0; i < 20; ++i) {
-      const auto block = stream.Next();
-      ASSERT_TRUE(block.ok()) << block.status();
-      Check(**block, v1::MODULE_VISION, 0);
-    }
-  }
-  EXPECT_GT(builder_->builds(), SamplesOf(10));
-}
-
-TEST_F(LoaderTest, AFailedBlockFailsForEveryPeerAndIsTriedAgain) {
-  builder_->FailAt(kGlobal);
-  builder_->ShutGate();
-  BlockingStream first(loader_.get(), v1::MODULE_VISION, 0, 1, 0, 0);
-  BlockingStream second(loader_.get(), v1::MODULE_VISION, 0, 1, 0, 0);
-  builder_->AwaitWorking(2);
-  builder_->OpenGate();
-  EXPECT_EQ(CodeOf(first.Next()), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(CodeOf(second.Next()), absl::StatusCode::kDataLoss);
-  const uint64_t before = builder_->builds();
-  BlockingStream third(loader_.get(), v1::MODULE_VISION, 0, 1, 0, 0);
-  EXPECT_EQ(CodeOf(third.Next()), absl::StatusCode::kDataLoss);
-  EXPECT_GT(builder_->builds(), before);
-}
-
-// Stamps, and what becomes of a block that somebody still looks at.
-TEST_F(LoaderTest, BlocksOfAnArenaSayWhetherTheyAreStillThere) {
-  config_.mutable_serve()->set_arena(::testing::TempDir());
-  config_.mutable_serve()->set_prefetch_steps(0);
-  config_.mutable_serve()->set_memory(uint64_t{32} << 20);
-  Start(config_, 1);
-  ASSERT_NE(loader_->arena(), nullptr);
-  EXPECT_EQ(loader_->arena()->bytes, config_.serve().memory());
-  const uint8_t* bytes = nullptr;
-  uint64_t generation = 0;
-  const auto still_there = [&] {
-    return StampHolds(
-        reinterpret_cast<const ArenaStamp*>(bytes - kArenaStampBytes),
-        generation);
-  };
-  {
-    BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 1);
-    const auto block = stream.Next();
-    ASSERT_TRUE(block.ok()) << block.status();
-    ASSERT_TRUE((*block)->place().has_value());
-    EXPECT_EQ((*block)->place()->offset % 256, 0u);
-    bytes = (*block)->bytes().data();
-    generation = (*block)->place()->generation;
-    EXPECT_TRUE(still_there());
-  }
-  EXPECT_TRUE(still_there());  // idle
-  // All of the memory is used for other blocks.
-  std::vector<std::unique_ptr<Block>> held;
-  BlockingStream other(loader_.get(), v1::MODULE_VISION, 0, 1, 0, 0);
-  for (int i = 0; still_there() && i < 1000; ++i) {
-    auto block = other.Next();
-    ASSERT_TRUE(block.ok()) << block.status();
-    if ((*block)->place().has_value()) (*block)->Lend();
-    held.push_back(*std::move(block));
-  }
-  EXPECT_FALSE(still_there());
-  EXPECT_LE(loader_->memory_in_use(), config_.serve().memory());
-}
-
-TEST_F(LoaderTest, AnArenaThatCannotBeMadeIsAnError) {
-  config_.mutable_serve()->set_arena("/nonexistent");
-  const auto loader = Loader::Create(config_, 4, scheduler_.get(),
-                                     std::make_unique<FakeSampleBuilder>());
-  EXPECT_EQ(loader.status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(LoaderTest, AnswersSchedules) {

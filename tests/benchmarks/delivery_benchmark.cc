@@ -1,0 +1,113 @@
+// Delivery against what it cannot beat: on the same node one memcpy of the same
+// bytes, over a stream gRPC itself. docs/performance.md says what each
+// measures.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "absl/types/span.h"
+#include "proto/transport.h"
+#include "tests/benchmarks/delivery_rig.h"
+
+namespace ballast {
+namespace {
+
+constexpr double kMiB = 1 << 20;
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+// `ours` and `yardstick` in seconds, for the same `bytes`.
+void Report(benchmark::State& state, std::vector<double> ours,
+            std::vector<double> yardstick, double bytes) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    ratios.push_back(yardstick[i] / ours[i]);
+  }
+  state.counters["MiB/s"] = bytes / kMiB / Median(ours);
+  state.counters["yardstick_MiB/s"] = bytes / kMiB / Median(yardstick);
+  state.counters["ratio"] = Median(ratios);
+}
+
+// Every client copies each of its blocks from shared memory to a staging buffer
+// of its own and lets go of it. Yardstick: as many threads copy the same bytes
+// from the same places to the same buffers, and do nothing else.
+void SharedMemory(benchmark::State& state) {
+  DeliveryRig rig(state.range(0));
+  std::vector<std::vector<uint8_t>> staging(rig.clients());
+  std::vector<std::vector<absl::Span<const uint8_t>>> places(rig.clients());
+  std::vector<std::shared_ptr<const MemoryRegion>> regions(rig.clients());
+  const auto copy = [&](uint32_t client, absl::Span<const uint8_t> bytes) {
+    std::memcpy(staging[client].data(), bytes.data(), bytes.size());
+    benchmark::DoNotOptimize(staging[client].data());
+  };
+  rig.Pull(true, [&](uint32_t client, const FetchedBlock& block) {
+    places[client].push_back(block.bytes());
+    regions[client] = block.region();
+    staging[client].resize(
+        std::max(staging[client].size(), block.bytes().size()));
+  });
+  const auto deliver = [&] {
+    return rig.Pull(true, [&](uint32_t client, const FetchedBlock& block) {
+      copy(client, block.bytes());
+    });
+  };
+  const auto plain = [&] {
+    return TimeTogether(rig.clients(), [&](uint32_t client,
+                                           const std::function<void()>& ready) {
+      ready();
+      for (const auto& place : places[client]) copy(client, place);
+    });
+  };
+  std::vector<double> ours, yardstick;
+  for (auto _ : state) {
+    yardstick.push_back(plain());
+    ours.push_back(deliver());
+    state.SetIterationTime(ours.back());
+  }
+  Report(state, ours, yardstick,
+         static_cast<double>(rig.bytes_a_client()) * rig.clients());
+}
+
+// Every client fetches each of its blocks over a stream, which puts it together
+// in the client's memory and verifies its checksum, and lets go of it.
+// Yardstick: as many raw streams of as many bytes, dropped as they come.
+void Stream(benchmark::State& state) {
+  DeliveryRig rig(state.range(0));
+  RawStreams raw(state.range(0));
+  const uint64_t messages =
+      (rig.bytes_a_client() + kMaxChunkBytes - 1) / kMaxChunkBytes;
+  std::vector<double> ours, yardstick;
+  for (auto _ : state) {
+    // Seconds a byte, since neither counts what came before all were ready.
+    const uint64_t raw_bytes = (messages - 1) * kMaxChunkBytes;
+    yardstick.push_back(raw.Pull(messages) / raw_bytes);
+    const double seconds =
+        rig.Pull(false, [](uint32_t, const FetchedBlock&) {});
+    ours.push_back(seconds * DeliveryRig::kSteps / (DeliveryRig::kSteps - 1) /
+                   rig.bytes_a_client());
+    state.SetIterationTime(seconds);
+  }
+  Report(state, ours, yardstick, state.range(0));
+}
+
+BENCHMARK(SharedMemory)
+    ->Arg(1)
+    ->Arg(4)
+    ->Arg(8)
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK(Stream)->Arg(1)->Arg(4)->Arg(8)->UseManualTime()->Unit(
+    benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace ballast
+
+BENCHMARK_MAIN();

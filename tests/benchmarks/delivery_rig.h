@@ -1,0 +1,89 @@
+#ifndef BALLAST_TESTS_BENCHMARKS_DELIVERY_RIG_H_
+#define BALLAST_TESTS_BENCHMARKS_DELIVERY_RIG_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <grpcpp/grpcpp.h>
+
+#include "client/loader_client.h"
+#include "proto/config.pb.h"
+#include "server/delivery/loader.h"
+#include "server/schedule/scheduler.h"
+#include "server/service/call_count.h"
+#include "server/service/loader_service.h"
+#include "tests/fakes/fake_source_index.h"
+
+namespace ballast {
+
+// A server whose blocks are all built before anything is measured, and clients
+// that each pull those of one rank. A client's blocks are kSteps of
+// kSamples images of 448 x 448: 4.6 MiB each, 37 MiB in all.
+class DeliveryRig {
+ public:
+  static constexpr uint64_t kSteps = 8;
+  static constexpr uint32_t kSamples = 8;
+
+  // Aborts where something fails, as all of this.
+  explicit DeliveryRig(uint32_t clients);
+  ~DeliveryRig();
+
+  uint32_t clients() const { return clients_; }
+  uint64_t bytes_a_client() const { return bytes_; }
+
+  // Each client, on a thread of its own, takes its blocks from a BatchStream
+  // that may hold four at a time, and hands them to `take`. Answers the seconds
+  // from when every client had its first block in hand to when the last had let
+  // go of its last.
+  double Pull(bool shared_memory,
+              const std::function<void(uint32_t client,
+                                       const FetchedBlock& block)>& take);
+
+ private:
+  const uint32_t clients_;
+  const FakeSourceIndex index_;
+  const v1::Config config_;
+  const std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Loader> loader_;
+  CallCount calls_;
+  std::unique_ptr<LoaderServiceImpl> service_;
+  std::string directory_;
+  std::unique_ptr<grpc::Server> server_;
+  std::vector<std::unique_ptr<LoaderClient>> connections_;
+  uint64_t bytes_ = 0;
+};
+
+// Servers and clients that send messages of 1 MiB which lie in memory, and drop
+// them: gRPC and nothing else.
+class RawStreams {
+ public:
+  explicit RawStreams(uint32_t clients);
+  ~RawStreams();
+
+  // Seconds from when every client had its first message to when the last had
+  // its last; each gets `messages`.
+  double Pull(uint64_t messages);
+
+ private:
+  class Service;
+
+  std::unique_ptr<Service> service_;
+  std::string directory_;
+  std::unique_ptr<grpc::Server> server_;
+  std::vector<std::shared_ptr<grpc::Channel>> channels_;
+};
+
+// Runs `work(client)` for each client on a thread of its own, where it calls
+// the function it is handed once it is ready for the clock; answers the seconds
+// from when all were.
+double TimeTogether(
+    uint32_t clients,
+    const std::function<void(uint32_t client,
+                             const std::function<void()>& ready)>& work);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_BENCHMARKS_DELIVERY_RIG_H_

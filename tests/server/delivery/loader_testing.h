@@ -1,0 +1,94 @@
+#ifndef BALLAST_TESTS_SERVER_DELIVERY_LOADER_TESTING_H_
+#define BALLAST_TESTS_SERVER_DELIVERY_LOADER_TESTING_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include "proto/block_view.h"
+#include "server/delivery/loader.h"
+#include "server/schedule/scheduler.h"
+#include "tests/fakes/fake_sample_builder.h"
+#include "tests/fakes/fake_source_index.h"
+#include "tests/fakes/job_config.h"
+#include "tests/fakes/synthetic_scheduler.h"
+#include "tests/server/delivery/blocking_stream.h"
+
+namespace ballast {
+
+inline constexpr uint32_t kGlobal = 16;
+inline constexpr uint32_t kMicro = 8;
+
+inline absl::StatusCode CodeOf(
+    const absl::StatusOr<std::unique_ptr<Block>>& next) {
+  return next.status().code();
+}
+
+// A loader of a job of two ranks a module, whose samples are fakes.
+class LoaderTesting : public ::testing::Test {
+ protected:
+  LoaderTesting() { Start(JobConfig(2, 2, kGlobal, kMicro)); }
+
+  void Start(const v1::Config& config, uint32_t ranks = 4) {
+    loader_.reset();
+    config_ = config;
+    scheduler_ = *Scheduler::Create(config_, {&index_});
+    auto builder = std::make_unique<FakeSampleBuilder>();
+    builder_ = builder.get();
+    loader_ =
+        *Loader::Create(config_, ranks, scheduler_.get(), std::move(builder));
+  }
+
+  // The same loader over the schedules of a synthetic job.
+  void StartSynthetic(const SyntheticJob& job) {
+    loader_.reset();
+    config_.mutable_balance()->set_delivery(job.delivery);
+    scheduler_ = std::make_unique<SyntheticScheduler>(job);
+    auto builder = std::make_unique<FakeSampleBuilder>();
+    builder_ = builder.get();
+    loader_ = *Loader::Create(config_, 4, scheduler_.get(), std::move(builder));
+  }
+
+  BlockPlan PlanOf(v1::Module module, uint32_t rank, const BlockId& id) {
+    v1::Role role;
+    role.set_module(module);
+    role.set_dp_rank(rank);
+    return *PlanBlock(*scheduler_->Schedule(id.step), id.micro_batch, role,
+                      config_.balance().delivery(),
+                      {scheduler_->job().model().patch(), 3});
+  }
+
+  // That `block` is the role's, whole, with every sample in its place.
+  void Check(const Block& block, v1::Module module, uint32_t rank) {
+    const auto view = BlockView::Parse(block.bytes());
+    ASSERT_TRUE(view.ok()) << view.status();
+    const absl::Status matches =
+        view->Matches(PlanOf(module, rank, block.id()));
+    EXPECT_TRUE(matches.ok()) << matches;
+    EXPECT_EQ(block.checksum(),
+              XXH3_64bits(block.bytes().data(), block.bytes().size()));
+    for (const SampleRecord& sample : view->samples()) {
+      const auto payload = view->payload(sample);
+      uint64_t right = 0;
+      while (right < payload.size() &&
+             payload[right] ==
+                 FakePayloadByte(module, sample.position, right)) {
+        ++right;
+      }
+      EXPECT_EQ(right, payload.size());
+    }
+  }
+
+  const FakeSourceIndex index_{FormulaSamples(97)};
+  v1::Config config_;
+  std::unique_ptr<Scheduler> scheduler_;
+  FakeSampleBuilder* builder_ = nullptr;  // the loader's
+  std::unique_ptr<Loader> loader_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_SERVER_DELIVERY_LOADER_TESTING_H_
