@@ -1,0 +1,14 @@
+#ifndef BALLAST_TESTS_FUZZ_SEED_BLOCK_H_
+#define BALLAST_TESTS_FUZZ_SEED_BLOCK_H_
+
+#include "proto/block_plan.h"
+
+namespace ballast {
+
+// The plan of the vision block that block_fuzz starts from: a few samples, with
+// and without images.
+BlockPlan SeedPlan();
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_FUZZ_SEED_BLOCK_H_
