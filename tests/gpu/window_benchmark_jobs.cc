@@ -95,6 +95,7 @@ std::unique_ptr<ReadyWindow> MakeBenchmarkWindow(const BenchmarkJob& job,
   window->batch.device = device;
   std::minstd_rand random(step * 1000 + rank);
   const uint64_t block = window->exchange.block.bytes();
+  window->block_bytes = window->host.data();
   for (uint64_t i = 0; i < block; i += 4) {
     const uint32_t word = random();
     std::copy_n(reinterpret_cast<const uint8_t*>(&word),

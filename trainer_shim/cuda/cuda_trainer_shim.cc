@@ -35,10 +35,10 @@ CudaTrainerShim::~CudaTrainerShim() {
   // After the last step all ranks leave the communicator in good order. Before,
   // the others would wait for this one.
   if (!absl::IsOutOfRange(end_)) Cancel();
-  feed_ = nullptr;
-  watch_ = nullptr;
   // What was given to the device ends before the memory that it uses goes.
   if (device_ != nullptr) device_->stream().Synchronize().IgnoreError();
+  feed_ = nullptr;
+  watch_ = nullptr;
 }
 
 absl::Status CudaTrainerShim::Open(
@@ -68,7 +68,9 @@ absl::Status CudaTrainerShim::Open(
   WindowFeed::Options feed;
   feed.device = options_.device;
   feed.pixel_type = options_.pixel_type;
-  BALLAST_ASSIGN_OR_RETURN(feed_, WindowFeed::Create(source_.get(), feed));
+  feed.max_bytes = options_.source.max_bytes;
+  BALLAST_ASSIGN_OR_RETURN(feed_,
+                           WindowFeed::Create(source_.get(), &regions_, feed));
   return absl::OkStatus();
 }
 

@@ -19,6 +19,7 @@
 #include "trainer_shim/cuda/device_batch.h"
 #include "trainer_shim/cuda/device_communicator.h"
 #include "trainer_shim/cuda/device_watch.h"
+#include "trainer_shim/cuda/pinned_regions.h"
 #include "trainer_shim/cuda/window_device.h"
 #include "trainer_shim/cuda/window_feed.h"
 #include "trainer_shim/role_source.h"
@@ -141,6 +142,7 @@ class CudaTrainerShim {
   Options options_;
   std::unique_ptr<RoleSource> source_;
   PinnedBuffer finding_;  // one Finding
+  PinnedRegions regions_;
   std::unique_ptr<WindowDevice> device_;
   // After what their threads use.
   std::unique_ptr<DeviceWatch> watch_;

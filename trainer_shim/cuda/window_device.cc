@@ -58,15 +58,16 @@ absl::Status WindowDevice::Reserve(const ReadyWindow& window, Slot* slot) {
 
 absl::Status WindowDevice::CopyIn(const ReadyWindow& window, const Slot& slot) {
   const WindowPlan& plan = window.plan;
-  const auto copy = [&](uint8_t* to, uint64_t from, uint64_t bytes) {
-    return CudaStatus(cudaMemcpyAsync(to, window.host.data() + from, bytes,
-                                      cudaMemcpyHostToDevice, stream_.get()),
-                      "copy of a block to the device");
+  const auto copy = [&](uint8_t* to, const uint8_t* from, uint64_t bytes) {
+    return CudaStatus(
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_.get()),
+        "copy of a block to the device");
   };
   BALLAST_RETURN_IF_ERROR(
-      copy(landing_.data(), 0, window.exchange.block.bytes()));
-  BALLAST_RETURN_IF_ERROR(
-      copy(slot.upload.data(), plan.landing.received, plan.upload.bytes));
+      copy(landing_.data(), window.block_bytes, window.exchange.block.bytes()));
+  BALLAST_RETURN_IF_ERROR(copy(slot.upload.data(),
+                               window.host.data() + plan.landing.received,
+                               plan.upload.bytes));
   if (!window.layout.dummy_image) return absl::OkStatus();
   return CudaStatus(
       cudaMemsetAsync(landing_.data() + plan.landing.grey, kDummyGrey,

@@ -18,8 +18,8 @@ constexpr uint64_t kPlaceholders = 4096;  // samples, to begin with
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WindowFeed>> WindowFeed::Create(
-    RoleSource* source, const Options& options) {
-  std::unique_ptr<WindowFeed> feed(new WindowFeed(source, options));
+    RoleSource* source, PinnedRegions* regions, const Options& options) {
+  std::unique_ptr<WindowFeed> feed(new WindowFeed(source, regions, options));
   {
     MutexLock lock(&feed->mutex_);
     for (int i = 0; i < options.windows; ++i) {
@@ -81,6 +81,10 @@ void WindowFeed::Run() {
     ReadyWindow* window = TakeFree();
     if (window == nullptr) return;
     status = window->packed.Wait();
+    if (status.ok() && window->block != nullptr) {
+      status = CheckIntact(*window->block);
+      window->block = nullptr;
+    }
     if (status.ok()) status = Fill(window);
     MutexLock lock(&mutex_);
     (status.ok() ? ready_ : free_).push_back(window);
@@ -92,7 +96,7 @@ void WindowFeed::Run() {
 }
 
 absl::Status WindowFeed::Fill(ReadyWindow* window) {
-  BALLAST_ASSIGN_OR_RETURN(const RoleSource::Block next, source_->Next());
+  BALLAST_ASSIGN_OR_RETURN(RoleSource::Block next, source_->Next());
   const v1::StepSchedule& schedule = *next.schedule;
   const uint32_t micro_batch = next.block->micro_batch();
   const JobShape& shape = source_->shape();
@@ -110,16 +114,26 @@ absl::Status WindowFeed::Fill(ReadyWindow* window) {
   window->plan =
       PlanWindow(window->exchange, window->layout, shape, options_.pixel_type);
   Describe(schedule, micro_batch, window);
-  return Stage(next.block->bytes(), window);
+  return Stage(std::move(next.block), window);
 }
 
-absl::Status WindowFeed::Stage(absl::Span<const uint8_t> block,
+absl::Status WindowFeed::Stage(std::unique_ptr<FetchedBlock> block,
                                ReadyWindow* window) {
   const WindowPlan& plan = window->plan;
   BALLAST_RETURN_IF_ERROR(
       window->host.Reserve(plan.landing.received + plan.upload.bytes));
   BALLAST_RETURN_IF_ERROR(window->placeholders.Reserve(plan.samples));
-  std::memcpy(window->host.data(), block.data(), block.size());
+  const absl::Span<const uint8_t> bytes = block->bytes();
+  const bool may_stay =
+      bytes.size() <= options_.max_bytes / (options_.windows + 1);
+  if (may_stay && regions_->Pin(block->region())) {
+    window->block_bytes = bytes.data();
+    window->block = std::move(block);
+  } else {
+    std::memcpy(window->host.data(), bytes.data(), bytes.size());
+    window->block_bytes = window->host.data();
+    BALLAST_RETURN_IF_ERROR(CheckIntact(*block));
+  }
   FillUpload(
       plan, window->exchange, window->layout,
       window->host.bytes().subspan(plan.landing.received, plan.upload.bytes));

@@ -10,10 +10,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/batch_fetcher.h"
 #include "common/mutex.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/device_batch.h"
+#include "trainer_shim/cuda/pinned_regions.h"
 #include "trainer_shim/cuda/window_plan.h"
 #include "trainer_shim/exchange_plan.h"
 #include "trainer_shim/role_source.h"
@@ -29,7 +31,11 @@ struct ReadyWindow {
   // What is known of the batch without a look at the device; its pointers are
   // null.
   DeviceBatch batch;
-  // The block, then (from plan.landing.received on) the upload.
+  // The block, in pinned memory: where the server wrote it, or in `host`.
+  const uint8_t* block_bytes = nullptr;
+  // What holds the former; null where the block lies in `host`.
+  std::unique_ptr<FetchedBlock> block;
+  // Room for the block, then (from plan.landing.received on) the upload.
   PinnedBuffer host;
   // Written by the device: [samples].
   PinnedBuffer placeholders;
@@ -39,7 +45,8 @@ struct ReadyWindow {
 };
 
 // Makes windows ready ahead of demand, in a thread of its own: pulls the block,
-// plans, checks the block against the plan and copies it into pinned memory.
+// plans, checks the block against the plan, and copies it into pinned memory
+// unless it lies in some already.
 // One thread calls Next and Return; Cancel is for any.
 class WindowFeed {
  public:
@@ -51,19 +58,23 @@ class WindowFeed {
     int windows = 4;
     // Pinned for each window from the start; one that needs more gets it.
     uint64_t window_bytes = uint64_t{16} << 20;
+    // Bytes of blocks that `source` lets be held. A block stays where it lies
+    // for as long as the device may copy it only if all windows' might.
+    uint64_t max_bytes = uint64_t{256} << 20;
   };
 
-  // `source` is not owned and outlives the feed. Errors: as CudaStatus.
+  // `source` and `regions` are not owned and outlive the feed, `regions` all
+  // that its windows gave the device to do. Errors: as CudaStatus.
   static absl::StatusOr<std::unique_ptr<WindowFeed>> Create(
-      RoleSource* source, const Options& options);
+      RoleSource* source, PinnedRegions* regions, const Options& options);
   ~WindowFeed();  // cancels, and joins
   WindowFeed(const WindowFeed&) = delete;
   WindowFeed& operator=(const WindowFeed&) = delete;
 
   // The next window, in order; the caller's until it is returned. Blocks until
   // it is ready. Errors, final and repeated, after the windows before: as
-  // RoleSource::Next, PlanExchange, BlockView::Parse and Matches, LayOutBatch
-  // and CudaStatus.
+  // RoleSource::Next, CheckIntact (of a window before), PlanExchange,
+  // BlockView::Parse and Matches, LayOutBatch and CudaStatus.
   absl::StatusOr<ReadyWindow*> Next();
 
   // Gives a window back. The feed waits for `packed` before it uses it again.
@@ -73,18 +84,19 @@ class WindowFeed {
   void Cancel();
 
  private:
-  WindowFeed(RoleSource* source, const Options& options)
-      : source_(source), options_(options) {}
+  WindowFeed(RoleSource* source, PinnedRegions* regions, const Options& options)
+      : source_(source), regions_(regions), options_(options) {}
 
   void Run();
   // Blocks until a window is free; null when cancelled.
   ReadyWindow* TakeFree();
   absl::Status Fill(ReadyWindow* window);
-  absl::Status Stage(absl::Span<const uint8_t> block, ReadyWindow* window);
+  absl::Status Stage(std::unique_ptr<FetchedBlock> block, ReadyWindow* window);
   void Describe(const v1::StepSchedule& schedule, uint32_t micro_batch,
                 ReadyWindow* window);
 
   RoleSource* const source_;
+  PinnedRegions* const regions_;
   const Options options_;
   std::vector<std::unique_ptr<ReadyWindow>> windows_;
   // Of the step at hand; touched by the thread only.
