@@ -21,24 +21,38 @@ struct Collected {
   absl::Status failure ABSL_GUARDED_BY(mutex);
 };
 
-absl::Status RunRank(CudaTrainerShim::Options options, std::barrier<>* ready,
-                     Collected* collected) {
-  const auto shim = CudaTrainerShim::Create(std::move(options));
-  const absl::StatusOr<Stream> made = Stream::Create();
+// The shims of one process of a trainer: a rank of each module, on one GPU.
+absl::Status RunProcess(std::vector<CudaTrainerShim::Options> options,
+                        std::barrier<>* ready, Collected* collected) {
+  std::vector<std::unique_ptr<CudaTrainerShim>> shims;
+  absl::Status made;
+  for (CudaTrainerShim::Options& each : options) {
+    auto shim = CudaTrainerShim::Create(std::move(each));
+    if (!shim.ok()) {
+      made = shim.status();
+      break;
+    }
+    shims.push_back(*std::move(shim));
+  }
+  const absl::StatusOr<Stream> stream = Stream::Create();
   ready->arrive_and_wait();
-  BALLAST_RETURN_IF_ERROR(shim.status());
-  BALLAST_RETURN_IF_ERROR(made.status());
-  const Stream& stream = *made;
+  BALLAST_RETURN_IF_ERROR(made);
+  BALLAST_RETURN_IF_ERROR(stream.status());
   while (true) {
-    const absl::StatusOr<const DeviceBatch*> batch =
-        (*shim)->Next(stream.get());
-    if (absl::IsOutOfRange(batch.status())) return absl::OkStatus();
-    BALLAST_RETURN_IF_ERROR(batch.status());
-    BALLAST_ASSIGN_OR_RETURN(PackedBatch host,
-                             CopyToHost(**batch, stream.get()));
-    MutexLock lock(&collected->mutex);
-    collected->batches[{host.step, host.micro_batch, host.role.module(),
-                        host.role.dp_rank()}] = std::move(host);
+    for (const auto& shim : shims) {
+      const absl::StatusOr<const DeviceBatch*> batch =
+          shim->Next(stream->get());
+      if (absl::IsOutOfRange(batch.status()) && shim == shims.back()) {
+        return absl::OkStatus();
+      }
+      if (absl::IsOutOfRange(batch.status())) continue;
+      BALLAST_RETURN_IF_ERROR(batch.status());
+      BALLAST_ASSIGN_OR_RETURN(PackedBatch host,
+                               CopyToHost(**batch, stream->get()));
+      MutexLock lock(&collected->mutex);
+      collected->batches[{host.step, host.micro_batch, host.role.module(),
+                          host.role.dp_rank()}] = std::move(host);
+    }
   }
 }
 
@@ -73,19 +87,15 @@ absl::StatusOr<TestCluster::Batches> RunCudaRanks(
                            client->Attach({}, {}));
   const bool exchanges = attached.job().delivery() == v1::DELIVERY_EXCHANGE;
   Collected collected;
-  uint32_t ranks = 0;
-  for (const v1::Job::ModuleSize& module : attached.job().modules()) {
-    ranks += module.dp();
-  }
-  std::barrier<> ready(ranks);
-  std::vector<std::thread> threads;
+  // Ranks r of all modules share a process.
+  std::map<uint32_t, std::vector<CudaTrainerShim::Options>> processes;
   for (const v1::Job::ModuleSize& module : attached.job().modules()) {
     std::vector<std::unique_ptr<DeviceCommunicator>> group(module.dp());
     if (exchanges && module.dp() > 1) {
       group = MakeGroup(options.exchange, module.dp());
     }
     for (uint32_t rank = 0; rank < module.dp(); ++rank) {
-      CudaTrainerShim::Options shim;
+      CudaTrainerShim::Options& shim = processes[rank].emplace_back();
       shim.servers = servers;
       shim.source.role.set_module(module.module());
       shim.source.role.set_dp_rank(rank);
@@ -95,13 +105,17 @@ absl::StatusOr<TestCluster::Batches> RunCudaRanks(
       shim.device = options.exchange == Exchange::kNccl ? rank : 0;
       shim.pixel_type = options.pixel_type;
       shim.overlap = options.overlap;
-      threads.emplace_back([&, shim = std::move(shim)]() mutable {
-        const absl::Status status =
-            RunRank(std::move(shim), &ready, &collected);
-        MutexLock lock(&collected.mutex);
-        if (collected.failure.ok()) collected.failure = status;
-      });
     }
+  }
+  std::barrier<> ready(processes.size());
+  std::vector<std::thread> threads;
+  for (auto& [rank, shims] : processes) {
+    threads.emplace_back([&, shims = std::move(shims)]() mutable {
+      const absl::Status status =
+          RunProcess(std::move(shims), &ready, &collected);
+      MutexLock lock(&collected.mutex);
+      if (collected.failure.ok()) collected.failure = status;
+    });
   }
   for (std::thread& thread : threads) thread.join();
   MutexLock lock(&collected.mutex);

@@ -36,9 +36,9 @@ struct CudaWorldOptions {
   uint64_t steps = 1;
 };
 
-// Runs every rank of every module of a job against its servers, each in a
-// thread with a stream of its own, and answers every batch as copied to the
-// host: what TestCluster::RunRanks does without GPUs.
+// Runs every rank of every module of a job against its servers, ranks r of all
+// modules in a thread and on a stream of their own, and answers every batch as
+// copied to the host: what TestCluster::RunRanks does without GPUs.
 absl::StatusOr<TestCluster::Batches> RunCudaRanks(
     const std::vector<std::string>& servers, const CudaWorldOptions& options);
 

@@ -16,6 +16,9 @@ cd "$(dirname "$0")/../.."
 
 readonly bundle=gpu_bundle
 readonly max_mib=64
+# What the tests that are scripts run.
+readonly programs=(//server:ballast-server
+  //trainer_shim/ballast_rank:ballast-rank)
 
 # Shared libraries that a bundle brings along: all but the C library, which
 # must be the machine's own, the driver, and NCCL and cuBLAS, too large to carry.
@@ -33,20 +36,25 @@ build() {
     echo "tests/gpu/run.sh: no GPU targets; is there a CUDA toolkit?" >&2
     return 1
   fi
-  bazel build --noshow_progress "${options[@]}" "${targets[@]}"
+  bazel build --noshow_progress "${options[@]}" "${targets[@]}" "${programs[@]}"
   bin=$(bazel info --noshow_progress "${options[@]}" bazel-bin)
 
   rm -rf "$bundle"
-  mkdir -p "$bundle"/{tests,benchmarks,lib}
+  mkdir -p "$bundle"/{tests,benchmarks,bin,lib}
   for target in "${targets[@]}"; do
     kind=tests
     [[ $target == *_benchmark ]] && kind=benchmarks
     path=${target#//}
     install -m 755 "$bin/${path/://}" "$bundle/$kind/"
   done
-  libraries_of "$bundle"/tests/* "$bundle"/benchmarks/* |
+  for target in "${programs[@]}"; do
+    path=${target#//}
+    install -m 755 "$bin/${path/://}" "$bundle/bin/"
+  done
+  libraries_of "$bundle"/{tests,benchmarks,bin}/* |
     xargs install -m 644 -t "$bundle/lib"
-  strip --strip-unneeded "$bundle"/tests/* "$bundle"/benchmarks/*
+  strip --strip-unneeded "$bundle"/{tests,benchmarks,bin}/*
+  install -m 755 tests/gpu/*_test.sh "$bundle/tests/"
 
   local mib
   mib=$(du -sm "$bundle" | cut -f1)

@@ -20,6 +20,7 @@
 #include "common/status_macros.h"
 #include "proto/data_end.h"
 #include "proto/module.h"
+#include "trainer_shim/ballast_rank/cuda_backend.h"
 #include "trainer_shim/ballast_rank/json_lines.h"
 #include "trainer_shim/ballast_rank/report.h"
 #include "trainer_shim/ballast_rank/world.h"
@@ -35,7 +36,10 @@ constexpr char kExamples[] =
     "      steps 100 and 101, one JSON object a batch\n"
     "  ballast-rank --server 127.0.0.1:7070 --steps 4 \\\n"
     "      --module language --dp-rank 0\n"
-    "      one rank (delivery direct or off, or a module of one rank)";
+    "      one rank (delivery direct or off, or a module of one rank)\n"
+    "  ballast-rank --server 10.0.0.1:7070 --steps 4 --backend cuda \\\n"
+    "      --module vision --dp-rank 3\n"
+    "      one rank on its GPU; it exchanges with the other ranks' processes";
 
 struct Arguments {
   WorldOptions world;
@@ -49,12 +53,9 @@ struct Arguments {
 };
 
 absl::Status Run(const Arguments& arguments) {
-  if (arguments.backend == "cuda") {
-    return absl::UnimplementedError(
-        "--backend cuda: this build has no CUDA staging, NCCL exchange or pack "
-        "kernels; use --backend host");
-  }
   WorldOptions options = arguments.world;
+  const bool cuda = arguments.backend == "cuda";
+  options.reaches_other_processes = cuda;
   v1::Role attach_as;  // none: a tool, until the job is known
   if (!arguments.module.empty()) {
     attach_as.set_module(*ParseModule(arguments.module));
@@ -86,15 +87,17 @@ absl::Status Run(const Arguments& arguments) {
   Report report(roles);
   InterleavedLines lines(roles.size(), &std::cout);
   const absl::Time start = options.clock->Now();
+  const auto on_batch = [&](const RankBatch& got) {
+    if (arguments.json) {
+      lines.Add(got.rank, BatchLine(*got.batch, got.next));
+    } else {
+      report.Add(got);
+    }
+  };
   BALLAST_RETURN_IF_ERROR(
-      RunWorld(attached.job(), attached.fingerprint(), roles, options, connect,
-               [&](const RankBatch& got) {
-                 if (arguments.json) {
-                   lines.Add(got.rank, BatchLine(*got.batch, got.next));
-                 } else {
-                   report.Add(got);
-                 }
-               }));
+      cuda ? RunCudaWorld(attached, roles, options, connect, on_batch)
+           : RunWorld(attached.job(), attached.fingerprint(), roles, options,
+                      connect, on_batch));
   if (!arguments.json) {
     const std::string& server = options.servers[0];
     std::cout << report.ToString(options.clock->Now() - start)
@@ -156,9 +159,10 @@ int Main(int argc, char** argv) {
                  "always be",
                  1)
       ->capture_default_str();
-  app->add_option("--data-fingerprint", arguments.data_fingerprint,
-                  "of the checkpoint that --step comes from: refuses servers of "
-                  "other data; dp sizes and delivery may differ")
+  app->add_option(
+         "--data-fingerprint", arguments.data_fingerprint,
+         "of the checkpoint that --step comes from: refuses servers of "
+         "other data; dp sizes and delivery may differ")
       ->type_name("HEX");
   AddFailoverFlags(app, &world.failover);
   AddSecurityFlags(app, &arguments.security);

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/module.h"
+#include "trainer_shim/ballast_rank/failure.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/in_process_communicator.h"
 #include "trainer_shim/job_shape.h"
@@ -15,42 +15,6 @@
 
 namespace ballast {
 namespace {
-
-// Stops every rank once one has failed, and keeps the first failure.
-class Failure {
- public:
-  explicit Failure(size_t ranks) : shims_(ranks) {}
-
-  // While a shim is entered, a failure cancels it.
-  void Enter(size_t rank, TrainerShim* shim) {
-    MutexLock lock(&mutex_);
-    shims_[rank] = shim;
-    if (!first_.ok()) shim->Cancel();
-  }
-  void Leave(size_t rank) {
-    MutexLock lock(&mutex_);
-    shims_[rank] = nullptr;
-  }
-
-  void Set(const absl::Status& status) {
-    MutexLock lock(&mutex_);
-    if (!first_.ok()) return;
-    first_ = status;
-    for (TrainerShim* shim : shims_) {
-      if (shim != nullptr) shim->Cancel();
-    }
-  }
-
-  absl::Status first() {
-    MutexLock lock(&mutex_);
-    return first_;
-  }
-
- private:
-  Mutex mutex_;
-  std::vector<TrainerShim*> shims_ ABSL_GUARDED_BY(mutex_);
-  absl::Status first_ ABSL_GUARDED_BY(mutex_);
-};
 
 // Next until the end. OK at the end of the steps.
 absl::Status Drain(uint32_t rank, TrainerShim* shim,
@@ -80,7 +44,7 @@ void RunRank(uint32_t rank, TrainerShim::Options shim_options,
   absl::StatusOr<std::unique_ptr<TrainerShim>> shim =
       TrainerShim::Create(std::move(shim_options), std::move(clients));
   if (!shim.ok()) return failure->Set(shim.status());
-  failure->Enter(rank, shim->get());
+  failure->Enter(rank, [raw = shim->get()] { raw->Cancel(); });
   const absl::Status end = Drain(rank, shim->get(), options, on_batch);
   failure->Leave(rank);
   if (!end.ok()) failure->Set(end);
@@ -92,7 +56,7 @@ absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
                                               const WorldOptions& options) {
   if (options.role) {
     BALLAST_ASSIGN_OR_RETURN(const JobShape shape, ShapeOf(job, *options.role));
-    if (shape.exchanges()) {
+    if (shape.exchanges() && !options.reaches_other_processes) {
       return absl::FailedPreconditionError(absl::StrCat(
           ModuleName(options.role->module()), " has ", shape.dp,
           " ranks that exchange samples, and the host backend does not reach "

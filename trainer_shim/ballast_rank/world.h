@@ -26,12 +26,14 @@ struct WorldOptions {
   std::optional<v1::Role> role;  // empty: all
   uint64_t start_step = 0;
   uint64_t steps = 1;
-  v1::Fingerprint checkpoint;  // as TrainerShim's
+  v1::Fingerprint checkpoint;               // as TrainerShim's
   uint64_t max_bytes = uint64_t{64} << 20;  // of blocks, each rank
   FailoverOptions failover;
   // Reports what packing each micro-batch took, the only work that a rank does
   // here: a cost of the right shape to try `ballastctl fit-cost` with.
   bool report_timings = false;
+  // Ranks of other processes take part in exchanges, as they can over NCCL.
+  bool reaches_other_processes = false;
   Clock* clock = Clock::Real();
 };
 
@@ -51,7 +53,7 @@ using MakeClient =
 
 // The roles that `options` runs of `job`: modules in the job's order, ranks
 // ascending. Errors: FAILED_PRECONDITION (one role of a job whose ranks
-// exchange samples: the host backend reaches no other process),
+// exchange samples, and other processes are not reached),
 // INVALID_ARGUMENT (no such role), UNIMPLEMENTED (delivery `hybrid`).
 absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
                                               const WorldOptions& options);

@@ -37,8 +37,8 @@ CudaTrainerShim::~CudaTrainerShim() {
   if (!absl::IsOutOfRange(end_)) Cancel();
   // What was given to the device ends before the memory that it uses goes.
   if (device_ != nullptr) device_->stream().Synchronize().IgnoreError();
+  watch_ = nullptr;  // looks at events of the feed's windows
   feed_ = nullptr;
-  watch_ = nullptr;
 }
 
 absl::Status CudaTrainerShim::Open(

@@ -51,9 +51,12 @@ namespace ballast {
 // the shim's own pull and plan ahead, and watch for what goes wrong on the
 // device.
 //
-// A process that has several shims creates all of them, of all its threads,
-// before it first calls Next of any: making things ready on a device may wait
-// for work that waits for a peer.
+// A process that has several shims, a vision rank's and a language rank's say,
+// - creates all of them, of all its threads, before it first calls Next of any:
+//   making things ready on a device may wait for work that waits for a peer;
+// - calls Next of those on one device in the same order as every other process,
+//   from one thread: exchanges of two groups that two devices are given in
+//   opposite orders may wait for each other for ever, as NCCL's do.
 //
 // Memory on the device: the batches of two windows, one landing buffer and the
 // communicator's. Pinned: four blocks.
@@ -145,8 +148,8 @@ class CudaTrainerShim {
   PinnedRegions regions_;
   std::unique_ptr<WindowDevice> device_;
   // After what their threads use.
-  std::unique_ptr<DeviceWatch> watch_;
   std::unique_ptr<WindowFeed> feed_;
+  std::unique_ptr<DeviceWatch> watch_;
 
   Event vacant_[WindowDevice::kSlots];  // what used a slot's batch is done
   int slot_ = 0;                        // of the next window to launch
