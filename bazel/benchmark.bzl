@@ -6,7 +6,7 @@ measures; the test NAME_smoke_test runs every benchmark for an instant, so that
 none rots.
 """
 
-def ballast_benchmark(name, srcs, deps, data = []):
+def ballast_benchmark(name, srcs, deps, data = [], size = "small"):
     native.cc_binary(
         name = name,
         testonly = True,
@@ -17,7 +17,7 @@ def ballast_benchmark(name, srcs, deps, data = []):
     )
     native.cc_test(
         name = name + "_smoke_test",
-        size = "small",
+        size = size,
         srcs = srcs,
         args = ["--benchmark_min_time=0"],
         data = data,

@@ -9,6 +9,11 @@ namespace {
 
 constexpr uint32_t kStripQuads = kStripRows / 4;
 
+// libjpeg-turbo writes rows that begin at multiples of 16 or 32 bytes past the
+// cache, to where the next step would have to fetch them from. Within what
+// StripStride leaves over.
+constexpr size_t kMisalignment = 8;
+
 }  // namespace
 
 // Lines that must be there for output row `y`.
@@ -62,7 +67,7 @@ absl::Status StripResampler::Begin(uint32_t width, uint32_t height) {
     return TooMuch(width, height);
   }
   for (size_t row = 0; row < kStripRows; ++row) {
-    rows_[row] = strip + row * stride;
+    rows_[row] = strip + row * stride + kMisalignment;
   }
   for (uint64_t quad = 0; quad < ring_size_; ++quad) {
     ring_[quad] = ring + quad * line_bytes;

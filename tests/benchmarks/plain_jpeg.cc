@@ -38,16 +38,20 @@ void PlainJpeg::Decode(absl::string_view bytes, bool whole) {
   jpeg_read_header(&info, TRUE);
   info.out_color_space = JCS_RGB;
   jpeg_start_decompress(&info);
-  const size_t stride = size_t{info.output_width} * 3;
-  pixels_.resize(
-      std::max(pixels_.size(), stride * (whole ? info.output_height : kRows)));
+  // Rows that begin at multiples of 16 or 32 bytes would be written past the
+  // cache.
+  const size_t width = size_t{info.output_width} * 3;
+  const size_t stride = whole ? width : (width + 63) / 64 * 64;
+  const size_t begin = whole ? 0 : 8;
+  pixels_.resize(std::max(
+      pixels_.size(), begin + stride * (whole ? info.output_height : kRows)));
   while (info.output_scanline < info.output_height) {
     JSAMPROW rows[kRows];
     const size_t first = whole ? info.output_scanline : 0;
     for (size_t i = 0; i < kRows; ++i) {
       const size_t row =
           whole ? std::min<size_t>(first + i, info.output_height - 1) : i;
-      rows[i] = pixels_.data() + row * stride;
+      rows[i] = pixels_.data() + begin + row * stride;
     }
     jpeg_read_scanlines(&info, rows, kRows);
   }
