@@ -19,6 +19,13 @@ class CallCount {
     MutexLock lock(&mutex_);
     ++calls_;
   }
+  // Begin, unless there are `most` calls already.
+  bool TryBegin(int64_t most) {
+    MutexLock lock(&mutex_);
+    if (calls_ >= most) return false;
+    ++calls_;
+    return true;
+  }
   void End() {
     MutexLock lock(&mutex_);
     if (--calls_ == 0) none_.NotifyAll();

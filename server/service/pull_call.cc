@@ -2,11 +2,23 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
 #include "server/service/pull_wire.h"
 
 namespace ballast {
+
+namespace {
+
+class RefusedPull final
+    : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  explicit RefusedPull(const absl::Status& why) { Finish(ToGrpcStatus(why)); }
+  void OnDone() override { delete this; }
+};
+
+}  // namespace
 
 // gRPC never runs a reaction inside the call that starts its operation, so
 // operations are started under mutex_.
@@ -14,9 +26,12 @@ namespace ballast {
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* PullCall::Start(
     Loader* loader, const v1::Fingerprint& fingerprint, const Refusal* refusal,
     CallCount* calls) {
+  if (!calls->TryBegin(kMaxCalls)) {
+    return new RefusedPull(absl::ResourceExhaustedError(absl::StrCat(
+        kMaxCalls, " calls are open, which is the most; try another server")));
+  }
   std::shared_ptr<PullCall> call(
       new PullCall(loader, fingerprint, refusal, calls));
-  calls->Begin();
   call->self_ = call;
   call->StartRead(&call->request_);
   return call.get();

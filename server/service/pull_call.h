@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_SERVICE_PULL_CALL_H_
 #define BALLAST_SERVER_SERVICE_PULL_CALL_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -33,9 +34,14 @@ namespace ballast {
 class PullCall final
     : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  // Never null. `loader`, `refusal`, which ends the call with its reason at the
-  // next message, and `calls`, which counts the call, are not owned and must
-  // outlive the gRPC server.
+  // Beside so many calls of `calls` no further Pull is begun: those that never
+  // send their Open would count against nothing else.
+  static constexpr int64_t kMaxCalls = 65'536;
+
+  // Never null; beyond kMaxCalls it ends with RESOURCE_EXHAUSTED. `loader`,
+  // `refusal`, which ends the call with its reason at the next message, and
+  // `calls`, which counts the call, are not owned and must outlive the gRPC
+  // server.
   static grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Start(
       Loader* loader, const v1::Fingerprint& fingerprint,
       const Refusal* refusal, CallCount* calls);

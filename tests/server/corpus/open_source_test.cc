@@ -163,6 +163,63 @@ TEST_F(OpenSourceTest, FindsFilesThatChangedSinceTheyWereOpened) {
   EXPECT_THAT(error(*source), HasSubstr("line 1 is another"));
 }
 
+TEST_F(OpenSourceTest, ReadsNothingOutsideTheRootLaterEither) {
+  WriteFile(folder_ + "/data/m/a.jpg", FakeImage(1, 2));
+  WriteFile(folder_ + "/secret.jpg", FakeImage(1, 2));
+  WriteFile(folder_ + "/chat.jsonl", R"({"image": "m/a.jpg"})");
+  v1::Source source = lines_;
+  source.set_media_root(folder_ + "/data");
+  Build(source);
+  const auto opened = Open(source);
+  ASSERT_NE(opened, nullptr);
+  ASSERT_TRUE(opened->Read(0, {}).ok());
+  const auto refusal = [&] {
+    const absl::Status status = opened->Read(0, {}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    return std::string(status.message());
+  };
+  // The file becomes a link, and then a folder above it does.
+  std::filesystem::remove(folder_ + "/data/m/a.jpg");
+  std::filesystem::create_symlink("../../secret.jpg",
+                                  folder_ + "/data/m/a.jpg");
+  EXPECT_THAT(refusal(), HasSubstr("path \"m/a.jpg\" leads outside "));
+  std::filesystem::remove_all(folder_ + "/data/m");
+  WriteFile(folder_ + "/elsewhere/a.jpg", FakeImage(1, 2));
+  std::filesystem::create_symlink(folder_ + "/elsewhere", folder_ + "/data/m");
+  EXPECT_THAT(refusal(), HasSubstr("leads outside "));
+  // And a device, which is no file.
+  std::filesystem::remove(folder_ + "/data/m");
+  std::filesystem::create_directory(folder_ + "/data/m");
+  std::filesystem::create_symlink("/dev/zero", folder_ + "/data/m/a.jpg");
+  EXPECT_THAT(refusal(), HasSubstr("not a regular file"));
+}
+
+// No file of a member's name is ever opened, and members with such names, or
+// that are links, make their samples bad all the same.
+TEST_F(OpenSourceTest, NamesOfMembersLeadNowhere) {
+  WriteFile(folder_ + "/secret.jpg", FakeImage(9, 9));
+  WriteFile(folder_ + "/docs-0.tar",
+            TarEntry("good.txt", "one") + TarEntry("../secret.txt", "two") +
+                TarEntry("../secret.jpg", FakeImage(1, 2)) +
+                TarEntry("/etc/passwd.txt", "three") +
+                TarEntry("a/../../b.txt", "four") +
+                TarEntry("link.txt", "five") + TarEntry("link.jpg", "", '2') +
+                TarEnd());
+  const auto report = BuildIndex(tars_, folder_, FakeOptions());
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->bad.size(), 4);
+  EXPECT_THAT(report->bad[0].reason,
+              HasSubstr("path \"../secret.txt\" holds \"..\""));
+  EXPECT_THAT(report->bad[1].reason, HasSubstr("path \"/etc/passwd.txt\""));
+  EXPECT_THAT(report->bad[2].reason,
+              HasSubstr("path \"a/../../b.txt\" holds \"..\""));
+  EXPECT_THAT(report->bad[3].reason, HasSubstr("is not a file"));
+  const auto source = Open(tars_);
+  ASSERT_NE(source, nullptr);
+  ASSERT_EQ(source->index().size(), 1);
+  EXPECT_EQ(source->Read(0, {})->text, "one");
+}
+
 TEST_F(OpenSourceTest, KeepsFewFilesOpen) {
   constexpr int kFiles = 300;
   for (int i = 0; i < kFiles; ++i) {

@@ -14,6 +14,7 @@
 #include "proto/block_view.h"
 #include "server/schedule/scheduler.h"
 #include "server/service/call_count.h"
+#include "server/service/pull_call.h"
 #include "server/service/schedule_service.h"
 #include "tests/fakes/fake_sample_builder.h"
 #include "tests/fakes/fake_source_index.h"
@@ -277,6 +278,18 @@ TEST_F(LoaderServiceTest, PullValidatesItsRequests) {
               p->Open(fingerprint(), v1::MODULE_VISION, 0, 0, 0, UINT64_MAX);
             }).error_code(),
             StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(LoaderServiceTest, TooManyCallsAreRefused) {
+  const auto pull = [this] {
+    Puller puller(stub_.get());
+    puller.WritesDone();
+    return puller.Finish().error_code();
+  };
+  for (int64_t i = 0; i < PullCall::kMaxCalls; ++i) calls_.Begin();
+  EXPECT_EQ(pull(), StatusCode::RESOURCE_EXHAUSTED);
+  for (int64_t i = 0; i < PullCall::kMaxCalls; ++i) calls_.End();
+  EXPECT_EQ(pull(), StatusCode::INVALID_ARGUMENT);  // no Open
 }
 
 // A client that has ended its side gets what its credit covers, and then an
