@@ -1,5 +1,6 @@
 #include "client/attach_all.h"
 
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -42,14 +43,10 @@ std::string AllAway(absl::Span<LoaderClient* const> servers,
   return text;
 }
 
-}  // namespace
-
-absl::StatusOr<v1::AttachResponse> AttachAll(
+// AttachAll without patience.
+absl::StatusOr<v1::AttachResponse> AttachNow(
     absl::Span<LoaderClient* const> servers, const v1::Role& role,
     const v1::Fingerprint& expected) {
-  if (servers.empty()) {
-    return absl::InvalidArgumentError("no server was given to attach to");
-  }
   const std::vector<Answer> answers = AskAll(servers, role, expected);
   const v1::AttachResponse* first = nullptr;
   size_t first_server = 0;
@@ -76,10 +73,33 @@ absl::StatusOr<v1::AttachResponse> AttachAll(
     return absl::UnavailableError(AllAway(servers, answers));
   }
   for (const Answer& answer : answers) {
-    if (!answer.ok())
-      LogWarning("going on without ", answer.status().message());
+    if (answer.ok()) continue;
+    LogWarning("going on without ", answer.status().message());
   }
   return *first;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::AttachResponse> AttachAll(
+    absl::Span<LoaderClient* const> servers, const v1::Role& role,
+    const v1::Fingerprint& expected, absl::Duration patience, Clock* clock) {
+  constexpr absl::Duration kPause = absl::Seconds(1);
+  if (servers.empty()) {
+    return absl::InvalidArgumentError("no server was given to attach to");
+  }
+  const std::unique_ptr<Sleeper> sleeper = clock->NewSleeper();
+  const absl::Time start = clock->Now();
+  while (true) {
+    absl::StatusOr<v1::AttachResponse> answer =
+        AttachNow(servers, role, expected);
+    if (answer.ok() || FaultOf(answer.status()) != Fault::kPassing ||
+        clock->Now() - start + kPause > patience) {
+      return answer;
+    }
+    LogInfo("waiting for a server: ", answer.status().message());
+    sleeper->Sleep(kPause);
+  }
 }
 
 }  // namespace ballast

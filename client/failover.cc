@@ -33,6 +33,11 @@ absl::Status CheckFailoverOptions(const FailoverOptions& options) {
                        ", wanted more than 0"));
     }
   }
+  if (options.start_patience < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "failover: start_patience is ",
+        absl::FormatDuration(options.start_patience), ", wanted 0 or more"));
+  }
   if (!(options.jitter >= 0 && options.jitter <= 1)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "failover: jitter is ", options.jitter, ", wanted 0 to 1"));

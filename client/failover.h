@@ -23,6 +23,9 @@ struct FailoverOptions {
   double jitter = 0.5;
   // Of that randomness: different for each rank.
   uint64_t seed = 0;
+  // A rank that begins waits so long for the first server to answer. 0: it must
+  // answer at once.
+  absl::Duration start_patience = absl::ZeroDuration();
   // So long after the first failure, without anything from any server since,
   // the run ends.
   absl::Duration patience = absl::Minutes(5);

@@ -14,6 +14,15 @@ constexpr uint64_t kMostSeconds = 1'000'000;
 
 void AddFailoverFlags(CLI::App* app, FailoverOptions* options) {
   WholeNumber(app->add_option_function<uint64_t>(
+                     "--wait-for-server",
+                     [options](uint64_t seconds) {
+                       options->start_patience = absl::Seconds(seconds);
+                     },
+                     "seconds to wait at the start for the first server to "
+                     "answer")
+                  ->default_str("0"),
+              0, kMostSeconds);
+  WholeNumber(app->add_option_function<uint64_t>(
                      "--hang-after",
                      [options](uint64_t seconds) {
                        options->silent_after = absl::Seconds(seconds);

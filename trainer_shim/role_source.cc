@@ -23,8 +23,9 @@ absl::StatusOr<std::unique_ptr<RoleSource>> RoleSource::Create(
 absl::Status RoleSource::Open(const Options& options) {
   std::vector<LoaderClient*> servers;
   for (const auto& client : clients_) servers.push_back(client.get());
-  BALLAST_ASSIGN_OR_RETURN(attached_,
-                           AttachAll(servers, role_, options.fingerprint));
+  BALLAST_ASSIGN_OR_RETURN(
+      attached_, AttachAll(servers, role_, options.fingerprint,
+                           options.failover.start_patience, options.clock));
   BALLAST_RETURN_IF_ERROR(CheckSameData(
       options.checkpoint, attached_.fingerprint(), "the servers"));
   BALLAST_ASSIGN_OR_RETURN(shape_, ShapeOf(attached_.job(), role_));

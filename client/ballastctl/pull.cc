@@ -121,7 +121,8 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
                          const PullOptions& options, Clock* clock,
                          std::ostream* out) {
   BALLAST_ASSIGN_OR_RETURN(const v1::AttachResponse attached,
-                           AttachAll(servers, options.role, v1::Fingerprint()));
+                           AttachAll(servers, options.role, v1::Fingerprint(),
+                                     options.failover.start_patience, clock));
   const v1::Job& job = attached.job();
   const BlockGeometry geometry = {job.model().patch(),
                                   job.model().position_axes()};

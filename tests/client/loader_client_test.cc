@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include "client/attach_all.h"
 #include "proto/fingerprint.h"
 #include "tests/fakes/fake_loader_service.h"
+#include "tests/fakes/manual_clock.h"
 
 namespace ballast {
 namespace {
@@ -223,6 +225,34 @@ TEST_F(LoaderClientTest, AttachesToAll) {
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr(SomeJob().fingerprint().hash()),
                     HasSubstr(SomeJob("32").fingerprint().hash())));
+}
+
+TEST_F(LoaderClientTest, WaitsForTheFirstServer) {
+  LoaderClient* const clients[] = {client_.get()};
+  server_->SetAttach(absl::UnavailableError("starts"));
+  ManualClock clock;
+  absl::Status status;
+  std::thread rank([&] {
+    status =
+        AttachAll(clients, SomeRole(), {}, absl::Seconds(2), &clock).status();
+  });
+  for (int i = 0; i < 2; ++i) {
+    clock.AwaitSleepers(1);
+    clock.Advance(absl::Seconds(1));
+  }
+  rank.join();
+  ExpectError(status, absl::StatusCode::kUnavailable, "starts");
+  EXPECT_EQ(server_->attach_requests().size(), 3u);
+
+  rank = std::thread([&] {
+    status =
+        AttachAll(clients, SomeRole(), {}, absl::Hours(1), &clock).status();
+  });
+  clock.AwaitSleepers(1);
+  server_->SetAttach(SomeJob());
+  clock.Advance(absl::Seconds(1));
+  rank.join();
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST_F(LoaderClientTest, AttachesWithoutAServerThatIsAway) {

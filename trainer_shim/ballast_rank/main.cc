@@ -73,8 +73,10 @@ absl::Status Run(const Arguments& arguments) {
     clients.push_back(connect(address));
     servers.push_back(clients.back().get());
   }
-  BALLAST_ASSIGN_OR_RETURN(const v1::AttachResponse attached,
-                           AttachAll(servers, attach_as, {}));
+  BALLAST_ASSIGN_OR_RETURN(
+      const v1::AttachResponse attached,
+      AttachAll(servers, attach_as, {}, options.failover.start_patience,
+                options.clock));
   BALLAST_ASSIGN_OR_RETURN(const std::vector<v1::Role> roles,
                            RolesOf(attached.job(), options));
   options.checkpoint.set_data_hash(arguments.data_fingerprint);
