@@ -68,6 +68,28 @@ TEST(InspectImageTest, PrintsTheKeysInOrder) {
   EXPECT_EQ(line["image_tokens"], 4);
 }
 
+// 23x13 pixels, to be turned by a quarter.
+TEST(InspectImageTest, TurnsAndResizesAsTheModelSays) {
+  const std::vector<std::string> files = {TestDataPath("orientation_6.jpg")};
+  v1::Model model = Profile("qwen2_vl");
+  std::vector<Json> stored, turned;
+  ASSERT_TRUE(Inspect(model, files, &stored).ok());
+  model.set_exif_orientation(true);
+  ASSERT_TRUE(Inspect(model, files, &turned).ok());
+  EXPECT_EQ(stored[0]["width"], 23);
+  EXPECT_EQ(turned[0]["width"], 13);
+  EXPECT_EQ(turned[0]["resized_h"], stored[0]["resized_w"]);
+  EXPECT_NE(turned[0]["rgb_sha256"], stored[0]["rgb_sha256"]);
+
+  // What is decoded is the same; what is resized has plainer colours.
+  std::vector<Json> fast;
+  model.set_exif_orientation(false);
+  model.set_resample(v1::Model::RESAMPLE_FAST);
+  ASSERT_TRUE(Inspect(model, files, &fast).ok());
+  EXPECT_EQ(fast[0]["rgb_sha256"], stored[0]["rgb_sha256"]);
+  EXPECT_NE(fast[0]["resized_sha256"], stored[0]["resized_sha256"]);
+}
+
 TEST(InspectImageTest, GoesOnAfterABadFileAndFailsAtTheEnd) {
   std::vector<Json> lines;
   const std::string absent = TestDataPath("absent\xff.png");
@@ -105,6 +127,10 @@ TEST(InspectImageTest, CommandLine) {
   const std::string good = TestDataPath("rgb8.png");
   EXPECT_EQ(run({"--model", "qwen3_vl", good}), 0);
   EXPECT_EQ(run({"--model", "qwen3_vl", good, "--max-pixels", "70000"}), 0);
+  EXPECT_EQ(run({"--model", "qwen3_vl", good, "--exif-orientation",
+                 "--resample", "fast"}),
+            0);
+  EXPECT_EQ(run({"--model", "qwen3_vl", good, "--resample", "slow"}), 2);
   EXPECT_EQ(run({"--model", "qwen3_vl", good, "absent"}), 1);
   EXPECT_EQ(run({"--model", "unheard_of", good}), 2);
   EXPECT_EQ(run({"--model", "qwen3_vl", "--max-pixels", "9", good}), 1);
