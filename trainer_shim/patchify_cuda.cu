@@ -55,7 +55,18 @@ struct Arguments {
 
 // ---- Device helpers ---------------------------------------------------------
 
-// Four values, written at once.
+// Two or four values, written at once.
+template <typename T>
+struct Two;
+template <>
+struct Two<float> {
+  using Vector = float2;
+};
+template <>
+struct Two<uint16_t> {
+  using Vector = ushort2;
+};
+
 template <typename T>
 struct Four;
 template <>
@@ -142,74 +153,81 @@ __device__ inline Corner FindCorner(const Arguments<T>& a, uint64_t token) {
           stride};
 }
 
-// The 6 bytes of two pixels at an even address, out of the two words that hold
-// them. Images begin and end at words, so these lie within the image.
-__device__ inline uint2 ReadTwoPixels(const uint8_t* first) {
-  const uint32_t shift = reinterpret_cast<uintptr_t>(first) % 4 * 8;
-  const uint32_t* words = reinterpret_cast<const uint32_t*>(first - shift / 8);
-  const uint32_t low = __ldg(words);
-  const uint32_t high = __ldg(words + 1);
-  return {__funnelshift_r(low, high, shift), high >> shift & 0xFFFF};
-}
+// A warp takes so many patches of a token side by side that their rows of
+// pixels are whole words; those patches are rows of the output that follow one
+// another.
+template <int kP, int kM>
+struct Group {
+  static constexpr int kAcross = kP % 4 == 0 ? 1 : kM;
+  static constexpr int kPlane = kP * kP;  // values of a channel of a patch
+  static constexpr int kFoursOfRow =
+      kAcross * kP / 4;  // pixels, four at a time
+  static constexpr int kFours = kP * kFoursOfRow;
+  static constexpr int kRounds = (kFours + kWarp - 1) / kWarp;
+  static_assert(kAcross * kP % 4 == 0 && kP % 2 == 0);
+};
 
-// The 12 bytes of four pixels that follow one another in a patch, from pixel
-// number `pixel`, a multiple of 4, on. They may go on in the patch's next row.
-template <int kP>
-__device__ inline void ReadFourPixels(const uint8_t* patch, uint64_t stride,
-                                      int pixel, uint32_t (&words)[3]) {
-  const uint8_t* first = patch + pixel / kP * stride + pixel % kP * 3;
+// Puts the values of four pixels of channel `c` that begin at (y, x) of a group
+// where they belong in [patches, 3, kPlane]. Two of them are always of one
+// patch.
+template <typename T, int kP>
+__device__ inline void PutFour(typename Four<T>::Vector four, int c, int y,
+                               int x, T* staged) {
+  constexpr int kPlane = kP * kP;
   if constexpr (kP % 4 == 0) {
-    const uint32_t* from = reinterpret_cast<const uint32_t*>(first);
-#pragma unroll
-    for (int i = 0; i < 3; ++i) words[i] = __ldg(from + i);
+    *reinterpret_cast<typename Four<T>::Vector*>(staged + c * kPlane + y * kP +
+                                                 x) = four;
   } else {
-    const int next = pixel + 2;
-    const uint2 a = ReadTwoPixels(first);
-    const uint2 b = ReadTwoPixels(patch + next / kP * stride + next % kP * 3);
-    words[0] = a.x;
-    words[1] = a.y | b.x << 16;
-    words[2] = b.x >> 16 | b.y << 16;
+    const auto put = [&](int at, T first, T second) {
+      T* to = staged + (at / kP * 3 + c) * kPlane + y * kP + at % kP;
+      *reinterpret_cast<typename Two<T>::Vector*>(to) = {first, second};
+    };
+    put(x, four.x, four.y);
+    put(x + 2, four.z, four.w);
   }
 }
 
-// A warp turns one patch into values, [3, kPlane].
-template <typename T, int kP, bool kComputed>
-__device__ inline void Normalise(const uint8_t* patch, uint64_t stride,
+// A warp turns the pixels of a group into values, [patches, 3, kPlane].
+template <typename T, int kP, int kM, bool kComputed>
+__device__ inline void Normalise(const uint8_t* pixels, uint64_t stride,
                                  int lane, const Line (&lines)[3],
                                  const T (*values)[256], T* staged) {
-  constexpr int kPlane = kP * kP;
-  constexpr int kRounds = (kPlane / 4 + kWarp - 1) / kWarp;
+  using Shape = Group<kP, kM>;
   // All loads are under way before the first is waited for.
-  uint32_t words[kRounds][3];
+  uint32_t words[Shape::kRounds][3];
 #pragma unroll
-  for (int i = 0; i < kRounds; ++i) {
+  for (int i = 0; i < Shape::kRounds; ++i) {
     const int four = lane + i * kWarp;
-    if (four < kPlane / 4) {
-      ReadFourPixels<kP>(patch, stride, four * 4, words[i]);
+    if (four < Shape::kFours) {
+      const uint32_t* from = reinterpret_cast<const uint32_t*>(
+          pixels + four / Shape::kFoursOfRow * stride +
+          four % Shape::kFoursOfRow * 12);
+#pragma unroll
+      for (int word = 0; word < 3; ++word) words[i][word] = __ldg(from + word);
     }
   }
 #pragma unroll
-  for (int i = 0; i < kRounds; ++i) {
+  for (int i = 0; i < Shape::kRounds; ++i) {
     const int four = lane + i * kWarp;
-    if (four < kPlane / 4) {
+    if (four < Shape::kFours) {
 #pragma unroll
       for (int c = 0; c < 3; ++c) {
-        *reinterpret_cast<typename Four<T>::Vector*>(staged + c * kPlane +
-                                                     four * 4) =
-            ValuesOf<T, kComputed>(words[i], c, lines[c], values);
+        PutFour<T, kP>(ValuesOf<T, kComputed>(words[i], c, lines[c], values), c,
+                       four / Shape::kFoursOfRow, four % Shape::kFoursOfRow * 4,
+                       staged);
       }
     }
   }
 }
 
-// A warp writes one row of the output: each channel kTp times.
-template <typename T, int kP, int kTp>
-__device__ inline void StoreRow(const T* staged, int lane, T* out) {
+// A warp writes the rows of a group: each channel of each patch kTp times.
+template <typename T, int kP, int kM, int kTp>
+__device__ inline void StoreRows(const T* staged, int lane, T* out) {
   constexpr int kPlane = kP * kP * sizeof(T);  // bytes
-  constexpr int kChunks = 3 * kTp * kPlane / 16;
-#pragma unroll 1
+  constexpr int kChunks = Group<kP, kM>::kAcross * 3 * kTp * kPlane / 16;
+  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(staged);
+#pragma unroll 2
   for (int chunk = lane; chunk < kChunks; chunk += kWarp) {
-    const uint8_t* bytes = reinterpret_cast<const uint8_t*>(staged);
     uint4 four;
     if constexpr (kPlane % 16 == 0) {
       constexpr int kOfPlane = kPlane / 16;
@@ -232,21 +250,24 @@ __device__ inline void StoreRow(const T* staged, int lane, T* out) {
 // ---- Kernels ----------------------------------------------------------------
 
 // The optimised one. A block takes `tokens_of_block` tokens in a row, a warp a
-// patch at a time: its pixels to values in shared memory, then out in whole
-// chunks of 16 bytes, neighbouring lanes to neighbouring addresses. What a warp
-// reads lies in a few rows of pixels, whose other bytes its block reads next.
+// group of patches at a time: its pixels to values in shared memory, then out
+// in whole chunks of 16 bytes, neighbouring lanes to neighbouring addresses.
+// What a warp reads lies in a few rows of pixels, whose other bytes its block
+// reads next.
 template <typename T, int kP, int kM, int kTp, bool kComputed>
 __global__ void __launch_bounds__(kThreads)
     PatchifyTokens(const Arguments<T> a, uint32_t tokens_of_block) {
-  constexpr int kPlane = kP * kP;         // values of a channel of a patch
-  constexpr int kRow = 3 * kTp * kPlane;  // values of a row of the output
-  // Four pixels never leave a patch, two never leave a row of pixels, and half
-  // a chunk never leaves a channel.
-  static_assert(kP % 2 == 0 && kPlane % 4 == 0);
-  static_assert(kRow * sizeof(T) % 16 == 0 && kPlane * sizeof(T) % 8 == 0);
+  using Shape = Group<kP, kM>;
+  constexpr int kRow =
+      3 * kTp * Shape::kPlane;  // values of a row of the output
+  constexpr int kGroups = kM * kM / Shape::kAcross;  // of a token
+  constexpr int kOfRow = kM / Shape::kAcross;        // side by side in it
+  // Half a chunk never leaves a channel.
+  static_assert(Shape::kAcross * kRow * sizeof(T) % 16 == 0 &&
+                Shape::kPlane * sizeof(T) % 8 == 0);
   __shared__ Corner corners[kMaxTokensOfBlock];
   __shared__ T values[kComputed ? 1 : 3][256];
-  alignas(16) __shared__ T staged[kWarps][3 * kPlane];
+  alignas(16) __shared__ T staged[kWarps][Shape::kAcross * 3 * Shape::kPlane];
   const uint64_t first = uint64_t{blockIdx.x} * tokens_of_block;
   const uint64_t tokens = a.rows / (kM * kM);
   const uint32_t count = tokens - first < tokens_of_block
@@ -265,17 +286,18 @@ __global__ void __launch_bounds__(kThreads)
 
   const int lane = threadIdx.x % kWarp;
   T* const own = staged[threadIdx.x / kWarp];
-  for (uint32_t patch = threadIdx.x / kWarp; patch < count * (kM * kM);
-       patch += kWarps) {
-    const Corner corner = corners[patch / (kM * kM)];
-    const uint32_t y = patch % (kM * kM) / kM;
-    const uint32_t x = patch % kM;
-    Normalise<T, kP, kComputed>(
+  for (uint32_t group = threadIdx.x / kWarp; group < count * kGroups;
+       group += kWarps) {
+    const Corner corner = corners[group / kGroups];
+    const uint32_t y = group % kGroups / kOfRow;
+    const uint32_t x = group % kOfRow;
+    Normalise<T, kP, kM, kComputed>(
         corner.first + y * kP * corner.stride + x * kP * 3, corner.stride, lane,
         a.lines, values, own);
     __syncwarp();
-    StoreRow<T, kP, kTp>(
-        own, lane, a.out + (a.first_row + first * (kM * kM) + patch) * kRow);
+    const uint64_t row =
+        a.first_row + first * (kM * kM) + uint64_t{group} * Shape::kAcross;
+    StoreRows<T, kP, kM, kTp>(own, lane, a.out + row * kRow);
     __syncwarp();
   }
 }
