@@ -83,6 +83,20 @@ TEST_F(WebDatasetReaderTest, GroupsMembers) {
                                              Pair("hidden", 1), Pair("", 1)));
 }
 
+TEST_F(WebDatasetReaderTest, KnowsTextsThatAreTokens) {
+  const auto samples = Read(TarEntry("a.tokens.bin", "1234") +
+                            TarEntry("a.jpg", "x") +
+                            TarEntry("b.Tokens.JSON", "[1]") + TarEnd());
+  ASSERT_TRUE(status_.ok()) << status_;
+  ASSERT_EQ(samples.size(), 2);
+  EXPECT_TRUE(samples[0].fault.ok()) << samples[0].fault;
+  EXPECT_EQ(samples[0].text_format, RawSample::TextFormat::kPackedBytes);
+  EXPECT_EQ(samples[0].images.size(), 1);
+  EXPECT_EQ(samples[1].text_format, RawSample::TextFormat::kPackedJson);
+  EXPECT_EQ(Fault({{"a.json", "{}"}, {"a.tokens.bin", "1234"}}),
+            "two texts: \"a.json\" and \"a.tokens.bin\"");
+}
+
 TEST_F(WebDatasetReaderTest, GivesEachFaultItsReason) {
   EXPECT_EQ(
       Fault({{"a.jpg", "x"}}),

@@ -1,0 +1,89 @@
+// Text to token ids on one core (wanted: 10 MB/s of English prose). Where
+// BALLAST_BENCHMARK_TOKENIZER and BALLAST_BENCHMARK_TEXT name a tokenizer.json
+// and a file of text, these are measured; otherwise a small tokenizer on drawn
+// prose, which repeats itself and says little. compare_tokenizers.py measures
+// Hugging Face's tokenizers beside it.
+
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/corpus/draw/prose.h"
+#include "server/text/tokenizer.h"
+
+namespace ballast {
+namespace {
+
+// What is encoded at once: about a sample's text, cut at spaces.
+constexpr size_t kPieceBytes = 4096;
+
+std::string ReadText() {
+  if (const char* path = std::getenv("BALLAST_BENCHMARK_TEXT")) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::string text;
+  Random random(1, 0);
+  while (text.size() < (1 << 18)) {
+    absl::StrAppend(&text, MakeStatement(&random, false).sentence, " ");
+  }
+  return text;
+}
+
+std::vector<std::string> MakePieces() {
+  const std::string text = ReadText();
+  std::vector<std::string> pieces;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = begin + kPieceBytes;
+    end = end >= text.size() ? text.size() : text.find(' ', end);
+    if (end == text.npos) end = text.size();
+    pieces.push_back(text.substr(begin, end - begin));
+    begin = end;
+  }
+  return pieces;
+}
+
+void BM_Encode(benchmark::State& state) {
+  const char* path = std::getenv("BALLAST_BENCHMARK_TOKENIZER");
+  const auto tokenizer = MakeTokenizer(
+      path != nullptr ? path
+                      : "tests/server/text/bpe/testdata/qwen2.tokenizer.json");
+  if (!tokenizer.ok()) {
+    state.SkipWithError(tokenizer.status().ToString().c_str());
+    return;
+  }
+  const std::vector<std::string> pieces = MakePieces();
+  const bool with_ends = state.range(0) != 0;
+  std::vector<int32_t> ids;
+  std::vector<size_t> ends;
+  size_t bytes = 0;
+  size_t tokens = 0;
+  for (auto _ : state) {
+    for (const std::string& piece : pieces) {
+      ids.clear();
+      ends.clear();
+      const absl::Status status = (*tokenizer)->EncodeWithEnds(
+          piece, &ids, with_ends ? &ends : nullptr);
+      if (!status.ok()) state.SkipWithError(status.ToString().c_str());
+      bytes += piece.size();
+      tokens += ids.size();
+    }
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(bytes));
+  state.counters["bytes_a_token"] =
+      static_cast<double>(bytes) / static_cast<double>(tokens);
+}
+// Where each token ends is asked for in conversations, for the labels.
+BENCHMARK(BM_Encode)->ArgName("ends")->Arg(0)->Arg(1);
+
+}  // namespace
+}  // namespace ballast
+
+BENCHMARK_MAIN();
