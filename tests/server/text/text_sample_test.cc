@@ -364,48 +364,5 @@ TEST_F(TextSampleTest, MeasureOfATooLongTextHasTheWholeCounts) {
       absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(TextSampleTest, ContentKeyNamesWhatLengthsDependOn) {
-  v1::Config config;
-  *config.mutable_model() = model_;
-  config.mutable_batch()->set_max_tokens(100);
-  const std::string key = TextContentKey(config, *tokenizer_);
-  EXPECT_EQ(TextContentKey(config, *tokenizer_), key);
-  v1::Config changed = config;
-  changed.mutable_batch()->set_max_tokens(101);
-  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
-  changed = config;
-  changed.mutable_batch()->set_on_too_long(v1::Batch::ON_TOO_LONG_SKIP);
-  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
-  changed = config;
-  changed.mutable_model()->set_max_pixels(model_.max_pixels() + 1);
-  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
-  changed = config;
-  changed.mutable_model()->set_exif_orientation(true);
-  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
-  changed = config;
-  changed.mutable_model()->set_chat_template("llama3");
-  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
-  changed = config;
-  changed.mutable_model()->mutable_custom_template()->mutable_user()->set_end(
-      "x");
-  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
-  changed = config;
-  changed.mutable_model()->set_system_prompt("x\ny");
-  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
-  changed = config;
-  changed.mutable_model()->set_on_invalid_utf8(
-      v1::Model::ON_INVALID_UTF8_REPLACE);
-  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
-  changed = config;
-  changed.mutable_model()->mutable_token_ids()->set_im_end(5);
-  EXPECT_NE(TextContentKey(changed, *tokenizer_), key);
-  // How a job is run changes no length, nor does how images are resized.
-  changed = config;
-  changed.mutable_model()->set_resample(v1::Model::RESAMPLE_FAST);
-  changed.mutable_batch()->set_global(64);
-  changed.mutable_order()->set_seed(5);
-  EXPECT_EQ(TextContentKey(changed, *tokenizer_), key);
-}
-
 }  // namespace
 }  // namespace ballast
