@@ -80,8 +80,8 @@ struct ExchangePlan {
 // sample which the rank owns.
 //
 // Errors: as PlanBlock; INVALID_ARGUMENT (under `off` a sample has another
-// owner than its reader; two samples share a place); UNIMPLEMENTED (a sample is
-// trained on in another micro-batch than it is read for).
+// owner than its reader; two samples share a place; a sample says that it is
+// trained on in another micro-batch than it stands in).
 absl::StatusOr<ExchangePlan> PlanExchange(const v1::StepSchedule& schedule,
                                           uint32_t micro_batch,
                                           const v1::Role& role,

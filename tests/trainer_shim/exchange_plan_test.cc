@@ -166,7 +166,7 @@ TEST(ExchangePlanErrorsTest, NamesWhatIsWrong) {
   v1::StepSchedule moved = good;
   moved.mutable_micro_batches(0)->set_slot(4, 1);
   const absl::Status slot = PlanStatus(moved, v1::DELIVERY_EXCHANGE, role);
-  EXPECT_EQ(slot.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(slot.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(slot.message(), HasSubstr("position 4"));
 
   const absl::Status off = PlanStatus(good, v1::DELIVERY_OFF, role);
