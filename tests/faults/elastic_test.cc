@@ -2,7 +2,6 @@
 // trains on what the job that was left alone trains on; and all ranks see the
 // end of the data at the same step.
 
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <numeric>
@@ -75,9 +74,9 @@ LoadedConfig MakeConfig(const Layout& layout, const std::string& order = "{}",
 template <typename T>
 std::string Bytes(const std::vector<T>& values, size_t begin, size_t count) {
   EXPECT_LE(begin + count, values.size());
-  std::string bytes(count * sizeof(T), 0);
-  std::memcpy(bytes.data(), values.data() + begin, bytes.size());
-  return bytes;
+  if (count == 0) return "";
+  return std::string(reinterpret_cast<const char*>(values.data() + begin),
+                     count * sizeof(T));
 }
 
 // (step, module, position) -> all that the module gets of the sample.
