@@ -1,18 +1,18 @@
 #include "server/delivery/worker_pool.h"
 
-#include <algorithm>
 #include <optional>
 #include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/cores.h"
 
 namespace ballast {
 
 absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Create(
     uint32_t threads) {
-  if (threads == 0) threads = std::max(std::thread::hardware_concurrency(), 1u);
+  threads = ThreadsOrCores(threads);
   std::unique_ptr<WorkerPool> pool(new WorkerPool);
   try {
     for (uint32_t i = 0; i < threads; ++i) {

@@ -1,12 +1,11 @@
 #include "server/service/index_sources.h"
 
-#include <algorithm>
 #include <atomic>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/cores.h"
 #include "common/status_macros.h"
 #include "server/config/model_profile.h"
 #include "server/corpus/index_builder.h"
@@ -62,11 +61,6 @@ absl::StatusOr<TextLengths> Measure(const RawSample& sample,
   return TextLengths{measured.text_tokens, measured.label_tokens, false};
 }
 
-uint32_t Threads(const v1::Serve& serve) {
-  if (serve.threads() > 0) return serve.threads();
-  return std::max(1u, std::thread::hardware_concurrency());
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
@@ -103,7 +97,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     index_options.accept = [&](const IndexReport&) { return too_long == 0; };
     index_options.read_image_size = SizeReader(c.model());
     index_options.content_key = content_key;
-    index_options.threads = Threads(c.serve());
+    index_options.threads = ThreadsOrCores(c.serve().threads());
     if (options.progress) {
       index_options.progress = [&](const IndexProgress& progress) {
         options.progress(source.name(), progress);

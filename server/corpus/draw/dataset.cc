@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/cores.h"
 #include "common/status_macros.h"
 #include "server/corpus/draw/dataset_config.h"
 #include "server/corpus/file.h"
@@ -44,8 +45,7 @@ std::vector<absl::StatusOr<DrawnSample>> DrawChunk(
     }
   };
   std::vector<std::thread> helpers;
-  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
-  for (uint64_t i = 1; i < std::min<uint64_t>(cores, end - begin); ++i) {
+  for (uint64_t i = 1; i < std::min<uint64_t>(Cores(), end - begin); ++i) {
     helpers.emplace_back(draw);
   }
   draw();
