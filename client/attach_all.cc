@@ -43,6 +43,20 @@ std::string AllAway(absl::Span<LoaderClient* const> servers,
   return text;
 }
 
+// The fingerprint leaves out by which way samples come to their owners, as the
+// schedule does not depend on it; a rank that goes from one server to another
+// does.
+absl::Status CheckSameDelivery(const v1::AttachResponse& a,
+                               const std::string& a_address,
+                               const v1::AttachResponse& b,
+                               const std::string& b_address) {
+  if (a.job().delivery() == b.job().delivery()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "servers of different configurations: balance.delivery is ",
+      v1::Delivery_Name(a.job().delivery()), " at server ", a_address, " and ",
+      v1::Delivery_Name(b.job().delivery()), " at server ", b_address));
+}
+
 // AttachAll without patience.
 absl::StatusOr<v1::AttachResponse> AttachNow(
     absl::Span<LoaderClient* const> servers, const v1::Role& role,
@@ -67,6 +81,9 @@ absl::StatusOr<v1::AttachResponse> AttachNow(
                      answers[i]->fingerprint(),
                      absl::StrCat("server ", servers[i]->address())),
                  "servers of different configurations"));
+    BALLAST_RETURN_IF_ERROR(
+        CheckSameDelivery(*first, servers[first_server]->address(), *answers[i],
+                          servers[i]->address()));
   }
   if (first == nullptr) {
     if (servers.size() == 1) return answers[0].status();

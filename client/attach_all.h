@@ -22,7 +22,8 @@ namespace ballast {
 // takes. Errors: those of LoaderClient::Attach; UNAVAILABLE when no server
 // answers, naming each with its cause; FAILED_PRECONDITION when a server's
 // fingerprint is not the first one's, naming both addresses, both fingerprints
-// and the first differing key; INVALID_ARGUMENT for no servers.
+// and the first differing key, or when its balance.delivery is not;
+// INVALID_ARGUMENT for no servers.
 absl::StatusOr<v1::AttachResponse> AttachAll(
     absl::Span<LoaderClient* const> servers, const v1::Role& role,
     const v1::Fingerprint& expected,

@@ -58,15 +58,12 @@ uint64_t LayOutImages(const v1::MicroBatchSchedule& micro_batch,
 
 absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
                                     uint32_t micro_batch, const v1::Role& role,
-                                    v1::Delivery delivery,
+                                    const DeliveryRule& delivery,
                                     const BlockGeometry& geometry) {
   if (micro_batch >= static_cast<uint32_t>(schedule.micro_batches_size())) {
     return absl::InvalidArgumentError(absl::StrCat(
         "step ", schedule.step(), " has ", schedule.micro_batches_size(),
         " micro-batches; number ", micro_batch, " was asked for"));
-  }
-  if (delivery == v1::DELIVERY_HYBRID) {
-    return absl::UnimplementedError("delivery `hybrid` is not built yet");
   }
   const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
   const v1::ModuleSchedule* module = FindModule(columns, role.module());
@@ -79,12 +76,20 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
         ModuleName(role.module()), " has ", module->load_after_size(),
         " data-parallel ranks; rank ", role.dp_rank(), " was asked for"));
   }
+  if (!delivery.server_of_rank.empty() &&
+      delivery.server_of_rank.size() != size_t(module->load_after_size())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        ModuleName(role.module()), " has ", module->load_after_size(),
+        " data-parallel ranks; the servers of ", delivery.server_of_rank.size(),
+        " are known"));
+  }
 
   BlockPlan plan;
-  const auto& chosen_by =
-      delivery == v1::DELIVERY_DIRECT ? module->owner() : module->reader();
-  for (int i = 0; i < chosen_by.size(); ++i) {
-    if (chosen_by.Get(i) != role.dp_rank()) continue;
+  for (int i = 0; i < module->owner_size(); ++i) {
+    if (delivery.PullerOf(module->reader(i), module->owner(i)) !=
+        role.dp_rank()) {
+      continue;
+    }
     plan.samples.push_back({static_cast<uint32_t>(i), module->owner(i), {}});
   }
   std::sort(plan.samples.begin(), plan.samples.end(),

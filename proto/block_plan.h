@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/block_layout.h"
+#include "proto/delivery_rule.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 
@@ -39,12 +40,13 @@ struct BlockPlan {
 };
 
 // Plans the block that `role` pulls of micro-batch number `micro_batch` of
-// `schedule`: what it reads under `exchange` and `off`, what it owns under
-// `direct`. Pure. Errors: INVALID_ARGUMENT (no such module or micro-batch, a
-// fingerprint that is not 32 hexadecimal digits), UNIMPLEMENTED (`hybrid`).
+// `schedule`: the samples that `delivery` has it pull. Pure. `schedule` must
+// have passed CheckColumns (proto/schedule_columns.h). Errors: INVALID_ARGUMENT
+// (no such module or micro-batch, a fingerprint that is not 32 hexadecimal
+// digits, servers of another number of ranks than the module has).
 absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
                                     uint32_t micro_batch, const v1::Role& role,
-                                    v1::Delivery delivery,
+                                    const DeliveryRule& delivery,
                                     const BlockGeometry& geometry);
 
 }  // namespace ballast

@@ -184,7 +184,7 @@ absl::Status ExchangePlan::Validate() const {
 absl::StatusOr<ExchangePlan> PlanExchange(const v1::StepSchedule& schedule,
                                           uint32_t micro_batch,
                                           const v1::Role& role,
-                                          v1::Delivery delivery,
+                                          const DeliveryRule& delivery,
                                           const BlockGeometry& geometry) {
   const uint32_t me = role.dp_rank();
   ExchangePlan plan;
@@ -194,18 +194,18 @@ absl::StatusOr<ExchangePlan> PlanExchange(const v1::StepSchedule& schedule,
   const v1::ModuleSchedule& module = *FindModule(columns, role.module());
   BALLAST_RETURN_IF_ERROR(CheckSlots(columns, micro_batch));
 
-  // Blocks of the peers that read a sample which this rank owns.
+  // Blocks of the peers that pull a sample which this rank owns.
   std::vector<BlockPlan> peers;
-  if (delivery == v1::DELIVERY_EXCHANGE) {
-    std::set<uint32_t> readers;
+  if (delivery.moves()) {
+    std::set<uint32_t> pullers;
     for (int i = 0; i < module.owner_size(); ++i) {
-      if (module.owner(i) == me && module.reader(i) != me) {
-        readers.insert(module.reader(i));
-      }
+      if (module.owner(i) != me) continue;
+      const uint32_t puller = delivery.PullerOf(module.reader(i), me);
+      if (puller != me) pullers.insert(puller);
     }
-    for (const uint32_t reader : readers) {
+    for (const uint32_t puller : pullers) {
       v1::Role peer = role;
-      peer.set_dp_rank(reader);
+      peer.set_dp_rank(puller);
       BALLAST_ASSIGN_OR_RETURN(
           peers.emplace_back(),
           PlanBlock(schedule, micro_batch, peer, delivery, geometry));

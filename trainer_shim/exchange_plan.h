@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "proto/block_layout.h"
 #include "proto/block_plan.h"
+#include "proto/delivery_rule.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 
@@ -74,9 +75,10 @@ struct ExchangePlan {
 // plan returned is valid. `schedule` must have passed CheckColumns
 // (proto/schedule_columns.h).
 //
-// Under `direct` and `off` nothing is sent or received.
+// Under `direct` and `off` nothing is sent or received, and under `hybrid` only
+// between ranks that different servers read for.
 //
-// Cost: as PlanBlock for the rank's own block and for each peer that reads a
+// Cost: as PlanBlock for the rank's own block and for each peer that pulls a
 // sample which the rank owns.
 //
 // Errors: as PlanBlock; INVALID_ARGUMENT (under `off` a sample has another
@@ -85,7 +87,7 @@ struct ExchangePlan {
 absl::StatusOr<ExchangePlan> PlanExchange(const v1::StepSchedule& schedule,
                                           uint32_t micro_batch,
                                           const v1::Role& role,
-                                          v1::Delivery delivery,
+                                          const DeliveryRule& delivery,
                                           const BlockGeometry& geometry);
 
 }  // namespace ballast

@@ -39,12 +39,6 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role) {
         ModuleName(role.module()), " has ", module->dp(),
         " data-parallel ranks; rank ", role.dp_rank(), " was asked for"));
   }
-  if (job.delivery() == v1::DELIVERY_HYBRID) {
-    return absl::UnimplementedError("delivery `hybrid` is not built yet");
-  }
-  if (job.delivery() == v1::DELIVERY_UNSPECIFIED) {
-    return absl::InvalidArgumentError("job: delivery is not set");
-  }
   const v1::Model& model = job.model();
   BALLAST_RETURN_IF_ERROR(CheckRange("align", module->align(), 1, kMaxAlign));
   BALLAST_RETURN_IF_ERROR(
@@ -67,9 +61,9 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role) {
   }
 
   JobShape shape;
+  BALLAST_ASSIGN_OR_RETURN(shape.delivery, RuleOf(job, role.module()));
   shape.dp = module->dp();
   shape.align = module->align();
-  shape.delivery = job.delivery();
   shape.block.patch = model.patch();
   shape.block.position_axes = model.position_axes();
   shape.patch.patch = model.patch();

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/block_plan.h"
+#include "proto/delivery_rule.h"
 #include "proto/job.pb.h"
 #include "trainer_shim/patchify.h"
 
@@ -16,7 +17,7 @@ namespace ballast {
 struct JobShape {
   uint32_t dp = 1;     // data-parallel ranks of the module
   uint32_t align = 1;  // tokens
-  v1::Delivery delivery = v1::DELIVERY_EXCHANGE;
+  DeliveryRule delivery;
   BlockGeometry block;
   PatchShape patch;
   std::array<double, 3> mean = {};
@@ -24,12 +25,12 @@ struct JobShape {
   int32_t pad_id = 0;
 
   // Whether ranks of the module exchange samples at all.
-  bool exchanges() const { return delivery == v1::DELIVERY_EXCHANGE && dp > 1; }
+  bool exchanges() const { return delivery.moves() && dp > 1; }
 };
 
 // Errors: INVALID_ARGUMENT (the role's module or rank does not exist, a size
-// out of its range, naming the field, the value and the range), UNIMPLEMENTED
-// (delivery `hybrid`).
+// out of its range, naming the field, the value and the range; those of
+// RuleOf).
 absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role);
 
 }  // namespace ballast

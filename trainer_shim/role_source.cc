@@ -117,7 +117,7 @@ absl::Status CheckCommunicator(const JobShape& shape, const v1::Role& role,
   if (!shape.exchanges()) return absl::OkStatus();
   if (size == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("delivery `exchange` over ", shape.dp,
+        absl::StrCat("exchanging samples over ", shape.dp,
                      " ranks needs a communicator; none was given"));
   }
   if (rank != role.dp_rank() || size != shape.dp) {

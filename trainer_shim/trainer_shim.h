@@ -88,7 +88,7 @@ class TrainerShim {
   // first differing key), INVALID_ARGUMENT (no server, no such role, a
   // communicator that is missing or of another rank or size; those of
   // LoadChannelSecurity), UNAUTHENTICATED and PERMISSION_DENIED (TLS or the
-  // token is refused), UNIMPLEMENTED (delivery `hybrid`), UNAVAILABLE and
+  // token is refused), UNAVAILABLE and
   // DEADLINE_EXCEEDED (no server answers: each with its cause).
   static absl::StatusOr<std::unique_ptr<TrainerShim>> Create(Options options);
   // The same over clients that are made already; options.servers is not read.

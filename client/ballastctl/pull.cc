@@ -23,6 +23,7 @@
 #include "proto/block_plan.h"
 #include "proto/block_view.h"
 #include "proto/data_end.h"
+#include "proto/delivery_rule.h"
 #include "proto/module.h"
 
 namespace ballast {
@@ -126,6 +127,8 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
   const v1::Job& job = attached.job();
   const BlockGeometry geometry = {job.model().patch(),
                                   job.model().position_axes()};
+  BALLAST_ASSIGN_OR_RETURN(const DeliveryRule delivery,
+                           RuleOf(job, options.role.module()));
   BatchStream::Options stream_options;
   stream_options.request.role = options.role;
   stream_options.request.step = options.step;
@@ -167,7 +170,7 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
                              schedules.Get(step));
     BALLAST_ASSIGN_OR_RETURN(const BlockPlan plan,
                              PlanBlock(*schedule, micro_batch, options.role,
-                                       job.delivery(), geometry));
+                                       delivery, geometry));
     auto summary = Verify(**block, plan);
     if (!summary.ok()) {
       return Annotate(

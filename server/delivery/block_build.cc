@@ -13,7 +13,7 @@ namespace ballast {
 absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
                                              uint32_t micro_batch,
                                              const v1::Role& role,
-                                             v1::Delivery delivery,
+                                             const DeliveryRule& delivery,
                                              const BlockGeometry& geometry) {
   PlannedBlock planned;
   BALLAST_ASSIGN_OR_RETURN(

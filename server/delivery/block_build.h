@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "common/mutex.h"
 #include "proto/block_plan.h"
+#include "proto/delivery_rule.h"
 #include "server/config/model_profile.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/work_queue.h"
@@ -32,7 +33,7 @@ struct PlannedBlock {
 absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
                                              uint32_t micro_batch,
                                              const v1::Role& role,
-                                             v1::Delivery delivery,
+                                             const DeliveryRule& delivery,
                                              const BlockGeometry& geometry);
 
 // Fills one block: an item a sample, each written in its place without a lock.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/data_end.h"
+#include "proto/delivery_rule.h"
 #include "proto/module.h"
 #include "server/config/listen_address.h"
 #include "server/delivery/loader_core.h"
@@ -87,14 +88,12 @@ absl::Status CheckRole(const v1::Job& job, const v1::Role& role) {
 absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(
     const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
     std::unique_ptr<SampleBuilder> builder) {
-  if (config.balance().delivery() == v1::DELIVERY_HYBRID) {
-    return absl::UnimplementedError(
-        "balance.delivery: `hybrid` is not built yet; use exchange, direct or "
-        "off");
-  }
   const v1::Job& job = scheduler->job();
   LoaderCore::Settings settings;
-  settings.delivery = config.balance().delivery();
+  for (const v1::Job::ModuleSize& module : job.modules()) {
+    BALLAST_ASSIGN_OR_RETURN(settings.delivery[module.module()],
+                             RuleOf(job, module.module()));
+  }
   settings.geometry.patch = job.model().patch();
   settings.geometry.position_axes = job.model().position_axes();
   settings.memory = config.serve().memory();

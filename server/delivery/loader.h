@@ -26,9 +26,8 @@ class Loader {
  public:
   // `config` is a loaded one; `ranks` is how many ranks this server serves,
   // over all modules: that many shares are made of the memory. `scheduler` is
-  // not owned and must outlive the loader. Errors: UNIMPLEMENTED
-  // (balance.delivery `hybrid`), RESOURCE_EXHAUSTED (threads), those of
-  // MakeArena.
+  // not owned and must outlive the loader. Errors:
+  // RESOURCE_EXHAUSTED (threads), those of MakeArena and RuleOf.
   static absl::StatusOr<std::unique_ptr<Loader>> Create(
       const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
       std::unique_ptr<SampleBuilder> builder);
@@ -37,13 +36,13 @@ class Loader {
   virtual ~Loader() = default;
 
   // Opens the stream of `role` at (step, micro_batch), to end after `steps`
-  // steps (0: never), or where the data end. Building begins at once. `ready` is called from any
-  // thread with no lock held, see BlockStream::TryNext; it must not block.
-  // Whether the step has such a micro-batch is known with its schedule, so that
-  // is TryNext's to say. Errors: INVALID_ARGUMENT (no such module or rank),
-  // OUT_OF_RANGE (the data end before the step),
-  // UNAVAILABLE (the loader drains), RESOURCE_EXHAUSTED (more streams than the
-  // rank's peers and three a rank, and at least 64).
+  // steps (0: never), or where the data end. Building begins at once. `ready`
+  // is called from any thread with no lock held, see BlockStream::TryNext; it
+  // must not block. Whether the step has such a micro-batch is known with its
+  // schedule, so that is TryNext's to say. Errors: INVALID_ARGUMENT (no such
+  // module or rank), OUT_OF_RANGE (the data end before the step), UNAVAILABLE
+  // (the loader drains), RESOURCE_EXHAUSTED (more streams than the rank's peers
+  // and three a rank, and at least 64).
   virtual absl::StatusOr<std::unique_ptr<BlockStream>> OpenStream(
       const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
       std::function<void()> ready) = 0;

@@ -17,6 +17,7 @@
 #include "common/mutex.h"
 #include "proto/block_plan.h"
 #include "proto/config.pb.h"
+#include "proto/delivery_rule.h"
 #include "proto/job.pb.h"
 #include "server/delivery/arena.h"
 #include "server/delivery/block.h"
@@ -36,7 +37,8 @@ namespace ballast {
 class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
  public:
   struct Settings {
-    v1::Delivery delivery = v1::DELIVERY_EXCHANGE;
+    // By module: who pulls what.
+    std::array<DeliveryRule, v1::Module_ARRAYSIZE> delivery;
     BlockGeometry geometry;
     uint64_t memory = 0;
     uint32_t prefetch_steps = 0;

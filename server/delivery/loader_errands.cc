@@ -15,7 +15,8 @@ void LoaderCore::Plan(uint64_t stream_id, const v1::Role& role,
         const std::shared_ptr<const v1::StepSchedule> schedule,
         schedules_.Get(block.step));
     return PlanForBuilding(*schedule, block.micro_batch, role,
-                           settings_.delivery, settings_.geometry);
+                           settings_.delivery[role.module()],
+                           settings_.geometry);
   }();
 
   Later later;

@@ -219,6 +219,10 @@ v1::Job MakeJob(const v1::Config& config,
     size->set_module(ranks.module);
     size->set_dp(ranks.dp);
     size->set_align(PackAlign(config, ranks.module));
+    if (config.balance().delivery() == v1::DELIVERY_HYBRID) {
+      size->mutable_server_of_rank()->Add(ranks.server_of_rank.begin(),
+                                          ranks.server_of_rank.end());
+    }
   }
   job.set_global_batch(config.batch().global());
   job.set_micro_batch(config.batch().micro());

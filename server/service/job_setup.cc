@@ -47,10 +47,6 @@ absl::Status CheckServable(const v1::Config& config) {
     return absl::UnimplementedError(
         absl::StrCat(key, " is not built yet; ", remedy));
   };
-  if (config.balance().delivery() == v1::DELIVERY_HYBRID) {
-    return not_built("balance.delivery: `hybrid`",
-                     "use exchange, direct or off");
-  }
   if (!config.serve().http().empty()) {
     return not_built("serve.http", "leave it out");
   }

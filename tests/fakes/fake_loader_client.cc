@@ -6,6 +6,7 @@
 #include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "proto/block_plan.h"
+#include "proto/delivery_rule.h"
 #include "tests/fakes/formula_block.h"
 
 namespace ballast {
@@ -41,12 +42,15 @@ class FakeFetcher : public BatchFetcher {
       BALLAST_RETURN_IF_ERROR(
           loader_.before_fetch(request_.role, step_, micro_batch_));
     }
-    const v1::Model model = SyntheticJobMessage(loader_.job).model();
-    const BlockGeometry geometry = {model.patch(), model.position_axes()};
+    const v1::Job job = SyntheticJobMessage(loader_.job);
+    const BlockGeometry geometry = {job.model().patch(),
+                                    job.model().position_axes()};
+    BALLAST_ASSIGN_OR_RETURN(const DeliveryRule delivery,
+                             RuleOf(job, request_.role.module()));
     BALLAST_ASSIGN_OR_RETURN(
         const BlockPlan plan,
         PlanBlock(SyntheticSchedule(loader_.job, step_), micro_batch_,
-                  request_.role, loader_.job.delivery, geometry));
+                  request_.role, delivery, geometry));
     if (++micro_batch_ == plan.header.micro_batches) {
       micro_batch_ = 0;
       ++step_;

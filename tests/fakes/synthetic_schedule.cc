@@ -111,6 +111,10 @@ v1::Job SyntheticJobMessage(const SyntheticJob& job) {
     size->set_module(module);
     size->set_dp(dp);
     size->set_align(job.align);
+    if (job.delivery != v1::DELIVERY_HYBRID) return;
+    for (uint32_t rank = 0; rank < dp; ++rank) {
+      size->add_server_of_rank(2 * rank / dp);
+    }
   };
   add(v1::MODULE_VISION, job.vision_dp);
   add(v1::MODULE_LANGUAGE, job.language_dp);

@@ -18,6 +18,7 @@ struct SyntheticJob {
   uint32_t micro_batches = 2;
   // Step s has 1 + s % 3 micro-batches instead.
   bool dynamic = false;
+  // With `hybrid` each of two servers reads for half of the ranks.
   v1::Delivery delivery = v1::DELIVERY_EXCHANGE;
   // Group 0 owns one sample more, the last group one less.
   bool uneven = false;

@@ -1,5 +1,5 @@
-// The whole way, from tar files to packed batches in every rank, by dp sizes and
-// delivery mode.
+// The whole way, from tar files to packed batches in every rank, by dp sizes
+// and delivery mode.
 
 #include <algorithm>
 #include <filesystem>
@@ -123,7 +123,7 @@ class DeliveryTest
   }
 };
 
-TEST_P(DeliveryTest, ExchangeAndDirectPackTheSameBytes) {
+TEST_P(DeliveryTest, ExchangeDirectAndHybridPackTheSameBytes) {
   const auto exchange = RunJob(MakeConfig(vision(), language(), "exchange"));
   ExpectComplete(exchange);
   const auto direct = RunJob(MakeConfig(vision(), language(), "direct"));
@@ -136,6 +136,24 @@ TEST_P(DeliveryTest, ExchangeAndDirectPackTheSameBytes) {
     EXPECT_EQ(direct.at(key).bytes_moved, 0u);
   }
   EXPECT_EQ(moved > 0, vision() > 1 || language() > 1);
+
+  // With one server nothing has to move; with two only what crosses. Which rank
+  // owns which group depends on the servers, too.
+  for (const int servers : {1, 2}) {
+    const auto all =
+        RunJob(MakeConfig(vision(), language(), "exchange"), servers);
+    const auto hybrid =
+        RunJob(MakeConfig(vision(), language(), "hybrid"), servers);
+    ASSERT_EQ(hybrid.size(), all.size());
+    uint64_t crossed = 0;
+    for (const auto& [key, batch] : all) {
+      EXPECT_EQ(DigestOf(batch), DigestOf(hybrid.at(key)));
+      EXPECT_EQ(Positions(batch), Positions(hybrid.at(key)));
+      EXPECT_LE(hybrid.at(key).bytes_moved, batch.bytes_moved);
+      crossed += hybrid.at(key).bytes_moved;
+    }
+    EXPECT_EQ(crossed > 0, servers == 2 && moved > 0);
+  }
 }
 
 // Samples change micro-batches within a window of the step's two.
@@ -199,8 +217,7 @@ TEST_P(DeliveryTest, OffKeepsNaturalShards) {
   ExpectComplete(batches);
   for (const auto& [key, batch] : batches) {
     const auto [step, m, module, rank] = key;
-    const uint32_t dp =
-        module == v1::MODULE_VISION ? vision() : language();
+    const uint32_t dp = module == v1::MODULE_VISION ? vision() : language();
     std::vector<uint64_t> expected(micro() / dp);
     std::iota(expected.begin(), expected.end(),
               (2 * step + m) * micro() + rank * micro() / dp);
@@ -240,8 +257,8 @@ void ExpectFormulaPixels(const PackedBatch& batch) {
             const uint32_t c = column / (kColumns / 3);
             ASSERT_NEAR(batch.pixel_values.at(row * kColumns + column),
                         (colour[c] - 255 * kMean[c]) / (255 * kStd[c]), 1e-5)
-                << "sample " << sample.name << " image " << k << " patch ("
-                << h << ", " << w << ") column " << column;
+                << "sample " << sample.name << " image " << k << " patch (" << h
+                << ", " << w << ") column " << column;
           }
         }
       }
@@ -304,8 +321,8 @@ TEST(ServersTest, SeveralServersGiveTheSameBatchesAsOne) {
 // differing key.
 TEST(ServersTest, DifferentConfigurationsAreRefused) {
   const auto a = TestCluster::Start(MakeConfig(2, 2, "exchange"));
-  const auto b = TestCluster::Start(
-      MakeConfig(2, 2, "exchange", "order: {seed: 99}\n"));
+  const auto b =
+      TestCluster::Start(MakeConfig(2, 2, "exchange", "order: {seed: 99}\n"));
   ASSERT_TRUE(a.ok() && b.ok());
   const auto first = LoaderClient::Create((*a)->addresses()[0]);
   const auto second = LoaderClient::Create((*b)->addresses()[0]);

@@ -37,9 +37,16 @@ v1::Role RoleOf(v1::Module module, uint32_t rank) {
 // Every sample stands in exactly one rank's block, for readers and for owners.
 TEST(BlockPlanTest, RanksTogetherHoldEverySampleOnce) {
   const v1::StepSchedule schedule = MakeSchedule(2, 3);
-  for (const auto delivery : {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT}) {
+  for (const v1::Delivery mode :
+       {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_HYBRID}) {
     for (const auto& [module, dp] : std::map<v1::Module, uint32_t>{
              {v1::MODULE_VISION, 2}, {v1::MODULE_LANGUAGE, 3}}) {
+      DeliveryRule delivery(mode);
+      if (mode == v1::DELIVERY_HYBRID) {
+        // The last rank reads through a server of its own.
+        delivery.server_of_rank.resize(dp, 0);
+        delivery.server_of_rank.back() = 1;
+      }
       std::multiset<uint64_t> positions;
       for (uint32_t rank = 0; rank < dp; ++rank) {
         const auto plan =
@@ -53,6 +60,32 @@ TEST(BlockPlanTest, RanksTogetherHoldEverySampleOnce) {
       for (uint64_t i = 0; i < 24; ++i) all.insert(2 * 48 + 24 + i);
       EXPECT_EQ(positions, all);
     }
+  }
+}
+
+// Within a server as `direct`, between servers as `exchange`.
+TEST(BlockPlanTest, HybridLeavesInPlaceWhatCrossesServers) {
+  const v1::StepSchedule schedule = MakeSchedule(4, 2);
+  DeliveryRule hybrid(v1::DELIVERY_HYBRID);
+  hybrid.server_of_rank = {0, 1, 0, 1};
+  const v1::ModuleSchedule& vision =
+      *FindModule(schedule.micro_batches(0), v1::MODULE_VISION);
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    std::set<uint32_t> expected;
+    for (int i = 0; i < vision.owner_size(); ++i) {
+      const bool crosses = vision.reader(i) % 2 != vision.owner(i) % 2;
+      if ((crosses ? vision.reader(i) : vision.owner(i)) == rank) {
+        expected.insert(i);
+      }
+    }
+    const auto plan = PlanBlock(schedule, 0, RoleOf(v1::MODULE_VISION, rank),
+                                hybrid, kGeometry);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    std::set<uint32_t> found;
+    for (const PlannedSample& sample : plan->samples) {
+      found.insert(sample.index);
+    }
+    EXPECT_EQ(found, expected);
   }
 }
 
@@ -113,7 +146,7 @@ TEST(BlockPlanTest, OffsetsFollowTheFormula) {
 TEST(BlockPlanTest, Refusals) {
   v1::StepSchedule schedule = MakeSchedule(2, 2);
   const auto plan = [&](uint32_t micro_batch, v1::Module module, uint32_t rank,
-                        v1::Delivery delivery) {
+                        const DeliveryRule& delivery) {
     return std::string(PlanBlock(schedule, micro_batch, RoleOf(module, rank),
                                  delivery, kGeometry)
                            .status()
@@ -125,8 +158,10 @@ TEST(BlockPlanTest, Refusals) {
               HasSubstr("vision has 2 data-parallel ranks; rank 2"));
   EXPECT_THAT(plan(0, v1::MODULE_UNSPECIFIED, 0, v1::DELIVERY_EXCHANGE),
               HasSubstr("module unspecified is not configured"));
-  EXPECT_THAT(plan(0, v1::MODULE_VISION, 0, v1::DELIVERY_HYBRID),
-              HasSubstr("hybrid"));
+  DeliveryRule hybrid(v1::DELIVERY_HYBRID);
+  hybrid.server_of_rank = {0, 0, 1};
+  EXPECT_THAT(plan(0, v1::MODULE_VISION, 0, hybrid),
+              HasSubstr("vision has 2 data-parallel ranks; the servers of 3"));
   schedule.set_fingerprint("abc");
   EXPECT_THAT(plan(0, v1::MODULE_VISION, 0, v1::DELIVERY_EXCHANGE),
               HasSubstr("\"abc\" is not 32 hexadecimal digits"));

@@ -58,7 +58,7 @@ std::vector<std::vector<absl::StatusOr<PackedBatch>>> AssembleAll(
                              Normalisation::kTorchvision, ends[rank].get());
     for (uint32_t m = 0; m < job.micro_batches; ++m) {
       const BlockPlan plan =
-          PlanBlock(schedule, m, role, job.delivery, shape.block).value();
+          PlanBlock(schedule, m, role, shape.delivery, shape.block).value();
       AlignedBuffer block = FormulaBlock(plan, shape.block);
       if (tamper) tamper(plan, rank, block.bytes());
       const auto batch = assembler.Assemble(schedule, m, block.bytes());

@@ -33,8 +33,9 @@ std::vector<ExchangePlan> PlanAll(const SyntheticJob& job, v1::Module module) {
       module == v1::MODULE_VISION ? job.vision_dp : job.language_dp;
   std::vector<ExchangePlan> plans;
   for (uint32_t rank = 0; rank < dp; ++rank) {
-    auto plan = PlanExchange(schedule, 1, RoleOf(module, rank), job.delivery,
-                             kGeometry);
+    auto plan =
+        PlanExchange(schedule, 1, RoleOf(module, rank),
+                     *RuleOf(SyntheticJobMessage(job), module), kGeometry);
     EXPECT_TRUE(plan.ok()) << plan.status();
     EXPECT_TRUE(plan->Validate().ok()) << plan->Validate();
     plans.push_back(*std::move(plan));
@@ -66,7 +67,8 @@ class ExchangePlanTest
 
 TEST_P(ExchangePlanTest, RanksOwnAllSamplesInPlaceOrderForEveryDelivery) {
   for (const v1::Delivery delivery :
-       {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_OFF}) {
+       {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_HYBRID,
+        v1::DELIVERY_OFF}) {
     const SyntheticJob job = Job(delivery);
     const auto columns = SyntheticSchedule(job, 2).micro_batches(1);
     // Places are a permutation, so this holds every position exactly once.
@@ -81,23 +83,51 @@ TEST_P(ExchangePlanTest, RanksOwnAllSamplesInPlaceOrderForEveryDelivery) {
   }
 }
 
+// (from, to) -> lengths of records and payload.
+using Lengths =
+    std::map<std::pair<size_t, size_t>, std::pair<uint64_t, uint64_t>>;
+
+Lengths Sent(const std::vector<ExchangePlan>& plans) {
+  Lengths sent;
+  for (size_t rank = 0; rank < plans.size(); ++rank) {
+    for (const PeerSlice& slice : plans[rank].sends) {
+      sent[{rank, slice.peer}] = {slice.records.bytes, slice.payload.bytes};
+    }
+  }
+  return sent;
+}
+
 TEST_P(ExchangePlanTest, WhatOneSendsTheOtherExpects) {
-  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
-    const auto plans = PlanAll(Job(v1::DELIVERY_EXCHANGE), module);
-    // (from, to) -> lengths of records and payload.
-    using Lengths =
-        std::map<std::pair<size_t, size_t>, std::pair<uint64_t, uint64_t>>;
-    Lengths sent, expected;
-    for (size_t rank = 0; rank < plans.size(); ++rank) {
-      for (const PeerSlice& slice : plans[rank].sends) {
-        sent[{rank, slice.peer}] = {slice.records.bytes, slice.payload.bytes};
+  for (const auto delivery : {v1::DELIVERY_EXCHANGE, v1::DELIVERY_HYBRID}) {
+    for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+      const auto plans = PlanAll(Job(delivery), module);
+      Lengths expected;
+      for (size_t rank = 0; rank < plans.size(); ++rank) {
+        for (const PeerSlice& slice : plans[rank].receives) {
+          expected[{slice.peer, rank}] = {slice.records.bytes,
+                                          slice.payload.bytes};
+        }
       }
-      for (const PeerSlice& slice : plans[rank].receives) {
-        expected[{slice.peer, rank}] = {slice.records.bytes,
-                                        slice.payload.bytes};
+      EXPECT_EQ(Sent(plans), expected);
+    }
+  }
+}
+
+// `hybrid` exchanges what `exchange` does between ranks of different servers,
+// and nothing else.
+TEST_P(ExchangePlanTest, HybridMovesOnlyBetweenServers) {
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    const SyntheticJob job = Job(v1::DELIVERY_HYBRID);
+    const auto servers =
+        RuleOf(SyntheticJobMessage(job), module)->server_of_rank;
+    Lengths crossing;
+    for (const auto& [ranks, lengths] :
+         Sent(PlanAll(Job(v1::DELIVERY_EXCHANGE), module))) {
+      if (servers[ranks.first] != servers[ranks.second]) {
+        crossing[ranks] = lengths;
       }
     }
-    EXPECT_EQ(sent, expected);
+    EXPECT_EQ(Sent(PlanAll(job, module)), crossing);
   }
 }
 
@@ -156,8 +186,6 @@ absl::Status PlanStatus(const v1::StepSchedule& schedule, v1::Delivery delivery,
 TEST(ExchangePlanErrorsTest, NamesWhatIsWrong) {
   const v1::Role role = RoleOf(v1::MODULE_LANGUAGE, 0);
   const v1::StepSchedule good = SyntheticSchedule({}, 0);
-  EXPECT_EQ(PlanStatus(good, v1::DELIVERY_HYBRID, role).code(),
-            absl::StatusCode::kUnimplemented);
   EXPECT_THAT(
       PlanStatus(good, v1::DELIVERY_EXCHANGE, RoleOf(v1::MODULE_LANGUAGE, 2))
           .message(),

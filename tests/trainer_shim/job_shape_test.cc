@@ -72,10 +72,18 @@ TEST(JobShapeTest, NamesTheFieldThatIsWrong) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(status.message(), HasSubstr(c.message));
   }
-  v1::Job job = SyntheticJobMessage({});
-  job.set_delivery(v1::DELIVERY_HYBRID);
-  EXPECT_EQ(ShapeOf(job, Language(0)).status().code(),
-            absl::StatusCode::kUnimplemented);
+}
+
+TEST(JobShapeTest, HybridExchangesOnlyWhereThereAreTwoServers) {
+  SyntheticJob hybrid;
+  hybrid.delivery = v1::DELIVERY_HYBRID;
+  v1::Job job = SyntheticJobMessage(hybrid);
+  EXPECT_TRUE(ShapeOf(job, Language(0))->exchanges());
+  for (auto& module : *job.mutable_modules()) module.clear_server_of_rank();
+  EXPECT_FALSE(ShapeOf(job, Language(0))->exchanges());
+  job.mutable_modules(1)->add_server_of_rank(0);
+  EXPECT_THAT(std::string(ShapeOf(job, Language(0)).status().message()),
+              HasSubstr("server_of_rank of language has 1 entries"));
 }
 
 }  // namespace

@@ -229,8 +229,12 @@ TEST(TrainerShimTest, MisuseIsAnError) {
               HasSubstr("language has 2 data-parallel ranks; rank 2"));
   FakeLoader hybrid;
   hybrid.job.delivery = v1::DELIVERY_HYBRID;
-  EXPECT_EQ(create(Language(0), nullptr, {hybrid}).code(),
-            absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(create(Language(0), nullptr, {hybrid}).message(),
+              HasSubstr("needs a communicator; none was given"));
+  EXPECT_THAT(create(Language(0), std::move(InProcessGroup(2)[0]),
+                     {FakeLoader(), hybrid})
+                  .message(),
+              HasSubstr("balance.delivery is DELIVERY_EXCHANGE at server"));
 }
 
 // A rank whose peer never comes blocks in Next until it is cancelled.

@@ -12,6 +12,7 @@
 #include "client/loader_client.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "proto/delivery_rule.h"
 #include "proto/module.h"
 #include "trainer_shim/ballast_rank/failure.h"
 #include "trainer_shim/cuda/cuda_handles.h"
@@ -130,7 +131,9 @@ absl::StatusOr<std::vector<Place>> PlacesOf(const v1::Job& job,
       if (module.module() == role.module()) place.dp = module.dp();
     }
     place.device = role.dp_rank() % devices;
-    if (job.delivery() != v1::DELIVERY_EXCHANGE || place.dp == 1) continue;
+    BALLAST_ASSIGN_OR_RETURN(const DeliveryRule delivery,
+                             RuleOf(job, role.module()));
+    if (!delivery.moves() || place.dp == 1) continue;
     place.nccl = !all || place.dp <= static_cast<uint32_t>(devices);
     if (place.nccl) continue;
     place.device = 0;

@@ -54,7 +54,7 @@ using MakeClient =
 // The roles that `options` runs of `job`: modules in the job's order, ranks
 // ascending. Errors: FAILED_PRECONDITION (one role of a job whose ranks
 // exchange samples, and other processes are not reached),
-// INVALID_ARGUMENT (no such role), UNIMPLEMENTED (delivery `hybrid`).
+// INVALID_ARGUMENT (no such role).
 absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
                                               const WorldOptions& options);
 

@@ -166,12 +166,5 @@ TEST(ServeTest, WithoutAnIndexItSaysHowToMakeOne) {
   EXPECT_THAT(process.ReadErrors(), HasSubstr("ballast-server index"));
 }
 
-TEST(ServeTest, WhatIsNotBuiltYetIsRefused) {
-  Process process(
-      {"serve", "--config", WriteJob("balance: {delivery: hybrid}\n")});
-  EXPECT_EQ(process.Wait(), 1);
-  EXPECT_THAT(process.ReadErrors(), HasSubstr("balance.delivery"));
-}
-
 }  // namespace
 }  // namespace ballast

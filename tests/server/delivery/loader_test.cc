@@ -25,7 +25,8 @@ using LoaderTest = LoaderTesting;
 
 TEST_F(LoaderTest, DeliversTheRolesBlocksInOrder) {
   for (const v1::Delivery delivery :
-       {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_OFF}) {
+       {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_HYBRID,
+        v1::DELIVERY_OFF}) {
     Start(JobConfig(2, 2, kGlobal, kMicro, delivery));
     for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
       BlockingStream stream(loader_.get(), module, 1, 3, 1, 3);
@@ -334,15 +335,6 @@ TEST_F(LoaderTest, AnswersSchedules) {
   MutexLock lock(&mutex);
   while (!step.has_value()) changed.Wait(&mutex);
   EXPECT_EQ(*step, 7);
-}
-
-TEST_F(LoaderTest, HybridIsNotBuiltYet) {
-  config_.mutable_balance()->set_delivery(v1::DELIVERY_HYBRID);
-  const auto loader = Loader::Create(config_, 4, scheduler_.get(),
-                                     std::make_unique<FakeSampleBuilder>());
-  EXPECT_EQ(loader.status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(loader.status().message()),
-              HasSubstr("balance.delivery"));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ class LoaderTesting : public ::testing::Test {
     role.set_module(module);
     role.set_dp_rank(rank);
     return *PlanBlock(*scheduler_->Schedule(id.step), id.micro_batch, role,
-                      config_.balance().delivery(),
+                      *RuleOf(scheduler_->job(), module),
                       {scheduler_->job().model().patch(), 3});
   }
 

@@ -304,10 +304,6 @@ TEST_F(ServerTest, RefusesWhatIsNotBuiltYetByItsKey) {
     return std::string(status.message());
   };
   EXPECT_THAT(refused([](v1::Config* config) {
-                config->mutable_balance()->set_delivery(v1::DELIVERY_HYBRID);
-              }),
-              HasSubstr("balance.delivery"));
-  EXPECT_THAT(refused([](v1::Config* config) {
                 config->mutable_serve()->set_http("127.0.0.1:9464");
               }),
               HasSubstr("serve.http"));

@@ -81,7 +81,8 @@ class WorldTest
 
 TEST_P(WorldTest, EverySampleReachesOneOwnerAModule) {
   for (const v1::Delivery delivery :
-       {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_OFF}) {
+       {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_HYBRID,
+        v1::DELIVERY_OFF}) {
     const SyntheticJob job = Job(delivery);
     std::map<std::string, std::multiset<std::string>> names;
     for (const auto& line : Lines(job)) {
@@ -118,14 +119,18 @@ TEST_P(WorldTest, LinesAreTheSameOnEveryRun) {
   }
 }
 
-TEST_P(WorldTest, ExchangeAndDirectDigestsAreEqual) {
+TEST_P(WorldTest, ExchangeDirectAndHybridDigestsAreEqual) {
   const auto exchanged = Lines(Job(v1::DELIVERY_EXCHANGE));
   const auto direct = Lines(Job(v1::DELIVERY_DIRECT));
+  const auto hybrid = Lines(Job(v1::DELIVERY_HYBRID));
   ASSERT_EQ(exchanged.size(), direct.size());
+  ASSERT_EQ(exchanged.size(), hybrid.size());
   for (size_t i = 0; i < exchanged.size(); ++i) {
     EXPECT_EQ(exchanged[i]["digest"], direct[i]["digest"]);
     EXPECT_EQ(exchanged[i]["samples"], direct[i]["samples"]);
     EXPECT_EQ(direct[i]["bytes_moved"], 0);
+    EXPECT_EQ(exchanged[i]["digest"], hybrid[i]["digest"]);
+    EXPECT_EQ(exchanged[i]["samples"], hybrid[i]["samples"]);
   }
 }
 
