@@ -13,7 +13,12 @@ namespace ballast {
 namespace {
 
 constexpr uint64_t kPage = 4096;
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
+
+uint64_t RegionBytes(uint64_t wanted) {
+  return AlignUp(std::min(wanted, kMostBytes), kPage);
+}
 
 }  // namespace
 
@@ -21,28 +26,39 @@ class BufferPool::Region final : public MemoryRegion {
  public:
   // Null where the system maps no such memory.
   static std::shared_ptr<const Region> Map(uint64_t bytes) {
-    void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED) return nullptr;
+    // So much more that it can begin where a huge page does.
+    const uint64_t mapped = bytes + kHugePage;
+    void* mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == MAP_FAILED) return nullptr;
+    const auto first = reinterpret_cast<uintptr_t>(mapping);
+    const uint64_t skipped = AlignUp(uint64_t{first}, kHugePage) - first;
+    auto* const base = static_cast<uint8_t*>(mapping) + skipped;
+    // One fault for 2 MiB instead of 512, where the system has such pages; it
+    // is no loss where it has not.
+    madvise(base, bytes, MADV_HUGEPAGE);
     return std::shared_ptr<const Region>(
-        new Region(static_cast<uint8_t*>(base), bytes));
+        new Region({mapping, mapped}, base, bytes));
   }
-  ~Region() override { munmap(base_, bytes_); }
+  ~Region() override { munmap(mapping_.first, mapping_.second); }
 
   absl::Span<const uint8_t> bytes() const override { return {base_, bytes_}; }
   bool read_only() const override { return false; }
   uint8_t* base() const { return base_; }
 
  private:
-  Region(uint8_t* base, uint64_t bytes) : base_(base), bytes_(bytes) {}
+  using Mapping = std::pair<void*, uint64_t>;
+  Region(Mapping mapping, uint8_t* base, uint64_t bytes)
+      : mapping_(mapping), base_(base), bytes_(bytes) {}
 
+  const Mapping mapping_;
   uint8_t* const base_;
   const uint64_t bytes_;
 };
 
 BufferPool::BufferPool(uint64_t region_bytes)
-    : places_(0, AlignUp(std::min(region_bytes, kMostBytes), kPage)),
-      region_bytes_(AlignUp(std::min(region_bytes, kMostBytes), kPage)) {}
+    : places_(0, RegionBytes(region_bytes)),
+      region_bytes_(RegionBytes(region_bytes)) {}
 
 absl::StatusOr<BufferPool::Buffer> BufferPool::Take(uint64_t bytes) {
   Buffer buffer;
@@ -74,6 +90,36 @@ std::shared_ptr<const MemoryRegion> BufferPool::RegionOf(
   if (buffer.bytes.data() == nullptr || buffer.own.size() != 0) return nullptr;
   MutexLock lock(&mutex_);
   return region_;
+}
+
+BufferPools::BufferPools() : idle_(std::make_shared<Idle>()) {}
+
+std::shared_ptr<BufferPool> BufferPools::Take(uint64_t region_bytes) {
+  std::unique_ptr<BufferPool> pool;
+  {
+    MutexLock lock(&idle_->mutex);
+    auto& pools = idle_->pools;
+    const auto found =
+        std::find_if(pools.begin(), pools.end(), [&](const auto& idle) {
+          return idle->region_bytes() == RegionBytes(region_bytes);
+        });
+    if (found != pools.end()) {
+      pool = std::move(*found);
+      pools.erase(found);
+    }
+  }
+  if (pool == nullptr) pool = std::make_unique<BufferPool>(region_bytes);
+  return {pool.release(), [weak = std::weak_ptr<Idle>(idle_)](BufferPool* p) {
+            std::unique_ptr<BufferPool> back(p);
+            std::unique_ptr<BufferPool> oldest;  // goes without the lock
+            const std::shared_ptr<Idle> idle = weak.lock();
+            if (idle == nullptr) return;
+            MutexLock lock(&idle->mutex);
+            idle->pools.push_back(std::move(back));
+            if (idle->pools.size() <= kMostIdle) return;
+            oldest = std::move(idle->pools.front());
+            idle->pools.pop_front();
+          }};
 }
 
 }  // namespace ballast

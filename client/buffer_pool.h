@@ -2,6 +2,7 @@
 #define BALLAST_CLIENT_BUFFER_POOL_H_
 
 #include <cstdint>
+#include <list>
 #include <memory>
 
 #include "absl/base/thread_annotations.h"
@@ -36,6 +37,9 @@ class BufferPool {
   // Gives back what Take answered.
   void Return(Buffer buffer);
 
+  // Bytes that the region has, or would have.
+  uint64_t region_bytes() const { return region_bytes_; }
+
   // What the buffer lies in; null where that is memory of its own.
   std::shared_ptr<const MemoryRegion> RegionOf(const Buffer& buffer) const;
 
@@ -47,6 +51,28 @@ class BufferPool {
   std::shared_ptr<const Region> region_ ABSL_GUARDED_BY(mutex_);
   ExtentAllocator places_ ABSL_GUARDED_BY(mutex_);
   const uint64_t region_bytes_;
+};
+
+// The pools of one client's fetchers. A fetcher's pool goes to the next one
+// that wants a region of that size, so that a rank that connects again, or
+// whose trainer opens a stream a task, neither faults its pages in nor pins
+// them anew. Thread-safe; pools may outlive it.
+class BufferPools {
+ public:
+  BufferPools();
+
+  // A pool that nobody else uses. It comes back here when the last owner lets
+  // go of it; no buffer may be out then. So many that are not in use are kept,
+  // the latest, with their regions.
+  static constexpr size_t kMostIdle = 2;
+  std::shared_ptr<BufferPool> Take(uint64_t region_bytes);
+
+ private:
+  struct Idle {
+    Mutex mutex;
+    std::list<std::unique_ptr<BufferPool>> pools ABSL_GUARDED_BY(mutex);
+  };
+  const std::shared_ptr<Idle> idle_;
 };
 
 }  // namespace ballast

@@ -22,14 +22,14 @@ namespace {
 class Connection {
  public:
   Connection(const std::shared_ptr<grpc::Channel>& channel,
-             const FetchRequest& request)
+             const FetchRequest& request, BufferPools* pools)
       : max_bytes_(request.max_bytes),
         // More than the blocks that may be held, for the holes between them.
-        pool_(std::min(request.max_bytes, UINT64_MAX / 2) / 4 * 5),
+        pool_(pools->Take(std::min(request.max_bytes, UINT64_MAX / 2) / 4 * 5)),
         stream_(PullStream::Open(channel, request)) {}
 
   PullStream& stream() { return *stream_; }
-  BufferPool& pool() { return pool_; }
+  BufferPool& pool() { return *pool_; }
 
   // How large a block the server may begin. It cannot be ahead of this: it
   // learns of a block's end after we do.
@@ -50,7 +50,7 @@ class Connection {
 
  private:
   const uint64_t max_bytes_;
-  BufferPool pool_;
+  const std::shared_ptr<BufferPool> pool_;
   const std::unique_ptr<PullStream> stream_;
   Mutex mutex_;
   // Bytes of complete blocks that are alive.
@@ -126,12 +126,12 @@ class GrpcBatchFetcher final : public BatchFetcher {
  public:
   GrpcBatchFetcher(const std::shared_ptr<grpc::Channel>& channel,
                    const FetchRequest& request, const std::string& address,
-                   std::shared_ptr<ArenaCache> arenas)
+                   std::shared_ptr<ArenaCache> arenas, BufferPools* pools)
       : context_(absl::StrCat("server ", address)),
         max_block_bytes_(request.max_block_bytes),
         verify_shared_memory_(request.verify_shared_memory),
         arenas_(std::move(arenas)),
-        connection_(std::make_shared<Connection>(channel, request)),
+        connection_(std::make_shared<Connection>(channel, request, pools)),
         assembler_(request.max_block_bytes, &connection_->pool()) {}
 
   ~GrpcBatchFetcher() override {
@@ -278,9 +278,10 @@ absl::StatusOr<std::unique_ptr<FetchedBlock>> GrpcBatchFetcher::OnShared(
 
 std::unique_ptr<BatchFetcher> MakeGrpcBatchFetcher(
     const std::shared_ptr<grpc::Channel>& channel, const FetchRequest& request,
-    const std::string& address, std::shared_ptr<ArenaCache> arenas) {
+    const std::string& address, std::shared_ptr<ArenaCache> arenas,
+    BufferPools* pools) {
   return std::make_unique<GrpcBatchFetcher>(channel, request, address,
-                                            std::move(arenas));
+                                            std::move(arenas), pools);
 }
 
 }  // namespace ballast

@@ -8,6 +8,7 @@
 
 #include "client/arena_mapping.h"
 #include "client/batch_fetcher.h"
+#include "client/buffer_pool.h"
 
 namespace ballast {
 
@@ -17,14 +18,16 @@ namespace ballast {
 // server is granted request.max_bytes at the start and each block's bytes again
 // when it is destroyed. Messages are read only inside Fetch, so that beside the
 // blocks no more is held than gRPC's flow-control window. Blocks that came in
-// chunks lie in one region, whose places are used again. Blocks may outlive the
-// fetcher: while one in shared memory does, its RPC stays open; the last of
-// them, and the fetcher, must not be destroyed on one of gRPC's threads. Beyond
-// what BatchFetcher says, Fetch gives INTERNAL for a server that overdraws its
-// credit or breaks the protocol otherwise; errors name `address`.
+// chunks lie in one region, from `pools`, whose places are used again. Blocks
+// may outlive the fetcher: while one in shared memory does, its RPC stays open;
+// the last of them, and the fetcher, must not be destroyed on one of gRPC's
+// threads. Beyond what BatchFetcher says, Fetch gives INTERNAL for a server
+// that overdraws its credit or breaks the protocol otherwise; errors name
+// `address`.
 std::unique_ptr<BatchFetcher> MakeGrpcBatchFetcher(
     const std::shared_ptr<grpc::Channel>& channel, const FetchRequest& request,
-    const std::string& address, std::shared_ptr<ArenaCache> arenas);
+    const std::string& address, std::shared_ptr<ArenaCache> arenas,
+    BufferPools* pools);
 
 }  // namespace ballast
 

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/arena_mapping.h"
+#include "client/buffer_pool.h"
 #include "client/grpc_batch_fetcher.h"
 #include "client/server_address.h"
 #include "client/tls_diagnosis.h"
@@ -223,7 +224,7 @@ class GrpcLoaderClient final : public LoaderClient {
   absl::StatusOr<std::unique_ptr<BatchFetcher>> OpenPull(
       const FetchRequest& request) override {
     BALLAST_RETURN_IF_ERROR(address_status_);
-    return MakeGrpcBatchFetcher(pull_, request, address_, arenas_);
+    return MakeGrpcBatchFetcher(pull_, request, address_, arenas_, &pools_);
   }
 
   const std::string& address() const override { return address_; }
@@ -265,6 +266,7 @@ class GrpcLoaderClient final : public LoaderClient {
   const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
   const std::shared_ptr<grpc::Channel> pull_;
   const std::shared_ptr<ArenaCache> arenas_ = std::make_shared<ArenaCache>();
+  BufferPools pools_;
 };
 
 }  // namespace

@@ -52,7 +52,13 @@ PullStream::~PullStream() {
 absl::Status PullStream::Read(grpc::ByteBuffer* message) {
   MutexLock lock(&mutex_);
   ReadAhead();
-  while (received_.empty() && !read_all_ && !cancelled_) changed_.Wait(&mutex_);
+  in_read_ = true;
+  while (received_.empty() && !read_all_ && !cancelled_) {
+    Write();
+    changed_.Wait(&mutex_);
+  }
+  in_read_ = false;
+  Write();
   // The read that is under way may outlast this.
   if (cancelled_) return EndStatus();
   if (!received_.empty()) {
@@ -69,7 +75,7 @@ absl::Status PullStream::Read(grpc::ByteBuffer* message) {
 void PullStream::Grant(uint64_t bytes) {
   MutexLock lock(&mutex_);
   credit_ += bytes;
-  Write();
+  WriteOrHandOver();
 }
 
 void PullStream::SendMapped(const std::string& nonce) {
@@ -91,7 +97,7 @@ void PullStream::Return(uint64_t generation) {
     return;
   }
   returned_.push_back(generation);
-  Write();
+  WriteOrHandOver();
 }
 
 void PullStream::Cancel() {
@@ -124,7 +130,8 @@ void PullStream::OnReadDone(bool ok) {
 }
 
 void PullStream::ReadAhead() {
-  if (reading_ || read_all_ || closed_ || received_.size() >= kReadAhead) return;
+  if (reading_ || read_all_ || closed_ || received_.size() >= kReadAhead)
+    return;
   reading_ = true;
   StartRead(&response_);
 }
@@ -140,6 +147,14 @@ void PullStream::OnDone(const grpc::Status& status) {
   status_ = FromGrpcStatus(status);
   done_ = true;
   changed_.NotifyAll();
+}
+
+void PullStream::WriteOrHandOver() {
+  if (in_read_) {
+    changed_.NotifyAll();
+  } else {
+    Write();
+  }
 }
 
 void PullStream::Write() {

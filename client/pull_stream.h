@@ -75,6 +75,9 @@ class PullStream final
 
   // Reads the next message unless enough are there.
   void ReadAhead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Writes what there is to be said, unless a thread in Read can: a write takes
+  // tens of microseconds, and whoever destroys a block may be a trainer.
+  void WriteOrHandOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Writes what is to be said, if anything, and nothing is being written.
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartWriteOf(const v1::PullRequest& request)
@@ -92,6 +95,7 @@ class PullStream final
 
   mutable Mutex mutex_;
   CondVar changed_;
+  bool in_read_ ABSL_GUARDED_BY(mutex_) = false;  // and waits there
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
   bool read_all_ ABSL_GUARDED_BY(mutex_) =
       false;  // there is no further message

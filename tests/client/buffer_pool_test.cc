@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -78,6 +79,47 @@ TEST(BufferPoolTest, RefusesWhatNoMachineHas) {
   BufferPool pool(UINT64_MAX);
   EXPECT_EQ(pool.Take(UINT64_MAX).status().code(),
             absl::StatusCode::kResourceExhausted);
+}
+
+TEST(BufferPoolsTest, TheNextOneGetsTheRegionOfTheOneBefore) {
+  BufferPools pools;
+  auto pool = pools.Take(kMiB);
+  auto buffer = Take(pool.get(), 1);
+  const uint8_t* const data = buffer.bytes.data();
+  std::memset(buffer.bytes.data(), 1, 1);
+
+  // In use, and of another size: each has its own.
+  const auto beside = pools.Take(kMiB);
+  EXPECT_NE(Take(beside.get(), 1).bytes.data(), data);
+  pool->Return(std::move(buffer));
+  pool.reset();
+  EXPECT_EQ(pools.Take(2 * kMiB)->region_bytes(), 2 * kMiB);
+
+  EXPECT_EQ(Take(pools.Take(kMiB).get(), 1).bytes.data(), data);
+}
+
+TEST(BufferPoolsTest, KeepsTheLatest) {
+  BufferPools pools;
+  std::vector<std::shared_ptr<BufferPool>> used;
+  std::vector<std::weak_ptr<const MemoryRegion>> regions;
+  for (size_t i = 0; i < BufferPools::kMostIdle + 1; ++i) {
+    used.push_back(pools.Take(kMiB));
+    auto buffer = Take(used.back().get(), 1);
+    regions.push_back(used.back()->RegionOf(buffer));
+    used.back()->Return(std::move(buffer));
+  }
+  for (auto& pool : used) pool.reset();
+  EXPECT_TRUE(regions[0].expired());
+  for (size_t i = 1; i < regions.size(); ++i) {
+    EXPECT_FALSE(regions[i].expired()) << i;
+  }
+}
+
+TEST(BufferPoolsTest, PoolsMayOutliveThem) {
+  auto pools = std::make_unique<BufferPools>();
+  const auto pool = pools->Take(kMiB);
+  pools.reset();
+  std::memset(Take(pool.get(), kMiB).bytes.data(), 1, kMiB);
 }
 
 }  // namespace
