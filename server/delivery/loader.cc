@@ -11,6 +11,7 @@
 #include "proto/module.h"
 #include "server/config/listen_address.h"
 #include "server/delivery/loader_core.h"
+#include "server/delivery/worker_pool.h"
 
 namespace ballast {
 namespace {

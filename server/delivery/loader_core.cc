@@ -39,7 +39,7 @@ uint64_t FirstGeneration(const Arena& arena) {
 LoaderCore::LoaderCore(const Settings& settings, const Scheduler* scheduler,
                        std::unique_ptr<SampleBuilder> builder,
                        std::unique_ptr<Arena> arena,
-                       std::unique_ptr<WorkerPool> workers)
+                       std::unique_ptr<Workers> workers)
     : settings_(settings),
       max_streams_(std::max(kLeastStreams,
                             (settings.peers + kSpareStreams) * settings.ranks)),

@@ -26,7 +26,7 @@
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/schedule_cache.h"
 #include "server/delivery/stream_progress.h"
-#include "server/delivery/worker_pool.h"
+#include "server/delivery/workers.h"
 
 namespace ballast {
 
@@ -51,7 +51,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   // `scheduler` is not owned and is used until Stop.
   LoaderCore(const Settings& settings, const Scheduler* scheduler,
              std::unique_ptr<SampleBuilder> builder,
-             std::unique_ptr<Arena> arena, std::unique_ptr<WorkerPool> workers);
+             std::unique_ptr<Arena> arena, std::unique_ptr<Workers> workers);
 
   // See Loader and BlockStream. `role` is valid.
   absl::StatusOr<uint64_t> Open(const v1::Role& role, const BlockId& first,
@@ -174,7 +174,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   std::map<uint64_t, std::shared_ptr<Entry>> blocks_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, std::unique_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);
 
-  const std::unique_ptr<WorkerPool> workers_;  // last: they use all the others
+  const std::unique_ptr<Workers> workers_;  // last: they use all the others
 };
 
 }  // namespace ballast

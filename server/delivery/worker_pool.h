@@ -11,27 +11,25 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "server/delivery/work_queue.h"
+#include "server/delivery/workers.h"
 
 namespace ballast {
 
 // Threads that work off a WorkQueue. Its lock is held to add and to take a
 // piece of work, never while working. Thread-safe.
-class WorkerPool {
+class WorkerPool final : public Workers {
  public:
   // `threads` of 0: one a core. Errors: RESOURCE_EXHAUSTED (the system refuses
   // so many threads).
   static absl::StatusOr<std::unique_ptr<WorkerPool>> Create(uint32_t threads);
 
   // Stop().
-  ~WorkerPool();
+  ~WorkerPool() override;
 
-  // As WorkQueue's. After Stop they do nothing: what is added is dropped.
-  void AddErrand(std::function<void()> errand);
-  void AddRun(uint64_t distance, std::shared_ptr<ItemRun> run);
-  bool RemoveIfUntouched(const ItemRun* run);
-
-  // Drops what has not begun and waits for what has. Not from a worker.
-  void Stop();
+  void AddErrand(std::function<void()> errand) override;
+  void AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) override;
+  bool RemoveIfUntouched(const ItemRun* run) override;
+  void Stop() override;
 
   uint32_t threads() const { return threads_.size(); }
 

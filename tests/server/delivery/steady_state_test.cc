@@ -1,24 +1,31 @@
-// Whether a trainer waits, as far as what is built when decides it: the order
-// of work, prefetching and memory, driven by a clock of numbers. How long
-// samples take to decode was recorded; nothing runs, so nothing but those
-// decides.
+// Whether a trainer waits, as far as what is built when decides it: the
+// server's own planning, prefetching, memory and order of work (LoaderCore), on
+// a manual clock. Its workers are threads on paper, on which a sample takes as
+// long as was recorded: nothing runs beside the test, so nothing but those
+// times decides.
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <queue>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "absl/time/time.h"
+#include "proto/block_plan.h"
+#include "server/delivery/arena.h"
 #include "server/delivery/block_ledger.h"
-#include "server/delivery/stream_progress.h"
+#include "server/delivery/loader_core.h"
 #include "server/delivery/work_queue.h"
+#include "server/delivery/workers.h"
+#include "tests/fakes/manual_clock.h"
+#include "tests/fakes/synthetic_scheduler.h"
 
 namespace ballast {
 namespace {
@@ -40,151 +47,202 @@ double Mean() {
 }
 
 constexpr uint32_t kSamples = 8;  // of a block
-constexpr uint64_t kBlockBytes = 1 << 20;
+constexpr absl::Time kNever = absl::InfiniteFuture();
 
-// `streams` clients, each of which takes a block every `step_ms`, holds it
-// meanwhile, and waits where there is none.
-class Simulation {
+// Threads on paper. An errand takes no time, an item what the next sample of
+// the recording took, at whose end it is run.
+class TimedWorkers final : public Workers {
  public:
-  Simulation(uint32_t threads, uint32_t streams, uint32_t prefetch,
-             uint64_t memory, double step_ms)
-      : ledger_(memory, streams, 0, memory),
-        idle_threads_(threads),
-        step_ms_(step_ms) {
-    for (uint32_t i = 0; i < streams; ++i) {
-      streams_.emplace_back(prefetch);
-      Advance(i);
-    }
+  TimedWorkers(uint32_t threads, ManualClock* clock)
+      : clock_(clock), idle_(threads) {}
+
+  void AddErrand(std::function<void()> errand) override {
+    queue_.AddErrand(std::move(errand));
+  }
+  void AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) override {
+    queue_.AddRun(distance, std::move(run));
+  }
+  bool RemoveIfUntouched(const ItemRun* run) override {
+    return queue_.RemoveIfUntouched(run);
+  }
+  void Stop() override {
+    queue_ = WorkQueue();
+    busy_ = {};
   }
 
-  // Milliseconds that clients have waited, from their block number `after` on,
-  // until each has had `blocks`.
-  double Run(uint64_t blocks, uint64_t after) {
-    double waited = 0;
-    std::vector<double> wants(streams_.size(), 0);
+  // Ends what is due, and has idle threads begin what there is to do.
+  void Work() {
+    while (!busy_.empty() && busy_.top().end <= clock_->Now()) {
+      WorkQueue::Work work = busy_.top().work;
+      busy_.pop();
+      ++idle_;
+      work.Do();
+    }
+    while (idle_ > 0) {
+      auto work = queue_.Pop();
+      if (!work.has_value()) return;
+      if (work->run == nullptr) {
+        work->Do();
+        continue;
+      }
+      --idle_;
+      const double took = kRecorded[samples_++ % std::size(kRecorded)];
+      busy_.push({clock_->Now() + absl::Milliseconds(took), *std::move(work)});
+    }
+  }
+  // When the next item ends.
+  absl::Time NextEnd() const {
+    return busy_.empty() ? kNever : busy_.top().end;
+  }
+
+ private:
+  struct Busy {
+    absl::Time end;
+    WorkQueue::Work work;
+    bool operator<(const Busy& other) const { return end > other.end; }
+  };
+
+  ManualClock* const clock_;
+  WorkQueue queue_;
+  std::priority_queue<Busy> busy_;
+  uint32_t idle_;
+  uint64_t samples_ = 0;
+};
+
+class NoBuilder final : public SampleBuilder {
+ public:
+  absl::StatusOr<SampleOutcome> Build(const SampleRequest&) const override {
+    return SampleOutcome::kBuilt;
+  }
+};
+
+SyntheticJob JobOf(uint32_t streams) {
+  SyntheticJob job;
+  job.vision_dp = streams;
+  job.language_dp = 0;
+  job.samples_per_group = kSamples;
+  job.micro_batches = 1;
+  job.delivery = v1::DELIVERY_OFF;
+  return job;
+}
+
+v1::Role RoleOf(uint32_t stream) {
+  v1::Role role;
+  role.set_module(v1::MODULE_VISION);
+  role.set_dp_rank(stream);
+  return role;
+}
+
+// `streams` clients of a server, each of which takes a block every `step`,
+// holds it meanwhile, and waits where there is none. The server's memory holds
+// `blocks` for each.
+class SteadyState {
+ public:
+  SteadyState(uint32_t threads, uint32_t streams, uint32_t prefetch,
+              uint32_t blocks, absl::Duration step)
+      : step_(step), scheduler_(JobOf(streams)) {
+    auto workers = std::make_unique<TimedWorkers>(threads, &clock_);
+    workers_ = workers.get();
+    LoaderCore::Settings settings;
+    settings.delivery = v1::DELIVERY_OFF;
+    settings.geometry = {scheduler_.job().model().patch(), 3};
+    settings.memory = streams * blocks * LargestBlock(settings.geometry);
+    settings.prefetch_steps = prefetch;
+    settings.ranks = streams;
+    // For the arena's own first page.
+    auto arena = Arena::CreatePrivate(settings.memory + (1 << 20));
+    EXPECT_TRUE(arena.ok()) << arena.status();
+    core_ = std::make_shared<LoaderCore>(settings, &scheduler_,
+                                         std::make_unique<NoBuilder>(),
+                                         *std::move(arena), std::move(workers));
+    for (uint32_t i = 0; i < streams; ++i) {
+      const auto id = core_->Open(RoleOf(i), {0, 0}, 0, [] {});
+      EXPECT_TRUE(id.ok()) << id.status();
+      clients_.push_back({*id, clock_.Now(), 0, nullptr});
+    }
+  }
+  ~SteadyState() {
+    for (Client& client : clients_) client.holds.reset();
+    core_->Stop();
+  }
+
+  // How long clients have waited, from their block number `after` on, until
+  // each has had `blocks`. For ever, where they never get them.
+  absl::Duration Run(uint64_t blocks, uint64_t after) {
+    absl::Duration waited;
     while (true) {
-      bool all = true;
-      for (uint32_t i = 0; i < streams_.size(); ++i) {
-        Stream& stream = streams_[i];
-        while (stream.taken < blocks && wants[i] <= now_ && Ready(stream)) {
-          if (stream.taken >= after) waited += now_ - wants[i];
-          Take(i);
-          wants[i] = now_ + step_ms_;
+      // Taking a block gives others work, and may give them blocks.
+      bool again = true;
+      while (again) {
+        again = false;
+        workers_->Work();
+        for (Client& client : clients_) {
+          while (client.taken < blocks && client.wants <= clock_.Now()) {
+            auto block = core_->TryNext(client.stream);
+            if (!block.has_value()) break;
+            EXPECT_TRUE(block->ok()) << block->status();
+            again = true;
+            if (client.taken >= after) waited += clock_.Now() - client.wants;
+            client.holds = **std::move(block);
+            client.holds->Lend();
+            ++client.taken;
+            client.wants = clock_.Now() + step_;
+          }
         }
-        all = all && stream.taken == blocks;
+      }
+      // To the next thing that happens: a sample is done or a client wants.
+      absl::Time next = workers_->NextEnd();
+      bool all = true;
+      for (const Client& client : clients_) {
+        if (client.taken == blocks) continue;
+        all = false;
+        if (client.wants > clock_.Now()) next = std::min(next, client.wants);
       }
       if (all) return waited;
-      StartThreads();
-      // To the next thing that happens: a sample is done or a client wants.
-      double next = events_.empty() ? 1e18 : events_.top().time;
-      for (uint32_t i = 0; i < streams_.size(); ++i) {
-        if (streams_[i].taken < blocks && wants[i] > now_) {
-          next = std::min(next, wants[i]);
-        }
-      }
-      if (next == 1e18) return 1e18;  // stuck
-      now_ = next;
-      while (!events_.empty() && events_.top().time <= now_) {
-        const uint64_t block = events_.top().block;
-        events_.pop();
-        ++idle_threads_;
-        if (--blocks_[block].left == 0) ledger_.OnBuilt(block, true);
-      }
+      if (next == kNever) return absl::InfiniteDuration();
+      clock_.Advance(next - clock_.Now());
     }
   }
 
  private:
-  struct Stream {
-    explicit Stream(uint32_t prefetch) : progress({{0, 0}, 0}, prefetch) {}
-    StreamProgress progress;
-    std::vector<uint64_t> begun;
-    uint64_t taken = 0;
-    std::optional<uint64_t> held;
-  };
-  class Run_ : public ItemRun {
-   public:
-    explicit Run_(uint64_t block) : block(block) {}
-    uint32_t items() const override { return kSamples; }
-    void Run(uint32_t) override {}
-    const uint64_t block;
-  };
-  struct Building {
-    uint32_t left = kSamples;
-  };
-  struct Event {
-    double time;
-    uint64_t block;
-    bool operator<(const Event& other) const { return time > other.time; }
+  struct Client {
+    uint64_t stream;
+    absl::Time wants;
+    uint64_t taken;
+    std::unique_ptr<Block> holds;
   };
 
-  bool Ready(const Stream& stream) {
-    return stream.taken < stream.begun.size() &&
-           blocks_[stream.begun[stream.taken]].left == 0;
+  uint64_t LargestBlock(const BlockGeometry& geometry) const {
+    // The positions' images repeat after four, so that one is as large as all.
+    const auto schedule = scheduler_.Schedule(0);
+    EXPECT_TRUE(schedule.ok()) << schedule.status();
+    const auto plan =
+        PlanBlock(*schedule, 0, RoleOf(0), v1::DELIVERY_OFF, geometry);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return BlockLedger::Footprint(plan->bytes());
   }
 
-  void Take(uint32_t i) {
-    Stream& stream = streams_[i];
-    if (stream.held.has_value()) ledger_.Release(i + 1, *stream.held);
-    stream.held = stream.begun[stream.taken++];
-    ledger_.Lend(i + 1, *stream.held);
-    stream.progress.OnTaken();
-    for (uint32_t other = 0; other < streams_.size(); ++other) Advance(other);
-  }
-
-  void Advance(uint32_t i) {
-    Stream& stream = streams_[i];
-    std::vector<uint64_t> gone;
-    while (true) {
-      const StreamProgress::Decision next = stream.progress.Next();
-      if (next.action == StreamProgress::Action::kNothing) return;
-      if (next.action == StreamProgress::Action::kPlan) {
-        stream.progress.OnPlanned(kBlockBytes - 4096, 1);
-        continue;
-      }
-      const auto grant = ledger_.Acquire(
-          i + 1, {v1::MODULE_VISION, i, next.block}, next.bytes, &gone);
-      if (!grant.has_value()) return;
-      stream.progress.OnBegun();
-      stream.begun.push_back(grant->block);
-      if (grant->is_new) {
-        blocks_[grant->block] = {};
-        queue_.AddRun(next.distance, std::make_shared<Run_>(grant->block));
-      }
-    }
-  }
-
-  void StartThreads() {
-    while (idle_threads_ > 0) {
-      auto work = queue_.Pop();
-      if (!work.has_value()) return;
-      --idle_threads_;
-      const double took = kRecorded[samples_++ % std::size(kRecorded)];
-      events_.push({now_ + took, static_cast<Run_*>(work->run.get())->block});
-    }
-  }
-
-  BlockLedger ledger_;
-  WorkQueue queue_;
-  std::vector<Stream> streams_;
-  std::map<uint64_t, Building> blocks_;
-  std::priority_queue<Event> events_;
-  uint32_t idle_threads_;
-  const double step_ms_;
-  uint64_t samples_ = 0;
-  double now_ = 0;
+  const absl::Duration step_;
+  ManualClock clock_;
+  const SyntheticScheduler scheduler_;
+  TimedWorkers* workers_;  // the core's
+  std::shared_ptr<LoaderCore> core_;
+  std::vector<Client> clients_;
 };
 
 // A step that leaves `slack` times what decoding its samples takes.
-double StepMs(uint32_t threads, uint32_t streams, double slack) {
-  return slack * Mean() * kSamples * streams / threads;
+absl::Duration Step(uint32_t threads, uint32_t streams, double slack) {
+  return absl::Milliseconds(slack * Mean() * kSamples * streams / threads);
 }
 
 // Steps that are to be prefetched so that what is prepared lasts for twice as
 // long as the longest sample takes.
-uint32_t PrefetchFor(double step_ms) {
+uint32_t PrefetchFor(absl::Duration step) {
   const double longest =
       *std::max_element(std::begin(kRecorded), std::end(kRecorded));
-  return static_cast<uint32_t>(std::ceil(2 * longest / step_ms)) + 2;
+  return static_cast<uint32_t>(
+             std::ceil(absl::Milliseconds(2 * longest) / step)) +
+         2;
 }
 
 // Once prefetching has filled up, nobody waits where decoding keeps up by a
@@ -193,11 +251,10 @@ uint32_t PrefetchFor(double step_ms) {
 TEST(SteadyStateTest, NobodyWaitsWhereDecodingKeepsUp) {
   for (const uint32_t threads : {1, 4, 16}) {
     for (const uint32_t streams : {1, 4, 16}) {
-      const double step_ms = StepMs(threads, streams, 1.1);
-      const uint32_t prefetch = PrefetchFor(step_ms);
-      Simulation simulation(threads, streams, prefetch,
-                            streams * (prefetch + 2) * kBlockBytes, step_ms);
-      EXPECT_EQ(simulation.Run(300, 100), 0)
+      const absl::Duration step = Step(threads, streams, 1.1);
+      const uint32_t prefetch = PrefetchFor(step);
+      SteadyState job(threads, streams, prefetch, prefetch + 2, step);
+      EXPECT_EQ(job.Run(300, 100), absl::ZeroDuration())
           << threads << " threads, " << streams << " clients, " << prefetch
           << " steps";
     }
@@ -206,15 +263,16 @@ TEST(SteadyStateTest, NobodyWaitsWhereDecodingKeepsUp) {
 
 // Memory for fewer blocks than that prefetches less and does no more harm.
 TEST(SteadyStateTest, NorWithMemoryForThreeBlocksAClientWhereStepsAreLong) {
-  const double step_ms = StepMs(8, 16, 1.5);
-  Simulation simulation(8, 16, 4, 16 * 3 * kBlockBytes, step_ms);
-  EXPECT_EQ(simulation.Run(300, 100), 0);
+  SteadyState job(8, 16, 4, 3, Step(8, 16, 1.5));
+  EXPECT_EQ(job.Run(300, 100), absl::ZeroDuration());
 }
 
 // The other way round, so that the test can tell.
 TEST(SteadyStateTest, TheyWaitWhereItDoesNot) {
-  Simulation simulation(4, 4, 4, 4 * 8 * kBlockBytes, StepMs(4, 4, 0.9));
-  EXPECT_GT(simulation.Run(200, 60), 0);
+  SteadyState job(4, 4, 4, 8, Step(4, 4, 0.9));
+  const absl::Duration waited = job.Run(200, 60);
+  EXPECT_GT(waited, absl::ZeroDuration());
+  EXPECT_LT(waited, absl::InfiniteDuration());
 }
 
 }  // namespace

@@ -1,0 +1,31 @@
+#ifndef BALLAST_SERVER_DELIVERY_WORKERS_H_
+#define BALLAST_SERVER_DELIVERY_WORKERS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "server/delivery/work_queue.h"
+
+namespace ballast {
+
+// Whoever works off the work of a LoaderCore: the seam between what is to be
+// done in which order and the threads (worker_pool.h) or the test that does it.
+// Thread-safe. Nothing that is added runs before the call that adds it returns
+// on the same thread.
+class Workers {
+ public:
+  virtual ~Workers() = default;
+
+  // As WorkQueue's. After Stop they do nothing: what is added is dropped.
+  virtual void AddErrand(std::function<void()> errand) = 0;
+  virtual void AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) = 0;
+  virtual bool RemoveIfUntouched(const ItemRun* run) = 0;
+
+  // Drops what has not begun and waits for what has. Not from a worker.
+  virtual void Stop() = 0;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DELIVERY_WORKERS_H_
