@@ -1,6 +1,7 @@
 #include "server/delivery/file_sample_builder.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -44,7 +45,8 @@ bool ChecksImages(const v1::Config& config) {
 FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
                                      std::vector<const SampleSource*> sources,
                                      const Tokenizer* tokenizer,
-                                     WorkBoard* board)
+                                     WorkBoard* board,
+                                     BuildInstruments* instruments)
     : config_(config),
       sources_(std::move(sources)),
       text_options_{tokenizer, &config_.model(), config_.batch().max_tokens(),
@@ -52,6 +54,7 @@ FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
       image_options_(ImageOptionsOf(config_.model())),
       checks_images_(ChecksImages(config_)),
       board_(board),
+      instruments_(instruments),
       bad_samples_(config_.serve().max_bad_samples()) {}
 
 std::string FileSampleBuilder::NameOf(uint32_t source, uint64_t ordinal) const {
@@ -85,6 +88,7 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
   }
   BALLAST_RETURN_IF_ERROR(bad_samples_.Add(source, ordinal, called,
                                            Locate(source, ordinal), status));
+  if (instruments_ != nullptr) instruments_->placeholders.Add();
   if (vision) {
     FillVisionPlaceholder(request);
   } else {
@@ -114,9 +118,11 @@ absl::Status FileSampleBuilder::DecodeImages(const SampleRequest& request,
                                              WorkBoard::Entry* work) const {
   work->Stage("reading images");
   const SampleSource& source = *sources_[request.record.source];
+  Stopwatch reading(instruments_ ? &instruments_->read_images : nullptr);
   BALLAST_ASSIGN_OR_RETURN(
       const RawSample raw,
       source.Read(request.record.ordinal, {.text = false, .images = true}));
+  reading.Stop();
   *name = raw.name;
   const absl::Span<const ImageSize> sizes =
       source.index().sample(request.record.ordinal).images;
@@ -131,16 +137,31 @@ absl::Status FileSampleBuilder::DecodeImages(const SampleRequest& request,
     ImageHeader expected = {};
     expected.width = sizes[i].width;
     expected.height = sizes[i].height;
+    const auto start = std::chrono::steady_clock::now();
     BALLAST_RETURN_IF_ERROR(
         Annotate(decoder.DecodeResized(raw.images[i], expected, grid.width,
                                        grid.height, place(i)),
                  absl::StrCat("image ", i)));
+    CountImage(request.module, raw.images[i].size(), Stopwatch::Since(start),
+               decoder.resize_time());
     // Language decodes the same images once more.
     if (decoder.warnings() > 0 && request.module == v1::MODULE_VISION) {
       images_with_warnings_.fetch_add(1, std::memory_order_relaxed);
     }
   }
   return absl::OkStatus();
+}
+
+void FileSampleBuilder::CountImage(v1::Module module, uint64_t bytes,
+                                   absl::Duration whole,
+                                   absl::Duration resize) const {
+  if (instruments_ == nullptr) return;
+  instruments_->decode.Record(whole - resize);
+  instruments_->resize.Record(resize);
+  instruments_->image_bytes.Add(bytes);
+  Counter& images = module == v1::MODULE_VISION ? instruments_->images
+                                                : instruments_->images_checked;
+  images.Add();
 }
 
 absl::Status FileSampleBuilder::CheckImages(const SampleRequest& request,
@@ -167,18 +188,22 @@ absl::Status FileSampleBuilder::BuildLanguage(const SampleRequest& request,
                                               WorkBoard::Entry* work) const {
   BALLAST_RETURN_IF_ERROR(CheckImages(request, name, work));
   work->Stage("reading text");
+  Stopwatch reading(instruments_ ? &instruments_->read_text : nullptr);
   BALLAST_ASSIGN_OR_RETURN(
       const RawSample raw,
       sources_[request.record.source]->Read(request.record.ordinal,
                                             {.text = true, .images = false}));
+  reading.Stop();
   *name = raw.name;
   work->Stage("tokenising");
+  const Stopwatch tokenising(instruments_ ? &instruments_->tokenise : nullptr);
   BALLAST_ASSIGN_OR_RETURN(const TextSample text,
                            BuildText(raw.text, FormOf(raw.text_format),
                                      request.grids, text_options_));
   if (text.ids.size() != request.record.tokens) {
     return Changed("tokens", text.ids.size(), request.record.tokens);
   }
+  if (instruments_ != nullptr) instruments_->tokens.Add(text.ids.size());
   const LanguageArrays arrays =
       OpenLanguagePayload(request, config_.model().position_axes());
   std::copy(text.ids.begin(), text.ids.end(), arrays.ids.begin());

@@ -10,10 +10,12 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "proto/config.pb.h"
 #include "server/corpus/sample_source.h"
 #include "server/delivery/bad_samples.h"
 #include "server/delivery/image_verdicts.h"
+#include "server/delivery/instruments.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/work_board.h"
 #include "server/image/image.h"
@@ -39,11 +41,12 @@ namespace ballast {
 class FileSampleBuilder : public SampleBuilder {
  public:
   // `config` is a loaded one; sources[i] belongs to config.sources(i). Sources
-  // and tokenizer are not owned, nor is `board`, which says what is being built
-  // and may be null.
+  // and tokenizer are not owned, nor are `board`, which says what is being
+  // built, and `instruments`, which count it; these two may be null.
   FileSampleBuilder(const v1::Config& config,
                     std::vector<const SampleSource*> sources,
-                    const Tokenizer* tokenizer, WorkBoard* board = nullptr);
+                    const Tokenizer* tokenizer, WorkBoard* board = nullptr,
+                    BuildInstruments* instruments = nullptr);
 
   absl::StatusOr<SampleOutcome> Build(
       const SampleRequest& request) const override;
@@ -74,12 +77,16 @@ class FileSampleBuilder : public SampleBuilder {
   absl::Status DecodeImages(const SampleRequest& request, Place place,
                             std::string* name, WorkBoard::Entry* work) const;
 
+  void CountImage(v1::Module module, uint64_t bytes, absl::Duration whole,
+                  absl::Duration resize) const;
+
   const v1::Config config_;
   const std::vector<const SampleSource*> sources_;
   const TextOptions text_options_;
   const ImageOptions image_options_;
   const bool checks_images_;
   WorkBoard* const board_;
+  BuildInstruments* const instruments_;
   mutable BadSamples bad_samples_;
   mutable ImageVerdicts image_verdicts_;
   mutable std::atomic<uint64_t> images_with_warnings_ = 0;

@@ -62,10 +62,17 @@ class CoreLoader : public Loader {
   void GetSchedule(uint64_t step, ScheduleAnswer answer) override {
     core_->GetSchedule(step, std::move(answer));
   }
+  void PeekSchedule(uint64_t step, ScheduleAnswer answer) override {
+    core_->PeekSchedule(step, std::move(answer));
+  }
+  void WatchSteps(std::function<void(uint64_t)> on_step) override {
+    core_->WatchSteps(std::move(on_step));
+  }
   void Drain() override { core_->Drain(); }
   const ArenaIdentity* arena() const override { return core_->arena(); }
   uint64_t memory_in_use() const override { return core_->memory_in_use(); }
   uint64_t open_streams() const override { return core_->open_streams(); }
+  LoaderStats stats() const override { return core_->stats(); }
 
  private:
   const std::shared_ptr<LoaderCore> core_;

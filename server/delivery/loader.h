@@ -11,6 +11,7 @@
 #include "proto/schedule.pb.h"
 #include "server/delivery/arena.h"
 #include "server/delivery/block_stream.h"
+#include "server/delivery/loader_stats.h"
 #include "server/delivery/sample_builder.h"
 #include "server/schedule/scheduler.h"
 
@@ -53,6 +54,14 @@ class Loader {
       absl::StatusOr<std::shared_ptr<const v1::StepSchedule>>)>;
   virtual void GetSchedule(uint64_t step, ScheduleAnswer answer) = 0;
 
+  // The same for who looks at many steps: the schedules that the streams need
+  // are not given up for it.
+  virtual void PeekSchedule(uint64_t step, ScheduleAnswer answer) = 0;
+
+  // `on_step` is called by a worker with each LoaderStats.current_step. To be
+  // called at most once, before any stream is opened.
+  virtual void WatchSteps(std::function<void(uint64_t step)> on_step) = 0;
+
   // No stream opens any more, and the open ones end with UNAVAILABLE at the
   // next TryNext. For ever. Does not wait.
   virtual void Drain() = 0;
@@ -63,6 +72,7 @@ class Loader {
   // Bytes of blocks that are held or being built, and streams that are open.
   virtual uint64_t memory_in_use() const = 0;
   virtual uint64_t open_streams() const = 0;
+  virtual LoaderStats stats() const = 0;
 };
 
 // OK, or INVALID_ARGUMENT naming the module or rank that the job lacks.

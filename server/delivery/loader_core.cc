@@ -62,6 +62,8 @@ absl::StatusOr<uint64_t> LoaderCore::Open(const v1::Role& role,
                      " streams are open, which is the most; "
                      "do clients reconnect without closing theirs?"));
   }
+  // Where ranks begin anew they may do so further back.
+  if (streams_.empty()) current_step_.reset();
   const uint64_t id = next_stream_++;
   auto stream =
       std::make_unique<Stream>(id, role, BlockRange{first, steps},
@@ -96,6 +98,7 @@ std::optional<LoaderCore::BlockOr> LoaderCore::TryNext(uint64_t stream_id) {
   std::unique_ptr<Block> block = MakeHold(*stream, stream->queue.front());
   stream->queue.pop_front();
   stream->progress.OnTaken();
+  NoteStep(block->id().step, &later);
   Advance(stream, &later);
   return block;
 }
@@ -127,6 +130,29 @@ void LoaderCore::GetSchedule(
   });
 }
 
+void LoaderCore::PeekSchedule(
+    uint64_t step,
+    std::function<void(absl::StatusOr<std::shared_ptr<const v1::StepSchedule>>)>
+        answer) {
+  workers_->AddErrand([this, step, answer = std::move(answer)] {
+    answer(schedules_.Peek(step));
+  });
+}
+
+void LoaderCore::WatchSteps(std::function<void(uint64_t step)> on_step) {
+  MutexLock lock(&mutex_);
+  on_step_ = std::move(on_step);
+}
+
+void LoaderCore::NoteStep(uint64_t step, Later* later) {
+  if (current_step_.has_value() && step <= *current_step_) return;
+  current_step_ = step;
+  if (on_step_ == nullptr) return;
+  later->calls.push_back([this, step, on_step = on_step_] {
+    workers_->AddErrand([step, on_step] { on_step(step); });
+  });
+}
+
 void LoaderCore::Drain() {
   Later later;
   MutexLock lock(&mutex_);
@@ -152,6 +178,36 @@ uint64_t LoaderCore::memory_in_use() const {
 uint64_t LoaderCore::open_streams() const {
   MutexLock lock(&mutex_);
   return streams_.size();
+}
+
+LoaderStats LoaderCore::stats() const {
+  LoaderStats stats;
+  const WorkerPool::Load load = workers_->load();
+  stats.errands_waiting = load.errands;
+  stats.samples_waiting = load.items;
+  stats.workers = workers_->threads();
+  stats.workers_busy = load.busy;
+  const ScheduleCache::Uses schedules = schedules_.uses();
+  stats.schedules_found = schedules.found;
+  stats.schedules_computed = schedules.computed;
+  MutexLock lock(&mutex_);
+  stats.memory_in_use = ledger_.in_use();
+  stats.memory_idle = ledger_.idle();
+  stats.streams = streams_.size();
+  for (const auto& [id, stream] : streams_) {
+    stats.streams_short_of_memory += stream->waits_for_memory;
+    for (const Queued& queued : stream->queue) {
+      stats.blocks_ready += queued.entry->done;
+    }
+  }
+  for (const auto& [number, entry] : blocks_) {
+    stats.blocks_in_work += !entry->done;
+  }
+  stats.blocks_built = blocks_built_;
+  stats.blocks_failed = blocks_failed_;
+  stats.blocks_reused = blocks_reused_;
+  stats.current_step = current_step_;
+  return stats;
 }
 
 void LoaderCore::Advance(Stream* stream, Later* later) {
@@ -206,6 +262,7 @@ bool LoaderCore::Begin(Stream* stream, const StreamProgress::Decision& next,
           });
         });
   }
+  if (!grant->is_new) ++blocks_reused_;
   stream->planned.reset();
   stream->queue.push_back({entry, grant->lendable});
   if (HasNews(*stream) && stream->ready_is_owed) {
@@ -289,6 +346,7 @@ void LoaderCore::Abandon(const std::shared_ptr<Entry>& entry, Later* later) {
 }
 
 void LoaderCore::OnBuilt(Entry* entry, bool ok, Later* later) {
+  ++(ok ? blocks_built_ : blocks_failed_);
   if (ledger_.OnBuilt(entry->number, ok) == BlockLedger::Fate::kGone) {
     Forget(entry->number, later);
   }

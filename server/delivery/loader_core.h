@@ -23,6 +23,7 @@
 #include "server/delivery/block.h"
 #include "server/delivery/block_build.h"
 #include "server/delivery/block_ledger.h"
+#include "server/delivery/loader_stats.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/schedule_cache.h"
 #include "server/delivery/stream_progress.h"
@@ -63,6 +64,12 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
                    std::function<void(
                        absl::StatusOr<std::shared_ptr<const v1::StepSchedule>>)>
                        answer);
+  void PeekSchedule(
+      uint64_t step,
+      std::function<
+          void(absl::StatusOr<std::shared_ptr<const v1::StepSchedule>>)>
+          answer);
+  void WatchSteps(std::function<void(uint64_t step)> on_step);
   void Drain();
   // Drains and stops the workers. Afterwards only TryNext, Close and the
   // releases of blocks are called.
@@ -70,6 +77,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
 
   uint64_t memory_in_use() const;
   uint64_t open_streams() const;
+  LoaderStats stats() const;
   const ArenaIdentity* arena() const { return arena_->identity(); }
 
  private:
@@ -156,6 +164,9 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
                           std::optional<uint64_t> place);
   void OnFinished(const std::weak_ptr<Entry>& weak,
                   absl::StatusOr<uint64_t> checksum);
+  // A stream has got a block of `step`.
+  void NoteStep(uint64_t step, Later* later)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Lend(uint64_t stream, uint64_t block);
   void Release(uint64_t stream, uint64_t block);
 
@@ -168,6 +179,11 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   mutable Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool arena_is_full_ ABSL_GUARDED_BY(mutex_) = false;  // that was logged
+  std::function<void(uint64_t)> on_step_ ABSL_GUARDED_BY(mutex_);
+  std::optional<uint64_t> current_step_ ABSL_GUARDED_BY(mutex_);
+  uint64_t blocks_built_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t blocks_failed_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t blocks_reused_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t next_stream_ ABSL_GUARDED_BY(mutex_) = 1;
   uint64_t next_generation_ ABSL_GUARDED_BY(mutex_);
   BlockLedger ledger_ ABSL_GUARDED_BY(mutex_);

@@ -8,21 +8,51 @@ namespace ballast {
 ScheduleCache::ScheduleCache(const Scheduler* scheduler, size_t capacity)
     : scheduler_(scheduler), capacity_(std::max<size_t>(capacity, 1)) {}
 
+// Moves it to the front.
+std::shared_ptr<ScheduleCache::Entry> ScheduleCache::Find(uint64_t step) {
+  const auto found = std::find_if(
+      entries_.begin(), entries_.end(),
+      [step](const std::shared_ptr<Entry>& e) { return e->step == step; });
+  if (found == entries_.end()) return nullptr;
+  entries_.splice(entries_.begin(), entries_, found);
+  return entries_.front();
+}
+
+absl::StatusOr<ScheduleCache::Shared> ScheduleCache::Await(const Entry& entry) {
+  while (!entry.done) computed_.Wait(&mutex_);
+  if (!entry.status.ok()) return entry.status;
+  return entry.schedule;
+}
+
+absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> ScheduleCache::Peek(
+    uint64_t step) {
+  {
+    MutexLock lock(&mutex_);
+    // Held beyond the wait, in which it may be dropped from the list.
+    const std::shared_ptr<Entry> entry = Find(step);
+    if (entry != nullptr) return Await(*entry);
+  }
+  absl::StatusOr<v1::StepSchedule> computed = scheduler_->Schedule(step);
+  if (!computed.ok()) return computed.status();
+  return std::make_shared<const v1::StepSchedule>(*std::move(computed));
+}
+
+ScheduleCache::Uses ScheduleCache::uses() const {
+  MutexLock lock(&mutex_);
+  return uses_;
+}
+
 absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> ScheduleCache::Get(
     uint64_t step) {
   std::shared_ptr<Entry> entry;
   {
     MutexLock lock(&mutex_);
-    const auto found = std::find_if(
-        entries_.begin(), entries_.end(),
-        [step](const std::shared_ptr<Entry>& e) { return e->step == step; });
-    if (found != entries_.end()) {
-      entry = *found;
-      entries_.splice(entries_.begin(), entries_, found);
-      while (!entry->done) computed_.Wait(&mutex_);
-      if (!entry->status.ok()) return entry->status;
-      return entry->schedule;
+    entry = Find(step);
+    if (entry != nullptr) {
+      ++uses_.found;
+      return Await(*entry);
     }
+    ++uses_.computed;
     entry = std::make_shared<Entry>();
     entry->step = step;
     entries_.push_front(entry);

@@ -10,6 +10,7 @@ void WorkQueue::AddErrand(std::function<void()> errand) {
 }
 
 void WorkQueue::AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) {
+  items_ += run->items();
   runs_[distance].push_back({std::move(run), 0});
 }
 
@@ -21,6 +22,7 @@ bool WorkQueue::RemoveIfUntouched(const ItemRun* run) {
                      [run](const Pending& p) { return p.run.get() == run; });
     if (found == pending.end()) continue;
     if (found->next_item != 0) return false;
+    items_ -= run->items();
     pending.erase(found);
     if (pending.empty()) runs_.erase(entry);
     return true;
@@ -38,6 +40,7 @@ std::optional<WorkQueue::Work> WorkQueue::Pop() {
   const auto nearest = runs_.begin();
   Pending& front = nearest->second.front();
   Work work{nullptr, front.run, front.next_item++};
+  --items_;
   if (front.next_item == front.run->items()) {
     nearest->second.pop_front();
     if (nearest->second.empty()) runs_.erase(nearest);

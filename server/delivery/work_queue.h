@@ -54,6 +54,9 @@ class WorkQueue {
   // Nothing when the queue is empty.
   std::optional<Work> Pop();
 
+  // Errands, and items of runs, that wait.
+  uint64_t errands() const { return errands_.size(); }
+  uint64_t items() const { return items_; }
   bool empty() const { return errands_.empty() && runs_.empty(); }
 
  private:
@@ -64,6 +67,7 @@ class WorkQueue {
 
   std::deque<std::function<void()>> errands_;
   std::map<uint64_t, std::deque<Pending>> runs_;  // by distance; none is empty
+  uint64_t items_ = 0;                            // of runs_, not popped
 };
 
 }  // namespace ballast

@@ -69,14 +69,24 @@ void WorkerPool::Stop() {
   }
 }
 
+WorkerPool::Load WorkerPool::load() const {
+  MutexLock lock(&mutex_);
+  return {queue_.errands(), queue_.items(), busy_};
+}
+
 void WorkerPool::Work() {
+  bool busy = false;
   while (true) {
     std::optional<WorkQueue::Work> work;
     {
       MutexLock lock(&mutex_);
+      if (busy) --busy_;
+      busy = false;
       while (!stopping_ && queue_.empty()) changed_.Wait(&mutex_);
       if (stopping_) return;
       work = queue_.Pop();
+      busy = true;
+      ++busy_;
     }
     // What the work holds, blocks among it, is let go of before the next wait.
     work->Do();

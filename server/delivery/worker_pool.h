@@ -33,14 +33,22 @@ class WorkerPool final : public Workers {
 
   uint32_t threads() const { return threads_.size(); }
 
+  struct Load {
+    uint64_t errands = 0;  // that wait
+    uint64_t items = 0;
+    uint32_t busy = 0;  // threads that work
+  };
+  Load load() const;
+
  private:
   WorkerPool() = default;
   void Work();
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  uint32_t busy_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::thread> threads_;
 };
 

@@ -31,6 +31,7 @@ absl::Status BicubicSink::Finish() {
   StripResampler second(width_, height_, out_, arena_, tables_);
   BALLAST_RETURN_IF_ERROR(second.Begin(source_width_, height_));
   CopyRows(narrow_, source_width_, height_, &second);
+  second_busy_ += second.busy();
   return second.Finish();
 }
 

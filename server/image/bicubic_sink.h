@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_IMAGE_BICUBIC_SINK_H_
 #define BALLAST_SERVER_IMAGE_BICUBIC_SINK_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -39,6 +40,12 @@ class BicubicSink : public RowSink {
   void RowsDone(size_t count) override { first_->RowsDone(count); }
   absl::Status Finish() override;
 
+  // What the resampling itself has taken, the decoder's time not counted.
+  std::chrono::nanoseconds busy() const {
+    return second_busy_ +
+           (first_.has_value() ? first_->busy() : std::chrono::nanoseconds(0));
+  }
+
  private:
   const uint32_t width_;
   const uint32_t height_;
@@ -49,6 +56,7 @@ class BicubicSink : public RowSink {
   // Resized along y alone, source_width_ x height_ pixels; or null.
   uint8_t* narrow_ = nullptr;
   uint32_t source_width_ = 0;
+  std::chrono::nanoseconds second_busy_{0};
 };
 
 }  // namespace ballast

@@ -107,6 +107,7 @@ struct ImageDecoder::State {
   TableCache tables;
   JpegDecoder jpeg;
   uint64_t warnings = 0;
+  absl::Duration resize_time;
   uint64_t most_used = 0;
 };
 
@@ -138,6 +139,7 @@ absl::Status ImageDecoder::DecodeResized(absl::string_view bytes,
                      " pixels, not ", expected.width, "x", expected.height,
                      " as when it was indexed; index the source again"));
   }
+  state_->resize_time = absl::ZeroDuration();
   if (width == stored.width() && height == stored.height()) {
     ImageSink sink(out.data());
     return state_->Run(bytes, stored, nullptr, &sink);
@@ -145,13 +147,17 @@ absl::Status ImageDecoder::DecodeResized(absl::string_view bytes,
   BicubicSink sink(width, height, out, &state_->arena, &state_->tables);
   JpegDecoder::Size cover = {width, height};
   if (SwapsSides(stored.orientation)) std::swap(cover.width, cover.height);
-  return state_->Run(bytes, stored, state_->options.fast ? &cover : nullptr,
-                     &sink);
+  absl::Status status = state_->Run(
+      bytes, stored, state_->options.fast ? &cover : nullptr, &sink);
+  state_->resize_time = absl::FromChrono(sink.busy());
+  return status;
 }
 
 const ImageOptions& ImageDecoder::options() const { return state_->options; }
 
 uint64_t ImageDecoder::warnings() const { return state_->warnings; }
+
+absl::Duration ImageDecoder::resize_time() const { return state_->resize_time; }
 
 ImageDecoder::Memory ImageDecoder::memory() const {
   return {state_->most_used, state_->arena.held() + state_->tables.bytes(),

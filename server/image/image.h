@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "server/image/image_header.h"
 #include "server/image/image_options.h"
@@ -60,6 +61,10 @@ class ImageDecoder {
 
   // Of the last image: faults in it that were decoded past, as Pillow does.
   uint64_t warnings() const;
+
+  // Of the last DecodeResized: what resizing took of it. It is one pass with
+  // decoding, which took the rest.
+  absl::Duration resize_time() const;
 
   struct Memory {
     uint64_t most_used = 0;    // by one image so far, beyond its result

@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_IMAGE_STRIP_RESAMPLER_H_
 #define BALLAST_SERVER_IMAGE_STRIP_RESAMPLER_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -35,6 +36,9 @@ class StripResampler : public RowSink {
   absl::Span<uint8_t* const> NextRows() override;
   void RowsDone(size_t count) override;
 
+  // What the resampling itself has taken, the decoder's time not counted.
+  std::chrono::nanoseconds busy() const { return busy_; }
+
  private:
   // The error of an image of that size.
   absl::Status TooMuch(uint32_t width, uint32_t height) const;
@@ -60,6 +64,7 @@ class StripResampler : public RowSink {
   uint32_t strip_rows_ = 0;          // written of the strip
   uint32_t quads_ = 0;               // lines made so far
   uint32_t next_ = 0;                // output row
+  std::chrono::nanoseconds busy_{0};
 };
 
 }  // namespace ballast

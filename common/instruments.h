@@ -1,0 +1,74 @@
+#ifndef BALLAST_COMMON_INSTRUMENTS_H_
+#define BALLAST_COMMON_INSTRUMENTS_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace ballast {
+
+// Counters and histograms that cost the thread that counts a few nanoseconds:
+// each thread adds to the shard that it was dealt, with relaxed atomics, and
+// whoever reads sums the shards up. No locks, no allocation. What is read while
+// others count may lack what they are just adding, of several values some and
+// not others, but never goes back. Thread-safe.
+
+// Which of `shards` this thread adds to.
+size_t ShardOfThread(size_t shards);
+
+inline constexpr size_t kInstrumentShards = 16;
+
+class Counter {
+ public:
+  void Add(uint64_t amount = 1) {
+    shards_[ShardOfThread(kInstrumentShards)].value.fetch_add(
+        amount, std::memory_order_relaxed);
+  }
+  uint64_t value() const;
+
+ private:
+  struct alignas(64) Shard {
+    std::atomic<uint64_t> value = 0;
+  };
+  std::array<Shard, kInstrumentShards> shards_;
+};
+
+// How long things take, in buckets of 10 microseconds to a minute.
+class DurationHistogram {
+ public:
+  // Upper bounds of the buckets, inclusive, in seconds, ascending; one more
+  // bucket holds what is longer.
+  static absl::Span<const double> Bounds();
+  static constexpr size_t kBuckets = 22;
+
+  // What is below 0 counts as 0.
+  void Record(absl::Duration duration);
+
+  struct Snapshot {
+    // Of each bucket by itself.
+    std::array<uint64_t, kBuckets> counts = {};
+    double sum = 0;  // seconds
+
+    uint64_t count() const;
+    // What share `q` (0 to 1) of the durations is not longer than, in seconds:
+    // interpolated within its bucket; the last bound for what is beyond it. 0
+    // where there is none.
+    double Quantile(double q) const;
+  };
+  Snapshot Read() const;
+
+ private:
+  struct alignas(64) Shard {
+    std::array<std::atomic<uint64_t>, kBuckets> counts = {};
+    std::atomic<uint64_t> nanoseconds = 0;
+  };
+  std::array<Shard, kInstrumentShards> shards_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_COMMON_INSTRUMENTS_H_
