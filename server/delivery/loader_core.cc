@@ -182,10 +182,10 @@ uint64_t LoaderCore::open_streams() const {
 
 LoaderStats LoaderCore::stats() const {
   LoaderStats stats;
-  const WorkerPool::Load load = workers_->load();
+  const Workers::Load load = workers_->load();
   stats.errands_waiting = load.errands;
   stats.samples_waiting = load.items;
-  stats.workers = workers_->threads();
+  stats.workers = load.threads;
   stats.workers_busy = load.busy;
   const ScheduleCache::Uses schedules = schedules_.uses();
   stats.schedules_found = schedules.found;

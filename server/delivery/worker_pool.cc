@@ -71,7 +71,8 @@ void WorkerPool::Stop() {
 
 WorkerPool::Load WorkerPool::load() const {
   MutexLock lock(&mutex_);
-  return {queue_.errands(), queue_.items(), busy_};
+  return {queue_.errands(), queue_.items(),
+          static_cast<uint32_t>(threads_.size()), busy_};
 }
 
 void WorkerPool::Work() {

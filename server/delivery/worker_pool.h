@@ -31,14 +31,7 @@ class WorkerPool final : public Workers {
   bool RemoveIfUntouched(const ItemRun* run) override;
   void Stop() override;
 
-  uint32_t threads() const { return threads_.size(); }
-
-  struct Load {
-    uint64_t errands = 0;  // that wait
-    uint64_t items = 0;
-    uint32_t busy = 0;  // threads that work
-  };
-  Load load() const;
+  Load load() const override;
 
  private:
   WorkerPool() = default;

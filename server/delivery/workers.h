@@ -22,6 +22,15 @@ class Workers {
   virtual void AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) = 0;
   virtual bool RemoveIfUntouched(const ItemRun* run) = 0;
 
+  struct Load {
+    uint64_t errands = 0;  // that wait
+    uint64_t items = 0;
+    uint32_t threads = 0;
+    uint32_t busy = 0;  // threads that work
+  };
+  // For those who look on: nothing depends on it.
+  virtual Load load() const { return {}; }
+
   // Drops what has not begun and waits for what has. Not from a worker.
   virtual void Stop() = 0;
 };
