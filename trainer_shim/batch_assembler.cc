@@ -19,24 +19,31 @@ BatchAssembler::BatchAssembler(const v1::Role& role, const JobShape& shape,
       table_(shape.mean, shape.std, normalisation),
       communicator_(communicator) {
   batch_.role = role;
+  batch_.fields = shape.fields;
+  batch_.context = shape.context;
   batch_.pixel_type = pixel_type;
+}
+
+absl::StatusOr<ExchangePlan> BatchAssembler::Plan(
+    const v1::StepSchedule& schedule, uint32_t micro_batch) {
+  return PlanExchange(schedule, micro_batch, role_, shape_.delivery,
+                      shape_.block);
 }
 
 absl::StatusOr<const PackedBatch*> BatchAssembler::Assemble(
     const v1::StepSchedule& schedule, uint32_t micro_batch,
     absl::Span<const uint8_t> block) {
   BALLAST_ASSIGN_OR_RETURN(const ExchangePlan plan,
-                           PlanExchange(schedule, micro_batch, role_,
-                                        shape_.delivery, shape_.block));
+                           Plan(schedule, micro_batch));
   BALLAST_ASSIGN_OR_RETURN(const BlockView view, BlockView::Parse(block));
   BALLAST_RETURN_IF_ERROR(view.Matches(plan.block));
   BALLAST_RETURN_IF_ERROR(Exchange(plan, block));
 
-  batch_.step = schedule.step();
   batch_.micro_batch = micro_batch;
+  Identify(schedule, plan);
   batch_.bytes_read = plan.block.bytes();
   batch_.bytes_moved = plan.bytes_sent();
-  BALLAST_RETURN_IF_ERROR(IdentifySamples(schedule, plan, block));
+  BALLAST_RETURN_IF_ERROR(CheckRecords(plan, block));
   const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
   const absl::Time start = Clock::Real()->Now();
   BALLAST_ASSIGN_OR_RETURN(
@@ -48,17 +55,52 @@ absl::StatusOr<const PackedBatch*> BatchAssembler::Assemble(
     PackLanguage(plan, layout, block);
   }
   batch_.pack_time = Clock::Real()->Now() - start;
+  return &batch_;
+}
 
-  batch_.totals = SumTotals(columns, shape_.align, role_);
-  batch_.micro_batch_totals = SumTotals(columns, shape_.align);
-  if (summed_step_ != schedule.step()) {
-    summed_step_ = schedule.step();
-    batch_.step_totals = {};
-    for (const v1::MicroBatchSchedule& each : schedule.micro_batches()) {
-      batch_.step_totals += SumTotals(each, shape_.align);
-    }
+absl::StatusOr<PackedBatch*> BatchAssembler::Describe(
+    const v1::StepSchedule& schedule, uint32_t micro_batch) {
+  BALLAST_ASSIGN_OR_RETURN(const ExchangePlan plan,
+                           Plan(schedule, micro_batch));
+  const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
+  batch_.micro_batch = micro_batch;
+  Identify(schedule, plan);
+  if (!shape_.fields.any()) return &batch_;
+  BALLAST_ASSIGN_OR_RETURN(
+      const BatchLayout layout,
+      LayOutBatch(plan, *FindModule(columns, role_.module()), role_, shape_));
+  if (role_.module() == v1::MODULE_VISION) {
+    SizeVision(layout.vision, shape_.patch, &batch_);
+    batch_.dummy_image = layout.dummy_image;
+  } else {
+    SizeText(layout.text, shape_.block.position_axes, &batch_);
   }
   return &batch_;
+}
+
+void BatchAssembler::Identify(const v1::StepSchedule& schedule,
+                              const ExchangePlan& plan) {
+  batch_.step = schedule.step();
+  batch_.samples.clear();
+  for (const OwnedSample& owned : plan.owned) {
+    const SampleRecord& record = owned.expected;
+    PackedSample& sample = batch_.samples.emplace_back();
+    sample.position = record.position;
+    sample.source = record.source;
+    sample.ordinal = record.ordinal;
+    sample.name =
+        absl::StrCat(schedule.sources(record.source), ":", record.ordinal);
+  }
+  const v1::MicroBatchSchedule& columns =
+      schedule.micro_batches(batch_.micro_batch);
+  batch_.totals = SumTotals(columns, shape_.totals_align, role_);
+  batch_.micro_batch_totals = SumTotals(columns, shape_.totals_align);
+  if (summed_step_ == schedule.step()) return;
+  summed_step_ = schedule.step();
+  batch_.step_totals = {};
+  for (const v1::MicroBatchSchedule& each : schedule.micro_batches()) {
+    batch_.step_totals += SumTotals(each, shape_.totals_align);
+  }
 }
 
 absl::Status BatchAssembler::Exchange(const ExchangePlan& plan,
@@ -84,31 +126,22 @@ absl::Status BatchAssembler::Exchange(const ExchangePlan& plan,
   return communicator_->AllToAllV(sends_, receives_);
 }
 
-absl::Status BatchAssembler::IdentifySamples(const v1::StepSchedule& schedule,
-                                             const ExchangePlan& plan,
-                                             absl::Span<const uint8_t> block) {
-  batch_.samples.resize(plan.owned.size());
+absl::Status BatchAssembler::CheckRecords(const ExchangePlan& plan,
+                                          absl::Span<const uint8_t> block) {
   for (size_t i = 0; i < plan.owned.size(); ++i) {
     const OwnedSample& owned = plan.owned[i];
     SampleRecord record;
     std::memcpy(&record, BufferOf(owned, block) + owned.record, sizeof(record));
-    PackedSample& sample = batch_.samples[i];
-    sample.placeholder = (record.flags & kSampleIsPlaceholder) != 0;
+    batch_.samples[i].placeholder = (record.flags & kSampleIsPlaceholder) != 0;
     record.flags &= ~kSampleIsPlaceholder;
-    if (std::memcmp(&record, &owned.expected, sizeof(record)) != 0) {
-      return absl::DataLossError(absl::StrCat(
-          "micro-batch ", batch_.micro_batch, " of step ", batch_.step,
-          ": received position ", record.position, " with ", record.tokens,
-          " tokens and ", record.payload_bytes, " bytes, wanted position ",
-          owned.expected.position, " with ", owned.expected.tokens,
-          " tokens and ", owned.expected.payload_bytes,
-          " bytes; a peer follows another schedule"));
-    }
-    sample.position = record.position;
-    sample.source = record.source;
-    sample.ordinal = record.ordinal;
-    sample.name =
-        absl::StrCat(schedule.sources(record.source), ":", record.ordinal);
+    if (std::memcmp(&record, &owned.expected, sizeof(record)) == 0) continue;
+    return absl::DataLossError(absl::StrCat(
+        "micro-batch ", batch_.micro_batch, " of step ", batch_.step,
+        ": received position ", record.position, " with ", record.tokens,
+        " tokens and ", record.payload_bytes, " bytes, wanted position ",
+        owned.expected.position, " with ", owned.expected.tokens,
+        " tokens and ", owned.expected.payload_bytes,
+        " bytes; a peer follows another schedule"));
   }
   return absl::OkStatus();
 }

@@ -28,8 +28,9 @@ namespace ballast {
 // the largest micro-batch seen and are kept. Thread-compatible.
 class BatchAssembler {
  public:
-  // `communicator` has the module's dp ranks and is not owned; it may be null
-  // where `shape` exchanges nothing.
+  // `shape` says what the rank receives at its place. `communicator` has the
+  // module's dp ranks and is not owned; it may be null where `shape` exchanges
+  // nothing.
   BatchAssembler(const v1::Role& role, const JobShape& shape,
                  PixelType pixel_type, Normalisation normalisation,
                  Communicator* communicator);
@@ -47,13 +48,25 @@ class BatchAssembler {
                                               uint32_t micro_batch,
                                               absl::Span<const uint8_t> block);
 
+  // All of the batch that the schedule says, without a block: what a rank that
+  // receives no tensor gets, and, with its tensors' sizes but not their
+  // contents, what one that has it from a tensor peer fills
+  // (tensor_broadcast.h). No sample says that it is a placeholder. Valid until
+  // the next call. Errors: INVALID_ARGUMENT, as Assemble.
+  absl::StatusOr<PackedBatch*> Describe(const v1::StepSchedule& schedule,
+                                        uint32_t micro_batch);
+
  private:
+  absl::StatusOr<ExchangePlan> Plan(const v1::StepSchedule& schedule,
+                                    uint32_t micro_batch);
+  // What is said of a batch beside its tensors.
+  void Identify(const v1::StepSchedule& schedule, const ExchangePlan& plan);
   absl::Status Exchange(const ExchangePlan& plan,
                         absl::Span<const uint8_t> block);
-  // Fills batch_.samples from the records, as their readers wrote them.
-  absl::Status IdentifySamples(const v1::StepSchedule& schedule,
-                               const ExchangePlan& plan,
-                               absl::Span<const uint8_t> block);
+  // Compares the records, as their readers wrote them, with the plan's, and
+  // takes over which stand for samples that could not be read.
+  absl::Status CheckRecords(const ExchangePlan& plan,
+                            absl::Span<const uint8_t> block);
   void PackLanguage(const ExchangePlan& plan, const BatchLayout& layout,
                     absl::Span<const uint8_t> block);
   void PackImages(const ExchangePlan& plan, const BatchLayout& layout,

@@ -1,5 +1,7 @@
 #include "trainer_shim/job_shape.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
@@ -25,10 +27,13 @@ absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t least,
 
 }  // namespace
 
-absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role) {
+absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
+                                 const TrainerPlace& place) {
   const v1::Job::ModuleSize* module = nullptr;
+  const v1::Job::ModuleSize* trained = nullptr;
   for (const v1::Job::ModuleSize& entry : job.modules()) {
     if (entry.module() == role.module()) module = &entry;
+    if (entry.module() == v1::MODULE_LANGUAGE) trained = &entry;
   }
   if (module == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -39,8 +44,17 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role) {
         ModuleName(role.module()), " has ", module->dp(),
         " data-parallel ranks; rank ", role.dp_rank(), " was asked for"));
   }
+  // A server that does not say has 0.
+  const ModuleLayout layout = {std::max(module->tp(), 1u),
+                               std::max(module->pp(), 1u),
+                               std::max(module->cp(), 1u)};
+  BALLAST_RETURN_IF_ERROR(
+      Annotate(CheckPlace(place, layout), ModuleName(role.module())));
   const v1::Model& model = job.model();
   BALLAST_RETURN_IF_ERROR(CheckRange("align", module->align(), 1, kMaxAlign));
+  if (trained == nullptr) trained = module;
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("align of language", trained->align(), 1, kMaxAlign));
   BALLAST_RETURN_IF_ERROR(
       CheckRange("model.patch", model.patch(), 1, kMaxPatch));
   BALLAST_RETURN_IF_ERROR(
@@ -64,6 +78,7 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role) {
   BALLAST_ASSIGN_OR_RETURN(shape.delivery, RuleOf(job, role.module()));
   shape.dp = module->dp();
   shape.align = module->align();
+  shape.totals_align = trained->align();
   shape.block.patch = model.patch();
   shape.block.position_axes = model.position_axes();
   shape.patch.patch = model.patch();
@@ -78,6 +93,14 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role) {
     shape.std[c] = model.std(c);
   }
   shape.pad_id = model.token_ids().pad();
+  shape.place = place;
+  shape.layout = layout;
+  shape.fields = FieldsOf(role.module(), place, layout);
+  // Pixels are not cut: a context peer of vision has all of them.
+  if (role.module() != v1::MODULE_VISION) {
+    shape.context = {layout.cp, place.cp_rank};
+  }
+  BALLAST_RETURN_IF_ERROR(CheckContextAlign(shape.context.size, shape.align));
   return shape;
 }
 

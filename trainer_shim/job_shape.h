@@ -8,7 +8,10 @@
 #include "proto/block_plan.h"
 #include "proto/delivery_rule.h"
 #include "proto/job.pb.h"
+#include "trainer_shim/context_slice.h"
 #include "trainer_shim/patchify.h"
+#include "trainer_shim/role_fields.h"
+#include "trainer_shim/trainer_place.h"
 
 namespace ballast {
 
@@ -17,6 +20,9 @@ namespace ballast {
 struct JobShape {
   uint32_t dp = 1;     // data-parallel ranks of the module
   uint32_t align = 1;  // tokens
+  // What totals count padded tokens by, on ranks of any module: the language
+  // module's `align`, which is what is trained on, where there is one.
+  uint32_t totals_align = 1;
   DeliveryRule delivery;
   BlockGeometry block;
   PatchShape patch;
@@ -24,14 +30,22 @@ struct JobShape {
   std::array<double, 3> std = {};
   int32_t pad_id = 0;
 
+  // The rank's place in the module, what it receives of a batch there, and its
+  // slice of text tensors.
+  TrainerPlace place;
+  ModuleLayout layout;
+  BatchFields fields;
+  ContextSlice context;
+
   // Whether ranks of the module exchange samples at all.
   bool exchanges() const { return delivery.moves() && dp > 1; }
 };
 
-// Errors: INVALID_ARGUMENT (the role's module or rank does not exist, a size
-// out of its range, naming the field, the value and the range; those of
-// RuleOf).
-absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role);
+// Errors: INVALID_ARGUMENT (the role's module or rank or the place does not
+// exist, a size out of its range, naming the field, the value and the range;
+// an alignment that context parallelism cannot cut; those of RuleOf).
+absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
+                                 const TrainerPlace& place = {});
 
 }  // namespace ballast
 

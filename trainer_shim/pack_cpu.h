@@ -22,8 +22,15 @@ struct TextPiece {
   uint32_t tokens = 0;
 };
 
-// Fills the text tensors of `batch`. `pieces[i]` has the length that `layout`
-// gives sample i. `pad_id` fills input_ids in alignment padding.
+// Gives the text tensors of `batch` that batch->fields names their sizes, for
+// batch->context, and fills what follows from `layout` alone; the others are
+// emptied.
+void SizeText(const TextLayout& layout, uint32_t position_axes,
+              PackedBatch* batch);
+
+// SizeText, and fills the tensors. `pieces[i]` has the length that `layout`
+// gives sample i, whose place context parallelism can cut. `pad_id` fills
+// input_ids in alignment padding.
 void PackText(absl::Span<const TextPiece> pieces, const TextLayout& layout,
               uint32_t position_axes, int32_t pad_id, PackedBatch* batch);
 
@@ -33,8 +40,12 @@ struct ImagePiece {
   ImageRecord record = {};
 };
 
-// Fills the image tensors of `batch`, as `batch->pixel_type` says. `pieces[i]`
-// has the grid that `layout` gives image i, of grid_t 1.
+// The same for image tensors, of batch->pixel_type.
+void SizeVision(const VisionLayout& layout, const PatchShape& shape,
+                PackedBatch* batch);
+
+// SizeVision, and fills the image tensors of `batch`, as `batch->pixel_type`
+// says. `pieces[i]` has the grid that `layout` gives image i, of grid_t 1.
 void PackVision(absl::Span<const ImagePiece> pieces, const VisionLayout& layout,
                 const PatchShape& shape, const NormaliseTable& table,
                 PackedBatch* batch);

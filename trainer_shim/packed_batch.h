@@ -7,7 +7,9 @@
 
 #include "absl/time/time.h"
 #include "proto/job.pb.h"
+#include "trainer_shim/context_slice.h"
 #include "trainer_shim/patchify.h"
+#include "trainer_shim/role_fields.h"
 #include "trainer_shim/totals.h"
 
 namespace ballast {
@@ -22,26 +24,31 @@ struct PackedSample {
   bool placeholder = false;
 };
 
-// What a rank trains on in one micro-batch, in host memory. A language rank
-// finds the text tensors, a vision rank the image tensors; the others are
-// empty. docs/thd_format.md explains the arrays. n samples, T padded tokens, P
-// patches. All tensors are dense and row-major.
+// What a rank trains on in one micro-batch, in host memory. Tensors that
+// `fields` does not name are empty. docs/thd_format.md explains the arrays. n
+// samples, T padded tokens, of which this context rank has L = T /
+// context.size, P patches. All tensors are dense and row-major.
 struct PackedBatch {
   uint64_t step = 0;
   uint32_t micro_batch = 0;  // number within the step
   v1::Role role;
+  // What a rank at this place of its module receives, and its part of every
+  // sample's tokens.
+  BatchFields fields;
+  ContextSlice context;
   // In the order in which they are packed; the same on paired ranks of the
   // other module.
   std::vector<PackedSample> samples;
 
   // Language.
-  std::vector<int64_t> input_ids;  // [1, T]; the pad id in alignment padding
-  // [1, T]; already shifted; -100 where unsupervised and in padding.
+  std::vector<int64_t> input_ids;  // [1, L]; the pad id in alignment padding
+  // [1, L]; already shifted; -100 where unsupervised and in padding.
   std::vector<int64_t> labels;
-  std::vector<float> loss_mask;  // [1, T]; 1 where labels is not -100, else 0
-  // [3, 1, T] (MRoPE) or [1, T]; begins again with each sample; 0 in padding.
+  std::vector<float> loss_mask;  // [1, L]; 1 where labels is not -100, else 0
+  // [3, 1, L] (MRoPE) or [1, L]; begins again with each sample; 0 in padding.
   std::vector<int64_t> position_ids;
-  uint32_t position_axes = 0;              // 3 or 1
+  uint32_t position_axes = 0;  // 3 or 1
+  // Of whole samples, not of the context rank's parts, likewise max_seqlen.
   std::vector<int32_t> cu_seqlens;         // [n+1], real lengths
   std::vector<int32_t> cu_seqlens_padded;  // [n+1], places; ends with T
   int32_t max_seqlen = 0;                  // longest padded length
@@ -61,8 +68,9 @@ struct PackedBatch {
   // dropped, so that gradients flow on every rank. No totals count it.
   bool dummy_image = false;
 
-  // Of this rank's samples (for either module), of all ranks' in this
-  // micro-batch, and of all ranks' in the step.
+  // Of this rank's samples (for either module, and whole ones: a context rank's
+  // peers have the same), of all data-parallel ranks' in this micro-batch, and
+  // of all ranks' in the step.
   PackedTotals totals;
   PackedTotals micro_batch_totals;
   PackedTotals step_totals;

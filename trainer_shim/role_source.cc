@@ -28,7 +28,8 @@ absl::Status RoleSource::Open(const Options& options) {
                            options.failover.start_patience, options.clock));
   BALLAST_RETURN_IF_ERROR(CheckSameData(
       options.checkpoint, attached_.fingerprint(), "the servers"));
-  BALLAST_ASSIGN_OR_RETURN(shape_, ShapeOf(attached_.job(), role_));
+  BALLAST_ASSIGN_OR_RETURN(shape_,
+                           ShapeOf(attached_.job(), role_, options.place));
 
   FailoverOptions failover = options.failover;
   failover.seed +=
@@ -45,7 +46,21 @@ absl::Status RoleSource::Open(const Options& options) {
   if (!steps.ok() || *steps != options.steps) {
     data_end_ = DataEnd(attached_.job());
   }
-  if (!steps.ok()) return absl::OkStatus();
+  without_blocks_ = options.without_blocks || !shape_.fields.any();
+  if (!steps.ok()) {
+    steps_left_ = 0;
+    return absl::OkStatus();
+  }
+  if (without_blocks_) {
+    next_step_ = options.start_step;
+    if (*steps > 0) {
+      steps_left_ = *steps;
+      end_of_steps_ = absl::OutOfRangeError(
+          absl::StrCat("the schedules ended before step ", next_step_ + *steps,
+                       ", after the ", *steps, " steps that were asked for"));
+    }
+    return absl::OkStatus();
+  }
 
   BatchStream::Options stream;
   stream.request.role = role_;
@@ -63,7 +78,34 @@ absl::Status RoleSource::Open(const Options& options) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<RoleSource::Block> RoleSource::NextWithoutBlock() {
+  if (steps_left_ == uint64_t{0}) {
+    return data_end_.ok() ? end_of_steps_ : data_end_;
+  }
+  if (cancelled_) return absl::CancelledError("cancelled");
+  Block next;
+  absl::StatusOr<const v1::StepSchedule*> schedule =
+      schedules_->Get(next_step_);
+  if (absl::IsOutOfRange(schedule.status())) {
+    return absl::InternalError(schedule.status().message());
+  }
+  BALLAST_ASSIGN_OR_RETURN(next.schedule, std::move(schedule));
+  if (next.schedule->micro_batches().empty()) {
+    return absl::DataLossError(absl::StrCat("the schedule of step ", next_step_,
+                                            " has no micro-batch"));
+  }
+  next.micro_batch = next_micro_batch_++;
+  if (next_micro_batch_ ==
+      static_cast<uint32_t>(next.schedule->micro_batches_size())) {
+    next_micro_batch_ = 0;
+    ++next_step_;
+    if (steps_left_) --*steps_left_;
+  }
+  return next;
+}
+
 absl::StatusOr<RoleSource::Block> RoleSource::Next() {
+  if (without_blocks_) return NextWithoutBlock();
   if (stream_ == nullptr) return data_end_;
   absl::StatusOr<std::unique_ptr<FetchedBlock>> block = stream_->Next();
   if (absl::IsOutOfRange(block.status()) && !data_end_.ok()) return data_end_;
@@ -76,10 +118,12 @@ absl::StatusOr<RoleSource::Block> RoleSource::Next() {
     return absl::InternalError(schedule.status().message());
   }
   BALLAST_ASSIGN_OR_RETURN(next.schedule, std::move(schedule));
+  next.micro_batch = next.block->micro_batch();
   return next;
 }
 
 void RoleSource::Cancel() {
+  cancelled_ = true;
   schedules_->Cancel();
   if (stream_ != nullptr) stream_->Cancel();
 }
@@ -126,6 +170,16 @@ absl::Status CheckCommunicator(const JobShape& shape, const v1::Role& role,
                      ", wanted rank ", role.dp_rank(), " of ", shape.dp));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckTensorCommunicator(const JobShape& shape, uint32_t rank,
+                                     uint32_t size) {
+  if (size == 0 || (rank == shape.place.tp_rank && size == shape.layout.tp)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the communicator of tensor peers is rank ", rank, " of ", size,
+      ", wanted rank ", shape.place.tp_rank, " of ", shape.layout.tp));
 }
 
 absl::Status NameRole(const absl::Status& status, const v1::Role& role) {

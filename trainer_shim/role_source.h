@@ -1,8 +1,10 @@
 #ifndef BALLAST_TRAINER_SHIM_ROLE_SOURCE_H_
 #define BALLAST_TRAINER_SHIM_ROLE_SOURCE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "proto/loader_service.pb.h"
 #include "proto/schedule.pb.h"
 #include "trainer_shim/job_shape.h"
+#include "trainer_shim/trainer_place.h"
 
 namespace ballast {
 
@@ -28,6 +31,11 @@ class RoleSource {
  public:
   struct Options {
     v1::Role role;
+    TrainerPlace place;
+    // Schedules come without blocks, for a rank that has its batches from a
+    // tensor peer. So they do for one that receives no tensor
+    // (JobShape.fields).
+    bool without_blocks = false;
     uint64_t start_step = 0;
     uint64_t steps = 0;  // 0: as long as there are data
     // Of the checkpoint that start_step comes from (CheckSameData). May be
@@ -48,12 +56,14 @@ class RoleSource {
   static absl::StatusOr<std::unique_ptr<RoleSource>> Create(
       std::vector<std::unique_ptr<LoaderClient>> clients, Options options);
 
-  // The next block, and the schedule of its step, which is valid until the next
-  // call. Errors: as BatchStream::Next and ScheduleSource::Get; OUT_OF_RANGE
-  // only at the end of the steps or of the data, saying which.
+  // The next block, null without blocks, and the schedule of its step, which is
+  // valid until the next call. Errors: as BatchStream::Next and
+  // ScheduleSource::Get; OUT_OF_RANGE only at the end of the steps or of the
+  // data, saying which.
   struct Block {
     std::unique_ptr<FetchedBlock> block;
     const v1::StepSchedule* schedule = nullptr;
+    uint32_t micro_batch = 0;
   };
   absl::StatusOr<Block> Next();
 
@@ -67,12 +77,14 @@ class RoleSource {
   const v1::Role& role() const { return role_; }
   const v1::AttachResponse& attached() const { return attached_; }
   const JobShape& shape() const { return shape_; }
+  bool has_blocks() const { return !without_blocks_; }
 
  private:
   RoleSource(std::vector<std::unique_ptr<LoaderClient>> clients,
              const v1::Role& role)
       : role_(role), clients_(std::move(clients)) {}
   absl::Status Open(const Options& options);
+  absl::StatusOr<Block> NextWithoutBlock();
 
   const v1::Role role_;
   const std::vector<std::unique_ptr<LoaderClient>> clients_;
@@ -81,8 +93,16 @@ class RoleSource {
   // OK: what ends the stream is the end of the steps that were asked for.
   absl::Status data_end_;
   std::unique_ptr<ScheduleSource> schedules_;
-  // After what its thread uses. Null where there are no data for any step.
+  // After what its thread uses. Null without blocks, and where there are no
+  // data for any step.
   std::unique_ptr<BatchStream> stream_;
+  // Without blocks: what comes next, and after how many steps the end.
+  bool without_blocks_ = false;
+  uint64_t next_step_ = 0;
+  uint32_t next_micro_batch_ = 0;
+  std::optional<uint64_t> steps_left_;  // empty: no end
+  absl::Status end_of_steps_;
+  std::atomic<bool> cancelled_{false};
 };
 
 // The clients of `servers`, addresses as LoaderClient::Create wants them.
@@ -94,6 +114,10 @@ absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> ClientsOf(
 // role of `shape` exchanges over. Errors: INVALID_ARGUMENT naming both.
 absl::Status CheckCommunicator(const JobShape& shape, const v1::Role& role,
                                uint32_t rank, uint32_t size);
+
+// The same of the communicator of the rank's tensor peers; having none is fine.
+absl::Status CheckTensorCommunicator(const JobShape& shape, uint32_t rank,
+                                     uint32_t size);
 
 // `status` under the name of its role. Only the end of the steps is
 // OUT_OF_RANGE: any other becomes INTERNAL.

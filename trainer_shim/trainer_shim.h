@@ -20,13 +20,15 @@
 #include "trainer_shim/packed_batch.h"
 #include "trainer_shim/patchify.h"
 #include "trainer_shim/role_source.h"
+#include "trainer_shim/trainer_place.h"
 
 namespace ballast {
 
 // What a trainer links: the packed batches of one role (a data-parallel rank of
-// one module), in order. A process that holds ranks of several modules makes
+// one module), in order, each with the fields that a rank at Options.place
+// receives (role_fields.h). A process that holds ranks of several modules makes
 // one shim for each; every shim has its own stream of blocks and exchanges with
-// the other ranks of its module only.
+// the other data-parallel ranks of its module at the same place only.
 //
 //   TrainerShim::Options options;
 //   options.servers = {"unix:/run/ballast/a.sock"};
@@ -42,6 +44,17 @@ namespace ballast {
 //     if (!batch.ok()) return batch.status();
 //     Train(**batch);
 //   }
+//
+// A rank that receives no field (a pipeline stage of vision after the first)
+// goes through the same loop: its batches have sample identities and totals and
+// no tensors, cost no block and no exchange, and end as all others do.
+//
+// Tensor peers each make all of this for themselves, or, where they are given a
+// tensor_communicator, tensor rank 0 does and sends them what it got, in two
+// calls, so that a trainer may put them where they suit it:
+//
+//   tensor rank 0: batch = Next(), SendToTensorPeers()
+//   the others:    batch = ReceiveFromTensorPeer()
 //
 // Next is for one thread; Cancel and ReportTiming are for any. Blocks are
 // fetched ahead by a thread of the shim's own; exchanging and packing happen in
@@ -60,12 +73,17 @@ class TrainerShim {
     // Its seed is mixed with the role, so that ranks differ.
     FailoverOptions failover;
     v1::Role role;
-    // This rank's end of the module's dp ranks. Needed only where delivery is
-    // `exchange` and the module has more than one rank.
+    TrainerPlace place;
+    // This rank's end of the module's dp ranks at the same place. Needed only
+    // where delivery is `exchange`, the module has more than one rank, and this
+    // one pulls blocks.
     std::unique_ptr<Communicator> communicator;
-    // A checkpoint is (next step, fingerprint()): the run goes on at exactly the
-    // next position, also with another dp size, micro-batch, delivery, balance,
-    // packing, or other servers, as long as the data are the same.
+    // This rank's end of its tensor peers (same dp, pipeline and context rank,
+    // ranked by tp_rank): one of them pulls for all. Null: each for itself.
+    std::unique_ptr<Communicator> tensor_communicator;
+    // A checkpoint is (next step, fingerprint()): the run goes on at exactly
+    // the next position, also with another dp size, micro-batch, delivery,
+    // balance, packing, or other servers, as long as the data are the same.
     uint64_t start_step = 0;
     // Of the checkpoint: its data must be the servers' (CheckSameData). Empty:
     // there is none.
@@ -106,14 +124,32 @@ class TrainerShim {
   //
   // Every error is final and repeated at every further call. OUT_OF_RANGE: all
   // steps are done, or the data end (job().end_step(), the same on every rank;
-  // the message says which). Any other has also aborted the communicator, so that the
-  // module's other ranks end with the same cause instead of waiting: DATA_LOSS
-  // (a block or schedule is not what it should be), UNAVAILABLE (no server
-  // answers, or a peer left), CANCELLED, and as BatchStream::Next,
+  // the message says which). Any other has also aborted the communicator, so
+  // that the module's other ranks end with the same cause instead of waiting:
+  // DATA_LOSS (a block or schedule is not what it should be), UNAVAILABLE (no
+  // server answers, or a peer left), CANCELLED, and as BatchStream::Next,
   // ScheduleSource::Get and BatchAssembler::Assemble. Messages name the role.
+  //
+  // FAILED_PRECONDITION, which ends nothing: a rank that receives from a tensor
+  // peer.
   absl::StatusOr<const PackedBatch*> Next();
 
-  // Ends a Next that blocks, here and on the module's other ranks, and every
+  // Tensor rank 0: sends the batch that Next answered last to the tensor peers.
+  // Once for each batch; all peers must receive. Blocks until it may be
+  // overwritten. Does nothing where a rank has no peers. Errors are final, and
+  // abort both communicators: as SendBatch. FAILED_PRECONDITION, which ends
+  // nothing: there is no tensor_communicator, or no batch, or this is not rank
+  // 0.
+  absl::Status SendToTensorPeers();
+
+  // The other tensor ranks, instead of Next: the next batch, as tensor rank 0
+  // got it. Plans from the schedule, then waits for the bytes. Valid until the
+  // next call. Errors, final: as Next and ReceiveBatch; OUT_OF_RANGE at the
+  // same batch as rank 0's Next. FAILED_PRECONDITION, which ends nothing: this
+  // rank calls Next.
+  absl::StatusOr<const PackedBatch*> ReceiveFromTensorPeer();
+
+  // Ends a call that blocks, here and on the module's other ranks, and every
   // later one, with CANCELLED.
   void Cancel();
 
@@ -143,15 +179,27 @@ class TrainerShim {
   explicit TrainerShim(Options options);
 
   absl::Status Open(std::vector<std::unique_ptr<LoaderClient>> clients);
-  // Names the role and aborts the communicator.
+  // Whether batches come from a tensor peer.
+  bool receives() const {
+    return options_.tensor_communicator != nullptr &&
+           options_.place.tp_rank > 0;
+  }
+  // Next and ReceiveFromTensorPeer, but for what follows an error.
+  absl::StatusOr<const PackedBatch*> Take();
+  absl::StatusOr<const PackedBatch*> Receive();
+  // `status`, of a call that failed, as it ends the shim.
+  absl::Status End(const absl::Status& status);
+  // Names the role and aborts the communicators.
   absl::Status Fail(const absl::Status& status);
+  void Abort(const absl::Status& reason);
 
   const v1::Role role_;
   const Options options_;
   std::unique_ptr<RoleSource> source_;
   std::unique_ptr<BatchAssembler> assembler_;
   const v1::StepSchedule* schedule_ = nullptr;
-  absl::Status end_;  // final once not OK
+  const PackedBatch* batch_ = nullptr;  // that Next answered last
+  absl::Status end_;                    // final once not OK
 };
 
 }  // namespace ballast

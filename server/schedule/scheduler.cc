@@ -219,6 +219,11 @@ v1::Job MakeJob(const v1::Config& config,
     size->set_module(ranks.module);
     size->set_dp(ranks.dp);
     size->set_align(PackAlign(config, ranks.module));
+    const v1::Topology::Module& sizes = config.topology().modules().at(
+        std::string(ModuleName(ranks.module)));
+    size->set_tp(sizes.tp());
+    size->set_pp(sizes.pp());
+    size->set_cp(sizes.cp());
     if (config.balance().delivery() == v1::DELIVERY_HYBRID) {
       size->mutable_server_of_rank()->Add(ranks.server_of_rank.begin(),
                                           ranks.server_of_rank.end());
@@ -228,6 +233,8 @@ v1::Job MakeJob(const v1::Config& config,
   job.set_micro_batch(config.batch().micro());
   job.set_delivery(config.balance().delivery());
   *job.mutable_model() = config.model();
+  job.set_colocated(config.topology().colocated());
+  job.set_virtual_pipeline_group(config.packing().virtual_pipeline_group());
   return job;
 }
 

@@ -111,6 +111,9 @@ v1::Job SyntheticJobMessage(const SyntheticJob& job) {
     size->set_module(module);
     size->set_dp(dp);
     size->set_align(job.align);
+    size->set_tp(job.tp);
+    size->set_pp(job.pp);
+    size->set_cp(job.cp);
     if (job.delivery != v1::DELIVERY_HYBRID) return;
     for (uint32_t rank = 0; rank < dp; ++rank) {
       size->add_server_of_rank(2 * rank / dp);

@@ -23,6 +23,10 @@ struct SyntheticJob {
   // Group 0 owns one sample more, the last group one less.
   bool uneven = false;
   uint32_t align = 4;
+  // Peers of each data-parallel rank, in both modules.
+  uint32_t tp = 1;
+  uint32_t pp = 1;
+  uint32_t cp = 1;
 };
 
 // LCM of the dp sizes, samples of a micro-batch, micro-batches of a step.

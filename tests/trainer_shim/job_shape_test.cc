@@ -41,6 +41,63 @@ TEST(JobShapeTest, OneRankAndDirectExchangeNothing) {
   EXPECT_FALSE(ShapeOf(SyntheticJobMessage(job), Language(0))->exchanges());
 }
 
+TEST(JobShapeTest, KnowsTheRanksPlace) {
+  SyntheticJob job;
+  job.align = 8;
+  job.tp = 2;
+  job.pp = 2;
+  job.cp = 4;
+  TrainerPlace place;
+  place.tp_rank = 1;
+  place.pp_rank = 1;
+  place.cp_rank = 3;
+  const auto shape = ShapeOf(SyntheticJobMessage(job), Language(0), place);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->place, place);
+  EXPECT_FALSE(shape->fields.input_ids);
+  EXPECT_TRUE(shape->fields.labels);
+  EXPECT_EQ(shape->context.size, 4);
+  EXPECT_EQ(shape->context.rank, 3);
+  v1::Role vision = Language(0);
+  vision.set_module(v1::MODULE_VISION);
+  place.pp_rank = 0;
+  const auto pixels = ShapeOf(SyntheticJobMessage(job), vision, place);
+  ASSERT_TRUE(pixels.ok()) << pixels.status();
+  EXPECT_EQ(pixels->context.size, 1);  // pixels are not cut
+  place.tp_rank = 2;
+  EXPECT_THAT(
+      ShapeOf(SyntheticJobMessage(job), vision, place).status().message(),
+      HasSubstr("vision: the module has 2 tensor-parallel ranks"));
+  job.align = 4;
+  EXPECT_THAT(ShapeOf(SyntheticJobMessage(job), Language(0)).status().message(),
+              HasSubstr("multiples of 4 tokens, wanted of 8"));
+}
+
+// An older server leaves the fields at 0.
+TEST(JobShapeTest, NoSizesAreOne) {
+  SyntheticJob job;
+  job.tp = job.pp = job.cp = 0;
+  const auto shape = ShapeOf(SyntheticJobMessage(job), Language(0));
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->layout.tp, 1);
+  EXPECT_TRUE(shape->fields.input_ids && shape->fields.labels);
+  EXPECT_EQ(shape->context.size, 1);
+}
+
+// Padded totals are of what is trained on, whichever module is asked for.
+TEST(JobShapeTest, TotalsAlignIsTheLanguages) {
+  SyntheticJob job;
+  v1::Job message = SyntheticJobMessage(job);
+  message.mutable_modules(0)->set_align(1);
+  message.mutable_modules(1)->set_align(16);
+  v1::Role vision = Language(0);
+  vision.set_module(v1::MODULE_VISION);
+  EXPECT_EQ(ShapeOf(message, vision)->totals_align, 16);
+  EXPECT_EQ(ShapeOf(message, Language(0))->totals_align, 16);
+  message.mutable_modules()->RemoveLast();
+  EXPECT_EQ(ShapeOf(message, vision)->totals_align, 1);
+}
+
 TEST(JobShapeTest, NamesTheFieldThatIsWrong) {
   const struct {
     std::function<void(v1::Job*)> spoil;

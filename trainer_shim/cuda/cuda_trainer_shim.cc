@@ -47,6 +47,10 @@ absl::Status CudaTrainerShim::Open(
       CudaStatus(cudaSetDevice(options_.device), "choosing the device"));
   BALLAST_ASSIGN_OR_RETURN(
       source_, RoleSource::Create(std::move(clients), options_.source));
+  if (source_->shape().layout.pp > 1 || source_->shape().layout.cp > 1) {
+    return absl::UnimplementedError(
+        "pipeline and context parallelism are not built yet on GPUs");
+  }
   DeviceCommunicator* communicator = options_.communicator.get();
   const bool there = communicator != nullptr;
   BALLAST_RETURN_IF_ERROR(CheckCommunicator(source_->shape(), role(),

@@ -1,0 +1,32 @@
+#ifndef BALLAST_TRAINER_SHIM_TRAINER_PLACE_H_
+#define BALLAST_TRAINER_SHIM_TRAINER_PLACE_H_
+
+#include <cstdint>
+
+namespace ballast {
+
+// Where a trainer's rank stands in its module's layout, beside its
+// data-parallel rank (v1::Role). All ranks of one data-parallel rank have the
+// same block; what each keeps of the batch follows from this (role_fields.h).
+struct TrainerPlace {
+  uint32_t tp_rank = 0;  // tensor
+  uint32_t pp_rank = 0;  // pipeline
+  uint32_t cp_rank = 0;  // context
+  // A stage of the language module wants these wherever it stands, as one that
+  // predicts several tokens does (MTP). No meaning for vision.
+  bool needs_input_ids = false;
+  bool needs_labels = false;
+
+  bool operator==(const TrainerPlace& other) const = default;
+};
+
+// Ranks of a module in each direction beside data; each at least 1.
+struct ModuleLayout {
+  uint32_t tp = 1;
+  uint32_t pp = 1;
+  uint32_t cp = 1;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_TRAINER_PLACE_H_
