@@ -61,6 +61,18 @@ void PrintResult(const SourceIndexing& result) {
   std::cout << result.source << ": " << report.samples << " samples, "
             << report.images << " images, " << report.skipped << " skipped, "
             << report.bad.size() << " bad\n";
+  if (!result.stale.empty()) {
+    std::cout << "  rebuilt: " << result.stale << "\n";
+  }
+  if (report.reused_files > 0) {
+    std::cout << "  reused: places and image sizes of " << report.reused_samples
+              << " samples in " << report.reused_files
+              << " files, text lengths of " << report.reused_lengths << "\n";
+  }
+  if (report.known_bad > 0) {
+    std::cout << "  left out as before: " << report.known_bad
+              << " bad samples of these files; --rebuild lists them\n";
+  }
   for (const auto& [extension, count] : report.ignored) {
     std::cout << "  ignored: " << count << " members ." << extension << "\n";
   }
@@ -103,7 +115,12 @@ void AddIndex(CommandLine* line) {
       line->app(), "index",
       "Builds or refreshes the index of every source: where each sample lies,\n"
       "its image sizes, its text length. Damaged samples are left out and\n"
-      "listed with file, offset and reason. Warns of each data file that two\n"
+      "listed with file, offset and reason. An index that is out of date is "
+      "built\n"
+      "from what still fits of it: files that have not changed are not "
+      "searched\n"
+      "again, and texts are measured only where tokenizer, template or limits\n"
+      "ask for it. Warns of each data file that two\n"
       "sources share, or that one has twice. Fails when samples are too long\n"
       "and batch.on_too_long is `error`.",
       "  ballast-server index --config ballast.yaml",
@@ -112,7 +129,8 @@ void AddIndex(CommandLine* line) {
       ->required()
       ->type_name("FILE");
   command->add_flag("--rebuild", options->rebuild,
-                    "build indexes that are up to date too");
+                    "read all files anew, also those of indexes that are up to "
+                    "date");
 }
 
 }  // namespace ballast

@@ -3,6 +3,20 @@
 #include "absl/status/statusor.h"
 
 namespace ballast {
+namespace {
+
+// Adds `record` and its images to where such are kept.
+void Keep(IndexSampleRecord record, absl::Span<const ImageSize> images,
+          std::vector<IndexSampleRecord>* records,
+          std::vector<ImageSize>* all_images) {
+  record.file = 0;
+  record.first_image = all_images->size();
+  record.num_images = static_cast<uint32_t>(images.size()) & 0x7FFFFFFF;
+  records->push_back(record);
+  all_images->insert(all_images->end(), images.begin(), images.end());
+}
+
+}  // namespace
 
 FileScanner::FileScanner(std::string name, const File& file,
                          const IndexOptions* options, ProgressMeter* progress)
@@ -11,25 +25,44 @@ FileScanner::FileScanner(std::string name, const File& file,
   scan_.stamp = file.stamp();
 }
 
-void FileScanner::Add(IndexSampleRecord record, absl::string_view key,
-                      const RawSample& sample,
-                      absl::Span<const ImageSize> images) {
+absl::Status FileScanner::Add(IndexSampleRecord record, absl::string_view key,
+                              const RawSample& sample,
+                              absl::Span<const ImageSize> images) {
   const absl::StatusOr<TextLengths> lengths = options_->measure(sample, images);
-  if (!lengths.ok()) {
+  if (lengths.ok() && !lengths->skip) {
+    AddMeasured(record, *lengths, images);
+    return absl::OkStatus();
+  }
+  if (absl::IsUnavailable(lengths.status())) return lengths.status();
+  if (lengths.ok()) {
+    ++scan_.report.skipped;
+  } else {
     scan_.report.bad.push_back({scan_.name, record.offset, std::string(key),
                                 std::string(lengths.status().message())});
-    return;
   }
-  if (lengths->skip) {
-    ++scan_.report.skipped;
-    return;
-  }
-  record.first_image = scan_.images.size();
-  record.num_images = static_cast<uint32_t>(images.size());
-  record.text_tokens = lengths->text_tokens;
-  record.label_tokens = lengths->label_tokens;
-  scan_.samples.push_back(record);
-  scan_.images.insert(scan_.images.end(), images.begin(), images.end());
+  record.text_tokens = 0;
+  record.label_tokens = 0;
+  record.limited = 0;
+  Keep(record, images, &scan_.left_out, &scan_.left_out_images);
+  return absl::OkStatus();
+}
+
+void FileScanner::AddMeasured(IndexSampleRecord record,
+                              const TextLengths& lengths,
+                              absl::Span<const ImageSize> images) {
+  record.text_tokens = lengths.text_tokens;
+  record.label_tokens = lengths.label_tokens;
+  record.limited = lengths.limited ? 1 : 0;
+  Keep(record, images, &scan_.samples, &scan_.images);
+}
+
+void FileScanner::AddReused(uint64_t samples, uint64_t lengths,
+                            uint64_t known_bad) {
+  ++scan_.report.reused_files;
+  scan_.report.reused_samples += samples;
+  scan_.report.reused_lengths += lengths;
+  scan_.report.known_bad += known_bad;
+  scan_.unreadable += known_bad;
 }
 
 absl::Status FileScanner::AddBad(uint64_t offset, absl::string_view key,
@@ -40,6 +73,7 @@ absl::Status FileScanner::AddBad(uint64_t offset, absl::string_view key,
     case absl::StatusCode::kInternal:
       return reason;
     default:
+      ++scan_.unreadable;
       scan_.report.bad.push_back({scan_.name, offset, std::string(key),
                                   std::string(reason.message())});
       return absl::OkStatus();

@@ -24,7 +24,11 @@ struct FileScan {
   FileStamp stamp;
   std::vector<IndexSampleRecord> samples;
   std::vector<ImageSize> images;
-  IndexReport report;  // its counts of samples and images are 0
+  // Bad or skipped for their text, with images of their own.
+  std::vector<IndexSampleRecord> left_out;
+  std::vector<ImageSize> left_out_images;
+  uint64_t unreadable = 0;  // bad for anything else
+  IndexReport report;       // its counts of samples and images are 0
 };
 
 // Collects the samples of one file. Thread-compatible.
@@ -35,14 +39,20 @@ class FileScanner {
               ProgressMeter* progress);
 
   const std::string& name() const { return scan_.name; }
+  const IndexOptions& options() const { return *options_; }
   const ImageSizeReader& read_image_size() const {
     return options_->read_image_size;
   }
 
   // Measures the sample and adds it, or lists it as bad or skipped. `record`
-  // has its offset, length, check and line.
-  void Add(IndexSampleRecord record, absl::string_view key,
-           const RawSample& sample, absl::Span<const ImageSize> images);
+  // has its offset, length, check and line. Errors: UNAVAILABLE, the measure's.
+  absl::Status Add(IndexSampleRecord record, absl::string_view key,
+                   const RawSample& sample, absl::Span<const ImageSize> images);
+  // Adds a sample whose lengths are known.
+  void AddMeasured(IndexSampleRecord record, const TextLengths& lengths,
+                   absl::Span<const ImageSize> images);
+  // Counts samples of a file that is not read again: `known_bad` are in it.
+  void AddReused(uint64_t samples, uint64_t lengths, uint64_t known_bad);
   // Lists a bad sample. A failure that is the machine's and not the sample's
   // (disk, descriptors, memory) is returned instead, for the build must end.
   absl::Status AddBad(uint64_t offset, absl::string_view key,

@@ -38,7 +38,12 @@ absl::StatusOr<RawSample> FileSource::Read(uint64_t ordinal,
     return absl::OutOfRangeError(absl::StrCat(index_->path(), ": no sample ",
                                               ordinal, " of ", index_->size()));
   }
-  const IndexSampleRecord& record = index_->record(ordinal);
+  return ReadNumber(ordinal, parts);
+}
+
+absl::StatusOr<RawSample> FileSource::ReadNumber(uint64_t number,
+                                                 ReadParts parts) const {
+  const IndexSampleRecord& record = index_->record(number);
   const absl::string_view name = index_->file_name(record.file);
   BALLAST_ASSIGN_OR_RETURN(
       const std::shared_ptr<const File> file,
@@ -53,7 +58,7 @@ absl::StatusOr<RawSample> FileSource::Read(uint64_t ordinal,
         "the file has changed since it was indexed; is it being rewritten?");
   }
   const absl::Status status = Annotate(
-      sample.status(), absl::StrCat(Printable(name), ": sample ", ordinal,
+      sample.status(), absl::StrCat(Printable(name), ": sample ", number,
                                     " at byte ", record.offset));
   return IsFaultOfData(status) ? absl::DataLossError(status.message()) : status;
 }

@@ -30,6 +30,10 @@ class FileSource : public SampleSource {
   absl::StatusOr<RawSample> Read(uint64_t ordinal, ReadParts parts) const final;
   SampleLocation Locate(uint64_t ordinal) const final;
 
+  // Read, of any record of the index: those left out too. `number` must be
+  // below its num_records().
+  absl::StatusOr<RawSample> ReadNumber(uint64_t number, ReadParts parts) const;
+
  private:
   // Reads what `record` says from `file`. A fault of the data, whatever its
   // code, becomes DATA_LOSS, with file, place and sample before it.

@@ -12,6 +12,7 @@
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/corpus/file_scan.h"
+#include "server/corpus/index_reuse.h"
 #include "server/corpus/index_writer.h"
 #include "server/corpus/media_root.h"
 #include "server/corpus/progress_meter.h"
@@ -24,9 +25,11 @@ namespace {
 class Scan {
  public:
   Scan(const std::vector<SourceFile>* files, const MediaRoot* media,
-       const IndexOptions* options, ProgressMeter* progress)
+       const IndexReuse* reuse, const IndexOptions* options,
+       ProgressMeter* progress)
       : files_(*files),
         media_(media),
+        reuse_(*reuse),
         options_(options),
         progress_(progress),
         results_(files->size(), absl::CancelledError()) {}
@@ -62,7 +65,9 @@ class Scan {
   absl::StatusOr<FileScan> ScanFile(const SourceFile& source) {
     BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(source.path));
     FileScanner scanner(source.name, file, options_, progress_);
-    BALLAST_RETURN_IF_ERROR(media_ != nullptr
+    const std::optional<uint64_t> known = reuse_.Find(source, file.stamp());
+    BALLAST_RETURN_IF_ERROR(known ? Reuse(*known, scanner)
+                            : media_ != nullptr
                                 ? ScanJsonl(file, *media_, scanner)
                                 : ScanWebDataset(file, scanner));
     BALLAST_ASSIGN_OR_RETURN(const FileStamp now, StampFile(source.path));
@@ -73,8 +78,16 @@ class Scan {
     return std::move(scanner).Finish();
   }
 
+  absl::Status Reuse(uint64_t number, FileScanner& scanner) {
+    const absl::Status status = reuse_.Scan(number, scanner);
+    if (!absl::IsDataLoss(status)) return status;
+    return absl::AbortedError(absl::StrCat(
+        status.message(), "; `ballast-server index --rebuild` reads all anew"));
+  }
+
   const std::vector<SourceFile>& files_;
   const MediaRoot* media_;  // null for webdataset
+  const IndexReuse& reuse_;
   const IndexOptions* options_;
   ProgressMeter* progress_;
   std::atomic<size_t> next_{0};
@@ -83,17 +96,30 @@ class Scan {
   std::vector<absl::StatusOr<FileScan>> results_;
 };
 
-// Moves what a file's scan found to the end of the whole.
-void Append(FileScan scan, IndexContents& contents, IndexReport& report) {
+// Moves what a file's scan found to the end of the whole. The images of samples
+// that are left out gather apart.
+void Append(FileScan scan, IndexContents& contents,
+            std::vector<ImageSize>& left_out_images, IndexReport& report) {
   const auto file = static_cast<uint32_t>(contents.files.size());
-  contents.files.push_back({std::move(scan.name), scan.stamp});
-  for (IndexSampleRecord& sample : scan.samples) {
-    sample.file = file;
-    sample.first_image += contents.images.size();
-    contents.samples.push_back(sample);
-  }
-  contents.images.insert(contents.images.end(), scan.images.begin(),
-                         scan.images.end());
+  contents.files.push_back({std::move(scan.name), scan.stamp, scan.unreadable});
+  const auto append = [file](const std::vector<IndexSampleRecord>& from,
+                             const std::vector<ImageSize>& from_images,
+                             std::vector<IndexSampleRecord>& to,
+                             std::vector<ImageSize>& to_images) {
+    for (IndexSampleRecord sample : from) {
+      sample.file = file;
+      sample.first_image += to_images.size();
+      to.push_back(sample);
+    }
+    to_images.insert(to_images.end(), from_images.begin(), from_images.end());
+  };
+  append(scan.samples, scan.images, contents.samples, contents.images);
+  append(scan.left_out, scan.left_out_images, contents.left_out,
+         left_out_images);
+  report.reused_files += scan.report.reused_files;
+  report.reused_samples += scan.report.reused_samples;
+  report.reused_lengths += scan.report.reused_lengths;
+  report.known_bad += scan.report.known_bad;
   report.skipped += scan.report.skipped;
   for (const auto& [extension, count] : scan.report.ignored) {
     report.ignored[extension] += count;
@@ -125,18 +151,29 @@ absl::StatusOr<IndexReport> BuildIndex(const v1::Source& source,
     BALLAST_ASSIGN_OR_RETURN(const FileStamp stamp, StampFile(file.path));
     bytes += stamp.size;
   }
+  const IndexReuse reuse(source, directory, files, media ? &*media : nullptr,
+                         &options);
   ProgressMeter progress(bytes, options.progress);
   BALLAST_ASSIGN_OR_RETURN(
       std::vector<FileScan> scans,
-      Scan(&files, media ? &*media : nullptr, &options, &progress).Run());
+      Scan(&files, media ? &*media : nullptr, &reuse, &options, &progress)
+          .Run());
 
   IndexContents contents;
   contents.format = static_cast<uint32_t>(source.format());
-  contents.content = ContentDigest(source, directory, options.content_key);
+  contents.digests = DigestsOf(source, directory, options.key);
   IndexReport report;
-  for (FileScan& scan : scans) Append(std::move(scan), contents, report);
+  std::vector<ImageSize> left_out_images;
+  for (FileScan& scan : scans) {
+    Append(std::move(scan), contents, left_out_images, report);
+  }
   report.samples = contents.samples.size();
   report.images = contents.images.size();
+  for (IndexSampleRecord& sample : contents.left_out) {
+    sample.first_image += contents.images.size();
+  }
+  contents.images.insert(contents.images.end(), left_out_images.begin(),
+                         left_out_images.end());
   if (options.accept && !options.accept(report)) return report;
   BALLAST_RETURN_IF_ERROR(WriteIndex(IndexPath(source, directory), contents));
   return report;

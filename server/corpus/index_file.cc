@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -20,16 +21,19 @@ bool Fills(uint64_t offset, uint64_t count, uint64_t size, uint64_t end) {
          offset + count * size == end;
 }
 
+Digest DigestAt(const uint64_t (&halves)[2]) { return {halves[0], halves[1]}; }
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const IndexFile>> IndexFile::Open(
     const std::string& path) {
   BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(path));
   const uint64_t size = file.stamp().size;
-  if (size < sizeof(IndexHeader)) {
-    return absl::DataLossError(
-        absl::StrCat(path, ": index of ", size, " bytes, wanted at least ",
-                     sizeof(IndexHeader), "; it is damaged or not an index"));
+  // Headers of other versions have other sizes.
+  if (size < offsetof(IndexHeader, total_bytes)) {
+    return absl::DataLossError(absl::StrCat(
+        path, ": index of ", size, " bytes, wanted at least ",
+        offsetof(IndexHeader, total_bytes), "; it is damaged or not an index"));
   }
   BALLAST_ASSIGN_OR_RETURN(const char* data, file.Map());
   auto index =
@@ -58,12 +62,16 @@ absl::Status IndexFile::Check() {
       header_->num_files);
   samples_ = absl::MakeConstSpan(
       reinterpret_cast<const IndexSampleRecord*>(at(header_->sample_table)),
-      header_->num_samples);
+      header_->num_samples + header_->num_left_out);
   images_ = absl::MakeConstSpan(
       reinterpret_cast<const ImageSize*>(at(header_->image_table)),
       header_->num_images);
+  digests_.sizes = DigestAt(header_->sizes_digest);
+  digests_.lengths = DigestAt(header_->lengths_digest);
+  digests_.limits = DigestAt(header_->limits_digest);
   BALLAST_RETURN_IF_ERROR(CheckFiles());
-  return CheckSamples();
+  BALLAST_RETURN_IF_ERROR(CheckSamples());
+  return CheckOrder();
 }
 
 absl::Status IndexFile::CheckHeader() const {
@@ -74,6 +82,10 @@ absl::Status IndexFile::CheckHeader() const {
         absl::StrCat(path_, ": index of version ", header.version, ", wanted ",
                      kIndexVersion));
   }
+  if (mapped_.size() < sizeof(IndexHeader)) {
+    return Damaged(absl::StrCat("it has ", mapped_.size(), " bytes, wanted ",
+                                sizeof(IndexHeader), " for its header alone"));
+  }
   if (header.header_checksum !=
       Checksum(mapped_.substr(0, offsetof(IndexHeader, header_checksum)))) {
     return Damaged("the header's checksum differs");
@@ -82,11 +94,16 @@ absl::Status IndexFile::CheckHeader() const {
     return Damaged(absl::StrCat("it has ", mapped_.size(), " bytes, wanted ",
                                 header.total_bytes));
   }
+  // Below 2^63, so that their sum is one.
+  const uint64_t records = std::min(header.num_samples, header.total_bytes) +
+                           std::min(header.num_left_out, header.total_bytes);
   if (header.file_table != sizeof(IndexHeader) ||
+      header.num_samples > header.total_bytes ||
+      header.num_left_out > header.total_bytes ||
       header.names > header.total_bytes ||
       !Fills(header.file_table, header.num_files, sizeof(IndexFileRecord),
              header.sample_table) ||
-      !Fills(header.sample_table, header.num_samples, sizeof(IndexSampleRecord),
+      !Fills(header.sample_table, records, sizeof(IndexSampleRecord),
              header.image_table) ||
       !Fills(header.image_table, header.num_images, sizeof(ImageSize),
              header.names)) {
@@ -141,19 +158,29 @@ absl::Status IndexFile::CheckSamples() const {
   return absl::OkStatus();
 }
 
+absl::Status IndexFile::CheckOrder() const {
+  for (uint64_t i = 1; i < samples_.size(); ++i) {
+    if (i == header_->num_samples) continue;  // of those left out the first
+    const IndexSampleRecord& before = samples_[i - 1];
+    const IndexSampleRecord& sample = samples_[i];
+    if (sample.file < before.file ||
+        (sample.file == before.file && sample.offset < before.offset)) {
+      return Damaged(absl::StrCat("sample ", i,
+                                  " stands after one that lies "
+                                  "behind it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 IndexedSample IndexFile::sample(uint64_t ordinal) const {
   const IndexSampleRecord& record = samples_[ordinal];
-  return {record.text_tokens, record.label_tokens,
-          images_.subspan(record.first_image, record.num_images)};
+  return {record.text_tokens, record.label_tokens, images(ordinal)};
 }
 
 std::string IndexFile::digest() const {
   return absl::StrFormat("%016x%016x", header_->data_digest[0],
                          header_->data_digest[1]);
-}
-
-Digest IndexFile::content_digest() const {
-  return {header_->content_digest[0], header_->content_digest[1]};
 }
 
 absl::string_view IndexFile::file_name(uint64_t number) const {

@@ -12,6 +12,7 @@
 #include "server/corpus/digest.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index_format.h"
+#include "server/corpus/index_key.h"
 #include "server/corpus/source_index.h"
 
 namespace ballast {
@@ -39,16 +40,25 @@ class IndexFile final : public SourceIndex {
   const std::string& path() const { return path_; }
   // v1::Source::Format as a number.
   uint32_t format() const { return header_->format; }
-  Digest content_digest() const;
-  // `ordinal` must be below size().
-  const IndexSampleRecord& record(uint64_t ordinal) const {
-    return samples_[ordinal];
+  const IndexDigests& digests() const { return digests_; }
+  // size(), and the samples that are left out, which follow.
+  uint64_t num_records() const { return samples_.size(); }
+  // `number` must be below num_records().
+  const IndexSampleRecord& record(uint64_t number) const {
+    return samples_[number];
+  }
+  absl::Span<const ImageSize> images(uint64_t number) const {
+    return images_.subspan(samples_[number].first_image,
+                           samples_[number].num_images);
   }
   uint64_t num_images() const { return header_->num_images; }
   // The data files, in order. `number` must be below num_files().
   uint64_t num_files() const { return header_->num_files; }
   absl::string_view file_name(uint64_t number) const;
   FileStamp file_stamp(uint64_t number) const;
+  uint64_t file_unreadable(uint64_t number) const {
+    return files_[number].unreadable;
+  }
 
  private:
   IndexFile(std::string path, absl::string_view mapped);
@@ -57,11 +67,13 @@ class IndexFile final : public SourceIndex {
   absl::Status CheckHeader() const;
   absl::Status CheckFiles() const;
   absl::Status CheckSamples() const;
+  absl::Status CheckOrder() const;
   absl::Status Damaged(absl::string_view reason) const;
 
   std::string path_;
   absl::string_view mapped_;
   const IndexHeader* header_ = nullptr;
+  IndexDigests digests_;
   absl::Span<const IndexFileRecord> files_;
   absl::Span<const IndexSampleRecord> samples_;
   absl::Span<const ImageSize> images_;

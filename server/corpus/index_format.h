@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little);
 inline constexpr uint64_t kIndexMagic = 0x58444954534C4C42;  // "BLLSTIDX"
 // Raised with the layout and with the rules by which files become samples: an
 // index of another version is built anew.
-inline constexpr uint32_t kIndexVersion = 1;
+inline constexpr uint32_t kIndexVersion = 2;
 
 struct IndexHeader {
   uint64_t magic;
@@ -25,29 +25,37 @@ struct IndexHeader {
   uint64_t total_bytes;
   uint64_t num_files;
   uint64_t num_samples;
-  uint64_t num_images;
+  // Samples that were found and whose sizes are known, but that are bad or
+  // skipped for their text. Their records follow those of the samples.
+  uint64_t num_left_out;
+  uint64_t num_images;  // of both
   // Where the sections begin; each follows the one before without a gap.
   uint64_t file_table;
   uint64_t sample_table;
   uint64_t image_table;
   uint64_t names;
-  // XXH3-128 of what the index was made from besides the files, and of all
-  // that sample() can answer. High half first.
-  uint64_t content_digest[2];
+  // XXH3-128, high half first. Of the parts of an IndexKey, the first with the
+  // format and the media root, ...
+  uint64_t sizes_digest[2];
+  uint64_t lengths_digest[2];
+  uint64_t limits_digest[2];
+  // ... and of all that sample() can answer.
   uint64_t data_digest[2];
   // XXH3-64 of all bytes after the header, and of the header before this field.
   uint64_t body_checksum;
   uint64_t header_checksum;
 };
-static_assert(sizeof(IndexHeader) == 128);
+static_assert(sizeof(IndexHeader) == 168);
 
 struct IndexFileRecord {
   uint64_t name;  // from the start of the names
   uint64_t name_bytes;
   uint64_t size;
   int64_t mtime_ns;
+  // Samples that are bad whatever the tokenizer: they have no record.
+  uint64_t unreadable;
 };
-static_assert(sizeof(IndexFileRecord) == 32);
+static_assert(sizeof(IndexFileRecord) == 40);
 
 // Samples come in the order of their files, and of their place in the file.
 struct IndexSampleRecord {
@@ -62,7 +70,11 @@ struct IndexSampleRecord {
   // jsonl: the line's number, from 1. webdataset: 0.
   uint64_t line;
   uint32_t file;
-  uint32_t num_images;
+  uint32_t num_images : 31;
+  // The lengths are those under the index's limits alone: another limit asks
+  // for the text again (TextLengths::limited).
+  uint32_t limited : 1;
+  // Both 0 where the sample is left out.
   uint32_t text_tokens;
   uint32_t label_tokens;
 };

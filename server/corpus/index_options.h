@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/corpus/image_probe.h"
+#include "server/corpus/index_key.h"
 #include "server/corpus/sample_source.h"
 #include "server/corpus/source_index.h"
 
@@ -21,13 +22,23 @@ struct TextLengths {
   uint32_t label_tokens = 0;
   // The sample shall be left out without being bad.
   bool skip = false;
+  // Other limits (IndexKey) may give other lengths, even ones that the sample
+  // keeps within: it was cut, or its text is held against its images.
+  bool limited = false;
 };
 
 // Finds the lengths of a sample; an error makes it bad, its message is the
-// reason. The RawSample has a name and a text but no images; the sizes of its
-// images are given beside it. Called from several threads at once.
+// reason; UNAVAILABLE alone ends the build, for it is the machine's. The
+// RawSample has a name and a text but no images; the sizes of its images are
+// given beside it. Called from several threads at once.
 using SampleMeasure = std::function<absl::StatusOr<TextLengths>(
     const RawSample& sample, absl::Span<const ImageSize> images)>;
+
+// Whether lengths that were found under other limits, and are not `limited`,
+// are those under the limits of this build too. Called from several threads at
+// once.
+using LengthsHold = std::function<bool(const TextLengths& lengths,
+                                       absl::Span<const ImageSize> images)>;
 
 // How far the building of one index has come.
 struct IndexProgress {
@@ -43,9 +54,12 @@ struct IndexReport;
 struct IndexOptions {
   SampleMeasure measure;
   ImageSizeReader read_image_size;
-  // Names all that the lengths depend on (tokenizer, template, bounds, …): an
-  // index built with another is stale.
-  std::string content_key;
+  // An index built with another is stale.
+  IndexKey key;
+  // May be empty: then all texts are measured again under other limits.
+  LengthsHold lengths_hold;
+  // Whether what the index before holds and still fits may be taken from it.
+  bool reuse = true;
   // May be empty. One call at a time, from any thread, about once a MiB; the
   // last call has bytes_done == bytes_total.
   std::function<void(const IndexProgress&)> progress;
@@ -71,6 +85,15 @@ struct IndexReport {
   uint64_t samples = 0;
   uint64_t images = 0;
   uint64_t skipped = 0;
+  // Files that are as the index before knew them: the places and image sizes
+  // of their samples were taken from it.
+  uint64_t reused_files = 0;
+  uint64_t reused_samples = 0;
+  // Those of them whose text was not read either.
+  uint64_t reused_lengths = 0;
+  // Bad samples of reused files that are not listed in `bad`: they were when
+  // the files were read.
+  uint64_t known_bad = 0;
   // Tar members that are no part of a sample, by extension
   // (WebDatasetReader::ignored).
   std::map<std::string, uint64_t> ignored;

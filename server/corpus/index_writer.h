@@ -6,24 +6,27 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/corpus/digest.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index_format.h"
+#include "server/corpus/index_key.h"
 #include "server/corpus/source_index.h"
 
 namespace ballast {
 
-// All that an index file holds. `samples` name their images by `first_image`
-// and lie in the order that IndexSampleRecord asks for.
+// All that an index file holds. Both kinds of samples name their images by
+// `first_image` and lie in the order that IndexSampleRecord asks for.
 struct IndexContents {
   struct DataFile {
     std::string name;
     FileStamp stamp;
+    uint64_t unreadable = 0;
   };
   uint32_t format = 0;
-  Digest content = {};
+  IndexDigests digests;
   std::vector<DataFile> files;
   std::vector<IndexSampleRecord> samples;
+  // Those left out; the images of all samples come before theirs.
+  std::vector<IndexSampleRecord> left_out;
   std::vector<ImageSize> images;
 };
 

@@ -23,7 +23,7 @@ bool NeedsIndexing(const absl::Status& status) {
 
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
     const v1::Source& source, absl::string_view directory,
-    absl::string_view content_key) {
+    const IndexKey& key) {
   const bool jsonl = source.format() == v1::Source::FORMAT_JSONL;
   if (!jsonl && source.format() != v1::Source::FORMAT_WEBDATASET) {
     return absl::UnimplementedError(
@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
   // Before the index, so that a missing data file is told as what it is.
   BALLAST_ASSIGN_OR_RETURN(std::vector<SourceFile> files,
                            ListSourceFiles(source, directory));
-  auto index = OpenFreshIndex(source, directory, content_key);
+  auto index = OpenFreshIndex(source, directory, key);
   if (NeedsIndexing(index.status())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "source ", source.name(), ": ", index.status().message(),

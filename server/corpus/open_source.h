@@ -6,19 +6,19 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
+#include "server/corpus/index_key.h"
 #include "server/corpus/sample_source.h"
 
 namespace ballast {
 
 // Opens `source` for reading, through the index that BuildIndex made of it with
-// the same `content_key`. Paths are relative to `directory`. Keeps at most 256
+// the same `key`. Paths are relative to `directory`. Keeps at most 256
 // of the data files open (OpenFiles), and a few files a Read in progress.
 // Errors: FAILED_PRECONDITION (the index is missing, damaged or stale: the
 // message says which, and names the command that builds it); those of
 // ExpandPath and of the disk; UNIMPLEMENTED (mock).
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
-    const v1::Source& source, absl::string_view directory,
-    absl::string_view content_key);
+    const v1::Source& source, absl::string_view directory, const IndexKey& key);
 
 }  // namespace ballast
 

@@ -70,7 +70,7 @@ absl::Status ScanJsonl(const File& file, const MediaRoot& media,
       record.length = line->length;
       record.check = Checksum(line->text);
       record.line = line->number;
-      scanner.Add(record, key, sample, *sizes);
+      BALLAST_RETURN_IF_ERROR(scanner.Add(record, key, sample, *sizes));
     } else {
       BALLAST_RETURN_IF_ERROR(
           scanner.AddBad(line->offset, key, sizes.status()));

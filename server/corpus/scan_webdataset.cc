@@ -56,8 +56,7 @@ absl::Status AddSample(const File& file, const WebDatasetSample& sample,
   record.offset = sample.begin;
   record.length = sample.end - sample.begin;
   record.check = Checksum(sample.key);
-  scanner.Add(record, sample.key, raw, sizes);
-  return absl::OkStatus();
+  return scanner.Add(record, Printable(sample.key), raw, sizes);
 }
 
 absl::Status ScanSamples(const File& file, WebDatasetReader& reader,

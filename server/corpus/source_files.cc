@@ -7,6 +7,7 @@
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/corpus/data_path.h"
+#include "server/corpus/digest.h"
 
 namespace ballast {
 namespace {
@@ -23,16 +24,24 @@ std::string RelativeName(absl::string_view directory, absl::string_view path) {
 }
 
 absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
-                        absl::string_view directory,
-                        absl::string_view content_key) {
+                        absl::string_view directory, const IndexKey& key) {
   const auto stale = [&](const auto&... why) {
     return absl::FailedPreconditionError(
         absl::StrCat(index.path(), ": stale index: ", why...));
   };
-  if (index.format() != static_cast<uint32_t>(source.format()) ||
-      index.content_digest() != ContentDigest(source, directory, content_key)) {
+  const IndexDigests digests = DigestsOf(source, directory, key);
+  if (index.digests().sizes != digests.sizes) {
     return stale(
-        "it was built with another model, tokenizer, bound or media_root");
+        "it was built with another format, media_root or exif_orientation");
+  }
+  if (index.digests().lengths != digests.lengths) {
+    return stale(
+        "it was built with another tokenizer, chat template or token id");
+  }
+  if (index.digests().limits != digests.limits) {
+    return stale(
+        "it was built with other bounds of pixels or tokens, or another patch "
+        "or on_too_long");
   }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceFile> files,
                            ListSourceFiles(source, directory));
@@ -73,14 +82,19 @@ absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
   return files;
 }
 
-Digest ContentDigest(const v1::Source& source, absl::string_view directory,
-                     absl::string_view content_key) {
+IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
+                       const IndexKey& key) {
   const std::string media =
       source.format() == v1::Source::FORMAT_JSONL
           ? RelativeName(directory, ResolvePath(directory, source.media_root()))
           : "";
-  return DigestOf(absl::StrCat(static_cast<int>(source.format()), "\n",
-                               media.size(), "\n", media, "\n", content_key));
+  IndexDigests digests;
+  digests.sizes =
+      DigestOf(absl::StrCat(static_cast<int>(source.format()), "\n",
+                            media.size(), "\n", media, "\n", key.sizes));
+  digests.lengths = DigestOf(key.lengths);
+  digests.limits = DigestOf(key.limits);
+  return digests;
 }
 
 std::string IndexPath(const v1::Source& source, absl::string_view directory) {
@@ -89,17 +103,16 @@ std::string IndexPath(const v1::Source& source, absl::string_view directory) {
 
 absl::StatusOr<std::shared_ptr<const IndexFile>> OpenFreshIndex(
     const v1::Source& source, absl::string_view directory,
-    absl::string_view content_key) {
+    const IndexKey& key) {
   BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const IndexFile> index,
                            IndexFile::Open(IndexPath(source, directory)));
-  BALLAST_RETURN_IF_ERROR(CheckFresh(*index, source, directory, content_key));
+  BALLAST_RETURN_IF_ERROR(CheckFresh(*index, source, directory, key));
   return index;
 }
 
 absl::Status CheckIndexFresh(const v1::Source& source,
-                             absl::string_view directory,
-                             absl::string_view content_key) {
-  return OpenFreshIndex(source, directory, content_key).status();
+                             absl::string_view directory, const IndexKey& key) {
+  return OpenFreshIndex(source, directory, key).status();
 }
 
 std::string WebDatasetSampleName(absl::string_view file,

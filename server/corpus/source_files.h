@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
-#include "server/corpus/digest.h"
 #include "server/corpus/index_file.h"
+#include "server/corpus/index_key.h"
 
 namespace ballast {
 
@@ -27,28 +27,25 @@ struct SourceFile {
 absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
     const v1::Source& source, absl::string_view directory);
 
-// What an index depends on besides the data files: format, media root and
-// `content_key`.
-Digest ContentDigest(const v1::Source& source, absl::string_view directory,
-                     absl::string_view content_key);
+// What an index of `source` keeps of `key`.
+IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
+                       const IndexKey& key);
 
 // Where the index lies.
 std::string IndexPath(const v1::Source& source, absl::string_view directory);
 
 // The index of `source` if it is there, undamaged and fresh: it was built with
-// the same format, media root and content key, of the same files, none of which
+// the same format, media root and key, of the same files, none of which
 // has changed its size or time since. For jsonl the image files are not
 // looked at; DecodeResized finds one whose size has changed. Errors: those of
 // IndexFile::Open and ExpandPath; FAILED_PRECONDITION (stale, with what
 // changed).
 absl::StatusOr<std::shared_ptr<const IndexFile>> OpenFreshIndex(
-    const v1::Source& source, absl::string_view directory,
-    absl::string_view content_key);
+    const v1::Source& source, absl::string_view directory, const IndexKey& key);
 
 // The status of OpenFreshIndex: OK where the index needs no building.
 absl::Status CheckIndexFresh(const v1::Source& source,
-                             absl::string_view directory,
-                             absl::string_view content_key);
+                             absl::string_view directory, const IndexKey& key);
 
 // Names for messages: "docs-000003.tar: 000123", "chat.jsonl:17".
 std::string WebDatasetSampleName(absl::string_view file, absl::string_view key);

@@ -1,7 +1,10 @@
 #include "server/service/index_sources.h"
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,8 +13,10 @@
 #include "server/config/model_profile.h"
 #include "server/corpus/index_builder.h"
 #include "server/corpus/open_source.h"
+#include "server/corpus/source_files.h"
 #include "server/delivery/text_form.h"
 #include "server/image/image.h"
+#include "server/service/index_key.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/text_measure.h"
 #include "server/text/tokenizer.h"
@@ -29,20 +34,26 @@ ImageSizeReader SizeReader(const v1::Model& model) {
   };
 }
 
+absl::StatusOr<std::vector<ImageGrid>> Grids(absl::Span<const ImageSize> images,
+                                             const v1::Model& model) {
+  std::vector<ImageGrid> grids;
+  grids.reserve(images.size());
+  for (const ImageSize& image : images) {
+    BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
+                             ResizedGrid(image.height, image.width, model));
+    grids.push_back(grid);
+  }
+  return grids;
+}
+
 // The lengths of a sample under `text`. Counts into `too_long` those that are
 // an error for their length.
 absl::StatusOr<TextLengths> Measure(const RawSample& sample,
                                     absl::Span<const ImageSize> images,
                                     const TextOptions& text,
                                     std::atomic<uint64_t>* too_long) {
-  std::vector<ImageGrid> grids;
-  grids.reserve(images.size());
-  for (const ImageSize& image : images) {
-    BALLAST_ASSIGN_OR_RETURN(
-        const ImageGrid grid,
-        ResizedGrid(image.height, image.width, *text.model));
-    grids.push_back(grid);
-  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<ImageGrid> grids,
+                           Grids(images, *text.model));
   BALLAST_ASSIGN_OR_RETURN(
       const MeasuredText measured,
       MeasureText(sample.text, FormOf(sample.text_format), grids, text));
@@ -58,7 +69,15 @@ absl::StatusOr<TextLengths> Measure(const RawSample& sample,
         absl::StrCat(tokens, " tokens; batch.max_tokens is ", text.max_tokens,
                      " (see batch.on_too_long)"));
   }
-  return TextLengths{measured.text_tokens, measured.label_tokens, false};
+  return TextLengths{measured.text_tokens, measured.label_tokens,
+                     /*skip=*/false, measured.limited};
+}
+
+// Whether lengths measured under other bounds are those under `text`.
+bool Hold(const TextLengths& lengths, absl::Span<const ImageSize> images,
+          const TextOptions& text) {
+  const auto grids = Grids(images, *text.model);
+  return grids.ok() && TextFits(lengths.text_tokens, *grids, text);
 }
 
 }  // namespace
@@ -70,7 +89,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
                            OpenModelTokenizer(c.mutable_model()));
   const TextOptions text = {tokenizer.get(), &c.model(), c.batch().max_tokens(),
                             c.batch().on_too_long()};
-  const std::string content_key = TextContentKey(c, *tokenizer);
+  const IndexKey key = IndexKeyOf(c, *tokenizer);
   BALLAST_ASSIGN_OR_RETURN(const std::vector<SharedFile> shared,
                            FindSharedFiles(c, config.directory));
   std::vector<SourceIndexing> all;
@@ -80,12 +99,17 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     for (const SharedFile& file : shared) {
       if (file.source == source.name()) result.shared.push_back(file);
     }
-    const auto opened = OpenSource(source, config.directory, content_key);
+    const auto opened = OpenSource(source, config.directory, key);
     if (opened.ok() && !options.rebuild) {
       result.was_fresh = true;
       result.report.samples = (*opened)->index().size();
       all.push_back(std::move(result));
       continue;
+    }
+    const std::string path = IndexPath(source, config.directory);
+    if (std::error_code ignored; std::filesystem::exists(path, ignored)) {
+      result.stale =
+          std::string(CheckIndexFresh(source, config.directory, key).message());
     }
     std::atomic<uint64_t> too_long = 0;
     IndexOptions index_options;
@@ -96,7 +120,12 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     // An index without them would be found up to date, and served, from now on.
     index_options.accept = [&](const IndexReport&) { return too_long == 0; };
     index_options.read_image_size = SizeReader(c.model());
-    index_options.content_key = content_key;
+    index_options.key = key;
+    index_options.lengths_hold = [&](const TextLengths& lengths,
+                                     absl::Span<const ImageSize> images) {
+      return Hold(lengths, images, text);
+    };
+    index_options.reuse = !options.rebuild;
     index_options.threads = ThreadsOrCores(c.serve().threads());
     if (options.progress) {
       index_options.progress = [&](const IndexProgress& progress) {

@@ -16,6 +16,8 @@ namespace ballast {
 // What came of one source.
 struct SourceIndexing {
   std::string source;
+  // Why the index that was there is not up to date; empty where there was none.
+  std::string stale;
   // The index was there and fits the files: nothing was read, `report` holds
   // only counts of samples.
   bool was_fresh = false;
@@ -28,7 +30,7 @@ struct SourceIndexing {
 };
 
 struct IndexSourcesOptions {
-  // Builds indexes that are fresh too.
+  // Builds indexes that are fresh too, and reuses nothing of any.
   bool rebuild = false;
   // May be empty. `source` is its name.
   std::function<void(const std::string& source, const IndexProgress&)> progress;

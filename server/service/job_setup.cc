@@ -7,8 +7,8 @@
 #include "server/config/rank_list.h"
 #include "server/config/topology.h"
 #include "server/corpus/open_source.h"
+#include "server/service/index_key.h"
 #include "server/text/model_tokenizer.h"
-#include "server/text/text_measure.h"
 
 namespace ballast {
 
@@ -23,7 +23,7 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
   job.config = config.config;
   BALLAST_ASSIGN_OR_RETURN(job.tokenizer,
                            OpenModelTokenizer(job.config.mutable_model()));
-  const std::string content_key = TextContentKey(job.config, *job.tokenizer);
+  const IndexKey key = IndexKeyOf(job.config, *job.tokenizer);
   std::vector<const SourceIndex*> indexes;
   for (const v1::Source& source : job.config.sources()) {
     if (source.format() == v1::Source::FORMAT_MOCK) {
@@ -31,7 +31,7 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
           "sources: ", source.name(), ": format `mock` is not built yet"));
     }
     BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> opened,
-                             OpenSource(source, config.directory, content_key));
+                             OpenSource(source, config.directory, key));
     indexes.push_back(&opened->index());
     job.sources.push_back(std::move(opened));
   }

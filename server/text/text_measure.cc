@@ -1,6 +1,7 @@
 #include "server/text/text_measure.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <string>
 #include <vector>
@@ -45,29 +46,47 @@ absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
       PlaceholderCounts(images, *options.model);
   BALLAST_ASSIGN_OR_RETURN(std::vector<TextToken> tokens,
                            TokenizeText(text, form, placeholders, options));
+  const size_t whole = tokens.size();
   const absl::Status fits = LimitTokens(placeholders, options.max_tokens,
                                         options.on_too_long, &tokens);
   const TextCounts counts = CountTokens(tokens, placeholders);
-  return MeasuredText{Saturated(counts.text_tokens),
-                      Saturated(counts.label_tokens), !fits.ok()};
+  MeasuredText measured;
+  measured.text_tokens = Saturated(counts.text_tokens);
+  measured.label_tokens = Saturated(counts.label_tokens);
+  measured.too_long = !fits.ok();
+  const bool is_packed =
+      form == TextForm::kPackedBytes || form == TextForm::kPackedJson;
+  measured.limited = tokens.size() != whole || (is_packed && !images.empty());
+  return measured;
 }
 
-std::string TextContentKey(const v1::Config& config,
-                           const Tokenizer& tokenizer) {
-  const v1::Model& model = config.model();
+bool TextFits(uint32_t text_tokens, absl::Span<const ImageGrid> images,
+              const TextOptions& options) {
+  uint64_t total = text_tokens;
+  for (const uint32_t count : PlaceholderCounts(images, *options.model)) {
+    total += count;
+  }
+  return total <= options.max_tokens;
+}
+
+std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
   const v1::TokenIds& ids = model.token_ids();
   return absl::StrCat(
       "text_version=", kTextVersion, "\ntokenizer=", tokenizer.digest(),
-      "\nchat_template=", model.chat_template(),
-      "\nmin_pixels=", model.min_pixels(), "\nmax_pixels=", model.max_pixels(),
-      "\npatch=", model.patch(), "\nmerge=", model.merge(),
-      "\nexif_orientation=", model.exif_orientation(), "\nimage=", ids.image(),
+      "\nchat_template=", model.chat_template(), "\nimage=", ids.image(),
       "\nvideo=", ids.video(), "\nvision_start=", ids.vision_start(),
       "\nvision_end=", ids.vision_end(), "\nim_start=", ids.im_start(),
       "\nim_end=", ids.im_end(), "\nend_of_text=", ids.end_of_text(),
       "\ncustom_template=", OneLine(model.custom_template()),
       "\nsystem_prompt=", absl::CHexEscape(model.system_prompt()),
-      "\non_invalid_utf8=", static_cast<int>(model.on_invalid_utf8()),
+      "\non_invalid_utf8=", static_cast<int>(model.on_invalid_utf8()), "\n");
+}
+
+std::string TextLimitKey(const v1::Config& config) {
+  const v1::Model& model = config.model();
+  return absl::StrCat(
+      "min_pixels=", model.min_pixels(), "\nmax_pixels=", model.max_pixels(),
+      "\npatch=", model.patch(), "\nmerge=", model.merge(),
       "\nmax_tokens=", config.batch().max_tokens(),
       "\non_too_long=", static_cast<int>(config.batch().on_too_long()), "\n");
 }

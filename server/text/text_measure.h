@@ -22,6 +22,9 @@ struct MeasuredText {
   // Building this text answers OUT_OF_RANGE; the counts are then those of the
   // whole text, before any truncation.
   bool too_long = false;
+  // Other pixel bounds or limits may give other counts, even ones within which
+  // this text keeps: it was truncated, or its ids are held against its images.
+  bool limited = false;
 };
 
 // Measures the sample that BuildText would build of the same arguments,
@@ -30,11 +33,18 @@ absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
                                          absl::Span<const ImageGrid> images,
                                          const TextOptions& options);
 
-// Names all that a measured length depends on beside the sample itself, one
-// KEY=VALUE a line. An index that was built under another key is stale.
-// `config` is a loaded one, `tokenizer` the one that its model names.
-std::string TextContentKey(const v1::Config& config,
-                           const Tokenizer& tokenizer);
+// Whether a text that has `text_tokens`, and is not `limited`, keeps within
+// options.max_tokens beside `images`: it then measures what it did before.
+bool TextFits(uint32_t text_tokens, absl::Span<const ImageGrid> images,
+              const TextOptions& options);
+
+// Both name all that a measured length depends on beside the sample itself, one
+// KEY=VALUE a line: the first what the whole text does, the second what the
+// text must keep within. An index that was built under another key is stale.
+// `model` and `config` are loaded ones, `tokenizer` the one that the model
+// names.
+std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer);
+std::string TextLimitKey(const v1::Config& config);
 
 }  // namespace ballast
 

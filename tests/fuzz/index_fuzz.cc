@@ -36,12 +36,12 @@ void Read(const std::string& bytes) {
     for (const char c : (*index)->file_name(i)) sum += c;
     sum += (*index)->file_stamp(i).size;
   }
-  for (uint64_t i = 0; i < (*index)->size(); ++i) {
+  for (uint64_t i = 0; i < (*index)->num_records(); ++i) {
     const IndexSampleRecord& record = (*index)->record(i);
     Must(record.file < (*index)->num_files());
     const uint64_t file = (*index)->file_stamp(record.file).size;
     Must(record.offset <= file && record.length <= file - record.offset);
-    for (const ImageSize& image : (*index)->sample(i).images) {
+    for (const ImageSize& image : (*index)->images(i)) {
       sum += uint64_t{image.width} * image.height;
     }
   }

@@ -58,6 +58,11 @@ void WriteIndexSeed(const std::string& path) {
     sample.text_tokens = 100 + i;
     sample.label_tokens = 10;
   }
+  IndexSampleRecord left_out = contents.samples[2];
+  left_out.offset = 2048;
+  left_out.first_image = 3;
+  contents.left_out.push_back(left_out);
+  contents.images.push_back({77, 88});
   Must(WriteIndex(path, contents));
 }
 

@@ -63,5 +63,36 @@ topology: {modules: {language: {dp: 2}}}
   EXPECT_THAT(Index(config), HasSubstr(shared));
 }
 
+TEST(IndexTest, SaysWhatItTookFromTheIndexBefore) {
+  const std::string folder = ::testing::TempDir() + "/index_reuse_test";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  std::ofstream(folder + "/a.jsonl")
+      << R"({"conversations": [{"from": "human", "value": "Why?"}]})"
+      << "\nnonsense\n"
+      << R"({"conversations": [{"from": "gpt", "value": "So."}]})"
+      << "\n";
+  const auto index = [&](const std::string& model, int max_tokens) {
+    std::ofstream(folder + "/ballast.yaml")
+        << "sources: [{name: chat, format: jsonl, path: a.jsonl}]\n"
+        << "model: {profile: qwen2_5_vl" << model << "}\n"
+        << "batch: {global: 2, micro: 2, max_tokens: " << max_tokens << "}\n"
+        << "topology: {modules: {language: {dp: 2}}}\n";
+    return Index(folder + "/ballast.yaml");
+  };
+  EXPECT_THAT(index("", 100), Not(HasSubstr("reused")));
+  EXPECT_THAT(index("", 100), HasSubstr("2 samples, index is up to date"));
+  const std::string other_template = index(", system_prompt: Be kind", 100);
+  EXPECT_THAT(other_template,
+              HasSubstr("stale index: it was built with another tokenizer, "
+                        "chat template or token id"));
+  EXPECT_THAT(other_template,
+              HasSubstr("reused: places and image sizes of 2 samples in 1 "
+                        "files, text lengths of 0\n"));
+  EXPECT_THAT(other_template, HasSubstr("left out as before: 1 bad samples"));
+  EXPECT_THAT(index(", system_prompt: Be kind", 200),
+              HasSubstr("2 samples in 1 files, text lengths of 2\n"));
+}
+
 }  // namespace
 }  // namespace ballast

@@ -120,15 +120,21 @@ absl::StatusOr<TextLengths> MeasureBytes(const RawSample& sample,
   TextLengths lengths;
   lengths.text_tokens = static_cast<uint32_t>(sample.text.size());
   lengths.label_tokens = static_cast<uint32_t>(1000 * images.size());
+  lengths.limited = absl::StrContains(sample.text, "limited");
   lengths.skip = absl::StrContains(sample.text, "skip");
   return lengths;
 }
+
+IndexKey FakeKey() { return {"sizes", "lengths", "limits"}; }
 
 IndexOptions FakeOptions() {
   IndexOptions options;
   options.measure = MeasureBytes;
   options.read_image_size = ReadFakeImage;
-  options.content_key = "key";
+  options.key = FakeKey();
+  options.lengths_hold = [](const TextLengths&, absl::Span<const ImageSize>) {
+    return true;
+  };
   return options;
 }
 

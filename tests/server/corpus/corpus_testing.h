@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/config.pb.h"
+#include "server/corpus/index_key.h"
 #include "server/corpus/index_options.h"
 #include "server/corpus/sample_source.h"
 #include "server/corpus/source_index.h"
@@ -55,7 +56,10 @@ absl::StatusOr<ImageSize> ReadFakeImage(absl::string_view bytes);
 absl::StatusOr<TextLengths> MeasureBytes(const RawSample& sample,
                                          absl::Span<const ImageSize> images);
 
-// Options with the two above and content key "key".
+// Any key, always the same.
+IndexKey FakeKey();
+
+// Options with all of the above; MeasureBytes' lengths hold under any limits.
 IndexOptions FakeOptions();
 
 // A source whose index is `index/NAME.index` under the configuration's folder.

@@ -39,13 +39,13 @@ class IndexBuilderTest : public ::testing::Test {
   }
 
   std::shared_ptr<const IndexFile> Open(const v1::Source& source) {
-    const auto index = OpenFreshIndex(source, folder_, "key");
+    const auto index = OpenFreshIndex(source, folder_, FakeKey());
     EXPECT_TRUE(index.ok()) << index.status();
     return index.ok() ? *index : nullptr;
   }
 
   std::string Stale(const v1::Source& source) {
-    const absl::Status status = CheckIndexFresh(source, folder_, "key");
+    const absl::Status status = CheckIndexFresh(source, folder_, FakeKey());
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
     return std::string(status.message());
   }
@@ -217,6 +217,7 @@ TEST_F(IndexBuilderTest, ThreadsDoNotChangeTheIndex) {
   const std::string bytes = ReadFile(folder_ + "/index/docs.index");
   IndexOptions options = FakeOptions();
   options.threads = 4;
+  options.reuse = false;
   std::vector<IndexProgress> calls;
   options.progress = [&](const IndexProgress& now) { calls.push_back(now); };
   const auto four = BuildIndex(tars_, folder_, options);
@@ -269,12 +270,12 @@ TEST_F(IndexBuilderTest, AnIndexGoesStale) {
   const std::string second = folder_ + "/data/docs-1.tar";
   const auto write_first = [&] { WriteTar(first, {{"a.txt", "x"}}); };
   write_first();
-  EXPECT_EQ(CheckIndexFresh(tars_, folder_, "key").code(),
+  EXPECT_EQ(CheckIndexFresh(tars_, folder_, FakeKey()).code(),
             absl::StatusCode::kNotFound);
   Build(tars_);
-  EXPECT_TRUE(CheckIndexFresh(tars_, folder_, "key").ok());
-  EXPECT_TRUE(CheckIndexFresh(tars_, folder_ + "/", "key").ok());
-  EXPECT_EQ(CheckIndexFresh(tars_, folder_, "other key").code(),
+  EXPECT_TRUE(CheckIndexFresh(tars_, folder_, FakeKey()).ok());
+  EXPECT_TRUE(CheckIndexFresh(tars_, folder_ + "/", FakeKey()).ok());
+  EXPECT_EQ(CheckIndexFresh(tars_, folder_, {"sizes", "lengths", "x"}).code(),
             absl::StatusCode::kFailedPrecondition);
 
   WriteTar(second, {{"b.txt", "x"}});  // added
@@ -290,13 +291,13 @@ TEST_F(IndexBuilderTest, AnIndexGoesStale) {
   EXPECT_THAT(Stale(tars_), HasSubstr("data/docs-0.tar has another "
                                       "modification time"));
   std::filesystem::last_write_time(first, time);
-  EXPECT_TRUE(CheckIndexFresh(tars_, folder_, "key").ok());
+  EXPECT_TRUE(CheckIndexFresh(tars_, folder_, FakeKey()).ok());
   std::ofstream(first, std::ios::app) << "x";
   std::filesystem::last_write_time(first, time);
   EXPECT_THAT(Stale(tars_),
               HasSubstr("data/docs-0.tar has 2049 bytes, it knows 2048"));
   std::filesystem::remove(first);
-  EXPECT_EQ(CheckIndexFresh(tars_, folder_, "key").code(),
+  EXPECT_EQ(CheckIndexFresh(tars_, folder_, FakeKey()).code(),
             absl::StatusCode::kNotFound);
 }
 
@@ -307,9 +308,9 @@ TEST_F(IndexBuilderTest, AnotherMediaRootIsAnotherIndexAndAMoveIsNot) {
   const auto report = BuildIndex(source, folder_ + "/here", FakeOptions());
   ASSERT_TRUE(report.ok()) << report.status();
   std::filesystem::rename(folder_ + "/here", folder_ + "/there");
-  EXPECT_TRUE(CheckIndexFresh(source, folder_ + "/there", "key").ok());
+  EXPECT_TRUE(CheckIndexFresh(source, folder_ + "/there", FakeKey()).ok());
   source.set_media_root("media");
-  EXPECT_EQ(CheckIndexFresh(source, folder_ + "/there", "key").code(),
+  EXPECT_EQ(CheckIndexFresh(source, folder_ + "/there", FakeKey()).code(),
             absl::StatusCode::kFailedPrecondition);
 }
 

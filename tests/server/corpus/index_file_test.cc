@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
+#include "server/corpus/index_key.h"
 #include "server/corpus/index_writer.h"
 #include "tests/server/corpus/corpus_testing.h"
 
@@ -17,8 +18,8 @@ namespace {
 IndexContents Contents() {
   IndexContents contents;
   contents.format = 1;
-  contents.content = {3, 4};
-  contents.files = {{"a.tar", {1000, 5}}, {"sub/b.tar", {2000, -6}}};
+  contents.digests = {{3, 4}, {5, 6}, {7, 8}};
+  contents.files = {{"a.tar", {1000, 5}, 7}, {"sub/b.tar", {2000, -6}, 0}};
   IndexSampleRecord sample = {};
   sample.length = 500;
   sample.num_images = 2;
@@ -33,7 +34,14 @@ IndexContents Contents() {
   sample.file = 1;
   sample.num_images = 1;
   contents.samples.push_back(sample);
-  contents.images = {{640, 480}, {1, 2}, {30, 40}};
+  // Left out, with one image.
+  sample = {};
+  sample.length = 100;
+  sample.offset = 600;
+  sample.first_image = 3;
+  sample.num_images = 1;
+  contents.left_out.push_back(sample);
+  contents.images = {{640, 480}, {1, 2}, {30, 40}, {50, 60}};
   return contents;
 }
 
@@ -72,7 +80,7 @@ TEST(IndexFileTest, HoldsWhatWasWritten) {
   const IndexFile& index = **opened;
   ASSERT_EQ(index.size(), 3);
   EXPECT_EQ(index.format(), 1);
-  EXPECT_EQ(index.content_digest(), (Digest{3, 4}));
+  EXPECT_EQ(index.digests(), (IndexDigests{{3, 4}, {5, 6}, {7, 8}}));
   EXPECT_EQ(index.sample(0).text_tokens, 100);
   EXPECT_EQ(index.sample(0).label_tokens, 10);
   ASSERT_EQ(index.sample(0).images.size(), 2);
@@ -84,8 +92,14 @@ TEST(IndexFileTest, HoldsWhatWasWritten) {
   EXPECT_EQ(index.num_files(), 2);
   EXPECT_EQ(index.file_name(1), "sub/b.tar");
   EXPECT_EQ(index.file_stamp(1), (FileStamp{2000, -6}));
+  EXPECT_EQ(index.file_unreadable(0), 7);
+  // What is left out is no sample.
+  ASSERT_EQ(index.num_records(), 4);
+  EXPECT_EQ(index.record(3).offset, 600);
+  ASSERT_EQ(index.images(3).size(), 1);
+  EXPECT_EQ(index.images(3)[0].height, 60);
   // At most 64 bytes a sample and 8 an image besides header and files.
-  EXPECT_LE(ReadFile(path).size(), 128 + 2 * (32 + 9) + 3 * 64 + 3 * 8);
+  EXPECT_LE(ReadFile(path).size(), 168 + 2 * (40 + 9) + 4 * 64 + 4 * 8);
 }
 
 TEST(IndexFileTest, AnEmptyIndexIsOne) {
@@ -114,8 +128,10 @@ TEST(IndexFileTest, TheDigestCoversLengthsAndSizesAndNothingElse) {
       reinterpret_cast<const char*>(numbers), sizeof(numbers)));
   EXPECT_EQ(original, absl::StrFormat("%016x%016x", wanted[0], wanted[1]));
   IndexContents contents = Contents();
-  contents.files[0] = {"moved/a.tar", {9000, 7}};
-  contents.content = {8, 8};
+  contents.files[0] = {"moved/a.tar", {9000, 7}, 1};
+  contents.digests = {{8, 8}, {9, 9}, {1, 1}};
+  contents.samples[1].limited = 1;
+  contents.left_out[0].offset = 99;
   contents.samples[1].offset = 700;
   contents.samples[1].length = 7;
   contents.samples[1].check = 99;
@@ -151,7 +167,7 @@ TEST(IndexFileTest, RefusesRecordsThatLeadOutside) {
     return std::string(status.message());
   };
   const uint64_t samples = sizeof(IndexHeader) + 2 * sizeof(IndexFileRecord);
-  const uint64_t images = samples + 3 * sizeof(IndexSampleRecord);
+  const uint64_t images = samples + 4 * sizeof(IndexSampleRecord);
   const auto sample = [&](size_t record, size_t field, auto value) {
     return reason(samples, sizeof(IndexSampleRecord), record, field, value);
   };
@@ -162,26 +178,32 @@ TEST(IndexFileTest, RefusesRecordsThatLeadOutside) {
             damaged + "sample 1 lies outside its file");
   EXPECT_EQ(sample(1, offsetof(IndexSampleRecord, offset), UINT64_MAX),
             damaged + "sample 1 lies outside its file");
-  EXPECT_EQ(sample(2, offsetof(IndexSampleRecord, num_images), uint32_t{2}),
-            damaged + "sample 2 has images 2 and 2 more, wanted 2 of 3");
+  const size_t num_images = offsetof(IndexSampleRecord, text_tokens) - 4;
+  EXPECT_EQ(sample(2, num_images, uint32_t{3}),
+            damaged + "sample 2 has images 2 and 3 more, wanted 2 of 4");
   EXPECT_EQ(sample(2, offsetof(IndexSampleRecord, first_image), uint64_t{0}),
-            damaged + "sample 2 has images 0 and 1 more, wanted 2 of 3");
-  EXPECT_EQ(sample(2, offsetof(IndexSampleRecord, num_images), uint32_t{0}),
-            damaged + "3 images, its samples have 2");
+            damaged + "sample 2 has images 0 and 1 more, wanted 2 of 4");
+  EXPECT_EQ(sample(3, num_images, uint32_t{0}),
+            damaged + "4 images, its samples have 3");
+  EXPECT_EQ(sample(0, offsetof(IndexSampleRecord, file), uint32_t{1}),
+            damaged + "sample 1 stands after one that lies behind it");
   EXPECT_EQ(reason(images, sizeof(ImageSize), 1, offsetof(ImageSize, height),
                    uint32_t{0}),
             damaged + "image 1 has a side of 0");
   EXPECT_EQ(reason(sizeof(IndexHeader), sizeof(IndexFileRecord), 1,
                    offsetof(IndexFileRecord, name_bytes), uint64_t{10}),
             damaged + "file 1 has its name outside");
-  EXPECT_EQ(reason(0, 0, 0, offsetof(IndexHeader, num_samples), UINT64_MAX),
-            damaged + "its tables do not lie one after another");
+  for (const size_t field : {offsetof(IndexHeader, num_samples),
+                             offsetof(IndexHeader, num_left_out)}) {
+    EXPECT_EQ(reason(0, 0, 0, field, UINT64_MAX),
+              damaged + "its tables do not lie one after another");
+  }
 }
 
 TEST(IndexFileTest, RefusesOtherFilesAndVersions) {
   const std::string path = TestFolder() + "/a.index";
   EXPECT_EQ(IndexFile::Open(path).status().code(), absl::StatusCode::kNotFound);
-  for (const size_t size : {0, 1, 127, 128, 5000}) {
+  for (const size_t size : {0, 1, 15, 16, 167, 168, 5000}) {
     WriteFile(path, std::string(size, 'x'));
     EXPECT_EQ(IndexFile::Open(path).status().code(),
               absl::StatusCode::kDataLoss);
@@ -192,7 +214,7 @@ TEST(IndexFileTest, RefusesOtherFilesAndVersions) {
   WriteFile(path, bytes);
   const absl::Status status = IndexFile::Open(path).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(status.message(), path + ": index of version 77, wanted 1");
+  EXPECT_EQ(status.message(), path + ": index of version 77, wanted 2");
 }
 
 TEST(IndexFileTest, EveryFlippedBitAndEveryCutIsFound) {

@@ -28,7 +28,7 @@ class OpenSourceTest : public ::testing::Test {
   }
 
   std::unique_ptr<SampleSource> Open(const v1::Source& source) {
-    auto opened = OpenSource(source, folder_, "key");
+    auto opened = OpenSource(source, folder_, FakeKey());
     EXPECT_TRUE(opened.ok()) << opened.status();
     return opened.ok() ? *std::move(opened) : nullptr;
   }
@@ -102,7 +102,7 @@ TEST_F(OpenSourceTest, ReadsJsonl) {
 
 TEST_F(OpenSourceTest, AsksForAnIndex) {
   const auto message = [&] {
-    const absl::Status status = OpenSource(lines_, folder_, "key").status();
+    const absl::Status status = OpenSource(lines_, folder_, FakeKey()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("ballast-server index --config F"));
@@ -117,12 +117,13 @@ TEST_F(OpenSourceTest, AsksForAnIndex) {
   WriteFile(folder_ + "/index/docs.index", "nonsense");
   EXPECT_THAT(message(), HasSubstr("damaged or not an index"));
   std::filesystem::remove(folder_ + "/chat.jsonl");
-  EXPECT_EQ(OpenSource(lines_, folder_, "key").status().code(),
+  EXPECT_EQ(OpenSource(lines_, folder_, FakeKey()).status().code(),
             absl::StatusCode::kNotFound);
-  EXPECT_EQ(OpenSource(MakeSource(v1::Source::FORMAT_MOCK, ""), folder_, "key")
-                .status()
-                .code(),
-            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(
+      OpenSource(MakeSource(v1::Source::FORMAT_MOCK, ""), folder_, FakeKey())
+          .status()
+          .code(),
+      absl::StatusCode::kUnimplemented);
 }
 
 TEST_F(OpenSourceTest, FindsFilesThatChangedSinceTheyWereOpened) {

@@ -74,7 +74,7 @@ TEST_F(SharedCorpusTest, IndexesAndReadsAllSamples) {
   for (const BadSample& bad : report->bad) {
     ADD_FAILURE() << bad.key << ": " << bad.reason;
   }
-  const auto opened = OpenSource(source, folder, "key");
+  const auto opened = OpenSource(source, folder, FakeKey());
   ASSERT_TRUE(opened.ok()) << opened.status();
 
   std::ifstream lines(folder + "/samples.jsonl");

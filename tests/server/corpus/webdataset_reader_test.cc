@@ -84,9 +84,9 @@ TEST_F(WebDatasetReaderTest, GroupsMembers) {
 }
 
 TEST_F(WebDatasetReaderTest, KnowsTextsThatAreTokens) {
-  const auto samples = Read(TarEntry("a.tokens.bin", "1234") +
-                            TarEntry("a.jpg", "x") +
-                            TarEntry("b.Tokens.JSON", "[1]") + TarEnd());
+  const auto samples =
+      Read(TarEntry("a.tokens.bin", "1234") + TarEntry("a.jpg", "x") +
+           TarEntry("b.Tokens.JSON", "[1]") + TarEnd());
   ASSERT_TRUE(status_.ok()) << status_;
   ASSERT_EQ(samples.size(), 2);
   EXPECT_TRUE(samples[0].fault.ok()) << samples[0].fault;

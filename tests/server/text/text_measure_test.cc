@@ -1,61 +1,111 @@
 #include "server/text/text_measure.h"
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "server/config/model_profile.h"
 #include "server/text/tokenizer.h"
 
 namespace ballast {
 namespace {
 
-TEST(TextContentKeyTest, NamesWhatLengthsDependOn) {
-  const std::unique_ptr<Tokenizer> tokenizer = *MakeTokenizer("bytes");
-  v1::Model model;
-  model.set_profile("qwen2_5_vl");
-  ASSERT_TRUE(ApplyModelProfile(&model).ok());
+v1::Config MakeConfig() {
   v1::Config config;
-  *config.mutable_model() = model;
+  config.mutable_model()->set_profile("qwen2_5_vl");
+  EXPECT_TRUE(ApplyModelProfile(config.mutable_model()).ok());
   config.mutable_batch()->set_max_tokens(100);
-  const std::string key = TextContentKey(config, *tokenizer);
-  EXPECT_EQ(TextContentKey(config, *tokenizer), key);
-  v1::Config changed = config;
-  changed.mutable_batch()->set_max_tokens(101);
-  EXPECT_NE(TextContentKey(changed, *tokenizer), key);
-  changed = config;
-  changed.mutable_batch()->set_on_too_long(v1::Batch::ON_TOO_LONG_SKIP);
-  EXPECT_NE(TextContentKey(changed, *tokenizer), key);
-  changed = config;
-  changed.mutable_model()->set_max_pixels(model.max_pixels() + 1);
-  EXPECT_NE(TextContentKey(changed, *tokenizer), key);
-  changed = config;
-  changed.mutable_model()->set_exif_orientation(true);
-  EXPECT_NE(TextContentKey(changed, *tokenizer), key);
-  changed = config;
-  changed.mutable_model()->set_chat_template("llama3");
-  EXPECT_NE(TextContentKey(changed, *tokenizer), key);
-  changed = config;
-  changed.mutable_model()->mutable_custom_template()->mutable_user()->set_end(
-      "x");
-  EXPECT_NE(TextContentKey(changed, *tokenizer), key);
-  changed = config;
-  changed.mutable_model()->set_system_prompt("x\ny");
-  EXPECT_NE(TextContentKey(changed, *tokenizer), key);
-  changed = config;
-  changed.mutable_model()->set_on_invalid_utf8(
-      v1::Model::ON_INVALID_UTF8_REPLACE);
-  EXPECT_NE(TextContentKey(changed, *tokenizer), key);
-  changed = config;
-  changed.mutable_model()->mutable_token_ids()->set_im_end(5);
-  EXPECT_NE(TextContentKey(changed, *tokenizer), key);
-  // How a job is run changes no length, nor does how images are resized.
-  changed = config;
-  changed.mutable_model()->set_resample(v1::Model::RESAMPLE_FAST);
-  changed.mutable_batch()->set_global(64);
-  changed.mutable_order()->set_seed(5);
-  EXPECT_EQ(TextContentKey(changed, *tokenizer), key);
+  return config;
+}
+
+TEST(TextKeysTest, NameWhatLengthsDependOn) {
+  const std::unique_ptr<Tokenizer> tokenizer = *MakeTokenizer("bytes");
+  const v1::Config config = MakeConfig();
+  const std::string length_key = TextLengthKey(config.model(), *tokenizer);
+  const std::string limit_key = TextLimitKey(config);
+  // What each of these changes: 'l' the lengths, 'b' the bounds, '-' neither.
+  const std::pair<char, std::function<void(v1::Config*)>> changes[] = {
+      {'b', [](v1::Config* c) { c->mutable_batch()->set_max_tokens(101); }},
+      {'b',
+       [](v1::Config* c) {
+         c->mutable_batch()->set_on_too_long(v1::Batch::ON_TOO_LONG_SKIP);
+       }},
+      {'b', [](v1::Config* c) { c->mutable_model()->set_min_pixels(5); }},
+      {'b', [](v1::Config* c) { c->mutable_model()->set_max_pixels(99999); }},
+      {'b', [](v1::Config* c) { c->mutable_model()->set_patch(16); }},
+      {'b', [](v1::Config* c) { c->mutable_model()->set_merge(4); }},
+      {'l',
+       [](v1::Config* c) { c->mutable_model()->set_chat_template("llama3"); }},
+      {'l',
+       [](v1::Config* c) {
+         c->mutable_model()->mutable_custom_template()->mutable_user()->set_end(
+             "x");
+       }},
+      {'l',
+       [](v1::Config* c) { c->mutable_model()->set_system_prompt("x\ny"); }},
+      {'l',
+       [](v1::Config* c) {
+         c->mutable_model()->set_on_invalid_utf8(
+             v1::Model::ON_INVALID_UTF8_REPLACE);
+       }},
+      {'l',
+       [](v1::Config* c) {
+         c->mutable_model()->mutable_token_ids()->set_im_end(5);
+       }},
+      // How a job is run changes no length, nor does how images are resized.
+      {'-',
+       [](v1::Config* c) {
+         c->mutable_model()->set_resample(v1::Model::RESAMPLE_FAST);
+         c->mutable_batch()->set_global(64);
+         c->mutable_order()->set_seed(5);
+       }},
+  };
+  for (const auto& [what, change] : changes) {
+    v1::Config changed = config;
+    change(&changed);
+    EXPECT_EQ(TextLengthKey(changed.model(), *tokenizer) != length_key,
+              what == 'l')
+        << changed.DebugString();
+    EXPECT_EQ(TextLimitKey(changed) != limit_key, what == 'b')
+        << changed.DebugString();
+  }
+}
+
+// 20 bytes, and end-of-text.
+constexpr char kText[] = "twenty bytes of text";
+
+TEST(MeasureTextTest, SaysWhatOtherLimitsMayChange) {
+  const std::unique_ptr<Tokenizer> tokenizer = *MakeTokenizer("bytes");
+  const v1::Config config = MakeConfig();
+  TextOptions options = {tokenizer.get(), &config.model(), 100,
+                         v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT};
+  const ImageGrid grid = *ResizedGrid(56, 84, config.model());  // 2*3 tokens
+  MeasuredText measured =
+      *MeasureText(kText, TextForm::kDocument, {grid}, options);
+  EXPECT_EQ(measured.text_tokens, 23);
+  EXPECT_FALSE(measured.limited);
+  options.max_tokens = 29;
+  EXPECT_TRUE(TextFits(measured.text_tokens, {grid}, options));
+  options.max_tokens = 28;
+  EXPECT_FALSE(TextFits(measured.text_tokens, {grid}, options));
+  measured = *MeasureText(kText, TextForm::kDocument, {grid}, options);
+  EXPECT_EQ(measured.text_tokens, 22);
+  EXPECT_TRUE(measured.limited);  // cut
+  // Ids that are there already must name the tokens of their images.
+  measured = *MeasureText("[1, 2]", TextForm::kPackedJson, {}, options);
+  EXPECT_FALSE(measured.limited);
+  const v1::TokenIds& ids = config.model().token_ids();
+  std::string packed = absl::StrCat("[", ids.vision_start());
+  for (int i = 0; i < 6; ++i) absl::StrAppend(&packed, ",", ids.image());
+  absl::StrAppend(&packed, ",", ids.vision_end(), "]");
+  const auto with_image =
+      MeasureText(packed, TextForm::kPackedJson, {grid}, options);
+  ASSERT_TRUE(with_image.ok()) << with_image.status();
+  EXPECT_TRUE(with_image->limited);
 }
 
 }  // namespace
