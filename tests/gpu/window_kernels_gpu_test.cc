@@ -44,7 +44,9 @@ Texts Draw(uint32_t samples, uint32_t longest, uint32_t axes, uint32_t seed) {
   return texts;
 }
 
-void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align) {
+void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align,
+                    const BatchFields& fields = {},
+                    const ContextSlice& context = {}) {
   const TextLayout layout = OrDie(LayOutText(texts.lengths, align));
   std::vector<TextPiece> pieces;
   std::vector<TextSource> sources;
@@ -54,9 +56,11 @@ void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align) {
     sources.push_back({texts.offsets[i], texts.lengths[i]});
   }
   PackedBatch want;
+  want.fields = fields;
+  want.context = context;
   PackText(pieces, layout, axes, 151643, &want);
 
-  const uint64_t tokens = layout.padded_tokens();
+  const uint64_t tokens = layout.padded_tokens() / context.size;
   const DeviceBuffer landing = ToDevice(texts.landing);
   const DeviceBuffer device_sources = ToDevice(sources);
   const DeviceBuffer places = ToDevice(layout.cu_seqlens_padded);
@@ -69,18 +73,26 @@ void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align) {
   pack.texts = reinterpret_cast<const TextSource*>(device_sources.data());
   pack.cu_seqlens_padded = reinterpret_cast<const int32_t*>(places.data());
   pack.samples = sources.size();
+  pack.context = context;
   pack.tokens = tokens;
   pack.position_axes = axes;
   pack.pad_id = 151643;
-  pack.input_ids = reinterpret_cast<int64_t*>(ids.data());
-  pack.labels = reinterpret_cast<int64_t*>(labels.data());
-  pack.loss_mask = reinterpret_cast<float*>(mask.data());
-  pack.position_ids = reinterpret_cast<int64_t*>(positions.data());
+  if (fields.input_ids) {
+    pack.input_ids = reinterpret_cast<int64_t*>(ids.data());
+  }
+  if (fields.labels) {
+    pack.labels = reinterpret_cast<int64_t*>(labels.data());
+    pack.loss_mask = reinterpret_cast<float*>(mask.data());
+  }
+  if (fields.positions) {
+    pack.position_ids = reinterpret_cast<int64_t*>(positions.data());
+  }
   OrDie(LaunchPackText(pack, nullptr));
-  EXPECT_EQ(ToHost<int64_t>(ids, 0, tokens), want.input_ids);
-  EXPECT_EQ(ToHost<int64_t>(labels, 0, tokens), want.labels);
-  EXPECT_EQ(ToHost<float>(mask, 0, tokens), want.loss_mask);
-  EXPECT_EQ(ToHost<int64_t>(positions, 0, tokens * axes), want.position_ids);
+  EXPECT_EQ(ToHost<int64_t>(ids, 0, want.input_ids.size()), want.input_ids);
+  EXPECT_EQ(ToHost<int64_t>(labels, 0, want.labels.size()), want.labels);
+  EXPECT_EQ(ToHost<float>(mask, 0, want.loss_mask.size()), want.loss_mask);
+  EXPECT_EQ(ToHost<int64_t>(positions, 0, want.position_ids.size()),
+            want.position_ids);
 }
 
 TEST(PackTextGpuTest, SameAsOnTheHost) {
@@ -95,6 +107,27 @@ TEST(PackTextGpuTest, SameAsOnTheHost) {
   }
 }
 
+TEST(PackTextGpuTest, SlicesOfContextRanks) {
+  uint32_t seed = 100;
+  for (const uint32_t size : {2, 4, 8}) {
+    for (uint32_t rank = 0; rank < size; ++rank) {
+      const ContextSlice context = {size, rank};
+      ExpectSameText(Draw(1, 1, 3, ++seed), 3, 2 * size, {}, context);
+      ExpectSameText(Draw(40, 700, 3, ++seed), 3, 4 * size, {}, context);
+      ExpectSameText(Draw(3000, 3, 1, ++seed), 1, 2 * size, {}, context);
+    }
+  }
+}
+
+TEST(PackTextGpuTest, OnlyWhatAStageReceives) {
+  for (const bool ids : {false, true}) {
+    for (const bool labels : {false, true}) {
+      ExpectSameText(Draw(40, 700, 3, 200), 3, 8, {ids, labels, true, false},
+                     {4, 1});
+    }
+  }
+}
+
 // More tokens than one wave of threads.
 TEST(PackTextGpuTest, MillionsOfTokens) {
   ExpectSameText(Draw(2000, 4096, 3, 77), 3, 8);
@@ -104,6 +137,16 @@ TEST(PackTextGpuTest, WrongArgumentsAreRefused) {
   PackTextArguments pack;
   EXPECT_TRUE(LaunchPackText(pack, nullptr).ok());  // no tokens: nothing to do
   pack.tokens = 1;
+  EXPECT_TRUE(absl::IsInvalidArgument(LaunchPackText(pack, nullptr)));
+  const DeviceBuffer some = Filled<uint8_t>(64, 0);
+  pack.landing = some.data();
+  pack.texts = reinterpret_cast<const TextSource*>(some.data());
+  pack.cu_seqlens_padded = reinterpret_cast<const int32_t*>(some.data());
+  pack.samples = 1;
+  pack.labels = reinterpret_cast<int64_t*>(some.data());  // without a mask
+  EXPECT_TRUE(absl::IsInvalidArgument(LaunchPackText(pack, nullptr)));
+  pack.labels = nullptr;
+  pack.context = {2, 2};
   EXPECT_TRUE(absl::IsInvalidArgument(LaunchPackText(pack, nullptr)));
 }
 

@@ -45,17 +45,23 @@ absl::Status CudaTrainerShim::Open(
     std::vector<std::unique_ptr<LoaderClient>> clients) {
   BALLAST_RETURN_IF_ERROR(
       CudaStatus(cudaSetDevice(options_.device), "choosing the device"));
+  options_.source.without_blocks = receives();
   BALLAST_ASSIGN_OR_RETURN(
       source_, RoleSource::Create(std::move(clients), options_.source));
-  if (source_->shape().layout.pp > 1 || source_->shape().layout.cp > 1) {
-    return absl::UnimplementedError(
-        "pipeline and context parallelism are not built yet on GPUs");
-  }
+  const auto end_of = [](const DeviceCommunicator* group) {
+    return group == nullptr ? std::pair<uint32_t, uint32_t>(0, 0)
+                            : std::pair(group->rank(), group->size());
+  };
   DeviceCommunicator* communicator = options_.communicator.get();
-  const bool there = communicator != nullptr;
-  BALLAST_RETURN_IF_ERROR(CheckCommunicator(source_->shape(), role(),
-                                            there ? communicator->rank() : 0,
-                                            there ? communicator->size() : 0));
+  DeviceCommunicator* tensor = options_.tensor_communicator.get();
+  const auto [tensor_rank, tensor_size] = end_of(tensor);
+  BALLAST_RETURN_IF_ERROR(
+      CheckTensorCommunicator(source_->shape(), tensor_rank, tensor_size));
+  if (source_->has_blocks()) {
+    const auto [rank, size] = end_of(communicator);
+    BALLAST_RETURN_IF_ERROR(
+        CheckCommunicator(source_->shape(), role(), rank, size));
+  }
   BALLAST_ASSIGN_OR_RETURN(finding_, PinnedBuffer::Create(sizeof(Finding)));
   auto* finding = new (finding_.data()) Finding;
   BALLAST_ASSIGN_OR_RETURN(
@@ -68,7 +74,8 @@ absl::Status CudaTrainerShim::Open(
   DeviceWatch::Options watch;
   watch.device = options_.device;
   watch.timeout = options_.timeout;
-  watch_ = std::make_unique<DeviceWatch>(communicator, finding, watch);
+  watch_ = std::make_unique<DeviceWatch>(
+      std::vector<DeviceCommunicator*>{communicator, tensor}, finding, watch);
   WindowFeed::Options feed;
   feed.device = options_.device;
   feed.pixel_type = options_.pixel_type;
@@ -80,17 +87,59 @@ absl::Status CudaTrainerShim::Open(
 
 absl::StatusOr<const DeviceBatch*> CudaTrainerShim::Next(cudaStream_t stream) {
   if (!end_.ok()) return end_;
-  if (absl::Status status = watch_->status(); !status.ok()) {
-    return end_ = Fail(status);
+  if (receives()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("tensor rank ", options_.source.place.tp_rank,
+                     " has its batches from tensor rank 0: it calls "
+                     "ReceiveFromTensorPeer instead of Next"));
   }
-  absl::StatusOr<const DeviceBatch*> batch = Advance(stream);
-  if (absl::IsOutOfRange(batch.status())) return end_ = batch.status();
-  if (!batch.ok()) {
-    // Where the watch has seen why, that is the cause.
-    const absl::Status seen = watch_->status();
-    return end_ = Fail(seen.ok() ? batch.status() : seen);
+  return Take(stream);
+}
+
+absl::Status CudaTrainerShim::SendToTensorPeers(cudaStream_t stream) {
+  if (!end_.ok()) return end_;
+  if (options_.tensor_communicator == nullptr || receives() ||
+      current_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "SendToTensorPeers is for tensor rank 0, with a tensor_communicator "
+        "and after a Next that answered a batch");
   }
+  const absl::Status sent = Broadcast(stream);
+  return sent.ok() ? sent : End(sent);
+}
+
+absl::StatusOr<const DeviceBatch*> CudaTrainerShim::ReceiveFromTensorPeer(
+    cudaStream_t stream) {
+  if (!end_.ok()) return end_;
+  if (!receives()) {
+    return absl::FailedPreconditionError(
+        "ReceiveFromTensorPeer is for tensor ranks other than 0 with a "
+        "tensor_communicator; this one calls Next");
+  }
+  BALLAST_ASSIGN_OR_RETURN(const DeviceBatch* batch, Take(stream));
+  const absl::Status received = Broadcast(stream);
+  if (!received.ok()) return End(received);
   return batch;
+}
+
+absl::Status CudaTrainerShim::Broadcast(cudaStream_t stream) {
+  return device_->Broadcast(current_slot_, options_.tensor_communicator.get(),
+                            current_, stream);
+}
+
+absl::StatusOr<const DeviceBatch*> CudaTrainerShim::Take(cudaStream_t stream) {
+  absl::Status seen = watch_->status();
+  if (!seen.ok()) return End(seen);
+  absl::StatusOr<const DeviceBatch*> batch = Advance(stream);
+  if (!batch.ok()) return End(batch.status());
+  return batch;
+}
+
+absl::Status CudaTrainerShim::End(const absl::Status& status) {
+  if (absl::IsOutOfRange(status)) return end_ = status;
+  // Where the watch has seen why, that is the cause.
+  const absl::Status seen = watch_->status();
+  return end_ = Fail(seen.ok() ? status : seen);
 }
 
 absl::StatusOr<const DeviceBatch*> CudaTrainerShim::Advance(
@@ -131,7 +180,7 @@ absl::Status CudaTrainerShim::LaunchNext() {
 absl::Status CudaTrainerShim::Fail(const absl::Status& status) {
   const absl::Status named = NameRole(status, options_.source.role);
   if (watch_ != nullptr) watch_->Abort(named);
-  if (options_.communicator != nullptr) options_.communicator->Abort(named);
+  Abort(named);
   return named;
 }
 
@@ -139,8 +188,13 @@ void CudaTrainerShim::Cancel() {
   const absl::Status cancelled = absl::CancelledError("cancelled");
   if (feed_ != nullptr) feed_->Cancel();
   if (watch_ != nullptr) watch_->Abort(cancelled);
-  if (options_.communicator != nullptr) {
-    options_.communicator->Abort(NameRole(cancelled, options_.source.role));
+  Abort(NameRole(cancelled, options_.source.role));
+}
+
+void CudaTrainerShim::Abort(const absl::Status& reason) {
+  for (const auto* communicator :
+       {&options_.communicator, &options_.tensor_communicator}) {
+    if (*communicator != nullptr) (*communicator)->Abort(reason);
   }
 }
 

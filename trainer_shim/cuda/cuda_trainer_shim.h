@@ -67,10 +67,16 @@ class CudaTrainerShim {
     std::vector<std::string> servers;
     // How the servers and this client know each other; read by Create.
     SecurityFiles security;
+    // source.place says where the rank stands; source.without_blocks is the
+    // shim's to set.
     RoleSource::Options source;
-    // This rank's end of the module's dp ranks. Needed only where delivery is
-    // `exchange` and the module has more than one rank.
+    // This rank's end of the module's dp ranks at the same place. Needed only
+    // where samples are exchanged, the module has more than one rank, and this
+    // one pulls blocks.
     std::unique_ptr<DeviceCommunicator> communicator;
+    // This rank's end of its tensor peers (same dp, pipeline and context rank,
+    // ranked by tp_rank): one of them pulls for all. Null: each for itself.
+    std::unique_ptr<DeviceCommunicator> tensor_communicator;
     int device = 0;
     PixelType pixel_type = PixelType::kBfloat16;
     Normalisation normalisation = Normalisation::kTorchvision;
@@ -114,7 +120,27 @@ class CudaTrainerShim {
   // RoleSource::Next and WindowDevice::Launch. What the device finds wrong is
   // noticed within a fraction of a second and answered by the next call.
   // Messages name the role.
+  //
+  // FAILED_PRECONDITION, which ends nothing: a rank that receives from a tensor
+  // peer.
   absl::StatusOr<const DeviceBatch*> Next(cudaStream_t stream);
+
+  // As of TrainerShim, with tensors that go from GPU to GPU (an NCCL
+  // broadcast):
+  //
+  //   tensor rank 0: batch = Next(stream), SendToTensorPeers(stream)
+  //   the others:    batch = ReceiveFromTensorPeer(stream)
+  //
+  // Both give `stream`, of which is said what is of Next's, the work and do not
+  // wait for the device; all tensor peers must come to have it in the same
+  // place among their collectives. SendToTensorPeers: once for each batch,
+  // before the next Next. ReceiveFromTensorPeer blocks until the schedule is
+  // here, no block being pulled; the batch may be read as Next's may,
+  // DeviceBatch::placeholders once what `stream` was given is done. Errors,
+  // final: as Next and DeviceCommunicator::Broadcast. FAILED_PRECONDITION,
+  // which ends nothing: the other ranks' call, or no batch to send.
+  absl::Status SendToTensorPeers(cudaStream_t stream);
+  absl::StatusOr<const DeviceBatch*> ReceiveFromTensorPeer(cudaStream_t stream);
 
   // Ends a Next that blocks, and every later one, with CANCELLED, and aborts
   // the communicator.
@@ -136,11 +162,22 @@ class CudaTrainerShim {
   explicit CudaTrainerShim(Options options);
 
   absl::Status Open(std::vector<std::unique_ptr<LoaderClient>> clients);
+  // Whether batches come from a tensor peer.
+  bool receives() const {
+    return options_.tensor_communicator != nullptr &&
+           options_.source.place.tp_rank > 0;
+  }
+  // What Next and ReceiveFromTensorPeer have in common.
+  absl::StatusOr<const DeviceBatch*> Take(cudaStream_t stream);
   absl::StatusOr<const DeviceBatch*> Advance(cudaStream_t stream);
+  absl::Status Broadcast(cudaStream_t stream);
   // Gives the device the work of the next window, into the other slot. OK with
   // next_ null at the end of the steps.
   absl::Status LaunchNext();
+  // `status`, of a call that failed, as it ends the shim.
+  absl::Status End(const absl::Status& status);
   absl::Status Fail(const absl::Status& status);
+  void Abort(const absl::Status& reason);
 
   Options options_;
   std::unique_ptr<RoleSource> source_;

@@ -25,6 +25,8 @@ absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
   host.step = batch.step;
   host.micro_batch = batch.micro_batch;
   host.role = batch.role;
+  host.fields = batch.fields;
+  host.context = batch.context;
   host.samples = batch.samples;
   host.dummy_image = batch.dummy_image;
   host.totals = batch.totals;
@@ -33,8 +35,8 @@ absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
   host.bytes_read = batch.bytes_read;
   host.bytes_moved = batch.bytes_moved;
   host.pixel_type = batch.pixel_type;
-  if (batch.input_ids != nullptr) {
-    const uint64_t tokens = batch.text.padded_tokens();
+  if (batch.cu_seqlens != nullptr) {
+    const uint64_t tokens = batch.text.padded_tokens() / batch.context.size;
     const uint64_t bounds = batch.samples.size() + 1;
     host.position_axes = batch.position_axes;
     host.max_seqlen = batch.text.max_seqlen;

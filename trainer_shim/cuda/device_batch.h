@@ -10,23 +10,29 @@
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
+#include "trainer_shim/context_slice.h"
 #include "trainer_shim/packed_batch.h"
+#include "trainer_shim/role_fields.h"
 #include "trainer_shim/thd_layout.h"
 #include "trainer_shim/totals.h"
 
 namespace ballast {
 
 // What a rank trains on in one micro-batch, in its GPU's memory: PackedBatch
-// there. n samples, T padded tokens, P patches, V values a patch
-// (3*temporal_patch*patch*patch). A language rank finds the text tensors, a
-// vision rank the image tensors; the others are null. Tensors are dense,
-// row-major, and begin at multiples of 256 bytes. Pointers are device addresses
-// unless said otherwise.
+// there. n samples, T padded tokens, of which this context rank has L = T /
+// context.size, P patches, V values a patch (3*temporal_patch*patch*patch).
+// Tensors that `fields` does not name are null. Tensors are dense, row-major,
+// and begin at multiples of 256 bytes. Pointers are device addresses unless
+// said otherwise.
 struct DeviceBatch {
   uint64_t step = 0;
   uint32_t micro_batch = 0;  // number within the step
   v1::Role role;
   int device = 0;
+  // What a rank at this place of its module receives, and its part of every
+  // sample's tokens.
+  BatchFields fields;
+  ContextSlice context;
   // In the order in which they are packed. PackedSample::placeholder is not
   // set: see `placeholders`.
   std::vector<PackedSample> samples;
@@ -35,14 +41,14 @@ struct DeviceBatch {
   const uint8_t* placeholders = nullptr;
 
   // Language.
-  const int64_t* input_ids = nullptr;          // [1, T]
-  const int64_t* labels = nullptr;             // [1, T]
-  const float* loss_mask = nullptr;            // [1, T]
-  const int64_t* position_ids = nullptr;       // [3, 1, T] or [1, T]
+  const int64_t* input_ids = nullptr;          // [1, L]
+  const int64_t* labels = nullptr;             // [1, L]
+  const float* loss_mask = nullptr;            // [1, L]
+  const int64_t* position_ids = nullptr;       // [3, 1, L] or [1, L]
   uint32_t position_axes = 0;                  // 3 or 1
   const int32_t* cu_seqlens = nullptr;         // [n+1]
   const int32_t* cu_seqlens_padded = nullptr;  // [n+1]
-  // The same two in host memory, and T and max_seqlen.
+  // The same two in host memory, and T and max_seqlen, all of whole samples.
   TextLayout text;
 
   // Vision.

@@ -18,7 +18,7 @@ struct DeviceSlice {
 };
 
 // The seam between a rank's GPU and those of the other data-parallel ranks of
-// its module: NCCL, or threads of one process
+// its module, or of its tensor peers: NCCL, or threads of one process
 // (in_process_device_communicator.h). The twin of Communicator for device
 // memory. One object is one rank's end; all calls but Check and Abort are made
 // from one thread.
@@ -44,6 +44,12 @@ class DeviceCommunicator {
   // given, INTERNAL and UNAVAILABLE (NCCL's errors).
   virtual absl::Status AllToAllV(absl::Span<const DeviceSlice> sends,
                                  absl::Span<const DeviceSlice> receives,
+                                 cudaStream_t stream) = 0;
+
+  // Likewise the work of copying `bytes` bytes at `data` of rank `root` to
+  // `data` of every other rank. All ranks call it with the same root and size.
+  // Errors: as AllToAllV; INVALID_ARGUMENT also for a root that does not exist.
+  virtual absl::Status Broadcast(uint32_t root, uint8_t* data, uint64_t bytes,
                                  cudaStream_t stream) = 0;
 
   // What has gone wrong since, on the device or with a peer; OK where nothing

@@ -49,10 +49,10 @@ absl::Status StatusOf(const Finding& finding, const std::string& window) {
   }
 }
 
-DeviceWatch::DeviceWatch(DeviceCommunicator* communicator,
+DeviceWatch::DeviceWatch(std::vector<DeviceCommunicator*> communicators,
                          const volatile Finding* finding,
                          const Options& options)
-    : communicator_(communicator),
+    : communicators_(std::move(communicators)),
       finding_(finding),
       options_(options),
       sleeper_(options.clock->NewSleeper()),
@@ -92,7 +92,9 @@ void DeviceWatch::Abort(const absl::Status& reason) {
     if (!status_.ok()) return;
     status_ = reason;
   }
-  if (communicator_ != nullptr) communicator_->Abort(reason);
+  for (DeviceCommunicator* each : communicators_) {
+    if (each != nullptr) each->Abort(reason);
+  }
 }
 
 void DeviceWatch::Run() {
@@ -125,7 +127,10 @@ absl::Status DeviceWatch::Look() {
     }
   }
   BALLAST_RETURN_IF_ERROR(late);
-  return communicator_ == nullptr ? absl::OkStatus() : communicator_->Check();
+  for (DeviceCommunicator* each : communicators_) {
+    if (each != nullptr) BALLAST_RETURN_IF_ERROR(each->Check());
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace ballast

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -25,7 +26,7 @@ absl::Status StatusOf(const Finding& finding, const std::string& window);
 // Looks, in a thread of its own, after work that has been given to a device and
 // may never end by itself: an exchange whose peer is gone waits on the device
 // for ever, and the host would wait for it. The first thing that goes wrong
-// aborts the communicator, which ends that work. Thread-safe.
+// aborts the communicators, which ends that work. Thread-safe.
 class DeviceWatch {
  public:
   struct Options {
@@ -35,10 +36,10 @@ class DeviceWatch {
     Clock* clock = Clock::Real();                      // outlives the watch
   };
 
-  // `communicator` may be null. Neither it nor `finding`, pinned memory that
-  // the device writes to, is owned; both outlive the watch.
-  DeviceWatch(DeviceCommunicator* communicator, const volatile Finding* finding,
-              const Options& options);
+  // Neither the communicators, of which any may be null, nor `finding`, pinned
+  // memory that the device writes to, are owned; all outlive the watch.
+  DeviceWatch(std::vector<DeviceCommunicator*> communicators,
+              const volatile Finding* finding, const Options& options);
   ~DeviceWatch();  // joins
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
@@ -53,7 +54,7 @@ class DeviceWatch {
   // What has gone wrong; OK where nothing has.
   absl::Status status() const;
 
-  // As if it had been found: aborts the communicator.
+  // As if it had been found: aborts the communicators.
   void Abort(const absl::Status& reason);
 
  private:
@@ -67,7 +68,7 @@ class DeviceWatch {
   void Run();
   absl::Status Look();
 
-  DeviceCommunicator* const communicator_;
+  const std::vector<DeviceCommunicator*> communicators_;
   const volatile Finding* const finding_;
   const Options options_;
   const std::unique_ptr<Sleeper> sleeper_;

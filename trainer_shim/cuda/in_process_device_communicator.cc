@@ -45,6 +45,16 @@ class InProcessDeviceCommunicator : public DeviceCommunicator {
     return status;
   }
 
+  absl::Status Broadcast(uint32_t root, uint8_t* data, uint64_t bytes,
+                         cudaStream_t stream) override {
+    if (rank() != root) return AllToAllV({}, {{root, data, bytes}}, stream);
+    std::vector<DeviceSlice> sends;
+    for (uint32_t peer = 0; peer < size(); ++peer) {
+      if (peer != root) sends.push_back({peer, data, bytes});
+    }
+    return AllToAllV(sends, {}, stream);
+  }
+
   // What goes wrong between threads shows in the call itself.
   absl::Status Check() override { return absl::OkStatus(); }
 

@@ -63,6 +63,19 @@ class NcclCommunicator : public DeviceCommunicator {
     return queued.ok() ? closed : queued;
   }
 
+  absl::Status Broadcast(uint32_t root, uint8_t* data, uint64_t bytes,
+                         cudaStream_t stream) override {
+    if (root >= size_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a broadcast from rank ", root, " of ", size_));
+    }
+    MutexLock lock(&mutex_);
+    BALLAST_RETURN_IF_ERROR(end_);
+    return NcclStatus(ncclBroadcast(data, data, bytes, ncclUint8, root,
+                                    communicator_, stream),
+                      "ncclBroadcast");
+  }
+
   absl::Status Check() override {
     MutexLock lock(&mutex_);
     BALLAST_RETURN_IF_ERROR(end_);

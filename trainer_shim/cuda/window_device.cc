@@ -40,6 +40,10 @@ absl::Status WindowDevice::Launch(int number, const Event& vacant,
   BALLAST_RETURN_IF_ERROR(StreamWait(stream_.get(), vacant.get()));
   BALLAST_RETURN_IF_ERROR(Reserve(*window, &slot));
   BALLAST_RETURN_IF_ERROR(CopyIn(*window, slot));
+  Point(slot, window);
+  if (window->block_bytes == nullptr) {
+    return window->packed.Record(stream_.get());
+  }
   if (shape_.exchanges()) {
     BALLAST_RETURN_IF_ERROR(CheckPeers(*window, slot));
     BALLAST_RETURN_IF_ERROR(Exchange(*window));
@@ -48,9 +52,36 @@ absl::Status WindowDevice::Launch(int number, const Event& vacant,
   return window->packed.Record(stream_.get());
 }
 
+absl::Status WindowDevice::Broadcast(int number, DeviceCommunicator* peers,
+                                     ReadyWindow* window, cudaStream_t stream) {
+  const Slot& slot = slots_[number];
+  const WindowPlan& plan = window->plan;
+  if (plan.output.bytes == 0) return absl::OkStatus();
+  uint8_t* placeholders = At<uint8_t>(slot.output, plan.output.placeholders);
+  const bool sends = peers->rank() == 0;
+  if (sends) {
+    BALLAST_RETURN_IF_ERROR(CudaStatus(
+        cudaMemcpyAsync(placeholders, window->placeholders.data(), plan.samples,
+                        cudaMemcpyHostToDevice, stream),
+        "copy of which samples are placeholders"));
+  }
+  BALLAST_RETURN_IF_ERROR(
+      peers->Broadcast(0, slot.output.data(), plan.output.bytes, stream));
+  if (!sends) {
+    BALLAST_RETURN_IF_ERROR(CudaStatus(
+        cudaMemcpyAsync(window->placeholders.data(), placeholders, plan.samples,
+                        cudaMemcpyDeviceToHost, stream),
+        "copy of which samples are placeholders"));
+  }
+  return window->packed.Record(stream);
+}
+
 absl::Status WindowDevice::Reserve(const ReadyWindow& window, Slot* slot) {
   const WindowPlan& plan = window.plan;
-  BALLAST_RETURN_IF_ERROR(landing_.Reserve(plan.landing.bytes, stream_.get()));
+  if (window.block_bytes != nullptr) {
+    BALLAST_RETURN_IF_ERROR(
+        landing_.Reserve(plan.landing.bytes, stream_.get()));
+  }
   BALLAST_RETURN_IF_ERROR(
       slot->upload.Reserve(plan.upload.bytes, stream_.get()));
   return slot->output.Reserve(plan.output.bytes, stream_.get());
@@ -63,11 +94,12 @@ absl::Status WindowDevice::CopyIn(const ReadyWindow& window, const Slot& slot) {
         cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_.get()),
         "copy of a block to the device");
   };
-  BALLAST_RETURN_IF_ERROR(
-      copy(landing_.data(), window.block_bytes, window.exchange.block.bytes()));
   BALLAST_RETURN_IF_ERROR(copy(slot.upload.data(),
                                window.host.data() + plan.landing.received,
                                plan.upload.bytes));
+  if (window.block_bytes == nullptr) return absl::OkStatus();
+  BALLAST_RETURN_IF_ERROR(
+      copy(landing_.data(), window.block_bytes, window.exchange.block.bytes()));
   if (!window.layout.dummy_image) return absl::OkStatus();
   return CudaStatus(
       cudaMemsetAsync(landing_.data() + plan.landing.grey, kDummyGrey,
@@ -125,6 +157,33 @@ absl::Status WindowDevice::Exchange(const ReadyWindow& window) {
   return communicator_->AllToAllV(sends_, receives_, stream_.get());
 }
 
+void WindowDevice::Point(const Slot& slot, ReadyWindow* window) const {
+  const OutputLayout& output = window->plan.output;
+  const UploadLayout& upload = window->plan.upload;
+  const BatchFields& fields = shape_.fields;
+  DeviceBatch& batch = window->batch;
+  batch.placeholders = window->placeholders.data();
+  if (fields.input_ids) {
+    batch.input_ids = At<int64_t>(slot.output, output.input_ids);
+  }
+  if (fields.labels) {
+    batch.labels = At<int64_t>(slot.output, output.labels);
+    batch.loss_mask = At<float>(slot.output, output.loss_mask);
+  }
+  if (fields.positions) {
+    batch.position_ids = At<int64_t>(slot.output, output.position_ids);
+    batch.cu_seqlens = At<int32_t>(slot.upload, upload.cu_seqlens);
+    batch.cu_seqlens_padded =
+        At<int32_t>(slot.upload, upload.cu_seqlens_padded);
+  }
+  if (fields.pixels) {
+    batch.pixel_values = At<uint8_t>(slot.output, output.pixel_values);
+    batch.image_grid_thw = At<int64_t>(slot.upload, upload.image_grid_thw);
+    batch.vision_cu_seqlens =
+        At<int32_t>(slot.upload, upload.vision_cu_seqlens);
+  }
+}
+
 absl::Status WindowDevice::Pack(const Slot& slot, ReadyWindow* window) {
   CheckRecordsArguments check;
   check.landing = landing_.data();
@@ -133,43 +192,43 @@ absl::Status WindowDevice::Pack(const Slot& slot, ReadyWindow* window) {
   check.placeholders = window->placeholders.data();
   check.finding = finding_;
   BALLAST_RETURN_IF_ERROR(LaunchCheckRecords(check, stream_.get()));
-  window->batch.placeholders = window->placeholders.data();
   return window->batch.role.module() == v1::MODULE_VISION
-             ? PackImages(slot, window)
-             : PackText(slot, window);
+             ? PackImages(slot, *window)
+             : PackText(slot, *window);
 }
 
-absl::Status WindowDevice::PackText(const Slot& slot, ReadyWindow* window) {
-  const WindowPlan& plan = window->plan;
+absl::Status WindowDevice::PackText(const Slot& slot,
+                                    const ReadyWindow& window) {
+  const WindowPlan& plan = window.plan;
+  const BatchFields& fields = shape_.fields;
   PackTextArguments pack;
   pack.landing = landing_.data();
   pack.texts = At<TextSource>(slot.upload, plan.upload.texts);
   pack.cu_seqlens_padded =
       At<int32_t>(slot.upload, plan.upload.cu_seqlens_padded);
   pack.samples = plan.samples;
+  pack.context = shape_.context;
   pack.tokens = plan.tokens;
   pack.position_axes = shape_.block.position_axes;
   pack.pad_id = shape_.pad_id;
-  pack.input_ids = At<int64_t>(slot.output, plan.output.input_ids);
-  pack.labels = At<int64_t>(slot.output, plan.output.labels);
-  pack.loss_mask = At<float>(slot.output, plan.output.loss_mask);
-  pack.position_ids = At<int64_t>(slot.output, plan.output.position_ids);
-  BALLAST_RETURN_IF_ERROR(LaunchPackText(pack, stream_.get()));
-
-  DeviceBatch& batch = window->batch;
-  batch.input_ids = pack.input_ids;
-  batch.labels = pack.labels;
-  batch.loss_mask = pack.loss_mask;
-  batch.position_ids = pack.position_ids;
-  batch.cu_seqlens = At<int32_t>(slot.upload, plan.upload.cu_seqlens);
-  batch.cu_seqlens_padded = pack.cu_seqlens_padded;
-  return absl::OkStatus();
+  if (fields.input_ids) {
+    pack.input_ids = At<int64_t>(slot.output, plan.output.input_ids);
+  }
+  if (fields.labels) {
+    pack.labels = At<int64_t>(slot.output, plan.output.labels);
+    pack.loss_mask = At<float>(slot.output, plan.output.loss_mask);
+  }
+  if (fields.positions) {
+    pack.position_ids = At<int64_t>(slot.output, plan.output.position_ids);
+  }
+  return LaunchPackText(pack, stream_.get());
 }
 
-absl::Status WindowDevice::PackImages(const Slot& slot, ReadyWindow* window) {
-  const WindowPlan& plan = window->plan;
+absl::Status WindowDevice::PackImages(const Slot& slot,
+                                      const ReadyWindow& window) {
+  const WindowPlan& plan = window.plan;
   const auto* first = reinterpret_cast<const PatchifyImage*>(
-      window->host.data() + plan.landing.received + plan.upload.images);
+      window.host.data() + plan.landing.received + plan.upload.images);
   PatchifyBatch pack;
   pack.pixels = landing_.data();
   pack.pixel_bytes = plan.landing.bytes;
@@ -178,14 +237,7 @@ absl::Status WindowDevice::PackImages(const Slot& slot, ReadyWindow* window) {
   pack.out = At<uint8_t>(slot.output, plan.output.pixel_values);
   pack.out_rows = plan.patches;
   pack.type = pixel_type_;
-  BALLAST_RETURN_IF_ERROR(patchifier_.Launch(pack, stream_.get()));
-
-  DeviceBatch& batch = window->batch;
-  batch.pixel_values = pack.out;
-  batch.image_grid_thw = At<int64_t>(slot.upload, plan.upload.image_grid_thw);
-  batch.vision_cu_seqlens =
-      At<int32_t>(slot.upload, plan.upload.vision_cu_seqlens);
-  return absl::OkStatus();
+  return patchifier_.Launch(pack, stream_.get());
 }
 
 }  // namespace ballast

@@ -36,8 +36,16 @@ class WindowDevice {
   // `slot` (0 or 1) and gets its pointers. What is in the slot is overwritten
   // once `vacant` is done; an event that was never recorded is. Records
   // window->packed. Does not wait for the device.
+  // A window without a block gets its pointers, and what the host knows of it.
   // Errors: as CudaStatus, DeviceCommunicator::AllToAllV and the launches.
   absl::Status Launch(int slot, const Event& vacant, ReadyWindow* window);
+
+  // Gives `stream`, which waits for the window in slot `slot`, the work of
+  // passing its tensors on to tensor peers, or, on ranks other than 0 of
+  // `peers`, of filling them. Records window->packed anew. Errors: as
+  // CudaStatus and DeviceCommunicator::Broadcast.
+  absl::Status Broadcast(int slot, DeviceCommunicator* peers,
+                         ReadyWindow* window, cudaStream_t stream);
 
   const Stream& stream() const { return stream_; }
 
@@ -60,9 +68,11 @@ class WindowDevice {
   absl::Status CopyIn(const ReadyWindow& window, const Slot& slot);
   absl::Status CheckPeers(const ReadyWindow& window, const Slot& slot);
   absl::Status Exchange(const ReadyWindow& window);
+  // Gives the batch the addresses of its tensors.
+  void Point(const Slot& slot, ReadyWindow* window) const;
   absl::Status Pack(const Slot& slot, ReadyWindow* window);
-  absl::Status PackText(const Slot& slot, ReadyWindow* window);
-  absl::Status PackImages(const Slot& slot, ReadyWindow* window);
+  absl::Status PackText(const Slot& slot, const ReadyWindow& window);
+  absl::Status PackImages(const Slot& slot, const ReadyWindow& window);
 
   const JobShape shape_;
   const PixelType pixel_type_;

@@ -98,19 +98,24 @@ void WindowFeed::Run() {
 absl::Status WindowFeed::Fill(ReadyWindow* window) {
   BALLAST_ASSIGN_OR_RETURN(RoleSource::Block next, source_->Next());
   const v1::StepSchedule& schedule = *next.schedule;
-  const uint32_t micro_batch = next.block->micro_batch();
+  const uint32_t micro_batch = next.micro_batch;
   const JobShape& shape = source_->shape();
   const v1::Role& role = source_->role();
   BALLAST_ASSIGN_OR_RETURN(
       window->exchange,
       PlanExchange(schedule, micro_batch, role, shape.delivery, shape.block));
-  BALLAST_ASSIGN_OR_RETURN(const BlockView view,
-                           BlockView::Parse(next.block->bytes()));
-  BALLAST_RETURN_IF_ERROR(view.Matches(window->exchange.block));
-  const v1::ModuleSchedule& module =
-      *FindModule(schedule.micro_batches(micro_batch), role.module());
-  BALLAST_ASSIGN_OR_RETURN(window->layout,
-                           LayOutBatch(window->exchange, module, role, shape));
+  if (next.block != nullptr) {
+    BALLAST_ASSIGN_OR_RETURN(const BlockView view,
+                             BlockView::Parse(next.block->bytes()));
+    BALLAST_RETURN_IF_ERROR(view.Matches(window->exchange.block));
+  }
+  window->layout = {};
+  if (shape.fields.any()) {
+    const v1::ModuleSchedule& module =
+        *FindModule(schedule.micro_batches(micro_batch), role.module());
+    BALLAST_ASSIGN_OR_RETURN(
+        window->layout, LayOutBatch(window->exchange, module, role, shape));
+  }
   window->plan =
       PlanWindow(window->exchange, window->layout, shape, options_.pixel_type);
   Describe(schedule, micro_batch, window);
@@ -123,21 +128,31 @@ absl::Status WindowFeed::Stage(std::unique_ptr<FetchedBlock> block,
   BALLAST_RETURN_IF_ERROR(
       window->host.Reserve(plan.landing.received + plan.upload.bytes));
   BALLAST_RETURN_IF_ERROR(window->placeholders.Reserve(plan.samples));
+  if (block != nullptr) {
+    BALLAST_RETURN_IF_ERROR(StageBlock(std::move(block), window));
+  } else {
+    window->block_bytes = nullptr;
+    std::memset(window->placeholders.data(), 0, plan.samples);
+  }
+  FillUpload(
+      plan, window->exchange, window->layout,
+      window->host.bytes().subspan(plan.landing.received, plan.upload.bytes));
+  return absl::OkStatus();
+}
+
+absl::Status WindowFeed::StageBlock(std::unique_ptr<FetchedBlock> block,
+                                    ReadyWindow* window) {
   const absl::Span<const uint8_t> bytes = block->bytes();
   const bool may_stay =
       bytes.size() <= options_.max_bytes / (options_.windows + 1);
   if (may_stay && regions_->Pin(block->region())) {
     window->block_bytes = bytes.data();
     window->block = std::move(block);
-  } else {
-    std::memcpy(window->host.data(), bytes.data(), bytes.size());
-    window->block_bytes = window->host.data();
-    BALLAST_RETURN_IF_ERROR(CheckIntact(*block));
+    return absl::OkStatus();
   }
-  FillUpload(
-      plan, window->exchange, window->layout,
-      window->host.bytes().subspan(plan.landing.received, plan.upload.bytes));
-  return absl::OkStatus();
+  std::memcpy(window->host.data(), bytes.data(), bytes.size());
+  window->block_bytes = window->host.data();
+  return CheckIntact(*block);
 }
 
 void WindowFeed::Describe(const v1::StepSchedule& schedule,
@@ -147,7 +162,7 @@ void WindowFeed::Describe(const v1::StepSchedule& schedule,
     schedule_ = std::make_shared<v1::StepSchedule>(schedule);
     step_totals_ = {};
     for (const v1::MicroBatchSchedule& each : schedule.micro_batches()) {
-      step_totals_ += SumTotals(each, shape.align);
+      step_totals_ += SumTotals(each, shape.totals_align);
     }
   }
   DeviceBatch& batch = window->batch;
@@ -156,6 +171,8 @@ void WindowFeed::Describe(const v1::StepSchedule& schedule,
   batch.micro_batch = micro_batch;
   batch.role = source_->role();
   batch.device = options_.device;
+  batch.fields = shape.fields;
+  batch.context = shape.context;
   for (const OwnedSample& owned : window->exchange.owned) {
     const SampleRecord& record = owned.expected;
     PackedSample& sample = batch.samples.emplace_back();
@@ -172,11 +189,13 @@ void WindowFeed::Describe(const v1::StepSchedule& schedule,
   batch.vision = window->layout.vision;
   batch.dummy_image = window->layout.dummy_image;
   const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
-  batch.totals = SumTotals(columns, shape.align, source_->role());
-  batch.micro_batch_totals = SumTotals(columns, shape.align);
+  batch.totals = SumTotals(columns, shape.totals_align, source_->role());
+  batch.micro_batch_totals = SumTotals(columns, shape.totals_align);
   batch.step_totals = step_totals_;
-  batch.bytes_read = window->exchange.block.bytes();
-  batch.bytes_moved = window->exchange.bytes_sent();
+  if (source_->has_blocks()) {
+    batch.bytes_read = window->exchange.block.bytes();
+    batch.bytes_moved = window->exchange.bytes_sent();
+  }
   batch.schedule = schedule_;
 }
 

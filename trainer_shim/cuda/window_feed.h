@@ -31,16 +31,17 @@ struct ReadyWindow {
   // What is known of the batch without a look at the device; its pointers are
   // null.
   DeviceBatch batch;
-  // The block, in pinned memory: where the server wrote it, or in `host`.
+  // The block, in pinned memory: where the server wrote it, or in `host`. Null
+  // without one: the rank receives no tensor, or has it from a tensor peer.
   const uint8_t* block_bytes = nullptr;
   // What holds the former; null where the block lies in `host`.
   std::unique_ptr<FetchedBlock> block;
   // Room for the block, then (from plan.landing.received on) the upload.
   PinnedBuffer host;
-  // Written by the device: [samples].
+  // Written by the device: [samples]. Zeros without a block.
   PinnedBuffer placeholders;
-  // The device has packed the batch, and so has read `host`; recorded by who
-  // gives it the work.
+  // The device has packed the batch, passed it on to or received it from tensor
+  // peers, and so has read `host`; recorded by who gives it the work.
   Event packed;
 };
 
@@ -92,6 +93,8 @@ class WindowFeed {
   ReadyWindow* TakeFree();
   absl::Status Fill(ReadyWindow* window);
   absl::Status Stage(std::unique_ptr<FetchedBlock> block, ReadyWindow* window);
+  absl::Status StageBlock(std::unique_ptr<FetchedBlock> block,
+                          ReadyWindow* window);
   void Describe(const v1::StepSchedule& schedule, uint32_t micro_batch,
                 ReadyWindow* window);
 

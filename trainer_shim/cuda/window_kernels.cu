@@ -39,14 +39,16 @@ __device__ void Report(Finding* finding, Finding::Kind kind, uint32_t index,
   out->kind = kind;
 }
 
-// The sample in whose place token `t` lies.
+// The sample in whose place token `t` of a context rank lies: each has the same
+// share of every place.
 __device__ inline uint32_t FindSample(const int32_t* cu_seqlens_padded,
-                                      uint32_t samples, int64_t t) {
+                                      uint32_t samples, uint32_t context,
+                                      int64_t t) {
   uint32_t low = 0;
   uint32_t high = samples;
   while (high - low > 1) {
     const uint32_t middle = low + (high - low) / 2;
-    if (cu_seqlens_padded[middle] <= t) {
+    if (cu_seqlens_padded[middle] / static_cast<int32_t>(context) <= t) {
       low = middle;
     } else {
       high = middle;
@@ -112,9 +114,12 @@ __global__ void __launch_bounds__(kThreads)
   const uint64_t threads = uint64_t{gridDim.x} * kThreads;
   for (uint64_t t = uint64_t{blockIdx.x} * kThreads + threadIdx.x; t < a.tokens;
        t += threads) {
-    const uint32_t sample = FindSample(a.cu_seqlens_padded, a.samples, t);
+    const uint32_t sample =
+        FindSample(a.cu_seqlens_padded, a.samples, a.context.size, t);
     const TextSource source = a.texts[sample];
-    const uint64_t i = t - a.cu_seqlens_padded[sample];
+    const uint32_t begin = a.cu_seqlens_padded[sample] / a.context.size;
+    const uint32_t end = a.cu_seqlens_padded[sample + 1] / a.context.size;
+    const uint64_t i = ContextOffset(t - begin, end - begin, a.context);
     int64_t id = a.pad_id;
     int64_t label = kUnsupervised;
     const int32_t* positions = nullptr;
@@ -125,9 +130,12 @@ __global__ void __launch_bounds__(kThreads)
       label = reinterpret_cast<const int32_t*>(payload + array)[i];
       positions = reinterpret_cast<const int32_t*>(payload + 2 * array) + i;
     }
-    a.input_ids[t] = id;
-    a.labels[t] = label;
-    a.loss_mask[t] = label == kUnsupervised ? 0.0f : 1.0f;
+    if (a.input_ids != nullptr) a.input_ids[t] = id;
+    if (a.labels != nullptr) {
+      a.labels[t] = label;
+      a.loss_mask[t] = label == kUnsupervised ? 0.0f : 1.0f;
+    }
+    if (a.position_ids == nullptr) continue;
     for (uint32_t axis = 0; axis < a.position_axes; ++axis) {
       a.position_ids[axis * a.tokens + t] =
           positions == nullptr ? 0 : positions[axis * source.tokens];
@@ -183,9 +191,13 @@ absl::Status LaunchPackText(const PackTextArguments& arguments,
   if (arguments.texts == nullptr || arguments.cu_seqlens_padded == nullptr) {
     return Missing("texts or cu_seqlens_padded");
   }
-  if (arguments.input_ids == nullptr || arguments.labels == nullptr ||
-      arguments.loss_mask == nullptr || arguments.position_ids == nullptr) {
-    return Missing("an output tensor");
+  if ((arguments.labels == nullptr) != (arguments.loss_mask == nullptr)) {
+    return Missing("one of labels and loss_mask");
+  }
+  if (arguments.context.rank >= arguments.context.size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("context rank ", arguments.context.rank, " of ",
+                     arguments.context.size, " does not exist"));
   }
   if (arguments.samples == 0 ||
       arguments.tokens > std::numeric_limits<int32_t>::max()) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "trainer_shim/context_slice.h"
 #include "trainer_shim/cuda/window_plan.h"
 
 namespace ballast {
@@ -54,19 +55,20 @@ struct CheckRecordsArguments {
 absl::Status LaunchCheckRecords(const CheckRecordsArguments& arguments,
                                 cudaStream_t stream);
 
-// The twin of PackText (pack_cpu.h).
+// The twin of PackText (pack_cpu.h). Tensors that are null are not written.
 struct PackTextArguments {
   const uint8_t* landing = nullptr;
   const TextSource* texts = nullptr;           // [samples]
   const int32_t* cu_seqlens_padded = nullptr;  // [samples + 1]
   uint32_t samples = 0;
-  uint64_t tokens = 0;  // T
+  ContextSlice context;
+  uint64_t tokens = 0;  // L, those of the context rank: T / context.size
   uint32_t position_axes = 0;
   int32_t pad_id = 0;
-  int64_t* input_ids = nullptr;     // [T]
-  int64_t* labels = nullptr;        // [T]
-  float* loss_mask = nullptr;       // [T]
-  int64_t* position_ids = nullptr;  // [position_axes, T]
+  int64_t* input_ids = nullptr;     // [L]
+  int64_t* labels = nullptr;        // [L], with loss_mask
+  float* loss_mask = nullptr;       // [L]
+  int64_t* position_ids = nullptr;  // [position_axes, L]
 };
 absl::Status LaunchPackText(const PackTextArguments& arguments,
                             cudaStream_t stream);

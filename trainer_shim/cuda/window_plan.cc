@@ -45,7 +45,7 @@ WindowPlan PlanWindow(const ExchangePlan& exchange, const BatchLayout& layout,
   plan.samples = exchange.owned.size();
   plan.images = layout.images.size();
   if (!layout.text.cu_seqlens.empty()) {
-    plan.tokens = layout.text.padded_tokens();
+    plan.tokens = layout.text.padded_tokens() / shape.context.size;
   }
   if (!layout.images.empty()) plan.patches = layout.vision.patches();
 
@@ -73,15 +73,19 @@ WindowPlan PlanWindow(const ExchangePlan& exchange, const BatchLayout& layout,
   plan.upload.bytes = upload.bytes();
 
   Arrays output;
-  plan.output.input_ids = output.Add<int64_t>(plan.tokens);
-  plan.output.labels = output.Add<int64_t>(plan.tokens);
-  plan.output.loss_mask = output.Add<float>(plan.tokens);
-  plan.output.position_ids =
-      output.Add<int64_t>(plan.tokens * shape.block.position_axes);
-  const uint64_t values = plan.patches * shape.patch.row();
+  const BatchFields& fields = shape.fields;
+  const uint64_t labels = fields.labels ? plan.tokens : 0;
+  plan.output.input_ids =
+      output.Add<int64_t>(fields.input_ids ? plan.tokens : 0);
+  plan.output.labels = output.Add<int64_t>(labels);
+  plan.output.loss_mask = output.Add<float>(labels);
+  plan.output.position_ids = output.Add<int64_t>(
+      fields.positions ? plan.tokens * shape.block.position_axes : 0);
+  const uint64_t values = fields.pixels ? plan.patches * shape.patch.row() : 0;
   plan.output.pixel_values = pixel_type == PixelType::kBfloat16
                                  ? output.Add<uint16_t>(values)
                                  : output.Add<float>(values);
+  plan.output.placeholders = output.Add<uint8_t>(plan.samples);
   plan.output.bytes = output.bytes();
   return plan;
 }

@@ -72,13 +72,17 @@ struct UploadLayout {
   uint64_t bytes = 0;
 };
 
-// What the kernels write: offsets of the batch's large tensors.
+// What the kernels write: offsets of the batch's large tensors. Those that the
+// rank does not receive have no bytes.
 struct OutputLayout {
   uint64_t input_ids = 0;
   uint64_t labels = 0;
   uint64_t loss_mask = 0;
   uint64_t position_ids = 0;
   uint64_t pixel_values = 0;
+  // uint8 [samples]: where DeviceBatch::placeholders passes on its way from a
+  // tensor peer.
+  uint64_t placeholders = 0;
   uint64_t bytes = 0;
 };
 
@@ -88,7 +92,7 @@ struct WindowPlan {
   OutputLayout output;
   uint32_t samples = 0;
   uint32_t images = 0;  // a dummy one included
-  uint64_t tokens = 0;  // T
+  uint64_t tokens = 0;  // of this context rank: T / context.size
   uint64_t patches = 0;
 };
 

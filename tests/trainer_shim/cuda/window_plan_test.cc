@@ -99,17 +99,36 @@ TEST(WindowPlanTest, TensorsOfTheBatchAreApart) {
   ExpectApart({{at.input_ids, 8 * t},
                {at.labels, 8 * t},
                {at.loss_mask, 4 * t},
-               {at.position_ids, 8 * 3 * t}},
+               {at.position_ids, 8 * 3 * t},
+               {at.placeholders, text.plan.samples}},
               at.bytes);
 
   const Planned pixels = Plan(v1::MODULE_VISION, 0, PixelType::kBfloat16);
   const uint64_t values = pixels.plan.patches * pixels.shape.patch.row();
-  ExpectApart({{pixels.plan.output.pixel_values, 2 * values}},
+  ExpectApart({{pixels.plan.output.pixel_values, 2 * values},
+               {pixels.plan.output.placeholders, pixels.plan.samples}},
               pixels.plan.output.bytes);
   EXPECT_EQ(PlanWindow(pixels.exchange, pixels.layout, pixels.shape,
                        PixelType::kFloat32)
-                .output.bytes,
+                .output.placeholders,
             (4 * values + 255) / 256 * 256);
+}
+
+// A context rank has room for its part; a stage for what it receives.
+TEST(WindowPlanTest, TensorsAreOfTheRanksPlace) {
+  Planned text = Plan(v1::MODULE_LANGUAGE, 0, PixelType::kFloat32);
+  const uint64_t t = text.plan.tokens;
+  text.shape.context = {2, 1};
+  text.shape.fields.input_ids = false;
+  const WindowPlan plan =
+      PlanWindow(text.exchange, text.layout, text.shape, PixelType::kFloat32);
+  EXPECT_EQ(plan.tokens, t / 2);
+  EXPECT_EQ(plan.output.labels, plan.output.input_ids);
+  ExpectApart({{plan.output.labels, 8 * t / 2},
+               {plan.output.loss_mask, 4 * t / 2},
+               {plan.output.position_ids, 8 * 3 * t / 2},
+               {plan.output.placeholders, plan.samples}},
+              plan.output.bytes);
 }
 
 TEST(WindowPlanTest, SamplesAreFoundWhereTheyLand) {

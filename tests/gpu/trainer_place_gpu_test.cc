@@ -1,0 +1,172 @@
+// Batches of ranks at all places of a module, in the memory of a GPU, against
+// the host's at the same place: tensor, pipeline and context parallelism.
+
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/config/config_loader.h"
+#include "tests/fakes/formula_dataset.h"
+#include "tests/fakes/test_cluster.h"
+#include "tests/gpu/device_testing.h"
+#include "trainer_shim/cuda/cuda_handles.h"
+#include "trainer_shim/cuda/cuda_trainer_shim.h"
+#include "trainer_shim/cuda/in_process_device_communicator.h"
+#include "trainer_shim/trainer_shim.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint64_t kSteps = 3;
+
+// A job of two data-parallel ranks of each module, `tp`, `pp` and `cp` peers
+// each.
+LoadedConfig MakeConfig(uint32_t tp, uint32_t pp, uint32_t cp) {
+  const std::string directory = ::testing::TempDir() + "/formula_places";
+  std::filesystem::create_directories(directory);
+  OrDie(WriteFormulaDataset(directory + "/docs.tar", 50));
+  return OrDie(ParseConfig(
+      absl::StrCat(
+          "sources: [{name: docs, format: webdataset, path: docs.tar}]\n"
+          "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
+          "batch: {global: 16, micro: 8}\n"
+          "topology: {modules: {vision: {dp: 2, tp: ",
+          tp, ", pp: ", pp, "}, language: {dp: 2, tp: ", tp, ", pp: ", pp,
+          ", cp: ", cp,
+          "}}}\nbalance: {delivery: direct}\nserve: {threads: 2, memory: "
+          "64MiB, listen: ['unix:/replaced']}\n"),
+      "test.yaml", directory));
+}
+
+v1::Role RoleOf(v1::Module module) {
+  v1::Role role;
+  role.set_module(module);
+  role.set_dp_rank(1);
+  return role;
+}
+
+TrainerPlace PlaceOf(uint32_t tp_rank, uint32_t pp_rank, uint32_t cp_rank) {
+  TrainerPlace place;
+  place.tp_rank = tp_rank;
+  place.pp_rank = pp_rank;
+  place.cp_rank = cp_rank;
+  return place;
+}
+
+std::vector<PackedBatch> OnHost(const TestCluster& cluster, v1::Module module,
+                                const TrainerPlace& place) {
+  TrainerShim::Options options;
+  options.servers = cluster.addresses();
+  options.role = RoleOf(module);
+  options.place = place;
+  options.steps = kSteps;
+  const auto shim = OrDie(TrainerShim::Create(std::move(options)));
+  std::vector<PackedBatch> batches;
+  while (true) {
+    const auto batch = shim->Next();
+    if (absl::IsOutOfRange(batch.status())) return batches;
+    OrDie(batch.status());
+    batches.push_back(**batch);
+  }
+}
+
+// With `peers`, rank 0 of which passes on what it has.
+std::vector<PackedBatch> OnDevice(
+    const TestCluster& cluster, v1::Module module, const TrainerPlace& place,
+    std::unique_ptr<DeviceCommunicator> peers = nullptr) {
+  CudaTrainerShim::Options options;
+  options.servers = cluster.addresses();
+  options.source.role = RoleOf(module);
+  options.source.place = place;
+  options.source.steps = kSteps;
+  options.pixel_type = PixelType::kFloat32;
+  const bool broadcasts = peers != nullptr;
+  options.tensor_communicator = std::move(peers);
+  const auto shim = OrDie(CudaTrainerShim::Create(std::move(options)));
+  const Stream stream = OrDie(Stream::Create());
+  std::vector<PackedBatch> batches;
+  while (true) {
+    const bool receives = broadcasts && place.tp_rank > 0;
+    const auto batch = receives ? shim->ReceiveFromTensorPeer(stream.get())
+                                : shim->Next(stream.get());
+    if (absl::IsOutOfRange(batch.status())) return batches;
+    OrDie(batch.status());
+    if (broadcasts && !receives) OrDie(shim->SendToTensorPeers(stream.get()));
+    batches.push_back(OrDie(CopyToHost(**batch, stream.get())));
+  }
+}
+
+void ExpectSame(const std::vector<PackedBatch>& got,
+                const std::vector<PackedBatch>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  ASSERT_FALSE(got.empty());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].step, want[i].step);
+    EXPECT_EQ(got[i].micro_batch, want[i].micro_batch);
+    EXPECT_EQ(DigestOf(got[i]), DigestOf(want[i])) << i;
+    EXPECT_EQ(got[i].totals, want[i].totals);
+    EXPECT_EQ(got[i].micro_batch_totals, want[i].micro_batch_totals);
+    EXPECT_EQ(got[i].step_totals, want[i].step_totals);
+    ASSERT_EQ(got[i].samples.size(), want[i].samples.size());
+    for (size_t k = 0; k < got[i].samples.size(); ++k) {
+      EXPECT_EQ(got[i].samples[k].name, want[i].samples[k].name);
+      EXPECT_EQ(got[i].samples[k].placeholder, want[i].samples[k].placeholder);
+    }
+  }
+}
+
+TEST(TrainerPlaceGpuTest, ContextRanksAndStagesAreTheHosts) {
+  const uint32_t pp = 3, cp = 4;
+  const auto cluster = OrDie(TestCluster::Start(MakeConfig(1, pp, cp), 1));
+  for (uint32_t stage = 0; stage < pp; ++stage) {
+    for (uint32_t rank = 0; rank < cp; ++rank) {
+      SCOPED_TRACE(absl::StrCat("stage ", stage, " context rank ", rank));
+      const TrainerPlace place = PlaceOf(0, stage, rank);
+      ExpectSame(OnDevice(*cluster, v1::MODULE_LANGUAGE, place),
+                 OnHost(*cluster, v1::MODULE_LANGUAGE, place));
+    }
+  }
+}
+
+TEST(TrainerPlaceGpuTest, TensorPeersGetWhatRankZeroGot) {
+  const uint32_t tp = 3;
+  const auto cluster = OrDie(TestCluster::Start(MakeConfig(tp, 1, 2), 1));
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    const std::vector<PackedBatch> want =
+        OnHost(*cluster, module, PlaceOf(0, 0, 0));
+    auto groups = InProcessDeviceGroup(tp);
+    std::vector<std::vector<PackedBatch>> got(tp);
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < tp; ++rank) {
+      threads.emplace_back([&, rank] {
+        got[rank] = OnDevice(*cluster, module, PlaceOf(rank, 0, 0),
+                             std::move(groups[rank]));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (uint32_t rank = 0; rank < tp; ++rank) {
+      SCOPED_TRACE(absl::StrCat("tensor rank ", rank));
+      ExpectSame(got[rank], want);
+    }
+  }
+}
+
+TEST(TrainerPlaceGpuTest, ARankThatReceivesNothingGoesThroughTheSameSteps) {
+  const auto cluster = OrDie(TestCluster::Start(MakeConfig(1, 2, 1), 1));
+  const TrainerPlace place = PlaceOf(0, 1, 0);
+  const auto batches = OnDevice(*cluster, v1::MODULE_VISION, place);
+  ExpectSame(batches, OnHost(*cluster, v1::MODULE_VISION, place));
+  for (const PackedBatch& batch : batches) {
+    EXPECT_EQ(DigestOf(batch), DigestOf(PackedBatch()));
+    EXPECT_GT(batch.totals.patches, 0);
+    EXPECT_EQ(batch.bytes_read, 0);
+  }
+}
+
+}  // namespace
+}  // namespace ballast
