@@ -203,10 +203,10 @@ typedef struct ballast_nccl_options {
  * before 2.18), and NCCL's as INTERNAL. */
 BALLAST_API int ballast_nccl_id(void* id);
 
-/* Joins the group of that id as rank `rank` of `size`. The three below block
- * until all ranks of the group have called them, make the device the calling
- * thread's current one, and answer the errors of ballast_nccl_id besides
- * INVALID_ARGUMENT and, from CUDA, FAILED_PRECONDITION and INTERNAL. */
+/* Joins the group of that id as rank `rank` of `size`. This and the next two
+ * block until all ranks of the group have called them, and answer the errors of
+ * ballast_nccl_id besides INVALID_ARGUMENT and, from CUDA, FAILED_PRECONDITION
+ * and INTERNAL. */
 BALLAST_API int ballast_communicator_nccl(const void* id, uint32_t rank,
                                           uint32_t size,
                                           const ballast_nccl_options* options,
@@ -302,13 +302,13 @@ typedef struct ballast_shim_options {
 } ballast_shim_options;
 
 /* Attaches to the servers and begins to fetch, in threads of the shim's own.
- * Blocks until all servers have answered or failed to. With BACKEND_CUDA it
- * makes the device the calling thread's current one, and all shims of a process
- * are created before Next of any is called (docs/gpu_shim.md).
- * Errors: INVALID_ARGUMENT (naming the option), FAILED_PRECONDITION
- * (fingerprints differ, the data are not the checkpoint's, no GPU),
- * UNIMPLEMENTED (a library without CUDA, a rank as above, delivery `hybrid`),
- * UNAVAILABLE and DEADLINE_EXCEEDED (no server answers: each with its cause),
+ * Blocks until all servers have answered or failed to. With BACKEND_CUDA all
+ * shims of a process are created before Next of any is called
+ * (docs/gpu_shim.md); the calling thread's current device stays as it was, as
+ * in every call. Errors: INVALID_ARGUMENT (naming the option),
+ * FAILED_PRECONDITION (fingerprints differ, the data are not the checkpoint's,
+ * no GPU), UNIMPLEMENTED (a library without CUDA, a rank as above), UNAVAILABLE
+ * and DEADLINE_EXCEEDED (no server answers: each with its cause),
  * UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED, INTERNAL. */
 BALLAST_API int ballast_shim_create(const ballast_shim_options* options,
                                     ballast_shim** shim);

@@ -1,0 +1,173 @@
+#ifndef BALLAST_TESTS_TRAINER_SHIM_C_API_C_BATCH_H_
+#define BALLAST_TESTS_TRAINER_SHIM_C_API_C_BATCH_H_
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trainer_shim/c_api.h"
+#include "trainer_shim/packed_batch.h"
+
+namespace ballast {
+
+// Copies `bytes` to the host; memory may be a device's.
+using CopyBytes =
+    std::function<void(void* to, const void* from, uint64_t bytes)>;
+
+inline uint64_t ElementSize(int32_t dtype) {
+  switch (dtype) {
+    case BALLAST_INT64:
+      return 8;
+    case BALLAST_INT32:
+    case BALLAST_FLOAT32:
+      return 4;
+    case BALLAST_BFLOAT16:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
+// A tensor's name, type, shape and bytes.
+struct CTensor {
+  ballast_tensor tensor = {};
+  std::string bytes;
+};
+
+// What a C batch holds, read through the C interface alone.
+struct CBatch {
+  ballast_batch_info info = {};
+  std::map<std::string, CTensor> tensors;
+  std::vector<ballast_sample> samples;  // name is dangling
+  std::vector<std::string> names;
+  ballast_totals totals[3] = {};
+  std::string digest;
+};
+
+inline CBatch ReadBatch(const ballast_batch* batch, void* stream,
+                        const CopyBytes& copy) {
+  CBatch read;
+  read.info.struct_size = sizeof(read.info);
+  EXPECT_EQ(ballast_batch_get_info(batch, &read.info), BALLAST_OK);
+  for (uint32_t i = 0; i < read.info.num_tensors; ++i) {
+    CTensor each;
+    each.tensor.struct_size = sizeof(each.tensor);
+    EXPECT_EQ(ballast_batch_get_tensor(batch, i, &each.tensor), BALLAST_OK);
+    uint64_t bytes = ElementSize(each.tensor.dtype);
+    for (uint32_t d = 0; d < each.tensor.ndim; ++d) {
+      bytes *= each.tensor.shape[d];
+    }
+    each.bytes.resize(bytes);
+    if (bytes > 0) {
+      if (each.tensor.device_type == BALLAST_DEVICE_CPU) {
+        std::memcpy(each.bytes.data(), each.tensor.data, bytes);
+      } else {
+        copy(each.bytes.data(), each.tensor.data, bytes);
+      }
+    }
+    const bool added =
+        read.tensors.emplace(each.tensor.name, std::move(each)).second;
+    EXPECT_TRUE(added);
+  }
+  for (uint32_t i = 0; i < read.info.num_samples; ++i) {
+    ballast_sample sample = {};
+    sample.struct_size = sizeof(sample);
+    EXPECT_EQ(ballast_batch_get_sample(batch, i, &sample), BALLAST_OK);
+    read.names.push_back(sample.name);
+    read.samples.push_back(sample);
+  }
+  for (int of = 0; of < 3; ++of) {
+    read.totals[of].struct_size = sizeof(ballast_totals);
+    EXPECT_EQ(ballast_batch_get_totals(batch, of, &read.totals[of]),
+              BALLAST_OK);
+  }
+  char digest[33] = {};
+  EXPECT_EQ(ballast_batch_digest(batch, stream, digest), BALLAST_OK);
+  read.digest = digest;
+  return read;
+}
+
+template <typename T>
+void Take(const CBatch& from, const char* name, std::vector<T>* to) {
+  const auto found = from.tensors.find(name);
+  if (found == from.tensors.end()) return;
+  const std::string& bytes = found->second.bytes;
+  to->resize(bytes.size() / sizeof(T));
+  if (!bytes.empty()) std::memcpy(to->data(), bytes.data(), bytes.size());
+}
+
+// The tensors put together again, so that their bytes can be compared by
+// DigestOf.
+inline PackedBatch PackedOf(const CBatch& from) {
+  PackedBatch batch;
+  Take(from, "input_ids", &batch.input_ids);
+  Take(from, "labels", &batch.labels);
+  Take(from, "loss_mask", &batch.loss_mask);
+  Take(from, "position_ids", &batch.position_ids);
+  Take(from, "cu_seqlens", &batch.cu_seqlens);
+  Take(from, "cu_seqlens_padded", &batch.cu_seqlens_padded);
+  Take(from, "image_grid_thw", &batch.image_grid_thw);
+  Take(from, "vision_cu_seqlens", &batch.vision_cu_seqlens);
+  const auto pixels = from.tensors.find("pixel_values");
+  if (pixels != from.tensors.end() &&
+      pixels->second.tensor.dtype == BALLAST_BFLOAT16) {
+    Take(from, "pixel_values", &batch.pixel_values_bf16);
+  } else {
+    Take(from, "pixel_values", &batch.pixel_values);
+  }
+  batch.max_seqlen = from.info.max_seqlen;
+  batch.vision_max_seqlen = from.info.vision_max_seqlen;
+  batch.dummy_image = from.info.dummy_image != 0;
+  return batch;
+}
+
+// Everything that a rank got through the C interface against what it got
+// through C++.
+inline void ExpectSameBatch(const CBatch& got, const PackedBatch& want) {
+  SCOPED_TRACE(::testing::Message()
+               << "step " << want.step << " micro-batch " << want.micro_batch
+               << " module " << want.role.module() << " rank "
+               << want.role.dp_rank());
+  EXPECT_EQ(got.info.step, want.step);
+  EXPECT_EQ(got.info.micro_batch, want.micro_batch);
+  EXPECT_EQ(got.info.bytes_moved, want.bytes_moved);
+  EXPECT_EQ(got.info.bytes_read, want.bytes_read);
+  EXPECT_EQ(DigestOf(PackedOf(got)), DigestOf(want));
+  EXPECT_EQ(got.digest, DigestOf(want));
+  ASSERT_EQ(got.samples.size(), want.samples.size());
+  for (size_t i = 0; i < want.samples.size(); ++i) {
+    EXPECT_EQ(got.names[i], want.samples[i].name);
+    EXPECT_EQ(got.samples[i].position, want.samples[i].position);
+    EXPECT_EQ(got.samples[i].source, want.samples[i].source);
+    EXPECT_EQ(got.samples[i].ordinal, want.samples[i].ordinal);
+    EXPECT_EQ(got.samples[i].placeholder,
+              want.samples[i].placeholder ? 1u : 0u);
+  }
+  const PackedTotals* const totals[] = {&want.totals, &want.micro_batch_totals,
+                                        &want.step_totals};
+  for (int of = 0; of < 3; ++of) {
+    EXPECT_EQ(got.totals[of].samples, totals[of]->samples);
+    EXPECT_EQ(got.totals[of].tokens, totals[of]->tokens);
+    EXPECT_EQ(got.totals[of].tokens_squared, totals[of]->tokens_squared);
+    EXPECT_EQ(got.totals[of].padded_tokens, totals[of]->padded_tokens);
+    EXPECT_EQ(got.totals[of].padded_tokens_squared,
+              totals[of]->padded_tokens_squared);
+    EXPECT_EQ(got.totals[of].label_tokens, totals[of]->label_tokens);
+    EXPECT_EQ(got.totals[of].patches, totals[of]->patches);
+    EXPECT_EQ(got.totals[of].images, totals[of]->images);
+  }
+  for (const auto& [name, each] : got.tensors) {
+    const std::string host = name + "_host";
+    if (got.tensors.count(host) == 0) continue;
+    EXPECT_EQ(got.tensors.at(host).bytes, each.bytes) << name;
+    EXPECT_EQ(got.tensors.at(host).tensor.device_type, BALLAST_DEVICE_CPU);
+  }
+}
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_TRAINER_SHIM_C_API_C_BATCH_H_

@@ -1,0 +1,96 @@
+#ifndef BALLAST_TRAINER_SHIM_C_API_CALL_H_
+#define BALLAST_TRAINER_SHIM_C_API_CALL_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+
+namespace ballast {
+
+// Keeps the message for ballast_last_error and answers the code.
+int Finish(const absl::Status& status);
+
+// Runs the body of a function of the C interface: what it throws, for want of
+// memory say, ends here.
+template <typename Body>
+int Call(Body body) {
+  try {
+    return Finish(body());
+  } catch (const std::bad_alloc&) {
+    return Finish(absl::ResourceExhaustedError("out of memory"));
+  } catch (const std::exception& error) {
+    return Finish(absl::InternalError(error.what()));
+  } catch (...) {
+    return Finish(absl::InternalError("an exception of no known type"));
+  }
+}
+
+// INVALID_ARGUMENT naming `what`, where `pointer` is null.
+inline absl::Status CheckGiven(const void* pointer, const char* what) {
+  if (pointer != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " is NULL"));
+}
+
+// A struct_size that cannot be: most often one that was never set.
+absl::Status CheckStructSize(uint32_t size, const char* what);
+
+// The caller's struct as this library knows it: fields that the caller does not
+// have are 0. `T` begins with struct_size. Errors: INVALID_ARGUMENT (null, a
+// size that cannot be, a field that this library does not know and that is not
+// 0).
+template <typename T>
+absl::StatusOr<T> ReadStruct(const T* given, const char* what) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  if (absl::Status status = CheckGiven(given, what); !status.ok()) {
+    return status;
+  }
+  uint32_t size = 0;
+  std::memcpy(&size, given, sizeof(size));
+  if (absl::Status status = CheckStructSize(size, what); !status.ok()) {
+    return status;
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  for (uint32_t i = sizeof(T); i < size; ++i) {
+    if (bytes[i] == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, ": byte ", i, " of ", size,
+        " is not 0: the caller sets a field that this library, which knows ",
+        sizeof(T), " bytes, does not have; the library is too old"));
+  }
+  T known = {};
+  std::memcpy(&known, given, std::min<size_t>(size, sizeof(T)));
+  return known;
+}
+
+// Fills the fields that the caller has, and sets those to 0 that this library
+// does not know. `struct_size` stays the caller's. Errors: INVALID_ARGUMENT
+// (null, a size that cannot be).
+template <typename T>
+absl::Status WriteStruct(const T& value, T* given, const char* what) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  if (absl::Status status = CheckGiven(given, what); !status.ok()) {
+    return status;
+  }
+  uint32_t size = 0;
+  std::memcpy(&size, given, sizeof(size));
+  if (absl::Status status = CheckStructSize(size, what); !status.ok()) {
+    return status;
+  }
+  auto* bytes = reinterpret_cast<unsigned char*>(given);
+  const size_t known = std::min<size_t>(size, sizeof(T));
+  std::memcpy(bytes, &value, known);
+  std::memset(bytes + known, 0, size - known);
+  std::memcpy(bytes, &size, sizeof(size));
+  return absl::OkStatus();
+}
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_C_API_CALL_H_

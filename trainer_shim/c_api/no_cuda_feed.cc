@@ -1,0 +1,46 @@
+#include "trainer_shim/c_api/cuda_feed.h"
+
+namespace ballast {
+namespace {
+
+absl::Status NoCuda() {
+  return absl::UnimplementedError(
+      "BACKEND_CUDA: this library was built without a CUDA toolkit; use "
+      "BACKEND_HOST, or a build with one (docs/c_api.md)");
+}
+
+}  // namespace
+
+bool HasCuda() { return false; }
+
+absl::StatusOr<std::string> NcclId() { return NoCuda(); }
+
+absl::StatusOr<std::unique_ptr<GroupEnd>> NcclEndOfId(const std::string&,
+                                                      uint32_t, uint32_t,
+                                                      const NcclEndOptions&) {
+  return NoCuda();
+}
+
+absl::StatusOr<std::unique_ptr<GroupEnd>> MeetNcclEnd(const ServerOptions&,
+                                                      const std::string&,
+                                                      uint32_t, uint32_t,
+                                                      absl::Duration,
+                                                      const NcclEndOptions&) {
+  return NoCuda();
+}
+
+absl::StatusOr<std::unique_ptr<GroupEnd>> BorrowNcclEnd(void*,
+                                                        const NcclEndOptions&) {
+  return NoCuda();
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<GroupEnd>>> CudaGroup(uint32_t) {
+  return NoCuda();
+}
+
+absl::StatusOr<std::unique_ptr<RankFeed>> MakeCudaFeed(
+    const FeedOptions&, std::unique_ptr<GroupEnd>) {
+  return NoCuda();
+}
+
+}  // namespace ballast

@@ -1,0 +1,186 @@
+#include "trainer_shim/c_api/options.h"
+
+#include <cmath>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
+#include "proto/checkpoint.pb.h"
+#include "trainer_shim/c_api/call.h"
+#include "trainer_shim/c_api/checkpoint.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint32_t kMostServers = 65536;
+constexpr double kMostSeconds = 1e9;
+constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
+
+std::string TextOf(const char* text) { return text == nullptr ? "" : text; }
+
+absl::Status Unwanted(absl::string_view field, int64_t value,
+                      absl::string_view wanted) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("options.", field, " is ", value, ", wanted ", wanted));
+}
+
+absl::Status CheckRanks(const ballast_shim_options& options) {
+  const struct {
+    const char* name;
+    uint32_t rank;
+  } ranks[] = {{"tp_rank", options.tp_rank},
+               {"pp_rank", options.pp_rank},
+               {"cp_rank", options.cp_rank}};
+  for (const auto& [name, rank] : ranks) {
+    if (rank == 0) continue;
+    return absl::UnimplementedError(absl::StrCat(
+        "options.", name, " is ", rank,
+        ": this library gives every such rank of a data-parallel rank the same "
+        "batch; set it to 0"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadCheckpoint(const ballast_shim_options& options,
+                            FeedOptions* feed) {
+  if (options.checkpoint == nullptr) {
+    if (options.checkpoint_size == 0) return absl::OkStatus();
+    return Unwanted("checkpoint_size", options.checkpoint_size,
+                    "0 without a checkpoint");
+  }
+  if (options.start_step != 0) {
+    return Unwanted("start_step", options.start_step,
+                    "0 with a checkpoint, which says it");
+  }
+  BALLAST_ASSIGN_OR_RETURN(
+      v1::Checkpoint checkpoint,
+      ParseCheckpoint({static_cast<const char*>(options.checkpoint),
+                       options.checkpoint_size}));
+  feed->start_step = checkpoint.next_step();
+  feed->checkpoint.Swap(checkpoint.mutable_fingerprint());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ballast_backend> BackendOf(int backend) {
+  switch (backend) {
+    case BALLAST_BACKEND_HOST:
+    case BALLAST_BACKEND_CUDA:
+      return static_cast<ballast_backend>(backend);
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(
+          "backend is ", backend, ", wanted BALLAST_BACKEND_HOST (",
+          BALLAST_BACKEND_HOST, ") or BALLAST_BACKEND_CUDA (",
+          BALLAST_BACKEND_CUDA, ")"));
+  }
+}
+
+absl::StatusOr<absl::Duration> SecondsOf(double seconds,
+                                         absl::Duration otherwise,
+                                         const char* what) {
+  if (seconds == 0) return otherwise;
+  if (!(seconds > 0 && seconds <= kMostSeconds)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " is ", seconds, ", wanted 0 to 1e9 seconds"));
+  }
+  return absl::Seconds(seconds);
+}
+
+absl::StatusOr<ServerOptions> ServersOf(const ballast_connection* given) {
+  BALLAST_ASSIGN_OR_RETURN(const ballast_connection known,
+                           ReadStruct(given, "connection"));
+  if (known.num_servers == 0 || known.num_servers > kMostServers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("connection.num_servers is ", known.num_servers,
+                     ", wanted 1 to ", kMostServers));
+  }
+  BALLAST_RETURN_IF_ERROR(CheckGiven(known.servers, "connection.servers"));
+  ServerOptions options;
+  for (uint32_t i = 0; i < known.num_servers; ++i) {
+    if (known.servers[i] == nullptr || *known.servers[i] == '\0') {
+      return absl::InvalidArgumentError(
+          absl::StrCat("connection.servers[", i, "] is empty"));
+    }
+    options.servers.emplace_back(known.servers[i]);
+  }
+  options.security.tls_ca = TextOf(known.tls_ca);
+  options.security.tls_cert = TextOf(known.tls_cert);
+  options.security.tls_key = TextOf(known.tls_key);
+  options.security.tls_server_name = TextOf(known.tls_server_name);
+  options.security.token_file = TextOf(known.token_file);
+  FailoverOptions& failover = options.failover;
+  BALLAST_ASSIGN_OR_RETURN(
+      failover.start_patience,
+      SecondsOf(known.wait_for_server_s, failover.start_patience,
+                "connection.wait_for_server_s"));
+  BALLAST_ASSIGN_OR_RETURN(failover.silent_after,
+                           SecondsOf(known.hang_after_s, failover.silent_after,
+                                     "connection.hang_after_s"));
+  failover.slow_after = 4 * failover.silent_after;
+  BALLAST_ASSIGN_OR_RETURN(failover.patience,
+                           SecondsOf(known.give_up_after_s, failover.patience,
+                                     "connection.give_up_after_s"));
+  return options;
+}
+
+absl::StatusOr<FeedOptions> FeedOptionsOf(const ballast_shim_options& known) {
+  FeedOptions options;
+  if (known.module != BALLAST_MODULE_VISION &&
+      known.module != BALLAST_MODULE_LANGUAGE) {
+    return Unwanted("module", known.module,
+                    "BALLAST_MODULE_VISION (1) or BALLAST_MODULE_LANGUAGE (2)");
+  }
+  options.role.set_module(static_cast<v1::Module>(known.module));
+  options.role.set_dp_rank(known.dp_rank);
+  BALLAST_RETURN_IF_ERROR(CheckRanks(known));
+  BALLAST_ASSIGN_OR_RETURN(
+      options.backend,
+      BackendOf(known.backend == 0 ? BALLAST_BACKEND_HOST : known.backend));
+  const bool cuda = options.backend == BALLAST_BACKEND_CUDA;
+  if (known.device < 0 || (!cuda && known.device != 0)) {
+    return Unwanted("device", known.device,
+                    cuda ? "at least 0" : "0 without BALLAST_BACKEND_CUDA");
+  }
+  options.device = known.device;
+  switch (known.pixel_type) {
+    case 0:
+      options.pixel_type = cuda ? PixelType::kBfloat16 : PixelType::kFloat32;
+      break;
+    case BALLAST_FLOAT32:
+      options.pixel_type = PixelType::kFloat32;
+      break;
+    case BALLAST_BFLOAT16:
+      options.pixel_type = PixelType::kBfloat16;
+      break;
+    default:
+      return Unwanted("pixel_type", known.pixel_type,
+                      "BALLAST_FLOAT32 (4) or BALLAST_BFLOAT16 (5)");
+  }
+  switch (known.normalisation) {
+    case BALLAST_NORMALISE_TORCHVISION:
+      options.normalisation = Normalisation::kTorchvision;
+      break;
+    case BALLAST_NORMALISE_PIL:
+      options.normalisation = Normalisation::kPil;
+      break;
+    default:
+      return Unwanted("normalisation", known.normalisation,
+                      "a ballast_normalisation, 0 or 1");
+  }
+  options.start_step = known.start_step;
+  options.steps = known.steps;
+  BALLAST_RETURN_IF_ERROR(ReadCheckpoint(known, &options));
+  options.fingerprint.set_hash(TextOf(known.fingerprint));
+  options.max_bytes = known.max_bytes == 0 ? kMaxBytes : known.max_bytes;
+  options.overlap = known.no_overlap == 0;
+  BALLAST_ASSIGN_OR_RETURN(
+      options.timeout,
+      SecondsOf(known.timeout_s, absl::Minutes(10), "options.timeout_s"));
+  BALLAST_ASSIGN_OR_RETURN(options.servers, ServersOf(known.connection));
+  return options;
+}
+
+}  // namespace ballast

@@ -1,0 +1,214 @@
+// ballast_shim_*, ballast_query_job, ballast_checkpoint_read, ballast_bytes_*.
+
+#include <cstring>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "client/attach_all.h"
+#include "client/loader_client.h"
+#include "common/status_macros.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/schedule_json.h"
+#include "trainer_shim/c_api.h"
+#include "trainer_shim/c_api/call.h"
+#include "trainer_shim/c_api/checkpoint.h"
+#include "trainer_shim/c_api/cuda_feed.h"
+#include "trainer_shim/c_api/handles.h"
+#include "trainer_shim/c_api/host_feed.h"
+#include "trainer_shim/c_api/job_json.h"
+#include "trainer_shim/c_api/options.h"
+#include "trainer_shim/role_source.h"
+
+namespace ballast {
+namespace {
+
+absl::Status QueryJob(const ballast_connection* connection,
+                      ballast_bytes** job) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(job, "job"));
+  BALLAST_ASSIGN_OR_RETURN(const ServerOptions options, ServersOf(connection));
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<std::unique_ptr<LoaderClient>> clients,
+      ClientsOf(options.servers, options.security));
+  std::vector<LoaderClient*> servers;
+  for (const auto& client : clients) servers.push_back(client.get());
+  BALLAST_ASSIGN_OR_RETURN(
+      const v1::AttachResponse attached,
+      AttachAll(servers, {}, {}, options.failover.start_patience));
+  *job = NewBytes(JobToJson(attached.job(), attached.fingerprint()));
+  return absl::OkStatus();
+}
+
+absl::Status Create(const ballast_shim_options* given, ballast_shim** shim) {
+  BALLAST_ASSIGN_OR_RETURN(const ballast_shim_options known,
+                           ReadStruct(given, "options"));
+  // From here on the communicator is ours, whatever comes.
+  const std::unique_ptr<ballast_communicator> communicator(known.communicator);
+  BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
+  BALLAST_ASSIGN_OR_RETURN(const FeedOptions options, FeedOptionsOf(known));
+  std::unique_ptr<GroupEnd> end;
+  if (communicator != nullptr) {
+    if (communicator->end->backend() != options.backend) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "options.communicator is of backend ", communicator->end->backend(),
+          ", wanted one of options.backend, ", options.backend));
+    }
+    end = std::move(communicator->end);
+  }
+  auto made = std::make_unique<ballast_shim>();
+  BALLAST_ASSIGN_OR_RETURN(made->feed,
+                           options.backend == BALLAST_BACKEND_CUDA
+                               ? MakeCudaFeed(options, std::move(end))
+                               : MakeHostFeed(options, std::move(end)));
+  made->batch.feed = made->feed.get();
+  made->next_step = options.start_step;
+  *shim = made.release();
+  return absl::OkStatus();
+}
+
+absl::Status Next(ballast_shim* shim, void* stream,
+                  const ballast_batch** batch) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
+  BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
+  if (stream != nullptr && !shim->feed->has_streams()) {
+    return absl::InvalidArgumentError(
+        "stream is given, and BACKEND_HOST has none; wanted NULL");
+  }
+  shim->batch.view = nullptr;
+  BALLAST_ASSIGN_OR_RETURN(const BatchView* view, shim->feed->Next(stream));
+  shim->batch.view = view;
+  shim->next_step =
+      view->step + (view->micro_batch + 1 == view->num_micro_batches ? 1 : 0);
+  *batch = &shim->batch;
+  return absl::OkStatus();
+}
+
+absl::Status ReportTiming(ballast_shim* shim, uint64_t step,
+                          uint32_t micro_batch, double milliseconds) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
+  return shim->feed->ReportTiming(step, micro_batch, milliseconds);
+}
+
+absl::Status Cancel(ballast_shim* shim) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
+  shim->feed->Cancel();
+  return absl::OkStatus();
+}
+
+absl::Status Job(const ballast_shim* shim, ballast_bytes** job) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
+  BALLAST_RETURN_IF_ERROR(CheckGiven(job, "job"));
+  *job = NewBytes(JobToJson(shim->feed->job(), shim->feed->fingerprint()));
+  return absl::OkStatus();
+}
+
+absl::Status Schedule(const ballast_shim* shim, ballast_bytes** schedule) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
+  BALLAST_RETURN_IF_ERROR(CheckGiven(schedule, "schedule"));
+  if (shim->feed->schedule() == nullptr) {
+    return absl::FailedPreconditionError(
+        "there is no batch whose schedule this could be: call "
+        "ballast_shim_next before");
+  }
+  *schedule = NewBytes(ScheduleToJson(*shim->feed->schedule()));
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint(const ballast_shim* shim, uint64_t next_step,
+                        ballast_bytes** checkpoint) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
+  BALLAST_RETURN_IF_ERROR(CheckGiven(checkpoint, "checkpoint"));
+  v1::Checkpoint message;
+  message.set_next_step(next_step == BALLAST_AFTER_LAST_STEP ? shim->next_step
+                                                             : next_step);
+  *message.mutable_fingerprint() = shim->feed->fingerprint();
+  *checkpoint = NewBytes(CheckpointBytes(message));
+  return absl::OkStatus();
+}
+
+// What fits, and a 0 behind it.
+template <size_t kSize>
+void CopyText(const std::string& text, char (&out)[kSize]) {
+  const size_t size = std::min(text.size(), kSize - 1);
+  std::memcpy(out, text.data(), size);
+  out[size] = '\0';
+}
+
+absl::Status ReadCheckpoint(const void* bytes, size_t size,
+                            ballast_checkpoint_info* out) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(bytes, "checkpoint"));
+  BALLAST_ASSIGN_OR_RETURN(
+      const v1::Checkpoint checkpoint,
+      ParseCheckpoint({static_cast<const char*>(bytes), size}));
+  ballast_checkpoint_info info = {};
+  info.next_step = checkpoint.next_step();
+  CopyText(checkpoint.fingerprint().hash(), info.fingerprint);
+  CopyText(checkpoint.fingerprint().data_hash(), info.data_fingerprint);
+  return WriteStruct(info, out, "info");
+}
+
+}  // namespace
+}  // namespace ballast
+
+int ballast_has_backend(int backend) {
+  return backend == BALLAST_BACKEND_HOST ||
+         (backend == BALLAST_BACKEND_CUDA && ballast::HasCuda());
+}
+
+const char* ballast_bytes_data(const ballast_bytes* bytes) {
+  return bytes == nullptr ? nullptr : bytes->bytes.c_str();
+}
+
+size_t ballast_bytes_size(const ballast_bytes* bytes) {
+  return bytes == nullptr ? 0 : bytes->bytes.size();
+}
+
+void ballast_bytes_free(ballast_bytes* bytes) { delete bytes; }
+
+int ballast_query_job(const ballast_connection* connection,
+                      ballast_bytes** job) {
+  return ballast::Call([=] { return ballast::QueryJob(connection, job); });
+}
+
+int ballast_shim_create(const ballast_shim_options* options,
+                        ballast_shim** shim) {
+  return ballast::Call([=] { return ballast::Create(options, shim); });
+}
+
+void ballast_shim_destroy(ballast_shim* shim) { delete shim; }
+
+int ballast_shim_next(ballast_shim* shim, void* stream,
+                      const ballast_batch** batch) {
+  return ballast::Call([=] { return ballast::Next(shim, stream, batch); });
+}
+
+int ballast_shim_cancel(ballast_shim* shim) {
+  return ballast::Call([=] { return ballast::Cancel(shim); });
+}
+
+int ballast_shim_report_timing(ballast_shim* shim, uint64_t step,
+                               uint32_t micro_batch, double milliseconds) {
+  return ballast::Call([=] {
+    return ballast::ReportTiming(shim, step, micro_batch, milliseconds);
+  });
+}
+
+int ballast_shim_job(const ballast_shim* shim, ballast_bytes** job) {
+  return ballast::Call([=] { return ballast::Job(shim, job); });
+}
+
+int ballast_shim_schedule(const ballast_shim* shim, ballast_bytes** schedule) {
+  return ballast::Call([=] { return ballast::Schedule(shim, schedule); });
+}
+
+int ballast_shim_checkpoint(const ballast_shim* shim, uint64_t next_step,
+                            ballast_bytes** checkpoint) {
+  return ballast::Call(
+      [=] { return ballast::Checkpoint(shim, next_step, checkpoint); });
+}
+
+int ballast_checkpoint_read(const void* checkpoint, size_t size,
+                            ballast_checkpoint_info* info) {
+  return ballast::Call(
+      [=] { return ballast::ReadCheckpoint(checkpoint, size, info); });
+}
