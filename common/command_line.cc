@@ -10,7 +10,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "common/build_info.h"
 #include "common/help_formatter.h"
+#include "common/log.h"
+#include "common/option_types.h"
 
 namespace ballast {
 namespace {
@@ -85,10 +88,26 @@ CommandLine::CommandLine(const std::string& name,
                          const std::string& examples)
     : app_(description, name) {
   app_.formatter(std::make_shared<HelpFormatter>());
+  app_.set_version_flag(
+      "--version", [name] { return VersionText(name); },
+      "prints version, commit and how it was built");
   SetExamples(&app_, examples);
 }
 
+void CommandLine::AddLogOptions(CLI::App* app) {
+  OneOf(app->add_option("--log-level", log_level_,
+                        "the least that is logged on standard error"),
+        {"debug", "info", "warning", "error"})
+      ->group(kCommonOptions)
+      ->envname("BALLAST_LOG_LEVEL");
+  OneOf(app->add_option("--log-format", log_format_, "of that log"),
+        {"text", "json"})
+      ->group(kCommonOptions)
+      ->envname("BALLAST_LOG_FORMAT");
+}
+
 void CommandLine::SetAction(std::function<absl::Status()> action) {
+  AddLogOptions(&app_);
   chosen_ = std::move(action);
 }
 
@@ -99,6 +118,7 @@ CLI::App* CommandLine::AddCommand(CLI::App* parent, const std::string& name,
   CLI::App* command = parent->add_subcommand(name, description);
   parent->require_subcommand(1);
   SetExamples(command, examples);
+  AddLogOptions(command);
   command->callback([this, action = std::move(action)] { chosen_ = action; });
   return command;
 }
@@ -124,11 +144,17 @@ int CommandLine::Run(int argc, char** argv) {
               << path << " --help`.\n";
     return 2;
   }
+  if (const auto level = ParseLogLevel(log_level_)) SetLogLevel(*level);
+  if (const auto format = ParseLogFormat(log_format_)) SetLogFormat(*format);
   const absl::Status status = chosen_ ? chosen_() : absl::OkStatus();
   if (status.ok()) return 0;
   // A message can hold several faults, one a line.
   for (const absl::string_view line : absl::StrSplit(status.message(), '\n')) {
-    std::cerr << app_.get_name() << ": " << line << "\n";
+    if (CurrentLogFormat() == LogFormat::kJson) {
+      LogError(app_.get_name(), ": ", line);
+    } else {
+      std::cerr << app_.get_name() << ": " << line << "\n";
+    }
   }
   return 1;
 }

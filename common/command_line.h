@@ -20,7 +20,9 @@ namespace ballast {
 //   return line.Run(argc, argv);
 //
 // A program without commands gives its action to SetAction. Types of options:
-// common/option_types.h; how --help reads: common/help_formatter.h.
+// common/option_types.h; how --help reads: common/help_formatter.h. Every
+// program has --version (common/build_info.h), and every command --log-level
+// and --log-format (common/log.h).
 class CommandLine {
  public:
   // `description` is one or more sentences; where the program is listed among
@@ -47,11 +49,16 @@ class CommandLine {
 
   // Parses and runs. Returns the exit status: 0, 1 when the action failed, 2
   // when the line is wrong; the message then goes to stderr, each line after
-  // the program's name.
+  // the program's name. With --log-format json an action's error is logged, a
+  // line of it an event.
   int Run(int argc, char** argv);
 
  private:
+  void AddLogOptions(CLI::App* app);
+
   CLI::App app_;
+  std::string log_level_;   // empty: not given
+  std::string log_format_;  // likewise
   std::function<absl::Status()> chosen_;
 };
 

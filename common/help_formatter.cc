@@ -63,18 +63,27 @@ std::string FirstSentence(absl::string_view text) {
 }
 
 // The options that can stand on the line of `app`: those of the programs that
-// hold it, and its own; positional ones last.
+// hold it, and its own; then those that every program has, and positional ones.
 std::vector<const CLI::Option*> OptionsOf(const CLI::App* app) {
   std::vector<const CLI::App*> chain;
   for (; app != nullptr; app = app->get_parent()) chain.push_back(app);
   std::vector<const CLI::Option*> options;
+  std::vector<const CLI::Option*> common;
   std::vector<const CLI::Option*> positional;
   for (auto at = chain.rbegin(); at != chain.rend(); ++at) {
     for (const CLI::Option* option : (*at)->get_options({})) {
       if (option == (*at)->get_help_ptr()) continue;
-      (option->get_positional() ? positional : options).push_back(option);
+      if (option == (*at)->get_version_ptr()) {
+        // Of a program, and of no command's line.
+        if (*at == chain.front()) common.push_back(option);
+      } else if (option->get_group() == kCommonOptions) {
+        common.push_back(option);
+      } else {
+        (option->get_positional() ? positional : options).push_back(option);
+      }
     }
   }
+  options.insert(options.end(), common.begin(), common.end());
   options.insert(options.end(), positional.begin(), positional.end());
   return options;
 }

@@ -7,6 +7,10 @@
 
 namespace ballast {
 
+// The group (CLI::Option::group) of options that every program has: they are
+// listed after a command's own.
+inline constexpr char kCommonOptions[] = "Common";
+
 // How --help reads: description, a usage line with every option, the options
 // that are required apart from the others, commands with the first sentence of
 // what they do, and the footer. At most 80 columns as long as the texts given

@@ -2,43 +2,113 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
-#include <string>
+#include <cstddef>
+#include <cstdlib>
+
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
 
 namespace ballast {
 namespace {
 
-std::atomic<LogLevel> lowest_level{LogLevel::kInfo};
+constexpr std::array<const char*, 4> kLevelNames = {"debug", "info", "warning",
+                                                    "error"};
+constexpr std::array<const char*, 2> kFormatNames = {"text", "json"};
 
-char Letter(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return 'D';
-    case LogLevel::kInfo:
-      return 'I';
-    case LogLevel::kWarning:
-      return 'W';
-    case LogLevel::kError:
-      return 'E';
+// The place of `name`, or nothing.
+template <typename Names>
+std::optional<size_t> Find(const Names& names, absl::string_view name) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (name == names[i]) return i;
   }
-  return '?';
+  return std::nullopt;
+}
+
+absl::string_view FromEnvironment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+struct Settings {
+  Settings() {
+    const auto level = ParseLogLevel(FromEnvironment("BALLAST_LOG_LEVEL"));
+    if (level.has_value()) this->level = *level;
+    level_is_set = level.has_value();
+    const auto format = ParseLogFormat(FromEnvironment("BALLAST_LOG_FORMAT"));
+    if (format.has_value()) this->format = *format;
+  }
+
+  std::atomic<LogLevel> level{LogLevel::kInfo};
+  std::atomic<bool> level_is_set{false};
+  std::atomic<LogFormat> format{LogFormat::kText};
+  std::atomic<absl::Time (*)()> clock{nullptr};
+};
+
+// Never destroyed: threads may log until the process is gone.
+Settings& TheSettings() {
+  static Settings* const settings = new Settings;
+  return *settings;
 }
 
 }  // namespace
 
-void SetLogLevel(LogLevel lowest) { lowest_level = lowest; }
+std::optional<LogLevel> ParseLogLevel(absl::string_view name) {
+  const std::optional<size_t> place = Find(kLevelNames, name);
+  if (!place.has_value()) return std::nullopt;
+  return static_cast<LogLevel>(*place);
+}
+
+std::optional<LogFormat> ParseLogFormat(absl::string_view name) {
+  const std::optional<size_t> place = Find(kFormatNames, name);
+  if (!place.has_value()) return std::nullopt;
+  return static_cast<LogFormat>(*place);
+}
+
+void SetLogLevel(LogLevel lowest) {
+  TheSettings().level_is_set = true;
+  TheSettings().level = lowest;
+}
+
+void SuggestLogLevel(LogLevel lowest) {
+  if (!TheSettings().level_is_set) TheSettings().level = lowest;
+}
+
+void SetLogFormat(LogFormat format) { TheSettings().format = format; }
+LogLevel CurrentLogLevel() { return TheSettings().level; }
+LogFormat CurrentLogFormat() { return TheSettings().format; }
+void SetLogClock(absl::Time (*now)()) { TheSettings().clock = now; }
+
+std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level,
+                          absl::string_view message) {
+  const char* const name = kLevelNames[static_cast<size_t>(level)];
+  const std::string when =
+      absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
+  if (format == LogFormat::kJson) {
+    nlohmann::ordered_json line;
+    line["time"] = when;
+    line["level"] = name;
+    line["message"] = std::string(message);
+    return absl::StrCat(
+        line.dump(-1, ' ', false,
+                  nlohmann::ordered_json::error_handler_t::replace),
+        "\n");
+  }
+  // D, I, W, E.
+  return absl::StrCat(std::string(1, static_cast<char>(name[0] - 'a' + 'A')),
+                      " ", when, " ",
+                      absl::StrReplaceAll(message, {{"\n", "\\n"}}), "\n");
+}
 
 void Log(LogLevel level, absl::string_view message) {
-  if (level < lowest_level) return;
+  if (level < CurrentLogLevel()) return;
+  absl::Time (*const clock)() = TheSettings().clock;
   const std::string line =
-      absl::StrCat(std::string(1, Letter(level)), " ",
-                   absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(),
-                                    absl::UTCTimeZone()),
-                   " ", absl::StrReplaceAll(message, {{"\n", "\\n"}}), "\n");
+      FormatLogLine(CurrentLogFormat(),
+                    clock != nullptr ? clock() : absl::Now(), level, message);
   // A log line that cannot be written has nowhere to be reported.
   [[maybe_unused]] const ssize_t written =
       write(STDERR_FILENO, line.data(), line.size());

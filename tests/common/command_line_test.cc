@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/log.h"
 #include "common/option_types.h"
 
 namespace ballast {
@@ -70,6 +71,31 @@ TEST(CommandLineTest, RunsTheActionThatIsGiven) {
   EXPECT_EQ(failed.err, "tool: number 13\ntool: is bad\n");
 }
 
+TEST(CommandLineTest, ErrorsAreEventsWhereTheLogIsJson) {
+  const Outcome failed =
+      RunTool({"--at", "x", "go", "--number", "13", "--log-format", "json"});
+  SetLogFormat(LogFormat::kText);
+  EXPECT_EQ(failed.status, 1);
+  EXPECT_THAT(failed.err,
+              HasSubstr(R"("level":"error","message":"tool: number 13"})"));
+  EXPECT_THAT(failed.err, HasSubstr(R"("message":"tool: is bad"})"));
+}
+
+TEST(CommandLineTest, TheLogsLevelCanBeGiven) {
+  RunTool({"--at", "x", "go", "--number", "12", "--log-level", "error"});
+  EXPECT_EQ(CurrentLogLevel(), LogLevel::kError);
+  RunTool({"--at", "x", "go", "--number", "12"});
+  EXPECT_EQ(CurrentLogLevel(), LogLevel::kError);
+  SetLogLevel(LogLevel::kInfo);
+}
+
+TEST(CommandLineTest, EveryProgramKnowsItsVersion) {
+  const Outcome outcome = RunTool({"--version"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.out, ::testing::MatchesRegex(
+                               "tool [0-9.]+\ncommit .*\nbuilt by .*\n"));
+}
+
 TEST(CommandLineTest, AProgramWithoutCommandsRunsItsOwnAction) {
   CommandLine line("tool", "Does one thing.");
   bool ran = false;
@@ -126,18 +152,25 @@ TEST(CommandLineTest, HelpShowsWhatTheLineMayHold) {
   EXPECT_EQ(outcome.out,
             "Goes there (e.g. far).\nAnd back.\n"
             "\n"
-            "Usage: tool go --at PLACE [--json] --number N [--kind a|b|c] "
-            "[FILE...]\n"
+            "Usage: tool go --at PLACE [--json] --number N [--kind a|b|c]\n"
+            "        [--log-level debug|info|warning|error] "
+            "[--log-format text|json]\n        [FILE...]\n"
             "\n"
             "Required:\n"
-            "  --at PLACE    where\n"
-            "  --number N    how many\n"
+            "  --at PLACE                where\n"
+            "  --number N                how many\n"
             "\n"
             "Options:\n"
-            "  --json        for machines\n"
-            "  --kind a|b|c  which (default a)\n"
-            "  FILE...       what else\n"
-            "  -h, --help    prints this\n"
+            "  --json                    for machines\n"
+            "  --kind a|b|c              which (default a)\n"
+            "  --log-level debug|info|warning|error\n"
+            "                            the least that is logged on standard "
+            "error (or in\n"
+            "                            the environment: BALLAST_LOG_LEVEL)\n"
+            "  --log-format text|json    of that log (or in the environment:\n"
+            "                            BALLAST_LOG_FORMAT)\n"
+            "  FILE...                   what else\n"
+            "  -h, --help                prints this\n"
             "\n"
             "Examples:\n"
             "  tool go\n");
@@ -149,13 +182,14 @@ TEST(CommandLineTest, HelpOfAProgramListsItsCommands) {
   EXPECT_EQ(outcome.out,
             "Does things. More of it.\n"
             "\n"
-            "Usage: tool --at PLACE [--json] COMMAND ...\n"
+            "Usage: tool --at PLACE [--json] [--version] COMMAND ...\n"
             "\n"
             "Required:\n"
             "  --at PLACE    where\n"
             "\n"
             "Options:\n"
             "  --json        for machines\n"
+            "  --version     prints version, commit and how it was built\n"
             "  -h, --help    prints this\n"
             "\n"
             "Commands:\n"
