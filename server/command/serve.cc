@@ -1,9 +1,9 @@
 #include "server/command/serve.h"
 
 #include <csignal>
-#include <cstring>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,9 +11,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/build_info.h"
 #include "common/log.h"
+#include "common/service_manager.h"
 #include "common/status_macros.h"
+#include "server/command/termination.h"
 #include "server/config/config_loader.h"
+#include "server/service/reload.h"
 #include "server/service/server.h"
 
 namespace ballast {
@@ -21,35 +25,98 @@ namespace {
 
 // How long a block that is being sent may take to end after a signal.
 constexpr absl::Duration kDrainTime = absl::Seconds(10);
+constexpr absl::Duration kLongWait = absl::Hours(1);
 
 struct Options {
   std::string config;
   std::vector<std::string> listen;
 };
 
-absl::Status Serve(const Options& options) {
-  // Blocked before any thread is made, so that every thread inherits it and the
-  // signals wait for the sigwait below; no handler ever runs.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+LogLevel LogLevelOf(const v1::Serve& serve) {
+  switch (serve.log_level()) {
+    case v1::Serve::LOG_LEVEL_DEBUG:
+      return LogLevel::kDebug;
+    case v1::Serve::LOG_LEVEL_WARNING:
+      return LogLevel::kWarning;
+    case v1::Serve::LOG_LEVEL_ERROR:
+      return LogLevel::kError;
+    default:
+      return LogLevel::kInfo;
+  }
+}
 
+absl::StatusOr<LoadedConfig> Load(const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(LoadedConfig config, LoadConfig(options.config));
   if (!options.listen.empty()) {
     config.config.mutable_serve()->mutable_listen()->Assign(
         options.listen.begin(), options.listen.end());
   }
-  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<LoaderServer> server,
-                           LoaderServer::Start(config));
-  std::cout << "ready " << absl::StrJoin(server->addresses(), " ") << std::endl;
-  if (!std::cout) return absl::UnavailableError("cannot write standard output");
+  return config;
+}
 
+// Reads the configuration again and takes over what can be; otherwise says why
+// not, and goes on as before.
+void Reload(const Options& options, LoaderServer* server, v1::Config* running) {
+  NotifyReloading();
+  const absl::Status status = [&]() -> absl::Status {
+    BALLAST_ASSIGN_OR_RETURN(const LoadedConfig wanted, Load(options));
+    BALLAST_RETURN_IF_ERROR(CheckReload(*running, wanted.config));
+    BALLAST_RETURN_IF_ERROR(server->Reload(wanted.config));
+    SuggestLogLevel(LogLevelOf(wanted.config.serve()));
+    *running = wanted.config;
+    return absl::OkStatus();
+  }();
+  if (status.ok()) {
+    LogInfo("reloaded ", options.config);
+  } else {
+    LogError("not reloaded, nothing has changed: ", status.message());
+  }
+  NotifyServiceManager("READY=1");
+}
+
+absl::Status Serve(const Options& options) {
+  BlockServeSignals();
+  BALLAST_ASSIGN_OR_RETURN(LoadedConfig config, Load(options));
+  SuggestLogLevel(LogLevelOf(config.config.serve()));
+  LogInfo("ballast-server ", ShortVersion(), " starts with ", options.config);
+  std::unique_ptr<LoaderServer> server;
+  {
+    const EndAtOnce guard("starting");
+    BALLAST_ASSIGN_OR_RETURN(
+        server,
+        LoaderServer::Start(config, LoaderServer::Rehearsal::kFirstBlocks));
+  }
+  const std::string addresses = absl::StrJoin(server->addresses(), " ");
+  std::cout << "ready " << addresses << std::endl;
+  if (!std::cout) return absl::UnavailableError("cannot write standard output");
+  LogInfo("ready at ", addresses);
+  NotifyServiceManager(absl::StrCat("READY=1\nSTATUS=serving at ", addresses));
+
+  const std::optional<absl::Duration> watchdog = WatchdogTimeout();
+  const absl::Duration patience =
+      watchdog.has_value() ? *watchdog / 2 : kLongWait;
   int signal = 0;
-  sigwait(&signals, &signal);
-  LogInfo("SIG", sigabbrev_np(signal), ": draining");
-  server->Drain(absl::Now() + kDrainTime);
+  while (signal == 0) {
+    signal = AwaitServeSignal(patience);
+    if (signal == SIGHUP) {
+      Reload(options, server.get(), &config.config);
+      signal = 0;
+    }
+    if (watchdog.has_value()) {
+      // Waits for ever where the streams do: then the manager starts it anew.
+      server->open_streams();
+      NotifyServiceManager("WATCHDOG=1");
+    }
+  }
+
+  LogInfo(SignalName(signal), ": draining, ", server->open_streams(),
+          " streams are open");
+  NotifyServiceManager("STOPPING=1\nSTATUS=draining");
+  const absl::Time start = absl::Now();
+  const EndAtOnce guard("draining");
+  server->Drain(start + kDrainTime);
+  LogInfo("drained in ", absl::FormatDuration(absl::Trunc(
+                             absl::Now() - start, absl::Milliseconds(1))));
   return absl::OkStatus();
 }
 
@@ -60,8 +127,13 @@ void AddServe(CommandLine* line) {
   CLI::App* command = line->AddCommand(
       line->app(), "serve",
       "Serves shards until SIGTERM, then drains: streams end after the block\n"
-      "that is being sent. Exits with status 0 then. Prints `ready ADDRESS...`\n"
-      "on standard output once it accepts.",
+      "that is being sent. Exits with status 0 then; a second SIGTERM ends it\n"
+      "at once. Prints `ready ADDRESS...` on standard output once the index "
+      "is\n"
+      "open and the first blocks have been built. SIGHUP reads the\n"
+      "configuration again: log level, tokens and limits of bad data are "
+      "taken\n"
+      "over, and nothing where anything else has changed, as the log says.",
       "  ballast-server serve --config ballast.yaml\n"
       "  ballast-server serve --config ballast.yaml --listen 127.0.0.1:0",
       [options] { return Serve(*options); });

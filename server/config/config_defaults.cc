@@ -129,6 +129,9 @@ void DefaultServe(const KeyReport& keys, v1::Serve* serve) {
   if (!keys.Has("serve.read_attempts")) serve->set_read_attempts(3);
   if (!keys.Has("serve.read_timeout")) serve->set_read_timeout(30);
   if (!keys.Has("serve.stall_after")) serve->set_stall_after(10);
+  if (!keys.Has("serve.log_level")) {
+    serve->set_log_level(v1::Serve::LOG_LEVEL_INFO);
+  }
   if (!keys.Has("serve.arena")) serve->set_arena("auto");
 }
 

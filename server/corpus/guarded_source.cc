@@ -18,10 +18,11 @@ struct Outcome {
 
 class GuardedSource final : public SampleSource {
  public:
-  GuardedSource(std::shared_ptr<SampleSource> source, const ReadPolicy& policy,
+  GuardedSource(std::shared_ptr<SampleSource> source,
+                std::shared_ptr<const LiveValue<ReadPolicy>> policy,
                 std::shared_ptr<BlockingCalls> calls, Clock* clock)
       : source_(std::move(source)),
-        policy_(policy),
+        policy_(std::move(policy)),
         calls_(std::move(calls)),
         clock_(clock) {}
 
@@ -33,13 +34,14 @@ class GuardedSource final : public SampleSource {
 
   absl::StatusOr<RawSample> Read(uint64_t ordinal,
                                  ReadParts parts) const override {
+    const ReadPolicy policy = policy_->Get();
     const absl::Time start = clock_->Now();
     for (uint32_t attempts = 1;; ++attempts) {
       absl::StatusOr<RawSample> sample =
-          ReadOnce(ordinal, parts, policy_.timeout - (clock_->Now() - start));
+          ReadOnce(ordinal, parts, policy, start);
       if (sample.ok()) return sample;
       const std::optional<absl::Duration> wait = RetryReadAfter(
-          policy_, attempts, clock_->Now() - start, sample.status());
+          policy, attempts, clock_->Now() - start, sample.status());
       if (!wait.has_value()) {
         if (attempts == 1) return sample;
         return Annotate(sample.status(),
@@ -53,27 +55,28 @@ class GuardedSource final : public SampleSource {
 
  private:
   absl::StatusOr<RawSample> ReadOnce(uint64_t ordinal, ReadParts parts,
-                                     absl::Duration timeout) const {
+                                     const ReadPolicy& policy,
+                                     absl::Time start) const {
     const auto outcome = std::make_shared<Outcome>();
     const absl::Status ran = calls_->Run(
         [source = source_, ordinal, parts, outcome] {
           outcome->sample = source->Read(ordinal, parts);
         },
-        timeout);
+        policy.timeout - (clock_->Now() - start));
     if (ran.ok()) return std::move(outcome->sample);
     const SampleLocation at = source_->Locate(ordinal);
     const std::string where = absl::StrCat(Printable(at.file), ": sample ",
                                            ordinal, " at byte ", at.offset);
     if (absl::IsDeadlineExceeded(ran)) {
       return absl::DeadlineExceededError(absl::StrCat(
-          where, ": not read within ", absl::FormatDuration(policy_.timeout),
+          where, ": not read within ", absl::FormatDuration(policy.timeout),
           " (serve.read_timeout); does the disk hang?"));
     }
     return Annotate(ran, absl::StrCat(where, ": not read"));
   }
 
   const std::shared_ptr<SampleSource> source_;
-  const ReadPolicy policy_;
+  const std::shared_ptr<const LiveValue<ReadPolicy>> policy_;
   const std::shared_ptr<BlockingCalls> calls_;
   Clock* const clock_;
 };
@@ -94,11 +97,11 @@ std::optional<absl::Duration> RetryReadAfter(const ReadPolicy& policy,
   return wait;
 }
 
-std::unique_ptr<SampleSource> GuardSource(std::shared_ptr<SampleSource> source,
-                                          const ReadPolicy& policy,
-                                          std::shared_ptr<BlockingCalls> calls,
-                                          Clock* clock) {
-  return std::make_unique<GuardedSource>(std::move(source), policy,
+std::unique_ptr<SampleSource> GuardSource(
+    std::shared_ptr<SampleSource> source,
+    std::shared_ptr<const LiveValue<ReadPolicy>> policy,
+    std::shared_ptr<BlockingCalls> calls, Clock* clock) {
+  return std::make_unique<GuardedSource>(std::move(source), std::move(policy),
                                          std::move(calls), clock);
 }
 

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "common/blocking_calls.h"
 #include "common/clock.h"
+#include "common/live_value.h"
 #include "server/corpus/sample_source.h"
 
 namespace ballast {
@@ -35,10 +36,10 @@ std::optional<absl::Duration> RetryReadAfter(const ReadPolicy& policy,
 // many reads hang), which name file, sample and place. Thread-safe.
 //
 // A read that hangs keeps its thread and the source until it comes back.
-std::unique_ptr<SampleSource> GuardSource(std::shared_ptr<SampleSource> source,
-                                          const ReadPolicy& policy,
-                                          std::shared_ptr<BlockingCalls> calls,
-                                          Clock* clock);
+std::unique_ptr<SampleSource> GuardSource(
+    std::shared_ptr<SampleSource> source,
+    std::shared_ptr<const LiveValue<ReadPolicy>> policy,
+    std::shared_ptr<BlockingCalls> calls, Clock* clock);
 
 }  // namespace ballast
 

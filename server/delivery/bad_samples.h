@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_DELIVERY_BAD_SAMPLES_H_
 #define BALLAST_SERVER_DELIVERY_BAD_SAMPLES_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -40,11 +41,13 @@ class BadSamples {
   std::vector<Entry> List() const;
 
   uint32_t most() const { return most_; }
+  // From now on; those that are listed stay.
+  void SetMost(uint32_t most) { most_ = most; }
 
  private:
   using Key = std::pair<uint32_t, uint64_t>;
 
-  const uint32_t most_;
+  std::atomic<uint32_t> most_;
   mutable Mutex mutex_;
   std::map<Key, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   // The keys of the entries that came last, in that order.

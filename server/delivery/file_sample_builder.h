@@ -52,6 +52,8 @@ class FileSampleBuilder : public SampleBuilder {
       const SampleRequest& request) const override;
 
   const BadSamples& bad_samples() const { return bad_samples_; }
+  // Another serve.max_bad_samples, from now on.
+  void SetMaxBadSamples(uint32_t most) { bad_samples_.SetMost(most); }
 
   // Images with faults that were decoded past, as Pillow does; they count as
   // good.

@@ -65,15 +65,15 @@ StallWatch::~StallWatch() {
 }
 
 std::vector<WorkInHand> StallWatch::Stalls() const {
-  return Stalled(board_->List(), clock_->Now(), after_);
+  return Stalled(board_->List(), clock_->Now(), after_.Get());
 }
 
 void StallWatch::Run() {
   StallReports reports;
-  while (sleeper_->Sleep(after_ / 4)) {
+  while (sleeper_->Sleep(after_.Get() / 4)) {
     const absl::Time now = clock_->Now();
     for (const WorkInHand& item :
-         reports.New(Stalled(board_->List(), now, after_))) {
+         reports.New(Stalled(board_->List(), now, after_.Get()))) {
       LogWarning("stall: ", item.stage, " of ", describe_(item), " for ",
                  ModuleName(item.module), " position ", item.position,
                  " has taken ",

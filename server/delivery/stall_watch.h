@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
+#include "common/live_value.h"
 #include "server/delivery/work_board.h"
 
 namespace ballast {
@@ -47,6 +48,10 @@ class StallWatch {
       Clock* clock);
   ~StallWatch();  // ends the thread
 
+  // From now on; the thread looks anew when its present sleep, a quarter of
+  // what was set before, ends.
+  void SetAfter(absl::Duration after) { after_.Set(after); }
+
   // What is stalled now.
   std::vector<WorkInHand> Stalls() const;
 
@@ -56,7 +61,7 @@ class StallWatch {
   void Run();
 
   const WorkBoard* const board_;
-  const absl::Duration after_;
+  LiveValue<absl::Duration> after_;
   const Describe describe_;
   Clock* const clock_;
   const std::unique_ptr<Sleeper> sleeper_;

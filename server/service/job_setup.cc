@@ -1,9 +1,12 @@
 #include "server/service/job_setup.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "proto/module.h"
 #include "server/config/rank_list.h"
 #include "server/config/topology.h"
 #include "server/corpus/open_source.h"
@@ -60,11 +63,20 @@ absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config) {
   const v1::Topology::Server& server = config.topology().servers(number);
   ServerIdentity identity;
   identity.name = server.address();
-  for (const auto& [module, list] : server.ranks()) {
+  for (const auto& [name, list] : server.ranks()) {
     BALLAST_ASSIGN_OR_RETURN(const std::vector<uint32_t> ranks,
                              ParseRankList(list));
     identity.ranks += ranks.size();
+    const std::optional<v1::Module> module = ParseModule(name);
+    if (ranks.empty() || !module.has_value()) continue;
+    v1::Role& first = identity.first_ranks.emplace_back();
+    first.set_module(*module);
+    first.set_dp_rank(*std::min_element(ranks.begin(), ranks.end()));
   }
+  std::sort(identity.first_ranks.begin(), identity.first_ranks.end(),
+            [](const v1::Role& a, const v1::Role& b) {
+              return a.module() < b.module();
+            });
   return identity;
 }
 

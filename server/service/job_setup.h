@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/config.pb.h"
+#include "proto/job.pb.h"
 #include "server/config/config_loader.h"
 #include "server/corpus/sample_source.h"
 #include "server/schedule/scheduler.h"
@@ -43,6 +44,8 @@ absl::Status CheckServable(const v1::Config& config);
 struct ServerIdentity {
   std::string name;    // its address there
   uint32_t ranks = 0;  // that it serves, over all modules
+  // The first that it serves of each module, in order of module.
+  std::vector<v1::Role> first_ranks;
 };
 
 // By serve.listen. Errors: NOT_FOUND, INVALID_ARGUMENT (see FindServer).

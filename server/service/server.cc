@@ -16,10 +16,9 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/transport.h"
-#include "server/corpus/guarded_source.h"
-#include "server/delivery/file_sample_builder.h"
 #include "server/service/listen_address.h"
 #include "server/service/peer_caller.h"
+#include "server/service/rehearsal.h"
 
 namespace ballast {
 namespace {
@@ -61,12 +60,16 @@ absl::Status CheckAddresses(const v1::Config& config) {
 // Reads that may hang before no further one is begun.
 constexpr size_t kMaxStuckReads = 64;
 
-// The job's sources read as serve.read_… says from here on.
-void GuardSources(OpenedJob* job) {
-  const v1::Serve& serve = job->config.serve();
+ReadPolicy ReadPolicyOf(const v1::Serve& serve) {
   ReadPolicy policy;
   policy.attempts = serve.read_attempts();
   policy.timeout = absl::Seconds(serve.read_timeout());
+  return policy;
+}
+
+// The job's sources read as `policy` says from here on.
+void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
+                  OpenedJob* job) {
   const auto calls =
       std::make_shared<BlockingCalls>(kMaxStuckReads, Clock::Real());
   for (std::unique_ptr<SampleSource>& source : job->sources) {
@@ -105,28 +108,34 @@ void SetLimits(grpc::ServerBuilder* builder) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
-    const LoadedConfig& config) {
+    const LoadedConfig& config, Rehearsal rehearsal) {
   // Before what takes long.
   BALLAST_RETURN_IF_ERROR(CheckServable(config.config));
   BALLAST_RETURN_IF_ERROR(CheckAddresses(config.config));
   BALLAST_RETURN_IF_ERROR(
       ServerSecurity::Load(config.config.security()).status());
   BALLAST_ASSIGN_OR_RETURN(OpenedJob job, OpenJob(config));
-  return Start(std::move(job));
+  return Start(std::move(job), Clock::Real(), rehearsal);
 }
 
 absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
-    OpenedJob job, Clock* clock) {
+    OpenedJob job, Clock* clock, Rehearsal rehearsal) {
   BALLAST_RETURN_IF_ERROR(CheckServable(job.config));
   BALLAST_RETURN_IF_ERROR(CheckAddresses(job.config));
   BALLAST_ASSIGN_OR_RETURN(ServerSecurity security,
                            ServerSecurity::Load(job.config.security()));
   BALLAST_ASSIGN_OR_RETURN(const ServerIdentity identity,
                            IdentifyServer(job.config));
-  GuardSources(&job);
+  const auto read_policy =
+      std::make_shared<LiveValue<ReadPolicy>>(ReadPolicyOf(job.config.serve()));
+  GuardSources(read_policy, &job);
   BALLAST_ASSIGN_OR_RETURN(Parts parts, MakeParts(job, identity.ranks));
-  std::unique_ptr<LoaderServer> server(new LoaderServer(
-      std::move(job), std::move(security), identity, std::move(parts)));
+  if (rehearsal == Rehearsal::kFirstBlocks) {
+    BALLAST_RETURN_IF_ERROR(Rehearse(parts.loader.get(), identity.first_ranks));
+  }
+  std::unique_ptr<LoaderServer> server(
+      new LoaderServer(std::move(job), read_policy, std::move(security),
+                       identity, std::move(parts)));
   BALLAST_RETURN_IF_ERROR(server->Listen());
   BALLAST_RETURN_IF_ERROR(server->ComparePeers(identity.name, clock));
   return server;
@@ -154,12 +163,15 @@ absl::StatusOr<LoaderServer::Parts> LoaderServer::MakeParts(
   return parts;
 }
 
-LoaderServer::LoaderServer(OpenedJob job, ServerSecurity security,
+LoaderServer::LoaderServer(OpenedJob job, LivePolicy read_policy,
+                           ServerSecurity security,
                            const ServerIdentity& identity, Parts parts)
     : job_(std::move(job)),
+      read_policy_(std::move(read_policy)),
       security_(std::move(security)),
       board_(std::move(parts.board)),
       loader_(std::move(parts.loader)),
+      builder_(parts.builder),
       stall_watch_(std::move(parts.stall_watch)),
       loader_service_(identity.name, job_.scheduler.get(), loader_.get(),
                       &calls_),
@@ -229,6 +241,14 @@ absl::Status LoaderServer::ComparePeers(const std::string& own_address,
       PeerCheck::Start(
           {job_.scheduler->fingerprint(), own_address}, std::move(peers),
           MakeGrpcPeerCaller(security_.to_peers()), clock, refuse));
+  return absl::OkStatus();
+}
+
+absl::Status LoaderServer::Reload(const v1::Config& config) {
+  BALLAST_RETURN_IF_ERROR(security_.ReloadTokens(config.security()));
+  read_policy_->Set(ReadPolicyOf(config.serve()));
+  stall_watch_->SetAfter(absl::Seconds(config.serve().stall_after()));
+  builder_->SetMaxBadSamples(config.serve().max_bad_samples());
   return absl::OkStatus();
 }
 

@@ -9,8 +9,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/live_value.h"
 #include "common/mutex.h"
 #include "server/config/config_loader.h"
+#include "server/corpus/guarded_source.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/delivery/loader.h"
 #include "server/delivery/stall_watch.h"
@@ -35,17 +37,22 @@ namespace ballast {
 // longer than serve.stall_after is logged. Thread-safe.
 class LoaderServer {
  public:
-  // Opens the job of `config` and serves it. Blocks on the disk. Errors: those
-  // of OpenJob, CheckServable, ServerSecurity::Load, IdentifyServer and
+  // Whether the first blocks are built before anything is served.
+  enum class Rehearsal { kNone, kFirstBlocks };
+
+  // Opens the job of `config` and serves it; listens once that can be done, and
+  // not before. Blocks on the disk. Errors: those of OpenJob, CheckServable,
+  // Rehearse, ServerSecurity::Load, IdentifyServer and
   // Loader::Create; of CheckListen, RemoveStaleSocket and TryListen, for the
   // addresses; UNAVAILABLE (gRPC does not listen, and does not say why).
   static absl::StatusOr<std::unique_ptr<LoaderServer>> Start(
-      const LoadedConfig& config);
+      const LoadedConfig& config, Rehearsal rehearsal = Rehearsal::kNone);
 
   // The same with an opened job, whatever its parts are made of.
   // `clock` times the comparison with other servers; not owned.
   static absl::StatusOr<std::unique_ptr<LoaderServer>> Start(
-      OpenedJob job, Clock* clock = Clock::Real());
+      OpenedJob job, Clock* clock = Clock::Real(),
+      Rehearsal rehearsal = Rehearsal::kNone);
 
   // Shutdown().
   ~LoaderServer();
@@ -53,6 +60,15 @@ class LoaderServer {
   // Where it listens, in the order of serve.listen, with the ports that the
   // system chose.
   const std::vector<std::string>& addresses() const { return addresses_; }
+
+  // Takes over from `config` what CheckReload allows (reload.h), which the
+  // caller has asked; the rest of it is not looked at. Errors: those of
+  // ServerSecurity::ReloadTokens; then nothing has changed.
+  absl::Status Reload(const v1::Config& config);
+
+  // Pulls that are open. Takes the lock that all streams share for a moment, so
+  // it comes back only while they can go on.
+  uint64_t open_streams() const { return loader_->open_streams(); }
 
   // Health turns to NOT_SERVING; open streams end with UNAVAILABLE after the
   // block that is being sent, waiting ranks are let go of, new streams are
@@ -71,21 +87,24 @@ class LoaderServer {
   struct Parts {
     std::unique_ptr<WorkBoard> board;
     std::unique_ptr<Loader> loader;
-    const FileSampleBuilder* builder = nullptr;  // the loader's
+    FileSampleBuilder* builder = nullptr;  // the loader's
     std::unique_ptr<StallWatch> stall_watch;
   };
+  using LivePolicy = std::shared_ptr<LiveValue<ReadPolicy>>;
   static absl::StatusOr<Parts> MakeParts(const OpenedJob& job, uint32_t ranks);
 
-  LoaderServer(OpenedJob job, ServerSecurity security,
+  LoaderServer(OpenedJob job, LivePolicy read_policy, ServerSecurity security,
                const ServerIdentity& identity, Parts parts);
   absl::Status Listen();
   absl::Status ComparePeers(const std::string& own_address, Clock* clock);
 
   // In the order in which each needs those before it.
   const OpenedJob job_;
+  const LivePolicy read_policy_;  // of its sources
   const ServerSecurity security_;
   const std::unique_ptr<WorkBoard> board_;
   const std::unique_ptr<Loader> loader_;
+  FileSampleBuilder* const builder_;  // the loader's
   const std::unique_ptr<StallWatch> stall_watch_;
   CallCount calls_;
   LoaderServiceImpl loader_service_;

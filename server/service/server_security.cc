@@ -33,7 +33,8 @@ absl::string_view ViewOf(grpc::string_ref text) {
 // Asks every call for its token.
 class TokenGate final : public grpc::AuthMetadataProcessor {
  public:
-  explicit TokenGate(std::shared_ptr<const TokenList> tokens)
+  explicit TokenGate(
+      std::shared_ptr<const LiveValue<std::shared_ptr<const TokenList>>> tokens)
       : tokens_(std::move(tokens)) {}
 
   // Some hashing: not worth a thread.
@@ -63,7 +64,7 @@ class TokenGate final : public grpc::AuthMetadataProcessor {
     if (std::next(begin) != end || !absl::ConsumePrefix(&token, "Bearer ")) {
       return Refuse("the call's `authorization` is not one bearer token");
     }
-    switch (tokens_->Check(token)) {
+    switch (tokens_->Get()->Check(token)) {
       case TokenList::Verdict::kAllowed:
         return grpc::Status::OK;
       case TokenList::Verdict::kOtherJob:
@@ -76,7 +77,7 @@ class TokenGate final : public grpc::AuthMetadataProcessor {
     }
     return Refuse(
         "the client's token is none that the server knows; was "
-        "security.tokens_file changed after the server had started?");
+        "security.tokens_file changed without a SIGHUP to the server?");
   }
 
  private:
@@ -84,8 +85,19 @@ class TokenGate final : public grpc::AuthMetadataProcessor {
     return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, why);
   }
 
-  const std::shared_ptr<const TokenList> tokens_;
+  const std::shared_ptr<const LiveValue<std::shared_ptr<const TokenList>>>
+      tokens_;
 };
+
+// Errors name the key and the file.
+absl::StatusOr<TokenList> ReadTokens(const v1::Security& security) {
+  const auto text = ReadSmallFile(security.tokens_file(), kMostTokenBytes);
+  if (!text.ok()) return Annotate(text.status(), "security.tokens_file");
+  auto tokens = TokenList::Parse(*text, security.tokens_file(), security.job());
+  if (!tokens.ok()) return Annotate(tokens.status(), "security.tokens_file");
+  WarnOfReaders("security.tokens_file", security.tokens_file());
+  return tokens;
+}
 
 }  // namespace
 
@@ -115,16 +127,19 @@ absl::StatusOr<ServerSecurity> ServerSecurity::Load(
     loaded.to_peers_.key = loaded.identity_.key;
   }
   if (!security.tokens_file().empty()) {
-    const auto text = ReadSmallFile(security.tokens_file(), kMostTokenBytes);
-    if (!text.ok()) return Annotate(text.status(), "security.tokens_file");
-    auto tokens =
-        TokenList::Parse(*text, security.tokens_file(), security.job());
-    if (!tokens.ok()) return Annotate(tokens.status(), "security.tokens_file");
-    WarnOfReaders("security.tokens_file", security.tokens_file());
-    loaded.to_peers_.token = tokens->own();
-    loaded.tokens_ = std::make_shared<const TokenList>(*std::move(tokens));
+    BALLAST_ASSIGN_OR_RETURN(TokenList tokens, ReadTokens(security));
+    loaded.to_peers_.token = tokens.own();
+    loaded.tokens_ = std::make_shared<LiveTokens>(
+        std::make_shared<const TokenList>(std::move(tokens)));
   }
   return loaded;
+}
+
+absl::Status ServerSecurity::ReloadTokens(const v1::Security& security) const {
+  if (tokens_ == nullptr) return absl::OkStatus();
+  BALLAST_ASSIGN_OR_RETURN(TokenList tokens, ReadTokens(security));
+  tokens_->Set(std::make_shared<const TokenList>(std::move(tokens)));
+  return absl::OkStatus();
 }
 
 std::shared_ptr<grpc::ServerCredentials> ServerSecurity::CredentialsFor(

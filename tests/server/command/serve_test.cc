@@ -1,11 +1,17 @@
 // The command `serve`, as a process.
 
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -14,6 +20,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include "proto/loader_service.grpc.pb.h"
 #include "proto/schedule_service.grpc.pb.h"
 #include "server/config/config_loader.h"
 #include "server/service/index_sources.h"
@@ -21,6 +28,7 @@
 namespace ballast {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -60,6 +68,14 @@ class Process {
 
   std::string ReadLine() { return ReadFrom(out_, '\n'); }
   std::string ReadErrors() { return ReadFrom(err_, EOF); }
+  // The next line of the log that holds `text`; empty at its end.
+  std::string AwaitLog(const std::string& text) {
+    std::string line;
+    while (!(line = ReadFrom(err_, '\n')).empty()) {
+      if (line.find(text) != std::string::npos) break;
+    }
+    return line;
+  }
   void Signal(int signal) { kill(pid_, signal); }
   // The exit status; -1 when a signal killed it.
   int Wait() {
@@ -94,13 +110,15 @@ std::string WriteJob(const std::string& more) {
       << "sources: [{name: texts, format: jsonl, path: texts.jsonl}]\n"
       << "batch: {global: 4, micro: 2}\n"
       << "topology: {modules: {language: {dp: 2}}}\n"
-      << "serve: {listen: [\"127.0.0.1:0\"], threads: 1}\n"
+      << (more.find("serve:") == std::string::npos
+              ? "serve: {listen: [\"127.0.0.1:0\"], threads: 1}\n"
+              : "")
       << more;
   return path;
 }
 
-std::string IndexedJob() {
-  const std::string path = WriteJob("");
+std::string IndexedJob(const std::string& more = "") {
+  const std::string path = WriteJob(more);
   const auto config = LoadConfig(path);
   EXPECT_TRUE(config.ok()) << config.status();
   const auto indexed = IndexSources(*config, {});
@@ -156,6 +174,163 @@ TEST(ServeTest, OtherMachinesAreLetInByNoOptionEither) {
   Process process({"serve", "--config", IndexedJob(), "--listen", "0.0.0.0:0"});
   EXPECT_EQ(process.Wait(), 1);
   EXPECT_THAT(process.ReadErrors(), HasSubstr("security.tls"));
+}
+
+TEST(ServeTest, TheConfigurationIsReadAgainAtSighup) {
+  const auto job = [](const std::string& serve, const std::string& more) {
+    return "serve: {listen: [\"127.0.0.1:0\"], threads: 1" + serve + "}\n" +
+           more;
+  };
+  Process process({"serve", "--config", IndexedJob(job("", ""))});
+  ASSERT_THAT(process.ReadLine(), StartsWith("ready "));
+
+  WriteJob(job(", stall_after: 3, log_level: warning", ""));
+  process.Signal(SIGHUP);
+  // At `info`, which is its level no longer.
+  WriteJob(job(", stall_after: 3, log_level: warning, memory: 1GiB", ""));
+  process.Signal(SIGHUP);
+  EXPECT_THAT(process.AwaitLog("eloaded"),
+              AllOf(StartsWith("E "), HasSubstr("not reloaded"),
+                    HasSubstr("serve.memory is 8589934592 in this server and "
+                              "1073741824 in the file; that takes a restart")));
+
+  WriteJob(job("", "order: {seed: 5}\n"));
+  process.Signal(SIGHUP);
+  EXPECT_THAT(process.AwaitLog("eloaded"),
+              AllOf(HasSubstr("order.seed is 1234 in this server and 5 in the "
+                              "file"),
+                    HasSubstr("restart them all")));
+
+  WriteJob(job(", lisen: 1", ""));
+  process.Signal(SIGHUP);
+  EXPECT_THAT(process.AwaitLog("eloaded"),
+              HasSubstr("serve.lisen: unknown key"));
+
+  WriteJob(job(", log_level: info", ""));
+  process.Signal(SIGHUP);
+  EXPECT_THAT(process.AwaitLog("eloaded"), HasSubstr("I "));
+  process.Signal(SIGTERM);
+  EXPECT_THAT(process.AwaitLog("draining"), HasSubstr("SIGTERM: draining"));
+  EXPECT_EQ(process.Wait(), 0);
+}
+
+// The service manager's end of sd_notify(3).
+class Manager {
+ public:
+  Manager() : name_("@ballast-serve-test-" + std::to_string(getpid())) {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    name_.copy(address.sun_path + 1, name_.size() - 1, 1);
+    socket_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(bind(socket_, reinterpret_cast<const sockaddr*>(&address),
+                   offsetof(sockaddr_un, sun_path) + name_.size()),
+              0);
+    setenv("NOTIFY_SOCKET", name_.c_str(), 1);
+    setenv("WATCHDOG_USEC", "20000", 1);
+  }
+  ~Manager() {
+    unsetenv("NOTIFY_SOCKET");
+    unsetenv("WATCHDOG_USEC");
+    close(socket_);
+  }
+  // The next that is no WATCHDOG=1.
+  std::string Receive() {
+    std::string state = "WATCHDOG=1";
+    while (state == "WATCHDOG=1") state = ReceiveAny();
+    return state;
+  }
+  std::string ReceiveAny() {
+    char buffer[512];
+    const ssize_t bytes = recv(socket_, buffer, sizeof(buffer), 0);
+    return std::string(buffer, bytes < 0 ? 0 : bytes);
+  }
+
+ private:
+  const std::string name_;
+  int socket_ = -1;
+};
+
+TEST(ServeTest, TellsTheServiceManagerHowItStands) {
+  Manager manager;
+  const std::string path = IndexedJob();
+  Process process({"serve", "--config", path});
+  const std::string ready = process.ReadLine();
+  EXPECT_EQ(manager.ReceiveAny(),
+            "READY=1\nSTATUS=serving at " +
+                ready.substr(std::string("ready ").size()));
+  EXPECT_EQ(manager.ReceiveAny(), "WATCHDOG=1");
+  process.Signal(SIGHUP);
+  EXPECT_THAT(manager.Receive(), StartsWith("RELOADING=1\nMONOTONIC_USEC="));
+  EXPECT_EQ(manager.Receive(), "READY=1");
+  process.Signal(SIGTERM);
+  EXPECT_EQ(manager.Receive(), "STOPPING=1\nSTATUS=draining");
+  EXPECT_EQ(process.Wait(), 0);
+}
+
+TEST(ServeTest, ASecondSignalEndsADrainAtOnce) {
+  const std::string path = ::testing::TempDir() + "/large.yaml";
+  // A block of some megabytes, which a client that does not read holds up.
+  std::ofstream(::testing::TempDir() + "/large.jsonl")
+      << R"({"conversations": [{"from": "human", "value": "What?"}, )"
+      << R"({"from": "gpt", "value": ")" << std::string(1 << 20, 'x')
+      << "\"}]}\n";
+  std::ofstream(path)
+      << "sources: [{name: large, format: jsonl, path: large.jsonl}]\n"
+      << "batch: {global: 2, micro: 2, max_tokens: 2097152}\n"
+      << "topology: {modules: {language: {dp: 1}}}\n"
+      << "balance: {delivery: off}\n"
+      << "serve: {listen: [\"127.0.0.1:0\"], threads: 1}\n";
+  const auto config = LoadConfig(path);
+  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_TRUE(IndexSources(*config, {}).ok());
+  Process process({"serve", "--config", path});
+  const std::string ready = process.ReadLine();
+  ASSERT_THAT(ready, StartsWith("ready "));
+  const auto channel =
+      grpc::CreateChannel(ready.substr(std::string("ready ").size()),
+                          grpc::InsecureChannelCredentials());
+  const auto stub = v1::LoaderService::NewStub(channel);
+  v1::AttachResponse attached;
+  {
+    grpc::ClientContext context;
+    ASSERT_TRUE(stub->Attach(&context, v1::AttachRequest(), &attached).ok());
+  }
+  grpc::ClientContext context;
+  const auto stream = stub->Pull(&context);
+  v1::PullRequest request;
+  request.mutable_open()->mutable_role()->set_module(v1::MODULE_LANGUAGE);
+  request.mutable_open()->set_steps(1);
+  request.mutable_open()->set_fingerprint(attached.fingerprint().hash());
+  request.mutable_open()->set_credit(1 << 30);
+  ASSERT_TRUE(stream->Write(request));
+  v1::PullResponse first;
+  ASSERT_TRUE(stream->Read(&first));
+  process.Signal(SIGTERM);
+  EXPECT_THAT(process.AwaitLog("draining"), HasSubstr("1 streams are open"));
+  process.Signal(SIGTERM);
+  EXPECT_EQ(process.Wait(), 128 + SIGTERM);
+  EXPECT_THAT(process.ReadErrors(), HasSubstr("while draining: ends at once"));
+  context.TryCancel();
+  while (stream->Read(&first)) {
+  }
+  stream->Finish();
+}
+
+TEST(ServeTest, IsNotReadyWhereTheFirstBlocksCannotBeBuilt) {
+  const std::string path =
+      IndexedJob("serve: {listen: [\"127.0.0.1:0\"], on_bad_sample: error}\n");
+  // The file stays as the index knows it, but for the text.
+  const std::string file = ::testing::TempDir() + "/texts.jsonl";
+  struct stat before;
+  ASSERT_EQ(stat(file.c_str(), &before), 0);
+  std::ofstream(file, std::ios::in) << std::string(before.st_size, 'x');
+  const timespec times[] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
+  Process process({"serve", "--config", path});
+  EXPECT_EQ(process.ReadLine(), "");
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_THAT(process.ReadErrors(),
+              HasSubstr("cannot build the first block of language rank 0: "));
 }
 
 TEST(ServeTest, WithoutAnIndexItSaysHowToMakeOne) {

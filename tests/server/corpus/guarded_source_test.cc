@@ -47,11 +47,14 @@ class GuardedSourceTest : public ::testing::Test {
   GuardedSourceTest() {
     ReadPolicy policy;
     policy.timeout = absl::Seconds(30);
-    source_ = GuardSource(inner_, policy,
+    policy_->Set(policy);
+    source_ = GuardSource(inner_, policy_,
                           std::make_shared<BlockingCalls>(2, &clock_), &clock_);
   }
 
   ManualClock clock_;
+  const std::shared_ptr<LiveValue<ReadPolicy>> policy_ =
+      std::make_shared<LiveValue<ReadPolicy>>(ReadPolicy());
   const std::shared_ptr<FakeSampleSource> inner_ =
       std::make_shared<FakeSampleSource>(JobConfig(1, 1, 4, 4), 8);
   std::unique_ptr<SampleSource> source_;
