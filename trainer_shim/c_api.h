@@ -159,10 +159,14 @@ BALLAST_API int ballast_query_job(const ballast_connection* connection,
 
 /* ---- Communicators ------------------------------------------------------ */
 
-/* One rank's end of the group of all data-parallel ranks of its module (in
- * ascending order of dp_rank), which exchange samples. Needed where the job's
- * delivery is `exchange` and the module has more than one rank; else NULL.
- * A shim takes it over. */
+/* One rank's end of a group of ranks that send each other samples or batches. A
+ * shim takes it over. Groups are made of
+ * - the data-parallel ranks of a module at one place of its layout (same
+ * tensor, pipeline and context rank), ranked by dp_rank: needed where the job's
+ *   delivery is `exchange` or `hybrid` and the module has more than one such
+ *   rank that receives any tensor;
+ * - where one tensor rank pulls for all, the tensor ranks of one data-parallel,
+ *   pipeline and context rank, ranked by tp_rank. */
 typedef struct ballast_communicator ballast_communicator;
 
 /* Leaves the group: the other ranks' exchanges end with UNAVAILABLE. Only for
@@ -255,8 +259,7 @@ typedef struct ballast_shim_options {
   /* ballast_module. Required. */
   int32_t module;
   /* The rank's numbers in its module's layout: data, tensor, pipeline and
-   * context parallel. A number that the library cannot tell apart yet must be
-   * 0, or is UNIMPLEMENTED. */
+   * context parallel. */
   uint32_t dp_rank;
   uint32_t tp_rank;
   uint32_t pp_rank;
@@ -299,6 +302,14 @@ typedef struct ballast_shim_options {
   /* BACKEND_CUDA: seconds after which work that the device has not done counts
    * as hung: a peer is gone or far behind. 0: 600. */
   double timeout_s;
+  /* This rank's end of its tensor peers, of the same backend, taken over like
+   * `communicator`: tensor rank 0 then pulls for all (see
+   * ballast_shim_send_to_tensor_peers). NULL: each pulls for itself. */
+  ballast_communicator* tensor_communicator;
+  /* 1: a stage of the language module wants these wherever it stands, as one
+   * that predicts several tokens (MTP) does. */
+  uint32_t needs_input_ids;
+  uint32_t needs_labels;
 } ballast_shim_options;
 
 /* Attaches to the servers and begins to fetch, in threads of the shim's own.
@@ -307,7 +318,7 @@ typedef struct ballast_shim_options {
  * (docs/gpu_shim.md); the calling thread's current device stays as it was, as
  * in every call. Errors: INVALID_ARGUMENT (naming the option),
  * FAILED_PRECONDITION (fingerprints differ, the data are not the checkpoint's,
- * no GPU), UNIMPLEMENTED (a library without CUDA, a rank as above), UNAVAILABLE
+ * no GPU), UNIMPLEMENTED (a library without CUDA), UNAVAILABLE
  * and DEADLINE_EXCEEDED (no server answers: each with its cause),
  * UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED, INTERNAL. */
 BALLAST_API int ballast_shim_create(const ballast_shim_options* options,
@@ -350,6 +361,17 @@ typedef struct ballast_batch ballast_batch;
  */
 BALLAST_API int ballast_shim_next(ballast_shim* shim, void* stream,
                                   const ballast_batch** batch);
+
+/* With a tensor_communicator, tensor rank 0 calls Next and then the first of
+ * these, once for each batch and before the next Next; the others call the
+ * second instead of Next. All at the same place among their collectives. What
+ * is said of Next's stream, batch, blocking and errors holds for both; no block
+ * is pulled for a rank that receives. FAILED_PRECONDITION, which ends nothing:
+ * the other ranks' call (of Next, too), or no batch to send. */
+BALLAST_API int ballast_shim_send_to_tensor_peers(ballast_shim* shim,
+                                                  void* stream);
+BALLAST_API int ballast_shim_receive_from_tensor_peer(
+    ballast_shim* shim, void* stream, const ballast_batch** batch);
 
 /* Ends a Next that blocks, here and on the module's other ranks, and every
  * later one, with CANCELLED. From any thread, beside any call but _destroy. */
@@ -442,24 +464,25 @@ typedef enum ballast_device_type {
   BALLAST_DEVICE_CUDA = 2
 } ballast_device_type;
 
-/* Dense and row-major. n samples, T padded tokens, P patches, V values a patch
+/* Dense and row-major. n samples, T padded tokens, of which a context rank has
+ * L = T / cp (its zig-zag part of every sample), P patches, V values a patch
  * (3*temporal_patch*patch*patch); docs/thd_format.md explains the arrays.
  *
- * A language rank has
- *   input_ids          int64    [1, T]
- *   labels             int64    [1, T]  already shifted; -100 unsupervised
- *   loss_mask          float32  [1, T]
- *   position_ids       int64    [3, 1, T] (MRoPE) or [1, T]
- *   cu_seqlens         int32    [n+1]   real lengths
- *   cu_seqlens_padded  int32    [n+1]   places; ends with T
- * and a vision rank
- *   pixel_values       bfloat16 or float32 [P, V]
- *   image_grid_thw     int64    [number of images, 3]
- *   vision_cu_seqlens  int32    [number of attention segments + 1]
- * or those of them that its place in the module's layout needs. The small ones,
- * cu_seqlens, cu_seqlens_padded, image_grid_thw and vision_cu_seqlens, are
- * there a second time in host memory, with _host after the name, so that their
- * values are known without waiting for the device. */
+ *   name               type     shape   pipeline stages of language
+ *   input_ids          int64    [1, L]  first
+ *   labels             int64    [1, L]  last; shifted; -100 unsupervised
+ *   loss_mask          float32  [1, L]  last
+ *   position_ids       int64    [3, 1, L] (MRoPE) or [1, L]   all
+ *   cu_seqlens         int32    [n+1]   all; real lengths, of whole samples
+ *   cu_seqlens_padded  int32    [n+1]   all; their places; ends with T
+ *                                       of vision
+ *   pixel_values       bfloat16 or float32 [P, V]             first
+ *   image_grid_thw     int64    [number of images, 3]         first
+ *   vision_cu_seqlens  int32    [attention segments + 1]      first
+ *
+ * The small ones, cu_seqlens, cu_seqlens_padded, image_grid_thw and
+ * vision_cu_seqlens, are there a second time in host memory, with _host after
+ * the name, so that their values are known without waiting for the device. */
 typedef struct ballast_tensor {
   uint32_t struct_size;
   int32_t dtype; /* ballast_dtype */

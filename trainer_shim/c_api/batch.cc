@@ -14,8 +14,8 @@ absl::StatusOr<const BatchView*> ViewIn(const ballast_batch* batch) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
   if (batch->view == nullptr) {
     return absl::InvalidArgumentError(
-        "the batch is gone: it is valid until the next call of "
-        "ballast_shim_next, which failed");
+        "the batch is gone: it was valid until the next call for one, which "
+        "failed");
   }
   return batch->view;
 }
@@ -31,6 +31,9 @@ absl::Status GetInfo(const ballast_batch* batch, ballast_batch_info* out) {
   ballast_batch_info info = {};
   info.module = view->role.module();
   info.dp_rank = view->role.dp_rank();
+  info.tp_rank = batch->shim->place.tp_rank;
+  info.pp_rank = batch->shim->place.pp_rank;
+  info.cp_rank = batch->shim->place.cp_rank;
   info.step = view->step;
   info.micro_batch = view->micro_batch;
   info.num_micro_batches = view->num_micro_batches;
@@ -111,7 +114,8 @@ absl::Status GetTotals(const ballast_batch* batch, int of,
 absl::Status GetDigest(const ballast_batch* batch, void* stream, char* digest) {
   BALLAST_RETURN_IF_ERROR(ViewIn(batch).status());
   BALLAST_RETURN_IF_ERROR(CheckGiven(digest, "digest"));
-  BALLAST_ASSIGN_OR_RETURN(const std::string hex, batch->feed->Digest(stream));
+  BALLAST_ASSIGN_OR_RETURN(const std::string hex,
+                           batch->shim->feed->Digest(stream));
   std::memcpy(digest, hex.c_str(), hex.size() + 1);
   return absl::OkStatus();
 }

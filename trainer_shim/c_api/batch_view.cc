@@ -19,33 +19,39 @@ TensorView View(const char* name, ballast_dtype dtype, const void* data,
 }
 
 void AddText(const PackedBatch& batch, std::vector<TensorView>* tensors) {
-  const int64_t tokens = batch.input_ids.size();
+  // Every stage has bounds, or nothing.
+  if (!batch.fields.positions) return;
+  const int64_t tokens = batch.cu_seqlens_padded.back() / batch.context.size;
+  if (batch.fields.input_ids) {
+    tensors->push_back(
+        View("input_ids", BALLAST_INT64, batch.input_ids.data(), {1, tokens}));
+  }
+  if (batch.fields.labels) {
+    tensors->push_back(
+        View("labels", BALLAST_INT64, batch.labels.data(), {1, tokens}));
+    tensors->push_back(View("loss_mask", BALLAST_FLOAT32,
+                            batch.loss_mask.data(), {1, tokens}));
+  }
   std::vector<int64_t> positions = {1, tokens};
   if (batch.position_axes > 1) {
     positions.insert(positions.begin(), batch.position_axes);
   }
-  const int64_t bounds = batch.cu_seqlens.size();
-  const int64_t padded = batch.cu_seqlens_padded.size();
-  tensors->push_back(
-      View("input_ids", BALLAST_INT64, batch.input_ids.data(), {1, tokens}));
-  tensors->push_back(
-      View("labels", BALLAST_INT64, batch.labels.data(), {1, tokens}));
-  tensors->push_back(
-      View("loss_mask", BALLAST_FLOAT32, batch.loss_mask.data(), {1, tokens}));
   tensors->push_back(View("position_ids", BALLAST_INT64,
                           batch.position_ids.data(), std::move(positions)));
+  const int64_t bounds = batch.cu_seqlens.size();
   for (const char* name : {"cu_seqlens", "cu_seqlens_host"}) {
     tensors->push_back(
         View(name, BALLAST_INT32, batch.cu_seqlens.data(), {bounds}));
   }
   for (const char* name : {"cu_seqlens_padded", "cu_seqlens_padded_host"}) {
     tensors->push_back(
-        View(name, BALLAST_INT32, batch.cu_seqlens_padded.data(), {padded}));
+        View(name, BALLAST_INT32, batch.cu_seqlens_padded.data(), {bounds}));
   }
 }
 
 void AddImages(const PackedBatch& batch, uint64_t patch_values,
                std::vector<TensorView>* tensors) {
+  if (!batch.fields.pixels) return;
   const bool bfloat16 = batch.pixel_type == PixelType::kBfloat16;
   const uint64_t values =
       bfloat16 ? batch.pixel_values_bf16.size() : batch.pixel_values.size();

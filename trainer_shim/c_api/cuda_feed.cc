@@ -26,6 +26,12 @@ struct DeviceEnd : public GroupEnd {
   std::unique_ptr<DeviceCommunicator> communicator;
 };
 
+std::unique_ptr<DeviceCommunicator> CommunicatorOf(
+    std::unique_ptr<GroupEnd> end) {
+  if (end == nullptr) return nullptr;
+  return std::move(static_cast<DeviceEnd*>(end.get())->communicator);
+}
+
 // Makes a device the current one, and the one before again at its end.
 class CurrentDevice {
  public:
@@ -87,27 +93,38 @@ TensorView Host(const char* name, ballast_dtype dtype,
 
 // In the order of ViewOf(PackedBatch).
 void AddText(const DeviceBatch& batch, std::vector<TensorView>* tensors) {
-  const int64_t tokens = batch.text.padded_tokens();
+  // Every stage has bounds, or nothing.
+  if (!batch.fields.positions) return;
+  const int64_t tokens = batch.text.padded_tokens() / batch.context.size;
   const int64_t bounds = batch.text.cu_seqlens.size();
+  if (batch.fields.input_ids) {
+    tensors->push_back(Device(batch, "input_ids", BALLAST_INT64,
+                              batch.input_ids, {1, tokens}));
+  }
+  if (batch.fields.labels) {
+    tensors->push_back(
+        Device(batch, "labels", BALLAST_INT64, batch.labels, {1, tokens}));
+    tensors->push_back(Device(batch, "loss_mask", BALLAST_FLOAT32,
+                              batch.loss_mask, {1, tokens}));
+  }
   std::vector<int64_t> positions = {1, tokens};
   if (batch.position_axes > 1) {
     positions.insert(positions.begin(), batch.position_axes);
   }
-  *tensors = {
-      Device(batch, "input_ids", BALLAST_INT64, batch.input_ids, {1, tokens}),
-      Device(batch, "labels", BALLAST_INT64, batch.labels, {1, tokens}),
-      Device(batch, "loss_mask", BALLAST_FLOAT32, batch.loss_mask, {1, tokens}),
-      Device(batch, "position_ids", BALLAST_INT64, batch.position_ids,
-             std::move(positions)),
-      Device(batch, "cu_seqlens", BALLAST_INT32, batch.cu_seqlens, {bounds}),
-      Host("cu_seqlens_host", BALLAST_INT32, batch.text.cu_seqlens, {bounds}),
-      Device(batch, "cu_seqlens_padded", BALLAST_INT32, batch.cu_seqlens_padded,
-             {bounds}),
-      Host("cu_seqlens_padded_host", BALLAST_INT32,
-           batch.text.cu_seqlens_padded, {bounds})};
+  tensors->push_back(Device(batch, "position_ids", BALLAST_INT64,
+                            batch.position_ids, std::move(positions)));
+  tensors->push_back(
+      Device(batch, "cu_seqlens", BALLAST_INT32, batch.cu_seqlens, {bounds}));
+  tensors->push_back(
+      Host("cu_seqlens_host", BALLAST_INT32, batch.text.cu_seqlens, {bounds}));
+  tensors->push_back(Device(batch, "cu_seqlens_padded", BALLAST_INT32,
+                            batch.cu_seqlens_padded, {bounds}));
+  tensors->push_back(Host("cu_seqlens_padded_host", BALLAST_INT32,
+                          batch.text.cu_seqlens_padded, {bounds}));
 }
 
 void AddImages(const DeviceBatch& batch, std::vector<TensorView>* tensors) {
+  if (!batch.fields.pixels) return;
   const int64_t images = batch.vision.num_images();
   const int64_t bounds = batch.vision.cu_seqlens.size();
   *tensors = {Device(batch, "pixel_values",
@@ -141,10 +158,10 @@ BatchView ViewOf(const DeviceBatch& batch) {
   view.bytes_read = batch.bytes_read;
   view.bytes_moved = batch.bytes_moved;
   if (batch.role.module() == v1::MODULE_VISION) {
-    view.vision_max_seqlen = batch.vision.max_seqlen;
+    if (batch.fields.pixels) view.vision_max_seqlen = batch.vision.max_seqlen;
     AddImages(batch, &view.tensors);
   } else {
-    view.max_seqlen = batch.text.max_seqlen;
+    if (batch.fields.positions) view.max_seqlen = batch.text.max_seqlen;
     AddText(batch, &view.tensors);
   }
   return view;
@@ -163,11 +180,19 @@ class CudaFeed : public RankFeed {
   absl::StatusOr<const BatchView*> Next(void* stream) override {
     const CurrentDevice current(device_);
     BALLAST_RETURN_IF_ERROR(current.status());
-    batch_ = nullptr;
-    BALLAST_ASSIGN_OR_RETURN(batch_,
-                             shim_->Next(static_cast<cudaStream_t>(stream)));
-    view_ = ViewOf(*batch_);
-    return &view_;
+    return Show(shim_->Next(static_cast<cudaStream_t>(stream)));
+  }
+  absl::Status SendToTensorPeers(void* stream) override {
+    const CurrentDevice current(device_);
+    BALLAST_RETURN_IF_ERROR(current.status());
+    return shim_->SendToTensorPeers(static_cast<cudaStream_t>(stream));
+  }
+  absl::StatusOr<const BatchView*> ReceiveFromTensorPeer(
+      void* stream) override {
+    const CurrentDevice current(device_);
+    BALLAST_RETURN_IF_ERROR(current.status());
+    return Show(
+        shim_->ReceiveFromTensorPeer(static_cast<cudaStream_t>(stream)));
   }
   void Cancel() override { shim_->Cancel(); }
   absl::Status ReportTiming(uint64_t step, uint32_t micro_batch,
@@ -191,6 +216,14 @@ class CudaFeed : public RankFeed {
   }
 
  private:
+  absl::StatusOr<const BatchView*> Show(
+      const absl::StatusOr<const DeviceBatch*>& batch) {
+    batch_ = batch.ok() ? *batch : nullptr;
+    BALLAST_RETURN_IF_ERROR(batch.status());
+    view_ = ViewOf(*batch_);
+    return &view_;
+  }
+
   const int device_;
   std::unique_ptr<CudaTrainerShim> shim_;
   const DeviceBatch* batch_ = nullptr;
@@ -241,21 +274,20 @@ absl::StatusOr<std::vector<std::unique_ptr<GroupEnd>>> CudaGroup(
 }
 
 absl::StatusOr<std::unique_ptr<RankFeed>> MakeCudaFeed(
-    const FeedOptions& options, std::unique_ptr<GroupEnd> end) {
+    const FeedOptions& options, GroupEnds ends) {
   CudaTrainerShim::Options shim;
   shim.servers = options.servers.servers;
   shim.security = options.servers.security;
   shim.source.failover = options.servers.failover;
   shim.source.role = options.role;
+  shim.source.place = options.place;
   shim.source.start_step = options.start_step;
   shim.source.steps = options.steps;
   shim.source.checkpoint = options.checkpoint;
   shim.source.fingerprint = options.fingerprint;
   shim.source.max_bytes = options.max_bytes;
-  if (end != nullptr) {
-    shim.communicator =
-        std::move(static_cast<DeviceEnd*>(end.get())->communicator);
-  }
+  shim.communicator = CommunicatorOf(std::move(ends.data));
+  shim.tensor_communicator = CommunicatorOf(std::move(ends.tensor));
   shim.device = options.device;
   shim.pixel_type = options.pixel_type;
   shim.normalisation = options.normalisation;

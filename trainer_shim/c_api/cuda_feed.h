@@ -37,10 +37,10 @@ absl::StatusOr<std::unique_ptr<GroupEnd>> BorrowNcclEnd(
 // As InProcessDeviceGroup.
 absl::StatusOr<std::vector<std::unique_ptr<GroupEnd>>> CudaGroup(uint32_t size);
 
-// CudaTrainerShim. `end` is of one of the above, or null. Errors: as
+// CudaTrainerShim. `ends` are of the above, or null. Errors: as
 // CudaTrainerShim::Create.
 absl::StatusOr<std::unique_ptr<RankFeed>> MakeCudaFeed(
-    const FeedOptions& options, std::unique_ptr<GroupEnd> end);
+    const FeedOptions& options, GroupEnds ends);
 
 }  // namespace ballast
 

@@ -23,12 +23,13 @@ struct ballast_communicator {
 struct ballast_batch {
   // Null unless the last Next gave out a batch.
   const ballast::BatchView* view = nullptr;
-  ballast::RankFeed* feed = nullptr;
+  const ballast_shim* shim = nullptr;
 };
 
 struct ballast_shim {
   std::unique_ptr<ballast::RankFeed> feed;
   ballast_batch batch;
+  ballast::TrainerPlace place;
   // The first step not all of whose batches have been given out.
   uint64_t next_step = 0;
 };

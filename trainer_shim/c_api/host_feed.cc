@@ -19,6 +19,11 @@ struct HostEnd : public GroupEnd {
   std::unique_ptr<Communicator> communicator;
 };
 
+std::unique_ptr<Communicator> CommunicatorOf(std::unique_ptr<GroupEnd> end) {
+  if (end == nullptr) return nullptr;
+  return std::move(static_cast<HostEnd*>(end.get())->communicator);
+}
+
 class HostFeed : public RankFeed {
  public:
   explicit HostFeed(std::unique_ptr<TrainerShim> shim)
@@ -26,11 +31,13 @@ class HostFeed : public RankFeed {
 
   bool has_streams() const override { return false; }
   absl::StatusOr<const BatchView*> Next(void*) override {
-    batch_ = nullptr;
-    BALLAST_ASSIGN_OR_RETURN(batch_, shim_->Next());
-    view_ =
-        ViewOf(*batch_, patch_values_, shim_->schedule()->micro_batches_size());
-    return &view_;
+    return Show(shim_->Next());
+  }
+  absl::Status SendToTensorPeers(void*) override {
+    return shim_->SendToTensorPeers();
+  }
+  absl::StatusOr<const BatchView*> ReceiveFromTensorPeer(void*) override {
+    return Show(shim_->ReceiveFromTensorPeer());
   }
   void Cancel() override { shim_->Cancel(); }
   absl::Status ReportTiming(uint64_t step, uint32_t micro_batch,
@@ -49,6 +56,15 @@ class HostFeed : public RankFeed {
   }
 
  private:
+  absl::StatusOr<const BatchView*> Show(
+      const absl::StatusOr<const PackedBatch*>& batch) {
+    batch_ = batch.ok() ? *batch : nullptr;
+    BALLAST_RETURN_IF_ERROR(batch.status());
+    view_ =
+        ViewOf(*batch_, patch_values_, shim_->schedule()->micro_batches_size());
+    return &view_;
+  }
+
   const std::unique_ptr<TrainerShim> shim_;
   const uint64_t patch_values_;
   const PackedBatch* batch_ = nullptr;
@@ -66,12 +82,13 @@ std::vector<std::unique_ptr<GroupEnd>> HostGroup(uint32_t size) {
 }
 
 absl::StatusOr<std::unique_ptr<RankFeed>> MakeHostFeed(
-    const FeedOptions& options, std::unique_ptr<GroupEnd> end) {
+    const FeedOptions& options, GroupEnds ends) {
   TrainerShim::Options shim;
   shim.servers = options.servers.servers;
   shim.security = options.servers.security;
   shim.failover = options.servers.failover;
   shim.role = options.role;
+  shim.place = options.place;
   shim.start_step = options.start_step;
   shim.steps = options.steps;
   shim.checkpoint = options.checkpoint;
@@ -79,10 +96,8 @@ absl::StatusOr<std::unique_ptr<RankFeed>> MakeHostFeed(
   shim.pixel_type = options.pixel_type;
   shim.normalisation = options.normalisation;
   shim.max_bytes = options.max_bytes;
-  if (end != nullptr) {
-    shim.communicator =
-        std::move(static_cast<HostEnd*>(end.get())->communicator);
-  }
+  shim.communicator = CommunicatorOf(std::move(ends.data));
+  shim.tensor_communicator = CommunicatorOf(std::move(ends.tensor));
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<TrainerShim> made,
                            TrainerShim::Create(std::move(shim)));
   return std::make_unique<HostFeed>(std::move(made));

@@ -13,9 +13,10 @@ namespace ballast {
 // As InProcessGroup.
 std::vector<std::unique_ptr<GroupEnd>> HostGroup(uint32_t size);
 
-// TrainerShim. `end` is of HostGroup, or null. Errors: as TrainerShim::Create.
+// TrainerShim. `ends` are of HostGroup, or null. Errors: as
+// TrainerShim::Create.
 absl::StatusOr<std::unique_ptr<RankFeed>> MakeHostFeed(
-    const FeedOptions& options, std::unique_ptr<GroupEnd> end);
+    const FeedOptions& options, GroupEnds ends);
 
 }  // namespace ballast
 

@@ -38,8 +38,8 @@ absl::StatusOr<std::vector<std::unique_ptr<GroupEnd>>> CudaGroup(uint32_t) {
   return NoCuda();
 }
 
-absl::StatusOr<std::unique_ptr<RankFeed>> MakeCudaFeed(
-    const FeedOptions&, std::unique_ptr<GroupEnd>) {
+absl::StatusOr<std::unique_ptr<RankFeed>> MakeCudaFeed(const FeedOptions&,
+                                                       GroupEnds) {
   return NoCuda();
 }
 

@@ -26,23 +26,6 @@ absl::Status Unwanted(absl::string_view field, int64_t value,
       absl::StrCat("options.", field, " is ", value, ", wanted ", wanted));
 }
 
-absl::Status CheckRanks(const ballast_shim_options& options) {
-  const struct {
-    const char* name;
-    uint32_t rank;
-  } ranks[] = {{"tp_rank", options.tp_rank},
-               {"pp_rank", options.pp_rank},
-               {"cp_rank", options.cp_rank}};
-  for (const auto& [name, rank] : ranks) {
-    if (rank == 0) continue;
-    return absl::UnimplementedError(absl::StrCat(
-        "options.", name, " is ", rank,
-        ": this library gives every such rank of a data-parallel rank the same "
-        "batch; set it to 0"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status ReadCheckpoint(const ballast_shim_options& options,
                             FeedOptions* feed) {
   if (options.checkpoint == nullptr) {
@@ -135,7 +118,11 @@ absl::StatusOr<FeedOptions> FeedOptionsOf(const ballast_shim_options& known) {
   }
   options.role.set_module(static_cast<v1::Module>(known.module));
   options.role.set_dp_rank(known.dp_rank);
-  BALLAST_RETURN_IF_ERROR(CheckRanks(known));
+  options.place.tp_rank = known.tp_rank;
+  options.place.pp_rank = known.pp_rank;
+  options.place.cp_rank = known.cp_rank;
+  options.place.needs_input_ids = known.needs_input_ids != 0;
+  options.place.needs_labels = known.needs_labels != 0;
   BALLAST_ASSIGN_OR_RETURN(
       options.backend,
       BackendOf(known.backend == 0 ? BALLAST_BACKEND_HOST : known.backend));

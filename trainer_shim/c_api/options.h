@@ -21,8 +21,7 @@ absl::StatusOr<absl::Duration> SecondsOf(double seconds,
 
 absl::StatusOr<ServerOptions> ServersOf(const ballast_connection* given);
 
-// `known` is what ReadStruct answered. Errors also: UNIMPLEMENTED (a rank that
-// is not told apart yet), as ParseCheckpoint.
+// `known` is what ReadStruct answered. Errors also: as ParseCheckpoint.
 absl::StatusOr<FeedOptions> FeedOptionsOf(const ballast_shim_options& known);
 
 }  // namespace ballast

@@ -2,6 +2,7 @@
 #define BALLAST_TRAINER_SHIM_C_API_RANK_FEED_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "proto/schedule.pb.h"
 #include "trainer_shim/c_api/batch_view.h"
 #include "trainer_shim/patchify.h"
+#include "trainer_shim/trainer_place.h"
 
 namespace ballast {
 
@@ -28,6 +30,7 @@ struct ServerOptions {
 struct FeedOptions {
   ServerOptions servers;
   v1::Role role;
+  TrainerPlace place;
   ballast_backend backend = BALLAST_BACKEND_HOST;
   int device = 0;
   PixelType pixel_type = PixelType::kFloat32;
@@ -48,6 +51,12 @@ class GroupEnd {
   virtual ballast_backend backend() const = 0;
 };
 
+// What a rank takes over; each may be null.
+struct GroupEnds {
+  std::unique_ptr<GroupEnd> data;
+  std::unique_ptr<GroupEnd> tensor;
+};
+
 // A shim of either backend, behind the C interface. Threads as there.
 class RankFeed {
  public:
@@ -57,6 +66,10 @@ class RankFeed {
   virtual bool has_streams() const = 0;
   // See ballast_shim_next. The view is valid until the next call.
   virtual absl::StatusOr<const BatchView*> Next(void* stream) = 0;
+  // See ballast_shim_send_to_tensor_peers and _receive_from_tensor_peer.
+  virtual absl::Status SendToTensorPeers(void* stream) = 0;
+  virtual absl::StatusOr<const BatchView*> ReceiveFromTensorPeer(
+      void* stream) = 0;
   virtual void Cancel() = 0;
   virtual absl::Status ReportTiming(uint64_t step, uint32_t micro_batch,
                                     double milliseconds) = 0;

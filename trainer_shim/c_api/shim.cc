@@ -39,48 +39,69 @@ absl::Status QueryJob(const ballast_connection* connection,
   return absl::OkStatus();
 }
 
+// Moves the end out of `given`, which may be null.
+absl::StatusOr<std::unique_ptr<GroupEnd>> TakeEnd(ballast_communicator* given,
+                                                  ballast_backend backend,
+                                                  const char* name) {
+  if (given == nullptr) return nullptr;
+  if (given->end->backend() != backend) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("options.", name, " is of backend ", given->end->backend(),
+                     ", wanted one of options.backend, ", backend));
+  }
+  return std::move(given->end);
+}
+
 absl::Status Create(const ballast_shim_options* given, ballast_shim** shim) {
   BALLAST_ASSIGN_OR_RETURN(const ballast_shim_options known,
                            ReadStruct(given, "options"));
-  // From here on the communicator is ours, whatever comes.
-  const std::unique_ptr<ballast_communicator> communicator(known.communicator);
+  // From here on the communicators are ours, whatever comes.
+  const std::unique_ptr<ballast_communicator> data(known.communicator);
+  const std::unique_ptr<ballast_communicator> tensor(known.tensor_communicator);
   BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
   BALLAST_ASSIGN_OR_RETURN(const FeedOptions options, FeedOptionsOf(known));
-  std::unique_ptr<GroupEnd> end;
-  if (communicator != nullptr) {
-    if (communicator->end->backend() != options.backend) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "options.communicator is of backend ", communicator->end->backend(),
-          ", wanted one of options.backend, ", options.backend));
-    }
-    end = std::move(communicator->end);
-  }
+  GroupEnds ends;
+  BALLAST_ASSIGN_OR_RETURN(
+      ends.data, TakeEnd(data.get(), options.backend, "communicator"));
+  BALLAST_ASSIGN_OR_RETURN(ends.tensor, TakeEnd(tensor.get(), options.backend,
+                                                "tensor_communicator"));
   auto made = std::make_unique<ballast_shim>();
   BALLAST_ASSIGN_OR_RETURN(made->feed,
                            options.backend == BALLAST_BACKEND_CUDA
-                               ? MakeCudaFeed(options, std::move(end))
-                               : MakeHostFeed(options, std::move(end)));
-  made->batch.feed = made->feed.get();
+                               ? MakeCudaFeed(options, std::move(ends))
+                               : MakeHostFeed(options, std::move(ends)));
+  made->batch.shim = made.get();
+  made->place = options.place;
   made->next_step = options.start_step;
   *shim = made.release();
   return absl::OkStatus();
 }
 
-absl::Status Next(ballast_shim* shim, void* stream,
-                  const ballast_batch** batch) {
+absl::Status CheckStream(const ballast_shim* shim, const void* stream) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
+  if (stream == nullptr || shim->feed->has_streams()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "stream is given, and BACKEND_HOST has none; wanted NULL");
+}
+
+using Take = absl::StatusOr<const BatchView*> (RankFeed::*)(void*);
+absl::Status TakeBatch(Take take, ballast_shim* shim, void* stream,
+                       const ballast_batch** batch) {
+  BALLAST_RETURN_IF_ERROR(CheckStream(shim, stream));
   BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
-  if (stream != nullptr && !shim->feed->has_streams()) {
-    return absl::InvalidArgumentError(
-        "stream is given, and BACKEND_HOST has none; wanted NULL");
-  }
   shim->batch.view = nullptr;
-  BALLAST_ASSIGN_OR_RETURN(const BatchView* view, shim->feed->Next(stream));
+  BALLAST_ASSIGN_OR_RETURN(const BatchView* view,
+                           (shim->feed.get()->*take)(stream));
   shim->batch.view = view;
   shim->next_step =
       view->step + (view->micro_batch + 1 == view->num_micro_batches ? 1 : 0);
   *batch = &shim->batch;
   return absl::OkStatus();
+}
+
+absl::Status SendToTensorPeers(ballast_shim* shim, void* stream) {
+  BALLAST_RETURN_IF_ERROR(CheckStream(shim, stream));
+  return shim->feed->SendToTensorPeers(stream);
 }
 
 absl::Status ReportTiming(ballast_shim* shim, uint64_t step,
@@ -179,7 +200,22 @@ void ballast_shim_destroy(ballast_shim* shim) { delete shim; }
 
 int ballast_shim_next(ballast_shim* shim, void* stream,
                       const ballast_batch** batch) {
-  return ballast::Call([=] { return ballast::Next(shim, stream, batch); });
+  return ballast::Call([=] {
+    return ballast::TakeBatch(&ballast::RankFeed::Next, shim, stream, batch);
+  });
+}
+
+int ballast_shim_send_to_tensor_peers(ballast_shim* shim, void* stream) {
+  return ballast::Call(
+      [=] { return ballast::SendToTensorPeers(shim, stream); });
+}
+
+int ballast_shim_receive_from_tensor_peer(ballast_shim* shim, void* stream,
+                                          const ballast_batch** batch) {
+  return ballast::Call([=] {
+    return ballast::TakeBatch(&ballast::RankFeed::ReceiveFromTensorPeer, shim,
+                              stream, batch);
+  });
 }
 
 int ballast_shim_cancel(ballast_shim* shim) {

@@ -40,6 +40,10 @@ static void TestNull(void) {
   EXPECT(ballast_shim_create(NULL, &shim), invalid, "options is NULL");
   EXPECT(ballast_shim_create(&options, NULL), invalid, "shim is NULL");
   EXPECT(ballast_shim_next(NULL, NULL, &batch), invalid, "shim is NULL");
+  EXPECT(ballast_shim_send_to_tensor_peers(NULL, NULL), invalid,
+         "shim is NULL");
+  EXPECT(ballast_shim_receive_from_tensor_peer(NULL, NULL, &batch), invalid,
+         "shim is NULL");
   EXPECT(ballast_shim_cancel(NULL), invalid, "shim is NULL");
   EXPECT(ballast_shim_report_timing(NULL, 0, 0, 1), invalid, "shim is NULL");
   EXPECT(ballast_shim_job(NULL, &bytes), invalid, "shim is NULL");
@@ -80,9 +84,6 @@ static void TestOptions(void) {
   EXPECT(ballast_shim_create(&options, &shim), status, text)
 
   WITH(module, 3, BALLAST_INVALID_ARGUMENT, "options.module is 3");
-  WITH(tp_rank, 1, BALLAST_UNIMPLEMENTED, "options.tp_rank is 1");
-  WITH(pp_rank, 2, BALLAST_UNIMPLEMENTED, "options.pp_rank is 2");
-  WITH(cp_rank, 3, BALLAST_UNIMPLEMENTED, "options.cp_rank is 3");
   WITH(backend, 7, BALLAST_INVALID_ARGUMENT, "backend is 7");
   WITH(device, 1, BALLAST_INVALID_ARGUMENT, "options.device is 1");
   WITH(device, -1, BALLAST_INVALID_ARGUMENT, "options.device is -1");
