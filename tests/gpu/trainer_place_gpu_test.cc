@@ -134,7 +134,7 @@ TEST(TrainerPlaceGpuTest, ContextRanksAndStagesAreTheHosts) {
 }
 
 TEST(TrainerPlaceGpuTest, TensorPeersGetWhatRankZeroGot) {
-  const uint32_t tp = 3;
+  const uint32_t tp = 4;
   const auto cluster = OrDie(TestCluster::Start(MakeConfig(tp, 1, 2), 1));
   for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
     const std::vector<PackedBatch> want =

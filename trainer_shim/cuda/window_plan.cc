@@ -99,6 +99,8 @@ void FillUpload(const WindowPlan& plan, const ExchangePlan& exchange,
     const uint64_t payload = plan.landing.Of(owned, owned.payload);
     records.push_back({plan.landing.Of(owned, owned.record), owned.expected});
     texts.push_back({payload, owned.expected.tokens});
+    // A rank that receives no pixels lays out no images.
+    if (layout.images.empty()) continue;
     for (uint32_t k = 0; k < owned.expected.num_images; ++k) {
       const ImageRecord& image = exchange.images[owned.first_image + k];
       images.push_back({payload + image.pixels, 0, image.grid_h, image.grid_w});

@@ -114,6 +114,21 @@ TEST(WindowPlanTest, TensorsOfTheBatchAreApart) {
             (4 * values + 255) / 256 * 256);
 }
 
+// A later stage of vision has samples, and room for nothing but them.
+TEST(WindowPlanTest, ARankThatReceivesNothingLaysOutNothing) {
+  Planned p = Plan(v1::MODULE_VISION, 0, PixelType::kFloat32);
+  p.shape.fields = {false, false, false, false};
+  const BatchLayout nothing;
+  const WindowPlan plan =
+      PlanWindow(p.exchange, nothing, p.shape, PixelType::kFloat32);
+  EXPECT_EQ(plan.samples, p.plan.samples);
+  EXPECT_EQ(plan.images, 0u);
+  EXPECT_EQ(plan.output.placeholders, 0u);
+  EXPECT_LE(plan.output.bytes, 256u);
+  std::vector<uint8_t> upload(plan.upload.bytes);
+  FillUpload(plan, p.exchange, nothing, absl::MakeSpan(upload));
+}
+
 // A context rank has room for its part; a stage for what it receives.
 TEST(WindowPlanTest, TensorsAreOfTheRanksPlace) {
   Planned text = Plan(v1::MODULE_LANGUAGE, 0, PixelType::kFloat32);
