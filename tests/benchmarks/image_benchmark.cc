@@ -1,10 +1,9 @@
 // From a file's bytes to resized RGB, as ratios of one run: what is compared
 // takes turns, image by image, and medians are taken. Wanted:
 //   exact decode + resize over libjpeg-turbo's decode of the same files  <= 1.2
-//   images/s of N threads over N times one thread's                      >= 0.9
 //   memory beyond the result, 12-megapixel baseline JPEG                <= 4 MB
-//   headers read for the index, page cache                     >= 100,000 a
-//   second
+//   headers read for the index, page cache                  >= 100,000 a second
+// How threads scale: thread_scaling_benchmark.
 //
 //   bazel run --config=opt //tests/benchmarks:image_benchmark
 
@@ -12,16 +11,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <iostream>
-#include <numeric>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -145,75 +140,6 @@ BENCHMARK(BM_DecodeResize)
     ->ArgNames({"max_pixels", "avx2"})
     ->ArgsProduct({{kClassDefault, kCheckpoint}, {0, 1}})
     ->Unit(benchmark::kMillisecond);
-
-struct Throughput {
-  double wall = 0;       // images a second
-  double processor = 0;  // images a second of a thread's processor time
-};
-
-// Whole images to each of `threads`, each with its own decoder, for a second.
-Throughput MeasureThroughput(const std::vector<CorpusImage>& corpus,
-                             size_t threads) {
-  std::atomic<uint64_t> images = 0;
-  std::atomic<bool> go = false;
-  std::atomic<bool> stop = false;
-  std::atomic<size_t> ready = 0;
-  std::vector<double> processor(threads);
-  std::vector<std::thread> workers;
-  for (size_t t = 0; t < threads; ++t) {
-    workers.emplace_back([&, t] {
-      ImageDecoder decoder;
-      std::vector<uint8_t> out;
-      // Warm, then wait for the others.
-      for (const CorpusImage& image : corpus) Resize(decoder, image, out);
-      ++ready;
-      while (!go) std::this_thread::yield();
-      const double start = ProcessorSeconds();
-      for (size_t i = t; !stop; ++i) {
-        Resize(decoder, corpus[i % corpus.size()], out);
-        images.fetch_add(1, std::memory_order_relaxed);
-      }
-      processor[t] = ProcessorSeconds() - start;
-    });
-  }
-  while (ready < threads) std::this_thread::yield();
-  const auto start = std::chrono::steady_clock::now();
-  go = true;
-  std::this_thread::sleep_for(std::chrono::seconds(1));
-  stop = true;
-  for (std::thread& worker : workers) worker.join();
-  const std::chrono::duration<double> wall =
-      std::chrono::steady_clock::now() - start;
-  const double total = std::accumulate(processor.begin(), processor.end(), 0.0);
-  return {images / wall.count(), images / total};
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
-}
-
-// One thread and all of them take turns; medians of the rounds. What other
-// programs take of the machine shows in `efficiency` and not in
-// `efficiency_processor`, which sees what threads cost one another in caches
-// and memory.
-void BM_ThreadScaling(benchmark::State& state) {
-  const std::vector<CorpusImage> corpus = LoadImageCorpus(kClassDefault);
-  const size_t threads = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<double> wall, processor, all;
-  for (auto _ : state) {
-    const Throughput one = MeasureThroughput(corpus, 1);
-    const Throughput many = MeasureThroughput(corpus, threads);
-    wall.push_back(many.wall / (threads * one.wall));
-    processor.push_back(many.processor / one.processor);
-    all.push_back(many.wall);
-  }
-  state.counters["threads"] = threads;
-  state.counters["images/s"] = Median(all);
-  state.counters["efficiency"] = Median(wall);
-  state.counters["efficiency_processor"] = Median(processor);
-}
-BENCHMARK(BM_ThreadScaling)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 // All that one thread takes from malloc beside the result: decoder, tables and
 // libjpeg included.
