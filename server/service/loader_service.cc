@@ -8,6 +8,7 @@
 #include "common/status_macros.h"
 #include "proto/fingerprint.h"
 #include "server/service/pull_call.h"
+#include "server/service/pull_meter.h"
 
 namespace ballast {
 namespace {
@@ -50,11 +51,15 @@ class RendezvousCall final : public grpc::ServerUnaryReactor {
 
 LoaderServiceImpl::LoaderServiceImpl(std::string name,
                                      const Scheduler* scheduler, Loader* loader,
-                                     CallCount* calls)
+                                     CallCount* calls,
+                                     PullInstruments* instruments,
+                                     ClientBoard* clients)
     : name_(std::move(name)),
       scheduler_(scheduler),
       loader_(loader),
       calls_(calls),
+      instruments_(instruments),
+      clients_(clients),
       timings_(scheduler->job()) {}
 
 grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
@@ -82,8 +87,10 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
-LoaderServiceImpl::Pull(grpc::CallbackServerContext* /*context*/) {
-  return PullCall::Start(loader_, scheduler_->fingerprint(), &refusal_, calls_);
+LoaderServiceImpl::Pull(grpc::CallbackServerContext* context) {
+  return PullCall::Start(
+      loader_, scheduler_->fingerprint(), &refusal_, calls_,
+      PullMeter(instruments_, clients_, std::string(context->peer())));
 }
 
 grpc::ServerUnaryReactor* LoaderServiceImpl::Rendezvous(

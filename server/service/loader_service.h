@@ -6,9 +6,11 @@
 
 #include "proto/loader_service.grpc.pb.h"
 #include "proto/schedule.pb.h"
+#include "server/delivery/instruments.h"
 #include "server/delivery/loader.h"
 #include "server/schedule/scheduler.h"
 #include "server/service/call_count.h"
+#include "server/service/client_board.h"
 #include "server/service/refusal.h"
 #include "server/service/rendezvous.h"
 #include "server/service/timing_store.h"
@@ -28,9 +30,12 @@ class LoaderServiceImpl final
                           v1::LoaderService::Service>>>>> {
  public:
   // `name`: what the server calls itself. `calls` counts the Pulls and
-  // Rendezvous that are open. Nothing is owned; all must outlive this.
+  // Rendezvous that are open. `instruments` and `clients`, either of which may
+  // be null, are told of the Pulls. Nothing is owned; all must outlive this.
   LoaderServiceImpl(std::string name, const Scheduler* scheduler,
-                    Loader* loader, CallCount* calls);
+                    Loader* loader, CallCount* calls,
+                    PullInstruments* instruments = nullptr,
+                    ClientBoard* clients = nullptr);
 
   grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context,
                                    const v1::AttachRequest* request,
@@ -55,6 +60,9 @@ class LoaderServiceImpl final
       const v1::GetTimingsRequest* request,
       v1::GetTimingsResponse* response) override;
 
+  // What ranks have reported.
+  const TimingStore& timings() const { return timings_; }
+
   // Lets go of all who wait in Rendezvous. (The loader's Drain ends the Pulls.)
   void Drain() { rendezvous_.Drain(); }
 
@@ -63,6 +71,8 @@ class LoaderServiceImpl final
   const Scheduler* const scheduler_;
   Loader* const loader_;
   CallCount* const calls_;
+  PullInstruments* const instruments_;
+  ClientBoard* const clients_;
   Refusal refusal_;
   ballast::Rendezvous rendezvous_;
   TimingStore timings_;

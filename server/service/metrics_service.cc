@@ -1,39 +1,162 @@
 #include "server/service/metrics_service.h"
 
+#include <algorithm>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+
 namespace ballast {
+namespace {
+
+// One GetBalance: a step after the other, each by a worker, so that it never
+// holds up more than one. Deletes itself when gRPC is done with it.
+class BalanceCall final : public grpc::ServerUnaryReactor {
+ public:
+  BalanceCall(BalanceBoard* board, const v1::GetBalanceRequest& request,
+              v1::GetBalanceResponse* response, std::atomic<int>* waiting)
+      : board_(board),
+        next_(request.from_step()),
+        left_(std::max(request.steps(), 1u)),
+        ranks_(request.ranks()),
+        response_(response),
+        waiting_(waiting) {}
+
+  void Run() {
+    while (left_ > 0 && !cancelled_.load()) {
+      const BalanceBoard::Shared known = board_->Find(next_);
+      if (known == nullptr) {
+        board_->Get(next_, [this](const auto& balance) {
+          if (!balance.ok()) {
+            End(balance.status());
+            return;
+          }
+          Add(**balance);
+          Run();
+        });
+        return;
+      }
+      Add(*known);
+    }
+    End(cancelled_.load() ? absl::CancelledError("the client left")
+                          : absl::OkStatus());
+  }
+
+  void OnCancel() override { cancelled_ = true; }
+  void OnDone() override {
+    --*waiting_;
+    delete this;
+  }
+
+ private:
+  void Add(const v1::StepBalance& balance) {
+    *response_->add_steps() = balance;
+    if (!ranks_) {
+      DropRanks(response_->mutable_steps(response_->steps_size() - 1));
+    }
+    ++next_;
+    --left_;
+  }
+
+  void End(const absl::Status& status) {
+    // The data end before the last step.
+    const bool enough =
+        absl::IsOutOfRange(status) && !response_->steps().empty();
+    Finish(ToGrpcStatus(enough ? absl::OkStatus() : status));
+  }
+
+  BalanceBoard* const board_;
+  uint64_t next_;
+  uint32_t left_;
+  const bool ranks_;
+  v1::GetBalanceResponse* const response_;
+  std::atomic<int>* const waiting_;
+  std::atomic<bool> cancelled_{false};
+};
+
+absl::Status CheckRange(const v1::GetBalanceRequest& request,
+                        const v1::Job& job) {
+  if (request.steps() > MetricsServiceImpl::kMaxSteps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("GetBalanceRequest.steps is ", request.steps(),
+                     ", wanted at most ", MetricsServiceImpl::kMaxSteps));
+  }
+  if (!request.ranks()) return absl::OkStatus();
+  uint64_t ranks = 0;
+  for (const v1::Job::ModuleSize& module : job.modules()) ranks += module.dp();
+  const uint64_t entries = std::max(request.steps(), 1u) * ranks;
+  if (entries > MetricsServiceImpl::kMaxRankEntries) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "GetBalanceRequest asks for ", request.steps(), " steps of ", ranks,
+        " ranks in all modules, ", entries,
+        " entries a column; wanted at most ",
+        MetricsServiceImpl::kMaxRankEntries, ": fewer steps, or ranks: false"));
+  }
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context,
+                                   const absl::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+}  // namespace
 
 grpc::ServerUnaryReactor* MetricsServiceImpl::GetStatus(
     grpc::CallbackServerContext* context,
     const v1::GetStatusRequest* /*request*/, v1::GetStatusResponse* response) {
-  for (const BadSamples::Entry& entry :
-       sources_.builder->bad_samples().List()) {
-    v1::GetStatusResponse::BadSample* bad = response->add_bad_samples();
-    bad->set_sample(entry.name);
-    bad->set_file(entry.file);
-    bad->set_offset(entry.offset);
-    bad->set_reason(entry.reason);
-    bad->set_count(entry.count);
+  *response = state_->Status();
+  return Finished(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* MetricsServiceImpl::GetBalance(
+    grpc::CallbackServerContext* context, const v1::GetBalanceRequest* request,
+    v1::GetBalanceResponse* response) {
+  const absl::Status valid = CheckRange(*request, job_);
+  if (!valid.ok()) return Finished(context, valid);
+  if (waiting_.fetch_add(1) >= kMaxWaiting) {
+    --waiting_;
+    return Finished(
+        context,
+        absl::ResourceExhaustedError(absl::StrCat(
+            kMaxWaiting, " queries of the balance are at work; try again")));
   }
-  response->set_max_bad_samples(sources_.builder->bad_samples().most());
-  const absl::Time now = sources_.clock->Now();
-  for (const WorkInHand& work : sources_.stalls->Stalls()) {
-    v1::GetStatusResponse::Stall* stall = response->add_stalls();
-    const SampleLocation at =
-        sources_.builder->Locate(work.source, work.ordinal);
-    stall->set_sample(sources_.builder->NameOf(work.source, work.ordinal));
-    stall->set_file(at.file);
-    stall->set_offset(at.offset);
-    stall->set_stage(work.stage);
-    stall->set_module(work.module);
-    stall->set_position(work.position);
-    stall->set_seconds(absl::ToDoubleSeconds(now - work.since));
+  auto* call = new BalanceCall(balance_.get(), *request, response, &waiting_);
+  call->Run();
+  return call;
+}
+
+grpc::ServerWriteReactor<v1::WatchBalanceResponse>*
+MetricsServiceImpl::WatchBalance(grpc::CallbackServerContext* /*context*/,
+                                 const v1::WatchBalanceRequest* request) {
+  return watches_->Open(*request);
+}
+
+grpc::ServerUnaryReactor* MetricsServiceImpl::GetStats(
+    grpc::CallbackServerContext* context, const v1::GetStatsRequest* request,
+    v1::GetStatsResponse* response) {
+  const std::string& prefix = request->prefix();
+  const bool is_name = std::all_of(
+      prefix.begin(), prefix.end(),
+      [](unsigned char c) { return absl::ascii_isalnum(c) || c == '_'; });
+  if (prefix.size() > kMaxPrefix || !is_name) {
+    return Finished(context,
+                    absl::InvalidArgumentError(absl::StrCat(
+                        "GetStatsRequest.prefix is not a part of a name: "
+                        "wanted at most ",
+                        kMaxPrefix, " letters, digits and underscores")));
   }
-  response->set_memory_in_use(sources_.loader->memory_in_use());
-  response->set_memory(sources_.memory);
-  response->set_open_streams(sources_.loader->open_streams());
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  for (v1::MetricFamily& family : state_->Metrics()) {
+    if (absl::StartsWith(family.name(), prefix)) {
+      *response->add_families() = std::move(family);
+    }
+  }
+  return Finished(context, absl::OkStatus());
 }
 
 }  // namespace ballast

@@ -1,13 +1,17 @@
 #ifndef BALLAST_SERVER_SERVICE_METRICS_SERVICE_H_
 #define BALLAST_SERVER_SERVICE_METRICS_SERVICE_H_
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
-#include "common/clock.h"
+#include "proto/job.pb.h"
 #include "proto/metrics_service.grpc.pb.h"
-#include "server/delivery/file_sample_builder.h"
-#include "server/delivery/loader.h"
-#include "server/delivery/stall_watch.h"
+#include "server/service/balance_board.h"
+#include "server/service/balance_watches.h"
+#include "server/service/call_count.h"
+#include "server/service/server_state.h"
 
 namespace ballast {
 
@@ -15,22 +19,45 @@ namespace ballast {
 // it is registered with.
 class MetricsServiceImpl final : public v1::MetricsService::CallbackService {
  public:
-  // What it tells of. Nothing is owned; all must outlive this.
-  struct Sources {
-    const Loader* loader = nullptr;
-    const FileSampleBuilder* builder = nullptr;
-    const StallWatch* stalls = nullptr;
-    uint64_t memory = 0;  // serve.memory
-    Clock* clock = nullptr;
-  };
-  explicit MetricsServiceImpl(const Sources& sources) : sources_(sources) {}
+  static constexpr uint32_t kMaxSteps = 256;
+  static constexpr uint64_t kMaxRankEntries = uint64_t{1} << 20;
+  // GetBalances at work; more are RESOURCE_EXHAUSTED.
+  static constexpr int kMaxWaiting = 16;
+  static constexpr size_t kMaxPrefix = 128;
+
+  // `state` is not owned, nor is `calls`, which counts the open WatchBalances;
+  // both must outlive this.
+  MetricsServiceImpl(v1::Job job, const ServerState* state,
+                     const std::shared_ptr<BalanceBoard>& balance,
+                     CallCount* calls)
+      : job_(std::move(job)),
+        state_(state),
+        balance_(balance),
+        watches_(BalanceWatches::Create(balance, calls)) {}
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const v1::GetStatusRequest* request,
                                       v1::GetStatusResponse* response) override;
+  grpc::ServerUnaryReactor* GetBalance(
+      grpc::CallbackServerContext* context,
+      const v1::GetBalanceRequest* request,
+      v1::GetBalanceResponse* response) override;
+  grpc::ServerWriteReactor<v1::WatchBalanceResponse>* WatchBalance(
+      grpc::CallbackServerContext* context,
+      const v1::WatchBalanceRequest* request) override;
+  grpc::ServerUnaryReactor* GetStats(grpc::CallbackServerContext* context,
+                                     const v1::GetStatsRequest* request,
+                                     v1::GetStatsResponse* response) override;
+
+  // Ends the watches with UNAVAILABLE.
+  void Drain() { watches_->Drain(); }
 
  private:
-  const Sources sources_;
+  const v1::Job job_;
+  const ServerState* const state_;
+  const std::shared_ptr<BalanceBoard> balance_;
+  const std::shared_ptr<BalanceWatches> watches_;
+  std::atomic<int> waiting_{0};
 };
 
 }  // namespace ballast

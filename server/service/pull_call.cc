@@ -25,13 +25,13 @@ class RefusedPull final
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* PullCall::Start(
     Loader* loader, const v1::Fingerprint& fingerprint, const Refusal* refusal,
-    CallCount* calls) {
+    CallCount* calls, PullMeter meter) {
   if (!calls->TryBegin(kMaxCalls)) {
     return new RefusedPull(absl::ResourceExhaustedError(absl::StrCat(
         kMaxCalls, " calls are open, which is the most; try another server")));
   }
   std::shared_ptr<PullCall> call(
-      new PullCall(loader, fingerprint, refusal, calls));
+      new PullCall(loader, fingerprint, refusal, calls, std::move(meter)));
   call->self_ = call;
   call->StartRead(&call->request_);
   return call.get();
@@ -70,6 +70,7 @@ absl::Status PullCall::OnRequest() {
                                      MutexLock lock(&call->mutex_);
                                      call->Advance();
                                    }));
+  meter_.Opened(open);
   return absl::OkStatus();
 }
 
@@ -77,6 +78,7 @@ void PullCall::OnWriteDone(bool ok) {
   MutexLock lock(&mutex_);
   writing_ = false;
   response_.Clear();  // and with it the block that was sent
+  meter_.Wrote(!session_.MidBlock());
   if (!ok && !end_.has_value()) end_ = absl::CancelledError("the client left");
   Advance();
 }
@@ -105,6 +107,7 @@ void PullCall::Advance() {
       return;
     }
     if (auto message = session_.NextMessage()) {
+      meter_.Sends(message->message, session_.held());
       response_ = EncodeResponse(*std::move(message));
       writing_ = true;
       StartWrite(&response_);
@@ -125,6 +128,7 @@ void PullCall::Advance() {
       return;
     }
     if (session_.WaitsForClient()) {
+      meter_.HoldsBack(session_.held());
       // Look whether the stream has ended meanwhile.
       const absl::Status status = stream_->status();
       if (!status.ok()) {
@@ -137,7 +141,10 @@ void PullCall::Advance() {
       return;
     }
     auto next = stream_->TryNext();
-    if (!next.has_value()) return;
+    if (!next.has_value()) {
+      meter_.WaitsForBlock(session_.held());
+      return;
+    }
     if (!next->ok()) {
       // All that was asked for has been sent: the good end.
       const absl::Status status = absl::IsOutOfRange(next->status())
@@ -151,12 +158,14 @@ void PullCall::Advance() {
       session_.OnEnd(status);
       continue;
     }
+    meter_.GotBlock((**next)->id());
     session_.OnBlock(**std::move(next));
   }
 }
 
 void PullCall::Linger() {
   stream_.reset();
+  meter_.Ended();
   if (std::exchange(lingers_, true)) return;
   calls_->End();
 }
@@ -164,6 +173,7 @@ void PullCall::Linger() {
 void PullCall::End(absl::Status status) {
   end_ = std::move(status);
   stream_.reset();
+  meter_.Ended();
   if (writing_ || finished_) return;
   finished_ = true;
   Finish(ToGrpcStatus(*end_));

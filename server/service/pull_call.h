@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
@@ -15,6 +16,7 @@
 #include "server/delivery/block_stream.h"
 #include "server/delivery/loader.h"
 #include "server/service/call_count.h"
+#include "server/service/pull_meter.h"
 #include "server/service/pull_session.h"
 #include "server/service/refusal.h"
 
@@ -41,10 +43,10 @@ class PullCall final
   // Never null; beyond kMaxCalls it ends with RESOURCE_EXHAUSTED. `loader`,
   // `refusal`, which ends the call with its reason at the next message, and
   // `calls`, which counts the call, are not owned and must outlive the gRPC
-  // server.
+  // server. `meter` is told how it goes.
   static grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Start(
       Loader* loader, const v1::Fingerprint& fingerprint,
-      const Refusal* refusal, CallCount* calls);
+      const Refusal* refusal, CallCount* calls, PullMeter meter);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -53,10 +55,11 @@ class PullCall final
 
  private:
   PullCall(Loader* loader, const v1::Fingerprint& fingerprint,
-           const Refusal* refusal, CallCount* calls)
+           const Refusal* refusal, CallCount* calls, PullMeter meter)
       : loader_(loader),
         refusal_(refusal),
         calls_(calls),
+        meter_(std::move(meter)),
         session_(fingerprint, loader->arena()) {}
 
   absl::Status OnRequest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -71,6 +74,7 @@ class PullCall final
   const Refusal* const refusal_;
   CallCount* const calls_;
   Mutex mutex_;
+  PullMeter meter_ ABSL_GUARDED_BY(mutex_);
   PullSession session_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<BlockStream> stream_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;

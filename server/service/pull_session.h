@@ -87,6 +87,11 @@ class PullSession {
   // arena, or that it has room for the block in hand.
   bool WaitsForClient() const;
 
+  // Whether some of a block's messages have been given out, and not all.
+  bool MidBlock() const { return begun_; }
+  // Bytes of blocks that the client holds or is being sent.
+  uint64_t held() const { return credit_.held(); }
+
   // No block follows; the client is told `status` at once where it still holds
   // lent blocks, and otherwise by the end of the call.
   void OnEnd(absl::Status status);

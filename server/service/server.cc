@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/transport.h"
+#include "server/schedule/step_balance.h"
 #include "server/service/listen_address.h"
 #include "server/service/peer_caller.h"
 #include "server/service/rehearsal.h"
@@ -144,14 +145,20 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
 absl::StatusOr<LoaderServer::Parts> LoaderServer::MakeParts(
     const OpenedJob& job, uint32_t ranks) {
   Parts parts;
+  parts.build = std::make_unique<BuildInstruments>();
   parts.board = std::make_unique<WorkBoard>(Clock::Real());
   auto builder = std::make_unique<FileSampleBuilder>(
-      job.config, job.source_pointers(), job.tokenizer.get(),
-      parts.board.get());
+      job.config, job.source_pointers(), job.tokenizer.get(), parts.board.get(),
+      parts.build.get());
   parts.builder = builder.get();
   BALLAST_ASSIGN_OR_RETURN(
       parts.loader, Loader::Create(job.config, ranks, job.scheduler.get(),
                                    std::move(builder)));
+  BALLAST_ASSIGN_OR_RETURN(ServersOfRanks servers,
+                           FindServersOfRanks(job.config));
+  const v1::Model& model = job.scheduler->job().model();
+  parts.balance = BalanceBoard::Create(parts.loader.get(), std::move(servers),
+                                       {model.patch(), model.position_axes()});
   BALLAST_ASSIGN_OR_RETURN(
       parts.stall_watch,
       StallWatch::Start(
@@ -169,15 +176,35 @@ LoaderServer::LoaderServer(OpenedJob job, LivePolicy read_policy,
     : job_(std::move(job)),
       read_policy_(std::move(read_policy)),
       security_(std::move(security)),
+      build_instruments_(std::move(parts.build)),
       board_(std::move(parts.board)),
       loader_(std::move(parts.loader)),
       builder_(parts.builder),
       stall_watch_(std::move(parts.stall_watch)),
+      balance_(std::move(parts.balance)),
       loader_service_(identity.name, job_.scheduler.get(), loader_.get(),
-                      &calls_),
+                      &calls_, &pull_instruments_, &clients_),
       schedule_service_(loader_.get(), &calls_),
-      metrics_service_({loader_.get(), parts.builder, stall_watch_.get(),
-                        job_.config.serve().memory(), Clock::Real()}) {}
+      state_(SourcesOf(*this, identity, parts.builder)),
+      metrics_service_(job_.scheduler->job(), &state_, balance_, &calls_) {}
+
+ServerState::Sources LoaderServer::SourcesOf(const LoaderServer& server,
+                                             const ServerIdentity& identity,
+                                             const FileSampleBuilder* builder) {
+  ServerState::Sources sources;
+  sources.name = identity.name;
+  sources.loader = server.loader_.get();
+  sources.builder = builder;
+  sources.stalls = server.stall_watch_.get();
+  sources.clients = &server.clients_;
+  sources.timings = &server.loader_service_.timings();
+  sources.balance = server.balance_.get();
+  sources.build = server.build_instruments_.get();
+  sources.pull = &server.pull_instruments_;
+  sources.memory = server.job_.config.serve().memory();
+  sources.clock = Clock::Real();
+  return sources;
+}
 
 LoaderServer::~LoaderServer() { Shutdown(); }
 
@@ -266,6 +293,7 @@ void LoaderServer::Drain(absl::Time deadline) {
     server_->GetHealthCheckService()->SetServingStatus(false);
     loader_service_.Drain();
     schedule_service_.Drain();
+    metrics_service_.Drain();
     loader_->Drain();
     calls_.AwaitNone(deadline);
     // gRPC takes a time before 1970 for the end of time.

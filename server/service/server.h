@@ -14,16 +14,20 @@
 #include "server/config/config_loader.h"
 #include "server/corpus/guarded_source.h"
 #include "server/delivery/file_sample_builder.h"
+#include "server/delivery/instruments.h"
 #include "server/delivery/loader.h"
 #include "server/delivery/stall_watch.h"
 #include "server/delivery/work_board.h"
+#include "server/service/balance_board.h"
 #include "server/service/call_count.h"
+#include "server/service/client_board.h"
 #include "server/service/job_setup.h"
 #include "server/service/loader_service.h"
 #include "server/service/metrics_service.h"
 #include "server/service/peer_check.h"
 #include "server/service/schedule_service.h"
 #include "server/service/server_security.h"
+#include "server/service/server_state.h"
 
 namespace ballast {
 
@@ -85,13 +89,18 @@ class LoaderServer {
  private:
   // What reads, builds and watches, made of `job`.
   struct Parts {
+    std::unique_ptr<BuildInstruments> build;
     std::unique_ptr<WorkBoard> board;
     std::unique_ptr<Loader> loader;
     FileSampleBuilder* builder = nullptr;  // the loader's
     std::unique_ptr<StallWatch> stall_watch;
+    std::shared_ptr<BalanceBoard> balance;
   };
   using LivePolicy = std::shared_ptr<LiveValue<ReadPolicy>>;
   static absl::StatusOr<Parts> MakeParts(const OpenedJob& job, uint32_t ranks);
+  static ServerState::Sources SourcesOf(const LoaderServer& server,
+                                        const ServerIdentity& identity,
+                                        const FileSampleBuilder* builder);
 
   LoaderServer(OpenedJob job, LivePolicy read_policy, ServerSecurity security,
                const ServerIdentity& identity, Parts parts);
@@ -102,13 +111,18 @@ class LoaderServer {
   const OpenedJob job_;
   const LivePolicy read_policy_;  // of its sources
   const ServerSecurity security_;
+  const std::unique_ptr<BuildInstruments> build_instruments_;
+  PullInstruments pull_instruments_;
+  ClientBoard clients_;
   const std::unique_ptr<WorkBoard> board_;
   const std::unique_ptr<Loader> loader_;
   FileSampleBuilder* const builder_;  // the loader's
   const std::unique_ptr<StallWatch> stall_watch_;
+  const std::shared_ptr<BalanceBoard> balance_;
   CallCount calls_;
   LoaderServiceImpl loader_service_;
   ScheduleServiceImpl schedule_service_;
+  const ServerState state_;
   MetricsServiceImpl metrics_service_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::string> addresses_;

@@ -21,6 +21,12 @@ std::string Describe(size_t index, const v1::StepTiming& timing) {
                       " micro-batch ", timing.micro_batch());
 }
 
+absl::Status CheckTime(absl::string_view field, double milliseconds) {
+  if (std::isfinite(milliseconds) && milliseconds >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      field, " is ", milliseconds, ", wanted a finite time of at least 0"));
+}
+
 }  // namespace
 
 TimingStore::TimingStore(const v1::Job& job) : job_(job) {
@@ -44,12 +50,14 @@ absl::Status TimingStore::Check(const v1::StepTiming& timing) const {
         micro_batches, ", the most that a step of ", samples,
         " samples has when its data-parallel sizes make a grid of ", grid_));
   }
-  if (!std::isfinite(timing.milliseconds()) || timing.milliseconds() < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("milliseconds is ", timing.milliseconds(),
-                     ", wanted a finite time of at least 0"));
-  }
-  return absl::OkStatus();
+  BALLAST_RETURN_IF_ERROR(CheckTime("milliseconds", timing.milliseconds()));
+  BALLAST_RETURN_IF_ERROR(
+      CheckTime("wait_milliseconds", timing.wait_milliseconds()));
+  BALLAST_RETURN_IF_ERROR(
+      CheckTime("copy_milliseconds", timing.copy_milliseconds()));
+  BALLAST_RETURN_IF_ERROR(
+      CheckTime("exchange_milliseconds", timing.exchange_milliseconds()));
+  return CheckTime("pack_milliseconds", timing.pack_milliseconds());
 }
 
 absl::Status TimingStore::Add(absl::Span<const v1::StepTiming* const> timings) {
@@ -66,7 +74,13 @@ absl::Status TimingStore::Add(absl::Span<const v1::StepTiming* const> timings) {
   for (const v1::StepTiming* const timing : timings) {
     const Key key(timing->step(), timing->micro_batch(),
                   timing->role().module(), timing->role().dp_rank());
-    const Kept kept = {key, timing->milliseconds()};
+    const Kept kept = {key, TimesOf(*timing)};
+    Count(kept);
+    const std::pair<int, uint32_t> rank = {timing->role().module(),
+                                           timing->role().dp_rank()};
+    if (latest_.count(rank) != 0 || latest_.size() < kMaxRanks) {
+      latest_[rank] = kept;
+    }
     if (const auto found = places_.find(key); found != places_.end()) {
       ring_[found->second] = kept;
     } else if (ring_.size() < kMaxTimings) {
@@ -99,16 +113,55 @@ std::vector<v1::StepTiming> TimingStore::Get(uint64_t from_step,
             [](const Kept& a, const Kept& b) { return a.key < b.key; });
   std::vector<v1::StepTiming> timings;
   timings.reserve(wanted.size());
-  for (const Kept& kept : wanted) {
-    const auto& [step, micro_batch, kept_module, rank] = kept.key;
-    v1::StepTiming& timing = timings.emplace_back();
-    timing.mutable_role()->set_module(static_cast<v1::Module>(kept_module));
-    timing.mutable_role()->set_dp_rank(rank);
-    timing.set_step(step);
-    timing.set_micro_batch(micro_batch);
-    timing.set_milliseconds(kept.milliseconds);
-  }
+  for (const Kept& kept : wanted) timings.push_back(TimingOf(kept));
   return timings;
+}
+
+std::vector<v1::StepTiming> TimingStore::Latest() const {
+  MutexLock lock(&mutex_);
+  std::vector<v1::StepTiming> timings;
+  for (const auto& [rank, kept] : latest_) timings.push_back(TimingOf(kept));
+  return timings;
+}
+
+const std::array<DurationHistogram, TimingStore::kPhases>* TimingStore::phases(
+    v1::Module module) const {
+  return v1::Module_IsValid(module) ? &phases_[module] : nullptr;
+}
+
+void TimingStore::Count(const Kept& kept) {
+  for (int phase = 0; phase < kPhases; ++phase) {
+    if (kept.times[phase] < 0) continue;
+    phases_[std::get<2>(kept.key)][phase].Record(
+        absl::Milliseconds(kept.times[phase]));
+  }
+}
+
+TimingStore::Times TimingStore::TimesOf(const v1::StepTiming& timing) {
+  const auto told = [](bool has, double value) { return has ? value : -1.0; };
+  return {
+      timing.milliseconds(),
+      told(timing.has_wait_milliseconds(), timing.wait_milliseconds()),
+      told(timing.has_copy_milliseconds(), timing.copy_milliseconds()),
+      told(timing.has_exchange_milliseconds(), timing.exchange_milliseconds()),
+      told(timing.has_pack_milliseconds(), timing.pack_milliseconds())};
+}
+
+v1::StepTiming TimingStore::TimingOf(const Kept& kept) {
+  const auto& [step, micro_batch, module, rank] = kept.key;
+  v1::StepTiming timing;
+  timing.mutable_role()->set_module(static_cast<v1::Module>(module));
+  timing.mutable_role()->set_dp_rank(rank);
+  timing.set_step(step);
+  timing.set_micro_batch(micro_batch);
+  timing.set_milliseconds(kept.times[kTrain]);
+  if (kept.times[kWait] >= 0) timing.set_wait_milliseconds(kept.times[kWait]);
+  if (kept.times[kCopy] >= 0) timing.set_copy_milliseconds(kept.times[kCopy]);
+  if (kept.times[kExchange] >= 0) {
+    timing.set_exchange_milliseconds(kept.times[kExchange]);
+  }
+  if (kept.times[kPack] >= 0) timing.set_pack_milliseconds(kept.times[kPack]);
+  return timing;
 }
 
 }  // namespace ballast
