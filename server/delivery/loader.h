@@ -58,8 +58,8 @@ class Loader {
   // are not given up for it.
   virtual void PeekSchedule(uint64_t step, ScheduleAnswer answer) = 0;
 
-  // `on_step` is called by a worker with each LoaderStats.current_step. To be
-  // called at most once, before any stream is opened.
+  // `on_step` is called by a worker with each LoaderStats.current_step, which
+  // counts from now on. To be called at most once.
   virtual void WatchSteps(std::function<void(uint64_t step)> on_step) = 0;
 
   // No stream opens any more, and the open ones end with UNAVAILABLE at the

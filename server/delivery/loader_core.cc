@@ -146,8 +146,8 @@ void LoaderCore::WatchSteps(std::function<void(uint64_t step)> on_step) {
 
 void LoaderCore::NoteStep(uint64_t step, Later* later) {
   if (current_step_.has_value() && step <= *current_step_) return;
-  current_step_ = step;
   if (on_step_ == nullptr) return;
+  current_step_ = step;
   later->calls.push_back([this, step, on_step = on_step_] {
     workers_->AddErrand([step, on_step] { on_step(step); });
   });

@@ -134,6 +134,12 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   if (rehearsal == Rehearsal::kFirstBlocks) {
     BALLAST_RETURN_IF_ERROR(Rehearse(parts.loader.get(), identity.first_ranks));
   }
+  // From here on: no rank trains on what was rehearsed.
+  BALLAST_ASSIGN_OR_RETURN(ServersOfRanks servers,
+                           FindServersOfRanks(job.config));
+  const v1::Model& model = job.scheduler->job().model();
+  parts.balance = BalanceBoard::Create(parts.loader.get(), std::move(servers),
+                                       {model.patch(), model.position_axes()});
   std::unique_ptr<LoaderServer> server(
       new LoaderServer(std::move(job), read_policy, std::move(security),
                        identity, std::move(parts)));
@@ -154,11 +160,6 @@ absl::StatusOr<LoaderServer::Parts> LoaderServer::MakeParts(
   BALLAST_ASSIGN_OR_RETURN(
       parts.loader, Loader::Create(job.config, ranks, job.scheduler.get(),
                                    std::move(builder)));
-  BALLAST_ASSIGN_OR_RETURN(ServersOfRanks servers,
-                           FindServersOfRanks(job.config));
-  const v1::Model& model = job.scheduler->job().model();
-  parts.balance = BalanceBoard::Create(parts.loader.get(), std::move(servers),
-                                       {model.patch(), model.position_axes()});
   BALLAST_ASSIGN_OR_RETURN(
       parts.stall_watch,
       StallWatch::Start(

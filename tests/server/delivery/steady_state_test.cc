@@ -144,7 +144,7 @@ class SteadyState {
     auto workers = std::make_unique<TimedWorkers>(threads, &clock_);
     workers_ = workers.get();
     LoaderCore::Settings settings;
-    settings.delivery = v1::DELIVERY_OFF;
+    settings.delivery.fill(v1::DELIVERY_OFF);
     settings.geometry = {scheduler_.job().model().patch(), 3};
     settings.memory = streams * blocks * LargestBlock(settings.geometry);
     settings.prefetch_steps = prefetch;
