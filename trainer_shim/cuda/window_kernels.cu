@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "trainer_shim/cuda_status.h"
+#include "trainer_shim/kernel_loading.h"
 
 namespace ballast {
 namespace {
@@ -152,15 +153,9 @@ absl::Status Missing(absl::string_view what) {
 }  // namespace
 
 absl::Status LoadWindowKernels() {
-  for (const void* kernel : {reinterpret_cast<const void*>(CheckHeaders),
-                             reinterpret_cast<const void*>(CheckRecords),
-                             reinterpret_cast<const void*>(PackTokens)}) {
-    cudaFuncAttributes attributes;
-    const absl::Status loaded = CudaStatus(
-        cudaFuncGetAttributes(&attributes, kernel), "loading a kernel");
-    if (!loaded.ok()) return loaded;
-  }
-  return absl::OkStatus();
+  return LoadKernels({reinterpret_cast<const void*>(CheckHeaders),
+                      reinterpret_cast<const void*>(CheckRecords),
+                      reinterpret_cast<const void*>(PackTokens)});
 }
 
 absl::Status LaunchCheckHeaders(const ExchangeHeader* received, uint32_t count,
