@@ -8,7 +8,8 @@
 namespace ballast {
 
 // --wait-for-server, --hang-after and --give-up-after, in whole seconds, for
-// `options`, which must outlive `app`. slow_after stays four times silent_after.
+// `options`, which must outlive `app`. slow_after stays four times
+// silent_after.
 void AddFailoverFlags(CLI::App* app, FailoverOptions* options);
 
 }  // namespace ballast

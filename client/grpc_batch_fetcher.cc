@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <utility>
+#include <vector>
 
 #include <xxhash.h>
 
@@ -10,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "client/block_assembler.h"
 #include "client/buffer_pool.h"
+#include "client/pull_lanes.h"
 #include "client/pull_stream.h"
 #include "client/pull_wire.h"
 #include "common/mutex.h"
@@ -22,11 +24,22 @@ namespace {
 class Connection {
  public:
   Connection(const std::shared_ptr<grpc::Channel>& channel,
-             const FetchRequest& request, BufferPools* pools)
+             const FetchRequest& request, const PullLanes& lanes,
+             BufferPools* pools)
       : max_bytes_(request.max_bytes),
         // More than the blocks that may be held, for the holes between them.
         pool_(pools->Take(std::min(request.max_bytes, UINT64_MAX / 2) / 4 * 5)),
-        stream_(PullStream::Open(channel, request)) {}
+        stream_(PullStream::Open(channel, First(request, lanes))) {}
+
+  static v1::PullRequest First(const FetchRequest& request,
+                               const PullLanes& lanes) {
+    v1::PullRequest first = OpenRequest(request);
+    if (lanes.count() > 1) {
+      first.mutable_open()->set_lanes(lanes.count());
+      first.mutable_open()->set_ticket(lanes.ticket());
+    }
+    return first;
+  }
 
   PullStream& stream() { return *stream_; }
   BufferPool& pool() { return *pool_; }
@@ -124,18 +137,20 @@ class SharedBlock final : public FetchedBlock {
 
 class GrpcBatchFetcher final : public BatchFetcher {
  public:
-  GrpcBatchFetcher(const std::shared_ptr<grpc::Channel>& channel,
+  GrpcBatchFetcher(std::vector<std::shared_ptr<grpc::Channel>> channels,
                    const FetchRequest& request, const std::string& address,
                    std::shared_ptr<ArenaCache> arenas, BufferPools* pools)
       : context_(absl::StrCat("server ", address)),
         max_block_bytes_(request.max_block_bytes),
         verify_shared_memory_(request.verify_shared_memory),
         arenas_(std::move(arenas)),
-        connection_(std::make_shared<Connection>(channel, request, pools)),
+        lanes_({channels.begin() + 1, channels.end()}),
+        connection_(std::make_shared<Connection>(channels.front(), request,
+                                                 lanes_, pools)),
         assembler_(request.max_block_bytes, &connection_->pool()) {}
 
   ~GrpcBatchFetcher() override {
-    connection_->stream().Cancel();
+    Cancel();
     connection_->stream().AwaitDoneUnlessLent();
   }
 
@@ -144,20 +159,26 @@ class GrpcBatchFetcher final : public BatchFetcher {
     absl::StatusOr<std::unique_ptr<FetchedBlock>> block = Receive();
     if (!block.ok()) {
       end_ = Annotate(block.status(), context_);
-      connection_->stream().Cancel();
+      Cancel();
       return end_;
     }
     received_.store(0, std::memory_order_relaxed);
     return block;
   }
 
-  void Cancel() override { connection_->stream().Cancel(); }
+  void Cancel() override {
+    connection_->stream().Cancel();
+    lanes_.Cancel();
+  }
 
   uint64_t bytes_received() const override {
     return received_.load(std::memory_order_relaxed);
   }
 
  private:
+  // The next message, from the lane that it comes over.
+  absl::Status Read(grpc::ByteBuffer* bytes);
+  absl::Status OnBegin(const v1::PullResponse::Begin& begin);
   // Reads until a block is complete.
   absl::StatusOr<std::unique_ptr<FetchedBlock>> Receive();
   // Maps what the server offers and says whether that went well.
@@ -171,6 +192,8 @@ class GrpcBatchFetcher final : public BatchFetcher {
   const uint64_t max_block_bytes_;
   const bool verify_shared_memory_;
   const std::shared_ptr<ArenaCache> arenas_;
+  PullLanes lanes_;
+  uint64_t chunks_ = 0;  // so far
   const std::shared_ptr<Connection> connection_;
   BlockAssembler assembler_;
   std::shared_ptr<const ArenaMapping> arena_;
@@ -180,10 +203,31 @@ class GrpcBatchFetcher final : public BatchFetcher {
   absl::Status end_;
 };
 
+absl::Status GrpcBatchFetcher::Read(grpc::ByteBuffer* bytes) {
+  const uint64_t lane = chunks_ % lanes_.count();
+  if (!assembler_.in_block() || !lanes_.open() || lane == 0) {
+    return connection_->stream().Read(bytes);
+  }
+  return lanes_.Read(lane, bytes);
+}
+
+absl::Status GrpcBatchFetcher::OnBegin(const v1::PullResponse::Begin& begin) {
+  BALLAST_RETURN_IF_ERROR(assembler_.Begin(begin, connection_->Allowance()));
+  const uint32_t lanes = std::max(begin.lanes(), 1u);
+  if ((lanes != 1 && lanes != lanes_.count()) ||
+      (chunks_ > 0 && (lanes > 1) != lanes_.open())) {
+    return absl::InternalError(absl::StrCat("the server sends over ", lanes,
+                                            " lanes, wanted ", lanes_.count(),
+                                            " or 1, and no change"));
+  }
+  if (lanes > 1 && !lanes_.open()) lanes_.Open();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<FetchedBlock>> GrpcBatchFetcher::Receive() {
   while (true) {
     grpc::ByteBuffer bytes;
-    const absl::Status read = connection_->stream().Read(&bytes);
+    const absl::Status read = Read(&bytes);
     if (absl::IsOutOfRange(read) && assembler_.in_block()) {
       return absl::InternalError(absl::StrCat(
           "the server ended the stream within ", assembler_.Describe()));
@@ -194,6 +238,7 @@ absl::StatusOr<std::unique_ptr<FetchedBlock>> GrpcBatchFetcher::Receive() {
                              DecodeResponse(std::move(bytes)));
     if (next.is_chunk) {
       BALLAST_RETURN_IF_ERROR(assembler_.AddChunk(next.chunk));
+      ++chunks_;
       if (!assembler_.complete()) continue;
       return std::make_unique<StreamedBlock>(assembler_.Take(), connection_);
     }
@@ -203,8 +248,7 @@ absl::StatusOr<std::unique_ptr<FetchedBlock>> GrpcBatchFetcher::Receive() {
     }
     switch (next.message.message_case()) {
       case v1::PullResponse::kBegin:
-        BALLAST_RETURN_IF_ERROR(
-            assembler_.Begin(next.message.begin(), connection_->Allowance()));
+        BALLAST_RETURN_IF_ERROR(OnBegin(next.message.begin()));
         break;
       case v1::PullResponse::kArena:
         BALLAST_RETURN_IF_ERROR(OnArena(next.message.arena()));
@@ -277,11 +321,11 @@ absl::StatusOr<std::unique_ptr<FetchedBlock>> GrpcBatchFetcher::OnShared(
 }  // namespace
 
 std::unique_ptr<BatchFetcher> MakeGrpcBatchFetcher(
-    const std::shared_ptr<grpc::Channel>& channel, const FetchRequest& request,
-    const std::string& address, std::shared_ptr<ArenaCache> arenas,
-    BufferPools* pools) {
-  return std::make_unique<GrpcBatchFetcher>(channel, request, address,
-                                            std::move(arenas), pools);
+    std::vector<std::shared_ptr<grpc::Channel>> channels,
+    const FetchRequest& request, const std::string& address,
+    std::shared_ptr<ArenaCache> arenas, BufferPools* pools) {
+  return std::make_unique<GrpcBatchFetcher>(std::move(channels), request,
+                                            address, std::move(arenas), pools);
 }
 
 }  // namespace ballast

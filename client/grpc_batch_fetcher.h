@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <grpcpp/channel.h>
 
@@ -24,10 +25,13 @@ namespace ballast {
 // threads. Beyond what BatchFetcher says, Fetch gives INTERNAL for a server
 // that overdraws its credit or breaks the protocol otherwise; errors name
 // `address`.
+//
+// `channels`: the Pull's and those of its further lanes, over which chunks come
+// in turn; at least one, and each a connection of its own.
 std::unique_ptr<BatchFetcher> MakeGrpcBatchFetcher(
-    const std::shared_ptr<grpc::Channel>& channel, const FetchRequest& request,
-    const std::string& address, std::shared_ptr<ArenaCache> arenas,
-    BufferPools* pools);
+    std::vector<std::shared_ptr<grpc::Channel>> channels,
+    const FetchRequest& request, const std::string& address,
+    std::shared_ptr<ArenaCache> arenas, BufferPools* pools);
 
 }  // namespace ballast
 

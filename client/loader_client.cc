@@ -1,5 +1,6 @@
 #include "client/loader_client.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -66,6 +67,17 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
       arguments);
 }
 
+// One connection each: no channel shares another's (LOCAL_SUBCHANNEL_POOL).
+std::vector<std::shared_ptr<grpc::Channel>> MakePullChannels(
+    const std::string& address, const ChannelSecurity& security,
+    uint32_t streams) {
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  for (uint32_t i = 0; i < std::clamp(streams, 1u, kMaxLanes); ++i) {
+    channels.push_back(MakeChannel(address, security, kMaxPullMessage));
+  }
+  return channels;
+}
+
 // That others may rely on what a server says of the job.
 absl::Status CheckAttached(const v1::AttachResponse& response) {
   if (response.fingerprint().hash().empty()) {
@@ -90,7 +102,8 @@ absl::Status CheckAddress(const std::string& address,
 
 class GrpcLoaderClient final : public LoaderClient {
  public:
-  GrpcLoaderClient(const std::string& address, const ChannelSecurity& security)
+  GrpcLoaderClient(const std::string& address, const ChannelSecurity& security,
+                   uint32_t streams)
       : address_(address),
         security_(security),
         address_status_(CheckAddress(address, security)),
@@ -101,7 +114,7 @@ class GrpcLoaderClient final : public LoaderClient {
         health_(grpc::health::v1::Health::NewStub(control_)),
         // Apart from the control channel, so that a large block never stands
         // before a small answer, and with a tighter bound on its messages.
-        pull_(MakeChannel(address, security, kMaxPullMessage)) {}
+        pull_(MakePullChannels(address, security, streams)) {}
 
   absl::StatusOr<v1::AttachResponse> Attach(
       const v1::Role& role, const v1::Fingerprint& expected) override {
@@ -264,7 +277,8 @@ class GrpcLoaderClient final : public LoaderClient {
   const std::unique_ptr<v1::ScheduleService::Stub> schedule_;
   const std::unique_ptr<v1::MetricsService::Stub> metrics_;
   const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
-  const std::shared_ptr<grpc::Channel> pull_;
+  // Of a Pull and its further lanes.
+  const std::vector<std::shared_ptr<grpc::Channel>> pull_;
   const std::shared_ptr<ArenaCache> arenas_ = std::make_shared<ArenaCache>();
   BufferPools pools_;
 };
@@ -284,8 +298,9 @@ std::unique_ptr<LoaderClient> LoaderClient::Create(const std::string& address) {
 }
 
 std::unique_ptr<LoaderClient> LoaderClient::CreateSecure(
-    const std::string& address, const ChannelSecurity& security) {
-  return std::make_unique<GrpcLoaderClient>(address, security);
+    const std::string& address, const ChannelSecurity& security,
+    uint32_t streams) {
+  return std::make_unique<GrpcLoaderClient>(address, security, streams);
 }
 
 }  // namespace ballast

@@ -31,8 +31,13 @@ class LoaderClient {
   // TCP without TLS: every call answers INVALID_ARGUMENT. Calls that do not
   // come through for a reason of TLS answer UNAUTHENTICATED with that reason,
   // those whose token is refused UNAUTHENTICATED or PERMISSION_DENIED.
+  // `streams`: over how many connections, 1 to 8, the chunks of each block that
+  // is not in shared memory come; other numbers count as the nearest of these.
+  // One connection moves what one of gRPC's threads can, some 2 to 4 GB/s, or
+  // less over a long way; docs/flow_control.md says how to choose.
   static std::unique_ptr<LoaderClient> CreateSecure(
-      const std::string& address, const ChannelSecurity& security);
+      const std::string& address, const ChannelSecurity& security,
+      uint32_t streams = 1);
   virtual ~LoaderClient() = default;
 
   // See proto/loader_service.proto. `expected` may be empty. When the

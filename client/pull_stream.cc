@@ -16,13 +16,7 @@ constexpr size_t kReadAhead = 2;
 
 }  // namespace
 
-// gRPC never runs a reaction inside the call that starts its operation, so
-// operations are started, and the hold is let go, under mutex_.
-
-std::unique_ptr<PullStream> PullStream::Open(
-    const std::shared_ptr<grpc::Channel>& channel,
-    const FetchRequest& request) {
-  std::unique_ptr<PullStream> stream(new PullStream);
+v1::PullRequest OpenRequest(const FetchRequest& request) {
   v1::PullRequest first;
   v1::PullRequest::Open& open = *first.mutable_open();
   *open.mutable_role() = request.role;
@@ -32,7 +26,16 @@ std::unique_ptr<PullStream> PullStream::Open(
   open.set_fingerprint(request.fingerprint);
   open.set_credit(request.max_bytes);
   open.set_accepts_arena(request.accept_shared_memory);
+  return first;
+}
 
+// gRPC never runs a reaction inside the call that starts its operation, so
+// operations are started, and the hold is let go, under mutex_.
+
+std::unique_ptr<PullStream> PullStream::Open(
+    const std::shared_ptr<grpc::Channel>& channel,
+    const v1::PullRequest& first) {
+  std::unique_ptr<PullStream> stream(new PullStream);
   MutexLock lock(&stream->mutex_);
   grpc::GenericStub(channel).PrepareBidiStreamingCall(
       &stream->context_, "/ballast.v1.LoaderService/Pull", {}, stream.get());

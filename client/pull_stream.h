@@ -20,6 +20,9 @@
 
 namespace ballast {
 
+// The first message of a Pull, without lanes.
+v1::PullRequest OpenRequest(const FetchRequest& request);
+
 // One Pull RPC: messages in, credit out. Thread-safe; Read is for one thread.
 // gRPC's callback interface is used because there a write never blocks: credit
 // is granted from wherever a block is destroyed, which may be the trainer's own
@@ -32,10 +35,10 @@ namespace ballast {
 class PullStream final
     : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  // Opens the RPC.
+  // Opens the RPC with its first message.
   static std::unique_ptr<PullStream> Open(
       const std::shared_ptr<grpc::Channel>& channel,
-      const FetchRequest& request);
+      const v1::PullRequest& first);
 
   // Blocks until the next message is there. Errors: OUT_OF_RANGE (the server
   // has ended the stream with OK), CANCELLED (by Cancel), UNAVAILABLE (the

@@ -38,6 +38,7 @@ packages=(
   nlohmann-json3-dev
   # The scripts.
   curl
+  openssl
   python3
 )
 

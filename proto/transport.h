@@ -10,6 +10,10 @@ namespace ballast {
 // Most bytes of a PullResponse.Chunk.
 inline constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 20;
 
+// Most lanes of a Pull (PullRequest.Open.lanes), and the bytes of its ticket.
+inline constexpr uint32_t kMaxLanes = 8;
+inline constexpr uint64_t kLaneTicketBytes = 16;
+
 // A client pings a server that has been silent for so long, also while no
 // stream moves, and gives it up when no answer comes within the timeout. A
 // server must allow pings this frequent, or gRPC ends the connection with

@@ -132,6 +132,10 @@ void DefaultServe(const KeyReport& keys, v1::Serve* serve) {
   if (!keys.Has("serve.log_level")) {
     serve->set_log_level(v1::Serve::LOG_LEVEL_INFO);
   }
+  if (!keys.Has("serve.max_streams")) serve->set_max_streams(65536);
+  if (!keys.Has("serve.max_streams_per_client")) {
+    serve->set_max_streams_per_client(4096);
+  }
   if (!keys.Has("serve.arena")) serve->set_arena("auto");
 }
 

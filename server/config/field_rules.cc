@@ -97,6 +97,8 @@ FieldRules MakeConfigFieldRules() {
       {"Serve.read_attempts", Between(1, 100)},
       {"Serve.read_timeout", AboveZero(1e6)},
       {"Serve.stall_after", AboveZero(1e6)},
+      {"Serve.max_streams", Between(1, 1 << 20)},
+      {"Serve.max_streams_per_client", Between(1, 1 << 20)},
   };
   for (const char* id : {"image", "video", "vision_start", "vision_end",
                          "im_start", "im_end", "end_of_text", "pad"}) {

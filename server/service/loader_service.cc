@@ -7,8 +7,6 @@
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
 #include "proto/fingerprint.h"
-#include "server/service/pull_call.h"
-#include "server/service/pull_meter.h"
 
 namespace ballast {
 namespace {
@@ -52,15 +50,15 @@ class RendezvousCall final : public grpc::ServerUnaryReactor {
 LoaderServiceImpl::LoaderServiceImpl(std::string name,
                                      const Scheduler* scheduler, Loader* loader,
                                      CallCount* calls,
+                                     const PullLimits::Settings& limits,
                                      PullInstruments* instruments,
                                      ClientBoard* clients)
     : name_(std::move(name)),
       scheduler_(scheduler),
-      loader_(loader),
       calls_(calls),
-      instruments_(instruments),
-      clients_(clients),
-      timings_(scheduler->job()) {}
+      timings_(scheduler->job()),
+      pulls_{loader,  scheduler->fingerprint(), &refusal_, calls, instruments,
+             clients, PullLimits(limits),       {}} {}
 
 grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
     grpc::CallbackServerContext* context, const v1::AttachRequest* request,
@@ -88,9 +86,7 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
 LoaderServiceImpl::Pull(grpc::CallbackServerContext* context) {
-  return PullCall::Start(
-      loader_, scheduler_->fingerprint(), &refusal_, calls_,
-      PullMeter(instruments_, clients_, std::string(context->peer())));
+  return PullCall::Start(&pulls_, context->peer());
 }
 
 grpc::ServerUnaryReactor* LoaderServiceImpl::Rendezvous(

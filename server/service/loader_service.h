@@ -11,6 +11,8 @@
 #include "server/schedule/scheduler.h"
 #include "server/service/call_count.h"
 #include "server/service/client_board.h"
+#include "server/service/pull_call.h"
+#include "server/service/pull_limits.h"
 #include "server/service/refusal.h"
 #include "server/service/rendezvous.h"
 #include "server/service/timing_store.h"
@@ -30,10 +32,12 @@ class LoaderServiceImpl final
                           v1::LoaderService::Service>>>>> {
  public:
   // `name`: what the server calls itself. `calls` counts the Pulls and
-  // Rendezvous that are open. `instruments` and `clients`, either of which may
-  // be null, are told of the Pulls. Nothing is owned; all must outlive this.
+  // Rendezvous that are open. `limits`: of Pulls. `instruments` and `clients`,
+  // either of which may be null, are told of the Pulls. Nothing is owned; all
+  // must outlive this.
   LoaderServiceImpl(std::string name, const Scheduler* scheduler,
                     Loader* loader, CallCount* calls,
+                    const PullLimits::Settings& limits = {},
                     PullInstruments* instruments = nullptr,
                     ClientBoard* clients = nullptr);
 
@@ -69,13 +73,11 @@ class LoaderServiceImpl final
  private:
   const std::string name_;
   const Scheduler* const scheduler_;
-  Loader* const loader_;
   CallCount* const calls_;
-  PullInstruments* const instruments_;
-  ClientBoard* const clients_;
   Refusal refusal_;
   ballast::Rendezvous rendezvous_;
   TimingStore timings_;
+  PullContext pulls_;
 };
 
 }  // namespace ballast

@@ -39,6 +39,9 @@ absl::Status PullSession::OnRequest(const v1::PullRequest& request) {
       return OnCredit(request.credit());
     case v1::PullRequest::kMapped:
       return OnMapped(request.mapped());
+    case v1::PullRequest::kJoin:
+      return absl::InvalidArgumentError(
+          "PullRequest.join came after PullRequest.open");
     default:  // Stop
       block_.reset();
       begun_ = false;
@@ -61,6 +64,14 @@ absl::Status PullSession::OnOpen(const v1::PullRequest::Open& open) {
   client.set_hash(open.fingerprint());
   BALLAST_RETURN_IF_ERROR(
       CheckSameFingerprint(server_, "the server", client, "the client"));
+  if (open.lanes() > kMaxLanes ||
+      (open.lanes() > 1 && open.ticket().size() != kLaneTicketBytes)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "PullRequest.open.lanes is ", open.lanes(), " and the ticket has ",
+        open.ticket().size(), " bytes; wanted at most ", kMaxLanes,
+        " lanes, and with more than one a ticket of ", kLaneTicketBytes));
+  }
+  lanes_ = std::max(open.lanes(), 1u);
   open_ = open;
   credit_ = CreditWindow(open.credit());
   if (arena_ != nullptr && open.accepts_arena()) {
@@ -133,11 +144,14 @@ std::optional<OutgoingMessage> PullSession::NextMessage() {
     begin.set_micro_batch(block_->id().micro_batch);
     begin.set_bytes(block_->bytes().size());
     begin.set_checksum(block_->checksum());
+    if (lanes_ > 1) begin.set_lanes(lanes_);
     return next;
   }
   next.chunk = block_->bytes().subspan(sent_, kMaxChunkBytes);
   sent_ += next.chunk.size();
   next.block = block_;
+  next.lane = next_lane_;
+  next_lane_ = (next_lane_ + 1) % lanes_;
   if (sent_ == block_->bytes().size()) {
     block_.reset();
     begun_ = false;

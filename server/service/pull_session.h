@@ -46,6 +46,7 @@ class CreditWindow {
 // The next message to a client. A chunk's data are not in `message`, but the
 // bytes `chunk` of `block`, which is to be kept until they are sent.
 struct OutgoingMessage {
+  uint32_t lane = 0;  // 0: the Pull itself
   v1::PullResponse message;
   std::shared_ptr<const Block> block;
   absl::Span<const uint8_t> chunk;
@@ -63,7 +64,9 @@ class PullSession {
 
   // Takes the client's next message. Errors: INVALID_ARGUMENT (no Open first, a
   // second Open, more credit than was spent, a block that it does not hold, a
-  // Mapped that was not asked for or has another nonce), FAILED_PRECONDITION
+  // Mapped that was not asked for or has another nonce, too many lanes or no
+  // ticket for them, a Join, which is no message of a session),
+  // FAILED_PRECONDITION
   // (fingerprint).
   absl::Status OnRequest(const v1::PullRequest& request);
 
@@ -71,6 +74,9 @@ class PullSession {
   const v1::PullRequest::Open* open() const {
     return open_.has_value() ? &*open_ : nullptr;
   }
+
+  // Over how many lanes chunks go: at least 1.
+  uint32_t lanes() const { return lanes_; }
 
   // Whether the next block is wanted: opened and not ended, the client has said
   // whether it has the arena, and no block is in hand.
@@ -117,6 +123,8 @@ class PullSession {
   std::shared_ptr<Block> block_;
   bool begun_ = false;  // block_'s Begin has been sent
   uint64_t sent_ = 0;   // bytes of block_, with begun_
+  uint32_t lanes_ = 1;
+  uint32_t next_lane_ = 0;                           // of the next chunk
   std::map<uint64_t, std::shared_ptr<Block>> lent_;  // by generation
   std::optional<absl::Status> end_;
   bool end_is_owed_ = false;

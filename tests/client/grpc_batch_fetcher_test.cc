@@ -14,6 +14,7 @@
 #include "client/batch_fetcher.h"
 #include "client/batch_stream.h"
 #include "client/loader_client.h"
+#include "common/channel_security.h"
 #include "tests/fakes/fake_loader_service.h"
 #include "tests/fakes/tiny_block.h"
 
@@ -101,6 +102,56 @@ TEST_F(GrpcBatchFetcherTest, FetchesBlocksInChunks) {
   EXPECT_EQ(open.steps(), 2u);
   EXPECT_EQ(open.fingerprint(), "f");
   EXPECT_EQ(open.credit(), 5 * kMiB);
+}
+
+// A server of an earlier version knows no lanes.
+TEST_F(GrpcBatchFetcherTest, AServerMayUseOneLaneOnly) {
+  const auto client =
+      LoaderClient::CreateSecure(server_->address(), ChannelSecurity(), 3);
+  const std::vector<uint8_t> large = Content(3 * kMiB + 5, 1);
+  v1::PullRequest::Open open;
+  server_->AddPull([&](FakePull* pull) {
+    open = pull->open();
+    pull->SendBlock(0, 0, large);
+    return absl::OkStatus();
+  });
+  const auto fetcher = client->OpenPull({});
+  const auto block = (*fetcher)->Fetch();
+  ASSERT_TRUE(block.ok()) << block.status();
+  EXPECT_EQ((*block)->bytes(), absl::MakeConstSpan(large));
+  EXPECT_EQ(open.lanes(), 3u);
+  EXPECT_EQ(open.ticket().size(), 16u);
+}
+
+TEST_F(GrpcBatchFetcherTest, ALaneThatFailsEndsThePull) {
+  const auto client =
+      LoaderClient::CreateSecure(server_->address(), ChannelSecurity(), 2);
+  // The fake answers a Join with INVALID_ARGUMENT.
+  server_->AddPull([&](FakePull* pull) {
+    v1::PullResponse begin;
+    begin.mutable_begin()->set_bytes(2 * kMiB);
+    begin.mutable_begin()->set_lanes(2);
+    pull->Send(begin);
+    pull->SendChunk(Content(kMiB, 1));
+    pull->AwaitGone();
+    return absl::OkStatus();
+  });
+  const auto fetcher = client->OpenPull({});
+  EXPECT_EQ((*fetcher)->Fetch().status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(GrpcBatchFetcherTest, MoreLanesThanAskedFor) {
+  ExpectError(
+      [](FakePull* pull) {
+        v1::PullResponse begin;
+        begin.mutable_begin()->set_bytes(100);
+        begin.mutable_begin()->set_lanes(2);
+        pull->Send(begin);
+        pull->AwaitGone();
+        return absl::OkStatus();
+      },
+      absl::StatusCode::kInternal, "over 2 lanes, wanted 1");
 }
 
 TEST_F(GrpcBatchFetcherTest, GrantsCreditWhenABlockIsDestroyed) {

@@ -74,6 +74,8 @@ v1::Config JobConfig(uint32_t vision_dp, uint32_t language_dp,
   serve.set_read_attempts(3);
   serve.set_read_timeout(30);
   serve.set_stall_after(10);
+  serve.set_max_streams(65536);
+  serve.set_max_streams_per_client(4096);
   return config;
 }
 

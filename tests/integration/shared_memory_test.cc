@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/loader_client.h"
+#include "common/channel_security.h"
 #include "server/config/config_loader.h"
 #include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/test_cluster.h"
@@ -67,8 +68,10 @@ class SharedMemoryDeliveryTest : public ::testing::Test {
   // Blocks of a role by a pull of its own.
   std::vector<std::unique_ptr<FetchedBlock>> Pull(const std::string& address,
                                                   v1::Module module,
-                                                  bool accept) {
-    const auto client = LoaderClient::Create(address);
+                                                  bool accept,
+                                                  uint32_t streams = 1) {
+    const auto client =
+        LoaderClient::CreateSecure(address, ChannelSecurity(), streams);
     FetchRequest request;
     request.role.set_module(module);
     request.role.set_dp_rank(1);
@@ -120,12 +123,15 @@ TEST_F(SharedMemoryDeliveryTest, BlocksAreTheSameToTheByte) {
     const auto streamed = Pull((*cluster)->addresses()[0], module, false);
     ASSERT_EQ(shared.size(), 2 * kSteps);
     ASSERT_EQ(streamed.size(), shared.size());
+    const auto over_three = Pull((*cluster)->addresses()[0], module, false, 3);
+    ASSERT_EQ(over_three.size(), shared.size());
     for (size_t i = 0; i < shared.size(); ++i) {
       EXPECT_TRUE(shared[i]->region()->read_only());
       EXPECT_FALSE(streamed[i]->region()->read_only());
       EXPECT_TRUE(
           std::equal(shared[i]->bytes().begin(), shared[i]->bytes().end(),
                      streamed[i]->bytes().begin(), streamed[i]->bytes().end()));
+      EXPECT_EQ(over_three[i]->bytes(), streamed[i]->bytes());
     }
   }
 }

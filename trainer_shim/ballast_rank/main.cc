@@ -20,6 +20,7 @@
 #include "common/status_macros.h"
 #include "proto/data_end.h"
 #include "proto/module.h"
+#include "proto/transport.h"
 #include "trainer_shim/ballast_rank/cuda_backend.h"
 #include "trainer_shim/ballast_rank/json_lines.h"
 #include "trainer_shim/ballast_rank/report.h"
@@ -50,6 +51,7 @@ struct Arguments {
   uint32_t dp_rank = 0;
   bool json = false;
   std::string data_fingerprint;
+  uint32_t streams = 1;
 };
 
 absl::Status Run(const Arguments& arguments) {
@@ -64,8 +66,8 @@ absl::Status Run(const Arguments& arguments) {
   }
   BALLAST_ASSIGN_OR_RETURN(const ChannelSecurity security,
                            LoadChannelSecurity(arguments.security));
-  const auto connect = [&security](const std::string& address) {
-    return LoaderClient::CreateSecure(address, security);
+  const auto connect = [&](const std::string& address) {
+    return LoaderClient::CreateSecure(address, security, arguments.streams);
   };
   std::vector<std::unique_ptr<LoaderClient>> clients;
   std::vector<LoaderClient*> servers;
@@ -160,6 +162,11 @@ int Main(int argc, char** argv) {
                  "bytes of blocks that a rank holds or awaits; one block may "
                  "always be",
                  1)
+      ->capture_default_str();
+  WholeNumber(app->add_option("--streams", arguments.streams,
+                              "connections over which a rank's blocks come "
+                              "where they are not in shared memory"),
+              1, kMaxLanes)
       ->capture_default_str();
   app->add_option(
          "--data-fingerprint", arguments.data_fingerprint,

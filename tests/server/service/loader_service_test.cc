@@ -12,9 +12,9 @@
 #include <gtest/gtest.h>
 
 #include "proto/block_view.h"
+#include "proto/transport.h"
 #include "server/schedule/scheduler.h"
 #include "server/service/call_count.h"
-#include "server/service/pull_call.h"
 #include "server/service/schedule_service.h"
 #include "tests/fakes/fake_sample_builder.h"
 #include "tests/fakes/fake_source_index.h"
@@ -280,16 +280,130 @@ TEST_F(LoaderServiceTest, PullValidatesItsRequests) {
             StatusCode::INVALID_ARGUMENT);
 }
 
-TEST_F(LoaderServiceTest, TooManyCallsAreRefused) {
-  const auto pull = [this] {
-    Puller puller(stub_.get());
-    puller.WritesDone();
-    return puller.Finish().error_code();
+// What a call ends with whose only message is `request`.
+grpc::Status EndOf(v1::LoaderService::Stub* stub,
+                   const v1::PullRequest& request) {
+  grpc::ClientContext context;
+  const auto stream = stub->Pull(&context);
+  stream->Write(request);
+  v1::PullResponse message;
+  while (stream->Read(&message)) {
+  }
+  return stream->Finish();
+}
+
+TEST_F(LoaderServiceTest, LanesAreChecked) {
+  v1::PullRequest request;
+  v1::PullRequest::Open& open = *request.mutable_open();
+  open.mutable_role()->set_module(v1::MODULE_VISION);
+  open.set_fingerprint(fingerprint());
+  open.set_lanes(kMaxLanes + 1);
+  open.set_ticket(std::string(kLaneTicketBytes, 't'));
+  EXPECT_EQ(EndOf(stub_.get(), request).error_code(),
+            StatusCode::INVALID_ARGUMENT);
+  open.set_lanes(2);
+  open.set_ticket("short");
+  EXPECT_EQ(EndOf(stub_.get(), request).error_code(),
+            StatusCode::INVALID_ARGUMENT);
+  request.mutable_join()->set_ticket(std::string(kLaneTicketBytes, 't'));
+  request.mutable_join()->set_lane(1);
+  EXPECT_EQ(EndOf(stub_.get(), request).error_code(), StatusCode::NOT_FOUND);
+}
+
+// Chunks come in turn; a lane that joins twice, or has no number of the Pull's,
+// is refused and does it no harm; the Pull's end is its lanes'.
+TEST_F(LoaderServiceTest, ChunksComeOverLanesInTurn) {
+  v1::PullRequest request;
+  v1::PullRequest::Open& open = *request.mutable_open();
+  open.mutable_role()->set_module(v1::MODULE_VISION);
+  open.set_fingerprint(fingerprint());
+  open.set_credit(kPlenty);
+  open.set_steps(2);
+  open.set_lanes(2);
+  open.set_ticket(std::string(kLaneTicketBytes, 't'));
+  grpc::ClientContext contexts[2];
+  const auto main = stub_->Pull(&contexts[0]);
+  main->Write(request);
+  v1::PullResponse message;
+  ASSERT_TRUE(main->Read(&message));
+  EXPECT_EQ(message.begin().lanes(), 2u);
+  const auto chunks_of = [](const v1::PullResponse::Begin& begin) {
+    return (begin.bytes() + kMaxChunkBytes - 1) / kMaxChunkBytes;
   };
-  for (int64_t i = 0; i < PullCall::kMaxCalls; ++i) calls_.Begin();
-  EXPECT_EQ(pull(), StatusCode::RESOURCE_EXHAUSTED);
-  for (int64_t i = 0; i < PullCall::kMaxCalls; ++i) calls_.End();
-  EXPECT_EQ(pull(), StatusCode::INVALID_ARGUMENT);  // no Open
+  uint64_t chunks = chunks_of(message.begin());
+
+  v1::PullRequest join;
+  join.mutable_join()->set_ticket(open.ticket());
+  for (const uint32_t lane : {0, 2}) {
+    join.mutable_join()->set_lane(lane);
+    EXPECT_EQ(EndOf(stub_.get(), join).error_code(), StatusCode::NOT_FOUND);
+  }
+  join.mutable_join()->set_lane(1);
+  const auto side = stub_->Pull(&contexts[1]);
+  side->Write(join);
+  uint64_t over_main = 0, over_side = 0;
+  ASSERT_TRUE(side->Read(&message));
+  over_side += message.has_chunk();
+  EXPECT_EQ(EndOf(stub_.get(), join).error_code(), StatusCode::NOT_FOUND);
+  while (main->Read(&message)) {
+    over_main += message.has_chunk();
+    if (message.has_begin()) chunks += chunks_of(message.begin());
+  }
+  while (side->Read(&message)) over_side += message.has_chunk();
+  EXPECT_GE(chunks, 4u);
+  EXPECT_EQ(over_main, (chunks + 1) / 2);
+  EXPECT_EQ(over_side, chunks / 2);
+  EXPECT_TRUE(main->Finish().ok());
+  EXPECT_TRUE(side->Finish().ok());
+}
+
+TEST_F(LoaderServiceTest, ALaneThatLeavesEndsItsPull) {
+  v1::PullRequest request;
+  v1::PullRequest::Open& open = *request.mutable_open();
+  open.mutable_role()->set_module(v1::MODULE_VISION);
+  open.set_fingerprint(fingerprint());
+  open.set_credit(kPlenty);
+  open.set_lanes(2);
+  open.set_ticket(std::string(kLaneTicketBytes, 't'));
+  grpc::ClientContext contexts[2];
+  const auto main = stub_->Pull(&contexts[0]);
+  main->Write(request);
+  v1::PullRequest join;
+  join.mutable_join()->set_ticket(open.ticket());
+  join.mutable_join()->set_lane(1);
+  v1::PullResponse message;
+  ASSERT_TRUE(main->Read(&message));  // the Pull is known
+  const auto side = stub_->Pull(&contexts[1]);
+  side->Write(join);
+  ASSERT_TRUE(side->Read(&message));  // and so is the lane
+  contexts[1].TryCancel();
+  while (main->Read(&message)) {
+  }
+  EXPECT_EQ(main->Finish().error_code(), StatusCode::CANCELLED);
+  side->Finish();
+}
+
+TEST_F(LoaderServiceTest, TooManyPullsAreRefused) {
+  LoaderServiceImpl service("me", scheduler_.get(), loader_.get(), &calls_,
+                            {.most = 65'536, .most_a_client = 1});
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                           &port);
+  builder.RegisterService(&service);
+  const auto server = builder.BuildAndStart();
+  const auto stub = v1::LoaderService::NewStub(grpc::CreateChannel(
+      "127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
+  {
+    Puller first(stub.get());
+    first.Open(fingerprint(), v1::MODULE_VISION, 0, 1, 0);
+    EXPECT_FALSE(first.NextBlock().empty());
+    const grpc::Status refused = Puller(stub.get()).Finish();
+    EXPECT_EQ(refused.error_code(), StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_THAT(refused.error_message(),
+                HasSubstr("serve.max_streams_per_client is 1"));
+  }
+  server->Shutdown(std::chrono::system_clock::now());
 }
 
 // A client that has ended its side gets what its credit covers, and then an

@@ -1,0 +1,54 @@
+#ifndef BALLAST_CLIENT_PULL_LANES_H_
+#define BALLAST_CLIENT_PULL_LANES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <grpcpp/channel.h>
+#include <grpcpp/support/byte_buffer.h>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "client/pull_stream.h"
+#include "common/mutex.h"
+
+namespace ballast {
+
+// The lanes of one Pull beside itself (PullRequest.Open.lanes): further RPCs,
+// each on a connection of its own, that carry chunks in turn. Opened when the
+// server first says that it uses them. Thread-safe; Open and Read are for one
+// thread.
+class PullLanes {
+ public:
+  // One lane for each of `channels`, beside the Pull itself.
+  explicit PullLanes(std::vector<std::shared_ptr<grpc::Channel>> channels);
+
+  // With the Pull itself: at least 1.
+  uint32_t count() const { return channels_.size() + 1; }
+  // Random; nobody else's.
+  const std::string& ticket() const { return ticket_; }
+
+  // Joins them to the Pull, once. Does not wait.
+  void Open();
+  bool open() const { return opened_; }
+
+  // The next message of lane 1 to count() - 1, as PullStream::Read.
+  absl::Status Read(uint32_t lane, grpc::ByteBuffer* message);
+
+  // Ends a Read that is blocking, and every later one.
+  void Cancel();
+
+ private:
+  const std::vector<std::shared_ptr<grpc::Channel>> channels_;
+  const std::string ticket_;
+  bool opened_ = false;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<PullStream>> streams_ ABSL_GUARDED_BY(mutex_);
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_CLIENT_PULL_LANES_H_

@@ -1,0 +1,132 @@
+"""serve, ballastctl and ballast-rank over TLS, with tokens."""
+
+import os
+import subprocess
+import unittest
+
+from tests.integration.command_line import tools
+
+TOKEN = "a-token-for-this-job-alone"
+OTHER = "a-token-for-another-job-only"
+SECURITY = """
+security: {tls: {cert: server.pem, key: server.key, client_ca: ca.pem},
+           tokens_file: tokens, job: receipts}
+"""
+
+
+def openssl(*arguments):
+    done = subprocess.run(
+        ["openssl", *arguments], capture_output=True, timeout=tools.TIMEOUT_S
+    )
+    if done.returncode != 0:
+        raise AssertionError(done.stderr.decode())
+
+
+class TlsTest(tools.CorpusTest):
+    """One server; its addresses are a Unix socket and one of TCP with TLS."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # Keys are made by the test and gone with it.
+        for authority in ("ca", "stranger"):
+            cls.make(authority, "req", "-x509", "-days", "2")
+        cls.issue("server", "subjectAltName=IP:127.0.0.1")
+        cls.issue("client", "subjectAltName=DNS:rank-0")
+        for name, text in (
+            ("tokens", f"{TOKEN} receipts\n{OTHER} scenes\n"),
+            ("token", TOKEN + "\n"),
+            ("other-token", OTHER + "\n"),
+        ):
+            cls.private(name, text)
+        with open(cls.config, "a", encoding="utf-8") as file:
+            file.write(SECURITY)
+        context = cls().server(cls.config, "127.0.0.1:0")
+        (cls.address,) = context.__enter__()
+        cls.addClassCleanup(context.__exit__, None, None, None)
+
+    @classmethod
+    def at(cls, name):
+        return os.path.join(cls.folder, name)
+
+    @classmethod
+    def private(cls, name, text):
+        descriptor = os.open(cls.at(name), os.O_WRONLY | os.O_CREAT, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    @classmethod
+    def make(cls, name, *arguments):
+        openssl(
+            *arguments, "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+            "-nodes", "-subj", f"/CN={name}", "-keyout", cls.at(name + ".key"),
+            "-out", cls.at(name + ".pem"),
+        )  # fmt: skip
+
+    @classmethod
+    def issue(cls, name, extension):
+        cls.make(name, "req", "-new")
+        os.rename(cls.at(name + ".pem"), cls.at(name + ".csr"))
+        with open(cls.at(name + ".ext"), "w", encoding="utf-8") as file:
+            file.write(extension + "\n")
+        openssl(
+            "x509", "-req", "-days", "2", "-in", cls.at(name + ".csr"),
+            "-CA", cls.at("ca.pem"), "-CAkey", cls.at("ca.key"),
+            "-CAcreateserial", "-extfile", cls.at(name + ".ext"),
+            "-out", cls.at(name + ".pem"),
+        )  # fmt: skip
+
+    def flags(self, ca="ca.pem", client="client", token="token"):
+        flags = ["--server", self.address, "--tls-ca", self.at(ca)]
+        if client:
+            flags += ["--tls-cert", self.at(client + ".pem")]
+            flags += ["--tls-key", self.at(client + ".key")]
+        if token:
+            flags += ["--token-file", self.at(token)]
+        return flags
+
+    def test_status_and_pull(self):
+        self.assertIn("serving", self.ok("ballastctl", *self.flags(), "status"))
+        arguments = ["pull", "--module", "vision", "--dp-rank", "1", "--step", "0",
+                     "--steps", "2", "--json"]  # fmt: skip
+        self.assertEqual(
+            len(self.json_lines("ballastctl", *self.flags(), *arguments)), 2 * 2
+        )
+
+    def test_ranks(self):
+        """Their batches are those that come by one stream, over three."""
+        one, three = (
+            [tools.without_ms(batch) for batch in self.json_lines(
+                "ballast-rank", *self.flags(), "--steps", 2, "--json",
+                "--streams", streams)]
+            for streams in (1, 3)
+        )  # fmt: skip
+        self.assertEqual(len(one), 2 * 2 * (2 + 4))
+        key = lambda b: (b["step"], b["micro_batch"], b["module"], b["dp_rank"])
+        self.assertEqual(sorted(one, key=key), sorted(three, key=key))
+
+    def test_who_is_refused(self):
+        for flags, says in (
+            (self.flags(ca="stranger.pem"), "certificate"),
+            (self.flags(client=None), "certificate"),
+            (self.flags(client="stranger"), "certificate"),
+            (self.flags(token=None), "token"),
+            (self.flags(token="other-token"), "another job"),
+        ):
+            with self.subTest(flags=flags):
+                for program, arguments in (
+                    ("ballastctl", ["status"]),
+                    ("ballast-rank", ["--steps", "1"]),
+                ):
+                    done = tools.run(program, *flags, *arguments)
+                    self.assertEqual(done.returncode, 1)
+                    # gRPC's own log stands before the message.
+                    message = done.stderr.decode().splitlines()[-1]
+                    self.assertRegex(message, f"^{program}.*{says}")
+
+    def test_without_tls(self):
+        self.error("ballastctl", "--server", self.address, "status")
+
+
+if __name__ == "__main__":
+    unittest.main()
