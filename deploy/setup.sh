@@ -29,6 +29,7 @@ packages=(
   libjpeg62-turbo-dev
   libpcre2-dev
   libpng-dev
+  libsentencepiece-dev
   libsimdjson-dev
   libssl-dev
   libutf8proc-dev

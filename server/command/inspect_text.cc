@@ -45,7 +45,8 @@ void AddInspectText(CommandLine* line, CLI::App* inspect) {
       });
   command
       ->add_option("--tokenizer", *tokenizer,
-                   "a tokenizer.json, or `bytes` (one token a byte)")
+                   "a tokenizer.json, a SentencePiece .model, or `bytes` (one\n"
+                   "token a byte)")
       ->required()
       ->type_name("FILE|bytes");
 }

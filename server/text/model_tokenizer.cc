@@ -2,49 +2,98 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "server/config/model_profile.h"
+#include "server/text/chat_template.h"
 
 namespace ballast {
 namespace {
 
-// A token id, and what Qwen's tokenizers call the token.
+// A token id, its key, and what Qwen's tokenizers call the token.
 struct NamedId {
+  const char* key;
   const char* content;
   int32_t (v1::TokenIds::*get)() const;
   void (v1::TokenIds::*set)(int32_t);
 };
 
 constexpr NamedId kNamedIds[] = {
-    {"<|image_pad|>", &v1::TokenIds::image, &v1::TokenIds::set_image},
-    {"<|video_pad|>", &v1::TokenIds::video, &v1::TokenIds::set_video},
-    {"<|vision_start|>", &v1::TokenIds::vision_start,
+    {"image", "<|image_pad|>", &v1::TokenIds::image, &v1::TokenIds::set_image},
+    {"video", "<|video_pad|>", &v1::TokenIds::video, &v1::TokenIds::set_video},
+    {"vision_start", "<|vision_start|>", &v1::TokenIds::vision_start,
      &v1::TokenIds::set_vision_start},
-    {"<|vision_end|>", &v1::TokenIds::vision_end,
+    {"vision_end", "<|vision_end|>", &v1::TokenIds::vision_end,
      &v1::TokenIds::set_vision_end},
-    {"<|im_start|>", &v1::TokenIds::im_start, &v1::TokenIds::set_im_start},
-    {"<|im_end|>", &v1::TokenIds::im_end, &v1::TokenIds::set_im_end},
-    {"<|endoftext|>", &v1::TokenIds::end_of_text,
+    {"im_start", "<|im_start|>", &v1::TokenIds::im_start,
+     &v1::TokenIds::set_im_start},
+    {"im_end", "<|im_end|>", &v1::TokenIds::im_end, &v1::TokenIds::set_im_end},
+    {"end_of_text", "<|endoftext|>", &v1::TokenIds::end_of_text,
      &v1::TokenIds::set_end_of_text},
-    {"<|endoftext|>", &v1::TokenIds::pad, &v1::TokenIds::set_pad},
+    {"pad", "<|endoftext|>", &v1::TokenIds::pad, &v1::TokenIds::set_pad},
 };
 
-void FollowTokenizer(const Tokenizer& tokenizer, v1::Model* model) {
-  if (model->profile().empty()) return;
-  v1::Model plain;
-  plain.set_profile(model->profile());
-  if (!ApplyModelProfile(&plain).ok()) return;
-  v1::TokenIds* ids = model->mutable_token_ids();
-  for (const NamedId& named : kNamedIds) {
-    const std::optional<int32_t> id = tokenizer.SpecialTokenId(named.content);
-    if (id && (ids->*named.get)() == (plain.token_ids().*named.get)()) {
-      (ids->*named.set)(*id);
+bool TemplateHas(const v1::Model& model, absl::string_view content) {
+  const v1::ChatTemplate chat = MakeChatTemplate(model);
+  if (absl::StrContains(chat.begin(), content)) return true;
+  for (const v1::ChatTemplate::Turn* turn :
+       {&chat.system(), &chat.user(), &chat.assistant()}) {
+    for (const std::string* text :
+         {&turn->prefix(), &turn->end(), &turn->suffix()}) {
+      if (absl::StrContains(*text, content)) return true;
     }
   }
+  return false;
+}
+
+// What stands for a token that a tokenizer with ids of its own knows by no
+// name; the profile's id is another token there, or none.
+absl::StatusOr<int32_t> OwnId(const NamedId& named,
+                              const Tokenizer::ModelIds& own,
+                              const v1::Model& model) {
+  const v1::TokenIds& ids = model.token_ids();
+  if (named.get == &v1::TokenIds::pad) {
+    return own.pad >= 0 ? own.pad : ids.end_of_text();
+  }
+  if (named.get == &v1::TokenIds::end_of_text && own.end_of_text >= 0) {
+    return own.end_of_text;
+  }
+  // A token that no text has and nothing writes needs no id.
+  const bool is_of_template = named.get == &v1::TokenIds::im_start ||
+                              named.get == &v1::TokenIds::im_end;
+  if (named.get == &v1::TokenIds::video ||
+      (is_of_template && !TemplateHas(model, named.content))) {
+    return -1;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "model.token_ids.", named.key, ": the tokenizer ", model.tokenizer(),
+      " has no token ", named.content, ", and the id ", (ids.*named.get)(),
+      " of the profile ", model.profile(),
+      " is not its own; give the id that the model was trained with"));
+}
+
+absl::Status FollowTokenizer(const Tokenizer& tokenizer, v1::Model* model) {
+  if (model->profile().empty()) return absl::OkStatus();
+  v1::Model plain;
+  plain.set_profile(model->profile());
+  BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&plain));
+  v1::TokenIds* ids = model->mutable_token_ids();
+  const std::optional<Tokenizer::ModelIds> own = tokenizer.model_ids();
+  for (const NamedId& named : kNamedIds) {
+    if ((ids->*named.get)() != (plain.token_ids().*named.get)()) continue;
+    std::optional<int32_t> id = tokenizer.SpecialTokenId(named.content);
+    if (!id && own) {
+      BALLAST_ASSIGN_OR_RETURN(id, OwnId(named, *own, *model));
+    }
+    if (id) (ids->*named.set)(*id);
+  }
+  return absl::OkStatus();
 }
 
 // What else is in a text must not pass for a placeholder.
@@ -80,7 +129,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenModelTokenizer(
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
                            MakeTokenizer(model->tokenizer()));
   BALLAST_RETURN_IF_ERROR(CheckTemplate(*tokenizer, *model));
-  FollowTokenizer(*tokenizer, model);
+  BALLAST_RETURN_IF_ERROR(FollowTokenizer(*tokenizer, model));
   BALLAST_RETURN_IF_ERROR(CheckImageId(model->token_ids()));
   return tokenizer;
 }

@@ -15,7 +15,12 @@ namespace ballast {
 // <|vision_start|>, <|vision_end|>, <|im_start|>, <|im_end|>, <|endoftext|>);
 // the pad follows end of text. Ids that the configuration sets stay.
 //
-// Errors: MakeTokenizer's; INVALID_ARGUMENT (the chat template needs a special
+// A SentencePiece model's ids are no profile's. It says its end of text and pad
+// itself where it has no <|endoftext|>; any other id that is needed, and that it
+// has no token for, must be set. Ids of what is never written become -1.
+//
+// Errors: MakeTokenizer's; INVALID_ARGUMENT (an id that must be set; the chat
+// template needs a special
 // token that the tokenizer lacks; two token ids come to be equal that must
 // not).
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenModelTokenizer(v1::Model* model);

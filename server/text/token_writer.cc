@@ -96,8 +96,9 @@ void TokenWriter::EndRun() {
   ids_.clear();
   ends_.clear();
   const bool is_mixed = stretches_.size() > 1;
-  status_ =
-      tokenizer_->EncodeWithEnds(run_, &ids_, is_mixed ? &ends_ : nullptr);
+  std::vector<size_t>* ends = is_mixed ? &ends_ : nullptr;
+  status_ = tokens_.empty() ? tokenizer_->EncodeWithEnds(run_, &ids_, ends)
+                            : tokenizer_->EncodeContinued(run_, &ids_, ends);
   if (!status_.ok()) return;
   size_t at = 0;
   for (size_t i = 0; i < ids_.size(); ++i) {

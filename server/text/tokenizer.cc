@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/text/bpe/bpe_tokenizer.h"
+#include "server/text/sentencepiece/sentencepiece_tokenizer.h"
 
 namespace ballast {
 namespace {
@@ -73,13 +75,12 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizer(
     const std::string& path) {
-  BALLAST_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
-  if (!absl::StartsWith(absl::StripLeadingAsciiWhitespace(content), "{")) {
-    return absl::InvalidArgumentError(
-        "not a JSON object; wanted a Hugging Face tokenizer.json, which "
-        "save_pretrained writes for every fast tokenizer");
+  BALLAST_ASSIGN_OR_RETURN(std::string content, ReadFile(path));
+  // A model's first byte is 0x0A, which is white space too.
+  if (absl::StartsWith(absl::StripLeadingAsciiWhitespace(content), "{")) {
+    return MakeBpeTokenizer(content);
   }
-  return MakeBpeTokenizer(content);
+  return MakeSentencePieceTokenizer(std::move(content));
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ class Tokenizer {
   // Appends the ids of `text` to `ids`; adds no special tokens of its own, but
   // finds those that the text spells out. Errors: INVALID_ARGUMENT (not UTF-8,
   // with the byte's offset), RESOURCE_EXHAUSTED (a text that the tokenizer's
-  // pattern cannot cut within its bounds). After an error `ids` may have grown.
+  // pattern cannot cut within its bounds), UNAVAILABLE (the machine denies a
+  // process that it takes). After an error `ids` may have grown.
   absl::Status Encode(absl::string_view text, std::vector<int32_t>* ids) const {
     return EncodeWithEnds(text, ids, /*ends=*/nullptr);
   }
@@ -35,6 +36,15 @@ class Tokenizer {
                                       std::vector<int32_t>* ids,
                                       std::vector<size_t>* ends) const = 0;
 
+  // The same for a text that goes on after other tokens, those of an image say.
+  // Only tokenizers that put something before a text's beginning tell the two
+  // apart.
+  virtual absl::Status EncodeContinued(absl::string_view text,
+                                       std::vector<int32_t>* ids,
+                                       std::vector<size_t>* ends) const {
+    return EncodeWithEnds(text, ids, ends);
+  }
+
   // Appends what `ids` stand for, special tokens spelled out. It is the text
   // that was encoded but for what the tokenizer normalises, and may end within
   // a character. Errors: INVALID_ARGUMENT (an id that is no token).
@@ -45,14 +55,23 @@ class Tokenizer {
   virtual std::optional<int32_t> SpecialTokenId(
       absl::string_view content) const = 0;
 
+  // Ids that the file itself gives a meaning, as SentencePiece models do; null
+  // where it does not say. -1: it has no such token.
+  struct ModelIds {
+    int32_t end_of_text = -1;
+    int32_t pad = -1;
+  };
+  virtual std::optional<ModelIds> model_ids() const { return std::nullopt; }
+
   // Equal for tokenizers that encode alike; part of the fingerprint.
   virtual std::string digest() const = 0;
 };
 
 // `bytes` (one token a byte, ids 0..255), or the path of a Hugging Face
-// tokenizer.json with a byte-level BPE model. Errors name the file: NOT_FOUND
-// and others of the disk, INVALID_ARGUMENT (not such a file; what it asks for
-// is not supported, with the key).
+// tokenizer.json with a byte-level BPE model, or of a SentencePiece model.
+// Errors name the file: NOT_FOUND and others of the disk, INVALID_ARGUMENT (not
+// such a file; what it asks for is not supported, with the key), UNAVAILABLE
+// and FAILED_PRECONDITION (libsentencepiece cannot be run here).
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(
     const std::string& name_or_path);
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Hugging Face's tokenizers beside ours: MB/s on one core, in one run.
+"""Hugging Face's tokenizers, or SentencePiece's own package, beside ours: MB/s on
+one core, in one run.
 
-    pip install tokenizers==0.23.3
+    pip install tokenizers==0.23.3 sentencepiece==0.2.3
     bazel build --config=opt //tests/benchmarks:text_benchmark //server:ballast-server
-    tests/benchmarks/compare_tokenizers.py TOKENIZER_JSON [TEXT...]
+    tests/benchmarks/compare_tokenizers.py TOKENIZER_JSON|X.model [TEXT...]
 
 Without texts, those of /usr/share/common-licenses (English prose on every
 Debian). Rounds of the two alternate, and medians are printed, since the machine
-may be doing other things. The ids of the whole text are compared first.
+may be doing other things. The ids of the whole text are compared first, and the
+time that both take to load is printed. Ours is time of a clock, for SentencePiece takes two processes.
 """
 
 import argparse
@@ -21,7 +23,6 @@ import tempfile
 import time
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-import tokenizers  # noqa: E402
 
 PIECE = 4096
 
@@ -38,6 +39,18 @@ def pieces_of(data):
     return pieces
 
 
+def load(path):
+    """A function from a text to its ids."""
+    if path.endswith(".model"):
+        import sentencepiece
+
+        return sentencepiece.SentencePieceProcessor(model_file=path).encode
+    import tokenizers
+
+    tokenizer = tokenizers.Tokenizer.from_file(path)
+    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("tokenizer")
@@ -52,7 +65,9 @@ def main():
     data = b"\n".join(open(path, "rb").read() for path in paths)
     data = data.decode(errors="replace").encode()
     pieces = pieces_of(data)
-    theirs = tokenizers.Tokenizer.from_file(options.tokenizer)
+    begin = time.process_time()
+    theirs = load(options.tokenizer)
+    load_time = time.process_time() - begin
 
     lines = "".join(json.dumps({"text": piece}) + "\n" for piece in pieces)
     out = subprocess.run(
@@ -60,7 +75,7 @@ def main():
         input=lines.encode(), stdout=subprocess.PIPE, check=True,
     )  # fmt: skip
     ours = [json.loads(line)["ids"] for line in out.stdout.splitlines()]
-    expected = [theirs.encode(piece, add_special_tokens=False).ids for piece in pieces]
+    expected = [theirs(piece) for piece in pieces]
     if ours != expected:
         sys.exit("the ids differ")
     print(f"{len(data)} bytes, {sum(map(len, ours))} tokens, ids equal")
@@ -72,20 +87,26 @@ def main():
             os.environ, BALLAST_BENCHMARK_TOKENIZER=options.tokenizer, BALLAST_BENCHMARK_TEXT=text.name
         )
         rates = {"ours": [], "ours with ends": [], "theirs": []}
+        loads = []
         for _ in range(options.rounds):
             begin = time.process_time()
             for piece in pieces:
-                theirs.encode(piece, add_special_tokens=False)
+                theirs(piece)
             rates["theirs"].append(len(data) / (time.process_time() - begin) / 1e6)
             out = subprocess.run(
-                [options.benchmark, "--benchmark_min_time=0.3", "--benchmark_format=json"],
+                [options.benchmark, "--benchmark_filter=/bpe", "--benchmark_min_time=0.3",
+                 "--benchmark_format=json"],
                 env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True,
             )  # fmt: skip
             for result in json.loads(out.stdout)["benchmarks"]:
-                name = "ours with ends" if result["name"].endswith(":1") else "ours"
+                if result["name"].startswith("BM_Load"):
+                    loads.append(result["real_time"])
+                    continue
+                name = "ours with ends" if "/ends:1" in result["name"] else "ours"
                 rates[name].append(result["bytes_per_second"] / 1e6)
     for name, values in rates.items():
         print(f"{name}: {statistics.median(values):.1f} MB/s (median of {options.rounds})")
+    print(f"loading: ours {statistics.median(loads):.0f} ms, theirs {load_time * 1e3:.0f} ms")
     ratios = [a / b for a, b in zip(rates["ours"], rates["theirs"])]
     print(f"ours/theirs: {statistics.median(ratios):.1f}")
 

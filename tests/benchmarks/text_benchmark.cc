@@ -1,8 +1,8 @@
 // Text to token ids on one core (wanted: 10 MB/s of English prose). Where
 // BALLAST_BENCHMARK_TOKENIZER and BALLAST_BENCHMARK_TEXT name a tokenizer.json
-// and a file of text, these are measured; otherwise a small tokenizer on drawn
-// prose, which repeats itself and says little. compare_tokenizers.py measures
-// Hugging Face's tokenizers beside it.
+// (or a SentencePiece model) and a file of text, these are measured; otherwise
+// a small tokenizer on drawn prose, which repeats itself and says little.
+// compare_tokenizers.py measures Hugging Face's tokenizers beside it.
 
 #include <cstdint>
 #include <cstdlib>
@@ -50,11 +50,18 @@ std::vector<std::string> MakePieces() {
   return pieces;
 }
 
-void BM_Encode(benchmark::State& state) {
-  const char* path = std::getenv("BALLAST_BENCHMARK_TOKENIZER");
-  const auto tokenizer = MakeTokenizer(
-      path != nullptr ? path
-                      : "tests/server/text/bpe/testdata/qwen2.tokenizer.json");
+constexpr char kBpe[] = "tests/server/text/bpe/testdata/qwen2.tokenizer.json";
+constexpr char kSentencePiece[] =
+    "tests/server/text/sentencepiece/testdata/llama.model";
+
+// What is measured in place of `path`.
+std::string Asked(const char* path) {
+  const char* asked = std::getenv("BALLAST_BENCHMARK_TOKENIZER");
+  return asked != nullptr ? asked : path;
+}
+
+void BM_Encode(benchmark::State& state, const char* path) {
+  const auto tokenizer = MakeTokenizer(Asked(path));
   if (!tokenizer.ok()) {
     state.SkipWithError(tokenizer.status().ToString().c_str());
     return;
@@ -69,8 +76,9 @@ void BM_Encode(benchmark::State& state) {
     for (const std::string& piece : pieces) {
       ids.clear();
       ends.clear();
-      const absl::Status status = (*tokenizer)->EncodeWithEnds(
-          piece, &ids, with_ends ? &ends : nullptr);
+      const absl::Status status =
+          (*tokenizer)
+              ->EncodeWithEnds(piece, &ids, with_ends ? &ends : nullptr);
       if (!status.ok()) state.SkipWithError(status.ToString().c_str());
       bytes += piece.size();
       tokens += ids.size();
@@ -81,7 +89,32 @@ void BM_Encode(benchmark::State& state) {
       static_cast<double>(bytes) / static_cast<double>(tokens);
 }
 // Where each token ends is asked for in conversations, for the labels.
-BENCHMARK(BM_Encode)->ArgName("ends")->Arg(0)->Arg(1);
+// libsentencepiece has a process of its own, so time is that of a clock.
+BENCHMARK_CAPTURE(BM_Encode, bpe, kBpe)
+    ->ArgName("ends")
+    ->Arg(0)
+    ->Arg(1)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(BM_Encode, sentencepiece, kSentencePiece)
+    ->ArgName("ends")
+    ->Arg(0)
+    ->Arg(1)
+    ->UseRealTime();
+
+void BM_Load(benchmark::State& state, const char* path) {
+  for (auto _ : state) {
+    const auto tokenizer = MakeTokenizer(Asked(path));
+    if (!tokenizer.ok()) {
+      state.SkipWithError(tokenizer.status().ToString().c_str());
+    }
+  }
+}
+BENCHMARK_CAPTURE(BM_Load, bpe, kBpe)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(BM_Load, sentencepiece, kSentencePiece)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
 
 }  // namespace
 }  // namespace ballast

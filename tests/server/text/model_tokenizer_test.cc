@@ -76,6 +76,66 @@ TEST_F(ModelTokenizerTest, ATemplateNeedsItsTokens) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("chat_template"));
 }
 
+// A SentencePiece model of the tests beside it.
+v1::Model SentencePiece(const std::string& name) {
+  v1::Model model;
+  model.set_profile("qwen2_5_vl");
+  model.set_tokenizer("tests/server/text/sentencepiece/testdata/" + name);
+  model.set_chat_template("chatml");
+  EXPECT_TRUE(ApplyModelProfile(&model).ok());
+  return model;
+}
+
+TEST_F(ModelTokenizerTest, ASentencePieceModelsSymbolsAreFollowed) {
+  v1::Model model = SentencePiece("symbols.model");
+  const auto tokenizer = OpenModelTokenizer(&model);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const v1::TokenIds& ids = model.token_ids();
+  EXPECT_EQ(ids.image(), (*tokenizer)->SpecialTokenId("<|image_pad|>"));
+  EXPECT_EQ(ids.vision_end(), (*tokenizer)->SpecialTokenId("<|vision_end|>"));
+  EXPECT_EQ(ids.im_end(), (*tokenizer)->SpecialTokenId("<|im_end|>"));
+  EXPECT_EQ(ids.end_of_text(), (*tokenizer)->SpecialTokenId("<|endoftext|>"));
+  EXPECT_EQ(ids.pad(), ids.end_of_text());
+  EXPECT_EQ(ids.video(), -1);
+}
+
+TEST_F(ModelTokenizerTest, ASentencePieceModelHasItsOwnEndOfText) {
+  v1::Model model = SentencePiece("no_prefix.model");
+  const auto tokenizer = OpenModelTokenizer(&model);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_EQ(model.token_ids().end_of_text(),
+            (*tokenizer)->SpecialTokenId("</s>"));
+  EXPECT_EQ(model.token_ids().pad(), model.token_ids().end_of_text());
+}
+
+TEST_F(ModelTokenizerTest, WhatASentencePieceModelLacksMustBeSet) {
+  v1::Model model = SentencePiece("llama.model");
+  v1::TokenIds* ids = model.mutable_token_ids();
+  const auto reason = [&] {
+    v1::Model copy = model;
+    const absl::Status status = OpenModelTokenizer(&copy).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(reason(), HasSubstr("model.token_ids.image: the tokenizer "));
+  EXPECT_THAT(reason(), HasSubstr("llama.model has no token <|image_pad|>"));
+  ids->set_image(32000);
+  EXPECT_THAT(reason(), HasSubstr("model.token_ids.vision_start: "));
+  ids->set_vision_start(32001);
+  EXPECT_THAT(reason(), HasSubstr("model.token_ids.vision_end: "));
+  ids->set_vision_end(32002);
+  EXPECT_THAT(reason(), HasSubstr("model.token_ids.im_start: "));
+  // A template that has none of them needs none.
+  model.set_chat_template("custom");
+  model.mutable_custom_template()->mutable_user()->set_prefix("USER: ");
+  v1::Model copy = model;
+  EXPECT_TRUE(OpenModelTokenizer(&copy).ok());
+  EXPECT_EQ(copy.token_ids().image(), 32000);
+  EXPECT_EQ(copy.token_ids().im_end(), -1);
+  model.mutable_custom_template()->mutable_user()->set_suffix("<|im_end|>");
+  EXPECT_THAT(reason(), HasSubstr("model.token_ids.im_end: "));
+}
+
 TEST_F(ModelTokenizerTest, BytesHaveNoTokensToFollow) {
   v1::Model model = MakeModel({});
   model.set_tokenizer("bytes");

@@ -1,0 +1,211 @@
+// The program in which libsentencepiece runs; protocol.h says what it is for
+// and what it answers. Its main process loads the model and does nothing but
+// make others, which so share the model's memory.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include <sentencepiece_processor.h>
+
+#include "server/text/sentencepiece/protocol.h"
+
+namespace {
+
+using namespace ballast::sentencepiece_helper;
+using sentencepiece::SentencePieceProcessor;
+
+// A normalizer_spec with add_dummy_prefix = false. Behind a model it overrules
+// the model's own: protobuf merges a message that comes twice.
+constexpr char kNoDummyPrefix[] = {0x1a, 0x02, 0x18, 0x00};
+
+// False at the end of the stream.
+bool ReadAll(int fd, void* to, size_t size) {
+  char* next = static_cast<char*>(to);
+  while (size > 0) {
+    const ssize_t got = read(fd, next, size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    next += got;
+    size -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+bool WriteAll(int fd, const void* from, size_t size) {
+  const char* next = static_cast<const char*>(from);
+  while (size > 0) {
+    const ssize_t put = send(fd, next, size, MSG_NOSIGNAL);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    next += put;
+    size -= static_cast<size_t>(put);
+  }
+  return true;
+}
+
+bool Answer(int fd, Outcome outcome, const std::string& reason) {
+  const Reply reply = {outcome, static_cast<uint32_t>(reason.size())};
+  return WriteAll(fd, &reply, sizeof(reply)) &&
+         WriteAll(fd, reason.data(), reason.size());
+}
+
+// Ends this process once it has worked for as long as `bytes` may take.
+void LimitTime(uint64_t bytes) {
+  itimerval limit = {};
+  limit.it_value.tv_sec =
+      static_cast<time_t>(kBaseSeconds + bytes / kBytesPerSecond);
+  setitimer(ITIMER_PROF, &limit, nullptr);
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(BALLAST_TSAN)
+constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+constexpr bool kSanitized =
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+constexpr bool kSanitized = false;
+#endif
+
+void LimitMemory() {
+  const rlimit none = {0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  // Sanitizers take terabytes of addresses for themselves.
+  if (kSanitized) return;
+  const rlimit limit = {kMostMemory, kMostMemory};
+  setrlimit(RLIMIT_AS, &limit);
+}
+
+// What the libraries have to say is in the answers; their logs of hostile
+// models would only fill the server's.
+void CloseLog() {
+  if (kSanitized) return;
+  const int null = open("/dev/null", O_WRONLY);
+  if (null >= 0) dup2(null, STDERR_FILENO);
+}
+
+struct Models {
+  SentencePieceProcessor first;
+  SentencePieceProcessor continued;
+};
+
+// Answers one request; false at the end of the stream.
+bool AnswerNext(int fd, const Models& models) {
+  EncodeRequest request;
+  if (!ReadAll(fd, &request, sizeof(request))) return false;
+  std::vector<Stretch> stretches(request.stretches);
+  std::string text(request.bytes, '\0');
+  if (!ReadAll(fd, stretches.data(), stretches.size() * sizeof(Stretch)) ||
+      !ReadAll(fd, text.data(), text.size())) {
+    return false;
+  }
+  LimitTime(text.size());
+  std::vector<uint32_t> counts;
+  std::vector<int32_t> ids;
+  std::vector<uint32_t> ends;
+  const char* next = text.data();
+  for (const Stretch& stretch : stretches) {
+    sentencepiece::ImmutableSentencePieceText encoded;
+    const auto status =
+        (stretch.continued != 0 ? models.continued : models.first)
+            .Encode(absl::string_view(next, stretch.bytes),
+                    encoded.mutable_proto());
+    if (!status.ok()) return Answer(fd, Outcome::kRefused, status.ToString());
+    const size_t count = encoded.pieces_size();
+    counts.push_back(static_cast<uint32_t>(count));
+    for (size_t i = 0; i < count; ++i) {
+      const auto piece = encoded.pieces(static_cast<int>(i));
+      ids.push_back(static_cast<int32_t>(piece.id()));
+      ends.push_back(piece.end());
+    }
+    next += stretch.bytes;
+  }
+  const Reply reply = {Outcome::kOk, static_cast<uint32_t>(ids.size())};
+  return WriteAll(fd, &reply, sizeof(reply)) &&
+         WriteAll(fd, counts.data(), counts.size() * sizeof(counts[0])) &&
+         WriteAll(fd, ids.data(), ids.size() * sizeof(ids[0])) &&
+         WriteAll(fd, ends.data(), ends.size() * sizeof(ends[0]));
+}
+
+// The next socket that is handed over, or -1 at the end.
+int NextSocket() {
+  while (true) {
+    char byte;
+    iovec bytes = {&byte, 1};
+    alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))];
+    msghdr message = {};
+    message.msg_iov = &bytes;
+    message.msg_iovlen = 1;
+    message.msg_control = room;
+    message.msg_controllen = sizeof(room);
+    const ssize_t got = recvmsg(kControl, &message, MSG_CMSG_CLOEXEC);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return -1;
+    const cmsghdr* header = CMSG_FIRSTHDR(&message);
+    if (header == nullptr || header->cmsg_type != SCM_RIGHTS) continue;
+    int fd;
+    memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+    return fd;
+  }
+}
+
+bool Load(Models* models) {
+  StartRequest start;
+  if (!ReadAll(kControl, &start, sizeof(start))) return false;
+  std::string model(start.model_bytes, '\0');
+  if (!ReadAll(kControl, model.data(), model.size())) return false;
+  LimitTime(model.size());
+  auto status = models->first.LoadFromSerializedProto(model);
+  if (status.ok() && start.with_continued != 0) {
+    model.append(kNoDummyPrefix, sizeof(kNoDummyPrefix));
+    status = models->continued.LoadFromSerializedProto(model);
+  }
+  const itimerval none = {};
+  setitimer(ITIMER_PROF, &none, nullptr);
+  if (status.ok()) return Answer(kControl, Outcome::kOk, "");
+  Answer(kControl, Outcome::kRefused, status.ToString());
+  return false;
+}
+
+}  // namespace
+
+int main() {
+  // Only the server's end ends this, however long its own takes.
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
+    ::signal(signal, SIG_IGN);
+  }
+  ::signal(SIGCHLD, SIG_IGN);  // ends of children are not waited for
+  close_range(kControl + 1, ~0U, 0);
+  LimitMemory();
+  CloseLog();
+  Models models;
+  if (!Load(&models)) _exit(0);
+  const pid_t self = getpid();
+  while (true) {
+    const int fd = NextSocket();
+    if (fd < 0) _exit(0);
+    const pid_t child = fork();
+    if (child == 0) {
+      close(kControl);
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != self) _exit(0);
+      while (AnswerNext(fd, models)) {
+      }
+      _exit(0);
+    }
+    if (child < 0) {
+      Answer(fd, Outcome::kUnavailable,
+             std::string("fork: ") + strerror(errno));
+    }
+    close(fd);
+  }
+}

@@ -1,0 +1,328 @@
+#include "server/text/sentencepiece/helper_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/text/sentencepiece/helper_image.h"
+#include "server/text/sentencepiece/protocol.h"
+
+namespace ballast {
+namespace {
+
+using sentencepiece_helper::EncodeRequest;
+using sentencepiece_helper::kControl;
+using sentencepiece_helper::Outcome;
+using sentencepiece_helper::Reply;
+using sentencepiece_helper::StartRequest;
+
+constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
+// Far above what any text of a sample comes to.
+constexpr uint32_t kMaxIds = uint32_t{1} << 29;
+
+absl::Status Unavailable(absl::string_view what) {
+  const int error = errno;
+  return absl::UnavailableError(absl::StrCat(
+      "the process for SentencePiece: ", what, ": ", strerrordesc_np(error)));
+}
+
+absl::Status Contradiction() {
+  return absl::InvalidArgumentError(
+      "SentencePiece: an answer that contradicts itself; is the model "
+      "damaged?");
+}
+
+// False at the end of the stream.
+bool ReadAll(int fd, void* to, size_t size) {
+  char* next = static_cast<char*>(to);
+  while (size > 0) {
+    const ssize_t got = read(fd, next, size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    next += got;
+    size -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+bool WriteAll(int fd, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(put));
+  }
+  return true;
+}
+
+template <typename T>
+absl::string_view BytesOf(const T& value) {
+  return absl::string_view(reinterpret_cast<const char*>(&value), sizeof(T));
+}
+
+template <typename T>
+bool ReadVector(int fd, size_t count, std::vector<T>* values) {
+  values->resize(count);
+  return ReadAll(fd, values->data(), count * sizeof(T));
+}
+
+// The reason of a refusal; empty where the stream ends.
+std::string ReadReason(int fd, uint32_t bytes) {
+  std::string reason(std::min<uint32_t>(bytes, 4096), '\0');
+  return ReadAll(fd, reason.data(), reason.size()) ? reason : "";
+}
+
+absl::StatusOr<std::pair<OwnedFd, OwnedFd>> SocketPair() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return Unavailable("socketpair");
+  }
+  return std::make_pair(OwnedFd(ends[0]), OwnedFd(ends[1]));
+}
+
+// The program as a file in memory.
+absl::StatusOr<OwnedFd> OpenImage() {
+  OwnedFd file(memfd_create("ballast-sentencepiece", MFD_CLOEXEC));
+  if (file.get() < 0) return Unavailable("memfd_create");
+  for (size_t done = 0; done < kHelperImageBytes;) {
+    const ssize_t put =
+        write(file.get(), kHelperImage + done, kHelperImageBytes - done);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return Unavailable("writing its program to memory");
+    done += static_cast<size_t>(put);
+  }
+  return file;
+}
+
+// `fd` where the first few numbers, which the new process needs, stay free.
+absl::StatusOr<OwnedFd> MoveUp(OwnedFd fd) {
+  OwnedFd moved(fcntl(fd.get(), F_DUPFD_CLOEXEC, kControl + 1));
+  if (moved.get() < 0) return Unavailable("dup");
+  return moved;
+}
+
+// Runs the image with `control` as kControl, and nothing else of ours but
+// stderr.
+absl::StatusOr<pid_t> Spawn(OwnedFd end) {
+  BALLAST_ASSIGN_OR_RETURN(OwnedFd low_image, OpenImage());
+  BALLAST_ASSIGN_OR_RETURN(const OwnedFd image, MoveUp(std::move(low_image)));
+  BALLAST_ASSIGN_OR_RETURN(const OwnedFd control, MoveUp(std::move(end)));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
+                                   O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
+                                   O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, control.get(), kControl);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t signals;
+  sigemptyset(&signals);
+  posix_spawnattr_setsigmask(&attributes, &signals);
+  sigfillset(&signals);
+  posix_spawnattr_setsigdefault(&attributes, &signals);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  const std::string path = absl::StrCat("/proc/self/fd/", image.get());
+  std::string name = "ballast-sentencepiece";
+  char* const arguments[] = {name.data(), nullptr};
+  pid_t process = -1;
+  errno = posix_spawn(&process, path.c_str(), &actions, &attributes, arguments,
+                      environ);
+  const bool spawned = errno == 0;
+  absl::Status status;
+  if (!spawned) status = Unavailable("starting it from memory");
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (!spawned) return status;
+  return process;
+}
+
+}  // namespace
+
+OwnedFd& OwnedFd::operator=(OwnedFd&& other) noexcept {
+  if (this != &other) {
+    Reset();
+    fd_ = other.Release();
+  }
+  return *this;
+}
+
+int OwnedFd::Release() { return std::exchange(fd_, -1); }
+
+void OwnedFd::Reset() {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+absl::StatusOr<std::unique_ptr<SentencePieceHelper>> SentencePieceHelper::Start(
+    std::string model, bool with_continued) {
+  auto helper = absl::WrapUnique(
+      new SentencePieceHelper(std::move(model), with_continued));
+  MutexLock lock(&helper->mutex_);
+  BALLAST_RETURN_IF_ERROR(helper->Launch());
+  return helper;
+}
+
+SentencePieceHelper::~SentencePieceHelper() {
+  MutexLock lock(&mutex_);
+  Stop();
+}
+
+void SentencePieceHelper::Stop() const {
+  control_.Reset();
+  if (process_ < 0) return;
+  kill(process_, SIGKILL);
+  while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  process_ = -1;
+}
+
+absl::Status SentencePieceHelper::Launch() const {
+  Stop();
+  BALLAST_ASSIGN_OR_RETURN(auto ends, SocketPair());
+  BALLAST_ASSIGN_OR_RETURN(process_, Spawn(std::move(ends.second)));
+  control_ = std::move(ends.first);
+  const StartRequest start = {model_.size(), with_continued_ ? 1u : 0u, 0};
+  Reply reply;
+  // Where it ends early, it may have said why.
+  WriteAll(control_.get(), BytesOf(start)) && WriteAll(control_.get(), model_);
+  if (!ReadAll(control_.get(), &reply, sizeof(reply))) {
+    int status = 0;
+    while (waitpid(process_, &status, 0) < 0 && errno == EINTR) {
+    }
+    process_ = -1;
+    control_.Reset();
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
+      return absl::FailedPreconditionError(
+          "SentencePiece models need the package libsentencepiece0, which "
+          "cannot be loaded here");
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "damaged SentencePiece model: libsentencepiece ended on it (",
+        WIFSIGNALED(status) ? absl::StrCat("signal ", WTERMSIG(status))
+                            : absl::StrCat("exit ", WEXITSTATUS(status)),
+        ")"));
+  }
+  if (reply.outcome == Outcome::kOk) return absl::OkStatus();
+  const std::string reason = ReadReason(control_.get(), reply.count);
+  Stop();
+  return absl::InvalidArgumentError(
+      absl::StrCat("not a SentencePiece model: ", reason));
+}
+
+bool SentencePieceHelper::HandOver(int socket) const {
+  char byte = 0;
+  iovec bytes = {&byte, 1};
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = room;
+  message.msg_controllen = sizeof(room);
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(header), &socket, sizeof(socket));
+  while (true) {
+    const ssize_t sent = sendmsg(control_.get(), &message, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    return sent == 1;
+  }
+}
+
+absl::StatusOr<OwnedFd> SentencePieceHelper::Connect() const {
+  BALLAST_ASSIGN_OR_RETURN(auto ends, SocketPair());
+  MutexLock lock(&mutex_);
+  if (!HandOver(ends.second.get())) {
+    // It is gone: killed for memory, say.
+    BALLAST_RETURN_IF_ERROR(Launch());
+    if (!HandOver(ends.second.get())) return Unavailable("handing over a text");
+  }
+  return std::move(ends.first);
+}
+
+absl::Status SentencePieceHelper::Encode(absl::Span<const Stretch> stretches,
+                                         Encoded* encoded) const {
+  uint64_t bytes = 0;
+  for (const Stretch& stretch : stretches) bytes += stretch.text.size();
+  if (bytes > kMaxTextBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "text of ", bytes, " bytes, wanted at most ", kMaxTextBytes));
+  }
+  std::unique_ptr<Connection> connection = connections_.Take();
+  std::string& request = connection->request;
+  request.clear();
+  absl::StrAppend(&request,
+                  BytesOf(EncodeRequest{static_cast<uint32_t>(stretches.size()),
+                                        static_cast<uint32_t>(bytes)}));
+  for (const Stretch& stretch : stretches) {
+    absl::StrAppend(&request, BytesOf(sentencepiece_helper::Stretch{
+                                  static_cast<uint32_t>(stretch.text.size()),
+                                  stretch.continued ? 1u : 0u}));
+  }
+  for (const Stretch& stretch : stretches) {
+    absl::StrAppend(&request, stretch.text);
+  }
+  // A process that was there may have been killed for what it did not do; one
+  // that was made for this text is beyond doubt.
+  absl::Status status = absl::UnavailableError("");
+  bool is_answered = false;
+  for (int attempt = 0; attempt < 2 && !is_answered; ++attempt) {
+    if (connection->socket.get() < 0) {
+      BALLAST_ASSIGN_OR_RETURN(connection->socket, Connect());
+    }
+    const int socket = connection->socket.get();
+    WriteAll(socket, request);  // where it fails there may be an answer yet
+    Reply reply;
+    is_answered = ReadAll(socket, &reply, sizeof(reply));
+    if (is_answered && reply.outcome != Outcome::kOk) {
+      const std::string reason = ReadReason(socket, reply.count);
+      connection->socket.Reset();
+      return reply.outcome == Outcome::kRefused
+                 ? absl::InvalidArgumentError(
+                       absl::StrCat("SentencePiece: ", reason))
+                 : absl::UnavailableError(
+                       absl::StrCat("the process for SentencePiece: ", reason));
+    }
+    is_answered = is_answered && reply.count <= kMaxIds &&
+                  ReadVector(socket, stretches.size(), &encoded->counts) &&
+                  ReadVector(socket, reply.count, &encoded->ids) &&
+                  ReadVector(socket, reply.count, &encoded->ends);
+    if (!is_answered) connection->socket.Reset();
+  }
+  if (!is_answered) {
+    return absl::InvalidArgumentError(
+        "libsentencepiece ended twice on this text: it takes too much time or "
+        "memory, or the model is damaged");
+  }
+  connections_.Return(std::move(connection));
+  // The process has read a model from anywhere.
+  uint64_t id = 0;
+  for (size_t i = 0; i < stretches.size(); ++i) {
+    const uint64_t end = id + encoded->counts[i];
+    if (end > encoded->ids.size()) return Contradiction();
+    uint32_t last = 0;
+    for (; id < end; ++id) {
+      const auto most = static_cast<uint32_t>(stretches[i].text.size());
+      encoded->ends[id] = last = std::clamp(encoded->ends[id], last, most);
+    }
+  }
+  return id == encoded->ids.size() ? absl::OkStatus() : Contradiction();
+}
+
+}  // namespace ballast

@@ -1,0 +1,99 @@
+#ifndef BALLAST_SERVER_TEXT_SENTENCEPIECE_HELPER_PROCESS_H_
+#define BALLAST_SERVER_TEXT_SENTENCEPIECE_HELPER_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/mutex.h"
+#include "server/text/bpe/scratch_pool.h"
+
+namespace ballast {
+
+// A file descriptor; closes it.
+class OwnedFd {
+ public:
+  OwnedFd() = default;
+  explicit OwnedFd(int fd) : fd_(fd) {}
+  ~OwnedFd() { Reset(); }
+  OwnedFd(OwnedFd&& other) noexcept : fd_(other.Release()) {}
+  OwnedFd& operator=(OwnedFd&& other) noexcept;
+
+  int get() const { return fd_; }
+  int Release();
+  void Reset();
+
+ private:
+  int fd_ = -1;
+};
+
+// libsentencepiece with one model, in processes of its own (helper.cc): one
+// that holds the model, started here, and one more for each text that is
+// encoded at the same time. They end with this object or with the server,
+// however it ends. One that dies costs the text that it had; the next gets
+// another. Thread-safe.
+class SentencePieceHelper {
+ public:
+  // A part of a text. One that is `continued` has something before it.
+  struct Stretch {
+    absl::string_view text;
+    bool continued = false;
+  };
+  // The ids of all stretches, one after another.
+  struct Encoded {
+    std::vector<uint32_t> counts;  // of ids, by stretch
+    std::vector<int32_t> ids;      // not checked against the model
+    // Where each ends in its stretch, in bytes: within it, and not before the
+    // one before.
+    std::vector<uint32_t> ends;
+  };
+
+  // Starts the process. `model` is a serialised ModelProto; `with_continued`:
+  // some stretches will be continued, and the model tells them apart. Blocks
+  // until the model is loaded. Errors: INVALID_ARGUMENT (the library refuses
+  // the model, or dies of it), UNAVAILABLE (no process can be started),
+  // FAILED_PRECONDITION (it does not run here: is libsentencepiece0
+  // installed?).
+  static absl::StatusOr<std::unique_ptr<SentencePieceHelper>> Start(
+      std::string model, bool with_continued);
+
+  ~SentencePieceHelper();
+
+  // Errors: INVALID_ARGUMENT (above 1 GiB in all; what the library says; twice
+  // a process died of it), UNAVAILABLE (no process can be started).
+  absl::Status Encode(absl::Span<const Stretch> stretches,
+                      Encoded* encoded) const;
+
+ private:
+  struct Connection {
+    OwnedFd socket;
+    std::string request;
+  };
+
+  SentencePieceHelper(std::string model, bool with_continued)
+      : model_(std::move(model)), with_continued_(with_continued) {}
+
+  absl::Status Launch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Stop() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HandOver(int socket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A socket with a new process behind it.
+  absl::StatusOr<OwnedFd> Connect() const;
+
+  const std::string model_;
+  const bool with_continued_;
+  mutable Mutex mutex_;
+  mutable OwnedFd control_ ABSL_GUARDED_BY(mutex_);
+  mutable pid_t process_ ABSL_GUARDED_BY(mutex_) = -1;
+  mutable ScratchPool<Connection> connections_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_TEXT_SENTENCEPIECE_HELPER_PROCESS_H_

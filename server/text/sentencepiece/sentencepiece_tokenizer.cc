@@ -1,0 +1,223 @@
+#include "server/text/sentencepiece/sentencepiece_tokenizer.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status_macros.h"
+#include "common/utf8.h"
+#include "server/text/bpe/added_tokens.h"
+#include "server/text/bpe/regex.h"
+#include "server/text/sentencepiece/helper_process.h"
+#include "server/text/sentencepiece/model_file.h"
+
+namespace ballast {
+namespace {
+
+using Kind = SentencePieceModel::Kind;
+
+// Raise it whenever the same file comes to give other ids.
+constexpr int kVersion = 1;
+
+// A piece of a text: a symbol that was found first, or what the library
+// encodes, which is the next of the stretches.
+struct Part {
+  int32_t symbol;  // -1: a stretch
+  size_t begin;
+  size_t end;
+};
+
+class SentencePieceTokenizer final : public Tokenizer {
+ public:
+  struct Parts {
+    SentencePieceModel model;
+    AddedTokenMatcher control;       // found before the library looks
+    AddedTokenMatcher user_defined;  // the library's own
+    absl::flat_hash_map<std::string, int32_t> symbols;
+    std::unique_ptr<const SentencePieceHelper> helper;
+    std::string digest;
+  };
+
+  explicit SentencePieceTokenizer(Parts parts) : parts_(std::move(parts)) {}
+
+  absl::Status EncodeWithEnds(absl::string_view text, std::vector<int32_t>* ids,
+                              std::vector<size_t>* ends) const override {
+    return Encode(text, /*is_first=*/true, ids, ends);
+  }
+
+  absl::Status EncodeContinued(absl::string_view text,
+                               std::vector<int32_t>* ids,
+                               std::vector<size_t>* ends) const override {
+    return Encode(text, /*is_first=*/false, ids, ends);
+  }
+
+  absl::Status Decode(absl::Span<const int32_t> ids,
+                      std::string* text) const override {
+    for (const int32_t id : ids) {
+      if (id < 0 || static_cast<size_t>(id) >= parts_.model.pieces.size()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("id ", id, " is no piece of the model"));
+      }
+      absl::StrAppend(text, parts_.model.pieces[id].text);
+    }
+    return absl::OkStatus();
+  }
+
+  std::optional<int32_t> SpecialTokenId(
+      absl::string_view content) const override {
+    const auto found = parts_.symbols.find(content);
+    if (found == parts_.symbols.end()) return std::nullopt;
+    return found->second;
+  }
+
+  std::optional<ModelIds> model_ids() const override {
+    return ModelIds{parts_.model.eos_id, parts_.model.pad_id};
+  }
+
+  std::string digest() const override { return parts_.digest; }
+
+ private:
+  absl::Status Encode(absl::string_view text, bool is_first,
+                      std::vector<int32_t>* ids,
+                      std::vector<size_t>* ends) const {
+    BALLAST_RETURN_IF_ERROR(CheckUtf8(text));
+    std::vector<Part> found;
+    std::vector<SentencePieceHelper::Stretch> stretches;
+    BALLAST_RETURN_IF_ERROR(Cut(text, is_first, &found, &stretches));
+    SentencePieceHelper::Encoded encoded;
+    if (!stretches.empty()) {
+      BALLAST_RETURN_IF_ERROR(parts_.helper->Encode(stretches, &encoded));
+    }
+    size_t stretch = 0;
+    size_t from = 0;
+    for (const Part& part : found) {
+      if (part.symbol >= 0) {
+        ids->push_back(part.symbol);
+        if (ends != nullptr) ends->push_back(part.end);
+        continue;
+      }
+      const size_t to = from + encoded.counts[stretch++];
+      BALLAST_RETURN_IF_ERROR(AddIds(encoded, from, to, part, ids, ends));
+      from = to;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Cut(absl::string_view text, bool is_first,
+                   std::vector<Part>* found,
+                   std::vector<SentencePieceHelper::Stretch>* stretches) const {
+    RegexScratch scratch;
+    BALLAST_RETURN_IF_ERROR(parts_.control.Split(
+        text, &scratch, [&](int32_t id, size_t begin, size_t end) {
+          found->push_back({id, begin, end});
+          return absl::OkStatus();
+        }));
+    for (const Part& part : *found) {
+      if (part.symbol >= 0) continue;
+      const absl::string_view stretch =
+          text.substr(part.begin, part.end - part.begin);
+      BALLAST_ASSIGN_OR_RETURN(const bool is_prefixed,
+                               is_first&& part.begin == 0
+                                   ? TakesPrefix(stretch, &scratch)
+                                   : absl::StatusOr<bool>(false));
+      stretches->push_back(
+          {stretch, parts_.model.adds_dummy_prefix && !is_prefixed});
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether the model's space comes before a text: it begins with no symbol.
+  absl::StatusOr<bool> TakesPrefix(absl::string_view text,
+                                   RegexScratch* scratch) const {
+    bool takes = true;
+    // Ends after the first piece.
+    const absl::Status status = parts_.user_defined.Split(
+        text, scratch, [&](int32_t id, size_t, size_t) {
+          takes = id < 0;
+          return absl::CancelledError();
+        });
+    if (!status.ok() && !absl::IsCancelled(status)) return status;
+    return takes;
+  }
+
+  absl::Status AddIds(const SentencePieceHelper::Encoded& encoded, size_t from,
+                      size_t to, const Part& part, std::vector<int32_t>* ids,
+                      std::vector<size_t>* ends) const {
+    const std::vector<SentencePieceModel::Piece>& pieces = parts_.model.pieces;
+    size_t last = part.begin;
+    for (size_t i = from; i < to; ++i) {
+      const int32_t id = encoded.ids[i];
+      if (id < 0 || static_cast<size_t>(id) >= pieces.size()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "SentencePiece: id ", id, " of ", pieces.size(), " pieces"));
+      }
+      ids->push_back(id);
+      if (ends == nullptr) continue;
+      size_t end = part.begin + encoded.ends[i];
+      // To the library the last byte of a character stands for all of it.
+      if (end <= last && pieces[id].kind == Kind::kByte) {
+        end = std::min(last + 1, EndOfCharacter(encoded, i, to) + part.begin);
+      }
+      last = std::max(last, end);
+      ends->push_back(last);
+    }
+    return absl::OkStatus();
+  }
+
+  // Where the character of which byte `i` is one ends, in the stretch.
+  size_t EndOfCharacter(const SentencePieceHelper::Encoded& encoded, size_t i,
+                        size_t to) const {
+    size_t next = i + 1;
+    while (next < to && encoded.ends[next] == encoded.ends[i]) ++next;
+    return encoded.ends[std::min(next, to - 1)];
+  }
+
+  const Parts parts_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
+    std::string file) {
+  BALLAST_ASSIGN_OR_RETURN(SentencePieceModel model,
+                           ParseSentencePieceModel(file));
+  std::vector<AddedToken> control;
+  std::vector<AddedToken> user_defined;
+  absl::flat_hash_map<std::string, int32_t> symbols;
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const SentencePieceModel::Piece& piece = model.pieces[id];
+    const bool is_symbol = piece.kind == Kind::kControl ||
+                           piece.kind == Kind::kUserDefined ||
+                           piece.kind == Kind::kUnknown;
+    if (!is_symbol || piece.text.empty()) continue;
+    AddedToken token;
+    token.id = static_cast<int32_t>(id);
+    token.content = piece.text;
+    symbols.emplace(token.content, token.id);
+    (piece.kind == Kind::kUserDefined ? user_defined : control)
+        .push_back(std::move(token));
+  }
+  BALLAST_ASSIGN_OR_RETURN(AddedTokenMatcher found_first,
+                           AddedTokenMatcher::Create(std::move(control)));
+  BALLAST_ASSIGN_OR_RETURN(AddedTokenMatcher found_by_library,
+                           AddedTokenMatcher::Create(std::move(user_defined)));
+  const XXH128_hash_t hash = XXH3_128bits(file.data(), file.size());
+  BALLAST_ASSIGN_OR_RETURN(
+      std::unique_ptr<const SentencePieceHelper> helper,
+      SentencePieceHelper::Start(std::move(file), model.adds_dummy_prefix));
+  return std::make_unique<SentencePieceTokenizer>(SentencePieceTokenizer::Parts{
+      std::move(model), std::move(found_first), std::move(found_by_library),
+      std::move(symbols), std::move(helper),
+      absl::StrCat("sentencepiece-", kVersion, "-",
+                   absl::StrFormat("%016x%016x", hash.high64, hash.low64))});
+}
+
+}  // namespace ballast

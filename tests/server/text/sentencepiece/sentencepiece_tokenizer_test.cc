@@ -1,0 +1,211 @@
+// What SentencePiece's own package and Hugging Face's made of many texts;
+// make_vectors.py says how.
+#include "server/text/sentencepiece/sentencepiece_tokenizer.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
+#include "tests/server/text/bpe/test_tokenizers.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string Path(const std::string& name) {
+  return "tests/server/text/sentencepiece/testdata/" + name;
+}
+
+std::unique_ptr<Tokenizer> Make(const std::string& name) {
+  auto tokenizer =
+      MakeSentencePieceTokenizer(ReadFileOrFail(Path(name + ".model")));
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  return tokenizer.ok() ? *std::move(tokenizer) : nullptr;
+}
+
+struct Vectors {
+  const char* name;
+  // Each piece stands for its own bytes of the text, but for the space that
+  // the model may put before it. (Where a symbol has spaces, the library gives
+  // all of them to the last piece.)
+  bool lossless;
+};
+
+class SentencePieceVectorsTest : public ::testing::TestWithParam<Vectors> {
+ protected:
+  const nlohmann::json vectors_ =
+      ReadJsonOrFail(Path(std::string(GetParam().name) + ".ids.json"));
+  const std::unique_ptr<Tokenizer> tokenizer_ = Make(GetParam().name);
+};
+
+TEST_P(SentencePieceVectorsTest, IdsAreThoseOfThePackage) {
+  ASSERT_NE(tokenizer_, nullptr);
+  ASSERT_GT(vectors_.size(), 300u);
+  for (const auto& vector : vectors_) {
+    EXPECT_EQ(EncodeOrFail(*tokenizer_, vector[0]),
+              vector[1].get<std::vector<int32_t>>())
+        << vector[0];
+  }
+}
+
+TEST_P(SentencePieceVectorsTest, EndsRunThroughTheText) {
+  ASSERT_NE(tokenizer_, nullptr);
+  for (const auto& vector : vectors_) {
+    const std::string text = vector[0];
+    SCOPED_TRACE(text);
+    std::vector<int32_t> ids;
+    std::vector<size_t> ends;
+    ASSERT_TRUE(tokenizer_->EncodeWithEnds(text, &ids, &ends).ok());
+    ASSERT_EQ(ends.size(), ids.size());
+    size_t begin = 0;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      ASSERT_LE(begin, ends[i]);
+      ASSERT_LE(ends[i], text.size());
+      std::string spelled;
+      ASSERT_TRUE(tokenizer_->Decode({ids[i]}, &spelled).ok());
+      const std::string own = text.substr(begin, ends[i] - begin);
+      if (GetParam().lossless) {
+        // A text may have the model's own space.
+        const std::string plain = absl::StrReplaceAll(own, {{"▁", " "}});
+        EXPECT_TRUE(spelled == own || spelled == plain ||
+                    (i == 0 && spelled == " " + plain))
+            << spelled;
+      }
+      begin = ends[i];
+    }
+    if (GetParam().lossless) {
+      EXPECT_EQ(begin, text.size());
+    }
+    if (vector[2].is_null()) continue;
+    // The package gives all of a character to the last of its bytes.
+    const auto wanted = vector[2].get<std::vector<size_t>>();
+    ASSERT_EQ(wanted.size(), ends.size());
+    for (size_t i = 0; i < ends.size(); ++i) {
+      const bool is_within =
+          i + 1 < ends.size() && wanted[i] <= (i == 0 ? 0 : wanted[i - 1]);
+      if (!is_within) {
+        EXPECT_EQ(ends[i], wanted[i]) << i;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SentencePieceVectorsTest,
+    ::testing::Values(Vectors{"llama", true}, Vectors{"no_prefix", true},
+                      Vectors{"symbols", false}, Vectors{"unigram", false}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(SentencePieceTokenizerTest, IdsAreThoseOfTransformers) {
+  const auto tokenizer = Make("llama");
+  ASSERT_NE(tokenizer, nullptr);
+  const nlohmann::json vectors = ReadJsonOrFail(Path("llama.hf.json"));
+  const std::vector<int32_t> space = EncodeOrFail(*tokenizer, "▁");
+  for (const auto& vector : vectors) {
+    const std::string text = vector[0];
+    auto wanted = vector[1].get<std::vector<int32_t>>();
+    // There a space at the beginning stands for the model's own; the package,
+    // and the tokenizers of transformers 4 that use it, have both.
+    if (absl::StartsWith(text, " ") || absl::StartsWith(text, "▁")) {
+      wanted.insert(wanted.begin(), space[0]);
+    }
+    EXPECT_EQ(EncodeOrFail(*tokenizer, text), wanted) << text;
+  }
+}
+
+TEST(SentencePieceTokenizerTest, ATextThatGoesOnTakesNoSpace) {
+  const auto tokenizer = Make("llama");
+  ASSERT_NE(tokenizer, nullptr);
+  std::vector<int32_t> whole;
+  ASSERT_TRUE(tokenizer->Encode("<s>The fox", &whole).ok());
+  std::vector<int32_t> ids;
+  ASSERT_TRUE(tokenizer->EncodeContinued("The fox", &ids, nullptr).ok());
+  EXPECT_EQ(ids, std::vector<int32_t>(whole.begin() + 1, whole.end()));
+  EXPECT_NE(ids, EncodeOrFail(*tokenizer, "The fox"));
+  const auto without = Make("no_prefix");
+  ASSERT_NE(without, nullptr);
+  ids.clear();
+  ASSERT_TRUE(without->EncodeContinued("The fox", &ids, nullptr).ok());
+  EXPECT_EQ(ids, EncodeOrFail(*without, "The fox"));
+}
+
+TEST(SentencePieceTokenizerTest, BytesOfACharacterEndOneAfterAnother) {
+  const auto tokenizer = Make("llama");
+  ASSERT_NE(tokenizer, nullptr);
+  std::vector<int32_t> ids;
+  std::vector<size_t> ends;
+  ASSERT_TRUE(tokenizer->EncodeWithEnds("a😀", &ids, &ends).ok());
+  EXPECT_THAT(ends, ElementsAre(1, 2, 3, 4, 5));
+  std::string text;
+  ASSERT_TRUE(tokenizer->Decode(ids, &text).ok());
+  EXPECT_EQ(text, " a😀");
+}
+
+TEST(SentencePieceTokenizerTest, KnowsItsSymbols) {
+  const auto tokenizer = Make("symbols");
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->SpecialTokenId("<unk>"), 0);
+  EXPECT_EQ(tokenizer->SpecialTokenId("<s>"), 1);
+  EXPECT_EQ(tokenizer->SpecialTokenId("<pad>"), 3);
+  EXPECT_TRUE(tokenizer->SpecialTokenId("<|c|>"));
+  EXPECT_TRUE(tokenizer->SpecialTokenId("<|im_start|>"));
+  EXPECT_FALSE(tokenizer->SpecialTokenId("The"));
+  ASSERT_TRUE(tokenizer->model_ids());
+  EXPECT_EQ(tokenizer->model_ids()->end_of_text, 2);
+  EXPECT_EQ(tokenizer->model_ids()->pad, 3);
+  EXPECT_EQ(Make("llama")->model_ids()->pad, -1);
+}
+
+TEST(SentencePieceTokenizerTest, DigestsTellModelsApart) {
+  EXPECT_EQ(Make("llama")->digest(), Make("llama")->digest());
+  EXPECT_NE(Make("llama")->digest(), Make("symbols")->digest());
+}
+
+TEST(SentencePieceTokenizerTest, RefusesWhatItCannotDo) {
+  // Behind a model, a trainer_spec with treat_whitespace_as_suffix = true
+  // overrules the model's own.
+  const std::string model =
+      ReadFileOrFail(Path("llama.model")) + "\x12\x03\xc0\x01\x01";
+  const absl::Status status = MakeSentencePieceTokenizer(model).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("trainer_spec.treat_whitespace_as_suffix"));
+  const auto tokenizer = Make("llama");
+  ASSERT_NE(tokenizer, nullptr);
+  std::vector<int32_t> ids;
+  EXPECT_THAT(std::string(tokenizer->Encode("ab\xff", &ids).message()),
+              HasSubstr("2"));
+  std::string text;
+  EXPECT_EQ(tokenizer->Decode({1'000'000}, &text).code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(tokenizer->Decode({-1}, &text).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(SentencePieceTokenizerTest, ManyThreadsEncodeAtOnce) {
+  const auto tokenizer = Make("llama");
+  ASSERT_NE(tokenizer, nullptr);
+  const std::vector<int32_t> wanted =
+      EncodeOrFail(*tokenizer, "The quick brown fox 😀");
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) {
+        EXPECT_EQ(EncodeOrFail(*tokenizer, "The quick brown fox 😀"), wanted);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace ballast
