@@ -59,7 +59,7 @@ _cuda_objects = rule(
     },
 )
 
-def cuda_library(name, srcs, hdrs = [], deps = [], nccl = False, **kwargs):
+def cuda_library(name, srcs, hdrs = [], deps = [], **kwargs):
     """A cc_library that uses CUDA; absent without a toolkit.
 
     Args:
@@ -68,7 +68,6 @@ def cuda_library(name, srcs, hdrs = [], deps = [], nccl = False, **kwargs):
       hdrs: as in a cc_library. Those included by .cc files need a host compiler
         and the toolkit's headers, nothing more.
       deps: as in a cc_library; the CUDA runtime is added.
-      nccl: whether NCCL is added too.
       **kwargs: passed on to the cc_library.
     """
     if not cuda_available():
@@ -88,7 +87,7 @@ def cuda_library(name, srcs, hdrs = [], deps = [], nccl = False, **kwargs):
         name = name,
         srcs = host_srcs,
         hdrs = hdrs,
-        deps = deps + ["@local_cuda//:nccl" if nccl else "@local_cuda//:cudart"],
+        deps = deps + ["@local_cuda//:cudart"],
         **kwargs
     )
 

@@ -25,19 +25,22 @@ cc_library(
 
 cc_library(
     name = "cudart",
-    linkopts = ["-L{root}/lib64", "-lcudart", "-Wl,-rpath,{root}/lib64"],
+    # Static, so that what is linked with it depends on nothing of CUDA's and
+    # runs where there is none; the driver is loaded by name. NCCL, of which
+    # only the header is used, is found likewise (trainer_shim/cuda/nccl_api.h).
+    linkopts = [
+        "-L{root}/lib64",
+        "-lcudart_static",
+        "-ldl",
+        "-lrt",
+        "-lpthread",
+    ],
     deps = [":cuda_headers"],
 )
 
 cc_library(
     name = "cublas",
     linkopts = ["-L{root}/lib64", "-lcublas"],
-    deps = [":cudart"],
-)
-
-cc_library(
-    name = "nccl",
-    linkopts = ["-L{root}/lib64", "-lnccl"],
     deps = [":cudart"],
 )
 """

@@ -3,7 +3,6 @@
 // matrix-product loop that fills the GPU. Times are the maximum over ranks.
 
 #include <cublas_v2.h>
-#include <nccl.h>
 
 #include <algorithm>
 #include <atomic>

@@ -2,12 +2,12 @@
 
 #include <string>
 
+#include "common/build_info.h"
 #include "trainer_shim/c_api.h"
 
 namespace ballast {
 namespace {
 
-constexpr char kVersion[] = "0.9.0";
 constexpr uint32_t kLeastSize = 8;
 constexpr uint32_t kMostSize = 1 << 16;
 

@@ -65,7 +65,8 @@ absl::Status MakeInProcess(int backend, uint32_t size,
 absl::Status MakeId(void* id) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(id, "id"));
   BALLAST_ASSIGN_OR_RETURN(const std::string bytes, NcclId());
-  std::memcpy(id, bytes.data(), BALLAST_NCCL_ID_BYTES);
+  std::memcpy(id, bytes.data(),
+              std::min<size_t>(bytes.size(), BALLAST_NCCL_ID_BYTES));
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "trainer_shim/cuda/nccl_api.h"
 
 namespace ballast {
 namespace {
@@ -34,13 +35,14 @@ ncclConfig_t ConfigOf(const NcclOptions& options) {
 
 class NcclCommunicator : public DeviceCommunicator {
  public:
-  NcclCommunicator(ncclComm_t communicator, uint32_t rank, uint32_t size)
-      : rank_(rank), size_(size), communicator_(communicator) {}
+  NcclCommunicator(const NcclApi* nccl, ncclComm_t communicator, uint32_t rank,
+                   uint32_t size)
+      : nccl_(nccl), rank_(rank), size_(size), communicator_(communicator) {}
 
   ~NcclCommunicator() override {
     MutexLock lock(&mutex_);
     if (communicator_ == nullptr) return;
-    Log(ncclCommDestroy(communicator_), "leaving the communicator");
+    Log(nccl_->CommDestroy(communicator_), "leaving the communicator");
   }
 
   uint32_t rank() const override { return rank_; }
@@ -56,10 +58,10 @@ class NcclCommunicator : public DeviceCommunicator {
     // connections are made.
     MutexLock lock(&mutex_);
     BALLAST_RETURN_IF_ERROR(end_);
-    BALLAST_RETURN_IF_ERROR(NcclStatus(ncclGroupStart(), "ncclGroupStart"));
+    BALLAST_RETURN_IF_ERROR(NcclStatus(nccl_->GroupStart(), "ncclGroupStart"));
     const absl::Status queued = Enqueue(sends, receives, stream);
     // The group is closed whatever has happened in it.
-    const absl::Status closed = NcclStatus(ncclGroupEnd(), "ncclGroupEnd");
+    const absl::Status closed = NcclStatus(nccl_->GroupEnd(), "ncclGroupEnd");
     return queued.ok() ? closed : queued;
   }
 
@@ -71,8 +73,8 @@ class NcclCommunicator : public DeviceCommunicator {
     }
     MutexLock lock(&mutex_);
     BALLAST_RETURN_IF_ERROR(end_);
-    return NcclStatus(ncclBroadcast(data, data, bytes, ncclUint8, root,
-                                    communicator_, stream),
+    return NcclStatus(nccl_->Broadcast(data, data, bytes, ncclUint8, root,
+                                       communicator_, stream),
                       "ncclBroadcast");
   }
 
@@ -81,7 +83,7 @@ class NcclCommunicator : public DeviceCommunicator {
     BALLAST_RETURN_IF_ERROR(end_);
     ncclResult_t result = ncclSuccess;
     BALLAST_RETURN_IF_ERROR(
-        NcclStatus(ncclCommGetAsyncError(communicator_, &result),
+        NcclStatus(nccl_->CommGetAsyncError(communicator_, &result),
                    "asking for asynchronous errors"));
     return NcclStatus(result, "exchange");
   }
@@ -90,7 +92,7 @@ class NcclCommunicator : public DeviceCommunicator {
     MutexLock lock(&mutex_);
     if (communicator_ == nullptr) return;
     end_ = reason;
-    Log(ncclCommAbort(std::exchange(communicator_, nullptr)),
+    Log(nccl_->CommAbort(std::exchange(communicator_, nullptr)),
         "aborting the communicator");
   }
 
@@ -116,20 +118,21 @@ class NcclCommunicator : public DeviceCommunicator {
     for (const DeviceSlice& slice : sends) {
       if (slice.bytes == 0) continue;
       BALLAST_RETURN_IF_ERROR(
-          NcclStatus(ncclSend(slice.data, slice.bytes, ncclUint8, slice.peer,
-                              communicator_, stream),
+          NcclStatus(nccl_->Send(slice.data, slice.bytes, ncclUint8, slice.peer,
+                                 communicator_, stream),
                      "ncclSend"));
     }
     for (const DeviceSlice& slice : receives) {
       if (slice.bytes == 0) continue;
       BALLAST_RETURN_IF_ERROR(
-          NcclStatus(ncclRecv(slice.data, slice.bytes, ncclUint8, slice.peer,
-                              communicator_, stream),
+          NcclStatus(nccl_->Recv(slice.data, slice.bytes, ncclUint8, slice.peer,
+                                 communicator_, stream),
                      "ncclRecv"));
     }
     return absl::OkStatus();
   }
 
+  const NcclApi* const nccl_;
   const uint32_t rank_;
   const uint32_t size_;
   Mutex mutex_;
@@ -143,13 +146,18 @@ class NcclCommunicator : public DeviceCommunicator {
 absl::Status NcclStatus(ncclResult_t result, absl::string_view what) {
   const absl::StatusCode code = CodeOf(result);
   if (code == absl::StatusCode::kOk) return absl::OkStatus();
-  return absl::Status(code, absl::StrCat(what, ": ", ncclGetErrorString(result),
-                                         " (", ncclGetLastError(nullptr), ")"));
+  // Who has a result of NCCL's has NCCL.
+  BALLAST_ASSIGN_OR_RETURN(const NcclApi* nccl, LoadNccl());
+  return absl::Status(
+      code, absl::StrCat(what, ": ", nccl->GetErrorString(result), " (",
+                         nccl->GetLastError(nullptr), ")"));
 }
 
 absl::StatusOr<std::string> MakeNcclId() {
+  BALLAST_ASSIGN_OR_RETURN(const NcclApi* nccl, LoadNccl());
   ncclUniqueId id;
-  BALLAST_RETURN_IF_ERROR(NcclStatus(ncclGetUniqueId(&id), "ncclGetUniqueId"));
+  BALLAST_RETURN_IF_ERROR(
+      NcclStatus(nccl->GetUniqueId(&id), "ncclGetUniqueId"));
   return std::string(id.internal, sizeof(id.internal));
 }
 
@@ -166,13 +174,14 @@ absl::StatusOr<std::unique_ptr<DeviceCommunicator>> CreateNcclCommunicator(
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", rank, " of a group of ", size));
   }
+  BALLAST_ASSIGN_OR_RETURN(const NcclApi* nccl, LoadNccl());
   std::memcpy(unique.internal, id.data(), id.size());
   ncclConfig_t config = ConfigOf(options);
   ncclComm_t communicator = nullptr;
   BALLAST_RETURN_IF_ERROR(NcclStatus(
-      ncclCommInitRankConfig(&communicator, size, unique, rank, &config),
+      nccl->CommInitRankConfig(&communicator, size, unique, rank, &config),
       absl::StrCat("making NCCL's communicator as rank ", rank, " of ", size)));
-  return std::make_unique<NcclCommunicator>(communicator, rank, size);
+  return std::make_unique<NcclCommunicator>(nccl, communicator, rank, size);
 }
 
 absl::StatusOr<std::unique_ptr<DeviceCommunicator>> MeetNcclCommunicator(
@@ -189,18 +198,19 @@ absl::StatusOr<std::unique_ptr<DeviceCommunicator>> MeetNcclCommunicator(
 
 absl::StatusOr<std::unique_ptr<DeviceCommunicator>> BorrowNcclCommunicator(
     ncclComm_t trainers, const NcclOptions& options) {
+  BALLAST_ASSIGN_OR_RETURN(const NcclApi* nccl, LoadNccl());
   int rank = 0;
   int size = 0;
   BALLAST_RETURN_IF_ERROR(
-      NcclStatus(ncclCommUserRank(trainers, &rank), "ncclCommUserRank"));
+      NcclStatus(nccl->CommUserRank(trainers, &rank), "ncclCommUserRank"));
   BALLAST_RETURN_IF_ERROR(
-      NcclStatus(ncclCommCount(trainers, &size), "ncclCommCount"));
+      NcclStatus(nccl->CommCount(trainers, &size), "ncclCommCount"));
   ncclConfig_t config = ConfigOf(options);
   ncclComm_t own = nullptr;
   BALLAST_RETURN_IF_ERROR(
-      NcclStatus(ncclCommSplit(trainers, /*color=*/0, rank, &own, &config),
+      NcclStatus(nccl->CommSplit(trainers, /*color=*/0, rank, &own, &config),
                  "splitting the trainer's communicator"));
-  return std::make_unique<NcclCommunicator>(own, rank, size);
+  return std::make_unique<NcclCommunicator>(nccl, own, rank, size);
 }
 
 }  // namespace ballast

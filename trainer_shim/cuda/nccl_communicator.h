@@ -18,7 +18,8 @@ namespace ballast {
 
 // The only place where NCCL's errors become statuses. `what` says what was
 // tried. Codes: INVALID_ARGUMENT (ncclInvalidArgument, ncclInvalidUsage),
-// UNAVAILABLE (ncclRemoteError: a peer left), INTERNAL (all else).
+// UNAVAILABLE (ncclRemoteError: a peer left), INTERNAL (all else). What makes a
+// communicator answers the errors of LoadNccl (nccl_api.h), too.
 absl::Status NcclStatus(ncclResult_t result, absl::string_view what);
 
 struct NcclOptions {

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Installs what a trainer links: libballast_shim.so, its headers, and the files by
+# which pkg-config and CMake find them (docs/c_api.md).
+#
+#   deploy/install.sh [--prefix DIR] [--destdir DIR] [--library FILE]
+#
+#   --prefix DIR    where it goes; /usr/local by default. What is installed does
+#                   not know it and may be moved as a whole.
+#   --destdir DIR   put before the prefix, for packages
+#   --library FILE  a libballast_shim.so.1 that is built already; otherwise Bazel
+#                   builds it
+#
+#   lib/libballast_shim.so.1, lib/libballast_shim.so
+#   lib/ballast/                    libraries of Debian's that it alone loads
+#   lib/pkgconfig/ballast_shim.pc
+#   lib/cmake/ballast_shim/
+#   include/ballast/trainer_shim/
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+prefix=/usr/local
+destdir=
+library=
+while (($# > 0)); do
+  case $1 in
+    --prefix | --destdir | --library)
+      if (($# < 2)); then
+        echo "install.sh: $1 wants a value" >&2
+        exit 2
+      fi
+      declare "${1#--}=$2"
+      shift 2
+      ;;
+    *)
+      sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2
+      exit 2
+      ;;
+  esac
+done
+
+if [[ -z $library ]]; then
+  target=//trainer_shim/c_api:libballast_shim.so.1
+  bazel build --noshow_progress --config=opt "$target"
+  library=$(bazel info --noshow_progress --config=opt bazel-bin)
+  library+=/trainer_shim/c_api/libballast_shim.so.1
+fi
+
+readonly root=$destdir$prefix
+version=$(sed -n 's/.*kVersion\[\] = "\(.*\)";/\1/p' common/build_info.h)
+mkdir -p "$root"/{lib/{ballast,pkgconfig,cmake/ballast_shim},include/ballast/trainer_shim}
+
+install -m 755 "$library" "$root/lib/libballast_shim.so.1"
+strip --strip-unneeded "$root/lib/libballast_shim.so.1"
+ln -sf libballast_shim.so.1 "$root/lib/libballast_shim.so"
+# The others are in every system, where two versions in one process would clash.
+ldd "$library" | awk '/lib(absl_|protobuf|re2)[^ ]*\.so/ {print $3}' |
+  xargs install -m 644 -t "$root/lib/ballast"
+install -m 644 -t "$root/include/ballast/trainer_shim" trainer_shim/c_api*.h
+sed "s/@VERSION@/$version/" trainer_shim/c_api/ballast_shim.pc.in \
+  >"$root/lib/pkgconfig/ballast_shim.pc"
+for name in ballast_shim-config ballast_shim-config-version; do
+  sed "s/@VERSION@/$version/" "trainer_shim/c_api/$name.cmake.in" \
+    >"$root/lib/cmake/ballast_shim/$name.cmake"
+done
+echo "libballast_shim $version is in $root"
