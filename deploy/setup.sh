@@ -41,6 +41,7 @@ packages=(
   curl
   openssl
   python3
+  python3-numpy
 )
 
 if [[ ${1:-} == --list ]]; then

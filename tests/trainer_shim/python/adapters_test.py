@@ -1,0 +1,231 @@
+"""The adapters, on a batch whose values are formulas of (sample, place)."""
+
+import unittest
+
+import numpy
+
+import ballast
+from ballast.adapters import huggingface, megatron_bridge, megatron_core
+
+# Real lengths, places at multiples of 4, and each sample's images (t, h, w).
+LENGTHS = [5, 8, 2]
+PADDED = [8, 8, 4]
+IMAGES = [[(1, 2, 4)], [], [(1, 2, 2), (1, 4, 2)]]
+PAD, TOTAL = 9, sum(PADDED)
+
+
+def token(sample, i):
+    return 100 * (sample + 1) + i
+
+
+def batch(tight=False):
+    """As a colocated rank of both modules gets it."""
+    padded = LENGTHS if tight else PADDED
+    rows = {key: [] for key in ("input_ids", "labels", "loss_mask", "position_ids")}
+    for sample, (length, room) in enumerate(zip(LENGTHS, padded)):
+        for i in range(room):
+            real = i < length
+            rows["input_ids"].append(token(sample, i) if real else PAD)
+            # The last token of a sample has nothing to predict.
+            rows["labels"].append(token(sample, i + 1) if i + 1 < length else -100)
+            rows["loss_mask"].append(float(i + 1 < length))
+            rows["position_ids"].append(i if real else 0)
+    grid = [image for images in IMAGES for image in images]
+    result = {key: numpy.array([value], numpy.int64) for key, value in rows.items()}
+    result["loss_mask"] = result["loss_mask"].astype(numpy.float32)
+    one = result["position_ids"]
+    result["position_ids"] = numpy.stack([one, one + 1000, one + 2000])
+    result["cu_seqlens"] = numpy.cumsum([0, *LENGTHS]).astype(numpy.int32)
+    result["cu_seqlens_padded"] = numpy.cumsum([0, *padded]).astype(numpy.int32)
+    result["max_seqlen"] = max(padded)
+    patches = sum(t * h * w for t, h, w in grid)
+    result["pixel_values"] = numpy.arange(patches, dtype=numpy.float32)[:, None]
+    result["image_grid_thw"] = numpy.array(grid, numpy.int64)
+    return result
+
+
+class BridgeTest(unittest.TestCase):
+    def test_both_modules(self):
+        given = batch()
+        inputs = megatron_bridge.forward_inputs(given)
+        self.assertEqual(
+            set(inputs),
+            {"input_ids", "position_ids", "labels", "loss_mask", "attention_mask",
+             "modality_inputs", "packing_kwargs"},
+        )  # fmt: skip
+        for key in ("input_ids", "position_ids", "labels", "loss_mask"):
+            self.assertIs(inputs[key], given[key])
+        self.assertIsNone(inputs["attention_mask"])
+        fields = inputs["modality_inputs"]["images"]["qwen_visual"]
+        self.assertIs(fields["hidden_states"], given["pixel_values"])
+        self.assertIs(fields["grid_thw"], given["image_grid_thw"])
+        packing = inputs["packing_kwargs"]
+        for side in ("q", "kv"):
+            self.assertEqual(packing["cu_seqlens_" + side].tolist(), [0, 5, 13, 15])
+            self.assertEqual(packing["cu_seqlens_" + side].dtype, numpy.int32)
+            self.assertEqual(packing["cu_seqlens_%s_padded" % side].tolist(), [0, 8, 16, 20])
+            self.assertIs(type(packing["max_seqlen_" + side]), int)
+            self.assertEqual(packing["max_seqlen_" + side], 8)
+        self.assertEqual(len(packing), 6)
+
+    def test_names(self):
+        inputs = megatron_bridge.forward_inputs(
+            batch(), modality="pictures", encoder="tower", values="x", grid="shape"
+        )
+        self.assertEqual(set(inputs["modality_inputs"]["pictures"]["tower"]), {"x", "shape"})
+
+    def test_tight_pack_has_one_array(self):
+        packing = megatron_bridge.forward_inputs(batch(tight=True))["packing_kwargs"]
+        arrays = [v.tolist() for v in packing.values() if not isinstance(v, int)]
+        self.assertEqual(arrays, [[0, 5, 13, 15]] * 4)
+
+    def test_what_a_role_lacks_is_none(self):
+        language = {k: v for k, v in batch().items() if k not in ("pixel_values", "image_grid_thw")}
+        for key in ("input_ids", "labels", "loss_mask"):
+            del language[key]
+        inputs = megatron_bridge.forward_inputs(language)
+        for key in ("input_ids", "labels", "loss_mask", "modality_inputs"):
+            self.assertIsNone(inputs[key])
+        self.assertIsNotNone(inputs["packing_kwargs"])
+        vision = {k: batch()[k] for k in ("pixel_values", "image_grid_thw")}
+        inputs = megatron_bridge.forward_inputs(vision)
+        self.assertIsNone(inputs["packing_kwargs"])
+        self.assertIsNone(inputs["position_ids"])
+
+
+class CoreTest(unittest.TestCase):
+    def test_params(self):
+        fields = megatron_core.packed_seq_params(batch())
+        self.assertEqual(fields["qkv_format"], "thd")
+        self.assertEqual(fields["cu_seqlens_q"].tolist(), [0, 5, 13, 15])
+        self.assertEqual(fields["cu_seqlens_kv_padded"].tolist(), [0, 8, 16, 20])
+        self.assertEqual((fields["max_seqlen_q"], fields["max_seqlen_kv"]), (8, 8))
+        self.assertIs(fields["pad_between_seqs"], True)
+        fields = megatron_core.packed_seq_params(batch(tight=True))
+        self.assertIs(fields["pad_between_seqs"], False)
+
+    def test_padded_only(self):
+        fields = megatron_core.packed_seq_params(batch(), padded_only=True)
+        for side in ("q", "kv", "q_padded", "kv_padded"):
+            self.assertEqual(fields["cu_seqlens_" + side].tolist(), [0, 8, 16, 20])
+        self.assertNotIn("pad_between_seqs", fields)
+
+    def test_class_of_an_older_version(self):
+        class Params:
+            def __init__(self, qkv_format=None, cu_seqlens_q=None, max_seqlen_q=None):
+                self.fields = (qkv_format, cu_seqlens_q.tolist(), max_seqlen_q)
+
+        params = megatron_core.packed_seq_params(batch(), Params)
+        self.assertEqual(params.fields, ("thd", [0, 5, 13, 15], 8))
+
+    def test_padding_mask(self):
+        # Spec 5.10: [0,3,5] in [0,4,8] is FFFT FFTT.
+        small = {
+            "cu_seqlens": numpy.array([0, 3, 5]),
+            "cu_seqlens_padded": numpy.array([0, 4, 8]),
+        }
+        mask = megatron_core.padding_mask(small)
+        self.assertEqual(mask.tolist(), [[i in (3, 6, 7) for i in range(8)]])
+
+    def test_get_batch_zeroes_padding(self):
+        given = batch()
+        tokens, labels, loss_mask, attention, positions, params, mask = megatron_core.get_batch(given)
+        self.assertIsNone(attention)
+        self.assertEqual(mask.shape, (1, TOTAL))
+        self.assertEqual(int(mask.sum()), TOTAL - sum(LENGTHS))
+        for got, key in ((tokens, "input_ids"), (labels, "labels"), (loss_mask, "loss_mask")):
+            self.assertEqual(got.dtype, given[key].dtype)
+            self.assertTrue((got[mask] == 0).all())
+            self.assertTrue((got[~mask] == given[key][~mask]).all())
+        self.assertTrue((positions[:, mask] == 0).all())
+        self.assertEqual(params["qkv_format"], "thd")
+
+    def test_get_batch_copies_nothing_without_padding(self):
+        given = batch(tight=True)
+        tokens, labels, _, _, positions, _, mask = megatron_core.get_batch(given)
+        self.assertIs(tokens, given["input_ids"])
+        self.assertIs(labels, given["labels"])
+        self.assertIs(positions, given["position_ids"])
+        self.assertFalse(mask.any())
+
+    def test_get_batch_of_a_middle_stage(self):
+        given = {k: v for k, v in batch().items() if k.startswith("cu_") or k == "max_seqlen"}
+        tokens, labels, loss_mask, _, positions, params, mask = megatron_core.get_batch(given)
+        self.assertEqual((tokens, labels, loss_mask, positions), (None,) * 4)
+        self.assertEqual(mask.shape, (1, TOTAL))
+        self.assertEqual(params["max_seqlen_q"], 8)
+
+    def test_get_batch_of_a_context_slice(self):
+        given = batch()
+        given["input_ids"] = given["input_ids"][:, : TOTAL // 2]
+        tokens, *_, mask = megatron_core.get_batch(given)
+        self.assertIs(tokens, given["input_ids"])
+        self.assertIsNone(mask)
+
+
+class HuggingFaceTest(unittest.TestCase):
+    def test_packed(self):
+        given = batch()
+        inputs = huggingface.packed(given)
+        self.assertIs(inputs["input_ids"], given["input_ids"])
+        self.assertIsNone(inputs["attention_mask"])
+        self.assertIs(inputs["use_cache"], False)
+        positions = inputs["position_ids"]
+        self.assertEqual(positions.shape, (4, 1, TOTAL))
+        self.assertEqual(positions[0, 0].tolist(), [i for n in PADDED for i in range(n)])
+        self.assertTrue((positions[1:] == given["position_ids"]).all())
+        # Moved right: the label of a token is the token itself.
+        labels, ids = inputs["labels"][0], given["input_ids"][0]
+        for i in range(TOTAL):
+            self.assertIn(labels[i], (-100, ids[i]))
+        self.assertEqual(int((labels != -100).sum()), sum(n - 1 for n in LENGTHS))
+        self.assertIs(inputs["pixel_values"], given["pixel_values"])
+
+    def test_flash_attention(self):
+        inputs = huggingface.packed(batch(), flash_attention=True)
+        self.assertEqual(inputs["cu_seq_lens_q"].tolist(), [0, 8, 16, 20])
+        self.assertEqual(inputs["cu_seq_lens_k"].tolist(), [0, 8, 16, 20])
+        self.assertEqual((inputs["max_length_q"], inputs["max_length_k"]), (8, 8))
+
+    def test_one_axis_of_positions(self):
+        given = batch()
+        given["position_ids"] = given["position_ids"][0]
+        positions = huggingface.packed(given)["position_ids"]
+        self.assertEqual(positions.shape, (4, 1, TOTAL))
+        for axis in (1, 2, 3):
+            self.assertTrue((positions[axis] == given["position_ids"]).all())
+
+    def test_unpacked(self):
+        given = batch()
+        samples = huggingface.unpacked(given, [len(images) for images in IMAGES])
+        self.assertEqual(len(samples), 3)
+        first = 0
+        for number, (sample, length) in enumerate(zip(samples, LENGTHS)):
+            ids = [token(number, i) for i in range(length)]
+            self.assertEqual(sample["input_ids"].tolist(), [ids])
+            self.assertEqual(sample["labels"].tolist(), [[-100, *ids[1:]]])
+            self.assertEqual(sample["attention_mask"].tolist(), [[1] * length])
+            self.assertEqual(sample["position_ids"].shape, (3, 1, length))
+            self.assertEqual(sample["position_ids"][0, 0].tolist(), list(range(length)))
+            if not IMAGES[number]:
+                self.assertNotIn("pixel_values", sample)
+                continue
+            grid = sample["image_grid_thw"].tolist()
+            self.assertEqual([tuple(row) for row in grid], IMAGES[number])
+            patches = sum(t * h * w for t, h, w in IMAGES[number])
+            self.assertEqual(
+                sample["pixel_values"][:, 0].tolist(), list(range(first, first + patches))
+            )
+            first += patches
+
+    def test_dummy_image_is_left_out(self):
+        given = ballast.Batch()
+        given.update(batch())
+        given.dummy_image = True
+        inputs = huggingface.packed(given)
+        self.assertEqual(len(inputs["image_grid_thw"]), 2)
+        self.assertEqual(len(inputs["pixel_values"]), 8 + 4)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,296 @@
+"""The package against a loader server over a drawn dataset, without a GPU."""
+
+import ctypes
+import gc
+import json
+import os
+import subprocess
+import threading
+import unittest
+
+import ballast
+import numpy
+from tests.integration.command_line import tools
+
+DP = {"vision": 2, "language": 4}
+STEPS = 3
+
+
+def ends(module):
+    """A communicator for each rank: threads of this process."""
+    return ballast.Communicator.in_process(DP[module])
+
+
+def in_threads(calls):
+    """Runs them beside each other; their results, or the first's exception."""
+    results = [None] * len(calls)
+
+    def run(i):
+        try:
+            results[i] = calls[i]()
+        except Exception as error:  # handed on below
+            results[i] = error
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(tools.TIMEOUT_S)
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return results
+
+
+class LoaderTest(tools.CorpusTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.address = "unix:" + cls.folder + "/a.sock"
+        cls.direct_address = "unix:" + cls.folder + "/b.sock"
+        with open(cls.config, encoding="utf-8") as file:
+            direct = file.read().replace("balance:", "balance:\n  delivery: direct")
+        config = cls.folder + "/direct.yaml"
+        with open(config, "w", encoding="utf-8") as file:
+            file.write(direct)
+        for path, address in ((cls.config, cls.address), (config, cls.direct_address)):
+            context = cls().server(path, address)
+            context.__enter__()
+            cls.addClassCleanup(context.__exit__, None, None, None)
+
+    def direct(self, module="language", rank=0, **options):
+        options.setdefault("steps", STEPS)
+        return ballast.Loader(
+            self.direct_address, module, dp_rank=rank, device="cpu", array="numpy", **options
+        )
+
+    def drained(self, module, rank, end):
+        """(step, micro-batch, names, digest) of every batch of a rank."""
+        found = []
+        with ballast.Loader(
+            self.address, module, dp_rank=rank, device="cpu", array="numpy",
+            communicator=end, steps=STEPS,
+        ) as loader:  # fmt: skip
+            for batch in loader:
+                names = [sample.name for sample in batch.samples]
+                found.append((batch.step, batch.micro_batch, names, batch.digest()))
+        return found
+
+    def test_batches_are_those_of_ballast_rank(self):
+        lines = self.json_lines(
+            "ballast-rank", "--server", self.address, "--steps", STEPS, "--json"
+        )
+        for module, dp in DP.items():
+            got = in_threads(
+                [lambda r=r, e=e: self.drained(module, r, e) for r, e in enumerate(ends(module))]
+            )
+            for rank in range(dp):
+                wanted = [
+                    (line["step"], line["micro_batch"], line["samples"], line["digest"])
+                    for line in lines
+                    if (line["module"], line["dp_rank"]) == (module, rank)
+                ]
+                self.assertEqual(len(wanted), 2 * STEPS)
+                self.assertEqual(got[rank], wanted)
+
+    def test_tensors(self):
+        with self.direct() as loader:
+            batch = next(loader)
+            self.assertEqual((batch.step, batch.micro_batch), (0, 0))
+            self.assertEqual(batch.num_micro_batches, 2)
+            tokens = batch.totals.padded_tokens
+            shapes = {key: (v.shape, v.dtype.name) for key, v in batch.items() if key != "max_seqlen"}
+            n = len(batch.samples)
+            self.assertEqual(
+                shapes,
+                {
+                    "input_ids": ((1, tokens), "int64"),
+                    "labels": ((1, tokens), "int64"),
+                    "loss_mask": ((1, tokens), "float32"),
+                    "position_ids": ((3, 1, tokens), "int64"),
+                    "cu_seqlens": ((n + 1,), "int32"),
+                    "cu_seqlens_padded": ((n + 1,), "int32"),
+                    "cu_seqlens_host": ((n + 1,), "int32"),
+                    "cu_seqlens_padded_host": ((n + 1,), "int32"),
+                },
+            )
+            self.assertEqual(int((batch["labels"] != -100).sum()), batch.totals.label_tokens)
+            self.assertEqual(batch["loss_mask"].sum(), batch.totals.label_tokens)
+            self.assertEqual(batch["max_seqlen"], int(numpy.diff(batch["cu_seqlens_padded"]).max()))
+            self.assertFalse(batch["input_ids"].flags.writeable)
+            self.assertGreaterEqual(batch.step_totals.tokens, batch.micro_batch_totals.tokens)
+
+    def test_both_modules_in_one_batch(self):
+        # Vision has half as many ranks: rank 0 pairs with language's 0 and 1.
+        ranks = {"vision": 0, "language": 1}
+        with ballast.Loader(
+            self.direct_address, dp_rank=ranks, device="cpu", array="numpy", steps=1
+        ) as loader:
+            batch = next(loader)
+            grid = batch["image_grid_thw"]
+            self.assertEqual(batch["pixel_values"].shape, (int(grid.prod(1).sum()), 1176))
+            self.assertEqual(batch["pixel_values"].dtype, numpy.float32)
+            self.assertIn("input_ids", batch)
+            self.assertEqual(batch["vision_max_seqlen"], int(grid[:, 1:].prod(1).max()))
+
+    def test_images_per_sample_is_the_schedules(self):
+        with self.direct() as loader:
+            batch = next(loader)
+            self.assertEqual(sum(batch.images_per_sample), batch.totals.images)
+            self.assertEqual(loader.schedule()["step"], 0)
+
+    def test_bfloat16_and_dlpack(self):
+        wide = next(self.direct("vision").open())["pixel_values"].copy()
+        loader = ballast.Loader(
+            self.direct_address, "vision", dp_rank=0, device="cpu", array="dlpack",
+            pixel_type="bfloat16", steps=1,
+        )  # fmt: skip
+        with loader:
+            tensor = next(loader)["pixel_values"]
+            self.assertEqual((tensor.dtype, tensor.device), ("bfloat16", (1, 0)))
+            bits = tensor.numpy()
+            self.assertEqual(bits.dtype, numpy.uint16)
+            # Rounded to nearest: half a unit in the last of 8 binary digits.
+            near = (bits.astype(numpy.uint32) << 16).view(numpy.float32)
+            self.assertTrue((abs(near - wide) <= abs(wide) * 2.0**-8).all())
+
+    def test_a_capsule_tells_when_it_is_let_go_of(self):
+        loader = ballast.Loader(
+            self.direct_address, "language", device="cpu", array="dlpack", steps=1
+        )
+        with loader:
+            batch = next(loader)
+            tensor = batch["input_ids"]
+            held = tensor._live.names
+            # Taken by nobody.
+            capsule = tensor.__dlpack__()
+            self.assertEqual(list(held.values()), ["input_ids"])
+            del capsule
+            gc.collect()
+            self.assertEqual(held, {})
+            # Taken over, as NumPy does.
+            array = numpy.from_dlpack(tensor)
+            self.assertEqual(array.ctypes.data, tensor.data)
+            self.assertTrue((array == tensor.numpy()).all())
+            self.assertEqual(list(held.values()), ["input_ids"])
+            del array
+            gc.collect()
+            self.assertEqual(held, {})
+
+    def test_lifetime(self):
+        with self.direct(strict=True) as loader:
+            first = next(loader)
+            kept = first.clone()
+            digest = first.digest()
+            ids = first["input_ids"].copy()
+            second = next(loader)
+            self.assertTrue(first.released)
+            self.assertFalse(second.released)
+            for use in (lambda: first["input_ids"], lambda: first.get("labels"), first.clone,
+                        first.digest):  # fmt: skip
+                with self.assertRaisesRegex(ballast.BatchReleased, "step 0, micro-batch 0"):
+                    use()
+            self.assertTrue((kept["input_ids"] == ids).all())
+            self.assertEqual(len(kept.samples), kept.totals.samples)
+            self.assertNotEqual(second.digest(), digest)
+            held = second["labels"]
+            with self.assertRaisesRegex(ballast.TensorsStillHeld, "labels"):
+                next(loader)
+            self.assertEqual(held.dtype, numpy.int64)
+
+    def test_end(self):
+        loader = self.direct(steps=1)
+        self.assertEqual([(b.step, b.micro_batch) for b in loader], [(0, 0), (0, 1)])
+        for _ in range(2):
+            with self.assertRaises(StopIteration):
+                next(loader)
+        loader.close()
+        with self.assertRaisesRegex(ballast.FailedPrecondition, "closed"):
+            next(loader)
+
+    def test_checkpoint(self):
+        with self.direct(steps=4) as loader:
+            digests = [(batch.step, batch.digest()) for batch in loader]
+        with self.direct(steps=4) as loader:
+            for _ in range(3):  # a step and a half
+                next(loader)
+            state = loader.state_dict()
+            self.assertEqual(state["next_step"], 1)
+            self.assertEqual(loader.state_dict(next_step=3)["next_step"], 3)
+            # The loader that is open goes on there, too.
+            loader.load_state_dict(state)
+            batch = next(loader)
+            self.assertEqual((batch.step, batch.digest()), digests[2])
+        with self.direct(steps=3, state_dict=state) as loader:
+            self.assertEqual([(b.step, b.digest()) for b in loader], digests[2:])
+        with self.assertRaisesRegex(ballast.InvalidArgument, "state_dict"):
+            self.direct(state_dict={"epoch": 3})
+        with self.assertRaises(ballast.BallastError):
+            self.direct(state_dict={"ballast_checkpoint": b"nonsense"})
+
+    def test_errors(self):
+        nobody = "unix:" + self.folder + "/nobody.sock"
+        connection = ballast.Connection((nobody,), wait_for_server=0)
+        with self.assertRaisesRegex(ballast.Unavailable, "nobody.sock") as caught:
+            ballast.Loader(connection, device="cpu").open()
+        self.assertEqual(caught.exception.status, "UNAVAILABLE")
+        self.assertIsInstance(caught.exception, ConnectionError)
+        with self.assertRaisesRegex(ballast.InvalidArgument, "rank 4"):
+            self.direct(rank=4).open()
+        with self.assertRaisesRegex(ballast.InvalidArgument, "communicator"):
+            ballast.Loader(self.address, "language", device="cpu").open()
+        with self.assertRaises(ballast.FailedPrecondition):
+            self.direct(fingerprint="0" * 32).open()
+        for options in ({"modules": "audio"}, {"modules": []}, {"device": "tpu"},
+                        {"array": "lists"}, {"pixel_type": "int8"}, {"tensor": "push"},
+                        {"normalisation": "none"}, {"dp_rank": {"vision": 0}}):  # fmt: skip
+            options = {"device": "cpu", **options}
+            with self.assertRaisesRegex(ballast.InvalidArgument, "^" + min(set(options) - {"device"}, default="device")):
+                ballast.Loader(self.direct_address, **options).open()
+
+    def test_cancel(self):
+        # Rank 0 waits for a rank that never comes.
+        loader = ballast.Loader(
+            self.address, "vision", device="cpu", array="numpy", communicator=ends("vision")[0]
+        )
+        loader.open()
+        timer = threading.Timer(0.2, loader.cancel)
+        timer.start()
+        with self.assertRaises((ballast.Cancelled, ballast.Unavailable)):
+            next(loader)
+        timer.join()
+        loader.close()
+
+    def test_job(self):
+        job = ballast.Connection.of(self.address).job()
+        with self.direct() as loader:
+            self.assertEqual(loader.job["data_fingerprint"], job["data_fingerprint"])
+        self.assertEqual({m["module"]: m["dp"] for m in job["modules"]}, DP)
+        self.assertEqual((job["global_batch"], job["delivery"]), (16, "exchange"))
+        self.assertEqual(json.loads(json.dumps(job)), job)
+
+    def test_timings_are_taken(self):
+        with self.direct() as loader:
+            loader.report_timing(next(loader), 12.5)
+
+    def test_structs_are_those_of_the_header(self):
+        from ballast import _abi
+
+        program = os.path.join(
+            os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"],
+            "tests/trainer_shim/python/struct_sizes",
+        )  # fmt: skip
+        lines = subprocess.run([program], stdout=subprocess.PIPE, check=True).stdout
+        rows = [line.split() for line in lines.decode().splitlines()]
+        self.assertEqual(len(rows), 8)
+        for name, size, last in rows:
+            kind = getattr(_abi, "".join(word.title() for word in name.split("_")))
+            self.assertEqual(ctypes.sizeof(kind), int(size), name)
+            self.assertEqual(getattr(kind, kind._fields_[-1][0]).offset, int(last), name)
+
+    def test_version(self):
+        self.assertRegex(ballast.library_version(), r"^\d+\.\d+\.\d+$")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,22 @@
+// Prints where the fields of the C interface's structs lie, for loader_test.py to
+// hold ctypes' against.
+
+#include <cstddef>
+#include <cstdio>
+
+#include "trainer_shim/c_api.h"
+
+#define STRUCT(name, last)                                          \
+  std::printf(#name " %zu %zu\n", sizeof(ballast_##name),           \
+              offsetof(ballast_##name, last))
+
+int main() {
+  STRUCT(connection, give_up_after_s);
+  STRUCT(nccl_options, reserved);
+  STRUCT(shim_options, needs_labels);
+  STRUCT(checkpoint_info, data_fingerprint);
+  STRUCT(batch_info, pack_ms);
+  STRUCT(tensor, shape);
+  STRUCT(sample, reserved);
+  STRUCT(totals, images);
+}

@@ -1,0 +1,48 @@
+"""Ballast: packed, balanced batches for training vision-language models.
+
+`Loader` is the iterator that a training loop uses; `ballast.adapters` has what
+Megatron-Bridge, Megatron-Core and Hugging Face's models take. Needs no package to
+be imported; torch or NumPy where a loader makes their arrays.
+"""
+
+from . import adapters
+from .batch import Batch, Sample, Tensor, Totals
+from .communicator import Communicator
+from .connection import Connection
+from .errors import (
+    Aborted,
+    AlreadyExists,
+    BallastError,
+    BatchReleased,
+    Cancelled,
+    DataLoss,
+    DeadlineExceeded,
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+    PermissionDenied,
+    ResourceExhausted,
+    TensorsStillHeld,
+    Unauthenticated,
+    Unavailable,
+    Unimplemented,
+)
+from .loader import Loader
+
+
+def library_version() -> str:
+    """Version of the library that is loaded, "1.2.3"."""
+    from . import _abi
+
+    return _abi.library().ballast_version().decode()
+
+
+__all__ = [
+    "Aborted", "AlreadyExists", "BallastError", "Batch", "BatchReleased", "Cancelled",
+    "Communicator", "Connection", "DataLoss", "DeadlineExceeded", "FailedPrecondition",
+    "Internal", "InvalidArgument", "Loader", "NotFound", "OutOfRange", "PermissionDenied",
+    "ResourceExhausted", "Sample", "Tensor", "TensorsStillHeld", "Totals",
+    "Unauthenticated", "Unavailable", "Unimplemented", "adapters", "library_version",
+]  # fmt: skip

@@ -1,0 +1,120 @@
+"""What `forward` of Hugging Face's Qwen2.5-VL and Qwen3-VL models takes."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ._arrays import concatenate, from_host, full, host_values
+
+
+def packed(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[str, Any]:
+    """All samples of a batch in one row: one call of the model.
+
+        loss = model(**ballast.adapters.huggingface.packed(batch)).loss
+
+    Keys: `input_ids`, `labels` [1, T], `position_ids` [4, 1, T], `pixel_values`,
+    `image_grid_thw`, `attention_mask` None and `use_cache` False.
+
+    The first axis of `position_ids` counts each sample's tokens from 0, which is how
+    these models tell the samples of a row apart (with attention "sdpa", "eager"
+    or "flex_attention"); the other three are the rotary positions. It only does so
+    without a cache, hence `use_cache`. `labels` are moved one to the right, since
+    these models shift them themselves. A dummy image is left out, since these
+    models refuse an image that no token refers to: a rank may then have no image
+    at all, which DistributedDataParallel wants to know (find_unused_parameters).
+
+    Args:
+        flash_attention: add `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and
+            `max_length_k`, which spares Flash Attention finding the samples.
+    """
+    ids, positions = batch["input_ids"], batch["position_ids"]
+    inputs: Dict[str, Any] = {
+        "input_ids": ids,
+        "attention_mask": None,
+        "position_ids": concatenate([_counted(batch, positions), _three(positions)], 0),
+        "labels": _moved_right(batch["labels"]),
+        "use_cache": False,
+    }
+    if flash_attention:
+        places = batch["cu_seqlens_padded"]
+        longest = int(batch["max_seqlen"])
+        inputs.update(cu_seq_lens_q=places, cu_seq_lens_k=places,
+                      max_length_q=longest, max_length_k=longest)  # fmt: skip
+    pixels, grid = batch.get("pixel_values"), batch.get("image_grid_thw")
+    if getattr(batch, "dummy_image", False):
+        t, h, w = host_values(batch, "image_grid_thw").tolist()[-1]
+        pixels, grid = pixels[: -t * h * w], grid[:-1]
+    inputs.update(_images(pixels, grid))
+    return inputs
+
+
+def unpacked(
+    batch: Mapping[str, Any], images_per_sample: Optional[Sequence[int]] = None
+) -> List[Dict[str, Any]]:
+    """Each sample of a batch by itself, without padding: one call of the model each.
+
+    Keys are those of `packed`, with `position_ids` [3, 1, L] and an
+    `attention_mask` of ones.
+
+    Args:
+        images_per_sample: how many images each sample has. Default: what the batch
+            says.
+    """
+    if images_per_sample is None:
+        images_per_sample = batch.images_per_sample  # type: ignore[attr-defined]
+    real = host_values(batch, "cu_seqlens").tolist()
+    places = host_values(batch, "cu_seqlens_padded").tolist()
+    ids, labels, positions = batch["input_ids"], batch["labels"], batch["position_ids"]
+    pixels, grid = batch.get("pixel_values"), batch.get("image_grid_thw")
+    patches = [0]
+    if grid is not None:
+        for t, h, w in host_values(batch, "image_grid_thw").tolist():
+            patches.append(patches[-1] + t * h * w)
+    first, samples = 0, []
+    for i in range(len(real) - 1):
+        begin, end = places[i], places[i] + real[i + 1] - real[i]
+        last = first + images_per_sample[i]
+        row = ids[:, begin:end]
+        inputs: Dict[str, Any] = {
+            "input_ids": row,
+            "attention_mask": full(row, row.shape, 1),
+            "position_ids": _three(positions)[..., begin:end],
+            "labels": _moved_right(labels[:, begin:end]),
+            "use_cache": False,
+        }
+        if pixels is not None and last > first:
+            inputs.update(
+                _images(pixels[patches[first] : patches[last]], grid[first:last])
+            )
+        first = last
+        samples.append(inputs)
+    return samples
+
+
+def _images(pixels: Any, grid: Any) -> Dict[str, Any]:
+    """Only where there are images: the models take none as no argument."""
+    if pixels is None or grid.shape[0] == 0:
+        return {}
+    return {"pixel_values": pixels, "image_grid_thw": grid}
+
+
+def _three(positions: Any) -> Any:
+    """[3, 1, T] of [3, 1, T] or of one axis [1, T]."""
+    if len(positions.shape) == 3:
+        return positions
+    return concatenate([positions[None]] * 3, 0)
+
+
+def _moved_right(labels: Any) -> Any:
+    """labels[i] for the token i itself. What falls off is the last label, which
+    is never supervised: it would be of a token that does not exist."""
+    return concatenate([full(labels, (1, 1), -100), labels[:, :-1]], 1)
+
+
+def _counted(batch: Mapping[str, Any], like: Any) -> Any:
+    """[1, 1, T]: 0, 1, ... from where each sample begins, on through its padding."""
+    import numpy
+
+    places = host_values(batch, "cu_seqlens_padded").astype(numpy.int64)
+    begins = numpy.repeat(places[:-1], places[1:] - places[:-1])
+    return from_host((numpy.arange(places[-1]) - begins)[None, None, :], like)

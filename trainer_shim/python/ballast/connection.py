@@ -1,0 +1,63 @@
+"""Where the job's loader servers are, and how both sides know each other."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
+
+from . import _abi
+
+Servers = Union[str, Sequence[str], "Connection"]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Addresses of the servers, in order of preference, and how to reach them."""
+
+    #: `unix:/path` or `host:port`.
+    servers: Tuple[str, ...]
+    #: PEM file with the CAs of the servers' certificates: TCP then goes over TLS.
+    tls_ca: Optional[str] = None
+    tls_cert: Optional[str] = None  #: PEM, of this client; with tls_key
+    tls_key: Optional[str] = None
+    #: The name in the certificates, where it is another than the address's.
+    tls_server_name: Optional[str] = None
+    token_file: Optional[str] = None  #: its first line is the bearer token
+    #: Seconds to wait at the start for the first server to answer.
+    wait_for_server: float = 60.0
+    #: Seconds without a byte from a server, then the next one goes on. 0: 30.
+    hang_after: float = 0.0
+    #: Seconds without anything from any server, then `next` fails. 0: 300.
+    give_up_after: float = 0.0
+
+    @staticmethod
+    def of(servers: Servers) -> Connection:
+        """An address, addresses with commas between, a list, or a connection."""
+        if isinstance(servers, Connection):
+            return servers
+        if isinstance(servers, str):
+            servers = [name for name in servers.split(",") if name]
+        return Connection(tuple(servers))
+
+    def raw(self) -> _abi.Connection:
+        """As the library takes it; keeps what it points to alive."""
+        value = _abi.sized(_abi.Connection)
+        value.num_servers = len(self.servers)
+        value.servers = (ctypes.c_char_p * max(len(self.servers), 1))(
+            *(name.encode() for name in self.servers)
+        )
+        for key in ("tls_ca", "tls_cert", "tls_key", "tls_server_name", "token_file"):
+            text = getattr(self, key)
+            setattr(value, key, None if text is None else str(text).encode())
+        value.wait_for_server_s = self.wait_for_server
+        value.hang_after_s = self.hang_after
+        value.give_up_after_s = self.give_up_after
+        return value
+
+    def job(self) -> Dict[str, Any]:
+        """What the servers say of the job: `modules`, `global_batch`,
+        `micro_batch`, `delivery`, `model`, `fingerprint` and so on."""
+        text = _abi.take_bytes(_abi.library().ballast_query_job, ctypes.byref(self.raw()))
+        return json.loads(text)
