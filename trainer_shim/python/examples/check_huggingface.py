@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Ballast against Hugging Face's own processor and model code.
+
+    PYTHONPATH=trainer_shim/python check_huggingface.py \\
+        --ballast-server ballast-server --tokenizer tokenizer.json --device cuda
+
+For Qwen2.5-VL and Qwen3-VL (small, random weights): draws receipts, starts a
+loader server, and feeds the same samples to the same model
+  - by Hugging Face's processor, one by one,
+  - by Ballast, unpacked: inputs must be equal bit by bit, and so the loss,
+  - by Ballast, packed in one row: the loss must be the samples' mean, weighted by
+    their supervised tokens, within the noise of the number type.
+Prints one JSON object a model and type; exits with 1 where something differs.
+Needs torch, torchvision, transformers 5 and Pillow.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+
+import torch
+
+import ballast
+import corpus as corpora
+import hf
+import job as jobs
+
+CONFIG = """
+    sources:
+      - {{name: docs, format: webdataset, path: "docs-*.tar"}}
+    model: {{profile: {profile}, tokenizer: "{tokenizer}", chat_template: chatml,
+            min_pixels: {min_pixels}, max_pixels: {max_pixels}}}
+    batch: {{global: {samples}, micro: {samples}, max_tokens: 16384}}
+    topology:
+      modules: {{vision: {{dp: 1}}, language: {{dp: 1}}}}
+    balance: {{delivery: direct}}
+    serve: {{memory: 512MiB}}
+"""
+# Packed is another order of the same sums: what that may move a mean loss of about
+# 6.6 by, relative to it.
+NOISE = {torch.float32: 1e-5, torch.bfloat16: 5e-3}
+
+
+def by_hugging_face(processor, tokenizer, corpus, ordinal):
+    """One sample's inputs, by the processor alone."""
+    text = processor.apply_chat_template(corpus.messages(ordinal), tokenize=False)
+    inputs = processor(text=[text], images=corpus.images(ordinal), return_tensors="pt")
+    inputs["labels"] = hf.labels_of(inputs["input_ids"], tokenizer)
+    return inputs
+
+
+def compare_inputs(theirs, ours, faults, name):
+    """Tensors that both have are equal; pixels' largest difference."""
+    for key in ("input_ids", "labels", "image_grid_thw"):
+        if not torch.equal(theirs[key], ours[key].cpu()):
+            faults.append("%s: %s differs" % (name, key))
+    difference = (theirs["pixel_values"] - ours["pixel_values"].cpu()).abs().max().item()
+    if difference != 0:
+        faults.append("%s: pixel_values differ by %g" % (name, difference))
+    return difference
+
+
+@torch.no_grad()
+def check(profile, dtype, arguments, address, corpus, tokenizer):
+    device = arguments.device
+    image_processor = hf.image_processor_of(
+        profile, arguments.min_pixels, arguments.max_pixels, pil=True
+    )
+    processor = hf.processor_of(profile, tokenizer, image_processor)
+    model = hf.model_of(profile, tokenizer).to(device, dtype)
+    faults, samples = [], 0
+    worst = {"pixels": 0.0, "unpacked_loss": 0.0, "packed_loss_relative": 0.0}
+    loader = ballast.Loader(
+        address, device=device, array="torch", pixel_type="float32",
+        normalisation="pil", steps=arguments.steps,
+    )  # fmt: skip
+    with loader:
+        for batch in loader:
+            total, count = 0.0, 0
+            for sample, ours in zip(batch.samples, ballast.adapters.huggingface.unpacked(batch)):
+                theirs = by_hugging_face(processor, tokenizer, corpus, sample.ordinal)
+                pixels = compare_inputs(theirs, ours, faults, sample.name)
+                their_loss = model(**theirs.to(device)).loss.item()
+                our_loss = model(**ours).loss.item()
+                if our_loss != their_loss:
+                    faults.append("%s: loss %r; theirs %r" % (sample.name, our_loss, their_loss))
+                worst["pixels"] = max(worst["pixels"], pixels)
+                worst["unpacked_loss"] = max(worst["unpacked_loss"], abs(our_loss - their_loss))
+                supervised = int((ours["labels"] != -100).sum())
+                total += our_loss * supervised
+                count += supervised
+                samples += 1
+            packed = model(**ballast.adapters.huggingface.packed(batch)).loss.item()
+            relative = abs(packed - total / count) / (total / count)
+            worst["packed_loss_relative"] = max(worst["packed_loss_relative"], relative)
+            if count != batch.totals.label_tokens:
+                faults.append("label_tokens %d; counted %d" % (batch.totals.label_tokens, count))
+            if not relative <= NOISE[dtype]:
+                faults.append("step %d: packed loss %r; mean of the samples' %r"
+                              % (batch.step, packed, total / count))  # fmt: skip
+    print(json.dumps({
+        "model": profile, "dtype": str(dtype).partition(".")[2], "device": device,
+        "samples": samples, "largest_difference": worst, "faults": faults,
+    }), flush=True)  # fmt: skip
+    return not faults and samples > 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--ballast-server", required=True, help="program")
+    parser.add_argument("--tokenizer", required=True, help="tokenizer.json with Qwen's special tokens")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--dtypes", default="float32,bfloat16")
+    parser.add_argument("--models", default="qwen2_5_vl,qwen3_vl")
+    parser.add_argument("--samples", type=int, default=4, help="a step")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--min-pixels", type=int, default=65536)
+    parser.add_argument("--max-pixels", type=int, default=401408)
+    arguments = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    tokenizer = hf.tokenizer_of(arguments.tokenizer)
+    good = True
+    with tempfile.TemporaryDirectory(prefix="ballast") as folder:
+        job = jobs.Job(folder, arguments.ballast_server, samples=32)
+        corpus = corpora.Corpus(folder)
+        for profile in arguments.models.split(","):
+            config = job.configure(profile, CONFIG.format(profile=profile, **vars(arguments)))
+            with job.serve(config) as address:
+                for dtype in arguments.dtypes.split(","):
+                    good &= check(
+                        profile, getattr(torch, dtype), arguments, address, corpus, tokenizer
+                    )
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""Trains a small vision-language model on drawn receipts, one process a GPU, and
+measures what the way of loading does to the step.
+
+    PYTHONPATH=trainer_shim/python train_vlm.py \\
+        --ballast-server ballast-server --tokenizer tokenizer.json --world 4 --out out.json
+
+Modes, in one run, on the same samples in the same order:
+  slice     PyTorch's DataLoader; each rank reads and decodes all and keeps its part
+  shards    PyTorch's DataLoader; each rank reads its own part
+  off       Ballast, without reordering: as `shards`
+  sync      Ballast, samples exchanged when a batch is asked for
+  exchange  Ballast, exchanged beside the step before
+  direct    Ballast, the server deals out what is balanced already
+  bound     batches that lie on the GPU already, the same on every rank: no loading
+            at all and no difference between ranks
+A step's time is what passed on the GPU from the end of the step before, waiting
+included; the slowest rank's counts. docs/performance.md has figures;
+plot_training.py makes table and plot.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+
+import ballast
+import hf_loader
+import job as jobs
+import vlm
+
+PROFILE = "qwen2_5_vl"
+CONFIG = """
+    sources:
+      - {{name: docs, format: webdataset, path: "docs-*.tar"}}
+    model: {{profile: qwen2_5_vl, tokenizer: "{tokenizer}", chat_template: chatml,
+            min_pixels: {min_pixels}, max_pixels: {max_pixels}}}
+    batch: {{global: {batch}, micro: {batch}, max_tokens: 16384}}
+    topology:
+      modules: {{vision: {{dp: {world}}}, language: {{dp: {world}}}}}
+    balance:
+      delivery: {delivery}
+      cost:
+        vision: {{linear: {patch_cost}}}
+        language: {{linear: {token_cost}}}
+    serve: {{memory: {memory}, prefetch_steps: 4}}
+"""
+DELIVERY = {"off": "off", "sync": "exchange", "exchange": "exchange", "direct": "direct",
+            "bound": "exchange"}  # fmt: skip
+MODES = ("shards", "slice", "off", "sync", "exchange", "direct", "bound")
+
+
+def plan(arguments, config):
+    """Of each step, the ordinals of each rank's natural shard."""
+    text = subprocess.run(
+        [arguments.ballast_server, "plan", "--config", config, "--step", "0",
+         "--steps", str(arguments.steps), "--json"],
+        check=True, stdout=subprocess.PIPE,
+    ).stdout  # fmt: skip
+    steps = []
+    for line in text.decode().splitlines():
+        shards = [[] for _ in range(arguments.world)]
+        for sample in json.loads(line)["micro_batches"][0]["samples"]:
+            ordinal = int(sample["sample"].partition(":")[2])
+            shards[sample["reader"]["vision"]].append(ordinal)
+        steps.append(shards)
+    return steps
+
+
+class Trainer:
+    """One rank: a model, an optimizer, and a clock."""
+
+    def __init__(self, rank, arguments):
+        self.rank, self.arguments = rank, arguments
+        self.cuda = arguments.device == "cuda"
+        self.device = torch.device("cuda", rank) if self.cuda else torch.device("cpu")
+        self.shape = vlm.SMALL if arguments.small else vlm.Shape()
+        torch.manual_seed(1)
+        model = vlm.Model(self.shape, arguments.image_token)
+        model = model.to(self.device, torch.bfloat16 if self.cuda else torch.float32)
+        self.parameters = sum(p.numel() for p in model.parameters())
+        self.model = torch.nn.parallel.DistributedDataParallel(
+            model, device_ids=[rank] if self.cuda else None,
+            gradient_as_bucket_view=True, broadcast_buffers=False,
+        )  # fmt: skip
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5, fused=self.cuda)
+
+    def mark(self):
+        """The time on the device, to be read when it has come."""
+        if not self.cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def milliseconds(self, begin, end):
+        return begin.elapsed_time(end) if self.cuda else (end - begin) * 1e3
+
+    def step(self, batch, label_tokens):
+        prepared = vlm.prepare(batch, self.shape, self.device)
+        loss = self.model(prepared) * (self.arguments.world / label_tokens)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    def run(self, batches, steps, label_tokens=None):
+        """Trains on the batches; what they took, on every rank the same answer."""
+        patches, waits, losses = [], [], []
+        marks = [self.mark()]
+        for number in range(steps):
+            asked = time.perf_counter()
+            batch = next(batches)
+            waits.append((time.perf_counter() - asked) * 1e3)
+            patches.append(int(batch["vision_cu_seqlens_host"][-1]))
+            # The whole step's number is known without a collective, where Ballast
+            # says it; for the others a constant will do.
+            totals = getattr(batch, "step_totals", None)
+            losses.append(self.step(batch, totals.label_tokens if totals else 1000))
+            marks.append(self.mark())
+            if self.cuda and number >= 2:  # as a trainer that reads its loss late
+                marks[-3].synchronize()
+        if self.cuda:
+            torch.cuda.synchronize()
+        times = [self.milliseconds(a, b) for a, b in zip(marks, marks[1:])]
+        rows = [None] * self.arguments.world
+        dist.all_gather_object(rows, (times, patches, waits))
+        loads = list(zip(*(row[1] for row in rows)))
+        return {
+            "steps": steps,
+            "step_ms": [max(column) for column in zip(*(row[0] for row in rows))],
+            "wait_ms": [max(column) for column in zip(*(row[2] for row in rows))],
+            "patches": [sum(load) for load in loads],
+            "imbalance": [max(load) * len(load) / sum(load) for load in loads],
+            "last_loss": float(losses[-1]),
+        }
+
+
+def with_data_loader(trainer, shards, mode):
+    arguments = trainer.arguments
+    steps = min(arguments.steps, arguments.slow_steps if mode == "slice" else arguments.steps)
+    mine = [step[trainer.rank] for step in shards[:steps]]
+    everything = [[o for part in step for o in part] for step in shards[:steps]]
+    dataset = hf_loader.MicroBatches(
+        arguments.folder, arguments.tokenizer, PROFILE,
+        arguments.min_pixels, arguments.max_pixels,
+        reads=everything if mode == "slice" else mine, keeps=mine,
+    )  # fmt: skip
+    batches = hf_loader.batches(dataset, arguments.workers, trainer.device)
+    return trainer.run(batches, steps)
+
+
+def with_ballast(trainer, address, mode):
+    arguments = trainer.arguments
+    loader = ballast.Loader(
+        address, dp_rank=trainer.rank, device=str(trainer.device), array="torch",
+        pixel_type="bfloat16" if trainer.cuda else "float32",
+        steps=arguments.steps, overlap=mode != "sync",
+    )  # fmt: skip
+    with loader:
+        dist.barrier()
+        if mode != "bound":
+            return trainer.run(loader, arguments.steps)
+        kept = [everywhere(trainer, batch) for batch in loader]
+    dist.barrier()
+    return trainer.run(iter(kept), arguments.steps)
+
+
+def everywhere(trainer, batch):
+    """A copy of one rank's batch on every rank, a different rank's each step."""
+    source = batch.step % trainer.arguments.world
+    copy = batch.clone()
+    for key in sorted(batch):
+        value = batch[key]
+        if not torch.is_tensor(value):
+            continue
+        box = [value.shape]
+        dist.broadcast_object_list(box, src=source, device=torch.device("cpu"), group=trainer.hosts)
+        there = value.is_cuda
+        tensor = value.clone() if trainer.rank == source else value.new_empty(box[0])
+        dist.broadcast(tensor, src=source, group=None if there else trainer.hosts)
+        copy[key] = tensor
+    return copy
+
+
+def train(rank, arguments, addresses, shards):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(arguments.port))
+    torch.set_num_threads(1)
+    if arguments.device == "cuda":
+        torch.cuda.set_device(rank)
+    dist.init_process_group(
+        "nccl" if arguments.device == "cuda" else "gloo", rank=rank, world_size=arguments.world,
+        device_id=torch.device("cuda", rank) if arguments.device == "cuda" else None,
+    )  # fmt: skip
+    trainer = Trainer(rank, arguments)
+    trainer.hosts = dist.new_group(backend="gloo")
+    result = {
+        "device": torch.cuda.get_device_name() if trainer.cuda else "cpu",
+        "torch": torch.__version__,
+        "parameters": trainer.parameters,
+        "shape": vars(trainer.shape),
+        "cores": os.cpu_count(),
+        "world": arguments.world, "batch": arguments.batch, "workers": arguments.workers,
+        "min_pixels": arguments.min_pixels, "max_pixels": arguments.max_pixels,
+        "warmup": arguments.warmup, "modes": {},
+    }  # fmt: skip
+    for mode in arguments.modes.split(","):
+        began = time.perf_counter()
+        if mode in DELIVERY:
+            found = with_ballast(trainer, addresses[DELIVERY[mode]], mode)
+        else:
+            found = with_data_loader(trainer, shards, mode)
+        dist.barrier()
+        found["seconds"] = time.perf_counter() - began
+        result["modes"][mode] = found
+        if rank == 0:
+            times = sorted(found["step_ms"][arguments.warmup :])
+            print("%-9s %4d steps  p50 %.1f ms  mean %.1f ms  max/mean load %.3f  wait %.1f ms  %.0f s"
+                  % (mode, found["steps"], times[len(times) // 2], sum(times) / len(times),
+                     sum(found["imbalance"]) / found["steps"],
+                     sum(found["wait_ms"]) / found["steps"], found["seconds"]), flush=True)  # fmt: skip
+            with open(arguments.out, "w", encoding="utf-8") as file:
+                json.dump(result, file)
+    dist.destroy_process_group()
+
+
+def special_token(arguments):
+    """The image token's id in the tokenizer."""
+    with open(arguments.tokenizer, encoding="utf-8") as file:
+        added = json.load(file)["added_tokens"]
+    return next(token["id"] for token in added if token["content"] == "<|image_pad|>")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--ballast-server", required=True, help="program")
+    parser.add_argument("--tokenizer", required=True, help="tokenizer.json with Qwen's special tokens")
+    parser.add_argument("--out", required=True, help="JSON file")
+    parser.add_argument("--folder", help="where the dataset is drawn; default: a temporary one")
+    parser.add_argument("--world", type=int, default=4, help="processes, one a GPU")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--steps", type=int, default=210)
+    parser.add_argument("--warmup", type=int, default=10, help="steps that are dropped")
+    parser.add_argument("--slow-steps", type=int, default=60, help="of mode slice")
+    parser.add_argument("--batch", type=int, default=32, help="samples a step, over all ranks")
+    parser.add_argument("--samples", type=int, default=2048, help="of the dataset")
+    parser.add_argument("--workers", type=int, default=14, help="of a rank's DataLoader")
+    parser.add_argument("--min-pixels", type=int, default=3136)
+    parser.add_argument("--max-pixels", type=int, default=12845056)
+    # In proportion to the parameters that a patch and a token pass through.
+    parser.add_argument("--patch-cost", type=float, default=1.0)
+    parser.add_argument("--token-cost", type=float, default=0.11)
+    parser.add_argument("--memory", default="2GiB", help="of each server")
+    parser.add_argument("--port", type=int, default=29511)
+    parser.add_argument("--small", action="store_true", help="a tiny model, to try things out")
+    arguments = parser.parse_args()
+    arguments.tokenizer = os.path.abspath(arguments.tokenizer)
+    arguments.image_token = special_token(arguments)
+    with contextlib.ExitStack() as stack:
+        if arguments.folder is None:
+            arguments.folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ballast"))
+        job = jobs.Job(arguments.folder, arguments.ballast_server, arguments.samples)
+        modes = arguments.modes.split(",")
+        deliveries = sorted({DELIVERY.get(mode, "off") for mode in modes})
+        configs = {
+            name: job.configure(name, CONFIG.format(delivery=name, **vars(arguments)))
+            for name in deliveries
+        }
+        shards = plan(arguments, next(iter(configs.values())))
+        addresses = {
+            name: stack.enter_context(job.serve(config)) for name, config in configs.items()
+        }
+        torch.multiprocessing.spawn(train, (arguments, addresses, shards), arguments.world)
+
+
+if __name__ == "__main__":
+    main()

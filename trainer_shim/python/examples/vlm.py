@@ -1,0 +1,134 @@
+"""A small vision-language model over packed batches: attention within segments."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+@dataclass
+class Shape:
+    patch_values: int = 1176
+    merge: int = 2
+    vision_dim: int = 1280
+    vision_depth: int = 12
+    #: The tower attends to windows of so many patches of an image, as most layers of
+    #: Qwen2.5-VL's do: what an image costs is then proportional to its patches.
+    window: int = 256
+    dim: int = 1024
+    depth: int = 2
+    head_dim: int = 64
+    vocab: int = 704
+
+
+SMALL = Shape(vision_dim=64, vision_depth=2, dim=64, depth=1, head_dim=32)
+
+
+@dataclass
+class Segments:
+    """Where sequences begin and end in a row, there and on the host."""
+
+    cu: torch.Tensor  # int32 [n+1], on the device
+    host: list
+    longest: int
+
+
+def attend(q, k, v, segments, causal):
+    """[T, heads, head_dim], each segment for itself."""
+    if q.is_cuda:
+        from torch.nn.attention.varlen import varlen_attn
+
+        window = (-1, 0) if causal else (-1, -1)
+        cu, longest = segments.cu, segments.longest
+        return varlen_attn(q, k, v, cu, cu, longest, longest, window_size=window)
+    parts = []
+    for begin, end in zip(segments.host, segments.host[1:]):
+        piece = [x[begin:end].transpose(0, 1)[None] for x in (q, k, v)]
+        parts.append(F.scaled_dot_product_attention(*piece, is_causal=causal)[0].transpose(0, 1))
+    return torch.cat(parts)
+
+
+def rotate(x, angles):
+    """Rotary positions; angles [T, head_dim / 2]."""
+    a, b = x.float().chunk(2, dim=-1)
+    cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1).to(x.dtype)
+
+
+class Block(nn.Module):
+    def __init__(self, dim, head_dim, causal):
+        super().__init__()
+        self.head_dim, self.causal = head_dim, causal
+        self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+        self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
+
+    def forward(self, x, segments, angles=None):
+        q, k, v = self.qkv(self.norm1(x)).view(len(x), 3, -1, self.head_dim).unbind(1)
+        if angles is not None:
+            q, k = rotate(q, angles), rotate(k, angles)
+        x = x + self.out(attend(q, k, v, segments, self.causal).reshape(x.shape))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Model(nn.Module):
+    def __init__(self, shape, image_token):
+        super().__init__()
+        self.shape, self.image_token = shape, image_token
+        self.patches = nn.Linear(shape.patch_values, shape.vision_dim)
+        self.vision = nn.ModuleList(
+            Block(shape.vision_dim, shape.head_dim, False) for _ in range(shape.vision_depth)
+        )
+        self.vision_norm = nn.LayerNorm(shape.vision_dim)
+        self.merger = nn.Linear(shape.vision_dim * shape.merge**2, shape.dim)
+        self.tokens = nn.Embedding(shape.vocab, shape.dim)
+        self.language = nn.ModuleList(
+            Block(shape.dim, shape.head_dim, True) for _ in range(shape.depth)
+        )
+        self.norm = nn.LayerNorm(shape.dim)
+        self.head = nn.Linear(shape.dim, shape.vocab, bias=False)
+        half = shape.head_dim // 2
+        self.register_buffer("frequencies", 1e4 ** -(torch.arange(half) / half), persistent=False)
+
+    def forward(self, batch):
+        """Sum of the losses of this rank's supervised tokens."""
+        windows, text = batch["windows"], batch["text"]
+        x = self.patches(batch["pixel_values"].to(self.patches.weight.dtype))
+        for block in self.vision:
+            x = block(x, windows)
+        seen = self.merger(self.vision_norm(x).view(-1, self.merger.in_features))
+        ids = batch["input_ids"][0]
+        x = self.tokens(ids)
+        # Neither waits for the device, as indexing with a mask would.
+        x = x.masked_scatter((ids == self.image_token)[:, None], seen)
+        angles = batch["position_ids"].view(-1, len(ids))[0][:, None] * self.frequencies.float()
+        for block in self.language:
+            x = block(x, text, angles)
+        logits = self.head(self.norm(x)).float()
+        return F.cross_entropy(logits, batch["labels"][0], ignore_index=-100, reduction="sum")
+
+
+def segments_of(host, device):
+    """Segments of a list 0, ..., T."""
+    cu = torch.tensor(host, dtype=torch.int32)
+    if device.type == "cuda":
+        cu = cu.pin_memory().to(device, non_blocking=True)
+    return Segments(cu, host, max((b - a for a, b in zip(host, host[1:])), default=0))
+
+
+def prepare(batch, shape, device):
+    """What Model takes, of a batch dictionary with `_host` lengths."""
+    images = [int(x) for x in batch["vision_cu_seqlens_host"]]
+    windows = [0]
+    for begin, end in zip(images, images[1:]):
+        windows.extend(range(begin + shape.window, end, shape.window))
+        windows.append(end)
+    return {
+        "pixel_values": batch["pixel_values"],
+        "input_ids": batch["input_ids"],
+        "labels": batch["labels"],
+        "position_ids": batch["position_ids"],
+        "windows": segments_of(windows, device),
+        "text": segments_of([int(x) for x in batch["cu_seqlens_padded_host"]], device),
+    }
