@@ -22,6 +22,7 @@ packages=(
   # Everything else that the code links with.
   libabsl-dev
   libbenchmark-dev
+  libcivetweb-dev
   libcli11-dev
   libgmock-dev
   libgtest-dev
@@ -37,6 +38,7 @@ packages=(
   libxxhash-dev
   libyaml-cpp-dev
   nlohmann-json3-dev
+  prometheus-cpp-dev
   # The scripts.
   curl
   openssl

@@ -153,13 +153,13 @@ void ValidateServe(const v1::Config& config, KeyReport* report) {
     }
   }
   if (!report->Has("serve.http") || report->IsFaulty("serve.http")) return;
-  const auto http = ParseListenAddress(config.serve().http());
-  if (!http.ok()) {
-    report->AddFault("serve.http", std::string(http.status().message()));
-  } else if (http->is_unix) {
-    report->AddFault("serve.http",
-                     absl::StrCat("found ", Shown(config.serve().http()),
-                                  "; wanted host:port"));
+  const std::string& http = config.serve().http();
+  const auto address = ParseListenAddress(http);
+  const absl::Status allowed =
+      address.ok() ? CheckHttpExposure(*address, http, config.security())
+                   : address.status();
+  if (!allowed.ok()) {
+    report->AddFault("serve.http", std::string(allowed.message()));
   }
 }
 
@@ -172,9 +172,10 @@ bool IsJobName(absl::string_view name) {
 void ValidateSecurity(const v1::Config& config, KeyReport* report) {
   const v1::Security& security = config.security();
   if (!report->IsFaulty("security.job") && !IsJobName(security.job())) {
-    report->AddFault("security.job",
-                     absl::StrCat("found ", Shown(security.job()),
-                                  "; wanted letters, digits, _, . and - alone"));
+    report->AddFault(
+        "security.job",
+        absl::StrCat("found ", Shown(security.job()),
+                     "; wanted letters, digits, _, . and - alone"));
   }
   if (!report->Has("security.tls") || report->IsFaulty("security.tls")) return;
   for (const char* member : {"cert", "key"}) {

@@ -114,4 +114,16 @@ absl::Status CheckExposure(const ListenAddress& address, absl::string_view text,
   return absl::OkStatus();
 }
 
+absl::Status CheckHttpExposure(const ListenAddress& address,
+                               absl::string_view text,
+                               const v1::Security& security) {
+  if (address.is_unix || address.host.find(':') != std::string::npos) {
+    return Fault(text, "host:port with a name or an IPv4 address");
+  }
+  if (address.IsLocal() || security.insecure()) return absl::OkStatus();
+  return Fault(text,
+               "a loopback address, since HTTP goes in the clear; "
+               "security.insecure: true if whoever is on the way may read it");
+}
+
 }  // namespace ballast

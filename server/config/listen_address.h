@@ -33,6 +33,13 @@ absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
 absl::Status CheckExposure(const ListenAddress& address, absl::string_view text,
                            const v1::Security& security);
 
+// The same for serve.http, which is plain HTTP: other machines may reach it
+// only with security.insecure, since nothing on the way, tokens included, is
+// hidden.
+absl::Status CheckHttpExposure(const ListenAddress& address,
+                               absl::string_view text,
+                               const v1::Security& security);
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_CONFIG_LISTEN_ADDRESS_H_

@@ -45,17 +45,6 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
   return job;
 }
 
-absl::Status CheckServable(const v1::Config& config) {
-  const auto not_built = [](absl::string_view key, absl::string_view remedy) {
-    return absl::UnimplementedError(
-        absl::StrCat(key, " is not built yet; ", remedy));
-  };
-  if (!config.serve().http().empty()) {
-    return not_built("serve.http", "leave it out");
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config) {
   const std::vector<std::string> listen(config.serve().listen().begin(),
                                         config.serve().listen().end());

@@ -36,10 +36,6 @@ struct OpenedJob {
 // Scheduler::Create; each names the key.
 absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config);
 
-// OK, or UNIMPLEMENTED naming the first setting that is asked for and that
-// `serve` does not do yet, rather than to leave it undone.
-absl::Status CheckServable(const v1::Config& config);
-
 // Which of topology.servers this server is.
 struct ServerIdentity {
   std::string name;    // its address there

@@ -16,6 +16,10 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/transport.h"
+#include "server/config/listen_address.h"
+#include "server/http/pages.h"
+#include "server/http/prometheus_text.h"
+#include "server/http/status_json.h"
 #include "server/schedule/step_balance.h"
 #include "server/service/listen_address.h"
 #include "server/service/peer_caller.h"
@@ -55,7 +59,13 @@ absl::Status CheckAddresses(const v1::Config& config) {
   for (const std::string& address : config.serve().listen()) {
     BALLAST_RETURN_IF_ERROR(CheckListen(address, config.security()));
   }
-  return absl::OkStatus();
+  const std::string& http = config.serve().http();
+  if (http.empty()) return absl::OkStatus();
+  const absl::StatusOr<ListenAddress> parsed = ParseListenAddress(http);
+  return Annotate(parsed.ok()
+                      ? CheckHttpExposure(*parsed, http, config.security())
+                      : parsed.status(),
+                  "serve.http");
 }
 
 // Reads that may hang before no further one is begun.
@@ -111,7 +121,6 @@ void SetLimits(grpc::ServerBuilder* builder) {
 absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
     const LoadedConfig& config, Rehearsal rehearsal) {
   // Before what takes long.
-  BALLAST_RETURN_IF_ERROR(CheckServable(config.config));
   BALLAST_RETURN_IF_ERROR(CheckAddresses(config.config));
   BALLAST_RETURN_IF_ERROR(
       ServerSecurity::Load(config.config.security()).status());
@@ -121,7 +130,6 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
 
 absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
     OpenedJob job, Clock* clock, Rehearsal rehearsal) {
-  BALLAST_RETURN_IF_ERROR(CheckServable(job.config));
   BALLAST_RETURN_IF_ERROR(CheckAddresses(job.config));
   BALLAST_ASSIGN_OR_RETURN(ServerSecurity security,
                            ServerSecurity::Load(job.config.security()));
@@ -144,6 +152,7 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
       new LoaderServer(std::move(job), read_policy, std::move(security),
                        identity, std::move(parts)));
   BALLAST_RETURN_IF_ERROR(server->Listen());
+  BALLAST_RETURN_IF_ERROR(server->ServeHttp());
   BALLAST_RETURN_IF_ERROR(server->ComparePeers(identity.name, clock));
   return server;
 }
@@ -257,6 +266,29 @@ absl::Status LoaderServer::Listen() {
   return absl::OkStatus();
 }
 
+absl::Status LoaderServer::ServeHttp() {
+  const std::string& address = job_.config.serve().http();
+  if (address.empty()) return absl::OkStatus();
+  BALLAST_ASSIGN_OR_RETURN(const ListenAddress parsed,
+                           ParseListenAddress(address));
+  PageSources pages;
+  pages.is_local = parsed.IsLocal();
+  pages.metrics = [this] { return PrometheusText(state_.Metrics()); };
+  pages.status = [this] {
+    return PageJson(state_.Status(), state_.Metrics(),
+                    balance_->Current().get(), balance_->History());
+  };
+  pages.check = [this](const std::optional<std::string>& authorization) {
+    return security_.CheckAuthorization(authorization);
+  };
+  BALLAST_ASSIGN_OR_RETURN(
+      http_, HttpServer::Start(address, MakePages(std::move(pages))));
+  http_address_ = http_->address();
+  LogInfo("page at http://", http_address_, "/, metrics at http://",
+          http_address_, "/metrics");
+  return absl::OkStatus();
+}
+
 absl::Status LoaderServer::ComparePeers(const std::string& own_address,
                                         Clock* clock) {
   std::vector<std::string> peers =
@@ -304,6 +336,7 @@ void LoaderServer::Drain(absl::Time deadline) {
     server_->Shutdown(absl::ToChronoTime(
         std::clamp(deadline, absl::UnixEpoch(), absl::Now() + kLastCalls)));
   }
+  http_.reset();
   MutexLock lock(&mutex_);
   down_ = true;
   changed_.NotifyAll();

@@ -18,6 +18,7 @@
 #include "server/delivery/loader.h"
 #include "server/delivery/stall_watch.h"
 #include "server/delivery/work_board.h"
+#include "server/http/http_server.h"
 #include "server/service/balance_board.h"
 #include "server/service/call_count.h"
 #include "server/service/client_board.h"
@@ -45,7 +46,7 @@ class LoaderServer {
   enum class Rehearsal { kNone, kFirstBlocks };
 
   // Opens the job of `config` and serves it; listens once that can be done, and
-  // not before. Blocks on the disk. Errors: those of OpenJob, CheckServable,
+  // not before. Blocks on the disk. Errors: those of OpenJob,
   // Rehearse, ServerSecurity::Load, IdentifyServer and
   // Loader::Create; of CheckListen, RemoveStaleSocket and TryListen, for the
   // addresses; UNAVAILABLE (gRPC does not listen, and does not say why).
@@ -64,6 +65,10 @@ class LoaderServer {
   // Where it listens, in the order of serve.listen, with the ports that the
   // system chose.
   const std::vector<std::string>& addresses() const { return addresses_; }
+
+  // Where the page and /metrics are, with the port that the system chose; empty
+  // without serve.http.
+  const std::string& http_address() const { return http_address_; }
 
   // Takes over from `config` what CheckReload allows (reload.h), which the
   // caller has asked; the rest of it is not looked at. Errors: those of
@@ -105,6 +110,7 @@ class LoaderServer {
   LoaderServer(OpenedJob job, LivePolicy read_policy, ServerSecurity security,
                const ServerIdentity& identity, Parts parts);
   absl::Status Listen();
+  absl::Status ServeHttp();
   absl::Status ComparePeers(const std::string& own_address, Clock* clock);
 
   // In the order in which each needs those before it.
@@ -125,6 +131,8 @@ class LoaderServer {
   const ServerState state_;
   MetricsServiceImpl metrics_service_;
   std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<HttpServer> http_;  // null without serve.http, and once down
+  std::string http_address_;
   std::vector<std::string> addresses_;
   std::vector<std::string> sockets_;       // paths that Listen has made
   std::unique_ptr<PeerCheck> peer_check_;  // null where there are no peers

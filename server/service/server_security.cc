@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "common/grpc_status.h"
 #include "common/log.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
@@ -28,6 +29,27 @@ void WarnOfReaders(absl::string_view key, const std::string& path) {
 
 absl::string_view ViewOf(grpc::string_ref text) {
   return absl::string_view(text.data(), text.size());
+}
+
+// Of one `authorization`, whichever way it came.
+absl::Status Judge(const TokenList& tokens, absl::string_view authorization) {
+  if (!absl::ConsumePrefix(&authorization, "Bearer ")) {
+    return absl::UnauthenticatedError(
+        "the call's `authorization` is not one bearer token");
+  }
+  switch (tokens.Check(authorization)) {
+    case TokenList::Verdict::kAllowed:
+      return absl::OkStatus();
+    case TokenList::Verdict::kOtherJob:
+      return absl::PermissionDeniedError(
+          "the client's token is for another job than this server's; is it the "
+          "right server, and does security.job say its name?");
+    case TokenList::Verdict::kUnknown:
+      break;
+  }
+  return absl::UnauthenticatedError(
+      "the client's token is none that the server knows; was "
+      "security.tokens_file changed without a SIGHUP to the server?");
 }
 
 // Asks every call for its token.
@@ -60,24 +82,10 @@ class TokenGate final : public grpc::AuthMetadataProcessor {
           std::string(entry->second.data(), entry->second.size()));
     }
     if (open) return grpc::Status::OK;
-    absl::string_view token = ViewOf(begin->second);
-    if (std::next(begin) != end || !absl::ConsumePrefix(&token, "Bearer ")) {
+    if (std::next(begin) != end) {
       return Refuse("the call's `authorization` is not one bearer token");
     }
-    switch (tokens_->Get()->Check(token)) {
-      case TokenList::Verdict::kAllowed:
-        return grpc::Status::OK;
-      case TokenList::Verdict::kOtherJob:
-        return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
-                            "the client's token is for another job than this "
-                            "server's; is it the right server, and does "
-                            "security.job say its name?");
-      case TokenList::Verdict::kUnknown:
-        break;
-    }
-    return Refuse(
-        "the client's token is none that the server knows; was "
-        "security.tokens_file changed without a SIGHUP to the server?");
+    return ToGrpcStatus(Judge(*tokens_->Get(), ViewOf(begin->second)));
   }
 
  private:
@@ -140,6 +148,17 @@ absl::Status ServerSecurity::ReloadTokens(const v1::Security& security) const {
   BALLAST_ASSIGN_OR_RETURN(TokenList tokens, ReadTokens(security));
   tokens_->Set(std::make_shared<const TokenList>(std::move(tokens)));
   return absl::OkStatus();
+}
+
+absl::Status ServerSecurity::CheckAuthorization(
+    const std::optional<std::string>& authorization) const {
+  if (tokens_ == nullptr) return absl::OkStatus();
+  if (!authorization.has_value()) {
+    return absl::UnauthenticatedError(
+        "no token came with the request; wanted the header `Authorization: "
+        "Bearer TOKEN` with one for this job");
+  }
+  return Judge(*tokens_->Get(), *authorization);
 }
 
 std::shared_ptr<grpc::ServerCredentials> ServerSecurity::CredentialsFor(

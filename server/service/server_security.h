@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_SERVICE_SERVER_SECURITY_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <grpcpp/security/server_credentials.h>
@@ -39,6 +40,12 @@ class ServerSecurity {
   // For listening at `address`.
   std::shared_ptr<grpc::ServerCredentials> CredentialsFor(
       absl::string_view address) const;
+
+  // Of a request over HTTP with that `Authorization`, if any: OK, or
+  // UNAUTHENTICATED or PERMISSION_DENIED with the reason. OK for all where no
+  // token is needed.
+  absl::Status CheckAuthorization(
+      const std::optional<std::string>& authorization) const;
 
   // Reads `security.tokens_file` anew: every call from here on is held to what
   // it says, whichever tokens came before; streams that are open go on. Only

@@ -295,18 +295,34 @@ TEST_F(ServerTest, ShutdownCancelsWhoNeverReads) {
   EXPECT_FALSE(stream->Finish().ok());
 }
 
-TEST_F(ServerTest, RefusesWhatIsNotBuiltYetByItsKey) {
-  const auto refused = [](auto change) {
+TEST_F(ServerTest, HttpBeyondLoopbackWantsInsecure) {
+  const auto start = [](bool insecure) {
     OpenedJob job = Job({"127.0.0.1:0"});
-    change(&job.config);
-    const absl::Status status = LoaderServer::Start(std::move(job)).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
-    return std::string(status.message());
+    job.config.mutable_serve()->set_http("0.0.0.0:0");
+    job.config.mutable_security()->set_insecure(insecure);
+    return LoaderServer::Start(std::move(job)).status();
   };
-  EXPECT_THAT(refused([](v1::Config* config) {
-                config->mutable_serve()->set_http("127.0.0.1:9464");
-              }),
-              HasSubstr("serve.http"));
+  const absl::Status refused = start(false);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("serve.http: found 0.0.0.0:0"),
+                    HasSubstr("security.insecure")));
+  EXPECT_TRUE(start(true).ok());
+}
+
+TEST_F(ServerTest, HttpListensWhereItWasToldAndNowhereElse) {
+  EXPECT_EQ(StartAt({"127.0.0.1:0"})->http_address(), "");
+  OpenedJob job = Job({"127.0.0.1:0"});
+  job.config.mutable_serve()->set_http("localhost:0");
+  const auto server = LoaderServer::Start(std::move(job));
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->http_address();
+  EXPECT_TRUE(absl::StartsWith(address, "127.0.0.1:"));
+  OpenedJob second = Job({"127.0.0.1:0"});
+  second.config.mutable_serve()->set_http(address);
+  const absl::Status taken = LoaderServer::Start(std::move(second)).status();
+  EXPECT_EQ(taken.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(taken.message()), HasSubstr("serve.http"));
 }
 
 TEST_F(ServerTest, TheServerIsOneOfTheTopologys) {

@@ -1,0 +1,183 @@
+#include "server/http/status_json.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/instruments.h"
+#include "proto/module.h"
+
+namespace ballast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string NameOf(v1::Module module) {
+  return std::string(ModuleName(module));
+}
+
+// "ballast_images_total use=vision"
+std::string NameOf(const v1::MetricFamily& family,
+                   const v1::MetricFamily::Metric& metric) {
+  std::string name = family.name();
+  for (const v1::MetricFamily::Label& label : metric.labels()) {
+    absl::StrAppend(&name, " ", label.name(), "=", label.value());
+  }
+  return name;
+}
+
+Json TimesJson(const std::string& name,
+               const v1::MetricFamily::Histogram& histogram) {
+  DurationHistogram::Snapshot snapshot;
+  const int buckets = std::min<int>(histogram.counts_size(),
+                                    static_cast<int>(snapshot.counts.size()));
+  for (int i = 0; i < buckets; ++i) snapshot.counts[i] = histogram.counts(i);
+  return {{"name", name},
+          {"count", snapshot.count()},
+          {"sum", histogram.sum()},
+          {"p50", snapshot.Quantile(0.5)},
+          {"p99", snapshot.Quantile(0.99)}};
+}
+
+Json MovedJson(const v1::Moved& moved) {
+  return {{"samples", moved.samples()}, {"bytes", moved.bytes()}};
+}
+
+Json BarsJson(const google::protobuf::RepeatedField<double>& loads,
+              int ranks_a_bar) {
+  Json bars = Json::array();
+  for (int first = 0; first < loads.size(); first += ranks_a_bar) {
+    bars.push_back(*std::max_element(
+        loads.begin() + first,
+        loads.begin() + std::min(first + ranks_a_bar, loads.size())));
+  }
+  return bars;
+}
+
+Json BalanceJson(const v1::StepBalance& balance) {
+  Json modules = Json::array();
+  for (const v1::ModuleBalance& module : balance.modules()) {
+    const int ranks = module.load_after_size();
+    const int ranks_a_bar = std::max((ranks + kMostBars - 1) / kMostBars, 1);
+    modules.push_back(
+        {{"module", NameOf(module.module())},
+         {"ranks", ranks},
+         {"ranks_a_bar", ranks_a_bar},
+         {"spread_before", module.spread_before()},
+         {"spread_after", module.spread_after()},
+         {"before", BarsJson(module.load_before(), ranks_a_bar)},
+         {"after", BarsJson(module.load_after(), ranks_a_bar)},
+         {"samples", module.samples()},
+         {"bytes", module.bytes()},
+         {"within_servers", MovedJson(module.within_servers())},
+         {"between_servers", MovedJson(module.between_servers())}});
+  }
+  return {{"step", balance.step()},
+          {"micro_batches", balance.micro_batches()},
+          {"modules", std::move(modules)}};
+}
+
+Json HistoryJson(const v1::StepBalance& balance) {
+  Json modules = Json::array();
+  for (const v1::ModuleBalance& module : balance.modules()) {
+    modules.push_back({{"module", NameOf(module.module())},
+                       {"spread_before", module.spread_before()},
+                       {"spread_after", module.spread_after()}});
+  }
+  return {{"step", balance.step()}, {"modules", std::move(modules)}};
+}
+
+Json ClientsJson(const v1::GetStatusResponse& status) {
+  Json clients = Json::array();
+  for (const auto& client : status.clients()) {
+    if (clients.size() == kMostListed) break;
+    const std::string state =
+        v1::GetStatusResponse::Client::State_Name(client.state());
+    clients.push_back(
+        {{"module", NameOf(client.role().module())},
+         {"rank", client.role().dp_rank()},
+         {"peer", client.peer()},
+         {"step", client.step()},
+         {"micro_batch", client.micro_batch()},
+         {"lag", client.lag()},
+         {"state", absl::AsciiStrToLower(absl::StripPrefix(state, "STATE_"))},
+         {"seconds", client.seconds()},
+         {"held_bytes", client.held_bytes()},
+         {"shared_memory", client.shared_memory()},
+         {"blocks", client.blocks()}});
+  }
+  return clients;
+}
+
+Json BadSamplesJson(const v1::GetStatusResponse& status) {
+  Json list = Json::array();
+  for (const auto& bad : status.bad_samples()) {
+    if (list.size() == kMostListed) break;
+    list.push_back({{"sample", bad.sample()},
+                    {"file", bad.file()},
+                    {"offset", bad.offset()},
+                    {"reason", bad.reason()},
+                    {"count", bad.count()}});
+  }
+  return list;
+}
+
+Json StallsJson(const v1::GetStatusResponse& status) {
+  Json list = Json::array();
+  for (const auto& stall : status.stalls()) {
+    if (list.size() == kMostListed) break;
+    list.push_back({{"stage", stall.stage()},
+                    {"sample", stall.sample()},
+                    {"file", stall.file()},
+                    {"offset", stall.offset()},
+                    {"seconds", stall.seconds()}});
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string PageJson(
+    const v1::GetStatusResponse& status,
+    const std::vector<v1::MetricFamily>& families,
+    const v1::StepBalance* current,
+    const std::vector<std::shared_ptr<const v1::StepBalance>>& history) {
+  Json numbers = Json::object();
+  Json times = Json::array();
+  for (const v1::MetricFamily& family : families) {
+    for (const v1::MetricFamily::Metric& metric : family.metrics()) {
+      const std::string name = NameOf(family, metric);
+      if (metric.has_histogram()) {
+        times.push_back(TimesJson(name, metric.histogram()));
+      } else {
+        numbers[name] = metric.number();
+      }
+    }
+  }
+  Json past = Json::array();
+  for (const auto& balance : history) past.push_back(HistoryJson(*balance));
+  const Json json = {
+      {"server", status.server()},
+      {"uptime_seconds", status.uptime_seconds()},
+      {"step",
+       status.has_current_step() ? Json(status.current_step()) : Json()},
+      {"memory",
+       {{"in_use", status.memory_in_use()}, {"limit", status.memory()}}},
+      {"numbers", std::move(numbers)},
+      {"times", std::move(times)},
+      {"balance", current == nullptr ? Json() : BalanceJson(*current)},
+      {"history", std::move(past)},
+      {"clients_total", status.clients_total()},
+      {"clients", ClientsJson(status)},
+      {"bad_samples_total", status.bad_samples_size()},
+      {"max_bad_samples", status.max_bad_samples()},
+      {"bad_samples", BadSamplesJson(status)},
+      {"stalls", StallsJson(status)}};
+  // Names of files may be anything; what is not UTF-8 is replaced.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace ballast

@@ -1,0 +1,42 @@
+#ifndef BALLAST_SERVER_HTTP_STATUS_JSON_H_
+#define BALLAST_SERVER_HTTP_STATUS_JSON_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/balance.pb.h"
+#include "proto/metrics_service.pb.h"
+
+namespace ballast {
+
+// What the page shows. Bounded, whatever the size of the job: of larger modules
+// one bar stands for several ranks that follow each other, with the largest of
+// their loads.
+inline constexpr int kMostBars = 256;
+inline constexpr int kMostListed = 100;  // clients, bad samples, stalls
+
+// `current` may be null; `history` holds steps in ascending order. One object:
+//   server, uptime_seconds, step (null before the first)
+//   memory {in_use, limit} (bytes)
+//   numbers {NAME: value}: every counter and gauge, labels in its name
+//     ("ballast_images_total use=vision")
+//   times [{name, count, sum, p50, p99}]: every histogram, in seconds
+//   balance null or {step, micro_batches, modules [{module, ranks,
+//     ranks_a_bar, spread_before, spread_after, before [..], after [..],
+//     samples, bytes, within_servers {samples, bytes}, between_servers}]}
+//   history [{step, modules [{module, spread_before, spread_after}]}]
+//   clients_total, clients [{module, rank, peer, step, micro_batch, lag, state,
+//     seconds, held_bytes, shared_memory, blocks}]
+//   bad_samples_total, max_bad_samples, bad_samples [{sample, file, offset,
+//     reason, count}], stalls [{stage, sample, file, offset, seconds}]
+std::string PageJson(
+    const v1::GetStatusResponse& status,
+    const std::vector<v1::MetricFamily>& families,
+    const v1::StepBalance* current,
+    const std::vector<std::shared_ptr<const v1::StepBalance>>& history);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_HTTP_STATUS_JSON_H_

@@ -1,0 +1,188 @@
+#include "server/http/pages.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "server/http/http_server.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+PageSources Sources() {
+  PageSources sources;
+  sources.metrics = [] { return "a_metric 1\n"; };
+  sources.status = [] { return "{}"; };
+  return sources;
+}
+
+HttpRequest Get(const std::string& path) {
+  HttpRequest request;
+  request.method = "GET";
+  request.path = path;
+  request.host = "127.0.0.1:9464";
+  return request;
+}
+
+TEST(PagesTest, ServesThePageTheMetricsAndTheStatus) {
+  const HttpServer::Handler pages = MakePages(Sources());
+  const HttpResponse page = pages(Get("/"));
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.content_type, "text/html; charset=utf-8");
+  EXPECT_THAT(page.body, StartsWith("<!doctype html>"));
+  const HttpResponse metrics = pages(Get("/metrics"));
+  EXPECT_EQ(metrics.content_type, "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_EQ(metrics.body, "a_metric 1\n");
+  const HttpResponse status = pages(Get("/api/status"));
+  EXPECT_EQ(status.content_type, "application/json");
+  EXPECT_EQ(status.body, "{}");
+}
+
+// The page may run its own script and nothing else, and holds nothing that
+// would ask another host for anything.
+TEST(PagesTest, ThePageAsksNobodyElse) {
+  const HttpResponse page = MakePages(Sources())(Get("/"));
+  EXPECT_THAT(
+      page.headers,
+      AllOf(HasSubstr("default-src 'none'"), HasSubstr("script-src 'sha256-"),
+            HasSubstr("connect-src 'self'"),
+            HasSubstr("frame-ancestors 'none'"), Not(HasSubstr("unsafe"))));
+  std::string body = page.body;
+  const std::string svg = "'http://www.w3.org/2000/svg'";  // a name, no address
+  ASSERT_NE(body.find(svg), std::string::npos);
+  body.erase(body.find(svg), svg.size());
+  for (const char* outside :
+       {"http:", "https:", "src=", "@import", "url(", "innerHTML", "outerHTML",
+        "insertAdjacentHTML", "document.write", "eval(", "localStorage",
+        " style="}) {
+    EXPECT_THAT(body, Not(HasSubstr(outside)));
+  }
+}
+
+TEST(PagesTest, NothingElseIsThere) {
+  const HttpServer::Handler pages = MakePages(Sources());
+  for (const char* path : {"/index.html", "/metrics/", "//", "/../etc/passwd",
+                           "/api", "", "/api/status/x"}) {
+    EXPECT_EQ(pages(Get(path)).status, 404) << path;
+  }
+  HttpRequest post = Get("/metrics");
+  post.method = "POST";
+  EXPECT_EQ(pages(post).status, 405);
+  EXPECT_THAT(pages(post).headers, HasSubstr("Allow: GET, HEAD"));
+}
+
+TEST(PagesTest, ATokenIsWantedForAllButThePage) {
+  PageSources sources = Sources();
+  sources.check = [](const std::optional<std::string>& authorization) {
+    if (authorization == "Bearer of-this-job") return absl::OkStatus();
+    if (authorization == "Bearer of-another") {
+      return absl::PermissionDeniedError("another job's");
+    }
+    return absl::UnauthenticatedError("no token");
+  };
+  const HttpServer::Handler pages = MakePages(std::move(sources));
+  EXPECT_EQ(pages(Get("/")).status, 200);
+  for (const char* path : {"/metrics", "/api/status"}) {
+    HttpRequest request = Get(path);
+    const HttpResponse refused = pages(request);
+    EXPECT_EQ(refused.status, 401);
+    EXPECT_THAT(refused.headers, HasSubstr("WWW-Authenticate: Bearer"));
+    EXPECT_EQ(refused.body, "no token\n");
+    request.authorization = "Bearer of-another";
+    EXPECT_EQ(pages(request).status, 403);
+    request.authorization = "Bearer of-this-job";
+    EXPECT_EQ(pages(request).status, 200);
+  }
+}
+
+TEST(PagesTest, ALocalServerAnswersToNoNameButItsOwn) {
+  PageSources sources = Sources();
+  const HttpServer::Handler local = MakePages(sources);
+  sources.is_local = false;
+  const HttpServer::Handler open = MakePages(sources);
+  HttpRequest request = Get("/metrics");
+  for (const char* host : {"localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:80",
+                           "127.0.0.1:9464"}) {
+    request.host = host;
+    EXPECT_EQ(local(request).status, 200) << host;
+  }
+  for (const char* host : {"evil.example", "evil.example:9464", "", ":1",
+                           "127.0.0.1.evil.example", "localhost.evil:2"}) {
+    request.host = host;
+    EXPECT_EQ(local(request).status, 421) << host;
+    EXPECT_EQ(open(request).status, 200) << host;
+  }
+}
+
+// What a client that sends `text` gets, until the server closes.
+std::string Ask(const std::string& address, const std::string& text) {
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  uint32_t port = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.find(':') + 1), &port));
+  to.sin_port = htons(port);
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  EXPECT_EQ(send(fd, text.data(), text.size(), MSG_NOSIGNAL), text.size());
+  std::string answer;
+  char buffer[4096];
+  for (ssize_t n; (n = recv(fd, buffer, sizeof(buffer), 0)) > 0;) {
+    answer.append(buffer, n);
+  }
+  close(fd);
+  return answer;
+}
+
+TEST(HttpServerTest, AnswersOverTheWire) {
+  const auto server = HttpServer::Start("localhost:0", MakePages(Sources()));
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string& address = (*server)->address();
+  EXPECT_THAT(address, StartsWith("127.0.0.1:"));
+  EXPECT_THAT(
+      Ask(address, "GET /metrics?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+      AllOf(StartsWith("HTTP/1.1 200 OK\r\n"),
+            HasSubstr("Content-Length: 11\r\n"),
+            HasSubstr("X-Content-Type-Options: nosniff\r\n"),
+            HasSubstr("\r\n\r\na_metric 1\n")));
+  EXPECT_THAT(
+      Ask(address, "HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+      AllOf(HasSubstr("Content-Length: 11\r\n"), Not(HasSubstr("a_metric"))));
+  EXPECT_THAT(Ask(address, "GET /%2e%2e/etc/passwd HTTP/1.0\r\n\r\n"),
+              Not(HasSubstr("root")));
+  EXPECT_THAT(Ask(address, "nonsense\r\n\r\n"), Not(HasSubstr("200 OK")));
+  // More than it reads of a request.
+  EXPECT_THAT(Ask(address, absl::StrCat("GET / HTTP/1.1\r\nX: ",
+                                        std::string(20'000, 'x'))),
+              Not(HasSubstr("200 OK")));
+}
+
+TEST(HttpServerTest, AnAddressThatCannotBeIsRefused) {
+  for (const char* address : {"unix:/a", "[::1]:0", "127.0.0.1"}) {
+    const auto server = HttpServer::Start(address, MakePages(Sources()));
+    EXPECT_EQ(server.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(server.status().message(), HasSubstr("serve.http"));
+  }
+  const auto one = HttpServer::Start("127.0.0.1:0", MakePages(Sources()));
+  ASSERT_TRUE(one.ok());
+  const auto two = HttpServer::Start((*one)->address(), MakePages(Sources()));
+  EXPECT_EQ(two.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(two.status().message(), HasSubstr((*one)->address()));
+}
+
+}  // namespace
+}  // namespace ballast
