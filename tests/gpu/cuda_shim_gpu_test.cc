@@ -16,6 +16,7 @@
 #include "tests/fakes/test_cluster.h"
 #include "tests/gpu/cuda_world.h"
 #include "tests/gpu/device_testing.h"
+#include "tests/gpu/same_as_on_host.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 
 namespace ballast {
@@ -60,43 +61,6 @@ LoadedConfig MakeConfig(uint32_t vision, uint32_t language,
       "test.yaml", Datasets()));
 }
 
-// Runs the job both ways.
-void ExpectSameAsOnHost(const LoadedConfig& config,
-                        const CudaWorldOptions& options) {
-  const auto cluster = OrDie(TestCluster::Start(config, 2));
-  const TestCluster::Batches host =
-      OrDie(cluster->RunRanks(options.step, options.steps));
-  const auto device = RunCudaRanks(cluster->addresses(), options);
-  ASSERT_TRUE(device.ok()) << device.status();
-  ASSERT_EQ(device->size(), host.size());
-  for (const auto& [key, want] : host) {
-    const PackedBatch& got = device->at(key);
-    SCOPED_TRACE(absl::StrCat("step ", want.step, " micro-batch ",
-                              want.micro_batch, " module ", want.role.module(),
-                              " rank ", want.role.dp_rank()));
-    ASSERT_EQ(got.samples.size(), want.samples.size());
-    for (size_t i = 0; i < want.samples.size(); ++i) {
-      EXPECT_EQ(got.samples[i].name, want.samples[i].name);
-      EXPECT_EQ(got.samples[i].placeholder, want.samples[i].placeholder);
-    }
-    EXPECT_EQ(got.totals, want.totals);
-    EXPECT_EQ(got.step_totals, want.step_totals);
-    EXPECT_EQ(got.bytes_moved, want.bytes_moved);
-    if (options.pixel_type == PixelType::kFloat32) {
-      EXPECT_EQ(DigestOf(got), DigestOf(want));
-      continue;
-    }
-    // A bfloat16 is its float32 rounded.
-    PackedBatch rounded = want;
-    rounded.pixel_type = PixelType::kBfloat16;
-    for (const float value : want.pixel_values) {
-      rounded.pixel_values_bf16.push_back(ToBfloat16(value));
-    }
-    rounded.pixel_values.clear();
-    EXPECT_EQ(DigestOf(got), DigestOf(rounded));
-  }
-}
-
 using Case = std::tuple<std::tuple<uint32_t, uint32_t>, const char*, bool>;
 
 class CudaShimGpuTest : public ::testing::TestWithParam<Case> {};
@@ -112,10 +76,12 @@ TEST_P(CudaShimGpuTest, SameBatchesAsOnTheHost) {
 
 INSTANTIATE_TEST_SUITE_P(
     Jobs, CudaShimGpuTest,
-    ::testing::Combine(
-        ::testing::Values(std::make_tuple(1u, 1u), std::make_tuple(4u, 4u),
-                          std::make_tuple(2u, 4u), std::make_tuple(2u, 3u)),
-        ::testing::Values("exchange", "direct", "off"), ::testing::Bool()));
+    ::testing::Combine(::testing::Values(std::make_tuple(1u, 1u),
+                                         std::make_tuple(4u, 4u),
+                                         std::make_tuple(2u, 4u),
+                                         std::make_tuple(2u, 3u)),
+                       ::testing::Values("exchange", "direct", "hybrid", "off"),
+                       ::testing::Bool()));
 
 TEST(CudaShimGpuTest, Bfloat16) {
   CudaWorldOptions options;

@@ -3,8 +3,9 @@
 # libraries, so what runs there is a bundle made here (docs/gpu_tests.md).
 #
 #   tests/gpu/run.sh build   builds the tests and benchmarks into gpu_bundle/,
-#                            with the shared libraries that they need; needs a
-#                            CUDA toolkit and no GPU
+#                            with the shared libraries that they need, and the
+#                            corpus of $BALLAST_SHARED_DIR if that is set; needs
+#                            a CUDA toolkit and no GPU
 #   tests/gpu/run.sh run     runs every test of the bundle; needs a GPU and no
 #                            Bazel; ends with "N passed, N failed"
 #   tests/gpu/run.sh bench   runs every benchmark of the bundle
@@ -16,9 +17,13 @@ cd "$(dirname "$0")/../.."
 
 readonly bundle=gpu_bundle
 readonly max_mib=64
+# What is carried packed, and unpacked by the first run.
+readonly packed=programs.tar.gz
+readonly parts=(tests benchmarks bin lib shim)
 # What the tests that are scripts run.
 readonly programs=(//server:ballast-server
   //trainer_shim/ballast_rank:ballast-rank)
+readonly library=//trainer_shim/c_api:libballast_shim.so.1
 
 # Shared libraries that a bundle brings along: all but the C library, which
 # must be the machine's own, the driver, and NCCL and cuBLAS, too large to carry.
@@ -36,7 +41,8 @@ build() {
     echo "tests/gpu/run.sh: no GPU targets; is there a CUDA toolkit?" >&2
     return 1
   fi
-  bazel build --noshow_progress "${options[@]}" "${targets[@]}" "${programs[@]}"
+  bazel build --noshow_progress "${options[@]}" "${targets[@]}" "${programs[@]}" \
+    "$library"
   bin=$(bazel info --noshow_progress "${options[@]}" bazel-bin)
 
   rm -rf "$bundle"
@@ -55,6 +61,17 @@ build() {
     xargs install -m 644 -t "$bundle/lib"
   strip --strip-unneeded "$bundle"/{tests,benchmarks,bin}/*
   install -m 755 tests/gpu/*_test.sh "$bundle/tests/"
+  path=${library#//}
+  deploy/install.sh --prefix "$PWD/$bundle/shim" --library "$bin/${path/://}"
+  if [[ -d ${BALLAST_SHARED_DIR-}/corpus ]]; then
+    mkdir "$bundle/shared"
+    cp -R "$BALLAST_SHARED_DIR/corpus" "$bundle/shared/"
+  fi
+
+  # The library finds these in lib/.
+  rm -r "$bundle/shim/lib/ballast"
+  tar -C "$bundle" -czf "$bundle/$packed" "${parts[@]}"
+  (cd "$bundle" && rm -r "${parts[@]}")
 
   local mib
   mib=$(du -sm "$bundle" | cut -f1)
@@ -87,11 +104,18 @@ shorten() {
 # each KIND SECONDS FILTER: runs every program of the kind, one after the other.
 each() {
   local program libraries passed=0 failed=0
+  if [[ -f $bundle/$packed ]]; then
+    tar -C "$bundle" -xzf "$bundle/$packed"
+    rm "$bundle/$packed"
+  fi
   if [[ ! -d $bundle/$1 ]]; then
     echo "tests/gpu/run.sh: no $bundle/$1; tests/gpu/run.sh build makes it" >&2
     return 1
   fi
   libraries=$(library_path)
+  if [[ -d $bundle/shared ]]; then
+    export BALLAST_SHARED_DIR=$PWD/$bundle/shared
+  fi
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
   for program in "$bundle/$1"/*; do

@@ -1,0 +1,56 @@
+#ifndef BALLAST_TESTS_GPU_SAME_AS_ON_HOST_H_
+#define BALLAST_TESTS_GPU_SAME_AS_ON_HOST_H_
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/config/config_loader.h"
+#include "tests/fakes/test_cluster.h"
+#include "tests/gpu/cuda_world.h"
+#include "tests/gpu/device_testing.h"
+#include "trainer_shim/packed_batch.h"
+#include "trainer_shim/patchify.h"
+
+namespace ballast {
+
+// Runs the job of `config` both ways, over two servers: every batch is the same
+// to the byte.
+inline void ExpectSameAsOnHost(const LoadedConfig& config,
+                               const CudaWorldOptions& options) {
+  const auto cluster = OrDie(TestCluster::Start(config, 2));
+  const TestCluster::Batches host =
+      OrDie(cluster->RunRanks(options.step, options.steps));
+  const auto device = RunCudaRanks(cluster->addresses(), options);
+  ASSERT_TRUE(device.ok()) << device.status();
+  ASSERT_EQ(device->size(), host.size());
+  for (const auto& [key, want] : host) {
+    const PackedBatch& got = device->at(key);
+    SCOPED_TRACE(absl::StrCat("step ", want.step, " micro-batch ",
+                              want.micro_batch, " module ", want.role.module(),
+                              " rank ", want.role.dp_rank()));
+    ASSERT_EQ(got.samples.size(), want.samples.size());
+    for (size_t i = 0; i < want.samples.size(); ++i) {
+      EXPECT_EQ(got.samples[i].name, want.samples[i].name);
+      EXPECT_EQ(got.samples[i].placeholder, want.samples[i].placeholder);
+    }
+    EXPECT_EQ(got.totals, want.totals);
+    EXPECT_EQ(got.step_totals, want.step_totals);
+    EXPECT_EQ(got.bytes_moved, want.bytes_moved);
+    if (options.pixel_type == PixelType::kFloat32) {
+      EXPECT_EQ(DigestOf(got), DigestOf(want));
+      continue;
+    }
+    // A bfloat16 is its float32 rounded.
+    PackedBatch rounded = want;
+    rounded.pixel_type = PixelType::kBfloat16;
+    for (const float value : want.pixel_values) {
+      rounded.pixel_values_bf16.push_back(ToBfloat16(value));
+    }
+    rounded.pixel_values.clear();
+    EXPECT_EQ(DigestOf(got), DigestOf(rounded));
+  }
+}
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_GPU_SAME_AS_ON_HOST_H_
