@@ -6,12 +6,14 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
 
 #include "server/config/model_profile.h"
 #include "server/corpus/draw/canvas.h"
 #include "server/corpus/draw/draw_sample.h"
 #include "server/corpus/draw/encode.h"
 #include "server/corpus/draw/random.h"
+#include "tests/fakes/shared_dir.h"
 
 namespace ballast {
 namespace {
@@ -68,12 +70,10 @@ std::vector<CorpusImage> LoadImageCorpus(uint64_t max_pixels) {
   model.set_profile("qwen2_5_vl");
   model.set_max_pixels(max_pixels);
   if (!ApplyModelProfile(&model).ok()) std::exit(1);
-  const char* shared = std::getenv("BALLAST_SHARED_DIR");
-  const std::string folder =
-      std::string(shared == nullptr ? "" : shared) + "/corpus/images";
-  const bool found = shared != nullptr && std::filesystem::exists(folder);
+  const std::optional<std::string> shared = SharedDirWith("corpus/images");
   std::vector<CorpusImage> corpus;
-  for (std::string& bytes : found ? SharedFiles(folder) : DrawnFiles()) {
+  for (std::string& bytes :
+       shared ? SharedFiles(*shared + "/corpus/images") : DrawnFiles()) {
     CorpusImage image;
     image.header = OrDie(ReadImageHeader(bytes), "an image's header");
     const ImageGrid grid =

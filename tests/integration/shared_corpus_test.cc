@@ -1,8 +1,8 @@
 // Real photographs and conversations, where the folder with them is: indexed,
 // served and packed.
 
-#include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -10,17 +10,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/config/config_loader.h"
+#include "tests/fakes/shared_dir.h"
 #include "tests/fakes/test_cluster.h"
 
 namespace ballast {
 namespace {
 
 TEST(SharedCorpusTest, IsIndexedServedAndPacked) {
-  const char* shared = std::getenv("BALLAST_SHARED_DIR");
-  const std::string corpus = absl::StrCat(shared ? shared : "", "/corpus");
-  if (!std::filesystem::exists(corpus + "/samples.jsonl")) {
-    GTEST_SKIP() << "BALLAST_SHARED_DIR names no corpus";
-  }
+  constexpr char kSamples[] = "corpus/samples.jsonl";
+  const std::optional<std::string> shared = SharedDirWith(kSamples);
+  if (!shared) GTEST_SKIP() << NotShared(kSamples);
+  const std::string corpus = *shared + "/corpus";
   const auto config = ParseConfig(
       absl::StrCat("sources: [{name: photos, format: jsonl, path: '", corpus,
                    "/samples.jsonl', media_root: '", corpus, "', index: '",

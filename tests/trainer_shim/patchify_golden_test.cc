@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/image/image.h"
+#include "tests/fakes/shared_dir.h"
 #include "trainer_shim/patchify.h"
 
 namespace ballast {
@@ -41,12 +42,12 @@ std::string ReadFile(const std::string& path) {
 class PatchifyGoldenTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const char* shared = std::getenv("BALLAST_SHARED_DIR");
-    if (shared == nullptr) GTEST_SKIP() << "BALLAST_SHARED_DIR is not set";
-    shared_ = shared;
-    const std::string text = ReadFile(shared_ + "/golden/images.json");
-    if (text.empty()) GTEST_SKIP() << "no golden/images.json in " << shared_;
-    golden_ = nlohmann::json::parse(text, nullptr, false);
+    constexpr char kGolden[] = "golden/images.json";
+    const std::optional<std::string> shared = SharedDirWith(kGolden);
+    if (!shared) GTEST_SKIP() << NotShared(kGolden);
+    shared_ = *shared;
+    golden_ = nlohmann::json::parse(ReadFile(shared_ + "/" + kGolden), nullptr,
+                                    false);
     ASSERT_TRUE(golden_.is_object());
   }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/config/model_profile.h"
+#include "tests/fakes/shared_dir.h"
 #include "tests/server/image/test_images.h"
 
 namespace ballast {
@@ -139,12 +141,11 @@ TEST(InspectImageTest, CommandLine) {
 }
 
 TEST(InspectImageTest, MatchesTheGoldenValues) {
-  const std::string shared = SharedDir().value_or("");
-  const std::string golden_path = shared + "/golden/images.json";
-  if (shared.empty() || !std::ifstream(golden_path)) {
-    GTEST_SKIP() << "BALLAST_SHARED_DIR with golden/images.json is not here";
-  }
-  const nlohmann::json golden = ReadJsonOrFail(golden_path);
+  constexpr char kGolden[] = "golden/images.json";
+  const std::optional<std::string> found = SharedDirWith(kGolden);
+  if (!found) GTEST_SKIP() << NotShared(kGolden);
+  const std::string& shared = *found;
+  const nlohmann::json golden = ReadJsonOrFail(shared + "/" + kGolden);
   // The bounds under which the golden values were made.
   const std::pair<const char*, v1::Model> profiles[] = {
       {"qwen2_vl", Profile("qwen2_vl", 3136, 1003520)},

@@ -1,7 +1,8 @@
 #include "server/config/model_profile.h"
+#include "tests/fakes/shared_dir.h"
 
-#include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -170,11 +171,10 @@ TEST(ResizedGrid, SurvivesAbsurdLimits) {
 }
 
 TEST(ResizedGrid, AgreesWithTheGoldenImages) {
-  const char* shared = std::getenv("BALLAST_SHARED_DIR");
-  if (shared == nullptr) GTEST_SKIP() << "BALLAST_SHARED_DIR is not set";
-  const std::string path = std::string(shared) + "/golden/images.json";
-  std::ifstream file(path);
-  if (!file) GTEST_SKIP() << path << " is not there";
+  constexpr char kGolden[] = "golden/images.json";
+  const std::optional<std::string> shared = SharedDirWith(kGolden);
+  if (!shared) GTEST_SKIP() << NotShared(kGolden);
+  std::ifstream file(*shared + "/" + kGolden);
   const auto golden =
       nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
   ASSERT_TRUE(golden.is_object());

@@ -1,10 +1,11 @@
 #include "server/corpus/mock_lengths.h"
+#include "tests/fakes/shared_dir.h"
 
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,10 +53,10 @@ TEST(MockLengthsTest, LogarithmsAreTheNormalDraws) {
 }
 
 TEST(MockLengthsTest, EqualsTheGoldenFile) {
-  const char* shared = std::getenv("BALLAST_SHARED_DIR");
-  if (shared == nullptr) GTEST_SKIP() << "BALLAST_SHARED_DIR is unset";
-  std::ifstream file(std::string(shared) + "/golden/mock_lognormal.json");
-  if (!file) GTEST_SKIP() << "no golden/mock_lognormal.json in " << shared;
+  constexpr char kGolden[] = "golden/mock_lognormal.json";
+  const std::optional<std::string> shared = SharedDirWith(kGolden);
+  if (!shared) GTEST_SKIP() << NotShared(kGolden);
+  std::ifstream file(*shared + "/" + kGolden);
   const nlohmann::json golden = nlohmann::json::parse(file);
   ASSERT_FALSE(golden.at("cases").empty());
   for (const nlohmann::json& test : golden.at("cases")) {

@@ -1,8 +1,8 @@
 // The 64 conversations over real photographs in BALLAST_SHARED_DIR/corpus.
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "server/corpus/index_builder.h"
 #include "server/corpus/open_source.h"
+#include "tests/fakes/shared_dir.h"
 #include "tests/server/corpus/corpus_testing.h"
 
 namespace ballast {
@@ -40,13 +41,10 @@ absl::StatusOr<ImageSize> ReadJpegSize(absl::string_view bytes) {
 class SharedCorpusTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const char* shared = std::getenv("BALLAST_SHARED_DIR");  // NOLINT
-    if (shared == nullptr || !std::filesystem::exists(absl::StrCat(
-                                 shared, "/corpus/samples.jsonl"))) {
-      GTEST_SKIP() << "BALLAST_SHARED_DIR names no folder with "
-                      "corpus/samples.jsonl";
-    }
-    shared_ = shared;
+    constexpr char kSamples[] = "corpus/samples.jsonl";
+    const std::optional<std::string> shared = SharedDirWith(kSamples);
+    if (!shared) GTEST_SKIP() << NotShared(kSamples);
+    shared_ = *shared;
   }
 
   std::string shared_;

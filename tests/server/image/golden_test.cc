@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,18 +10,17 @@
 
 #include "common/sha256.h"
 #include "server/image/image.h"
+#include "tests/fakes/shared_dir.h"
 #include "tests/server/image/test_images.h"
 
 namespace ballast {
 namespace {
 
 TEST(GoldenImagesTest, DecodeAndResizeMatchPillow) {
-  const std::optional<std::string> shared = SharedDir();
-  const std::string golden_path = shared.value_or("") + "/golden/images.json";
-  if (!shared || !std::ifstream(golden_path)) {
-    GTEST_SKIP() << "BALLAST_SHARED_DIR with golden/images.json is not here";
-  }
-  const nlohmann::json golden = ReadJsonOrFail(golden_path);
+  constexpr char kGolden[] = "golden/images.json";
+  const std::optional<std::string> shared = SharedDirWith(kGolden);
+  if (!shared) GTEST_SKIP() << NotShared(kGolden);
+  const nlohmann::json golden = ReadJsonOrFail(*shared + "/" + kGolden);
   ASSERT_FALSE(golden["images"].empty());
   ImageDecoder decoder;
   for (const nlohmann::json& expected : golden["images"]) {

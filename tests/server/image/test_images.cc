@@ -28,10 +28,4 @@ std::string TestDataPath(const std::string& name) {
   return "tests/server/image/testdata/" + name;
 }
 
-std::optional<std::string> SharedDir() {
-  const char* path = std::getenv("BALLAST_SHARED_DIR");
-  if (path == nullptr || *path == '\0') return std::nullopt;
-  return path;
-}
-
 }  // namespace ballast

@@ -20,9 +20,6 @@ nlohmann::json ReadJsonOrFail(const std::string& path);
 // Where `name` of testdata, drawn by make_vectors.py, lies.
 std::string TestDataPath(const std::string& name);
 
-// The folder of larger corpora and golden values beside the project, or none.
-std::optional<std::string> SharedDir();
-
 }  // namespace ballast
 
 #endif  // BALLAST_TESTS_SERVER_IMAGE_TEST_IMAGES_H_

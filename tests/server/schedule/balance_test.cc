@@ -1,12 +1,13 @@
 #include "server/schedule/balance.h"
+#include "tests/fakes/shared_dir.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <sstream>
 
@@ -78,10 +79,10 @@ TEST(BalanceLptTest, SpecLoads) {
 }
 
 TEST(BalanceLptTest, GoldenVectors) {
-  const char* shared = std::getenv("BALLAST_SHARED_DIR");
-  std::ifstream file(std::string(shared ? shared : "") +
-                     "/golden/balance_lpt.json");
-  if (!file) GTEST_SKIP() << "BALLAST_SHARED_DIR names no golden vectors";
+  constexpr char kGolden[] = "golden/balance_lpt.json";
+  const std::optional<std::string> shared = SharedDirWith(kGolden);
+  if (!shared) GTEST_SKIP() << NotShared(kGolden);
+  std::ifstream file(*shared + "/" + kGolden);
   const auto golden = nlohmann::json::parse(file);
   ASSERT_FALSE(golden["cases"].empty());
   for (const auto& test_case : golden["cases"]) {
@@ -110,11 +111,11 @@ TEST(BalanceTest, RefusesWhatItCannotBalance) {
               HasSubstr("3 costs do not divide into 2 groups"));
   EXPECT_THAT(BalanceLpt({1, -2}, 2).status().message(),
               HasSubstr("cost 1 is -2"));
-  EXPECT_THAT(BalanceRefined({std::numeric_limits<double>::infinity(), 1}, 2,
-                             true)
-                  .status()
-                  .message(),
-              HasSubstr("cost 0 is inf"));
+  EXPECT_THAT(
+      BalanceRefined({std::numeric_limits<double>::infinity(), 1}, 2, true)
+          .status()
+          .message(),
+      HasSubstr("cost 0 is inf"));
   EXPECT_THAT(BalanceRefined({1, 2, 3}, 2, true).status().message(),
               HasSubstr("do not divide"));
   EXPECT_TRUE(BalanceRefined({1, 2, 3}, 2, false).ok());
@@ -186,8 +187,8 @@ TEST(BalanceRefinedTest, NeverWorseThanLpt) {
   }
 }
 
-// The best that a long random search finds: annealing over moves and swaps, from
-// several starts.
+// The best that a long random search finds: annealing over moves and swaps,
+// from several starts.
 double LongSearch(const std::vector<double>& costs, uint32_t groups,
                   bool equal_count, uint32_t seed) {
   std::mt19937 random(seed);

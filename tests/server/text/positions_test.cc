@@ -1,8 +1,8 @@
 #include "server/text/positions.h"
 
-#include <cstdlib>
 #include <fstream>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
+#include "tests/fakes/shared_dir.h"
 
 namespace ballast {
 namespace {
@@ -115,10 +116,10 @@ TEST(PositionsTest, RefusesTheWrongRoomOrModel) {
 }
 
 TEST(PositionsTest, EqualsHuggingFace) {
-  const char* shared = std::getenv("BALLAST_SHARED_DIR");
-  if (shared == nullptr) GTEST_SKIP() << "BALLAST_SHARED_DIR is unset";
-  std::ifstream file(std::string(shared) + "/golden/rope.json");
-  if (!file) GTEST_SKIP() << "no golden/rope.json in " << shared;
+  constexpr char kGolden[] = "golden/rope.json";
+  const std::optional<std::string> shared = SharedDirWith(kGolden);
+  if (!shared) GTEST_SKIP() << NotShared(kGolden);
+  std::ifstream file(*shared + "/" + kGolden);
   const nlohmann::json golden = nlohmann::json::parse(file);
   ASSERT_FALSE(golden.at("cases").empty());
   for (const nlohmann::json& rope : golden.at("cases")) {

@@ -1,25 +1,24 @@
 // The shared tokenizer against what Hugging Face tokenizers made of its texts.
 #include <cstdint>
-#include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "server/text/bpe/bpe_tokenizer.h"
+#include "tests/fakes/shared_dir.h"
 #include "tests/server/text/bpe/test_tokenizers.h"
 
 namespace ballast {
 namespace {
 
 TEST(GoldenTextTest, IdsAreThoseOfHuggingFace) {
-  const char* shared = std::getenv("BALLAST_SHARED_DIR");
-  const std::string golden =
-      std::string(shared == nullptr ? "" : shared) + "/golden/";
-  if (shared == nullptr || !std::ifstream(golden + "text.json")) {
-    GTEST_SKIP() << "BALLAST_SHARED_DIR with golden/text.json is not here";
-  }
+  constexpr char kGolden[] = "golden/text.json";
+  const std::optional<std::string> shared = SharedDirWith(kGolden);
+  if (!shared) GTEST_SKIP() << NotShared(kGolden);
+  const std::string golden = *shared + "/golden/";
   const auto tokenizer =
       MakeBpeTokenizer(ReadFileOrFail(golden + "tokenizer.json"));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
