@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "client/ballastctl/fit_cost.h"
+#include "client/ballastctl/health.h"
 #include "client/ballastctl/pull.h"
 #include "client/ballastctl/schedule.h"
 #include "client/ballastctl/server_option.h"
@@ -30,6 +31,7 @@ int main(int argc, char** argv) {
       ->required();
   ballast::AddSecurityFlags(line.app(), &server->security);
   ballast::AddStatus(&line, server);
+  ballast::AddHealth(&line, server);
   ballast::AddSchedule(&line, server);
   ballast::AddPull(&line, server);
   ballast::AddFitCost(&line, server);

@@ -127,6 +127,7 @@ int Main(int argc, char** argv) {
                   "loader server, unix:/path or host:port; several with commas "
                   "between, or once for each: when one dies, hangs or drains "
                   "the next goes on")
+      ->envname("BALLAST_SERVER")
       ->required()
       ->delimiter(',')
       ->type_name("ADDRESS[,ADDRESS...]");

@@ -52,6 +52,13 @@ class ServerTest(tools.CorpusTest):
         self.assertIn(status["fingerprint"], table)
         self.assertIn("16 samples a step, 8 a micro-batch", table)
 
+    def test_health(self):
+        self.assertEqual(self.ctl("health"), "serving\n")
+        self.assertEqual(self.ctl("health", "--wait", 60), "serving\n")
+        nobody = "unix:" + self.folder + "/nobody.sock"
+        message = self.error("ballastctl", "--server", nobody, "health")
+        self.assertIn(nobody, message)
+
     def test_the_server_may_stand_in_the_environment(self):
         done = tools.run("ballastctl", "status", env={"BALLAST_SERVER": self.socket})
         self.assertEqual(done.returncode, 0, done.stderr.decode())

@@ -1,0 +1,57 @@
+#include "client/ballastctl/health.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iostream>
+
+#include "common/option_types.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+namespace {
+
+constexpr absl::Duration kBetween = absl::Milliseconds(200);
+
+bool MayPass(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
+}  // namespace
+
+absl::Status AwaitHealth(LoaderClient* client, absl::Duration wait,
+                         Clock* clock, std::ostream* out) {
+  const absl::Time start = clock->Now();
+  while (true) {
+    const absl::Status status = client->CheckHealth();
+    if (status.ok()) break;
+    const absl::Duration left = wait - (clock->Now() - start);
+    if (!MayPass(status) || left <= absl::ZeroDuration()) return status;
+    clock->NewSleeper()->Sleep(std::min(kBetween, left));
+  }
+  *out << "serving\n";
+  out->flush();
+  if (!*out) return absl::UnavailableError("cannot write standard output");
+  return absl::OkStatus();
+}
+
+void AddHealth(CommandLine* line, std::shared_ptr<const ServerOption> server) {
+  auto wait = std::make_shared<uint64_t>(0);
+  CLI::App* command = line->AddCommand(
+      line->app(), "health",
+      "Asks whether a server serves, by gRPC health checking, which needs no\n"
+      "token. Prints `serving` and exits with status 0, or says why not and\n"
+      "exits with 1: for probes, where TLS or a Unix socket keeps others out.",
+      "  ballastctl --server unix:/run/ballast/a.sock health\n"
+      "  ballastctl --server 127.0.0.1:7070 health --wait 60",
+      [server, wait]() -> absl::Status {
+        BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
+        return AwaitHealth(client.get(),
+                           absl::Seconds(static_cast<int64_t>(*wait)),
+                           Clock::Real(), &std::cout);
+      });
+  AddWholeNumber(command, "--wait", *wait,
+                 "seconds to ask again in, until it serves", 0)
+      ->type_name("SECONDS");
+}
+
+}  // namespace ballast

@@ -1,0 +1,28 @@
+#ifndef BALLAST_CLIENT_BALLASTCTL_HEALTH_H_
+#define BALLAST_CLIENT_BALLASTCTL_HEALTH_H_
+
+#include <memory>
+#include <ostream>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "client/ballastctl/server_option.h"
+#include "client/loader_client.h"
+#include "common/clock.h"
+#include "common/command_line.h"
+
+namespace ballast {
+
+// `health`: whether a server serves, for probes and scripts.
+void AddHealth(CommandLine* line, std::shared_ptr<const ServerOption> server);
+
+// Asks gRPC's health checking, again and again for up to `wait`, and writes
+// "serving" to `out` once it is so. `clock` is not owned. Errors: those of
+// LoaderClient::CheckHealth, as of the last time; at once those that waiting
+// does not change (UNAUTHENTICATED, INVALID_ARGUMENT, ...).
+absl::Status AwaitHealth(LoaderClient* client, absl::Duration wait,
+                         Clock* clock, std::ostream* out);
+
+}  // namespace ballast
+
+#endif  // BALLAST_CLIENT_BALLASTCTL_HEALTH_H_

@@ -1,0 +1,239 @@
+// The manifests of deploy/kubernetes and the configurations beside them: what
+// one names, another defines. (Their schemas are the API's; docs/deployment.md
+// says how they are checked.)
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <yaml-cpp/yaml.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/config/config_loader.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+
+constexpr char kFolder[] = "deploy/kubernetes";
+
+class ManifestsTest : public ::testing::Test {
+ protected:
+  ManifestsTest() {
+    for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+      const std::string name = entry.path().filename();
+      for (const YAML::Node& object : YAML::LoadAllFromFile(entry.path())) {
+        files_.insert(name);
+        if (name == "kustomization.yaml") {
+          kustomization_ = object;
+        } else {
+          objects_[absl::StrCat(Text(object["kind"]), "/",
+                                Text(object["metadata"]["name"]))] = object;
+        }
+      }
+    }
+  }
+
+  static std::string Text(const YAML::Node& node) {
+    return node.IsDefined() && node.IsScalar() ? node.Scalar() : "";
+  }
+
+  // The pod that a DaemonSet or Job makes.
+  YAML::Node Pod(const std::string& key) const {
+    return objects_.at(key)["spec"]["template"];
+  }
+  std::vector<std::pair<std::string, YAML::Node>> Pods() const {
+    std::vector<std::pair<std::string, YAML::Node>> pods;
+    for (const auto& [key, object] : objects_) {
+      if (object["spec"] && object["spec"]["template"]) {
+        pods.push_back({key, Pod(key)});
+      }
+    }
+    return pods;
+  }
+
+  // Whether a pod of `key` has the labels.
+  bool Selects(const YAML::Node& labels, const std::string& key) const {
+    const YAML::Node has = Pod(key)["metadata"]["labels"];
+    for (const auto& label : labels) {
+      if (Text(has[label.first.Scalar()]) != Text(label.second)) return false;
+    }
+    return labels.size() > 0;
+  }
+
+  // Where each volume of the pod is mounted.
+  static std::map<std::string, std::string> Mounts(const YAML::Node& pod) {
+    std::map<std::string, std::string> mounts;
+    for (const auto& mount : pod["spec"]["containers"][0]["volumeMounts"]) {
+      mounts[Text(mount["name"])] = Text(mount["mountPath"]);
+    }
+    return mounts;
+  }
+
+  v1::Config Configuration() const {
+    const auto config = ParseConfig(
+        Text(objects_.at("ConfigMap/ballast-config")["data"]["ballast.yaml"]),
+        "ballast.yaml", "/etc/ballast");
+    EXPECT_TRUE(config.ok()) << config.status();
+    return config.ok() ? config->config : v1::Config();
+  }
+
+  std::set<std::string> files_;
+  YAML::Node kustomization_;
+  std::map<std::string, YAML::Node> objects_;
+};
+
+TEST_F(ManifestsTest, AllThatAClusterNeedsIsThere) {
+  std::vector<std::string> keys;
+  for (const auto& [key, object] : objects_) {
+    keys.push_back(key);
+    const std::string space = Text(object["metadata"]["namespace"]);
+    EXPECT_EQ(space, key == "Namespace/ballast" ? "" : "ballast") << key;
+    EXPECT_EQ(Text(object["metadata"]["labels"]["app.kubernetes.io/part-of"]),
+              "ballast")
+        << key;
+  }
+  EXPECT_THAT(keys, IsSupersetOf({
+                        "ConfigMap/ballast-config",
+                        "DaemonSet/ballast-server",
+                        "Job/ballast-training",
+                        "NetworkPolicy/ballast-server",
+                        "PodDisruptionBudget/ballast-server",
+                        "Secret/ballast-tls",
+                        "Service/ballast-server",
+                    }));
+  EXPECT_EQ(Text(objects_["Service/ballast-server"]["spec"]["clusterIP"]),
+            "None");
+  for (const auto& file : kustomization_["resources"]) {
+    EXPECT_THAT(files_, Contains(Text(file)));
+  }
+}
+
+TEST_F(ManifestsTest, SelectorsFindThePods) {
+  const std::string server = "DaemonSet/ballast-server";
+  for (const YAML::Node& labels :
+       {objects_[server]["spec"]["selector"]["matchLabels"],
+        objects_["Service/ballast-server"]["spec"]["selector"],
+        objects_["PodDisruptionBudget/ballast-server"]["spec"]["selector"]
+                ["matchLabels"],
+        objects_["NetworkPolicy/ballast-server"]["spec"]["podSelector"]
+                ["matchLabels"]}) {
+    EXPECT_TRUE(Selects(labels, server)) << labels;
+  }
+  // The policy lets the job's ranks in.
+  bool lets_in = false;
+  const YAML::Node ingress =
+      objects_["NetworkPolicy/ballast-server"]["spec"]["ingress"];
+  for (const auto& peer : ingress[0]["from"]) {
+    lets_in |=
+        Selects(peer["podSelector"]["matchLabels"], "Job/ballast-training");
+  }
+  EXPECT_TRUE(lets_in);
+}
+
+TEST_F(ManifestsTest, VolumesAndWhatTheyComeFromAreDefined) {
+  for (const auto& [key, pod] : Pods()) {
+    std::set<std::string> volumes;
+    for (const auto& volume : pod["spec"]["volumes"]) {
+      volumes.insert(Text(volume["name"]));
+      if (volume["configMap"]) {
+        EXPECT_TRUE(objects_.count(
+            absl::StrCat("ConfigMap/", Text(volume["configMap"]["name"]))));
+      }
+      if (volume["secret"]) {
+        EXPECT_TRUE(objects_.count(
+            absl::StrCat("Secret/", Text(volume["secret"]["secretName"]))));
+      }
+    }
+    for (const char* kind : {"initContainers", "containers"}) {
+      for (const auto& container : pod["spec"][kind]) {
+        for (const auto& mount : container["volumeMounts"]) {
+          EXPECT_THAT(volumes, Contains(Text(mount["name"]))) << key;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ManifestsTest, NobodyRunsWithMoreThanItNeeds) {
+  for (const auto& [key, pod] : Pods()) {
+    EXPECT_EQ(Text(pod["spec"]["securityContext"]["runAsNonRoot"]), "true");
+    EXPECT_EQ(Text(pod["spec"]["automountServiceAccountToken"]), "false");
+    for (const auto& container : pod["spec"]["containers"]) {
+      const YAML::Node security = container["securityContext"];
+      EXPECT_EQ(Text(security["allowPrivilegeEscalation"]), "false") << key;
+      EXPECT_EQ(Text(security["readOnlyRootFilesystem"]), "true") << key;
+      EXPECT_EQ(Text(security["capabilities"]["drop"][0]), "ALL") << key;
+      EXPECT_NE(Text(container["resources"]["limits"]["memory"]), "") << key;
+    }
+  }
+}
+
+TEST_F(ManifestsTest, ServersAndRanksMeetWhereTheConfigurationSays) {
+  const v1::Config config = Configuration();
+  const auto server = Mounts(Pod("DaemonSet/ballast-server"));
+  const auto rank = Mounts(Pod("Job/ballast-training"));
+  // The socket, and the arena at the same path in both.
+  EXPECT_EQ(config.serve().listen(0),
+            absl::StrCat("unix:", server.at("socket"), "/server.sock"));
+  EXPECT_EQ(server.at("socket"), rank.at("socket"));
+  EXPECT_EQ(config.serve().arena(), server.at("arena"));
+  EXPECT_EQ(server.at("arena"), rank.at("arena"));
+  for (const std::string& file :
+       {config.security().tls().cert(), config.security().tls().key(),
+        config.security().tls().client_ca()}) {
+    const std::string folder = absl::StrCat(server.at("tls"), "/");
+    ASSERT_TRUE(absl::StartsWith(file, folder)) << file;
+    EXPECT_TRUE(objects_["Secret/ballast-tls"]["stringData"]
+                        [file.substr(folder.size())]);
+  }
+  // The index is read where the index job writes it.
+  EXPECT_TRUE(
+      absl::StartsWith(config.sources(0).index(), server.at("index") + "/"));
+  EXPECT_EQ(Mounts(Pod("Job/ballast-index")).at("index"), server.at("index"));
+
+  const YAML::Node container =
+      Pod("DaemonSet/ballast-server")["spec"]["containers"][0];
+  const std::string port = Text(container["ports"][0]["containerPort"]);
+  EXPECT_THAT(config.serve().listen(1), HasSubstr(":" + port));
+  EXPECT_EQ(
+      Text(objects_["Service/ballast-server"]["spec"]["ports"][0]["port"]),
+      port);
+  for (const char* probe : {"startupProbe", "readinessProbe"}) {
+    EXPECT_EQ(Text(container[probe]["exec"]["command"][2]),
+              config.serve().listen(0));
+  }
+  std::string servers;
+  for (const auto& variable :
+       Pod("Job/ballast-training")["spec"]["containers"][0]["env"]) {
+    if (Text(variable["name"]) == "BALLAST_SERVER") {
+      servers = Text(variable["value"]);
+    }
+  }
+  EXPECT_EQ(servers, absl::StrCat(config.serve().listen(0),
+                                  ",ballast-server.ballast.svc:", port));
+  // One rank of the job for each of the configuration.
+  EXPECT_EQ(Text(objects_["Job/ballast-training"]["spec"]["completions"]),
+            absl::StrCat(config.topology().modules().at("language").dp()));
+}
+
+TEST_F(ManifestsTest, TheNodesConfigurationLoads) {
+  std::ifstream file("deploy/ballast.yaml");
+  std::ostringstream text;
+  text << file.rdbuf();
+  const auto config = ParseConfig(text.str(), "ballast.yaml", "/etc/ballast");
+  EXPECT_TRUE(config.ok()) << config.status();
+}
+
+}  // namespace
+}  // namespace ballast
