@@ -6,25 +6,25 @@
 #   ballast_VERSION_ARCH.deb           Debian 12: server, tools, shim, headers,
 #                                      Python package, systemd unit, pages
 #
-#   deploy/package.sh [--only server] [--cuda] [--out DIR] [--from DIR]
+#   deploy/package.sh [--only server] [--cuda] [--out DIR] [--programs DIR]
 #
-# --only server: the server and its tools alone, as ballast-server_….deb and no
-# tarball. --cuda: a missing CUDA toolkit is an error (without it the shim is for
-# hosts alone). --out: in the place of dist. --from: takes the programs from a
-# tree that `deploy/install.sh` has filled, and builds nothing.
+# --only server: the server and ballastctl alone, as ballast-server_….deb and no
+# tarball. --cuda: a missing CUDA toolkit is an error (without one the shim is for
+# hosts alone). --out: in the place of dist. --programs: a bazel-bin in which all is
+# built already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 only=
 out=dist
-from=
+programs=
 options=(--config=opt)
-usage() { sed -n '2,17s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 while (($# > 0)); do
   case $1 in
     --only) only=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
-    --from) from=$(realpath "$2"); shift 2 ;;
+    --programs) programs=$(realpath "$2"); shift 2 ;;
     --cuda) options+=(--config=cuda); shift ;;
     --help | -h) usage; exit 0 ;;
     *) echo "package.sh: unknown argument \"$1\"" >&2; usage >&2; exit 2 ;;
@@ -34,7 +34,16 @@ if [[ -n $only && $only != server ]]; then
   echo "package.sh: --only $only; wanted server" >&2
   exit 2
 fi
-[[ -n $from ]] || deploy/setup.sh
+targets=(//server:ballast-server //client/ballastctl)
+if [[ -z $only ]]; then
+  targets+=(//trainer_shim/ballast_rank:ballast-rank
+    //trainer_shim/c_api:libballast_shim.so.1)
+fi
+if [[ -z $programs ]]; then
+  deploy/setup.sh
+  bazel build --noshow_progress "${options[@]}" "${targets[@]}"
+  programs=$(bazel info --noshow_progress "${options[@]}" bazel-bin)
+fi
 
 version=$(sed -n 's/.*kVersion\[\] = "\(.*\)";/\1/p' common/build_info.h)
 arch=$(dpkg --print-architecture)
@@ -46,22 +55,21 @@ name=ballast${only:+-$only}
 
 # bin/, lib/, include/, … as under /usr.
 tree=$work/tree
-if [[ -n $from ]]; then
-  cp -a "$from" "$tree"
-elif [[ $only == server ]]; then
-  bazel build --noshow_progress "${options[@]}" //server:ballast-server //client/ballastctl
-  bin=$(bazel info --noshow_progress "${options[@]}" bazel-bin)
-  install -D -m 755 -t "$tree/bin" "$bin/server/ballast-server" \
-    "$bin/client/ballastctl/ballastctl"
-else
-  deploy/install.sh --prefix "$tree" "${options[@]}"
+install -D -m 755 -t "$tree/bin" "$programs/server/ballast-server" \
+  "$programs/client/ballastctl/ballastctl"
+if [[ -z $only ]]; then
+  install -m 755 -t "$tree/bin" "$programs/trainer_shim/ballast_rank/ballast-rank"
+  deploy/install.sh --prefix "$tree" \
+    --library "$programs/trainer_shim/c_api/libballast_shim.so.1" >/dev/null
+  # The tarball brings all libraries, and the package has them from Debian.
+  rm -r "$tree/lib/ballast"
 fi
 
 # What is not a program.
 share() {
   local root=$1
   install -D -m 644 -t "$root/share/ballast/deploy/kubernetes" deploy/kubernetes/*.yaml
-  install -D -m 644 -t "$root/share/ballast/deploy/slurm" deploy/slurm/ballast.sbatch
+  install -D -m 755 -t "$root/share/ballast/deploy/slurm" deploy/slurm/ballast.sbatch
   install -D -m 644 -t "$root/share/ballast/deploy/systemd" deploy/systemd/*
   install -D -m 644 -t "$root/share/ballast" deploy/ballast.yaml
   (cd docs && find . -name '*.md' -o -name '*.svg' -o -name '*.png') |
@@ -77,8 +85,17 @@ elves() {
       if [[ $(head -c 4 "$file" | tail -c 3) == ELF ]]; then echo "$file"; fi
     done
 }
-mapfile -t programs < <(elves "$tree")
-strip --strip-unneeded "${programs[@]}"
+mapfile -t built < <(elves "$tree")
+strip --strip-unneeded "${built[@]}"
+
+# What a program says of itself, as a page of the manual.
+manual() {
+  local program
+  program=$(basename "$1")
+  printf '.TH %s 1 "" "ballast %s" ""\n.SH NAME\n%s \\- %s\n.SH DESCRIPTION\n.nf\n' \
+    "${program^^}" "$version" "$program" "data loader service for training"
+  "$1" --help | sed 's/\\/\\e/g; s/-/\\-/g; s/^\./\\\&./'
+}
 
 tarball() {
   local top file
@@ -88,7 +105,7 @@ tarball() {
   cp LICENSE "$top/"
   # All but the C library, which must be the machine's, the driver, and what
   # PyTorch brings.
-  ldd "${programs[@]}" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+  ldd "${built[@]}" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv)|libcuda|libnvidia-[^/]*|libnccl)\.so[^/]*$' |
     grep -vF "$tree/" | xargs -r install -m 644 -t "$top/lib"
   elves "$top" | while read -r file; do
@@ -108,12 +125,23 @@ deb() {
   rm -f "$root/usr/LICENSE"
   install -D -m 644 -t "$root/lib/systemd/system" deploy/systemd/ballast-server.service
   install -D -m 644 deploy/systemd/ballast.sysusers "$root/usr/lib/sysusers.d/ballast.conf"
-  install -d "$root/etc/ballast"
+  install -d "$root/etc/ballast" "$root/usr/share/man/man1" \
+    "$root/usr/share/lintian/overrides"
+  install -m 644 deploy/debian/lintian-overrides "$root/usr/share/lintian/overrides/$name"
+  sed -i "s/^ballast:/$name:/" "$root/usr/share/lintian/overrides/$name"
+  for file in "$tree"/bin/*; do
+    manual "$file" | gzip -9n >"$root/usr/share/man/man1/$(basename "$file").1.gz"
+  done
+  if [[ -z $only ]]; then
+    chmod 644 "$root"/usr/lib/*.so.1
+    echo "activate-noawait ldconfig" >"$control/triggers"
+    echo "libballast_shim 1 $name (>= $version)" >"$control/shlibs"
+  fi
   {
     echo "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"
     echo
     echo "Files: *"
-    echo "Copyright: The Ballast authors"
+    echo "Copyright: 2026 The Ballast authors"
     echo "License: Apache-2.0"
     echo " On Debian systems the licence is in /usr/share/common-licenses/Apache-2.0."
   } >"$root/usr/share/doc/$name/copyright"
@@ -124,10 +152,18 @@ deb() {
     echo
     echo " -- The Ballast authors <maintainers@ballast.invalid>  $(date -uR -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}")"
   } | gzip -9n >"$root/usr/share/doc/$name/changelog.gz"
+  # Debian's libraries lie where the system looks; CUDA's, where there is a toolkit.
+  elves "$root/usr" | while read -r file; do
+    if ldd "$file" | grep -q libcudart; then
+      patchelf --set-rpath /usr/local/cuda/lib64 "$file"
+    else
+      patchelf --remove-rpath "$file"
+    fi
+  done
   # By what the programs are linked with. dpkg-shlibdeps wants a source package.
   printf 'Source: %s\n\nPackage: %s\nArchitecture: any\n' "$name" "$name" >"$work/debian/control"
   depends=$(cd "$work" && dpkg-shlibdeps -O --ignore-missing-info \
-    -l"$root/usr/lib" "${programs[@]}" 2>"$work/shlibdeps.log" |
+    -x"$name" "${built[@]}" 2>"$work/shlibdeps.log" |
     sed -n 's/^shlibs:Depends=//p')
   if [[ -z $depends ]]; then
     cat "$work/shlibdeps.log" >&2
@@ -142,9 +178,10 @@ deb() {
     echo "Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)"
     echo "Depends: $depends"
     if [[ -z $only ]]; then
-      echo "Recommends: python3"
+      echo "Recommends: libsentencepiece0, python3"
       echo "Conflicts: ballast-server"
     else
+      echo "Recommends: libsentencepiece0"
       echo "Conflicts: ballast"
     fi
     echo "Section: science"

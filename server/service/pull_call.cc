@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
+#include "common/log.h"
 #include "common/status_macros.h"
+#include "proto/module.h"
 #include "server/service/pull_wire.h"
 
 namespace ballast {
@@ -18,6 +20,12 @@ class RefusedPull final
   explicit RefusedPull(const absl::Status& why) { Finish(ToGrpcStatus(why)); }
   void OnDone() override { delete this; }
 };
+
+// "vision rank 3"
+std::string Describe(const v1::PullRequest::Open& open) {
+  return absl::StrCat(ModuleName(open.role().module()), " rank ",
+                      open.role().dp_rank());
+}
 
 }  // namespace
 
@@ -102,6 +110,8 @@ absl::Status PullCall::OnRequest(const v1::PullRequest& request) {
                      call->Advance();
                    }));
   meter_.Opened(open);
+  LogDebug(Describe(open), " of ", client_, " pulls from step ", open.step(),
+           " micro-batch ", open.micro_batch());
   return absl::OkStatus();
 }
 
@@ -249,6 +259,10 @@ void PullCall::End(absl::Status status) {
   EndLanes(*end_);
   if (writing_ || finished_) return;
   finished_ = true;
+  if (session_.open() != nullptr && main_ == nullptr) {
+    LogDebug("the pull of ", Describe(*session_.open()), " of ", client_,
+             " ends: ", end_->ok() ? "all is sent" : end_->ToString());
+  }
   Finish(ToGrpcStatus(*end_));
 }
 

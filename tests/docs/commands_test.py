@@ -87,6 +87,21 @@ class CommandsTest(unittest.TestCase):
                         COMMAND.match(line), f"{name}: `{line}` is in no sh block"
                     )
 
+    def test_links_lead_somewhere(self):
+        for name in page_names():
+            text = BLOCK.sub("", read(name))
+            for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
+                target = os.path.normpath(os.path.join(os.path.dirname(name), link))
+                # Of what is no page the test has no copy.
+                if target.endswith(".md"):
+                    self.assertTrue(os.path.exists(target), f"{name}: {link}")
+
+    def test_the_index_has_every_page(self):
+        index = read("docs/README.md")
+        for name in glob.glob("docs/*.md") + glob.glob("docs/reference/*.md"):
+            if name != "docs/README.md":
+                self.assertIn(f"({os.path.relpath(name, 'docs')})", index)
+
     def test_what_is_not_run_is_written_right(self):
         helps = {}
 

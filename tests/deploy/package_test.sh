@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# deploy/package.sh: what the tarball and the package hold, and that the server
+# runs from where the tarball was unpacked. The programs are this test's own builds;
+# `deploy/package.sh` alone builds optimised ones.
+set -euo pipefail
+here=$PWD
+for tool in dpkg-deb dpkg-shlibdeps patchelf; do
+  command -v $tool >/dev/null || { echo "no $tool; deploy/setup.sh has it" >&2; exit 1; }
+done
+work=$(mktemp -d /tmp/ballastXXXXXX)
+server=
+cleanup() {
+  [[ -z $server ]] || kill "$server" 2>/dev/null || true
+  rm -rf "$work"
+}
+trap cleanup EXIT
+fail() { echo "package_test: $*" >&2; exit 1; }
+
+# package.sh writes nothing into the tree, so the runfiles will do.
+deploy/package.sh --programs "$here" --out "$work/dist"
+deploy/package.sh --only server --programs "$here" --out "$work/dist"
+
+mapfile -t tarballs < <(ls "$work"/dist/*.tar.gz)
+((${#tarballs[@]} == 1)) || fail "tarballs: ${tarballs[*]}"
+mkdir "$work/elsewhere"
+tar -xzf "${tarballs[0]}" -C "$work/elsewhere"
+top=$(echo "$work"/elsewhere/ballast-*)
+for file in bin/ballast-server bin/ballastctl bin/ballast-rank LICENSE \
+  lib/libballast_shim.so.1 lib/pkgconfig/ballast_shim.pc \
+  include/ballast/trainer_shim/c_api.h share/ballast/ballast.yaml \
+  share/ballast/deploy/kubernetes/daemonset.yaml share/doc/ballast/README.md; do
+  [[ -e $top/$file ]] || fail "the tarball lacks $file"
+done
+# Every library but the C library's comes from the tarball itself.
+strays=$(ldd "$top/bin/ballast-server" "$top/lib/libballast_shim.so.1" |
+  awk '$2 == "=>" {print $3}' | grep -v "^$top/" |
+  grep -vE '/lib(c|m|dl|rt|pthread|util|resolv)\.so|libcuda|libnccl|^not$' || true)
+[[ -z $strays ]] || fail "taken from the system: $strays"
+
+# From there, with an empty environment, up to a block in a client's hands.
+run() { env -i "$top/bin/$1" "${@:2}"; }
+run ballast-server --version
+run ballast-server make-corpus --out "$work/data" --samples 32 --preset text
+run ballast-server index --config "$work/data/ballast.yaml"
+env -i "$top/bin/ballast-server" serve --config "$work/data/ballast.yaml" \
+  --listen "unix:$work/a.sock" &
+server=$!
+run ballastctl --server "unix:$work/a.sock" health --wait 60
+run ballast-rank --server "unix:$work/a.sock" --steps 1
+kill "$server"
+wait "$server" || fail "the server ended with $?"
+server=
+
+for deb in "$work"/dist/*.deb; do
+  depends=$(dpkg-deb --field "$deb" Depends)
+  for library in libc6 libgrpc++ libprotobuf libyaml-cpp; do
+    [[ $depends == *$library* ]] || fail "$deb does not depend on $library: $depends"
+  done
+  contents=$(dpkg-deb --contents "$deb")
+  for file in ./usr/bin/ballast-server ./lib/systemd/system/ballast-server.service \
+    ./usr/lib/sysusers.d/ballast.conf ./usr/share/ballast/ballast.yaml; do
+    [[ $contents == *" $file"* ]] || fail "$deb lacks $file"
+  done
+  grep -qvE '^[-dl]\S+ root/root ' <<<"$contents" && fail "$deb: not all is root's"
+  # A program that says where it was built would look there for libraries.
+  dpkg-deb --extract "$deb" "$work/root"
+  path=$(patchelf --print-rpath "$work/root/usr/bin/ballast-server")
+  [[ -z $path ]] || fail "$deb: the server looks for libraries in $path"
+done
+echo "packages: $(cd "$work/dist" && du -h -- * | tr '\n' ' ')"
