@@ -53,6 +53,11 @@ void PrintShared(const SharedFile& file) {
 void PrintResult(const SourceIndexing& result) {
   for (const SharedFile& file : result.shared) PrintShared(file);
   const IndexReport& report = result.report;
+  if (result.is_drawn) {
+    std::cout << result.source << ": " << report.samples
+              << " samples, drawn: there is no index to build\n";
+    return;
+  }
   if (result.was_fresh) {
     std::cout << result.source << ": " << report.samples
               << " samples, index is up to date\n";

@@ -1,5 +1,6 @@
 #include "server/config/config_defaults.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <string>
@@ -13,6 +14,21 @@
 namespace ballast {
 namespace {
 
+void DefaultMock(const KeyReport& keys, const std::string& key,
+                 v1::Source* source) {
+  if (!keys.Has(ChildKey(key, "vocabulary"))) source->set_vocabulary(256);
+  if (source->lengths().mode() == v1::Source::Lengths::MODE_LOGNORMAL &&
+      !keys.Has(ChildKey(key, "lengths.count"))) {
+    source->mutable_lengths()->set_count(1'000'000);
+  }
+  if (!source->has_images()) return;
+  v1::Source::Images& images = *source->mutable_images();
+  if (!keys.Has(ChildKey(key, "images.max"))) {
+    images.set_max(std::max(1u, images.min()));
+  }
+  if (!keys.Has(ChildKey(key, "images.aspect"))) images.set_aspect(1);
+}
+
 void DefaultSources(const KeyReport& keys, v1::Config* config) {
   for (int i = 0; i < config->sources_size(); ++i) {
     v1::Source& source = *config->mutable_sources(i);
@@ -21,6 +37,9 @@ void DefaultSources(const KeyReport& keys, v1::Config* config) {
     if (!keys.Has(ChildKey(key, "media_root")) &&
         source.format() == v1::Source::FORMAT_JSONL) {
       source.set_media_root(".");
+    }
+    if (source.format() == v1::Source::FORMAT_MOCK) {
+      DefaultMock(keys, key, &source);
     }
     if (!keys.Has(ChildKey(key, "index"))) {
       source.set_index(absl::StrCat(".ballast/", source.name(), ".index"));

@@ -115,6 +115,41 @@ void ValidateBalance(const v1::Balance& balance, KeyReport* report) {
   }
 }
 
+// What the trainer's layout wants of packs, whatever their mode.
+void ValidatePackShape(const v1::Config& config, KeyReport* report) {
+  const v1::Packing& packing = config.packing();
+  const auto language = config.topology().modules().find("language");
+  if (report->IsFaulty("packing") ||
+      report->HasFaultWithin("topology.modules.language") ||
+      language == config.topology().modules().end()) {
+    return;
+  }
+  // `auto`, 0, always fits.
+  const uint64_t pieces = uint64_t{2} * language->second.cp();
+  if (language->second.cp() > 1 && !report->IsFaulty("packing.align") &&
+      packing.align() % pieces != 0) {
+    report->AddFault(
+        "packing.align",
+        absl::StrCat("found ", packing.align(),
+                     "; wanted a multiple of twice language cp, ", pieces,
+                     ", which context parallelism cuts each sample into, or "
+                     "auto"));
+  }
+  const uint32_t group = packing.virtual_pipeline_group();
+  if (packing.mode() != v1::Packing::MODE_SHARD || group < 2 ||
+      report->HasFaultWithin("packing") || report->HasFaultWithin("batch")) {
+    return;
+  }
+  const uint32_t micro_batches =
+      config.batch().global() / config.batch().micro();
+  if (micro_batches % group == 0) return;
+  report->AddFault(
+      "packing.virtual_pipeline_group",
+      absl::StrCat("found ", group, "; wanted one that divides the ",
+                   micro_batches,
+                   " micro-batches of a step, batch.global / batch.micro"));
+}
+
 void ValidatePacking(const v1::Config& config, KeyReport* report) {
   const v1::Packing& packing = config.packing();
   const auto language = config.topology().modules().find("language");
@@ -204,6 +239,7 @@ void ValidateConfig(const v1::Config& config, KeyReport* report) {
   ValidateTopology(config, report);
   ValidateBatch(config, report);
   ValidateBalance(config.balance(), report);
+  ValidatePackShape(config, report);
   ValidatePacking(config, report);
   ValidateServe(config, report);
   ValidateSecurity(config, report);

@@ -30,7 +30,10 @@ class SourceCheck {
     if (source_.format() == v1::Source::FORMAT_MOCK) {
       Refuse("path", "format mock", "no files");
       Require("lengths", "the lengths that a mock source draws");
+      if (IsSound("images")) CheckImages();
     } else {
+      Refuse("images", "files to read", "them for format: mock alone");
+      Refuse("vocabulary", "files to read", "it for format: mock alone");
       Refuse("lengths", "files to read", "them for format: mock alone");
       Require("path", "the source's files");
       CheckPath();
@@ -95,17 +98,33 @@ class SourceCheck {
       for (const char* name : drawn) {
         Refuse(name, "mode file", "it for mode: lognormal alone");
       }
+      Refuse("lengths.count", "mode file", "it for mode: lognormal alone");
       return;
     }
     Refuse("lengths.path", "mode lognormal", "it for mode: file alone");
     for (const char* name : drawn) Require(name, "a number for the draw");
-    if (IsSound("lengths.min") && IsSound("lengths.max") &&
-        lengths.min() > lengths.max()) {
-      report_.AddFault(
-          ChildKey(key_, "lengths.min"),
-          absl::StrCat("found ", lengths.min(),
-                       "; wanted at most lengths.max, ", lengths.max()));
+    CheckOrder("lengths", lengths.min(), lengths.max());
+  }
+
+  void CheckImages() {
+    const v1::Source::Images& images = source_.images();
+    CheckOrder("images", images.min(), images.max());
+    Require("images.pixels", "what their sizes are drawn from");
+    if (!IsSound("images.pixels")) return;
+    for (const char* name : {"images.pixels.min", "images.pixels.max",
+                             "images.pixels.mean", "images.pixels.sigma"}) {
+      Require(name, "a number for the draw");
     }
+    CheckOrder("images.pixels", images.pixels().min(), images.pixels().max());
+  }
+
+  void CheckOrder(absl::string_view section, uint32_t min, uint32_t max) {
+    const std::string low = absl::StrCat(section, ".min");
+    const std::string high = absl::StrCat(section, ".max");
+    if (!IsSound(low) || !IsSound(high) || min <= max) return;
+    report_.AddFault(
+        ChildKey(key_, low),
+        absl::StrCat("found ", min, "; wanted at most ", high, ", ", max));
   }
 
   const v1::Source& source_;

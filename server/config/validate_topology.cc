@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -22,10 +23,18 @@ void CheckModules(const v1::Topology& topology, KeyReport* report) {
                               "a map of vision, language or both");
   }
   for (const auto& [name, module] : topology.modules()) {
-    if (ParseModule(name).has_value()) continue;
-    report->AddFault(ChildKey("topology.modules", Shown(name)),
-                     absl::StrCat("unknown module; ",
-                                  SuggestName(name, {"vision", "language"})));
+    const std::string key = ChildKey("topology.modules", Shown(name));
+    if (!ParseModule(name).has_value()) {
+      report->AddFault(key,
+                       absl::StrCat("unknown module; ",
+                                    SuggestName(name, {"vision", "language"})));
+      continue;
+    }
+    const std::string tp = ChildKey(key, "tp");
+    if (!report->HasFaultWithin(key) && !std::has_single_bit(module.tp())) {
+      report->AddFault(
+          tp, absl::StrCat("found ", module.tp(), "; wanted a power of two"));
+    }
   }
 }
 

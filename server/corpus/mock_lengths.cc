@@ -2,15 +2,67 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <optional>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace ballast {
 namespace {
 
 constexpr uint32_t kMostTokens = 1u << 24;
 
+constexpr size_t kMostLengths = size_t{1} << 28;
+
+// Reads the numbers of one line into `lengths`; the entry that is none, if any.
+std::optional<absl::string_view> ReadLine(absl::string_view line,
+                                          std::vector<uint32_t>* lengths) {
+  for (const absl::string_view entry : absl::StrSplit(line, ',')) {
+    const absl::string_view text = absl::StripAsciiWhitespace(entry);
+    uint32_t length = 0;
+    if (!absl::SimpleAtoi(text, &length) || length < 1 ||
+        length > kMostTokens) {
+      return text;
+    }
+    lengths->push_back(length);
+  }
+  return std::nullopt;
+}
+
+bool HoldsANumber(absl::string_view line) {
+  for (const absl::string_view entry : absl::StrSplit(line, ',')) {
+    double number = 0;
+    if (absl::SimpleAtod(entry, &number)) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+absl::StatusOr<std::vector<uint32_t>> ParseLengths(absl::string_view text) {
+  std::vector<uint32_t> lengths;
+  size_t number = 0;
+  for (const absl::string_view each : absl::StrSplit(text, '\n')) {
+    ++number;
+    const absl::string_view line = absl::StripAsciiWhitespace(each);
+    if (line.empty() || (number == 1 && !HoldsANumber(line))) continue;
+    if (const auto wrong = ReadLine(line, &lengths)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "line ", number, ": found \"", absl::CHexEscape(wrong->substr(0, 40)),
+          "\"; wanted a whole number from 1 to ", kMostTokens));
+    }
+    if (lengths.size() > kMostLengths) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("more than ", kMostLengths, " lengths"));
+    }
+  }
+  if (lengths.empty()) return absl::InvalidArgumentError("holds no length");
+  return lengths;
+}
 
 absl::Status CheckLognormalLengths(const LognormalLengths& lengths) {
   const auto fault = [](absl::string_view what, auto found,

@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <random>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace ballast {
 
@@ -23,6 +26,12 @@ struct LognormalLengths {
 // configuration has for it: min and max 1 to 2^24, min not above max; mean
 // above 0, to 2^24; sigma 0 to 100.
 absl::Status CheckLognormalLengths(const LognormalLengths& lengths);
+
+// The lengths that `text` holds, a file of them: whole numbers of 1 to 2^24,
+// one a line or with commas between. A first line of which no entry is a number
+// is a heading; empty lines are passed over. Pure. Errors: INVALID_ARGUMENT
+// (anything else, naming the line; no number at all; over 2^28 of them).
+absl::StatusOr<std::vector<uint32_t>> ParseLengths(absl::string_view text);
 
 // Draws the lengths that Megatron-LM's mock datasets have: those of
 //

@@ -9,6 +9,7 @@
 #include "server/config/path_pattern.h"
 #include "server/corpus/file_source.h"
 #include "server/corpus/media_root.h"
+#include "server/corpus/mock_source.h"
 #include "server/corpus/source_files.h"
 
 namespace ballast {
@@ -49,6 +50,15 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
       MediaRoot::Create(ResolvePath(directory, source.media_root())));
   return std::make_unique<JsonlSource>(*std::move(index), std::move(files),
                                        std::move(media));
+}
+
+absl::StatusOr<std::unique_ptr<SampleSource>> OpenAnySource(
+    const v1::Source& source, const v1::Config& config,
+    absl::string_view directory, const IndexKey& key) {
+  if (source.format() == v1::Source::FORMAT_MOCK) {
+    return MockSource::Create(source, config.model(), config.batch());
+  }
+  return OpenSource(source, directory, key);
 }
 
 }  // namespace ballast

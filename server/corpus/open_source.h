@@ -20,6 +20,12 @@ namespace ballast {
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
     const v1::Source& source, absl::string_view directory, const IndexKey& key);
 
+// The same of any source of `config`, a loaded one: a mock source is drawn, and
+// needs neither index nor key. Errors: as OpenSource and MockSource::Create.
+absl::StatusOr<std::unique_ptr<SampleSource>> OpenAnySource(
+    const v1::Source& source, const v1::Config& config,
+    absl::string_view directory, const IndexKey& key);
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_CORPUS_OPEN_SOURCE_H_

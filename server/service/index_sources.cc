@@ -99,6 +99,14 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     for (const SharedFile& file : shared) {
       if (file.source == source.name()) result.shared.push_back(file);
     }
+    if (source.format() == v1::Source::FORMAT_MOCK) {
+      BALLAST_ASSIGN_OR_RETURN(const auto drawn,
+                               OpenAnySource(source, c, config.directory, key));
+      result.is_drawn = true;
+      result.report.samples = drawn->index().size();
+      all.push_back(std::move(result));
+      continue;
+    }
     const auto opened = OpenSource(source, config.directory, key);
     if (opened.ok() && !options.rebuild) {
       result.was_fresh = true;

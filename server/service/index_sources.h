@@ -21,6 +21,8 @@ struct SourceIndexing {
   // The index was there and fits the files: nothing was read, `report` holds
   // only counts of samples.
   bool was_fresh = false;
+  // A mock source: it has no index. `report` holds only counts of samples.
+  bool is_drawn = false;
   IndexReport report;
   // Bad samples that are bad for having more than batch.max_tokens tokens. With
   // any, no index was written.

@@ -29,12 +29,9 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
   const IndexKey key = IndexKeyOf(job.config, *job.tokenizer);
   std::vector<const SourceIndex*> indexes;
   for (const v1::Source& source : job.config.sources()) {
-    if (source.format() == v1::Source::FORMAT_MOCK) {
-      return absl::UnimplementedError(absl::StrCat(
-          "sources: ", source.name(), ": format `mock` is not built yet"));
-    }
-    BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<SampleSource> opened,
-                             OpenSource(source, config.directory, key));
+    BALLAST_ASSIGN_OR_RETURN(
+        std::unique_ptr<SampleSource> opened,
+        OpenAnySource(source, job.config, config.directory, key));
     indexes.push_back(&opened->index());
     job.sources.push_back(std::move(opened));
   }

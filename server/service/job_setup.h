@@ -31,8 +31,8 @@ struct OpenedJob {
 
 // Opens the tokenizer, every source through its index, and the scheduler.
 // Blocks on the disk. Errors: FAILED_PRECONDITION (an index is missing, damaged
-// or stale), UNIMPLEMENTED (a mock source, and other settings that the
-// scheduler does not do yet), and those of MakeTokenizer, OpenSource,
+// or stale), UNIMPLEMENTED (settings that the
+// scheduler does not do yet), and those of MakeTokenizer, OpenAnySource,
 // Scheduler::Create; each names the key.
 absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config);
 

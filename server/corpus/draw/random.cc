@@ -59,7 +59,8 @@ int Random::Lognormal(double median, double sigma, int low, int high) {
   // Twelve uniform numbers have the mean 6 and the variance 1.
   double normal = -6.0;
   for (int i = 0; i < 12; ++i) normal += Unit();
-  return std::clamp(static_cast<int>(median * Exp(sigma * normal)), low, high);
+  return static_cast<int>(
+      std::clamp<double>(median * Exp(sigma * normal), low, high));
 }
 
 }  // namespace ballast

@@ -89,6 +89,34 @@ TEST(MockLengthsTest, TheWidestValuesStayWithinTheBounds) {
   }
 }
 
+// With or without a heading: the first line counts unless it is no number.
+TEST(ParseLengthsTest, TakesNumbersAndAHeading) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(*ParseLengths("5\n6\n"), ElementsAre(5, 6));
+  EXPECT_THAT(*ParseLengths("length\n5\n6"), ElementsAre(5, 6));
+  EXPECT_THAT(*ParseLengths("a,b\n5, 6\n7,8\n"), ElementsAre(5, 6, 7, 8));
+  EXPECT_THAT(*ParseLengths("\n 5 \r\n\n16777216\n"), ElementsAre(5, 16777216));
+  const struct {
+    const char* text;
+    const char* message;
+  } kBad[] = {
+      {"", "holds no length"},
+      {"length\n", "holds no length"},
+      {"length\nlength\n", "line 2: found \"length\""},
+      {"1.5\n", "line 1: found \"1.5\""},
+      {"3\n0\n", "line 2: found \"0\""},
+      {"3\n-1\n", "line 2: found \"-1\""},
+      {"3,\n", "line 1: found \"\""},
+      {"3,x\n", "line 1: found \"x\""},
+      {"3\n16777217\n", "line 2: found \"16777217\""},
+  };
+  for (const auto& bad : kBad) {
+    const absl::Status status = ParseLengths(bad.text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad.text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(bad.message));
+  }
+}
+
 TEST(MockLengthsTest, ChecksNameTheValue) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const struct {

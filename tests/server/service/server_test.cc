@@ -344,13 +344,26 @@ TEST_F(ServerTest, TheServerIsOneOfTheTopologys) {
             absl::StatusCode::kNotFound);
 }
 
-TEST_F(ServerTest, AMockSourceIsNotBuiltYet) {
+TEST_F(ServerTest, AMockSourceNeedsNoIndex) {
   LoadedConfig config;
   config.config = JobConfig(2, 2, 16, 8);
-  config.config.mutable_sources(0)->set_format(v1::Source::FORMAT_MOCK);
+  v1::Source& source = *config.config.mutable_sources(0);
+  source.set_format(v1::Source::FORMAT_MOCK);
+  source.set_vocabulary(256);
+  v1::Source::Lengths& lengths = *source.mutable_lengths();
+  lengths.set_mode(v1::Source::Lengths::MODE_LOGNORMAL);
+  lengths.set_min(1);
+  lengths.set_max(5000);
+  lengths.set_mean(4000);
+  lengths.set_count(100);
+  lengths.set_sigma(0);
+  const auto job = OpenJob(config);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->sources[0]->index().size(), 100u);
+  lengths.set_mean(4097);  // batch.max_tokens is 4096
   const absl::Status status = OpenJob(config).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("sources: docs"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("source docs: 100 of"));
 }
 
 }  // namespace

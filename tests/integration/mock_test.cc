@@ -1,0 +1,116 @@
+// A job of mock sources alone, from drawn lengths to packed batches: no file is
+// there, and paired ranks hold parts of the same samples.
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/config/config_loader.h"
+#include "tests/fakes/test_cluster.h"
+
+namespace ballast {
+namespace {
+
+constexpr int32_t kImageToken = 151655;  // qwen2_5_vl
+
+LoadedConfig ConfigOf(uint32_t vision, uint32_t language,
+                      const std::string& delivery = "exchange") {
+  const auto config = ParseConfig(
+      absl::StrCat(
+          "sources:\n"
+          "  - {name: pictures, format: mock, lengths: {mode: lognormal, min: "
+          "50, max: 900, mean: 300, sigma: 1.1, count: 500}, images: {max: 3, "
+          "pixels: {min: 3000, max: 100000, mean: 40000, sigma: 0.7}, aspect: "
+          "2}}\n"
+          "  - {name: words, format: mock, lengths: {mode: lognormal, min: 50, "
+          "max: 900, mean: 300, sigma: 1.1, count: 300}, weight: 0.5}\n"
+          "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
+          "batch: {global: 24, micro: 12}\n"
+          "topology: {modules: {vision: {dp: ",
+          vision, "}, language: {dp: ", language,
+          "}}}\nbalance: {delivery: ", delivery,
+          "}\nserve: {threads: 2, memory: 64MiB, listen: "
+          "['unix:/replaced']}\n"),
+      "test.yaml", ::testing::TempDir());
+  EXPECT_TRUE(config.ok()) << config.status();
+  return *config;
+}
+
+TestCluster::Batches RunJob(const LoadedConfig& config, int servers) {
+  auto cluster = TestCluster::Start(config, servers);
+  EXPECT_TRUE(cluster.ok()) << cluster.status();
+  if (!cluster.ok()) return {};
+  auto batches = (*cluster)->RunRanks(0, 3);
+  EXPECT_TRUE(batches.ok()) << batches.status();
+  return batches.ok() ? *std::move(batches) : TestCluster::Batches();
+}
+
+// The tokens of every sample of a run, by its name.
+std::map<std::string, std::vector<int64_t>> TextsOf(
+    const TestCluster::Batches& batches) {
+  std::map<std::string, std::vector<int64_t>> texts;
+  for (const auto& [key, batch] : batches) {
+    if (batch.role.module() == v1::MODULE_VISION) continue;
+    for (size_t i = 0; i < batch.samples.size(); ++i) {
+      EXPECT_FALSE(batch.samples[i].placeholder);
+      const auto begin = batch.input_ids.begin() + batch.cu_seqlens_padded[i];
+      texts[batch.samples[i].name].assign(
+          begin, begin + batch.cu_seqlens[i + 1] - batch.cu_seqlens[i]);
+    }
+  }
+  return texts;
+}
+
+TEST(MockTest, VisionAndLanguageRanksArePaired) {
+  const TestCluster::Batches batches = RunJob(ConfigOf(4, 4), 2);
+  ASSERT_EQ(batches.size(), 3u * 2 * 8);
+  uint64_t images = 0;
+  for (const auto& [key, vision] : batches) {
+    const auto& [step, micro_batch, module, rank] = key;
+    if (module != v1::MODULE_VISION) continue;
+    const PackedBatch& language = batches.at(
+        {step, micro_batch, static_cast<int>(v1::MODULE_LANGUAGE), rank});
+    ASSERT_EQ(vision.samples.size(), language.samples.size());
+    for (size_t i = 0; i < vision.samples.size(); ++i) {
+      EXPECT_EQ(vision.samples[i].name, language.samples[i].name);
+    }
+    // Every token of the tower has its placeholder.
+    int64_t placeholders = 0;
+    for (const int64_t id : language.input_ids) {
+      placeholders += id == kImageToken;
+    }
+    EXPECT_EQ(placeholders * 4, static_cast<int64_t>(vision.totals.patches));
+    EXPECT_EQ(vision.totals, language.totals);
+    images += vision.totals.images;
+    // Something is on the pictures.
+    if (vision.totals.images > 0) {
+      float low = 100, high = -100;
+      for (const float value : vision.pixel_values) {
+        low = std::min(low, value);
+        high = std::max(high, value);
+      }
+      EXPECT_GT(high - low, 0.5f);
+    }
+  }
+  EXPECT_GT(images, 0u);
+}
+
+// What a sample holds does not depend on who reads it.
+TEST(MockTest, AnotherLayoutFindsTheSameSamples) {
+  const auto a = TextsOf(RunJob(ConfigOf(4, 4), 2));
+  const auto b = TextsOf(RunJob(ConfigOf(2, 3, "direct"), 1));
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(a.size(), 72u);
+  // No two samples are alike, whichever ranks hold them.
+  std::set<std::vector<int64_t>> distinct;
+  for (const auto& [name, ids] : a) distinct.insert(ids);
+  EXPECT_EQ(distinct.size(), a.size());
+}
+
+}  // namespace
+}  // namespace ballast
