@@ -19,6 +19,7 @@ BatchAssembler::BatchAssembler(const v1::Role& role, const JobShape& shape,
       table_(shape.mean, shape.std, normalisation),
       communicator_(communicator) {
   batch_.role = role;
+  batch_.place = shape.place;
   batch_.fields = shape.fields;
   batch_.context = shape.context;
   batch_.pixel_type = pixel_type;

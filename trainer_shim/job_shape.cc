@@ -27,6 +27,11 @@ absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t least,
 
 }  // namespace
 
+ModuleLayout LayoutOf(const v1::Job::ModuleSize& module) {
+  return {std::max(module.tp(), 1u), std::max(module.pp(), 1u),
+          std::max(module.cp(), 1u)};
+}
+
 absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
                                  const TrainerPlace& place) {
   const v1::Job::ModuleSize* module = nullptr;
@@ -44,10 +49,7 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
         ModuleName(role.module()), " has ", module->dp(),
         " data-parallel ranks; rank ", role.dp_rank(), " was asked for"));
   }
-  // A server that does not say has 0.
-  const ModuleLayout layout = {std::max(module->tp(), 1u),
-                               std::max(module->pp(), 1u),
-                               std::max(module->cp(), 1u)};
+  const ModuleLayout layout = LayoutOf(*module);
   BALLAST_RETURN_IF_ERROR(
       Annotate(CheckPlace(place, layout), ModuleName(role.module())));
   const v1::Model& model = job.model();

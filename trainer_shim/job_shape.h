@@ -41,6 +41,9 @@ struct JobShape {
   bool exchanges() const { return delivery.moves() && dp > 1; }
 };
 
+// The module's ranks; 0, which an older server leaves, is 1.
+ModuleLayout LayoutOf(const v1::Job::ModuleSize& module);
+
 // Errors: INVALID_ARGUMENT (the role's module or rank or the place does not
 // exist, a size out of its range, naming the field, the value and the range;
 // an alignment that context parallelism cannot cut; those of RuleOf).

@@ -11,6 +11,7 @@
 #include "trainer_shim/patchify.h"
 #include "trainer_shim/role_fields.h"
 #include "trainer_shim/totals.h"
+#include "trainer_shim/trainer_place.h"
 
 namespace ballast {
 
@@ -32,8 +33,9 @@ struct PackedBatch {
   uint64_t step = 0;
   uint32_t micro_batch = 0;  // number within the step
   v1::Role role;
-  // What a rank at this place of its module receives, and its part of every
-  // sample's tokens.
+  // Where the rank stands in its module, what it receives there, and its part of
+  // every sample's tokens.
+  TrainerPlace place;
   BatchFields fields;
   ContextSlice context;
   // In the order in which they are packed; the same on paired ranks of the

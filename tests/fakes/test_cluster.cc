@@ -77,7 +77,8 @@ absl::Status TestCluster::Restart(int server) {
 }
 
 absl::StatusOr<TestCluster::Batches> TestCluster::RunRanks(
-    uint64_t step, uint64_t steps, const v1::Fingerprint& checkpoint) const {
+    uint64_t step, uint64_t steps, const v1::Fingerprint& checkpoint,
+    const TrainerPlace& place) const {
   const auto client = LoaderClient::Create(addresses_[0]);
   BALLAST_ASSIGN_OR_RETURN(const v1::AttachResponse attached,
                            client->Attach({}, {}));
@@ -86,6 +87,7 @@ absl::StatusOr<TestCluster::Batches> TestCluster::RunRanks(
   options.start_step = step;
   options.steps = steps;
   options.checkpoint = checkpoint;
+  options.place = place;
   BALLAST_ASSIGN_OR_RETURN(const std::vector<v1::Role> roles,
                            RolesOf(attached.job(), options));
   Mutex mutex;

@@ -13,6 +13,7 @@
 #include "server/config/config_loader.h"
 #include "server/service/server.h"
 #include "trainer_shim/packed_batch.h"
+#include "trainer_shim/trainer_place.h"
 
 namespace ballast {
 
@@ -23,8 +24,8 @@ class TestCluster {
   // Starts `servers` servers of the job that `config` describes. Their
   // topology.servers and serve.listen are filled in: the ranks of each module
   // are dealt out evenly, in order. The sources' indexes are built first.
-  static absl::StatusOr<std::unique_ptr<TestCluster>> Start(
-      LoadedConfig config, int servers = 1);
+  static absl::StatusOr<std::unique_ptr<TestCluster>> Start(LoadedConfig config,
+                                                            int servers = 1);
   ~TestCluster();
 
   const std::vector<std::string>& addresses() const { return addresses_; }
@@ -34,13 +35,14 @@ class TestCluster {
   absl::Status Restart(int server);
 
   // What a rank got: (step, micro-batch, module, rank) -> batch.
-  using Batches = std::map<std::tuple<uint64_t, uint32_t, int, uint32_t>,
-                           PackedBatch>;
-  // Runs every rank of every module for `steps` steps from `step`, or until the
-  // data end.
+  using Batches =
+      std::map<std::tuple<uint64_t, uint32_t, int, uint32_t>, PackedBatch>;
+  // Runs every data-parallel rank of every module that has `place`, there, for
+  // `steps` steps from `step`, or until the data end.
   absl::StatusOr<Batches> RunRanks(
       uint64_t step, uint64_t steps,
-      const v1::Fingerprint& checkpoint = v1::Fingerprint()) const;
+      const v1::Fingerprint& checkpoint = v1::Fingerprint(),
+      const TrainerPlace& place = {}) const;
 
  private:
   TestCluster() = default;

@@ -47,11 +47,14 @@ absl::StatusOr<std::unique_ptr<CudaTrainerShim>> MakeShim(
         place->communicator,
         MeetNcclCommunicator(
             server.get(),
-            absl::StrCat("ballast-rank/", ModuleName(place->role.module())),
+            absl::StrCat("ballast-rank/", ModuleName(place->role.module()), "/",
+                         options.place.tp_rank, ".", options.place.pp_rank, ".",
+                         options.place.cp_rank),
             place->role.dp_rank(), place->dp, kMeeting, {}));
   }
   CudaTrainerShim::Options shim;
   shim.source.role = place->role;
+  shim.source.place = options.place;
   shim.source.start_step = options.start_step;
   shim.source.steps = options.steps;
   shim.source.fingerprint = fingerprint;

@@ -30,6 +30,11 @@ std::string BatchLine(const PackedBatch& batch, absl::Duration next) {
                {"bytes_read", batch.bytes_read},
                {"bytes_moved", batch.bytes_moved},
                {"next_ms", absl::ToDoubleMilliseconds(next)}};
+  if (batch.place != TrainerPlace()) {
+    line["tp_rank"] = batch.place.tp_rank;
+    line["pp_rank"] = batch.place.pp_rank;
+    line["cp_rank"] = batch.place.cp_rank;
+  }
   if (batch.dummy_image) line["dummy_image"] = true;
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

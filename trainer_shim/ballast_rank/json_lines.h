@@ -17,8 +17,10 @@ namespace ballast {
 // step, micro_batch, module, dp_rank, samples ("SOURCE:ORDINAL", in packing
 // order), placeholders (how many of them), tokens, padded_tokens, images,
 // patches, digest (DigestOf), bytes_read, bytes_moved, next_ms (how long Next
-// took); and dummy_image, true, only where there is one. All but next_ms are
-// the same on every run.
+// took); tp_rank, pp_rank and cp_rank, only where one of them is not 0; and
+// dummy_image, true, only where there is one. The digest is of what a rank at
+// that place receives, the numbers before it are of whole samples. All but
+// next_ms are the same on every run.
 std::string BatchLine(const PackedBatch& batch, absl::Duration next);
 
 // Lines of several ranks that run at their own pace, written in one fixed

@@ -40,7 +40,10 @@ constexpr char kExamples[] =
     "      one rank (delivery direct or off, or a module of one rank)\n"
     "  ballast-rank --server 10.0.0.1:7070 --steps 4 --backend cuda \\\n"
     "      --module vision --dp-rank 3\n"
-    "      one rank on its GPU; it exchanges with the other ranks' processes";
+    "      one rank on its GPU; it exchanges with the other ranks' processes\n"
+    "  ballast-rank --server 127.0.0.1:7070 --steps 4 --world all --json \\\n"
+    "      --pp-rank 1 --cp-rank 3\n"
+    "      all data-parallel ranks of that pipeline stage and context rank";
 
 struct Arguments {
   WorldOptions world;
@@ -140,10 +143,15 @@ int Main(int argc, char** argv) {
                         "where batches are packed"),
         {"host", "cuda"})
       ->capture_default_str();
-  CLI::Option* all = OneOf(
-      app->add_option("--world", arguments.all,
-                      "every rank of every module; so it is without --module"),
-      {"all"});
+  CLI::Option* all =
+      OneOf(app->add_option(
+                "--world", arguments.all,
+                "every data-parallel rank of every module, at the place that "
+                "--tp-rank, --pp-rank and --cp-rank say, in the modules that "
+                "have it; so it is without --module. Other places are other "
+                "runs: their batches differ in tensors and tokens, not in "
+                "samples"),
+            {"all"});
   CLI::Option* module =
       OneOf(app->add_option("--module", arguments.module,
                             "the one rank's module, with --dp-rank"),
@@ -154,6 +162,15 @@ int Main(int argc, char** argv) {
                              ->needs(module)
                              ->excludes(all);
   module->needs(dp_rank);
+  AddWholeNumber(app, "--tp-rank", world.place.tp_rank,
+                 "tensor rank in the module; all of them receive the same")
+      ->capture_default_str();
+  AddWholeNumber(app, "--pp-rank", world.place.pp_rank,
+                 "pipeline stage: what is not received there is not packed")
+      ->capture_default_str();
+  AddWholeNumber(app, "--cp-rank", world.place.cp_rank,
+                 "context rank: packs its slice of each sample's tokens")
+      ->capture_default_str();
   app->add_flag("--report", world.report_timings,
                 "report what packing each batch took, for `ballastctl "
                 "fit-cost`");

@@ -11,6 +11,7 @@
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/in_process_communicator.h"
 #include "trainer_shim/job_shape.h"
+#include "trainer_shim/role_fields.h"
 #include "trainer_shim/trainer_shim.h"
 
 namespace ballast {
@@ -55,8 +56,10 @@ void RunRank(uint32_t rank, TrainerShim::Options shim_options,
 absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
                                               const WorldOptions& options) {
   if (options.role) {
-    BALLAST_ASSIGN_OR_RETURN(const JobShape shape, ShapeOf(job, *options.role));
-    if (shape.exchanges() && !options.reaches_other_processes) {
+    BALLAST_ASSIGN_OR_RETURN(const JobShape shape,
+                             ShapeOf(job, *options.role, options.place));
+    if (shape.exchanges() && shape.fields.any() &&
+        !options.reaches_other_processes) {
       return absl::FailedPreconditionError(absl::StrCat(
           ModuleName(options.role->module()), " has ", shape.dp,
           " ranks that exchange samples, and the host backend does not reach "
@@ -66,17 +69,22 @@ absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
     return std::vector<v1::Role>{*options.role};
   }
   std::vector<v1::Role> roles;
+  absl::Status nowhere = absl::InvalidArgumentError("the job has no module");
   for (const v1::Job::ModuleSize& module : job.modules()) {
+    // The modules' layouts differ: one may lack the place.
+    const absl::Status there = CheckPlace(options.place, LayoutOf(module));
+    if (!there.ok()) {
+      nowhere = Annotate(there, ModuleName(module.module()));
+      continue;
+    }
     for (uint32_t rank = 0; rank < module.dp(); ++rank) {
       v1::Role& role = roles.emplace_back();
       role.set_module(module.module());
       role.set_dp_rank(rank);
-      BALLAST_RETURN_IF_ERROR(ShapeOf(job, role).status());
+      BALLAST_RETURN_IF_ERROR(ShapeOf(job, role, options.place).status());
     }
   }
-  if (roles.empty()) {
-    return absl::InvalidArgumentError("the job has no module with ranks");
-  }
+  if (roles.empty()) return nowhere;
   return roles;
 }
 
@@ -93,6 +101,7 @@ absl::Status RunWorld(const v1::Job& job, const v1::Fingerprint& fingerprint,
   for (uint32_t rank = 0; rank < roles.size(); ++rank) {
     TrainerShim::Options shim;
     shim.role = roles[rank];
+    shim.place = options.place;
     shim.communicator =
         std::move(groups[shim.role.module()][shim.role.dp_rank()]);
     shim.start_step = options.start_step;

@@ -17,13 +17,16 @@
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 #include "trainer_shim/packed_batch.h"
+#include "trainer_shim/trainer_place.h"
 
 namespace ballast {
 
-// The ranks that this process runs: one, or every rank of every module.
+// The ranks that this process runs, all at one place of their modules: one, or
+// every data-parallel rank of every module that has such a place.
 struct WorldOptions {
   std::vector<std::string> servers;
   std::optional<v1::Role> role;  // empty: all
+  TrainerPlace place;
   uint64_t start_step = 0;
   uint64_t steps = 1;
   v1::Fingerprint checkpoint;               // as TrainerShim's
@@ -54,7 +57,8 @@ using MakeClient =
 // The roles that `options` runs of `job`: modules in the job's order, ranks
 // ascending. Errors: FAILED_PRECONDITION (one role of a job whose ranks
 // exchange samples, and other processes are not reached),
-// INVALID_ARGUMENT (no such role).
+// INVALID_ARGUMENT (no such role or place, or, without a role, none in any
+// module).
 absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
                                               const WorldOptions& options);
 

@@ -25,6 +25,7 @@ absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
   host.step = batch.step;
   host.micro_batch = batch.micro_batch;
   host.role = batch.role;
+  host.place = batch.place;
   host.fields = batch.fields;
   host.context = batch.context;
   host.samples = batch.samples;

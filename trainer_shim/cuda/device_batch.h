@@ -15,6 +15,7 @@
 #include "trainer_shim/role_fields.h"
 #include "trainer_shim/thd_layout.h"
 #include "trainer_shim/totals.h"
+#include "trainer_shim/trainer_place.h"
 
 namespace ballast {
 
@@ -29,8 +30,9 @@ struct DeviceBatch {
   uint32_t micro_batch = 0;  // number within the step
   v1::Role role;
   int device = 0;
-  // What a rank at this place of its module receives, and its part of every
-  // sample's tokens.
+  // Where the rank stands in its module, what it receives there, and its part of
+  // every sample's tokens.
+  TrainerPlace place;
   BatchFields fields;
   ContextSlice context;
   // In the order in which they are packed. PackedSample::placeholder is not

@@ -171,6 +171,7 @@ void WindowFeed::Describe(const v1::StepSchedule& schedule,
   batch.micro_batch = micro_batch;
   batch.role = source_->role();
   batch.device = options_.device;
+  batch.place = shape.place;
   batch.fields = shape.fields;
   batch.context = shape.context;
   for (const OwnedSample& owned : window->exchange.owned) {

@@ -34,6 +34,16 @@ TEST(BatchLineTest, NamesEveryKey) {
                 "\"next_ms\":2.5}");
 }
 
+TEST(BatchLineTest, SaysWhichPlaceItIsOf) {
+  PackedBatch batch;
+  EXPECT_EQ(BatchLine(batch, {}).find("_rank\":0,\"pp_rank"),
+            std::string::npos);
+  batch.place.cp_rank = 3;
+  EXPECT_NE(
+      BatchLine(batch, {}).find("\"tp_rank\":0,\"pp_rank\":0,\"cp_rank\":3"),
+      std::string::npos);
+}
+
 TEST(BatchLineTest, SaysWhereThereIsADummyImage) {
   PackedBatch batch;
   EXPECT_EQ(BatchLine(batch, {}).find("dummy_image"), std::string::npos);

@@ -1,0 +1,254 @@
+// Ranks at every place of tensor, pipeline and context parallel layouts, from
+// drawn samples to packed batches (spec 5.10): context slices make up the
+// whole, stages agree, tensor peers are equal, and no token is lost or doubled.
+
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/config/config_loader.h"
+#include "tests/fakes/test_cluster.h"
+#include "trainer_shim/context_slice.h"
+#include "trainer_shim/role_fields.h"
+#include "trainer_shim/trainer_place.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint64_t kSteps = 2;
+
+struct Layout {
+  uint32_t vision_dp = 2;
+  uint32_t language_dp = 2;
+  uint32_t tp = 1;
+  uint32_t pp = 1;
+  uint32_t cp = 1;
+  std::string packing = "{align: 8}";
+  std::string delivery = "exchange";
+};
+
+// Batches of the ranks at `place`. The schedule is the same for every tp, pp
+// and cp, since the alignment is.
+TestCluster::Batches BatchesAt(const TestCluster& cluster,
+                               const TrainerPlace& place) {
+  auto batches = cluster.RunRanks(0, kSteps, {}, place);
+  EXPECT_TRUE(batches.ok()) << batches.status();
+  return batches.ok() ? *std::move(batches) : TestCluster::Batches();
+}
+
+std::unique_ptr<TestCluster> Start(const Layout& layout) {
+  const std::string sizes = absl::StrCat(
+      ", tp: ", layout.tp, ", pp: ", layout.pp, ", cp: ", layout.cp, "}");
+  const uint32_t grid = std::lcm(layout.vision_dp, layout.language_dp);
+  const auto config = ParseConfig(
+      absl::StrCat(
+          "sources: [{name: mock, format: mock, lengths: {mode: lognormal, "
+          "min: 20, max: 400, mean: 150, sigma: 1.1, count: 400}, images: "
+          "{max: "
+          "2, pixels: {min: 3000, max: 40000, mean: 20000, sigma: 0.5}}}]\n"
+          "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
+          "batch: {global: ",
+          8 * grid, ", micro: ", 4 * grid, ", max_tokens: 1000}\n",
+          "topology: {modules: {vision: {dp: ", layout.vision_dp, sizes,
+          ", language: {dp: ", layout.language_dp, sizes,
+          "}}\nbalance: {delivery: ", layout.delivery,
+          "}\npacking: ", layout.packing,
+          "\nserve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}\n"),
+      "test.yaml", ::testing::TempDir());
+  EXPECT_TRUE(config.ok()) << config.status();
+  auto cluster = TestCluster::Start(*config);
+  EXPECT_TRUE(cluster.ok()) << cluster.status();
+  return *std::move(cluster);
+}
+
+template <typename T>
+std::vector<T> Pick(const std::vector<T>& whole,
+                    const std::vector<int32_t>& indices, bool received,
+                    uint32_t axes = 1) {
+  std::vector<T> picked;
+  for (uint32_t axis = 0; received && axis < axes; ++axis) {
+    for (const int32_t i : indices) {
+      picked.push_back(whole[axis * (whole.size() / axes) + i]);
+    }
+  }
+  return picked;
+}
+
+// What a rank at `place` must receive of what the only rank of a layout without
+// peers receives.
+PackedBatch PartOf(const PackedBatch& whole, const TrainerPlace& place,
+                   const Layout& layout) {
+  PackedBatch part = whole;
+  const ModuleLayout ranks = {layout.tp, layout.pp, layout.cp};
+  const BatchFields fields = FieldsOf(whole.role.module(), place, ranks);
+  if (whole.role.module() == v1::MODULE_VISION) {
+    if (fields.pixels) return part;
+    part.pixel_values.clear();
+    part.image_grid_thw.clear();
+    part.vision_cu_seqlens.clear();
+    part.vision_max_seqlen = 0;
+    part.dummy_image = false;
+    return part;
+  }
+  const auto indices =
+      ContextIndices(whole.cu_seqlens_padded, {layout.cp, place.cp_rank});
+  EXPECT_TRUE(indices.ok()) << indices.status();
+  part.input_ids = Pick(whole.input_ids, *indices, fields.input_ids);
+  part.labels = Pick(whole.labels, *indices, fields.labels);
+  part.loss_mask = Pick(whole.loss_mask, *indices, fields.labels);
+  part.position_ids =
+      Pick(whole.position_ids, *indices, true, whole.position_axes);
+  return part;
+}
+
+using Sizes = std::tuple<uint32_t, uint32_t, uint32_t>;
+
+class PlacesTest : public ::testing::TestWithParam<Sizes> {};
+
+TEST_P(PlacesTest, EveryPlaceHasItsPartOfTheWhole) {
+  Layout layout;
+  const TestCluster::Batches whole = BatchesAt(*Start(layout), {});
+  ASSERT_EQ(whole.size(), kSteps * 2 * 4);
+  std::tie(layout.tp, layout.pp, layout.cp) = GetParam();
+  const auto cluster = Start(layout);
+  TrainerPlace place;
+  for (place.tp_rank = 0; place.tp_rank < layout.tp; ++place.tp_rank) {
+    for (place.pp_rank = 0; place.pp_rank < layout.pp; ++place.pp_rank) {
+      for (place.cp_rank = 0; place.cp_rank < layout.cp; ++place.cp_rank) {
+        const TestCluster::Batches batches = BatchesAt(*cluster, place);
+        ASSERT_EQ(batches.size(), whole.size());
+        for (const auto& [key, batch] : batches) {
+          const PackedBatch wanted = PartOf(whole.at(key), place, layout);
+          EXPECT_EQ(DigestOf(batch), DigestOf(wanted));
+          EXPECT_EQ(batch.totals, wanted.totals);
+          EXPECT_EQ(batch.micro_batch_totals, wanted.micro_batch_totals);
+          EXPECT_EQ(batch.step_totals, wanted.step_totals);
+          EXPECT_EQ(batch.place, place);
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, PlacesTest,
+                         ::testing::Combine(::testing::Values(1u, 2u, 4u),
+                                            ::testing::Values(1u, 2u, 4u),
+                                            ::testing::Values(1u, 2u, 4u)));
+
+// Sums by the tensors themselves, over context and data-parallel ranks, against
+// the totals that are handed with them (spec 2.9).
+TEST(PlaceTotalsTest, AreWhatTheTensorsHold) {
+  for (const std::string packing :
+       {"{align: auto}", "{align: 24}",
+        "{mode: scheduled, max_tokens_per_rank: 1200, virtual_pipeline_group: "
+        "2}"}) {
+    Layout layout;
+    layout.vision_dp = 1;
+    layout.cp = 2;
+    layout.packing = packing;
+    const auto cluster = Start(layout);
+    TrainerPlace place;
+    std::map<std::tuple<uint64_t, uint32_t>, PackedTotals> micro_batches;
+    std::map<std::tuple<uint64_t, uint32_t>, PackedTotals> said;
+    std::map<uint64_t, PackedTotals> steps_said;
+    std::map<uint64_t, uint32_t> counts;
+    for (place.cp_rank = 0; place.cp_rank < layout.cp; ++place.cp_rank) {
+      for (const auto& [key, batch] : BatchesAt(*cluster, place)) {
+        const auto number = std::make_tuple(batch.step, batch.micro_batch);
+        counts[batch.step] =
+            std::max(counts[batch.step], batch.micro_batch + 1);
+        const auto [entry, is_new] =
+            said.emplace(number, batch.micro_batch_totals);
+        EXPECT_EQ(entry->second, batch.micro_batch_totals) << "of all ranks";
+        steps_said.emplace(batch.step, batch.step_totals);
+        EXPECT_EQ(steps_said[batch.step], batch.step_totals);
+        PackedTotals& sum = micro_batches[number];
+        if (batch.role.module() == v1::MODULE_VISION) {
+          if (place.cp_rank > 0) continue;
+          sum.patches += batch.vision_cu_seqlens.back();
+          sum.images += batch.image_grid_thw.size() / 3;
+          continue;
+        }
+        // Both context ranks have their labels; the rest is of whole samples.
+        sum.label_tokens += static_cast<uint64_t>(std::accumulate(
+            batch.loss_mask.begin(), batch.loss_mask.end(), 0.0));
+        EXPECT_EQ(batch.input_ids.size(),
+                  batch.totals.padded_tokens / layout.cp);
+        if (place.cp_rank > 0) continue;
+        PackedTotals own;
+        own.samples = batch.samples.size();
+        for (size_t i = 0; i < own.samples; ++i) {
+          const uint64_t real = batch.cu_seqlens[i + 1] - batch.cu_seqlens[i];
+          const uint64_t padded =
+              batch.cu_seqlens_padded[i + 1] - batch.cu_seqlens_padded[i];
+          own.tokens += real;
+          own.tokens_squared += real * real;
+          own.padded_tokens += padded;
+          own.padded_tokens_squared += padded * padded;
+        }
+        EXPECT_EQ(batch.totals.samples, own.samples);
+        EXPECT_EQ(batch.totals.tokens, own.tokens);
+        EXPECT_EQ(batch.totals.tokens_squared, own.tokens_squared);
+        EXPECT_EQ(batch.totals.padded_tokens, own.padded_tokens);
+        EXPECT_EQ(batch.totals.padded_tokens_squared,
+                  own.padded_tokens_squared);
+        sum += own;
+      }
+    }
+    std::map<uint64_t, PackedTotals> steps;
+    for (const auto& [number, sum] : micro_batches) {
+      EXPECT_EQ(sum, said[number]) << packing;
+      steps[std::get<0>(number)] += sum;
+    }
+    EXPECT_EQ(steps, steps_said) << packing;
+    for (const auto& [step, count] : counts) EXPECT_EQ(count % 2, 0u);
+  }
+}
+
+std::vector<std::string> NamesOf(const TestCluster::Batches& batches,
+                                 uint64_t step, uint32_t micro_batch,
+                                 v1::Module module, uint32_t first,
+                                 uint32_t end) {
+  std::vector<std::string> names;
+  for (uint32_t rank = first; rank < end; ++rank) {
+    const auto& batch =
+        batches.at({step, micro_batch, static_cast<int>(module), rank});
+    for (const PackedSample& sample : batch.samples) {
+      names.push_back(sample.name);
+    }
+  }
+  return names;
+}
+
+// With dp sizes that divide each other a rank of the smaller one has what its
+// partners have together, in order; with others, all ranks have together.
+TEST(PairingTest, RanksHoldWhatTheirPartnersHold) {
+  const std::tuple<uint32_t, uint32_t> sizes[] = {{2, 4}, {4, 2}, {1, 4},
+                                                  {4, 4}, {2, 3}, {6, 4}};
+  for (const auto& [vision, language] : sizes) {
+    Layout layout;
+    layout.vision_dp = vision;
+    layout.language_dp = language;
+    const TestCluster::Batches batches = BatchesAt(*Start(layout), {});
+    const uint32_t pairs = std::gcd(vision, language);
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      for (uint32_t m = 0; m < 2; ++m) {
+        for (uint32_t p = 0; p < pairs; ++p) {
+          const uint32_t v = vision / pairs, l = language / pairs;
+          EXPECT_EQ(
+              NamesOf(batches, step, m, v1::MODULE_VISION, p * v, (p + 1) * v),
+              NamesOf(batches, step, m, v1::MODULE_LANGUAGE, p * l,
+                      (p + 1) * l))
+              << vision << " " << language << " " << p;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ballast
