@@ -255,6 +255,27 @@ TEST(SchedulerValuesTest, AWindowBalancesItsMicroBatchesTogether) {
   EXPECT_LT(time, natural_time);
 }
 
+// What a rank must know of its module's layout.
+TEST(SchedulerValuesTest, TheJobSaysTheLayout) {
+  auto config = JobConfig(2, 4, 16, 8);
+  auto& modules = *config.mutable_topology()->mutable_modules();
+  modules["vision"].set_pp(2);
+  modules["language"].set_tp(2);
+  modules["language"].set_pp(4);
+  modules["language"].set_cp(8);
+  config.mutable_topology()->set_colocated(false);
+  config.mutable_packing()->set_virtual_pipeline_group(3);
+  const v1::Job job = Make(config)->job();
+  EXPECT_EQ(job.modules(0).tp(), 1u);
+  EXPECT_EQ(job.modules(0).pp(), 2u);
+  EXPECT_EQ(job.modules(1).tp(), 2u);
+  EXPECT_EQ(job.modules(1).pp(), 4u);
+  EXPECT_EQ(job.modules(1).cp(), 8u);
+  EXPECT_EQ(job.modules(1).align(), 16u);
+  EXPECT_FALSE(job.colocated());
+  EXPECT_EQ(job.virtual_pipeline_group(), 3u);
+}
+
 // Spec 2.6: every pack fits, and the number of micro-batches is equal on all
 // ranks, whatever the lengths.
 TEST(SchedulerValuesTest, ScheduledPackingFillsPacks) {
