@@ -3,7 +3,10 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
@@ -38,10 +41,14 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
+// Absolute, so that a path which was resolved once stays as it is.
 std::string DirectoryOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  const std::string whole = error ? path : absolute.string();
+  const size_t slash = whole.rfind('/');
   if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
+  return slash == 0 ? "/" : whole.substr(0, slash);
 }
 
 }  // namespace

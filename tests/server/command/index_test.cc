@@ -94,5 +94,24 @@ TEST(IndexTest, SaysWhatItTookFromTheIndexBefore) {
               HasSubstr("2 samples in 1 files, text lengths of 2\n"));
 }
 
+TEST(IndexTest, AConfigurationMayBeNamedFromWhereOneStands) {
+  const fs::path before = fs::current_path();
+  const std::string folder = ::testing::TempDir() + "/index_relative_test";
+  fs::remove_all(folder);
+  fs::create_directories(folder + "/job/media");
+  std::ofstream(folder + "/job/a.jsonl")
+      << R"({"conversations": [{"from": "human", "value": "Why?"}]})"
+      << "\n";
+  std::ofstream(folder + "/job/ballast.yaml") << R"(
+sources: [{name: chat, format: jsonl, path: a.jsonl, media_root: media}]
+batch: {global: 2, micro: 2}
+topology: {modules: {language: {dp: 2}}}
+)";
+  fs::current_path(folder);
+  EXPECT_THAT(Index("job/ballast.yaml"), HasSubstr("chat: 1 samples"));
+  EXPECT_TRUE(fs::exists(folder + "/job/.ballast/chat.index"));
+  fs::current_path(before);
+}
+
 }  // namespace
 }  // namespace ballast
