@@ -36,7 +36,7 @@ def library_version() -> str:
     """Version of the library that is loaded, "1.2.3"."""
     from . import _abi
 
-    return _abi.library().ballast_version().decode()
+    return str(_abi.library().ballast_version().decode())
 
 
 __all__ = [

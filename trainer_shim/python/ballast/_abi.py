@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import ctypes.util
 import glob
 import os
 import sys
@@ -229,35 +229,30 @@ def _places() -> List[str]:
     ]
 
 
-def _preload_cuda() -> None:
-    """Loads CUDA's runtime and NCCL out of pip's nvidia packages, where the loader
-    of shared libraries does not look. PyTorch's, once it is imported, are already
-    there."""
-    for name in ("libcudart.so.*", "libnccl.so.*"):
-        for folder in sys.path:
-            for path in glob.glob(os.path.join(folder, "nvidia", "*", "lib", name)):
-                try:
-                    ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-                except OSError:
-                    continue
-
-
 def _open() -> Any:
     failures = []
-    for attempt in range(2):
-        for place in _places():
-            try:
-                return ctypes.CDLL(place)
-            except OSError as error:
-                failures.append("%s: %s" % (place, error))
-        if not any("libcudart" in f or "libnccl" in f for f in failures):
-            break
-        if attempt == 0:
-            _preload_cuda()
+    for place in _places():
+        try:
+            return ctypes.CDLL(place)
+        except OSError as error:
+            failures.append("%s: %s" % (place, error))
     raise BallastError(
         "cannot load libballast_shim.so (BALLAST_LIBRARY names it where it is "
         "not part of this package): " + "; ".join(failures)
     )
+
+
+def load_nccl() -> None:
+    """Loads the NCCL of pip's nvidia packages, where the library would not look.
+    Nothing happens where torch has been imported, which has loaded its own, or
+    there is none: then the library takes the system's."""
+    if "torch" in sys.modules:
+        return
+    for folder in sys.path:
+        for path in glob.glob(os.path.join(folder, "nvidia", "*", "lib", "libnccl.so.2")):
+            with contextlib.suppress(OSError):
+                ctypes.CDLL(path)
+                return
 
 
 def library() -> Any:

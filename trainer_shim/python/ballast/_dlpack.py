@@ -56,13 +56,13 @@ class _ManagedTensor(ctypes.Structure):
 _alive: Dict[int, Tuple[Any, ...]] = {}
 
 
-@_Deleter
 def _delete(address: int) -> None:
     entry = _alive.pop(address, None)
     if entry is not None:
         entry[-1]()
 
 
+_deleter = _Deleter(_delete)
 _Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _api = ctypes.pythonapi
 _new = _api.PyCapsule_New
@@ -79,11 +79,13 @@ _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char
 _NAME = b"dltensor"
 
 
-@_Destructor
 def _destroy(capsule: int) -> None:
     # Nobody took it: whoever does renames it.
     if _is_valid(capsule, _NAME):
         _delete(_get_pointer(capsule, _NAME))
+
+
+_destructor = _Destructor(_destroy)
 
 
 def capsule_of(
@@ -113,7 +115,7 @@ def capsule_of(
     tensor.shape = sizes
     tensor.strides = strides
     tensor.byte_offset = 0
-    managed.deleter = _delete
+    managed.deleter = _deleter
     key = ctypes.addressof(managed)
     _alive[key] = (managed, sizes, strides, on_release)
-    return _new(key, _NAME, _destroy)
+    return _new(key, _NAME, _destructor)

@@ -131,12 +131,13 @@ class Tensor:
     def torch(self) -> Any:
         """A torch tensor over the same memory."""
         import torch
+        import torch.utils.dlpack
 
         if 0 in self.shape:
             kind = getattr(torch, self.dtype)
             device = "cpu" if self.on_host else "cuda:%d" % self.device[1]
             return torch.empty(self.shape, dtype=kind, device=device)
-        return torch.from_dlpack(self)
+        return torch.utils.dlpack.from_dlpack(self)
 
 
 class _Exposed:

@@ -86,6 +86,7 @@ class Communicator:
     @staticmethod
     def new_id() -> bytes:
         """An ncclUniqueId, for one rank to hand to the others."""
+        _abi.load_nccl()
         text = ctypes.create_string_buffer(_abi.NCCL_ID_BYTES)
         _abi.check(_abi.library().ballast_nccl_id(text))
         return text.raw
@@ -119,7 +120,9 @@ class Communicator:
         dist.broadcast_object_list(box, src=source, group=group)
         if device is None:
             device = torch.cuda.current_device()
-        return Communicator.from_id(box[0], rank, size, device=device, max_ctas=max_ctas)
+        nccl_id = box[0]
+        assert nccl_id is not None
+        return Communicator.from_id(nccl_id, rank, size, device=device, max_ctas=max_ctas)
 
     def _take(self) -> c_void_p:
         if self._handle is None:
@@ -138,6 +141,7 @@ class Communicator:
 
 
 def _nccl(device: int, max_ctas: int) -> _abi.NcclOptions:
+    _abi.load_nccl()
     options = _abi.sized(_abi.NcclOptions)
     options.device = device
     options.max_ctas = max_ctas

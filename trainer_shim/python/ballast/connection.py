@@ -60,4 +60,5 @@ class Connection:
         """What the servers say of the job: `modules`, `global_batch`,
         `micro_batch`, `delivery`, `model`, `fingerprint` and so on."""
         text = _abi.take_bytes(_abi.library().ballast_query_job, ctypes.byref(self.raw()))
-        return json.loads(text)
+        job: Dict[str, Any] = json.loads(text)
+        return job

@@ -258,9 +258,10 @@ class Loader(Iterator[Batch]):
         """The schedule of the last batch's step: every sample's cost, reader and
         owner, as `ballastctl schedule --json` prints it."""
         self.open()
-        return json.loads(
+        schedule: Dict[str, Any] = json.loads(
             _abi.take_bytes(_abi.library().ballast_shim_schedule, self._shims[-1])
         )
+        return schedule
 
     def report_timing(self, batch: Batch, milliseconds: float, module: str = "") -> None:
         """Tells the servers what forward and backward of a batch took, for
@@ -402,7 +403,7 @@ class Loader(Iterator[Batch]):
         torch = sys.modules.get("torch")
         if self._device is None or torch is None:
             return 0
-        return torch.cuda.current_stream(self._device).cuda_stream
+        return int(torch.cuda.current_stream(self._device).cuda_stream)
 
     def _release(self) -> None:
         batch, self._current = self._current, None
@@ -455,4 +456,4 @@ def checkpoint_step(data: bytes) -> int:
     """The step that a checkpoint goes on with."""
     info = _abi.sized(_abi.CheckpointInfo)
     _abi.check(_abi.library().ballast_checkpoint_read(data, len(data), byref(info)))
-    return info.next_step
+    return int(info.next_step)

@@ -40,7 +40,8 @@ def packed(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[s
         longest = int(batch["max_seqlen"])
         inputs.update(cu_seq_lens_q=places, cu_seq_lens_k=places,
                       max_length_q=longest, max_length_k=longest)  # fmt: skip
-    pixels, grid = batch.get("pixel_values"), batch.get("image_grid_thw")
+    pixels: Any = batch.get("pixel_values")
+    grid: Any = batch.get("image_grid_thw")
     if getattr(batch, "dummy_image", False):
         t, h, w = host_values(batch, "image_grid_thw").tolist()[-1]
         pixels, grid = pixels[: -t * h * w], grid[:-1]
@@ -65,7 +66,8 @@ def unpacked(
     real = host_values(batch, "cu_seqlens").tolist()
     places = host_values(batch, "cu_seqlens_padded").tolist()
     ids, labels, positions = batch["input_ids"], batch["labels"], batch["position_ids"]
-    pixels, grid = batch.get("pixel_values"), batch.get("image_grid_thw")
+    pixels: Any = batch.get("pixel_values")
+    grid: Any = batch.get("image_grid_thw")
     patches = [0]
     if grid is not None:
         for t, h, w in host_values(batch, "image_grid_thw").tolist():
