@@ -19,10 +19,14 @@ readonly bundle=gpu_bundle
 readonly max_mib=64
 # What is carried packed, and unpacked by the first run.
 readonly packed=programs.tar.gz
-readonly parts=(tests benchmarks bin lib shim)
+readonly parts=(tests benchmarks bin lib python shim)
 # What the tests that are scripts run.
 readonly programs=(//server:ballast-server
   //trainer_shim/ballast_rank:ballast-rank)
+# What python_gpu_test.sh runs besides.
+readonly wheel=//trainer_shim/python:wheel
+readonly python_files=(tests/gpu/python_gpu_test.py
+  tests/server/text/testdata/chat.tokenizer.json)
 readonly library=//trainer_shim/c_api:libballast_shim.so.1
 
 # Shared libraries that a bundle brings along: all but the C library, which
@@ -46,7 +50,7 @@ build() {
   bin=$(bazel info --noshow_progress "${options[@]}" bazel-bin)
 
   rm -rf "$bundle"
-  mkdir -p "$bundle"/{tests,benchmarks,bin,lib}
+  mkdir -p "$bundle"/{tests,benchmarks,bin,lib,python/examples}
   for target in "${targets[@]}"; do
     kind=tests
     [[ $target == *_benchmark ]] && kind=benchmarks
@@ -61,6 +65,9 @@ build() {
     xargs install -m 644 -t "$bundle/lib"
   strip --strip-unneeded "$bundle"/{tests,benchmarks,bin}/*
   install -m 755 tests/gpu/*_test.sh "$bundle/tests/"
+  install -m 644 "$bin"/trainer_shim/python/ballast-*.whl "${python_files[@]}" \
+    "$bundle/python/"
+  install -m 644 trainer_shim/python/examples/*.py "$bundle/python/examples/"
   path=${library#//}
   deploy/install.sh --prefix "$PWD/$bundle/shim" --library "$bin/${path/://}"
   if [[ -d ${BALLAST_SHARED_DIR-}/corpus ]]; then

@@ -86,7 +86,7 @@ def model_of(profile, tokenizer, seed=7):
     )
     text = dict(
         vocab_size=(len(tokenizer) + 63) // 64 * 64, hidden_size=256, intermediate_size=512,
-        num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=64,
+        bos_token_id=None, eos_token_id=None, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=64,
         rope_parameters={"rope_type": "default", "rope_theta": 1e6,
                          "mrope_section": [8, 12, 12]},
     )  # fmt: skip
