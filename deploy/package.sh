@@ -6,18 +6,19 @@
 #   ballast_VERSION_ARCH.deb           Debian 12: server, tools, shim, headers,
 #                                      Python package, systemd unit, pages
 #
-#   deploy/package.sh [--only server] [--cuda] [--out DIR] [--programs DIR]
+#   deploy/package.sh [--only server] [--cuda] [--out DIR] [--programs DIR] [--fast]
 #
 # --only server: the server and ballastctl alone, as ballast-server_….deb and no
 # tarball. --cuda: a missing CUDA toolkit is an error (without one the shim is for
 # hosts alone). --out: in the place of dist. --programs: a bazel-bin in which all is
-# built already.
+# built already. --fast: larger files, sooner.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 only=
 out=dist
 programs=
+effort=9
 options=(--config=opt)
 usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
 while (($# > 0)); do
@@ -25,6 +26,7 @@ while (($# > 0)); do
     --only) only=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     --programs) programs=$(realpath "$2"); shift 2 ;;
+    --fast) effort=1; shift ;;
     --cuda) options+=(--config=cuda); shift ;;
     --help | -h) usage; exit 0 ;;
     *) echo "package.sh: unknown argument \"$1\"" >&2; usage >&2; exit 2 ;;
@@ -63,6 +65,14 @@ if [[ -z $only ]]; then
     --library "$programs/trainer_shim/c_api/libballast_shim.so.1" >/dev/null
   # The tarball brings all libraries, and the package has them from Debian.
   rm -r "$tree/lib/ballast"
+  (cd trainer_shim/python && find ballast -name '*.py' -o -name py.typed) |
+    while read -r file; do
+      install -D -m 644 "trainer_shim/python/$file" "$tree/python/$file"
+    done
+  # By which pip and importlib.metadata know it.
+  mkdir "$tree/python/ballast-$version.dist-info"
+  printf 'Metadata-Version: 2.1\nName: ballast\nVersion: %s\n' "$version" \
+    >"$tree/python/ballast-$version.dist-info/METADATA"
 fi
 
 # What is not a program.
@@ -103,6 +113,8 @@ tarball() {
   cp -a "$tree" "$top"
   mkdir -p "$top/lib"
   cp LICENSE "$top/"
+  # Where the Python package looks first: PYTHONPATH=…/python is all it needs.
+  [[ -n $only ]] || ln -s ../../lib "$top/python/ballast/lib"
   # All but the C library, which must be the machine's, the driver, and what
   # PyTorch brings.
   ldd "${built[@]}" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
@@ -113,7 +125,7 @@ tarball() {
     patchelf --force-rpath --set-rpath \
       "\$ORIGIN/$(realpath --relative-to="$(dirname "$file")" "$top/lib")" "$file"
   done
-  tar --create --gzip --file "$out/$(basename "$top").tar.gz" --directory "$work" \
+  tar --create --use-compress-program "gzip -$effort" --file "$out/$(basename "$top").tar.gz" --directory "$work" \
     --owner=0 --group=0 --sort=name "$(basename "$top")"
   echo "$out/$(basename "$top").tar.gz"
 }
@@ -122,7 +134,10 @@ deb() {
   local root=$work/deb control=$work/deb/DEBIAN depends file
   mkdir -p "$root/usr" "$control" "$work/debian"
   cp -a "$tree/." "$root/usr/"
-  rm -f "$root/usr/LICENSE"
+  if [[ -z $only ]]; then
+    mkdir -p "$root/usr/lib/python3"
+    mv "$root/usr/python" "$root/usr/lib/python3/dist-packages"
+  fi
   install -D -m 644 -t "$root/lib/systemd/system" deploy/systemd/ballast-server.service
   install -D -m 644 deploy/systemd/ballast.sysusers "$root/usr/lib/sysusers.d/ballast.conf"
   install -d "$root/etc/ballast" "$root/usr/share/man/man1" \
@@ -196,7 +211,7 @@ deb() {
   (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z |
     xargs -0 md5sum) >"$control/md5sums"
   file=$out/${name}_${version}_$arch.deb
-  dpkg-deb --root-owner-group --build "$root" "$file" >/dev/null
+  dpkg-deb --root-owner-group -Zxz "-z$effort" --build "$root" "$file" >/dev/null
   echo "$file"
 }
 

@@ -17,8 +17,8 @@ trap cleanup EXIT
 fail() { echo "package_test: $*" >&2; exit 1; }
 
 # package.sh writes nothing into the tree, so the runfiles will do.
-deploy/package.sh --programs "$here" --out "$work/dist"
-deploy/package.sh --only server --programs "$here" --out "$work/dist"
+deploy/package.sh --fast --programs "$here" --out "$work/dist"
+deploy/package.sh --fast --only server --programs "$here" --out "$work/dist"
 
 mapfile -t tarballs < <(ls "$work"/dist/*.tar.gz)
 ((${#tarballs[@]} == 1)) || fail "tarballs: ${tarballs[*]}"
@@ -27,7 +27,7 @@ tar -xzf "${tarballs[0]}" -C "$work/elsewhere"
 top=$(echo "$work"/elsewhere/ballast-*)
 for file in bin/ballast-server bin/ballastctl bin/ballast-rank LICENSE \
   lib/libballast_shim.so.1 lib/pkgconfig/ballast_shim.pc \
-  include/ballast/trainer_shim/c_api.h share/ballast/ballast.yaml \
+  include/ballast/trainer_shim/c_api.h python/ballast/__init__.py share/ballast/ballast.yaml \
   share/ballast/deploy/kubernetes/daemonset.yaml share/doc/ballast/README.md; do
   [[ -e $top/$file ]] || fail "the tarball lacks $file"
 done
@@ -47,6 +47,9 @@ env -i "$top/bin/ballast-server" serve --config "$work/data/ballast.yaml" \
 server=$!
 run ballastctl --server "unix:$work/a.sock" health --wait 60
 run ballast-rank --server "unix:$work/a.sock" --steps 1
+version=$(env -i PYTHONPATH="$top/python" "$(command -v python3)" -B -c \
+  'import ballast; print(ballast.library_version())')
+[[ $version == [0-9]*.* ]] || fail "the Python package found version $version"
 kill "$server"
 wait "$server" || fail "the server ended with $?"
 server=
