@@ -9,9 +9,10 @@
 
 namespace ballast {
 
-// Exact sums over samples, for loss scaling and throughput without a
-// collective. Padded numbers count each sample at its aligned length
-// (packing.align); the others are real.
+// Exact sums over samples, for loss scaling and counting operations without a
+// collective (docs/thd_format.md). Padded numbers count each sample at its
+// aligned length (of the language module, JobShape::totals_align); the others are
+// real. A sample counts whole, whichever part of it a rank at some place has.
 struct PackedTotals {
   uint64_t samples = 0;
   uint64_t tokens = 0;

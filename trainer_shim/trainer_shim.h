@@ -75,7 +75,7 @@ class TrainerShim {
     v1::Role role;
     TrainerPlace place;
     // This rank's end of the module's dp ranks at the same place. Needed only
-    // where delivery is `exchange`, the module has more than one rank, and this
+    // where samples are exchanged, the module has more than one rank, and this
     // one pulls blocks.
     std::unique_ptr<Communicator> communicator;
     // This rank's end of its tensor peers (same dp, pipeline and context rank,
@@ -103,11 +103,11 @@ class TrainerShim {
   // failed to.
   // Errors, which also abort the communicator: FAILED_PRECONDITION
   // (fingerprints differ, or the data are not the checkpoint's: both, and the
-  // first differing key), INVALID_ARGUMENT (no server, no such role, a
-  // communicator that is missing or of another rank or size; those of
-  // LoadChannelSecurity), UNAUTHENTICATED and PERMISSION_DENIED (TLS or the
-  // token is refused), UNAVAILABLE and
-  // DEADLINE_EXCEEDED (no server answers: each with its cause).
+  // first differing key), INVALID_ARGUMENT (no server, no such role or place,
+  // an alignment that context parallelism cannot cut, a communicator that is
+  // missing or of another rank or size; those of LoadChannelSecurity),
+  // UNAUTHENTICATED and PERMISSION_DENIED (TLS or the token is refused),
+  // UNAVAILABLE and DEADLINE_EXCEEDED (no server answers: each with its cause).
   static absl::StatusOr<std::unique_ptr<TrainerShim>> Create(Options options);
   // The same over clients that are made already; options.servers is not read.
   static absl::StatusOr<std::unique_ptr<TrainerShim>> Create(
