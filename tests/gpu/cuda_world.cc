@@ -85,7 +85,9 @@ absl::StatusOr<TestCluster::Batches> RunCudaRanks(
   const auto client = LoaderClient::Create(servers[0]);
   BALLAST_ASSIGN_OR_RETURN(const v1::AttachResponse attached,
                            client->Attach({}, {}));
-  const bool exchanges = attached.job().delivery() == v1::DELIVERY_EXCHANGE;
+  const v1::Delivery delivery = attached.job().delivery();
+  const bool exchanges =
+      delivery == v1::DELIVERY_EXCHANGE || delivery == v1::DELIVERY_HYBRID;
   Collected collected;
   // Ranks r of all modules share a process.
   std::map<uint32_t, std::vector<CudaTrainerShim::Options>> processes;

@@ -46,7 +46,7 @@ build() {
     return 1
   fi
   bazel build --noshow_progress "${options[@]}" "${targets[@]}" "${programs[@]}" \
-    "$library"
+    "$library" "$wheel"
   bin=$(bazel info --noshow_progress "${options[@]}" bazel-bin)
 
   rm -rf "$bundle"

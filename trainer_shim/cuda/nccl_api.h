@@ -10,7 +10,7 @@ namespace ballast {
 // The functions of NCCL that the shim calls, of the library that the process
 // uses. Nothing is linked: a trainer's communicator can only be used with the
 // library that made it, so that one must be found, not another
-// (docs/decisions/0011-the-processs-own-nccl.md).
+// (docs/decisions/0012-what-the-shim-library-holds.md).
 struct NcclApi {
   decltype(&ncclBroadcast) Broadcast = nullptr;
   decltype(&ncclCommAbort) CommAbort = nullptr;

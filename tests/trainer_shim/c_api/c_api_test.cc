@@ -1,142 +1,24 @@
 // A whole job through the C interface, on the host: real servers, and every
 // rank a thread that runs C code.
 
-#include "trainer_shim/c_api.h"
-
 #include <cmath>
-#include <filesystem>
-#include <functional>
-#include <set>
+#include <cstring>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/str_cat.h"
-#include "common/mutex.h"
-#include "server/config/config_loader.h"
-#include "tests/fakes/formula_dataset.h"
-#include "tests/fakes/test_cluster.h"
-#include "tests/trainer_shim/c_api/c_batch.h"
-#include "tests/trainer_shim/c_api/c_rank.h"
+#include "tests/trainer_shim/c_api/c_api_fixture.h"
+#include "trainer_shim/c_api.h"
 
 namespace ballast {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr uint32_t kRanks = 2;
-
-// `language`: its sizes beside dp.
-LoadedConfig MakeConfig(const std::string& language = "") {
-  const std::string directory = ::testing::TempDir() + "/c_api";
-  std::filesystem::create_directories(directory);
-  EXPECT_TRUE(WriteFormulaDataset(directory + "/docs.tar", 40).ok());
-  auto config = ParseConfig(
-      "sources: [{name: docs, format: webdataset, path: docs.tar}]\n"
-      "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
-      "batch: {global: 16, micro: 8}\n"
-      "topology: {modules: {vision: {dp: 2}, language: {dp: 2" +
-          language +
-          "}}}\n"
-          "serve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}\n",
-      "test.yaml", directory);
-  EXPECT_TRUE(config.ok()) << config.status();
-  return *std::move(config);
-}
-
-class CApiTest : public ::testing::Test {
- protected:
-  CApiTest() { Start(MakeConfig()); }
-
-  void Start(const LoadedConfig& config) {
-    auto cluster = TestCluster::Start(config, 1);
-    EXPECT_TRUE(cluster.ok()) << cluster.status();
-    addresses_.clear();
-    cluster_ = *std::move(cluster);
-    for (const std::string& address : cluster_->addresses()) {
-      addresses_.push_back(address.c_str());
-    }
-    connection_.struct_size = sizeof(connection_);
-    connection_.num_servers = addresses_.size();
-    connection_.servers = addresses_.data();
-  }
-
-  ballast_shim_options Options(int module, uint32_t rank) {
-    ballast_shim_options options = {};
-    options.struct_size = sizeof(options);
-    options.module = module;
-    options.dp_rank = rank;
-    options.connection = &connection_;
-    options.steps = 2;
-    return options;
-  }
-
-  // Runs every rank of every module; `change` may change its options.
-  using Change = std::function<void(ballast_shim_options*)>;
-  std::map<std::tuple<uint64_t, uint32_t, int, uint32_t>, CBatch> RunAll(
-      const Change& change) {
-    struct Context {
-      Mutex mutex;
-      std::map<std::tuple<uint64_t, uint32_t, int, uint32_t>, CBatch> batches
-          ABSL_GUARDED_BY(mutex);
-    } context;
-    std::vector<std::thread> threads;
-    for (int module : {BALLAST_MODULE_VISION, BALLAST_MODULE_LANGUAGE}) {
-      ballast_communicator* ends[kRanks] = {};
-      EXPECT_EQ(
-          ballast_communicator_in_process(BALLAST_BACKEND_HOST, kRanks, ends),
-          BALLAST_OK);
-      for (uint32_t rank = 0; rank < kRanks; ++rank) {
-        ballast_shim_options options = Options(module, rank);
-        options.communicator = ends[rank];
-        change(&options);
-        threads.emplace_back([options, &context] {
-          const int end = c_rank_run(
-              &options, nullptr,
-              [](void* into, const ballast_batch* batch) {
-                auto* context = static_cast<Context*>(into);
-                CBatch read = ReadBatch(batch, nullptr, nullptr);
-                MutexLock lock(&context->mutex);
-                const std::tuple<uint64_t, uint32_t, int, uint32_t> key = {
-                    read.info.step, read.info.micro_batch, read.info.module,
-                    read.info.dp_rank};
-                context->batches[key] = std::move(read);
-              },
-              &context);
-          EXPECT_EQ(end, BALLAST_OUT_OF_RANGE) << ballast_last_error();
-        });
-      }
-    }
-    for (std::thread& thread : threads) thread.join();
-    MutexLock lock(&context.mutex);
-    return std::move(context.batches);
-  }
-
-  // A shim of one rank, over a group whose others do nothing.
-  ballast_shim* MakeShim(ballast_shim_options options) {
-    ballast_communicator* ends[kRanks] = {};
-    EXPECT_EQ(
-        ballast_communicator_in_process(BALLAST_BACKEND_HOST, kRanks, ends),
-        BALLAST_OK);
-    options.communicator = ends[options.dp_rank];
-    others_.push_back(ends[1 - options.dp_rank]);
-    ballast_shim* shim = nullptr;
-    EXPECT_EQ(ballast_shim_create(&options, &shim), BALLAST_OK)
-        << ballast_last_error();
-    return shim;
-  }
-  ~CApiTest() override {
-    for (ballast_communicator* end : others_) ballast_communicator_destroy(end);
-  }
-
-  std::unique_ptr<TestCluster> cluster_;
-  std::vector<const char*> addresses_;
-  ballast_connection connection_ = {};
-  std::vector<ballast_communicator*> others_;
-};
 
 TEST_F(CApiTest, BatchesAreThoseOfTheCppInterface) {
   const auto got = RunAll([](ballast_shim_options*) {});
@@ -382,103 +264,6 @@ TEST_F(CApiTest, StructsAreFilledAsFarAsBothSidesKnowThem) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-}
-
-// Two stages, two context ranks, and two tensor ranks of which one pulls: every
-// stage has its tensors, and what context ranks have makes up the whole.
-TEST_F(CApiTest, PlacesInTheLayout) {
-  Start(MakeConfig(", pp: 2, cp: 2, tp: 2"));
-  // Of language rank 0 and 1 at (stage, context rank), and what their tensor
-  // peers received.
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, CBatch> got;
-  Mutex mutex;
-  std::vector<std::thread> threads;
-  for (uint32_t pp = 0; pp < 2; ++pp) {
-    for (uint32_t cp = 0; cp < 2; ++cp) {
-      ballast_communicator* data[kRanks] = {};
-      ASSERT_EQ(
-          ballast_communicator_in_process(BALLAST_BACKEND_HOST, kRanks, data),
-          BALLAST_OK);
-      for (uint32_t dp = 0; dp < kRanks; ++dp) {
-        ballast_communicator* tensor[2] = {};
-        ASSERT_EQ(
-            ballast_communicator_in_process(BALLAST_BACKEND_HOST, 2, tensor),
-            BALLAST_OK);
-        for (uint32_t tp = 0; tp < 2; ++tp) {
-          ballast_shim_options options = Options(BALLAST_MODULE_LANGUAGE, dp);
-          options.tp_rank = tp;
-          options.pp_rank = pp;
-          options.cp_rank = cp;
-          options.communicator = tp == 0 ? data[dp] : nullptr;
-          options.tensor_communicator = tensor[tp];
-          threads.emplace_back([&, options] {
-            ballast_shim* shim = nullptr;
-            ASSERT_EQ(ballast_shim_create(&options, &shim), BALLAST_OK)
-                << ballast_last_error();
-            const ballast_batch* batch = nullptr;
-            if (options.tp_rank == 0) {
-              EXPECT_EQ(ballast_shim_send_to_tensor_peers(shim, nullptr),
-                        BALLAST_FAILED_PRECONDITION);
-              ASSERT_EQ(ballast_shim_next(shim, nullptr, &batch), BALLAST_OK);
-              ASSERT_EQ(ballast_shim_send_to_tensor_peers(shim, nullptr),
-                        BALLAST_OK);
-            } else {
-              EXPECT_EQ(ballast_shim_next(shim, nullptr, &batch),
-                        BALLAST_FAILED_PRECONDITION);
-              ASSERT_EQ(
-                  ballast_shim_receive_from_tensor_peer(shim, nullptr, &batch),
-                  BALLAST_OK)
-                  << ballast_last_error();
-            }
-            CBatch read = ReadBatch(batch, nullptr, nullptr);
-            EXPECT_EQ(read.info.tp_rank, options.tp_rank);
-            EXPECT_EQ(read.info.pp_rank, options.pp_rank);
-            EXPECT_EQ(read.info.cp_rank, options.cp_rank);
-            {
-              MutexLock lock(&mutex);
-              got[{options.dp_rank, options.pp_rank, options.cp_rank,
-                   options.tp_rank}] = std::move(read);
-            }
-            ballast_shim_destroy(shim);
-          });
-        }
-      }
-    }
-  }
-  for (std::thread& thread : threads) thread.join();
-  ASSERT_EQ(got.size(), 16);
-  for (uint32_t dp = 0; dp < kRanks; ++dp) {
-    std::multiset<int64_t> ids;
-    for (uint32_t cp = 0; cp < 2; ++cp) {
-      const CBatch& first = got.at({dp, 0, cp, 0});
-      const CBatch& last = got.at({dp, 1, cp, 0});
-      EXPECT_EQ(first.tensors.count("input_ids"), 1);
-      EXPECT_EQ(first.tensors.count("labels"), 0);
-      EXPECT_EQ(last.tensors.count("input_ids"), 0);
-      EXPECT_EQ(last.tensors.count("labels"), 1);
-      EXPECT_EQ(last.tensors.count("loss_mask"), 1);
-      EXPECT_EQ(first.tensors.at("position_ids").bytes,
-                last.tensors.at("position_ids").bytes);
-      EXPECT_EQ(first.tensors.at("input_ids").tensor.shape[1],
-                static_cast<int64_t>(first.totals[0].padded_tokens) / 2);
-      std::vector<int64_t> part;
-      Take(first, "input_ids", &part);
-      ids.insert(part.begin(), part.end());
-      for (uint32_t pp = 0; pp < 2; ++pp) {
-        EXPECT_EQ(got.at({dp, pp, cp, 0}).digest,
-                  got.at({dp, pp, cp, 1}).digest);
-      }
-    }
-    EXPECT_EQ(ids.size(), got.at({dp, 0, 0, 0}).totals[0].padded_tokens);
-  }
-}
-
-TEST_F(CApiTest, APlaceThatTheLayoutLacksIsNamed) {
-  ballast_shim_options options = Options(BALLAST_MODULE_LANGUAGE, 0);
-  options.pp_rank = 3;
-  ballast_shim* shim = nullptr;
-  EXPECT_EQ(ballast_shim_create(&options, &shim), BALLAST_INVALID_ARGUMENT);
-  EXPECT_THAT(ballast_last_error(), HasSubstr("3"));
 }
 
 }  // namespace
