@@ -92,6 +92,36 @@ TEST_F(UnixTokenTest, AnotherJobsTokenIsDenied) {
               AllOf(HasSubstr("for another job"), Not(HasSubstr(kNight))));
 }
 
+TEST_F(UnixTokenTest, TokensAreReadAgainWithTheConfiguration) {
+  ASSERT_NE(server_, nullptr);
+  v1::Config config;
+  config.mutable_serve()->set_read_attempts(3);
+  config.mutable_serve()->set_read_timeout(30);
+  config.mutable_serve()->set_stall_after(10);
+  *config.mutable_security() = DaySecurity();
+  // Calls that are under way go on.
+  const auto client = LoaderClient::CreateSecure(kAddress, With(kDay));
+  const auto watcher = client->WatchSchedule(0, 2);
+  ASSERT_TRUE(watcher.ok());
+  EXPECT_TRUE((*watcher)->Next().ok());
+
+  // Another file, in which the other job's token is for this one.
+  config.mutable_security()->set_tokens_file(
+      WriteTestFile("new-tokens", std::string(kNight) + " day\n"));
+  const absl::Status reloaded = server_->Reload(config);
+  ASSERT_TRUE(reloaded.ok()) << reloaded;
+  EXPECT_EQ(TryAttach(kAddress, With(kDay)).code(),
+            absl::StatusCode::kUnauthenticated);
+  EXPECT_TRUE(TryAttach(kAddress, With(kNight)).ok());
+  EXPECT_TRUE((*watcher)->Next().ok());
+
+  // A file with a fault changes nothing.
+  config.mutable_security()->set_tokens_file(WriteTestFile("bad", "x\n"));
+  EXPECT_THAT(std::string(server_->Reload(config).message()),
+              HasSubstr("security.tokens_file: "));
+  EXPECT_TRUE(TryAttach(kAddress, With(kNight)).ok());
+}
+
 TEST_F(UnixTokenTest, EveryCallIsAsked) {
   ASSERT_NE(server_, nullptr);
   const auto client = LoaderClient::CreateSecure(kAddress, ChannelSecurity());
