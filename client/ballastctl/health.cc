@@ -18,10 +18,11 @@ bool MayPass(const absl::Status& status) {
 
 }  // namespace
 
-absl::Status AwaitHealth(LoaderClient* client, absl::Duration wait,
+absl::Status AwaitHealth(const Connect& connect, absl::Duration wait,
                          Clock* clock, std::ostream* out) {
   const absl::Time start = clock->Now();
   while (true) {
+    BALLAST_ASSIGN_OR_RETURN(const auto client, connect());
     const absl::Status status = client->CheckHealth();
     if (status.ok()) break;
     const absl::Duration left = wait - (clock->Now() - start);
@@ -44,8 +45,7 @@ void AddHealth(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "  ballastctl --server unix:/run/ballast/a.sock health\n"
       "  ballastctl --server 127.0.0.1:7070 health --wait 60",
       [server, wait]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
-        return AwaitHealth(client.get(),
+        return AwaitHealth([server] { return ClientOf(*server); },
                            absl::Seconds(static_cast<int64_t>(*wait)),
                            Clock::Real(), &std::cout);
       });

@@ -1,10 +1,12 @@
 #ifndef BALLAST_CLIENT_BALLASTCTL_HEALTH_H_
 #define BALLAST_CLIENT_BALLASTCTL_HEALTH_H_
 
+#include <functional>
 #include <memory>
 #include <ostream>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/ballastctl/server_option.h"
 #include "client/loader_client.h"
@@ -17,10 +19,13 @@ namespace ballast {
 void AddHealth(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
 // Asks gRPC's health checking, again and again for up to `wait`, and writes
-// "serving" to `out` once it is so. `clock` is not owned. Errors: those of
-// LoaderClient::CheckHealth, as of the last time; at once those that waiting
-// does not change (UNAUTHENTICATED, INVALID_ARGUMENT, ...).
-absl::Status AwaitHealth(LoaderClient* client, absl::Duration wait,
+// "serving" to `out` once it is so. Each time over a client that `connect`
+// makes: one that found nobody waits for seconds before it looks again. `clock`
+// is not owned. Errors: those of `connect`; those of LoaderClient::CheckHealth,
+// as of the last time, and at once where waiting does not change them
+// (UNAUTHENTICATED, INVALID_ARGUMENT, ...).
+using Connect = std::function<absl::StatusOr<std::unique_ptr<LoaderClient>>()>;
+absl::Status AwaitHealth(const Connect& connect, absl::Duration wait,
                          Clock* clock, std::ostream* out);
 
 }  // namespace ballast
