@@ -78,9 +78,11 @@ fi
 # What is not a program.
 share() {
   local root=$1
-  install -D -m 644 -t "$root/share/ballast/deploy/kubernetes" deploy/kubernetes/*.yaml
-  install -D -m 755 -t "$root/share/ballast/deploy/slurm" deploy/slurm/ballast.sbatch
-  install -D -m 644 -t "$root/share/ballast/deploy/systemd" deploy/systemd/*
+  find deploy -mindepth 2 -not -type d -not -path 'deploy/debian/*' |
+    while read -r file; do
+      install -D -m "$([[ $file == *.sbatch ]] && echo 755 || echo 644)" \
+        "$file" "$root/share/ballast/$file"
+    done
   install -D -m 644 -t "$root/share/ballast" deploy/ballast.yaml
   (cd docs && find . -name '*.md' -o -name '*.svg' -o -name '*.png') |
     while read -r page; do install -D -m 644 "docs/$page" "$root/share/doc/$name/docs/$page"; done
