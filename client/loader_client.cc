@@ -29,6 +29,8 @@ namespace {
 
 // Answers come at once; so long is waited for a server that is not there.
 constexpr absl::Duration kDeadline = absl::Seconds(10);
+// A range of steps is computed.
+constexpr absl::Duration kBalanceDeadline = absl::Minutes(1);
 // A trainer's step waits for it.
 constexpr absl::Duration kReportDeadline = absl::Seconds(1);
 
@@ -216,6 +218,46 @@ class GrpcLoaderClient final : public LoaderClient {
     BALLAST_RETURN_IF_ERROR(
         Check("GetStatus", metrics_->GetStatus(&context, {}, &response)));
     return response;
+  }
+
+  absl::StatusOr<v1::GetBalanceResponse> GetBalance(
+      const v1::GetBalanceRequest& request) override {
+    BALLAST_RETURN_IF_ERROR(address_status_);
+    v1::GetBalanceResponse response;
+    grpc::ClientContext context;
+    SetDeadline(&context, kBalanceDeadline);
+    BALLAST_RETURN_IF_ERROR(Check(
+        "GetBalance", metrics_->GetBalance(&context, request, &response)));
+    return response;
+  }
+
+  absl::StatusOr<v1::GetStatsResponse> GetStats(
+      const std::string& prefix) override {
+    BALLAST_RETURN_IF_ERROR(address_status_);
+    v1::GetStatsRequest request;
+    request.set_prefix(prefix);
+    v1::GetStatsResponse response;
+    grpc::ClientContext context;
+    SetDeadline(&context, kDeadline);
+    BALLAST_RETURN_IF_ERROR(
+        Check("GetStats", metrics_->GetStats(&context, request, &response)));
+    return response;
+  }
+
+  absl::Status WatchBalance(
+      const v1::WatchBalanceRequest& request,
+      absl::FunctionRef<bool(const v1::StepBalance&)> on_balance) override {
+    BALLAST_RETURN_IF_ERROR(address_status_);
+    grpc::ClientContext context;
+    const auto reader = metrics_->WatchBalance(&context, request);
+    v1::WatchBalanceResponse response;
+    while (reader->Read(&response)) {
+      if (on_balance(response.balance())) continue;
+      context.TryCancel();
+      reader->Finish();
+      return absl::OkStatus();
+    }
+    return Check("WatchBalance", reader->Finish());
   }
 
   absl::Status CheckHealth() override {

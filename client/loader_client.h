@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -77,6 +78,18 @@ class LoaderClient {
   // See proto/metrics_service.proto. UNIMPLEMENTED from a server that knows it
   // not.
   virtual absl::StatusOr<v1::GetStatusResponse> GetStatus() = 0;
+
+  // See proto/metrics_service.proto, as GetStatus. A range of steps may take
+  // the server a minute.
+  virtual absl::StatusOr<v1::GetBalanceResponse> GetBalance(
+      const v1::GetBalanceRequest& request) = 0;
+  virtual absl::StatusOr<v1::GetStatsResponse> GetStats(
+      const std::string& prefix) = 0;
+  // Hands each step's balance to `on_balance` until that answers false, or the
+  // server ends the call; blocks meanwhile.
+  virtual absl::Status WatchBalance(
+      const v1::WatchBalanceRequest& request,
+      absl::FunctionRef<bool(const v1::StepBalance&)> on_balance) = 0;
 
   // gRPC health checking: OK when the server serves; UNAVAILABLE when it says
   // that it does not, or is not there.

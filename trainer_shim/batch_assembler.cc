@@ -38,7 +38,10 @@ absl::StatusOr<const PackedBatch*> BatchAssembler::Assemble(
                            Plan(schedule, micro_batch));
   BALLAST_ASSIGN_OR_RETURN(const BlockView view, BlockView::Parse(block));
   BALLAST_RETURN_IF_ERROR(view.Matches(plan.block));
+  const absl::Time exchanging = Clock::Real()->Now();
   BALLAST_RETURN_IF_ERROR(Exchange(plan, block));
+  batch_.exchange_time = shape_.exchanges() ? Clock::Real()->Now() - exchanging
+                                            : absl::ZeroDuration();
 
   batch_.micro_batch = micro_batch;
   Identify(schedule, plan);

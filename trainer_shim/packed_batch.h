@@ -33,8 +33,8 @@ struct PackedBatch {
   uint64_t step = 0;
   uint32_t micro_batch = 0;  // number within the step
   v1::Role role;
-  // Where the rank stands in its module, what it receives there, and its part of
-  // every sample's tokens.
+  // Where the rank stands in its module, what it receives there, and its part
+  // of every sample's tokens.
   TrainerPlace place;
   BatchFields fields;
   ContextSlice context;
@@ -83,6 +83,9 @@ struct PackedBatch {
   uint64_t bytes_moved = 0;
   // What packing took this time, exchange and waiting not counted.
   absl::Duration pack_time;
+  // What the exchange took, the delays of other ranks counted. 0: there is
+  // none.
+  absl::Duration exchange_time;
 };
 
 // XXH3-128 over all tensors and dummy_image (name, length and bytes of each, in

@@ -15,7 +15,7 @@ namespace ballast {
 absl::StatusOr<std::unique_ptr<RoleSource>> RoleSource::Create(
     std::vector<std::unique_ptr<LoaderClient>> clients, Options options) {
   std::unique_ptr<RoleSource> source(
-      new RoleSource(std::move(clients), options.role));
+      new RoleSource(std::move(clients), options));
   BALLAST_RETURN_IF_ERROR(source->Open(options));
   return source;
 }
@@ -107,6 +107,7 @@ absl::StatusOr<RoleSource::Block> RoleSource::NextWithoutBlock() {
 absl::StatusOr<RoleSource::Block> RoleSource::Next() {
   if (without_blocks_) return NextWithoutBlock();
   if (stream_ == nullptr) return data_end_;
+  const absl::Time start = clock_->Now();
   absl::StatusOr<std::unique_ptr<FetchedBlock>> block = stream_->Next();
   if (absl::IsOutOfRange(block.status()) && !data_end_.ok()) return data_end_;
   Block next;
@@ -119,7 +120,20 @@ absl::StatusOr<RoleSource::Block> RoleSource::Next() {
   }
   BALLAST_ASSIGN_OR_RETURN(next.schedule, std::move(schedule));
   next.micro_batch = next.block->micro_batch();
+  MutexLock lock(&mutex_);
+  times_[{next.block->step(), next.micro_batch}].wait = clock_->Now() - start;
+  if (times_.size() > kKnownTimes) times_.erase(times_.begin());
   return next;
+}
+
+void RoleSource::NoteTimes(uint64_t step, uint32_t micro_batch,
+                           std::optional<absl::Duration> exchange,
+                           absl::Duration pack) {
+  MutexLock lock(&mutex_);
+  const auto known = times_.find({step, micro_batch});
+  if (known == times_.end()) return;
+  known->second.exchange = exchange;
+  known->second.pack = pack;
 }
 
 void RoleSource::Cancel() {
@@ -135,6 +149,21 @@ absl::Status RoleSource::ReportTiming(uint64_t step, uint32_t micro_batch,
   timing.set_step(step);
   timing.set_micro_batch(micro_batch);
   timing.set_milliseconds(milliseconds);
+  {
+    MutexLock lock(&mutex_);
+    const auto known = times_.find({step, micro_batch});
+    if (known != times_.end()) {
+      const BatchTimes& times = known->second;
+      timing.set_wait_milliseconds(absl::ToDoubleMilliseconds(times.wait));
+      if (times.exchange.has_value()) {
+        timing.set_exchange_milliseconds(
+            absl::ToDoubleMilliseconds(*times.exchange));
+      }
+      if (times.pack.has_value()) {
+        timing.set_pack_milliseconds(absl::ToDoubleMilliseconds(*times.pack));
+      }
+    }
+  }
   absl::Status status;
   for (const auto& client : clients_) {
     status = client->Report({timing}, attached_.fingerprint().hash());

@@ -3,13 +3,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/batch_stream.h"
 #include "client/failover.h"
@@ -17,6 +21,7 @@
 #include "client/schedule_source.h"
 #include "common/channel_security.h"
 #include "common/clock.h"
+#include "common/mutex.h"
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
 #include "proto/schedule.pb.h"
@@ -70,7 +75,15 @@ class RoleSource {
   // Ends a Next that blocks, and every later one, with CANCELLED.
   void Cancel();
 
-  // See TrainerShim::ReportTiming. From any thread.
+  // What exchanging (where the role does) and packing a micro-batch took, for
+  // the report of its timing, as is what Next waited for its block. Of the last
+  // kKnownTimes micro-batches. From any thread.
+  static constexpr size_t kKnownTimes = 64;
+  void NoteTimes(uint64_t step, uint32_t micro_batch,
+                 std::optional<absl::Duration> exchange, absl::Duration pack);
+
+  // See TrainerShim::ReportTiming. With what is known of the micro-batch's
+  // times. From any thread.
   absl::Status ReportTiming(uint64_t step, uint32_t micro_batch,
                             double milliseconds);
 
@@ -81,12 +94,21 @@ class RoleSource {
 
  private:
   RoleSource(std::vector<std::unique_ptr<LoaderClient>> clients,
-             const v1::Role& role)
-      : role_(role), clients_(std::move(clients)) {}
+             const Options& options)
+      : role_(options.role),
+        clock_(options.clock),
+        clients_(std::move(clients)) {}
   absl::Status Open(const Options& options);
   absl::StatusOr<Block> NextWithoutBlock();
 
+  struct BatchTimes {
+    absl::Duration wait;
+    std::optional<absl::Duration> exchange;
+    std::optional<absl::Duration> pack;
+  };
+
   const v1::Role role_;
+  Clock* const clock_;
   const std::vector<std::unique_ptr<LoaderClient>> clients_;
   v1::AttachResponse attached_;
   JobShape shape_;
@@ -103,6 +125,10 @@ class RoleSource {
   std::optional<uint64_t> steps_left_;  // empty: no end
   absl::Status end_of_steps_;
   std::atomic<bool> cancelled_{false};
+  Mutex mutex_;
+  // (step, micro-batch)
+  std::map<std::pair<uint64_t, uint32_t>, BatchTimes> times_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 // The clients of `servers`, addresses as LoaderClient::Create wants them.

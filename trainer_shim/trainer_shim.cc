@@ -93,6 +93,11 @@ absl::StatusOr<const PackedBatch*> TrainerShim::Take() {
       const PackedBatch* batch,
       assembler_->Assemble(*schedule_, next.micro_batch, next.block->bytes()));
   BALLAST_RETURN_IF_ERROR(CheckIntact(*next.block));
+  source_->NoteTimes(batch->step, batch->micro_batch,
+                     source_->shape().exchanges()
+                         ? std::optional<absl::Duration>(batch->exchange_time)
+                         : std::nullopt,
+                     batch->pack_time);
   return batch;
 }
 

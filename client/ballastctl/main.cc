@@ -2,12 +2,15 @@
 
 #include <memory>
 
+#include "client/ballastctl/balance.h"
 #include "client/ballastctl/fit_cost.h"
 #include "client/ballastctl/health.h"
+#include "client/ballastctl/metrics.h"
 #include "client/ballastctl/pull.h"
 #include "client/ballastctl/schedule.h"
 #include "client/ballastctl/server_option.h"
 #include "client/ballastctl/status.h"
+#include "client/ballastctl/top.h"
 #include "client/security_flags.h"
 #include "common/command_line.h"
 
@@ -35,5 +38,8 @@ int main(int argc, char** argv) {
   ballast::AddSchedule(&line, server);
   ballast::AddPull(&line, server);
   ballast::AddFitCost(&line, server);
+  ballast::AddBalance(&line, server);
+  ballast::AddMetrics(&line, server);
+  ballast::AddTop(&line, server);
   return line.Run(argc, argv);
 }

@@ -13,7 +13,9 @@ PROMISED = {
     ("ballast-server", "inspect"): {
         "image", "text", "positions", "balance", "lengths", "sample",
     },
-    ("ballastctl",): {"status", "schedule", "pull", "fit-cost"},
+    ("ballastctl",): {
+        "status", "schedule", "balance", "metrics", "top", "pull", "fit-cost",
+    },
 }  # fmt: skip
 
 

@@ -1,0 +1,109 @@
+#include "client/ballastctl/metrics.h"
+
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/ballastctl/quantities.h"
+#include "common/status_macros.h"
+#include "common/table.h"
+
+namespace ballast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kExamples[] =
+    "  ballastctl --server 127.0.0.1:7070 metrics\n"
+    "  ballastctl --server 127.0.0.1:7070 metrics --prefix ballast_stage "
+    "--json\n"
+    "\n"
+    "docs/metrics.md says what each is. JSON keys: the names, with labels as\n"
+    "in \"ballast_images_total use=vision\"; values: a number, or of a\n"
+    "histogram {count, sum, p50, p99} (seconds).";
+
+std::string NumberText(const std::string& name, double number) {
+  if (absl::EndsWith(name, "_ratio")) return RatioText(number);
+  if (absl::StrContains(name, "_bytes")) return BytesText(number);
+  if (name == "process_start_time_seconds") {
+    return absl::StrCat(static_cast<int64_t>(number));
+  }
+  if (absl::StrContains(name, "_seconds")) return SecondsText(number);
+  return CountText(number);
+}
+
+std::string MetricsJson(const v1::GetStatsResponse& stats) {
+  Json json = Json::object();
+  for (const v1::MetricFamily& family : stats.families()) {
+    for (const v1::MetricFamily::Metric& metric : family.metrics()) {
+      const std::string name = MetricName(family, metric);
+      if (!metric.has_histogram()) {
+        json[name] = metric.number();
+        continue;
+      }
+      const DurationHistogram::Snapshot times = SnapshotOf(metric.histogram());
+      json[name] = {{"count", times.count()},
+                    {"sum", times.sum},
+                    {"p50", times.Quantile(0.5)},
+                    {"p99", times.Quantile(0.99)}};
+    }
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string MetricsTable(const v1::GetStatsResponse& stats) {
+  Table table({{"metric", Table::kLeft}, {"value"}, {"median"}, {"99 %"}});
+  for (const v1::MetricFamily& family : stats.families()) {
+    for (const v1::MetricFamily::Metric& metric : family.metrics()) {
+      const std::string name = MetricName(family, metric);
+      if (!metric.has_histogram()) {
+        table.AddRow({name, NumberText(family.name(), metric.number())});
+        continue;
+      }
+      const DurationHistogram::Snapshot times = SnapshotOf(metric.histogram());
+      table.AddRow({name, CountText(times.count()),
+                    SecondsText(times.Quantile(0.5)),
+                    SecondsText(times.Quantile(0.99))});
+    }
+  }
+  return table.ToString();
+}
+
+}  // namespace
+
+absl::Status PrintMetrics(LoaderClient* client, const std::string& prefix,
+                          bool json, std::ostream* out) {
+  BALLAST_ASSIGN_OR_RETURN(const v1::GetStatsResponse stats,
+                           client->GetStats(prefix));
+  *out << (json ? MetricsJson(stats) : MetricsTable(stats));
+  out->flush();
+  if (!*out) return absl::UnavailableError("cannot write standard output");
+  return absl::OkStatus();
+}
+
+void AddMetrics(CommandLine* line, std::shared_ptr<const ServerOption> server) {
+  struct Given {
+    std::string prefix;
+    bool json = false;
+  };
+  auto given = std::make_shared<Given>();
+  CLI::App* command = line->AddCommand(
+      line->app(), "metrics",
+      "Shows every instrument of a server: what it has built and sent, how "
+      "long\n"
+      "that took, its queue, memory, caches and clients.",
+      kExamples, [server, given]() -> absl::Status {
+        BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
+        return PrintMetrics(client.get(), given->prefix, given->json,
+                            &std::cout);
+      });
+  command
+      ->add_option("--prefix", given->prefix,
+                   "only those whose names begin with this")
+      ->type_name("NAME");
+  command->add_flag("--json", given->json, "one JSON object");
+}
+
+}  // namespace ballast

@@ -1,0 +1,50 @@
+#ifndef BALLAST_CLIENT_BALLASTCTL_TOP_H_
+#define BALLAST_CLIENT_BALLASTCTL_TOP_H_
+
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/ballastctl/server_option.h"
+#include "client/loader_client.h"
+#include "common/clock.h"
+#include "common/command_line.h"
+#include "proto/metrics_service.pb.h"
+
+namespace ballast {
+
+// `top`: a server, live.
+void AddTop(CommandLine* line, std::shared_ptr<const ServerOption> server);
+
+// A server at one moment.
+struct TopSnapshot {
+  absl::Time at;
+  v1::GetStatusResponse status;
+  v1::GetStatsResponse stats;
+  std::optional<v1::StepBalance> balance;  // with columns by rank
+};
+
+// Errors: those of LoaderClient.
+absl::StatusOr<TopSnapshot> TakeSnapshot(LoaderClient* client, Clock* clock);
+
+// What is shown of it: lines of at most 80 columns, at most `lines` of them.
+// Rates are those since `before`; "-" without. Pure.
+std::string TopView(const TopSnapshot& now, const TopSnapshot* before,
+                    int lines);
+
+struct TopOptions {
+  absl::Duration interval = absl::Seconds(2);
+  uint64_t rounds = 0;  // views; 0: without end
+  bool clears = false;  // the screen before each view
+  int lines = 24;
+};
+absl::Status RunTop(LoaderClient* client, const TopOptions& options,
+                    Clock* clock, std::ostream* out);
+
+}  // namespace ballast
+
+#endif  // BALLAST_CLIENT_BALLASTCTL_TOP_H_
