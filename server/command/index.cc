@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "common/progress_bar.h"
 #include "common/status_macros.h"
 #include "server/config/config_loader.h"
 #include "server/corpus/shared_files.h"
@@ -26,16 +26,15 @@ struct Options {
 
 // One line that is written over, for terminals.
 void PrintProgress(const std::string& source, const IndexProgress& progress) {
-  constexpr int kWidth = 30;
   const double done =
       progress.bytes_total == 0
           ? 1.0
           : static_cast<double>(progress.bytes_done) / progress.bytes_total;
-  const int filled = static_cast<int>(done * kWidth);
-  absl::FPrintF(stderr, "\r%s [%s%s] %3.0f%%  %d samples, %d bad", source,
-                std::string(filled, '#'), std::string(kWidth - filled, '.'),
-                100 * done, progress.samples, progress.bad);
-  if (progress.bytes_done == progress.bytes_total) std::fputc('\n', stderr);
+  std::fputs(ProgressBar(source, done,
+                         absl::StrCat(progress.samples, " samples, ",
+                                      progress.bad, " bad"))
+                 .c_str(),
+             stderr);
   std::fflush(stderr);
 }
 

@@ -1,6 +1,9 @@
 #include "server/command/make_corpus.h"
 
+#include <unistd.h>
+
 #include <cstdint>
+#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -8,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/option_types.h"
+#include "common/progress_bar.h"
 #include "common/status_macros.h"
 #include "server/corpus/draw/dataset.h"
 #include "server/corpus/draw/draw_sample.h"
@@ -22,6 +26,16 @@ struct Options {
 
 absl::Status MakeCorpus(Options options) {
   BALLAST_ASSIGN_OR_RETURN(options.dataset.preset, ParsePreset(options.preset));
+  if (isatty(STDERR_FILENO)) {
+    options.dataset.progress = [directory = options.dataset.directory,
+                                all = options.dataset.samples](uint64_t done) {
+      std::fputs(ProgressBar(directory, static_cast<double>(done) / all,
+                             absl::StrCat(done, " samples"))
+                     .c_str(),
+                 stderr);
+      std::fflush(stderr);
+    };
+  }
   BALLAST_ASSIGN_OR_RETURN(const DatasetReport report,
                            WriteDataset(options.dataset));
   const std::string& directory = options.dataset.directory;

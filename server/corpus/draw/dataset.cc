@@ -154,6 +154,10 @@ absl::StatusOr<DatasetReport> WriteDataset(const DatasetOptions& options) {
   BALLAST_RETURN_IF_ERROR(CheckNoOthers(options.directory, report.shards));
   for (uint64_t shard = 0; shard < report.shards; ++shard) {
     BALLAST_RETURN_IF_ERROR(WriteShard(options, shard, &report));
+    if (options.progress) {
+      options.progress(
+          std::min((shard + 1) * options.shard_samples, options.samples));
+    }
   }
   BALLAST_RETURN_IF_ERROR(WriteConfig(options.directory, &report.wrote_config));
   return report;

@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_CORPUS_DRAW_DATASET_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -16,6 +17,9 @@ struct DatasetOptions {
   Preset preset = Preset::kMixed;
   // Samples of a shard; the last may hold fewer.
   uint32_t shard_samples = 256;
+  // Called on the caller's thread with the samples of the shards written so
+  // far. May be empty.
+  std::function<void(uint64_t samples)> progress;
 };
 
 struct DatasetReport {

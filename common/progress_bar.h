@@ -1,0 +1,29 @@
+#ifndef BALLAST_COMMON_PROGRESS_BAR_H_
+#define BALLAST_COMMON_PROGRESS_BAR_H_
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+
+namespace ballast {
+
+// One line for a terminal, to be written over the one before: it begins with a
+// carriage return and ends in a line break once `done` is 1. `done` is held to
+// 0..1. Pure.
+inline std::string ProgressBar(absl::string_view what, double done,
+                               absl::string_view more) {
+  constexpr int kWidth = 30;
+  done = done >= 0 ? std::min(done, 1.0) : 0.0;
+  const int filled = static_cast<int>(done * kWidth);
+  return absl::StrCat("\r", what, " [", std::string(filled, '#'),
+                      std::string(kWidth - filled, '.'),
+                      absl::StrFormat("] %3.0f%%  ", 100 * done), more,
+                      done == 1 ? "\n" : "");
+}
+
+}  // namespace ballast
+
+#endif  // BALLAST_COMMON_PROGRESS_BAR_H_
