@@ -4,6 +4,11 @@
 #include <utility>
 
 namespace ballast {
+namespace {
+
+constexpr uint64_t kFarthest = uint64_t{1} << 40;
+
+}  // namespace
 
 void WorkQueue::AddErrand(std::function<void()> errand) {
   errands_.push_back(std::move(errand));
@@ -11,7 +16,8 @@ void WorkQueue::AddErrand(std::function<void()> errand) {
 
 void WorkQueue::AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) {
   items_ += run->items();
-  runs_[distance].push_back({std::move(run), 0});
+  const uint64_t turn = added_++ + kPatience * std::min(distance, kFarthest);
+  runs_[turn].push_back({std::move(run), 0});
 }
 
 bool WorkQueue::RemoveIfUntouched(const ItemRun* run) {

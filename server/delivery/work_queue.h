@@ -23,8 +23,11 @@ class ItemRun {
 
 // In which order work is done. Errands (short; most of them open up new work)
 // come before items; items of the smallest distance first, and among equals in
-// the order in which their runs were added. Plain values, no threads or locks:
-// thread-compatible.
+// the order in which their runs were added. But a run is passed by no more than
+// kPatience later ones for each unit that its distance is above theirs: a
+// client that takes blocks as fast as they are built would else keep another
+// from its next one for ever, which was far away when it was added. Plain
+// values, no threads or locks: thread-compatible.
 class WorkQueue {
  public:
   // Either an errand, or one item of a run.
@@ -43,6 +46,10 @@ class WorkQueue {
   };
 
   void AddErrand(std::function<void()> errand);
+
+  // More than the streams of a server for a few blocks each, so that it does
+  // not change what comes first while all keep up.
+  static constexpr uint64_t kPatience = 64;
 
   // `run` has at least one item.
   void AddRun(uint64_t distance, std::shared_ptr<ItemRun> run);
@@ -66,8 +73,11 @@ class WorkQueue {
   };
 
   std::deque<std::function<void()>> errands_;
-  std::map<uint64_t, std::deque<Pending>> runs_;  // by distance; none is empty
-  uint64_t items_ = 0;                            // of runs_, not popped
+  uint64_t added_ = 0;  // runs so far
+  // By the number of the run, and kPatience for each unit of its distance;
+  // oldest first among equals; none is empty.
+  std::map<uint64_t, std::deque<Pending>> runs_;
+  uint64_t items_ = 0;  // of runs_, not popped
 };
 
 }  // namespace ballast

@@ -52,6 +52,22 @@ TEST(WorkQueueTest, WhatIsAddedLaterAndNearerGoesFirst) {
   EXPECT_EQ(log, "a0 b0 a1 a2 ");
 }
 
+// A client that takes what is built at once has another run added for each that
+// is done, nearer than the one that waits: that comes all the same.
+TEST(WorkQueueTest, NobodyWaitsForEver) {
+  std::string log;
+  WorkQueue queue;
+  queue.AddRun(3, std::make_shared<LoggedRun>('w', 1, &log));
+  uint64_t passed = 0;
+  while (log.find('w') == std::string::npos) {
+    ASSERT_LE(passed, 2 * WorkQueue::kPatience);
+    queue.AddRun(1, std::make_shared<LoggedRun>('n', 1, &log));
+    queue.Pop()->Do();
+    ++passed;
+  }
+  EXPECT_GE(passed, WorkQueue::kPatience);
+}
+
 TEST(WorkQueueTest, ARunIsTakenOutBeforeItsFirstItemOnly) {
   std::string log;
   WorkQueue queue;
