@@ -108,8 +108,10 @@ absl::Status Drain(const Process& process, const Shims& shims,
       BALLAST_RETURN_IF_ERROR(batch.status());
       BALLAST_RETURN_IF_ERROR(stream.Synchronize());
       const absl::Duration next = options.clock->Now() - start;
-      BALLAST_ASSIGN_OR_RETURN(const PackedBatch host,
-                               CopyToHost(**batch, stream.get()));
+      PackedBatch host = WithoutTensors(**batch);
+      if (options.tensors) {
+        BALLAST_ASSIGN_OR_RETURN(host, CopyToHost(**batch, stream.get()));
+      }
       on_batch({process[i]->rank, &host, (*batch)->schedule.get(), next});
     }
   }

@@ -91,7 +91,8 @@ absl::Status Run(const Arguments& arguments) {
     LogInfo(DataEnd(attached.job()).message());
   }
 
-  Report report(roles);
+  options.tensors = arguments.json;  // for their digests
+  Report report(roles, options.clock);
   InterleavedLines lines(roles.size(), &std::cout);
   const absl::Time start = options.clock->Now();
   const auto on_batch = [&](const RankBatch& got) {

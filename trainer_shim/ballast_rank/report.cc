@@ -22,7 +22,8 @@ double MostOf(const google::protobuf::RepeatedField<double>& loads) {
 
 }  // namespace
 
-Report::Report(const std::vector<v1::Role>& roles) {
+Report::Report(const std::vector<v1::Role>& roles, Clock* clock)
+    : clock_(clock) {
   for (const v1::Role& role : roles) rows_.emplace_back().role = role;
 }
 
@@ -37,6 +38,10 @@ void Report::Add(const RankBatch& got) {
   row.totals += got.batch->totals;
   row.bytes_read += got.batch->bytes_read;
   row.bytes_moved += got.batch->bytes_moved;
+  // Every module holds every image.
+  const bool counts = role.module() == rows_[0].role.module();
+  arrivals_.push_back({clock_->Now(), counts ? got.batch->totals.images : 0,
+                       got.batch->bytes_read, got.next});
   // Once a micro-batch: with the first of the module's ranks.
   if (got.rank > 0 && rows_[got.rank - 1].role.module() == role.module()) {
     return;
@@ -47,6 +52,31 @@ void Report::Add(const RankBatch& got) {
   straggling.mean += std::accumulate(module->load_after().begin(),
                                      module->load_after().end(), 0.0) /
                      module->load_after_size();
+}
+
+std::string Report::Pace() const {
+  const size_t half = arrivals_.size() / 2;
+  if (half == 0) return "";
+  const double seconds =
+      absl::ToDoubleSeconds(arrivals_.back().at - arrivals_[half - 1].at);
+  if (seconds <= 0) return "";
+  uint64_t images = 0;
+  uint64_t bytes = 0;
+  std::vector<double> next_ms;
+  for (size_t i = half; i < arrivals_.size(); ++i) {
+    images += arrivals_[i].images;
+    bytes += arrivals_[i].bytes;
+    next_ms.push_back(absl::ToDoubleMilliseconds(arrivals_[i].next));
+  }
+  std::sort(next_ms.begin(), next_ms.end());
+  const auto at = [&](double share) {
+    return next_ms[static_cast<size_t>(share * (next_ms.size() - 1))];
+  };
+  return absl::StrFormat(
+      "the later half, in %.2f s: %.1f images/s, %s/s read; Next took %.2f ms "
+      "in the median, %.2f ms at p99, %.2f ms at most\n",
+      seconds, images / seconds, Mebibytes(bytes / seconds), at(0.5), at(0.99),
+      next_ms.back());
 }
 
 std::string Report::ToString(absl::Duration elapsed) const {
@@ -96,7 +126,8 @@ std::string Report::ToString(absl::Duration elapsed) const {
       table.ToString(), "\n", balance,
       absl::StrFormat(
           "%d samples, %d images in %.2f s: %.1f samples/s, %.1f images/s\n",
-          samples, images, seconds, samples * rate, images * rate));
+          samples, images, seconds, samples * rate, images * rate),
+      Pace());
 }
 
 }  // namespace ballast

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 #include "proto/job.pb.h"
 #include "trainer_shim/ballast_rank/world.h"
@@ -17,14 +18,18 @@ namespace ballast {
 // Sums up a run for people. Thread-safe.
 class Report {
  public:
-  explicit Report(const std::vector<v1::Role>& roles);
+  // `clock` outlives it.
+  explicit Report(const std::vector<v1::Role>& roles,
+                  Clock* clock = Clock::Real());
 
   void Add(const RankBatch& batch);
 
   // A table, one row a rank: summed cost of what it would train on without and
   // with balancing (from the schedule), samples, images, bytes read and moved
   // to other ranks. Under it, for each module, the heaviest rank's load over
-  // the mean, and what the run came to in `elapsed`. Ends in a line break.
+  // the mean, what the run came to in `elapsed`, and what the later half of the
+  // batches came to and how long Next took for them: connecting, and what was
+  // prepared before anybody asked, are no part of that. Ends in a line break.
   std::string ToString(absl::Duration elapsed) const;
 
  private:
@@ -36,6 +41,7 @@ class Report {
     uint64_t bytes_read = 0;
     uint64_t bytes_moved = 0;
   };
+  std::string Pace() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Over micro-batches, of all the module's ranks, here or elsewhere.
   struct Straggling {
@@ -44,7 +50,15 @@ class Report {
     double mean = 0;
   };
 
+  Clock* const clock_;
   mutable Mutex mutex_;
+  struct Arrival {
+    absl::Time at;
+    uint64_t images = 0;  // 0 in other modules than the first rank's
+    uint64_t bytes = 0;
+    absl::Duration next;
+  };
+  std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);
   std::vector<Row> rows_ ABSL_GUARDED_BY(mutex_);
   std::map<v1::Module, Straggling> straggling_ ABSL_GUARDED_BY(mutex_);
 };

@@ -35,6 +35,10 @@ struct WorldOptions {
   // Reports what packing each micro-batch took, the only work that a rank does
   // here: a cost of the right shape to try `ballastctl fit-cost` with.
   bool report_timings = false;
+  // Whether the batches handed to OnBatch have tensors. They always do with the
+  // host backend; with CUDA they are then copied from the device, which takes
+  // longer than all else.
+  bool tensors = true;
   // Ranks of other processes take part in exchanges, as they can over NCCL.
   bool reaches_other_processes = false;
   Clock* clock = Clock::Real();

@@ -19,8 +19,7 @@ absl::Status Copy(const void* device, uint64_t count, cudaStream_t stream,
 
 }  // namespace
 
-absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
-                                       cudaStream_t stream) {
+PackedBatch WithoutTensors(const DeviceBatch& batch) {
   PackedBatch host;
   host.step = batch.step;
   host.micro_batch = batch.micro_batch;
@@ -36,6 +35,12 @@ absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
   host.bytes_read = batch.bytes_read;
   host.bytes_moved = batch.bytes_moved;
   host.pixel_type = batch.pixel_type;
+  return host;
+}
+
+absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
+                                       cudaStream_t stream) {
+  PackedBatch host = WithoutTensors(batch);
   if (batch.cu_seqlens != nullptr) {
     const uint64_t tokens = batch.text.padded_tokens() / batch.context.size;
     const uint64_t bounds = batch.samples.size() + 1;

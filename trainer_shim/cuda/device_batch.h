@@ -75,6 +75,9 @@ struct DeviceBatch {
   std::shared_ptr<const v1::StepSchedule> schedule;
 };
 
+// What of the batch lies in host memory anyway: all but its tensors.
+PackedBatch WithoutTensors(const DeviceBatch& batch);
+
 // The batch in host memory, for tests and tools. Waits for `stream`, which must
 // be the one that the batch was asked for on. Errors: as CudaStatus.
 absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,

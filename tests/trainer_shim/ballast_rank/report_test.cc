@@ -6,6 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/time/time.h"
+#include "tests/fakes/manual_clock.h"
+
 namespace ballast {
 namespace {
 
@@ -26,7 +29,8 @@ TEST(ReportTest, SumsPerRankAndModule) {
       roles.back().set_dp_rank(rank);
     }
   }
-  Report report(roles);
+  ManualClock clock;
+  Report report(roles, &clock);
   for (int round = 0; round < 2; ++round) {
     for (uint32_t rank = 0; rank < roles.size(); ++rank) {
       PackedBatch batch;
@@ -35,7 +39,9 @@ TEST(ReportTest, SumsPerRankAndModule) {
       batch.totals.images = 5 + rank % 2;
       batch.bytes_read = uint64_t{3} << 20;
       batch.bytes_moved = uint64_t{rank} << 19;
-      report.Add({rank, &batch, &schedule, absl::ZeroDuration()});
+      clock.Advance(absl::Milliseconds(100));
+      report.Add({rank, &batch, &schedule,
+                  absl::Milliseconds(round == 0 ? 999 : 1 + rank)});
     }
   }
   const std::string text = report.ToString(absl::Seconds(2));
@@ -52,6 +58,10 @@ TEST(ReportTest, SumsPerRankAndModule) {
   // Samples of one module, not of both.
   EXPECT_THAT(text, HasSubstr("32 samples, 22 images in 2.00 s: "
                               "16.0 samples/s, 11.0 images/s\n"));
+  // From the fourth batch to the eighth: 11 images and 12 MiB in 0.4 s.
+  EXPECT_THAT(text, HasSubstr("the later half, in 0.40 s: 27.5 images/s, "
+                              "30.0 MiB/s read; Next took 2.00 ms in the "
+                              "median, 3.00 ms at p99, 4.00 ms at most\n"));
 }
 
 }  // namespace
