@@ -3,9 +3,11 @@
 // measures.
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -60,11 +62,14 @@ void SharedMemory(benchmark::State& state) {
     });
   };
   const auto plain = [&] {
-    return TimeTogether(rig.clients(), [&](uint32_t client,
-                                           const std::function<void()>& ready) {
-      ready();
-      for (const auto& place : places[client]) copy(client, place);
-    });
+    return TimeTogether(
+        rig.clients(),
+        [&](uint32_t client,
+            const std::function<void()>& ready) -> std::shared_ptr<void> {
+          ready();
+          for (const auto& place : places[client]) copy(client, place);
+          return nullptr;
+        });
   };
   std::vector<double> ours, yardstick;
   for (auto _ : state) {
@@ -98,6 +103,27 @@ void Stream(benchmark::State& state) {
   Report(state, ours, yardstick, state.range(0));
 }
 
+// How long Next takes of blocks that are ready, in shared memory: clients that
+// take one every two milliseconds, as trainers do that compute.
+void HandOut(benchmark::State& state) {
+  DeliveryRig rig(state.range(0));
+  std::vector<double> next_us;
+  for (auto _ : state) {
+    state.SetIterationTime(rig.Pull(
+        true,
+        [](uint32_t, const FetchedBlock&) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        },
+        &next_us));
+  }
+  std::sort(next_us.begin(), next_us.end());
+  state.counters["median_us"] = next_us[next_us.size() / 2];
+  state.counters["p99_us"] = next_us[next_us.size() * 99 / 100];
+  state.counters["longest_us"] = next_us.back();
+}
+
+BENCHMARK(HandOut)->Arg(1)->Arg(8)->UseManualTime()->Unit(
+    benchmark::kMillisecond);
 BENCHMARK(SharedMemory)
     ->Arg(1)
     ->Arg(4)

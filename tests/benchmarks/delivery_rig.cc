@@ -73,29 +73,32 @@ constexpr int kMessageLimit = static_cast<int>(kMaxChunkBytes) + 1024;
 
 }  // namespace
 
-double TimeTogether(
-    uint32_t clients,
-    const std::function<void(uint32_t, const std::function<void()>&)>& work) {
+double TimeTogether(uint32_t clients,
+                    const std::function<std::shared_ptr<void>(
+                        uint32_t, const std::function<void()>&)>& work) {
+  using Clock = std::chrono::steady_clock;
   Mutex mutex;
   CondVar changed;
   uint32_t ready = 0;
-  std::chrono::steady_clock::time_point start;
+  Clock::time_point start, end;
+  std::vector<std::shared_ptr<void>> kept(clients);
   std::vector<std::thread> threads;
   for (uint32_t client = 0; client < clients; ++client) {
     threads.emplace_back([&, client] {
-      work(client, [&] {
+      kept[client] = work(client, [&] {
         MutexLock lock(&mutex);
         if (++ready == clients) {
-          start = std::chrono::steady_clock::now();
+          start = Clock::now();
           changed.NotifyAll();
         }
         while (ready < clients) changed.Wait(&mutex);
       });
+      MutexLock lock(&mutex);
+      end = Clock::now();
     });
   }
   for (std::thread& thread : threads) thread.join();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-      .count();
+  return std::chrono::duration<double>(end - start).count();
 }
 
 DeliveryRig::DeliveryRig(uint32_t clients)
@@ -131,35 +134,50 @@ DeliveryRig::~DeliveryRig() {
 
 double DeliveryRig::Pull(
     bool shared_memory,
-    const std::function<void(uint32_t, const FetchedBlock&)>& take) {
-  return TimeTogether(clients_,
-                      [&](uint32_t client, const std::function<void()>& ready) {
-                        FetchRequest request;
-                        request.role.set_module(v1::MODULE_VISION);
-                        request.role.set_dp_rank(client);
-                        request.steps = kSteps;
-                        request.fingerprint = scheduler_->fingerprint().hash();
-                        request.max_bytes = uint64_t{20} << 20;  // four blocks
-                        request.accept_shared_memory = shared_memory;
-                        BatchStream::Options options;
-                        options.request = request;
-                        const auto stream = *BatchStream::Create(
-                            [&](size_t, const FetchRequest& at) {
-                              return connections_[client]->OpenPull(at);
-                            },
-                            options);
-                        auto block = stream->Next();
-                        Check(block.status());
-                        if ((*block)->region()->read_only() != shared_memory)
-                          std::abort();
-                        ready();
-                        for (uint64_t step = 0; step < kSteps; ++step) {
-                          if (step > 0) block = stream->Next();
-                          Check(block.status());
-                          take(client, **block);
-                          block->reset();
-                        }
-                      });
+    const std::function<void(uint32_t, const FetchedBlock&)>& take,
+    std::vector<double>* next_us) {
+  Mutex mutex;
+  const auto pull =
+      [&](uint32_t client,
+          const std::function<void()>& ready) -> std::shared_ptr<void> {
+    FetchRequest request;
+    request.role.set_module(v1::MODULE_VISION);
+    request.role.set_dp_rank(client);
+    request.steps = kSteps;
+    request.fingerprint = scheduler_->fingerprint().hash();
+    request.max_bytes = uint64_t{20} << 20;  // four blocks
+    request.accept_shared_memory = shared_memory;
+    BatchStream::Options options;
+    options.request = request;
+    std::shared_ptr<BatchStream> stream = *BatchStream::Create(
+        [&](size_t, const FetchRequest& at) {
+          return connections_[client]->OpenPull(at);
+        },
+        options);
+    auto block = stream->Next();
+    Check(block.status());
+    if ((*block)->region()->read_only() != shared_memory) std::abort();
+    ready();
+    std::vector<double> took;
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      if (step > 0) {
+        const auto start = std::chrono::steady_clock::now();
+        block = stream->Next();
+        took.push_back(std::chrono::duration<double, std::micro>(
+                           std::chrono::steady_clock::now() - start)
+                           .count());
+      }
+      Check(block.status());
+      take(client, **block);
+      block->reset();
+    }
+    if (next_us != nullptr) {
+      MutexLock lock(&mutex);
+      next_us->insert(next_us->end(), took.begin(), took.end());
+    }
+    return stream;
+  };
+  return TimeTogether(clients_, pull);
 }
 
 namespace {
@@ -272,12 +290,16 @@ RawStreams::~RawStreams() {
 }
 
 double RawStreams::Pull(uint64_t messages) {
-  return TimeTogether(channels_.size(),
-                      [&](uint32_t client, const std::function<void()>& ready) {
-                        Receiver receiver(channels_[client], absl::StrCat("/raw/", messages));
-        receiver.AwaitFirst();
+  return TimeTogether(
+      channels_.size(),
+      [&](uint32_t client,
+          const std::function<void()>& ready) -> std::shared_ptr<void> {
+        auto receiver = std::make_shared<Receiver>(
+            channels_[client], absl::StrCat("/raw/", messages));
+        receiver->AwaitFirst();
         ready();
-        receiver.AwaitLast();
+        receiver->AwaitLast();
+        return receiver;
       });
 }
 

@@ -37,10 +37,12 @@ class DeliveryRig {
   // Each client, on a thread of its own, takes its blocks from a BatchStream
   // that may hold four at a time, and hands them to `take`. Answers the seconds
   // from when every client had its first block in hand to when the last had let
-  // go of its last.
+  // go of its last. `next_us`, if given, gets what each Next but a client's
+  // first took, in microseconds.
   double Pull(bool shared_memory,
               const std::function<void(uint32_t client,
-                                       const FetchedBlock& block)>& take);
+                                       const FetchedBlock& block)>& take,
+              std::vector<double>* next_us = nullptr);
 
  private:
   const uint32_t clients_;
@@ -78,11 +80,12 @@ class RawStreams {
 
 // Runs `work(client)` for each client on a thread of its own, where it calls
 // the function it is handed once it is ready for the clock; answers the seconds
-// from when all were.
+// from when all were to when the last returned. What it returns is destroyed
+// after that: ending a stream is no part of what is measured.
 double TimeTogether(
     uint32_t clients,
-    const std::function<void(uint32_t client,
-                             const std::function<void()>& ready)>& work);
+    const std::function<std::shared_ptr<void>(
+        uint32_t client, const std::function<void()>& ready)>& work);
 
 }  // namespace ballast
 

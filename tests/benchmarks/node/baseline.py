@@ -1,0 +1,157 @@
+"""Images a second of what people use today, over the images of a corpus.
+
+processor: PyTorch's DataLoader, whose workers run Hugging Face's processor.
+torchvision: the same with torchvision's decoding and resizing instead.
+pillow: Pillow's decoding and resizing, in this process alone.
+
+Images lie in memory; the rate counts from the first batch on. Prints JSON.
+"""
+
+import argparse
+import io
+import json
+import os
+import tarfile
+import time
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+
+
+def files_of(folder):
+    found = []
+    for root, _, names in sorted(os.walk(folder)):
+        for name in sorted(names):
+            path = os.path.join(root, name)
+            if name.lower().endswith(SUFFIXES):
+                with open(path, "rb") as file:
+                    found.append(file.read())
+            elif name.endswith(".tar"):
+                with tarfile.open(path) as tar:
+                    for member in tar:
+                        if member.name.lower().endswith(SUFFIXES):
+                            found.append(tar.extractfile(member).read())
+    return found
+
+
+def size_of(width, height, most, factor=28, least=3136):
+    """As Qwen's processors choose it; round() halves to even, as theirs."""
+    w, h = (max(factor, round(side / factor) * factor) for side in (width, height))
+    if w * h > most:
+        beta = (width * height / most) ** 0.5
+        return [max(factor, int(s / beta // factor) * factor) for s in (width, height)]
+    if w * h < least:
+        beta = (least / (width * height)) ** 0.5
+        return [-int(-s * beta // factor) * factor for s in (width, height)]
+    return [w, h]
+
+
+def pillow(most):
+    from PIL import Image
+
+    def work(data):
+        with Image.open(io.BytesIO(data)) as image:
+            size = size_of(*image.size, most)
+            return image.convert("RGB").resize(size, Image.Resampling.BICUBIC)
+
+    return work
+
+
+def torchvision(most):
+    import torch
+    from torchvision.io import ImageReadMode, decode_image
+    from torchvision.transforms.v2 import functional
+
+    def work(data):
+        raw = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        image = decode_image(raw, ImageReadMode.RGB)
+        width, height = size_of(image.shape[2], image.shape[1], most)
+        return functional.resize(
+            image, [height, width], functional.InterpolationMode.BICUBIC, antialias=True
+        )
+
+    return work
+
+
+def processor(most):
+    import transformers
+    from PIL import Image
+
+    made = transformers.Qwen2VLImageProcessor(
+        size={"shortest_edge": 3136, "longest_edge": most}
+    )
+    tensors = "np" if "Pil" in type(made).__name__ else "pt"
+
+    def work(data):
+        with Image.open(io.BytesIO(data)) as image:
+            return made(image.convert("RGB"), return_tensors=tensors)["pixel_values"]
+
+    return work
+
+
+KINDS = {"pillow": pillow, "torchvision": torchvision, "processor": processor}
+
+
+class Images:
+    """A map-style dataset without an end; each worker makes its own processor."""
+
+    def __init__(self, files, kind, most):
+        self.files, self.kind, self.most, self.work = files, kind, most, None
+
+    def __len__(self):
+        return 1 << 30
+
+    def __getitem__(self, index):
+        if self.work is None:
+            self.work = KINDS[self.kind](self.most)
+        return self.work(self.files[index % len(self.files)])
+
+
+def in_workers(files, kind, most, workers, seconds):
+    import torch
+
+    torch.set_num_threads(1)
+    loader = torch.utils.data.DataLoader(
+        Images(files, kind, most), batch_size=8, num_workers=workers,
+        collate_fn=list, prefetch_factor=2,
+    )  # fmt: skip
+    batches = iter(loader)
+    # Until every worker has had its first.
+    for _ in range(2 * workers):
+        next(batches)
+    images = 0
+    start = time.monotonic()
+    while time.monotonic() - start < seconds:
+        images += len(next(batches))
+    return images / (time.monotonic() - start)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder")
+    parser.add_argument("--kind", choices=KINDS, required=True)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--max-pixels", type=int, default=1003520)
+    parser.add_argument("--seconds", type=float, default=6)
+    options = parser.parse_args()
+    files = files_of(options.folder)
+    if options.kind == "pillow":
+        work = pillow(options.max_pixels)
+        images = 0
+        start = time.monotonic()
+        while time.monotonic() - start < options.seconds:
+            work(files[images % len(files)])
+            images += 1
+        rate = images / (time.monotonic() - start)
+    else:
+        rate = in_workers(files, options.kind, options.max_pixels, options.workers,
+                          options.seconds)  # fmt: skip
+    print(json.dumps({"kind": options.kind, "workers": options.workers,
+                      "images_s": round(rate, 1)}), flush=True)  # fmt: skip
+    # Workers are not waited for.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
