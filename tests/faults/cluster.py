@@ -21,6 +21,16 @@ _PAGE = 4096
 _TIMEOUT_S = 120
 
 
+def resident_mib(process):
+    """What the process has in memory of its own: not the arena, which all who
+    map it share."""
+    with open(f"/proc/{process.pid}/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) / 1024
+    raise AssertionError(f"process {process.pid} has gone")
+
+
 class Server:
     """One loader server that can be killed and started again."""
 
@@ -64,6 +74,9 @@ class Server:
 
     def wake(self):
         self._process.send_signal(signal.SIGCONT)
+
+    def resident_mib(self):
+        return resident_mib(self._process)
 
 
 class Rank:
@@ -114,7 +127,7 @@ class Rank:
                 if status != 0:
                     raise AssertionError(f"rank {self.role} ended with {status}")
             else:
-                self._add(tools.without_ms(json.loads(line)))
+                self._on_line(json.loads(line))
                 lines -= 1
 
     def kill(self):
@@ -132,6 +145,12 @@ class Rank:
             return 0
         last = max(step for step, *_ in self.batches)
         return self._steps if self.ended else last
+
+    def resident_mib(self):
+        return resident_mib(self._process)
+
+    def _on_line(self, batch):
+        self._add(tools.without_ms(batch))
 
     def _add(self, batch):
         key = (batch["step"], batch["micro_batch"], batch["module"], batch["dp_rank"])

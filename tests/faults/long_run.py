@@ -1,0 +1,177 @@
+"""A long run of the host backend while servers are killed: nothing is lost, and
+memory and latency stay as they are.
+
+    bazel run --config=opt //tests/faults:long_run -- --steps 20000 --out run.json
+    tests/faults/plot_long_run.py run.json docs/long_run.svg
+
+Two servers; one process with every rank of two modules, which exchange. Every
+--kill-every steps one of the servers is killed with SIGKILL and started again.
+Ends with one line that sums up, and writes what it saw to --out.
+"""
+
+import argparse
+import collections
+import json
+import random
+import shutil
+import tempfile
+import time
+
+from tests.faults import cluster
+from tests.integration.command_line import tools
+
+CONFIG = """
+sources: [{{name: docs, format: webdataset, path: "docs-*.tar"}}]
+model: {{profile: qwen2_5_vl, tokenizer: bytes, max_pixels: 12544}}
+batch: {{global: {global_batch}, micro: {global_batch}, max_tokens: 8192}}
+topology:
+  modules: {{vision: {{dp: 2}}, language: {{dp: 2}}}}
+  servers:
+    - {{address: "{first}", ranks: {{vision: "0-1"}}}}
+    - {{address: "{second}", ranks: {{language: "0-1"}}}}
+serve: {{threads: 1, memory: 64MiB, prefetch_steps: 4}}
+"""
+GLOBAL = 2
+SAMPLES = 48
+RANKS = 4
+FLAGS = ["--hang-after", "3", "--give-up-after", "100"]
+
+
+class Watched(cluster.Rank):
+    """Keeps counts and latencies instead of batches."""
+
+    def __init__(self, *arguments):
+        self.samples = collections.Counter()  # of each module, by name
+        self.batches_seen = 0
+        self.placeholders = 0
+        self.next_ms = 0.0  # the longest since it was last asked for
+        super().__init__(*arguments)
+
+    def _on_line(self, batch):
+        step = self.batches_seen // RANKS
+        if batch["step"] != step:
+            raise AssertionError(f"step {batch['step']} came, wanted {step}")
+        self.batches_seen += 1
+        self.samples.update((batch["module"], name) for name in batch["samples"])
+        self.placeholders += batch["placeholders"]
+        self.next_ms = max(self.next_ms, batch["next_ms"])
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(prog="long_run")
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--kill-every", type=int, default=250)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out")
+    return parser.parse_args(arguments)
+
+
+def run(folder, options, log):
+    addresses = [f"unix:{folder}/{name}.sock" for name in "ab"]
+    config = f"{folder}/job.yaml"
+    with open(config, "w", encoding="utf-8") as file:
+        file.write(CONFIG.format(
+            global_batch=GLOBAL, first=addresses[0], second=addresses[1]
+        ))  # fmt: skip
+    for command in (
+        ["make-corpus", "--out", folder, "--samples", SAMPLES,
+         "--preset", "receipts"],
+        ["index", "--config", config],
+    ):
+        done = tools.run("ballast-server", *command)
+        assert done.returncode == 0, done.stderr.decode()
+    servers = [cluster.Server(config, address, log) for address in addresses]
+    rank = Watched(("all", 0), addresses, options.steps, log, FLAGS)
+    choose = random.Random(options.seed)
+    seen = []
+    kills = 0
+    awaited = None  # a server that was killed and is starting
+    begin = time.monotonic()
+    for step in range(options.steps):
+        if step % options.kill_every == options.kill_every // 2:
+            if awaited:
+                awaited.await_ready()
+            awaited = choose.choice(servers)
+            awaited.kill()
+            awaited.start()
+            kills += 1
+            killed = True
+        else:
+            killed = False
+        before = time.monotonic()
+        rank.advance(RANKS)
+        seen.append({
+            "step": step,
+            "seconds": round(before - begin, 3),
+            "next_ms": round(rank.next_ms, 3),
+            "kill": killed,
+        })  # fmt: skip
+        rank.next_ms = 0.0
+        if step % 50 == 0:
+            seen[-1]["rank_mib"] = round(rank.resident_mib(), 1)
+            seen[-1]["server_mib"] = [round(s.resident_mib(), 1) for s in servers]
+    rank.advance(1)
+    assert rank.ended, "more batches than steps"
+    if awaited:
+        awaited.await_ready()
+    for server in servers:
+        server.drain()
+    return rank, seen, kills
+
+
+def check(rank, steps):
+    """Each epoch holds every sample once, so the counts say what was lost or came
+    twice."""
+    for module in ("vision", "language"):
+        counts = {n: c for (m, n), c in rank.samples.items() if m == module}
+        total = steps * GLOBAL
+        assert sum(counts.values()) == total, f"{module}: {counts}"
+        epochs = total // SAMPLES
+        assert len(counts) == min(SAMPLES, total), f"{module}: {counts}"
+        wrong = {n: c for n, c in counts.items() if not epochs <= c <= epochs + 1}
+        assert not wrong, f"{module}: {wrong}, wanted {epochs} or {epochs + 1}"
+    assert rank.placeholders == 0, f"{rank.placeholders} placeholders"
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    folder = tempfile.mkdtemp(prefix="ballast", dir="/tmp")
+    begin = time.monotonic()
+    try:
+        with open(f"{folder}/log", "wb") as log:
+            rank, seen, kills = run(folder, options, log)
+        check(rank, options.steps)
+        took = sorted(s["next_ms"] for s in seen)
+        memory = [s["rank_mib"] for s in seen if "rank_mib" in s]
+        summary = {
+            "steps": options.steps,
+            "batches": rank.batches_seen,
+            "samples": options.steps * GLOBAL,
+            "kills": kills,
+            "seconds": round(time.monotonic() - begin, 1),
+            "next_ms": {
+                "median": took[len(took) // 2],
+                "p99": took[len(took) * 99 // 100],
+                "longest": took[-1],
+            },
+            "rank_mib": {
+                "after_a_tenth": memory[len(memory) // 10],
+                "at_the_end": memory[-1],
+            },
+        }
+        if options.out:
+            with open(options.out, "w", encoding="utf-8") as file:
+                json.dump({"summary": summary, "steps": seen}, file)
+        print(json.dumps(summary))
+    except BaseException:
+        with open(f"{folder}/log", "rb") as log:
+            print(log.read()[-20000:].decode(errors="replace"))
+        raise
+    finally:
+        if options.out:
+            shutil.copy(f"{folder}/log", options.out + ".log")
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
