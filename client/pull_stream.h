@@ -78,8 +78,8 @@ class PullStream final
 
   // Reads the next message unless enough are there.
   void ReadAhead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Writes what there is to be said, unless a thread in Read can: a write takes
-  // tens of microseconds, and whoever destroys a block may be a trainer.
+  // Writes what there is to be said, unless a thread in Read can: a write is a
+  // system call and more, and whoever destroys a block may be a trainer.
   void WriteOrHandOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Writes what is to be said, if anything, and nothing is being written.
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
