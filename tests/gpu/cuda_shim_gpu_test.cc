@@ -121,18 +121,23 @@ TEST(CudaShimGpuTest, ScheduledPacking) {
 }
 
 // A GPU for every rank, over NCCL: as many ranks as there are GPUs.
-class NcclGpuTest : public ::testing::TestWithParam<bool> {};
+class NcclGpuTest
+    : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
 
 TEST_P(NcclGpuTest, SameBatchesAsOnTheHost) {
   const uint32_t ranks = DeviceCount();
   CudaWorldOptions options;
   options.exchange = Exchange::kNccl;
-  options.overlap = GetParam();
+  options.overlap = std::get<1>(GetParam());
   options.steps = kSteps;
-  ExpectSameAsOnHost(MakeConfig(ranks, ranks, "exchange"), options);
+  ExpectSameAsOnHost(MakeConfig(ranks, ranks, std::get<0>(GetParam())),
+                     options);
 }
 
-INSTANTIATE_TEST_SUITE_P(Overlap, NcclGpuTest, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(
+    Deliveries, NcclGpuTest,
+    ::testing::Combine(::testing::Values("exchange", "hybrid"),
+                       ::testing::Bool()));
 
 TEST(NcclGpuTest, ModulesOfDifferentSize) {
   const uint32_t ranks = DeviceCount();
