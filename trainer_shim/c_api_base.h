@@ -108,6 +108,10 @@ typedef struct ballast_connection {
   double hang_after_s;
   /* Seconds without anything from any server, then Next fails. 0: 300. */
   double give_up_after_s;
+  /* Over how many connections, at most 8, blocks come that are not in shared
+   * memory; docs/flow_control.md says how to choose. 0: 1. */
+  uint32_t streams;
+  uint32_t reserved;
 } ballast_connection;
 
 /* Asks the job's first server that answers what the job is, before there is a

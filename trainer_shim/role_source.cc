@@ -175,12 +175,13 @@ absl::Status RoleSource::ReportTiming(uint64_t step, uint32_t micro_batch,
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> ClientsOf(
-    absl::Span<const std::string> servers, const SecurityFiles& security) {
+    absl::Span<const std::string> servers, const SecurityFiles& security,
+    uint32_t streams) {
   BALLAST_ASSIGN_OR_RETURN(const ChannelSecurity loaded,
                            LoadChannelSecurity(security));
   std::vector<std::unique_ptr<LoaderClient>> clients;
   for (const std::string& address : servers) {
-    clients.push_back(LoaderClient::CreateSecure(address, loaded));
+    clients.push_back(LoaderClient::CreateSecure(address, loaded, streams));
   }
   return clients;
 }

@@ -131,10 +131,11 @@ class RoleSource {
       ABSL_GUARDED_BY(mutex_);
 };
 
-// The clients of `servers`, addresses as LoaderClient::Create wants them.
-// Errors: those of LoadChannelSecurity.
+// The clients of `servers`, addresses and `streams` as
+// LoaderClient::CreateSecure wants them. Errors: those of LoadChannelSecurity.
 absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> ClientsOf(
-    absl::Span<const std::string> servers, const SecurityFiles& security);
+    absl::Span<const std::string> servers, const SecurityFiles& security,
+    uint32_t streams);
 
 // That a communicator of rank `rank` of `size` (0: there is none) is what a
 // role of `shape` exchanges over. Errors: INVALID_ARGUMENT naming both.

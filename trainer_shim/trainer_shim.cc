@@ -12,7 +12,7 @@ namespace ballast {
 absl::StatusOr<std::unique_ptr<TrainerShim>> TrainerShim::Create(
     Options options) {
   absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> clients =
-      ClientsOf(options.servers, options.security);
+      ClientsOf(options.servers, options.security, options.streams);
   if (!clients.ok()) {
     return TrainerShim(std::move(options)).Fail(clients.status());
   }

@@ -70,6 +70,10 @@ class TrainerShim {
     // How the servers and this client know each other; read by Create. Messages
     // name the fields as options of the command lines.
     SecurityFiles security;
+    // Over how many connections, 1 to 8, blocks come that are not in shared
+    // memory; other numbers count as the nearest of these. docs/flow_control.md
+    // says how to choose.
+    uint32_t streams = 1;
     // Its seed is mixed with the role, so that ranks differ.
     FailoverOptions failover;
     v1::Role role;

@@ -251,7 +251,7 @@ absl::StatusOr<std::unique_ptr<GroupEnd>> MeetNcclEnd(
   BALLAST_RETURN_IF_ERROR(current.status());
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<std::unique_ptr<LoaderClient>> clients,
-      ClientsOf(servers.servers, servers.security));
+      ClientsOf(servers.servers, servers.security, servers.streams));
   return EndOf(MeetNcclCommunicator(clients[0].get(), group, rank, size,
                                     timeout, OptionsOf(options)));
 }
@@ -278,6 +278,7 @@ absl::StatusOr<std::unique_ptr<RankFeed>> MakeCudaFeed(
   CudaTrainerShim::Options shim;
   shim.servers = options.servers.servers;
   shim.security = options.servers.security;
+  shim.streams = options.servers.streams;
   shim.source.failover = options.servers.failover;
   shim.source.role = options.role;
   shim.source.place = options.place;

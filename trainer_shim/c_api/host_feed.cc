@@ -86,6 +86,7 @@ absl::StatusOr<std::unique_ptr<RankFeed>> MakeHostFeed(
   TrainerShim::Options shim;
   shim.servers = options.servers.servers;
   shim.security = options.servers.security;
+  shim.streams = options.servers.streams;
   shim.failover = options.servers.failover;
   shim.role = options.role;
   shim.place = options.place;

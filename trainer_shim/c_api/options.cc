@@ -1,5 +1,6 @@
 #include "trainer_shim/c_api/options.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "proto/checkpoint.pb.h"
+#include "proto/transport.h"
 #include "trainer_shim/c_api/call.h"
 #include "trainer_shim/c_api/checkpoint.h"
 
@@ -106,6 +108,12 @@ absl::StatusOr<ServerOptions> ServersOf(const ballast_connection* given) {
   BALLAST_ASSIGN_OR_RETURN(failover.patience,
                            SecondsOf(known.give_up_after_s, failover.patience,
                                      "connection.give_up_after_s"));
+  if (known.streams > kMaxLanes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("connection.streams is ", known.streams,
+                     ", wanted at most ", kMaxLanes));
+  }
+  options.streams = std::max(known.streams, 1u);
   return options;
 }
 

@@ -23,6 +23,7 @@ namespace ballast {
 struct ServerOptions {
   std::vector<std::string> servers;
   SecurityFiles security;
+  uint32_t streams = 1;
   FailoverOptions failover;
 };
 

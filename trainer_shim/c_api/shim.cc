@@ -29,7 +29,7 @@ absl::Status QueryJob(const ballast_connection* connection,
   BALLAST_ASSIGN_OR_RETURN(const ServerOptions options, ServersOf(connection));
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<std::unique_ptr<LoaderClient>> clients,
-      ClientsOf(options.servers, options.security));
+      ClientsOf(options.servers, options.security, options.streams));
   std::vector<LoaderClient*> servers;
   for (const auto& client : clients) servers.push_back(client.get());
   BALLAST_ASSIGN_OR_RETURN(

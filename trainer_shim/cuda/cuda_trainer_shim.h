@@ -67,6 +67,7 @@ class CudaTrainerShim {
     std::vector<std::string> servers;
     // How the servers and this client know each other; read by Create.
     SecurityFiles security;
+    uint32_t streams = 1;  // as in TrainerShim::Options
     // source.place says where the rank stands; source.without_blocks is the
     // shim's to set.
     RoleSource::Options source;

@@ -111,6 +111,10 @@ static void TestOptions(void) {
   EXPECT(ballast_query_job(&bad, &job), BALLAST_INVALID_ARGUMENT,
          "connection.hang_after_s is -2");
   bad = Connection();
+  bad.streams = 9;
+  EXPECT(ballast_query_job(&bad, &job), BALLAST_INVALID_ARGUMENT,
+         "connection.streams is 9, wanted at most 8");
+  bad = Connection();
   bad.tls_cert = "cert.pem";
   EXPECT(ballast_query_job(&bad, &job), BALLAST_INVALID_ARGUMENT, "--tls-");
 }

@@ -11,7 +11,7 @@
               offsetof(ballast_##name, last))
 
 int main() {
-  STRUCT(connection, give_up_after_s);
+  STRUCT(connection, reserved);
   STRUCT(nccl_options, reserved);
   STRUCT(shim_options, needs_labels);
   STRUCT(checkpoint_info, data_fingerprint);

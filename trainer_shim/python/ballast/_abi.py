@@ -41,6 +41,8 @@ class Connection(Structure):
         ("wait_for_server_s", c_double),
         ("hang_after_s", c_double),
         ("give_up_after_s", c_double),
+        ("streams", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 

@@ -31,6 +31,9 @@ class Connection:
     hang_after: float = 0.0
     #: Seconds without anything from any server, then `next` fails. 0: 300.
     give_up_after: float = 0.0
+    #: Over how many connections, at most 8, blocks come that are not in shared
+    #: memory: more than one where one cannot fill the link.
+    streams: int = 1
 
     @staticmethod
     def of(servers: Servers) -> Connection:
@@ -54,6 +57,7 @@ class Connection:
         value.wait_for_server_s = self.wait_for_server
         value.hang_after_s = self.hang_after
         value.give_up_after_s = self.give_up_after
+        value.streams = self.streams
         return value
 
     def job(self) -> Dict[str, Any]:
