@@ -41,7 +41,9 @@ packages=(
   prometheus-cpp-dev
   # The scripts.
   curl
+  dpkg-dev
   openssl
+  patchelf
   python3
   python3-numpy
 )

@@ -19,6 +19,8 @@ namespace ballast {
 namespace {
 
 absl::StatusOr<std::string> FindIpv4(const std::string& host) {
+  // RFC 6761; a bare container may have no file that says so.
+  if (host == "localhost") return std::string("127.0.0.1");
   addrinfo hints = {};
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
