@@ -1,6 +1,7 @@
 // The fetcher as users get it: LoaderClient::OpenPull against a real gRPC
 // server that plays a script.
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -235,15 +236,21 @@ TEST_F(GrpcBatchFetcherTest, BlocksOutliveFetcherAndClient) {
 
 TEST_F(GrpcBatchFetcherTest, CancelEndsABlockedFetch) {
   const auto fetcher = Open();
+  std::promise<void> begun;
   server_->AddPull([&](FakePull* pull) {
     pull->SendBegin(0, 0, 100, 0);
-    std::thread([&] { fetcher->Cancel(); }).join();
+    begun.set_value();
     pull->AwaitGone();
     return absl::OkStatus();
+  });
+  std::thread canceller([&] {
+    begun.get_future().wait();
+    fetcher->Cancel();
   });
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(fetcher->Fetch().status().code(), absl::StatusCode::kCancelled);
   }
+  canceller.join();  // before the fetcher goes
 }
 
 TEST_F(GrpcBatchFetcherTest, DestroyedWhileTheServerWaits) {
