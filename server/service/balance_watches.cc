@@ -1,11 +1,13 @@
 #include "server/service/balance_watches.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
+#include "common/mutex.h"
 
 namespace ballast {
 
@@ -54,7 +56,7 @@ class BalanceWatch final
   void OnDone() override {
     // The last owner, unless a worker still computes for it.
     const std::shared_ptr<BalanceWatch> self = shared_from_this();
-    watches_->Forget(self);
+    watches_->open_.Forget(self);
     watches_->calls_->End();
   }
 
@@ -129,19 +131,7 @@ std::shared_ptr<BalanceWatches> BalanceWatches::Create(
 grpc::ServerWriteReactor<v1::WatchBalanceResponse>* BalanceWatches::Open(
     const v1::WatchBalanceRequest& request) {
   const auto watch = std::make_shared<BalanceWatch>(this, request);
-  absl::Status refusal;
-  {
-    MutexLock lock(&mutex_);
-    if (draining_) {
-      refusal = absl::UnavailableError("the server drains; ask another");
-    } else if (open_.size() >= kMaxOpen) {
-      refusal = absl::ResourceExhaustedError(
-          absl::StrCat(kMaxOpen,
-                       " watchers of the balance are there, which is the most; "
-                       "try another server"));
-    }
-    open_.insert(watch);
-  }
+  absl::Status refusal = open_.Add(watch, "balance");
   if (refusal.ok()) {
     watch->Start();
   } else {
@@ -150,28 +140,10 @@ grpc::ServerWriteReactor<v1::WatchBalanceResponse>* BalanceWatches::Open(
   return watch.get();
 }
 
-BalanceWatches::Watches BalanceWatches::open() const {
-  MutexLock lock(&mutex_);
-  return open_;
-}
-
 void BalanceWatches::OnStep() {
-  for (const auto& watch : open()) watch->OnStep();
+  for (const auto& watch : open_.open()) watch->OnStep();
 }
 
-void BalanceWatches::Drain() {
-  {
-    MutexLock lock(&mutex_);
-    draining_ = true;
-  }
-  for (const auto& watch : open()) {
-    watch->End(absl::UnavailableError("the server drains; ask another"));
-  }
-}
-
-void BalanceWatches::Forget(const std::shared_ptr<BalanceWatch>& watch) {
-  MutexLock lock(&mutex_);
-  open_.erase(watch);
-}
+void BalanceWatches::Drain() { open_.Drain(); }
 
 }  // namespace ballast

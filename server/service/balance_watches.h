@@ -1,18 +1,15 @@
 #ifndef BALLAST_SERVER_SERVICE_BALANCE_WATCHES_H_
 #define BALLAST_SERVER_SERVICE_BALANCE_WATCHES_H_
 
-#include <cstddef>
 #include <memory>
-#include <set>
 #include <utility>
 
 #include <grpcpp/support/server_callback.h>
 
-#include "absl/base/thread_annotations.h"
-#include "common/mutex.h"
 #include "proto/metrics_service.pb.h"
 #include "server/service/balance_board.h"
 #include "server/service/call_count.h"
+#include "server/service/watch_set.h"
 
 namespace ballast {
 
@@ -22,15 +19,13 @@ class BalanceWatch;
 // Thread-safe. Must outlive the gRPC server.
 class BalanceWatches {
  public:
-  // More are RESOURCE_EXHAUSTED: each may keep a worker busy.
-  static constexpr size_t kMaxOpen = 64;
-
   // Becomes the board's listener, which it need not outlive. `calls`, which
   // counts the open calls, is not owned and outlives them.
   static std::shared_ptr<BalanceWatches> Create(
       std::shared_ptr<BalanceBoard> board, CallCount* calls);
 
-  // Never null; owned by this until gRPC is done with it.
+  // Never null; owned by this until gRPC is done with it. Ends with
+  // RESOURCE_EXHAUSTED where WatchSet::kMaxOpen are there.
   grpc::ServerWriteReactor<v1::WatchBalanceResponse>* Open(
       const v1::WatchBalanceRequest& request);
 
@@ -40,19 +35,14 @@ class BalanceWatches {
 
  private:
   friend class BalanceWatch;
-  using Watches = std::set<std::shared_ptr<BalanceWatch>>;
 
   BalanceWatches(std::shared_ptr<BalanceBoard> board, CallCount* calls)
       : board_(std::move(board)), calls_(calls) {}
   void OnStep();
-  void Forget(const std::shared_ptr<BalanceWatch>& watch);
-  Watches open() const;
 
   const std::shared_ptr<BalanceBoard> board_;
   CallCount* const calls_;
-  mutable Mutex mutex_;
-  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  Watches open_ ABSL_GUARDED_BY(mutex_);
+  WatchSet<BalanceWatch> open_;
 };
 
 }  // namespace ballast

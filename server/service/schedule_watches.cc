@@ -1,12 +1,14 @@
 #include "server/service/schedule_watches.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
+#include "common/mutex.h"
 
 namespace ballast {
 
@@ -49,7 +51,7 @@ class WatchCall final
   void OnDone() override {
     // The last owner, unless a worker still computes for it.
     const std::shared_ptr<WatchCall> self = shared_from_this();
-    watches_->Forget(self);
+    watches_->open_.Forget(self);
     watches_->calls_->End();
   }
 
@@ -99,19 +101,7 @@ ScheduleWatches::~ScheduleWatches() = default;
 grpc::ServerWriteReactor<v1::WatchScheduleResponse>* ScheduleWatches::Open(
     const v1::WatchScheduleRequest& request) {
   const auto call = std::make_shared<WatchCall>(this, request);
-  absl::Status refusal;
-  {
-    MutexLock lock(&mutex_);
-    if (draining_) {
-      refusal = absl::UnavailableError("the server drains; ask another");
-    } else if (open_.size() >= kMaxOpen) {
-      refusal = absl::ResourceExhaustedError(
-          absl::StrCat(kMaxOpen,
-                       " watchers of the schedule are there, which "
-                       "is the most; try another server"));
-    }
-    open_.insert(call);
-  }
+  absl::Status refusal = open_.Add(call, "schedule");
   if (refusal.ok()) {
     call->Start();
   } else {
@@ -120,21 +110,6 @@ grpc::ServerWriteReactor<v1::WatchScheduleResponse>* ScheduleWatches::Open(
   return call.get();
 }
 
-void ScheduleWatches::Drain() {
-  std::set<std::shared_ptr<WatchCall>> open;
-  {
-    MutexLock lock(&mutex_);
-    draining_ = true;
-    open = open_;
-  }
-  for (const auto& call : open) {
-    call->End(absl::UnavailableError("the server drains; ask another"));
-  }
-}
-
-void ScheduleWatches::Forget(const std::shared_ptr<WatchCall>& call) {
-  MutexLock lock(&mutex_);
-  open_.erase(call);
-}
+void ScheduleWatches::Drain() { open_.Drain(); }
 
 }  // namespace ballast

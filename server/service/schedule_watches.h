@@ -1,16 +1,14 @@
 #ifndef BALLAST_SERVER_SERVICE_SCHEDULE_WATCHES_H_
 #define BALLAST_SERVER_SERVICE_SCHEDULE_WATCHES_H_
 
-#include <memory>
-#include <set>
+#include <cstddef>
 
 #include <grpcpp/support/server_callback.h>
 
-#include "absl/base/thread_annotations.h"
-#include "common/mutex.h"
 #include "proto/schedule_service.pb.h"
 #include "server/delivery/loader.h"
 #include "server/service/call_count.h"
+#include "server/service/watch_set.h"
 
 namespace ballast {
 
@@ -21,15 +19,15 @@ class WatchCall;
 // Thread-safe. Must outlive the gRPC server.
 class ScheduleWatches {
  public:
-  // More are RESOURCE_EXHAUSTED: each may keep a worker busy.
-  static constexpr size_t kMaxOpen = 64;
+  static constexpr size_t kMaxOpen = WatchSet<WatchCall>::kMaxOpen;
 
   // Not owned; both must outlive this. `calls` counts the open calls.
   ScheduleWatches(Loader* loader, CallCount* calls)
       : loader_(loader), calls_(calls) {}
   ~ScheduleWatches();
 
-  // Never null; owned by this until gRPC is done with it.
+  // Never null; owned by this until gRPC is done with it. Ends with
+  // RESOURCE_EXHAUSTED where kMaxOpen are there.
   grpc::ServerWriteReactor<v1::WatchScheduleResponse>* Open(
       const v1::WatchScheduleRequest& request);
 
@@ -39,13 +37,10 @@ class ScheduleWatches {
 
  private:
   friend class WatchCall;
-  void Forget(const std::shared_ptr<WatchCall>& call);
 
   Loader* const loader_;
   CallCount* const calls_;
-  Mutex mutex_;
-  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  std::set<std::shared_ptr<WatchCall>> open_ ABSL_GUARDED_BY(mutex_);
+  WatchSet<WatchCall> open_;
 };
 
 }  // namespace ballast
