@@ -1,8 +1,7 @@
 // Real photographs on GPUs, in every delivery mode: the 64 conversations of
 // BALLAST_SHARED_DIR/corpus, byte for byte as on the host.
 
-#include <cstdlib>
-#include <filesystem>
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -10,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/config/config_loader.h"
+#include "tests/fakes/shared_dir.h"
 #include "tests/gpu/cuda_world.h"
 #include "tests/gpu/device_testing.h"
 #include "tests/gpu/same_as_on_host.h"
@@ -17,17 +17,16 @@
 namespace ballast {
 namespace {
 
+constexpr char kSamples[] = "corpus/samples.jsonl";
+
 using Case = std::tuple<const char*, const char*, bool>;
 
 class CorpusGpuTest : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    const char* shared = std::getenv("BALLAST_SHARED_DIR");  // NOLINT
-    corpus_ = absl::StrCat(shared == nullptr ? "" : shared, "/corpus");
-    if (!std::filesystem::exists(corpus_ + "/samples.jsonl")) {
-      GTEST_SKIP() << "NOT RUN: BALLAST_SHARED_DIR names no folder with "
-                      "corpus/samples.jsonl";
-    }
+    const std::optional<std::string> shared = SharedDirWith(kSamples);
+    if (!shared) GTEST_SKIP() << NotShared(kSamples);
+    corpus_ = *shared + "/corpus";
   }
 
   LoadedConfig MakeConfig(uint32_t dp, const std::string& profile,
