@@ -14,6 +14,8 @@
 # built already. --fast: larger files, sooner.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# Whoever builds, anyone may read what is installed, and nobody else write it.
+umask 022
 
 only=
 out=dist
@@ -109,6 +111,13 @@ manual() {
   "$1" --help | sed 's/\\/\\e/g; s/-/\\-/g; s/^\./\\\&./'
 }
 
+# What lies in dist is whole, even where this is interrupted.
+finish() {
+  cp "$work/$1" "$out/$1.part"
+  mv "$out/$1.part" "$out/$1"
+  echo "$out/$1"
+}
+
 tarball() {
   local top file
   top=$work/$name-$version-linux-$(uname -m)
@@ -127,9 +136,10 @@ tarball() {
     patchelf --force-rpath --set-rpath \
       "\$ORIGIN/$(realpath --relative-to="$(dirname "$file")" "$top/lib")" "$file"
   done
-  tar --create --use-compress-program "gzip -$effort" --file "$out/$(basename "$top").tar.gz" --directory "$work" \
+  file=$(basename "$top").tar.gz
+  tar --create --use-compress-program "gzip -$effort" --file "$work/$file" --directory "$work" \
     --owner=0 --group=0 --sort=name "$(basename "$top")"
-  echo "$out/$(basename "$top").tar.gz"
+  finish "$file"
 }
 
 deb() {
@@ -212,9 +222,9 @@ deb() {
   find "$root" -type d -exec chmod 755 {} +
   (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z |
     xargs -0 md5sum) >"$control/md5sums"
-  file=$out/${name}_${version}_$arch.deb
-  dpkg-deb --root-owner-group -Zxz "-z$effort" --build "$root" "$file" >/dev/null
-  echo "$file"
+  file=${name}_${version}_$arch.deb
+  dpkg-deb --root-owner-group -Zxz "-z$effort" --build "$root" "$work/$file" >/dev/null
+  finish "$file"
 }
 
 [[ -n $only ]] || tarball

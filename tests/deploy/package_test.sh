@@ -16,14 +16,18 @@ cleanup() {
 trap cleanup EXIT
 fail() { echo "package_test: $*" >&2; exit 1; }
 
-# package.sh writes nothing into the tree, so the runfiles will do.
-deploy/package.sh --fast --programs "$here" --out "$work/dist"
+# package.sh writes nothing into the tree, so the runfiles will do. The mask is that of
+# somebody careful, who packs for others all the same.
+(umask 077 && deploy/package.sh --fast --programs "$here" --out "$work/dist")
 deploy/package.sh --fast --only server --programs "$here" --out "$work/dist"
 
 mapfile -t tarballs < <(ls "$work"/dist/*.tar.gz)
 ((${#tarballs[@]} == 1)) || fail "tarballs: ${tarballs[*]}"
 mkdir "$work/elsewhere"
-tar -xzf "${tarballs[0]}" -C "$work/elsewhere"
+tar --extract --gzip --preserve-permissions --file "${tarballs[0]}" --directory "$work/elsewhere"
+closed=$(find "$work"/elsewhere/* -not -type l \( -perm /022 -o -not -perm -444 -o \
+  -type d -not -perm -111 \))
+[[ -z $closed ]] || fail "not for all to read, or for others to write: $closed"
 top=$(echo "$work"/elsewhere/ballast-*)
 for file in bin/ballast-server bin/ballastctl bin/ballast-rank LICENSE \
   lib/libballast_shim.so.1 lib/pkgconfig/ballast_shim.pc \
@@ -64,7 +68,8 @@ for deb in "$work"/dist/*.deb; do
     ./usr/lib/sysusers.d/ballast.conf ./usr/share/ballast/ballast.yaml; do
     [[ $contents == *" $file"* ]] || fail "$deb lacks $file"
   done
-  grep -qvE '^[-dl]\S+ root/root ' <<<"$contents" && fail "$deb: not all is root's"
+  grep -qvE '^(l\S+|[-d]rw[-x]r-[-x]r-[-x]) root/root ' <<<"$contents" &&
+    fail "$deb: not all is root's, to be read by all and written by root alone"
   # A program that says where it was built would look there for libraries.
   dpkg-deb --extract "$deb" "$work/root"
   path=$(patchelf --print-rpath "$work/root/usr/bin/ballast-server")
