@@ -186,9 +186,11 @@ BALLAST_API int ballast_shim_receive_from_tensor_peer(
 BALLAST_API int ballast_shim_cancel(ballast_shim* shim);
 
 /* Tells the servers what forward and backward of one of this rank's
- * micro-batches took, for `ballastctl fit-cost`. From any thread, beside any
- * call but _destroy. Blocks for a round trip, and a second for each server that
- * hangs. An error ends nothing, and none needs to be acted on. */
+ * micro-batches took, for `ballastctl fit-cost`, and what waiting for it,
+ * copying, exchanging and packing it did, for their metrics (docs/metrics.md).
+ * From any thread, beside any call but _destroy. Blocks for a round trip, and a
+ * second for each server that hangs. An error ends nothing, and none needs to
+ * be acted on. */
 BALLAST_API int ballast_shim_report_timing(ballast_shim* shim, uint64_t step,
                                            uint32_t micro_batch,
                                            double milliseconds);

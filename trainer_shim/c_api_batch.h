@@ -40,7 +40,8 @@ typedef struct ballast_batch_info {
   uint64_t bytes_read;
   uint64_t bytes_moved;
   /* What packing took in host time, exchange and waiting not counted; 0 with
-   * BACKEND_CUDA, where it is the device's work. */
+   * BACKEND_CUDA, where the batch is handed out before the device has packed
+   * it: what that took is told with ballast_shim_report_timing. */
   double pack_ms;
 } ballast_batch_info;
 

@@ -126,14 +126,10 @@ absl::StatusOr<RoleSource::Block> RoleSource::Next() {
   return next;
 }
 
-void RoleSource::NoteTimes(uint64_t step, uint32_t micro_batch,
-                           std::optional<absl::Duration> exchange,
-                           absl::Duration pack) {
+void RoleSource::NoteTimes(const BatchTimes& times) {
   MutexLock lock(&mutex_);
-  const auto known = times_.find({step, micro_batch});
-  if (known == times_.end()) return;
-  known->second.exchange = exchange;
-  known->second.pack = pack;
+  const auto known = times_.find({times.step, times.micro_batch});
+  if (known != times_.end()) known->second.making = times;
 }
 
 void RoleSource::Cancel() {
@@ -153,14 +149,17 @@ absl::Status RoleSource::ReportTiming(uint64_t step, uint32_t micro_batch,
     MutexLock lock(&mutex_);
     const auto known = times_.find({step, micro_batch});
     if (known != times_.end()) {
-      const BatchTimes& times = known->second;
-      timing.set_wait_milliseconds(absl::ToDoubleMilliseconds(times.wait));
-      if (times.exchange.has_value()) {
-        timing.set_exchange_milliseconds(
-            absl::ToDoubleMilliseconds(*times.exchange));
+      const auto& [wait, making] = known->second;
+      timing.set_wait_milliseconds(absl::ToDoubleMilliseconds(wait));
+      if (making.copy.has_value()) {
+        timing.set_copy_milliseconds(absl::ToDoubleMilliseconds(*making.copy));
       }
-      if (times.pack.has_value()) {
-        timing.set_pack_milliseconds(absl::ToDoubleMilliseconds(*times.pack));
+      if (making.exchange.has_value()) {
+        timing.set_exchange_milliseconds(
+            absl::ToDoubleMilliseconds(*making.exchange));
+      }
+      if (making.pack.has_value()) {
+        timing.set_pack_milliseconds(absl::ToDoubleMilliseconds(*making.pack));
       }
     }
   }

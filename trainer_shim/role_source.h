@@ -25,6 +25,7 @@
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
 #include "proto/schedule.pb.h"
+#include "trainer_shim/batch_times.h"
 #include "trainer_shim/job_shape.h"
 #include "trainer_shim/trainer_place.h"
 
@@ -75,12 +76,12 @@ class RoleSource {
   // Ends a Next that blocks, and every later one, with CANCELLED.
   void Cancel();
 
-  // What exchanging (where the role does) and packing a micro-batch took, for
-  // the report of its timing, as is what Next waited for its block. Of the last
-  // kKnownTimes micro-batches. From any thread.
+  // What making a micro-batch's packed batch took, for the report of its
+  // timing, as is what Next waited for its block. Of the last kKnownTimes
+  // micro-batches that Next answered with a block; of others nothing is kept.
+  // From any thread.
   static constexpr size_t kKnownTimes = 64;
-  void NoteTimes(uint64_t step, uint32_t micro_batch,
-                 std::optional<absl::Duration> exchange, absl::Duration pack);
+  void NoteTimes(const BatchTimes& times);
 
   // See TrainerShim::ReportTiming. With what is known of the micro-batch's
   // times. From any thread.
@@ -101,10 +102,9 @@ class RoleSource {
   absl::Status Open(const Options& options);
   absl::StatusOr<Block> NextWithoutBlock();
 
-  struct BatchTimes {
+  struct KnownTimes {
     absl::Duration wait;
-    std::optional<absl::Duration> exchange;
-    std::optional<absl::Duration> pack;
+    BatchTimes making;
   };
 
   const v1::Role role_;
@@ -127,7 +127,7 @@ class RoleSource {
   std::atomic<bool> cancelled_{false};
   Mutex mutex_;
   // (step, micro-batch)
-  std::map<std::pair<uint64_t, uint32_t>, BatchTimes> times_
+  std::map<std::pair<uint64_t, uint32_t>, KnownTimes> times_
       ABSL_GUARDED_BY(mutex_);
 };
 

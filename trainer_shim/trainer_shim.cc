@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/batch_fetcher.h"
 #include "common/status_macros.h"
+#include "trainer_shim/batch_times.h"
 #include "trainer_shim/tensor_broadcast.h"
 
 namespace ballast {
@@ -93,11 +94,12 @@ absl::StatusOr<const PackedBatch*> TrainerShim::Take() {
       const PackedBatch* batch,
       assembler_->Assemble(*schedule_, next.micro_batch, next.block->bytes()));
   BALLAST_RETURN_IF_ERROR(CheckIntact(*next.block));
-  source_->NoteTimes(batch->step, batch->micro_batch,
-                     source_->shape().exchanges()
-                         ? std::optional<absl::Duration>(batch->exchange_time)
-                         : std::nullopt,
-                     batch->pack_time);
+  BatchTimes times;
+  times.step = batch->step;
+  times.micro_batch = batch->micro_batch;
+  if (source_->shape().exchanges()) times.exchange = batch->exchange_time;
+  times.pack = batch->pack_time;
+  source_->NoteTimes(times);
   return batch;
 }
 

@@ -158,12 +158,13 @@ class TrainerShim {
   void Cancel();
 
   // Tells the servers what forward and backward of one of this role's
-  // micro-batches took, for `ballastctl fit-cost`: at least 0 and finite. The
-  // first server of Options.servers that answers keeps it. From any thread;
-  // blocks for a round trip, and a second for each server that hangs. An error
-  // ends nothing, and none needs to be acted on: INVALID_ARGUMENT,
-  // FAILED_PRECONDITION (the server has another fingerprint by now), or what
-  // kept the last server from answering.
+  // micro-batches took, for `ballastctl fit-cost`: at least 0 and finite. With
+  // what is known of how long its batch took to come about, for their metrics
+  // (StepTiming). The first server of Options.servers that answers keeps it.
+  // From any thread; blocks for a round trip, and a second for each server that
+  // hangs. An error ends nothing, and none needs to be acted on:
+  // INVALID_ARGUMENT, FAILED_PRECONDITION (the server has another fingerprint
+  // by now), or what kept the last server from answering.
   absl::Status ReportTiming(uint64_t step, uint32_t micro_batch,
                             double milliseconds) {
     return source_->ReportTiming(step, micro_batch, milliseconds);

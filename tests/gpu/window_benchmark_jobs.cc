@@ -10,6 +10,7 @@
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
 #include "tests/gpu/device_testing.h"
+#include "trainer_shim/cuda/window_timer.h"
 
 namespace ballast {
 namespace {
@@ -90,6 +91,7 @@ std::unique_ptr<ReadyWindow> MakeBenchmarkWindow(const BenchmarkJob& job,
       OrDie(PinnedBuffer::Create(plan.landing.received + plan.upload.bytes));
   window->placeholders = OrDie(PinnedBuffer::Create(plan.samples));
   window->packed = OrDie(Event::Create());
+  window->timer = OrDie(WindowTimer::Create());
   window->batch.role = role;
   window->batch.step = step;
   window->batch.device = device;

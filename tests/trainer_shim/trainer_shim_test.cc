@@ -293,5 +293,29 @@ TEST(TrainerShimTest, ReportsToTheFirstServerThatAnswers) {
   EXPECT_TRUE((*shim)->Next().ok()) << "a refused timing ends nothing";
 }
 
+TEST(TrainerShimTest, ReportsTheTimesOfTheBatchesThatItMade) {
+  std::vector<v1::StepTiming> kept;
+  FakeLoader loader;
+  loader.job.delivery = v1::DELIVERY_DIRECT;
+  loader.on_report = [&](const v1::StepTiming& timing) {
+    kept.push_back(timing);
+    return absl::OkStatus();
+  };
+  TrainerShim::Options options;
+  options.role = Language(0);
+  options.steps = 1;
+  const auto shim = TrainerShim::Create(std::move(options), Clients({loader}));
+  ASSERT_TRUE(shim.ok()) << shim.status();
+  const auto batch = (*shim)->Next();
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  const double packing = absl::ToDoubleMilliseconds((*batch)->pack_time);
+  ASSERT_TRUE((*shim)->ReportTiming(0, 0, 1).ok());
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_TRUE(kept[0].has_wait_milliseconds());
+  EXPECT_EQ(kept[0].pack_milliseconds(), packing);
+  EXPECT_FALSE(kept[0].has_exchange_milliseconds()) << "direct delivery";
+  EXPECT_FALSE(kept[0].has_copy_milliseconds()) << "no device";
+}
+
 }  // namespace
 }  // namespace ballast

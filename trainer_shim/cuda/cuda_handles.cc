@@ -20,10 +20,17 @@ void LogFailure(cudaError_t error, absl::string_view what) {
 }  // namespace
 
 absl::StatusOr<Event> Event::Create() {
+  return CreateWith(cudaEventDisableTiming);
+}
+
+absl::StatusOr<Event> Event::CreateTimed() {
+  return CreateWith(cudaEventDefault);
+}
+
+absl::StatusOr<Event> Event::CreateWith(unsigned flags) {
   cudaEvent_t event = nullptr;
   BALLAST_RETURN_IF_ERROR(
-      CudaStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
-                 "making an event"));
+      CudaStatus(cudaEventCreateWithFlags(&event, flags), "making an event"));
   Event made;
   made.event_.reset(event);
   return made;
@@ -41,13 +48,27 @@ absl::Status Event::Wait() const {
 
 absl::StatusOr<bool> Event::Done() const {
   const cudaError_t error = cudaEventQuery(event_.get());
-  if (error == cudaErrorNotReady) return false;
+  if (error == cudaErrorNotReady) {
+    // CUDA keeps this answer as the thread's last error, which the trainer may
+    // be about to ask for.
+    if (cudaPeekAtLastError() == cudaErrorNotReady) cudaGetLastError();
+    return false;
+  }
   BALLAST_RETURN_IF_ERROR(CudaStatus(error, "asking for an event"));
   return true;
 }
 
 void Event::Destroy::operator()(cudaEvent_t event) const {
   LogFailure(cudaEventDestroy(event), "destroying an event");
+}
+
+absl::StatusOr<absl::Duration> TimeBetween(const Event& begin,
+                                           const Event& end) {
+  float milliseconds = 0;
+  BALLAST_RETURN_IF_ERROR(
+      CudaStatus(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()),
+                 "asking for the time between events"));
+  return absl::Milliseconds(milliseconds);
 }
 
 absl::Status StreamWait(cudaStream_t stream, cudaEvent_t event) {

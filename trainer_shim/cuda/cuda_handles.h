@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 
 namespace ballast {
@@ -16,10 +17,11 @@ namespace ballast {
 // CUDA's events, streams and pinned memory as values that clean up after
 // themselves. All movable; a default one is empty. Errors: as CudaStatus.
 
-// An event without timing. Recording it anew forgets what was recorded before.
+// An event. Recording it anew forgets what was recorded before.
 class Event {
  public:
-  static absl::StatusOr<Event> Create();
+  static absl::StatusOr<Event> Create();  // without timing, which is cheaper
+  static absl::StatusOr<Event> CreateTimed();
   Event() = default;
 
   absl::Status Record(cudaStream_t stream) const;
@@ -33,8 +35,16 @@ class Event {
   struct Destroy {
     void operator()(cudaEvent_t event) const;
   };
+  static absl::StatusOr<Event> CreateWith(unsigned flags);
+
   std::unique_ptr<CUevent_st, Destroy> event_;
 };
+
+// How long it was on the device from what `begin` to what `end` recorded, to
+// half a microsecond. Both are timed, of one device, recorded and done; else
+// INTERNAL. Never blocks.
+absl::StatusOr<absl::Duration> TimeBetween(const Event& begin,
+                                           const Event& end);
 
 // What is given to `stream` from now on waits for `event`.
 absl::Status StreamWait(cudaStream_t stream, cudaEvent_t event);

@@ -37,7 +37,7 @@ CudaTrainerShim::~CudaTrainerShim() {
   if (!absl::IsOutOfRange(end_)) Cancel();
   // What was given to the device ends before the memory that it uses goes.
   if (device_ != nullptr) device_->stream().Synchronize().IgnoreError();
-  watch_ = nullptr;  // looks at events of the feed's windows
+  watch_ = nullptr;  // looks at the feed's windows
   feed_ = nullptr;
 }
 
@@ -71,17 +71,18 @@ absl::Status CudaTrainerShim::Open(
   for (Event& event : vacant_) {
     BALLAST_ASSIGN_OR_RETURN(event, Event::Create());
   }
-  DeviceWatch::Options watch;
-  watch.device = options_.device;
-  watch.timeout = options_.timeout;
-  watch_ = std::make_unique<DeviceWatch>(
-      std::vector<DeviceCommunicator*>{communicator, tensor}, finding, watch);
   WindowFeed::Options feed;
   feed.device = options_.device;
   feed.pixel_type = options_.pixel_type;
   feed.max_bytes = options_.source.max_bytes;
   BALLAST_ASSIGN_OR_RETURN(feed_,
                            WindowFeed::Create(source_.get(), &regions_, feed));
+  DeviceWatch::Options watch;
+  watch.device = options_.device;
+  watch.timeout = options_.timeout;
+  watch.on_look = [feed = feed_.get()] { feed->NoteTimes(); };
+  watch_ = std::make_unique<DeviceWatch>(
+      std::vector<DeviceCommunicator*>{communicator, tensor}, finding, watch);
   return absl::OkStatus();
 }
 
@@ -175,6 +176,17 @@ absl::Status CudaTrainerShim::LaunchNext() {
   next_ = *window;
   slot_ = 1 - slot_;
   return absl::OkStatus();
+}
+
+absl::Status CudaTrainerShim::ReportTiming(uint64_t step, uint32_t micro_batch,
+                                           double milliseconds) {
+  // Asking for events of another device than the current one makes a context on
+  // the current one, which may be a neighbour's: that is left to the watch.
+  int current = 0;
+  if (cudaGetDevice(&current) == cudaSuccess && current == options_.device) {
+    feed_->NoteTimes();
+  }
+  return source_->ReportTiming(step, micro_batch, milliseconds);
 }
 
 absl::Status CudaTrainerShim::Fail(const absl::Status& status) {

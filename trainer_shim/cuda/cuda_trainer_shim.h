@@ -147,11 +147,12 @@ class CudaTrainerShim {
   // the communicator.
   void Cancel();
 
-  // See TrainerShim::ReportTiming. From any thread.
+  // See TrainerShim::ReportTiming. From any thread. With what the device took
+  // to copy, exchange and pack the batch, as far as that is known: it is seen
+  // at once by a thread whose current device is the shim's, and within
+  // DeviceWatch::Options::interval for others.
   absl::Status ReportTiming(uint64_t step, uint32_t micro_batch,
-                            double milliseconds) {
-    return source_->ReportTiming(step, micro_batch, milliseconds);
-  }
+                            double milliseconds);
 
   const v1::Role& role() const { return source_->role(); }
   const v1::Job& job() const { return source_->attached().job(); }

@@ -101,7 +101,10 @@ void DeviceWatch::Run() {
   // Asking for events needs the device's context.
   absl::Status status =
       CudaStatus(cudaSetDevice(options_.device), "choosing the device");
-  while (status.ok() && sleeper_->Sleep(options_.interval)) status = Look();
+  while (status.ok() && sleeper_->Sleep(options_.interval)) {
+    if (options_.on_look) options_.on_look();
+    status = Look();
+  }
   if (!status.ok()) Abort(status);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -34,6 +35,9 @@ class DeviceWatch {
     absl::Duration timeout = absl::Minutes(10);
     absl::Duration interval = absl::Milliseconds(20);  // between looks
     Clock* clock = Clock::Real();                      // outlives the watch
+    // Called at each look, on a thread whose current device is `device`. Waits
+    // for nobody.
+    std::function<void()> on_look;
   };
 
   // Neither the communicators, of which any may be null, nor `finding`, pinned

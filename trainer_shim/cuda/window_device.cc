@@ -39,16 +39,23 @@ absl::Status WindowDevice::Launch(int number, const Event& vacant,
   // Both what is in the slot and its memory, should it have to grow, wait.
   BALLAST_RETURN_IF_ERROR(StreamWait(stream_.get(), vacant.get()));
   BALLAST_RETURN_IF_ERROR(Reserve(*window, &slot));
-  BALLAST_RETURN_IF_ERROR(CopyIn(*window, slot));
   Point(slot, window);
   if (window->block_bytes == nullptr) {
+    BALLAST_RETURN_IF_ERROR(CopyIn(*window, slot));
     return window->packed.Record(stream_.get());
   }
+  WindowTimer& timer = *window->timer;
+  BALLAST_RETURN_IF_ERROR(timer.Begin(
+      window->batch.step, window->batch.micro_batch, stream_.get()));
+  BALLAST_RETURN_IF_ERROR(CopyIn(*window, slot));
+  BALLAST_RETURN_IF_ERROR(timer.End(WindowTimer::kCopy, stream_.get()));
   if (shape_.exchanges()) {
     BALLAST_RETURN_IF_ERROR(CheckPeers(*window, slot));
     BALLAST_RETURN_IF_ERROR(Exchange(*window));
+    BALLAST_RETURN_IF_ERROR(timer.End(WindowTimer::kExchange, stream_.get()));
   }
   BALLAST_RETURN_IF_ERROR(Pack(slot, window));
+  BALLAST_RETURN_IF_ERROR(timer.End(WindowTimer::kPack, stream_.get()));
   return window->packed.Record(stream_.get());
 }
 

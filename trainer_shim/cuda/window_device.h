@@ -11,6 +11,7 @@
 #include "trainer_shim/cuda/device_communicator.h"
 #include "trainer_shim/cuda/window_feed.h"
 #include "trainer_shim/cuda/window_kernels.h"
+#include "trainer_shim/cuda/window_timer.h"
 #include "trainer_shim/job_shape.h"
 #include "trainer_shim/patchify_cuda.h"
 
@@ -35,8 +36,11 @@ class WindowDevice {
   // Gives the stream all the work of `window`, whose batch comes to lie in slot
   // `slot` (0 or 1) and gets its pointers. What is in the slot is overwritten
   // once `vacant` is done; an event that was never recorded is. Records
-  // window->packed. Does not wait for the device.
-  // A window without a block gets its pointers, and what the host knows of it.
+  // window->packed, and window->timer's phases: copying in, without what came
+  // before; the exchange with the comparing of headers, where `shape` has one;
+  // checking records and packing. Does not wait for the device.
+  // A window without a block gets its pointers, and what the host knows of it;
+  // it is not timed.
   // Errors: as CudaStatus, DeviceCommunicator::AllToAllV and the launches.
   absl::Status Launch(int slot, const Event& vacant, ReadyWindow* window);
 

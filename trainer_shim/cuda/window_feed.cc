@@ -1,12 +1,14 @@
 #include "trainer_shim/cuda/window_feed.h"
 
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/block_view.h"
 #include "proto/module.h"
+#include "trainer_shim/batch_times.h"
 #include "trainer_shim/cuda_status.h"
 #include "trainer_shim/totals.h"
 
@@ -25,6 +27,7 @@ absl::StatusOr<std::unique_ptr<WindowFeed>> WindowFeed::Create(
     for (int i = 0; i < options.windows; ++i) {
       auto window = std::make_unique<ReadyWindow>();
       BALLAST_ASSIGN_OR_RETURN(window->packed, Event::Create());
+      BALLAST_ASSIGN_OR_RETURN(window->timer, WindowTimer::Create());
       BALLAST_ASSIGN_OR_RETURN(window->host,
                                PinnedBuffer::Create(options.window_bytes));
       BALLAST_ASSIGN_OR_RETURN(window->placeholders,
@@ -58,6 +61,13 @@ void WindowFeed::Return(ReadyWindow* window) {
   changed_.NotifyAll();
 }
 
+void WindowFeed::NoteTimes() {
+  for (const auto& window : windows_) {
+    const std::optional<BatchTimes> times = window->timer->Take();
+    if (times.has_value()) source_->NoteTimes(*times);
+  }
+}
+
 void WindowFeed::Cancel() {
   source_->Cancel();
   MutexLock lock(&mutex_);
@@ -81,6 +91,7 @@ void WindowFeed::Run() {
     ReadyWindow* window = TakeFree();
     if (window == nullptr) return;
     status = window->packed.Wait();
+    NoteTimes();  // before the window is another's
     if (status.ok() && window->block != nullptr) {
       status = CheckIntact(*window->block);
       window->block = nullptr;

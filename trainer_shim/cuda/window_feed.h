@@ -17,6 +17,7 @@
 #include "trainer_shim/cuda/device_batch.h"
 #include "trainer_shim/cuda/pinned_regions.h"
 #include "trainer_shim/cuda/window_plan.h"
+#include "trainer_shim/cuda/window_timer.h"
 #include "trainer_shim/exchange_plan.h"
 #include "trainer_shim/role_source.h"
 
@@ -43,6 +44,9 @@ struct ReadyWindow {
   // The device has packed the batch, passed it on to or received it from tensor
   // peers, and so has read `host`; recorded by who gives it the work.
   Event packed;
+  // What the device takes for it; says nothing of a window without a block. Not
+  // null.
+  std::unique_ptr<WindowTimer> timer;
 };
 
 // Makes windows ready ahead of demand, in a thread of its own: pulls the block,
@@ -78,8 +82,15 @@ class WindowFeed {
   // BlockView::Parse and Matches, LayOutBatch and CudaStatus.
   absl::StatusOr<ReadyWindow*> Next();
 
-  // Gives a window back. The feed waits for `packed` before it uses it again.
+  // Gives a window back. The feed waits for `packed` before it uses it again,
+  // and notes its times.
   void Return(ReadyWindow* window);
+
+  // Tells the source (RoleSource::NoteTimes) what the device took for the
+  // windows that it is through with and whose times are not noted yet. Never
+  // waits for the device, nor for who gives it work. From any thread whose
+  // current device is the feed's.
+  void NoteTimes();
 
   // Ends a Next that blocks, and every later one, with CANCELLED.
   void Cancel();

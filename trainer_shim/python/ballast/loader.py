@@ -265,7 +265,9 @@ class Loader(Iterator[Batch]):
 
     def report_timing(self, batch: Batch, milliseconds: float, module: str = "") -> None:
         """Tells the servers what forward and backward of a batch took, for
-        `ballastctl fit-cost`. `module` may be left out where there is one."""
+        `ballastctl fit-cost`, and, for their metrics, what the shim knows of how
+        long waiting for it, copying, exchanging and packing it took. `module` may
+        be left out where there is one."""
         if not module and len(self._modules) != 1:
             raise InvalidArgument("module: whose time it is must be given")
         self.open()

@@ -1,0 +1,126 @@
+#include "trainer_shim/role_source.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "absl/time/time.h"
+#include "client/loader_client.h"
+#include "proto/timing.pb.h"
+#include "tests/fakes/fake_loader_client.h"
+#include "tests/fakes/manual_clock.h"
+#include "trainer_shim/batch_times.h"
+
+namespace ballast {
+namespace {
+
+// A language rank's source, of steps from 4 on with two micro-batches each, and
+// what it has reported.
+class RoleSourceTest : public ::testing::Test {
+ protected:
+  void Open(bool without_blocks = false) {
+    FakeLoader loader;
+    loader.job.delivery = v1::DELIVERY_DIRECT;
+    loader.on_report = [this](const v1::StepTiming& timing) {
+      reported_.push_back(timing);
+      return absl::OkStatus();
+    };
+    std::vector<std::unique_ptr<LoaderClient>> clients;
+    clients.push_back(FakeLoaderClient(std::move(loader)));
+    RoleSource::Options options;
+    options.role.set_module(v1::MODULE_LANGUAGE);
+    options.start_step = 4;
+    options.without_blocks = without_blocks;
+    options.clock = &clock_;
+    auto source = RoleSource::Create(std::move(clients), options);
+    ASSERT_TRUE(source.ok()) << source.status();
+    source_ = *std::move(source);
+  }
+
+  v1::StepTiming Report(uint64_t step, uint32_t micro_batch) {
+    EXPECT_TRUE(source_->ReportTiming(step, micro_batch, 12.5).ok());
+    return reported_.back();
+  }
+
+  static BatchTimes TimesOf(uint64_t step, uint32_t micro_batch) {
+    BatchTimes times;
+    times.step = step;
+    times.micro_batch = micro_batch;
+    times.copy = absl::Microseconds(250);
+    times.exchange = absl::Microseconds(1500);
+    times.pack = absl::ZeroDuration();
+    return times;
+  }
+
+  ManualClock clock_;  // stands still
+  std::vector<v1::StepTiming> reported_;
+  std::unique_ptr<RoleSource> source_;
+};
+
+TEST_F(RoleSourceTest, ReportsTheTimesThatWereNoted) {
+  Open();
+  ASSERT_TRUE(source_->Next().ok());
+  ASSERT_TRUE(source_->Next().ok());
+  source_->NoteTimes(TimesOf(4, 1));
+  const v1::StepTiming timing = Report(4, 1);
+  EXPECT_EQ(timing.milliseconds(), 12.5);
+  ASSERT_TRUE(timing.has_wait_milliseconds());
+  EXPECT_EQ(timing.wait_milliseconds(), 0);
+  EXPECT_EQ(timing.copy_milliseconds(), 0.25);
+  EXPECT_EQ(timing.exchange_milliseconds(), 1.5);
+  // A phase that took no time is one, too.
+  ASSERT_TRUE(timing.has_pack_milliseconds());
+  EXPECT_EQ(timing.pack_milliseconds(), 0);
+}
+
+TEST_F(RoleSourceTest, LeavesOutWhatIsNotKnown) {
+  Open();
+  ASSERT_TRUE(source_->Next().ok());
+  // Not noted yet.
+  v1::StepTiming timing = Report(4, 0);
+  EXPECT_TRUE(timing.has_wait_milliseconds());
+  EXPECT_FALSE(timing.has_copy_milliseconds());
+  EXPECT_FALSE(timing.has_exchange_milliseconds());
+  EXPECT_FALSE(timing.has_pack_milliseconds());
+  // Noted without an exchange.
+  BatchTimes times = TimesOf(4, 0);
+  times.exchange = std::nullopt;
+  source_->NoteTimes(times);
+  timing = Report(4, 0);
+  EXPECT_TRUE(timing.has_copy_milliseconds());
+  EXPECT_FALSE(timing.has_exchange_milliseconds());
+  EXPECT_TRUE(timing.has_pack_milliseconds());
+}
+
+// A batch that never came, and one that came so long ago that it is forgotten.
+TEST_F(RoleSourceTest, KeepsTheTimesOfTheLastMicroBatchesOnly) {
+  Open();
+  source_->NoteTimes(TimesOf(4, 0));
+  EXPECT_FALSE(Report(4, 0).has_copy_milliseconds());
+  ASSERT_TRUE(source_->Next().ok());
+  source_->NoteTimes(TimesOf(4, 0));
+  for (size_t i = 1; i < RoleSource::kKnownTimes; ++i) {
+    ASSERT_TRUE(source_->Next().ok());
+  }
+  EXPECT_TRUE(Report(4, 0).has_copy_milliseconds());
+  ASSERT_TRUE(source_->Next().ok());
+  source_->NoteTimes(TimesOf(4, 0));
+  const v1::StepTiming timing = Report(4, 0);
+  EXPECT_FALSE(timing.has_wait_milliseconds());
+  EXPECT_FALSE(timing.has_copy_milliseconds());
+}
+
+TEST_F(RoleSourceTest, WithoutBlocksNothingIsTimed) {
+  Open(/*without_blocks=*/true);
+  ASSERT_TRUE(source_->Next().ok());
+  source_->NoteTimes(TimesOf(4, 0));
+  const v1::StepTiming timing = Report(4, 0);
+  EXPECT_EQ(timing.milliseconds(), 12.5);
+  EXPECT_FALSE(timing.has_wait_milliseconds());
+  EXPECT_FALSE(timing.has_pack_milliseconds());
+}
+
+}  // namespace
+}  // namespace ballast
