@@ -42,6 +42,7 @@ Json MovedJson(const v1::Moved& moved) {
 }
 
 std::string MovedText(const v1::Moved& moved) {
+  if (moved.samples() == 0) return "none";
   return absl::StrCat(moved.samples(), ", ", BytesText(moved.bytes()));
 }
 
@@ -119,6 +120,11 @@ std::string BalanceTable(const v1::StepBalance& balance) {
   std::string text =
       absl::StrCat("step ", balance.step(), ", ", balance.micro_batches(),
                    " micro-batches\n", sums.ToString());
+  for (const v1::ModuleBalance& module : balance.modules()) {
+    if (module.spread_before() != 0) continue;
+    absl::StrAppend(&text, NameOf(module.module()),
+                    ": no load in this step (balance.cost)\n");
+  }
   for (const v1::ModuleBalance& module : balance.modules()) {
     if (module.load_after().empty()) continue;
     Table ranks({{NameOf(module.module())},

@@ -1,6 +1,8 @@
 #include "client/ballastctl/metrics.h"
 
 #include <iostream>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -53,25 +55,48 @@ std::string MetricsJson(const v1::GetStatsResponse& stats) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+// Cells after the name.
+std::vector<std::string> CellsOf(const v1::MetricFamily& family,
+                                 const v1::MetricFamily::Metric& metric) {
+  if (!metric.has_histogram()) {
+    return {NumberText(family.name(), metric.number())};
+  }
+  const DurationHistogram::Snapshot times = SnapshotOf(metric.histogram());
+  return {CountText(times.count()), SecondsText(times.Quantile(0.5)),
+          SecondsText(times.Quantile(0.99))};
+}
+
+// "  module=vision when=before", under the name of its family.
+std::string LabelsText(const v1::MetricFamily::Metric& metric) {
+  std::string text = " ";
+  for (const v1::MetricFamily::Label& label : metric.labels()) {
+    absl::StrAppend(&text, " ", label.name(), "=",
+                    label.value().empty() ? "\"\"" : label.value());
+  }
+  return Printable(text);
+}
+
+}  // namespace
+
 std::string MetricsTable(const v1::GetStatsResponse& stats) {
-  Table table({{"metric", Table::kLeft}, {"value"}, {"median"}, {"99 %"}});
+  Table table(
+      {{"metric", Table::kLeft}, {"value or count"}, {"median"}, {"99 %"}});
+  const auto add = [&table](std::string name, std::vector<std::string> cells) {
+    cells.insert(cells.begin(), std::move(name));
+    table.AddRow(std::move(cells));
+  };
   for (const v1::MetricFamily& family : stats.families()) {
+    const std::string name = Printable(family.name());
+    const bool labelled =
+        family.metrics_size() > 1 ||
+        (family.metrics_size() == 1 && !family.metrics(0).labels().empty());
+    if (labelled) add(name, {});
     for (const v1::MetricFamily::Metric& metric : family.metrics()) {
-      const std::string name = MetricName(family, metric);
-      if (!metric.has_histogram()) {
-        table.AddRow({name, NumberText(family.name(), metric.number())});
-        continue;
-      }
-      const DurationHistogram::Snapshot times = SnapshotOf(metric.histogram());
-      table.AddRow({name, CountText(times.count()),
-                    SecondsText(times.Quantile(0.5)),
-                    SecondsText(times.Quantile(0.99))});
+      add(labelled ? LabelsText(metric) : name, CellsOf(family, metric));
     }
   }
   return table.ToString();
 }
-
-}  // namespace
 
 absl::Status PrintMetrics(LoaderClient* client, const std::string& prefix,
                           bool json, std::ostream* out) {

@@ -9,6 +9,7 @@
 #include "client/ballastctl/server_option.h"
 #include "client/loader_client.h"
 #include "common/command_line.h"
+#include "proto/metrics_service.pb.h"
 
 namespace ballast {
 
@@ -19,6 +20,10 @@ void AddMetrics(CommandLine* line, std::shared_ptr<const ServerOption> server);
 // keys stand in the command's --help). Errors: those of LoaderClient::GetStats.
 absl::Status PrintMetrics(LoaderClient* client, const std::string& prefix,
                           bool json, std::ostream* out);
+
+// For people: a line a metric, those with labels below the name of their
+// family; of histograms how many times there were, and quantiles of these.
+std::string MetricsTable(const v1::GetStatsResponse& stats);
 
 }  // namespace ballast
 

@@ -168,9 +168,9 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
     const uint32_t micro_batch = (*block)->micro_batch();
     BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule* const schedule,
                              schedules.Get(step));
-    BALLAST_ASSIGN_OR_RETURN(const BlockPlan plan,
-                             PlanBlock(*schedule, micro_batch, options.role,
-                                       delivery, geometry));
+    BALLAST_ASSIGN_OR_RETURN(
+        const BlockPlan plan,
+        PlanBlock(*schedule, micro_batch, options.role, delivery, geometry));
     auto summary = Verify(**block, plan);
     if (!summary.ok()) {
       return Annotate(

@@ -32,8 +32,9 @@ struct PullOptions {
 // and the next when it fails), checks each against its checksum, its layout and
 // the schedule, and writes a line for each to `out`: the same on every run but
 // for keys that end in `_ms`. Errors: those of AttachAll, ScheduleSource and
-// BatchStream; OUT_OF_RANGE where the data end before the first step (where they
-// end later, what there is is pulled and a line logged); DATA_LOSS for a block that is not what the schedule says.
+// BatchStream; OUT_OF_RANGE where the data end before the first step (where
+// they end later, what there is is pulled and a line logged); DATA_LOSS for a
+// block that is not what the schedule says.
 absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
                          const PullOptions& options, Clock* clock,
                          std::ostream* out);

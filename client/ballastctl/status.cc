@@ -1,23 +1,14 @@
 #include "client/ballastctl/status.h"
 
 #include <iostream>
+#include <utility>
 
-#include <nlohmann/json.hpp>
-
-#include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
+#include "client/ballastctl/snapshot.h"
+#include "client/ballastctl/status_view.h"
 #include "common/status_macros.h"
-#include "common/table.h"
-#include "proto/loader_service.pb.h"
-#include "proto/metrics_service.pb.h"
-#include "proto/module.h"
 
 namespace ballast {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr char kExamples[] =
     "  ballastctl --server 127.0.0.1:7070 status\n"
@@ -32,167 +23,79 @@ constexpr char kExamples[] =
     "without), delivery,\n"
     "modules {vision|language: {dp, align (tokens)}}, batch {global, micro\n"
     "(samples)}, model {profile, tokenizer, patch, merge, temporal_patch,\n"
-    "position_axes, min_pixels, max_pixels}, memory {in_use, bound (bytes)},\n"
-    "open_streams, max_bad_samples, bad_samples [{sample, file, offset, "
-    "reason,\n"
-    "count (how often a block needed it)}], stalls [{stage, sample, file, "
-    "offset,\n"
-    "module, position, seconds}].";
-
-// "exchange", as the configuration writes it.
-std::string DeliveryName(v1::Delivery delivery) {
-  const std::string name = v1::Delivery_Name(delivery);
-  return absl::AsciiStrToLower(absl::StripPrefix(name, "DELIVERY_"));
-}
-
-void AddState(const v1::GetStatusResponse& state, Json* json) {
-  (*json)["memory"] = {{"in_use", state.memory_in_use()},
-                       {"bound", state.memory()}};
-  (*json)["open_streams"] = state.open_streams();
-  (*json)["max_bad_samples"] = state.max_bad_samples();
-  Json& bad_samples = (*json)["bad_samples"] = Json::array();
-  for (const auto& bad : state.bad_samples()) {
-    bad_samples.push_back({{"sample", bad.sample()},
-                           {"file", bad.file()},
-                           {"offset", bad.offset()},
-                           {"reason", bad.reason()},
-                           {"count", bad.count()}});
-  }
-  Json& stalls = (*json)["stalls"] = Json::array();
-  for (const auto& stall : state.stalls()) {
-    stalls.push_back({{"stage", stall.stage()},
-                      {"sample", stall.sample()},
-                      {"file", stall.file()},
-                      {"offset", stall.offset()},
-                      {"module", std::string(ModuleName(stall.module()))},
-                      {"position", stall.position()},
-                      {"seconds", stall.seconds()}});
-  }
-}
-
-std::string StateTable(const v1::GetStatusResponse& state) {
-  std::string text = absl::StrFormat(
-      "%-12s %d of %d MiB in blocks, %d streams\n", "memory",
-      state.memory_in_use() >> 20, state.memory() >> 20, state.open_streams());
-  absl::StrAppendFormat(&text, "%-12s %d of at most %d\n", "bad samples",
-                        state.bad_samples_size(), state.max_bad_samples());
-  for (const auto& bad : state.bad_samples()) {
-    absl::StrAppendFormat(&text, "  %s, %s at byte %d, %d times: %s\n",
-                          bad.sample(), bad.file(), bad.offset(), bad.count(),
-                          bad.reason());
-  }
-  absl::StrAppendFormat(&text, "%-12s %d\n", "stalls", state.stalls_size());
-  for (const auto& stall : state.stalls()) {
-    absl::StrAppendFormat(
-        &text, "  %s for %.0f s: %s, %s at byte %d, for %s position %d\n",
-        stall.stage(), stall.seconds(), stall.sample(), stall.file(),
-        stall.offset(), std::string(ModuleName(stall.module())),
-        stall.position());
-  }
-  return text;
-}
-
-std::string StatusJson(const v1::AttachResponse& answer,
-                       const std::string& address, const char* health,
-                       const absl::StatusOr<v1::GetStatusResponse>& state) {
-  const v1::Job& job = answer.job();
-  Json modules = Json::object();
-  for (const v1::Job::ModuleSize& module : job.modules()) {
-    modules[std::string(ModuleName(module.module()))] = {
-        {"dp", module.dp()}, {"align", module.align()}};
-  }
-  const v1::Model& model = job.model();
-  Json json = {
-      {"server", answer.server()},
-      {"address", address},
-      {"health", health},
-      {"fingerprint", answer.fingerprint().hash()},
-      {"data_fingerprint", answer.fingerprint().data_hash()},
-      {"delivery", DeliveryName(job.delivery())},
-      {"modules", std::move(modules)},
-      {"batch", {{"global", job.global_batch()}, {"micro", job.micro_batch()}}},
-      {"model",
-       {{"profile", model.profile()},
-        {"tokenizer", model.tokenizer()},
-        {"patch", model.patch()},
-        {"merge", model.merge()},
-        {"temporal_patch", model.temporal_patch()},
-        {"position_axes", model.position_axes()},
-        {"min_pixels", model.min_pixels()},
-        {"max_pixels", model.max_pixels()}}}};
-  if (job.end_step() != 0) json["end_step"] = job.end_step();
-  if (!answer.refusal().empty()) json["refusal"] = answer.refusal();
-  if (state.ok()) AddState(*state, &json);
-  // A server's strings may be anything; what is not UTF-8 is replaced.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-std::string StatusTable(const v1::AttachResponse& answer,
-                        const std::string& address, const char* health,
-                        const absl::StatusOr<v1::GetStatusResponse>& state) {
-  const v1::Job& job = answer.job();
-  const v1::Model& model = job.model();
-  Table modules({{"module", Table::kLeft}, {"dp"}, {"align"}});
-  for (const v1::Job::ModuleSize& module : job.modules()) {
-    modules.AddRow({std::string(ModuleName(module.module())),
-                    absl::StrCat(module.dp()), absl::StrCat(module.align())});
-  }
-  std::string text;
-  const auto add = [&text](absl::string_view key, absl::string_view value) {
-    absl::StrAppendFormat(&text, "%-12s %s\n", key, value);
-  };
-  add("server", absl::StrCat(answer.server(), " at ", address));
-  add("health", health);
-  if (!answer.refusal().empty()) add("refuses", answer.refusal());
-  add("fingerprint", answer.fingerprint().hash());
-  add("data", absl::StrCat(answer.fingerprint().data_hash(),
-                           " (what a checkpoint must match)"));
-  if (job.end_step() != 0) {
-    add("end", absl::StrCat("the data end before step ", job.end_step()));
-  }
-  add("delivery", DeliveryName(job.delivery()));
-  add("batch", absl::StrCat(job.global_batch(), " samples a step, ",
-                            job.micro_batch(), " a micro-batch"));
-  add("model",
-      absl::StrCat(model.profile().empty() ? "custom" : model.profile(),
-                   ", patch ", model.patch(), ", merge ", model.merge(), ", ",
-                   model.min_pixels(), " to ", model.max_pixels(), " pixels"));
-  if (state.ok()) absl::StrAppend(&text, StateTable(*state));
-  return absl::StrCat(text, "\n", modules.ToString());
-}
+    "position_axes, min_pixels, max_pixels}, version, uptime_seconds, step "
+    "(the\n"
+    "furthest that a rank has got a block of; absent before the first), "
+    "spread\n"
+    "(of that step: as `balance`) {vision|language: {before, after}}, rates "
+    "(a\n"
+    "second; absent with --interval 0) {images, read_bytes, sent_bytes, "
+    "tokens},\n"
+    "workers {all, busy}, queue {samples_waiting, blocks_in_work,\n"
+    "blocks_ready}, memory {in_use, idle, bound (bytes)}, cache "
+    "{blocks_reused,\n"
+    "schedules_found, schedules_computed}, open_streams, clients_total, "
+    "clients\n"
+    "[{module, rank, peer, step, micro_batch, lag (steps), state, seconds,\n"
+    "held_bytes, shared_memory, blocks}], max_bad_samples, bad_samples "
+    "[{sample,\n"
+    "file, offset, reason, count (how often a block needed it)}], stalls\n"
+    "[{stage, sample, file, offset, module, position, seconds}].";
 
 }  // namespace
 
-absl::Status PrintStatus(LoaderClient* client, bool json, std::ostream* out) {
-  BALLAST_ASSIGN_OR_RETURN(const v1::AttachResponse answer,
+absl::Status PrintStatus(LoaderClient* client, const StatusOptions& options,
+                         Clock* clock, std::ostream* out) {
+  ServerReport report;
+  report.address = client->address();
+  BALLAST_ASSIGN_OR_RETURN(report.attach,
                            client->Attach(v1::Role(), v1::Fingerprint()));
-  const char* const health =
-      client->CheckHealth().ok() ? "serving" : "not serving";
-  const absl::StatusOr<v1::GetStatusResponse> state = client->GetStatus();
-  // A server of another version may not know it.
-  if (!state.ok() && !absl::IsUnimplemented(state.status())) {
-    return state.status();
+  absl::StatusOr<Snapshot> snapshot = TakeSnapshot(client, clock, false);
+  if (snapshot.ok() && options.interval > absl::ZeroDuration()) {
+    report.before = *std::move(snapshot);
+    clock->NewSleeper()->Sleep(options.interval);
+    snapshot = TakeSnapshot(client, clock, false);
   }
-  *out << (json ? StatusJson(answer, client->address(), health, state)
-                : StatusTable(answer, client->address(), health, state));
+  if (snapshot.ok()) {
+    report.now = *std::move(snapshot);
+  } else if (!absl::IsUnimplemented(snapshot.status())) {
+    return snapshot.status();
+  }
+  report.serving = client->CheckHealth().ok();
+  *out << (options.json ? StatusJson(report) : StatusText(report));
   out->flush();
   if (!*out) return absl::UnavailableError("cannot write standard output");
   return absl::OkStatus();
 }
 
 void AddStatus(CommandLine* line, std::shared_ptr<const ServerOption> server) {
-  auto json = std::make_shared<bool>(false);
+  struct Given {
+    double interval = 1;
+    bool json = false;
+  };
+  auto given = std::make_shared<Given>();
   CLI::App* command = line->AddCommand(
       line->app(), "status",
-      "Shows a server's health, the fingerprint that it serves, its job\n"
-      "(delivery, modules, batch sizes, model), its memory, and what is "
-      "wrong:\n"
-      "bad samples, and stages of samples that last too long.",
-      kExamples, [server, json]() -> absl::Status {
+      "Shows a server's health, version and job (fingerprint, delivery, batch\n"
+      "sizes, model), the step that training is at and how even it is, what "
+      "the\n"
+      "server reads, builds and sends a second, its queue, memory and caches,\n"
+      "what is wrong (bad samples, and stages of samples that last too long),\n"
+      "and the clients with where they are.",
+      kExamples, [server, given]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
-        return PrintStatus(client.get(), *json, &std::cout);
+        StatusOptions options;
+        options.interval = absl::Seconds(given->interval);
+        options.json = given->json;
+        return PrintStatus(client.get(), options, Clock::Real(), &std::cout);
       });
-  command->add_flag("--json", *json, "one JSON object");
+  command
+      ->add_option("--interval", given->interval,
+                   "seconds that rates are taken over, up to 3600; 0: no rates")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->type_name("SECONDS")
+      ->capture_default_str();
+  command->add_flag("--json", given->json, "one JSON object");
 }
 
 }  // namespace ballast

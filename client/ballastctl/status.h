@@ -3,11 +3,12 @@
 
 #include <memory>
 #include <ostream>
-#include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "client/ballastctl/server_option.h"
 #include "client/loader_client.h"
+#include "common/clock.h"
 #include "common/command_line.h"
 
 namespace ballast {
@@ -15,9 +16,17 @@ namespace ballast {
 // `status`: what a server says of itself and its job.
 void AddStatus(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
-// Writes it to `out`: one line of JSON (the keys stand in the command's --help)
-// or a table. Errors: those of LoaderClient::Attach and GetStatus.
-absl::Status PrintStatus(LoaderClient* client, bool json, std::ostream* out);
+struct StatusOptions {
+  // Between the two looks that rates are taken from; 0: one look, no rates.
+  absl::Duration interval = absl::Seconds(1);
+  bool json = false;
+};
+
+// Writes it to `out` (status_view.h). Blocks for the interval. Errors: those of
+// LoaderClient::Attach, GetStatus, GetStats and GetBalance; that a server does
+// not know the latter is none.
+absl::Status PrintStatus(LoaderClient* client, const StatusOptions& options,
+                         Clock* clock, std::ostream* out);
 
 }  // namespace ballast
 

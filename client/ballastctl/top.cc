@@ -5,19 +5,18 @@
 
 #include <algorithm>
 #include <iostream>
-#include <map>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/ballastctl/quantities.h"
+#include "client/ballastctl/view.h"
 #include "common/status_macros.h"
 #include "proto/module.h"
 
 namespace ballast {
 namespace {
 
-constexpr size_t kWidth = 80;
 constexpr int kBarWidth = 24;
 constexpr int kMostRanks = 8;  // bars of a module
 
@@ -27,80 +26,29 @@ constexpr char kExamples[] =
     "\n"
     "Ctrl-C ends it.";
 
-using Numbers = std::map<std::string, double>;
-
-Numbers NumbersOf(const v1::GetStatsResponse& stats) {
-  Numbers numbers;
-  for (const v1::MetricFamily& family : stats.families()) {
-    for (const v1::MetricFamily::Metric& metric : family.metrics()) {
-      if (metric.has_histogram()) continue;
-      numbers[MetricName(family, metric)] = metric.number();
-    }
-  }
-  return numbers;
-}
-
-double Of(const Numbers& numbers, const std::string& name) {
-  const auto found = numbers.find(name);
-  return found == numbers.end() ? 0 : found->second;
-}
-
-// Lines of at most kWidth bytes, all of one byte a column.
-class View {
- public:
-  explicit View(int lines) : left_(std::max(lines, 1)) {}
-  int left() const { return left_; }
-  void Add(absl::string_view line) {
-    if (left_ == 0) return;
-    --left_;
-    std::string printable = Printable(line.substr(0, kWidth));
-    for (char& c : printable) {
-      if (static_cast<unsigned char>(c) >= 0x80) c = '?';
-    }
-    printable.erase(printable.find_last_not_of(' ') + 1);
-    absl::StrAppend(&text_, printable, "\n");
-  }
-  std::string Take() && { return std::move(text_); }
-
- private:
-  int left_;
-  std::string text_;
-};
-
-void AddRates(const TopSnapshot& now, const TopSnapshot* before, View* view) {
-  const Numbers numbers = NumbersOf(now.stats);
-  const Numbers old = before == nullptr ? Numbers() : NumbersOf(before->stats);
-  const double seconds =
-      before == nullptr ? 0 : absl::ToDoubleSeconds(now.at - before->at);
-  const auto rate = [&](absl::Span<const char* const> names, auto text) {
-    if (seconds <= 0) return std::string("-");
-    double sum = 0;
-    for (const char* name : names) {
-      sum += std::max(Of(numbers, name) - Of(old, name), 0.0);
-    }
-    return text(sum / seconds);
+void AddRates(const Figures& figures, const v1::GetStatusResponse& status,
+              View* view) {
+  const auto rate = [&](double Figures::Rates::*of, auto text) {
+    return figures.rates.has_value() ? text(*figures.rates.*of)
+                                     : std::string("-");
   };
   view->Add(
       absl::StrFormat("images %8s/s   read %10s/s   sent %10s/s   tokens %8s/s",
-                      rate({"ballast_images_total use=vision"}, CountText),
-                      rate({"ballast_image_read_bytes_total"}, BytesText),
-                      rate({"ballast_sent_bytes_total way=shared_memory",
-                            "ballast_sent_bytes_total way=stream"},
-                           BytesText),
-                      rate({"ballast_tokens_total"}, CountText)));
+                      rate(&Figures::Rates::images, CountText),
+                      rate(&Figures::Rates::read_bytes, BytesText),
+                      rate(&Figures::Rates::sent_bytes, BytesText),
+                      rate(&Figures::Rates::tokens, CountText)));
   view->Add(absl::StrFormat(
       "memory %s of %s   workers %.0f of %.0f busy   %s samples waiting",
-      BytesText(now.status.memory_in_use()), BytesText(now.status.memory()),
-      Of(numbers, "ballast_workers_busy"), Of(numbers, "ballast_workers"),
-      CountText(Of(numbers, "ballast_samples_waiting"))));
+      BytesText(status.memory_in_use()), BytesText(status.memory()),
+      figures.workers_busy, figures.workers,
+      CountText(figures.samples_waiting)));
   view->Add(absl::StrFormat(
       "blocks %.0f in work, %.0f ready, %s reused   bad samples %d of %d   "
       "stalls %d",
-      Of(numbers, "ballast_blocks state=in_work"),
-      Of(numbers, "ballast_blocks state=ready"),
-      CountText(Of(numbers, "ballast_blocks_reused_total")),
-      now.status.bad_samples_size(), now.status.max_bad_samples(),
-      now.status.stalls_size()));
+      figures.blocks_in_work, figures.blocks_ready,
+      CountText(figures.blocks_reused), status.bad_samples_size(),
+      status.max_bad_samples(), status.stalls_size()));
 }
 
 std::string Bar(double load, double most) {
@@ -167,36 +115,6 @@ void AddTimes(const v1::GetStatsResponse& stats, View* view) {
   }
 }
 
-const char* StateText(v1::GetStatusResponse::Client::State state) {
-  switch (state) {
-    case v1::GetStatusResponse::Client::STATE_WAITS_FOR_BLOCK:
-      return "waits for a block";
-    case v1::GetStatusResponse::Client::STATE_SENDING:
-      return "is sent a block";
-    case v1::GetStatusResponse::Client::STATE_HOLDS_BACK:
-      return "has no room";
-    default:
-      return "";
-  }
-}
-
-void AddClients(const v1::GetStatusResponse& status, View* view) {
-  if (status.clients().empty()) return;
-  view->Add("");
-  view->Add(absl::StrFormat("%-14s %12s %7s  %-18s %8s %10s  %s", "client",
-                            "step", "behind", "state", "for", "holds", ""));
-  for (const auto& client : status.clients()) {
-    view->Add(absl::StrFormat(
-        "%-14s %12s %7d  %-18s %8s %10s  %s",
-        absl::StrCat(std::string(ModuleName(client.role().module())), " ",
-                     client.role().dp_rank()),
-        absl::StrCat(client.step(), ".", client.micro_batch()), client.lag(),
-        StateText(client.state()), SecondsText(client.seconds()),
-        BytesText(client.held_bytes()),
-        client.shared_memory() ? "shm" : "net"));
-  }
-}
-
 void AddStalls(const v1::GetStatusResponse& status, View* view) {
   for (const auto& stall : status.stalls()) {
     view->Add(absl::StrFormat("held up for %s: %s of %s",
@@ -207,23 +125,7 @@ void AddStalls(const v1::GetStatusResponse& status, View* view) {
 
 }  // namespace
 
-absl::StatusOr<TopSnapshot> TakeSnapshot(LoaderClient* client, Clock* clock) {
-  TopSnapshot snapshot;
-  snapshot.at = clock->Now();
-  BALLAST_ASSIGN_OR_RETURN(snapshot.status, client->GetStatus());
-  BALLAST_ASSIGN_OR_RETURN(snapshot.stats, client->GetStats(""));
-  if (!snapshot.status.has_current_step()) return snapshot;
-  v1::GetBalanceRequest request;
-  request.set_from_step(snapshot.status.current_step());
-  request.set_ranks(true);
-  BALLAST_ASSIGN_OR_RETURN(const v1::GetBalanceResponse balance,
-                           client->GetBalance(request));
-  if (!balance.steps().empty()) snapshot.balance = balance.steps(0);
-  return snapshot;
-}
-
-std::string TopView(const TopSnapshot& now, const TopSnapshot* before,
-                    int lines) {
+std::string TopView(const Snapshot& now, const Snapshot* before, int lines) {
   View view(lines);
   view.Add(absl::StrFormat(
       "ballast %s   up %s   step %s   %d clients", now.status.server(),
@@ -231,22 +133,23 @@ std::string TopView(const TopSnapshot& now, const TopSnapshot* before,
       now.status.has_current_step() ? absl::StrCat(now.status.current_step())
                                     : "-",
       now.status.clients_total()));
-  AddRates(now, before, &view);
+  AddRates(FiguresOf(now, before), now.status, &view);
   AddStalls(now.status, &view);
   if (now.balance.has_value()) AddBalance(*now.balance, &view);
   AddTimes(now.stats, &view);
-  AddClients(now.status, &view);
+  if (!now.status.clients().empty()) view.Add("");
+  AddClients(now.status, now.status.clients_size(), &view);
   return std::move(view).Take();
 }
 
 absl::Status RunTop(LoaderClient* client, const TopOptions& options,
                     Clock* clock, std::ostream* out) {
   const std::unique_ptr<Sleeper> sleeper = clock->NewSleeper();
-  std::optional<TopSnapshot> before;
+  std::optional<Snapshot> before;
   for (uint64_t round = 0; options.rounds == 0 || round < options.rounds;
        ++round) {
     if (round > 0) sleeper->Sleep(options.interval);
-    BALLAST_ASSIGN_OR_RETURN(TopSnapshot now, TakeSnapshot(client, clock));
+    BALLAST_ASSIGN_OR_RETURN(Snapshot now, TakeSnapshot(client, clock, true));
     // Home, then what was there is written over or cleared.
     if (options.clears) *out << "\x1b[H\x1b[J";
     if (!options.clears && round > 0) *out << "\n";

@@ -2,39 +2,26 @@
 #define BALLAST_CLIENT_BALLASTCTL_TOP_H_
 
 #include <memory>
-#include <optional>
 #include <ostream>
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/ballastctl/server_option.h"
+#include "client/ballastctl/snapshot.h"
 #include "client/loader_client.h"
 #include "common/clock.h"
 #include "common/command_line.h"
-#include "proto/metrics_service.pb.h"
 
 namespace ballast {
 
 // `top`: a server, live.
 void AddTop(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
-// A server at one moment.
-struct TopSnapshot {
-  absl::Time at;
-  v1::GetStatusResponse status;
-  v1::GetStatsResponse stats;
-  std::optional<v1::StepBalance> balance;  // with columns by rank
-};
-
-// Errors: those of LoaderClient.
-absl::StatusOr<TopSnapshot> TakeSnapshot(LoaderClient* client, Clock* clock);
-
-// What is shown of it: lines of at most 80 columns, at most `lines` of them.
-// Rates are those since `before`; "-" without. Pure.
-std::string TopView(const TopSnapshot& now, const TopSnapshot* before,
-                    int lines);
+// What is shown of a server, with its balance by rank: lines of at most 80
+// columns, at most `lines` of them. Rates are those since `before`; "-"
+// without. Pure.
+std::string TopView(const Snapshot& now, const Snapshot* before, int lines);
 
 struct TopOptions {
   absl::Duration interval = absl::Seconds(2);

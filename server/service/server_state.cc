@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "common/build_info.h"
 
 namespace ballast {
 
@@ -47,6 +48,7 @@ v1::GetStatusResponse ServerState::Status() const {
     }
   }
   status.set_server(sources_.name);
+  status.set_version(ShortVersion());
   status.set_uptime_seconds(
       std::chrono::duration<double>(now - start_).count());
   return status;

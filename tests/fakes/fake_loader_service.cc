@@ -117,6 +117,14 @@ class GrpcFakeServer final : public FakeLoaderServer,
     MutexLock lock(&mutex_);
     status_ = std::move(status);
   }
+  void SetStats(v1::GetStatsResponse stats) override {
+    MutexLock lock(&mutex_);
+    stats_ = std::move(stats);
+  }
+  void SetBalance(v1::GetBalanceResponse balance) override {
+    MutexLock lock(&mutex_);
+    balance_ = std::move(balance);
+  }
   void SetServing(bool serving) override {
     server_->GetHealthCheckService()->SetServingStatus(serving);
   }
@@ -145,6 +153,26 @@ class GrpcFakeServer final : public FakeLoaderServer,
       return ToGrpcStatus(absl::UnimplementedError("GetStatus"));
     }
     *response = *status_;
+    return grpc::Status::OK;
+  }
+
+  grpc::Status GetStats(grpc::ServerContext*, const v1::GetStatsRequest*,
+                        v1::GetStatsResponse* response) override {
+    MutexLock lock(&mutex_);
+    if (!stats_.has_value()) {
+      return ToGrpcStatus(absl::UnimplementedError("GetStats"));
+    }
+    *response = *stats_;
+    return grpc::Status::OK;
+  }
+
+  grpc::Status GetBalance(grpc::ServerContext*, const v1::GetBalanceRequest*,
+                          v1::GetBalanceResponse* response) override {
+    MutexLock lock(&mutex_);
+    if (!balance_.has_value()) {
+      return ToGrpcStatus(absl::UnimplementedError("GetBalance"));
+    }
+    *response = *balance_;
     return grpc::Status::OK;
   }
 
@@ -227,6 +255,8 @@ class GrpcFakeServer final : public FakeLoaderServer,
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<PullScript> pulls_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::GetStatusResponse> status_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::GetStatsResponse> stats_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::GetBalanceResponse> balance_ ABSL_GUARDED_BY(mutex_);
   absl::StatusOr<v1::AttachResponse> attach_ ABSL_GUARDED_BY(mutex_) =
       absl::UnimplementedError("no answer was set");
   ScheduleScript schedule_ ABSL_GUARDED_BY(mutex_) = [](uint64_t) {

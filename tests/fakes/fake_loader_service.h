@@ -67,6 +67,9 @@ class FakeLoaderServer {
   // An empty id: Rendezvous blocks until its deadline.
   virtual void SetRendezvous(const std::string& id) = 0;
   virtual void SetStatus(v1::GetStatusResponse status) = 0;
+  virtual void SetStats(v1::GetStatsResponse stats) = 0;
+  // What GetBalance answers, whichever steps it is asked for.
+  virtual void SetBalance(v1::GetBalanceResponse balance) = 0;
   virtual void SetServing(bool serving) = 0;
   // What GetTimings answers, and what Report does.
   virtual void SetTimings(v1::GetTimingsResponse timings) = 0;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -83,6 +84,14 @@ class BallastctlTest : public ::testing::Test {
     return PullBatches(servers, options, &clock_, &out_);
   }
 
+  // Of one look.
+  absl::Status Status(bool as_json) {
+    StatusOptions options;
+    options.interval = absl::ZeroDuration();
+    options.json = as_json;
+    return PrintStatus(client_.get(), options, &clock_, &out_);
+  }
+
   std::vector<std::string> Lines() const {
     std::vector<std::string> lines = absl::StrSplit(out_.str(), '\n');
     EXPECT_EQ(lines.back(), "");
@@ -127,11 +136,12 @@ TEST_F(BallastctlTest, StatusSaysWhatIsWrong) {
   stall->set_position(99);
   stall->set_seconds(12.4);
   server_->SetStatus(state);
+  server_->SetStats({});
 
-  ASSERT_TRUE(PrintStatus(client_.get(), true, &out_).ok());
+  ASSERT_TRUE(Status(true).ok());
   const json printed = json::parse(out_.str());
   EXPECT_EQ(printed["memory"],
-            json({{"in_use", 3 << 20}, {"bound", 64 << 20}}));
+            json({{"in_use", 3 << 20}, {"idle", 0.0}, {"bound", 64 << 20}}));
   EXPECT_EQ(printed["open_streams"], 5);
   EXPECT_EQ(printed["max_bad_samples"], 7);
   EXPECT_EQ(printed["bad_samples"],
@@ -148,19 +158,115 @@ TEST_F(BallastctlTest, StatusSaysWhatIsWrong) {
                                              {"position", 99},
                                              {"seconds", 12.4}}}));
   out_.str("");
-  ASSERT_TRUE(PrintStatus(client_.get(), false, &out_).ok());
+  ASSERT_TRUE(Status(false).ok());
   for (const char* line :
-       {"memory       3 of 64 MiB in blocks, 5 streams\n",
+       {"memory       3.00 MiB of 64.0 MiB in blocks; 0 B idle\n",
         "bad samples  1 of at most 7\n  docs:17 (docs-0.tar: 000017), "
-        "docs-0.tar at byte 1536, 2 times: image 0: truncated\n",
-        "stalls       1\n  reading images for 12 s: docs:18, docs-1.tar at "
-        "byte 512, for vision position 99\n"}) {
+        "docs-0.tar at byte 1536, 2 times: image 0:\n    truncated\n",
+        "stalls       1\n  reading images for 12.4 s: docs:18, docs-1.tar at "
+        "byte 512, for vision\n    position 99\n"}) {
     EXPECT_THAT(out_.str(), HasSubstr(line));
   }
 }
 
+// Instruments of a server that has decoded `images`.
+v1::GetStatsResponse StatsOf(double images) {
+  v1::GetStatsResponse stats;
+  const auto add = [&stats](const std::string& name, const std::string& label,
+                            const std::string& value, double number) {
+    v1::MetricFamily* family = stats.add_families();
+    family->set_name(name);
+    v1::MetricFamily::Metric* metric = family->add_metrics();
+    if (!label.empty()) {
+      metric->add_labels()->set_name(label);
+      metric->mutable_labels(0)->set_value(value);
+    }
+    metric->set_number(number);
+  };
+  add("ballast_images_total", "use", "vision", images);
+  add("ballast_sent_bytes_total", "way", "stream", images * (1 << 20));
+  add("ballast_workers", "", "", 4);
+  add("ballast_workers_busy", "", "", 3);
+  add("ballast_samples_waiting", "", "", 17);
+  add("ballast_blocks", "state", "ready", 2);
+  add("ballast_blocks_reused_total", "", "", 9);
+  add("ballast_memory_idle_bytes", "", "", 1 << 20);
+  return stats;
+}
+
+TEST_F(BallastctlTest, StatusSaysHowTrainingGoes) {
+  v1::GetStatusResponse state;
+  state.set_version("0.9.0 (0123456789ab)");
+  state.set_uptime_seconds(90);
+  state.set_current_step(41);
+  state.set_clients_total(1);
+  v1::GetStatusResponse::Client* client = state.add_clients();
+  *client->mutable_role() = role_;
+  client->set_peer("ipv4:10.0.0.7:41234");
+  client->set_step(40);
+  client->set_micro_batch(1);
+  client->set_lag(1);
+  client->set_state(v1::GetStatusResponse::Client::STATE_WAITS_FOR_BLOCK);
+  client->set_seconds(0.25);
+  server_->SetStatus(state);
+  server_->SetStats(StatsOf(100));
+  v1::GetBalanceResponse balance;
+  v1::ModuleBalance* vision = balance.add_steps()->add_modules();
+  vision->set_module(v1::MODULE_VISION);
+  vision->set_spread_before(1.5);
+  vision->set_spread_after(1.25);
+  server_->SetBalance(balance);
+
+  for (const bool as_json : {true, false}) {
+    server_->SetStats(StatsOf(100));
+    out_.str("");
+    absl::Status status;
+    std::thread printing([&] {
+      StatusOptions options;
+      options.interval = absl::Seconds(2);
+      options.json = as_json;
+      status = PrintStatus(client_.get(), options, &clock_, &out_);
+    });
+    clock_.AwaitSleepers(1);
+    server_->SetStats(StatsOf(400));
+    clock_.Advance(absl::Seconds(2));
+    printing.join();
+    ASSERT_TRUE(status.ok()) << status;
+    if (as_json) {
+      const json printed = json::parse(out_.str());
+      EXPECT_EQ(printed["version"], "0.9.0 (0123456789ab)");
+      EXPECT_EQ(printed["uptime_seconds"], 90);
+      EXPECT_EQ(printed["step"], 41);
+      EXPECT_EQ(printed["spread"]["vision"],
+                (json{{"before", 1.5}, {"after", 1.25}}));
+      EXPECT_EQ(printed["rates"]["images"], 150);
+      EXPECT_EQ(printed["rates"]["sent_bytes"], 150 * (1 << 20));
+      EXPECT_EQ(printed["workers"], (json{{"all", 4}, {"busy", 3}}));
+      EXPECT_EQ(printed["queue"]["samples_waiting"], 17);
+      EXPECT_EQ(printed["memory"]["idle"], 1 << 20);
+      EXPECT_EQ(printed["cache"]["blocks_reused"], 9);
+      EXPECT_EQ(printed["clients"][0]["module"], "vision");
+      EXPECT_EQ(printed["clients"][0]["step"], 40);
+      EXPECT_EQ(printed["clients"][0]["lag"], 1);
+      EXPECT_EQ(printed["clients"][0]["state"], "waits_for_block");
+      continue;
+    }
+    for (const char* line :
+         {"version      0.9.0 (0123456789ab), up 90.0 s\n", "step         41\n",
+          "rates        150 images/s, 0 tokens/s\n",
+          "0 B/s of images read, 150 MiB/s sent\n",
+          "queue        17 samples wait, 3 of 4 workers busy\n",
+          "0 blocks in work, 2 ready\n", "cache        9 blocks used again",
+          "clients      1, the last 1 steps behind the first\n",
+          "vision 1               40.1       1  waits for a block    250 ms",
+          "1.500       1.250"}) {
+      EXPECT_THAT(out_.str(), HasSubstr(line));
+    }
+  }
+}
+
 TEST_F(BallastctlTest, StatusAsJson) {
-  const absl::Status status = PrintStatus(client_.get(), true, &out_);
+  const absl::Status status = Status(true);
   ASSERT_TRUE(status.ok()) << status;
   const json printed = json::parse(out_.str());
   EXPECT_EQ(printed["server"], "a.sock");
@@ -180,7 +286,7 @@ TEST_F(BallastctlTest, StatusAsJson) {
 
 TEST_F(BallastctlTest, StatusForPeople) {
   server_->SetServing(false);
-  ASSERT_TRUE(PrintStatus(client_.get(), false, &out_).ok());
+  ASSERT_TRUE(Status(false).ok());
   EXPECT_THAT(out_.str(), HasSubstr("not serving\n"));
   EXPECT_THAT(out_.str(), HasSubstr(kSyntheticFingerprint));
   EXPECT_THAT(out_.str(), HasSubstr("12 samples a step, 6 a micro-batch"));
@@ -191,16 +297,16 @@ TEST_F(BallastctlTest, StatusSaysWhyRanksAreRefused) {
   v1::AttachResponse attach = *client_->Attach({}, {});
   attach.set_refusal("server b differs");
   server_->SetAttach(attach);
-  ASSERT_TRUE(PrintStatus(client_.get(), true, &out_).ok());
+  ASSERT_TRUE(Status(true).ok());
   EXPECT_EQ(json::parse(out_.str())["refusal"], "server b differs");
   out_.str("");
-  ASSERT_TRUE(PrintStatus(client_.get(), false, &out_).ok());
+  ASSERT_TRUE(Status(false).ok());
   EXPECT_THAT(out_.str(), HasSubstr("server b differs\n"));
 }
 
 TEST_F(BallastctlTest, StatusOfNoServer) {
   server_->SetAttach(absl::UnavailableError("drains"));
-  const absl::Status status = PrintStatus(client_.get(), true, &out_);
+  const absl::Status status = Status(true);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("server " + server_->address()));
   EXPECT_EQ(out_.str(), "");

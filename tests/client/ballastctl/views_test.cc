@@ -1,20 +1,29 @@
-// What `balance`, `metrics` and `top` show, of made-up answers.
+// What `balance`, `metrics`, `status` and `top` show, of made-up answers.
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/ballastctl/balance.h"
+#include "client/ballastctl/metrics.h"
 #include "client/ballastctl/quantities.h"
+#include "client/ballastctl/snapshot.h"
+#include "client/ballastctl/status_view.h"
 #include "client/ballastctl/top.h"
+#include "client/ballastctl/view.h"
+#include "common/instruments.h"
 
 namespace ballast {
 namespace {
 
 using nlohmann::json;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -80,14 +89,78 @@ TEST(BalanceViewTest, ColumnsOfDifferentLengthsDoNoHarm) {
   balance.mutable_modules(0)->clear_bytes_in();
   balance.mutable_modules(0)->mutable_load_before()->Truncate(1);
   EXPECT_THAT(BalanceTable(balance), HasSubstr("1.250"));
-  TopSnapshot now;
+  Snapshot now;
   now.balance = balance;
   EXPECT_THAT(TopView(now, nullptr, 50), HasSubstr("vision"));
 }
 
+TEST(BalanceViewTest, AModuleWithoutLoadAndMovesSaysSo) {
+  v1::StepBalance balance = Balance(0);
+  v1::ModuleBalance& language = *balance.add_modules();
+  language.set_module(v1::MODULE_LANGUAGE);
+  const std::string table = BalanceTable(balance);
+  EXPECT_THAT(table, HasSubstr("3, 1.00 KiB     none\n"));
+  EXPECT_THAT(table, HasSubstr("language: no load in this step"));
+  EXPECT_THAT(table, Not(HasSubstr("vision: no load")));
+}
+
+void AddMetric(v1::MetricFamily* family, const std::string& label,
+               const std::string& value, double number) {
+  v1::MetricFamily::Metric* metric = family->add_metrics();
+  if (!label.empty()) {
+    metric->add_labels()->set_name(label);
+    metric->mutable_labels(0)->set_value(value);
+  }
+  metric->set_number(number);
+}
+
+TEST(MetricsViewTest, LabelsStandBelowTheirFamily) {
+  v1::GetStatsResponse stats;
+  v1::MetricFamily* bad = stats.add_families();
+  bad->set_name("ballast_bad_samples");
+  AddMetric(bad, "source", "", 0);
+  AddMetric(bad, "source", "docs\x1b", 7);
+  v1::MetricFamily* memory = stats.add_families();
+  memory->set_name("ballast_memory_limit_bytes");
+  AddMetric(memory, "", "", 1 << 30);
+  v1::MetricFamily* times = stats.add_families();
+  times->set_name("ballast_stage_seconds");
+  v1::MetricFamily::Metric* decode = times->add_metrics();
+  decode->add_labels()->set_name("stage");
+  decode->mutable_labels(0)->set_value("decode");
+  v1::MetricFamily::Histogram* histogram = decode->mutable_histogram();
+  for (const double bound : DurationHistogram::Bounds()) {
+    histogram->add_bounds(bound);
+    histogram->add_counts(3);
+  }
+  histogram->add_counts(0);
+  const std::vector<std::string> lines =
+      absl::StrSplit(MetricsTable(stats), '\n');
+  ASSERT_EQ(lines.size(), 2 + 6 + 1u);
+  EXPECT_EQ(lines[2], "ballast_bad_samples");
+  EXPECT_THAT(lines[3], ContainsRegex("^  source=\"\" +0$"));
+  EXPECT_THAT(lines[4], ContainsRegex("^  source=docs[?] +7$"));
+  EXPECT_THAT(lines[5],
+              ContainsRegex("^ballast_memory_limit_bytes +1.00 GiB$"));
+  EXPECT_EQ(lines[6], "ballast_stage_seconds");
+  EXPECT_THAT(lines[7], ContainsRegex(absl::StrCat(
+                            "^  stage=decode +",
+                            3 * DurationHistogram::Bounds().size(), " .* s$")));
+}
+
+TEST(ViewTest, BreaksAtSpacesAndKeepsPathsWhole) {
+  View view;
+  const std::string path = "/" + std::string(90, 'p');
+  view.AddWrapped(4, "  a sample " + path + " at byte 7");
+  view.AddField("key", std::string(60, 'v') + " and more");
+  EXPECT_EQ(std::move(view).Take(),
+            "  a sample\n    " + path + "\n    at byte 7\nkey          " +
+                std::string(60, 'v') + " and\n             more\n");
+}
+
 // A busy server whose strings are as long and as hostile as they can be.
-TopSnapshot Busy(double images) {
-  TopSnapshot now;
+Snapshot Busy(double images) {
+  Snapshot now;
   now.at = absl::UnixEpoch();
   now.status.set_server(std::string(200, 's') + "\x1b[31m");
   now.status.set_memory(uint64_t{8} << 30);
@@ -125,13 +198,65 @@ TEST(TopViewTest, FitsEightyColumnsAndTheLinesThatThereAre) {
 }
 
 TEST(TopViewTest, RatesAreThoseSinceTheViewBefore) {
-  const TopSnapshot before = Busy(100);
-  TopSnapshot now = Busy(400);
+  const Snapshot before = Busy(100);
+  Snapshot now = Busy(400);
   now.at += absl::Seconds(2);
   EXPECT_THAT(TopView(now, nullptr, 24), HasSubstr("images        -/s"));
   EXPECT_THAT(TopView(now, &before, 24), HasSubstr("images      150/s"));
   // A server that began anew counts from 0.
   EXPECT_THAT(TopView(Busy(0), &now, 24), HasSubstr("images        -/s"));
+}
+
+// The longest a line is that is not one word.
+size_t Widest(const std::string& text) {
+  size_t widest = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    widest = std::max(widest, line.size());
+  }
+  return widest;
+}
+
+TEST(StatusViewTest, FitsEightyColumnsAndEndsItsLists) {
+  ServerReport report;
+  report.address = "127.0.0.1:7070";
+  report.attach.set_server("node\x1b[31m");
+  report.attach.set_refusal("server b " + std::string(60, 'd') + " differs");
+  report.now = Busy(0);
+  report.now->status.set_server("node");
+  report.now->status.clear_stalls();
+  for (int i = 0; i < 25; ++i) {
+    auto* bad = report.now->status.add_bad_samples();
+    bad->set_sample(absl::StrCat("docs:", i));
+    bad->set_file("docs-0.tar");
+    bad->set_reason("image 0: a JPEG whose data end within its second scan");
+  }
+  const std::string text = StatusText(report);
+  EXPECT_LE(Widest(text), 80u) << text;
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, HasSubstr("bad samples  25 of at most 0\n"));
+  EXPECT_THAT(text, HasSubstr("docs:9, "));
+  EXPECT_THAT(text, Not(HasSubstr("docs:10, ")));
+  EXPECT_THAT(text, HasSubstr("  and 15 more: see --json\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("clients      40, the last 18446744073709551615 steps behind"));
+  EXPECT_THAT(text, HasSubstr("and 32 more, not as far behind\n"));
+  const json all = json::parse(StatusJson(report));
+  EXPECT_EQ(all["bad_samples"].size(), 25u);
+  EXPECT_EQ(all["clients"].size(), 40u);
+  EXPECT_EQ(all["clients"][0]["state"], "holds_back");
+}
+
+TEST(StatusViewTest, BeforeTheFirstStepAndOfOneLook) {
+  ServerReport report;
+  report.now.emplace();
+  EXPECT_THAT(StatusText(report), HasSubstr("none yet"));
+  EXPECT_THAT(StatusText(report), Not(HasSubstr("images/s")));
+  const json all = json::parse(StatusJson(report));
+  EXPECT_FALSE(all.contains("step"));
+  EXPECT_FALSE(all.contains("spread"));
+  EXPECT_FALSE(all.contains("rates"));
+  EXPECT_FALSE(all.contains("version"));
 }
 
 TEST(TopViewTest, BarsAreInProportion) {

@@ -188,6 +188,17 @@ class MetricsTest(tools.CorpusTest):
         metrics = json.loads(self.ctl("metrics", "--json"))
         self.assertGreater(metrics["ballast_stage_seconds stage=decode"]["count"], 0)
         self.assertIn("ballast_workers", self.ctl("metrics", "--prefix", "ballast_w"))
+        status = json.loads(self.ctl("status", "--interval", 0, "--json"))
+        self.assertEqual(status["step"], 1)
+        self.assertNotIn("rates", status)
+        self.assertGreater(status["spread"]["vision"]["before"], 0)
+        self.assertGreater(status["workers"]["all"], 0)
+        self.assertGreater(status["cache"]["schedules_computed"], 0)
+        version = tools.run("ballast-server", "--version").stdout.decode().split()[1]
+        self.assertTrue(status["version"].startswith(version))
+        for view in ("status", "metrics", "balance"):
+            for line in self.ctl(view).splitlines():
+                self.assertLessEqual(len(line), 80, line)
         top = self.ctl("top", "--once")
         self.assertNotIn("\x1b", top)
         self.assertIn("vision: slowest rank by mean", top)

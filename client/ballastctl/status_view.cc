@@ -1,0 +1,311 @@
+#include "client/ballastctl/status_view.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "client/ballastctl/quantities.h"
+#include "client/ballastctl/view.h"
+#include "common/table.h"
+#include "proto/metrics_service.pb.h"
+#include "proto/module.h"
+
+namespace ballast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Lines of each list; --json has all.
+constexpr int kMostClients = 8;
+constexpr int kMostProblems = 10;
+
+std::string NameOf(v1::Module module) {
+  return std::string(ModuleName(module));
+}
+
+// "exchange", as the configuration writes it.
+std::string DeliveryName(v1::Delivery delivery) {
+  const std::string name = v1::Delivery_Name(delivery);
+  return absl::AsciiStrToLower(absl::StripPrefix(name, "DELIVERY_"));
+}
+
+std::string StateName(v1::GetStatusResponse::Client::State state) {
+  const std::string name = v1::GetStatusResponse::Client::State_Name(state);
+  return absl::AsciiStrToLower(absl::StripPrefix(name, "STATE_"));
+}
+
+const char* HealthText(const ServerReport& report) {
+  return report.serving ? "serving" : "not serving";
+}
+
+const Snapshot* BeforeOf(const ServerReport& report) {
+  return report.before.has_value() ? &*report.before : nullptr;
+}
+
+Json ClientsJson(const v1::GetStatusResponse& status) {
+  Json clients = Json::array();
+  for (const v1::GetStatusResponse::Client& client : status.clients()) {
+    clients.push_back({{"module", NameOf(client.role().module())},
+                       {"rank", client.role().dp_rank()},
+                       {"peer", client.peer()},
+                       {"step", client.step()},
+                       {"micro_batch", client.micro_batch()},
+                       {"lag", client.lag()},
+                       {"state", StateName(client.state())},
+                       {"seconds", client.seconds()},
+                       {"held_bytes", client.held_bytes()},
+                       {"shared_memory", client.shared_memory()},
+                       {"blocks", client.blocks()}});
+  }
+  return clients;
+}
+
+void AddProblems(const v1::GetStatusResponse& status, Json* json) {
+  (*json)["max_bad_samples"] = status.max_bad_samples();
+  Json& bad_samples = (*json)["bad_samples"] = Json::array();
+  for (const auto& bad : status.bad_samples()) {
+    bad_samples.push_back({{"sample", bad.sample()},
+                           {"file", bad.file()},
+                           {"offset", bad.offset()},
+                           {"reason", bad.reason()},
+                           {"count", bad.count()}});
+  }
+  Json& stalls = (*json)["stalls"] = Json::array();
+  for (const auto& stall : status.stalls()) {
+    stalls.push_back({{"stage", stall.stage()},
+                      {"sample", stall.sample()},
+                      {"file", stall.file()},
+                      {"offset", stall.offset()},
+                      {"module", NameOf(stall.module())},
+                      {"position", stall.position()},
+                      {"seconds", stall.seconds()}});
+  }
+}
+
+void AddState(const Snapshot& now, const Figures& figures, Json* json) {
+  const v1::GetStatusResponse& status = now.status;
+  if (!status.version().empty()) (*json)["version"] = status.version();
+  (*json)["uptime_seconds"] = status.uptime_seconds();
+  if (status.has_current_step()) (*json)["step"] = status.current_step();
+  if (now.balance.has_value()) {
+    Json& spread = (*json)["spread"] = Json::object();
+    for (const v1::ModuleBalance& module : now.balance->modules()) {
+      spread[NameOf(module.module())] = {{"before", module.spread_before()},
+                                         {"after", module.spread_after()}};
+    }
+  }
+  if (figures.rates.has_value()) {
+    (*json)["rates"] = {{"images", figures.rates->images},
+                        {"read_bytes", figures.rates->read_bytes},
+                        {"sent_bytes", figures.rates->sent_bytes},
+                        {"tokens", figures.rates->tokens}};
+  }
+  (*json)["workers"] = {{"all", figures.workers},
+                        {"busy", figures.workers_busy}};
+  (*json)["queue"] = {{"samples_waiting", figures.samples_waiting},
+                      {"blocks_in_work", figures.blocks_in_work},
+                      {"blocks_ready", figures.blocks_ready}};
+  (*json)["memory"] = {{"in_use", status.memory_in_use()},
+                       {"idle", figures.memory_idle},
+                       {"bound", status.memory()}};
+  (*json)["cache"] = {{"blocks_reused", figures.blocks_reused},
+                      {"schedules_found", figures.schedules_found},
+                      {"schedules_computed", figures.schedules_computed}};
+  (*json)["open_streams"] = status.open_streams();
+  (*json)["clients_total"] = status.clients_total();
+  (*json)["clients"] = ClientsJson(status);
+  AddProblems(status, json);
+}
+
+void AddWork(const v1::GetStatusResponse& status, const Figures& figures,
+             View* view) {
+  view->AddField("step", status.has_current_step()
+                             ? absl::StrCat(status.current_step())
+                             : "none yet: no rank has got a block");
+  if (figures.rates.has_value()) {
+    view->AddField("rates",
+                   absl::StrCat(CountText(figures.rates->images), " images/s, ",
+                                CountText(figures.rates->tokens), " tokens/s"));
+    view->AddField(
+        "", absl::StrCat(BytesText(figures.rates->read_bytes),
+                         "/s of images read, ",
+                         BytesText(figures.rates->sent_bytes), "/s sent"));
+  }
+  view->AddField("queue",
+                 absl::StrCat(CountText(figures.samples_waiting),
+                              " samples wait, ", figures.workers_busy, " of ",
+                              figures.workers, " workers busy"));
+  view->AddField("", absl::StrCat(figures.blocks_in_work, " blocks in work, ",
+                                  figures.blocks_ready, " ready"));
+  std::string memory = absl::StrCat(BytesText(status.memory_in_use()), " of ",
+                                    BytesText(status.memory()), " in blocks; ",
+                                    BytesText(figures.memory_idle), " idle");
+  if (figures.streams_short_of_memory > 0) {
+    absl::StrAppend(&memory, "; ", figures.streams_short_of_memory,
+                    " streams wait for a place");
+  }
+  view->AddField("memory", memory);
+  view->AddField(
+      "cache",
+      absl::StrCat(CountText(figures.blocks_reused),
+                   " blocks used again; of schedules ",
+                   CountText(figures.schedules_found), " found, ",
+                   CountText(figures.schedules_computed), " computed"));
+}
+
+// A line that says how many of `all` are not shown.
+void AddRest(int all, View* view) {
+  if (all <= kMostProblems) return;
+  view->Add(absl::StrFormat("  and %d more: see --json", all - kMostProblems));
+}
+
+void AddProblems(const v1::GetStatusResponse& status, View* view) {
+  view->AddField("bad samples",
+                 absl::StrCat(status.bad_samples_size(), " of at most ",
+                              status.max_bad_samples()));
+  const int bad_samples = std::min(status.bad_samples_size(), kMostProblems);
+  for (int i = 0; i < bad_samples; ++i) {
+    const auto& bad = status.bad_samples(i);
+    view->AddWrapped(4, absl::StrFormat("  %s, %s at byte %d, %d times: %s",
+                                        bad.sample(), bad.file(), bad.offset(),
+                                        bad.count(), bad.reason()));
+  }
+  AddRest(status.bad_samples_size(), view);
+  view->AddField("stalls", absl::StrCat(status.stalls_size()));
+  const int stalls = std::min(status.stalls_size(), kMostProblems);
+  for (int i = 0; i < stalls; ++i) {
+    const auto& stall = status.stalls(i);
+    view->AddWrapped(
+        4, absl::StrFormat("  %s for %s: %s, %s at byte %d, for %s position %d",
+                           stall.stage(), SecondsText(stall.seconds()),
+                           stall.sample(), stall.file(), stall.offset(),
+                           NameOf(stall.module()), stall.position()));
+  }
+  AddRest(status.stalls_size(), view);
+}
+
+void AddJob(const ServerReport& report, View* view) {
+  const v1::Job& job = report.attach.job();
+  const v1::Model& model = job.model();
+  view->AddField("fingerprint", report.attach.fingerprint().hash());
+  view->AddField("data", absl::StrCat(report.attach.fingerprint().data_hash(),
+                                      " (what a checkpoint must match)"));
+  if (job.end_step() != 0) {
+    view->AddField("end",
+                   absl::StrCat("the data end before step ", job.end_step()));
+  }
+  view->AddField("delivery", DeliveryName(job.delivery()));
+  view->AddField("batch", absl::StrCat(job.global_batch(), " samples a step, ",
+                                       job.micro_batch(), " a micro-batch"));
+  view->AddField(
+      "model",
+      absl::StrCat(model.profile().empty() ? "custom" : model.profile(),
+                   ", patch ", model.patch(), ", merge ", model.merge(), ", ",
+                   model.min_pixels(), " to ", model.max_pixels(), " pixels"));
+}
+
+// Sizes, and how even the step is that training is at.
+std::string ModuleTable(const ServerReport& report) {
+  const bool even = report.now.has_value() && report.now->balance.has_value();
+  std::vector<Table::Column> columns = {
+      {"module", Table::kLeft}, {"dp"}, {"align"}};
+  if (even) {
+    columns.insert(columns.end(),
+                   {{"slowest/mean as read"}, {"as trained"}, {"moved"}});
+  }
+  Table table(std::move(columns));
+  for (const v1::Job::ModuleSize& module : report.attach.job().modules()) {
+    std::vector<std::string> row = {NameOf(module.module()),
+                                    absl::StrCat(module.dp()),
+                                    absl::StrCat(module.align())};
+    if (even) {
+      for (const v1::ModuleBalance& balance : report.now->balance->modules()) {
+        if (balance.module() != module.module()) continue;
+        row.insert(row.end(), {RatioText(balance.spread_before()),
+                               RatioText(balance.spread_after()),
+                               BytesText(balance.within_servers().bytes() +
+                                         balance.between_servers().bytes())});
+      }
+    }
+    table.AddRow(std::move(row));
+  }
+  return table.ToString();
+}
+
+}  // namespace
+
+std::string StatusJson(const ServerReport& report) {
+  const v1::Job& job = report.attach.job();
+  Json modules = Json::object();
+  for (const v1::Job::ModuleSize& module : job.modules()) {
+    modules[NameOf(module.module())] = {{"dp", module.dp()},
+                                        {"align", module.align()}};
+  }
+  const v1::Model& model = job.model();
+  Json json = {
+      {"server", report.attach.server()},
+      {"address", report.address},
+      {"health", HealthText(report)},
+      {"fingerprint", report.attach.fingerprint().hash()},
+      {"data_fingerprint", report.attach.fingerprint().data_hash()},
+      {"delivery", DeliveryName(job.delivery())},
+      {"modules", std::move(modules)},
+      {"batch", {{"global", job.global_batch()}, {"micro", job.micro_batch()}}},
+      {"model",
+       {{"profile", model.profile()},
+        {"tokenizer", model.tokenizer()},
+        {"patch", model.patch()},
+        {"merge", model.merge()},
+        {"temporal_patch", model.temporal_patch()},
+        {"position_axes", model.position_axes()},
+        {"min_pixels", model.min_pixels()},
+        {"max_pixels", model.max_pixels()}}}};
+  if (job.end_step() != 0) json["end_step"] = job.end_step();
+  const std::string& refusal = report.attach.refusal();
+  if (!refusal.empty()) json["refusal"] = refusal;
+  if (report.now.has_value()) {
+    AddState(*report.now, FiguresOf(*report.now, BeforeOf(report)), &json);
+  }
+  // A server's strings may be anything; what is not UTF-8 is replaced.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string StatusText(const ServerReport& report) {
+  View view;
+  view.AddField("server",
+                absl::StrCat(report.attach.server(), " at ", report.address));
+  if (report.now.has_value()) {
+    const v1::GetStatusResponse& status = report.now->status;
+    view.AddField(
+        "version",
+        absl::StrCat(status.version().empty() ? "unknown" : status.version(),
+                     ", up ", SecondsText(status.uptime_seconds())));
+  }
+  view.AddField("health", HealthText(report));
+  if (!report.attach.refusal().empty()) {
+    view.AddField("refuses", report.attach.refusal());
+  }
+  AddJob(report, &view);
+  if (report.now.has_value()) {
+    const v1::GetStatusResponse& status = report.now->status;
+    view.Add("");
+    AddWork(status, FiguresOf(*report.now, BeforeOf(report)), &view);
+    AddProblems(status, &view);
+    std::string clients = absl::StrCat(status.clients_total());
+    if (!status.clients().empty()) {
+      absl::StrAppend(&clients, ", the last ", status.clients(0).lag(),
+                      " steps behind the first");
+    }
+    view.AddField("clients", clients);
+    if (!status.clients().empty()) view.Add("");
+    AddClients(status, kMostClients, &view);
+  }
+  return absl::StrCat(std::move(view).Take(), "\n", ModuleTable(report));
+}
+
+}  // namespace ballast
