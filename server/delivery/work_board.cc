@@ -1,14 +1,11 @@
 #include "server/delivery/work_board.h"
 
-#include <functional>
-#include <thread>
+#include "common/instruments.h"
 
 namespace ballast {
 
 WorkBoard::Entry::Entry(WorkBoard* board, const WorkInHand& work)
-    : board_(board),
-      shard_(std::hash<std::thread::id>()(std::this_thread::get_id()) %
-             kShards) {
+    : board_(board), shard_(ShardOfThread(kShards)) {
   if (board_ == nullptr) return;
   Shard& shard = board_->shards_[shard_];
   {

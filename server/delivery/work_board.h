@@ -28,7 +28,8 @@ struct WorkInHand {
   uint64_t id = 0;
 };
 
-// What all workers have in hand now. Thread-safe; threads seldom share a lock.
+// What all workers have in hand now. Thread-safe; threads seldom share a lock,
+// and no two locks a line of cache.
 class WorkBoard {
  public:
   explicit WorkBoard(Clock* clock) : clock_(clock) {}  // outlives this
@@ -57,7 +58,7 @@ class WorkBoard {
 
  private:
   static constexpr size_t kShards = 64;
-  struct Shard {
+  struct alignas(64) Shard {
     mutable Mutex mutex;
     std::list<WorkInHand> work ABSL_GUARDED_BY(mutex);
     uint64_t next_id ABSL_GUARDED_BY(mutex) = 0;

@@ -1,0 +1,145 @@
+// What it costs to count and to time (docs/performance.md, "Instruments"): one
+// record, alone and while a thread on every core records into the same
+// instruments; what a server would pay if they were not sharded, beside it; and
+// all that is recorded of one sample with one image.
+//
+//   bazel run --config=opt //tests/benchmarks:metrics_benchmark
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include <benchmark/benchmark.h>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/cores.h"
+#include "common/instruments.h"
+#include "common/mutex.h"
+#include "proto/schedule.pb.h"
+#include "server/delivery/instruments.h"
+#include "server/delivery/work_board.h"
+
+namespace ballast {
+namespace {
+
+// Shared by all threads of a benchmark and never read.
+BuildInstruments& Instruments() {
+  static auto* instruments = new BuildInstruments;
+  return *instruments;
+}
+
+WorkBoard& Board() {
+  static auto* board = new WorkBoard(Clock::Real());
+  return *board;
+}
+
+void BM_Clock(benchmark::State& state) {
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(std::chrono::steady_clock::now());
+  }
+}
+
+void BM_Counter(benchmark::State& state) {
+  for (auto _ : state) Instruments().images.Add();
+}
+
+void BM_Histogram(benchmark::State& state) {
+  for (auto _ : state) {
+    Instruments().decode.Record(absl::Milliseconds(3));
+  }
+}
+
+void BM_Stopwatch(benchmark::State& state) {
+  for (auto _ : state) Stopwatch(&Instruments().tokenise);
+}
+
+// A sample's way over the board of what is in hand, with one stage between.
+void BM_WorkBoard(benchmark::State& state) {
+  WorkInHand work;
+  work.stage = "beginning";
+  for (auto _ : state) {
+    WorkBoard::Entry entry(&Board(), work);
+    entry.Stage("decoding an image");
+  }
+}
+
+// What an instrument without shards costs: every thread's record moves the one
+// cache line to its core.
+void BM_OneAtomicForAll(benchmark::State& state) {
+  static std::atomic<uint64_t> count = 0;
+  for (auto _ : state) count.fetch_add(1, std::memory_order_relaxed);
+}
+
+// And one with a lock.
+void BM_OneLockForAll(benchmark::State& state) {
+  static auto* mutex = new Mutex;
+  static uint64_t count = 0;
+  for (auto _ : state) {
+    MutexLock lock(mutex);
+    benchmark::DoNotOptimize(++count);
+  }
+}
+
+// As FileSampleBuilder has it, of a sample with one image and its text, for
+// both modules; `strips` of 16 rows, which the resampler times one by one.
+void BM_Sample(benchmark::State& state) {
+  const int64_t strips = state.range(0);
+  BuildInstruments& instruments = Instruments();
+  for (auto _ : state) {
+    {
+      WorkInHand work;
+      work.module = v1::MODULE_VISION;
+      work.stage = "beginning";
+      WorkBoard::Entry entry(&Board(), work);
+      entry.Stage("reading images");
+      Stopwatch(&instruments.read_images).Stop();
+      entry.Stage("decoding an image");
+      const auto start = std::chrono::steady_clock::now();
+      std::chrono::nanoseconds busy{0};
+      for (int64_t strip = 0; strip < strips; ++strip) {
+        const auto strip_start = std::chrono::steady_clock::now();
+        busy += std::chrono::steady_clock::now() - strip_start;
+      }
+      const absl::Duration resize = absl::FromChrono(busy);
+      instruments.decode.Record(Stopwatch::Since(start) - resize);
+      instruments.resize.Record(resize);
+      instruments.image_bytes.Add(200'000);
+      instruments.images.Add();
+    }
+    WorkInHand work;
+    work.module = v1::MODULE_LANGUAGE;
+    work.stage = "beginning";
+    WorkBoard::Entry entry(&Board(), work);
+    entry.Stage("reading text");
+    Stopwatch(&instruments.read_text).Stop();
+    entry.Stage("tokenising");
+    const Stopwatch tokenising(&instruments.tokenise);
+    instruments.tokens.Add(300);
+  }
+}
+
+// One thread, and one on every core.
+void Threads(benchmark::internal::Benchmark* benchmark) {
+  benchmark->Threads(1);
+  if (Cores() > 1) benchmark->Threads(static_cast<int>(Cores()));
+}
+BENCHMARK(BM_Clock)->Apply(Threads)->UseRealTime();
+BENCHMARK(BM_Counter)->Apply(Threads)->UseRealTime();
+BENCHMARK(BM_Histogram)->Apply(Threads)->UseRealTime();
+BENCHMARK(BM_Stopwatch)->Apply(Threads)->UseRealTime();
+BENCHMARK(BM_WorkBoard)->Apply(Threads)->UseRealTime();
+BENCHMARK(BM_OneAtomicForAll)->Apply(Threads)->UseRealTime();
+BENCHMARK(BM_OneLockForAll)->Apply(Threads)->UseRealTime();
+// A receipt of 1.1 megapixels has some 100 strips.
+BENCHMARK(BM_Sample)
+    ->ArgName("strips")
+    ->Arg(0)
+    ->Arg(100)
+    ->Apply(Threads)
+    ->UseRealTime();
+
+}  // namespace
+}  // namespace ballast
+
+BENCHMARK_MAIN();
