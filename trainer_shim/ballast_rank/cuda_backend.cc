@@ -94,6 +94,7 @@ absl::StatusOr<Shims> MakeShims(const WorldOptions& options,
 absl::Status Drain(const Process& process, const Shims& shims,
                    const WorldOptions& options, const OnBatch& on_batch) {
   BALLAST_ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
+  BALLAST_ASSIGN_OR_RETURN(const Event packed, Event::Create());
   size_t done = 0;
   while (done < shims.size()) {
     done = 0;
@@ -106,7 +107,8 @@ absl::Status Drain(const Process& process, const Shims& shims,
         continue;
       }
       BALLAST_RETURN_IF_ERROR(batch.status());
-      BALLAST_RETURN_IF_ERROR(stream.Synchronize());
+      BALLAST_RETURN_IF_ERROR(packed.Record(stream.get()));
+      BALLAST_RETURN_IF_ERROR(packed.Wait());
       const absl::Duration next = options.clock->Now() - start;
       PackedBatch host = WithoutTensors(**batch);
       if (options.tensors) {

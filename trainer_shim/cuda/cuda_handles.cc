@@ -29,8 +29,9 @@ absl::StatusOr<Event> Event::CreateTimed() {
 
 absl::StatusOr<Event> Event::CreateWith(unsigned flags) {
   cudaEvent_t event = nullptr;
-  BALLAST_RETURN_IF_ERROR(
-      CudaStatus(cudaEventCreateWithFlags(&event, flags), "making an event"));
+  BALLAST_RETURN_IF_ERROR(CudaStatus(
+      cudaEventCreateWithFlags(&event, flags | cudaEventBlockingSync),
+      "making an event"));
   Event made;
   made.event_.reset(event);
   return made;

@@ -25,7 +25,9 @@ class Event {
   Event() = default;
 
   absl::Status Record(cudaStream_t stream) const;
-  // Blocks until what was recorded is done; at once where nothing was.
+  // Blocks until what was recorded is done; at once where nothing was. Sleeps
+  // meanwhile, where CUDA's default is to spin: a processor of the node that a
+  // thread burns by waiting is one that decodes no images.
   absl::Status Wait() const;
   // Whether what was recorded is done; true where nothing was. Never blocks.
   absl::StatusOr<bool> Done() const;
