@@ -1,5 +1,6 @@
 #include "server/delivery/worker_pool.h"
 
+#include <algorithm>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -38,17 +39,15 @@ void WorkerPool::AddErrand(std::function<void()> errand) {
 }
 
 void WorkerPool::AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) {
-  const bool several = run->items() > 1;
+  uint32_t wanted = run->items();
   {
     MutexLock lock(&mutex_);
     if (stopping_) return;
     queue_.AddRun(distance, std::move(run));
+    wanted = std::min(wanted, idle_);
   }
-  if (several) {
-    changed_.NotifyAll();
-  } else {
-    changed_.NotifyOne();
-  }
+  // No more than have something to do: woken threads all want the lock.
+  for (uint32_t i = 0; i < wanted; ++i) changed_.NotifyOne();
 }
 
 bool WorkerPool::RemoveIfUntouched(const ItemRun* run) {
@@ -83,7 +82,9 @@ void WorkerPool::Work() {
       MutexLock lock(&mutex_);
       if (busy) --busy_;
       busy = false;
+      ++idle_;
       while (!stopping_ && queue_.empty()) changed_.Wait(&mutex_);
+      --idle_;
       if (stopping_) return;
       work = queue_.Pop();
       busy = true;

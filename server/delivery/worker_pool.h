@@ -42,6 +42,7 @@ class WorkerPool final : public Workers {
   WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   uint32_t busy_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint32_t idle_ ABSL_GUARDED_BY(mutex_) = 0;  // wait for work
   std::vector<std::thread> threads_;
 };
 
