@@ -64,8 +64,10 @@ absl::Status BlockingCalls::Run(std::function<void()> call,
       }
     }
     state_->tasks.push_back(task);
-    state_->changed.NotifyOne();
   }
+  // Not under the lock: waking a thread takes long where processors sleep, and
+  // all callers would wait for it.
+  state_->changed.NotifyOne();
   // Woken when the call has returned.
   task->caller->Sleep(timeout);
   MutexLock lock(&state_->mutex);

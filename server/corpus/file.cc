@@ -2,9 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -21,6 +26,49 @@ FileStamp StampOf(const struct stat& status) {
   return {
       static_cast<uint64_t>(status.st_size),
       int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
+FileStamp StampOf(const struct statx& status) {
+  return {static_cast<uint64_t>(status.stx_size),
+          int64_t{status.stx_mtime.tv_sec} * 1'000'000'000 +
+              status.stx_mtime.tv_nsec};
+}
+
+// From memory: a network's file system answers with what it was told last.
+absl::StatusOr<FileStamp> StampDescriptor(int descriptor,
+                                          const std::string& path,
+                                          ReadFrom from) {
+  struct statx status;
+  const int sync = from == ReadFrom::kMemory ? AT_STATX_DONT_SYNC : 0;
+  if (statx(descriptor, "", AT_EMPTY_PATH | sync, STATX_SIZE | STATX_MTIME,
+            &status) != 0) {
+    return FileError(errno, "stat", path);
+  }
+  return StampOf(status);
+}
+
+absl::Status NotInMemory(absl::string_view path) {
+  return absl::AbortedError(absl::StrCat(path, ": not in memory"));
+}
+
+// Files of a tmpfs lie in memory; it does not know RWF_NOWAIT, though.
+bool LiesInMemory(int descriptor) {
+  struct statfs system;
+  return fstatfs(descriptor, &system) == 0 &&
+         (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
+}
+
+// As pread. From memory: fewer bytes, or errno, where the disk would be waited
+// for.
+ssize_t ReadSome(int descriptor, char* out, uint64_t size, off_t offset,
+                 ReadFrom from) {
+  if (from == ReadFrom::kDisk) return pread(descriptor, out, size, offset);
+  const iovec to = {out, size};
+  const ssize_t count = preadv2(descriptor, &to, 1, offset, RWF_NOWAIT);
+  if (count >= 0 || errno != EOPNOTSUPP || !LiesInMemory(descriptor)) {
+    return count;
+  }
+  return pread(descriptor, out, size, offset);
 }
 
 absl::Status NotRegular(absl::string_view path) {
@@ -41,6 +89,19 @@ absl::Status FileError(int number, absl::string_view action,
   return absl::ErrnoToStatus(number, what);
 }
 
+bool OpensAlone(int descriptor) {
+  struct statfs system;
+  if (fstatfs(descriptor, &system) != 0) return false;
+  switch (system.f_type) {
+    case BTRFS_SUPER_MAGIC:
+    case EXT4_SUPER_MAGIC:
+    case TMPFS_MAGIC:
+    case XFS_SUPER_MAGIC:
+      return true;
+  }
+  return false;
+}
+
 absl::StatusOr<FileStamp> StampFile(const std::string& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return FileError(errno, "stat", path);
@@ -57,6 +118,25 @@ absl::StatusOr<File> File::Open(const std::string& path) {
   struct stat status;
   if (fstat(descriptor, &status) != 0) return FileError(errno, "stat", path);
   if (!S_ISREG(status.st_mode)) return NotRegular(path);
+  file.stamp_ = StampOf(status);
+  return file;
+}
+
+absl::StatusOr<File> File::OpenInMemory(int folder, absl::string_view path,
+                                        const std::string& relative) {
+  open_how how = {};
+  how.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+  how.resolve = RESOLVE_CACHED | RESOLVE_BENEATH | RESOLVE_NO_XDEV;
+  const int descriptor = static_cast<int>(
+      syscall(SYS_openat2, folder, relative.c_str(), &how, sizeof(how)));
+  if (descriptor < 0) return NotInMemory(path);
+  File file(std::string(path), descriptor);
+  struct statx status;
+  if (statx(descriptor, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+            STATX_TYPE | STATX_SIZE | STATX_MTIME, &status) != 0 ||
+      !S_ISREG(status.stx_mode)) {
+    return NotInMemory(path);
+  }
   file.stamp_ = StampOf(status);
   return file;
 }
@@ -102,18 +182,20 @@ void File::Close() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-absl::StatusOr<bool> File::IsUnchanged() const {
-  struct stat status;
-  if (fstat(descriptor_, &status) != 0) return FileError(errno, "stat", path_);
-  return StampOf(status) == stamp_;
+absl::StatusOr<bool> File::IsUnchanged(ReadFrom from) const {
+  BALLAST_ASSIGN_OR_RETURN(const FileStamp now,
+                           StampDescriptor(descriptor_, path_, from));
+  return now == stamp_;
 }
 
-absl::Status File::ReadAt(uint64_t offset, uint64_t size, char* out) const {
+absl::Status File::ReadAt(uint64_t offset, uint64_t size, char* out,
+                          ReadFrom from) const {
   uint64_t done = 0;
   while (done < size) {
-    const ssize_t count = pread(descriptor_, out + done, size - done,
-                                static_cast<off_t>(offset + done));
+    const ssize_t count = ReadSome(descriptor_, out + done, size - done,
+                                   static_cast<off_t>(offset + done), from);
     if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && from == ReadFrom::kMemory) return NotInMemory(path_);
     if (count < 0) return FileError(errno, "read", path_);
     if (count == 0) {
       return absl::DataLossError(absl::StrCat(path_, ": ends at byte ",
@@ -125,14 +207,15 @@ absl::Status File::ReadAt(uint64_t offset, uint64_t size, char* out) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> File::ReadAt(uint64_t offset, uint64_t size) const {
+absl::StatusOr<std::string> File::ReadAt(uint64_t offset, uint64_t size,
+                                         ReadFrom from) const {
   if (offset > stamp_.size || size > stamp_.size - offset) {
     return absl::DataLossError(absl::StrCat(path_, ": ends at byte ",
                                             stamp_.size, ", wanted ", size,
                                             " bytes at ", offset));
   }
   std::string bytes(size, '\0');
-  BALLAST_RETURN_IF_ERROR(ReadAt(offset, size, bytes.data()));
+  BALLAST_RETURN_IF_ERROR(ReadAt(offset, size, bytes.data(), from));
   return bytes;
 }
 

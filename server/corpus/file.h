@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/corpus/read_from.h"
 
 namespace ballast {
 
@@ -29,6 +30,10 @@ struct FileStamp {
 // INVALID_ARGUMENT where it is not a regular file.
 absl::StatusOr<FileStamp> StampFile(const std::string& path);
 
+// Whether `descriptor` lies in a file system of this machine alone, so that
+// opening what is known in memory waits for nobody.
+bool OpensAlone(int descriptor);
+
 // A file descriptor that closes itself. Movable. ReadAt and
 // IsUnchanged are thread-safe, the
 // rest thread-compatible. All calls block on the disk.
@@ -37,6 +42,13 @@ class File {
   // A regular file, for reading. Errors: FileError's; INVALID_ARGUMENT where it
   // is not a regular file (a pipe or device would block us).
   static absl::StatusOr<File> Open(const std::string& path);
+  // The same of a file below `folder`, a descriptor, at the path `relative`
+  // without links that lead out of it, and of the same mount. Only by what the
+  // system has in memory; ABORTED for everything else, also where the file is
+  // not one to be opened. The mount must be one whose files open without asking
+  // others for them (OpensAlone). `path` is how errors call it.
+  static absl::StatusOr<File> OpenInMemory(int folder, absl::string_view path,
+                                           const std::string& relative);
   // An empty file, for writing; one that is there loses its bytes.
   static absl::StatusOr<File> Create(const std::string& path);
   // The same under a new name that begins with `prefix`.
@@ -50,15 +62,19 @@ class File {
   // As it was when the file was opened.
   const FileStamp& stamp() const { return stamp_; }
 
-  // Whether the file still has the stamp that it was opened with. A file that
-  // was deleted, or whose name another has taken, has. Errors: FileError's.
-  absl::StatusOr<bool> IsUnchanged() const;
+  // Whether the file still has the stamp that it was opened with; from memory,
+  // as far as the system knows. A file that was deleted, or whose name another
+  // has taken, has. Errors: FileError's.
+  absl::StatusOr<bool> IsUnchanged(ReadFrom from = ReadFrom::kDisk) const;
 
   // Reads exactly `size` bytes at `offset` into `out`. Errors: DATA_LOSS when
-  // the file ends before that, FileError's.
-  absl::Status ReadAt(uint64_t offset, uint64_t size, char* out) const;
+  // the file ends before that, FileError's; ABORTED (not all of it is in
+  // memory, or the file system does not tell).
+  absl::Status ReadAt(uint64_t offset, uint64_t size, char* out,
+                      ReadFrom from = ReadFrom::kDisk) const;
   // The same into a string. The file's end is checked before memory is taken.
-  absl::StatusOr<std::string> ReadAt(uint64_t offset, uint64_t size) const;
+  absl::StatusOr<std::string> ReadAt(uint64_t offset, uint64_t size,
+                                     ReadFrom from = ReadFrom::kDisk) const;
 
   // Maps a file that was opened for reading, read-only, stamp().size bytes,
   // which must not be 0. The caller unmaps; the mapping outlives the File.
@@ -79,6 +95,26 @@ class File {
   std::string path_;
   int descriptor_;
   FileStamp stamp_;
+};
+
+// A file that is read in one of the two ways. A value; does not own the file.
+class FileView {
+ public:
+  FileView(const File* file, ReadFrom from = ReadFrom::kDisk)
+      : file_(file), from_(from) {}
+
+  // As File's.
+  absl::StatusOr<bool> IsUnchanged() const { return file_->IsUnchanged(from_); }
+  absl::Status ReadAt(uint64_t offset, uint64_t size, char* out) const {
+    return file_->ReadAt(offset, size, out, from_);
+  }
+  absl::StatusOr<std::string> ReadAt(uint64_t offset, uint64_t size) const {
+    return file_->ReadAt(offset, size, from_);
+  }
+
+ private:
+  const File* file_;
+  ReadFrom from_;
 };
 
 }  // namespace ballast

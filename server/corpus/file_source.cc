@@ -47,12 +47,13 @@ absl::StatusOr<RawSample> FileSource::ReadNumber(uint64_t number,
   const absl::string_view name = index_->file_name(record.file);
   BALLAST_ASSIGN_OR_RETURN(
       const std::shared_ptr<const File> file,
-      files_.Get(record.file, index_->file_stamp(record.file)));
-  absl::StatusOr<RawSample> sample = ReadRecord(record, *file, name, parts);
+      files_.Get(record.file, index_->file_stamp(record.file), parts.from));
+  const FileView view(file.get(), parts.from);
+  absl::StatusOr<RawSample> sample = ReadRecord(record, view, name, parts);
   if (sample.ok()) {
     // Looked at after the bytes: those of a file that has changed may be
     // anything, also where they read well.
-    BALLAST_ASSIGN_OR_RETURN(const bool unchanged, file->IsUnchanged());
+    BALLAST_ASSIGN_OR_RETURN(const bool unchanged, view.IsUnchanged());
     if (unchanged) return sample;
     sample = absl::DataLossError(
         "the file has changed since it was indexed; is it being rewritten?");
@@ -70,10 +71,10 @@ SampleLocation FileSource::Locate(uint64_t ordinal) const {
 }
 
 absl::StatusOr<RawSample> WebDatasetSource::ReadRecord(
-    const IndexSampleRecord& record, const File& file,
-    absl::string_view file_name, ReadParts parts) const {
+    const IndexSampleRecord& record, FileView file, absl::string_view file_name,
+    ReadParts parts) const {
   const uint64_t end = record.offset + record.length;
-  WebDatasetReader reader(&file, record.offset, end, /*whole=*/false);
+  WebDatasetReader reader(file, record.offset, end, /*whole=*/false);
   BALLAST_ASSIGN_OR_RETURN(const std::optional<WebDatasetSample> found,
                            reader.Next());
   if (!found || found->begin != record.offset || found->end != end) {
@@ -104,8 +105,8 @@ absl::StatusOr<RawSample> WebDatasetSource::ReadRecord(
 }
 
 absl::StatusOr<RawSample> JsonlSource::ReadRecord(
-    const IndexSampleRecord& record, const File& file,
-    absl::string_view file_name, ReadParts parts) const {
+    const IndexSampleRecord& record, FileView file, absl::string_view file_name,
+    ReadParts parts) const {
   if (record.length > kMaxTextBytes) {
     return Differs("line of ", record.length, " bytes");
   }
@@ -127,14 +128,15 @@ absl::StatusOr<RawSample> JsonlSource::ReadRecord(
   if (parts.text) sample.text = std::move(line);
   if (!parts.images) return sample;
   for (const std::string& path : found->images) {
-    const absl::StatusOr<File> image = media_.Open(path);
+    const absl::StatusOr<File> image = media_.Open(path, parts.from);
     if (!image.ok()) return at_line(image.status());
     const uint64_t size = image->stamp().size;
     if (size > left) {
       return at_line(Differs("over ", kMaxSampleBytes, " bytes in all"));
     }
     left -= size;
-    BALLAST_ASSIGN_OR_RETURN(std::string bytes, image->ReadAt(0, size));
+    BALLAST_ASSIGN_OR_RETURN(std::string bytes,
+                             image->ReadAt(0, size, parts.from));
     sample.images.push_back(std::move(bytes));
   }
   return sample;

@@ -38,7 +38,7 @@ class FileSource : public SampleSource {
   // Reads what `record` says from `file`. A fault of the data, whatever its
   // code, becomes DATA_LOSS, with file, place and sample before it.
   virtual absl::StatusOr<RawSample> ReadRecord(const IndexSampleRecord& record,
-                                               const File& file,
+                                               FileView file,
                                                absl::string_view file_name,
                                                ReadParts parts) const = 0;
 
@@ -53,7 +53,7 @@ class WebDatasetSource final : public FileSource {
 
  private:
   absl::StatusOr<RawSample> ReadRecord(const IndexSampleRecord& record,
-                                       const File& file,
+                                       FileView file,
                                        absl::string_view file_name,
                                        ReadParts parts) const override;
 };
@@ -68,7 +68,7 @@ class JsonlSource final : public FileSource {
 
  private:
   absl::StatusOr<RawSample> ReadRecord(const IndexSampleRecord& record,
-                                       const File& file,
+                                       FileView file,
                                        absl::string_view file_name,
                                        ReadParts parts) const override;
 

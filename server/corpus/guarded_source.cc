@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
+#include "server/corpus/read_from.h"
 
 namespace ballast {
 namespace {
@@ -34,6 +35,12 @@ class GuardedSource final : public SampleSource {
 
   absl::StatusOr<RawSample> Read(uint64_t ordinal,
                                  ReadParts parts) const override {
+    // Most often the bytes are in memory, and no other thread has to be woken
+    // to fetch them. Whatever is wrong is said by the read below.
+    ReadParts here = parts;
+    here.from = ReadFrom::kMemory;
+    absl::StatusOr<RawSample> in_memory = source_->Read(ordinal, here);
+    if (in_memory.ok()) return in_memory;
     const ReadPolicy policy = policy_->Get();
     const absl::Time start = clock_->Now();
     for (uint32_t attempts = 1;; ++attempts) {

@@ -31,9 +31,11 @@ std::optional<absl::Duration> RetryReadAfter(const ReadPolicy& policy,
                                              const absl::Status& status);
 
 // A source whose Read tries again where the disk fails, and gives up where it
-// hangs. Beyond the errors of the source itself: DEADLINE_EXCEEDED (the read
-// has not come back within the policy's timeout) and RESOURCE_EXHAUSTED (too
-// many reads hang), which name file, sample and place. Thread-safe.
+// hangs. What the system has in memory is read by the caller's thread, which
+// nothing can keep; the rest by threads of `calls`. Beyond the errors of the
+// source itself: DEADLINE_EXCEEDED (the read has not come back within the
+// policy's timeout) and RESOURCE_EXHAUSTED (too many reads hang), which name
+// file, sample and place. Thread-safe.
 //
 // A read that hangs keeps its thread and the source until it comes back.
 std::unique_ptr<SampleSource> GuardSource(

@@ -1,12 +1,14 @@
 #ifndef BALLAST_SERVER_CORPUS_MEDIA_ROOT_H_
 #define BALLAST_SERVER_CORPUS_MEDIA_ROOT_H_
 
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/corpus/file.h"
+#include "server/corpus/read_from.h"
 
 namespace ballast {
 
@@ -21,12 +23,17 @@ class MediaRoot {
   // is refused by where it led, so that it cannot be changed in between.
   // Errors: INVALID_ARGUMENT (CheckDataPath, outside, not a regular file), the
   // disk's; INTERNAL (no /proc).
-  absl::StatusOr<File> Open(absl::string_view path) const;
+  // From memory (read_from.h) also ABORTED.
+  absl::StatusOr<File> Open(absl::string_view path,
+                            ReadFrom from = ReadFrom::kDisk) const;
 
  private:
-  explicit MediaRoot(std::string folder) : folder_(std::move(folder)) {}
+  struct Folder;
+  MediaRoot(std::string folder, std::shared_ptr<const Folder> opened)
+      : folder_(std::move(folder)), opened_(std::move(opened)) {}
 
   std::string folder_;  // without links; ends with '/'
+  std::shared_ptr<const Folder> opened_;
 };
 
 }  // namespace ballast

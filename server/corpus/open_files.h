@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "server/corpus/file.h"
+#include "server/corpus/read_from.h"
 #include "server/corpus/source_files.h"
 
 namespace ballast {
@@ -25,10 +26,12 @@ class OpenFiles {
   explicit OpenFiles(std::vector<SourceFile> files);
 
   // File `number`, which must be below the number of files, with the `stamp`
-  // that the index has for it. Blocks on the disk. Errors: those of File::Open;
-  // DATA_LOSS (it has changed).
-  absl::StatusOr<std::shared_ptr<const File>> Get(uint32_t number,
-                                                  const FileStamp& stamp) const;
+  // that the index has for it. Blocks on the disk where the file is not open.
+  // Errors: those of File::Open; DATA_LOSS (it has changed); ABORTED (from
+  // memory: it is not open).
+  absl::StatusOr<std::shared_ptr<const File>> Get(
+      uint32_t number, const FileStamp& stamp,
+      ReadFrom from = ReadFrom::kDisk) const;
 
  private:
   struct Place {

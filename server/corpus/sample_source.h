@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/corpus/read_from.h"
 #include "server/corpus/source_index.h"
 
 namespace ballast {
@@ -32,10 +33,11 @@ struct SampleLocation {
   uint64_t offset = 0;  // bytes from its start
 };
 
-// What to read of a sample.
+// What to read of a sample, and whence.
 struct ReadParts {
   bool text = true;
   bool images = true;
+  ReadFrom from = ReadFrom::kDisk;
 };
 
 // Random access to the samples of one source, by their number in its index.
@@ -49,7 +51,8 @@ class SampleSource {
   // Reads sample `ordinal`; parts not asked for stay empty. Blocks on the disk.
   // Errors name the sample and the file: OUT_OF_RANGE (no such sample),
   // DATA_LOSS (the file no longer holds what the index says), NOT_FOUND,
-  // UNAVAILABLE (the disk).
+  // UNAVAILABLE (the disk). From memory: does not block, and any error may mean
+  // no more than that the sample must be read from the disk.
   virtual absl::StatusOr<RawSample> Read(uint64_t ordinal,
                                          ReadParts parts) const = 0;
 

@@ -81,15 +81,15 @@ std::optional<uint64_t> ParseTarNumber(absl::string_view field) {
   return value;
 }
 
-TarReader::TarReader(const File* file, uint64_t begin, uint64_t end, bool whole)
+TarReader::TarReader(FileView file, uint64_t begin, uint64_t end, bool whole)
     : file_(file), position_(begin), end_(end), whole_(whole), offset_(begin) {}
 
 absl::StatusOr<TarHeader> TarReader::ReadHeader() {
   offset_ = position_;
   if (end_ - position_ < kTarBlock) return Damaged("ends inside a header");
   TarHeader header;
-  BALLAST_RETURN_IF_ERROR(file_->ReadAt(position_, sizeof(header),
-                                        reinterpret_cast<char*>(&header)));
+  BALLAST_RETURN_IF_ERROR(file_.ReadAt(position_, sizeof(header),
+                                       reinterpret_cast<char*>(&header)));
   position_ += kTarBlock;
   if (IsZero(header)) return header;
   const std::optional<uint64_t> checksum = Number(header.checksum);
@@ -107,7 +107,7 @@ absl::StatusOr<std::string> TarReader::ReadExtension(uint64_t size) {
                                 " bytes, at most 1 MiB is read"));
   }
   if (size > end_ - position_) return Damaged("ends inside an extended header");
-  BALLAST_ASSIGN_OR_RETURN(std::string bytes, file_->ReadAt(position_, size));
+  BALLAST_ASSIGN_OR_RETURN(std::string bytes, file_.ReadAt(position_, size));
   position_ += std::min(AlignUp(size, kTarBlock), end_ - position_);
   return bytes;
 }
@@ -116,7 +116,7 @@ absl::Status TarReader::CheckZerosToEnd() {
   std::vector<char> buffer(uint64_t{1} << 16);
   for (uint64_t at = position_; at < end_; at += buffer.size()) {
     const uint64_t size = std::min<uint64_t>(buffer.size(), end_ - at);
-    BALLAST_RETURN_IF_ERROR(file_->ReadAt(at, size, buffer.data()));
+    BALLAST_RETURN_IF_ERROR(file_.ReadAt(at, size, buffer.data()));
     const auto byte = std::find_if(buffer.begin(), buffer.begin() + size,
                                    [](char c) { return c != '\0'; });
     if (byte != buffer.begin() + size) {

@@ -38,7 +38,7 @@ class TarReader {
   // Reads the headers in [begin, end) of `file`, which must outlive the reader
   // and be at least `end` long. `whole`: the range is that of a whole tar file,
   // so it ends with a block of zeros and holds nothing but zeros after it.
-  TarReader(const File* file, uint64_t begin, uint64_t end, bool whole);
+  TarReader(FileView file, uint64_t begin, uint64_t end, bool whole);
 
   // The next member, or none at the end. Errors: DATA_LOSS (damaged, with the
   // reason; offset() says where; the reader cannot go on), the disk's.
@@ -63,7 +63,7 @@ class TarReader {
   absl::StatusOr<TarMember> TakeMember(const TarHeader& header, uint64_t size,
                                        Extension extension);
 
-  const File* file_;
+  FileView file_;
   uint64_t position_;
   uint64_t end_;
   bool whole_;

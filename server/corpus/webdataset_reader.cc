@@ -127,8 +127,8 @@ class Grouper {
 
 }  // namespace
 
-WebDatasetReader::WebDatasetReader(const File* file, uint64_t begin,
-                                   uint64_t end, bool whole)
+WebDatasetReader::WebDatasetReader(FileView file, uint64_t begin, uint64_t end,
+                                   bool whole)
     : tar_(file, begin, end, whole) {}
 
 absl::StatusOr<std::optional<WebDatasetSample>> WebDatasetReader::Next() {

@@ -43,7 +43,7 @@ struct WebDatasetSample {
 class WebDatasetReader {
  public:
   // As TarReader.
-  WebDatasetReader(const File* file, uint64_t begin, uint64_t end, bool whole);
+  WebDatasetReader(FileView file, uint64_t begin, uint64_t end, bool whole);
 
   // The next sample, or none at the end. Errors: DATA_LOSS (the tar file is
   // damaged at offset(); the sample before that place, pending_key(), may lack

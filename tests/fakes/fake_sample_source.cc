@@ -108,6 +108,9 @@ absl::StatusOr<RawSample> FakeSampleSource::Read(uint64_t ordinal,
                                                  ReadParts parts) const {
   {
     MutexLock lock(&mutex_);
+    if (parts.from == ReadFrom::kMemory && in_memory_.count(ordinal) == 0) {
+      return absl::AbortedError("not in memory");
+    }
     if (parts.text) texts_read_.insert(ordinal);
     if (parts.images) images_read_.insert(ordinal);
     ++hanging_reads_;
@@ -123,6 +126,11 @@ absl::StatusOr<RawSample> FakeSampleSource::Read(uint64_t ordinal,
   if (!parts.text) sample.text.clear();
   if (!parts.images) sample.images.clear();
   return sample;
+}
+
+void FakeSampleSource::KeepInMemory(uint64_t ordinal) {
+  MutexLock lock(&mutex_);
+  in_memory_.insert(ordinal);
 }
 
 void FakeSampleSource::Fail(uint64_t ordinal, absl::Status status, int times) {

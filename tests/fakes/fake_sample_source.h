@@ -53,6 +53,9 @@ class FakeSampleSource : public SampleSource {
   // Blocks until so many Reads hang.
   void AwaitHanging(int reads) const;
 
+  // `ordinal` can be read from memory; others cannot.
+  void KeepInMemory(uint64_t ordinal);
+
   // Samples whose text, or images, were read so far.
   std::set<uint64_t> texts_read() const;
   std::set<uint64_t> images_read() const;
@@ -68,6 +71,7 @@ class FakeSampleSource : public SampleSource {
   };
   mutable std::map<uint64_t, Failure> failing_ ABSL_GUARDED_BY(mutex_);
   std::set<uint64_t> hanging_ ABSL_GUARDED_BY(mutex_);
+  std::set<uint64_t> in_memory_ ABSL_GUARDED_BY(mutex_);
   mutable int hanging_reads_ ABSL_GUARDED_BY(mutex_) = 0;
   mutable std::set<uint64_t> texts_read_ ABSL_GUARDED_BY(mutex_);
   mutable std::set<uint64_t> images_read_ ABSL_GUARDED_BY(mutex_);

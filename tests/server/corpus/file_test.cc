@@ -1,6 +1,10 @@
 #include "server/corpus/file.h"
 
+#include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <string>
@@ -10,6 +14,7 @@
 #include "server/corpus/atomic_file.h"
 #include "server/corpus/image_probe.h"
 #include "server/corpus/media_root.h"
+#include "server/corpus/read_from.h"
 #include "tests/server/corpus/corpus_testing.h"
 
 namespace ballast {
@@ -52,6 +57,52 @@ TEST(FileTest, RefusesWhatIsNoRegularFile) {
   }
   EXPECT_EQ(File::Open(folder + "/none").status().code(),
             absl::StatusCode::kNotFound);
+}
+
+// Whether reads from memory must succeed there: a tmpfs, or a file system that
+// knows RWF_NOWAIT.
+bool TellsWhatIsInMemory(const std::string& folder) {
+  struct statfs system;
+  if (statfs(folder.c_str(), &system) != 0) return false;
+  return system.f_type == TMPFS_MAGIC || system.f_type == EXT4_SUPER_MAGIC ||
+         system.f_type == XFS_SUPER_MAGIC;
+}
+
+TEST(FileTest, ReadsFromMemoryWhatWasJustWritten) {
+  const std::string folder = TestFolder();
+  const std::string path = folder + "/a";
+  WriteFile(path, "0123456789");
+  auto file = File::Open(path);
+  ASSERT_TRUE(file.ok());
+  const auto read = file->ReadAt(2, 3, ReadFrom::kMemory);
+  if (TellsWhatIsInMemory(folder)) {
+    EXPECT_EQ(read.value_or("none"), "234");
+  } else {
+    EXPECT_EQ(read.status().code(), absl::StatusCode::kAborted);
+  }
+  EXPECT_EQ(file->IsUnchanged(ReadFrom::kMemory).value_or(false), true);
+  std::filesystem::resize_file(path, 5);
+  EXPECT_EQ(file->IsUnchanged(ReadFrom::kMemory).value_or(true), false);
+}
+
+TEST(FileTest, WhatIsOnTheDiskIsNotWaitedFor) {
+  const std::string path = TestFolder() + "/a";
+  const std::string bytes(1 << 20, 'x');
+  WriteFile(path, bytes);
+  auto file = File::Open(path);
+  ASSERT_TRUE(file.ok());
+  const int descriptor = open(path.c_str(), O_RDONLY);
+  ASSERT_EQ(fsync(descriptor), 0);
+  ASSERT_EQ(posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED), 0);
+  close(descriptor);
+  // All, which a tmpfs has, or nothing.
+  const auto read = file->ReadAt(0, bytes.size(), ReadFrom::kMemory);
+  if (read.ok()) {
+    EXPECT_EQ(*read, bytes);
+  } else {
+    EXPECT_EQ(read.status().code(), absl::StatusCode::kAborted);
+  }
+  EXPECT_EQ(file->ReadAt(0, bytes.size()).value_or("none"), bytes);
 }
 
 TEST(AtomicFileTest, ReplacesAndLeavesNothingElse) {
@@ -112,6 +163,31 @@ TEST(MediaRootTest, RefusesWhatLeadsOutside) {
   }
   EXPECT_EQ(media->Open("none.jpg").status().code(),
             absl::StatusCode::kNotFound);
+}
+
+TEST(MediaRootTest, OpensFromMemoryOnlyWhatIsPlainlyInside) {
+  const std::string folder = TestFolder();
+  WriteFile(folder + "/root/a.jpg", "inside");
+  WriteFile(folder + "/b.jpg", "outside");
+  std::filesystem::create_symlink("../b.jpg", folder + "/root/b.jpg");
+  std::filesystem::create_directory(folder + "/root/folder");
+  ASSERT_EQ(mkfifo((folder + "/root/pipe").c_str(), 0600), 0);
+  const auto media = MediaRoot::Create(folder + "/root");
+  ASSERT_TRUE(media.ok()) << media.status();
+  ASSERT_TRUE(media->Open("a.jpg").ok());
+  const auto opened = media->Open("a.jpg", ReadFrom::kMemory);
+  if (TellsWhatIsInMemory(folder)) {
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    EXPECT_EQ(opened->stamp().size, 6u);
+    EXPECT_EQ(*opened->ReadAt(0, 6), "inside");
+  } else {
+    EXPECT_EQ(opened.status().code(), absl::StatusCode::kAborted);
+  }
+  for (const std::string path : {"b.jpg", "folder", "pipe", "none.jpg"}) {
+    EXPECT_EQ(media->Open(path, ReadFrom::kMemory).status().code(),
+              absl::StatusCode::kAborted)
+        << path;
+  }
 }
 
 TEST(ImageProbeTest, ReadsMoreWhereItMust) {

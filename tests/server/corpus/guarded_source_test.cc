@@ -70,6 +70,25 @@ TEST_F(GuardedSourceTest, ReadsWhatTheSourceReads) {
   EXPECT_EQ(source_->Locate(5).offset, 500u);
 }
 
+TEST_F(GuardedSourceTest, WhatIsInMemoryNeedsNoThread) {
+  // Of these, none may run.
+  const auto none = std::make_shared<BlockingCalls>(0, &clock_);
+  const auto source = GuardSource(inner_, policy_, none, &clock_);
+  inner_->KeepInMemory(5);
+  const auto sample = source->Read(5, {.text = true, .images = false});
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_EQ(sample->text, inner_->Read(5, {})->text);
+  EXPECT_TRUE(sample->images.empty());
+  EXPECT_EQ(source->Read(6, {}).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(GuardedSourceTest, WhatFailsInMemoryIsReadFromTheDisk) {
+  inner_->KeepInMemory(5);
+  inner_->Fail(5, absl::DataLossError("seen in memory only"), 1);
+  EXPECT_TRUE(source_->Read(5, {}).ok());
+}
+
 TEST_F(GuardedSourceTest, ADiskErrorThatPassesIsNotSeen) {
   inner_->Fail(3, absl::UnavailableError("x: cannot read: disk error"), 2);
   absl::Status status;

@@ -90,6 +90,14 @@ TEST_F(OpenSourceTest, ReadsJsonl) {
   EXPECT_EQ(sample->text, line);
   EXPECT_EQ(sample->text_format, RawSample::TextFormat::kConversation);
   EXPECT_THAT(sample->images, ElementsAre(FakeImage(3, 4), FakeImage(1, 2)));
+  // From memory the same, where the file system tells what lies there.
+  const auto in_memory = source->Read(1, {.from = ReadFrom::kMemory});
+  if (in_memory.ok()) {
+    EXPECT_EQ(in_memory->text, line);
+    EXPECT_EQ(in_memory->images, sample->images);
+  } else {
+    EXPECT_EQ(in_memory.status().code(), absl::StatusCode::kAborted);
+  }
   // Without images their files are not opened.
   std::filesystem::remove(folder_ + "/m/a.jpg");
   EXPECT_TRUE(source->Read(1, {.text = true, .images = false}).ok());
