@@ -110,6 +110,7 @@ TEST_F(ManifestsTest, AllThatAClusterNeedsIsThere) {
                         "NetworkPolicy/ballast-server",
                         "PodDisruptionBudget/ballast-server",
                         "Secret/ballast-tls",
+                        "Secret/ballast-tokens",
                         "Service/ballast-server",
                     }));
   EXPECT_EQ(Text(objects_["Service/ballast-server"]["spec"]["clusterIP"]),
@@ -125,6 +126,8 @@ TEST_F(ManifestsTest, SelectorsFindThePods) {
        {objects_[server]["spec"]["selector"]["matchLabels"],
         objects_["Service/ballast-server"]["spec"]["selector"],
         objects_["PodDisruptionBudget/ballast-server"]["spec"]["selector"]
+                ["matchLabels"],
+        objects_["PodMonitor/ballast-server"]["spec"]["selector"]
                 ["matchLabels"],
         objects_["NetworkPolicy/ballast-server"]["spec"]["podSelector"]
                 ["matchLabels"]}) {
@@ -225,6 +228,58 @@ TEST_F(ManifestsTest, ServersAndRanksMeetWhereTheConfigurationSays) {
   // One rank of the job for each of the configuration.
   EXPECT_EQ(Text(objects_["Job/ballast-training"]["spec"]["completions"]),
             absl::StrCat(config.topology().modules().at("language").dp()));
+}
+
+TEST_F(ManifestsTest, PortsThatAreNamedAreTheServers) {
+  const v1::Config config = Configuration();
+  const YAML::Node container =
+      Pod("DaemonSet/ballast-server")["spec"]["containers"][0];
+  std::map<std::string, std::string> ports;
+  for (const auto& port : container["ports"]) {
+    ports[Text(port["name"])] = Text(port["containerPort"]);
+  }
+  EXPECT_EQ(config.serve().http(), absl::StrCat("0.0.0.0:", ports["http"]));
+  EXPECT_EQ(Text(container["livenessProbe"]["tcpSocket"]["port"]), "grpc");
+  const YAML::Node policy = objects_["NetworkPolicy/ballast-server"]["spec"];
+  std::set<std::string> let_in;
+  for (const auto& rule : policy["ingress"]) {
+    for (const auto& port : rule["ports"]) let_in.insert(Text(port["port"]));
+  }
+  EXPECT_EQ(let_in, (std::set<std::string>{"grpc", "http"}));
+  const YAML::Node monitor = objects_["PodMonitor/ballast-server"]["spec"];
+  EXPECT_EQ(Text(monitor["podMetricsEndpoints"][0]["port"]), "http");
+}
+
+TEST_F(ManifestsTest, TokensAreThoseThatTheServersKnow) {
+  const v1::Config config = Configuration();
+  const YAML::Node secret = objects_["Secret/ballast-tokens"]["stringData"];
+  EXPECT_EQ(config.security().tokens_file(),
+            Mounts(Pod("DaemonSet/ballast-server"))["tokens"] + "/tokens");
+  const std::string known = Text(secret["tokens"]);
+  for (const char* holder : {"trainer", "scrape"}) {
+    ASSERT_NE(Text(secret[holder]), "");
+    EXPECT_THAT(known, HasSubstr(Text(secret[holder]) + "\n"));
+  }
+  for (const char* key : {"DaemonSet/ballast-server", "Job/ballast-training"}) {
+    std::map<std::string, std::string> variables;
+    for (const auto& variable : Pod(key)["spec"]["containers"][0]["env"]) {
+      variables[Text(variable["name"])] = Text(variable["value"]);
+    }
+    EXPECT_EQ(variables["BALLAST_TOKEN_FILE"],
+              Mounts(Pod(key))["tokens"] + "/trainer");
+  }
+  const YAML::Node credentials =
+      objects_["PodMonitor/ballast-server"]["spec"]["podMetricsEndpoints"][0]
+              ["authorization"]["credentials"];
+  EXPECT_EQ(Text(credentials["name"]), "ballast-tokens");
+  EXPECT_EQ(Text(credentials["key"]), "scrape");
+}
+
+TEST_F(ManifestsTest, TheServerTakesTheCoresThatItAsksFor) {
+  const YAML::Node container =
+      Pod("DaemonSet/ballast-server")["spec"]["containers"][0];
+  EXPECT_EQ(Text(container["resources"]["requests"]["cpu"]),
+            absl::StrCat(Configuration().serve().threads()));
 }
 
 TEST_F(ManifestsTest, TheNodesConfigurationLoads) {
