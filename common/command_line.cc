@@ -10,9 +10,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/build_info.h"
 #include "common/help_formatter.h"
 #include "common/log.h"
+#include "common/one_line.h"
 #include "common/option_types.h"
 
 namespace ballast {
@@ -81,6 +83,20 @@ std::string Explain(CLI::App* app, CLI::App* given,
   return error.what();
 }
 
+// Whether the log is to be JSON, of a command line that cannot be parsed.
+bool WantsJson(int argc, char** argv) {
+  bool json = CurrentLogFormat() == LogFormat::kJson;  // of the environment
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view value = argv[i];
+    if (value == "--log-format" && i + 1 < argc) {
+      json = absl::string_view(argv[++i]) == "json";
+    } else if (absl::ConsumePrefix(&value, "--log-format=")) {
+      json = value == "json";
+    }
+  }
+  return json;
+}
+
 }  // namespace
 
 CommandLine::CommandLine(const std::string& name,
@@ -140,8 +156,13 @@ int CommandLine::Run(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app_.exit(error);
     CLI::App* given = Given(&app_);
     const std::string path = CommandPath(given);
-    std::cerr << path << ": " << Explain(&app_, given, error) << "\nSee `"
-              << path << " --help`.\n";
+    const std::string why = OneLine(Explain(&app_, given, error));
+    if (WantsJson(argc, argv)) {
+      SetLogFormat(LogFormat::kJson);
+      LogError(path, ": ", why, "; see `", path, " --help`");
+    } else {
+      std::cerr << path << ": " << why << "\nSee `" << path << " --help`.\n";
+    }
     return 2;
   }
   if (const auto level = ParseLogLevel(log_level_)) SetLogLevel(*level);
@@ -153,7 +174,7 @@ int CommandLine::Run(int argc, char** argv) {
     if (CurrentLogFormat() == LogFormat::kJson) {
       LogError(app_.get_name(), ": ", line);
     } else {
-      std::cerr << app_.get_name() << ": " << line << "\n";
+      std::cerr << app_.get_name() << ": " << OneLine(line) << "\n";
     }
   }
   return 1;

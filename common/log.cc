@@ -4,13 +4,15 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "common/mutex.h"
+#include "common/one_line.h"
 
 namespace ballast {
 namespace {
@@ -99,8 +101,7 @@ std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level,
   }
   // D, I, W, E.
   return absl::StrCat(std::string(1, static_cast<char>(name[0] - 'a' + 'A')),
-                      " ", when, " ",
-                      absl::StrReplaceAll(message, {{"\n", "\\n"}}), "\n");
+                      " ", when, " ", OneLine(message), "\n");
 }
 
 void Log(LogLevel level, absl::string_view message) {
@@ -109,9 +110,18 @@ void Log(LogLevel level, absl::string_view message) {
   const std::string line =
       FormatLogLine(CurrentLogFormat(),
                     clock != nullptr ? clock() : absl::Now(), level, message);
-  // A log line that cannot be written has nowhere to be reported.
-  [[maybe_unused]] const ssize_t written =
-      write(STDERR_FILENO, line.data(), line.size());
+  // A pipe takes what is longer than PIPE_BUF in pieces.
+  static Mutex* const mutex = new Mutex;
+  MutexLock lock(mutex);
+  size_t done = 0;
+  while (done < line.size()) {
+    const ssize_t written =
+        write(STDERR_FILENO, line.data() + done, line.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    // A log line that cannot be written has nowhere to be reported.
+    if (written <= 0) return;
+    done += written;
+  }
 }
 
 }  // namespace ballast

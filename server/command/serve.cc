@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/build_info.h"
+#include "common/grpc_log.h"
 #include "common/log.h"
 #include "common/service_manager.h"
 #include "common/status_macros.h"
@@ -86,6 +87,7 @@ void Reload(const Options& options, LoaderServer* server, v1::Config* running) {
 
 absl::Status Serve(const Options& options) {
   KeepFreedMemory();
+  SendGrpcLogToLog();
   BlockServeSignals();
   BALLAST_ASSIGN_OR_RETURN(LoadedConfig config, Load(options));
   SuggestLogLevel(LogLevelOf(config.config.serve()));

@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "common/log.h"
 #include "common/option_types.h"
@@ -69,6 +70,23 @@ TEST(CommandLineTest, RunsTheActionThatIsGiven) {
   const Outcome failed = RunTool({"--at", "x", "go", "--number", "13"});
   EXPECT_EQ(failed.status, 1);
   EXPECT_EQ(failed.err, "tool: number 13\ntool: is bad\n");
+}
+
+TEST(CommandLineTest, FaultsOfTheCommandLineAreEventsWhereTheLogIsJson) {
+  for (const std::vector<std::string>& format :
+       {std::vector<std::string>{"--log-format", "json"},
+        std::vector<std::string>{"--log-format=json"}}) {
+    std::vector<std::string> words = {"--at", "x", "go", "--nunber", "1\n2"};
+    words.insert(words.end(), format.begin(), format.end());
+    const Outcome failed = RunTool(words);
+    SetLogFormat(LogFormat::kText);
+    EXPECT_EQ(failed.status, 2);
+    EXPECT_EQ(failed.err.find('\n'), failed.err.size() - 1);
+    const auto line = nlohmann::json::parse(failed.err);
+    EXPECT_EQ(line["level"], "error");
+    EXPECT_EQ(line["message"],
+              "tool go: unknown option --nunber; see `tool go --help`");
+  }
 }
 
 TEST(CommandLineTest, ErrorsAreEventsWhereTheLogIsJson) {

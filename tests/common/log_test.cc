@@ -30,7 +30,12 @@ TEST(LogTest, AnEventIsOneLineWhateverItSays) {
   const std::string message = "first\nsecond \"quoted\" \\ \x01 \xff end";
   const std::string text =
       FormatLogLine(LogFormat::kText, kTime, LogLevel::kError, message);
-  EXPECT_EQ(text.find('\n'), text.size() - 1);
+  EXPECT_EQ(text,
+            "E 2026-01-31T12:00:00.123Z first\\nsecond \"quoted\" \\ \\x01 "
+            "\xff end\n");
+  EXPECT_EQ(FormatLogLine(LogFormat::kText, kTime, LogLevel::kError,
+                          "a\r\t\x1b[2J\x7f"),
+            "E 2026-01-31T12:00:00.123Z a\\r\\t\\x1b[2J\\x7f\n");
   const std::string json =
       FormatLogLine(LogFormat::kJson, kTime, LogLevel::kError, message);
   EXPECT_EQ(json.find('\n'), json.size() - 1);

@@ -15,6 +15,7 @@
 #include "client/security_flags.h"
 #include "common/channel_security.h"
 #include "common/command_line.h"
+#include "common/grpc_log.h"
 #include "common/log.h"
 #include "common/option_types.h"
 #include "common/status_macros.h"
@@ -119,6 +120,7 @@ absl::Status Run(const Arguments& arguments) {
 }
 
 int Main(int argc, char** argv) {
+  SendGrpcLogToLog();
   Arguments arguments;
   WorldOptions& world = arguments.world;
   CommandLine line("ballast-rank",

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/attach_all.h"
 #include "client/loader_client.h"
+#include "common/grpc_log.h"
 #include "common/status_macros.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/schedule_json.h"
@@ -25,6 +26,7 @@ namespace {
 
 absl::Status QueryJob(const ballast_connection* connection,
                       ballast_bytes** job) {
+  SendGrpcLogToLog();
   BALLAST_RETURN_IF_ERROR(CheckGiven(job, "job"));
   BALLAST_ASSIGN_OR_RETURN(const ServerOptions options, ServersOf(connection));
   BALLAST_ASSIGN_OR_RETURN(
@@ -53,6 +55,7 @@ absl::StatusOr<std::unique_ptr<GroupEnd>> TakeEnd(ballast_communicator* given,
 }
 
 absl::Status Create(const ballast_shim_options* given, ballast_shim** shim) {
+  SendGrpcLogToLog();
   BALLAST_ASSIGN_OR_RETURN(const ballast_shim_options known,
                            ReadStruct(given, "options"));
   // From here on the communicators are ours, whatever comes.
