@@ -29,10 +29,11 @@ struct HttpResponse {
 };
 
 // Small answers over HTTP/1.1 for browsers and scrapers, one request a
-// connection: civetweb, which serves no file and runs no program. Bounds: four
+// connection: civetweb, which serves no file and runs no program. Bounds: 16
 // requests at work, 32 connections that wait for one of them and 64 that the
-// system holds, 16 KiB of a request before its body, which is not read, and 10
-// seconds to send it. Thread-safe.
+// system holds, 16 KiB of a request before its body, which is not read, and 3
+// seconds to send it: who connects and says nothing holds one of the 16 for so
+// long. Thread-safe.
 class HttpServer {
  public:
   // Answers a request; on several threads at once. Must not throw.

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -128,8 +129,8 @@ TEST(PagesTest, ALocalServerAnswersToNoNameButItsOwn) {
   }
 }
 
-// What a client that sends `text` gets, until the server closes.
-std::string Ask(const std::string& address, const std::string& text) {
+// A connection to `address`; the caller closes it.
+int Connect(const std::string& address) {
   sockaddr_in to = {};
   to.sin_family = AF_INET;
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -138,6 +139,12 @@ std::string Ask(const std::string& address, const std::string& text) {
   to.sin_port = htons(port);
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  return fd;
+}
+
+// What a client that sends `text` gets, until the server closes.
+std::string Ask(const std::string& address, const std::string& text) {
+  const int fd = Connect(address);
   EXPECT_EQ(send(fd, text.data(), text.size(), MSG_NOSIGNAL), text.size());
   std::string answer;
   char buffer[4096];
@@ -169,6 +176,22 @@ TEST(HttpServerTest, AnswersOverTheWire) {
   EXPECT_THAT(Ask(address, absl::StrCat("GET / HTTP/1.1\r\nX: ",
                                         std::string(20'000, 'x'))),
               Not(HasSubstr("200 OK")));
+}
+
+TEST(HttpServerTest, AnswersWhileOthersSayNothing) {
+  auto server = HttpServer::Start("localhost:0", MakePages(Sources()));
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->address();
+  std::vector<int> silent;
+  for (int i = 0; i < 12; ++i) silent.push_back(Connect(address));
+  for (const int fd : silent) {
+    EXPECT_EQ(send(fd, "GET / HT", 8, MSG_NOSIGNAL), 8);
+  }
+  EXPECT_THAT(Ask(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+              StartsWith("HTTP/1.1 200 OK\r\n"));
+  // Nor do they keep it from ending.
+  server->reset();
+  for (const int fd : silent) close(fd);
 }
 
 TEST(HttpServerTest, AnAddressThatCannotBeIsRefused) {
