@@ -293,7 +293,11 @@ class GrpcLoaderClient final : public LoaderClient {
 
   absl::Status Check(absl::string_view call, const grpc::Status& status) const {
     absl::Status result = FromGrpcStatus(status);
-    if (absl::IsUnavailable(result)) {
+    // Nobody here cancels such a call: it is how a server that shuts down ends
+    // what is still at work.
+    if (absl::IsCancelled(result)) {
+      result = absl::UnavailableError("the server is shutting down");
+    } else if (absl::IsUnavailable(result)) {
       const absl::Status tls = Diagnose();
       // Else nothing listens at the address, or what does is going away.
       result = !tls.ok() ? tls

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <iostream>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/ballastctl/quantities.h"
 #include "client/ballastctl/view.h"
+#include "common/instruments.h"
 #include "common/status_macros.h"
 #include "proto/module.h"
 
@@ -85,32 +88,55 @@ void AddBalance(const v1::StepBalance& balance, View* view) {
   }
 }
 
-void AddTimes(const v1::GetStatsResponse& stats, View* view) {
-  std::vector<std::string> cells;
-  for (const v1::MetricFamily& family : stats.families()) {
-    if (family.name() != "ballast_stage_seconds" &&
-        family.name() != "ballast_block_wait_seconds" &&
-        family.name() != "ballast_block_send_seconds") {
-      continue;
-    }
-    for (const v1::MetricFamily::Metric& metric : family.metrics()) {
-      if (!metric.has_histogram()) continue;
-      const DurationHistogram::Snapshot times = SnapshotOf(metric.histogram());
-      if (times.count() == 0) continue;
-      const std::string name = metric.labels().empty()
-                                   ? family.name().substr(14, 4)
-                                   : metric.labels(0).value();
-      cells.push_back(absl::StrFormat("%-12s %8s %8s", Printable(name),
-                                      SecondsText(times.Quantile(0.5)),
-                                      SecondsText(times.Quantile(0.99))));
+// What is added up under one name among the times; empty: not shown.
+std::string TimeName(const v1::MetricFamily& family,
+                     const v1::MetricFamily::Metric& metric) {
+  if (family.name() == "ballast_block_wait_seconds") return "wait";
+  if (family.name() == "ballast_block_send_seconds") return "send";
+  const bool of_ranks = family.name() == "ballast_rank_seconds";
+  if (!of_ranks && family.name() != "ballast_stage_seconds") return "";
+  for (const v1::MetricFamily::Label& label : metric.labels()) {
+    if (label.name() == "stage") return Printable(label.value());
+    // Of all modules' ranks; what they train is not the server's to judge.
+    if (label.name() == "phase" && label.value() != "train") {
+      return absl::StrCat("rank ", Printable(label.value()));
     }
   }
-  if (cells.empty()) return;
+  return "";
+}
+
+void AddTimes(const v1::GetStatsResponse& stats, View* view) {
+  std::vector<std::pair<std::string, DurationHistogram::Snapshot>> all;
+  for (const v1::MetricFamily& family : stats.families()) {
+    for (const v1::MetricFamily::Metric& metric : family.metrics()) {
+      const std::string name = TimeName(family, metric);
+      if (name.empty() || !metric.has_histogram()) continue;
+      const DurationHistogram::Snapshot times = SnapshotOf(metric.histogram());
+      if (times.count() == 0) continue;
+      const auto same = std::find_if(
+          all.begin(), all.end(),
+          [&name](const auto& named) { return named.first == name; });
+      if (same == all.end()) {
+        all.emplace_back(name, times);
+        continue;
+      }
+      for (size_t i = 0; i < times.counts.size(); ++i) {
+        same->second.counts[i] += times.counts[i];
+      }
+    }
+  }
+  if (all.empty()) return;
+  std::vector<std::string> cells;
+  for (const auto& [name, times] : all) {
+    cells.push_back(absl::StrFormat("%-13s %8s %8s", name,
+                                    SecondsText(times.Quantile(0.5)),
+                                    SecondsText(times.Quantile(0.99))));
+  }
   view->Add("");
   view->Add(
-      "time           median     99 %       time           median     99 %");
+      "time            median     99 %       time            median     99 %");
   for (size_t i = 0; i < cells.size(); i += 2) {
-    view->Add(absl::StrFormat("%-32s       %s", cells[i],
+    view->Add(absl::StrFormat("%-33s      %s", cells[i],
                               i + 1 < cells.size() ? cells[i + 1] : ""));
   }
 }
@@ -123,10 +149,25 @@ void AddStalls(const v1::GetStatusResponse& status, View* view) {
   }
 }
 
+ViewSize TerminalSize() {
+  ViewSize shown = {.lines = 24};
+  winsize size = {};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return shown;
+  // The cursor stands on a line of its own below.
+  if (size.ws_row > 1) shown.lines = size.ws_row - 1;
+  if (size.ws_col > 0) shown.columns = size.ws_col;
+  return shown;
+}
+
+bool MayComeBack(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
 }  // namespace
 
-std::string TopView(const Snapshot& now, const Snapshot* before, int lines) {
-  View view(lines);
+std::string TopView(const Snapshot& now, const Snapshot* before,
+                    ViewSize size) {
+  View view(size);
   view.Add(absl::StrFormat(
       "ballast %s   up %s   step %s   %d clients", now.status.server(),
       SecondsText(now.status.uptime_seconds()),
@@ -142,22 +183,48 @@ std::string TopView(const Snapshot& now, const Snapshot* before, int lines) {
   return std::move(view).Take();
 }
 
-absl::Status RunTop(LoaderClient* client, const TopOptions& options,
-                    Clock* clock, std::ostream* out) {
+std::string OutageView(absl::string_view server, absl::Duration gone,
+                       absl::string_view reason, ViewSize size) {
+  View view(size);
+  view.Add(absl::StrCat("ballast ", server, "   no answer for ",
+                        SecondsText(absl::ToDoubleSeconds(gone)),
+                        "; asking on"));
+  while (!reason.empty()) {
+    view.Add(reason);
+    reason.remove_prefix(std::min(reason.size(), view.width()));
+  }
+  return std::move(view).Take();
+}
+
+absl::Status RunTop(const std::function<absl::StatusOr<Snapshot>()>& take,
+                    const TopOptions& options, Clock* clock,
+                    std::ostream* out) {
   const std::unique_ptr<Sleeper> sleeper = clock->NewSleeper();
   std::optional<Snapshot> before;
+  absl::Time answered = absl::InfinitePast();  // last
   for (uint64_t round = 0; options.rounds == 0 || round < options.rounds;
        ++round) {
     if (round > 0) sleeper->Sleep(options.interval);
-    BALLAST_ASSIGN_OR_RETURN(Snapshot now, TakeSnapshot(client, clock, true));
+    absl::StatusOr<Snapshot> now = take();
+    std::string view;
+    if (now.ok()) {
+      answered = now->at;
+      view = TopView(*now, before.has_value() ? &*before : nullptr,
+                     options.size());
+      before = *std::move(now);
+    } else if (round > 0 && MayComeBack(now.status())) {
+      view = OutageView(options.server, clock->Now() - answered,
+                        std::string(now.status().message()), options.size());
+      before.reset();
+    } else {
+      return now.status();
+    }
     // Home, then what was there is written over or cleared.
     if (options.clears) *out << "\x1b[H\x1b[J";
     if (!options.clears && round > 0) *out << "\n";
-    *out << TopView(now, before.has_value() ? &*before : nullptr,
-                    options.lines);
+    *out << view;
     out->flush();
     if (!*out) return absl::UnavailableError("cannot write standard output");
-    before = std::move(now);
   }
   return absl::OkStatus();
 }
@@ -173,21 +240,22 @@ void AddTop(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "Shows a server live: rates, memory, the load of each rank as read and "
       "as\n"
       "trained, times and clients. On a terminal the view is written over;\n"
-      "elsewhere one follows the other.",
+      "elsewhere one follows the other. A server that goes away while it is\n"
+      "watched is asked on until it is back.",
       kExamples, [server, given]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
         TopOptions options;
         options.interval = absl::Seconds(given->interval);
         options.rounds = given->once ? 1 : 0;
         options.clears = isatty(STDOUT_FILENO) && !given->once;
-        winsize size = {};
-        if (options.clears && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 &&
-            size.ws_row > 1) {
-          options.lines = size.ws_row - 1;
-        } else if (!options.clears) {
-          options.lines = 1000;
-        }
-        return RunTop(client.get(), options, Clock::Real(), &std::cout);
+        if (options.clears) options.size = TerminalSize;
+        options.server = client->address();
+        Clock* const clock = Clock::Real();
+        return RunTop(
+            [&client, clock] {
+              return TakeSnapshot(client.get(), clock, /*ranks=*/true);
+            },
+            options, clock, &std::cout);
       });
   command
       ->add_option("--interval", given->interval,

@@ -1,15 +1,19 @@
 #ifndef BALLAST_CLIENT_BALLASTCTL_TOP_H_
 #define BALLAST_CLIENT_BALLASTCTL_TOP_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <ostream>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/ballastctl/server_option.h"
 #include "client/ballastctl/snapshot.h"
-#include "client/loader_client.h"
+#include "client/ballastctl/view.h"
 #include "common/clock.h"
 #include "common/command_line.h"
 
@@ -18,19 +22,28 @@ namespace ballast {
 // `top`: a server, live.
 void AddTop(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
-// What is shown of a server, with its balance by rank: lines of at most 80
-// columns, at most `lines` of them. Rates are those since `before`; "-"
-// without. Pure.
-std::string TopView(const Snapshot& now, const Snapshot* before, int lines);
+// What is shown of a server, with its balance by rank: lines that fit `size`.
+// Rates are those since `before`; "-" without. Pure.
+std::string TopView(const Snapshot& now, const Snapshot* before, ViewSize size);
+
+// What is shown while `server` does not answer. Pure.
+std::string OutageView(absl::string_view server, absl::Duration gone,
+                       absl::string_view reason, ViewSize size);
 
 struct TopOptions {
+  std::string server;  // for views of one that does not answer
   absl::Duration interval = absl::Seconds(2);
   uint64_t rounds = 0;  // views; 0: without end
   bool clears = false;  // the screen before each view
-  int lines = 24;
+  // Asked before each view, since a terminal's changes.
+  std::function<ViewSize()> size = [] { return ViewSize(); };
 };
-absl::Status RunTop(LoaderClient* client, const TopOptions& options,
-                    Clock* clock, std::ostream* out);
+
+// Shows what `take` answers, every interval. A server that is not there at
+// first is an error, as is any fault but of the connection; one that goes away
+// later (UNAVAILABLE, DEADLINE_EXCEEDED) is asked on until it is back.
+absl::Status RunTop(const std::function<absl::StatusOr<Snapshot>()>& take,
+                    const TopOptions& options, Clock* clock, std::ostream* out);
 
 }  // namespace ballast
 

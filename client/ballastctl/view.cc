@@ -28,7 +28,9 @@ const char* StateText(v1::GetStatusResponse::Client::State state) {
 
 }  // namespace
 
-View::View(int lines) : left_(std::max(lines, 1)) {}
+View::View(ViewSize size)
+    : left_(std::max(size.lines, 1)),
+      width_(std::clamp(size.columns, 1, ViewSize().columns)) {}
 
 void View::Put(absl::string_view line) {
   if (left_ == 0) return;
@@ -38,7 +40,7 @@ void View::Put(absl::string_view line) {
 }
 
 void View::Add(absl::string_view line) {
-  std::string printable = Printable(line.substr(0, kWidth));
+  std::string printable = Printable(line.substr(0, width_));
   for (char& c : printable) {
     if (static_cast<unsigned char>(c) >= 0x80) c = '?';
   }
@@ -51,7 +53,7 @@ void View::AddWrapped(size_t indent, absl::string_view text) {
   std::string line;
   bool begun = false;
   for (const absl::string_view word : absl::StrSplit(printable, ' ')) {
-    if (begun && line.size() + 1 + word.size() > kWidth) {
+    if (begun && line.size() + 1 + word.size() > width_) {
       Put(line);
       line = absl::StrCat(margin, word);
     } else {

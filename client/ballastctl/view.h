@@ -10,16 +10,21 @@
 
 namespace ballast {
 
-// Text for a terminal of 80 columns, of what a server says: nothing in it
-// steers the terminal. Thread-compatible.
+// Where a view is shown: at least one line and one column.
+struct ViewSize {
+  int lines = std::numeric_limits<int>::max();
+  int columns = 80;  // more are not made use of
+};
+
+// Text for a terminal of 80 columns or fewer, of what a server says: nothing in
+// it steers the terminal. Thread-compatible.
 class View {
  public:
-  static constexpr size_t kWidth = 80;
-
-  // What is beyond `lines` lines is dropped.
-  explicit View(int lines = std::numeric_limits<int>::max());
+  // What is beyond the lines is dropped.
+  explicit View(ViewSize size = {});
 
   int left() const { return left_; }  // lines that it still takes
+  size_t width() const { return width_; }
   // One line; what is beyond the width is cut off. One byte a column: others
   // than ASCII's become "?".
   void Add(absl::string_view line);
@@ -36,6 +41,7 @@ class View {
   void Put(absl::string_view line);
 
   int left_;
+  const size_t width_;
   std::string text_;
 };
 

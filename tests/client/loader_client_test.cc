@@ -184,6 +184,13 @@ TEST_F(LoaderClientTest, ChecksHealth) {
               "its health is NOT_SERVING");
 }
 
+TEST_F(LoaderClientTest, AServerThatShutsDownIsUnavailable) {
+  // How gRPC ends what is at work when its server shuts down.
+  server_->SetAttach(absl::CancelledError(""));
+  ExpectError(client_->Attach({}, {}).status(), absl::StatusCode::kUnavailable,
+              "Attach: the server is shutting down");
+}
+
 TEST_F(LoaderClientTest, NoServer) {
   const std::string address = "unix:/nonexistent/ballast.sock";
   const auto client = LoaderClient::Create(address);

@@ -1,5 +1,7 @@
 // What `balance`, `metrics`, `status` and `top` show, of made-up answers.
 #include <algorithm>
+#include <memory>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "client/ballastctl/status_view.h"
 #include "client/ballastctl/top.h"
 #include "client/ballastctl/view.h"
+#include "common/clock.h"
 #include "common/instruments.h"
 
 namespace ballast {
@@ -91,7 +94,7 @@ TEST(BalanceViewTest, ColumnsOfDifferentLengthsDoNoHarm) {
   EXPECT_THAT(BalanceTable(balance), HasSubstr("1.250"));
   Snapshot now;
   now.balance = balance;
-  EXPECT_THAT(TopView(now, nullptr, 50), HasSubstr("vision"));
+  EXPECT_THAT(TopView(now, nullptr, {.lines = 50}), HasSubstr("vision"));
 }
 
 TEST(BalanceViewTest, AModuleWithoutLoadAndMovesSaysSo) {
@@ -187,24 +190,137 @@ Snapshot Busy(double images) {
   return now;
 }
 
-TEST(TopViewTest, FitsEightyColumnsAndTheLinesThatThereAre) {
-  for (const int lines : {1, 10, 24, 100}) {
-    const std::string view = TopView(Busy(0), nullptr, lines);
-    const std::vector<std::string> shown = absl::StrSplit(view, '\n');
-    EXPECT_LE(shown.size(), lines + 1u);  // the last is empty
-    for (const std::string& line : shown) EXPECT_LE(line.size(), 80u) << line;
-    EXPECT_THAT(view, Not(HasSubstr("\x1b")));
+void ExpectFits(const std::string& view, int lines, size_t columns) {
+  const std::vector<std::string> shown = absl::StrSplit(view, '\n');
+  EXPECT_LE(shown.size(), lines + 1u);  // the last is empty
+  for (const std::string& line : shown) EXPECT_LE(line.size(), columns) << line;
+  EXPECT_THAT(view, Not(HasSubstr("\x1b")));
+}
+
+TEST(TopViewTest, FitsTheTerminalAndEightyColumns) {
+  for (const int lines : {-1, 1, 10, 24, 100}) {
+    for (const int columns : {0, 1, 20, 79, 80, 200}) {
+      const size_t most = std::clamp(columns, 1, 80);
+      const ViewSize size = {.lines = lines, .columns = columns};
+      ExpectFits(TopView(Busy(0), nullptr, size), std::max(lines, 1), most);
+      ExpectFits(OutageView("a\x1b[m", absl::Seconds(3),
+                            std::string(500, 'r') + "\x1b[2J", size),
+                 std::max(lines, 1), most);
+    }
   }
+}
+
+TEST(TopViewTest, TimesOfRanksAreOfAllModules) {
+  Snapshot now;
+  v1::MetricFamily& family = *now.stats.add_families();
+  family.set_name("ballast_rank_seconds");
+  const absl::Span<const double> bounds = DurationHistogram::Bounds();
+  // Two values of vision in the lowest bucket, one of language in the highest.
+  for (const std::string module : {"vision", "language"}) {
+    for (const std::string phase : {"train", "exchange"}) {
+      v1::MetricFamily::Metric& metric = *family.add_metrics();
+      v1::MetricFamily::Label* label = metric.add_labels();
+      label->set_name("module");
+      label->set_value(module);
+      label = metric.add_labels();
+      label->set_name("phase");
+      label->set_value(phase);
+      v1::MetricFamily::Histogram& times = *metric.mutable_histogram();
+      times.mutable_bounds()->Add(bounds.begin(), bounds.end());
+      times.mutable_counts()->Resize(bounds.size() + 1, 0);
+      if (module == "vision") {
+        times.set_counts(0, 2);
+      } else {
+        times.set_counts(bounds.size(), 1);
+      }
+    }
+  }
+  const std::string view = TopView(now, nullptr, {});
+  EXPECT_THAT(view, HasSubstr("rank exchange"));
+  EXPECT_THAT(view, Not(HasSubstr("train")));
+  DurationHistogram::Snapshot both;
+  both.counts.front() = 2;
+  both.counts.back() = 1;
+  EXPECT_THAT(view, HasSubstr(SecondsText(both.Quantile(0.5))));
+  EXPECT_THAT(view, HasSubstr(SecondsText(both.Quantile(0.99))));
+}
+
+// Sleeps at once.
+class HastyClock final : public Clock {
+ public:
+  absl::Time Now() override { return now_; }
+  std::unique_ptr<Sleeper> NewSleeper() override {
+    return std::make_unique<HastySleeper>(&now_);
+  }
+
+ private:
+  class HastySleeper final : public Sleeper {
+   public:
+    explicit HastySleeper(absl::Time* now) : now_(now) {}
+    bool Sleep(absl::Duration duration) override {
+      *now_ += duration;
+      return true;
+    }
+    void Wake() override {}
+
+   private:
+    absl::Time* const now_;
+  };
+  absl::Time now_ = absl::UnixEpoch();
+};
+
+// What `answers` show, one a round, in a terminal whose lines shrink.
+absl::Status RunAll(const std::vector<absl::Status>& answers,
+                    std::ostream* out) {
+  HastyClock clock;
+  TopOptions options;
+  options.server = "a:1";
+  options.rounds = answers.size();
+  int lines = 24;
+  options.size = [&lines] { return ViewSize{.lines = lines--}; };
+  size_t next = 0;
+  return RunTop(
+      [&]() -> absl::StatusOr<Snapshot> {
+        const absl::Status answer = answers[next++];
+        if (!answer.ok()) return answer;
+        Snapshot now = Busy(100.0 * next);
+        now.at = clock.Now();
+        return now;
+      },
+      options, &clock, out);
+}
+
+TEST(RunTopTest, AServerThatGoesAwayIsAskedOn) {
+  const absl::Status gone = absl::UnavailableError("server a:1: it is gone");
+  std::ostringstream out;
+  EXPECT_TRUE(RunAll({{}, {}, gone, gone, {}, {}}, &out).ok());
+  EXPECT_THAT(out.str(), HasSubstr("images       50/s"));
+  EXPECT_THAT(out.str(), HasSubstr("ballast a:1   no answer for 2.0 s; asking "
+                                   "on\nserver a:1: it is gone\n"));
+  EXPECT_THAT(out.str(), HasSubstr("no answer for 4.0 s"));
+  // The first after an outage has no rates: who knows what came between.
+  const std::vector<std::string> parts =
+      absl::StrSplit(out.str(), "images        -/s");
+  EXPECT_EQ(parts.size(), 3u);
+}
+
+TEST(RunTopTest, AWrongAddressOrARefusalEndsIt) {
+  std::ostringstream out;
+  EXPECT_TRUE(absl::IsUnavailable(
+      RunAll({absl::UnavailableError("nobody there")}, &out)));
+  EXPECT_EQ(out.str(), "");
+  EXPECT_TRUE(absl::IsUnauthenticated(
+      RunAll({{}, absl::UnauthenticatedError("no token")}, &out)));
 }
 
 TEST(TopViewTest, RatesAreThoseSinceTheViewBefore) {
   const Snapshot before = Busy(100);
   Snapshot now = Busy(400);
   now.at += absl::Seconds(2);
-  EXPECT_THAT(TopView(now, nullptr, 24), HasSubstr("images        -/s"));
-  EXPECT_THAT(TopView(now, &before, 24), HasSubstr("images      150/s"));
+  EXPECT_THAT(TopView(now, nullptr, {}), HasSubstr("images        -/s"));
+  EXPECT_THAT(TopView(now, &before, {}), HasSubstr("images      150/s"));
   // A server that began anew counts from 0.
-  EXPECT_THAT(TopView(Busy(0), &now, 24), HasSubstr("images        -/s"));
+  EXPECT_THAT(TopView(Busy(0), &now, {}), HasSubstr("images        -/s"));
 }
 
 // The longest a line is that is not one word.
@@ -260,7 +376,7 @@ TEST(StatusViewTest, BeforeTheFirstStepAndOfOneLook) {
 }
 
 TEST(TopViewTest, BarsAreInProportion) {
-  const std::string view = TopView(Busy(0), nullptr, 100);
+  const std::string view = TopView(Busy(0), nullptr, {.lines = 100});
   EXPECT_THAT(view, HasSubstr("     0  " + std::string(24, '#') +
                               "      200  " + std::string(18, '#') + " "));
   EXPECT_THAT(view, HasSubstr("     1  " + std::string(12, '#') + " "));
