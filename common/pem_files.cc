@@ -4,6 +4,7 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <openssl/x509.h>
 
 #include <ctime>
@@ -25,6 +26,7 @@ struct Free {
   void operator()(BIO* bio) const { BIO_free(bio); }
   void operator()(X509* cert) const { X509_free(cert); }
   void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
 };
 template <typename T>
 using Owned = std::unique_ptr<T, Free>;
@@ -88,12 +90,15 @@ absl::StatusOr<Owned<EVP_PKEY>> ParseKey(const NamedFile& file,
                "KEY-----");
 }
 
-std::string Text(const ASN1_TIME* time) {
+// The end of time where it cannot be read.
+absl::Time TimeOf(const ASN1_TIME* time) {
   tm parts = {};
-  if (ASN1_TIME_to_tm(time, &parts) != 1) return "an unreadable time";
-  return absl::FormatTime(absl::RFC3339_sec,
-                          absl::FromTM(parts, absl::UTCTimeZone()),
-                          absl::UTCTimeZone());
+  if (ASN1_TIME_to_tm(time, &parts) != 1) return absl::InfiniteFuture();
+  return absl::FromTM(parts, absl::UTCTimeZone());
+}
+
+std::string Text(const ASN1_TIME* time) {
+  return absl::FormatTime(absl::RFC3339_sec, TimeOf(time), absl::UTCTimeZone());
 }
 
 absl::Status CheckDates(const NamedFile& file, const X509* cert,
@@ -109,6 +114,22 @@ absl::Status CheckDates(const NamedFile& file, const X509* cert,
                                     Text(X509_get0_notAfter(cert))));
   }
   return absl::OkStatus();
+}
+
+// TLS has bounds of its own, such as on the lengths of keys (the security level
+// of the system's OpenSSL).
+absl::Status TryTls(const NamedFile& file, X509* cert, EVP_PKEY* key) {
+  const Owned<SSL_CTX> context(SSL_CTX_new(TLS_method()));
+  if (context == nullptr) return absl::InternalError("OpenSSL has no TLS");
+  ERR_clear_error();
+  if (SSL_CTX_use_certificate(context.get(), cert) == 1 &&
+      SSL_CTX_use_PrivateKey(context.get(), key) == 1) {
+    return absl::OkStatus();
+  }
+  const char* const reason = ERR_reason_error_string(ERR_peek_error());
+  ERR_clear_error();
+  return Wrong(file, absl::StrCat("TLS does not take the certificate: ",
+                                  reason == nullptr ? "unknown" : reason));
 }
 
 }  // namespace
@@ -131,6 +152,8 @@ absl::StatusOr<TlsIdentity> ReadTlsIdentity(const NamedFile& cert,
     return Wrong(key,
                  absl::StrCat("is not the key of the certificate ", cert.path));
   }
+  BALLAST_RETURN_IF_ERROR(TryTls(cert, parsed_cert.get(), parsed_key.get()));
+  identity.expires = TimeOf(X509_get0_notAfter(parsed_cert.get()));
   return identity;
 }
 

@@ -21,12 +21,13 @@ struct NamedFile {
 struct TlsIdentity {
   std::string cert;
   std::string key;
+  absl::Time expires = absl::InfiniteFuture();
 };
 
 // Errors of both begin with the name and the path: those of ReadSmallFile;
 // INVALID_ARGUMENT (not PEM, no certificate or key in it, a key that wants a
 // password, one that is another certificate's, a certificate that is not valid
-// at `now`). Both block on the disk.
+// at `now` or that TLS would not take, such as one of a short key). Both block on the disk.
 absl::StatusOr<TlsIdentity> ReadTlsIdentity(const NamedFile& cert,
                                             const NamedFile& key,
                                             absl::Time now);

@@ -2,11 +2,13 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <csignal>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -29,6 +31,8 @@ namespace {
 // How long a block that is being sent may take to end after a signal.
 constexpr absl::Duration kDrainTime = absl::Seconds(10);
 constexpr absl::Duration kLongWait = absl::Hours(1);
+// Between looks at the files of security.tls.
+constexpr absl::Duration kTlsLook = absl::Minutes(1);
 
 struct Options {
   std::string config;
@@ -85,6 +89,18 @@ void Reload(const Options& options, LoaderServer* server, v1::Config* running) {
   NotifyServiceManager("READY=1");
 }
 
+// Takes over certificates that were changed where they lie, of which nothing
+// tells a server: Kubernetes does so. `fault` is what the last look found
+// wrong, which is said once.
+void RenewTls(LoaderServer* server, std::string* fault) {
+  const absl::StatusOr<bool> renewed = server->RenewTls();
+  std::string found(renewed.status().message());
+  if (!found.empty() && found != *fault) {
+    LogError("new connections still go by the certificates before: ", found);
+  }
+  *fault = std::move(found);
+}
+
 absl::Status Serve(const Options& options) {
   KeepFreedMemory();
   SendGrpcLogToLog();
@@ -107,13 +123,17 @@ absl::Status Serve(const Options& options) {
 
   const std::optional<absl::Duration> watchdog = WatchdogTimeout();
   const absl::Duration patience =
-      watchdog.has_value() ? *watchdog / 2 : kLongWait;
+      std::min(watchdog.has_value() ? *watchdog / 2 : kLongWait,
+               config.config.security().has_tls() ? kTlsLook : kLongWait);
+  std::string tls_fault;
   int signal = 0;
   while (signal == 0) {
     signal = AwaitServeSignal(patience);
     if (signal == SIGHUP) {
       Reload(options, server.get(), &config.config);
       signal = 0;
+    } else if (signal == 0) {
+      RenewTls(server.get(), &tls_fault);
     }
     if (watchdog.has_value()) {
       // Waits for ever where the streams do: then the manager starts it anew.
@@ -144,9 +164,11 @@ void AddServe(CommandLine* line) {
       "at once. Prints `ready ADDRESS...` on standard output once the index "
       "is\n"
       "open and the first blocks have been built. SIGHUP reads the\n"
-      "configuration again: log level, tokens and limits of bad data are "
-      "taken\n"
-      "over, and nothing where anything else has changed, as the log says.",
+      "configuration again: log level, tokens, certificates and limits of bad "
+      "data\n"
+      "are taken over, and nothing where anything else has changed, as the "
+      "log\n"
+      "says. Certificates are looked at every minute, too.",
       "  ballast-server serve --config ballast.yaml\n"
       "  ballast-server serve --config ballast.yaml --listen 127.0.0.1:0",
       [options] { return Serve(*options); });

@@ -10,7 +10,8 @@ namespace ballast {
 //
 //   serve.log_level, serve.stall_after, serve.read_attempts,
 //   serve.read_timeout, serve.max_bad_samples, security.job,
-//   security.tokens_file (and what the file holds)
+//   security.tokens_file (and what the file holds), what the files of
+//   security.tls hold
 //
 // Everything else was decided when it started. OK where the two loaded
 // configurations differ in nothing but these. Otherwise FAILED_PRECONDITION

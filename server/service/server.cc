@@ -308,12 +308,14 @@ absl::Status LoaderServer::ComparePeers(const std::string& own_address,
 }
 
 absl::Status LoaderServer::Reload(const v1::Config& config) {
-  BALLAST_RETURN_IF_ERROR(security_.ReloadTokens(config.security()));
+  BALLAST_RETURN_IF_ERROR(security_.Reload(config.security()));
   read_policy_->Set(ReadPolicyOf(config.serve()));
   stall_watch_->SetAfter(absl::Seconds(config.serve().stall_after()));
   builder_->SetMaxBadSamples(config.serve().max_bad_samples());
   return absl::OkStatus();
 }
+
+absl::StatusOr<bool> LoaderServer::RenewTls() { return security_.RenewTls(); }
 
 void LoaderServer::Drain(absl::Time deadline) {
   {

@@ -72,8 +72,11 @@ class LoaderServer {
 
   // Takes over from `config` what CheckReload allows (reload.h), which the
   // caller has asked; the rest of it is not looked at. Errors: those of
-  // ServerSecurity::ReloadTokens; then nothing has changed.
+  // ServerSecurity::Reload; then nothing has changed. It and RenewTls are for
+  // one thread at a time.
   absl::Status Reload(const v1::Config& config);
+  // See ServerSecurity.
+  absl::StatusOr<bool> RenewTls();
 
   // Pulls that are open. Takes the lock that all streams share for a moment, so
   // it comes back only while they can go on.
@@ -116,7 +119,7 @@ class LoaderServer {
   // In the order in which each needs those before it.
   const OpenedJob job_;
   const LivePolicy read_policy_;  // of its sources
-  const ServerSecurity security_;
+  ServerSecurity security_;
   const std::unique_ptr<BuildInstruments> build_instruments_;
   PullInstruments pull_instruments_;
   ClientBoard clients_;

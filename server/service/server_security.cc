@@ -1,6 +1,7 @@
 #include "server/service/server_security.h"
 
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include <grpc/grpc_security_constants.h>
@@ -11,8 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/grpc_status.h"
 #include "common/log.h"
+#include "common/pem_files.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
 
@@ -107,32 +110,41 @@ absl::StatusOr<TokenList> ReadTokens(const v1::Security& security) {
   return tokens;
 }
 
+// Errors name the key and the file.
+absl::StatusOr<TlsMaterial> ReadTls(const v1::Security::Tls& tls) {
+  TlsMaterial material;
+  BALLAST_ASSIGN_OR_RETURN(
+      material.identity,
+      ReadTlsIdentity({"security.tls.cert", tls.cert()},
+                      {"security.tls.key", tls.key()}, absl::Now()));
+  if (!tls.client_ca().empty()) {
+    BALLAST_ASSIGN_OR_RETURN(
+        material.client_ca,
+        ReadTlsAuthorities({"security.tls.client_ca", tls.client_ca()}));
+  }
+  return material;
+}
+
 }  // namespace
 
 absl::StatusOr<ServerSecurity> ServerSecurity::Load(
     const v1::Security& security) {
   ServerSecurity loaded;
-  const v1::Security::Tls& tls = security.tls();
   if (security.has_tls()) {
-    loaded.has_tls_ = true;
-    BALLAST_ASSIGN_OR_RETURN(
-        loaded.identity_,
-        ReadTlsIdentity({"security.tls.cert", tls.cert()},
-                        {"security.tls.key", tls.key()}, absl::Now()));
+    const v1::Security::Tls& tls = security.tls();
+    BALLAST_ASSIGN_OR_RETURN(TlsMaterial material, ReadTls(tls));
     WarnOfReaders("security.tls.key", tls.key());
-    if (!tls.client_ca().empty()) {
-      BALLAST_ASSIGN_OR_RETURN(
-          loaded.client_ca_,
-          ReadTlsAuthorities({"security.tls.client_ca", tls.client_ca()}));
-      loaded.to_peers_.ca = loaded.client_ca_;
-    }
+    loaded.to_peers_.ca = material.client_ca;
     if (!tls.ca().empty()) {
       BALLAST_ASSIGN_OR_RETURN(
           loaded.to_peers_.ca,
           ReadTlsAuthorities({"security.tls.ca", tls.ca()}));
     }
-    loaded.to_peers_.cert = loaded.identity_.cert;
-    loaded.to_peers_.key = loaded.identity_.key;
+    loaded.to_peers_.cert = material.identity.cert;
+    loaded.to_peers_.key = material.identity.key;
+    loaded.tls_ = std::make_shared<LiveTlsMaterial>(
+        std::make_shared<const TlsMaterial>(std::move(material)));
+    loaded.tls_files_ = tls;
   }
   if (!security.tokens_file().empty()) {
     BALLAST_ASSIGN_OR_RETURN(TokenList tokens, ReadTokens(security));
@@ -143,11 +155,38 @@ absl::StatusOr<ServerSecurity> ServerSecurity::Load(
   return loaded;
 }
 
-absl::Status ServerSecurity::ReloadTokens(const v1::Security& security) const {
-  if (tokens_ == nullptr) return absl::OkStatus();
-  BALLAST_ASSIGN_OR_RETURN(TokenList tokens, ReadTokens(security));
-  tokens_->Set(std::make_shared<const TokenList>(std::move(tokens)));
+absl::Status ServerSecurity::Reload(const v1::Security& security) {
+  std::optional<TokenList> tokens;
+  if (tokens_ != nullptr) {
+    BALLAST_ASSIGN_OR_RETURN(tokens, ReadTokens(security));
+  }
+  if (tls_ != nullptr) {
+    BALLAST_ASSIGN_OR_RETURN(TlsMaterial material, ReadTls(security.tls()));
+    SetTls(std::move(material), security.tls());
+  }
+  if (tokens.has_value()) {
+    tokens_->Set(std::make_shared<const TokenList>(*std::move(tokens)));
+  }
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> ServerSecurity::RenewTls() {
+  if (tls_ == nullptr) return false;
+  BALLAST_ASSIGN_OR_RETURN(TlsMaterial material, ReadTls(tls_files_));
+  if (material == *tls_->Get()) return false;
+  SetTls(std::move(material), tls_files_);
+  return true;
+}
+
+void ServerSecurity::SetTls(TlsMaterial material,
+                            const v1::Security::Tls& files) {
+  tls_files_ = files;
+  if (material == *tls_->Get()) return;
+  WarnOfReaders("security.tls.key", files.key());
+  LogInfo("security.tls: new connections go by new files; ", files.cert(),
+          " is valid until ",
+          absl::FormatTime(material.identity.expires, absl::UTCTimeZone()));
+  tls_->Set(std::make_shared<const TlsMaterial>(std::move(material)));
 }
 
 absl::Status ServerSecurity::CheckAuthorization(
@@ -168,14 +207,8 @@ std::shared_ptr<grpc::ServerCredentials> ServerSecurity::CredentialsFor(
     if (tokens_ == nullptr) return grpc::InsecureServerCredentials();
     // On the wire as if there were none; gRPC asks for tokens over no other.
     credentials = grpc::experimental::LocalServerCredentials(UDS);
-  } else if (has_tls_) {
-    grpc::SslServerCredentialsOptions options(
-        client_ca_.empty()
-            ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
-            : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-    options.pem_root_certs = client_ca_;
-    options.pem_key_cert_pairs.push_back({identity_.key, identity_.cert});
-    credentials = grpc::SslServerCredentials(options);
+  } else if (tls_ != nullptr) {
+    credentials = ReloadingTlsCredentials(tls_);
   } else {
     return grpc::InsecureServerCredentials();
   }

@@ -12,14 +12,16 @@
 #include "absl/strings/string_view.h"
 #include "common/channel_security.h"
 #include "common/live_value.h"
-#include "common/pem_files.h"
 #include "proto/config.pb.h"
+#include "server/service/reloading_tls.h"
 #include "server/service/token_list.h"
 
 namespace ballast {
 
-// Who may talk to a server, as `security` of the configuration says. Only the
-// tokens can be replaced once it is loaded. Thread-safe.
+// Who may talk to a server, as `security` of the configuration says. What its
+// files hold can be read anew once it is loaded, whether there are tokens, TLS
+// and certificates of clients is decided for good. Thread-safe, but for Reload
+// and RenewTls, which are for one thread at a time.
 //
 //   address   security.tls        security.tokens_file
 //   unix:     none: mode 0660     a token with every call
@@ -47,10 +49,16 @@ class ServerSecurity {
   absl::Status CheckAuthorization(
       const std::optional<std::string>& authorization) const;
 
-  // Reads `security.tokens_file` anew: every call from here on is held to what
-  // it says, whichever tokens came before; streams that are open go on. Only
-  // where there were tokens before. Errors: as Load; then nothing has changed.
-  absl::Status ReloadTokens(const v1::Security& security) const;
+  // Reads the files of `security` anew, those of TLS and those of tokens where
+  // there were such before: every handshake and every call from here on is held
+  // to what they say, whatever came before; connections and streams that are
+  // open go on. Errors: as Load; then nothing has changed.
+  absl::Status Reload(const v1::Security& security);
+
+  // Reads the files of `security.tls` anew, as of the last Load or Reload, and
+  // goes by them as Reload does. Whether they had changed, which is a line in
+  // the log; false without TLS. Errors: as Load; then nothing has changed.
+  absl::StatusOr<bool> RenewTls();
 
   // How this server goes to the job's others: with its own certificate and the
   // first token of the job, as of Load.
@@ -60,10 +68,11 @@ class ServerSecurity {
   using LiveTokens = LiveValue<std::shared_ptr<const TokenList>>;
 
   ServerSecurity() = default;
+  void SetTls(TlsMaterial material, const v1::Security::Tls& files);
 
-  bool has_tls_ = false;
-  TlsIdentity identity_;
-  std::string client_ca_;
+  // Shared with what listens; null: there is no TLS.
+  std::shared_ptr<LiveTlsMaterial> tls_;
+  v1::Security::Tls tls_files_;
   // Shared with what asks for them; null: none is needed.
   std::shared_ptr<LiveTokens> tokens_;
   ChannelSecurity to_peers_;

@@ -40,6 +40,20 @@ TEST(ReadTlsIdentity, ReadsACertificateAndItsKey) {
   ASSERT_TRUE(identity.ok()) << identity.status();
   EXPECT_EQ(identity->cert, wanted.cert);
   EXPECT_EQ(identity->key, wanted.key);
+  // Of an hour, in whole seconds, from when it was made.
+  EXPECT_GT(identity->expires, absl::Now() + absl::Minutes(50));
+  EXPECT_LE(identity->expires, absl::Now() + absl::Hours(1));
+}
+
+TEST(ReadTlsIdentity, RefusesWhatTlsWould) {
+  TestAuthority::Wanted wanted;
+  wanted.curve = "P-192";
+  const TlsIdentity identity = Authority().Issue(wanted);
+  EXPECT_THAT(
+      Message(WriteTestFile("short.pem", identity.cert),
+              WriteTestFile("short.key", identity.key)),
+      AllOf(HasSubstr("--cert: "), HasSubstr("short.pem: "),
+            HasSubstr("TLS does not take"), HasSubstr("key too small")));
 }
 
 TEST(ReadTlsIdentity, MayHoldTheChainAfterTheCertificate) {

@@ -79,7 +79,8 @@ TestAuthority::TestAuthority(const std::string& name)
 TestAuthority::~TestAuthority() = default;
 
 TlsIdentity TestAuthority::Issue(const Wanted& wanted) const {
-  EVP_PKEY* key = EVP_EC_gen("P-256");
+  EVP_PKEY* key = EVP_EC_gen(wanted.curve);
+  Must(key != nullptr);
   X509* cert = NewCert(wanted.name, key, wanted.from, wanted.until);
   X509_set_issuer_name(cert, X509_get_subject_name(parts_->cert));
   if (!wanted.hosts.empty()) {

@@ -28,6 +28,7 @@ class TestAuthority {
     std::vector<std::string> hosts = {"IP:127.0.0.1"};
     absl::Duration from = -absl::Hours(1);  // from now
     absl::Duration until = absl::Hours(1);
+    const char* curve = "P-256";  // of its key
   };
   TlsIdentity Issue(const Wanted& wanted) const;
 

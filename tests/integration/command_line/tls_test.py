@@ -1,6 +1,9 @@
 """serve, ballastctl and ballast-rank over TLS, with tokens."""
 
 import os
+import signal
+import socket
+import ssl
 import subprocess
 import unittest
 
@@ -123,6 +126,32 @@ class TlsTest(tools.CorpusTest):
                     # gRPC's own log stands before the message.
                     message = done.stderr.decode().splitlines()[-1]
                     self.assertRegex(message, f"^{program}.*{says}")
+
+    def test_certificates_are_renewed_at_sighup(self):
+        with self.server_process(self.config, "127.0.0.1:0") as (process, (address,)):
+            before = self.certificate(address)
+            self.issue("renewed", "subjectAltName=IP:127.0.0.1")
+            for suffix in (".pem", ".key"):
+                os.replace(self.at("renewed" + suffix), self.at("server" + suffix))
+            self.assertEqual(self.certificate(address), before)
+            process.send_signal(signal.SIGHUP)
+            log = ""
+            while "reloaded" not in log:
+                log = process.stderr.readline().decode()
+                self.assertTrue(log, "the server has ended")
+            self.assertNotIn("not reloaded", log)
+            self.assertNotEqual(self.certificate(address), before)
+            flags = self.flags()[2:]
+            self.ok("ballastctl", "--server", address, *flags, "status")
+
+    def certificate(self, address):
+        """What the server shows now, as bytes."""
+        context = ssl.create_default_context(cafile=self.at("ca.pem"))
+        context.load_cert_chain(self.at("client.pem"), self.at("client.key"))
+        host, port = address.split(":")
+        with socket.create_connection((host, int(port)), tools.TIMEOUT_S) as plain:
+            with context.wrap_socket(plain, server_hostname=host) as secure:
+                return secure.getpeercert(binary_form=True)
 
     def test_without_tls(self):
         self.error("ballastctl", "--server", self.address, "status")

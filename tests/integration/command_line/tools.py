@@ -92,6 +92,12 @@ class ToolTest(unittest.TestCase):
     @contextlib.contextmanager
     def server(self, config, *listen):
         """A server until the end of the block; gives its addresses."""
+        with self.server_process(config, *listen) as (_, addresses):
+            yield addresses
+
+    @contextlib.contextmanager
+    def server_process(self, config, *listen):
+        """The same; gives the process, too, whose log is its stderr."""
         arguments = ["serve", "--config", config, "--listen", *listen]
         with subprocess.Popen(
             [program("ballast-server"), *arguments],
@@ -104,7 +110,7 @@ class ToolTest(unittest.TestCase):
                     self.fail(process.stderr.read().decode())
                 word, *addresses = line.split()
                 self.assertEqual(word, "ready")
-                yield addresses
+                yield process, addresses
                 process.send_signal(signal.SIGTERM)
                 self.assertEqual(process.wait(TIMEOUT_S), 0)
                 self.assertEqual(process.stdout.read(), b"")

@@ -24,6 +24,7 @@
 #include "proto/schedule_service.grpc.pb.h"
 #include "server/config/config_loader.h"
 #include "server/service/index_sources.h"
+#include "tests/fakes/test_certificates.h"
 
 namespace ballast {
 namespace {
@@ -264,6 +265,65 @@ TEST(ServeTest, TellsTheServiceManagerHowItStands) {
   EXPECT_EQ(manager.Receive(), "READY=1");
   process.Signal(SIGTERM);
   EXPECT_EQ(manager.Receive(), "STOPPING=1\nSTATUS=draining");
+  EXPECT_EQ(process.Wait(), 0);
+}
+
+// In one move, so that no look finds half a file.
+void Replace(const std::string& name, const std::string& text) {
+  const std::string written = WriteTestFile(name + ".new", text);
+  const std::string path = ::testing::TempDir() + "/" + name;
+  ASSERT_EQ(rename(written.c_str(), path.c_str()), 0);
+}
+
+// A job over TLS by `identity`, whose files are serve.pem and serve.key.
+std::string JobOverTls(const TlsIdentity& identity) {
+  return IndexedJob(
+      "security: {tls: {cert: " + WriteTestFile("serve.pem", identity.cert) +
+      ", key: " + WriteTestFile("serve.key", identity.key) + "}}\n");
+}
+
+TEST(ServeTest, CertificatesAreReadAgainAtSighup) {
+  const TestAuthority ca("cluster");
+  Process process({"serve", "--config", JobOverTls(ca.Issue({}))});
+  ASSERT_THAT(process.ReadLine(), StartsWith("ready "));
+
+  const TlsIdentity renewed = ca.Issue({});
+  Replace("serve.pem", renewed.cert);
+  process.Signal(SIGHUP);
+  EXPECT_THAT(process.AwaitLog("eloaded"),
+              AllOf(StartsWith("E "),
+                    HasSubstr("not reloaded, nothing has changed: "
+                              "security.tls.key: "),
+                    HasSubstr("is not the key of the certificate")));
+  Replace("serve.key", renewed.key);
+  process.Signal(SIGHUP);
+  EXPECT_THAT(process.AwaitLog("security.tls"),
+              AllOf(StartsWith("I "), HasSubstr("go by new files"),
+                    HasSubstr("serve.pem is valid until ")));
+  EXPECT_THAT(process.AwaitLog("eloaded"), StartsWith("I "));
+  process.Signal(SIGTERM);
+  EXPECT_EQ(process.Wait(), 0);
+}
+
+// The watchdog has it look more often than once a minute.
+TEST(ServeTest, AndWithoutASignal) {
+  Manager manager;
+  const TestAuthority ca("cluster");
+  Process process({"serve", "--config", JobOverTls(ca.Issue({}))});
+  ASSERT_THAT(process.ReadLine(), StartsWith("ready "));
+
+  const TlsIdentity renewed = ca.Issue({});
+  Replace("serve.pem", renewed.cert);
+  EXPECT_THAT(process.AwaitLog("security.tls"),
+              AllOf(StartsWith("E "), HasSubstr("the certificates before"),
+                    HasSubstr("is not the key of the certificate")));
+  // Further looks find the same and say nothing.
+  EXPECT_EQ(manager.ReceiveAny().substr(0, 8), "READY=1\n");
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(manager.ReceiveAny(), "WATCHDOG=1");
+  Replace("serve.key", renewed.key);
+  EXPECT_THAT(process.AwaitLog("security.tls"),
+              AllOf(StartsWith("I "), HasSubstr("go by new files")));
+  process.Signal(SIGTERM);
   EXPECT_EQ(process.Wait(), 0);
 }
 

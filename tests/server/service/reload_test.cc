@@ -56,7 +56,7 @@ TEST(ReloadTest, WhatOneServerHasDecidedTakesItsRestart) {
                             "\"127.0.0.1:1\"]}\n")),
       HasSubstr(
           "serve.listen[1] is absent in this server and \\\"127.0.0.1:1"));
-  // Whether tokens are asked for, and what certificates are.
+  // Whether tokens are asked for, and where certificates lie.
   EXPECT_THAT(Reason(running, Parse(std::string(kServe) + kTokens)),
               HasSubstr("security is absent in this server and a section in "
                         "the file; that takes a restart of this server"));
