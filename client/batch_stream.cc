@@ -27,6 +27,10 @@ std::string Describe(uint64_t step, uint32_t micro_batch) {
   return absl::StrCat("step ", step, " micro-batch ", micro_batch);
 }
 
+std::string ShortText(absl::Duration time) {
+  return absl::FormatDuration(absl::Trunc(time, absl::Milliseconds(1)));
+}
+
 absl::Status CheckOptions(const BatchStream::Options& options) {
   const FetchRequest& request = options.request;
   if (request.steps > UINT64_MAX - request.step) {
@@ -96,6 +100,11 @@ class ThreadedBatchStream final : public BatchStream {
   }
   // Blocks while the queue is full. False after Cancel.
   bool Push(std::unique_ptr<FetchedBlock> block);
+  // For the log.
+  std::string RankName() const {
+    return absl::StrCat(std::string(ModuleName(position_.role.module())),
+                        " rank ", position_.role.dp_rank());
+  }
   std::string DescribePosition() const {
     return Describe(position_.step, position_.micro_batch);
   }
@@ -108,6 +117,8 @@ class ThreadedBatchStream final : public BatchStream {
   const std::shared_ptr<HeldBytes> held_;
   const std::unique_ptr<Sleeper> sleeper_;
   Failover failover_;  // of the thread alone
+  // When it first failed since its last block. Of the thread alone.
+  absl::Time failing_since_ = absl::InfiniteFuture();
   const std::unique_ptr<Sleeper> guard_sleeper_;
 
   Mutex mutex_;
@@ -174,21 +185,26 @@ absl::Status ThreadedBatchStream::FetchAll() {
           absl::StrCat("the stream ended early, before ", DescribePosition(),
                        ": ", status.message()));
     }
-    const std::string failed = failover_.name();
+    const size_t failed = failover_.server();
+    const std::string name = failover_.name();
+    const absl::Time now = options_.clock->Now();
+    failing_since_ = std::min(failing_since_, now);
     const absl::StatusOr<absl::Duration> wait =
-        failover_.OnFailure(options_.clock->Now(), status);
+        failover_.OnFailure(now, status);
     if (!wait.ok() && wait.status() == status) return status;
     if (!wait.ok()) {
       return Annotate(wait.status(),
                       absl::StrCat("gave up at ", DescribePosition()));
     }
-    LogWarning(ModuleName(position_.role.module()), " rank ",
-               position_.role.dp_rank(), ": ", failed, " failed at ",
-               DescribePosition(), ": ", status.message(), "; going on there ",
-               *wait > absl::ZeroDuration()
-                   ? absl::StrCat("in ", absl::FormatDuration(*wait), " ")
-                   : "",
-               "with ", failover_.name());
+    const std::string in = *wait > absl::ZeroDuration()
+                               ? absl::StrCat(" in ", ShortText(*wait))
+                               : "";
+    LogWarning(
+        RankName(), ": ", name, " failed at ", DescribePosition(), ": ",
+        status.message(),
+        failover_.server() == failed
+            ? absl::StrCat("; asking it again", in)
+            : absl::StrCat("; going on there", in, " with ", failover_.name()));
     if (*wait > absl::ZeroDuration() && !sleeper_->Sleep(*wait)) {
       return Cancelled();
     }
@@ -206,6 +222,13 @@ absl::Status ThreadedBatchStream::FetchFromPosition() {
     BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<FetchedBlock> block,
                              Fetch(fetcher.get()));
     BALLAST_ASSIGN_OR_RETURN(const uint32_t micro_batches, CheckOrder(*block));
+    if (failing_since_ != absl::InfiniteFuture()) {
+      LogInfo(RankName(), ": ", failover_.name(), " serves ",
+              DescribePosition(), ", ",
+              ShortText(options_.clock->Now() - failing_since_),
+              " after the failure");
+      failing_since_ = absl::InfiniteFuture();
+    }
     if (!Push(held_->Count(std::move(block)))) return Cancelled();
     MovePosition(micro_batches);
     failover_.OnProgress();

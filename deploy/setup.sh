@@ -4,7 +4,9 @@
 # where it does not run as root.
 #
 #   deploy/setup.sh            install what is missing
-#   deploy/setup.sh --list     print the packages, one a line
+#   deploy/setup.sh --tests    also programs that only tests use; those are passed
+#                              over without them
+#   deploy/setup.sh --list     print the packages, one a line, without those
 set -euo pipefail
 
 packages=(
@@ -48,9 +50,19 @@ packages=(
   python3-numpy
 )
 
+# No service of theirs is started.
+test_packages=(
+  chromium
+  prometheus
+)
+
 if [[ ${1:-} == --list ]]; then
   printf '%s\n' "${packages[@]}"
   exit 0
+fi
+if [[ ${1:-} == --tests ]]; then
+  packages+=("${test_packages[@]}")
+  shift
 fi
 if [[ $# -gt 0 ]]; then
   echo "setup.sh: unknown argument \"$1\"; see the head of $0" >&2
@@ -82,7 +94,14 @@ fi
 
 echo "setup.sh: installing ${#missing[@]} packages: ${missing[*]}"
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+policy=/usr/sbin/policy-rc.d
+trap 'rm -f "$log"; [[ -z ${made_policy:-} ]] || "${as_root[@]}" rm -f "$policy"' EXIT
+# Packages ask it whether they may start their services.
+if [[ ! -e $policy ]]; then
+  made_policy=1
+  printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+  "${as_root[@]}" chmod 755 "$policy"
+fi
 apt() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" \
     >"$log" 2>&1 || {

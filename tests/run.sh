@@ -6,7 +6,7 @@
 # the checkout (or BALLAST_SHARED_DIR names it), and say so where it does not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-deploy/setup.sh
+deploy/setup.sh --tests
 
 shared=${BALLAST_SHARED_DIR:-$(realpath -m ../shared)}
 if [[ -d $shared ]]; then

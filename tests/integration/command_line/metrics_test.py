@@ -11,6 +11,7 @@ import subprocess
 import time
 import unittest
 import urllib.error
+import urllib.parse
 import urllib.request
 
 from tests.integration.command_line import tools
@@ -253,17 +254,47 @@ class MetricsTest(tools.CorpusTest):
             finally:
                 process.terminate()
 
+    def queries(self):
+        """What the dashboard and the alerts ask Prometheus for."""
+        with open(repository("deploy/grafana/ballast.json"), encoding="utf-8") as file:
+            board = json.load(file)
+        found = [t["expr"] for p in board["panels"] for t in p["targets"]]
+        # What Grafana puts in for its variables.
+        for name, value in (("$server", ".*"), ("$__rate_interval", "1m")):
+            found = [query.replace(name, value) for query in found]
+        with open(repository("deploy/prometheus/alerts.yaml"), encoding="utf-8") as file:
+            found += re.findall(r"^ +expr: (.+)$", file.read(), re.MULTILINE)
+        return found
+
     @has("prometheus")
     def test_prometheus_scrapes_it(self):
-        found = []
         deadline = time.monotonic() + 90
         with self.prometheus() as port:
-            query = f"http://127.0.0.1:{port}/api/v1/query?query=ballast_workers"
-            while not found and time.monotonic() < deadline:
-                with contextlib.suppress(OSError):
-                    with urllib.request.urlopen(query, timeout=10) as answer:
-                        found = json.load(answer)["data"]["result"]
+
+            def ask(query):
+                url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode(
+                    {"query": query}
+                )
+                with contextlib.suppress(urllib.error.HTTPError):
+                    with urllib.request.urlopen(url, timeout=10) as answer:
+                        return json.load(answer)["data"]["result"]
+                self.fail(query)
+
+            scrapes = 0
+            while scrapes < 2 and time.monotonic() < deadline:
+                with contextlib.suppress(urllib.error.URLError):
+                    found = ask("count_over_time(ballast_workers[5m])")
+                    scrapes = float(found[0]["value"][1]) if found else 0
                 time.sleep(0.2)
+            self.assertGreaterEqual(scrapes, 2)
+            found = ask("ballast_workers")
+            # A metric or a label that no server has would answer nothing. There
+            # are no clients now, and nothing to be warned of.
+            for query in self.queries():
+                compared = re.split(r" (?:[<>]|==|unless) ", query)[0]
+                if not re.search("ballast_client|^up", query):
+                    self.assertTrue(ask(compared), compared)
+                ask(query)
         self.assertEqual(found[0]["metric"]["job"], "ballast")
         workers = parse(self.get("/metrics"))["ballast_workers"][1]
         self.assertEqual(float(found[0]["value"][1]), workers[("ballast_workers", "")])
