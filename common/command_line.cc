@@ -105,7 +105,11 @@ CommandLine::CommandLine(const std::string& name,
     : app_(description, name) {
   app_.formatter(std::make_shared<HelpFormatter>());
   app_.set_version_flag(
-      "--version", [name] { return VersionText(name); },
+      "--version",
+      [this, name] {
+        return absl::StrCat(VersionText(name),
+                            build_options_.empty() ? "" : ", ", build_options_);
+      },
       "prints version, commit and how it was built");
   SetExamples(&app_, examples);
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -32,6 +33,11 @@ class CommandLine {
 
   CLI::App* app() { return &app_; }
 
+  // What --version says of the build beside what all programs say.
+  void SetBuildOptions(std::string options) {
+    build_options_ = std::move(options);
+  }
+
   // Makes a program without commands of this: `action` runs after the whole
   // line has been parsed.
   void SetAction(std::function<absl::Status()> action);
@@ -57,6 +63,7 @@ class CommandLine {
   void AddLogOptions(CLI::App* app);
 
   CLI::App app_;
+  std::string build_options_;
   std::string log_level_;   // empty: not given
   std::string log_format_;  // likewise
   std::function<absl::Status()> chosen_;

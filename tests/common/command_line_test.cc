@@ -114,6 +114,17 @@ TEST(CommandLineTest, EveryProgramKnowsItsVersion) {
                                "tool [0-9.]+\ncommit .*\nbuilt by .*\n"));
 }
 
+TEST(CommandLineTest, AProgramSaysWhatItAloneWasBuiltWith) {
+  CommandLine line("tool", "Does one thing.");
+  line.SetBuildOptions("with wings");
+  char name[] = "tool", version[] = "--version";
+  char* argv[] = {name, version};
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(line.Run(2, argv), 0);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              ::testing::EndsWith(", with wings\n"));
+}
+
 TEST(CommandLineTest, AProgramWithoutCommandsRunsItsOwnAction) {
   CommandLine line("tool", "Does one thing.");
   bool ran = false;

@@ -44,6 +44,7 @@ strays=$(ldd "$top/bin/ballast-server" "$top/lib/libballast_shim.so.1" |
 # From there, with an empty environment, up to a block in a client's hands.
 run() { env -i "$top/bin/$1" "${@:2}"; }
 run ballast-server --version
+[[ $(run ballast-rank --version) == *" CUDA" ]] || fail "ballast-rank does not say whether with CUDA"
 run ballast-server make-corpus --out "$work/data" --samples 32 --preset text
 run ballast-server index --config "$work/data/ballast.yaml"
 env -i "$top/bin/ballast-server" serve --config "$work/data/ballast.yaml" \

@@ -199,4 +199,6 @@ absl::Status RunCudaWorld(const v1::AttachResponse& attached,
   return failure.first();
 }
 
+const char* CudaSupport() { return "with CUDA"; }
+
 }  // namespace ballast

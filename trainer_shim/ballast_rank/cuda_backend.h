@@ -23,6 +23,9 @@ absl::Status RunCudaWorld(const v1::AttachResponse& attached,
                           const MakeClient& make_client,
                           const OnBatch& on_batch);
 
+// "with CUDA" or "without CUDA", for --version.
+const char* CudaSupport();
+
 }  // namespace ballast
 
 #endif  // BALLAST_TRAINER_SHIM_BALLAST_RANK_CUDA_BACKEND_H_

@@ -127,6 +127,7 @@ int Main(int argc, char** argv) {
                    "Stands in for trainer ranks: pulls, exchanges and packs "
                    "batches, and trains on\nnothing.",
                    kExamples);
+  line.SetBuildOptions(CudaSupport());
   line.SetAction([&arguments] { return Run(arguments); });
   CLI::App* app = line.app();
   app->add_option("--server", world.servers,

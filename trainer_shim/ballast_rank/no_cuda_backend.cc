@@ -10,4 +10,6 @@ absl::Status RunCudaWorld(const v1::AttachResponse&,
       "use --backend host");
 }
 
+const char* CudaSupport() { return "without CUDA"; }
+
 }  // namespace ballast
