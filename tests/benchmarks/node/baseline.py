@@ -4,12 +4,18 @@ processor: PyTorch's DataLoader, whose workers run Hugging Face's processor.
 torchvision: the same with torchvision's decoding and resizing instead.
 pillow: Pillow's decoding and resizing, in this process alone.
 
-Images lie in memory; the rate counts from the first batch on. Prints JSON.
+With --ranks, what a training job has: so many processes, each with a DataLoader
+of its share of the workers, pinned memory and a copy to its GPU. Without, one
+process takes all batches and drops them, the most that the workers can do.
+
+Images lie in memory; the rate counts from when every worker has had its first.
+Prints JSON.
 """
 
 import argparse
 import io
 import json
+import multiprocessing
 import os
 import tarfile
 import time
@@ -106,23 +112,56 @@ class Images:
         return self.work(self.files[index % len(self.files)])
 
 
-def in_workers(files, kind, most, workers, seconds):
+def in_workers(files, options, workers, rank=None, begin=None):
+    """Images a second of one DataLoader, to the rank's GPU if there is one."""
     import torch
 
     torch.set_num_threads(1)
     loader = torch.utils.data.DataLoader(
-        Images(files, kind, most), batch_size=8, num_workers=workers,
-        collate_fn=list, prefetch_factor=2,
+        Images(files, options.kind, options.max_pixels), batch_size=8,
+        num_workers=workers, collate_fn=list, prefetch_factor=2,
+        pin_memory=rank is not None,
     )  # fmt: skip
     batches = iter(loader)
-    # Until every worker has had its first.
+    device = None
+    if rank is not None:
+        device = torch.device("cuda", rank % torch.cuda.device_count())
+
+    def take():
+        batch = next(batches)
+        if device is not None:
+            batch = [each.to(device, non_blocking=True) for each in batch]
+            torch.cuda.synchronize(device)
+        return len(batch)
+
     for _ in range(2 * workers):
-        next(batches)
+        take()
+    if begin is not None:
+        begin.wait()
     images = 0
     start = time.monotonic()
-    while time.monotonic() - start < seconds:
-        images += len(next(batches))
+    while time.monotonic() - start < options.seconds:
+        images += take()
     return images / (time.monotonic() - start)
+
+
+def in_ranks(files, options):
+    """The sum over --ranks processes that measure at the same time."""
+    # Forked: they share the files. CUDA begins in them.
+    fork = multiprocessing.get_context("fork")
+    begin = fork.Barrier(options.ranks)
+    rates = fork.Queue()
+
+    def run(rank):
+        workers = max(1, options.workers // options.ranks)
+        rates.put(in_workers(files, options, workers, rank, begin))
+        rates.close()
+        rates.join_thread()
+        os._exit(0)  # workers are not waited for
+
+    for rank in range(options.ranks):
+        fork.Process(target=run, args=(rank,)).start()
+    return sum(rates.get(timeout=80) for _ in range(options.ranks))
 
 
 def main():
@@ -132,6 +171,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--kind", choices=KINDS, required=True)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=0)
     parser.add_argument("--max-pixels", type=int, default=1003520)
     parser.add_argument("--seconds", type=float, default=6)
     options = parser.parse_args()
@@ -144,11 +184,13 @@ def main():
             work(files[images % len(files)])
             images += 1
         rate = images / (time.monotonic() - start)
+    elif options.ranks:
+        rate = in_ranks(files, options)
     else:
-        rate = in_workers(files, options.kind, options.max_pixels, options.workers,
-                          options.seconds)  # fmt: skip
+        rate = in_workers(files, options, options.workers)
     print(json.dumps({"kind": options.kind, "workers": options.workers,
-                      "images_s": round(rate, 1)}), flush=True)  # fmt: skip
+                      "ranks": options.ranks, "images_s": round(rate, 1)}),
+          flush=True)  # fmt: skip
     # Workers are not waited for.
     os._exit(0)
 

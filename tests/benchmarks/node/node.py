@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import re
+import resource
 import site
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def parse():
     parser.add_argument("--bundle", required=True)
     parser.add_argument("--threads", default="1,8,32,64,96,128")
     parser.add_argument("--ranks", type=int, default=8)
-    parser.add_argument("--corpora", default="receipts,mixed,shared")
+    parser.add_argument("--corpora", default="shared,receipts,mixed")
     parser.add_argument("--backend", default="cuda", choices=["cuda", "host"])
     parser.add_argument("--delivery", default="exchange")
     parser.add_argument("--samples", type=int, default=256, help="of a drawn corpus")
@@ -119,12 +120,13 @@ class Node:
                 if not server.stdout.readline().startswith("ready"):
                     raise RuntimeError(server.stderr.read())
                 self.warm(address, server.pid)
-                before = usage(server.pid)
+                before, ranks = usage(server.pid), children_seconds()
                 text = self.run("ballast-rank", "--server", address, "--step", 1 << 30,
                                 "--steps", steps,
                                 "--backend", self.options.backend,
                                 "--max-bytes", 128 << 20)  # fmt: skip
                 after = usage(server.pid)
+                ranks = children_seconds() - ranks
             finally:
                 server.kill()
         pace, total = PACE.search(text), TOTAL.search(text)
@@ -143,6 +145,7 @@ class Node:
             "user_ms_image": 1000 * (after["user"] - before["user"]) / images,
             "system_ms_image": 1000 * (after["system"] - before["system"]) / images,
             "faults_image": (after["faults"] - before["faults"]) / images,
+            "ranks_ms_image": 1000 * ranks / images,
             "resident_mib": after["resident_mib"],
             "own_mib": after["own_mib"],
         }  # fmt: skip
@@ -184,22 +187,53 @@ class Node:
                                  if runs else 1.0)  # fmt: skip
             runs.append(run)
             print(name, json.dumps(run), flush=True)
-        return {"ballast": runs, "baselines": self.baselines(folder)}
+        return {"ballast": runs, "decoding": self.decoding(name),
+                "baselines": self.baselines(folder)}  # fmt: skip
+
+    def decoding(self, name):
+        """Decoding without a server, and libjpeg-turbo alone: what the machine's
+        processors give. Of the shared corpus, or of one like `receipts`."""
+        if name not in ("shared", "receipts") or self.left() < 60:
+            return []
+        environment = dict(self.environment)
+        if name == "shared":
+            environment["BALLAST_SHARED_DIR"] = os.path.abspath(self.options.bundle)
+        wanted = "|".join(f"threads:{n}/" for n in self.options.threads)
+        done = subprocess.run(
+            [self.program("thread_scaling_benchmark"), "--benchmark_format=json",
+             f"--benchmark_filter={wanted}"],
+            env=environment, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            print(f"no decoding alone: {done.stderr[-300:]}", file=sys.stderr)
+            return []
+        results = [
+            {"threads": int(re.search(r"threads:(\d+)", run["name"]).group(1)),
+             **{key: run[key] for key in ("images/s", "efficiency",
+                                          "libjpeg_efficiency", "over_libjpeg")}}
+            for run in json.loads(done.stdout)["benchmarks"]
+        ]  # fmt: skip
+        for result in results:
+            print(name, json.dumps(result), flush=True)
+        return results
 
     def baselines(self, folder):
         results = []
         for kind in filter(None, self.options.baselines.split(",")):
-            counts = [1] if kind == "pillow" else sorted(
-                {self.cores, max(1, self.cores // 2)})  # fmt: skip
-            for workers in counts:
+            # Workers, and processes that take their batches to GPUs.
+            ways = [(1, 0)]
+            if kind != "pillow":
+                ranks = self.options.ranks if self.options.backend == "cuda" else 0
+                ways = [(self.cores // 2, 0), (self.cores, 0), (self.cores, ranks)]
+            for workers, ranks in dict.fromkeys(ways):
                 if self.left() < 40:
                     return results
                 done = subprocess.run(
                     [sys.executable, f"{self.options.bundle}/node/baseline.py", folder,
-                     "--kind", kind, "--workers", str(workers), "--max-pixels",
-                     str(self.options.max_pixels), "--seconds",
+                     "--kind", kind, "--workers", str(workers), "--ranks", str(ranks),
+                     "--max-pixels", str(self.options.max_pixels), "--seconds",
                      str(self.options.seconds)],
-                    capture_output=True, text=True, timeout=90, check=False,
+                    capture_output=True, text=True, timeout=120, check=False,
                 )  # fmt: skip
                 if done.returncode != 0:
                     print(f"no {kind}: {done.stderr[-300:]}", file=sys.stderr)
@@ -207,6 +241,12 @@ class Node:
                 results.append(json.loads(done.stdout.splitlines()[-1]))
                 print(json.dumps(results[-1]), flush=True)
         return results
+
+
+def children_seconds():
+    """Processor time of programs that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def usage(process):
@@ -230,7 +270,8 @@ def usage(process):
 
 def table(results):
     rows = [("corpus", "threads", "images/s", "efficiency", "CPU ms/image",
-             "of it system", "faults/image", "read MiB/s", "Next p99 ms",
+             "of it system", "ranks' CPU ms", "faults/image", "read MiB/s",
+             "Next p99 ms",
              "longest ms", "own MiB")]  # fmt: skip
     for name, result in results.items():
         for run in result["ballast"]:
@@ -238,13 +279,20 @@ def table(results):
             rows.append((
                 name, run["threads"], f"{run['images_s']:.0f}",
                 f"{run['efficiency']:.2f}", f"{cpu:.2f}",
-                f"{run['system_ms_image']:.2f}", f"{run['faults_image']:.0f}",
+                f"{run['system_ms_image']:.2f}", f"{run['ranks_ms_image']:.2f}",
+                f"{run['faults_image']:.0f}",
                 f"{run['read_mib_s']:.0f}", f"{run['next_ms']['p99']:.1f}",
                 f"{run['next_ms']['longest']:.1f}", f"{run['own_mib']:.0f}",
             ))  # fmt: skip
+        for run in result["decoding"]:
+            rows.append((name, f"{run['threads']}, no server", f"{run['images/s']:.0f}",
+                         f"{run['efficiency']:.2f}",
+                         f"libjpeg {run['libjpeg_efficiency']:.2f}")
+                        + ("",) * 7)  # fmt: skip
         for base in result["baselines"]:
+            to = f", {base['ranks']} ranks' GPUs" if base["ranks"] else ""
             rows.append((name, f"{base['workers']} workers", f"{base['images_s']:.0f}",
-                         base["kind"]) + ("",) * 7)  # fmt: skip
+                         base["kind"] + to) + ("",) * 8)  # fmt: skip
     widths = [max(len(str(row[i])) for row in rows) for i in range(len(rows[0]))]
     return "\n".join(
         "  ".join(str(cell).rjust(width) for cell, width in zip(row, widths))

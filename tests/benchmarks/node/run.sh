@@ -15,7 +15,8 @@ cd "$(dirname "$0")/../../.."
 readonly bundle=gpu_bundle
 readonly programs=(//server:ballast-server //client/ballastctl
   //trainer_shim/ballast_rank:ballast-rank
-  //tests/benchmarks:delivery_benchmark)
+  //tests/benchmarks:delivery_benchmark
+  //tests/benchmarks:thread_scaling_benchmark)
 
 # All shared libraries but the C library, the driver's, and NCCL and cuBLAS.
 libraries_of() {
@@ -30,7 +31,8 @@ build() {
   rm -rf "$bundle"
   mkdir -p "$bundle"/{bin,lib,node}
   for target in server/ballast-server client/ballastctl/ballastctl \
-    trainer_shim/ballast_rank/ballast-rank tests/benchmarks/delivery_benchmark; do
+    trainer_shim/ballast_rank/ballast-rank tests/benchmarks/delivery_benchmark \
+    tests/benchmarks/thread_scaling_benchmark; do
     install -m 755 "$bin/$target" "$bundle/bin/"
   done
   libraries_of "$bundle"/bin/* | xargs install -m 644 -t "$bundle/lib"
