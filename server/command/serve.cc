@@ -31,6 +31,8 @@ namespace {
 // How long a block that is being sent may take to end after a signal.
 constexpr absl::Duration kDrainTime = absl::Seconds(10);
 constexpr absl::Duration kLongWait = absl::Hours(1);
+// A signal that comes so soon after another is the same.
+constexpr absl::Duration kSameSignal = absl::Milliseconds(100);
 // Between looks at the files of security.tls.
 constexpr absl::Duration kTlsLook = absl::Minutes(1);
 
@@ -142,6 +144,9 @@ absl::Status Serve(const Options& options) {
     }
   }
 
+  // `timeout` and some shells send the same signal twice, to the process and to
+  // its group; that is no second one.
+  AwaitServeSignal(kSameSignal);
   LogInfo(SignalName(signal), ": draining, ", server->open_streams(),
           " streams are open");
   NotifyServiceManager("STOPPING=1\nSTATUS=draining");

@@ -121,10 +121,17 @@ absl::Status TryListen(absl::string_view address) {
                                             address, ": host ", parsed->host,
                                             ": ", gai_strerror(failed)));
   }
-  const absl::Status status =
-      TryBind(address, found->ai_family, found->ai_addr, found->ai_addrlen);
+  absl::Status first;
+  bool can = false;
+  for (const addrinfo* one = found; one != nullptr && !can;
+       one = one->ai_next) {
+    const absl::Status status =
+        TryBind(address, one->ai_family, one->ai_addr, one->ai_addrlen);
+    can = status.ok();
+    first.Update(status);
+  }
   freeaddrinfo(found);
-  return status;
+  return can ? absl::OkStatus() : first;
 }
 
 absl::Status RemoveStaleSocket(const std::string& path) {

@@ -21,8 +21,8 @@ absl::Status CheckListen(absl::string_view address,
                          const v1::Security& security);
 
 // Why nobody can listen at `address` now: what the system says to a socket that
-// tries, of the first of its host's addresses. OK where one can, so that the
-// reason is another. May ask the name service. Errors: NOT_FOUND (no such
+// tries, of the first of its host's addresses. OK where one can at any of them,
+// which is all that gRPC wants. May ask the name service. Errors: NOT_FOUND (no such
 // host, no directory for the socket), ALREADY_EXISTS (taken), those of the
 // system; messages name serve.listen and the address.
 absl::Status TryListen(absl::string_view address);

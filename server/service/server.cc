@@ -231,6 +231,8 @@ absl::Status LoaderServer::Listen() {
     const std::string path(UnixPath(address));
     // gRPC would take the file away from a server that is alive.
     if (!path.empty()) BALLAST_RETURN_IF_ERROR(RemoveStaleSocket(path));
+    // gRPC tells no more than that it cannot, and fills the log with the rest.
+    BALLAST_RETURN_IF_ERROR(TryListen(address));
   }
   std::vector<int> ports(listen.size(), 0);  // filled in by BuildAndStart
   for (int i = 0; i < listen.size(); ++i) {
