@@ -31,7 +31,7 @@ namespace {
 constexpr absl::Duration kDeadline = absl::Seconds(10);
 // A range of steps is computed.
 constexpr absl::Duration kBalanceDeadline = absl::Minutes(1);
-// A trainer's step waits for it.
+// A trainer's step waits for it, and is worth more than the time that is lost.
 constexpr absl::Duration kReportDeadline = absl::Seconds(1);
 
 // A step of 131,072 samples takes some 8 MiB.

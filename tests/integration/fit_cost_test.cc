@@ -1,5 +1,6 @@
 // From ranks that report to coefficients: real servers, real schedules.
 
+#include <cstdint>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -15,6 +16,7 @@
 #include "server/config/config_loader.h"
 #include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/test_cluster.h"
+#include "trainer_shim/ballast_rank/lost_reports.h"
 #include "trainer_shim/ballast_rank/world.h"
 
 namespace ballast {
@@ -106,7 +108,8 @@ TEST_F(FitCostTest, FindsTheCostThatTheRanksHave) {
                   ::testing::TempDir());
   ASSERT_TRUE(pasted.ok()) << pasted.status();
   ASSERT_EQ(pasted->config.balance().cost_changes_size(), 1);
-  const v1::Balance::CostChange& change = pasted->config.balance().cost_changes(0);
+  const v1::Balance::CostChange& change =
+      pasted->config.balance().cost_changes(0);
   EXPECT_EQ(change.step(), 110u);
   EXPECT_EQ(change.cost().vision().linear(), 0.02);
   EXPECT_EQ(change.cost().vision().quadratic(), 0);
@@ -119,6 +122,8 @@ TEST_F(FitCostTest, RanksReportWithoutAGpu) {
   options.servers = cluster_->addresses();
   options.steps = 4;
   options.report_timings = true;
+  LostReports lost;  // by servers that are busy with other tests
+  options.lost_reports = &lost;
   const auto roles = RolesOf(attached_.job(), options);
   ASSERT_TRUE(roles.ok()) << roles.status();
   const absl::Status status =
@@ -126,8 +131,12 @@ TEST_F(FitCostTest, RanksReportWithoutAGpu) {
                LoaderClient::Create, [](const RankBatch&) {});
   ASSERT_TRUE(status.ok()) << status;
   const json found = Fit();
-  EXPECT_EQ(found["modules"]["vision"]["observations"], 4 * 2 * 2);
-  EXPECT_EQ(found["modules"]["language"]["observations"], 4 * 2 * 4);
+  const uint64_t vision = found["modules"]["vision"]["observations"];
+  const uint64_t language = found["modules"]["language"]["observations"];
+  EXPECT_LE(vision, 4u * 2 * 2);
+  EXPECT_LE(language, 4u * 2 * 4);
+  EXPECT_GE(vision + language + lost.count(), 4u * 2 * (2 + 4))
+      << lost.Warning();
 }
 
 }  // namespace

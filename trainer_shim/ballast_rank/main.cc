@@ -24,6 +24,7 @@
 #include "proto/transport.h"
 #include "trainer_shim/ballast_rank/cuda_backend.h"
 #include "trainer_shim/ballast_rank/json_lines.h"
+#include "trainer_shim/ballast_rank/lost_reports.h"
 #include "trainer_shim/ballast_rank/report.h"
 #include "trainer_shim/ballast_rank/world.h"
 
@@ -93,6 +94,8 @@ absl::Status Run(const Arguments& arguments) {
   }
 
   options.tensors = arguments.json;  // for their digests
+  LostReports lost;
+  options.lost_reports = &lost;
   Report report(roles, options.clock);
   InterleavedLines lines(roles.size(), &std::cout);
   const absl::Time start = options.clock->Now();
@@ -107,6 +110,7 @@ absl::Status Run(const Arguments& arguments) {
       cuda ? RunCudaWorld(attached, roles, options, connect, on_batch)
            : RunWorld(attached.job(), attached.fingerprint(), roles, options,
                       connect, on_batch));
+  if (lost.count() > 0) LogWarning(lost.Warning());
   if (!arguments.json) {
     const std::string& server = options.servers[0];
     std::cout << report.ToString(options.clock->Now() - start)
@@ -177,7 +181,8 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app->add_flag("--report", world.report_timings,
                 "report what packing each batch took, for `ballastctl "
-                "fit-cost`");
+                "fit-cost`; those that no server takes within a second are "
+                "lost, and counted in a warning at the end");
   app->add_flag("--json", arguments.json,
                 "one JSON object a batch instead of the table");
   AddWholeNumber(app, "--max-bytes", world.max_bytes,

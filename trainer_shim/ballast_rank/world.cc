@@ -26,11 +26,16 @@ absl::Status Drain(uint32_t rank, TrainerShim* shim,
     if (absl::IsOutOfRange(batch.status())) return absl::OkStatus();
     if (!batch.ok()) return batch.status();
     on_batch({rank, *batch, shim->schedule(), options.clock->Now() - start});
-    if (options.report_timings) {
-      BALLAST_RETURN_IF_ERROR(Annotate(
-          shim->ReportTiming((*batch)->step, (*batch)->micro_batch,
-                             absl::ToDoubleMilliseconds((*batch)->pack_time)),
-          "a timing was not taken"));
+    if (!options.report_timings) continue;
+    const absl::Status told =
+        shim->ReportTiming((*batch)->step, (*batch)->micro_batch,
+                           absl::ToDoubleMilliseconds((*batch)->pack_time));
+    // What no server would take is this program's fault; all else is theirs.
+    if (absl::IsInvalidArgument(told)) {
+      return Annotate(told, "a timing was not taken");
+    }
+    if (!told.ok() && options.lost_reports != nullptr) {
+      options.lost_reports->Add(told);
     }
   }
 }

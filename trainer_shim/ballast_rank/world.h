@@ -16,6 +16,7 @@
 #include "common/clock.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
+#include "trainer_shim/ballast_rank/lost_reports.h"
 #include "trainer_shim/packed_batch.h"
 #include "trainer_shim/trainer_place.h"
 
@@ -35,6 +36,8 @@ struct WorldOptions {
   // Reports what packing each micro-batch took, the only work that a rank does
   // here: a cost of the right shape to try `ballastctl fit-cost` with.
   bool report_timings = false;
+  // Takes those that were lost; not owned, may be null.
+  LostReports* lost_reports = nullptr;
   // Whether the batches handed to OnBatch have tensors. They always do with the
   // host backend; with CUDA they are then copied from the device, which takes
   // longer than all else.
@@ -69,8 +72,9 @@ absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
 // Runs `roles`, which RolesOf answered for `job`, each in a thread with a shim
 // of its own, the ranks of a module joined by an in-process communicator.
 // Blocks until all have done all steps, or the first has failed and the others
-// are stopped. Errors: the first failure, as of TrainerShim; one of
-// ReportTiming is a failure here.
+// are stopped. Errors: the first failure, as of TrainerShim. That no server
+// takes a timing is none, but that it is not one of this job
+// (INVALID_ARGUMENT).
 absl::Status RunWorld(const v1::Job& job, const v1::Fingerprint& fingerprint,
                       const std::vector<v1::Role>& roles,
                       const WorldOptions& options,

@@ -16,10 +16,12 @@
 #include "tests/fakes/fake_loader_client.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "trainer_shim/ballast_rank/json_lines.h"
+#include "trainer_shim/ballast_rank/lost_reports.h"
 
 namespace ballast {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 WorldOptions TwoSteps() {
@@ -211,6 +213,58 @@ TEST(WorldReportTest, ReportsWhatPackingTook) {
   EXPECT_THAT(
       std::string(RunRoles(loader, options, [](const RankBatch&) {}).message()),
       HasSubstr("a timing was not taken: no such rank"));
+}
+
+TEST(WorldReportTest, WhatNoServerTakesIsCountedAndEndsNothing) {
+  for (const absl::Status& why :
+       {absl::DeadlineExceededError("it is late"),
+        absl::UnavailableError("it is gone"),
+        absl::FailedPreconditionError("it serves other data by now"),
+        absl::ResourceExhaustedError("it has had enough")}) {
+    FakeLoader loader;
+    loader.on_report = [&why](const v1::StepTiming& timing) {
+      return timing.step() == 6 ? why : absl::OkStatus();
+    };
+    LostReports lost;
+    WorldOptions options = TwoSteps();
+    options.report_timings = true;
+    options.lost_reports = &lost;
+    EXPECT_EQ(lost.Warning(), "");
+    const absl::Status status =
+        RunRoles(loader, options, [](const RankBatch&) {});
+    EXPECT_TRUE(status.ok()) << status;
+    // Of one of two steps, from each of four ranks.
+    EXPECT_EQ(lost.count(), loader.job.micro_batches * 4u);
+    EXPECT_THAT(lost.Warning(),
+                AllOf(HasSubstr(std::to_string(lost.count()) + " timings"),
+                      HasSubstr(std::string(why.message()))));
+
+    options.lost_reports = nullptr;
+    EXPECT_TRUE(RunRoles(loader, options, [](const RankBatch&) {}).ok());
+  }
+}
+
+TEST(WorldReportTest, WhatAnotherServerTakesIsNotLost) {
+  Mutex mutex;
+  std::set<std::tuple<uint64_t, uint32_t, int, uint32_t>> asked;
+  FakeLoader loader;
+  // Each timing is refused once: by the first server.
+  loader.on_report = [&](const v1::StepTiming& timing) {
+    MutexLock lock(&mutex);
+    const bool first =
+        asked
+            .emplace(timing.step(), timing.micro_batch(),
+                     timing.role().module(), timing.role().dp_rank())
+            .second;
+    return first ? absl::DeadlineExceededError("it is late") : absl::OkStatus();
+  };
+  LostReports lost;
+  WorldOptions options = TwoSteps();
+  options.report_timings = true;
+  options.lost_reports = &lost;
+  EXPECT_TRUE(RunRoles(loader, options, [](const RankBatch&) {}).ok());
+  EXPECT_EQ(asked.size(), 2u * loader.job.micro_batches * 4);
+  EXPECT_EQ(lost.count(), 0u);
 }
 
 }  // namespace

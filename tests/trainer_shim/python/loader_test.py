@@ -271,7 +271,22 @@ class LoaderTest(tools.CorpusTest):
 
     def test_timings_are_taken(self):
         with self.direct() as loader:
-            loader.report_timing(next(loader), 12.5)
+            batch = next(loader)
+            self.assertIs(loader.report_timing(batch, 12.5), True)
+            with self.assertRaises(ballast.InvalidArgument):
+                loader.report_timing(batch, float("nan"))
+            with self.assertRaises(ballast.InvalidArgument):
+                loader.report_timing(batch, 12.5, module="vision")
+
+    def test_a_timing_that_no_server_takes_ends_nothing(self):
+        address = "unix:" + self.folder + "/c.sock"
+        with self.server(self.folder + "/direct.yaml", address):
+            loader = ballast.Loader(
+                address, "language", dp_rank=0, device="cpu", array="numpy", steps=1
+            )
+            batch = next(loader)
+        self.assertIs(loader.report_timing(batch, 12.5), False)
+        loader.close()
 
     def test_structs_are_those_of_the_header(self):
         from ballast import _abi

@@ -13,7 +13,7 @@ from . import _abi
 from .batch import Batch, Part, Tensor, batch_of
 from .communicator import Communicator
 from .connection import Connection, Servers
-from .errors import FailedPrecondition, InvalidArgument, TensorsStillHeld
+from .errors import BallastError, FailedPrecondition, InvalidArgument, TensorsStillHeld
 
 Rank = Union[int, Mapping[str, int]]
 Ends = Union[None, Communicator, Mapping[str, Communicator]]
@@ -263,20 +263,32 @@ class Loader(Iterator[Batch]):
         )
         return schedule
 
-    def report_timing(self, batch: Batch, milliseconds: float, module: str = "") -> None:
+    def report_timing(self, batch: Batch, milliseconds: float, module: str = "") -> bool:
         """Tells the servers what forward and backward of a batch took, for
         `ballastctl fit-cost`, and, for their metrics, what the shim knows of how
         long waiting for it, copying, exchanging and packing it took. `module` may
-        be left out where there is one."""
+        be left out where there is one.
+
+        Whether a server took it. A timing is advice: that no server does, within a
+        second each, raises nothing, and none need be told again."""
         if not module and len(self._modules) != 1:
             raise InvalidArgument("module: whose time it is must be given")
+        module = module or self._modules[0]
+        if module not in self._modules:
+            raise InvalidArgument(f"module: {module!r} is none of {self._modules}")
         self.open()
-        shim = self._shims[self._modules.index(module or self._modules[0])]
-        _abi.check(
-            _abi.library().ballast_shim_report_timing(
-                shim, batch.step, batch.micro_batch, milliseconds
+        shim = self._shims[self._modules.index(module)]
+        try:
+            _abi.check(
+                _abi.library().ballast_shim_report_timing(
+                    shim, batch.step, batch.micro_batch, milliseconds
+                )
             )
-        )
+        except InvalidArgument:
+            raise
+        except BallastError:
+            return False
+        return True
 
     # ---- Checkpoints ----
 
