@@ -74,6 +74,7 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
   in_hand.stage = "beginning";
   WorkBoard::Entry work(board_, in_hand);
   std::string name;
+  if (vision) image_verdicts_.Begin(request.record.position);
   const absl::Status status = vision ? BuildVision(request, &name, &work)
                                      : BuildLanguage(request, &name, &work);
   if (vision) image_verdicts_.Put(request.record.position, status);
@@ -169,7 +170,9 @@ absl::Status FileSampleBuilder::CheckImages(const SampleRequest& request,
                                             WorkBoard::Entry* work) const {
   if (!checks_images_ || request.grids.empty()) return absl::OkStatus();
   const uint64_t position = request.record.position;
-  if (const auto verdict = image_verdicts_.Get(position)) return *verdict;
+  work->Stage("awaiting vision's look at the images");
+  if (const auto verdict = image_verdicts_.Await(position)) return *verdict;
+  image_verdicts_.Begin(position);
   std::vector<uint8_t> nowhere;
   absl::Status verdict = DecodeImages(
       request,
