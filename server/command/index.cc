@@ -22,6 +22,7 @@ namespace {
 struct Options {
   std::string config;
   bool rebuild = false;
+  bool verify = false;
 };
 
 // One line that is written over, for terminals.
@@ -59,7 +60,8 @@ void PrintResult(const SourceIndexing& result) {
   }
   if (result.was_fresh) {
     std::cout << result.source << ": " << report.samples
-              << " samples, index is up to date\n";
+              << " samples, index is up to date"
+              << (result.was_verified ? " and undamaged\n" : "\n");
     return;
   }
   std::cout << result.source << ": " << report.samples << " samples, "
@@ -92,6 +94,7 @@ absl::Status Index(const Options& options) {
                            LoadConfig(options.config));
   IndexSourcesOptions index_options;
   index_options.rebuild = options.rebuild;
+  index_options.verify = options.verify;
   if (isatty(STDERR_FILENO)) index_options.progress = PrintProgress;
   BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceIndexing> results,
                            IndexSources(config, index_options));
@@ -127,7 +130,8 @@ void AddIndex(CommandLine* line) {
       "ask for it. Warns of each data file that two\n"
       "sources share, or that one has twice. Fails when samples are too long\n"
       "and batch.on_too_long is `error`.",
-      "  ballast-server index --config ballast.yaml",
+      "  ballast-server index --config ballast.yaml\n"
+      "  ballast-server index --config ballast.yaml --verify",
       [options] { return Index(*options); });
   command->add_option("--config", options->config, "configuration file")
       ->required()
@@ -135,6 +139,9 @@ void AddIndex(CommandLine* line) {
   command->add_flag("--rebuild", options->rebuild,
                     "read all files anew, also those of indexes that are up to "
                     "date");
+  command->add_flag("--verify", options->verify,
+                    "read indexes that are up to date from end to end, and "
+                    "build those anew that are damaged");
 }
 
 }  // namespace ballast

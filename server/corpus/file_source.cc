@@ -43,6 +43,11 @@ absl::StatusOr<RawSample> FileSource::Read(uint64_t ordinal,
 
 absl::StatusOr<RawSample> FileSource::ReadNumber(uint64_t number,
                                                  ReadParts parts) const {
+  if (parts.from == ReadFrom::kMemory && !index_->IsTouched(number)) {
+    return absl::AbortedError(
+        absl::StrCat(index_->path(), ": nobody has looked up sample ", number));
+  }
+  BALLAST_RETURN_IF_ERROR(index_->Touch(number));
   const IndexSampleRecord& record = index_->record(number);
   const absl::string_view name = index_->file_name(record.file);
   BALLAST_ASSIGN_OR_RETURN(
@@ -65,7 +70,8 @@ absl::StatusOr<RawSample> FileSource::ReadNumber(uint64_t number,
 }
 
 SampleLocation FileSource::Locate(uint64_t ordinal) const {
-  if (ordinal >= index_->size()) return {};
+  // Whoever asks has a disk that hangs, as likely as not.
+  if (ordinal >= index_->size() || !index_->IsTouched(ordinal)) return {};
   const IndexSampleRecord& record = index_->record(ordinal);
   return {std::string(index_->file_name(record.file)), record.offset};
 }

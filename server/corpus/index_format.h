@@ -8,15 +8,20 @@
 
 namespace ballast {
 
-// The index file, as docs/index_format.md specifies it: a header, the tables of
-// files, samples and images, and the files' names. Little-endian; mapped into
-// memory and read in place.
+// The index file, as docs/index_format.md specifies it. Little-endian; mapped
+// into memory and read in place:
+//
+//   head     header, files, checksums of the table's pages, names; read whole
+//            when it is opened
+//   records  samples and images, in pages that are checked when they are first
+//            touched
+//   table    the checksums of those pages
 static_assert(std::endian::native == std::endian::little);
 
 inline constexpr uint64_t kIndexMagic = 0x58444954534C4C42;  // "BLLSTIDX"
 // Raised with the layout and with the rules by which files become samples: an
 // index of another version is built anew.
-inline constexpr uint32_t kIndexVersion = 2;
+inline constexpr uint32_t kIndexVersion = 3;
 
 struct IndexHeader {
   uint64_t magic;
@@ -29,11 +34,14 @@ struct IndexHeader {
   // skipped for their text. Their records follow those of the samples.
   uint64_t num_left_out;
   uint64_t num_images;  // of both
-  // Where the sections begin; each follows the one before without a gap.
+  // Where the sections begin. Each follows the one before without a gap, but
+  // that zeros fill the pages before `sample_table` and `page_checksums`.
   uint64_t file_table;
+  uint64_t table_checksums;  // XXH3-64 of each page of page_checksums
+  uint64_t names;
   uint64_t sample_table;
   uint64_t image_table;
-  uint64_t names;
+  uint64_t page_checksums;  // XXH3-64 of each page of samples and images
   // XXH3-128, high half first. Of the parts of an IndexKey, the first with the
   // format and the media root, ...
   uint64_t sizes_digest[2];
@@ -41,11 +49,12 @@ struct IndexHeader {
   uint64_t limits_digest[2];
   // ... and of all that sample() can answer.
   uint64_t data_digest[2];
-  // XXH3-64 of all bytes after the header, and of the header before this field.
-  uint64_t body_checksum;
+  // XXH3-64 of what lies between header and samples, and of the header before
+  // this field.
+  uint64_t head_checksum;
   uint64_t header_checksum;
 };
-static_assert(sizeof(IndexHeader) == 168);
+static_assert(sizeof(IndexHeader) == 184);
 
 struct IndexFileRecord {
   uint64_t name;  // from the start of the names

@@ -16,6 +16,7 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
   if (!options->reuse) return;
   auto index = IndexFile::Open(IndexPath(source, directory));
   if (!index.ok() || (*index)->digests().sizes != digests_.sizes) return;
+  if (!(*index)->Verify(nullptr).ok()) return;
   index_ = *std::move(index);
   absl::flat_hash_map<absl::string_view, const SourceFile*> by_name;
   for (const SourceFile& file : files) by_name.emplace(file.name, &file);

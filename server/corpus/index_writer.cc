@@ -2,13 +2,12 @@
 
 #include <cstddef>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
+#include "common/align.h"
 #include "server/corpus/atomic_file.h"
 #include "server/corpus/digest.h"
+#include "server/corpus/index_pages.h"
 
 namespace ballast {
 namespace {
@@ -17,6 +16,11 @@ template <typename Record>
 absl::string_view Bytes(const std::vector<Record>& records) {
   return absl::string_view(reinterpret_cast<const char*>(records.data()),
                            records.size() * sizeof(Record));
+}
+
+// The zeros that fill the page after `size` bytes.
+std::string Padding(uint64_t size) {
+  return std::string(AlignUp(size, kIndexPageBytes) - size, '\0');
 }
 
 }  // namespace
@@ -30,15 +34,17 @@ absl::Status WriteIndex(const std::string& path,
                      file.stamp.mtime_ns, file.unreadable});
     names += file.name;
   }
-  const absl::string_view sections[] = {Bytes(files), Bytes(contents.samples),
-                                        Bytes(contents.left_out),
-                                        Bytes(contents.images), names};
-  XXH3_state_t body;
-  XXH3_64bits_reset(&body);
-  for (const absl::string_view section : sections) {
-    XXH3_64bits_update(&body, section.data(), section.size());
-  }
-  const Digest data = DigestOfSamples(contents.samples, contents.images);
+  const uint64_t num_records =
+      contents.samples.size() + contents.left_out.size();
+  const uint64_t record_bytes = num_records * sizeof(IndexSampleRecord) +
+                                contents.images.size() * sizeof(ImageSize);
+  const std::string record_padding = Padding(record_bytes);
+  const absl::string_view records[] = {Bytes(contents.samples),
+                                       Bytes(contents.left_out),
+                                       Bytes(contents.images), record_padding};
+  const std::vector<uint64_t> page_checksums = PageChecksums(records);
+  const std::vector<uint64_t> table_checksums =
+      PageChecksums({Bytes(page_checksums)});
 
   IndexHeader header = {};
   header.magic = kIndexMagic;
@@ -49,24 +55,32 @@ absl::Status WriteIndex(const std::string& path,
   header.num_left_out = contents.left_out.size();
   header.num_images = contents.images.size();
   header.file_table = sizeof(header);
-  header.sample_table = header.file_table + sections[0].size();
+  header.table_checksums = header.file_table + Bytes(files).size();
+  header.names = header.table_checksums + Bytes(table_checksums).size();
+  names += Padding(header.names + names.size());
+  header.sample_table = header.names + names.size();
   header.image_table =
-      header.sample_table + sections[1].size() + sections[2].size();
-  header.names = header.image_table + sections[3].size();
-  header.total_bytes = header.names + names.size();
+      header.sample_table + num_records * sizeof(IndexSampleRecord);
+  header.page_checksums =
+      header.sample_table + record_bytes + record_padding.size();
+  header.total_bytes = header.page_checksums + Bytes(page_checksums).size();
+  const Digest data = DigestOfSamples(contents.samples, contents.images);
   for (int half = 0; half < 2; ++half) {
     header.sizes_digest[half] = contents.digests.sizes[half];
     header.lengths_digest[half] = contents.digests.lengths[half];
     header.limits_digest[half] = contents.digests.limits[half];
     header.data_digest[half] = data[half];
   }
-  header.body_checksum = XXH3_64bits_digest(&body);
+  const std::string head =
+      absl::StrCat(Bytes(files), Bytes(table_checksums), names);
+  header.head_checksum = Checksum(head);
   const absl::string_view header_bytes(reinterpret_cast<const char*>(&header),
                                        sizeof(header));
   header.header_checksum =
       Checksum(header_bytes.substr(0, offsetof(IndexHeader, header_checksum)));
-  return WriteFileAtomically(path, {header_bytes, sections[0], sections[1],
-                                    sections[2], sections[3], sections[4]});
+  return WriteFileAtomically(
+      path, {header_bytes, head, records[0], records[1], records[2], records[3],
+             Bytes(page_checksums)});
 }
 
 }  // namespace ballast

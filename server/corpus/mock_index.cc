@@ -166,11 +166,11 @@ void MockIndex::Seal(const v1::Source& source) {
   digest_ = absl::StrFormat("%016x%016x", all[0], all[1]);
 }
 
-IndexedSample MockIndex::sample(uint64_t ordinal) const {
+absl::StatusOr<IndexedSample> MockIndex::sample(uint64_t ordinal) const {
   const Sample& sample = samples_[ordinal];
-  return {sample.text_tokens, sample.label_tokens,
-          absl::MakeConstSpan(images_).subspan(first_image_[ordinal],
-                                               sample.num_images)};
+  return IndexedSample{sample.text_tokens, sample.label_tokens,
+                       absl::MakeConstSpan(images_).subspan(
+                           first_image_[ordinal], sample.num_images)};
 }
 
 }  // namespace ballast

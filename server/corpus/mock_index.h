@@ -29,7 +29,8 @@ class MockIndex : public SourceIndex {
       const std::vector<uint32_t>& lengths);
 
   uint64_t size() const override { return samples_.size(); }
-  IndexedSample sample(uint64_t ordinal) const override;
+  // Never fails.
+  absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const override;
   std::string digest() const override { return digest_; }
 
   // Which of the draws sample `ordinal` is: some may have been left out.

@@ -90,7 +90,9 @@ absl::StatusOr<RawSample> MockSource::Read(uint64_t ordinal,
   // The even streams are of sizes. Each image goes on where the one before
   // stopped, so they differ.
   Random random(~MockSeed(source_), 2 * index_->draw(ordinal) + 1);
-  for (const ImageSize& size : index_->sample(ordinal).images) {
+  BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
+                           index_->sample(ordinal));
+  for (const ImageSize& size : indexed.images) {
     BALLAST_ASSIGN_OR_RETURN(std::string file, DrawImage(size, &random));
     sample.images.push_back(std::move(file));
   }
@@ -98,7 +100,8 @@ absl::StatusOr<RawSample> MockSource::Read(uint64_t ordinal,
 }
 
 absl::StatusOr<std::string> MockSource::DrawText(uint64_t ordinal) const {
-  const IndexedSample indexed = index_->sample(ordinal);
+  BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
+                           index_->sample(ordinal));
   const v1::TokenIds& ids = model_.token_ids();
   std::string bytes;
   for (const ImageSize& size : indexed.images) {

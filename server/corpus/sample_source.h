@@ -50,14 +50,15 @@ class SampleSource {
 
   // Reads sample `ordinal`; parts not asked for stay empty. Blocks on the disk.
   // Errors name the sample and the file: OUT_OF_RANGE (no such sample),
-  // DATA_LOSS (the file no longer holds what the index says), NOT_FOUND,
+  // DATA_LOSS (the file no longer holds what the index says, or the index is
+  // damaged, which index().sample() would have said first), NOT_FOUND,
   // UNAVAILABLE (the disk). From memory: does not block, and any error may mean
   // no more than that the sample must be read from the disk.
   virtual absl::StatusOr<RawSample> Read(uint64_t ordinal,
                                          ReadParts parts) const = 0;
 
-  // Where sample `ordinal` lies; without a file where there is no such sample.
-  // Does not touch the disk.
+  // Where sample `ordinal` lies; without a file where there is no such sample,
+  // or the index has not been asked for it yet. Does not touch the disk.
   virtual SampleLocation Locate(uint64_t ordinal) const = 0;
 };
 

@@ -115,6 +115,14 @@ absl::Status CheckIndexFresh(const v1::Source& source,
   return OpenFreshIndex(source, directory, key).status();
 }
 
+absl::Status VerifyIndex(
+    const v1::Source& source, absl::string_view directory, const IndexKey& key,
+    const std::function<void(uint64_t samples)>& progress) {
+  BALLAST_ASSIGN_OR_RETURN(const auto index,
+                           OpenFreshIndex(source, directory, key));
+  return index->Verify(progress);
+}
+
 std::string WebDatasetSampleName(absl::string_view file,
                                  absl::string_view key) {
   return absl::StrCat(file, ": ", Printable(key));

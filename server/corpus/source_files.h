@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_CORPUS_SOURCE_FILES_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,9 +35,9 @@ IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
 // Where the index lies.
 std::string IndexPath(const v1::Source& source, absl::string_view directory);
 
-// The index of `source` if it is there, undamaged and fresh: it was built with
-// the same format, media root and key, of the same files, none of which
-// has changed its size or time since. For jsonl the image files are not
+// The index of `source` if it is there, its head undamaged, and fresh: it was
+// built with the same format, media root and key, of the same files, none of
+// which has changed its size or time since. For jsonl the image files are not
 // looked at; DecodeResized finds one whose size has changed. Errors: those of
 // IndexFile::Open and ExpandPath; FAILED_PRECONDITION (stale, with what
 // changed).
@@ -46,6 +47,12 @@ absl::StatusOr<std::shared_ptr<const IndexFile>> OpenFreshIndex(
 // The status of OpenFreshIndex: OK where the index needs no building.
 absl::Status CheckIndexFresh(const v1::Source& source,
                              absl::string_view directory, const IndexKey& key);
+
+// The same, and DATA_LOSS where anything else of it is damaged: reads all of
+// it. `progress` as in IndexFile::Verify.
+absl::Status VerifyIndex(const v1::Source& source, absl::string_view directory,
+                         const IndexKey& key,
+                         const std::function<void(uint64_t samples)>& progress);
 
 // Names for messages: "docs-000003.tar: 000123", "chat.jsonl:17".
 std::string WebDatasetSampleName(absl::string_view file, absl::string_view key);

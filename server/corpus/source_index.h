@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 
 namespace ballast {
@@ -35,7 +36,13 @@ class SourceIndex {
   virtual uint64_t size() const = 0;
 
   // `ordinal` must be below size(). O(1); the spans live as long as the index.
-  virtual IndexedSample sample(uint64_t ordinal) const = 0;
+  // Blocks on the disk where nobody has looked there before. Errors: DATA_LOSS
+  // (the index is damaged), which says where.
+  virtual absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const = 0;
+
+  // To be called before sample() is, of many: what they need of the disk and of
+  // memory is fetched all at once. Changes no answer.
+  virtual void Prefetch(absl::Span<const uint64_t> /*ordinals*/) const {}
 
   // 32 hexadecimal digits over all that sample() can answer: equal for equal
   // data on every machine, wherever the files lie.

@@ -125,8 +125,9 @@ absl::Status FileSampleBuilder::DecodeImages(const SampleRequest& request,
       source.Read(request.record.ordinal, {.text = false, .images = true}));
   reading.Stop();
   *name = raw.name;
-  const absl::Span<const ImageSize> sizes =
-      source.index().sample(request.record.ordinal).images;
+  BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
+                           source.index().sample(request.record.ordinal));
+  const absl::Span<const ImageSize> sizes = indexed.images;
   if (raw.images.size() != request.grids.size() ||
       sizes.size() != request.grids.size()) {
     return Changed("images", raw.images.size(), request.grids.size());

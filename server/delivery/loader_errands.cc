@@ -18,6 +18,11 @@ void LoaderCore::Plan(uint64_t stream_id, const v1::Role& role,
                            settings_.delivery[role.module()],
                            settings_.geometry);
   }();
+  // No rank can go on from here, and its trainer may be the last to know why.
+  if (absl::IsDataLoss(planned.status())) {
+    LogError("no schedule of step ", block.step, ": ",
+             planned.status().message());
+  }
 
   Later later;
   MutexLock lock(&mutex_);

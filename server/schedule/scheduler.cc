@@ -48,7 +48,10 @@ class ConfiguredScheduler final : public Scheduler {
   // `schedule` has.
   absl::Status AddWindow(const MicroBatchShape& shape, uint64_t first_position,
                          uint32_t count, v1::StepSchedule* schedule) const;
-  absl::StatusOr<ScheduledSample> SampleAt(uint64_t position) const;
+  // Finds the size of a sample of which all else is known.
+  absl::Status Measure(ScheduledSample* sample) const;
+  // Has the indexes read what these need, all at once.
+  void Prefetch(const std::vector<ScheduledSample>& samples) const;
   StageTimes Times(const v1::MicroBatchSchedule& micro_batch) const;
   void OrderForPipeline(v1::StepSchedule* schedule) const;
 
@@ -136,29 +139,44 @@ uint32_t ConfiguredScheduler::WindowSize() const {
              : 1;
 }
 
-absl::StatusOr<ScheduledSample> ConfiguredScheduler::SampleAt(
-    uint64_t position) const {
-  const SampleOrder::Sample sample = order_.At(position);
-  absl::StatusOr<SampleSize> size = MeasureSample(
-      indexes_[sample.source]->sample(sample.ordinal), config_.model());
-  if (!size.ok()) {
-    return Annotate(
-        size.status(),
-        absl::StrCat("sample ", config_.sources(sample.source).name(), ":",
-                     sample.ordinal));
+void ConfiguredScheduler::Prefetch(
+    const std::vector<ScheduledSample>& samples) const {
+  std::vector<std::vector<uint64_t>> ordinals(indexes_.size());
+  for (const ScheduledSample& scheduled : samples) {
+    ordinals[scheduled.sample.source].push_back(scheduled.sample.ordinal);
   }
-  return ScheduledSample{position, sample, *std::move(size)};
+  for (size_t i = 0; i < indexes_.size(); ++i) {
+    indexes_[i]->Prefetch(ordinals[i]);
+  }
+}
+
+absl::Status ConfiguredScheduler::Measure(ScheduledSample* scheduled) const {
+  const SampleOrder::Sample& sample = scheduled->sample;
+  const absl::Status status = [&]() -> absl::Status {
+    BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
+                             indexes_[sample.source]->sample(sample.ordinal));
+    BALLAST_ASSIGN_OR_RETURN(scheduled->size,
+                             MeasureSample(indexed, config_.model()));
+    return absl::OkStatus();
+  }();
+  if (status.ok()) return status;
+  return Annotate(status,
+                  absl::StrCat("sample ", config_.sources(sample.source).name(),
+                               ":", sample.ordinal));
 }
 
 absl::Status ConfiguredScheduler::AddWindow(const MicroBatchShape& shape,
                                             uint64_t first_position,
                                             uint32_t count,
                                             v1::StepSchedule* schedule) const {
-  std::vector<ScheduledSample> samples;
-  samples.reserve(count);
+  std::vector<ScheduledSample> samples(count);
   for (uint32_t i = 0; i < count; ++i) {
-    BALLAST_ASSIGN_OR_RETURN(samples.emplace_back(),
-                             SampleAt(first_position + i));
+    samples[i].position = first_position + i;
+    samples[i].sample = order_.At(first_position + i);
+  }
+  Prefetch(samples);
+  for (ScheduledSample& sample : samples) {
+    BALLAST_RETURN_IF_ERROR(Measure(&sample));
   }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<Ownership> owners,
                            packs_ ? AssignPackedOwners(samples, shape, *packs_)
@@ -219,8 +237,8 @@ v1::Job MakeJob(const v1::Config& config,
     size->set_module(ranks.module);
     size->set_dp(ranks.dp);
     size->set_align(PackAlign(config, ranks.module));
-    const v1::Topology::Module& sizes = config.topology().modules().at(
-        std::string(ModuleName(ranks.module)));
+    const v1::Topology::Module& sizes =
+        config.topology().modules().at(std::string(ModuleName(ranks.module)));
     size->set_tp(sizes.tp());
     size->set_pp(sizes.pp());
     size->set_cp(sizes.cp());

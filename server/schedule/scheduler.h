@@ -31,7 +31,8 @@ class Scheduler {
   // Errors: OUT_OF_RANGE (the data end before the step, see job().end_step();
   // its positions do not fit 64 bits),
   // INVALID_ARGUMENT (an image that no grid fits; a sample too long for a
-  // pack).
+  // pack), DATA_LOSS (the index is damaged where one of the step's samples
+  // lies). Blocks on the disk where nobody has looked there before.
   virtual absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const = 0;
 
   // What the schedules follow from.

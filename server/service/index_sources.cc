@@ -80,6 +80,20 @@ bool Hold(const TextLengths& lengths, absl::Span<const ImageSize> images,
   return grids.ok() && TextFits(lengths.text_tokens, *grids, text);
 }
 
+// VerifyIndex. Its progress is told as that of a build, of `samples` bytes.
+absl::Status Verify(const v1::Source& source, absl::string_view directory,
+                    const IndexKey& key, uint64_t samples,
+                    const IndexSourcesOptions& options) {
+  return VerifyIndex(source, directory, key, [&](uint64_t done) {
+    if (!options.progress) return;
+    IndexProgress progress;
+    progress.bytes_done = done;
+    progress.bytes_total = samples;
+    progress.samples = done;
+    options.progress(source.name(), progress);
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
@@ -108,16 +122,23 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
       continue;
     }
     const auto opened = OpenSource(source, config.directory, key);
-    if (opened.ok() && !options.rebuild) {
+    absl::Status found;  // of the index that is there
+    if (!opened.ok()) {
+      found = CheckIndexFresh(source, config.directory, key);
+    } else if (options.verify && !options.rebuild) {
+      found = Verify(source, config.directory, key, (*opened)->index().size(),
+                     options);
+    }
+    if (opened.ok() && found.ok() && !options.rebuild) {
       result.was_fresh = true;
+      result.was_verified = options.verify;
       result.report.samples = (*opened)->index().size();
       all.push_back(std::move(result));
       continue;
     }
     const std::string path = IndexPath(source, config.directory);
     if (std::error_code ignored; std::filesystem::exists(path, ignored)) {
-      result.stale =
-          std::string(CheckIndexFresh(source, config.directory, key).message());
+      result.stale = std::string(found.message());
     }
     std::atomic<uint64_t> too_long = 0;
     IndexOptions index_options;

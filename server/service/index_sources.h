@@ -18,9 +18,11 @@ struct SourceIndexing {
   std::string source;
   // Why the index that was there is not up to date; empty where there was none.
   std::string stale;
-  // The index was there and fits the files: nothing was read, `report` holds
-  // only counts of samples.
+  // The index was there and fits the files: none was read, `report` holds only
+  // counts of samples.
   bool was_fresh = false;
+  // With was_fresh: all of it was read, and is undamaged.
+  bool was_verified = false;
   // A mock source: it has no index. `report` holds only counts of samples.
   bool is_drawn = false;
   IndexReport report;
@@ -34,6 +36,9 @@ struct SourceIndexing {
 struct IndexSourcesOptions {
   // Builds indexes that are fresh too, and reuses nothing of any.
   bool rebuild = false;
+  // Reads indexes that are fresh from end to end, and builds those anew that
+  // are damaged. Without it only their heads are read.
+  bool verify = false;
   // May be empty. `source` is its name.
   std::function<void(const std::string& source, const IndexProgress&)> progress;
 };

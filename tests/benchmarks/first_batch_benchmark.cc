@@ -100,7 +100,7 @@ class Job {
       const SampleSource& source = *job_.sources[sample.source];
       const RawSample raw =
           Must(source.Read(sample.ordinal, {.text = false, .images = true}));
-      const auto sizes = source.index().sample(sample.ordinal).images;
+      const auto sizes = source.index().sample(sample.ordinal)->images;
       for (size_t i = 0; i < sizes.size(); ++i) {
         ImageHeader header = {};
         header.width = sizes[i].width;

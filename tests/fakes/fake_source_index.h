@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "server/corpus/source_index.h"
 
 namespace ballast {
@@ -24,9 +25,10 @@ class FakeSourceIndex final : public SourceIndex {
       : samples_(std::move(samples)), digest_(std::move(digest)) {}
 
   uint64_t size() const override { return samples_.size(); }
-  IndexedSample sample(uint64_t ordinal) const override {
+  absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const override {
     const Sample& sample = samples_[ordinal];
-    return {sample.text_tokens, sample.label_tokens, sample.images};
+    return IndexedSample{sample.text_tokens, sample.label_tokens,
+                         sample.images};
   }
   std::string digest() const override { return digest_; }
 

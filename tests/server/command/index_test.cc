@@ -18,9 +18,11 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // What the command prints; the test fails unless it succeeds.
-std::string Index(const std::string& config) {
+std::string Index(const std::string& config,
+                  const std::vector<std::string>& more = {}) {
   std::vector<std::string> arguments = {"ballast-server", "index", "--config",
                                         config};
+  arguments.insert(arguments.end(), more.begin(), more.end());
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   CommandLine line("ballast-server", "test");
@@ -92,6 +94,40 @@ TEST(IndexTest, SaysWhatItTookFromTheIndexBefore) {
   EXPECT_THAT(other_template, HasSubstr("left out as before: 1 bad samples"));
   EXPECT_THAT(index(", system_prompt: Be kind", 200),
               HasSubstr("2 samples in 1 files, text lengths of 2\n"));
+}
+
+TEST(IndexTest, VerifyFindsDamageWhereNobodyLooked) {
+  const std::string folder = ::testing::TempDir() + "/index_verify_test";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  std::ofstream(folder + "/a.jsonl")
+      << R"({"conversations": [{"from": "human", "value": "Why?"}]})"
+      << "\n";
+  const std::string config = folder + "/ballast.yaml";
+  std::ofstream(config) << R"(
+sources: [{name: chat, format: jsonl, path: a.jsonl}]
+batch: {global: 2, micro: 2}
+topology: {modules: {language: {dp: 2}}}
+)";
+  Index(config);
+  EXPECT_THAT(Index(config, {"--verify"}),
+              HasSubstr("1 samples, index is up to date and undamaged\n"));
+  const std::string index = folder + "/.ballast/chat.index";
+  {
+    // Records begin at byte 4096.
+    std::fstream file(index, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(4100);
+    file.put('x');
+  }
+  EXPECT_THAT(Index(config), HasSubstr("index is up to date\n"));
+  const std::string verified = Index(config, {"--verify"});
+  EXPECT_THAT(verified, HasSubstr("chat: 1 samples, 0 images"));
+  EXPECT_THAT(verified,
+              HasSubstr("rebuilt: " + index +
+                        ": damaged index: bytes 4096 to 8191 are not what was "
+                        "written"));
+  EXPECT_THAT(verified, Not(HasSubstr("reused")));
+  EXPECT_THAT(Index(config, {"--verify"}), HasSubstr("undamaged"));
 }
 
 TEST(IndexTest, AConfigurationMayBeNamedFromWhereOneStands) {

@@ -89,8 +89,8 @@ TEST(MockSourceTest, LengthsAreMegatronsSampleForSample) {
   const auto source = OpenOrFail(config);
   std::vector<uint64_t> lengths;
   for (uint64_t i = 0; i < source->index().size(); ++i) {
-    lengths.push_back(source->index().sample(i).text_tokens);
-    EXPECT_EQ(source->index().sample(i).label_tokens, lengths.back() - 1);
+    lengths.push_back(source->index().sample(i)->text_tokens);
+    EXPECT_EQ(source->index().sample(i)->label_tokens, lengths.back() - 1);
   }
   // Spec 7.
   EXPECT_THAT(lengths,
@@ -101,7 +101,7 @@ TEST(MockSourceTest, LengthsAreMegatronsSampleForSample) {
   MockLengths drawn({20, 900, 300, 1.1});
   uint64_t longer = 0;
   for (uint64_t i = 0; i < with_images->index().size(); ++i) {
-    const IndexedSample sample = with_images->index().sample(i);
+    const IndexedSample sample = *with_images->index().sample(i);
     const uint64_t length = drawn.Next();
     const uint64_t total = TotalOf(sample, pictures.model());
     if (total == length) continue;
@@ -124,7 +124,7 @@ TEST(MockSourceTest, SamplesAreWhatTheIndexSays) {
                             config.batch().on_too_long()};
   std::set<size_t> counts;
   for (uint64_t i = 0; i < 40; ++i) {
-    const IndexedSample indexed = source->index().sample(i);
+    const IndexedSample indexed = *source->index().sample(i);
     const auto raw = source->Read(i, {});
     ASSERT_TRUE(raw.ok()) << raw.status();
     const std::vector<ImageGrid> grids = GridsOf(indexed.images, model);
@@ -217,7 +217,7 @@ TEST(MockSourceTest, ImagesKeepToTheirBounds) {
   double pixels = 0;
   uint64_t upright = 0, squeezed = 0;
   for (uint64_t i = 0; i < source->index().size(); ++i) {
-    const auto images = source->index().sample(i).images;
+    const auto images = source->index().sample(i)->images;
     ASSERT_EQ(images.size(), 2u);
     for (const ImageSize& image : images) {
       const uint64_t area = uint64_t{image.width} * image.height;
@@ -256,7 +256,7 @@ TEST(MockSourceTest, SamplesThatAreTooLong) {
       ConfigOf(lengths, ", max_tokens: 400, on_too_long: truncate_text"));
   ASSERT_EQ(cut->index().size(), 1000u);
   for (uint64_t i = 0; i < 1000; ++i) {
-    EXPECT_EQ(cut->index().sample(i).text_tokens, std::min(all[i], 400u));
+    EXPECT_EQ(cut->index().sample(i)->text_tokens, std::min(all[i], 400u));
   }
   const auto skipped =
       OpenOrFail(ConfigOf(lengths, ", max_tokens: 400, on_too_long: skip"));
@@ -283,7 +283,7 @@ TEST(MockSourceTest, LengthsOfAFile) {
   const auto source = OpenOrFail(config);
   std::vector<uint32_t> lengths;
   for (uint64_t i = 0; i < source->index().size(); ++i) {
-    lengths.push_back(source->index().sample(i).text_tokens);
+    lengths.push_back(source->index().sample(i)->text_tokens);
   }
   EXPECT_THAT(lengths, ElementsAre(5, 7, 9, 11));
   EXPECT_EQ(source->Read(4, {}).status().code(), absl::StatusCode::kOutOfRange);

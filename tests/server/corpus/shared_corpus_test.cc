@@ -86,7 +86,7 @@ TEST_F(SharedCorpusTest, IndexesAndReadsAllSamples) {
     nlohmann::json paths =
         nlohmann::json::parse(line).value("image", nlohmann::json::array());
     if (paths.is_string()) paths = nlohmann::json::array({paths});
-    const IndexedSample indexed = (*opened)->index().sample(i);
+    const IndexedSample indexed = *(*opened)->index().sample(i);
     ASSERT_EQ(indexed.images.size(), paths.size()) << line;
     ASSERT_EQ(sample->images.size(), paths.size()) << line;
     for (size_t n = 0; n < paths.size(); ++n, ++images) {

@@ -37,6 +37,27 @@ v1::StepSchedule ScheduleOf(const v1::Config& config, uint64_t step) {
   return *std::move(schedule);
 }
 
+// Index(), damaged at one sample, that sees what it is asked for.
+class WatchedIndex final : public SourceIndex {
+ public:
+  explicit WatchedIndex(uint64_t damaged) : damaged_(damaged) {}
+
+  uint64_t size() const override { return Index().size(); }
+  std::string digest() const override { return Index().digest(); }
+  absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const override {
+    EXPECT_EQ(prefetched_.count(ordinal), 1) << ordinal;
+    if (ordinal == damaged_) return absl::DataLossError("docs.index: damaged");
+    return Index().sample(ordinal);
+  }
+  void Prefetch(absl::Span<const uint64_t> ordinals) const override {
+    prefetched_ = std::set<uint64_t>(ordinals.begin(), ordinals.end());
+  }
+
+ private:
+  const uint64_t damaged_;
+  mutable std::set<uint64_t> prefetched_;
+};
+
 class SchedulerTest
     : public ::testing::TestWithParam<std::tuple<uint32_t, uint32_t>> {
  protected:
@@ -131,6 +152,31 @@ INSTANTIATE_TEST_SUITE_P(
                       std::make_tuple(4, 2), std::make_tuple(2, 3),
                       std::make_tuple(3, 6), std::make_tuple(8, 2)));
 
+// Never a schedule without the sample: ranks would part.
+TEST(SchedulerErrorsTest, ADamagedIndexEndsTheStepsThatNeedTheSample) {
+  const v1::Config config = JobConfig(2, 2, 16, 8);
+  const WatchedIndex index(40);
+  const auto scheduler = Scheduler::Create(config, {&index});
+  ASSERT_TRUE(scheduler.ok()) << scheduler.status();
+  uint64_t failed = 0;
+  for (uint64_t step = 0; step < 20; ++step) {
+    bool needs_it = false;
+    const v1::StepSchedule whole = ScheduleOf(config, step);
+    for (const auto& micro_batch : whole.micro_batches()) {
+      for (const uint64_t ordinal : micro_batch.ordinal()) {
+        needs_it = needs_it || ordinal == 40;
+      }
+    }
+    const auto schedule = (*scheduler)->Schedule(step);
+    EXPECT_EQ(schedule.ok(), !needs_it) << schedule.status();
+    if (!needs_it) continue;
+    ++failed;
+    EXPECT_EQ(schedule.status(),
+              absl::DataLossError("sample docs:40: docs.index: damaged"));
+  }
+  EXPECT_GT(failed, 0u);
+}
+
 TEST(SchedulerValuesTest, SizesFollowFromTheIndex) {
   const auto config = JobConfig(2, 2, 16, 8);
   const auto schedule = ScheduleOf(config, 0);
@@ -138,7 +184,7 @@ TEST(SchedulerValuesTest, SizesFollowFromTheIndex) {
   for (const auto& micro_batch : schedule.micro_batches()) {
     int image = 0;
     for (int i = 0; i < micro_batch.tokens_size(); ++i) {
-      const auto sample = Index().sample(micro_batch.ordinal(i));
+      const auto sample = *Index().sample(micro_batch.ordinal(i));
       ASSERT_EQ(micro_batch.images(i), sample.images.size());
       uint64_t sample_patches = 0;
       for (size_t k = 0; k < sample.images.size(); ++k, ++image) {

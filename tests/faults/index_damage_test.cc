@@ -1,0 +1,150 @@
+// An index whose bytes are damaged on the disk, and what a server reads of one.
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "client/loader_client.h"
+#include "server/config/config_loader.h"
+#include "server/service/index_sources.h"
+#include "server/service/job_setup.h"
+#include "tests/fakes/test_cluster.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kSamples = 60'000;
+// As docs/index_format.md has them; the head takes less than a page.
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kRecord = 56;
+
+class IndexDamageTest : public ::testing::Test {
+ protected:
+  IndexDamageTest()
+      : folder_(absl::StrCat(
+            ::testing::TempDir(), "/index_damage_",
+            ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    std::filesystem::create_directories(folder_);
+    std::ofstream lines(folder_ + "/text.jsonl");
+    for (uint64_t i = 0; i < kSamples; ++i) {
+      lines << R"({"conversations": [{"from": "gpt", "value": "line )" << i
+            << "\"}]}\n";
+    }
+    lines.close();
+    const auto config = ParseConfig(
+        "sources: [{name: text, format: jsonl, path: text.jsonl}]\n"
+        "batch: {global: 4, micro: 4}\n"
+        "topology: {modules: {language: {dp: 2}}}\n"
+        "serve: {threads: 2, memory: 64MiB, prefetch_steps: 1, listen: "
+        "['unix:/replaced']}\n",
+        "test.yaml", folder_);
+    EXPECT_TRUE(config.ok()) << config.status();
+    config_ = *config;
+    EXPECT_TRUE(IndexSources(config_, {}).ok());
+  }
+
+  std::string IndexPath() const { return folder_ + "/.ballast/text.index"; }
+
+  // The pages of records that the samples of a step lie in.
+  std::set<uint64_t> PagesOf(const Scheduler& scheduler, uint64_t step) {
+    std::set<uint64_t> pages;
+    const auto schedule = scheduler.Schedule(step);
+    EXPECT_TRUE(schedule.ok()) << schedule.status();
+    for (const auto& micro_batch : schedule->micro_batches()) {
+      for (const uint64_t ordinal : micro_batch.ordinal()) {
+        pages.insert(1 + ordinal * kRecord / kPage);
+        pages.insert(1 + (ordinal * kRecord + kRecord - 1) / kPage);
+      }
+    }
+    return pages;
+  }
+
+  void Damage(uint64_t at) {
+    std::fstream file(IndexPath(),
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(at);
+    file.put('\x7f');
+  }
+
+  const std::string folder_;
+  LoadedConfig config_;
+};
+
+// Bytes of memory that this process has of the file at `path`.
+uint64_t ResidentBytes(const std::string& path) {
+  const std::string name = std::filesystem::canonical(path);
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  bool inside = false;
+  uint64_t bytes = 0;
+  while (std::getline(maps, line)) {
+    if (line.find('-') < line.find(' ')) inside = absl::StrContains(line, name);
+    if (inside && absl::StartsWith(line, "Rss:")) {
+      bytes += 1024 * std::strtoull(line.c_str() + 4, nullptr, 10);
+    }
+  }
+  return bytes;
+}
+
+TEST_F(IndexDamageTest, AServerReadsOfItsIndexWhatItsStepsNeed) {
+  ASSERT_GT(std::filesystem::file_size(IndexPath()), 3'000'000u);
+  const auto cluster = TestCluster::Start(config_);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  // The system maps what lies around a page and is in memory anyway: 64 KiB and
+  // the rest of what was read with them. Here, one page.
+  constexpr uint64_t kAround = 128 << 10;
+  ASSERT_GT(ResidentBytes(IndexPath()), 0u);
+  EXPECT_LE(ResidentBytes(IndexPath()), kAround);
+  const auto got = (*cluster)->RunRanks(0, 1);
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->size(), 2u);
+  // The head, the checksums, and 4 samples of this step and of each that server
+  // and ranks look ahead, which are a few.
+  EXPECT_LE(ResidentBytes(IndexPath()), (1 + 1 + 4 * 4) * kAround);
+}
+
+// Nothing that the index says is guessed, and no sample is left out or
+// replaced: the job ends.
+TEST_F(IndexDamageTest, AJobEndsWhereItsIndexIsDamaged) {
+  const auto job = OpenJob(config_);
+  ASSERT_TRUE(job.ok()) << job.status();
+  constexpr uint64_t kBad = 5;
+  std::set<uint64_t> before;
+  for (uint64_t step = 0; step < kBad; ++step) {
+    before.merge(PagesOf(*job->scheduler, step));
+  }
+  std::set<uint64_t> pages = PagesOf(*job->scheduler, kBad);
+  for (const uint64_t page : before) pages.erase(page);
+  ASSERT_FALSE(pages.empty());
+  const uint64_t page = *pages.begin();
+  Damage(page * kPage + 1000);
+
+  const auto cluster = TestCluster::Start(config_);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto good = (*cluster)->RunRanks(0, kBad);
+  EXPECT_TRUE(good.ok()) << good.status();
+  const absl::Status status = (*cluster)->RunRanks(kBad - 2, 5).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(absl::StrCat(
+                  IndexPath(), ": damaged index: bytes ", page * kPage, " to ",
+                  page * kPage + kPage - 1, " are not what was written")));
+  const auto told =
+      LoaderClient::Create((*cluster)->addresses()[0])->GetStatus();
+  ASSERT_TRUE(told.ok()) << told.status();
+  EXPECT_EQ(told->bad_samples_size(), 0);
+}
+
+}  // namespace
+}  // namespace ballast
