@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "proto/module.h"
 #include "server/delivery/payload.h"
 #include "server/delivery/placeholder.h"
 #include "server/delivery/text_form.h"
+#include "server/delivery/vision_first.h"
 #include "server/text/positions.h"
 
 namespace ballast {
@@ -31,13 +31,6 @@ ImageDecoder& ThreadDecoder(const ImageOptions& options) {
     decoder = std::make_unique<ImageDecoder>(options);
   }
   return *decoder;
-}
-
-// Whether language must know of images that fail.
-bool ChecksImages(const v1::Config& config) {
-  const std::string vision(ModuleName(v1::MODULE_VISION));
-  return config.serve().on_bad_sample() != v1::Serve::ON_BAD_SAMPLE_ERROR &&
-         config.topology().modules().count(vision) != 0;
 }
 
 }  // namespace
@@ -74,7 +67,6 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
   in_hand.stage = "beginning";
   WorkBoard::Entry work(board_, in_hand);
   std::string name;
-  if (vision) image_verdicts_.Begin(request.record.position);
   const absl::Status status = vision ? BuildVision(request, &name, &work)
                                      : BuildLanguage(request, &name, &work);
   if (vision) image_verdicts_.Put(request.record.position, status);
@@ -171,9 +163,7 @@ absl::Status FileSampleBuilder::CheckImages(const SampleRequest& request,
                                             WorkBoard::Entry* work) const {
   if (!checks_images_ || request.grids.empty()) return absl::OkStatus();
   const uint64_t position = request.record.position;
-  work->Stage("awaiting vision's look at the images");
-  if (const auto verdict = image_verdicts_.Await(position)) return *verdict;
-  image_verdicts_.Begin(position);
+  if (const auto verdict = image_verdicts_.Get(position)) return *verdict;
   std::vector<uint8_t> nowhere;
   absl::Status verdict = DecodeImages(
       request,

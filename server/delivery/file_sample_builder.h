@@ -34,10 +34,10 @@ namespace ballast {
 // DATA_LOSS naming the sample.
 //
 // Where images that fail become grey, their text must not be supervised. So
-// language goes by whether vision could decode the images of the same position,
-// and waits for it where it is at them; where vision has not been here (its
-// ranks have another server, or come later) language decodes them itself, to
-// nowhere. It does not where there is no vision module, or with `error`.
+// language goes by whether vision could decode the images of the same position;
+// where vision has not been here (its ranks have another server, or come
+// later) language decodes them itself, to nowhere. It does not where there is
+// no vision module, or with `error`.
 class FileSampleBuilder : public SampleBuilder {
  public:
   // `config` is a loaded one; sources[i] belongs to config.sources(i). Sources

@@ -21,22 +21,15 @@ class ImageVerdicts {
  public:
   static constexpr size_t kMost = size_t{1} << 16;
 
-  // A thread is about to find out, and calls Put in any case.
-  void Begin(uint64_t position);
   // The last verdict counts.
   void Put(uint64_t position, const absl::Status& verdict);
-  // Nothing where none is remembered and nobody is about to find out; blocks
-  // until whoever is has done so: that takes less than to do it twice, and
-  // leaves the processor to others.
-  std::optional<absl::Status> Await(uint64_t position);
+  // Nothing where none is remembered.
+  std::optional<absl::Status> Get(uint64_t position) const;
 
  private:
   static constexpr size_t kShards = 64;
   struct Shard {
-    Mutex mutex;
-    CondVar changed;
-    // How many are about to find out.
-    std::unordered_map<uint64_t, int> begun ABSL_GUARDED_BY(mutex);
+    mutable Mutex mutex;
     std::unordered_map<uint64_t, absl::Status> verdicts ABSL_GUARDED_BY(mutex);
     std::deque<uint64_t> ages ABSL_GUARDED_BY(mutex);  // oldest first
   };

@@ -11,6 +11,7 @@
 #include "proto/module.h"
 #include "server/config/listen_address.h"
 #include "server/delivery/loader_core.h"
+#include "server/delivery/vision_first.h"
 #include "server/delivery/worker_pool.h"
 
 namespace ballast {
@@ -111,6 +112,7 @@ absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(
     settings.peers =
         std::max(settings.peers, module.tp() * module.pp() * module.cp());
   }
+  settings.vision_first = ChecksImages(config);
   BALLAST_ASSIGN_OR_RETURN(
       std::unique_ptr<Arena> arena,
       MakeArena(config.serve().arena().empty() ? "off" : config.serve().arena(),

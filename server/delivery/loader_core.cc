@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/delivery/vision_first.h"
 
 namespace ballast {
 namespace {
@@ -212,6 +213,7 @@ LoaderStats LoaderCore::stats() const {
 
 void LoaderCore::Advance(Stream* stream, Later* later) {
   stream->waits_for_memory = false;
+  stream->waits_for_vision = false;
   while (true) {
     const StreamProgress::Decision next = stream->progress.Next();
     switch (next.action) {
@@ -225,6 +227,10 @@ void LoaderCore::Advance(Stream* stream, Later* later) {
             });
         break;
       case StreamProgress::Action::kBegin:
+        if (WaitsForVision(*stream, next.block)) {
+          stream->waits_for_vision = true;
+          return;
+        }
         if (!Begin(stream, next, later)) {
           stream->waits_for_memory = true;
           return;
@@ -236,8 +242,28 @@ void LoaderCore::Advance(Stream* stream, Later* later) {
 
 void LoaderCore::AdvanceWaiting(Later* later) {
   for (const auto& [id, stream] : streams_) {
-    if (stream->waits_for_memory) Advance(stream.get(), later);
+    if (stream->waits_for_memory || stream->waits_for_vision) {
+      Advance(stream.get(), later);
+    }
   }
+}
+
+bool LoaderCore::WaitsForVision(const Stream& stream,
+                                const BlockId& block) const {
+  if (!settings_.vision_first) return false;
+  if (stream.role.module() != v1::MODULE_LANGUAGE) return false;
+  const auto awaits = [&](const BlockId& vision) {
+    return AwaitsVision(block, vision, settings_.prefetch_steps);
+  };
+  for (const auto& [id, other] : streams_) {
+    if (other->role.module() != v1::MODULE_VISION) continue;
+    const std::optional<BlockId> planned = other->progress.being_planned();
+    if (planned.has_value() && awaits(*planned)) return true;
+    for (const Queued& queued : other->queue) {
+      if (!queued.entry->done && awaits(queued.entry->id)) return true;
+    }
+  }
+  return false;
 }
 
 bool LoaderCore::Begin(Stream* stream, const StreamProgress::Decision& next,
@@ -285,6 +311,7 @@ void LoaderCore::End(Stream* stream, absl::Status end, Later* later) {
   stream->progress.Stop();
   stream->planned.reset();
   stream->waits_for_memory = false;
+  stream->waits_for_vision = false;
   for (const Queued& queued : stream->queue) {
     switch (ledger_.Release(stream->id, queued.entry->number)) {
       case BlockLedger::Fate::kStays:

@@ -46,6 +46,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
     uint32_t ranks = 1;
     // Ranks that pull the same blocks: of one data-parallel rank.
     uint32_t peers = 1;
+    bool vision_first = false;  // see vision_first.h
   };
   using BlockOr = absl::StatusOr<std::unique_ptr<Block>>;
 
@@ -114,6 +115,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
     std::deque<Queued> queue;  // begun and not taken, in order
     absl::Status plan_error;   // comes after these
     bool waits_for_memory = false;
+    bool waits_for_vision = false;
     bool ready_is_owed = false;
     absl::Status end;  // not OK: all that the consumer gets from now on
   };
@@ -132,6 +134,9 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   void Advance(Stream* stream, Later* later)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AdvanceWaiting(Later* later) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether `block` of the stream waits for vision's.
+  bool WaitsForVision(const Stream& stream, const BlockId& block) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gets memory for the block that the stream has planned. False: not now.
   bool Begin(Stream* stream, const StreamProgress::Decision& next, Later* later)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

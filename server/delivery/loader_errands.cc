@@ -33,6 +33,7 @@ void LoaderCore::Plan(uint64_t stream_id, const v1::Role& role,
                                planned->plan.header.micro_batches);
     stream->planned = *std::move(planned);
     Advance(stream, &later);
+    AdvanceWaiting(&later);
     return;
   }
   stream->progress.Stop();
@@ -42,6 +43,7 @@ void LoaderCore::Plan(uint64_t stream_id, const v1::Role& role,
           ? absl::InvalidArgumentError(planned.status().message())
           : planned.status();
   if (HasNews(*stream)) Notify(stream, &later);
+  AdvanceWaiting(&later);
 }
 
 void LoaderCore::Build(const std::shared_ptr<Entry>& entry,
@@ -57,10 +59,6 @@ void LoaderCore::Build(const std::shared_ptr<Entry>& entry,
     }
     place = ledger_.PlaceOf(entry->number);
   }
-  // Of equally near blocks vision's come first: what it finds out about images
-  // language need not find out again (FileSampleBuilder).
-  const uint64_t urgency =
-      2 * distance + (planned.plan.header.module == v1::MODULE_VISION ? 0 : 1);
   const absl::Status taken =
       TakeMemory(entry.get(), planned.plan.bytes(), place);
   if (!taken.ok()) {
@@ -85,7 +83,7 @@ void LoaderCore::Build(const std::shared_ptr<Entry>& entry,
   }
   entry->build = build;
   // Under the lock, so that End either prevents this or finds the run.
-  workers_->AddRun(urgency, std::move(build));
+  workers_->AddRun(distance, std::move(build));
 }
 
 absl::Status LoaderCore::TakeMemory(Entry* entry, uint64_t bytes,
@@ -133,7 +131,7 @@ void LoaderCore::OnFinished(const std::weak_ptr<Entry>& weak,
       if (queued.entry == entry) stream->progress.Stop();
     }
   }
-  if (!ledger_.IsHeld(entry->number)) AdvanceWaiting(&later);
+  AdvanceWaiting(&later);
 }
 
 }  // namespace ballast

@@ -55,6 +55,11 @@ void StreamProgress::OnBegun() {
 
 void StreamProgress::OnTaken() { begun_.pop_front(); }
 
+std::optional<BlockId> StreamProgress::being_planned() const {
+  if (stopped_ || next_ != NextBlock::kBeingPlanned) return std::nullopt;
+  return to_begin_;
+}
+
 bool StreamProgress::AllTaken() const { return PastEnd(ToTake()); }
 
 bool StreamProgress::PastEnd(const BlockId& block) const {

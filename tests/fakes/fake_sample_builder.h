@@ -2,6 +2,7 @@
 #define BALLAST_TESTS_FAKES_FAKE_SAMPLE_BUILDER_H_
 
 #include <cstdint>
+#include <optional>
 #include <set>
 
 #include "common/mutex.h"
@@ -26,8 +27,15 @@ class FakeSampleBuilder : public SampleBuilder {
       ++working_;
       begun_.insert(request.record.position);
       ++builds_;
+      if (request.module == v1::MODULE_LANGUAGE &&
+          seen_.count(request.record.position) == 0) {
+        unseen_.insert(request.record.position);
+      }
       changed_.NotifyAll();
-      while (closed_) changed_.Wait(&mutex_);
+      while (IsClosed(request.module)) changed_.Wait(&mutex_);
+      if (request.module == v1::MODULE_VISION) {
+        seen_.insert(request.record.position);
+      }
       --working_;
       changed_.NotifyAll();
       if (failing_.count(request.record.position) != 0) {
@@ -46,14 +54,14 @@ class FakeSampleBuilder : public SampleBuilder {
     failing_.insert(position);
   }
 
-  // While the gate is shut every Build blocks.
-  void ShutGate() {
+  // While the gate is shut every Build blocks, or every one of that module.
+  void ShutGate(v1::Module only = v1::MODULE_UNSPECIFIED) {
     MutexLock lock(&mutex_);
-    closed_ = true;
+    closed_ = only;
   }
   void OpenGate() {
     MutexLock lock(&mutex_);
-    closed_ = false;
+    closed_.reset();
     changed_.NotifyAll();
   }
   // Blocks until so many threads are inside Build.
@@ -72,15 +80,27 @@ class FakeSampleBuilder : public SampleBuilder {
     MutexLock lock(&mutex_);
     return begun_;
   }
+  // Positions whose language was begun before their vision was built.
+  std::set<uint64_t> unseen() const {
+    MutexLock lock(&mutex_);
+    return unseen_;
+  }
 
  private:
+  bool IsClosed(v1::Module module) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return closed_.has_value() &&
+           (*closed_ == v1::MODULE_UNSPECIFIED || *closed_ == module);
+  }
+
   mutable Mutex mutex_;
   mutable CondVar changed_;
   mutable int working_ ABSL_GUARDED_BY(mutex_) = 0;
   mutable std::set<uint64_t> begun_ ABSL_GUARDED_BY(mutex_);
   mutable uint64_t builds_ ABSL_GUARDED_BY(mutex_) = 0;
   std::set<uint64_t> failing_ ABSL_GUARDED_BY(mutex_);
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  mutable std::set<uint64_t> seen_ ABSL_GUARDED_BY(mutex_);  // by vision
+  mutable std::set<uint64_t> unseen_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::Module> closed_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ballast

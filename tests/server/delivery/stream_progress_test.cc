@@ -54,6 +54,20 @@ TEST(StreamProgressTest, BeginsTheWindowInOrderAndMovesItAsBlocksAreTaken) {
               ElementsAre(Pair(8, 0), Pair(8, 1)));
 }
 
+TEST(StreamProgressTest, SaysWhatIsBeingPlanned) {
+  StreamProgress progress({{5, 1}, 0}, 1);
+  EXPECT_EQ(progress.being_planned(), std::nullopt);
+  EXPECT_EQ(progress.Next().action, Action::kPlan);
+  EXPECT_EQ(progress.being_planned(), (BlockId{5, 1}));
+  progress.OnPlanned(10, 2);
+  EXPECT_EQ(progress.being_planned(), std::nullopt);
+  progress.OnBegun();
+  EXPECT_EQ(progress.Next().action, Action::kPlan);
+  EXPECT_EQ(progress.being_planned(), (BlockId{6, 0}));
+  progress.Stop();
+  EXPECT_EQ(progress.being_planned(), std::nullopt);
+}
+
 TEST(StreamProgressTest, WithoutPrefetchOneStepIsBuilt) {
   StreamProgress progress({{0, 0}, 0}, 0);
   EXPECT_THAT(BeginAll(&progress, Always(3)),
