@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "common/ticker.h"
 #include "proto/data_end.h"
 #include "proto/delivery_rule.h"
 #include "proto/module.h"
@@ -45,9 +46,15 @@ class CoreStream : public BlockStream {
 
 class CoreLoader : public Loader {
  public:
-  CoreLoader(std::shared_ptr<LoaderCore> core, v1::Job job)
-      : core_(std::move(core)), job_(std::move(job)) {}
-  ~CoreLoader() override { core_->Stop(); }
+  CoreLoader(std::shared_ptr<LoaderCore> core, v1::Job job,
+             std::unique_ptr<Ticker> ticker)
+      : core_(std::move(core)),
+        job_(std::move(job)),
+        ticker_(std::move(ticker)) {}
+  ~CoreLoader() override {
+    ticker_.reset();
+    core_->Stop();
+  }
 
   absl::StatusOr<std::unique_ptr<BlockStream>> OpenStream(
       const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
@@ -78,6 +85,7 @@ class CoreLoader : public Loader {
  private:
   const std::shared_ptr<LoaderCore> core_;
   const v1::Job job_;
+  std::unique_ptr<Ticker> ticker_;  // may be null
 };
 
 }  // namespace
@@ -96,7 +104,7 @@ absl::Status CheckRole(const v1::Job& job, const v1::Role& role) {
 
 absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(
     const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
-    std::unique_ptr<SampleBuilder> builder) {
+    std::unique_ptr<SampleBuilder> builder, Clock* clock) {
   const v1::Job& job = scheduler->job();
   LoaderCore::Settings settings;
   for (const v1::Job::ModuleSize& module : job.modules()) {
@@ -119,10 +127,16 @@ absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(
                 SocketOf(config.serve()), settings.memory));
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<WorkerPool> workers,
                            WorkerPool::Create(config.serve().threads()));
-  return std::make_unique<CoreLoader>(
+  auto core =
       std::make_shared<LoaderCore>(settings, scheduler, std::move(builder),
-                                   std::move(arena), std::move(workers)),
-      job);
+                                   std::move(arena), std::move(workers));
+  std::unique_ptr<Ticker> ticker;
+  if (settings.vision_first) {
+    BALLAST_ASSIGN_OR_RETURN(
+        ticker, Ticker::Start(
+                    kPatience, [core] { core->LookForStillVision(); }, clock));
+  }
+  return std::make_unique<CoreLoader>(std::move(core), job, std::move(ticker));
 }
 
 }  // namespace ballast

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
@@ -27,11 +28,11 @@ class Loader {
  public:
   // `config` is a loaded one; `ranks` is how many ranks this server serves,
   // over all modules: that many shares are made of the memory. `scheduler` is
-  // not owned and must outlive the loader. Errors:
+  // not owned and must outlive the loader, as must `clock`. Errors:
   // RESOURCE_EXHAUSTED (threads), those of MakeArena and RuleOf.
   static absl::StatusOr<std::unique_ptr<Loader>> Create(
       const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
-      std::unique_ptr<SampleBuilder> builder);
+      std::unique_ptr<SampleBuilder> builder, Clock* clock = Clock::Real());
 
   // Ends every stream with UNAVAILABLE and waits for the samples in work.
   virtual ~Loader() = default;

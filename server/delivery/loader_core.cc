@@ -99,6 +99,8 @@ std::optional<LoaderCore::BlockOr> LoaderCore::TryNext(uint64_t stream_id) {
   std::unique_ptr<Block> block = MakeHold(*stream, stream->queue.front());
   stream->queue.pop_front();
   stream->progress.OnTaken();
+  stream->has_moved = true;
+  stream->stands_still = false;
   NoteStep(block->id().step, &later);
   Advance(stream, &later);
   return block;
@@ -252,18 +254,37 @@ bool LoaderCore::WaitsForVision(const Stream& stream,
                                 const BlockId& block) const {
   if (!settings_.vision_first) return false;
   if (stream.role.module() != v1::MODULE_LANGUAGE) return false;
-  const auto awaits = [&](const BlockId& vision) {
-    return AwaitsVision(block, vision, settings_.prefetch_steps);
-  };
+  // Of each rank's streams, what the one that is furthest on lacks.
+  std::map<uint32_t, BlockId> missing;
   for (const auto& [id, other] : streams_) {
     if (other->role.module() != v1::MODULE_VISION) continue;
-    const std::optional<BlockId> planned = other->progress.being_planned();
-    if (planned.has_value() && awaits(*planned)) return true;
-    for (const Queued& queued : other->queue) {
-      if (!queued.entry->done && awaits(queued.entry->id)) return true;
-    }
+    const std::optional<BlockId> lacks = MissingOf(*other);
+    if (!lacks.has_value()) continue;
+    BlockId& of_rank = missing[other->role.dp_rank()];
+    of_rank = std::max(of_rank, *lacks);
   }
-  return false;
+  return std::any_of(missing.begin(), missing.end(), [&](const auto& rank) {
+    return AwaitsVision(block, rank.second);
+  });
+}
+
+std::optional<BlockId> LoaderCore::MissingOf(const Stream& stream) {
+  for (const Queued& queued : stream.queue) {
+    if (!queued.entry->done) return queued.entry->id;
+  }
+  return stream.stands_still ? std::nullopt : stream.progress.to_begin();
+}
+
+void LoaderCore::LookForStillVision() {
+  Later later;
+  MutexLock lock(&mutex_);
+  for (const auto& [id, stream] : streams_) {
+    const bool in_work =
+        std::any_of(stream->queue.begin(), stream->queue.end(),
+                    [](const Queued& queued) { return !queued.entry->done; });
+    stream->stands_still = !std::exchange(stream->has_moved, false) && !in_work;
+  }
+  AdvanceWaiting(&later);
 }
 
 bool LoaderCore::Begin(Stream* stream, const StreamProgress::Decision& next,

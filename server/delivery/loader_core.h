@@ -71,6 +71,9 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
           void(absl::StatusOr<std::shared_ptr<const v1::StepSchedule>>)>
           answer);
   void WatchSteps(std::function<void(uint64_t step)> on_step);
+  // To be called every kPatience where settings.vision_first: language no
+  // longer waits for streams of vision that have not moved since the last call.
+  void LookForStillVision();
   void Drain();
   // Drains and stops the workers. Afterwards only TryNext, Close and the
   // releases of blocks are called.
@@ -116,6 +119,10 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
     absl::Status plan_error;   // comes after these
     bool waits_for_memory = false;
     bool waits_for_vision = false;
+    // Of vision: whether a block has been taken since the last look, and
+    // whether none had been then.
+    bool has_moved = true;
+    bool stands_still = false;
     bool ready_is_owed = false;
     absl::Status end;  // not OK: all that the consumer gets from now on
   };
@@ -137,6 +144,8 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   // Whether `block` of the stream waits for vision's.
   bool WaitsForVision(const Stream& stream, const BlockId& block) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The first block that is not built of those that are or will be.
+  static std::optional<BlockId> MissingOf(const Stream& stream);
   // Gets memory for the block that the stream has planned. False: not now.
   bool Begin(Stream* stream, const StreamProgress::Decision& next, Later* later)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -33,7 +33,6 @@ void LoaderCore::Plan(uint64_t stream_id, const v1::Role& role,
                                planned->plan.header.micro_batches);
     stream->planned = *std::move(planned);
     Advance(stream, &later);
-    AdvanceWaiting(&later);
     return;
   }
   stream->progress.Stop();

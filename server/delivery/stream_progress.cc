@@ -55,8 +55,8 @@ void StreamProgress::OnBegun() {
 
 void StreamProgress::OnTaken() { begun_.pop_front(); }
 
-std::optional<BlockId> StreamProgress::being_planned() const {
-  if (stopped_ || next_ != NextBlock::kBeingPlanned) return std::nullopt;
+std::optional<BlockId> StreamProgress::to_begin() const {
+  if (stopped_ || PastEnd(to_begin_)) return std::nullopt;
   return to_begin_;
 }
 

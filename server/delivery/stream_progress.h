@@ -69,8 +69,9 @@ class StreamProgress {
   // No further block is planned or begun.
   void Stop() { stopped_ = true; }
 
-  // The block whose size is being found out, if any.
-  std::optional<BlockId> being_planned() const;
+  // The block that will be begun next, sooner or later; nothing where none
+  // will.
+  std::optional<BlockId> to_begin() const;
 
   // Whether every block of the range has been taken.
   bool AllTaken() const;

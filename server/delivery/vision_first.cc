@@ -12,9 +12,8 @@ bool ChecksImages(const v1::Config& config) {
          config.topology().modules().count(vision) != 0;
 }
 
-bool AwaitsVision(const BlockId& language, const BlockId& vision,
-                  uint32_t prefetch_steps) {
-  return vision <= language && language.step - vision.step <= prefetch_steps;
+bool AwaitsVision(const BlockId& language, const BlockId& missing) {
+  return missing <= language && language.step - missing.step <= kSameRun;
 }
 
 }  // namespace ballast

@@ -14,6 +14,7 @@
 #include "tests/fakes/fake_sample_builder.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
+#include "tests/fakes/manual_clock.h"
 #include "tests/fakes/synthetic_scheduler.h"
 #include "tests/server/delivery/blocking_stream.h"
 
@@ -38,8 +39,8 @@ class LoaderTesting : public ::testing::Test {
     scheduler_ = *Scheduler::Create(config_, {&index_});
     auto builder = std::make_unique<FakeSampleBuilder>();
     builder_ = builder.get();
-    loader_ =
-        *Loader::Create(config_, ranks, scheduler_.get(), std::move(builder));
+    loader_ = *Loader::Create(config_, ranks, scheduler_.get(),
+                              std::move(builder), &clock_);
   }
 
   // The same loader over the schedules of a synthetic job.
@@ -49,7 +50,8 @@ class LoaderTesting : public ::testing::Test {
     scheduler_ = std::make_unique<SyntheticScheduler>(job);
     auto builder = std::make_unique<FakeSampleBuilder>();
     builder_ = builder.get();
-    loader_ = *Loader::Create(config_, 4, scheduler_.get(), std::move(builder));
+    loader_ = *Loader::Create(config_, 4, scheduler_.get(), std::move(builder),
+                              &clock_);
   }
 
   BlockPlan PlanOf(v1::Module module, uint32_t rank, const BlockId& id) {
@@ -86,6 +88,7 @@ class LoaderTesting : public ::testing::Test {
   v1::Config config_;
   std::unique_ptr<Scheduler> scheduler_;
   FakeSampleBuilder* builder_ = nullptr;  // the loader's
+  ManualClock clock_;
   std::unique_ptr<Loader> loader_;
 };
 

@@ -54,18 +54,18 @@ TEST(StreamProgressTest, BeginsTheWindowInOrderAndMovesItAsBlocksAreTaken) {
               ElementsAre(Pair(8, 0), Pair(8, 1)));
 }
 
-TEST(StreamProgressTest, SaysWhatIsBeingPlanned) {
-  StreamProgress progress({{5, 1}, 0}, 1);
-  EXPECT_EQ(progress.being_planned(), std::nullopt);
-  EXPECT_EQ(progress.Next().action, Action::kPlan);
-  EXPECT_EQ(progress.being_planned(), (BlockId{5, 1}));
-  progress.OnPlanned(10, 2);
-  EXPECT_EQ(progress.being_planned(), std::nullopt);
-  progress.OnBegun();
-  EXPECT_EQ(progress.Next().action, Action::kPlan);
-  EXPECT_EQ(progress.being_planned(), (BlockId{6, 0}));
-  progress.Stop();
-  EXPECT_EQ(progress.being_planned(), std::nullopt);
+TEST(StreamProgressTest, SaysWhatWillBeBegun) {
+  StreamProgress progress({{5, 1}, 3}, 1);
+  EXPECT_EQ(progress.to_begin(), (BlockId{5, 1}));
+  BeginAll(&progress, Always(2));
+  EXPECT_EQ(progress.to_begin(), (BlockId{7, 0}));
+  progress.OnTaken();
+  BeginAll(&progress, Always(2));
+  EXPECT_EQ(progress.to_begin(), std::nullopt);  // the end
+
+  StreamProgress stopped({{5, 1}, 3}, 1);
+  stopped.Stop();
+  EXPECT_EQ(stopped.to_begin(), std::nullopt);
 }
 
 TEST(StreamProgressTest, WithoutPrefetchOneStepIsBuilt) {

@@ -1,0 +1,36 @@
+#ifndef BALLAST_COMMON_TICKER_H_
+#define BALLAST_COMMON_TICKER_H_
+
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+
+namespace ballast {
+
+// Calls a function every `period`, in a thread of its own, until it is
+// destroyed; that waits for a call that is going on. The first call comes one
+// period after Start.
+class Ticker {
+ public:
+  // `clock` is not owned and outlives this; `tick` must not destroy it. Errors:
+  // RESOURCE_EXHAUSTED (no thread).
+  static absl::StatusOr<std::unique_ptr<Ticker>> Start(
+      absl::Duration period, std::function<void()> tick, Clock* clock);
+  ~Ticker();
+
+ private:
+  Ticker(absl::Duration period, std::function<void()> tick, Clock* clock);
+
+  const absl::Duration period_;
+  const std::function<void()> tick_;
+  const std::unique_ptr<Sleeper> sleeper_;
+  std::thread thread_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_COMMON_TICKER_H_
