@@ -25,7 +25,7 @@ balance: {{delivery: {delivery}}}
 serve: {{threads: {threads}, memory: {memory_mib}MiB, prefetch_steps: 8}}
 """
 SAMPLES_A_RANK = 8
-MEMORY_MIB = 2048
+MEMORY_MIB = 4096
 WARM_S = 15
 PACE = re.compile(
     r"the later half, in ([\d.]+) s: ([\d.]+) images/s, ([\d.]+) MiB/s read; "
