@@ -24,8 +24,6 @@ topology: {{modules: {{vision: {{dp: {ranks}}}, language: {{dp: {ranks}}}}}}}
 balance: {{delivery: {delivery}}}
 serve: {{threads: {threads}, memory: {memory_mib}MiB, prefetch_steps: 8}}
 """
-SAMPLES_A_RANK = 8
-MEMORY_MIB = 4096
 WARM_S = 15
 PACE = re.compile(
     r"the later half, in ([\d.]+) s: ([\d.]+) images/s, ([\d.]+) MiB/s read; "
@@ -46,6 +44,9 @@ def parse():
     parser.add_argument("--backend", default="cuda", choices=["cuda", "host"])
     parser.add_argument("--delivery", default="exchange")
     parser.add_argument("--samples", type=int, default=256, help="of a drawn corpus")
+    parser.add_argument("--samples-a-rank", type=int, default=8, help="and micro-batch")
+    parser.add_argument("--memory", type=int, default=4096, help="the server's, MiB")
+    parser.add_argument("--max-bytes", type=int, default=128, help="a rank's, MiB")
     parser.add_argument("--max-pixels", type=int, default=1003520)
     parser.add_argument("--seconds", type=float, default=6, help="of each run, about")
     parser.add_argument("--baselines", default="processor,torchvision,pillow")
@@ -101,9 +102,9 @@ class Node:
         with open(path, "w", encoding="utf-8") as file:
             file.write(CONFIG.format(
                 source=source, threads=threads, ranks=self.options.ranks,
-                global_batch=self.options.ranks * SAMPLES_A_RANK,
+                global_batch=self.options.ranks * self.options.samples_a_rank,
                 max_pixels=self.options.max_pixels, delivery=self.options.delivery,
-                memory_mib=MEMORY_MIB,
+                memory_mib=self.options.memory,
             ))  # fmt: skip
         return path
 
@@ -124,7 +125,7 @@ class Node:
                 text = self.run("ballast-rank", "--server", address, "--step", 1 << 30,
                                 "--steps", steps,
                                 "--backend", self.options.backend,
-                                "--max-bytes", 128 << 20)  # fmt: skip
+                                "--max-bytes", self.options.max_bytes << 20)  # fmt: skip
                 after = usage(server.pid)
                 ranks = children_seconds() - ranks
             finally:
@@ -161,7 +162,7 @@ class Node:
         ) as pull:  # fmt: skip
             end = time.monotonic() + WARM_S
             while time.monotonic() < end and pull.poll() is None:
-                if usage(server)["shared_mib"] > 0.95 * MEMORY_MIB:
+                if usage(server)["shared_mib"] > 0.95 * self.options.memory:
                     break
                 time.sleep(0.2)
             pull.kill()
@@ -179,7 +180,8 @@ class Node:
             # Of which the later half is measured; at least so many steps that
             # what was prepared before is no part of it.
             images = 2 * guess * threads * self.options.seconds
-            steps = max(96, int(images / (self.options.ranks * SAMPLES_A_RANK)))
+            step = self.options.ranks * self.options.samples_a_rank
+            steps = max(96, int(images / step))
             run = self.serve(name, source, threads, steps)
             guess = run["images_s"] / threads
             run["efficiency"] = (run["images_s"] / threads
