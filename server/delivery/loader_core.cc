@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/delivery/vision_first.h"
 
 namespace ballast {
 namespace {
@@ -229,7 +228,7 @@ void LoaderCore::Advance(Stream* stream, Later* later) {
             });
         break;
       case StreamProgress::Action::kBegin:
-        if (WaitsForVision(*stream, next.block)) {
+        if (WaitsForVision(*stream)) {
           stream->waits_for_vision = true;
           return;
         }
@@ -240,51 +239,6 @@ void LoaderCore::Advance(Stream* stream, Later* later) {
         break;
     }
   }
-}
-
-void LoaderCore::AdvanceWaiting(Later* later) {
-  for (const auto& [id, stream] : streams_) {
-    if (stream->waits_for_memory || stream->waits_for_vision) {
-      Advance(stream.get(), later);
-    }
-  }
-}
-
-bool LoaderCore::WaitsForVision(const Stream& stream,
-                                const BlockId& block) const {
-  if (!settings_.vision_first) return false;
-  if (stream.role.module() != v1::MODULE_LANGUAGE) return false;
-  // Of each rank's streams, what the one that is furthest on lacks.
-  std::map<uint32_t, BlockId> missing;
-  for (const auto& [id, other] : streams_) {
-    if (other->role.module() != v1::MODULE_VISION) continue;
-    const std::optional<BlockId> lacks = MissingOf(*other);
-    if (!lacks.has_value()) continue;
-    BlockId& of_rank = missing[other->role.dp_rank()];
-    of_rank = std::max(of_rank, *lacks);
-  }
-  return std::any_of(missing.begin(), missing.end(), [&](const auto& rank) {
-    return AwaitsVision(block, rank.second);
-  });
-}
-
-std::optional<BlockId> LoaderCore::MissingOf(const Stream& stream) {
-  for (const Queued& queued : stream.queue) {
-    if (!queued.entry->done) return queued.entry->id;
-  }
-  return stream.stands_still ? std::nullopt : stream.progress.to_begin();
-}
-
-void LoaderCore::LookForStillVision() {
-  Later later;
-  MutexLock lock(&mutex_);
-  for (const auto& [id, stream] : streams_) {
-    const bool in_work =
-        std::any_of(stream->queue.begin(), stream->queue.end(),
-                    [](const Queued& queued) { return !queued.entry->done; });
-    stream->stands_still = !std::exchange(stream->has_moved, false) && !in_work;
-  }
-  AdvanceWaiting(&later);
 }
 
 bool LoaderCore::Begin(Stream* stream, const StreamProgress::Decision& next,

@@ -141,11 +141,15 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   void Advance(Stream* stream, Later* later)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AdvanceWaiting(Later* later) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether `block` of the stream waits for vision's.
-  bool WaitsForVision(const Stream& stream, const BlockId& block) const
+  // Whether the block that the stream would begin waits for vision's.
+  bool WaitsForVision(const Stream& stream) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The first block that is not built of those that are or will be.
+  // By data-parallel rank of vision: the first block that is not built of those
+  // that are or will be, of the rank's stream that is furthest on.
+  using MissingOfRanks = std::map<uint32_t, BlockId>;
+  MissingOfRanks MissingOfVision() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static std::optional<BlockId> MissingOf(const Stream& stream);
+  static bool AwaitsAny(const Stream& stream, const MissingOfRanks& missing);
   // Gets memory for the block that the stream has planned. False: not now.
   bool Begin(Stream* stream, const StreamProgress::Decision& next, Later* later)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
