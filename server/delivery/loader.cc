@@ -134,7 +134,7 @@ absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(
   if (settings.vision_first) {
     BALLAST_ASSIGN_OR_RETURN(
         ticker, Ticker::Start(
-                    kPatience, [core] { core->LookForStillVision(); }, clock));
+                    kLook, [core] { core->LookForStillVision(); }, clock));
   }
   return std::make_unique<CoreLoader>(std::move(core), job, std::move(ticker));
 }

@@ -98,8 +98,7 @@ std::optional<LoaderCore::BlockOr> LoaderCore::TryNext(uint64_t stream_id) {
   std::unique_ptr<Block> block = MakeHold(*stream, stream->queue.front());
   stream->queue.pop_front();
   stream->progress.OnTaken();
-  stream->has_moved = true;
-  stream->stands_still = false;
+  stream->looks_still = 0;
   NoteStep(block->id().step, &later);
   Advance(stream, &later);
   return block;
@@ -250,8 +249,10 @@ bool LoaderCore::Begin(Stream* stream, const StreamProgress::Decision& next,
   for (const uint64_t block : gone) Forget(block, later);
   if (!grant.has_value()) return false;
   stream->progress.OnBegun();
+  stream->vision_begun_then = vision_begun_;
   std::shared_ptr<Entry>& entry = blocks_[grant->block];
   if (grant->is_new) {
+    vision_begun_ += stream->role.module() == v1::MODULE_VISION;
     entry = std::make_shared<Entry>();
     entry->number = grant->block;
     entry->id = next.block;

@@ -27,6 +27,7 @@
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/schedule_cache.h"
 #include "server/delivery/stream_progress.h"
+#include "server/delivery/vision_first.h"
 #include "server/delivery/workers.h"
 
 namespace ballast {
@@ -71,8 +72,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
           void(absl::StatusOr<std::shared_ptr<const v1::StepSchedule>>)>
           answer);
   void WatchSteps(std::function<void(uint64_t step)> on_step);
-  // To be called every kPatience where settings.vision_first: language no
-  // longer waits for streams of vision that have not moved since the last call.
+  // To be called every kLook where settings.vision_first.
   void LookForStillVision();
   void Drain();
   // Drains and stops the workers. Afterwards only TryNext, Close and the
@@ -119,10 +119,9 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
     absl::Status plan_error;   // comes after these
     bool waits_for_memory = false;
     bool waits_for_vision = false;
-    // Of vision: whether a block has been taken since the last look, and
-    // whether none had been then.
-    bool has_moved = true;
-    bool stands_still = false;
+    uint32_t looks_still = 0;  // of vision: VisionLane
+    // Of language: vision_begun_ when it last began a block.
+    uint64_t vision_begun_then = 0;
     bool ready_is_owed = false;
     absl::Status end;  // not OK: all that the consumer gets from now on
   };
@@ -144,12 +143,12 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   // Whether the block that the stream would begin waits for vision's.
   bool WaitsForVision(const Stream& stream) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // By data-parallel rank of vision: the first block that is not built of those
-  // that are or will be, of the rank's stream that is furthest on.
-  using MissingOfRanks = std::map<uint32_t, BlockId>;
-  MissingOfRanks MissingOfVision() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  static std::optional<BlockId> MissingOf(const Stream& stream);
-  static bool AwaitsAny(const Stream& stream, const MissingOfRanks& missing);
+  // By data-parallel rank of vision: its stream that is furthest on.
+  using VisionLanes = std::map<uint32_t, VisionLane>;
+  VisionLanes LanesOfVision() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static std::optional<BlockId> FirstInWork(const Stream& stream);
+  bool AwaitsAny(const Stream& stream, VisionLanes* lanes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gets memory for the block that the stream has planned. False: not now.
   bool Begin(Stream* stream, const StreamProgress::Decision& next, Later* later)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -202,6 +201,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   uint64_t blocks_built_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t blocks_failed_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t blocks_reused_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t vision_begun_ ABSL_GUARDED_BY(mutex_) = 0;  // blocks
   uint64_t next_stream_ ABSL_GUARDED_BY(mutex_) = 1;
   uint64_t next_generation_ ABSL_GUARDED_BY(mutex_);
   BlockLedger ledger_ ABSL_GUARDED_BY(mutex_);

@@ -1,20 +1,19 @@
 // Which of LoaderCore's streams wait, for memory or for vision, and when they
 // go on.
 #include <algorithm>
-#include <utility>
+#include <optional>
 
 #include "server/delivery/loader_core.h"
-#include "server/delivery/vision_first.h"
 
 namespace ballast {
 
 void LoaderCore::AdvanceWaiting(Later* later) {
   // Looked at once for all of them: this comes with every block that is built.
-  std::optional<MissingOfRanks> missing;
+  std::optional<VisionLanes> lanes;
   for (const auto& [id, stream] : streams_) {
     if (stream->waits_for_vision) {
-      if (!missing.has_value()) missing = MissingOfVision();
-      if (AwaitsAny(*stream, *missing)) continue;
+      if (!lanes.has_value()) lanes = LanesOfVision();
+      if (AwaitsAny(*stream, &*lanes)) continue;
     } else if (!stream->waits_for_memory) {
       continue;
     }
@@ -23,47 +22,54 @@ void LoaderCore::AdvanceWaiting(Later* later) {
 }
 
 bool LoaderCore::WaitsForVision(const Stream& stream) const {
-  return settings_.vision_first &&
-         stream.role.module() == v1::MODULE_LANGUAGE &&
-         AwaitsAny(stream, MissingOfVision());
+  if (!settings_.vision_first) return false;
+  if (stream.role.module() != v1::MODULE_LANGUAGE) return false;
+  VisionLanes lanes = LanesOfVision();
+  return AwaitsAny(stream, &lanes);
 }
 
-bool LoaderCore::AwaitsAny(const Stream& stream,
-                           const MissingOfRanks& missing) {
-  const std::optional<BlockId> block = stream.progress.to_begin();
-  return block.has_value() &&
-         std::any_of(missing.begin(), missing.end(), [&](const auto& of_rank) {
-           return AwaitsVision(*block, of_rank.second);
-         });
+bool LoaderCore::AwaitsAny(const Stream& stream, VisionLanes* lanes) const {
+  return std::any_of(lanes->begin(), lanes->end(), [&](auto& of_rank) {
+    VisionLane& lane = of_rank.second;
+    lane.begun_since =
+        (vision_begun_ - stream.vision_begun_then) / lanes->size();
+    return AwaitsVision(stream.progress.to_begin(), lane,
+                        settings_.prefetch_steps);
+  });
 }
 
-LoaderCore::MissingOfRanks LoaderCore::MissingOfVision() const {
-  MissingOfRanks missing;
+LoaderCore::VisionLanes LoaderCore::LanesOfVision() const {
+  VisionLanes lanes;
   for (const auto& [id, stream] : streams_) {
-    if (stream->role.module() != v1::MODULE_VISION) continue;
-    const std::optional<BlockId> lacks = MissingOf(*stream);
-    if (!lacks.has_value()) continue;
-    BlockId& of_rank = missing[stream->role.dp_rank()];
-    of_rank = std::max(of_rank, *lacks);
+    if (stream->role.module() != v1::MODULE_VISION || !stream->end.ok()) {
+      continue;
+    }
+    VisionLane lane;
+    lane.to_begin = stream->progress.to_begin();
+    lane.goes_on = stream->progress.goes_on();
+    lane.looks_still = stream->looks_still;
+    const auto missing = FirstInWork(*stream);
+    lane.missing = missing.has_value() ? *missing : lane.to_begin;
+    const auto [known, is_new] =
+        lanes.try_emplace(stream->role.dp_rank(), lane);
+    if (!is_new && known->second.to_begin < lane.to_begin) known->second = lane;
   }
-  return missing;
+  return lanes;
 }
 
-std::optional<BlockId> LoaderCore::MissingOf(const Stream& stream) {
+std::optional<BlockId> LoaderCore::FirstInWork(const Stream& stream) {
   for (const Queued& queued : stream.queue) {
     if (!queued.entry->done) return queued.entry->id;
   }
-  return stream.stands_still ? std::nullopt : stream.progress.to_begin();
+  return std::nullopt;
 }
 
 void LoaderCore::LookForStillVision() {
   Later later;
   MutexLock lock(&mutex_);
   for (const auto& [id, stream] : streams_) {
-    const bool in_work =
-        std::any_of(stream->queue.begin(), stream->queue.end(),
-                    [](const Queued& queued) { return !queued.entry->done; });
-    stream->stands_still = !std::exchange(stream->has_moved, false) && !in_work;
+    stream->looks_still =
+        FirstInWork(*stream).has_value() ? 0 : stream->looks_still + 1;
   }
   AdvanceWaiting(&later);
 }

@@ -55,11 +55,6 @@ void StreamProgress::OnBegun() {
 
 void StreamProgress::OnTaken() { begun_.pop_front(); }
 
-std::optional<BlockId> StreamProgress::to_begin() const {
-  if (stopped_ || PastEnd(to_begin_)) return std::nullopt;
-  return to_begin_;
-}
-
 bool StreamProgress::AllTaken() const { return PastEnd(ToTake()); }
 
 bool StreamProgress::PastEnd(const BlockId& block) const {

@@ -69,9 +69,9 @@ class StreamProgress {
   // No further block is planned or begun.
   void Stop() { stopped_ = true; }
 
-  // The block that will be begun next, sooner or later; nothing where none
-  // will.
-  std::optional<BlockId> to_begin() const;
+  // The first block that has not been begun, and whether it ever will be.
+  const BlockId& to_begin() const { return to_begin_; }
+  bool goes_on() const { return !stopped_ && !PastEnd(to_begin_); }
 
   // Whether every block of the range has been taken.
   bool AllTaken() const;

@@ -12,8 +12,14 @@ bool ChecksImages(const v1::Config& config) {
          config.topology().modules().count(vision) != 0;
 }
 
-bool AwaitsVision(const BlockId& language, const BlockId& missing) {
-  return missing <= language && language.step - missing.step <= kSameRun;
+bool AwaitsVision(const BlockId& block, const VisionLane& lane,
+                  uint32_t prefetch_steps) {
+  if (block < lane.missing) return false;
+  if (block < lane.to_begin) return true;
+  if (!lane.goes_on || lane.begun_since >= kBlocksOfVision) return false;
+  if (lane.looks_still >= kStandsStill) return false;
+  if (lane.looks_still < kPauses) return true;
+  return block.step - lane.to_begin.step > prefetch_steps;
 }
 
 }  // namespace ballast

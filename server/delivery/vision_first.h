@@ -14,29 +14,46 @@ namespace ballast {
 // Vision's blocks of the same samples find out by the way, so language's wait
 // until this server's streams of vision have come past them. What is not known
 // then, because vision is built elsewhere, language finds out by decoding the
-// images itself.
-//
-// Without this, language's stream runs ahead of vision's by what its clients
-// hold, thousands of its small blocks, and every image is decoded twice.
-//
-// Nothing that is waited for waits for language in turn. What is in work will
-// be built. What is to come begins as clients take blocks; where none has taken
-// any for kPatience, its client may be the one that waits for language, and it
-// is waited for no longer until it moves again.
+// images itself. docs/decisions/0015-vision-first.md
 
 // Whether language must know of images that fail.
 bool ChecksImages(const v1::Config& config);
 
-inline constexpr absl::Duration kPatience = absl::Seconds(5);
+// How far a stream of vision is:
+//
+//   built                  being built        not begun
+//   ......................|###|...|###|###|............
+//                          ^ missing       ^ to_begin
+struct VisionLane {
+  BlockId missing;       // the first that is not built; to_begin where all are
+  BlockId to_begin;      // the first that is not begun
+  bool goes_on = false;  // that one will be, as the client takes blocks
+  // Looks, one every kLook, since the client last took a block or one was in
+  // work.
+  uint32_t looks_still = 0;
+  // Blocks of vision, an average stream's, that have been begun since one of
+  // language was.
+  uint64_t begun_since = 0;
+};
 
-// A stream of vision that is further back than this is none of language's run,
-// but of a client that goes over old steps. Far more than a client holds blocks
-// of language.
-inline constexpr uint64_t kSameRun = 16384;  // steps
+inline constexpr absl::Duration kLook = absl::Seconds(5);
 
-// Whether `language`, which could be begun, waits for a stream of vision whose
-// first block that is not built is `missing`.
-bool AwaitsVision(const BlockId& language, const BlockId& missing);
+// A client that takes nothing for so many looks may be one that waits for
+// language: then language may come `prefetch_steps` steps before vision. After
+// kStandsStill looks it goes its own way. Clients give a server up that is
+// silent for --hang-after, 30 s.
+inline constexpr uint32_t kPauses = 3;
+inline constexpr uint32_t kStandsStill = 5;
+
+// Where language has come before vision while that stood still, it goes a
+// quarter as fast until vision has caught up: slow enough for that, fast enough
+// for its clients not to take the server for one that hangs.
+inline constexpr uint64_t kBlocksOfVision = 4;
+
+// Whether `block` of language, which could be begun, waits for the lane. What
+// is in work is waited for in any case: it will be built or fail.
+bool AwaitsVision(const BlockId& block, const VisionLane& lane,
+                  uint32_t prefetch_steps);
 
 }  // namespace ballast
 

@@ -57,15 +57,18 @@ TEST(StreamProgressTest, BeginsTheWindowInOrderAndMovesItAsBlocksAreTaken) {
 TEST(StreamProgressTest, SaysWhatWillBeBegun) {
   StreamProgress progress({{5, 1}, 3}, 1);
   EXPECT_EQ(progress.to_begin(), (BlockId{5, 1}));
+  EXPECT_TRUE(progress.goes_on());
   BeginAll(&progress, Always(2));
   EXPECT_EQ(progress.to_begin(), (BlockId{7, 0}));
+  EXPECT_TRUE(progress.goes_on());
   progress.OnTaken();
   BeginAll(&progress, Always(2));
-  EXPECT_EQ(progress.to_begin(), std::nullopt);  // the end
+  EXPECT_EQ(progress.to_begin(), (BlockId{8, 0}));
+  EXPECT_FALSE(progress.goes_on());  // the end
 
   StreamProgress stopped({{5, 1}, 3}, 1);
   stopped.Stop();
-  EXPECT_EQ(stopped.to_begin(), std::nullopt);
+  EXPECT_FALSE(stopped.goes_on());
 }
 
 TEST(StreamProgressTest, WithoutPrefetchOneStepIsBuilt) {

@@ -7,13 +7,53 @@
 namespace ballast {
 namespace {
 
-TEST(VisionFirstTest, LanguageAwaitsVisionOfItsBlockAndOfThoseBefore) {
-  EXPECT_TRUE(AwaitsVision({7, 1}, {7, 1}));
-  EXPECT_TRUE(AwaitsVision({7, 1}, {7, 0}));
-  EXPECT_FALSE(AwaitsVision({7, 1}, {7, 2}));
-  EXPECT_FALSE(AwaitsVision({7, 1}, {8, 0}));
-  EXPECT_TRUE(AwaitsVision({7 + kSameRun, 1}, {7, 3}));
-  EXPECT_FALSE(AwaitsVision({8 + kSameRun, 1}, {7, 3}));
+// Built up to (7, 1), begun up to (9, 0).
+VisionLane Lane() {
+  VisionLane lane;
+  lane.missing = {7, 1};
+  lane.to_begin = {9, 0};
+  lane.goes_on = true;
+  return lane;
+}
+
+TEST(VisionFirstTest, LanguageAwaitsVisionThatIsInWorkInAnyCase) {
+  VisionLane lane = Lane();
+  lane.goes_on = false;
+  lane.looks_still = 100;
+  lane.begun_since = 100;
+  EXPECT_FALSE(AwaitsVision({7, 0}, lane, 2));
+  EXPECT_TRUE(AwaitsVision({7, 1}, lane, 2));
+  EXPECT_TRUE(AwaitsVision({8, 5}, lane, 2));
+  EXPECT_FALSE(AwaitsVision({9, 0}, lane, 2));
+}
+
+TEST(VisionFirstTest, LanguageDoesNotComeBeforeVisionThatMoves) {
+  VisionLane lane = Lane();
+  EXPECT_TRUE(AwaitsVision({9, 0}, lane, 2));
+  EXPECT_TRUE(AwaitsVision({90, 0}, lane, 2));
+  lane.goes_on = false;
+  EXPECT_FALSE(AwaitsVision({9, 0}, lane, 2));
+}
+
+TEST(VisionFirstTest, VisionThatStandsStillIsAwaitedLessAndLess) {
+  VisionLane lane = Lane();
+  lane.looks_still = kPauses - 1;
+  EXPECT_TRUE(AwaitsVision({9, 0}, lane, 2));
+  lane.looks_still = kPauses;
+  EXPECT_FALSE(AwaitsVision({11, 7}, lane, 2));
+  EXPECT_TRUE(AwaitsVision({12, 0}, lane, 2));
+  lane.looks_still = kStandsStill;
+  EXPECT_FALSE(AwaitsVision({1000, 0}, lane, 2));
+  // Before clients give the server up.
+  EXPECT_LT(kStandsStill * kLook, absl::Seconds(30));
+}
+
+TEST(VisionFirstTest, LanguageThatIsAheadGoesOnNowAndThen) {
+  VisionLane lane = Lane();
+  lane.begun_since = kBlocksOfVision - 1;
+  EXPECT_TRUE(AwaitsVision({90, 0}, lane, 2));
+  lane.begun_since = kBlocksOfVision;
+  EXPECT_FALSE(AwaitsVision({90, 0}, lane, 2));
 }
 
 TEST(VisionFirstTest, ImagesAreCheckedWhereBadSamplesAreReplaced) {
@@ -26,11 +66,13 @@ TEST(VisionFirstTest, ImagesAreCheckedWhereBadSamplesAreReplaced) {
 
 class VisionFirstLoaderTest : public LoaderTesting {
  protected:
-  // kPatience passes.
-  void Tick() {
-    clock_.AwaitSleepers(1);
-    clock_.Advance(kPatience);
-    clock_.AwaitSleepers(1);
+  // So many looks are taken.
+  void Look(uint32_t looks) {
+    for (uint32_t i = 0; i < looks; ++i) {
+      clock_.AwaitSleepers(1);
+      clock_.Advance(kLook);
+      clock_.AwaitSleepers(1);
+    }
   }
 
   BlockingStream Open(v1::Module module, uint32_t rank, uint64_t step) {
@@ -79,21 +121,32 @@ TEST_F(VisionFirstLoaderTest, VisionThatStandsStillHoldsNothingUpForLong) {
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
   // All that vision prepares for a client that takes nothing: steps 0 to 2.
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
-  Tick();  // vision had just begun
-  EXPECT_FALSE(language->TryNext().has_value());
-  Tick();
+  Look(kPauses);  // so many steps more
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
+  Look(kStandsStill - kPauses);
   for (int i = 0; i < 40; ++i) ASSERT_TRUE(language.Next().ok());
-  // It moves again, and is waited for, though it is far behind by now.
-  ASSERT_TRUE(vision.Next().ok());
-  while (language->TryNext().has_value()) {
-  }
-  Tick();
-  EXPECT_FALSE(language->TryNext().has_value());
-  Tick();
-  EXPECT_TRUE(language.Next().ok());
 }
 
-TEST_F(VisionFirstLoaderTest, NorVisionThatIsShortOfMemory) {
+// Vision goes on, and language is twenty steps ahead.
+TEST_F(VisionFirstLoaderTest, LanguageThatIsAheadGoesAQuarterAsFast) {
+  config_.mutable_serve()->set_prefetch_steps(0);
+  Start(config_);
+  BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
+  BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(language.Next().ok());
+  Look(kStandsStill);
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(language.Next().ok());
+  int taken = 0;
+  for (int i = 1; taken < 10; ++i) {
+    ASSERT_LT(i, 1000);
+    ASSERT_TRUE(vision.Next().ok());
+    while (language->TryNext().has_value()) ++taken;
+    // A step's that had been begun, and one for four of vision's.
+    EXPECT_LE(taken, 2 + i / 4 + 1);
+  }
+}
+
+TEST_F(VisionFirstLoaderTest, VisionThatIsShortOfMemoryHoldsNothingUpForLong) {
   config_.mutable_serve()->set_memory(1);
   Start(config_);
   BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
@@ -101,19 +154,8 @@ TEST_F(VisionFirstLoaderTest, NorVisionThatIsShortOfMemory) {
   ASSERT_TRUE(held.ok()) << held.status();
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
   ASSERT_TRUE(language.Next().ok());
-  Tick();
-  Tick();
+  Look(kStandsStill);
   for (int i = 0; i < 40; ++i) ASSERT_TRUE(language.Next().ok());
-}
-
-TEST_F(VisionFirstLoaderTest, NothingWaitsForVisionOfLongAgo) {
-  config_.mutable_serve()->set_threads(64);
-  Start(config_);
-  builder_->ShutGate(v1::MODULE_VISION);
-  BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
-  BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 20 + kSameRun);
-  EXPECT_TRUE(language.Next().ok());
-  builder_->OpenGate();
 }
 
 // A tool that looks at old steps beside the rank's own stream.
