@@ -197,6 +197,7 @@ LoaderStats LoaderCore::stats() const {
   stats.streams = streams_.size();
   for (const auto& [id, stream] : streams_) {
     stats.streams_short_of_memory += stream->waits_for_memory;
+    stats.streams_awaiting_vision += stream->waits_for_vision;
     for (const Queued& queued : stream->queue) {
       stats.blocks_ready += queued.entry->done;
     }

@@ -12,6 +12,7 @@ struct LoaderStats {
   uint64_t memory_idle = 0;    // and of those that nobody holds
   uint64_t streams = 0;
   uint64_t streams_short_of_memory = 0;  // whose next block waits for a place
+  uint64_t streams_awaiting_vision = 0;  // see vision_first.h
   uint64_t blocks_in_work = 0;
   uint64_t blocks_ready = 0;  // built, and not taken by a stream yet
   uint64_t blocks_built = 0;

@@ -134,6 +134,9 @@ void AddLoader(const LoaderStats& loader, uint64_t memory, FamilyList* list) {
   add("ballast_streams_short_of_memory", FamilyList::kGauge,
       loader.streams_short_of_memory,
       "Streams whose next block waits for a place in memory.");
+  add("ballast_streams_awaiting_vision", FamilyList::kGauge,
+      loader.streams_awaiting_vision,
+      "Streams of language whose next block waits until vision's is built.");
 }
 
 void AddProblems(const v1::GetStatusResponse& status, uint64_t placeholders,

@@ -1,5 +1,7 @@
 #include "server/delivery/vision_first.h"
 
+#include <thread>
+
 #include <gtest/gtest.h>
 
 #include "tests/server/delivery/loader_testing.h"
@@ -121,6 +123,8 @@ TEST_F(VisionFirstLoaderTest, VisionThatStandsStillHoldsNothingUpForLong) {
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
   // All that vision prepares for a client that takes nothing: steps 0 to 2.
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
+  while (loader_->stats().streams_awaiting_vision == 0)
+    std::this_thread::yield();
   Look(kPauses);  // so many steps more
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
   Look(kStandsStill - kPauses);
