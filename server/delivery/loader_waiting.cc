@@ -1,6 +1,5 @@
 // Which of LoaderCore's streams wait, for memory or for vision, and when they
 // go on.
-#include <algorithm>
 #include <optional>
 
 #include "server/delivery/loader_core.h"
@@ -29,13 +28,15 @@ bool LoaderCore::WaitsForVision(const Stream& stream) const {
 }
 
 bool LoaderCore::AwaitsAny(const Stream& stream, VisionLanes* lanes) const {
-  return std::any_of(lanes->begin(), lanes->end(), [&](auto& of_rank) {
-    VisionLane& lane = of_rank.second;
+  for (auto& [rank, lane] : *lanes) {
     lane.begun_since =
         (vision_begun_ - stream.vision_begun_then) / lanes->size();
-    return AwaitsVision(stream.progress.to_begin(), lane,
-                        settings_.prefetch_steps);
-  });
+    if (AwaitsVision(stream.progress.to_begin(), lane,
+                     settings_.prefetch_steps)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 LoaderCore::VisionLanes LoaderCore::LanesOfVision() const {
