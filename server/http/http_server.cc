@@ -140,10 +140,3 @@ HttpServer::~HttpServer() {
 }
 
 }  // namespace ballast
-
-#ifdef BALLAST_TSAN
-// Civetweb's threads share what gmtime returns, for the dates of its answers.
-extern "C" const char* __tsan_default_suppressions() {
-  return "race:libcivetweb.so\n";
-}
-#endif
