@@ -147,7 +147,7 @@ class LoaderCore : public std::enable_shared_from_this<LoaderCore> {
   using VisionLanes = std::map<uint32_t, VisionLane>;
   VisionLanes LanesOfVision() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static std::optional<BlockId> FirstInWork(const Stream& stream);
-  bool AwaitsAny(const Stream& stream, VisionLanes* lanes) const
+  bool AwaitsAny(const Stream& stream, const VisionLanes& lanes) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gets memory for the block that the stream has planned. False: not now.
   bool Begin(Stream* stream, const StreamProgress::Decision& next, Later* later)

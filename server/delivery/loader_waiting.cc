@@ -12,7 +12,7 @@ void LoaderCore::AdvanceWaiting(Later* later) {
   for (const auto& [id, stream] : streams_) {
     if (stream->waits_for_vision) {
       if (!lanes.has_value()) lanes = LanesOfVision();
-      if (AwaitsAny(*stream, &*lanes)) continue;
+      if (AwaitsAny(*stream, *lanes)) continue;
     } else if (!stream->waits_for_memory) {
       continue;
     }
@@ -23,15 +23,14 @@ void LoaderCore::AdvanceWaiting(Later* later) {
 bool LoaderCore::WaitsForVision(const Stream& stream) const {
   if (!settings_.vision_first) return false;
   if (stream.role.module() != v1::MODULE_LANGUAGE) return false;
-  VisionLanes lanes = LanesOfVision();
-  return AwaitsAny(stream, &lanes);
+  return AwaitsAny(stream, LanesOfVision());
 }
 
-bool LoaderCore::AwaitsAny(const Stream& stream, VisionLanes* lanes) const {
-  for (auto& [rank, lane] : *lanes) {
-    lane.begun_since =
-        (vision_begun_ - stream.vision_begun_then) / lanes->size();
-    if (AwaitsVision(stream.progress.to_begin(), lane,
+bool LoaderCore::AwaitsAny(const Stream& stream,
+                           const VisionLanes& lanes) const {
+  const uint64_t begun = vision_begun_ - stream.vision_begun_then;
+  for (const auto& [rank, lane] : lanes) {
+    if (AwaitsVision(stream.progress.to_begin(), lane, begun / lanes.size(),
                      settings_.prefetch_steps)) {
       return true;
     }

@@ -13,10 +13,10 @@ bool ChecksImages(const v1::Config& config) {
 }
 
 bool AwaitsVision(const BlockId& block, const VisionLane& lane,
-                  uint32_t prefetch_steps) {
+                  uint64_t vision_begun, uint32_t prefetch_steps) {
   if (block < lane.missing) return false;
   if (block < lane.to_begin) return true;
-  if (!lane.goes_on || lane.begun_since >= kBlocksOfVision) return false;
+  if (!lane.goes_on || vision_begun >= kBlocksOfVision) return false;
   if (lane.looks_still >= kStandsStill) return false;
   if (lane.looks_still < kPauses) return true;
   return block.step - lane.to_begin.step > prefetch_steps;

@@ -31,9 +31,6 @@ struct VisionLane {
   // Looks, one every kLook, since the client last took a block or one was in
   // work.
   uint32_t looks_still = 0;
-  // Blocks of vision, an average stream's, that have been begun since one of
-  // language was.
-  uint64_t begun_since = 0;
 };
 
 inline constexpr absl::Duration kLook = absl::Seconds(5);
@@ -50,10 +47,12 @@ inline constexpr uint32_t kStandsStill = 5;
 // for its clients not to take the server for one that hangs.
 inline constexpr uint64_t kBlocksOfVision = 4;
 
-// Whether `block` of language, which could be begun, waits for the lane. What
-// is in work is waited for in any case: it will be built or fail.
+// Whether `block` of language, which could be begun, waits for the lane. Since
+// its stream began one before, `vision_begun` blocks of an average rank of
+// vision have been begun. What is in work is waited for in any case: it will be
+// built or fail.
 bool AwaitsVision(const BlockId& block, const VisionLane& lane,
-                  uint32_t prefetch_steps);
+                  uint64_t vision_begun, uint32_t prefetch_steps);
 
 }  // namespace ballast
 

@@ -22,40 +22,37 @@ TEST(VisionFirstTest, LanguageAwaitsVisionThatIsInWorkInAnyCase) {
   VisionLane lane = Lane();
   lane.goes_on = false;
   lane.looks_still = 100;
-  lane.begun_since = 100;
-  EXPECT_FALSE(AwaitsVision({7, 0}, lane, 2));
-  EXPECT_TRUE(AwaitsVision({7, 1}, lane, 2));
-  EXPECT_TRUE(AwaitsVision({8, 5}, lane, 2));
-  EXPECT_FALSE(AwaitsVision({9, 0}, lane, 2));
+  EXPECT_FALSE(AwaitsVision({7, 0}, lane, 100, 2));
+  EXPECT_TRUE(AwaitsVision({7, 1}, lane, 100, 2));
+  EXPECT_TRUE(AwaitsVision({8, 5}, lane, 100, 2));
+  EXPECT_FALSE(AwaitsVision({9, 0}, lane, 100, 2));
 }
 
 TEST(VisionFirstTest, LanguageDoesNotComeBeforeVisionThatMoves) {
   VisionLane lane = Lane();
-  EXPECT_TRUE(AwaitsVision({9, 0}, lane, 2));
-  EXPECT_TRUE(AwaitsVision({90, 0}, lane, 2));
+  EXPECT_TRUE(AwaitsVision({9, 0}, lane, 0, 2));
+  EXPECT_TRUE(AwaitsVision({90, 0}, lane, 0, 2));
   lane.goes_on = false;
-  EXPECT_FALSE(AwaitsVision({9, 0}, lane, 2));
+  EXPECT_FALSE(AwaitsVision({9, 0}, lane, 0, 2));
 }
 
 TEST(VisionFirstTest, VisionThatStandsStillIsAwaitedLessAndLess) {
   VisionLane lane = Lane();
   lane.looks_still = kPauses - 1;
-  EXPECT_TRUE(AwaitsVision({9, 0}, lane, 2));
+  EXPECT_TRUE(AwaitsVision({9, 0}, lane, 0, 2));
   lane.looks_still = kPauses;
-  EXPECT_FALSE(AwaitsVision({11, 7}, lane, 2));
-  EXPECT_TRUE(AwaitsVision({12, 0}, lane, 2));
+  EXPECT_FALSE(AwaitsVision({11, 7}, lane, 0, 2));
+  EXPECT_TRUE(AwaitsVision({12, 0}, lane, 0, 2));
   lane.looks_still = kStandsStill;
-  EXPECT_FALSE(AwaitsVision({1000, 0}, lane, 2));
+  EXPECT_FALSE(AwaitsVision({1000, 0}, lane, 0, 2));
   // Before clients give the server up.
   EXPECT_LT(kStandsStill * kLook, absl::Seconds(30));
 }
 
 TEST(VisionFirstTest, LanguageThatIsAheadGoesOnNowAndThen) {
-  VisionLane lane = Lane();
-  lane.begun_since = kBlocksOfVision - 1;
-  EXPECT_TRUE(AwaitsVision({90, 0}, lane, 2));
-  lane.begun_since = kBlocksOfVision;
-  EXPECT_FALSE(AwaitsVision({90, 0}, lane, 2));
+  const VisionLane lane = Lane();
+  EXPECT_TRUE(AwaitsVision({90, 0}, lane, kBlocksOfVision - 1, 2));
+  EXPECT_FALSE(AwaitsVision({90, 0}, lane, kBlocksOfVision, 2));
 }
 
 TEST(VisionFirstTest, ImagesAreCheckedWhereBadSamplesAreReplaced) {
