@@ -9,22 +9,25 @@
 namespace ballast {
 
 absl::StatusOr<std::unique_ptr<Ticker>> Ticker::Start(
-    absl::Duration period, std::function<void()> tick, Clock* clock) {
-  std::unique_ptr<Ticker> ticker(new Ticker(period, std::move(tick), clock));
+    absl::string_view purpose, Period period, std::function<void()> tick,
+    Clock* clock) {
+  std::unique_ptr<Ticker> ticker(
+      new Ticker(std::move(period), std::move(tick), clock));
   try {
     ticker->thread_ = std::thread([t = ticker.get()] {
-      while (t->sleeper_->Sleep(t->period_)) t->tick_();
+      while (t->sleeper_->Sleep(t->period_())) t->tick_();
     });
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("no thread for what is done every ",
-                     absl::FormatDuration(period), ": ", error.what()));
+        absl::StrCat("no thread to ", purpose, ": ", error.what()));
   }
   return ticker;
 }
 
-Ticker::Ticker(absl::Duration period, std::function<void()> tick, Clock* clock)
-    : period_(period), tick_(std::move(tick)), sleeper_(clock->NewSleeper()) {}
+Ticker::Ticker(Period period, std::function<void()> tick, Clock* clock)
+    : period_(std::move(period)),
+      tick_(std::move(tick)),
+      sleeper_(clock->NewSleeper()) {}
 
 Ticker::~Ticker() {
   sleeper_->Wake();

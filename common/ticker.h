@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
 
@@ -13,19 +14,22 @@ namespace ballast {
 
 // Calls a function every `period`, in a thread of its own, until it is
 // destroyed; that waits for a call that is going on. The first call comes one
-// period after Start.
+// period after Start. How long a period is, is asked before each.
 class Ticker {
  public:
+  using Period = std::function<absl::Duration()>;
+
   // `clock` is not owned and outlives this; `tick` must not destroy it. Errors:
-  // RESOURCE_EXHAUSTED (no thread).
+  // RESOURCE_EXHAUSTED (no thread to `purpose`).
   static absl::StatusOr<std::unique_ptr<Ticker>> Start(
-      absl::Duration period, std::function<void()> tick, Clock* clock);
+      absl::string_view purpose, Period period, std::function<void()> tick,
+      Clock* clock);
   ~Ticker();
 
  private:
-  Ticker(absl::Duration period, std::function<void()> tick, Clock* clock);
+  Ticker(Period period, std::function<void()> tick, Clock* clock);
 
-  const absl::Duration period_;
+  const Period period_;
   const std::function<void()> tick_;
   const std::unique_ptr<Sleeper> sleeper_;
   std::thread thread_;

@@ -134,7 +134,8 @@ absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(
   if (settings.vision_first) {
     BALLAST_ASSIGN_OR_RETURN(
         ticker, Ticker::Start(
-                    kLook, [core] { core->LookForStillVision(); }, clock));
+                    "look for streams that stand still", [] { return kLook; },
+                    [core] { core->LookForStillVision(); }, clock));
   }
   return std::make_unique<CoreLoader>(std::move(core), job, std::move(ticker));
 }

@@ -1,12 +1,11 @@
 #include "server/delivery/stall_watch.h"
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "common/status_macros.h"
 #include "proto/module.h"
 
 namespace ballast {
@@ -42,12 +41,11 @@ absl::StatusOr<std::unique_ptr<StallWatch>> StallWatch::Start(
     Clock* clock) {
   std::unique_ptr<StallWatch> watch(
       new StallWatch(board, after, std::move(describe), clock));
-  try {
-    watch->thread_ = std::thread([w = watch.get()] { w->Run(); });
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no thread to watch for stalls: ", error.what()));
-  }
+  BALLAST_ASSIGN_OR_RETURN(
+      watch->ticker_,
+      Ticker::Start(
+          "watch for stalls", [w = watch.get()] { return w->after_.Get() / 4; },
+          [w = watch.get()] { w->Look(); }, clock));
   return watch;
 }
 
@@ -56,30 +54,21 @@ StallWatch::StallWatch(const WorkBoard* board, absl::Duration after,
     : board_(board),
       after_(after),
       describe_(std::move(describe)),
-      clock_(clock),
-      sleeper_(clock->NewSleeper()) {}
-
-StallWatch::~StallWatch() {
-  sleeper_->Wake();
-  if (thread_.joinable()) thread_.join();
-}
+      clock_(clock) {}
 
 std::vector<WorkInHand> StallWatch::Stalls() const {
   return Stalled(board_->List(), clock_->Now(), after_.Get());
 }
 
-void StallWatch::Run() {
-  StallReports reports;
-  while (sleeper_->Sleep(after_.Get() / 4)) {
-    const absl::Time now = clock_->Now();
-    for (const WorkInHand& item :
-         reports.New(Stalled(board_->List(), now, after_.Get()))) {
-      LogWarning("stall: ", item.stage, " of ", describe_(item), " for ",
-                 ModuleName(item.module), " position ", item.position,
-                 " has taken ",
-                 absl::FormatDuration(
-                     absl::Trunc(now - item.since, absl::Milliseconds(100))));
-    }
+void StallWatch::Look() {
+  const absl::Time now = clock_->Now();
+  for (const WorkInHand& item :
+       reports_.New(Stalled(board_->List(), now, after_.Get()))) {
+    LogWarning("stall: ", item.stage, " of ", describe_(item), " for ",
+               ModuleName(item.module), " position ", item.position,
+               " has taken ",
+               absl::FormatDuration(
+                   absl::Trunc(now - item.since, absl::Milliseconds(100))));
   }
 }
 

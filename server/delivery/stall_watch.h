@@ -6,7 +6,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,6 +13,7 @@
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/live_value.h"
+#include "common/ticker.h"
 #include "server/delivery/work_board.h"
 
 namespace ballast {
@@ -46,7 +46,6 @@ class StallWatch {
   static absl::StatusOr<std::unique_ptr<StallWatch>> Start(
       const WorkBoard* board, absl::Duration after, Describe describe,
       Clock* clock);
-  ~StallWatch();  // ends the thread
 
   // From now on; the thread looks anew when its present sleep, a quarter of
   // what was set before, ends.
@@ -58,14 +57,14 @@ class StallWatch {
  private:
   StallWatch(const WorkBoard* board, absl::Duration after, Describe describe,
              Clock* clock);
-  void Run();
+  void Look();
 
   const WorkBoard* const board_;
   LiveValue<absl::Duration> after_;
   const Describe describe_;
   Clock* const clock_;
-  const std::unique_ptr<Sleeper> sleeper_;
-  std::thread thread_;
+  StallReports reports_;            // the ticker's thread alone
+  std::unique_ptr<Ticker> ticker_;  // last: its thread uses all the others
 };
 
 }  // namespace ballast

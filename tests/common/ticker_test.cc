@@ -14,7 +14,7 @@ TEST(TickerTest, TicksOncePerPeriodUntilItIsDestroyed) {
   std::atomic<int> ticks = 0;
   {
     auto ticker = Ticker::Start(
-        absl::Seconds(5), [&] { ++ticks; }, &clock);
+        "count", [] { return absl::Seconds(5); }, [&] { ++ticks; }, &clock);
     ASSERT_TRUE(ticker.ok()) << ticker.status();
     clock.AwaitSleepers(1);
     EXPECT_EQ(ticks, 0);
