@@ -10,14 +10,14 @@
 #include "absl/types/span.h"
 #include "client/memory_region.h"
 #include "common/mutex.h"
-#include "proto/arena_layout.h"
+#include "proto/block/arena_layout.h"
 
 namespace ballast {
 
-// A server's arena (proto/arena_layout.h), mapped for reading. Only the mapping
-// is kept, no file: nothing is left behind however the client ends, and the
-// pages stay while it is mapped, whatever becomes of the server. The server is
-// trusted not to make the file shorter.
+// A server's arena (proto/block/arena_layout.h), mapped for reading. Only the
+// mapping is kept, no file: nothing is left behind however the client ends, and
+// the pages stay while it is mapped, whatever becomes of the server. The server
+// is trusted not to make the file shorter.
 class ArenaMapping final : public MemoryRegion {
  public:
   // Maps the file at `path`, which must be an arena of `bytes` bytes with `id`.

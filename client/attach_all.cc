@@ -9,7 +9,7 @@
 #include "client/failover.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "proto/fingerprint.h"
+#include "proto/schedule/fingerprint.h"
 
 namespace ballast {
 namespace {

@@ -12,9 +12,9 @@
 #include "common/log.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
-#include "proto/block_layout.h"
-#include "proto/block_view.h"
-#include "proto/module.h"
+#include "proto/block/block_layout.h"
+#include "proto/block/block_view.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {

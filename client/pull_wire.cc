@@ -7,7 +7,7 @@
 
 #include <grpcpp/impl/codegen/proto_utils.h>
 
-#include "proto/chunk_wire.h"
+#include "proto/block/chunk_wire.h"
 
 namespace ballast {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
-#include "proto/schedule_columns.h"
+#include "proto/schedule/schedule_columns.h"
 
 namespace ballast {
 namespace {

@@ -14,7 +14,7 @@
 #   lib/ballast/                    libraries of Debian's that it alone loads
 #   lib/pkgconfig/ballast_shim.pc
 #   lib/cmake/ballast_shim/
-#   include/ballast/trainer_shim/
+#   include/ballast/trainer_shim/c_api/, and trainer_shim/c_api.h that includes it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -47,7 +47,7 @@ fi
 
 readonly root=$destdir$prefix
 version=$(sed -n 's/.*kVersion\[\] = "\(.*\)";/\1/p' common/build_info.h)
-mkdir -p "$root"/{lib/{ballast,pkgconfig,cmake/ballast_shim},include/ballast/trainer_shim}
+mkdir -p "$root"/{lib/{ballast,pkgconfig,cmake/ballast_shim},include/ballast/trainer_shim/c_api}
 
 install -m 755 "$library" "$root/lib/libballast_shim.so.1"
 strip --strip-unneeded "$root/lib/libballast_shim.so.1"
@@ -55,7 +55,10 @@ ln -sf libballast_shim.so.1 "$root/lib/libballast_shim.so"
 # The others are in every system, where two versions in one process would clash.
 ldd "$library" | awk '/lib(absl_|protobuf|re2)[^ ]*\.so/ {print $3}' |
   xargs install -m 644 -t "$root/lib/ballast"
-install -m 644 -t "$root/include/ballast/trainer_shim" trainer_shim/c_api*.h
+install -m 644 -t "$root/include/ballast/trainer_shim/c_api" trainer_shim/c_api/c_api*.h
+# The short path that trainers include.
+echo '#include "trainer_shim/c_api/c_api.h"' \
+  >"$root/include/ballast/trainer_shim/c_api.h"
 sed "s/@VERSION@/$version/" trainer_shim/c_api/ballast_shim.pc.in \
   >"$root/lib/pkgconfig/ballast_shim.pc"
 for name in ballast_shim-config ballast_shim-config-version; do

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "proto/block_layout.h"
+#include "proto/block/block_layout.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 #include "trainer_shim/exchange_plan.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "common/align.h"
 #include "common/status_macros.h"
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {

@@ -6,11 +6,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "proto/block_layout.h"
-#include "proto/block_plan.h"
-#include "proto/delivery_rule.h"
+#include "proto/block/block_layout.h"
+#include "proto/block/block_plan.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
+#include "proto/schedule/delivery_rule.h"
 
 namespace ballast {
 
@@ -73,7 +73,7 @@ struct ExchangePlan {
 
 // Plans micro-batch number `micro_batch` of `schedule` for `role`. Pure; the
 // plan returned is valid. `schedule` must have passed CheckColumns
-// (proto/schedule_columns.h).
+// (proto/schedule/schedule_columns.h).
 //
 // Under `direct` and `off` nothing is sent or received, and under `hybrid` only
 // between ranks that different servers read for.

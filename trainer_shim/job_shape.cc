@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {

@@ -5,11 +5,11 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "proto/block_plan.h"
-#include "proto/delivery_rule.h"
+#include "proto/block/block_plan.h"
 #include "proto/job.pb.h"
+#include "proto/schedule/delivery_rule.h"
 #include "trainer_shim/context_slice.h"
-#include "trainer_shim/patchify.h"
+#include "trainer_shim/host/patchify.h"
 #include "trainer_shim/role_fields.h"
 #include "trainer_shim/trainer_place.h"
 

@@ -5,9 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "client/attach_all.h"
 #include "common/status_macros.h"
-#include "proto/data_end.h"
-#include "proto/fingerprint.h"
-#include "proto/module.h"
+#include "proto/block/data_end.h"
+#include "proto/schedule/fingerprint.h"
+#include "proto/schedule/module.h"
 #include "proto/timing.pb.h"
 
 namespace ballast {

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "proto/block_layout.h"
+#include "proto/block/block_layout.h"
 
 namespace ballast {
 

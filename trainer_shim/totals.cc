@@ -1,7 +1,7 @@
 #include "trainer_shim/totals.h"
 
 #include "common/align.h"
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 

@@ -15,7 +15,7 @@
 #include "common/option_types.h"
 #include "common/status_macros.h"
 #include "common/table.h"
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "client/ballastctl/balance.h"
+#include "client/ballastctl/balance_command.h"
 #include "client/ballastctl/fit_cost.h"
 #include "client/ballastctl/health.h"
 #include "client/ballastctl/metrics.h"

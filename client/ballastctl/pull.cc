@@ -20,11 +20,11 @@
 #include "common/log.h"
 #include "common/option_types.h"
 #include "common/status_macros.h"
-#include "proto/block_plan.h"
-#include "proto/block_view.h"
-#include "proto/data_end.h"
-#include "proto/delivery_rule.h"
-#include "proto/module.h"
+#include "proto/block/block_plan.h"
+#include "proto/block/block_view.h"
+#include "proto/block/data_end.h"
+#include "proto/schedule/delivery_rule.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "common/option_types.h"
 #include "common/status_macros.h"
-#include "proto/schedule_json.h"
-#include "proto/schedule_table.h"
+#include "proto/schedule/schedule_json.h"
+#include "proto/schedule/schedule_table.h"
 
 namespace ballast {
 namespace {

@@ -13,7 +13,7 @@
 #include "client/ballastctl/view.h"
 #include "common/table.h"
 #include "proto/metrics_service.pb.h"
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {

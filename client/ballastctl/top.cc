@@ -15,7 +15,7 @@
 #include "client/ballastctl/view.h"
 #include "common/instruments.h"
 #include "common/status_macros.h"
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {

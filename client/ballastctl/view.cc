@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "client/ballastctl/quantities.h"
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {

@@ -14,7 +14,7 @@
 #include "common/status_macros.h"
 #include "server/config/config_loader.h"
 #include "server/corpus/shared_files.h"
-#include "server/service/index_sources.h"
+#include "server/job/index_sources.h"
 
 namespace ballast {
 namespace {

@@ -13,12 +13,12 @@
 #include "common/aligned_buffer.h"
 #include "common/option_types.h"
 #include "common/status_macros.h"
-#include "proto/block_layout.h"
-#include "proto/module.h"
+#include "proto/block/block_layout.h"
+#include "proto/schedule/module.h"
 #include "server/config/config_loader.h"
 #include "server/config/model_profile.h"
 #include "server/delivery/file_sample_builder.h"
-#include "server/service/job_setup.h"
+#include "server/job/job_setup.h"
 
 namespace ballast {
 namespace {

@@ -13,8 +13,8 @@
 #include "common/option_types.h"
 #include "common/progress_bar.h"
 #include "common/status_macros.h"
-#include "server/corpus/draw/dataset.h"
-#include "server/corpus/draw/draw_sample.h"
+#include "server/command/draw/dataset.h"
+#include "server/command/draw/draw_sample.h"
 
 namespace ballast {
 namespace {

@@ -7,10 +7,10 @@
 
 #include "common/option_types.h"
 #include "common/status_macros.h"
-#include "proto/schedule_json.h"
-#include "proto/schedule_table.h"
+#include "proto/schedule/schedule_json.h"
+#include "proto/schedule/schedule_table.h"
 #include "server/config/config_loader.h"
-#include "server/service/job_setup.h"
+#include "server/job/job_setup.h"
 
 namespace ballast {
 namespace {

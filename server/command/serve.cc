@@ -22,7 +22,7 @@
 #include "common/status_macros.h"
 #include "server/command/termination.h"
 #include "server/config/config_loader.h"
-#include "server/service/reload.h"
+#include "server/job/reload.h"
 #include "server/service/server.h"
 
 namespace ballast {

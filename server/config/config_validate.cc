@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/align.h"
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 #include "server/config/listen_address.h"
 #include "server/config/topology.h"
 

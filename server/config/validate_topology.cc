@@ -7,7 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 #include "server/config/config_validate.h"
 #include "server/config/listen_address.h"
 #include "server/config/rank_list.h"

@@ -6,11 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
-#include "server/corpus/conversation_json.h"
 #include "server/corpus/data_path.h"
-#include "server/corpus/digest.h"
+#include "server/corpus/index/digest.h"
+#include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/limits.h"
-#include "server/corpus/webdataset_reader.h"
+#include "server/corpus/tar/webdataset_reader.h"
 
 namespace ballast {
 namespace {

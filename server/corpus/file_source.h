@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/corpus/index_file.h"
-#include "server/corpus/media_root.h"
+#include "server/corpus/index/index_file.h"
+#include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/open_files.h"
 #include "server/corpus/sample_source.h"
 #include "server/corpus/source_files.h"

@@ -8,8 +8,8 @@
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/corpus/file_source.h"
-#include "server/corpus/media_root.h"
-#include "server/corpus/mock_source.h"
+#include "server/corpus/jsonl/media_root.h"
+#include "server/corpus/mock/mock_source.h"
 #include "server/corpus/source_files.h"
 
 namespace ballast {

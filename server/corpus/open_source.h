@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
-#include "server/corpus/index_key.h"
+#include "server/corpus/index/index_key.h"
 #include "server/corpus/sample_source.h"
 
 namespace ballast {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/corpus/index/source_index.h"
 #include "server/corpus/read_from.h"
-#include "server/corpus/source_index.h"
 
 namespace ballast {
 

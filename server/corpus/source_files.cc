@@ -7,7 +7,7 @@
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/corpus/data_path.h"
-#include "server/corpus/digest.h"
+#include "server/corpus/index/digest.h"
 
 namespace ballast {
 namespace {

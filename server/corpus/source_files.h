@@ -11,8 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
-#include "server/corpus/index_file.h"
-#include "server/corpus/index_key.h"
+#include "server/corpus/index/index_file.h"
+#include "server/corpus/index/index_key.h"
 
 namespace ballast {
 

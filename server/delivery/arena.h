@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/mutex.h"
-#include "proto/arena_layout.h"
+#include "proto/block/arena_layout.h"
 
 namespace ballast {
 
@@ -22,8 +22,8 @@ struct ArenaIdentity {
   std::string nonce;
 };
 
-// Memory for blocks, of a fixed size, laid out as proto/arena_layout.h says:
-// either a file that other processes may map, or this process's own.
+// Memory for blocks, of a fixed size, laid out as proto/block/arena_layout.h
+// says: either a file that other processes may map, or this process's own.
 //
 // The file is DIRECTORY/ballast-UID-ID.arena, of mode 0640, and locked (flock)
 // for as long as its server lives, whichever way it dies. It is removed by the

@@ -11,7 +11,7 @@
 
 namespace ballast {
 
-// Where in the arena a block lies (proto/arena_layout.h).
+// Where in the arena a block lies (proto/block/arena_layout.h).
 struct ArenaPlace {
   uint64_t offset = 0;  // of its first byte
   uint64_t generation = 0;

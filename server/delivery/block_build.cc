@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "proto/block_view.h"
+#include "proto/block/block_view.h"
 
 namespace ballast {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/align.h"
-#include "proto/arena_layout.h"
+#include "proto/block/arena_layout.h"
 
 namespace ballast {
 namespace {

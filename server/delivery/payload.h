@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "proto/block_layout.h"
+#include "proto/block/block_layout.h"
 #include "server/delivery/sample_builder.h"
 
 namespace ballast {

@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "proto/block_layout.h"
+#include "proto/block/block_layout.h"
 #include "proto/schedule.pb.h"
 #include "server/config/model_profile.h"
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/instruments.h"
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {

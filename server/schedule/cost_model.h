@@ -8,7 +8,7 @@
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
 #include "server/config/model_profile.h"
-#include "server/corpus/source_index.h"
+#include "server/corpus/index/source_index.h"
 
 namespace ballast {
 
@@ -25,8 +25,8 @@ struct SampleSize {
 absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
                                          const v1::Model& model);
 
-// linear*n + quadratic*n*n, evaluated in that order in IEEE doubles; n = patches
-// for vision, tokens for language.
+// linear*n + quadratic*n*n, evaluated in that order in IEEE doubles; n =
+// patches for vision, tokens for language.
 double SampleCost(const SampleSize& size, v1::Module module,
                   const v1::Balance::Cost& coefficients);
 
@@ -36,8 +36,7 @@ const v1::Balance::Cost& CostAt(const v1::Balance& balance, uint64_t step);
 
 // What the balancer evens out: the sum over both modules, whichever are
 // configured, so that every module derives the same schedule.
-double JointCost(const SampleSize& size,
-                 const v1::Balance::Cost& coefficients);
+double JointCost(const SampleSize& size, const v1::Balance::Cost& coefficients);
 
 }  // namespace ballast
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/status_macros.h"
-#include "proto/block_layout.h"
+#include "proto/block/block_layout.h"
 #include "server/schedule/balance_joint.h"
 #include "server/schedule/presence.h"
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "proto/fingerprint.h"
+#include "proto/schedule/fingerprint.h"
 
 namespace ballast {
 namespace {

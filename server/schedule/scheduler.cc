@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 #include "server/config/rank_list.h"
 #include "server/config/topology.h"
 #include "server/schedule/cost_model.h"

@@ -9,7 +9,7 @@
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
-#include "server/corpus/source_index.h"
+#include "server/corpus/index/source_index.h"
 
 namespace ballast {
 

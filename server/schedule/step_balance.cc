@@ -6,8 +6,8 @@
 
 #include "common/align.h"
 #include "common/status_macros.h"
-#include "proto/block_layout.h"
-#include "proto/module.h"
+#include "proto/block/block_layout.h"
+#include "proto/schedule/module.h"
 #include "server/config/rank_list.h"
 #include "server/config/topology.h"
 
@@ -36,7 +36,7 @@ void AddColumns(const Loads& loads, Loads* sums) {
 }
 
 // Per sample: the bytes of its payload in the module's blocks, as
-// proto/block_plan.h lays them out.
+// proto/block/block_plan.h lays them out.
 std::vector<uint64_t> PayloadBytes(const v1::MicroBatchSchedule& columns,
                                    v1::Module module,
                                    const BlockGeometry& geometry) {

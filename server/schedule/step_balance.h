@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/balance.pb.h"
-#include "proto/block_plan.h"
+#include "proto/block/block_plan.h"
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
 

@@ -7,7 +7,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include "proto/metrics_service.pb.h"
-#include "server/service/balance_board.h"
+#include "server/monitor/balance_board.h"
 #include "server/service/call_count.h"
 #include "server/service/watch_set.h"
 

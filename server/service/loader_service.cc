@@ -6,7 +6,7 @@
 #include "absl/types/span.h"
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
-#include "proto/fingerprint.h"
+#include "proto/schedule/fingerprint.h"
 
 namespace ballast {
 namespace {

@@ -6,16 +6,16 @@
 
 #include "proto/loader_service.grpc.pb.h"
 #include "proto/schedule.pb.h"
-#include "server/delivery/instruments.h"
+#include "server/delivery/delivery_instruments.h"
 #include "server/delivery/loader.h"
+#include "server/monitor/client_board.h"
+#include "server/monitor/timing_store.h"
+#include "server/pull/pull_call.h"
+#include "server/pull/pull_limits.h"
 #include "server/schedule/scheduler.h"
 #include "server/service/call_count.h"
-#include "server/service/client_board.h"
-#include "server/service/pull_call.h"
-#include "server/service/pull_limits.h"
 #include "server/service/refusal.h"
 #include "server/service/rendezvous.h"
-#include "server/service/timing_store.h"
 
 namespace ballast {
 

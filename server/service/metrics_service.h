@@ -8,10 +8,10 @@
 
 #include "proto/job.pb.h"
 #include "proto/metrics_service.grpc.pb.h"
-#include "server/service/balance_board.h"
+#include "server/monitor/balance_board.h"
+#include "server/monitor/server_state.h"
 #include "server/service/balance_watches.h"
 #include "server/service/call_count.h"
-#include "server/service/server_state.h"
 
 namespace ballast {
 

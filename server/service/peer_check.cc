@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "proto/fingerprint.h"
+#include "proto/schedule/fingerprint.h"
 
 namespace ballast {
 namespace {

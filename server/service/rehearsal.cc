@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {

@@ -21,7 +21,7 @@
 #include "server/http/prometheus_text.h"
 #include "server/http/status_json.h"
 #include "server/schedule/step_balance.h"
-#include "server/service/listen_address.h"
+#include "server/service/listening.h"
 #include "server/service/peer_caller.h"
 #include "server/service/rehearsal.h"
 

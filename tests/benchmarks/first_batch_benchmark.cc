@@ -16,12 +16,12 @@
 #include <benchmark/benchmark.h>
 
 #include "client/loader_client.h"
-#include "proto/block_view.h"
+#include "proto/block/block_view.h"
+#include "server/command/draw/dataset.h"
 #include "server/config/config_loader.h"
-#include "server/corpus/draw/dataset.h"
 #include "server/image/image.h"
-#include "server/service/index_sources.h"
-#include "server/service/job_setup.h"
+#include "server/job/index_sources.h"
+#include "server/job/job_setup.h"
 #include "server/service/server.h"
 
 namespace ballast {

@@ -23,7 +23,7 @@
 #include <hwy/targets.h>
 
 #include "server/corpus/file.h"
-#include "server/corpus/image_probe.h"
+#include "server/corpus/index/image_probe.h"
 #include "server/image/image.h"
 #include "server/image/quad_kernels.h"
 #include "tests/benchmarks/image_corpus.h"

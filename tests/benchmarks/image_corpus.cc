@@ -8,11 +8,11 @@
 #include <iterator>
 #include <optional>
 
+#include "server/command/draw/canvas.h"
+#include "server/command/draw/draw_sample.h"
+#include "server/command/draw/encode.h"
+#include "server/command/draw/random.h"
 #include "server/config/model_profile.h"
-#include "server/corpus/draw/canvas.h"
-#include "server/corpus/draw/draw_sample.h"
-#include "server/corpus/draw/encode.h"
-#include "server/corpus/draw/random.h"
 #include "tests/fakes/shared_dir.h"
 
 namespace ballast {

@@ -17,7 +17,7 @@
 #include "common/instruments.h"
 #include "common/mutex.h"
 #include "proto/schedule.pb.h"
-#include "server/delivery/instruments.h"
+#include "server/delivery/delivery_instruments.h"
 #include "server/delivery/work_board.h"
 
 namespace ballast {

@@ -15,7 +15,7 @@
 #include <benchmark/benchmark.h>
 
 #include "absl/strings/str_cat.h"
-#include "server/corpus/draw/prose.h"
+#include "server/command/draw/prose.h"
 #include "server/text/tokenizer.h"
 
 namespace ballast {

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "client/attach_all.h"
-#include "proto/fingerprint.h"
+#include "proto/schedule/fingerprint.h"
 #include "tests/fakes/fake_loader_service.h"
 #include "tests/fakes/manual_clock.h"
 

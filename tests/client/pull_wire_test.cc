@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/chunk_wire.h"
+#include "proto/block/chunk_wire.h"
 
 namespace ballast {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "proto/block_view.h"
+#include "proto/block/block_view.h"
 #include "proto/schedule.pb.h"
 
 namespace ballast {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "common/aligned_buffer.h"
-#include "proto/block_plan.h"
+#include "proto/block/block_plan.h"
 
 namespace ballast {
 

@@ -3,9 +3,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
-#include "server/corpus/draw/canvas.h"
-#include "server/corpus/draw/encode.h"
-#include "server/corpus/tar_writer.h"
+#include "server/command/draw/canvas.h"
+#include "server/command/draw/encode.h"
+#include "server/corpus/tar/tar_writer.h"
 
 namespace ballast {
 

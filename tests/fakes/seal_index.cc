@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "server/corpus/index_format.h"
+#include "server/corpus/index/index_format.h"
 
 namespace ballast {
 namespace {

@@ -11,7 +11,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/schedule.pb.h"
-#include "server/service/index_sources.h"
+#include "server/job/index_sources.h"
 #include "trainer_shim/ballast_rank/world.h"
 
 namespace ballast {

@@ -12,7 +12,7 @@
 #include "proto/config.pb.h"
 #include "server/config/config_loader.h"
 #include "server/service/server.h"
-#include "trainer_shim/packed_batch.h"
+#include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/trainer_place.h"
 
 namespace ballast {

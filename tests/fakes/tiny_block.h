@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "proto/block_layout.h"
+#include "proto/block/block_layout.h"
 
 namespace ballast {
 

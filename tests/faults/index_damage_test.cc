@@ -15,8 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "client/loader_client.h"
 #include "server/config/config_loader.h"
-#include "server/service/index_sources.h"
-#include "server/service/job_setup.h"
+#include "server/job/index_sources.h"
+#include "server/job/job_setup.h"
 #include "tests/fakes/test_cluster.h"
 
 namespace ballast {

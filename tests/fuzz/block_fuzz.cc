@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "proto/block_view.h"
+#include "proto/block/block_view.h"
 #include "tests/fuzz/seed_block.h"
 
 namespace ballast {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "server/corpus/index_file.h"
+#include "server/corpus/index/index_file.h"
 #include "tests/fakes/seal_index.h"
 #include "tests/fuzz/memory_file.h"
 

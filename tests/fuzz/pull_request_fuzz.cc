@@ -8,8 +8,8 @@
 
 #include "proto/schedule.pb.h"
 #include "server/delivery/arena.h"
-#include "server/service/pull_session.h"
-#include "server/service/pull_wire.h"
+#include "server/pull/pull_response_wire.h"
+#include "server/pull/pull_session.h"
 #include "tests/fuzz/seed_requests.h"
 
 // The input is a client's messages, each behind a byte with its length.

@@ -1,7 +1,7 @@
 #ifndef BALLAST_TESTS_FUZZ_SEED_BLOCK_H_
 #define BALLAST_TESTS_FUZZ_SEED_BLOCK_H_
 
-#include "proto/block_plan.h"
+#include "proto/block/block_plan.h"
 
 namespace ballast {
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "server/corpus/member_name.h"
-#include "server/corpus/webdataset_reader.h"
+#include "server/corpus/tar/member_name.h"
+#include "server/corpus/tar/webdataset_reader.h"
 #include "tests/fuzz/memory_file.h"
 
 namespace ballast {

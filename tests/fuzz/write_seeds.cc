@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "proto/block_view.h"
+#include "proto/block/block_view.h"
 #include "proto/loader_service.pb.h"
-#include "server/corpus/index_writer.h"
-#include "server/corpus/tar_writer.h"
+#include "server/corpus/index/index_writer.h"
+#include "server/corpus/tar/tar_writer.h"
 #include "tests/fuzz/seed_block.h"
 #include "tests/fuzz/seed_requests.h"
 

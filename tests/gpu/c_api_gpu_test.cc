@@ -22,7 +22,7 @@
 #include "tests/gpu/cuda_world.h"
 #include "tests/gpu/device_testing.h"
 #include "tests/trainer_shim/c_api/c_batch.h"
-#include "trainer_shim/c_api.h"
+#include "trainer_shim/c_api/c_api.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/nccl_api.h"
 

@@ -12,7 +12,7 @@
 #include "tests/fakes/test_cluster.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 #include "trainer_shim/cuda/device_communicator.h"
-#include "trainer_shim/patchify.h"
+#include "trainer_shim/host/patchify.h"
 
 namespace ballast {
 

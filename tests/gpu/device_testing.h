@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "trainer_shim/cuda_status.h"
-#include "trainer_shim/device_buffer.h"
+#include "trainer_shim/cuda/cuda_status.h"
+#include "trainer_shim/cuda/device_buffer.h"
 
 namespace ballast {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "tests/gpu/device_testing.h"
-#include "trainer_shim/patchify.h"
-#include "trainer_shim/patchify_cuda.h"
+#include "trainer_shim/cuda/patchify_cuda.h"
+#include "trainer_shim/host/patchify.h"
 
 namespace ballast {
 namespace {

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/gpu/device_testing.h"
-#include "trainer_shim/patchify.h"
-#include "trainer_shim/patchify_cuda.h"
+#include "trainer_shim/cuda/patchify_cuda.h"
+#include "trainer_shim/host/patchify.h"
 
 // The oracle is the CPU's Patchify, which the golden values of Hugging Face's
 // processor check. Nothing here has a tolerance.

@@ -8,8 +8,8 @@
 #include "tests/fakes/test_cluster.h"
 #include "tests/gpu/cuda_world.h"
 #include "tests/gpu/device_testing.h"
-#include "trainer_shim/packed_batch.h"
-#include "trainer_shim/patchify.h"
+#include "trainer_shim/host/packed_batch.h"
+#include "trainer_shim/host/patchify.h"
 
 namespace ballast {
 

@@ -17,7 +17,7 @@
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 #include "trainer_shim/cuda/in_process_device_communicator.h"
-#include "trainer_shim/trainer_shim.h"
+#include "trainer_shim/host/trainer_shim.h"
 
 namespace ballast {
 namespace {

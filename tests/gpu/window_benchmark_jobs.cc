@@ -4,8 +4,8 @@
 #include <cmath>
 #include <random>
 
-#include "proto/block_view.h"
-#include "proto/module.h"
+#include "proto/block/block_view.h"
+#include "proto/schedule/module.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"

@@ -9,10 +9,10 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/block_layout.h"
+#include "proto/block/block_layout.h"
 #include "tests/gpu/device_testing.h"
 #include "trainer_shim/cuda/cuda_handles.h"
-#include "trainer_shim/pack_cpu.h"
+#include "trainer_shim/host/pack_cpu.h"
 #include "trainer_shim/thd_layout.h"
 
 namespace ballast {

@@ -21,12 +21,12 @@
 #include "trainer_shim/batch_times.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
+#include "trainer_shim/cuda/device_buffer.h"
 #include "trainer_shim/cuda/device_communicator.h"
 #include "trainer_shim/cuda/device_watch.h"
 #include "trainer_shim/cuda/in_process_device_communicator.h"
 #include "trainer_shim/cuda/window_kernels.h"
 #include "trainer_shim/cuda/window_timer.h"
-#include "trainer_shim/device_buffer.h"
 
 namespace ballast {
 namespace {

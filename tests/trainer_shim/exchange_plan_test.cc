@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "proto/schedule_columns.h"
+#include "proto/schedule/schedule_columns.h"
 #include "tests/fakes/synthetic_schedule.h"
 
 namespace ballast {

@@ -11,8 +11,8 @@
 #include "tests/fakes/fake_loader_client.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "trainer_shim/context_slice.h"
-#include "trainer_shim/in_process_communicator.h"
-#include "trainer_shim/trainer_shim.h"
+#include "trainer_shim/host/in_process_communicator.h"
+#include "trainer_shim/host/trainer_shim.h"
 
 namespace ballast {
 namespace {

@@ -12,14 +12,14 @@
 #include "client/loader_client.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "proto/delivery_rule.h"
-#include "proto/module.h"
+#include "proto/schedule/delivery_rule.h"
+#include "proto/schedule/module.h"
 #include "trainer_shim/ballast_rank/failure.h"
 #include "trainer_shim/cuda/cuda_handles.h"
+#include "trainer_shim/cuda/cuda_status.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 #include "trainer_shim/cuda/in_process_device_communicator.h"
 #include "trainer_shim/cuda/nccl_communicator.h"
-#include "trainer_shim/cuda_status.h"
 
 namespace ballast {
 namespace {

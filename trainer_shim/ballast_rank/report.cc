@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/table.h"
-#include "proto/module.h"
 #include "proto/schedule.pb.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {

@@ -6,13 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 #include "trainer_shim/ballast_rank/failure.h"
 #include "trainer_shim/communicator.h"
-#include "trainer_shim/in_process_communicator.h"
+#include "trainer_shim/host/in_process_communicator.h"
+#include "trainer_shim/host/trainer_shim.h"
 #include "trainer_shim/job_shape.h"
 #include "trainer_shim/role_fields.h"
-#include "trainer_shim/trainer_shim.h"
 
 namespace ballast {
 namespace {

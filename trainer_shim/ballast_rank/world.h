@@ -17,7 +17,7 @@
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 #include "trainer_shim/ballast_rank/lost_reports.h"
-#include "trainer_shim/packed_batch.h"
+#include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/trainer_place.h"
 
 namespace ballast {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "trainer_shim/patchify.h"
+#include "trainer_shim/host/patchify.h"
 
 namespace ballast {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "proto/job.pb.h"
-#include "trainer_shim/c_api.h"
-#include "trainer_shim/packed_batch.h"
+#include "trainer_shim/c_api/c_api.h"
+#include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/totals.h"
 
 namespace ballast {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "common/build_info.h"
-#include "trainer_shim/c_api.h"
+#include "trainer_shim/c_api/c_api.h"
 
 namespace ballast {
 namespace {

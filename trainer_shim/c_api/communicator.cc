@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/status_macros.h"
-#include "trainer_shim/c_api.h"
+#include "trainer_shim/c_api/c_api.h"
 #include "trainer_shim/c_api/call.h"
 #include "trainer_shim/c_api/cuda_feed.h"
 #include "trainer_shim/c_api/handles.h"

@@ -7,12 +7,12 @@
 
 #include "client/loader_client.h"
 #include "common/status_macros.h"
+#include "trainer_shim/cuda/cuda_status.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 #include "trainer_shim/cuda/device_batch.h"
 #include "trainer_shim/cuda/device_communicator.h"
 #include "trainer_shim/cuda/in_process_device_communicator.h"
 #include "trainer_shim/cuda/nccl_communicator.h"
-#include "trainer_shim/cuda_status.h"
 #include "trainer_shim/role_source.h"
 
 namespace ballast {

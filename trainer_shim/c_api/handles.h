@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "trainer_shim/c_api.h"
+#include "trainer_shim/c_api/c_api.h"
 #include "trainer_shim/c_api/rank_feed.h"
 
 // What the handles of c_api.h point to.

@@ -5,8 +5,8 @@
 
 #include "common/status_macros.h"
 #include "trainer_shim/communicator.h"
-#include "trainer_shim/in_process_communicator.h"
-#include "trainer_shim/trainer_shim.h"
+#include "trainer_shim/host/in_process_communicator.h"
+#include "trainer_shim/host/trainer_shim.h"
 
 namespace ballast {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "trainer_shim/c_api.h"
+#include "trainer_shim/c_api/c_api.h"
 #include "trainer_shim/c_api/rank_feed.h"
 
 namespace ballast {

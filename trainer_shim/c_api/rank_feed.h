@@ -14,7 +14,7 @@
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 #include "trainer_shim/c_api/batch_view.h"
-#include "trainer_shim/patchify.h"
+#include "trainer_shim/host/patchify.h"
 #include "trainer_shim/trainer_place.h"
 
 namespace ballast {

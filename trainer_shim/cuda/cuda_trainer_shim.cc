@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "trainer_shim/cuda_status.h"
+#include "trainer_shim/cuda/cuda_status.h"
 
 namespace ballast {
 

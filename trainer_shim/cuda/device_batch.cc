@@ -2,7 +2,7 @@
 
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
-#include "trainer_shim/cuda_status.h"
+#include "trainer_shim/cuda/cuda_status.h"
 
 namespace ballast {
 namespace {

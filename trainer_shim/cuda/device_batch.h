@@ -11,7 +11,7 @@
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 #include "trainer_shim/context_slice.h"
-#include "trainer_shim/packed_batch.h"
+#include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/role_fields.h"
 #include "trainer_shim/thd_layout.h"
 #include "trainer_shim/totals.h"
@@ -30,8 +30,8 @@ struct DeviceBatch {
   uint32_t micro_batch = 0;  // number within the step
   v1::Role role;
   int device = 0;
-  // Where the rank stands in its module, what it receives there, and its part of
-  // every sample's tokens.
+  // Where the rank stands in its module, what it receives there, and its part
+  // of every sample's tokens.
   TrainerPlace place;
   BatchFields fields;
   ContextSlice context;

@@ -6,8 +6,8 @@
 #include "common/status_macros.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/cuda/cuda_handles.h"
-#include "trainer_shim/cuda_status.h"
-#include "trainer_shim/in_process_communicator.h"
+#include "trainer_shim/cuda/cuda_status.h"
+#include "trainer_shim/host/in_process_communicator.h"
 
 namespace ballast {
 namespace {

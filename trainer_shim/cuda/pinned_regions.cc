@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
-#include "trainer_shim/cuda_status.h"
+#include "trainer_shim/cuda/cuda_status.h"
 
 namespace ballast {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/status_macros.h"
-#include "trainer_shim/cuda_status.h"
+#include "trainer_shim/cuda/cuda_status.h"
 
 namespace ballast {
 namespace {

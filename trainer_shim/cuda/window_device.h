@@ -9,11 +9,11 @@
 #include "absl/status/statusor.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/device_communicator.h"
+#include "trainer_shim/cuda/patchify_cuda.h"
 #include "trainer_shim/cuda/window_feed.h"
 #include "trainer_shim/cuda/window_kernels.h"
 #include "trainer_shim/cuda/window_timer.h"
 #include "trainer_shim/job_shape.h"
-#include "trainer_shim/patchify_cuda.h"
 
 namespace ballast {
 

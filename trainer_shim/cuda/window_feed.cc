@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "proto/block_view.h"
-#include "proto/module.h"
+#include "proto/block/block_view.h"
+#include "proto/schedule/module.h"
 #include "trainer_shim/batch_times.h"
-#include "trainer_shim/cuda_status.h"
+#include "trainer_shim/cuda/cuda_status.h"
 #include "trainer_shim/totals.h"
 
 namespace ballast {

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "trainer_shim/cuda_status.h"
-#include "trainer_shim/kernel_loading.h"
+#include "trainer_shim/cuda/cuda_status.h"
+#include "trainer_shim/cuda/kernel_loading.h"
 
 namespace ballast {
 namespace {
@@ -58,7 +58,8 @@ __device__ inline uint32_t FindSample(const int32_t* cu_seqlens_padded,
   return low;
 }
 
-// proto/block_layout.h, LayOutLanguage: each array begins at a multiple of 16.
+// proto/block/block_layout.h, LayOutLanguage: each array begins at a multiple
+// of 16.
 __device__ inline uint64_t ArrayBytes(uint64_t tokens) {
   return (tokens * sizeof(int32_t) + kArrayAlignment - 1) / kArrayAlignment *
          kArrayAlignment;

@@ -4,12 +4,12 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "proto/block_layout.h"
+#include "proto/block/block_layout.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/exchange_plan.h"
+#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/host/patchify_images.h"
 #include "trainer_shim/job_shape.h"
-#include "trainer_shim/patchify.h"
-#include "trainer_shim/patchify_images.h"
 
 namespace ballast {
 

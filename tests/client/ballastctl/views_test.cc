@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/ballastctl/balance.h"
+#include "client/ballastctl/balance_command.h"
 #include "client/ballastctl/metrics.h"
 #include "client/ballastctl/quantities.h"
 #include "client/ballastctl/snapshot.h"

@@ -23,7 +23,7 @@
 #include "proto/loader_service.grpc.pb.h"
 #include "proto/schedule_service.grpc.pb.h"
 #include "server/config/config_loader.h"
-#include "server/service/index_sources.h"
+#include "server/job/index_sources.h"
 #include "tests/fakes/test_certificates.h"
 
 namespace ballast {

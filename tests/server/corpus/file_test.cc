@@ -11,9 +11,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/corpus/atomic_file.h"
-#include "server/corpus/image_probe.h"
-#include "server/corpus/media_root.h"
+#include "server/corpus/index/atomic_file.h"
+#include "server/corpus/index/image_probe.h"
+#include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/read_from.h"
 #include "tests/server/corpus/corpus_testing.h"
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/corpus/index_builder.h"
+#include "server/corpus/index/index_builder.h"
 #include "tests/server/corpus/corpus_testing.h"
 
 namespace ballast {

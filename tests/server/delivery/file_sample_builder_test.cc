@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "proto/block_plan.h"
+#include "proto/block/block_plan.h"
 #include "server/delivery/block_build.h"
 #include "server/image/image.h"
 #include "server/schedule/scheduler.h"

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/arena_layout.h"
+#include "proto/block/arena_layout.h"
 #include "server/delivery/block_ledger.h"
 #include "tests/server/delivery/loader_testing.h"
 

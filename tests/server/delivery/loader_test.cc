@@ -12,7 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "proto/block_view.h"
+#include "proto/block/block_view.h"
 #include "server/delivery/block_ledger.h"
 #include "tests/server/delivery/loader_testing.h"
 

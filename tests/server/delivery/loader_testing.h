@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
-#include "proto/block_view.h"
+#include "proto/block/block_view.h"
 #include "server/delivery/loader.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_sample_builder.h"

@@ -18,7 +18,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/time/time.h"
-#include "proto/block_plan.h"
+#include "proto/block/block_plan.h"
 #include "server/delivery/arena.h"
 #include "server/delivery/block_ledger.h"
 #include "server/delivery/loader_core.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/instruments.h"
-#include "server/service/family_list.h"
+#include "server/monitor/family_list.h"
 
 namespace ballast {
 namespace {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "server/service/family_list.h"
+#include "server/monitor/family_list.h"
 
 namespace ballast {
 namespace {

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "common/sha256.h"
-#include "server/corpus/draw/canvas.h"
-#include "server/corpus/draw/encode.h"
+#include "server/command/draw/canvas.h"
+#include "server/command/draw/encode.h"
 #include "server/image/image.h"
 #include "tests/fakes/malloc_counter.h"
 #include "tests/server/image/test_images.h"

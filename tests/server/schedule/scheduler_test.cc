@@ -9,8 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "proto/module.h"
-#include "proto/schedule_json.h"
+#include "proto/schedule/module.h"
+#include "proto/schedule/schedule_json.h"
 #include "server/schedule/cost_model.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "proto/block_plan.h"
+#include "proto/block/block_plan.h"
 #include "tests/fakes/job_config.h"
 #include "tests/fakes/synthetic_schedule.h"
 

@@ -11,7 +11,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include "proto/block_view.h"
+#include "proto/block/block_view.h"
 #include "proto/transport.h"
 #include "server/schedule/scheduler.h"
 #include "server/service/call_count.h"

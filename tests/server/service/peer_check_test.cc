@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "common/mutex.h"
-#include "proto/fingerprint.h"
+#include "proto/schedule/fingerprint.h"
 #include "tests/fakes/manual_clock.h"
 
 namespace ballast {

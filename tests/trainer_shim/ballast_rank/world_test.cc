@@ -15,7 +15,7 @@
 #include "common/mutex.h"
 #include "tests/fakes/fake_loader_client.h"
 #include "tests/fakes/synthetic_schedule.h"
-#include "trainer_shim/ballast_rank/json_lines.h"
+#include "trainer_shim/ballast_rank/batch_lines.h"
 #include "trainer_shim/ballast_rank/lost_reports.h"
 
 namespace ballast {

@@ -19,7 +19,7 @@
 #include "tests/fakes/test_cluster.h"
 #include "tests/trainer_shim/c_api/c_batch.h"
 #include "tests/trainer_shim/c_api/c_rank.h"
-#include "trainer_shim/c_api.h"
+#include "trainer_shim/c_api/c_api.h"
 
 namespace ballast {
 

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/trainer_shim/c_api/c_api_fixture.h"
-#include "trainer_shim/c_api.h"
+#include "trainer_shim/c_api/c_api.h"
 
 namespace ballast {
 namespace {

@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "trainer_shim/c_api.h"
-#include "trainer_shim/packed_batch.h"
+#include "trainer_shim/c_api/c_api.h"
+#include "trainer_shim/host/packed_batch.h"
 
 namespace ballast {
 

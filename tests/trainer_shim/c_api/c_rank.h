@@ -1,7 +1,7 @@
 #ifndef BALLAST_TESTS_TRAINER_SHIM_C_API_C_RANK_H_
 #define BALLAST_TESTS_TRAINER_SHIM_C_API_C_RANK_H_
 
-#include "trainer_shim/c_api.h"
+#include "trainer_shim/c_api/c_api.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -16,7 +16,7 @@ so=$at/lib/libballast_shim.so
 # Nothing but ballast_*, and each of those that a header declares.
 others=$(nm -D --defined-only --extern-only "$so" | awk '$3 !~ /^ballast_/')
 [[ -z $others ]] || fail "exported besides: $others"
-declared=$(cat trainer_shim/c_api*.h |
+declared=$(cat trainer_shim/c_api/c_api*.h |
   grep -oE '\bballast_[a-z_]+\(' | tr -d '(' | sort -u)
 for name in $declared; do
   nm -D --defined-only "$so" | grep -q " T $name$" || fail "no $name"

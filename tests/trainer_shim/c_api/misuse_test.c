@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "trainer_shim/c_api.h"
+#include "trainer_shim/c_api/c_api.h"
 
 static int failures = 0;
 

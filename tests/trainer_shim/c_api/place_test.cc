@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/trainer_shim/c_api/c_api_fixture.h"
-#include "trainer_shim/c_api.h"
+#include "trainer_shim/c_api/c_api.h"
 
 namespace ballast {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/module.h"
+#include "proto/schedule/module.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/exchange_plan.h"

@@ -1,13 +1,13 @@
-// Prints where the fields of the C interface's structs lie, for loader_test.py to
-// hold ctypes' against.
+// Prints where the fields of the C interface's structs lie, for loader_test.py
+// to hold ctypes' against.
 
 #include <cstddef>
 #include <cstdio>
 
-#include "trainer_shim/c_api.h"
+#include "trainer_shim/c_api/c_api.h"
 
-#define STRUCT(name, last)                                          \
-  std::printf(#name " %zu %zu\n", sizeof(ballast_##name),           \
+#define STRUCT(name, last)                                \
+  std::printf(#name " %zu %zu\n", sizeof(ballast_##name), \
               offsetof(ballast_##name, last))
 
 int main() {

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "trainer_shim/c_api.h"
+#include "trainer_shim/c_api/c_api.h"
 
 namespace {
 

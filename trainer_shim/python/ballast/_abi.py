@@ -1,4 +1,4 @@
-"""The C interface of libballast_shim.so, as trainer_shim/c_api.h declares it."""
+"""The C interface of libballast_shim.so, as trainer_shim/c_api/c_api.h declares it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,86 @@
+#ifndef BALLAST_PROTO_BLOCK_BLOCK_LAYOUT_H_
+#define BALLAST_PROTO_BLOCK_BLOCK_LAYOUT_H_
+
+#include <cstdint>
+
+namespace ballast {
+
+// The block as bytes: header, sample table, image table, payload. docs/block.md
+// is its specification. All numbers are little-endian; the structs below are
+// written and read as they lie in memory, so hosts must be little-endian too.
+
+inline constexpr uint32_t kBlockMagic = 0x54534C42;  // "BLST"
+inline constexpr uint16_t kBlockVersion = 1;
+
+// Each sample's payload begins at a multiple of this within the block, and its
+// length is rounded up to it, so that slices of several samples keep the
+// alignment when they are received one after the other.
+inline constexpr uint64_t kSampleAlignment = 256;
+// Pixels of each image within a sample's payload.
+inline constexpr uint64_t kPixelAlignment = 256;
+// Everything else within a sample's payload.
+inline constexpr uint64_t kArrayAlignment = 16;
+
+struct BlockHeader {
+  uint32_t magic;
+  uint16_t version;
+  uint16_t module;          // v1::Module
+  uint64_t fingerprint[2];  // first and second 16 digits of Fingerprint.hash
+  uint64_t step;
+  uint32_t micro_batch;
+  uint32_t dp_rank;
+  uint32_t num_samples;
+  uint32_t num_images;
+  uint64_t sample_table;  // offsets from the block's first byte
+  uint64_t image_table;
+  uint64_t payload;
+  uint64_t total_bytes;
+  uint32_t micro_batches;  // of the step; more than micro_batch
+  uint32_t reserved[11];   // zero
+};
+static_assert(sizeof(BlockHeader) == 128);
+
+struct SampleRecord {
+  uint64_t position;
+  uint64_t ordinal;      // number in the source's index
+  uint32_t source;       // index into the configuration's sources
+  uint32_t flags;        // kSampleIsPlaceholder
+  uint32_t first_image;  // in the image table
+  uint32_t num_images;
+  uint32_t tokens;
+  uint32_t label_tokens;
+  uint64_t payload;        // offset from the block's first byte
+  uint64_t payload_bytes;  // a multiple of kSampleAlignment
+  uint64_t reserved;       // zero
+};
+static_assert(sizeof(SampleRecord) == 64);
+
+// Set where the sample could not be read and stands for itself only in size.
+inline constexpr uint32_t kSampleIsPlaceholder = 1;
+
+struct ImageRecord {
+  uint64_t pixels;  // offset from the sample's payload; H*W*3 bytes of RGB
+  uint32_t grid_t;
+  uint32_t grid_h;  // in patches
+  uint32_t grid_w;
+  uint32_t height;  // in pixels
+  uint32_t width;
+  uint32_t reserved;  // zero
+};
+static_assert(sizeof(ImageRecord) == 32);
+
+// Where the arrays of a language sample lie, from its payload's first byte.
+//   ids        int32 [tokens]
+//   labels     int32 [tokens], already shifted; -100 where unsupervised
+//   positions  int32 [axes, tokens]
+struct LanguagePayload {
+  uint64_t ids;
+  uint64_t labels;
+  uint64_t positions;
+  uint64_t bytes;  // rounded up to kSampleAlignment
+};
+LanguagePayload LayOutLanguage(uint64_t tokens, uint32_t position_axes);
+
+}  // namespace ballast
+
+#endif  // BALLAST_PROTO_BLOCK_BLOCK_LAYOUT_H_

@@ -1,0 +1,150 @@
+#include "proto/block/block_plan.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/align.h"
+#include "common/status_macros.h"
+#include "proto/schedule/module.h"
+
+namespace ballast {
+namespace {
+
+absl::Status ParseFingerprint(const std::string& hash, uint64_t out[2]) {
+  const absl::string_view digits = hash;
+  if (digits.size() != 32 ||
+      !absl::SimpleHexAtoi(digits.substr(0, 16), &out[0]) ||
+      !absl::SimpleHexAtoi(digits.substr(16), &out[1])) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "schedule fingerprint \"", hash, "\" is not 32 hexadecimal digits"));
+  }
+  return absl::OkStatus();
+}
+
+// First image of each sample in the micro-batch's image columns.
+std::vector<uint32_t> FirstImages(const v1::MicroBatchSchedule& micro_batch) {
+  std::vector<uint32_t> first(micro_batch.images_size() + 1, 0);
+  for (int i = 0; i < micro_batch.images_size(); ++i) {
+    first[i + 1] = first[i] + micro_batch.images(i);
+  }
+  return first;
+}
+
+// Appends the records of one sample's images; returns the payload's bytes.
+uint64_t LayOutImages(const v1::MicroBatchSchedule& micro_batch,
+                      uint32_t first_image, uint32_t num_images, uint32_t patch,
+                      std::vector<ImageRecord>* images) {
+  uint64_t offset = 0;
+  for (uint32_t i = first_image; i < first_image + num_images; ++i) {
+    ImageRecord image = {};
+    image.pixels = offset;
+    image.grid_t = 1;
+    image.grid_h = micro_batch.grid_h(i);
+    image.grid_w = micro_batch.grid_w(i);
+    image.height = image.grid_h * patch;
+    image.width = image.grid_w * patch;
+    offset = AlignUp(offset + uint64_t{3} * image.height * image.width,
+                     kPixelAlignment);
+    images->push_back(image);
+  }
+  return AlignUp(offset, kSampleAlignment);
+}
+
+}  // namespace
+
+absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
+                                    uint32_t micro_batch, const v1::Role& role,
+                                    const DeliveryRule& delivery,
+                                    const BlockGeometry& geometry) {
+  if (micro_batch >= static_cast<uint32_t>(schedule.micro_batches_size())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "step ", schedule.step(), " has ", schedule.micro_batches_size(),
+        " micro-batches; number ", micro_batch, " was asked for"));
+  }
+  const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
+  const v1::ModuleSchedule* module = FindModule(columns, role.module());
+  if (module == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "module ", ModuleName(role.module()), " is not configured"));
+  }
+  if (role.dp_rank() >= static_cast<uint32_t>(module->load_after_size())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        ModuleName(role.module()), " has ", module->load_after_size(),
+        " data-parallel ranks; rank ", role.dp_rank(), " was asked for"));
+  }
+  if (!delivery.server_of_rank.empty() &&
+      delivery.server_of_rank.size() != size_t(module->load_after_size())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        ModuleName(role.module()), " has ", module->load_after_size(),
+        " data-parallel ranks; the servers of ", delivery.server_of_rank.size(),
+        " are known"));
+  }
+
+  BlockPlan plan;
+  for (int i = 0; i < module->owner_size(); ++i) {
+    if (delivery.PullerOf(module->reader(i), module->owner(i)) !=
+        role.dp_rank()) {
+      continue;
+    }
+    plan.samples.push_back({static_cast<uint32_t>(i), module->owner(i), {}});
+  }
+  std::sort(plan.samples.begin(), plan.samples.end(),
+            [&](const PlannedSample& a, const PlannedSample& b) {
+              return std::make_pair(a.owner, columns.place(a.index)) <
+                     std::make_pair(b.owner, columns.place(b.index));
+            });
+
+  plan.header = {};
+  plan.header.magic = kBlockMagic;
+  plan.header.version = kBlockVersion;
+  plan.header.module = static_cast<uint16_t>(role.module());
+  BALLAST_RETURN_IF_ERROR(
+      ParseFingerprint(schedule.fingerprint(), plan.header.fingerprint));
+  plan.header.step = schedule.step();
+  plan.header.micro_batch = micro_batch;
+  plan.header.micro_batches = schedule.micro_batches_size();
+  plan.header.dp_rank = role.dp_rank();
+  plan.header.num_samples = plan.samples.size();
+
+  const std::vector<uint32_t> first_images = FirstImages(columns);
+  for (PlannedSample& sample : plan.samples) {
+    const uint32_t i = sample.index;
+    SampleRecord& record = sample.record;
+    record.position = columns.position(i);
+    record.ordinal = columns.ordinal(i);
+    record.source = columns.source(i);
+    record.tokens = columns.tokens(i);
+    record.label_tokens = columns.label_tokens(i);
+    record.first_image = plan.images.size();
+    if (role.module() == v1::MODULE_VISION) {
+      record.num_images = columns.images(i);
+      record.payload_bytes =
+          LayOutImages(columns, first_images[i], record.num_images,
+                       geometry.patch, &plan.images);
+    } else {
+      record.payload_bytes =
+          LayOutLanguage(record.tokens, geometry.position_axes).bytes;
+    }
+  }
+  plan.header.num_images = plan.images.size();
+
+  plan.header.sample_table = sizeof(BlockHeader);
+  plan.header.image_table =
+      plan.header.sample_table + plan.samples.size() * sizeof(SampleRecord);
+  plan.header.payload = AlignUp(
+      plan.header.image_table + plan.images.size() * sizeof(ImageRecord),
+      kSampleAlignment);
+  uint64_t offset = plan.header.payload;
+  for (PlannedSample& sample : plan.samples) {
+    sample.record.payload = offset;
+    offset += sample.record.payload_bytes;
+  }
+  plan.header.total_bytes = offset;
+  return plan;
+}
+
+}  // namespace ballast

@@ -1,0 +1,54 @@
+#ifndef BALLAST_PROTO_BLOCK_BLOCK_PLAN_H_
+#define BALLAST_PROTO_BLOCK_BLOCK_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/block/block_layout.h"
+#include "proto/job.pb.h"
+#include "proto/schedule.pb.h"
+#include "proto/schedule/delivery_rule.h"
+
+namespace ballast {
+
+// What of the model the size of a block depends on.
+struct BlockGeometry {
+  uint32_t patch = 14;         // pixels
+  uint32_t position_axes = 3;  // 3 (MRoPE) or 1
+};
+
+// One sample's part of a block.
+struct PlannedSample {
+  uint32_t index;  // into the micro-batch's columns
+  uint32_t owner;  // data-parallel rank of the block's module
+  SampleRecord record;
+};
+
+// A block before any byte is known: which samples, in which order, where. The
+// server fills what this says, and a rank knows from it what will arrive and
+// what its peers will send, so that nothing about sizes is ever communicated.
+struct BlockPlan {
+  BlockHeader header;
+  // In destination order: ascending (owner, place).
+  std::vector<PlannedSample> samples;
+  // Images of samples[0], then of samples[1], …; empty for the language module.
+  std::vector<ImageRecord> images;
+
+  // Length of the whole block.
+  uint64_t bytes() const { return header.total_bytes; }
+};
+
+// Plans the block that `role` pulls of micro-batch number `micro_batch` of
+// `schedule`: the samples that `delivery` has it pull. Pure. `schedule` must
+// have passed CheckColumns (proto/schedule/schedule_columns.h). Errors:
+// INVALID_ARGUMENT (no such module or micro-batch, a fingerprint that is not 32
+// hexadecimal digits, servers of another number of ranks than the module has).
+absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
+                                    uint32_t micro_batch, const v1::Role& role,
+                                    const DeliveryRule& delivery,
+                                    const BlockGeometry& geometry);
+
+}  // namespace ballast
+
+#endif  // BALLAST_PROTO_BLOCK_BLOCK_PLAN_H_

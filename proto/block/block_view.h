@@ -1,0 +1,68 @@
+#ifndef BALLAST_PROTO_BLOCK_BLOCK_VIEW_H_
+#define BALLAST_PROTO_BLOCK_BLOCK_VIEW_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/block/block_layout.h"
+#include "proto/block/block_plan.h"
+
+namespace ballast {
+
+// A copy of the header of a received block: what it is, without a look at its
+// samples. Checks magic, version and that total_bytes is the length. Bytes from
+// anywhere, at any address, are safe to pass. Errors: INVALID_ARGUMENT naming
+// the field, what it holds and what was wanted.
+absl::StatusOr<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes);
+
+// A received block, checked. Borrows the bytes, which must outlive it and begin
+// at a multiple of 16. Thread-compatible; every accessor is O(1).
+class BlockView {
+ public:
+  // Checks magic, version and that every table, sample and image lies inside
+  // `bytes` without wrapping. Bytes from anywhere are safe to pass.
+  // Errors: INVALID_ARGUMENT naming the field, what it holds and what was
+  // wanted.
+  static absl::StatusOr<BlockView> Parse(absl::Span<const uint8_t> bytes);
+
+  // Checks further that this is the block that `plan` foresees: same identity
+  // (fingerprint, step, micro-batch, module, rank), as many micro-batches in
+  // the step, same samples in the same order at the same places. Errors:
+  // DATA_LOSS, naming the first difference.
+  absl::Status Matches(const BlockPlan& plan) const;
+
+  const BlockHeader& header() const { return *header_; }
+  absl::Span<const SampleRecord> samples() const { return samples_; }
+  // Of all samples; sample.first_image indexes it.
+  absl::Span<const ImageRecord> images() const { return images_; }
+  absl::Span<const ImageRecord> images(const SampleRecord& sample) const {
+    return images_.subspan(sample.first_image, sample.num_images);
+  }
+  absl::Span<const uint8_t> payload(const SampleRecord& sample) const {
+    return bytes_.subspan(sample.payload, sample.payload_bytes);
+  }
+  absl::Span<const uint8_t> bytes() const { return bytes_; }
+
+ private:
+  BlockView() = default;
+
+  absl::Span<const uint8_t> bytes_;
+  const BlockHeader* header_ = nullptr;
+  absl::Span<const SampleRecord> samples_;
+  absl::Span<const ImageRecord> images_;
+};
+
+// Writes header and tables of `plan` into the first header.payload bytes of
+// `block`, which must be at least plan.bytes() long and 16-aligned; padding
+// before the payload is zeroed. The payloads are left to the caller.
+void WriteBlockTables(const BlockPlan& plan, absl::Span<uint8_t> block);
+
+// Sets kSampleIsPlaceholder on the sample at `index` of a block whose tables
+// are written.
+void MarkPlaceholder(const BlockPlan& plan, uint32_t index,
+                     absl::Span<uint8_t> block);
+
+}  // namespace ballast
+
+#endif  // BALLAST_PROTO_BLOCK_BLOCK_VIEW_H_

@@ -1,0 +1,23 @@
+#include "proto/block/data_end.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace ballast {
+
+absl::StatusOr<uint64_t> StepsWithData(const v1::Job& job, uint64_t step,
+                                       uint64_t steps) {
+  if (job.end_step() == 0) return steps;
+  if (step >= job.end_step()) return DataEnd(job);
+  const uint64_t left = job.end_step() - step;
+  return steps == 0 ? left : std::min(steps, left);
+}
+
+absl::Status DataEnd(const v1::Job& job) {
+  return absl::OutOfRangeError(absl::StrCat("the data end before step ",
+                                            job.end_step(), " (order.epochs)"));
+}
+
+}  // namespace ballast

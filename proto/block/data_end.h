@@ -1,0 +1,24 @@
+#ifndef BALLAST_PROTO_BLOCK_DATA_END_H_
+#define BALLAST_PROTO_BLOCK_DATA_END_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+
+namespace ballast {
+
+// How many of the `steps` (0: without end) from `step` on there are data for:
+// 0, without end, only where neither `steps` nor the data end. All ranks of a
+// job know its end, so each stops by itself before the same step. Errors:
+// OUT_OF_RANGE (none: DataEnd's status).
+absl::StatusOr<uint64_t> StepsWithData(const v1::Job& job, uint64_t step,
+                                       uint64_t steps);
+
+// What a stream answers after the last step of a job whose data end:
+// OUT_OF_RANGE naming the step.
+absl::Status DataEnd(const v1::Job& job);
+
+}  // namespace ballast
+
+#endif  // BALLAST_PROTO_BLOCK_DATA_END_H_

@@ -1,0 +1,128 @@
+#include "proto/schedule/schedule_columns.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
+#include "proto/schedule/module.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint32_t kMaxGridSide = 65535;
+
+absl::Status CheckLength(absl::string_view column, uint64_t found,
+                         uint64_t wanted) {
+  if (found == wanted) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("schedule: column ", column,
+                                                 " has ", found,
+                                                 " entries, wanted ", wanted));
+}
+
+// Every entry of `column` lies in [least, limit).
+template <typename Column>
+absl::Status CheckRange(absl::string_view name, const Column& column,
+                        uint64_t least, uint64_t limit) {
+  for (int i = 0; i < column.size(); ++i) {
+    if (column.Get(i) >= least && column.Get(i) < limit) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("schedule: ", name, " of entry ", i, " is ", column.Get(i),
+                     ", wanted ", least, " to ", limit, " exclusive"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckModule(const v1::ModuleSchedule& module, uint64_t samples) {
+  const absl::string_view name = ModuleName(module.module());
+  const std::string reader = absl::StrCat(name, ".reader");
+  const std::string owner = absl::StrCat(name, ".owner");
+  const uint64_t dp = module.load_after_size();
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength(absl::StrCat(name, ".cost"), module.cost_size(), samples));
+  BALLAST_RETURN_IF_ERROR(CheckLength(reader, module.reader_size(), samples));
+  BALLAST_RETURN_IF_ERROR(CheckLength(owner, module.owner_size(), samples));
+  BALLAST_RETURN_IF_ERROR(CheckLength(absl::StrCat(name, ".load_before"),
+                                      module.load_before_size(), dp));
+  BALLAST_RETURN_IF_ERROR(CheckRange(reader, module.reader(), 0, dp));
+  BALLAST_RETURN_IF_ERROR(CheckRange(owner, module.owner(), 0, dp));
+  return CheckRange(absl::StrCat(name, ".dummy_rank"), module.dummy_rank(), 0,
+                    dp);
+}
+
+// Every slot is known to be a micro-batch of the step.
+absl::Status CheckPlaces(const v1::StepSchedule& schedule) {
+  std::vector<uint32_t> samples(schedule.micro_batches_size());
+  for (const v1::MicroBatchSchedule& micro_batch : schedule.micro_batches()) {
+    for (const uint32_t slot : micro_batch.slot()) ++samples[slot];
+  }
+  std::vector<std::vector<bool>> taken;
+  for (const uint32_t count : samples) taken.emplace_back(count);
+  for (const v1::MicroBatchSchedule& micro_batch : schedule.micro_batches()) {
+    for (int i = 0; i < micro_batch.slot_size(); ++i) {
+      const uint32_t slot = micro_batch.slot(i);
+      const uint32_t place = micro_batch.place(i);
+      if (place >= samples[slot] || taken[slot][place]) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("schedule: slot ", slot, " of ", samples[slot],
+                         " samples holds place ", place,
+                         place < samples[slot] ? " twice" : ""));
+      }
+      taken[slot][place] = true;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckColumns(const v1::StepSchedule& schedule,
+                          const v1::MicroBatchSchedule& micro_batch) {
+  const uint64_t samples = micro_batch.tokens_size();
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("source", micro_batch.source_size(), samples));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("ordinal", micro_batch.ordinal_size(), samples));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("images", micro_batch.images_size(), samples));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("label_tokens", micro_batch.label_tokens_size(), samples));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("position", micro_batch.position_size(), samples));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("slot", micro_batch.slot_size(), samples));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("place", micro_batch.place_size(), samples));
+  uint64_t images = 0;
+  for (const uint32_t count : micro_batch.images()) images += count;
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("grid_h", micro_batch.grid_h_size(), images));
+  BALLAST_RETURN_IF_ERROR(
+      CheckLength("grid_w", micro_batch.grid_w_size(), images));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("grid_h", micro_batch.grid_h(), 1, kMaxGridSide + 1));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("grid_w", micro_batch.grid_w(), 1, kMaxGridSide + 1));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("source", micro_batch.source(), 0, schedule.sources_size()));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("slot", micro_batch.slot(), 0, schedule.micro_batches_size()));
+  for (const v1::ModuleSchedule& module : micro_batch.modules()) {
+    BALLAST_RETURN_IF_ERROR(CheckModule(module, samples));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckColumns(const v1::StepSchedule& schedule) {
+  for (int m = 0; m < schedule.micro_batches_size(); ++m) {
+    BALLAST_RETURN_IF_ERROR(
+        Annotate(CheckColumns(schedule, schedule.micro_batches(m)),
+                 absl::StrCat("step ", schedule.step(), " micro-batch ", m)));
+  }
+  return Annotate(CheckPlaces(schedule),
+                  absl::StrCat("step ", schedule.step()));
+}
+
+}  // namespace ballast

@@ -1,0 +1,17 @@
+#ifndef BALLAST_SERVER_COMMAND_DRAW_DRAW_PAGE_H_
+#define BALLAST_SERVER_COMMAND_DRAW_DRAW_PAGE_H_
+
+#include "server/command/draw/picture.h"
+#include "server/command/draw/random.h"
+
+namespace ballast {
+
+// A page of a report: a title over two columns of text, 700..1500 pixels wide.
+Picture DrawTextPage(Random* random);
+
+// A table of numbers with a head, names at the left and a row of sums.
+Picture DrawTable(Random* random);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_DRAW_DRAW_PAGE_H_

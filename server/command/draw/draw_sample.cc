@@ -1,0 +1,148 @@
+#include "server/command/draw/draw_sample.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status_macros.h"
+#include "server/command/draw/draw_page.h"
+#include "server/command/draw/draw_receipt.h"
+#include "server/command/draw/draw_scene.h"
+#include "server/command/draw/passage.h"
+#include "server/command/draw/random.h"
+
+namespace ballast {
+namespace {
+
+constexpr int kMostTurns = 3;
+// Only the first answer of a conversation may be longer than this.
+constexpr size_t kShortAnswer = 120;
+
+int ImageCount(Preset preset, Random* random) {
+  if (preset == Preset::kText) return 0;
+  const uint32_t draw = random->Below(100);
+  if (preset == Preset::kReceipts) return draw < 88 ? 1 : 2;
+  return draw < 15 ? 0 : draw < 65 ? 1 : draw < 85 ? 2 : draw < 95 ? 3 : 4;
+}
+
+Picture DrawPicture(Preset preset, Random* random) {
+  const uint32_t draw = random->Below(100);
+  if (preset == Preset::kReceipts || draw < 35) return DrawReceipt(random);
+  if (draw < 60) return DrawTextPage(random);
+  if (draw < 75) return DrawTable(random);
+  return DrawScene(random);
+}
+
+FileFormat PickFormat(Preset preset, Random* random) {
+  const uint32_t draw = random->Below(100);
+  if (preset == Preset::kReceipts || draw < 80) return FileFormat::kJpeg;
+  return draw < 92 ? FileFormat::kPng : FileFormat::kWebp;
+}
+
+// Picks and takes away a question; the list must hold one. The first is the
+// natural one to ask.
+Question TakeQuestion(std::vector<Question>* questions, Random* random) {
+  const uint32_t count = static_cast<uint32_t>(questions->size());
+  const uint32_t index = random->Chance(40) ? 0 : random->Below(count);
+  Question taken = (*questions)[index];
+  questions->erase(questions->begin() + index);
+  return taken;
+}
+
+void DropLongAnswers(std::vector<std::vector<Question>>* topics) {
+  for (std::vector<Question>& questions : *topics) {
+    questions.erase(std::remove_if(questions.begin(), questions.end(),
+                                   [](const Question& question) {
+                                     return question.answer.size() >
+                                            kShortAnswer;
+                                   }),
+                    questions.end());
+  }
+}
+
+// The first turn's words with the images' marks before or after them.
+std::string PlaceMarks(size_t images, const std::string& words,
+                       Random* random) {
+  std::string marks;
+  for (size_t i = 0; i < images; ++i) {
+    absl::StrAppend(&marks, i == 0 ? "" : "\n", "<image>");
+  }
+  if (marks.empty()) return words;
+  return random->Chance(80) ? absl::StrCat(marks, "\n", words)
+                            : absl::StrCat(words, "\n", marks);
+}
+
+nlohmann::ordered_json Turn(const char* from, const std::string& value) {
+  return {{"from", from}, {"value", value}};
+}
+
+// `topics` holds the questions about each picture, or about the passage;
+// `opening` is said before the first that is asked.
+std::string Converse(uint64_t number, size_t images,
+                     std::vector<std::vector<Question>> topics,
+                     const std::string& opening, Random* random) {
+  auto turns = nlohmann::ordered_json::array();
+  if (random->Chance(10)) {
+    turns.push_back(Turn("system", "Answer from what is shown, briefly."));
+  }
+  const int pairs = random->Between(1, kMostTurns);
+  for (int pair = 0; pair < pairs; ++pair) {
+    const uint32_t topic = random->Below(static_cast<uint32_t>(topics.size()));
+    if (topics[topic].empty()) break;
+    const Question asked = TakeQuestion(&topics[topic], random);
+    std::string words = asked.question;
+    if (images > 1) words = absl::StrCat("Image ", topic + 1, ": ", words);
+    if (pair == 0) words = PlaceMarks(images, opening + words, random);
+    turns.push_back(Turn("human", words));
+    turns.push_back(Turn("gpt", asked.answer));
+    if (pair == 0) DropLongAnswers(&topics);
+  }
+  const nlohmann::ordered_json json = {{"id", absl::StrFormat("%06d", number)},
+                                       {"conversations", turns}};
+  return json.dump();
+}
+
+}  // namespace
+
+absl::StatusOr<Preset> ParsePreset(absl::string_view name) {
+  if (name == "receipts") return Preset::kReceipts;
+  if (name == "mixed") return Preset::kMixed;
+  if (name == "text") return Preset::kText;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown preset '", name, "'; wanted receipts, mixed or text"));
+}
+
+absl::StatusOr<DrawnSample> DrawSample(Preset preset, uint64_t seed,
+                                       uint64_t number) {
+  Random random(seed, number);
+  DrawnSample sample;
+  std::vector<std::vector<Question>> topics;
+  std::string opening;
+  const int images = ImageCount(preset, &random);
+  for (int i = 0; i < images; ++i) {
+    Picture picture = DrawPicture(preset, &random);
+    DrawnImage image;
+    image.format = PickFormat(preset, &random);
+    image.width = picture.canvas.width();
+    image.height = picture.canvas.height();
+    BALLAST_ASSIGN_OR_RETURN(
+        image.bytes, EncodeImage(picture.canvas, image.format, /*quality=*/85));
+    sample.images.push_back(std::move(image));
+    topics.push_back(std::move(picture.questions));
+  }
+  if (images == 0) {
+    Passage passage = MakePassage(&random);
+    opening = absl::StrCat(passage.text, "\n\n");
+    topics.push_back(std::move(passage.questions));
+  }
+  sample.conversation = Converse(number, sample.images.size(),
+                                 std::move(topics), opening, &random);
+  return sample;
+}
+
+}  // namespace ballast

@@ -1,0 +1,51 @@
+#ifndef BALLAST_SERVER_COMMAND_DRAW_DRAW_SAMPLE_H_
+#define BALLAST_SERVER_COMMAND_DRAW_DRAW_SAMPLE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/command/draw/encode.h"
+
+namespace ballast {
+
+// What kind of dataset is drawn.
+enum class Preset {
+  kReceipts,  // receipts as JPEG: mostly one a sample, sometimes two
+  kMixed,     // receipts, pages, tables and scenes in three file formats, 0..4
+              // a sample
+  kText,      // no images
+};
+
+// `receipts`, `mixed` or `text`. Errors: INVALID_ARGUMENT naming all three.
+absl::StatusOr<Preset> ParsePreset(absl::string_view name);
+
+inline constexpr int kMostBytesSaid = 5000;
+inline constexpr int kMostBytesSaidOfImages = 3500;
+
+struct DrawnImage {
+  FileFormat format = FileFormat::kJpeg;
+  int width = 0;
+  int height = 0;
+  std::string bytes;
+};
+
+struct DrawnSample {
+  std::vector<DrawnImage> images;
+  // A LLaVA conversation as JSON, one to three questions and answers, with an
+  // `<image>` mark for each image in its first question. At most
+  // kMostBytesSaid bytes are said in it, or kMostBytesSaidOfImages where it
+  // has images.
+  std::string conversation;
+};
+
+// Sample `number` of the dataset of `seed`: a pure function of its arguments.
+// Errors: INTERNAL (an encoder failed).
+absl::StatusOr<DrawnSample> DrawSample(Preset preset, uint64_t seed,
+                                       uint64_t number);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_DRAW_DRAW_SAMPLE_H_

@@ -1,0 +1,123 @@
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/command/draw/draw_page.h"
+#include "server/command/draw/prose.h"
+
+namespace ballast {
+namespace {
+
+constexpr Rgb kInk = {24, 28, 40};
+constexpr Rgb kLine = {120, 128, 140};
+constexpr Rgb kHead = {206, 216, 230};
+constexpr Rgb kStripe = {238, 241, 246};
+constexpr const char* kNames[] = {
+    "Antwerp", "Bergen", "Cadiz",  "Dover", "Esbjerg", "Faro",   "Gdansk",
+    "Hull",    "Izmir",  "Jersey", "Kiel",  "Lisbon",  "Malaga", "Narvik",
+    "Oslo",    "Porto",  "Quebec", "Riga",  "Split",   "Tunis"};
+constexpr const char* kHeads[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                  "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+constexpr int kNameCharacters = 9;
+constexpr int kNumberCharacters = 7;
+
+struct Table {
+  int rows;
+  int columns;
+  int first_head;
+  std::vector<int> values;  // [rows][columns]
+  const char* head(int column) const { return kHeads[first_head + column]; }
+  int value(int row, int column) const {
+    return values[row * columns + column];
+  }
+  int sum(int column) const {
+    int total = 0;
+    for (int row = 0; row < rows; ++row) total += value(row, column);
+    return total;
+  }
+};
+
+Table MakeTable(Random* random) {
+  Table table;
+  table.rows = random->Between(3, static_cast<int>(std::size(kNames)));
+  table.columns = random->Between(2, 8);
+  table.first_head =
+      random->Between(0, static_cast<int>(std::size(kHeads)) - table.columns);
+  for (int i = 0; i < table.rows * table.columns; ++i) {
+    table.values.push_back(random->Lognormal(300, 0.9, 1, 9999));
+  }
+  return table;
+}
+
+// Draws `text` so that it ends at `right`.
+void DrawRight(int right, int y, int scale, const std::string& text,
+               Canvas* canvas) {
+  canvas->DrawText(right - TextWidth(text, scale), y, scale, kInk, text);
+}
+
+}  // namespace
+
+Picture DrawTable(Random* random) {
+  const Table table = MakeTable(random);
+  const std::string title = MakeTitle(random);
+  const int scale = random->Between(2, 3);
+  const int advance = kGlyphAdvance * scale;
+  const int pitch = 14 * scale;
+  const int margin = 20 * scale;
+  const int name_width = kNameCharacters * advance;
+  const int cell_width = kNumberCharacters * advance;
+  const int inner_width = std::max(name_width + table.columns * cell_width,
+                                   TextWidth(title, scale + 1));
+  const int top = margin + 2 * pitch;
+  Canvas canvas(inner_width + 2 * margin,
+                top + (table.rows + 2) * pitch + margin, {252, 252, 252});
+  canvas.DrawText(margin, margin, scale + 1, kInk, title);
+  const int drop = (pitch - TextHeight(scale)) / 2;
+  for (int row = -1; row <= table.rows; ++row) {
+    const int y = top + (row + 1) * pitch;
+    const bool head = row < 0;
+    const bool sums = row == table.rows;
+    const Box stripe = {margin, y, inner_width, pitch};
+    if (head || sums) canvas.FillBox(stripe, kHead);
+    if (!head && !sums && row % 2 == 1) canvas.FillBox(stripe, kStripe);
+    canvas.DrawText(margin + scale * 2, y + drop, scale, kInk,
+                    head   ? "Port"
+                    : sums ? "Sum"
+                           : kNames[row]);
+    for (int column = 0; column < table.columns; ++column) {
+      const std::string text = head   ? std::string(table.head(column))
+                               : sums ? absl::StrCat(table.sum(column))
+                                      : absl::StrCat(table.value(row, column));
+      DrawRight(margin + name_width + (column + 1) * cell_width - 2 * scale,
+                y + drop, scale, text, &canvas);
+    }
+    canvas.FillBox({margin, y + pitch - 1, inner_width, 1}, kLine);
+  }
+  canvas.DrawFrame({margin, top, inner_width, (table.rows + 2) * pitch}, 2,
+                   kLine);
+  canvas.AddNoise(2, random);
+
+  const int row = random->Between(0, table.rows - 1);
+  const int column = random->Between(0, table.columns - 1);
+  std::string list;
+  for (int r = 0; r < table.rows; ++r) {
+    absl::StrAppend(&list, r == 0 ? "" : "\n", kNames[r], ": ",
+                    table.value(r, column));
+  }
+  return {std::move(canvas),
+          {{absl::StrCat("What is the value for ", kNames[row], " in ",
+                         table.head(column), "?"),
+            absl::StrCat(table.value(row, column), ".")},
+           {absl::StrCat("What do the values of ", table.head(column),
+                         " add up to?"),
+            absl::StrCat(table.sum(column), ".")},
+           {absl::StrCat("List all values of ", table.head(column), "."), list},
+           {"What is the title of the table?", title},
+           {"How many ports are listed?",
+            absl::StrCat("There are ", table.rows, ".")}}};
+}
+
+}  // namespace ballast

@@ -1,0 +1,131 @@
+#include "server/command/draw/encode.h"
+
+#include <csetjmp>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+
+#include <jpeglib.h>
+#include <png.h>
+#include <webp/encode.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace ballast {
+namespace {
+
+// libjpeg calls error_exit where it cannot go on, and that must not return.
+struct JpegError {
+  jpeg_error_mgr base;  // first: libjpeg hands back a pointer to it
+  std::jmp_buf back;
+  char message[JMSG_LENGTH_MAX];
+};
+
+void ExitJpeg(j_common_ptr info) {
+  auto* error = reinterpret_cast<JpegError*>(info->err);
+  error->base.format_message(info, error->message);
+  std::longjmp(error->back, 1);
+}
+
+// Holds no object with a destructor, since longjmp passes over them. `*out` is
+// malloc'ed and the caller's to free, also after a failure.
+bool CompressJpeg(const Canvas& canvas, int quality, JpegError* error,
+                  unsigned char** out, unsigned long* size) {
+  jpeg_compress_struct info;
+  info.err = jpeg_std_error(&error->base);
+  error->base.error_exit = ExitJpeg;
+  if (setjmp(error->back) != 0) {
+    jpeg_destroy_compress(&info);
+    return false;
+  }
+  jpeg_create_compress(&info);
+  jpeg_mem_dest(&info, out, size);
+  info.image_width = canvas.width();
+  info.image_height = canvas.height();
+  info.input_components = 3;
+  info.in_color_space = JCS_RGB;
+  jpeg_set_defaults(&info);
+  jpeg_set_quality(&info, quality, TRUE);
+  jpeg_start_compress(&info, TRUE);
+  while (info.next_scanline < info.image_height) {
+    JSAMPROW row = const_cast<JSAMPROW>(canvas.pixels().data()) +
+                   size_t{3} * info.image_width * info.next_scanline;
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  jpeg_destroy_compress(&info);
+  return true;
+}
+
+absl::StatusOr<std::string> EncodeJpeg(const Canvas& canvas, int quality) {
+  JpegError error;
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  const bool done = CompressJpeg(canvas, quality, &error, &bytes, &size);
+  std::string file;
+  if (done) file.assign(reinterpret_cast<const char*>(bytes), size);
+  std::free(bytes);
+  if (!done) {
+    return absl::InternalError(absl::StrCat("libjpeg: ", error.message));
+  }
+  return file;
+}
+
+absl::StatusOr<std::string> EncodePng(const Canvas& canvas) {
+  png_image image = {};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = canvas.width();
+  image.height = canvas.height();
+  image.format = PNG_FORMAT_RGB;
+  // Grain does not compress; trying hard only takes time.
+  image.flags = PNG_IMAGE_FLAG_FAST;
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
+  std::string file(size, '\0');
+  if (png_image_write_to_memory(&image, file.data(), &size, 0,
+                                canvas.pixels().data(), 0, nullptr) == 0) {
+    return absl::InternalError(absl::StrCat("libpng: ", image.message));
+  }
+  file.resize(size);
+  return file;
+}
+
+absl::StatusOr<std::string> EncodeWebp(const Canvas& canvas, int quality) {
+  uint8_t* bytes = nullptr;
+  const size_t size =
+      WebPEncodeRGB(canvas.pixels().data(), canvas.width(), canvas.height(),
+                    3 * canvas.width(), static_cast<float>(quality), &bytes);
+  std::string file(reinterpret_cast<const char*>(bytes), size);
+  WebPFree(bytes);
+  if (size == 0) return absl::InternalError("libwebp cannot encode a picture");
+  return file;
+}
+
+}  // namespace
+
+absl::string_view FileExtension(FileFormat format) {
+  switch (format) {
+    case FileFormat::kJpeg:
+      return "jpg";
+    case FileFormat::kPng:
+      return "png";
+    case FileFormat::kWebp:
+      return "webp";
+  }
+  return "";
+}
+
+absl::StatusOr<std::string> EncodeImage(const Canvas& canvas, FileFormat format,
+                                        int quality) {
+  switch (format) {
+    case FileFormat::kJpeg:
+      return EncodeJpeg(canvas, quality);
+    case FileFormat::kPng:
+      return EncodePng(canvas);
+    case FileFormat::kWebp:
+      return EncodeWebp(canvas, quality);
+  }
+  return absl::InternalError("unknown file format");
+}
+
+}  // namespace ballast

@@ -1,0 +1,25 @@
+#ifndef BALLAST_SERVER_COMMAND_DRAW_ENCODE_H_
+#define BALLAST_SERVER_COMMAND_DRAW_ENCODE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/command/draw/canvas.h"
+
+namespace ballast {
+
+enum class FileFormat { kJpeg, kPng, kWebp };
+
+// "jpg", "png", "webp".
+absl::string_view FileExtension(FileFormat format);
+
+// The picture as a file. `quality` is 1..100 for JPEG (4:2:0) and WebP (lossy);
+// PNG takes no notice of it. The same bytes for the same picture and library.
+// Errors: INTERNAL (the library's message).
+absl::StatusOr<std::string> EncodeImage(const Canvas& canvas, FileFormat format,
+                                        int quality);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_DRAW_ENCODE_H_

@@ -1,0 +1,61 @@
+#ifndef BALLAST_SERVER_COMMAND_DRAW_RECEIPT_H_
+#define BALLAST_SERVER_COMMAND_DRAW_RECEIPT_H_
+
+#include <string>
+#include <vector>
+
+#include "server/command/draw/picture.h"
+#include "server/command/draw/random.h"
+
+namespace ballast {
+
+struct ReceiptItem {
+  std::string name;
+  int count;
+  int unit_cents;
+  int cents() const { return count * unit_cents; }
+};
+
+// What a shop prints for a purchase. Prices include the tax.
+struct Receipt {
+  std::string shop;
+  std::string street;
+  std::string date;
+  std::string currency;
+  int vat_percent = 0;
+  std::vector<ReceiptItem> items;
+  // The sum of the items.
+  int cents() const;
+};
+
+struct ReceiptLine {
+  enum class Style {
+    kPlain,    // from edge to edge
+    kCentred,  //
+    kTitle,    // centred and larger
+    kBold,     // from edge to edge
+    kRule,     // no text, a line across the page
+  };
+  Style style;
+  std::string text;
+};
+
+// The fewest columns that every line fits.
+inline constexpr int kReceiptColumns = 32;
+
+// `items` is at least 1.
+Receipt MakeReceipt(int items, Random* random);
+
+// The lines from top to bottom, `columns` (at least kReceiptColumns) characters
+// wide: as many as the receipt has items, and ten others besides the title.
+std::vector<ReceiptLine> PrintReceipt(const Receipt& receipt, int columns);
+
+// What one may ask: first for the total, then for a transcription, which is all
+// lines of text as they are printed.
+std::vector<Question> AskAboutReceipt(const Receipt& receipt,
+                                      const std::vector<ReceiptLine>& lines,
+                                      Random* random);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_DRAW_RECEIPT_H_

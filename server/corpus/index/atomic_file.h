@@ -1,0 +1,22 @@
+#ifndef BALLAST_SERVER_CORPUS_INDEX_ATOMIC_FILE_H_
+#define BALLAST_SERVER_CORPUS_INDEX_ATOMIC_FILE_H_
+
+#include <initializer_list>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace ballast {
+
+// Makes `path` hold `pieces`, one after another: they are written to a file
+// beside it, brought to the disk and renamed. Folders that are missing are
+// made. After an error `path` is as it was. Two writers at once do not disturb
+// each other; the last one's file stays. Blocks on the disk. Errors: those of
+// the disk, naming the file.
+absl::Status WriteFileAtomically(
+    const std::string& path, std::initializer_list<absl::string_view> pieces);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_INDEX_ATOMIC_FILE_H_

@@ -1,0 +1,103 @@
+#include "server/corpus/index/file_scan.h"
+
+#include "absl/status/statusor.h"
+
+namespace ballast {
+namespace {
+
+// Adds `record` and its images to where such are kept.
+void Keep(IndexSampleRecord record, absl::Span<const ImageSize> images,
+          std::vector<IndexSampleRecord>* records,
+          std::vector<ImageSize>* all_images) {
+  record.file = 0;
+  record.first_image = all_images->size();
+  record.num_images = static_cast<uint32_t>(images.size()) & 0x7FFFFFFF;
+  records->push_back(record);
+  all_images->insert(all_images->end(), images.begin(), images.end());
+}
+
+}  // namespace
+
+FileScanner::FileScanner(std::string name, const File& file,
+                         const IndexOptions* options, ProgressMeter* progress)
+    : options_(options), progress_(progress) {
+  scan_.name = std::move(name);
+  scan_.stamp = file.stamp();
+}
+
+absl::Status FileScanner::Add(IndexSampleRecord record, absl::string_view key,
+                              const RawSample& sample,
+                              absl::Span<const ImageSize> images) {
+  const absl::StatusOr<TextLengths> lengths = options_->measure(sample, images);
+  if (lengths.ok() && !lengths->skip) {
+    AddMeasured(record, *lengths, images);
+    return absl::OkStatus();
+  }
+  if (absl::IsUnavailable(lengths.status())) return lengths.status();
+  if (lengths.ok()) {
+    ++scan_.report.skipped;
+  } else {
+    scan_.report.bad.push_back({scan_.name, record.offset, std::string(key),
+                                std::string(lengths.status().message())});
+  }
+  record.text_tokens = 0;
+  record.label_tokens = 0;
+  record.limited = 0;
+  Keep(record, images, &scan_.left_out, &scan_.left_out_images);
+  return absl::OkStatus();
+}
+
+void FileScanner::AddMeasured(IndexSampleRecord record,
+                              const TextLengths& lengths,
+                              absl::Span<const ImageSize> images) {
+  record.text_tokens = lengths.text_tokens;
+  record.label_tokens = lengths.label_tokens;
+  record.limited = lengths.limited ? 1 : 0;
+  Keep(record, images, &scan_.samples, &scan_.images);
+}
+
+void FileScanner::AddReused(uint64_t samples, uint64_t lengths,
+                            uint64_t known_bad) {
+  ++scan_.report.reused_files;
+  scan_.report.reused_samples += samples;
+  scan_.report.reused_lengths += lengths;
+  scan_.report.known_bad += known_bad;
+  scan_.unreadable += known_bad;
+}
+
+absl::Status FileScanner::AddBad(uint64_t offset, absl::string_view key,
+                                 const absl::Status& reason) {
+  switch (reason.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kInternal:
+      return reason;
+    default:
+      ++scan_.unreadable;
+      scan_.report.bad.push_back({scan_.name, offset, std::string(key),
+                                  std::string(reason.message())});
+      return absl::OkStatus();
+  }
+}
+
+void FileScanner::AddIgnored(absl::string_view extension, uint64_t count) {
+  scan_.report.ignored[std::string(extension)] += count;
+}
+
+void FileScanner::Advance(uint64_t offset) {
+  constexpr uint64_t kStep = uint64_t{1} << 20;
+  if (offset < reported_offset_ + kStep && offset != scan_.stamp.size) return;
+  progress_->Add(offset - reported_offset_,
+                 scan_.samples.size() - reported_samples_,
+                 scan_.report.bad.size() - reported_bad_);
+  reported_offset_ = offset;
+  reported_samples_ = scan_.samples.size();
+  reported_bad_ = scan_.report.bad.size();
+}
+
+FileScan FileScanner::Finish() && {
+  Advance(scan_.stamp.size);
+  return std::move(scan_);
+}
+
+}  // namespace ballast

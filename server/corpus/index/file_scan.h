@@ -1,0 +1,83 @@
+#ifndef BALLAST_SERVER_CORPUS_INDEX_FILE_SCAN_H_
+#define BALLAST_SERVER_CORPUS_INDEX_FILE_SCAN_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/corpus/file.h"
+#include "server/corpus/index/index_format.h"
+#include "server/corpus/index/index_options.h"
+#include "server/corpus/index/progress_meter.h"
+#include "server/corpus/jsonl/media_root.h"
+
+namespace ballast {
+
+// What building an index found in one data file. Samples refer to `images`;
+// their `file` is 0 yet.
+struct FileScan {
+  std::string name;
+  FileStamp stamp;
+  std::vector<IndexSampleRecord> samples;
+  std::vector<ImageSize> images;
+  // Bad or skipped for their text, with images of their own.
+  std::vector<IndexSampleRecord> left_out;
+  std::vector<ImageSize> left_out_images;
+  uint64_t unreadable = 0;  // bad for anything else
+  IndexReport report;       // its counts of samples and images are 0
+};
+
+// Collects the samples of one file. Thread-compatible.
+class FileScanner {
+ public:
+  // `options` and `progress` must outlive the scanner.
+  FileScanner(std::string name, const File& file, const IndexOptions* options,
+              ProgressMeter* progress);
+
+  const std::string& name() const { return scan_.name; }
+  const IndexOptions& options() const { return *options_; }
+  const ImageSizeReader& read_image_size() const {
+    return options_->read_image_size;
+  }
+
+  // Measures the sample and adds it, or lists it as bad or skipped. `record`
+  // has its offset, length, check and line. Errors: UNAVAILABLE, the measure's.
+  absl::Status Add(IndexSampleRecord record, absl::string_view key,
+                   const RawSample& sample, absl::Span<const ImageSize> images);
+  // Adds a sample whose lengths are known.
+  void AddMeasured(IndexSampleRecord record, const TextLengths& lengths,
+                   absl::Span<const ImageSize> images);
+  // Counts samples of a file that is not read again: `known_bad` are in it.
+  void AddReused(uint64_t samples, uint64_t lengths, uint64_t known_bad);
+  // Lists a bad sample. A failure that is the machine's and not the sample's
+  // (disk, descriptors, memory) is returned instead, for the build must end.
+  absl::Status AddBad(uint64_t offset, absl::string_view key,
+                      const absl::Status& reason);
+  void AddIgnored(absl::string_view extension, uint64_t count);
+  // The file is done up to `offset`.
+  void Advance(uint64_t offset);
+
+  FileScan Finish() &&;
+
+ private:
+  FileScan scan_;
+  const IndexOptions* options_;
+  ProgressMeter* progress_;
+  uint64_t reported_offset_ = 0;
+  uint64_t reported_samples_ = 0;
+  uint64_t reported_bad_ = 0;
+};
+
+// Reads a file and hands its samples to `scanner`. Errors: those that end the
+// build.
+absl::Status ScanWebDataset(const File& file, FileScanner& scanner);
+absl::Status ScanJsonl(const File& file, const MediaRoot& media,
+                       FileScanner& scanner);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_INDEX_FILE_SCAN_H_

@@ -1,0 +1,182 @@
+#include "server/corpus/index/index_builder.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/config/path_pattern.h"
+#include "server/corpus/index/file_scan.h"
+#include "server/corpus/index/index_reuse.h"
+#include "server/corpus/index/index_writer.h"
+#include "server/corpus/index/progress_meter.h"
+#include "server/corpus/jsonl/media_root.h"
+#include "server/corpus/source_files.h"
+
+namespace ballast {
+namespace {
+
+// Scans the files of one source, several at a time.
+class Scan {
+ public:
+  Scan(const std::vector<SourceFile>* files, const MediaRoot* media,
+       const IndexReuse* reuse, const IndexOptions* options,
+       ProgressMeter* progress)
+      : files_(*files),
+        media_(media),
+        reuse_(*reuse),
+        options_(options),
+        progress_(progress),
+        results_(files->size(), absl::CancelledError()) {}
+
+  // The scans in the order of the files, or the error of the first file that
+  // has one.
+  absl::StatusOr<std::vector<FileScan>> Run() {
+    const size_t count = std::min<size_t>(
+        std::max<uint32_t>(options_->threads, 1), files_.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < count; ++i) threads.emplace_back([this] { Work(); });
+    Work();
+    for (std::thread& thread : threads) thread.join();
+    std::vector<FileScan> scans;
+    for (auto& result : results_) {
+      BALLAST_RETURN_IF_ERROR(result.status());
+      scans.push_back(*std::move(result));
+    }
+    return scans;
+  }
+
+ private:
+  // Files are taken in order, so every file before one that failed was taken.
+  void Work() {
+    while (!failed_) {
+      const size_t number = next_++;
+      if (number >= files_.size()) return;
+      results_[number] = ScanFile(files_[number]);
+      if (!results_[number].ok()) failed_ = true;
+    }
+  }
+
+  absl::StatusOr<FileScan> ScanFile(const SourceFile& source) {
+    BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(source.path));
+    FileScanner scanner(source.name, file, options_, progress_);
+    const std::optional<uint64_t> known = reuse_.Find(source, file.stamp());
+    BALLAST_RETURN_IF_ERROR(known ? Reuse(*known, scanner)
+                            : media_ != nullptr
+                                ? ScanJsonl(file, *media_, scanner)
+                                : ScanWebDataset(file, scanner));
+    BALLAST_ASSIGN_OR_RETURN(const FileStamp now, StampFile(source.path));
+    if (!(now == file.stamp())) {
+      return absl::AbortedError(absl::StrCat(
+          source.path, ": changed while it was indexed; index it again"));
+    }
+    return std::move(scanner).Finish();
+  }
+
+  absl::Status Reuse(uint64_t number, FileScanner& scanner) {
+    const absl::Status status = reuse_.Scan(number, scanner);
+    if (!absl::IsDataLoss(status)) return status;
+    return absl::AbortedError(absl::StrCat(
+        status.message(), "; `ballast-server index --rebuild` reads all anew"));
+  }
+
+  const std::vector<SourceFile>& files_;
+  const MediaRoot* media_;  // null for webdataset
+  const IndexReuse& reuse_;
+  const IndexOptions* options_;
+  ProgressMeter* progress_;
+  std::atomic<size_t> next_{0};
+  std::atomic<bool> failed_{false};
+  // Each is written by one thread and read after all have ended.
+  std::vector<absl::StatusOr<FileScan>> results_;
+};
+
+// Moves what a file's scan found to the end of the whole. The images of samples
+// that are left out gather apart.
+void Append(FileScan scan, IndexContents& contents,
+            std::vector<ImageSize>& left_out_images, IndexReport& report) {
+  const auto file = static_cast<uint32_t>(contents.files.size());
+  contents.files.push_back({std::move(scan.name), scan.stamp, scan.unreadable});
+  const auto append = [file](const std::vector<IndexSampleRecord>& from,
+                             const std::vector<ImageSize>& from_images,
+                             std::vector<IndexSampleRecord>& to,
+                             std::vector<ImageSize>& to_images) {
+    for (IndexSampleRecord sample : from) {
+      sample.file = file;
+      sample.first_image += to_images.size();
+      to.push_back(sample);
+    }
+    to_images.insert(to_images.end(), from_images.begin(), from_images.end());
+  };
+  append(scan.samples, scan.images, contents.samples, contents.images);
+  append(scan.left_out, scan.left_out_images, contents.left_out,
+         left_out_images);
+  report.reused_files += scan.report.reused_files;
+  report.reused_samples += scan.report.reused_samples;
+  report.reused_lengths += scan.report.reused_lengths;
+  report.known_bad += scan.report.known_bad;
+  report.skipped += scan.report.skipped;
+  for (const auto& [extension, count] : scan.report.ignored) {
+    report.ignored[extension] += count;
+  }
+  std::move(scan.report.bad.begin(), scan.report.bad.end(),
+            std::back_inserter(report.bad));
+}
+
+}  // namespace
+
+absl::StatusOr<IndexReport> BuildIndex(const v1::Source& source,
+                                       absl::string_view directory,
+                                       const IndexOptions& options) {
+  const bool jsonl = source.format() == v1::Source::FORMAT_JSONL;
+  if (!jsonl && source.format() != v1::Source::FORMAT_WEBDATASET) {
+    return absl::UnimplementedError(
+        absl::StrCat("source ", source.name(),
+                     ": only webdataset and jsonl sources have an index"));
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceFile> files,
+                           ListSourceFiles(source, directory));
+  std::optional<MediaRoot> media;
+  if (jsonl) {
+    BALLAST_ASSIGN_OR_RETURN(
+        media, MediaRoot::Create(ResolvePath(directory, source.media_root())));
+  }
+  uint64_t bytes = 0;
+  for (const SourceFile& file : files) {
+    BALLAST_ASSIGN_OR_RETURN(const FileStamp stamp, StampFile(file.path));
+    bytes += stamp.size;
+  }
+  const IndexReuse reuse(source, directory, files, media ? &*media : nullptr,
+                         &options);
+  ProgressMeter progress(bytes, options.progress);
+  BALLAST_ASSIGN_OR_RETURN(
+      std::vector<FileScan> scans,
+      Scan(&files, media ? &*media : nullptr, &reuse, &options, &progress)
+          .Run());
+
+  IndexContents contents;
+  contents.format = static_cast<uint32_t>(source.format());
+  contents.digests = DigestsOf(source, directory, options.key);
+  IndexReport report;
+  std::vector<ImageSize> left_out_images;
+  for (FileScan& scan : scans) {
+    Append(std::move(scan), contents, left_out_images, report);
+  }
+  report.samples = contents.samples.size();
+  report.images = contents.images.size();
+  for (IndexSampleRecord& sample : contents.left_out) {
+    sample.first_image += contents.images.size();
+  }
+  contents.images.insert(contents.images.end(), left_out_images.begin(),
+                         left_out_images.end());
+  if (options.accept && !options.accept(report)) return report;
+  BALLAST_RETURN_IF_ERROR(WriteIndex(IndexPath(source, directory), contents));
+  return report;
+}
+
+}  // namespace ballast

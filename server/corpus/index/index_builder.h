@@ -1,0 +1,26 @@
+#ifndef BALLAST_SERVER_CORPUS_INDEX_INDEX_BUILDER_H_
+#define BALLAST_SERVER_CORPUS_INDEX_INDEX_BUILDER_H_
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/config.pb.h"
+#include "server/corpus/index/index_options.h"
+
+namespace ballast {
+
+// Reads all files of `source` (paths relative to `directory`) and writes its
+// index to source.index(), atomically: after an error the old index is as it
+// was. Files that the index before knows as they are, under the same key of
+// sizes, are not searched again: places and image sizes are taken from it, and
+// lengths where the key and the limits allow. Bad samples are reported and left
+// out, not an error. Equal files give an equal index, whatever `threads`. Keeps
+// the index in memory until it is written. Blocks for as long as that takes.
+// Errors: those of ExpandPath and of the disk; ABORTED (a data file changed
+// meanwhile); UNIMPLEMENTED (a mock source has no index).
+absl::StatusOr<IndexReport> BuildIndex(const v1::Source& source,
+                                       absl::string_view directory,
+                                       const IndexOptions& options);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_INDEX_INDEX_BUILDER_H_

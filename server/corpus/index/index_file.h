@@ -1,0 +1,156 @@
+#ifndef BALLAST_SERVER_CORPUS_INDEX_INDEX_FILE_H_
+#define BALLAST_SERVER_CORPUS_INDEX_INDEX_FILE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/corpus/file.h"
+#include "server/corpus/index/digest.h"
+#include "server/corpus/index/index_format.h"
+#include "server/corpus/index/index_key.h"
+#include "server/corpus/index/index_pages.h"
+#include "server/corpus/index/source_index.h"
+
+namespace ballast {
+
+// An index file mapped into memory. Opening reads its head; each page of its
+// records is checked when it is first touched. Thread-safe. A file that is
+// replaced, as BuildIndex does, leaves the mapping as it is; one that is cut
+// short in place, or lies on a disk that fails, kills the process that touches
+// the lost pages, as with every mapping. Blocks on the disk where it touches
+// what nobody has.
+class IndexFile final : public SourceIndex {
+ public:
+  // Maps `path` and checks its head: header, files, names. Errors: NOT_FOUND
+  // and others of the disk; FAILED_PRECONDITION (another version); DATA_LOSS
+  // (not an index, damaged).
+  static absl::StatusOr<std::shared_ptr<const IndexFile>> Open(
+      const std::string& path);
+
+  ~IndexFile() override;
+  IndexFile(const IndexFile&) = delete;
+  IndexFile& operator=(const IndexFile&) = delete;
+
+  uint64_t size() const override { return header_->num_samples; }
+  absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const override;
+  void Prefetch(absl::Span<const uint64_t> ordinals) const override;
+  std::string digest() const override;
+
+  // Reads the whole file: that every page is what was written, and that the
+  // records lie in order and inside the tables and files that they refer to.
+  // `progress`, which may be empty, is called now and then with the samples
+  // that have been checked. Errors: DATA_LOSS.
+  absl::Status Verify(
+      const std::function<void(uint64_t samples)>& progress) const;
+
+  const std::string& path() const { return path_; }
+  // v1::Source::Format as a number.
+  uint32_t format() const { return header_->format; }
+  const IndexDigests& digests() const { return digests_; }
+  // size(), and the samples that are left out, which follow.
+  uint64_t num_records() const { return samples_.size(); }
+  // OK once record `number`, which must be below num_records(), and its images
+  // are known to be right: that they are what was written, and lead nowhere
+  // outside. Errors: DATA_LOSS, with the file and the place in it.
+  absl::Status Touch(uint64_t number) const {
+    return IsTouched(number) ? absl::OkStatus() : TouchAnew(number);
+  }
+  // Whether they have been read and are right. Does not touch the disk.
+  bool IsTouched(uint64_t number) const {
+    const Range record = RecordRange(number);
+    if (!pages_.IsTouched(record.offset, record.size)) return false;
+    if (!LeadsInside(samples_[number])) return false;
+    const Range range = ImagesRange(number);
+    if (!pages_.IsTouched(range.offset, range.size)) return false;
+    for (const ImageSize& image : images(number)) {
+      if (image.width == 0 || image.height == 0) return false;
+    }
+    return true;
+  }
+  // To be read after Touch(number), or Verify, was OK.
+  const IndexSampleRecord& record(uint64_t number) const {
+    return samples_[number];
+  }
+  absl::Span<const ImageSize> images(uint64_t number) const {
+    return images_.subspan(samples_[number].first_image,
+                           samples_[number].num_images);
+  }
+  uint64_t num_images() const { return header_->num_images; }
+  // The data files, in order. `number` must be below num_files().
+  uint64_t num_files() const { return header_->num_files; }
+  absl::string_view file_name(uint64_t number) const;
+  FileStamp file_stamp(uint64_t number) const;
+  uint64_t file_unreadable(uint64_t number) const {
+    return files_[number].unreadable;
+  }
+  // Pages of kIndexPageBytes that look-ups have read so far.
+  uint64_t num_touched_pages() const { return pages_.num_touched(); }
+
+ private:
+  // Bytes of the records, counted from the first.
+  struct Range {
+    uint64_t offset;
+    uint64_t size;
+  };
+
+  IndexFile(std::string path, absl::string_view mapped);
+
+  absl::Status CheckHead();
+  absl::Status CheckHeader() const;
+  bool TablesFit() const;
+  absl::Status CheckFiles() const;
+  // Of Touch: the record alone.
+  absl::Status TouchRecord(uint64_t number) const {
+    const absl::Status status = TouchPages(RecordRange(number));
+    if (!status.ok() || LeadsInside(samples_[number])) return status;
+    return CheckRecord(number);
+  }
+  absl::Status TouchAnew(uint64_t number) const;
+  absl::Status TouchPages(Range range) const {
+    if (pages_.IsTouched(range.offset, range.size)) return absl::OkStatus();
+    return TouchPagesAnew(range);
+  }
+  absl::Status TouchPagesAnew(Range range) const;
+  absl::Status CheckRecord(uint64_t number) const;
+  absl::Status CheckPlace(uint64_t number, uint64_t first_image) const;
+  // Whether the record keeps inside its file and the images.
+  bool LeadsInside(const IndexSampleRecord& record) const {
+    if (record.file >= files_.size()) return false;
+    const uint64_t size = files_[record.file].size;
+    return record.offset <= size && record.length <= size - record.offset &&
+           record.first_image <= images_.size() &&
+           record.num_images <= images_.size() - record.first_image;
+  }
+  static Range RecordRange(uint64_t number) {
+    return {number * sizeof(IndexSampleRecord), sizeof(IndexSampleRecord)};
+  }
+  // Once the record is known to be right.
+  Range ImagesRange(uint64_t number) const {
+    const IndexSampleRecord& sample = samples_[number];
+    return {header_->image_table - header_->sample_table +
+                sample.first_image * sizeof(ImageSize),
+            sample.num_images * sizeof(ImageSize)};
+  }
+  // How the whole mapping is used from now on, as madvise has it.
+  void Advise(int advice) const;
+  absl::Status Damaged(absl::string_view reason) const;
+
+  std::string path_;
+  absl::string_view mapped_;
+  const IndexHeader* header_ = nullptr;
+  IndexDigests digests_;
+  absl::Span<const IndexFileRecord> files_;
+  absl::Span<const IndexSampleRecord> samples_;
+  absl::Span<const ImageSize> images_;
+  IndexPages pages_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_INDEX_INDEX_FILE_H_

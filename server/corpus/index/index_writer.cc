@@ -1,0 +1,86 @@
+#include "server/corpus/index/index_writer.h"
+
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/align.h"
+#include "server/corpus/index/atomic_file.h"
+#include "server/corpus/index/digest.h"
+#include "server/corpus/index/index_pages.h"
+
+namespace ballast {
+namespace {
+
+template <typename Record>
+absl::string_view Bytes(const std::vector<Record>& records) {
+  return absl::string_view(reinterpret_cast<const char*>(records.data()),
+                           records.size() * sizeof(Record));
+}
+
+// The zeros that fill the page after `size` bytes.
+std::string Padding(uint64_t size) {
+  return std::string(AlignUp(size, kIndexPageBytes) - size, '\0');
+}
+
+}  // namespace
+
+absl::Status WriteIndex(const std::string& path,
+                        const IndexContents& contents) {
+  std::vector<IndexFileRecord> files;
+  std::string names;
+  for (const IndexContents::DataFile& file : contents.files) {
+    files.push_back({names.size(), file.name.size(), file.stamp.size,
+                     file.stamp.mtime_ns, file.unreadable});
+    names += file.name;
+  }
+  const uint64_t num_records =
+      contents.samples.size() + contents.left_out.size();
+  const uint64_t record_bytes = num_records * sizeof(IndexSampleRecord) +
+                                contents.images.size() * sizeof(ImageSize);
+  const std::string record_padding = Padding(record_bytes);
+  const absl::string_view records[] = {Bytes(contents.samples),
+                                       Bytes(contents.left_out),
+                                       Bytes(contents.images), record_padding};
+  const std::vector<uint64_t> page_checksums = PageChecksums(records);
+  const std::vector<uint64_t> table_checksums =
+      PageChecksums({Bytes(page_checksums)});
+
+  IndexHeader header = {};
+  header.magic = kIndexMagic;
+  header.version = kIndexVersion;
+  header.format = contents.format;
+  header.num_files = files.size();
+  header.num_samples = contents.samples.size();
+  header.num_left_out = contents.left_out.size();
+  header.num_images = contents.images.size();
+  header.file_table = sizeof(header);
+  header.table_checksums = header.file_table + Bytes(files).size();
+  header.names = header.table_checksums + Bytes(table_checksums).size();
+  names += Padding(header.names + names.size());
+  header.sample_table = header.names + names.size();
+  header.image_table =
+      header.sample_table + num_records * sizeof(IndexSampleRecord);
+  header.page_checksums =
+      header.sample_table + record_bytes + record_padding.size();
+  header.total_bytes = header.page_checksums + Bytes(page_checksums).size();
+  const Digest data = DigestOfSamples(contents.samples, contents.images);
+  for (int half = 0; half < 2; ++half) {
+    header.sizes_digest[half] = contents.digests.sizes[half];
+    header.lengths_digest[half] = contents.digests.lengths[half];
+    header.limits_digest[half] = contents.digests.limits[half];
+    header.data_digest[half] = data[half];
+  }
+  const std::string head =
+      absl::StrCat(Bytes(files), Bytes(table_checksums), names);
+  header.head_checksum = Checksum(head);
+  const absl::string_view header_bytes(reinterpret_cast<const char*>(&header),
+                                       sizeof(header));
+  header.header_checksum =
+      Checksum(header_bytes.substr(0, offsetof(IndexHeader, header_checksum)));
+  return WriteFileAtomically(
+      path, {header_bytes, head, records[0], records[1], records[2], records[3],
+             Bytes(page_checksums)});
+}
+
+}  // namespace ballast

@@ -1,0 +1,82 @@
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/corpus/index/digest.h"
+#include "server/corpus/index/file_scan.h"
+#include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/jsonl/line_reader.h"
+#include "server/corpus/limits.h"
+#include "server/corpus/source_files.h"
+
+namespace ballast {
+namespace {
+
+absl::StatusOr<JsonSample> ReadSample(const Line& line) {
+  if (line.length > kMaxTextBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "line of ", line.length, " bytes, wanted at most ", kMaxTextBytes));
+  }
+  return ParseJsonSample(line.text);
+}
+
+// The sizes of the images that a line of `bytes` names.
+absl::StatusOr<std::vector<ImageSize>> ReadSizes(
+    const std::vector<std::string>& paths, uint64_t bytes,
+    const MediaRoot& media, const ImageSizeReader& reader) {
+  std::vector<ImageSize> sizes;
+  for (const std::string& path : paths) {
+    BALLAST_ASSIGN_OR_RETURN(const File file, media.Open(path));
+    const uint64_t size = file.stamp().size;
+    if (size > kMaxSampleBytes - bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("over ", kMaxSampleBytes, " bytes in all"));
+    }
+    bytes += size;
+    absl::StatusOr<ImageSize> image = ProbeImage(file, 0, size, reader);
+    if (!image.ok()) return Annotate(image.status(), file.path());
+    sizes.push_back(*image);
+  }
+  return sizes;
+}
+
+}  // namespace
+
+absl::Status ScanJsonl(const File& file, const MediaRoot& media,
+                       FileScanner& scanner) {
+  LineReader lines(&file, kMaxTextBytes);
+  while (true) {
+    BALLAST_ASSIGN_OR_RETURN(const std::optional<Line> line, lines.Next());
+    if (!line) return absl::OkStatus();
+    const bool blank = line->length <= kMaxTextBytes &&
+                       absl::StripLeadingAsciiWhitespace(line->text).empty();
+    if (blank) continue;
+    const std::string key = absl::StrCat(line->number);
+    const absl::StatusOr<JsonSample> found = ReadSample(*line);
+    const absl::StatusOr<std::vector<ImageSize>> sizes =
+        found.ok() ? ReadSizes(found->images, line->length, media,
+                               scanner.read_image_size())
+                   : found.status();
+    if (sizes.ok()) {
+      RawSample sample;
+      sample.name = JsonlSampleName(scanner.name(), line->number);
+      sample.text_format = found->text_format;
+      sample.text = std::string(line->text);
+      IndexSampleRecord record = {};
+      record.offset = line->offset;
+      record.length = line->length;
+      record.check = Checksum(line->text);
+      record.line = line->number;
+      BALLAST_RETURN_IF_ERROR(scanner.Add(record, key, sample, *sizes));
+    } else {
+      BALLAST_RETURN_IF_ERROR(
+          scanner.AddBad(line->offset, key, sizes.status()));
+    }
+    scanner.Advance(line->offset + line->length);
+  }
+}
+
+}  // namespace ballast

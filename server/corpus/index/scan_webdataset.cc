@@ -1,0 +1,98 @@
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "common/status_macros.h"
+#include "server/corpus/data_path.h"
+#include "server/corpus/index/digest.h"
+#include "server/corpus/index/file_scan.h"
+#include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/source_files.h"
+#include "server/corpus/tar/webdataset_reader.h"
+
+namespace ballast {
+namespace {
+
+absl::StatusOr<std::string> ReadText(const File& file,
+                                     const WebDatasetSample& sample) {
+  BALLAST_ASSIGN_OR_RETURN(std::string text,
+                           file.ReadAt(sample.text.data, sample.text.size));
+  absl::Status status;
+  if (sample.text_format == RawSample::TextFormat::kConversation) {
+    status = CheckConversation(text);
+  } else if (sample.text_format == RawSample::TextFormat::kPlain) {
+    status = CheckNoVideoMark(text);
+  }
+  if (!status.ok()) return Annotate(status, sample.text.name);
+  return text;
+}
+
+absl::StatusOr<std::vector<ImageSize>> ReadSizes(
+    const File& file, const WebDatasetSample& sample,
+    const ImageSizeReader& reader) {
+  std::vector<ImageSize> sizes;
+  for (const TarMember& member : sample.images) {
+    absl::StatusOr<ImageSize> size =
+        ProbeImage(file, member.data, member.size, reader);
+    if (!size.ok()) return Annotate(size.status(), member.name);
+    sizes.push_back(*size);
+  }
+  return sizes;
+}
+
+// Adds the sample to the scan, or says why it is bad.
+absl::Status AddSample(const File& file, const WebDatasetSample& sample,
+                       FileScanner& scanner) {
+  BALLAST_RETURN_IF_ERROR(sample.fault);
+  RawSample raw;
+  raw.name = WebDatasetSampleName(scanner.name(), sample.key);
+  raw.text_format = sample.text_format;
+  BALLAST_ASSIGN_OR_RETURN(raw.text, ReadText(file, sample));
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<ImageSize> sizes,
+                           ReadSizes(file, sample, scanner.read_image_size()));
+  IndexSampleRecord record = {};
+  record.offset = sample.begin;
+  record.length = sample.end - sample.begin;
+  record.check = Checksum(sample.key);
+  return scanner.Add(record, Printable(sample.key), raw, sizes);
+}
+
+absl::Status ScanSamples(const File& file, WebDatasetReader& reader,
+                         FileScanner& scanner) {
+  // Of the keys so far; 128 bits, since a collision would lose a sample.
+  absl::flat_hash_set<Digest> seen;
+  while (true) {
+    const auto sample = reader.Next();
+    if (sample.status().code() == absl::StatusCode::kDataLoss) {
+      return scanner.AddBad(reader.offset(), Printable(reader.pending_key()),
+                            sample.status());
+    }
+    BALLAST_RETURN_IF_ERROR(sample.status());
+    if (!*sample) return absl::OkStatus();
+    const absl::Status added =
+        seen.insert(DigestOf((*sample)->key)).second
+            ? AddSample(file, **sample, scanner)
+            : absl::InvalidArgumentError(
+                  "duplicate key; its members do not stand together");
+    if (!added.ok()) {
+      BALLAST_RETURN_IF_ERROR(
+          scanner.AddBad((*sample)->begin, Printable((*sample)->key), added));
+    }
+    scanner.Advance((*sample)->end);
+  }
+}
+
+}  // namespace
+
+absl::Status ScanWebDataset(const File& file, FileScanner& scanner) {
+  WebDatasetReader reader(&file, 0, file.stamp().size, /*whole=*/true);
+  const absl::Status status = ScanSamples(file, reader, scanner);
+  for (const auto& [extension, count] : reader.ignored()) {
+    scanner.AddIgnored(Printable(extension), count);
+  }
+  return status;
+}
+
+}  // namespace ballast

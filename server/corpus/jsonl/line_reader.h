@@ -1,0 +1,46 @@
+#ifndef BALLAST_SERVER_CORPUS_JSONL_LINE_READER_H_
+#define BALLAST_SERVER_CORPUS_JSONL_LINE_READER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/corpus/file.h"
+
+namespace ballast {
+
+struct Line {
+  uint64_t number = 0;  // from 1
+  uint64_t offset = 0;
+  // Without the break at its end ("\n" or "\r\n").
+  uint64_t length = 0;
+  // Empty where `length` is over the reader's bound. Valid until the next call.
+  absl::string_view text;
+};
+
+// Reads a file line by line, 1 MiB at a time. The last line may lack its break.
+// Thread-compatible; blocks on the disk.
+class LineReader {
+ public:
+  // `file` must outlive the reader. Lines longer than `max_length` are passed
+  // over without being kept.
+  LineReader(const File* file, uint64_t max_length);
+
+  // The next line, or none at the end. Errors: those of File::ReadAt.
+  absl::StatusOr<std::optional<Line>> Next();
+
+ private:
+  const File* file_;
+  const uint64_t max_length_;
+  uint64_t number_ = 0;
+  uint64_t position_ = 0;  // in the file, of what `buffer_` does not hold
+  std::string buffer_;
+  size_t used_ = 0;  // bytes of `buffer_` that were handed out
+  std::string line_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_JSONL_LINE_READER_H_

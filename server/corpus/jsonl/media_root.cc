@@ -1,0 +1,61 @@
+#include "server/corpus/jsonl/media_root.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/corpus/data_path.h"
+
+namespace ballast {
+
+// The folder itself, to open what is known in memory.
+struct MediaRoot::Folder {
+  explicit Folder(const std::string& path)
+      : descriptor(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)),
+        alone(descriptor >= 0 && OpensAlone(descriptor)) {}
+  ~Folder() {
+    if (descriptor >= 0) close(descriptor);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  const int descriptor;
+  const bool alone;
+};
+
+absl::StatusOr<MediaRoot> MediaRoot::Create(const std::string& folder) {
+  std::error_code error;
+  std::string real =
+      std::filesystem::canonical(folder.empty() ? "." : folder, error).string();
+  if (error) return FileError(error.value(), "find the media_root", folder);
+  if (!absl::EndsWith(real, "/")) real += '/';
+  auto opened = std::make_shared<const Folder>(real);
+  return MediaRoot(std::move(real), std::move(opened));
+}
+
+absl::StatusOr<File> MediaRoot::Open(absl::string_view path,
+                                     ReadFrom from) const {
+  BALLAST_RETURN_IF_ERROR(CheckDataPath(path));
+  const std::string whole = absl::StrCat(folder_, path);
+  if (from == ReadFrom::kMemory) {
+    if (!opened_->alone) {
+      return absl::AbortedError(
+          absl::StrCat(whole, ": not opened from memory"));
+    }
+    return File::OpenInMemory(opened_->descriptor, whole, std::string(path));
+  }
+  BALLAST_ASSIGN_OR_RETURN(File file, File::Open(whole));
+  BALLAST_ASSIGN_OR_RETURN(const std::string real, file.RealPath());
+  if (!absl::StartsWith(real, folder_)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("path \"", Printable(path), "\" leads outside ", folder_));
+  }
+  return file;
+}
+
+}  // namespace ballast

@@ -1,0 +1,70 @@
+#ifndef BALLAST_SERVER_CORPUS_MOCK_MOCK_LENGTHS_H_
+#define BALLAST_SERVER_CORPUS_MOCK_MOCK_LENGTHS_H_
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ballast {
+
+// What the lengths of a mock source are drawn from: `lengths` of `mode:
+// lognormal` in the configuration.
+struct LognormalLengths {
+  uint32_t min = 1;  // tokens; a draw below it becomes it
+  uint32_t max = 1;  // tokens; a draw above it becomes it
+  // Of the draw before it is clipped, in tokens: what is drawn in the end has
+  // another mean.
+  double mean = 1;
+  double sigma = 0;  // deviation of the logarithm
+};
+
+// INVALID_ARGUMENT names the value that is out of the range that the
+// configuration has for it: min and max 1 to 2^24, min not above max; mean
+// above 0, to 2^24; sigma 0 to 100.
+absl::Status CheckLognormalLengths(const LognormalLengths& lengths);
+
+// The lengths that `text` holds, a file of them: whole numbers of 1 to 2^24,
+// one a line or with commas between. A first line of which no entry is a number
+// is a heading; empty lines are passed over. Pure. Errors: INVALID_ARGUMENT
+// (anything else, naming the line; no number at all; over 2^28 of them).
+absl::StatusOr<std::vector<uint32_t>> ParseLengths(absl::string_view text);
+
+// Draws the lengths that Megatron-LM's mock datasets have: those of
+//
+//   numpy.random.seed(0)
+//   numpy.clip(numpy.random.lognormal(ln(mean) - sigma^2 / 2, sigma, n),
+//              min, max).astype(int)
+//
+// which is MT19937 seeded with 0, two 32-bit draws a double, and the polar
+// Box-Muller method. The first n lengths are the same for every n. Pure;
+// thread-compatible. A length whose exact value lies within an ulp of a whole
+// number could differ under a C library whose `exp` and `log` round otherwise.
+class MockLengths {
+ public:
+  // `lengths` must pass CheckLognormalLengths.
+  explicit MockLengths(const LognormalLengths& lengths);
+
+  // The next length, in [min, max] tokens.
+  uint32_t Next();
+
+ private:
+  // In [0, 1), 53 bits.
+  double NextUniform();
+  // Of mean 0 and deviation 1.
+  double NextNormal();
+
+  LognormalLengths lengths_;
+  double mu_;
+  std::mt19937 bits_{0};
+  // Box-Muller makes two at a time.
+  bool has_second_ = false;
+  double second_ = 0;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_MOCK_MOCK_LENGTHS_H_

@@ -1,0 +1,134 @@
+#include "server/corpus/mock/mock_source.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/command/draw/canvas.h"
+#include "server/command/draw/encode.h"
+#include "server/command/draw/random.h"
+#include "server/config/model_profile.h"
+
+namespace ballast {
+namespace {
+
+// Pixels on a side of one colour.
+constexpr int kSquare = 64;
+
+// The special ids below `vocabulary`, ascending.
+std::vector<uint32_t> SpecialIds(const v1::TokenIds& ids, uint32_t vocabulary) {
+  std::vector<uint32_t> special;
+  for (const int32_t id :
+       {ids.image(), ids.video(), ids.vision_start(), ids.vision_end(),
+        ids.im_start(), ids.im_end(), ids.end_of_text(), ids.pad()}) {
+    if (id >= 1 && static_cast<uint32_t>(id) < vocabulary) {
+      special.push_back(id);
+    }
+  }
+  std::sort(special.begin(), special.end());
+  special.erase(std::unique(special.begin(), special.end()), special.end());
+  return special;
+}
+
+void Append(int32_t id, std::string* bytes) {
+  for (int shift = 0; shift < 32; shift += 8) {
+    bytes->push_back(static_cast<char>(static_cast<uint32_t>(id) >> shift));
+  }
+}
+
+Rgb DrawColor(Random* random) {
+  const uint64_t bits = random->Next();
+  return {static_cast<uint8_t>(bits), static_cast<uint8_t>(bits >> 8),
+          static_cast<uint8_t>(bits >> 16)};
+}
+
+absl::StatusOr<std::string> DrawImage(const ImageSize& size, Random* random) {
+  const int width = size.width;
+  const int height = size.height;
+  Canvas canvas(width, height, {0, 0, 0});
+  for (int y = 0; y < height; y += kSquare) {
+    for (int x = 0; x < width; x += kSquare) {
+      canvas.FillBox({x, y, kSquare, kSquare}, DrawColor(random));
+    }
+  }
+  return EncodeImage(canvas, FileFormat::kPng, /*quality=*/100);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MockSource>> MockSource::Create(
+    const v1::Source& source, const v1::Model& model, const v1::Batch& batch) {
+  std::vector<uint32_t> special =
+      SpecialIds(model.token_ids(), source.vocabulary());
+  if (source.vocabulary() <= special.size() + 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "source ", source.name(), ": vocabulary is ", source.vocabulary(),
+        "; wanted one with an id from 1 on that is not special"));
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<uint32_t> lengths,
+                           MockLengthsOf(source));
+  BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<const MockIndex> index,
+                           MockIndex::Draw(source, model, batch, lengths));
+  return std::unique_ptr<MockSource>(
+      new MockSource(source, model, std::move(special), std::move(index)));
+}
+
+absl::StatusOr<RawSample> MockSource::Read(uint64_t ordinal,
+                                           ReadParts parts) const {
+  if (ordinal >= index_->size()) {
+    return absl::OutOfRangeError(absl::StrCat(source_.name(), ": no sample ",
+                                              ordinal, " of ", index_->size()));
+  }
+  RawSample sample;
+  sample.name = absl::StrCat(source_.name(), " draw ", index_->draw(ordinal));
+  sample.text_format = RawSample::TextFormat::kPackedBytes;
+  if (parts.text) {
+    BALLAST_ASSIGN_OR_RETURN(sample.text, DrawText(ordinal));
+  }
+  if (!parts.images) return sample;
+  // The even streams are of sizes. Each image goes on where the one before
+  // stopped, so they differ.
+  Random random(~MockSeed(source_), 2 * index_->draw(ordinal) + 1);
+  BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
+                           index_->sample(ordinal));
+  for (const ImageSize& size : indexed.images) {
+    BALLAST_ASSIGN_OR_RETURN(std::string file, DrawImage(size, &random));
+    sample.images.push_back(std::move(file));
+  }
+  return sample;
+}
+
+absl::StatusOr<std::string> MockSource::DrawText(uint64_t ordinal) const {
+  BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
+                           index_->sample(ordinal));
+  const v1::TokenIds& ids = model_.token_ids();
+  std::string bytes;
+  for (const ImageSize& size : indexed.images) {
+    BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
+                             ResizedGrid(size.height, size.width, model_));
+    Append(ids.vision_start(), &bytes);
+    for (uint32_t i = 0; i < ImageTokens(grid, model_); ++i) {
+      Append(ids.image(), &bytes);
+    }
+    Append(ids.vision_end(), &bytes);
+  }
+  Random random(MockSeed(source_), 2 * index_->draw(ordinal) + 1);
+  const uint32_t choices = source_.vocabulary() - 1 - special_.size();
+  const uint64_t text = indexed.text_tokens - 2 * indexed.images.size();
+  for (uint64_t i = 0; i + 1 < text; ++i) {
+    // The k-th id that is not special.
+    uint32_t id = 1 + random.Below(choices);
+    for (const uint32_t special : special_) id += special <= id;
+    Append(id, &bytes);
+  }
+  Append(ids.end_of_text(), &bytes);
+  return bytes;
+}
+
+SampleLocation MockSource::Locate(uint64_t ordinal) const {
+  if (ordinal >= index_->size()) return {};
+  return {source_.name(), index_->draw(ordinal)};
+}
+
+}  // namespace ballast

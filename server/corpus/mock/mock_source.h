@@ -1,0 +1,56 @@
+#ifndef BALLAST_SERVER_CORPUS_MOCK_MOCK_SOURCE_H_
+#define BALLAST_SERVER_CORPUS_MOCK_MOCK_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/config.pb.h"
+#include "server/corpus/mock/mock_index.h"
+#include "server/corpus/sample_source.h"
+
+namespace ballast {
+
+// A source without files (docs/mock.md): text are token ids, images PNG files,
+// both made when they are read, of the name of the source and the sample's
+// number in it alone. Thread-safe.
+class MockSource : public SampleSource {
+ public:
+  // `source` is of format mock, it, `model` and `batch` of a loaded
+  // configuration. Reads the file of lengths, where there is one. Errors: those
+  // of MockLengthsOf and MockIndex::Draw; INVALID_ARGUMENT (source.vocabulary
+  // leaves no id but special ones).
+  static absl::StatusOr<std::unique_ptr<MockSource>> Create(
+      const v1::Source& source, const v1::Model& model, const v1::Batch& batch);
+
+  const SourceIndex& index() const override { return *index_; }
+  // Never touches the disk. Errors: OUT_OF_RANGE; RESOURCE_EXHAUSTED or
+  // INTERNAL (of libpng).
+  absl::StatusOr<RawSample> Read(uint64_t ordinal,
+                                 ReadParts parts) const override;
+  // The file is the source's name, the offset the number of the draw.
+  SampleLocation Locate(uint64_t ordinal) const override;
+
+ private:
+  MockSource(const v1::Source& source, const v1::Model& model,
+             std::vector<uint32_t> special,
+             std::unique_ptr<const MockIndex> index)
+      : source_(source),
+        model_(model),
+        special_(std::move(special)),
+        index_(std::move(index)) {}
+
+  // Ids of sample `ordinal`, as RawSample::TextFormat::kPackedBytes.
+  absl::StatusOr<std::string> DrawText(uint64_t ordinal) const;
+
+  const v1::Source source_;
+  const v1::Model model_;
+  const std::vector<uint32_t> special_;  // ids that no text has; ascending
+  const std::unique_ptr<const MockIndex> index_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_MOCK_MOCK_SOURCE_H_

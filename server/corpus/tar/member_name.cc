@@ -1,0 +1,67 @@
+#include "server/corpus/tar/member_name.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
+
+namespace ballast {
+namespace {
+
+bool IsImage(absl::string_view extension) {
+  return extension == "jpg" || extension == "jpeg" || extension == "png" ||
+         extension == "webp";
+}
+
+bool IsVideo(absl::string_view extension) {
+  return extension == "mp4" || extension == "avi" || extension == "webm" ||
+         extension == "mov" || extension == "mkv";
+}
+
+// At most 9 digits, so that it fits.
+std::optional<uint32_t> ParseNumber(absl::string_view digits) {
+  uint32_t number = 0;
+  if (digits.empty() || digits.size() > 9 ||
+      digits.find_first_not_of("0123456789") != digits.npos ||
+      !absl::SimpleAtoi(digits, &number)) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+}  // namespace
+
+MemberName ParseMemberName(absl::string_view name) {
+  MemberName result;
+  while (absl::ConsumePrefix(&name, "./")) {
+  }
+  const size_t slash = name.rfind('/');
+  const size_t base = slash == name.npos ? 0 : slash + 1;
+  const size_t dot = name.find('.', base);
+  if (dot == name.npos) return result;
+  result.extension = absl::AsciiStrToLower(name.substr(dot + 1));
+  if (dot == base) return result;
+  result.key = std::string(name.substr(0, dot));
+
+  absl::string_view extension = result.extension;
+  if (extension == "json") {
+    result.kind = MemberName::Kind::kConversation;
+  } else if (extension == "txt") {
+    result.kind = MemberName::Kind::kDocument;
+  } else if (extension == "tokens.bin") {
+    result.kind = MemberName::Kind::kPackedBytes;
+  } else if (extension == "tokens.json") {
+    result.kind = MemberName::Kind::kPackedJson;
+  } else if (IsImage(extension)) {
+    result.kind = MemberName::Kind::kImage;
+  } else if (IsVideo(extension.substr(extension.rfind('.') + 1))) {
+    result.kind = MemberName::Kind::kVideo;
+  } else if (const size_t second = extension.find('.');
+             second != extension.npos &&
+             IsImage(extension.substr(second + 1))) {
+    result.number = ParseNumber(extension.substr(0, second));
+    if (result.number) result.kind = MemberName::Kind::kImage;
+  }
+  return result;
+}
+
+}  // namespace ballast

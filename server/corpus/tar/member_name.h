@@ -1,0 +1,37 @@
+#ifndef BALLAST_SERVER_CORPUS_TAR_MEMBER_NAME_H_
+#define BALLAST_SERVER_CORPUS_TAR_MEMBER_NAME_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace ballast {
+
+// What a member of a WebDataset tar is, by its name.
+struct MemberName {
+  enum class Kind {
+    kConversation,
+    kDocument,
+    kPackedBytes,
+    kPackedJson,
+    kImage,
+    kVideo,
+    kIgnored,
+  };
+  Kind kind = Kind::kIgnored;
+  // The path up to the first dot of the base name, without "./" before it.
+  std::string key;
+  // What follows that dot, in lower case.
+  std::string extension;
+  // The N of KEY.N.jpg.
+  std::optional<uint32_t> number;
+};
+
+// Names without a dot, or with nothing before it, are ignored.
+MemberName ParseMemberName(absl::string_view name);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_TAR_MEMBER_NAME_H_

@@ -1,0 +1,206 @@
+#include "server/corpus/tar/tar_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/align.h"
+#include "common/status_macros.h"
+#include "server/corpus/data_path.h"
+#include "server/corpus/tar/pax_records.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint64_t kMaxExtension = uint64_t{1} << 20;
+constexpr uint64_t kMaxName = 4096;
+
+absl::Status Damaged(absl::string_view reason) {
+  return absl::DataLossError(absl::StrCat("tar: ", reason));
+}
+
+// The bytes before the first NUL.
+template <size_t size>
+absl::string_view Text(const char (&field)[size]) {
+  return absl::string_view(field, strnlen(field, size));
+}
+
+template <size_t size>
+std::optional<uint64_t> Number(const char (&field)[size]) {
+  return ParseTarNumber(absl::string_view(field, size));
+}
+
+bool IsZero(absl::string_view bytes) {
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [](char c) { return c == '\0'; });
+}
+
+bool IsZero(const TarHeader& header) {
+  return IsZero(absl::string_view(reinterpret_cast<const char*>(&header),
+                                  sizeof(header)));
+}
+
+// `prefix` is other things in GNU's and in older headers.
+std::string Name(const TarHeader& header) {
+  const bool posix = std::memcmp(header.magic, "ustar\0", 6) == 0;
+  if (!posix || header.prefix[0] == '\0') return std::string(Text(header.name));
+  return absl::StrCat(Text(header.prefix), "/", Text(header.name));
+}
+
+// Links, devices, directories and pipes have no bytes, whatever their size
+// says.
+bool HasData(char type) { return type < '1' || type > '6'; }
+
+}  // namespace
+
+std::optional<uint64_t> ParseTarNumber(absl::string_view field) {
+  if (field.empty()) return std::nullopt;
+  const auto first = static_cast<unsigned char>(field.front());
+  uint64_t value = 0;
+  if ((first & 0x80) != 0) {
+    if (first != 0x80) return std::nullopt;  // negative, or over 2^88
+    for (const char c : field.substr(1)) {
+      if (value >> 55 != 0) return std::nullopt;
+      value = value << 8 | static_cast<unsigned char>(c);
+    }
+    return value;
+  }
+  const size_t begin = field.find_first_not_of(' ');
+  if (begin == field.npos) return std::nullopt;
+  field.remove_prefix(begin);
+  const size_t digits =
+      std::min(field.find_first_not_of("01234567"), field.size());
+  // A header's fields hold at most 12 digits: 36 bits.
+  if (digits == 0 || digits > 12) return std::nullopt;
+  for (const char c : field.substr(0, digits)) value = value << 3 | (c - '0');
+  for (const char c : field.substr(digits)) {
+    if (c != ' ' && c != '\0') return std::nullopt;
+  }
+  return value;
+}
+
+TarReader::TarReader(FileView file, uint64_t begin, uint64_t end, bool whole)
+    : file_(file), position_(begin), end_(end), whole_(whole), offset_(begin) {}
+
+absl::StatusOr<TarHeader> TarReader::ReadHeader() {
+  offset_ = position_;
+  if (end_ - position_ < kTarBlock) return Damaged("ends inside a header");
+  TarHeader header;
+  BALLAST_RETURN_IF_ERROR(file_.ReadAt(position_, sizeof(header),
+                                       reinterpret_cast<char*>(&header)));
+  position_ += kTarBlock;
+  if (IsZero(header)) return header;
+  const std::optional<uint64_t> checksum = Number(header.checksum);
+  if (!checksum) return Damaged("no header, its checksum is no number");
+  if (*checksum != TarChecksum(header)) {
+    return Damaged(absl::StrCat("header with a checksum of ", *checksum,
+                                ", its bytes sum to ", TarChecksum(header)));
+  }
+  return header;
+}
+
+absl::StatusOr<std::string> TarReader::ReadExtension(uint64_t size) {
+  if (size > kMaxExtension) {
+    return Damaged(absl::StrCat("extended header of ", size,
+                                " bytes, at most 1 MiB is read"));
+  }
+  if (size > end_ - position_) return Damaged("ends inside an extended header");
+  BALLAST_ASSIGN_OR_RETURN(std::string bytes, file_.ReadAt(position_, size));
+  position_ += std::min(AlignUp(size, kTarBlock), end_ - position_);
+  return bytes;
+}
+
+absl::Status TarReader::CheckZerosToEnd() {
+  std::vector<char> buffer(uint64_t{1} << 16);
+  for (uint64_t at = position_; at < end_; at += buffer.size()) {
+    const uint64_t size = std::min<uint64_t>(buffer.size(), end_ - at);
+    BALLAST_RETURN_IF_ERROR(file_.ReadAt(at, size, buffer.data()));
+    const auto byte = std::find_if(buffer.begin(), buffer.begin() + size,
+                                   [](char c) { return c != '\0'; });
+    if (byte != buffer.begin() + size) {
+      offset_ = at + (byte - buffer.begin());
+      return Damaged("bytes after the end mark; are these several tar files?");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> TarReader::ReadExtended(char type, uint64_t size,
+                                             Extension& extension) {
+  const bool pax = type == kTarPax || type == kTarPaxGlobal;
+  if (!pax && type != kTarGnuLongName && type != kTarGnuLongLink) return false;
+  BALLAST_ASSIGN_OR_RETURN(std::string bytes, ReadExtension(size));
+  if (type == kTarGnuLongName)
+    extension.name = bytes.substr(0, bytes.find('\0'));
+  if (!pax) return true;
+  BALLAST_ASSIGN_OR_RETURN(PaxRecords records, ParsePaxRecords(bytes));
+  if (type == kTarPaxGlobal && (records.path || records.size)) {
+    return Damaged("global pax header that sets a path or size");
+  }
+  if (records.path) extension.name = std::move(records.path);
+  if (records.size) extension.size = records.size;
+  return true;
+}
+
+absl::StatusOr<TarMember> TarReader::TakeMember(const TarHeader& header,
+                                                uint64_t size,
+                                                Extension extension) {
+  TarMember member;
+  const bool file =
+      header.type == kTarFileOld || header.type == kTarFileContiguous;
+  member.type = file ? kTarFile : header.type;
+  if (member.type == kTarGnuSparse) {
+    return Damaged("sparse members are not supported");
+  }
+  member.name = extension.name ? *std::move(extension.name) : Name(header);
+  if (member.name.empty()) return Damaged("member without a name");
+  if (member.name.size() > kMaxName) {
+    return Damaged(absl::StrCat("member name of ", member.name.size(),
+                                " bytes, wanted at most ", kMaxName));
+  }
+  member.size = HasData(member.type) ? extension.size.value_or(size) : 0;
+  member.data = position_;
+  if (member.size > end_ - position_) {
+    return Damaged(absl::StrCat("member \"", Printable(member.name), "\" of ",
+                                member.size,
+                                " bytes reaches past the end; was it cut?"));
+  }
+  // The last member's padding may be cut: none of its bytes are missing.
+  position_ += std::min(AlignUp(member.size, kTarBlock), end_ - position_);
+  member.end = position_;
+  return member;
+}
+
+absl::StatusOr<std::optional<TarMember>> TarReader::Next() {
+  Extension extension;
+  const uint64_t begin = position_;
+  if (begin == end_) {
+    offset_ = begin;
+    if (!whole_) return std::nullopt;
+    return Damaged("ends without an end mark; was it cut?");
+  }
+  while (true) {
+    BALLAST_ASSIGN_OR_RETURN(const TarHeader header, ReadHeader());
+    if (IsZero(header)) {
+      if (!whole_ || offset_ != begin) {
+        return Damaged("end mark where a member was expected");
+      }
+      BALLAST_RETURN_IF_ERROR(CheckZerosToEnd());
+      position_ = begin;  // so that a call after the end finds it again
+      return std::nullopt;
+    }
+    const std::optional<uint64_t> size = Number(header.size);
+    if (!size) return Damaged("header whose size is no number");
+    BALLAST_ASSIGN_OR_RETURN(const bool extended,
+                             ReadExtended(header.type, *size, extension));
+    if (extended) continue;
+    BALLAST_ASSIGN_OR_RETURN(TarMember member,
+                             TakeMember(header, *size, std::move(extension)));
+    member.header = begin;
+    return member;
+  }
+}
+
+}  // namespace ballast

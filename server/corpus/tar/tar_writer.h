@@ -1,0 +1,45 @@
+#ifndef BALLAST_SERVER_CORPUS_TAR_TAR_WRITER_H_
+#define BALLAST_SERVER_CORPUS_TAR_TAR_WRITER_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/corpus/file.h"
+
+namespace ballast {
+
+// Writes a ustar file that depends on nothing but the members: time, user and
+// group are 0, the mode is 0644. Thread-compatible; blocks on the disk.
+//
+//   BALLAST_ASSIGN_OR_RETURN(auto writer, TarWriter::Create("docs-000.tar"));
+//   BALLAST_RETURN_IF_ERROR(writer->Add("000000.json", json));
+//   BALLAST_RETURN_IF_ERROR(writer->Finish());
+class TarWriter {
+ public:
+  // Creates `path`; a file that is there loses its bytes. Errors: NOT_FOUND (no
+  // such directory), PERMISSION_DENIED, ….
+  static absl::StatusOr<std::unique_ptr<TarWriter>> Create(
+      const std::string& path);
+
+  // Appends a member. Errors: INVALID_ARGUMENT (`name` is empty, holds a NUL
+  // byte or does not fit a ustar header, which has room for 100 bytes, or for
+  // 155 and 100 around a '/'; 8 GiB or more), the disk's.
+  absl::Status Add(absl::string_view name, absl::string_view bytes);
+
+  // Writes the end mark. Nothing may be added after it; a file without it is
+  // not complete.
+  absl::Status Finish();
+
+ private:
+  explicit TarWriter(File file) : file_(std::move(file)) {}
+
+  File file_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_TAR_TAR_WRITER_H_

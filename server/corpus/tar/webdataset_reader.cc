@@ -1,0 +1,169 @@
+#include "server/corpus/tar/webdataset_reader.h"
+
+#include <utility>
+
+#include "absl/container/btree_map.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/corpus/data_path.h"
+#include "server/corpus/limits.h"
+#include "server/corpus/tar/member_name.h"
+
+namespace ballast {
+namespace {
+
+// Collects the members of one sample; the first fault stays.
+class Grouper {
+ public:
+  explicit Grouper(const MemberName& first) { sample_.key = first.key; }
+
+  void Add(const MemberName& name, TarMember member) {
+    if (sample_.end == 0) sample_.begin = member.header;
+    sample_.end = member.end;
+    if (sample_.fault.ok()) sample_.fault = AddChecked(name, std::move(member));
+  }
+
+  WebDatasetSample Finish() && {
+    if (sample_.fault.ok()) sample_.fault = CheckWhole();
+    if (sample_.fault.ok()) {
+      sample_.images.reserve(images_.size());
+      for (auto& [number, member] : images_) {
+        sample_.images.push_back(std::move(member));
+      }
+    }
+    return std::move(sample_);
+  }
+
+ private:
+  absl::Status AddChecked(const MemberName& name, TarMember member) {
+    BALLAST_RETURN_IF_ERROR(CheckDataPath(member.name));
+    if (member.type != kTarFile) {
+      return Fault("\"", Printable(member.name),
+                   "\" is not a file but of type '",
+                   Printable(absl::string_view(&member.type, 1)), "'");
+    }
+    bytes_ += member.size;
+    if (bytes_ > kMaxSampleBytes) {
+      return Fault("over ", kMaxSampleBytes, " bytes in all");
+    }
+    switch (name.kind) {
+      case MemberName::Kind::kConversation:
+        return AddText(RawSample::TextFormat::kConversation, std::move(member));
+      case MemberName::Kind::kDocument:
+        return AddText(RawSample::TextFormat::kPlain, std::move(member));
+      case MemberName::Kind::kPackedBytes:
+        return AddText(RawSample::TextFormat::kPackedBytes, std::move(member));
+      case MemberName::Kind::kPackedJson:
+        return AddText(RawSample::TextFormat::kPackedJson, std::move(member));
+      case MemberName::Kind::kImage:
+        return AddImage(name, std::move(member));
+      case MemberName::Kind::kVideo:
+        return Fault("video is not supported: \"", Printable(member.name),
+                     "\"");
+      case MemberName::Kind::kIgnored:
+        break;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddText(RawSample::TextFormat format, TarMember member) {
+    if (!sample_.text.name.empty()) {
+      return Fault("two texts: \"", Printable(sample_.text.name), "\" and \"",
+                   Printable(member.name), "\"");
+    }
+    if (member.size > kMaxTextBytes) {
+      return Fault("text of ", member.size, " bytes, wanted at most ",
+                   kMaxTextBytes);
+    }
+    sample_.text_format = format;
+    sample_.text = std::move(member);
+    return absl::OkStatus();
+  }
+
+  absl::Status AddImage(const MemberName& name, TarMember member) {
+    if (!images_.empty() && numbered_ != name.number.has_value()) {
+      return Fault("images with and without a number");
+    }
+    numbered_ = name.number.has_value();
+    const uint32_t number = name.number.value_or(0);
+    if (number >= kMaxImages) {
+      return Fault("image ", number, ", wanted less than ", kMaxImages);
+    }
+    const auto [other, added] = images_.try_emplace(number, std::move(member));
+    if (!added) {
+      // try_emplace leaves the member alone where it adds nothing.
+      return Fault("two images in one place: \"", Printable(other->second.name),
+                   "\" and \"", Printable(member.name), "\"");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckWhole() const {
+    if (sample_.text.name.empty()) {
+      return Fault(
+          "no text; wanted a .json, .txt, .tokens.bin or .tokens.json member");
+    }
+    uint32_t wanted = 0;
+    for (const auto& [number, member] : images_) {
+      if (number != wanted) {
+        return Fault("image ", wanted, " is missing before \"",
+                     Printable(member.name), "\"");
+      }
+      ++wanted;
+    }
+    return absl::OkStatus();
+  }
+
+  template <typename... Piece>
+  static absl::Status Fault(const Piece&... pieces) {
+    return absl::InvalidArgumentError(absl::StrCat(pieces...));
+  }
+
+  WebDatasetSample sample_;
+  absl::btree_map<uint32_t, TarMember> images_;
+  bool numbered_ = false;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace
+
+WebDatasetReader::WebDatasetReader(FileView file, uint64_t begin, uint64_t end,
+                                   bool whole)
+    : tar_(file, begin, end, whole) {}
+
+absl::StatusOr<std::optional<WebDatasetSample>> WebDatasetReader::Next() {
+  std::optional<Grouper> group;
+  pending_key_.clear();
+  while (true) {
+    if (!next_) {
+      BALLAST_ASSIGN_OR_RETURN(next_, tar_.Next());
+    }
+    if (!next_) break;
+    const MemberName name = ParseMemberName(next_->name);
+    if (name.kind == MemberName::Kind::kIgnored) {
+      if (next_->type == kTarFile) CountIgnored(name.extension);
+      next_.reset();
+      continue;
+    }
+    if (group && name.key != pending_key_) break;
+    if (!group) {
+      group.emplace(name);
+      pending_key_ = name.key;
+    }
+    group->Add(name, *std::exchange(next_, std::nullopt));
+  }
+  if (!group) return std::nullopt;
+  return std::move(*group).Finish();
+}
+
+void WebDatasetReader::CountIgnored(absl::string_view extension) {
+  constexpr size_t kMaxExtensions = 1000;
+  constexpr size_t kMaxExtension = 32;
+  if (extension.size() > kMaxExtension ||
+      (ignored_.size() >= kMaxExtensions && !ignored_.contains(extension))) {
+    extension = "(other)";
+  }
+  ++ignored_[std::string(extension)];
+}
+
+}  // namespace ballast

@@ -1,0 +1,76 @@
+#ifndef BALLAST_SERVER_CORPUS_TAR_WEBDATASET_READER_H_
+#define BALLAST_SERVER_CORPUS_TAR_WEBDATASET_READER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/corpus/file.h"
+#include "server/corpus/sample_source.h"
+#include "server/corpus/tar/tar_reader.h"
+
+namespace ballast {
+
+// Where the parts of one sample lie in a tar file.
+struct WebDatasetSample {
+  std::string key;
+  // [begin, end): its members' headers and bytes. Nothing of another sample
+  // lies between them.
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  // Set where `fault` is OK.
+  RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
+  TarMember text;
+  std::vector<TarMember> images;
+  // Why the sample is bad: INVALID_ARGUMENT. OK where it is not.
+  absl::Status fault;
+};
+
+// Groups the members of a tar file into samples, as WebDataset does: a member's
+// key is its path up to the first dot of its base name, what follows the dot is
+// its extension (in lower case), and consecutive members with one key are one
+// sample:
+//   KEY.json or KEY.txt                text (a conversation, a plain document)
+//   KEY.tokens.bin, KEY.tokens.json    text that is token ids already
+//   KEY.jpg, .jpeg, .png, .webp        the image
+//   KEY.0.jpg, KEY.1.png, …            images, from 0 without a gap
+//   KEY.mp4, .avi, .webm, .mov, .mkv   video: a fault
+// Other members are ignored, wherever they stand. Thread-compatible.
+class WebDatasetReader {
+ public:
+  // As TarReader.
+  WebDatasetReader(FileView file, uint64_t begin, uint64_t end, bool whole);
+
+  // The next sample, or none at the end. Errors: DATA_LOSS (the tar file is
+  // damaged at offset(); the sample before that place, pending_key(), may lack
+  // members and is not returned), the disk's.
+  absl::StatusOr<std::optional<WebDatasetSample>> Next();
+
+  uint64_t offset() const { return tar_.offset(); }
+  // The sample that Next was collecting when it failed; empty if none.
+  const std::string& pending_key() const { return pending_key_; }
+
+  // Ignored members so far by extension; a member without one counts as "".
+  // Extensions over 32 bytes, and all after the first thousand, count as
+  // "(other)".
+  const absl::flat_hash_map<std::string, uint64_t>& ignored() const {
+    return ignored_;
+  }
+
+ private:
+  void CountIgnored(absl::string_view extension);
+
+  TarReader tar_;
+  // Read already; belongs to the next sample.
+  std::optional<TarMember> next_;
+  std::string pending_key_;
+  absl::flat_hash_map<std::string, uint64_t> ignored_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_TAR_WEBDATASET_READER_H_

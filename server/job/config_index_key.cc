@@ -1,0 +1,18 @@
+#include "server/job/config_index_key.h"
+
+#include "absl/strings/str_cat.h"
+#include "server/text/text_measure.h"
+
+namespace ballast {
+
+IndexKey IndexKeyOf(const v1::Config& config, const Tokenizer& tokenizer) {
+  IndexKey key;
+  // Turning swaps the sides.
+  key.sizes =
+      absl::StrCat("exif_orientation=", config.model().exif_orientation());
+  key.lengths = TextLengthKey(config.model(), tokenizer);
+  key.limits = TextLimitKey(config);
+  return key;
+}
+
+}  // namespace ballast

@@ -1,0 +1,16 @@
+#ifndef BALLAST_SERVER_JOB_CONFIG_INDEX_KEY_H_
+#define BALLAST_SERVER_JOB_CONFIG_INDEX_KEY_H_
+
+#include "proto/config.pb.h"
+#include "server/corpus/index/index_key.h"
+#include "server/text/tokenizer.h"
+
+namespace ballast {
+
+// What the indexes of a loaded `config` depend on. `tokenizer` is the one that
+// its model names, and its token ids agree with it (OpenModelTokenizer).
+IndexKey IndexKeyOf(const v1::Config& config, const Tokenizer& tokenizer);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_JOB_CONFIG_INDEX_KEY_H_

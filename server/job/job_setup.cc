@@ -1,0 +1,69 @@
+#include "server/job/job_setup.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "proto/schedule/module.h"
+#include "server/config/rank_list.h"
+#include "server/config/topology.h"
+#include "server/corpus/open_source.h"
+#include "server/job/config_index_key.h"
+#include "server/text/model_tokenizer.h"
+
+namespace ballast {
+
+std::vector<const SampleSource*> OpenedJob::source_pointers() const {
+  std::vector<const SampleSource*> pointers;
+  for (const auto& source : sources) pointers.push_back(source.get());
+  return pointers;
+}
+
+absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
+  OpenedJob job;
+  job.config = config.config;
+  BALLAST_ASSIGN_OR_RETURN(job.tokenizer,
+                           OpenModelTokenizer(job.config.mutable_model()));
+  const IndexKey key = IndexKeyOf(job.config, *job.tokenizer);
+  std::vector<const SourceIndex*> indexes;
+  for (const v1::Source& source : job.config.sources()) {
+    BALLAST_ASSIGN_OR_RETURN(
+        std::unique_ptr<SampleSource> opened,
+        OpenAnySource(source, job.config, config.directory, key));
+    indexes.push_back(&opened->index());
+    job.sources.push_back(std::move(opened));
+  }
+  v1::Config scheduled = job.config;
+  scheduled.mutable_model()->set_tokenizer(job.tokenizer->digest());
+  BALLAST_ASSIGN_OR_RETURN(job.scheduler,
+                           Scheduler::Create(scheduled, indexes));
+  return job;
+}
+
+absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config) {
+  const std::vector<std::string> listen(config.serve().listen().begin(),
+                                        config.serve().listen().end());
+  BALLAST_ASSIGN_OR_RETURN(const size_t number, FindServer(config, listen));
+  const v1::Topology::Server& server = config.topology().servers(number);
+  ServerIdentity identity;
+  identity.name = server.address();
+  for (const auto& [name, list] : server.ranks()) {
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<uint32_t> ranks,
+                             ParseRankList(list));
+    identity.ranks += ranks.size();
+    const std::optional<v1::Module> module = ParseModule(name);
+    if (ranks.empty() || !module.has_value()) continue;
+    v1::Role& first = identity.first_ranks.emplace_back();
+    first.set_module(*module);
+    first.set_dp_rank(*std::min_element(ranks.begin(), ranks.end()));
+  }
+  std::sort(identity.first_ranks.begin(), identity.first_ranks.end(),
+            [](const v1::Role& a, const v1::Role& b) {
+              return a.module() < b.module();
+            });
+  return identity;
+}
+
+}  // namespace ballast

@@ -1,0 +1,52 @@
+#ifndef BALLAST_SERVER_JOB_JOB_SETUP_H_
+#define BALLAST_SERVER_JOB_JOB_SETUP_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/config.pb.h"
+#include "proto/job.pb.h"
+#include "server/config/config_loader.h"
+#include "server/corpus/sample_source.h"
+#include "server/schedule/scheduler.h"
+#include "server/text/tokenizer.h"
+
+namespace ballast {
+
+// What a configuration stands for, opened: all that serving or planning needs.
+// Each part refers to those before it. Move-only.
+struct OpenedJob {
+  v1::Config config;
+  std::unique_ptr<Tokenizer> tokenizer;
+  // sources[i] belongs to config.sources(i).
+  std::vector<std::unique_ptr<SampleSource>> sources;
+  std::unique_ptr<Scheduler> scheduler;
+
+  std::vector<const SampleSource*> source_pointers() const;
+};
+
+// Opens the tokenizer, every source through its index, and the scheduler.
+// Blocks on the disk. Errors: FAILED_PRECONDITION (an index is missing, damaged
+// or stale), UNIMPLEMENTED (settings that the
+// scheduler does not do yet), and those of MakeTokenizer, OpenAnySource,
+// Scheduler::Create; each names the key.
+absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config);
+
+// Which of topology.servers this server is.
+struct ServerIdentity {
+  std::string name;    // its address there
+  uint32_t ranks = 0;  // that it serves, over all modules
+  // The first that it serves of each module, in order of module.
+  std::vector<v1::Role> first_ranks;
+};
+
+// By serve.listen. Errors: NOT_FOUND, INVALID_ARGUMENT (see FindServer).
+absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_JOB_JOB_SETUP_H_

@@ -1,0 +1,130 @@
+#include "server/monitor/balance_board.h"
+
+#include <utility>
+
+#include "common/log.h"
+
+namespace ballast {
+namespace {
+
+uint64_t RanksOf(const v1::StepBalance& balance) {
+  uint64_t ranks = 0;
+  for (const v1::ModuleBalance& module : balance.modules()) {
+    ranks += module.load_after_size();
+  }
+  return ranks;
+}
+
+void Add(const v1::Moved& moved, v1::Moved* sum) {
+  sum->set_samples(sum->samples() + moved.samples());
+  sum->set_bytes(sum->bytes() + moved.bytes());
+}
+
+}  // namespace
+
+std::shared_ptr<BalanceBoard> BalanceBoard::Create(
+    Loader* loader, ServersOfRanks servers, const BlockGeometry& geometry) {
+  std::shared_ptr<BalanceBoard> board(
+      new BalanceBoard(loader, std::move(servers), geometry));
+  loader->WatchSteps(
+      [weak = std::weak_ptr<BalanceBoard>(board)](uint64_t step) {
+        const auto board = weak.lock();
+        if (board != nullptr) board->OnStep(step);
+      });
+  return board;
+}
+
+BalanceBoard::Shared BalanceBoard::Find(uint64_t step) const {
+  MutexLock lock(&mutex_);
+  for (const Shared& kept : kept_) {
+    if (kept->step() == step) return kept;
+  }
+  return nullptr;
+}
+
+void BalanceBoard::Get(uint64_t step, Answer answer) {
+  loader_->PeekSchedule(
+      step, [self = shared_from_this(), answer = std::move(answer)](
+                const absl::StatusOr<std::shared_ptr<const v1::StepSchedule>>&
+                    schedule) {
+        if (!schedule.ok()) {
+          answer(schedule.status());
+          return;
+        }
+        const Shared balance = std::make_shared<const v1::StepBalance>(
+            BalanceOf(**schedule, self->servers_, self->geometry_));
+        self->Keep(balance);
+        answer(balance);
+      });
+}
+
+BalanceBoard::Shared BalanceBoard::Current() const {
+  MutexLock lock(&mutex_);
+  return current_;
+}
+
+std::vector<BalanceBoard::Shared> BalanceBoard::History() const {
+  MutexLock lock(&mutex_);
+  return std::vector<Shared>(history_.begin(), history_.end());
+}
+
+std::map<v1::Module, BalanceBoard::Sums> BalanceBoard::sums() const {
+  MutexLock lock(&mutex_);
+  return sums_;
+}
+
+void BalanceBoard::SetListener(std::function<void(uint64_t step)> on_step) {
+  MutexLock lock(&mutex_);
+  listener_ = std::move(on_step);
+}
+
+void BalanceBoard::OnStep(uint64_t step) {
+  Get(step, [this](const absl::StatusOr<Shared>& balance) {
+    if (balance.ok()) {
+      Reach(*balance);
+    } else {
+      LogWarning("no balance to show: ", balance.status().message());
+    }
+  });
+}
+
+void BalanceBoard::Reach(const Shared& balance) {
+  auto sums_only = std::make_shared<v1::StepBalance>(*balance);
+  DropRanks(sums_only.get());
+  std::function<void(uint64_t)> listener;
+  {
+    MutexLock lock(&mutex_);
+    current_ = balance;
+    // Ranks that began anew further back come by the same steps again.
+    while (!history_.empty() && history_.back()->step() >= balance->step()) {
+      history_.pop_back();
+    }
+    history_.push_back(std::move(sums_only));
+    if (history_.size() > kHistory) history_.pop_front();
+    for (const v1::ModuleBalance& module : balance->modules()) {
+      Sums& sums = sums_[module.module()];
+      sums.samples += module.samples();
+      sums.bytes += module.bytes();
+      Add(module.within_servers(), &sums.within_servers);
+      Add(module.between_servers(), &sums.between_servers);
+    }
+    listener = listener_;
+  }
+  if (listener != nullptr) listener(balance->step());
+}
+
+void BalanceBoard::Keep(const Shared& balance) {
+  MutexLock lock(&mutex_);
+  for (const Shared& kept : kept_) {
+    if (kept->step() == balance->step()) return;
+  }
+  kept_.push_front(balance);
+  kept_ranks_ += RanksOf(*balance);
+  while (kept_.size() > kKept ||
+         (kept_.size() > 1 && kept_ranks_ > kKeptRanks)) {
+    kept_ranks_ -= RanksOf(*kept_.back());
+    kept_.pop_back();
+  }
+}
+
+}  // namespace ballast

@@ -1,0 +1,321 @@
+// ServerState::Metrics. docs/metrics.md describes every family, in this order;
+// a test compares the two.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "proto/schedule/module.h"
+#include "server/monitor/family_list.h"
+#include "server/monitor/server_state.h"
+
+namespace ballast {
+namespace {
+
+using Client = v1::GetStatusResponse::Client;
+
+// Ranks of a module that have metrics of their own; those of larger ones are
+// summed up.
+constexpr int kMostRanks = 64;
+// Sources that have one; bad samples of further ones count as "other".
+constexpr size_t kMostSources = 32;
+
+std::string NameOf(v1::Module module) {
+  return std::string(ModuleName(module));
+}
+
+void AddProcess(double start_seconds, FamilyList* list) {
+  list->Begin("process_start_time_seconds", FamilyList::kGauge,
+              "When the server began to serve, since 1970.");
+  list->Add(start_seconds);
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * time.tv_usec;
+  };
+  list->Begin("process_cpu_seconds_total", FamilyList::kCounter,
+              "User and system time of the process.");
+  list->Add(seconds(usage.ru_utime) + seconds(usage.ru_stime));
+  std::ifstream statm("/proc/self/statm");
+  uint64_t size = 0;
+  uint64_t resident = 0;
+  if (statm >> size >> resident) {
+    list->Begin("process_resident_memory_bytes", FamilyList::kGauge,
+                "Resident memory of the process.");
+    list->Add(static_cast<double>(resident) * sysconf(_SC_PAGESIZE));
+  }
+}
+
+void AddBuilding(const BuildInstruments& build, uint64_t warnings,
+                 FamilyList* list) {
+  list->Begin("ballast_images_total", FamilyList::kCounter,
+              "Images decoded: for vision, or once more because language had "
+              "to know whether they can be.");
+  list->Add(build.images.value(), {{"use", "vision"}});
+  list->Add(build.images_checked.value(), {{"use", "check"}});
+  list->Begin("ballast_image_read_bytes_total", FamilyList::kCounter,
+              "Bytes of the images decoded, as they lie in their files.");
+  list->Add(build.image_bytes.value());
+  list->Begin("ballast_tokens_total", FamilyList::kCounter,
+              "Tokens of the texts built.");
+  list->Add(build.tokens.value());
+  list->Begin("ballast_image_warnings_total", FamilyList::kCounter,
+              "Images with faults that were decoded past; they count as good.");
+  list->Add(warnings);
+  list->Begin("ballast_stage_seconds", FamilyList::kHistogram,
+              "Time of a stage: read_images and read_text of a sample, decode "
+              "and resize of an image, tokenise of a text.");
+  list->Add(build.read_images.Read(), {{"stage", "read_images"}});
+  list->Add(build.decode.Read(), {{"stage", "decode"}});
+  list->Add(build.resize.Read(), {{"stage", "resize"}});
+  list->Add(build.read_text.Read(), {{"stage", "read_text"}});
+  list->Add(build.tokenise.Read(), {{"stage", "tokenise"}});
+}
+
+void AddPulls(const PullInstruments& pull, FamilyList* list) {
+  list->Begin("ballast_block_wait_seconds", FamilyList::kHistogram,
+              "How long a stream waited until its next block was built.");
+  list->Add(pull.wait.Read());
+  list->Begin("ballast_block_hold_back_seconds", FamilyList::kHistogram,
+              "How long a block that was built waited for its client's room.");
+  list->Add(pull.hold_back.Read());
+  list->Begin("ballast_block_send_seconds", FamilyList::kHistogram,
+              "From a block's first message to the end of its last write.");
+  list->Add(pull.send.Read());
+  list->Begin("ballast_blocks_sent_total", FamilyList::kCounter,
+              "Blocks handed to clients.");
+  list->Add(pull.blocks_shared.value(), {{"way", "shared_memory"}});
+  list->Add(pull.blocks_streamed.value(), {{"way", "stream"}});
+  list->Begin("ballast_sent_bytes_total", FamilyList::kCounter,
+              "Bytes of blocks handed to clients.");
+  list->Add(pull.bytes_shared.value(), {{"way", "shared_memory"}});
+  list->Add(pull.bytes_streamed.value(), {{"way", "stream"}});
+}
+
+void AddLoader(const LoaderStats& loader, uint64_t memory, FamilyList* list) {
+  const auto add = [list](absl::string_view name, v1::MetricFamily::Type type,
+                          double value, absl::string_view help) {
+    list->Begin(name, type, help);
+    list->Add(value);
+  };
+  list->Begin("ballast_blocks", FamilyList::kGauge,
+              "Blocks that are being built, and those that are built and "
+              "wait for their stream.");
+  list->Add(loader.blocks_in_work, {{"state", "in_work"}});
+  list->Add(loader.blocks_ready, {{"state", "ready"}});
+  add("ballast_blocks_built_total", FamilyList::kCounter, loader.blocks_built,
+      "Blocks built.");
+  add("ballast_blocks_failed_total", FamilyList::kCounter, loader.blocks_failed,
+      "Blocks given up: a sample failed, or nobody wanted them any more.");
+  add("ballast_blocks_reused_total", FamilyList::kCounter, loader.blocks_reused,
+      "Blocks that a stream found in memory, built or being built.");
+  add("ballast_schedules_found_total", FamilyList::kCounter,
+      loader.schedules_found, "Schedules that were found in memory.");
+  add("ballast_schedules_computed_total", FamilyList::kCounter,
+      loader.schedules_computed, "Schedules that had to be computed.");
+  add("ballast_samples_waiting", FamilyList::kGauge, loader.samples_waiting,
+      "Samples of blocks in memory that wait for a worker.");
+  add("ballast_errands_waiting", FamilyList::kGauge, loader.errands_waiting,
+      "Plans and other short work that waits for a worker.");
+  add("ballast_workers", FamilyList::kGauge, loader.workers,
+      "Threads that build samples.");
+  add("ballast_workers_busy", FamilyList::kGauge, loader.workers_busy,
+      "Of these, how many have work.");
+  add("ballast_memory_in_use_bytes", FamilyList::kGauge, loader.memory_in_use,
+      "Memory of blocks that are held or being built.");
+  add("ballast_memory_idle_bytes", FamilyList::kGauge, loader.memory_idle,
+      "Memory of blocks that nobody holds and that may be wanted again.");
+  add("ballast_memory_limit_bytes", FamilyList::kGauge, memory,
+      "serve.memory: the bound on memory in use.");
+  add("ballast_streams_short_of_memory", FamilyList::kGauge,
+      loader.streams_short_of_memory,
+      "Streams whose next block waits for a place in memory.");
+  add("ballast_streams_awaiting_vision", FamilyList::kGauge,
+      loader.streams_awaiting_vision,
+      "Streams of language whose next block waits until vision's is built.");
+}
+
+void AddProblems(const v1::GetStatusResponse& status, uint64_t placeholders,
+                 FamilyList* list) {
+  std::map<std::string, uint64_t> by_source;
+  for (const auto& bad : status.bad_samples()) {
+    const std::string source = bad.sample().substr(0, bad.sample().find(':'));
+    const bool own =
+        by_source.count(source) != 0 || by_source.size() < kMostSources;
+    ++by_source[own ? source : "other"];
+  }
+  list->Begin("ballast_bad_samples", FamilyList::kGauge,
+              "Samples that could not be read or decoded, each once.");
+  for (const auto& [source, count] : by_source) {
+    list->Add(count, {{"source", source}});
+  }
+  if (by_source.empty()) list->Add(0, {{"source", ""}});
+  list->Begin("ballast_bad_samples_limit", FamilyList::kGauge,
+              "serve.max_bad_samples: one more ends the streams.");
+  list->Add(status.max_bad_samples());
+  list->Begin("ballast_placeholders_total", FamilyList::kCounter,
+              "Times that a placeholder took a bad sample's place in a block.");
+  list->Add(placeholders);
+  double longest = 0;
+  for (const auto& stall : status.stalls()) {
+    longest = std::max(longest, stall.seconds());
+  }
+  list->Begin("ballast_stalls", FamilyList::kGauge,
+              "Samples in one stage for serve.stall_after or longer.");
+  list->Add(status.stalls_size());
+  list->Begin("ballast_stall_seconds", FamilyList::kGauge,
+              "How long the longest of them has lasted; 0: there is none.");
+  list->Add(longest);
+}
+
+void AddClients(const std::vector<ClientBoard::Client>& clients,
+                FamilyList* list) {
+  std::map<v1::Module, std::map<ClientBoard::State, uint64_t>> counts;
+  uint64_t furthest = 0;
+  uint64_t nearest = UINT64_MAX;
+  double held = 0;
+  for (const ClientBoard::Client& client : clients) {
+    ++counts[client.role.module()][client.state];
+    furthest = std::max(furthest, client.step);
+    nearest = std::min(nearest, client.step);
+    held += client.held_bytes;
+  }
+  list->Begin("ballast_clients", FamilyList::kGauge,
+              "Open Pulls: waiting for a block, being sent one, or holding "
+              "back the next.");
+  for (const auto& [module, states] : counts) {
+    for (const auto& [state, name] :
+         {std::make_pair(Client::STATE_WAITS_FOR_BLOCK, "waits_for_block"),
+          std::make_pair(Client::STATE_SENDING, "sending"),
+          std::make_pair(Client::STATE_HOLDS_BACK, "holds_back")}) {
+      const auto count = states.find(state);
+      list->Add(count == states.end() ? 0 : count->second,
+                {{"module", NameOf(module)}, {"state", name}});
+    }
+  }
+  list->Begin("ballast_client_lag_steps", FamilyList::kGauge,
+              "Steps that the last client is behind the first.");
+  if (!clients.empty()) list->Add(furthest - nearest);
+  list->Begin("ballast_client_held_bytes", FamilyList::kGauge,
+              "Bytes of blocks that all clients hold or are being sent.");
+  list->Add(held);
+}
+
+void AddRankTimes(const TimingStore& timings, FamilyList* list) {
+  list->Begin("ballast_rank_seconds", FamilyList::kHistogram,
+              "What ranks reported of a micro-batch: train, wait, copy, "
+              "exchange, pack.");
+  constexpr const char* kNames[] = {"train", "wait", "copy", "exchange",
+                                    "pack"};
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    for (int phase = 0; phase < TimingStore::kPhases; ++phase) {
+      const DurationHistogram::Snapshot times =
+          (*timings.phases(module))[phase].Read();
+      if (times.count() == 0) continue;
+      list->Add(times, {{"module", NameOf(module)}, {"phase", kNames[phase]}});
+    }
+  }
+}
+
+// The smallest, mean and largest of `loads`.
+void AddLoads(const google::protobuf::RepeatedField<double>& loads,
+              const std::string& module, const char* when, FamilyList* list) {
+  if (loads.empty()) return;
+  const auto [least, most] = std::minmax_element(loads.begin(), loads.end());
+  const double mean =
+      std::accumulate(loads.begin(), loads.end(), 0.0) / loads.size();
+  list->Add(*least, {{"module", module}, {"when", when}, {"of", "min"}});
+  list->Add(mean, {{"module", module}, {"when", when}, {"of", "mean"}});
+  list->Add(*most, {{"module", module}, {"when", when}, {"of", "max"}});
+}
+
+void AddBalance(const v1::StepBalance& balance, FamilyList* list) {
+  list->Begin("ballast_step", FamilyList::kGauge,
+              "The furthest step that a client has got a block of.");
+  list->Add(balance.step());
+  list->Begin("ballast_balance_spread_ratio", FamilyList::kGauge,
+              "The step's largest load of a rank by the mean, micro-batch by "
+              "micro-batch; 1 is even.");
+  for (const v1::ModuleBalance& module : balance.modules()) {
+    list->Add(module.spread_before(),
+              {{"module", NameOf(module.module())}, {"when", "before"}});
+    list->Add(module.spread_after(),
+              {{"module", NameOf(module.module())}, {"when", "after"}});
+  }
+  list->Begin("ballast_balance_load", FamilyList::kGauge,
+              "The step's load of a rank, in the unit of balance.cost.");
+  for (const v1::ModuleBalance& module : balance.modules()) {
+    AddLoads(module.load_before(), NameOf(module.module()), "before", list);
+    AddLoads(module.load_after(), NameOf(module.module()), "after", list);
+  }
+  list->Begin("ballast_rank_load", FamilyList::kGauge,
+              "The same of each rank, of modules of up to 64 ranks.");
+  for (const v1::ModuleBalance& module : balance.modules()) {
+    if (module.load_after_size() > kMostRanks) continue;
+    for (int r = 0; r < module.load_after_size(); ++r) {
+      for (const bool after : {false, true}) {
+        list->Add(after ? module.load_after(r) : module.load_before(r),
+                  {{"module", NameOf(module.module())},
+                   {"rank", absl::StrCat(r)},
+                   {"when", after ? "after" : "before"}});
+      }
+    }
+  }
+}
+
+void AddMoves(const std::map<v1::Module, BalanceBoard::Sums>& sums,
+              FamilyList* list) {
+  list->Begin("ballast_scheduled_samples_total", FamilyList::kCounter,
+              "Samples of the whole job in the steps that this server has "
+              "seen begin.");
+  for (const auto& [module, sum] : sums) {
+    list->Add(sum.samples, {{"module", NameOf(module)}});
+  }
+  list->Begin("ballast_scheduled_bytes_total", FamilyList::kCounter,
+              "Bytes of their payload.");
+  for (const auto& [module, sum] : sums) {
+    list->Add(sum.bytes, {{"module", NameOf(module)}});
+  }
+  list->Begin("ballast_moved_samples_total", FamilyList::kCounter,
+              "Of these samples, those whose owner is not their reader.");
+  for (const auto& [module, sum] : sums) {
+    list->Add(sum.within_servers.samples(),
+              {{"module", NameOf(module)}, {"scope", "within_servers"}});
+    list->Add(sum.between_servers.samples(),
+              {{"module", NameOf(module)}, {"scope", "between_servers"}});
+  }
+  list->Begin("ballast_moved_bytes_total", FamilyList::kCounter,
+              "Bytes of their payload.");
+  for (const auto& [module, sum] : sums) {
+    list->Add(sum.within_servers.bytes(),
+              {{"module", NameOf(module)}, {"scope", "within_servers"}});
+    list->Add(sum.between_servers.bytes(),
+              {{"module", NameOf(module)}, {"scope", "between_servers"}});
+  }
+}
+
+}  // namespace
+
+std::vector<v1::MetricFamily> ServerState::Metrics() const {
+  FamilyList list;
+  AddProcess(start_seconds_, &list);
+  AddBuilding(*sources_.build, sources_.builder->images_with_warnings(), &list);
+  AddPulls(*sources_.pull, &list);
+  AddLoader(sources_.loader->stats(), sources_.memory, &list);
+  v1::GetStatusResponse problems;
+  AddProblems(&problems);
+  ballast::AddProblems(problems, sources_.build->placeholders.value(), &list);
+  AddClients(sources_.clients->List(), &list);
+  AddRankTimes(*sources_.timings, &list);
+  if (const BalanceBoard::Shared balance = sources_.balance->Current()) {
+    AddBalance(*balance, &list);
+  }
+  AddMoves(sources_.balance->sums(), &list);
+  return std::move(list).Take();
+}
+
+}  // namespace ballast

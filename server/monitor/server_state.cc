@@ -1,0 +1,83 @@
+#include "server/monitor/server_state.h"
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/build_info.h"
+
+namespace ballast {
+
+ServerState::ServerState(Sources sources)
+    : sources_(std::move(sources)),
+      start_(std::chrono::steady_clock::now()),
+      start_seconds_(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch())) {}
+
+v1::GetStatusResponse ServerState::Status() const {
+  v1::GetStatusResponse status;
+  AddProblems(&status);
+  const LoaderStats loader = sources_.loader->stats();
+  status.set_memory_in_use(loader.memory_in_use);
+  status.set_memory(sources_.memory);
+  status.set_open_streams(loader.streams);
+  if (loader.current_step.has_value()) {
+    status.set_current_step(*loader.current_step);
+  }
+  const auto now = std::chrono::steady_clock::now();
+  const std::vector<ClientBoard::Client> clients = sources_.clients->List();
+  status.set_clients_total(clients.size());
+  for (v1::GetStatusResponse::Client& client : ByLag(clients, now, kListed)) {
+    *status.add_clients() = std::move(client);
+  }
+  for (const v1::StepTiming& timing : sources_.timings->Latest()) {
+    v1::GetStatusResponse::RankTimes* times = status.add_rank_times();
+    *times->mutable_role() = timing.role();
+    times->set_step(timing.step());
+    times->set_micro_batch(timing.micro_batch());
+    times->set_milliseconds(timing.milliseconds());
+    if (timing.has_wait_milliseconds()) {
+      times->set_wait_milliseconds(timing.wait_milliseconds());
+    }
+    if (timing.has_copy_milliseconds()) {
+      times->set_copy_milliseconds(timing.copy_milliseconds());
+    }
+    if (timing.has_exchange_milliseconds()) {
+      times->set_exchange_milliseconds(timing.exchange_milliseconds());
+    }
+    if (timing.has_pack_milliseconds()) {
+      times->set_pack_milliseconds(timing.pack_milliseconds());
+    }
+  }
+  status.set_server(sources_.name);
+  status.set_version(ShortVersion());
+  status.set_uptime_seconds(
+      std::chrono::duration<double>(now - start_).count());
+  return status;
+}
+
+void ServerState::AddProblems(v1::GetStatusResponse* status) const {
+  for (const BadSamples::Entry& entry :
+       sources_.builder->bad_samples().List()) {
+    v1::GetStatusResponse::BadSample* bad = status->add_bad_samples();
+    bad->set_sample(entry.name);
+    bad->set_file(entry.file);
+    bad->set_offset(entry.offset);
+    bad->set_reason(entry.reason);
+    bad->set_count(entry.count);
+  }
+  status->set_max_bad_samples(sources_.builder->bad_samples().most());
+  const absl::Time now = sources_.clock->Now();
+  for (const WorkInHand& work : sources_.stalls->Stalls()) {
+    v1::GetStatusResponse::Stall* stall = status->add_stalls();
+    const SampleLocation at =
+        sources_.builder->Locate(work.source, work.ordinal);
+    stall->set_sample(sources_.builder->NameOf(work.source, work.ordinal));
+    stall->set_file(at.file);
+    stall->set_offset(at.offset);
+    stall->set_stage(work.stage);
+    stall->set_module(work.module);
+    stall->set_position(work.position);
+    stall->set_seconds(absl::ToDoubleSeconds(now - work.since));
+  }
+}
+
+}  // namespace ballast

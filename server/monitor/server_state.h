@@ -1,0 +1,60 @@
+#ifndef BALLAST_SERVER_MONITOR_SERVER_STATE_H_
+#define BALLAST_SERVER_MONITOR_SERVER_STATE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/clock.h"
+#include "proto/metrics_service.pb.h"
+#include "server/delivery/delivery_instruments.h"
+#include "server/delivery/file_sample_builder.h"
+#include "server/delivery/loader.h"
+#include "server/delivery/stall_watch.h"
+#include "server/monitor/balance_board.h"
+#include "server/monitor/client_board.h"
+#include "server/monitor/timing_store.h"
+
+namespace ballast {
+
+// How a server stands, for MetricsService, /metrics and the page alike.
+// Thread-safe. Takes each lock that it needs for a moment.
+class ServerState {
+ public:
+  // Clients, and ranks' times, that Status lists.
+  static constexpr size_t kListed = 1024;
+
+  // What it tells of. Nothing is owned; all must outlive this.
+  struct Sources {
+    std::string name;  // what the server calls itself
+    const Loader* loader = nullptr;
+    const FileSampleBuilder* builder = nullptr;
+    const StallWatch* stalls = nullptr;
+    const ClientBoard* clients = nullptr;
+    const TimingStore* timings = nullptr;
+    const BalanceBoard* balance = nullptr;
+    const BuildInstruments* build = nullptr;
+    const PullInstruments* pull = nullptr;
+    uint64_t memory = 0;     // serve.memory
+    Clock* clock = nullptr;  // of the stalls
+  };
+  explicit ServerState(Sources sources);
+
+  v1::GetStatusResponse Status() const;
+
+  // Every family of docs/metrics.md, in its order; one without metrics now is
+  // left out.
+  std::vector<v1::MetricFamily> Metrics() const;
+
+ private:
+  void AddProblems(v1::GetStatusResponse* status) const;
+
+  const Sources sources_;
+  const std::chrono::steady_clock::time_point start_;
+  const double start_seconds_;  // since 1970
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_MONITOR_SERVER_STATE_H_

@@ -1,0 +1,88 @@
+#ifndef BALLAST_SERVER_MONITOR_TIMING_STORE_H_
+#define BALLAST_SERVER_MONITOR_TIMING_STORE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/instruments.h"
+#include "common/mutex.h"
+#include "proto/job.pb.h"
+#include "proto/schedule.pb.h"
+#include "proto/timing.pb.h"
+
+namespace ballast {
+
+// The last kMaxTimings timings that ranks reported to this server, some 12 MiB
+// at most. A timing of the same (role, step, micro-batch) takes the place of
+// the one before; a new one, when all places are taken, that of the one that
+// was first reported longest ago. Thread-safe.
+class TimingStore {
+ public:
+  static constexpr size_t kMaxTimings = 65536;
+  // Of one Add.
+  static constexpr size_t kMaxReported = 4096;
+
+  explicit TimingStore(const v1::Job& job);
+
+  // Keeps `timings`, or none of them. Errors: INVALID_ARGUMENT (no timing, or
+  // more than kMaxReported; no such role; a step whose positions do not fit 64
+  // bits; a micro-batch that no step of the job can have, which is not to say
+  // that this step has it; a time that is negative or not finite).
+  absl::Status Add(absl::Span<const v1::StepTiming* const> timings);
+
+  // Of each rank that has reported, up to kMaxRanks, what it told last; in
+  // order of module and rank.
+  static constexpr size_t kMaxRanks = 1024;
+  std::vector<v1::StepTiming> Latest() const;
+
+  // How long all ranks of `module` took for each phase, of every timing that
+  // was added (a timing that takes another's place, too); null for a module
+  // that does not exist.
+  enum Phase { kTrain, kWait, kCopy, kExchange, kPack, kPhases };
+  const std::array<DurationHistogram, kPhases>* phases(v1::Module module) const;
+
+  // What is kept of steps from `from_step` on and of `module` (unspecified: of
+  // all), in ascending order of (step, micro-batch, module, rank).
+  std::vector<v1::StepTiming> Get(uint64_t from_step, v1::Module module) const;
+
+ private:
+  // (step, micro-batch, module, rank)
+  using Key = std::tuple<uint64_t, uint32_t, int, uint32_t>;
+  // Milliseconds; below 0: not told.
+  using Times = std::array<double, kPhases>;
+  struct Kept {
+    Key key;
+    Times times = {};
+  };
+
+  static Times TimesOf(const v1::StepTiming& timing);
+  static v1::StepTiming TimingOf(const Kept& kept);
+  void Count(const Kept& kept);
+
+  absl::Status Check(const v1::StepTiming& timing) const;
+
+  const v1::Job job_;
+  std::array<std::array<DurationHistogram, kPhases>, v1::Module_ARRAYSIZE>
+      phases_;
+  uint64_t grid_ = 1;  // LCM of the modules' dp sizes
+  mutable Mutex mutex_;
+  // (module, rank)
+  std::map<std::pair<int, uint32_t>, Kept> latest_ ABSL_GUARDED_BY(mutex_);
+  // A ring once it is full; the oldest is then at oldest_.
+  std::vector<Kept> ring_ ABSL_GUARDED_BY(mutex_);
+  size_t oldest_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<Key, size_t> places_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_MONITOR_TIMING_STORE_H_

@@ -1,0 +1,41 @@
+#include "server/pull/pull_limits.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace ballast {
+
+absl::Status PullLimits::Begin(const std::string& client) {
+  MutexLock lock(&mutex_);
+  if (open_ >= settings_.most) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(open_, " Pulls are open, and serve.max_streams is ",
+                     settings_.most, "; go to another server, or raise it"));
+  }
+  const auto found = by_client_.find(client);
+  if (found != by_client_.end() && found->second >= settings_.most_a_client) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        client, " has ", found->second,
+        " Pulls open, and serve.max_streams_per_client is ",
+        settings_.most_a_client,
+        "; does it connect again without closing its Pulls? else raise it"));
+  }
+  ++open_;
+  ++by_client_[client];
+  return absl::OkStatus();
+}
+
+void PullLimits::End(const std::string& client) {
+  MutexLock lock(&mutex_);
+  --open_;
+  const auto found = by_client_.find(client);
+  if (--found->second == 0) by_client_.erase(found);
+}
+
+std::string ClientOf(absl::string_view peer) {
+  if (absl::StartsWith(peer, "unix")) return "unix";
+  const size_t port = peer.rfind(':');
+  return std::string(peer.substr(0, port));
+}
+
+}  // namespace ballast

@@ -1,0 +1,46 @@
+#ifndef BALLAST_SERVER_PULL_PULL_LIMITS_H_
+#define BALLAST_SERVER_PULL_PULL_LIMITS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "common/mutex.h"
+
+namespace ballast {
+
+// How many Pulls are open, and how many may be. gRPC bounds the calls of one
+// connection and not how many connections there are; a Pull is what costs a
+// server something, so that is what is counted, whatever it has said so far.
+// Thread-safe.
+class PullLimits {
+ public:
+  // See serve.max_streams and serve.max_streams_per_client.
+  struct Settings {
+    uint32_t most = 65'536;
+    uint32_t most_a_client = 4096;
+  };
+
+  explicit PullLimits(const Settings& settings) : settings_(settings) {}
+
+  // One more of `client`, until End; or RESOURCE_EXHAUSTED, naming the setting.
+  absl::Status Begin(const std::string& client);
+  void End(const std::string& client);
+
+ private:
+  const Settings settings_;
+  Mutex mutex_;
+  uint64_t open_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, uint64_t> by_client_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Whom gRPC's name of a peer ("ipv4:10.0.0.1:4711") is counted as: its address
+// without the port. All who come by Unix sockets are one.
+std::string ClientOf(absl::string_view peer);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_PULL_PULL_LIMITS_H_

@@ -1,0 +1,23 @@
+#ifndef BALLAST_SERVER_PULL_PULL_RESPONSE_WIRE_H_
+#define BALLAST_SERVER_PULL_PULL_RESPONSE_WIRE_H_
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include "absl/status/statusor.h"
+#include "proto/loader_service.pb.h"
+#include "server/pull/pull_session.h"
+
+namespace ballast {
+
+// The messages of a Pull as the bytes that gRPC carries.
+
+// A chunk's data are not copied: gRPC sends them from where they lie and holds
+// the block until it has, then lets go of it on any of its threads.
+grpc::ByteBuffer EncodeResponse(OutgoingMessage message);
+
+// Errors: INVALID_ARGUMENT (no PullRequest).
+absl::StatusOr<v1::PullRequest> DecodeRequest(grpc::ByteBuffer bytes);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_PULL_PULL_RESPONSE_WIRE_H_

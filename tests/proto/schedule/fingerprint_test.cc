@@ -1,0 +1,120 @@
+#include "proto/schedule/fingerprint.h"
+
+#include <map>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(FingerprintTest, EqualEntriesHashAlike) {
+  const v1::Fingerprint a = MakeFingerprint({{"x", "1"}, {"y", "2"}});
+  EXPECT_EQ(a.hash(), MakeFingerprint({{"y", "2"}, {"x", "1"}}).hash());
+  EXPECT_EQ(a.hash().size(), 32u);
+  EXPECT_EQ(a.entries_size(), 2);
+}
+
+// Lengths stand before the texts, so what is key and what value matters.
+TEST(FingerprintTest, BoundariesCount) {
+  EXPECT_NE(MakeFingerprint({{"ab", "c"}}).hash(),
+            MakeFingerprint({{"a", "bc"}}).hash());
+  EXPECT_NE(MakeFingerprint({{"a", "1"}}).hash(),
+            MakeFingerprint({{"a", "1"}, {"b", ""}}).hash());
+}
+
+TEST(FingerprintTest, NamesTheFirstDifferingKey) {
+  const auto a =
+      MakeFingerprint({{"a", "1"}, {"batch.micro", "32"}, {"z", "0"}});
+  const auto b =
+      MakeFingerprint({{"a", "1"}, {"batch.micro", "16"}, {"z", "1"}});
+  const std::string text = DescribeDifference(a, "A", b, "B");
+  EXPECT_THAT(text, HasSubstr(a.hash()));
+  EXPECT_THAT(text, HasSubstr(b.hash()));
+  EXPECT_THAT(text, HasSubstr("batch.micro is 32 with A and 16 with B"));
+  EXPECT_THAT(text, Not(HasSubstr("z is")));
+}
+
+TEST(FingerprintTest, NamesAKeyThatOneLacks) {
+  const auto a = MakeFingerprint({{"a", "1"}, {"c", "3"}});
+  const auto b = MakeFingerprint({{"a", "1"}, {"b", "2"}, {"c", "3"}});
+  EXPECT_THAT(DescribeDifference(a, "A", b, "B"),
+              HasSubstr("b is absent with A and 2 with B"));
+  EXPECT_THAT(DescribeDifference(b, "B", a, "A"),
+              HasSubstr("b is 2 with B and absent with A"));
+}
+
+TEST(FingerprintTest, CheckAcceptsEqualAndUnclaimed) {
+  const auto a = MakeFingerprint({{"a", "1"}});
+  const auto b = MakeFingerprint({{"a", "2"}});
+  EXPECT_TRUE(CheckSameFingerprint(a, "A", a, "A").ok());
+  EXPECT_TRUE(CheckSameFingerprint(a, "A", v1::Fingerprint(), "B").ok());
+  EXPECT_EQ(CheckSameFingerprint(a, "A", b, "B").code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+// Entries of every kind, of which a test changes one.
+std::map<std::string, std::string> SomeEntries() {
+  return {{"balance.scope", "x"},
+          {"batch.global", "64"},
+          {"batch.micro", "32"},
+          {"index.docs", "00"},
+          {"order.epochs", "1"},
+          {"order.seed", "1234"},
+          {"packing.mode", "x"},
+          {"sources.0000", "docs weight 1"},
+          {"topology.modules.vision.dp", "4"}};
+}
+
+TEST(FingerprintTest, ACheckpointMayChangeTheLayout) {
+  const v1::Fingerprint before = MakeFingerprint(SomeEntries());
+  for (const char* key : {"balance.scope", "batch.micro", "order.epochs",
+                          "packing.mode", "topology.modules.vision.dp"}) {
+    auto entries = SomeEntries();
+    entries[key] = "2";
+    const v1::Fingerprint after = MakeFingerprint(entries);
+    EXPECT_NE(after.hash(), before.hash()) << key;
+    EXPECT_EQ(after.data_hash(), before.data_hash()) << key;
+    EXPECT_TRUE(CheckSameData(before, after, "A").ok()) << key;
+  }
+}
+
+TEST(FingerprintTest, ACheckpointMayNotChangeTheData) {
+  const v1::Fingerprint before = MakeFingerprint(SomeEntries());
+  for (const char* key :
+       {"batch.global", "index.docs", "order.seed", "sources.0000"}) {
+    auto entries = SomeEntries();
+    entries[key] = "2";
+    entries["batch.micro"] = "8";  // is not what is named
+    const v1::Fingerprint after = MakeFingerprint(entries);
+    const absl::Status status = CheckSameData(before, after, "A");
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(before.data_hash()));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(after.data_hash()));
+    EXPECT_THAT(
+        std::string(status.message()),
+        HasSubstr(std::string("first differing key: ") + key + " is " +
+                  SomeEntries()[key] + " in the checkpoint and 2 with A"));
+  }
+}
+
+TEST(FingerprintTest, CheckpointsOfAHashAlone) {
+  const v1::Fingerprint server = MakeFingerprint(SomeEntries());
+  EXPECT_TRUE(CheckSameData({}, server, "A").ok());
+  v1::Fingerprint checkpoint;
+  checkpoint.set_data_hash(server.data_hash());
+  EXPECT_TRUE(CheckSameData(checkpoint, server, "A").ok());
+  checkpoint.set_data_hash("0123");
+  EXPECT_THAT(std::string(CheckSameData(checkpoint, server, "A").message()),
+              HasSubstr("data fingerprint 0123 differs from"));
+  checkpoint.clear_data_hash();
+  checkpoint.set_hash(server.hash());
+  EXPECT_TRUE(CheckSameData(checkpoint, server, "A").ok());
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,181 @@
+#include "server/command/draw/dataset.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+
+namespace ballast {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::HasSubstr;
+
+std::string ReadFile(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// File name to bytes.
+std::map<std::string, std::string> ReadDirectory(const fs::path& directory) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    files[entry.path().filename()] = ReadFile(entry.path());
+  }
+  return files;
+}
+
+// Members of a tar in order, read by nothing but the format's definition.
+std::vector<std::pair<std::string, std::string>> ReadTar(
+    const std::string& tar) {
+  std::vector<std::pair<std::string, std::string>> members;
+  for (size_t at = 0; at + 512 <= tar.size() && tar[at] != '\0';) {
+    const size_t size =
+        std::strtoull(tar.substr(at + 124, 12).c_str(), nullptr, 8);
+    members.emplace_back(tar.substr(at, 100).c_str(),
+                         tar.substr(at + 512, size));
+    at += 512 + (size + 511) / 512 * 512;
+  }
+  return members;
+}
+
+class DatasetTest : public ::testing::Test {
+ protected:
+  DatasetTest() {
+    root_ = fs::path(::testing::TempDir()) /
+            ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(root_);
+  }
+
+  DatasetOptions Options(const std::string& directory, uint64_t samples,
+                         Preset preset = Preset::kText) const {
+    DatasetOptions options;
+    options.directory = root_ / directory;
+    options.samples = samples;
+    options.preset = preset;
+    options.shard_samples = 5;
+    return options;
+  }
+
+  fs::path root_;
+};
+
+TEST_F(DatasetTest, SameOptionsSameBytes) {
+  for (const Preset preset :
+       {Preset::kReceipts, Preset::kMixed, Preset::kText}) {
+    const std::string name = std::to_string(static_cast<int>(preset));
+    const DatasetOptions a = Options(name + "a/new", 7, preset);
+    const DatasetOptions same = Options(name + "b", 7, preset);
+    DatasetOptions other = Options(name + "c", 7, preset);
+    other.seed = 2;
+    for (const DatasetOptions& options : {a, same, other}) {
+      const auto report = WriteDataset(options);
+      ASSERT_TRUE(report.ok()) << report.status();
+      EXPECT_EQ(report->shards, 2u);
+      EXPECT_TRUE(report->wrote_config);
+    }
+    const auto files = ReadDirectory(a.directory);
+    EXPECT_EQ(files.size(), 3u);
+    EXPECT_TRUE(files == ReadDirectory(same.directory));
+    const auto others = ReadDirectory(other.directory);
+    EXPECT_TRUE(files.at("docs-000000.tar") != others.at("docs-000000.tar"));
+    // Over an older dataset of the same shards, nothing is left of it.
+    ASSERT_TRUE(WriteDataset([&] {
+                  DatasetOptions over = other;
+                  over.seed = a.seed;
+                  return over;
+                }())
+                    .ok());
+    EXPECT_TRUE(files == ReadDirectory(other.directory));
+  }
+}
+
+TEST_F(DatasetTest, ShardsHoldConsecutiveKeysAndTheirFiles) {
+  const DatasetOptions options = Options("data", 12, Preset::kMixed);
+  const auto report = WriteDataset(options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  uint64_t number = 0;
+  uint64_t images = 0;
+  uint64_t bytes = 0;
+  for (uint64_t shard = 0; shard < 3; ++shard) {
+    const auto members = ReadTar(ReadFile(
+        fs::path(options.directory) / absl::StrFormat("docs-%06d.tar", shard)));
+    size_t next = 0;
+    for (uint64_t of_shard = 0; of_shard < (shard < 2 ? 5u : 2u); ++of_shard) {
+      const std::string key = absl::StrFormat("%06d", number);
+      const auto sample = DrawSample(options.preset, options.seed, number);
+      ASSERT_TRUE(sample.ok());
+      for (size_t i = 0; i < sample->images.size(); ++i, ++next, ++images) {
+        ASSERT_LT(next, members.size());
+        const std::string place =
+            sample->images.size() == 1 ? "" : "." + std::to_string(i);
+        EXPECT_EQ(members[next].first,
+                  key + place + "." +
+                      std::string(FileExtension(sample->images[i].format)));
+        EXPECT_TRUE(members[next].second == sample->images[i].bytes);
+        bytes += members[next].second.size();
+      }
+      ASSERT_LT(next, members.size());
+      EXPECT_EQ(members[next].first, key + ".json");
+      EXPECT_EQ(members[next].second, sample->conversation);
+      EXPECT_EQ(nlohmann::json::parse(sample->conversation).at("id"), key);
+      bytes += members[next].second.size();
+      ++next;
+      ++number;
+    }
+    EXPECT_EQ(next, members.size());
+  }
+  EXPECT_EQ(report->images, images);
+  EXPECT_EQ(report->bytes, bytes);
+}
+
+TEST_F(DatasetTest, AConfigurationThatIsThereStays) {
+  const DatasetOptions options = Options("data", 1);
+  fs::create_directories(options.directory);
+  const fs::path config = fs::path(options.directory) / "ballast.yaml";
+  std::ofstream(config) << "mine";
+  const auto report = WriteDataset(options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_FALSE(report->wrote_config);
+  EXPECT_EQ(ReadFile(config), "mine");
+}
+
+TEST_F(DatasetTest, RefusesShardsThatItWouldNotOverwrite) {
+  ASSERT_TRUE(WriteDataset(Options("data", 11)).ok());
+  const auto files = ReadDirectory(root_ / "data");
+  const auto report = WriteDataset(Options("data", 10));
+  EXPECT_EQ(report.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(report.status().message()),
+              HasSubstr("docs-000002.tar"));
+  EXPECT_TRUE(files == ReadDirectory(root_ / "data"));
+  EXPECT_TRUE(WriteDataset(Options("data", 11)).ok());
+}
+
+TEST_F(DatasetTest, RefusesWhatCannotBe) {
+  EXPECT_EQ(WriteDataset(Options("data", 0)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(WriteDataset(Options("data", uint64_t{5000001})).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(fs::exists(root_));
+  // A file stands where the directory should.
+  fs::create_directories(root_);
+  std::ofstream(root_ / "data") << "a file";
+  const auto report = WriteDataset(Options("data", 1));
+  EXPECT_FALSE(report.ok());
+  EXPECT_THAT(std::string(report.status().message()),
+              HasSubstr((root_ / "data").string()));
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,270 @@
+#include "server/corpus/index/index_file.h"
+
+#include <cstddef>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "gtest/gtest.h"
+#include "server/corpus/index/index_key.h"
+#include "server/corpus/index/index_writer.h"
+#include "tests/fakes/seal_index.h"
+#include "tests/server/corpus/corpus_testing.h"
+
+namespace ballast {
+namespace {
+
+// Three samples in two files, with 2, 0 and 1 images.
+IndexContents Contents() {
+  IndexContents contents;
+  contents.format = 1;
+  contents.digests = {{3, 4}, {5, 6}, {7, 8}};
+  contents.files = {{"a.tar", {1000, 5}, 7}, {"sub/b.tar", {2000, -6}, 0}};
+  IndexSampleRecord sample = {};
+  sample.length = 500;
+  sample.num_images = 2;
+  sample.text_tokens = 100;
+  sample.label_tokens = 10;
+  contents.samples.push_back(sample);
+  sample.offset = 500;
+  sample.first_image = 2;
+  sample.num_images = 0;
+  sample.text_tokens = 200;
+  contents.samples.push_back(sample);
+  sample.file = 1;
+  sample.num_images = 1;
+  contents.samples.push_back(sample);
+  // Left out, with one image.
+  sample = {};
+  sample.length = 100;
+  sample.offset = 600;
+  sample.first_image = 3;
+  sample.num_images = 1;
+  contents.left_out.push_back(sample);
+  contents.images = {{640, 480}, {1, 2}, {30, 40}, {50, 60}};
+  return contents;
+}
+
+// Opens it and reads all that it lets be read, then verifies the whole.
+absl::Status ReadAll(const std::string& path) {
+  const auto index = IndexFile::Open(path);
+  if (!index.ok()) return index.status();
+  uint64_t sum = 0;
+  std::vector<uint64_t> all;
+  for (uint64_t i = 0; i < (*index)->num_records(); ++i) all.push_back(i);
+  (*index)->Prefetch(all);
+  for (const uint64_t i : all) {
+    if (!(*index)->Touch(i).ok()) continue;
+    for (const ImageSize& image : (*index)->images(i)) sum += image.width;
+    sum += (*index)->file_name((*index)->record(i).file).size();
+  }
+  for (uint64_t i = 0; i < (*index)->num_files(); ++i) {
+    sum += (*index)->file_name(i).size();
+  }
+  volatile uint64_t kept = sum;  // so that every byte is read
+  static_cast<void>(kept);
+  return (*index)->Verify(nullptr);
+}
+
+// The same of `bytes` with checksums that are right, so that only the checks of
+// the records stand between them and the reader.
+absl::Status ReadSealed(const std::string& path, std::string bytes) {
+  SealIndex(&bytes);
+  WriteFile(path, bytes);
+  return ReadAll(path);
+}
+
+IndexHeader HeaderOf(absl::string_view bytes) {
+  IndexHeader header;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  return header;
+}
+
+TEST(IndexFileTest, HoldsWhatWasWritten) {
+  const std::string path = TestFolder() + "/a.index";
+  ASSERT_TRUE(WriteIndex(path, Contents()).ok());
+  const auto opened = IndexFile::Open(path);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const IndexFile& index = **opened;
+  ASSERT_EQ(index.size(), 3);
+  EXPECT_EQ(index.format(), 1);
+  EXPECT_EQ(index.digests(), (IndexDigests{{3, 4}, {5, 6}, {7, 8}}));
+  EXPECT_EQ(index.sample(0)->text_tokens, 100);
+  EXPECT_EQ(index.sample(0)->label_tokens, 10);
+  ASSERT_EQ(index.sample(0)->images.size(), 2);
+  EXPECT_EQ(index.sample(0)->images[1].height, 2);
+  EXPECT_TRUE(index.sample(1)->images.empty());
+  ASSERT_EQ(index.sample(2)->images.size(), 1);
+  EXPECT_EQ(index.sample(2)->images[0].width, 30);
+  ASSERT_TRUE(index.Verify(nullptr).ok());
+  EXPECT_EQ(index.record(1).offset, 500);
+  EXPECT_EQ(index.num_files(), 2);
+  EXPECT_EQ(index.file_name(1), "sub/b.tar");
+  EXPECT_EQ(index.file_stamp(1), (FileStamp{2000, -6}));
+  EXPECT_EQ(index.file_unreadable(0), 7);
+  // What is left out is no sample.
+  ASSERT_EQ(index.num_records(), 4);
+  EXPECT_EQ(index.record(3).offset, 600);
+  ASSERT_EQ(index.images(3).size(), 1);
+  EXPECT_EQ(index.images(3)[0].height, 60);
+  // The head, the records and a checksum, each from a page on.
+  EXPECT_EQ(ReadFile(path).size(), 4096 + 4096 + 8);
+}
+
+TEST(IndexFileTest, AnEmptyIndexIsOne) {
+  const std::string path = TestFolder() + "/a.index";
+  ASSERT_TRUE(WriteIndex(path, IndexContents()).ok());
+  const auto index = IndexFile::Open(path);
+  ASSERT_TRUE(index.ok()) << index.status();
+  EXPECT_EQ((*index)->size(), 0);
+  // XXH3-128 of nothing, as xxHash's own test vectors have it.
+  EXPECT_EQ((*index)->digest(), "99aa06d3014798d86001c324468d497f");
+}
+
+TEST(IndexFileTest, TheDigestCoversLengthsAndSizesAndNothingElse) {
+  const std::string path = TestFolder() + "/a.index";
+  const auto digest = [&](const IndexContents& contents) {
+    EXPECT_TRUE(WriteIndex(path, contents).ok());
+    const auto index = IndexFile::Open(path);
+    EXPECT_TRUE(index.ok()) << index.status();
+    return (*index)->digest();
+  };
+  const std::string original = digest(Contents());
+  const uint32_t numbers[] = {100, 10, 2, 640, 480, 1, 2,  //
+                              200, 10, 0,                  //
+                              200, 10, 1, 30,  40};
+  const Digest wanted = DigestOf(absl::string_view(
+      reinterpret_cast<const char*>(numbers), sizeof(numbers)));
+  EXPECT_EQ(original, absl::StrFormat("%016x%016x", wanted[0], wanted[1]));
+  IndexContents contents = Contents();
+  contents.files[0] = {"moved/a.tar", {9000, 7}, 1};
+  contents.digests = {{8, 8}, {9, 9}, {1, 1}};
+  contents.samples[1].limited = 1;
+  contents.left_out[0].offset = 99;
+  contents.samples[1].offset = 700;
+  contents.samples[1].length = 7;
+  contents.samples[1].check = 99;
+  EXPECT_EQ(digest(contents), original);
+  for (int change = 0; change < 4; ++change) {
+    contents = Contents();
+    if (change == 0) ++contents.samples[2].text_tokens;
+    if (change == 1) ++contents.samples[2].label_tokens;
+    if (change == 2)
+      std::swap(contents.images[0].width, contents.images[0].height);
+    if (change == 3) {  // the second image moves to the second sample
+      contents.samples[0].num_images = 1;
+      contents.samples[1].num_images = 1;
+      contents.samples[1].first_image = 1;
+      contents.samples[2].first_image = 2;
+    }
+    EXPECT_NE(digest(contents), original) << change;
+  }
+}
+
+TEST(IndexFileTest, RefusesRecordsThatLeadOutside) {
+  const std::string path = TestFolder() + "/a.index";
+  ASSERT_TRUE(WriteIndex(path, Contents()).ok());
+  const std::string bytes = ReadFile(path);
+  // The reason for which an index with `value` in a record's field is refused.
+  const auto reason = [&](uint64_t table, size_t record_bytes, size_t record,
+                          size_t field, auto value) {
+    std::string damaged = bytes;
+    std::memcpy(damaged.data() + table + record * record_bytes + field, &value,
+                sizeof(value));
+    const absl::Status status = ReadSealed(path, damaged);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    return std::string(status.message());
+  };
+  const uint64_t samples = HeaderOf(bytes).sample_table;
+  const uint64_t images = samples + 4 * sizeof(IndexSampleRecord);
+  const auto sample = [&](size_t record, size_t field, auto value) {
+    return reason(samples, sizeof(IndexSampleRecord), record, field, value);
+  };
+  const std::string damaged = path + ": damaged index: ";
+  EXPECT_EQ(sample(2, offsetof(IndexSampleRecord, file), uint32_t{2}),
+            damaged + "sample 2 in file 2 of 2");
+  EXPECT_EQ(sample(1, offsetof(IndexSampleRecord, length), uint64_t{501}),
+            damaged + "sample 1 lies outside its file");
+  EXPECT_EQ(sample(1, offsetof(IndexSampleRecord, offset), UINT64_MAX),
+            damaged + "sample 1 lies outside its file");
+  const size_t num_images = offsetof(IndexSampleRecord, text_tokens) - 4;
+  EXPECT_EQ(sample(2, num_images, uint32_t{3}),
+            damaged + "sample 2 has images 2 and 3 more, of 4");
+  EXPECT_EQ(sample(2, offsetof(IndexSampleRecord, first_image), uint64_t{0}),
+            damaged + "sample 2 has images from 0, wanted from 2");
+  EXPECT_EQ(sample(3, num_images, uint32_t{0}),
+            damaged + "4 images, its samples have 3");
+  EXPECT_EQ(sample(0, offsetof(IndexSampleRecord, file), uint32_t{1}),
+            damaged + "sample 1 stands after one that lies behind it");
+  EXPECT_EQ(reason(images, sizeof(ImageSize), 1, offsetof(ImageSize, height),
+                   uint32_t{0}),
+            damaged + "an image of sample 0 has a side of 0");
+  EXPECT_EQ(reason(sizeof(IndexHeader), sizeof(IndexFileRecord), 1,
+                   offsetof(IndexFileRecord, name_bytes), uint64_t{4096}),
+            damaged + "file 1 has its name outside");
+  for (size_t field = offsetof(IndexHeader, num_files);
+       field <= offsetof(IndexHeader, page_checksums); field += 8) {
+    EXPECT_EQ(reason(0, 0, 0, field, UINT64_MAX),
+              damaged + "its tables do not lie one after another")
+        << field;
+  }
+}
+
+TEST(IndexFileTest, RefusesOtherFilesAndVersions) {
+  const std::string path = TestFolder() + "/a.index";
+  EXPECT_EQ(IndexFile::Open(path).status().code(), absl::StatusCode::kNotFound);
+  for (const size_t size : {0, 1, 15, 16, 183, 184, 5000}) {
+    WriteFile(path, std::string(size, 'x'));
+    EXPECT_EQ(IndexFile::Open(path).status().code(),
+              absl::StatusCode::kDataLoss);
+  }
+  ASSERT_TRUE(WriteIndex(path, Contents()).ok());
+  std::string bytes = ReadFile(path);
+  bytes[offsetof(IndexHeader, version)] = 77;
+  WriteFile(path, bytes);
+  const absl::Status status = IndexFile::Open(path).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.message(), path + ": index of version 77, wanted 3");
+}
+
+TEST(IndexFileTest, EveryFlippedBitAndEveryCutIsFound) {
+  const std::string path = TestFolder() + "/a.index";
+  ASSERT_TRUE(WriteIndex(path, Contents()).ok());
+  const std::string bytes = ReadFile(path);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    // Of the zeros that fill a page, some will do.
+    if (bytes[i] == '\0' && bytes[i - 1] == '\0' && i % 31 != 0) continue;
+    std::string damaged = bytes;
+    damaged[i] ^= static_cast<char>(1 << i % 8);
+    WriteFile(path, damaged);
+    EXPECT_FALSE(ReadAll(path).ok()) << i;
+    WriteFile(path, bytes.substr(0, i));
+    EXPECT_FALSE(IndexFile::Open(path).ok()) << i;
+  }
+  WriteFile(path, bytes + "x");
+  EXPECT_FALSE(IndexFile::Open(path).ok());
+}
+
+TEST(IndexFileTest, SurvivesHostileBytesWithRightChecksums) {
+  const std::string path = TestFolder() + "/a.index";
+  ASSERT_TRUE(WriteIndex(path, Contents()).ok());
+  const std::string bytes = ReadFile(path);
+  std::mt19937 random(11);
+  for (int round = 0; round < 1000; ++round) {
+    std::string damaged = bytes;
+    // Bytes of the header, of files, of records.
+    const size_t start = std::vector<size_t>{0, 184, 4096}[round % 3];
+    const size_t length = std::vector<size_t>{184, 200, 280}[round % 3];
+    for (int flip = 0; flip < 1 + round % 4; ++flip) {
+      damaged[start + random() % length] =
+          static_cast<char>(round % 2 == 0 ? 0xff : random());
+    }
+    if (round % 5 == 0) damaged.resize(random() % damaged.size());
+    ReadSealed(path, damaged).IgnoreError();
+  }
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,202 @@
+#include "server/corpus/index/index_file.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/corpus/index/index_writer.h"
+#include "tests/server/corpus/corpus_testing.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+// `n` samples of 0, 1, 2, 0, … images in one file.
+IndexContents ManySamples(uint64_t n) {
+  IndexContents contents;
+  contents.format = 1;
+  contents.files = {{"a.tar", {n * 100, 5}, 0}};
+  for (uint64_t i = 0; i < n; ++i) {
+    IndexSampleRecord sample = {};
+    sample.offset = i * 100;
+    sample.length = 100;
+    sample.first_image = contents.images.size();
+    sample.num_images = i % 3;
+    sample.text_tokens = static_cast<uint32_t>(i);
+    for (uint32_t k = 0; k < sample.num_images; ++k) {
+      contents.images.push_back({static_cast<uint32_t>(i + 1), k + 1});
+    }
+    contents.samples.push_back(sample);
+  }
+  return contents;
+}
+
+IndexHeader HeaderOf(absl::string_view bytes) {
+  IndexHeader header;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  return header;
+}
+
+std::shared_ptr<const IndexFile> OpenOrFail(const std::string& path) {
+  auto index = IndexFile::Open(path);
+  EXPECT_TRUE(index.ok()) << index.status();
+  return index.ok() ? *std::move(index) : nullptr;
+}
+
+// Bytes of memory that the process has of the file at `path`.
+uint64_t ResidentBytes(const std::string& path) {
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  bool inside = false;
+  uint64_t bytes = 0;
+  while (std::getline(maps, line)) {
+    if (line.find('-') < line.find(' ')) inside = absl::StrContains(line, path);
+    if (inside && absl::StartsWith(line, "Rss:")) {
+      bytes += 1024 * std::strtoull(line.c_str() + 4, nullptr, 10);
+    }
+  }
+  return bytes;
+}
+
+// What a look-up of `ordinal` must read: its record, its images and their
+// checksums, by the layout.
+std::set<uint64_t> PagesOf(const IndexHeader& header,
+                           const IndexSampleRecord& record, uint64_t ordinal) {
+  std::set<uint64_t> pages;
+  const auto add = [&](uint64_t begin, uint64_t size) {
+    if (size == 0) return;
+    for (const uint64_t at : {begin, begin + size - 1}) {
+      pages.insert(at / 4096);
+      const uint64_t page = (at - header.sample_table) / 4096;
+      pages.insert((header.page_checksums + 8 * page) / 4096);
+    }
+  };
+  add(header.sample_table + 56 * ordinal, 56);
+  add(header.image_table + 8 * record.first_image, 8 * record.num_images);
+  return pages;
+}
+
+TEST(IndexLookUpTest, OpeningReadsTheHeadAndALookUpItsPages) {
+  const std::string path = TestFolder() + "/a.index";
+  const IndexContents contents = ManySamples(100'000);
+  ASSERT_TRUE(WriteIndex(path, contents).ok());
+  const IndexHeader header = HeaderOf(ReadFile(path));
+  const auto index = OpenOrFail(path);
+  ASSERT_NE(index, nullptr);
+  EXPECT_EQ(index->num_touched_pages(), 0);
+  EXPECT_EQ(index->digest().size(), 32);
+  // The system maps what lies around a page and is in memory anyway: 64 KiB and
+  // the rest of what was read with them.
+  constexpr uint64_t kAround = 128 << 10;
+  ASSERT_GT(ResidentBytes(path), 0);
+  EXPECT_LE(ResidentBytes(path), kAround);
+  std::set<uint64_t> pages;
+  for (const uint64_t ordinal : {0, 1, 73, 99'999, 5'000, 5'001, 5'000}) {
+    pages.merge(PagesOf(header, contents.samples[ordinal], ordinal));
+    const auto sample = index->sample(ordinal);
+    ASSERT_TRUE(sample.ok()) << sample.status();
+    EXPECT_EQ(sample->text_tokens, ordinal);
+    EXPECT_EQ(sample->images.size(), ordinal % 3);
+    EXPECT_EQ(index->num_touched_pages(), pages.size()) << ordinal;
+  }
+  EXPECT_LE(ResidentBytes(path), (1 + pages.size()) * kAround);
+  EXPECT_FALSE(index->IsTouched(50'000));
+  EXPECT_TRUE(index->IsTouched(5'000));
+  // Prefetch reads records, to know where their images lie.
+  const std::vector<uint64_t> some = {7, 50'000, 50'000, 70'000};
+  index->Prefetch(some);
+  index->Prefetch({});
+  EXPECT_EQ(index->sample(50'000)->text_tokens, 50'000);
+  uint64_t last = 0;
+  ASSERT_TRUE(index->Verify([&](uint64_t samples) { last = samples; }).ok());
+  EXPECT_EQ(last, 0);  // called for the first, and each some million after it
+  EXPECT_EQ(index->num_touched_pages(),
+            (header.page_checksums - header.sample_table) / 4096 +
+                (header.total_bytes - header.page_checksums + 4095) / 4096);
+}
+
+TEST(IndexLookUpTest, DamageIsToldToWhoeverLooksThere) {
+  const std::string path = TestFolder() + "/a.index";
+  const IndexContents contents = ManySamples(60'000);
+  ASSERT_TRUE(WriteIndex(path, contents).ok());
+  const std::string bytes = ReadFile(path);
+  const IndexHeader header = HeaderOf(bytes);
+  // A page of samples, a page of images, a page of checksums.
+  for (const uint64_t at :
+       {header.sample_table + 7 * 4096 + 100, header.image_table + 3 * 4096 + 9,
+        header.page_checksums + 4096 + 1}) {
+    std::string damaged = bytes;
+    damaged[at] ^= 4;
+    WriteFile(path, damaged);
+    const auto index = OpenOrFail(path);
+    ASSERT_NE(index, nullptr);
+    const std::string place =
+        absl::StrCat("damaged index: bytes ", at / 4096 * 4096, " to ",
+                     std::min(at / 4096 * 4096 + 4096, header.total_bytes) - 1,
+                     " are not what was written");
+    std::vector<uint64_t> all(index->size());
+    for (uint64_t i = 0; i < all.size(); ++i) all[i] = i;
+    index->Prefetch(all);
+    uint64_t failed = 0;
+    for (const uint64_t i : all) {
+      const bool hit =
+          PagesOf(header, contents.samples[i], i).count(at / 4096) > 0;
+      const auto sample = index->sample(i);
+      ASSERT_EQ(sample.ok(), !hit) << i << ": " << sample.status();
+      ASSERT_EQ(index->IsTouched(i), !hit);
+      if (!hit) continue;
+      ++failed;
+      ASSERT_EQ(sample.status().code(), absl::StatusCode::kDataLoss);
+      const std::string message(sample.status().message());
+      ASSERT_THAT(message, HasSubstr(path + ": " + place));
+      ASSERT_THAT(message, HasSubstr("ballast-server index --config F "
+                                     "--verify"));
+    }
+    EXPECT_GT(failed, 70u);
+    EXPECT_THAT(std::string(index->Verify(nullptr).message()),
+                HasSubstr(place));
+  }
+}
+
+TEST(IndexLookUpTest, ManyThreadsMayTouchTheSamePages) {
+  const std::string path = TestFolder() + "/a.index";
+  ASSERT_TRUE(WriteIndex(path, ManySamples(30'000)).ok());
+  const auto index = OpenOrFail(path);
+  ASSERT_NE(index, nullptr);
+  std::atomic<uint64_t> right = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 0; i < index->size(); ++i) {
+        const uint64_t ordinal = (i * 7 + t * 3) % index->size();
+        if (i % 100 == 0) index->Prefetch({&ordinal, 1});
+        const auto sample = index->sample(ordinal);
+        right += sample.ok() && sample->text_tokens == ordinal;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 4 * index->size());
+}
+
+TEST(IndexLookUpTest, KeepsToTheBoundOfBytesASample) {
+  const std::string path = TestFolder() + "/a.index";
+  ASSERT_TRUE(WriteIndex(path, ManySamples(30'000)).ok());
+  // At most 64 bytes a sample and 8 an image besides the head.
+  EXPECT_LE(ReadFile(path).size(), 4096 + 30'000 * 64 + 30'000 * 8);
+}
+
+}  // namespace
+}  // namespace ballast

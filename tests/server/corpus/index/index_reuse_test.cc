@@ -1,0 +1,250 @@
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/corpus/index/index_builder.h"
+#include "server/corpus/index/index_file.h"
+#include "server/corpus/source_files.h"
+#include "tests/server/corpus/corpus_testing.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kIndex[] = "/index/docs.index";
+
+// What a build has read.
+struct Reads {
+  int images = 0;
+  int texts = 0;
+};
+
+class IndexReuseTest : public ::testing::Test {
+ protected:
+  // Builds over what is there and counts.
+  IndexReport Build(const v1::Source& source, IndexOptions options) {
+    std::atomic<int> images = 0;
+    std::atomic<int> texts = 0;
+    options.read_image_size = [&](absl::string_view bytes) {
+      ++images;
+      return ReadFakeImage(bytes);
+    };
+    options.measure = [&, measure = options.measure](
+                          const RawSample& sample,
+                          absl::Span<const ImageSize> sizes) {
+      ++texts;
+      return measure(sample, sizes);
+    };
+    const auto report = BuildIndex(source, folder_, options);
+    EXPECT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(CheckIndexFresh(source, folder_, options.key).ok());
+    reads_ = {images, texts};
+    return report.ok() ? *report : IndexReport();
+  }
+
+  // That `options` give over the old index, byte for byte, what they give over
+  // none; the report and the reads are those of the former.
+  IndexReport BuildBothWays(const v1::Source& source, IndexOptions options) {
+    const IndexReport report = Build(source, options);
+    const Reads reads = reads_;
+    const std::string bytes = ReadFile(folder_ + kIndex);
+    options.reuse = false;
+    const IndexReport anew = Build(source, options);
+    EXPECT_EQ(ReadFile(folder_ + kIndex), bytes);
+    EXPECT_EQ(anew.samples, report.samples);
+    EXPECT_EQ(anew.skipped, report.skipped);
+    EXPECT_EQ(anew.bad.size(), report.bad.size() + report.known_bad);
+    EXPECT_EQ(anew.reused_files, 0);
+    reads_ = reads;
+    return report;
+  }
+
+  // Two files; of the second one sample is bad for its image, and one for its
+  // text. Seven images in all, one of them bad; nine texts.
+  v1::Source WriteTars() {
+    std::filesystem::create_directories(folder_ + "/data");
+    WriteTar(folder_ + "/data/docs-0.tar", {{"a.txt", "one"},
+                                            {"a.0.jpg", FakeImage(1, 2)},
+                                            {"a.1.jpg", FakeImage(3, 4)},
+                                            {"b.txt", "skip me"},
+                                            {"b.jpg", FakeImage(5, 6)},
+                                            {"c.txt", "three"}});
+    WriteTar(folder_ + "/data/docs-1.tar", {{"a.txt", "x"},
+                                            {"a.jpg", "not an image"},
+                                            {"b.txt", "unmeasurable"},
+                                            {"b.jpg", FakeImage(7, 8)},
+                                            {"c.txt", "a limited text"},
+                                            {"c.jpg", FakeImage(9, 10)},
+                                            {"d.txt", "four"},
+                                            {"d.jpg", FakeImage(11, 12)}});
+    return MakeSource(v1::Source::FORMAT_WEBDATASET, "data/docs-*.tar");
+  }
+
+  const std::string folder_ = TestFolder();
+  Reads reads_;
+};
+
+TEST_F(IndexReuseTest, AnotherTemplateReadsTextsOnly) {
+  const v1::Source source = WriteTars();
+  const IndexReport first = Build(source, FakeOptions());
+  EXPECT_EQ(first.samples, 4);
+  EXPECT_EQ(first.reused_files, 0);
+  EXPECT_EQ(reads_.images, 7);
+  EXPECT_EQ(reads_.texts, 6);
+  IndexOptions options = FakeOptions();
+  options.key.lengths = "other";
+  options.measure = [](const RawSample& sample,
+                       absl::Span<const ImageSize> images) {
+    // The sizes are those of the images.
+    if (sample.text == "one") {
+      EXPECT_EQ(images[1].height, 4);
+    }
+    if (sample.text == "skip me") {
+      EXPECT_EQ(images[0].width, 5);
+    }
+    TextLengths lengths;
+    lengths.text_tokens = 7;
+    if (sample.text == "three")
+      return absl::StatusOr<TextLengths>(absl::InvalidArgumentError("three"));
+    return absl::StatusOr<TextLengths>(lengths);
+  };
+  const IndexReport report = BuildBothWays(source, options);
+  EXPECT_EQ(reads_.images, 0);
+  EXPECT_EQ(reads_.texts, 6);
+  EXPECT_EQ(report.samples, 5);  // those that were left out are back
+  EXPECT_EQ(report.reused_files, 2);
+  EXPECT_EQ(report.reused_samples, 6);
+  EXPECT_EQ(report.reused_lengths, 0);
+  EXPECT_EQ(report.known_bad, 1);
+  ASSERT_EQ(report.bad.size(), 1);
+  EXPECT_EQ(report.bad[0].key, "c");
+  EXPECT_EQ(report.bad[0].file, "data/docs-0.tar");
+  EXPECT_EQ(report.bad[0].reason, "three");
+}
+
+TEST_F(IndexReuseTest, OtherLimitsReadOnlyTheTextsThatTheyMayChange) {
+  const v1::Source source = WriteTars();
+  Build(source, FakeOptions());
+  IndexOptions options = FakeOptions();
+  options.key.limits = "other";
+  options.lengths_hold = [](const TextLengths& lengths,
+                            absl::Span<const ImageSize> images) {
+    EXPECT_FALSE(lengths.limited);
+    EXPECT_EQ(lengths.label_tokens, 1000 * images.size());
+    return lengths.text_tokens != 5;  // "three"
+  };
+  const IndexReport report = BuildBothWays(source, options);
+  EXPECT_EQ(reads_.images, 0);
+  // "three", the limited one, and the two that are left out.
+  EXPECT_EQ(reads_.texts, 4);
+  EXPECT_EQ(report.samples, 4);
+  EXPECT_EQ(report.reused_samples, 6);
+  EXPECT_EQ(report.reused_lengths, 2);
+  // And without a rule all of them.
+  options.key.limits = "yet others";
+  options.lengths_hold = nullptr;
+  BuildBothWays(source, options);
+  EXPECT_EQ(reads_.images, 0);
+  EXPECT_EQ(reads_.texts, 6);
+}
+
+TEST_F(IndexReuseTest, AFileThatIsNewOrChangedIsReadAndNoOther) {
+  const v1::Source source = WriteTars();
+  Build(source, FakeOptions());
+  WriteTar(folder_ + "/data/docs-00.tar",
+           {{"n.txt", "new"}, {"n.jpg", FakeImage(13, 14)}});
+  IndexReport report = BuildBothWays(source, FakeOptions());
+  EXPECT_EQ(reads_.images, 1);
+  EXPECT_EQ(reads_.texts, 3);  // with the two that are left out
+  EXPECT_EQ(report.reused_files, 2);
+  EXPECT_EQ(report.reused_lengths, 4);
+  WriteTar(folder_ + "/data/docs-0.tar", {{"o.txt", "other, and longer"}});
+  report = BuildBothWays(source, FakeOptions());
+  EXPECT_EQ(reads_.images, 0);
+  EXPECT_EQ(reads_.texts, 2);
+  EXPECT_EQ(report.reused_files, 2);
+  std::filesystem::remove(folder_ + "/data/docs-1.tar");
+  report = BuildBothWays(source, FakeOptions());
+  EXPECT_EQ(reads_.texts, 0);
+  EXPECT_EQ(report.samples, 2);
+}
+
+TEST_F(IndexReuseTest, WhatSizesDependOnReadsAll) {
+  const v1::Source source = WriteTars();
+  Build(source, FakeOptions());
+  IndexOptions options = FakeOptions();
+  options.key.sizes = "turned";
+  const IndexReport report = BuildBothWays(source, options);
+  EXPECT_EQ(reads_.images, 7);
+  EXPECT_EQ(reads_.texts, 6);
+  EXPECT_EQ(report.reused_files, 0);
+}
+
+TEST_F(IndexReuseTest, LinesToo) {
+  v1::Source source = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
+  source.set_media_root("media");
+  WriteFile(folder_ + "/media/a.jpg", FakeImage(3, 4));
+  WriteFile(folder_ + "/chat.jsonl",
+            "{\"image\": \"a.jpg\"}\n\nnonsense\n{\"unmeasurable\": 1}\n{}\n");
+  Build(source, FakeOptions());
+  EXPECT_EQ(reads_.images, 1);
+  IndexOptions options = FakeOptions();
+  options.key.lengths = "other";
+  const IndexReport report = BuildBothWays(source, options);
+  EXPECT_EQ(reads_.images, 0);
+  EXPECT_EQ(reads_.texts, 3);
+  EXPECT_EQ(report.samples, 2);
+  EXPECT_EQ(report.known_bad, 1);
+  ASSERT_EQ(report.bad.size(), 1);
+  EXPECT_EQ(report.bad[0].key, "4");
+  EXPECT_EQ(report.bad[0].offset, 29);
+}
+
+TEST_F(IndexReuseTest, ADamagedOrOlderIndexIsNotUsed) {
+  const v1::Source source = WriteTars();
+  for (const size_t at : {8, 300}) {
+    Build(source, FakeOptions());
+    std::string bytes = ReadFile(folder_ + kIndex);
+    --bytes[at];  // the version; a record
+    WriteFile(folder_ + kIndex, bytes);
+    const IndexReport report = Build(source, FakeOptions());
+    EXPECT_EQ(report.reused_files, 0);
+    EXPECT_EQ(reads_.images, 7);
+  }
+}
+
+// The same size and time, and other bytes.
+TEST_F(IndexReuseTest, AFileThatIsAnotherInDisguiseIsAnError) {
+  const v1::Source source = WriteTars();
+  Build(source, FakeOptions());
+  const std::string path = folder_ + "/data/docs-0.tar";
+  const auto time = std::filesystem::last_write_time(path);
+  std::string bytes = ReadFile(path);
+  bytes[0] = 'z';  // the name; and the checksum says so
+  WriteFile(path, bytes);
+  std::filesystem::last_write_time(path, time);
+  IndexOptions options = FakeOptions();
+  options.key.lengths = "other";
+  const absl::Status status = BuildIndex(source, folder_, options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(status.message(), HasSubstr("data/docs-0.tar"));
+  EXPECT_THAT(status.message(), HasSubstr("--rebuild"));
+}
+
+TEST_F(IndexReuseTest, AMeasureThatIsUnavailableEndsTheBuild) {
+  const v1::Source source = WriteTars();
+  IndexOptions options = FakeOptions();
+  options.measure = [](const RawSample&, absl::Span<const ImageSize>) {
+    return absl::StatusOr<TextLengths>(absl::UnavailableError("no tokenizer"));
+  };
+  EXPECT_EQ(BuildIndex(source, folder_, options).status().message(),
+            "no tokenizer");
+}
+
+}  // namespace
+}  // namespace ballast

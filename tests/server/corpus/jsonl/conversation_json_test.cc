@@ -1,0 +1,122 @@
+#include "server/corpus/jsonl/conversation_json.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(ConversationJsonTest, FindsImages) {
+  EXPECT_THAT(ParseJsonSample(R"({"image": "a/b.jpg"})")->images,
+              ElementsAre("a/b.jpg"));
+  EXPECT_THAT(ParseJsonSample(R"({"image": ["b.jpg", "a\u0041.png"]})")->images,
+              ElementsAre("b.jpg", "aA.png"));
+  EXPECT_THAT(ParseJsonSample(R"({"image": []})")->images, IsEmpty());
+  EXPECT_THAT(ParseJsonSample(R"({"image": null, "id": 1})")->images,
+              IsEmpty());
+  EXPECT_THAT(ParseJsonSample(
+                  R"({"video": null, "conversations": [{"value": "<image>"}]})")
+                  ->images,
+              IsEmpty());
+}
+
+TEST(ConversationJsonTest, FindsImagesOfPartsUnlessTheyAreListed) {
+  const std::string messages = R"("messages": [
+      {"role": "user", "content": [
+          {"type": "image", "image": "a.jpg"}, {"type": "text", "text": "Hi"},
+          {"type": "image_url", "image_url": {"url": "b.jpg"}}]},
+      {"role": "user", "content": "<image>"},
+      {"role": "user", "content": [{"type": "image_url", "image_url": "c.jpg"},
+                                   {"type": "image"}, 5]}])";
+  EXPECT_THAT(ParseJsonSample("{" + messages + "}")->images,
+              ElementsAre("a.jpg", "b.jpg", "c.jpg"));
+  EXPECT_THAT(
+      ParseJsonSample(R"({"images": ["x.jpg"], )" + messages + "}")->images,
+      ElementsAre("x.jpg"));
+  EXPECT_EQ(ParseJsonSample(R"({"messages": [{"content": [
+                {"type": "image", "image": "/etc/x"}]}]})")
+                .status()
+                .message(),
+            "path \"/etc/x\" is absolute");
+}
+
+TEST(ConversationJsonTest, TokensMakeAPackedSample) {
+  const auto sample = ParseJsonSample(R"({"tokens": [1], "image": "a.jpg"})");
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_EQ(sample->text_format, RawSample::TextFormat::kPackedJson);
+  EXPECT_THAT(sample->images, ElementsAre("a.jpg"));
+  EXPECT_EQ(ParseJsonSample("{}")->text_format,
+            RawSample::TextFormat::kConversation);
+}
+
+// Whether that is an error is for the configuration to say.
+TEST(ConversationJsonTest, BytesThatAreNotUtf8DoNotMatterHere) {
+  const auto sample =
+      ParseJsonSample("{\"image\": \"a.jpg\", \"x\": \"\xff\"}");
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_THAT(sample->images, ElementsAre("a.jpg"));
+}
+
+TEST(ConversationJsonTest, RefusesWithTheReason) {
+  const auto reason = [](absl::string_view json) {
+    const absl::Status status = ParseJsonSample(json).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << json;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(reason(""), HasSubstr("not JSON: "));
+  EXPECT_THAT(reason("{"), HasSubstr("not JSON: "));
+  EXPECT_THAT(reason(std::string(5000, '[')), HasSubstr("not JSON: "));
+  EXPECT_EQ(reason("[]"), "not a JSON object");
+  EXPECT_EQ(reason(R"({"image": 5})"),
+            "`image` is neither a string nor a list of strings");
+  EXPECT_EQ(reason(R"({"image": ["a.jpg", ["b.jpg"]]})"),
+            "`image` is neither a string nor a list of strings");
+  EXPECT_EQ(reason(R"({"image": ""})"), "path \"\" is empty");
+  EXPECT_EQ(reason(R"({"image": ["a.jpg", "../b.jpg"]})"),
+            "path \"../b.jpg\" holds \"..\"");
+  EXPECT_EQ(reason(R"({"image": "/etc/passwd"})"),
+            "path \"/etc/passwd\" is absolute");
+  EXPECT_EQ(reason(R"({"image": "a\u0000.jpg"})"),
+            "path \"a\\000.jpg\" holds a control character");
+  std::string many = R"({"image": ["a")";
+  for (int i = 0; i < 10'000; ++i) absl::StrAppend(&many, ",\"a\"");
+  EXPECT_EQ(reason(many + "]}"), "over 10000 images");
+}
+
+TEST(ConversationJsonTest, RefusesVideo) {
+  EXPECT_EQ(CheckConversation(R"({"video": "a.mp4"})").message(),
+            "video is not supported: key `video`");
+  EXPECT_EQ(CheckConversation(R"({"video": []})").message(),
+            "video is not supported: key `video`");
+  for (const absl::string_view mark : {"<video>", R"(\u003cvideo>)"}) {
+    const std::string json = absl::StrCat(
+        R"({"conversations": [{"from": "human", "value": "Hi"},
+            {"from": "human", "value": "See )",
+        mark, R"("}]})");
+    EXPECT_EQ(CheckConversation(json).message(),
+              "video is not supported: mark `<video>`");
+  }
+  EXPECT_EQ(CheckConversation(
+                R"({"messages": [{"role": "user", "content": "<video>"}]})")
+                .message(),
+            "video is not supported: mark `<video>`");
+  EXPECT_EQ(CheckConversation(R"({"messages": [{"content": [
+                {"type": "video", "video": "a.mp4"}]}]})")
+                .message(),
+            "video is not supported: part of type video");
+  // Elsewhere it is no mark; other shapes are the text builder's business.
+  EXPECT_TRUE(CheckConversation(R"({"id": "<video>"})").ok());
+  EXPECT_TRUE(
+      CheckConversation(R"({"conversations": [1, {"value": 2}]})").ok());
+  EXPECT_TRUE(CheckConversation(R"({"conversations": "no"})").ok());
+}
+
+}  // namespace
+}  // namespace ballast

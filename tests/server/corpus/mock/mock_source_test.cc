@@ -1,0 +1,301 @@
+#include "server/corpus/mock/mock_source.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "server/config/config_loader.h"
+#include "server/config/model_profile.h"
+#include "server/corpus/mock/mock_lengths.h"
+#include "server/image/image.h"
+#include "server/text/text_measure.h"
+#include "tests/server/corpus/corpus_testing.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kLengths[] =
+    "lengths: {mode: lognormal, min: 20, max: 900, mean: 300, sigma: 1.1, "
+    "count: 3000}";
+constexpr char kImages[] =
+    ", images: {min: 0, max: 3, pixels: {min: 1000, max: 400000, mean: 100000, "
+    "sigma: 0.8}, aspect: 3}";
+
+v1::Config ConfigOf(const std::string& source, const std::string& batch = "",
+                    const std::string& directory = ".") {
+  const auto loaded =
+      ParseConfig(absl::StrCat("sources: [{name: m, format: mock, ", source,
+                               "}]\nbatch: {global: 8, micro: 4", batch,
+                               "}\ntopology: {modules: {language: {dp: 2}}}\n"),
+                  "test.yaml", directory);
+  EXPECT_TRUE(loaded.ok()) << loaded.status();
+  return loaded->config;
+}
+
+absl::StatusOr<std::unique_ptr<MockSource>> Open(const v1::Config& config) {
+  return MockSource::Create(config.sources(0), config.model(), config.batch());
+}
+
+std::unique_ptr<MockSource> OpenOrFail(const v1::Config& config) {
+  auto source = Open(config);
+  EXPECT_TRUE(source.ok()) << source.status();
+  return *std::move(source);
+}
+
+std::vector<ImageGrid> GridsOf(absl::Span<const ImageSize> images,
+                               const v1::Model& model) {
+  std::vector<ImageGrid> grids;
+  for (const ImageSize& image : images) {
+    const auto grid = ResizedGrid(image.height, image.width, model);
+    EXPECT_TRUE(grid.ok()) << grid.status();
+    grids.push_back(*grid);
+  }
+  return grids;
+}
+
+uint64_t TotalOf(const IndexedSample& sample, const v1::Model& model) {
+  uint64_t total = sample.text_tokens;
+  for (const ImageGrid& grid : GridsOf(sample.images, model)) {
+    total += ImageTokens(grid, model);
+  }
+  return total;
+}
+
+std::vector<int32_t> IdsOf(const std::string& bytes) {
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < bytes.size(); i += 4) {
+    uint32_t id = 0;
+    for (int k = 3; k >= 0; --k) {
+      id = id << 8 | static_cast<unsigned char>(bytes[i + k]);
+    }
+    ids.push_back(static_cast<int32_t>(id));
+  }
+  return ids;
+}
+
+TEST(MockSourceTest, LengthsAreMegatronsSampleForSample) {
+  const v1::Config config = ConfigOf(
+      "lengths: {mode: lognormal, min: 1024, max: 8192, mean: 4096, sigma: "
+      "1.1, count: 8}",
+      ", max_tokens: 8192");
+  const auto source = OpenOrFail(config);
+  std::vector<uint64_t> lengths;
+  for (uint64_t i = 0; i < source->index().size(); ++i) {
+    lengths.push_back(source->index().sample(i)->text_tokens);
+    EXPECT_EQ(source->index().sample(i)->label_tokens, lengths.back() - 1);
+  }
+  // Spec 7.
+  EXPECT_THAT(lengths,
+              ElementsAre(8192, 3473, 6564, 8192, 8192, 1024, 6360, 1893));
+  // With images too: they take part in a sample's length.
+  const v1::Config pictures = ConfigOf(absl::StrCat(kLengths, kImages));
+  const auto with_images = OpenOrFail(pictures);
+  MockLengths drawn({20, 900, 300, 1.1});
+  uint64_t longer = 0;
+  for (uint64_t i = 0; i < with_images->index().size(); ++i) {
+    const IndexedSample sample = *with_images->index().sample(i);
+    const uint64_t length = drawn.Next();
+    const uint64_t total = TotalOf(sample, pictures.model());
+    if (total == length) continue;
+    // Images and one token of text.
+    EXPECT_GT(total, length);
+    EXPECT_EQ(sample.text_tokens, 2 * sample.images.size() + 1);
+    EXPECT_EQ(sample.label_tokens, 1);
+    ++longer;
+  }
+  EXPECT_GT(longer, 0);
+  EXPECT_LT(longer, with_images->index().size() / 2);
+}
+
+// What the index says is what tokenising and decoding find.
+TEST(MockSourceTest, SamplesAreWhatTheIndexSays) {
+  const v1::Config config = ConfigOf(absl::StrCat(kLengths, kImages));
+  const auto source = OpenOrFail(config);
+  const v1::Model& model = config.model();
+  const TextOptions text = {nullptr, &model, config.batch().max_tokens(),
+                            config.batch().on_too_long()};
+  std::set<size_t> counts;
+  for (uint64_t i = 0; i < 40; ++i) {
+    const IndexedSample indexed = *source->index().sample(i);
+    const auto raw = source->Read(i, {});
+    ASSERT_TRUE(raw.ok()) << raw.status();
+    const std::vector<ImageGrid> grids = GridsOf(indexed.images, model);
+    const auto measured =
+        MeasureText(raw->text, TextForm::kPackedBytes, grids, text);
+    ASSERT_TRUE(measured.ok()) << measured.status();
+    EXPECT_EQ(measured->text_tokens, indexed.text_tokens);
+    EXPECT_EQ(measured->label_tokens, indexed.label_tokens);
+    counts.insert(indexed.images.size());
+    ASSERT_EQ(raw->images.size(), indexed.images.size());
+    for (size_t k = 0; k < raw->images.size(); ++k) {
+      const auto image = DecodeRgb(raw->images[k]);
+      ASSERT_TRUE(image.ok()) << image.status();
+      EXPECT_EQ(image->width, indexed.images[k].width);
+      EXPECT_EQ(image->height, indexed.images[k].height);
+    }
+  }
+  EXPECT_THAT(counts, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(MockSourceTest, IdsComeFromTheVocabularyWithoutSpecialOnes) {
+  v1::Config config =
+      ConfigOf(absl::StrCat("vocabulary: 8, ", kLengths, kImages));
+  v1::TokenIds& ids = *config.mutable_model()->mutable_token_ids();
+  ids.set_image(3);
+  ids.set_end_of_text(5);
+  ids.set_pad(0);
+  const auto source = OpenOrFail(config);
+  std::map<int32_t, int> seen;
+  for (uint64_t i = 0; i < 200; ++i) {
+    const auto raw = source->Read(i, {.text = true, .images = false});
+    ASSERT_TRUE(raw.ok()) << raw.status();
+    EXPECT_TRUE(raw->images.empty());
+    const std::vector<int32_t> all = IdsOf(raw->text);
+    EXPECT_EQ(all.back(), 5);
+    for (size_t t = 0; t + 1 < all.size(); ++t) {
+      if (all[t] == 3 || all[t] == ids.vision_start() ||
+          all[t] == ids.vision_end()) {
+        continue;
+      }
+      ++seen[all[t]];
+    }
+  }
+  // 1, 2, 4, 6, 7, about equally often.
+  ASSERT_EQ(seen.size(), 5u);
+  int total = 0;
+  for (const auto& [id, count] : seen) total += count;
+  for (const auto& [id, count] : seen) {
+    EXPECT_TRUE(id >= 1 && id < 8 && id != 3 && id != 5) << id;
+    EXPECT_NEAR(count, total / 5.0, 6 * std::sqrt(total / 5.0)) << id;
+  }
+  config.mutable_sources(0)->set_vocabulary(2);
+  ids.set_im_start(1);
+  EXPECT_THAT(Open(config).status().message(),
+              HasSubstr("source m: vocabulary is 2"));
+}
+
+// Of the name and the number alone: any part, again, by anyone.
+TEST(MockSourceTest, ContentFollowsFromNameAndNumber) {
+  const v1::Config config = ConfigOf(absl::StrCat(kLengths, kImages));
+  const auto a = OpenOrFail(config);
+  const auto b = OpenOrFail(config);
+  EXPECT_EQ(a->index().digest(), b->index().digest());
+  std::set<std::string> texts;
+  for (uint64_t i = 0; i < 50; ++i) {
+    const auto whole = a->Read(i, {});
+    ASSERT_TRUE(whole.ok());
+    EXPECT_EQ(b->Read(i, {.text = true, .images = false})->text, whole->text);
+    EXPECT_EQ(b->Read(i, {.text = false, .images = true})->images,
+              whole->images);
+    texts.insert(whole->text);
+  }
+  EXPECT_EQ(texts.size(), 50u);
+  v1::Config other = config;
+  other.mutable_sources(0)->set_name("n");
+  const auto c = OpenOrFail(other);
+  EXPECT_NE(c->Read(0, {})->text, a->Read(0, {})->text);
+  EXPECT_NE(c->index().digest(), a->index().digest());
+  other = config;
+  other.mutable_sources(0)->set_vocabulary(100);
+  EXPECT_NE(OpenOrFail(other)->index().digest(), a->index().digest());
+}
+
+TEST(MockSourceTest, ImagesKeepToTheirBounds) {
+  const v1::Config config = ConfigOf(
+      "lengths: {mode: lognormal, min: 1, max: 1, mean: 1, sigma: 0, count: "
+      "4000}, images: {min: 2, max: 2, pixels: {min: 5000, max: 90000, mean: "
+      "30000, sigma: 0.5}, aspect: 2}");
+  const auto source = OpenOrFail(config);
+  double pixels = 0;
+  uint64_t upright = 0, squeezed = 0;
+  for (uint64_t i = 0; i < source->index().size(); ++i) {
+    const auto images = source->index().sample(i)->images;
+    ASSERT_EQ(images.size(), 2u);
+    for (const ImageSize& image : images) {
+      const uint64_t area = uint64_t{image.width} * image.height;
+      const double ratio = double(std::max(image.width, image.height)) /
+                           std::min(image.width, image.height);
+      EXPECT_GE(area, 4500u);  // sides are whole
+      EXPECT_LE(area, 90000u);
+      EXPECT_LE(ratio, 2.0);
+      pixels += area;
+      upright += image.height > image.width;
+      squeezed += ratio > 1.5;
+    }
+  }
+  // Clipping takes little of sigma 0.5.
+  EXPECT_NEAR(pixels / 8000, 30000, 1500);
+  EXPECT_NEAR(upright / 8000.0, 0.5, 0.03);
+  EXPECT_NEAR(squeezed / 8000.0, 0.5, 0.03);
+}
+
+TEST(MockSourceTest, SamplesThatAreTooLong) {
+  const std::string lengths =
+      "lengths: {mode: lognormal, min: 20, max: 900, mean: 300, sigma: 1.1, "
+      "count: 1000}";
+  MockLengths drawn({20, 900, 300, 1.1});
+  std::vector<uint32_t> all(1000);
+  for (uint32_t& length : all) length = drawn.Next();
+  const auto longer =
+      std::count_if(all.begin(), all.end(), [](uint32_t n) { return n > 400; });
+  const auto error = Open(ConfigOf(lengths, ", max_tokens: 400")).status();
+  EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(error.message(),
+              HasSubstr(absl::StrCat("source m: ", longer,
+                                     " of 1000 samples have more than 400")));
+
+  const auto cut = OpenOrFail(
+      ConfigOf(lengths, ", max_tokens: 400, on_too_long: truncate_text"));
+  ASSERT_EQ(cut->index().size(), 1000u);
+  for (uint64_t i = 0; i < 1000; ++i) {
+    EXPECT_EQ(cut->index().sample(i)->text_tokens, std::min(all[i], 400u));
+  }
+  const auto skipped =
+      OpenOrFail(ConfigOf(lengths, ", max_tokens: 400, on_too_long: skip"));
+  ASSERT_EQ(skipped->index().size(), 1000u - longer);
+  // Those that stay are those of the whole.
+  const auto whole = OpenOrFail(ConfigOf(lengths));
+  uint64_t number = 0;
+  for (uint64_t i = 0; i < 20; ++i, ++number) {
+    while (all[number] > 400) ++number;
+    EXPECT_EQ(skipped->Read(i, {})->text, whole->Read(number, {})->text);
+    EXPECT_EQ(skipped->Locate(i).offset, number);
+  }
+  EXPECT_THAT(Open(ConfigOf(lengths, ", max_tokens: 19, on_too_long: skip"))
+                  .status()
+                  .message(),
+              HasSubstr("all samples"));
+}
+
+TEST(MockSourceTest, LengthsOfAFile) {
+  const std::string folder = TestFolder();
+  WriteFile(folder + "/lengths.csv", "length\n5\n7, 9\n\n11\r\n");
+  const v1::Config config =
+      ConfigOf("lengths: {mode: file, path: lengths.csv}", "", folder);
+  const auto source = OpenOrFail(config);
+  std::vector<uint32_t> lengths;
+  for (uint64_t i = 0; i < source->index().size(); ++i) {
+    lengths.push_back(source->index().sample(i)->text_tokens);
+  }
+  EXPECT_THAT(lengths, ElementsAre(5, 7, 9, 11));
+  EXPECT_EQ(source->Read(4, {}).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(source->Locate(4).file, "");
+  WriteFile(folder + "/lengths.csv", "5\nnine\n");
+  EXPECT_THAT(Open(config).status().message(),
+              HasSubstr("lengths.csv: line 2: found \"nine\""));
+  EXPECT_EQ(Open(ConfigOf("lengths: {mode: file, path: absent}", "", folder))
+                .status()
+                .code(),
+            absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,175 @@
+#include "server/corpus/tar/webdataset_reader.h"
+
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/corpus/limits.h"
+#include "tests/server/corpus/corpus_testing.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
+class WebDatasetReaderTest : public ::testing::Test {
+ protected:
+  // Reads the samples of a tar of these bytes until the end or a failure.
+  std::vector<WebDatasetSample> Read(absl::string_view bytes) {
+    const std::string path = TestFolder() + "/a.tar";
+    WriteFile(path, bytes);
+    auto file = File::Open(path);
+    EXPECT_TRUE(file.ok()) << file.status();
+    WebDatasetReader reader(&*file, 0, bytes.size(), true);
+    std::vector<WebDatasetSample> samples;
+    while (true) {
+      auto sample = reader.Next();
+      status_ = sample.status();
+      pending_key_ = reader.pending_key();
+      ignored_ = reader.ignored();
+      if (!sample.ok() || !*sample) return samples;
+      samples.push_back(**std::move(sample));
+    }
+  }
+
+  // The fault of the one sample with key "a" that these members make.
+  std::string Fault(
+      const std::vector<std::pair<std::string, std::string>>& members) {
+    std::string tar;
+    for (const auto& [name, bytes] : members) tar += TarEntry(name, bytes);
+    const auto samples = Read(tar + TarEnd());
+    EXPECT_TRUE(status_.ok()) << status_;
+    EXPECT_EQ(samples.size(), 1);
+    if (samples.empty()) return "";
+    EXPECT_EQ(samples[0].key, "a");
+    return std::string(samples[0].fault.message());
+  }
+
+  absl::Status status_;
+  std::string pending_key_;
+  absl::flat_hash_map<std::string, uint64_t> ignored_;
+};
+
+TEST_F(WebDatasetReaderTest, GroupsMembers) {
+  const auto samples =
+      Read(TarEntry("./", "", '5') + TarEntry("./x/a.json", "{}") +
+           TarEntry("./x/a.1.PNG", "11") + TarEntry("./x/a.cls", "7") +
+           TarEntry("./x/a.00.jpg", "0") + TarEntry("x/b.seg.png", "s") +
+           TarEntry("x/b.webp", "bbb") + TarEntry("x/b.txt", "hello") +
+           TarEntry("x/.hidden", "h") + TarEntry("README", "r") + TarEnd());
+  ASSERT_TRUE(status_.ok()) << status_;
+  ASSERT_EQ(samples.size(), 2);
+  EXPECT_TRUE(samples[0].fault.ok()) << samples[0].fault;
+  EXPECT_EQ(samples[0].key, "x/a");
+  EXPECT_EQ(samples[0].text_format, RawSample::TextFormat::kConversation);
+  EXPECT_EQ(samples[0].begin, 512);
+  EXPECT_EQ(samples[0].end, 512 + 4 * 1024);
+  EXPECT_EQ(samples[0].text.data, 1024);
+  ASSERT_EQ(samples[0].images.size(), 2);
+  EXPECT_EQ(samples[0].images[0].size, 1);
+  EXPECT_EQ(samples[0].images[1].size, 2);
+  EXPECT_TRUE(samples[1].fault.ok()) << samples[1].fault;
+  EXPECT_EQ(samples[1].key, "x/b");
+  EXPECT_EQ(samples[1].text_format, RawSample::TextFormat::kPlain);
+  ASSERT_EQ(samples[1].images.size(), 1);
+  EXPECT_EQ(samples[1].images[0].size, 3);
+  EXPECT_THAT(ignored_, UnorderedElementsAre(Pair("cls", 1), Pair("seg.png", 1),
+                                             Pair("hidden", 1), Pair("", 1)));
+}
+
+TEST_F(WebDatasetReaderTest, KnowsTextsThatAreTokens) {
+  const auto samples =
+      Read(TarEntry("a.tokens.bin", "1234") + TarEntry("a.jpg", "x") +
+           TarEntry("b.Tokens.JSON", "[1]") + TarEnd());
+  ASSERT_TRUE(status_.ok()) << status_;
+  ASSERT_EQ(samples.size(), 2);
+  EXPECT_TRUE(samples[0].fault.ok()) << samples[0].fault;
+  EXPECT_EQ(samples[0].text_format, RawSample::TextFormat::kPackedBytes);
+  EXPECT_EQ(samples[0].images.size(), 1);
+  EXPECT_EQ(samples[1].text_format, RawSample::TextFormat::kPackedJson);
+  EXPECT_EQ(Fault({{"a.json", "{}"}, {"a.tokens.bin", "1234"}}),
+            "two texts: \"a.json\" and \"a.tokens.bin\"");
+}
+
+TEST_F(WebDatasetReaderTest, GivesEachFaultItsReason) {
+  EXPECT_EQ(
+      Fault({{"a.jpg", "x"}}),
+      "no text; wanted a .json, .txt, .tokens.bin or .tokens.json member");
+  EXPECT_EQ(Fault({{"a.json", "{}"}, {"a.txt", "x"}}),
+            "two texts: \"a.json\" and \"a.txt\"");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.0.jpg", "x"}, {"a.2.jpg", "x"}}),
+            "image 1 is missing before \"a.2.jpg\"");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.1.jpg", "x"}}),
+            "image 0 is missing before \"a.1.jpg\"");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.0.jpg", "x"}, {"a.00.png", "x"}}),
+            "two images in one place: \"a.0.jpg\" and \"a.00.png\"");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.jpg", "x"}, {"a.png", "x"}}),
+            "two images in one place: \"a.jpg\" and \"a.png\"");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.jpg", "x"}, {"a.1.jpg", "x"}}),
+            "images with and without a number");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.10000.jpg", "x"}}),
+            "image 10000, wanted less than 10000");
+  EXPECT_EQ(Fault({{"a.txt", "x"}, {"a.0.mp4", "x"}}),
+            "video is not supported: \"a.0.mp4\"");
+  for (const std::string extension : {"mp4", "avi", "webm", "mov", "mkv"}) {
+    EXPECT_THAT(Fault({{"a." + extension, "x"}}), HasSubstr("video"));
+  }
+}
+
+TEST_F(WebDatasetReaderTest, RefusesNamesThatLeadOutsideAndLinks) {
+  const auto samples =
+      Read(TarEntry("/a.txt", "x") + TarEntry("../b.txt", "x") +
+           TarEntry("c.txt", "x") + TarEntry("c.jpg", "", '2') +
+           TarEntry("d\xff.txt", "x") + TarEnd());
+  ASSERT_TRUE(status_.ok()) << status_;
+  ASSERT_EQ(samples.size(), 4);
+  EXPECT_EQ(samples[0].fault.message(), "path \"/a.txt\" is absolute");
+  EXPECT_EQ(samples[1].fault.message(), "path \"../b.txt\" holds \"..\"");
+  EXPECT_EQ(samples[2].fault.message(),
+            "\"c.jpg\" is not a file but of type '2'");
+  EXPECT_EQ(samples[3].fault.message(), "path \"d\\377.txt\" is not UTF-8");
+}
+
+TEST_F(WebDatasetReaderTest, ChecksBytesByTheHeadersAlone) {
+  // Only the headers are written: the file is sparse.
+  const std::string path = TestFolder() + "/a.tar";
+  const std::string text = TarBlock("a.txt", "00400000001");  // 64 MiB + 1
+  WriteFile(path, text);
+  const uint64_t end = 512 + kMaxTextBytes + 512;
+  ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(end)), 0);
+  auto file = File::Open(path);
+  ASSERT_TRUE(file.ok());
+  WebDatasetReader reader(&*file, 0, end, false);
+  const auto sample = reader.Next();
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_EQ((*sample)->fault.message(),
+            "text of 67108865 bytes, wanted at most 67108864");
+
+  const std::string image = TarBlock("a.jpg", "10000000001");  // 1 GiB + 1
+  WriteFile(path, image);
+  ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(kMaxSampleBytes + 1024)),
+            0);
+  file = File::Open(path);
+  ASSERT_TRUE(file.ok());
+  WebDatasetReader second(&*file, 0, kMaxSampleBytes + 1024, false);
+  const auto large = second.Next();
+  ASSERT_TRUE(large.ok()) << large.status();
+  EXPECT_EQ((*large)->fault.message(), "over 1073741824 bytes in all");
+}
+
+TEST_F(WebDatasetReaderTest, LeavesOutTheSampleBeforeDamage) {
+  const auto samples = Read(TarEntry("a.txt", "x") + TarEntry("b.txt", "x") +
+                            std::string(512, 'z'));
+  EXPECT_EQ(samples.size(), 1);
+  EXPECT_EQ(status_.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(pending_key_, "b");
+}
+
+}  // namespace
+}  // namespace ballast

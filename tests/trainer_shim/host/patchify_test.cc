@@ -1,0 +1,125 @@
+#include "trainer_shim/host/patchify.h"
+
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace ballast {
+namespace {
+
+// mean 0 and std 1/255 (to float) leave every byte as it is.
+NormaliseTable Identity() {
+  return NormaliseTable({0, 0, 0}, {1.0 / 255, 1.0 / 255, 1.0 / 255},
+                        Normalisation::kTorchvision);
+}
+
+TEST(NormaliseTableTest, FollowsBothFormulas) {
+  // CLIP's red channel; from Hugging Face's processors (golden/images.json):
+  // byte 87 becomes -0.5221994519… with torchvision, -0.5221993923… with PIL.
+  const std::array<double, 3> mean = {0.48145466, 0.4578275, 0.40821073};
+  const std::array<double, 3> std = {0.26862954, 0.26130258, 0.27577711};
+  const NormaliseTable torchvision(mean, std, Normalisation::kTorchvision);
+  const NormaliseTable pil(mean, std, Normalisation::kPil);
+  EXPECT_EQ(torchvision.floats(0)[87], -0.5221994519233704f);
+  EXPECT_EQ(pil.floats(0)[87], -0.5221993923187256f);
+  for (int c = 0; c < 3; ++c) {
+    for (int x = 0; x < 256; ++x) {
+      const double exact = (x / 255.0 - mean[c]) / std[c];
+      EXPECT_NEAR(torchvision.floats(c)[x], exact, 1e-6);
+      EXPECT_NEAR(pil.floats(c)[x], exact, 1e-6);
+      EXPECT_EQ(pil.bfloat16s(c)[x], ToBfloat16(pil.floats(c)[x]));
+    }
+  }
+}
+
+TEST(ToBfloat16Test, RoundsToNearestEven) {
+  const auto bits = [](uint32_t b) { return std::bit_cast<float>(b); };
+  EXPECT_EQ(ToBfloat16(1.0f), 0x3F80);
+  EXPECT_EQ(ToBfloat16(-2.0f), 0xC000);
+  EXPECT_EQ(ToBfloat16(0.0f), 0x0000);
+  EXPECT_EQ(ToBfloat16(bits(0x3F808000)), 0x3F80);  // tie, stays even
+  EXPECT_EQ(ToBfloat16(bits(0x3F818000)), 0x3F82);  // tie, up to even
+  EXPECT_EQ(ToBfloat16(bits(0x3F808001)), 0x3F81);  // just above the tie
+  EXPECT_EQ(ToBfloat16(bits(0x3F817FFF)), 0x3F81);  // just below
+  EXPECT_EQ(ToBfloat16(bits(0x3FFFFFFF)), 0x4000);  // carries into exponent
+}
+
+TEST(ToBfloat16Test, NoOtherBfloat16IsNearer) {
+  for (int i = -3000; i < 3000; ++i) {
+    const float value = i * 0.00123f;
+    const uint16_t rounded = ToBfloat16(value);
+    const auto distance = [&](uint16_t b) {
+      return std::abs(std::bit_cast<float>(uint32_t{b} << 16) - value);
+    };
+    EXPECT_LE(distance(rounded), distance(rounded + 1));
+    if ((rounded & 0x7FFF) > 0) {
+      EXPECT_LE(distance(rounded), distance(rounded - 1));
+    }
+  }
+}
+
+// Spec section 6, read the other way round: for each value of the output, which
+// pixel stands there.
+TEST(PatchifyTest, EveryPixelStandsWhereTheFormulaSays) {
+  const struct {
+    PatchShape shape;
+    uint32_t h, w;
+  } cases[] = {{{14, 2, 2}, 4, 6},
+               {{16, 2, 2}, 2, 2},
+               {{3, 1, 1}, 3, 5},
+               {{2, 3, 3}, 6, 3}};
+  const NormaliseTable table = Identity();
+  for (const auto& [shape, h, w] : cases) {
+    const uint32_t p = shape.patch, m = shape.merge, tps = shape.temporal_patch;
+    std::vector<uint8_t> rgb(3 * h * p * w * p);
+    for (size_t i = 0; i < rgb.size(); ++i) rgb[i] = i * 131 + (i >> 8) * 17;
+    std::vector<float> out(h * w * shape.row(), -1);
+    std::vector<uint16_t> bf16(out.size());
+    Patchify(rgb.data(), h, w, shape, table, out.data());
+    PatchifyBfloat16(rgb.data(), h, w, shape, table, bf16.data());
+    for (uint32_t gh = 0; gh < h; ++gh) {
+      for (uint32_t gw = 0; gw < w; ++gw) {
+        const uint32_t row =
+            ((gh / m) * (w / m) + gw / m) * m * m + (gh % m) * m + gw % m;
+        for (uint32_t c = 0; c < 3; ++c) {
+          for (uint32_t tp = 0; tp < tps; ++tp) {
+            for (uint32_t y = 0; y < p; ++y) {
+              for (uint32_t x = 0; x < p; ++x) {
+                const uint32_t column = ((c * tps + tp) * p + y) * p + x;
+                const uint8_t pixel =
+                    rgb[((gh * p + y) * w * p + gw * p + x) * 3 + c];
+                const size_t at = row * shape.row() + column;
+                ASSERT_EQ(out[at], table.floats(c)[pixel]);
+                ASSERT_EQ(bf16[at], table.bfloat16s(c)[pixel]);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PatchifyTest, FourConsecutiveRowsAreOneToken) {
+  // Each pixel holds the number of its 2x2 block of patches in raster order.
+  const PatchShape shape = {.patch = 2, .merge = 2, .temporal_patch = 2};
+  constexpr uint32_t kH = 4, kW = 6;
+  std::vector<uint8_t> rgb;
+  for (uint32_t y = 0; y < kH * 2; ++y) {
+    for (uint32_t x = 0; x < kW * 2; ++x) {
+      rgb.insert(rgb.end(), 3, (y / 4) * (kW / 2) + x / 4);
+    }
+  }
+  std::vector<float> out(kH * kW * shape.row());
+  Patchify(rgb.data(), kH, kW, shape, Identity(), out.data());
+  for (size_t row = 0; row < kH * kW; ++row) {
+    for (size_t k = 0; k < shape.row(); ++k) {
+      ASSERT_EQ(out[row * shape.row() + k], row / 4);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,46 @@
+#ifndef BALLAST_TRAINER_SHIM_BALLAST_RANK_BATCH_LINES_H_
+#define BALLAST_TRAINER_SHIM_BALLAST_RANK_BATCH_LINES_H_
+
+#include <cstdint>
+#include <deque>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/mutex.h"
+#include "trainer_shim/host/packed_batch.h"
+
+namespace ballast {
+
+// One batch as a JSON object in one line, without a line break. Keys:
+// step, micro_batch, module, dp_rank, samples ("SOURCE:ORDINAL", in packing
+// order), placeholders (how many of them), tokens, padded_tokens, images,
+// patches, digest (DigestOf), bytes_read, bytes_moved, next_ms (how long Next
+// took); tp_rank, pp_rank and cp_rank, only where one of them is not 0; and
+// dummy_image, true, only where there is one. The digest is of what a rank at
+// that place receives, the numbers before it are of whole samples. All but
+// next_ms are the same on every run.
+std::string BatchLine(const PackedBatch& batch, absl::Duration next);
+
+// Lines of several ranks that run at their own pace, written in one fixed
+// order: the first line of every rank, in the ranks' order, then the second of
+// every rank, and so on. Thread-safe.
+class InterleavedLines {
+ public:
+  // `out` is not owned, and is written to under a lock.
+  InterleavedLines(uint32_t ranks, std::ostream* out);
+
+  // Takes the next line of `rank`; writes what has become due.
+  void Add(uint32_t rank, std::string line);
+
+ private:
+  std::ostream* const out_;
+  Mutex mutex_;
+  std::vector<std::deque<std::string>> waiting_ ABSL_GUARDED_BY(mutex_);
+  uint32_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // whose line is due
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_BALLAST_RANK_BATCH_LINES_H_

@@ -1,0 +1,18 @@
+#ifndef BALLAST_TRAINER_SHIM_CUDA_KERNEL_LOADING_H_
+#define BALLAST_TRAINER_SHIM_CUDA_KERNEL_LOADING_H_
+
+#include <initializer_list>
+
+#include "absl/status/status.h"
+
+namespace ballast {
+
+// Loads kernels, given by the addresses of their host functions, onto the
+// current device; null is passed over. Else the first launch of a kernel does,
+// which may wait for all work on the device: for ever, where that waits for a
+// peer. Errors: CudaStatus's.
+absl::Status LoadKernels(std::initializer_list<const void*> kernels);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_CUDA_KERNEL_LOADING_H_

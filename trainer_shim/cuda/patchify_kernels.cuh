@@ -1,0 +1,331 @@
+// The device code of patchify_cuda.cu, which alone includes this.
+#ifndef BALLAST_TRAINER_SHIM_CUDA_PATCHIFY_KERNELS_CUH_
+#define BALLAST_TRAINER_SHIM_CUDA_PATCHIFY_KERNELS_CUH_
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "trainer_shim/cuda/patchify_cuda.h"
+
+namespace ballast {
+namespace {
+
+// ---- Constants --------------------------------------------------------------
+
+constexpr int kThreads = 256;
+constexpr int kWarp = 32;
+constexpr int kWarps = kThreads / kWarp;
+// A block takes so many tokens where there are enough to go round: finding an
+// image, and copying the values, then costs little.
+constexpr uint32_t kMaxTokensOfBlock = 16;
+// Blocks that keep a multiprocessor busy.
+constexpr int kBlocksOfMultiprocessor = 8;
+constexpr uint64_t kOutAlignment = 16;
+
+// ---- Arguments --------------------------------------------------------------
+
+// What every byte becomes, by channel.
+struct Values {
+  float floats[3][256];
+  uint16_t bfloat16s[3][256];
+};
+
+// byte * scale + offset.
+struct Line {
+  float scale;
+  float offset;
+};
+
+template <typename T>
+struct Arguments {
+  const uint8_t* pixels;
+  const PatchifyImage* images;  // rows ascend without a gap
+  uint32_t image_count;
+  uint64_t first_row;  // of the first image
+  uint64_t rows;       // of all images
+  const Values* values;
+  Line lines[3];  // of the channels, where the kernel computes
+  T* out;
+};
+
+// ---- Device helpers ---------------------------------------------------------
+
+// Two or four values, written at once.
+template <typename T>
+struct Two;
+template <>
+struct Two<float> {
+  using Vector = float2;
+};
+template <>
+struct Two<uint16_t> {
+  using Vector = ushort2;
+};
+
+template <typename T>
+struct Four;
+template <>
+struct Four<float> {
+  using Vector = float4;
+};
+template <>
+struct Four<uint16_t> {
+  using Vector = ushort4;
+};
+
+__device__ inline const float (*TableOf(const Values& values, float))[256] {
+  return values.floats;
+}
+__device__ inline const uint16_t (*TableOf(const Values& values,
+                                           uint16_t))[256] {
+  return values.bfloat16s;
+}
+
+// The image that `row` belongs to.
+__device__ inline PatchifyImage FindImage(const PatchifyImage* images,
+                                          uint32_t count, uint64_t row) {
+  uint32_t low = 0;
+  uint32_t high = count;
+  while (high - low > 1) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (images[middle].first_row <= row) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return images[low];
+}
+
+// The byte of four pixels' `words` at `n`, a constant once unrolled, as a
+// number: put below the bits of 2^23, which are taken off again. That costs
+// less than a conversion.
+__device__ inline float NumberOf(const uint32_t (&words)[3], int n) {
+  const uint32_t bits = __byte_perm(words[n / 4], 0x4B000000u, 0x7540 | n % 4);
+  return __uint_as_float(bits) - 8388608.0f;
+}
+
+// Four values of channel `c`, of the four pixels whose bytes are `words`.
+template <typename T, bool kComputed>
+__device__ inline typename Four<T>::Vector ValuesOf(const uint32_t (&words)[3],
+                                                    int c, const Line& line,
+                                                    const T (*values)[256]) {
+  if constexpr (kComputed) {
+    const auto two = [&](int n) {
+      const auto value = [&](int pixel) {
+        return fmaf(NumberOf(words, 3 * pixel + c), line.scale, line.offset);
+      };
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(value(n), value(n + 1));
+      return *reinterpret_cast<const ushort2*>(&pair);
+    };
+    const ushort2 low = two(0);
+    const ushort2 high = two(2);
+    return {low.x, low.y, high.x, high.y};
+  } else {
+    const auto value = [&](int n) {
+      const int byte = 3 * n + c;
+      return values[c][words[byte / 4] >> byte % 4 * 8 & 0xFF];
+    };
+    return {value(0), value(1), value(2), value(3)};
+  }
+}
+
+// Where a token's pixels begin, and bytes from a row of pixels to the next.
+struct Corner {
+  const uint8_t* first;
+  uint64_t stride;
+};
+
+template <typename T, int kP, int kM>
+__device__ inline Corner FindCorner(const Arguments<T>& a, uint64_t token) {
+  const uint64_t row = a.first_row + token * (kM * kM);
+  const PatchifyImage image = FindImage(a.images, a.image_count, row);
+  const uint32_t number = (row - image.first_row) / (kM * kM);
+  const uint32_t across = image.grid_w / kM;
+  const uint64_t stride = uint64_t{3} * kP * image.grid_w;
+  return {a.pixels + image.pixel_offset + number / across * (kP * kM * stride) +
+              uint64_t{number % across} * (3 * kP * kM),
+          stride};
+}
+
+// A warp takes so many patches of a token side by side that their rows of
+// pixels are whole words; those patches are rows of the output that follow one
+// another.
+template <int kP, int kM>
+struct Group {
+  static constexpr int kAcross = kP % 4 == 0 ? 1 : kM;
+  static constexpr int kPlane = kP * kP;  // values of a channel of a patch
+  static constexpr int kFoursOfRow =
+      kAcross * kP / 4;  // pixels, four at a time
+  static constexpr int kFours = kP * kFoursOfRow;
+  static constexpr int kRounds = (kFours + kWarp - 1) / kWarp;
+  static_assert(kAcross * kP % 4 == 0 && kP % 2 == 0);
+};
+
+// Puts the values of four pixels of channel `c` that begin at (y, x) of a group
+// where they belong in [patches, 3, kPlane]. Two of them are always of one
+// patch.
+template <typename T, int kP>
+__device__ inline void PutFour(typename Four<T>::Vector four, int c, int y,
+                               int x, T* staged) {
+  constexpr int kPlane = kP * kP;
+  if constexpr (kP % 4 == 0) {
+    *reinterpret_cast<typename Four<T>::Vector*>(staged + c * kPlane + y * kP +
+                                                 x) = four;
+  } else {
+    const auto put = [&](int at, T first, T second) {
+      T* to = staged + (at / kP * 3 + c) * kPlane + y * kP + at % kP;
+      *reinterpret_cast<typename Two<T>::Vector*>(to) = {first, second};
+    };
+    put(x, four.x, four.y);
+    put(x + 2, four.z, four.w);
+  }
+}
+
+// A warp turns the pixels of a group into values, [patches, 3, kPlane].
+template <typename T, int kP, int kM, bool kComputed>
+__device__ inline void Normalise(const uint8_t* pixels, uint64_t stride,
+                                 int lane, const Line (&lines)[3],
+                                 const T (*values)[256], T* staged) {
+  using Shape = Group<kP, kM>;
+  // All loads are under way before the first is waited for.
+  uint32_t words[Shape::kRounds][3];
+#pragma unroll
+  for (int i = 0; i < Shape::kRounds; ++i) {
+    const int four = lane + i * kWarp;
+    if (four < Shape::kFours) {
+      const uint32_t* from = reinterpret_cast<const uint32_t*>(
+          pixels + four / Shape::kFoursOfRow * stride +
+          four % Shape::kFoursOfRow * 12);
+#pragma unroll
+      for (int word = 0; word < 3; ++word) words[i][word] = __ldg(from + word);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < Shape::kRounds; ++i) {
+    const int four = lane + i * kWarp;
+    if (four < Shape::kFours) {
+#pragma unroll
+      for (int c = 0; c < 3; ++c) {
+        PutFour<T, kP>(ValuesOf<T, kComputed>(words[i], c, lines[c], values), c,
+                       four / Shape::kFoursOfRow, four % Shape::kFoursOfRow * 4,
+                       staged);
+      }
+    }
+  }
+}
+
+// A warp writes the rows of a group: each channel of each patch kTp times.
+template <typename T, int kP, int kM, int kTp>
+__device__ inline void StoreRows(const T* staged, int lane, T* out) {
+  constexpr int kPlane = kP * kP * sizeof(T);  // bytes
+  constexpr int kChunks = Group<kP, kM>::kAcross * 3 * kTp * kPlane / 16;
+  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(staged);
+#pragma unroll 2
+  for (int chunk = lane; chunk < kChunks; chunk += kWarp) {
+    uint4 four;
+    if constexpr (kPlane % 16 == 0) {
+      constexpr int kOfPlane = kPlane / 16;
+      four = *reinterpret_cast<const uint4*>(
+          bytes + chunk / (kOfPlane * kTp) * kPlane + chunk % kOfPlane * 16);
+    } else {
+      constexpr int kOfPlane = kPlane / 8;
+      const auto half = [&](int n) {
+        return *reinterpret_cast<const uint2*>(
+            bytes + n / (kOfPlane * kTp) * kPlane + n % kOfPlane * 8);
+      };
+      const uint2 low = half(2 * chunk);
+      const uint2 high = half(2 * chunk + 1);
+      four = {low.x, low.y, high.x, high.y};
+    }
+    __stcs(reinterpret_cast<uint4*>(out) + chunk, four);
+  }
+}
+
+// ---- Kernels ----------------------------------------------------------------
+
+// The optimised one. A block takes `tokens_of_block` tokens in a row, a warp a
+// group of patches at a time: its pixels to values in shared memory, then out
+// in whole chunks of 16 bytes, neighbouring lanes to neighbouring addresses.
+// What a warp reads lies in a few rows of pixels, whose other bytes its block
+// reads next.
+template <typename T, int kP, int kM, int kTp, bool kComputed>
+__global__ void __launch_bounds__(kThreads)
+    PatchifyTokens(const Arguments<T> a, uint32_t tokens_of_block) {
+  using Shape = Group<kP, kM>;
+  constexpr int kRow =
+      3 * kTp * Shape::kPlane;  // values of a row of the output
+  constexpr int kGroups = kM * kM / Shape::kAcross;  // of a token
+  constexpr int kOfRow = kM / Shape::kAcross;        // side by side in it
+  // Half a chunk never leaves a channel.
+  static_assert(Shape::kAcross * kRow * sizeof(T) % 16 == 0 &&
+                Shape::kPlane * sizeof(T) % 8 == 0);
+  __shared__ Corner corners[kMaxTokensOfBlock];
+  __shared__ T values[kComputed ? 1 : 3][256];
+  alignas(16) __shared__ T staged[kWarps][Shape::kAcross * 3 * Shape::kPlane];
+  const uint64_t first = uint64_t{blockIdx.x} * tokens_of_block;
+  const uint64_t tokens = a.rows / (kM * kM);
+  const uint32_t count = tokens - first < tokens_of_block
+                             ? static_cast<uint32_t>(tokens - first)
+                             : tokens_of_block;
+  if (threadIdx.x < count) {
+    corners[threadIdx.x] = FindCorner<T, kP, kM>(a, first + threadIdx.x);
+  }
+  if constexpr (!kComputed) {
+    const T(*all)[256] = TableOf(*a.values, T());
+    for (int i = threadIdx.x; i < 3 * 256; i += kThreads) {
+      values[i / 256][i % 256] = all[i / 256][i % 256];
+    }
+  }
+  __syncthreads();
+
+  const int lane = threadIdx.x % kWarp;
+  T* const own = staged[threadIdx.x / kWarp];
+  for (uint32_t group = threadIdx.x / kWarp; group < count * kGroups;
+       group += kWarps) {
+    const Corner corner = corners[group / kGroups];
+    const uint32_t y = group % kGroups / kOfRow;
+    const uint32_t x = group % kOfRow;
+    Normalise<T, kP, kM, kComputed>(
+        corner.first + y * kP * corner.stride + x * kP * 3, corner.stride, lane,
+        a.lines, values, own);
+    __syncwarp();
+    const uint64_t row =
+        a.first_row + first * (kM * kM) + uint64_t{group} * Shape::kAcross;
+    StoreRows<T, kP, kM, kTp>(own, lane, a.out + row * kRow);
+    __syncwarp();
+  }
+}
+
+// The simple one, for any shape: each thread one value at a time, by the
+// formula of patchify.h.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    PatchifyValues(const Arguments<T> a, const PatchShape shape) {
+  const uint64_t p = shape.patch;
+  const uint64_t m = shape.merge;
+  const uint64_t columns = 3 * shape.temporal_patch * p * p;
+  const T(*values)[256] = TableOf(*a.values, T());
+  const uint64_t threads = uint64_t{gridDim.x} * kThreads;
+  for (uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+       i < a.rows * columns; i += threads) {
+    const uint64_t row = a.first_row + i / columns;
+    const uint64_t column = i % columns;
+    const PatchifyImage image = FindImage(a.images, a.image_count, row);
+    const uint64_t token = (row - image.first_row) / (m * m);
+    const uint64_t within = (row - image.first_row) % (m * m);
+    const uint64_t across = image.grid_w / m;
+    const uint64_t y = (token / across * m + within / m) * p + column / p % p;
+    const uint64_t x = (token % across * m + within % m) * p + column % p;
+    const uint64_t c = column / (shape.temporal_patch * p * p);
+    const uint8_t byte =
+        a.pixels[image.pixel_offset + 3 * (y * image.grid_w * p + x) + c];
+    a.out[row * columns + column] = values[c][byte];
+  }
+}
+
+}  // namespace
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_CUDA_PATCHIFY_KERNELS_CUH_

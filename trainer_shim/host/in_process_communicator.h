@@ -1,0 +1,26 @@
+#ifndef BALLAST_TRAINER_SHIM_HOST_IN_PROCESS_COMMUNICATOR_H_
+#define BALLAST_TRAINER_SHIM_HOST_IN_PROCESS_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "trainer_shim/communicator.h"
+
+namespace ballast {
+
+// The communicators of a group whose ranks are threads of this process: element
+// r is rank r's end, and may be moved to its thread. The ends share the group,
+// which lives as long as any of them. An exchange is two meetings of all ranks
+// and, between them, one memcpy a slice, done by the receiver.
+//
+//   auto ends = InProcessGroup(2);
+//   std::thread peer([end = std::move(ends[1])] {
+//     end->AllToAllV({}, {{0, room}});
+//   });
+//   ends[0]->AllToAllV({{1, bytes}}, {});
+std::vector<std::unique_ptr<Communicator>> InProcessGroup(uint32_t size);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_HOST_IN_PROCESS_COMMUNICATOR_H_

@@ -1,0 +1,55 @@
+#ifndef BALLAST_TRAINER_SHIM_HOST_PACK_CPU_H_
+#define BALLAST_TRAINER_SHIM_HOST_PACK_CPU_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "proto/block/block_layout.h"
+#include "trainer_shim/host/packed_batch.h"
+#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/thd_layout.h"
+
+namespace ballast {
+
+// Packing in host memory: the reference for the CUDA kernels, and what the host
+// backend uses. Planning has been done and checked before; these only move
+// bytes. Buffers of the batch keep their capacity from call to call.
+
+// A language sample's payload (LanguagePayload) and its real length.
+struct TextPiece {
+  const uint8_t* payload = nullptr;
+  uint32_t tokens = 0;
+};
+
+// Gives the text tensors of `batch` that batch->fields names their sizes, for
+// batch->context, and fills what follows from `layout` alone; the others are
+// emptied.
+void SizeText(const TextLayout& layout, uint32_t position_axes,
+              PackedBatch* batch);
+
+// SizeText, and fills the tensors. `pieces[i]` has the length that `layout`
+// gives sample i, whose place context parallelism can cut. `pad_id` fills
+// input_ids in alignment padding.
+void PackText(absl::Span<const TextPiece> pieces, const TextLayout& layout,
+              uint32_t position_axes, int32_t pad_id, PackedBatch* batch);
+
+// An image's pixels, [height, width, 3], and its record.
+struct ImagePiece {
+  const uint8_t* pixels = nullptr;
+  ImageRecord record = {};
+};
+
+// The same for image tensors, of batch->pixel_type.
+void SizeVision(const VisionLayout& layout, const PatchShape& shape,
+                PackedBatch* batch);
+
+// SizeVision, and fills the image tensors of `batch`, as `batch->pixel_type`
+// says. `pieces[i]` has the grid that `layout` gives image i, of grid_t 1.
+void PackVision(absl::Span<const ImagePiece> pieces, const VisionLayout& layout,
+                const PatchShape& shape, const NormaliseTable& table,
+                PackedBatch* batch);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_HOST_PACK_CPU_H_

@@ -1,0 +1,65 @@
+#include "trainer_shim/host/packed_batch.h"
+
+#include <memory>
+
+#include <xxhash.h>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+
+namespace ballast {
+namespace {
+
+class Digest {
+ public:
+  Digest() : state_(XXH3_createState()) { XXH3_128bits_reset(state_.get()); }
+
+  template <typename T>
+  void Add(absl::string_view name, const T* values, uint64_t count) {
+    const uint64_t bytes = count * sizeof(T);
+    Update(name.data(), name.size());
+    Update(&bytes, sizeof(bytes));
+    Update(values, bytes);
+  }
+  template <typename T>
+  void Add(absl::string_view name, const std::vector<T>& values) {
+    Add(name, values.data(), values.size());
+  }
+
+  std::string Hex() const {
+    const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
+    return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
+  }
+
+ private:
+  struct Free {
+    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+  };
+  void Update(const void* data, size_t bytes) {
+    if (bytes > 0) XXH3_128bits_update(state_.get(), data, bytes);
+  }
+
+  std::unique_ptr<XXH3_state_t, Free> state_;
+};
+
+}  // namespace
+
+std::string DigestOf(const PackedBatch& batch) {
+  Digest digest;
+  digest.Add("input_ids", batch.input_ids);
+  digest.Add("labels", batch.labels);
+  digest.Add("loss_mask", batch.loss_mask);
+  digest.Add("position_ids", batch.position_ids);
+  digest.Add("cu_seqlens", batch.cu_seqlens);
+  digest.Add("cu_seqlens_padded", batch.cu_seqlens_padded);
+  digest.Add("max_seqlen", &batch.max_seqlen, 1);
+  digest.Add("pixel_values", batch.pixel_values);
+  digest.Add("pixel_values_bf16", batch.pixel_values_bf16);
+  digest.Add("image_grid_thw", batch.image_grid_thw);
+  digest.Add("vision_cu_seqlens", batch.vision_cu_seqlens);
+  digest.Add("vision_max_seqlen", &batch.vision_max_seqlen, 1);
+  digest.Add("dummy_image", &batch.dummy_image, 1);
+  return digest.Hex();
+}
+
+}  // namespace ballast

@@ -1,0 +1,93 @@
+#include "trainer_shim/host/patchify.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace ballast {
+namespace {
+
+// One channel of one patch: p*p values from every third byte of p rows.
+template <typename T>
+T* CopyPlane(const uint8_t* corner, uint64_t stride, uint32_t patch,
+             const std::array<T, 256>& values, T* out) {
+  for (uint32_t y = 0; y < patch; ++y) {
+    const uint8_t* pixel = corner + y * stride;
+    for (uint32_t x = 0; x < patch; ++x) *out++ = values[pixel[3 * x]];
+  }
+  return out;
+}
+
+// `values(c)`: what the bytes of channel c become.
+template <typename T, typename Values>
+void PatchifyAs(const uint8_t* rgb, uint32_t grid_h, uint32_t grid_w,
+                const PatchShape& shape, Values values, T* out) {
+  const uint32_t p = shape.patch;
+  const uint32_t m = shape.merge;
+  const uint64_t stride = uint64_t{3} * grid_w * p;
+  const uint64_t plane = uint64_t{p} * p;
+  // Rows of the output are written in order: blocks of m*m patches, raster over
+  // blocks, raster within a block.
+  for (uint32_t block_h = 0; block_h < grid_h; block_h += m) {
+    for (uint32_t block_w = 0; block_w < grid_w; block_w += m) {
+      for (uint32_t k = 0; k < m * m; ++k) {
+        const uint64_t gh = block_h + k / m;
+        const uint64_t gw = block_w + k % m;
+        const uint8_t* corner = rgb + gh * p * stride + gw * p * 3;
+        for (int c = 0; c < 3; ++c) {
+          const T* first = out;
+          out = CopyPlane(corner + c, stride, p, values(c), out);
+          for (uint32_t tp = 1; tp < shape.temporal_patch; ++tp) {
+            out = std::copy_n(first, plane, out);
+          }
+        }
+      }
+    }
+  }
+}
+
+float Normalise(int byte, double mean, double std, Normalisation formula) {
+  const float mean32 = static_cast<float>(mean);
+  const float std32 = static_cast<float>(std);
+  if (formula == Normalisation::kTorchvision) {
+    return (static_cast<float>(byte) - mean32 * 255.0f) / (std32 * 255.0f);
+  }
+  return (static_cast<float>(byte / 255.0) - mean32) / std32;
+}
+
+}  // namespace
+
+uint16_t ToBfloat16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  // Half a unit of the kept bits, less one where the lowest kept bit is even,
+  // so that a tie goes to even.
+  return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+}
+
+NormaliseTable::NormaliseTable(const std::array<double, 3>& mean,
+                               const std::array<double, 3>& std,
+                               Normalisation formula) {
+  for (int c = 0; c < 3; ++c) {
+    for (int byte = 0; byte < 256; ++byte) {
+      floats_[c][byte] = Normalise(byte, mean[c], std[c], formula);
+      bfloat16s_[c][byte] = ToBfloat16(floats_[c][byte]);
+    }
+  }
+}
+
+void Patchify(const uint8_t* rgb, uint32_t grid_h, uint32_t grid_w,
+              const PatchShape& shape, const NormaliseTable& table,
+              float* out) {
+  PatchifyAs(
+      rgb, grid_h, grid_w,
+      shape, [&](int c) -> const auto& { return table.floats(c); }, out);
+}
+
+void PatchifyBfloat16(const uint8_t* rgb, uint32_t grid_h, uint32_t grid_w,
+                      const PatchShape& shape, const NormaliseTable& table,
+                      uint16_t* out) {
+  PatchifyAs(
+      rgb, grid_h, grid_w,
+      shape, [&](int c) -> const auto& { return table.bfloat16s(c); }, out);
+}
+
+}  // namespace ballast
