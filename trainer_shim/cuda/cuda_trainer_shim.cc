@@ -66,17 +66,17 @@ absl::Status CudaTrainerShim::Open(
   auto* finding = new (finding_.data()) Finding;
   BALLAST_ASSIGN_OR_RETURN(
       device_,
-      WindowDevice::Create(source_->shape(), options_.pixel_type,
+      DeviceStage::Create(source_->shape(), options_.pixel_type,
                            options_.normalisation, communicator, finding));
   for (Event& event : vacant_) {
     BALLAST_ASSIGN_OR_RETURN(event, Event::Create());
   }
-  WindowFeed::Options feed;
+  BatchStager::Options feed;
   feed.device = options_.device;
   feed.pixel_type = options_.pixel_type;
   feed.max_bytes = options_.source.max_bytes;
   BALLAST_ASSIGN_OR_RETURN(feed_,
-                           WindowFeed::Create(source_.get(), &regions_, feed));
+                           BatchStager::Create(source_.get(), &regions_, feed));
   DeviceWatch::Options watch;
   watch.device = options_.device;
   watch.timeout = options_.timeout;
@@ -161,7 +161,7 @@ absl::StatusOr<const DeviceBatch*> CudaTrainerShim::Advance(
 
 absl::Status CudaTrainerShim::LaunchNext() {
   if (!after_.ok()) return absl::OkStatus();
-  absl::StatusOr<ReadyWindow*> window = feed_->Next();
+  absl::StatusOr<StagedBatch*> window = feed_->Next();
   if (!window.ok()) {
     // The batch before is good: this comes after it.
     after_ = window.status();

@@ -20,8 +20,8 @@
 #include "trainer_shim/cuda/device_communicator.h"
 #include "trainer_shim/cuda/device_watch.h"
 #include "trainer_shim/cuda/pinned_regions.h"
-#include "trainer_shim/cuda/window_device.h"
-#include "trainer_shim/cuda/window_feed.h"
+#include "trainer_shim/cuda/device_stage.h"
+#include "trainer_shim/cuda/batch_stager.h"
 #include "trainer_shim/role_source.h"
 
 namespace ballast {
@@ -118,7 +118,7 @@ class CudaTrainerShim {
   // schedule or sample is not what it should be; a peer follows another
   // schedule or is at another step), DEADLINE_EXCEEDED (Options::timeout),
   // UNAVAILABLE (no server answers, or a peer left), CANCELLED, and as
-  // RoleSource::Next and WindowDevice::Launch. What the device finds wrong is
+  // RoleSource::Next and DeviceStage::Launch. What the device finds wrong is
   // noticed within a fraction of a second and answered by the next call.
   // Messages name the role.
   //
@@ -185,16 +185,16 @@ class CudaTrainerShim {
   std::unique_ptr<RoleSource> source_;
   PinnedBuffer finding_;  // one Finding
   PinnedRegions regions_;
-  std::unique_ptr<WindowDevice> device_;
+  std::unique_ptr<DeviceStage> device_;
   // After what their threads use.
-  std::unique_ptr<WindowFeed> feed_;
+  std::unique_ptr<BatchStager> feed_;
   std::unique_ptr<DeviceWatch> watch_;
 
-  Event vacant_[WindowDevice::kSlots];  // what used a slot's batch is done
+  Event vacant_[DeviceStage::kSlots];  // what used a slot's batch is done
   int slot_ = 0;                        // of the next window to launch
-  ReadyWindow* current_ = nullptr;      // that Next gave out
+  StagedBatch* current_ = nullptr;      // that Next gave out
   int current_slot_ = 0;
-  ReadyWindow* next_ = nullptr;  // launched, not given out
+  StagedBatch* next_ = nullptr;  // launched, not given out
   absl::Status after_;  // what follows next_, once launching has failed
   absl::Status end_;    // final once not OK
 };

@@ -16,7 +16,7 @@
 #include "common/mutex.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/device_communicator.h"
-#include "trainer_shim/cuda/window_kernels.h"
+#include "trainer_shim/cuda/staging_kernels.h"
 
 namespace ballast {
 

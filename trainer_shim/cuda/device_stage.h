@@ -1,5 +1,5 @@
-#ifndef BALLAST_TRAINER_SHIM_CUDA_WINDOW_DEVICE_H_
-#define BALLAST_TRAINER_SHIM_CUDA_WINDOW_DEVICE_H_
+#ifndef BALLAST_TRAINER_SHIM_CUDA_DEVICE_STAGE_H_
+#define BALLAST_TRAINER_SHIM_CUDA_DEVICE_STAGE_H_
 
 #include <cstdint>
 #include <memory>
@@ -10,9 +10,9 @@
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/device_communicator.h"
 #include "trainer_shim/cuda/patchify_cuda.h"
-#include "trainer_shim/cuda/window_feed.h"
-#include "trainer_shim/cuda/window_kernels.h"
-#include "trainer_shim/cuda/window_timer.h"
+#include "trainer_shim/cuda/batch_stager.h"
+#include "trainer_shim/cuda/staging_kernels.h"
+#include "trainer_shim/cuda/staging_timer.h"
 #include "trainer_shim/job_shape.h"
 
 namespace ballast {
@@ -23,13 +23,13 @@ namespace ballast {
 // the trainer uses the other. Buffers grow to twice the largest window seen,
 // and are kept. Thread-compatible, and used on threads whose current device is
 // its own.
-class WindowDevice {
+class DeviceStage {
  public:
   static constexpr int kSlots = 2;
 
   // `communicator` is not owned; it may be null where `shape` exchanges
   // nothing. `finding` is pinned memory. Errors: as CudaStatus.
-  static absl::StatusOr<std::unique_ptr<WindowDevice>> Create(
+  static absl::StatusOr<std::unique_ptr<DeviceStage>> Create(
       const JobShape& shape, PixelType pixel_type, Normalisation normalisation,
       DeviceCommunicator* communicator, Finding* finding);
 
@@ -42,14 +42,14 @@ class WindowDevice {
   // A window without a block gets its pointers, and what the host knows of it;
   // it is not timed.
   // Errors: as CudaStatus, DeviceCommunicator::AllToAllV and the launches.
-  absl::Status Launch(int slot, const Event& vacant, ReadyWindow* window);
+  absl::Status Launch(int slot, const Event& vacant, StagedBatch* window);
 
   // Gives `stream`, which waits for the window in slot `slot`, the work of
   // passing its tensors on to tensor peers, or, on ranks other than 0 of
   // `peers`, of filling them. Records window->packed anew. Errors: as
   // CudaStatus and DeviceCommunicator::Broadcast.
   absl::Status Broadcast(int slot, DeviceCommunicator* peers,
-                         ReadyWindow* window, cudaStream_t stream);
+                         StagedBatch* window, cudaStream_t stream);
 
   const Stream& stream() const { return stream_; }
 
@@ -59,7 +59,7 @@ class WindowDevice {
     StreamBuffer output;
   };
 
-  WindowDevice(const JobShape& shape, PixelType pixel_type,
+  DeviceStage(const JobShape& shape, PixelType pixel_type,
                DeviceCommunicator* communicator, Finding* finding,
                CudaPatchifier patchifier)
       : shape_(shape),
@@ -68,15 +68,15 @@ class WindowDevice {
         finding_(finding),
         patchifier_(std::move(patchifier)) {}
 
-  absl::Status Reserve(const ReadyWindow& window, Slot* slot);
-  absl::Status CopyIn(const ReadyWindow& window, const Slot& slot);
-  absl::Status CheckPeers(const ReadyWindow& window, const Slot& slot);
-  absl::Status Exchange(const ReadyWindow& window);
+  absl::Status Reserve(const StagedBatch& window, Slot* slot);
+  absl::Status CopyIn(const StagedBatch& window, const Slot& slot);
+  absl::Status CheckPeers(const StagedBatch& window, const Slot& slot);
+  absl::Status Exchange(const StagedBatch& window);
   // Gives the batch the addresses of its tensors.
-  void Point(const Slot& slot, ReadyWindow* window) const;
-  absl::Status Pack(const Slot& slot, ReadyWindow* window);
-  absl::Status PackText(const Slot& slot, const ReadyWindow& window);
-  absl::Status PackImages(const Slot& slot, const ReadyWindow& window);
+  void Point(const Slot& slot, StagedBatch* window) const;
+  absl::Status Pack(const Slot& slot, StagedBatch* window);
+  absl::Status PackText(const Slot& slot, const StagedBatch& window);
+  absl::Status PackImages(const Slot& slot, const StagedBatch& window);
 
   const JobShape shape_;
   const PixelType pixel_type_;
@@ -94,4 +94,4 @@ class WindowDevice {
 
 }  // namespace ballast
 
-#endif  // BALLAST_TRAINER_SHIM_CUDA_WINDOW_DEVICE_H_
+#endif  // BALLAST_TRAINER_SHIM_CUDA_DEVICE_STAGE_H_

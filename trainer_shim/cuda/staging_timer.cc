@@ -1,4 +1,4 @@
-#include "trainer_shim/cuda/window_timer.h"
+#include "trainer_shim/cuda/staging_timer.h"
 
 #include <algorithm>
 #include <iterator>
@@ -7,8 +7,8 @@
 
 namespace ballast {
 
-absl::StatusOr<std::unique_ptr<WindowTimer>> WindowTimer::Create() {
-  std::unique_ptr<WindowTimer> timer(new WindowTimer);
+absl::StatusOr<std::unique_ptr<StagingTimer>> StagingTimer::Create() {
+  std::unique_ptr<StagingTimer> timer(new StagingTimer);
   BALLAST_ASSIGN_OR_RETURN(timer->begun_, Event::CreateTimed());
   for (Event& end : timer->ends_) {
     BALLAST_ASSIGN_OR_RETURN(end, Event::CreateTimed());
@@ -16,7 +16,7 @@ absl::StatusOr<std::unique_ptr<WindowTimer>> WindowTimer::Create() {
   return timer;
 }
 
-absl::Status WindowTimer::Begin(uint64_t step, uint32_t micro_batch,
+absl::Status StagingTimer::Begin(uint64_t step, uint32_t micro_batch,
                                 cudaStream_t stream) {
   {
     MutexLock lock(&mutex_);
@@ -29,7 +29,7 @@ absl::Status WindowTimer::Begin(uint64_t step, uint32_t micro_batch,
   return begun_.Record(stream);
 }
 
-absl::Status WindowTimer::End(Phase phase, cudaStream_t stream) {
+absl::Status StagingTimer::End(Phase phase, cudaStream_t stream) {
   BALLAST_RETURN_IF_ERROR(ends_[phase].Record(stream));
   has_[phase] = true;
   if (phase != kPack) return absl::OkStatus();
@@ -38,7 +38,7 @@ absl::Status WindowTimer::End(Phase phase, cudaStream_t stream) {
   return absl::OkStatus();
 }
 
-std::optional<BatchTimes> WindowTimer::Take() {
+std::optional<BatchTimes> StagingTimer::Take() {
   MutexLock lock(&mutex_);
   if (!ended_) return std::nullopt;
   const absl::StatusOr<bool> done = ends_[kPack].Done();

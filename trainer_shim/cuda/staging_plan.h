@@ -1,5 +1,5 @@
-#ifndef BALLAST_TRAINER_SHIM_CUDA_WINDOW_PLAN_H_
-#define BALLAST_TRAINER_SHIM_CUDA_WINDOW_PLAN_H_
+#ifndef BALLAST_TRAINER_SHIM_CUDA_STAGING_PLAN_H_
+#define BALLAST_TRAINER_SHIM_CUDA_STAGING_PLAN_H_
 
 #include <cstdint>
 
@@ -86,7 +86,7 @@ struct OutputLayout {
   uint64_t bytes = 0;
 };
 
-struct WindowPlan {
+struct StagingPlan {
   LandingLayout landing;
   UploadLayout upload;
   OutputLayout output;
@@ -97,13 +97,13 @@ struct WindowPlan {
 };
 
 // `exchange` and `layout` are of one micro-batch of a rank of `shape`.
-WindowPlan PlanWindow(const ExchangePlan& exchange, const BatchLayout& layout,
+StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
                       const JobShape& shape, PixelType pixel_type);
 
 // Writes the arrays of the upload; `out` has plan.upload.bytes.
-void FillUpload(const WindowPlan& plan, const ExchangePlan& exchange,
+void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,
                 const BatchLayout& layout, absl::Span<uint8_t> out);
 
 }  // namespace ballast
 
-#endif  // BALLAST_TRAINER_SHIM_CUDA_WINDOW_PLAN_H_
+#endif  // BALLAST_TRAINER_SHIM_CUDA_STAGING_PLAN_H_

@@ -1,4 +1,4 @@
-#include "trainer_shim/cuda/window_feed.h"
+#include "trainer_shim/cuda/batch_stager.h"
 
 #include <cstring>
 #include <optional>
@@ -19,15 +19,15 @@ constexpr uint64_t kPlaceholders = 4096;  // samples, to begin with
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WindowFeed>> WindowFeed::Create(
+absl::StatusOr<std::unique_ptr<BatchStager>> BatchStager::Create(
     RoleSource* source, PinnedRegions* regions, const Options& options) {
-  std::unique_ptr<WindowFeed> feed(new WindowFeed(source, regions, options));
+  std::unique_ptr<BatchStager> feed(new BatchStager(source, regions, options));
   {
     MutexLock lock(&feed->mutex_);
     for (int i = 0; i < options.windows; ++i) {
-      auto window = std::make_unique<ReadyWindow>();
+      auto window = std::make_unique<StagedBatch>();
       BALLAST_ASSIGN_OR_RETURN(window->packed, Event::Create());
-      BALLAST_ASSIGN_OR_RETURN(window->timer, WindowTimer::Create());
+      BALLAST_ASSIGN_OR_RETURN(window->timer, StagingTimer::Create());
       BALLAST_ASSIGN_OR_RETURN(window->host,
                                PinnedBuffer::Create(options.window_bytes));
       BALLAST_ASSIGN_OR_RETURN(window->placeholders,
@@ -40,55 +40,55 @@ absl::StatusOr<std::unique_ptr<WindowFeed>> WindowFeed::Create(
   return feed;
 }
 
-WindowFeed::~WindowFeed() {
+BatchStager::~BatchStager() {
   Cancel();
   if (thread_.joinable()) thread_.join();
 }
 
-absl::StatusOr<ReadyWindow*> WindowFeed::Next() {
+absl::StatusOr<StagedBatch*> BatchStager::Next() {
   MutexLock lock(&mutex_);
   while (ready_.empty() && end_.ok() && !cancelled_) changed_.Wait(&mutex_);
   if (cancelled_) return absl::CancelledError("cancelled");
   if (ready_.empty()) return end_;
-  ReadyWindow* window = ready_.front();
+  StagedBatch* window = ready_.front();
   ready_.pop_front();
   return window;
 }
 
-void WindowFeed::Return(ReadyWindow* window) {
+void BatchStager::Return(StagedBatch* window) {
   MutexLock lock(&mutex_);
   free_.push_back(window);
   changed_.NotifyAll();
 }
 
-void WindowFeed::NoteTimes() {
+void BatchStager::NoteTimes() {
   for (const auto& window : windows_) {
     const std::optional<BatchTimes> times = window->timer->Take();
     if (times.has_value()) source_->NoteTimes(*times);
   }
 }
 
-void WindowFeed::Cancel() {
+void BatchStager::Cancel() {
   source_->Cancel();
   MutexLock lock(&mutex_);
   cancelled_ = true;
   changed_.NotifyAll();
 }
 
-ReadyWindow* WindowFeed::TakeFree() {
+StagedBatch* BatchStager::TakeFree() {
   MutexLock lock(&mutex_);
   while (free_.empty() && !cancelled_) changed_.Wait(&mutex_);
   if (cancelled_) return nullptr;
-  ReadyWindow* window = free_.front();
+  StagedBatch* window = free_.front();
   free_.pop_front();
   return window;
 }
 
-void WindowFeed::Run() {
+void BatchStager::Run() {
   absl::Status status =
       CudaStatus(cudaSetDevice(options_.device), "choosing the device");
   while (status.ok()) {
-    ReadyWindow* window = TakeFree();
+    StagedBatch* window = TakeFree();
     if (window == nullptr) return;
     status = window->packed.Wait();
     NoteTimes();  // before the window is another's
@@ -106,7 +106,7 @@ void WindowFeed::Run() {
   changed_.NotifyAll();
 }
 
-absl::Status WindowFeed::Fill(ReadyWindow* window) {
+absl::Status BatchStager::Fill(StagedBatch* window) {
   BALLAST_ASSIGN_OR_RETURN(RoleSource::Block next, source_->Next());
   const v1::StepSchedule& schedule = *next.schedule;
   const uint32_t micro_batch = next.micro_batch;
@@ -128,14 +128,14 @@ absl::Status WindowFeed::Fill(ReadyWindow* window) {
         window->layout, LayOutBatch(window->exchange, module, role, shape));
   }
   window->plan =
-      PlanWindow(window->exchange, window->layout, shape, options_.pixel_type);
+      PlanStaging(window->exchange, window->layout, shape, options_.pixel_type);
   Describe(schedule, micro_batch, window);
   return Stage(std::move(next.block), window);
 }
 
-absl::Status WindowFeed::Stage(std::unique_ptr<FetchedBlock> block,
-                               ReadyWindow* window) {
-  const WindowPlan& plan = window->plan;
+absl::Status BatchStager::Stage(std::unique_ptr<FetchedBlock> block,
+                               StagedBatch* window) {
+  const StagingPlan& plan = window->plan;
   BALLAST_RETURN_IF_ERROR(
       window->host.Reserve(plan.landing.received + plan.upload.bytes));
   BALLAST_RETURN_IF_ERROR(window->placeholders.Reserve(plan.samples));
@@ -151,8 +151,8 @@ absl::Status WindowFeed::Stage(std::unique_ptr<FetchedBlock> block,
   return absl::OkStatus();
 }
 
-absl::Status WindowFeed::StageBlock(std::unique_ptr<FetchedBlock> block,
-                                    ReadyWindow* window) {
+absl::Status BatchStager::StageBlock(std::unique_ptr<FetchedBlock> block,
+                                    StagedBatch* window) {
   const absl::Span<const uint8_t> bytes = block->bytes();
   const bool may_stay =
       bytes.size() <= options_.max_bytes / (options_.windows + 1);
@@ -166,8 +166,8 @@ absl::Status WindowFeed::StageBlock(std::unique_ptr<FetchedBlock> block,
   return CheckIntact(*block);
 }
 
-void WindowFeed::Describe(const v1::StepSchedule& schedule,
-                          uint32_t micro_batch, ReadyWindow* window) {
+void BatchStager::Describe(const v1::StepSchedule& schedule,
+                          uint32_t micro_batch, StagedBatch* window) {
   const JobShape& shape = source_->shape();
   if (schedule_ == nullptr || schedule_->step() != schedule.step()) {
     schedule_ = std::make_shared<v1::StepSchedule>(schedule);

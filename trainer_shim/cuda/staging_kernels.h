@@ -1,5 +1,5 @@
-#ifndef BALLAST_TRAINER_SHIM_CUDA_WINDOW_KERNELS_H_
-#define BALLAST_TRAINER_SHIM_CUDA_WINDOW_KERNELS_H_
+#ifndef BALLAST_TRAINER_SHIM_CUDA_STAGING_KERNELS_H_
+#define BALLAST_TRAINER_SHIM_CUDA_STAGING_KERNELS_H_
 
 #include <cuda_runtime_api.h>
 
@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "trainer_shim/context_slice.h"
-#include "trainer_shim/cuda/window_plan.h"
+#include "trainer_shim/cuda/staging_plan.h"
 
 namespace ballast {
 
@@ -35,7 +35,7 @@ struct Finding {
 // Makes the kernels ready on the current device. Otherwise their first launches
 // do, which may wait for all work on the device, also such as waits for a peer.
 // Errors: as CudaStatus.
-absl::Status LoadWindowKernels();
+absl::Status LoadStagingKernels();
 
 // Compares the headers that came from `count` peers with the rank's own.
 absl::Status LaunchCheckHeaders(const ExchangeHeader* received, uint32_t count,
@@ -75,4 +75,4 @@ absl::Status LaunchPackText(const PackTextArguments& arguments,
 
 }  // namespace ballast
 
-#endif  // BALLAST_TRAINER_SHIM_CUDA_WINDOW_KERNELS_H_
+#endif  // BALLAST_TRAINER_SHIM_CUDA_STAGING_KERNELS_H_

@@ -1,4 +1,4 @@
-#include "trainer_shim/cuda/window_plan.h"
+#include "trainer_shim/cuda/staging_plan.h"
 
 #include <algorithm>
 #include <cstring>
@@ -21,7 +21,7 @@ struct Planned {
   JobShape shape;
   ExchangePlan exchange;
   BatchLayout layout;
-  WindowPlan plan;
+  StagingPlan plan;
   std::vector<uint8_t> upload;
 
   template <typename T>
@@ -47,7 +47,7 @@ Planned Plan(v1::Module module, uint32_t rank, PixelType type,
   if (dummy) columns.add_dummy_rank(rank);
   planned.layout = *LayOutBatch(planned.exchange, columns, role, planned.shape);
   planned.plan =
-      PlanWindow(planned.exchange, planned.layout, planned.shape, type);
+      PlanStaging(planned.exchange, planned.layout, planned.shape, type);
   planned.upload.resize(planned.plan.upload.bytes);
   FillUpload(planned.plan, planned.exchange, planned.layout,
              absl::MakeSpan(planned.upload));
@@ -68,7 +68,7 @@ void ExpectApart(std::vector<std::pair<uint64_t, uint64_t>> arrays,
   EXPECT_LE(end, limit);
 }
 
-TEST(WindowPlanTest, PartsOfTheLandingBufferAreApart) {
+TEST(StagingPlanTest, PartsOfTheLandingBufferAreApart) {
   const Planned p = Plan(v1::MODULE_VISION, 1, PixelType::kFloat32, true);
   const ImageRecord& dummy = p.layout.images.back();
   ExpectApart({{0, p.exchange.block.bytes()},
@@ -77,7 +77,7 @@ TEST(WindowPlanTest, PartsOfTheLandingBufferAreApart) {
               p.plan.landing.bytes);
 }
 
-TEST(WindowPlanTest, ArraysOfTheUploadAreApart) {
+TEST(StagingPlanTest, ArraysOfTheUploadAreApart) {
   const Planned p = Plan(v1::MODULE_VISION, 0, PixelType::kFloat32);
   const UploadLayout& at = p.plan.upload;
   const uint64_t n = p.plan.samples;
@@ -91,7 +91,7 @@ TEST(WindowPlanTest, ArraysOfTheUploadAreApart) {
               at.bytes);
 }
 
-TEST(WindowPlanTest, TensorsOfTheBatchAreApart) {
+TEST(StagingPlanTest, TensorsOfTheBatchAreApart) {
   const Planned text = Plan(v1::MODULE_LANGUAGE, 0, PixelType::kFloat32);
   const OutputLayout& at = text.plan.output;
   const uint64_t t = text.plan.tokens;
@@ -108,19 +108,19 @@ TEST(WindowPlanTest, TensorsOfTheBatchAreApart) {
   ExpectApart({{pixels.plan.output.pixel_values, 2 * values},
                {pixels.plan.output.placeholders, pixels.plan.samples}},
               pixels.plan.output.bytes);
-  EXPECT_EQ(PlanWindow(pixels.exchange, pixels.layout, pixels.shape,
+  EXPECT_EQ(PlanStaging(pixels.exchange, pixels.layout, pixels.shape,
                        PixelType::kFloat32)
                 .output.placeholders,
             (4 * values + 255) / 256 * 256);
 }
 
 // A later stage of vision has samples, and room for nothing but them.
-TEST(WindowPlanTest, ARankThatReceivesNothingLaysOutNothing) {
+TEST(StagingPlanTest, ARankThatReceivesNothingLaysOutNothing) {
   Planned p = Plan(v1::MODULE_VISION, 0, PixelType::kFloat32);
   p.shape.fields = {false, false, false, false};
   const BatchLayout nothing;
-  const WindowPlan plan =
-      PlanWindow(p.exchange, nothing, p.shape, PixelType::kFloat32);
+  const StagingPlan plan =
+      PlanStaging(p.exchange, nothing, p.shape, PixelType::kFloat32);
   EXPECT_EQ(plan.samples, p.plan.samples);
   EXPECT_EQ(plan.images, 0u);
   EXPECT_EQ(plan.output.placeholders, 0u);
@@ -130,13 +130,13 @@ TEST(WindowPlanTest, ARankThatReceivesNothingLaysOutNothing) {
 }
 
 // A context rank has room for its part; a stage for what it receives.
-TEST(WindowPlanTest, TensorsAreOfTheRanksPlace) {
+TEST(StagingPlanTest, TensorsAreOfTheRanksPlace) {
   Planned text = Plan(v1::MODULE_LANGUAGE, 0, PixelType::kFloat32);
   const uint64_t t = text.plan.tokens;
   text.shape.context = {2, 1};
   text.shape.fields.input_ids = false;
-  const WindowPlan plan =
-      PlanWindow(text.exchange, text.layout, text.shape, PixelType::kFloat32);
+  const StagingPlan plan =
+      PlanStaging(text.exchange, text.layout, text.shape, PixelType::kFloat32);
   EXPECT_EQ(plan.tokens, t / 2);
   EXPECT_EQ(plan.output.labels, plan.output.input_ids);
   ExpectApart({{plan.output.labels, 8 * t / 2},
@@ -146,7 +146,7 @@ TEST(WindowPlanTest, TensorsAreOfTheRanksPlace) {
               plan.output.bytes);
 }
 
-TEST(WindowPlanTest, SamplesAreFoundWhereTheyLand) {
+TEST(StagingPlanTest, SamplesAreFoundWhereTheyLand) {
   for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
     const Planned p = Plan(module, 1, PixelType::kFloat32);
     bool received = false;
@@ -165,7 +165,7 @@ TEST(WindowPlanTest, SamplesAreFoundWhereTheyLand) {
   }
 }
 
-TEST(WindowPlanTest, ImagesFollowOneAnotherInRowsAndTheDummyIsLast) {
+TEST(StagingPlanTest, ImagesFollowOneAnotherInRowsAndTheDummyIsLast) {
   const Planned p = Plan(v1::MODULE_VISION, 1, PixelType::kFloat32, true);
   ASSERT_EQ(p.plan.images, p.exchange.images.size() + 1);
   uint64_t row = 0;
@@ -185,7 +185,7 @@ TEST(WindowPlanTest, ImagesFollowOneAnotherInRowsAndTheDummyIsLast) {
 }
 
 // Ranks that are at one place of one schedule differ in the rank's bits only.
-TEST(WindowPlanTest, HeadersSayRankAndPlace) {
+TEST(StagingPlanTest, HeadersSayRankAndPlace) {
   const ExchangeHeader a = HeaderOf(
       Plan(v1::MODULE_VISION, 0, PixelType::kFloat32).exchange.block.header);
   const ExchangeHeader b = HeaderOf(

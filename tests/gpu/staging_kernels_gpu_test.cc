@@ -1,6 +1,6 @@
 // The kernels of a window against their twins on the host, and what they find.
 
-#include "trainer_shim/cuda/window_kernels.h"
+#include "trainer_shim/cuda/staging_kernels.h"
 
 #include <cstring>
 #include <new>

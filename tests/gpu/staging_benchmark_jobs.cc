@@ -1,4 +1,4 @@
-#include "tests/gpu/window_benchmark_jobs.h"
+#include "tests/gpu/staging_benchmark_jobs.h"
 
 #include <chrono>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
 #include "tests/gpu/device_testing.h"
-#include "trainer_shim/cuda/window_timer.h"
+#include "trainer_shim/cuda/staging_timer.h"
 
 namespace ballast {
 namespace {
@@ -70,28 +70,28 @@ BenchmarkJob MakeBenchmarkJob(Sizes sizes, uint32_t images, uint32_t dp,
   return job;
 }
 
-std::unique_ptr<ReadyWindow> MakeBenchmarkWindow(const BenchmarkJob& job,
+std::unique_ptr<StagedBatch> MakeBenchmarkBatch(const BenchmarkJob& job,
                                                  uint32_t step, uint32_t rank,
                                                  int device, double* planning) {
   const v1::StepSchedule& schedule = job.schedules[step];
   const v1::Role role = RoleOf(rank);
-  auto window = std::make_unique<ReadyWindow>();
+  auto window = std::make_unique<StagedBatch>();
   const double begin = Microseconds();
   window->exchange = OrDie(
       PlanExchange(schedule, 0, role, job.shape.delivery, job.shape.block));
   window->layout = OrDie(LayOutBatch(
       window->exchange, *FindModule(schedule.micro_batches(0), role.module()),
       role, job.shape));
-  window->plan = PlanWindow(window->exchange, window->layout, job.shape,
+  window->plan = PlanStaging(window->exchange, window->layout, job.shape,
                             PixelType::kBfloat16);
   *planning = Microseconds() - begin;
 
-  const WindowPlan& plan = window->plan;
+  const StagingPlan& plan = window->plan;
   window->host =
       OrDie(PinnedBuffer::Create(plan.landing.received + plan.upload.bytes));
   window->placeholders = OrDie(PinnedBuffer::Create(plan.samples));
   window->packed = OrDie(Event::Create());
-  window->timer = OrDie(WindowTimer::Create());
+  window->timer = OrDie(StagingTimer::Create());
   window->batch.role = role;
   window->batch.step = step;
   window->batch.device = device;

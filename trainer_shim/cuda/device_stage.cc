@@ -1,4 +1,4 @@
-#include "trainer_shim/cuda/window_device.h"
+#include "trainer_shim/cuda/device_stage.h"
 
 #include <algorithm>
 #include <utility>
@@ -20,21 +20,21 @@ T* At(const StreamBuffer& buffer, uint64_t offset) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WindowDevice>> WindowDevice::Create(
+absl::StatusOr<std::unique_ptr<DeviceStage>> DeviceStage::Create(
     const JobShape& shape, PixelType pixel_type, Normalisation normalisation,
     DeviceCommunicator* communicator, Finding* finding) {
   const NormaliseTable table(shape.mean, shape.std, normalisation);
   BALLAST_ASSIGN_OR_RETURN(CudaPatchifier patchifier,
                            CudaPatchifier::Create(shape.patch, table));
-  std::unique_ptr<WindowDevice> device(new WindowDevice(
+  std::unique_ptr<DeviceStage> device(new DeviceStage(
       shape, pixel_type, communicator, finding, std::move(patchifier)));
   BALLAST_ASSIGN_OR_RETURN(device->stream_, Stream::Create());
-  BALLAST_RETURN_IF_ERROR(LoadWindowKernels());
+  BALLAST_RETURN_IF_ERROR(LoadStagingKernels());
   return device;
 }
 
-absl::Status WindowDevice::Launch(int number, const Event& vacant,
-                                  ReadyWindow* window) {
+absl::Status DeviceStage::Launch(int number, const Event& vacant,
+                                  StagedBatch* window) {
   Slot& slot = slots_[number];
   // Both what is in the slot and its memory, should it have to grow, wait.
   BALLAST_RETURN_IF_ERROR(StreamWait(stream_.get(), vacant.get()));
@@ -44,25 +44,25 @@ absl::Status WindowDevice::Launch(int number, const Event& vacant,
     BALLAST_RETURN_IF_ERROR(CopyIn(*window, slot));
     return window->packed.Record(stream_.get());
   }
-  WindowTimer& timer = *window->timer;
+  StagingTimer& timer = *window->timer;
   BALLAST_RETURN_IF_ERROR(timer.Begin(
       window->batch.step, window->batch.micro_batch, stream_.get()));
   BALLAST_RETURN_IF_ERROR(CopyIn(*window, slot));
-  BALLAST_RETURN_IF_ERROR(timer.End(WindowTimer::kCopy, stream_.get()));
+  BALLAST_RETURN_IF_ERROR(timer.End(StagingTimer::kCopy, stream_.get()));
   if (shape_.exchanges()) {
     BALLAST_RETURN_IF_ERROR(CheckPeers(*window, slot));
     BALLAST_RETURN_IF_ERROR(Exchange(*window));
-    BALLAST_RETURN_IF_ERROR(timer.End(WindowTimer::kExchange, stream_.get()));
+    BALLAST_RETURN_IF_ERROR(timer.End(StagingTimer::kExchange, stream_.get()));
   }
   BALLAST_RETURN_IF_ERROR(Pack(slot, window));
-  BALLAST_RETURN_IF_ERROR(timer.End(WindowTimer::kPack, stream_.get()));
+  BALLAST_RETURN_IF_ERROR(timer.End(StagingTimer::kPack, stream_.get()));
   return window->packed.Record(stream_.get());
 }
 
-absl::Status WindowDevice::Broadcast(int number, DeviceCommunicator* peers,
-                                     ReadyWindow* window, cudaStream_t stream) {
+absl::Status DeviceStage::Broadcast(int number, DeviceCommunicator* peers,
+                                     StagedBatch* window, cudaStream_t stream) {
   const Slot& slot = slots_[number];
-  const WindowPlan& plan = window->plan;
+  const StagingPlan& plan = window->plan;
   if (plan.output.bytes == 0) return absl::OkStatus();
   uint8_t* placeholders = At<uint8_t>(slot.output, plan.output.placeholders);
   const bool sends = peers->rank() == 0;
@@ -83,8 +83,8 @@ absl::Status WindowDevice::Broadcast(int number, DeviceCommunicator* peers,
   return window->packed.Record(stream);
 }
 
-absl::Status WindowDevice::Reserve(const ReadyWindow& window, Slot* slot) {
-  const WindowPlan& plan = window.plan;
+absl::Status DeviceStage::Reserve(const StagedBatch& window, Slot* slot) {
+  const StagingPlan& plan = window.plan;
   if (window.block_bytes != nullptr) {
     BALLAST_RETURN_IF_ERROR(
         landing_.Reserve(plan.landing.bytes, stream_.get()));
@@ -94,8 +94,8 @@ absl::Status WindowDevice::Reserve(const ReadyWindow& window, Slot* slot) {
   return slot->output.Reserve(plan.output.bytes, stream_.get());
 }
 
-absl::Status WindowDevice::CopyIn(const ReadyWindow& window, const Slot& slot) {
-  const WindowPlan& plan = window.plan;
+absl::Status DeviceStage::CopyIn(const StagedBatch& window, const Slot& slot) {
+  const StagingPlan& plan = window.plan;
   const auto copy = [&](uint8_t* to, const uint8_t* from, uint64_t bytes) {
     return CudaStatus(
         cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_.get()),
@@ -114,7 +114,7 @@ absl::Status WindowDevice::CopyIn(const ReadyWindow& window, const Slot& slot) {
       "filling a dummy image");
 }
 
-absl::Status WindowDevice::CheckPeers(const ReadyWindow& window,
+absl::Status DeviceStage::CheckPeers(const StagedBatch& window,
                                       const Slot& slot) {
   peers_.clear();
   if (shape_.dp <= kMostHeaders) {
@@ -146,7 +146,7 @@ absl::Status WindowDevice::CheckPeers(const ReadyWindow& window,
                             stream_.get());
 }
 
-absl::Status WindowDevice::Exchange(const ReadyWindow& window) {
+absl::Status DeviceStage::Exchange(const StagedBatch& window) {
   uint8_t* received = landing_.data() + window.plan.landing.received;
   sends_.clear();
   for (const PeerSlice& slice : window.exchange.sends) {
@@ -164,7 +164,7 @@ absl::Status WindowDevice::Exchange(const ReadyWindow& window) {
   return communicator_->AllToAllV(sends_, receives_, stream_.get());
 }
 
-void WindowDevice::Point(const Slot& slot, ReadyWindow* window) const {
+void DeviceStage::Point(const Slot& slot, StagedBatch* window) const {
   const OutputLayout& output = window->plan.output;
   const UploadLayout& upload = window->plan.upload;
   const BatchFields& fields = shape_.fields;
@@ -191,7 +191,7 @@ void WindowDevice::Point(const Slot& slot, ReadyWindow* window) const {
   }
 }
 
-absl::Status WindowDevice::Pack(const Slot& slot, ReadyWindow* window) {
+absl::Status DeviceStage::Pack(const Slot& slot, StagedBatch* window) {
   CheckRecordsArguments check;
   check.landing = landing_.data();
   check.records = At<RecordCheck>(slot.upload, window->plan.upload.records);
@@ -204,9 +204,9 @@ absl::Status WindowDevice::Pack(const Slot& slot, ReadyWindow* window) {
              : PackText(slot, *window);
 }
 
-absl::Status WindowDevice::PackText(const Slot& slot,
-                                    const ReadyWindow& window) {
-  const WindowPlan& plan = window.plan;
+absl::Status DeviceStage::PackText(const Slot& slot,
+                                    const StagedBatch& window) {
+  const StagingPlan& plan = window.plan;
   const BatchFields& fields = shape_.fields;
   PackTextArguments pack;
   pack.landing = landing_.data();
@@ -231,9 +231,9 @@ absl::Status WindowDevice::PackText(const Slot& slot,
   return LaunchPackText(pack, stream_.get());
 }
 
-absl::Status WindowDevice::PackImages(const Slot& slot,
-                                      const ReadyWindow& window) {
-  const WindowPlan& plan = window.plan;
+absl::Status DeviceStage::PackImages(const Slot& slot,
+                                      const StagedBatch& window) {
+  const StagingPlan& plan = window.plan;
   const auto* first = reinterpret_cast<const PatchifyImage*>(
       window.host.data() + plan.landing.received + plan.upload.images);
   PatchifyBatch pack;

@@ -16,9 +16,9 @@
 
 #include "tests/gpu/cuda_world.h"
 #include "tests/gpu/device_testing.h"
-#include "tests/gpu/window_benchmark_jobs.h"
+#include "tests/gpu/staging_benchmark_jobs.h"
 #include "trainer_shim/cuda/nccl_communicator.h"
-#include "trainer_shim/cuda/window_device.h"
+#include "trainer_shim/cuda/device_stage.h"
 
 namespace ballast {
 namespace {
@@ -56,12 +56,12 @@ class Rank {
     communicator_ = OrDie(CreateNcclCommunicator(id, rank, ranks, {}));
     finding_ = OrDie(PinnedBuffer::Create(sizeof(Finding)));
     auto* finding = new (finding_.data()) Finding;
-    device_ = OrDie(WindowDevice::Create(job.shape, PixelType::kBfloat16,
+    device_ = OrDie(DeviceStage::Create(job.shape, PixelType::kBfloat16,
                                          Normalisation::kTorchvision,
                                          communicator_.get(), finding));
     for (uint32_t step = 0; step < kWindows; ++step) {
       double planning = 0;
-      windows_.push_back(MakeBenchmarkWindow(job, step, rank, rank, &planning));
+      windows_.push_back(MakeBenchmarkBatch(job, step, rank, rank, &planning));
       planning_.push_back(planning);
     }
     for (Event& event : vacant_) event = OrDie(Event::Create());
@@ -75,10 +75,10 @@ class Rank {
   }
 
   // Bytes that the pack kernel reads and writes, halved: what a copy moves.
-  static uint64_t BytesOfPack(const ReadyWindow& window) {
+  static uint64_t BytesOfPack(const StagedBatch& window) {
     return (window.plan.output.bytes + window.plan.landing.bytes) / 2 + 256;
   }
-  const ReadyWindow& window(int round) const {
+  const StagedBatch& window(int round) const {
     return *windows_[round % kWindows];
   }
   double planning(int round) const { return planning_[round % kWindows]; }
@@ -90,7 +90,7 @@ class Rank {
                           windows_[round % kWindows].get()));
   }
   void CopyIn(int round) {
-    const ReadyWindow& w = window(round);
+    const StagedBatch& w = window(round);
     OrDie(cudaMemcpyAsync(from_.data(), w.host.data(), w.exchange.block.bytes(),
                           cudaMemcpyHostToDevice, stream()),
           "copy in");
@@ -102,7 +102,7 @@ class Rank {
   }
   // The plan's slices.
   void Exchange(int round) {
-    const ReadyWindow& w = window(round);
+    const StagedBatch& w = window(round);
     std::vector<DeviceSlice> sends, receives;
     for (const PeerSlice& s : w.exchange.sends) {
       sends.push_back(
@@ -154,13 +154,13 @@ class Rank {
   Shared* const shared_;
   PinnedBuffer finding_;
   std::unique_ptr<DeviceCommunicator> communicator_;
-  std::vector<std::unique_ptr<ReadyWindow>> windows_;
+  std::vector<std::unique_ptr<StagedBatch>> windows_;
   std::vector<double> planning_;
   Stream stream_;
   DeviceBuffer from_;
   DeviceBuffer to_;
   Event vacant_[2];
-  std::unique_ptr<WindowDevice> device_;
+  std::unique_ptr<DeviceStage> device_;
 };
 
 // A loop of bfloat16 matrix products that fills the GPU.

@@ -1,4 +1,4 @@
-#include "trainer_shim/cuda/window_plan.h"
+#include "trainer_shim/cuda/staging_plan.h"
 
 #include <cstring>
 #include <vector>
@@ -39,9 +39,9 @@ ExchangeHeader HeaderOf(const BlockHeader& block) {
           (block.step << 24) | block.micro_batch};
 }
 
-WindowPlan PlanWindow(const ExchangePlan& exchange, const BatchLayout& layout,
+StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
                       const JobShape& shape, PixelType pixel_type) {
-  WindowPlan plan;
+  StagingPlan plan;
   plan.samples = exchange.owned.size();
   plan.images = layout.images.size();
   if (!layout.text.cu_seqlens.empty()) {
@@ -90,7 +90,7 @@ WindowPlan PlanWindow(const ExchangePlan& exchange, const BatchLayout& layout,
   return plan;
 }
 
-void FillUpload(const WindowPlan& plan, const ExchangePlan& exchange,
+void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,
                 const BatchLayout& layout, absl::Span<uint8_t> out) {
   std::vector<RecordCheck> records;
   std::vector<TextSource> texts;

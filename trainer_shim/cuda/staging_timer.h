@@ -1,5 +1,5 @@
-#ifndef BALLAST_TRAINER_SHIM_CUDA_WINDOW_TIMER_H_
-#define BALLAST_TRAINER_SHIM_CUDA_WINDOW_TIMER_H_
+#ifndef BALLAST_TRAINER_SHIM_CUDA_STAGING_TIMER_H_
+#define BALLAST_TRAINER_SHIM_CUDA_STAGING_TIMER_H_
 
 #include <cstdint>
 #include <memory>
@@ -28,14 +28,14 @@ namespace ballast {
 //
 // One thread calls Begin and End; Take is for any, on which the device is
 // current, or which has none.
-class WindowTimer {
+class StagingTimer {
  public:
   enum Phase { kCopy, kExchange, kPack, kPhases };
 
   // Of the current device. Errors: as CudaStatus.
-  static absl::StatusOr<std::unique_ptr<WindowTimer>> Create();
-  WindowTimer(const WindowTimer&) = delete;
-  WindowTimer& operator=(const WindowTimer&) = delete;
+  static absl::StatusOr<std::unique_ptr<StagingTimer>> Create();
+  StagingTimer(const StagingTimer&) = delete;
+  StagingTimer& operator=(const StagingTimer&) = delete;
 
   // What `stream` is given from now on is of this window; what was timed before
   // and not taken is forgotten. Errors: as CudaStatus.
@@ -51,7 +51,7 @@ class WindowTimer {
   std::optional<BatchTimes> Take();
 
  private:
-  WindowTimer() = default;
+  StagingTimer() = default;
 
   // Touched by the thread that gives work while `ended_` is false, and with
   // `mutex_` held while it is true. It is not held while recording, which waits
@@ -67,4 +67,4 @@ class WindowTimer {
 
 }  // namespace ballast
 
-#endif  // BALLAST_TRAINER_SHIM_CUDA_WINDOW_TIMER_H_
+#endif  // BALLAST_TRAINER_SHIM_CUDA_STAGING_TIMER_H_

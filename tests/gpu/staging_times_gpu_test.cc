@@ -25,8 +25,8 @@
 #include "trainer_shim/cuda/device_communicator.h"
 #include "trainer_shim/cuda/device_watch.h"
 #include "trainer_shim/cuda/in_process_device_communicator.h"
-#include "trainer_shim/cuda/window_kernels.h"
-#include "trainer_shim/cuda/window_timer.h"
+#include "trainer_shim/cuda/staging_kernels.h"
+#include "trainer_shim/cuda/staging_timer.h"
 
 namespace ballast {
 namespace {
@@ -67,20 +67,20 @@ class Gate {
   std::atomic<bool> opened_ = false;
 };
 
-class WindowTimerGpuTest : public ::testing::Test {
+class StagingTimerGpuTest : public ::testing::Test {
  protected:
   // Gives the stream a window of which each phase is a copy.
   void Give(uint64_t step, bool exchanges) {
     OrDie(timer_->Begin(step, 3, stream_.get()));
     Copy(host_.data(), cudaMemcpyHostToDevice);
-    OrDie(timer_->End(WindowTimer::kCopy, stream_.get()));
+    OrDie(timer_->End(StagingTimer::kCopy, stream_.get()));
     if (exchanges) {
       Copy(other_.data(), cudaMemcpyDeviceToDevice);
-      OrDie(timer_->End(WindowTimer::kExchange, stream_.get()));
+      OrDie(timer_->End(StagingTimer::kExchange, stream_.get()));
     }
     EXPECT_FALSE(timer_->Take().has_value()) << "half given";
     Copy(other_.data(), cudaMemcpyDeviceToDevice);
-    OrDie(timer_->End(WindowTimer::kPack, stream_.get()));
+    OrDie(timer_->End(StagingTimer::kPack, stream_.get()));
   }
   void Copy(const uint8_t* from, cudaMemcpyKind kind) {
     OrDie(cudaMemcpyAsync(device_.data(), from, kBytes, kind, stream_.get()),
@@ -88,13 +88,13 @@ class WindowTimerGpuTest : public ::testing::Test {
   }
 
   Stream stream_ = OrDie(Stream::Create());
-  std::unique_ptr<WindowTimer> timer_ = OrDie(WindowTimer::Create());
+  std::unique_ptr<StagingTimer> timer_ = OrDie(StagingTimer::Create());
   PinnedBuffer host_ = OrDie(PinnedBuffer::Create(kBytes));
   DeviceBuffer device_ = Filled<uint8_t>(kBytes, 1);
   DeviceBuffer other_ = Filled<uint8_t>(kBytes, 2);
 };
 
-TEST_F(WindowTimerGpuTest, NoLongerThanTheClockOnTheWall) {
+TEST_F(StagingTimerGpuTest, NoLongerThanTheClockOnTheWall) {
   for (const uint64_t step : {7, 8, 9}) {
     const bool exchanges = step != 8;
     const absl::Time begin = Now();
@@ -122,7 +122,7 @@ TEST_F(WindowTimerGpuTest, NoLongerThanTheClockOnTheWall) {
 
 // Nobody waits for the device, and the trainer, which asks for errors of its
 // own, sees none. What the stream waited for before the window does not count.
-TEST_F(WindowTimerGpuTest, WhatIsNotDoneIsNotKnown) {
+TEST_F(StagingTimerGpuTest, WhatIsNotDoneIsNotKnown) {
   EXPECT_FALSE(timer_->Take().has_value());
   Gate gate(stream_.get());
   Give(7, true);
@@ -141,12 +141,12 @@ TEST_F(WindowTimerGpuTest, WhatIsNotDoneIsNotKnown) {
 }
 
 // As an exchange waits for a peer that is behind.
-TEST_F(WindowTimerGpuTest, CountsWhatTheStreamWaitsForInAPhase) {
+TEST_F(StagingTimerGpuTest, CountsWhatTheStreamWaitsForInAPhase) {
   OrDie(timer_->Begin(7, 0, stream_.get()));
-  OrDie(timer_->End(WindowTimer::kCopy, stream_.get()));
+  OrDie(timer_->End(StagingTimer::kCopy, stream_.get()));
   Gate gate(stream_.get());
-  OrDie(timer_->End(WindowTimer::kExchange, stream_.get()));
-  OrDie(timer_->End(WindowTimer::kPack, stream_.get()));
+  OrDie(timer_->End(StagingTimer::kExchange, stream_.get()));
+  OrDie(timer_->End(StagingTimer::kPack, stream_.get()));
   gate.AwaitReached();
   const absl::Time reached = Now();
   for (int i = 0; i < kManyTimes; ++i) {

@@ -1,5 +1,5 @@
-#ifndef BALLAST_TRAINER_SHIM_CUDA_WINDOW_FEED_H_
-#define BALLAST_TRAINER_SHIM_CUDA_WINDOW_FEED_H_
+#ifndef BALLAST_TRAINER_SHIM_CUDA_BATCH_STAGER_H_
+#define BALLAST_TRAINER_SHIM_CUDA_BATCH_STAGER_H_
 
 #include <cstdint>
 #include <deque>
@@ -16,8 +16,8 @@
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/device_batch.h"
 #include "trainer_shim/cuda/pinned_regions.h"
-#include "trainer_shim/cuda/window_plan.h"
-#include "trainer_shim/cuda/window_timer.h"
+#include "trainer_shim/cuda/staging_plan.h"
+#include "trainer_shim/cuda/staging_timer.h"
 #include "trainer_shim/exchange_plan.h"
 #include "trainer_shim/role_source.h"
 
@@ -25,10 +25,10 @@ namespace ballast {
 
 // One micro-batch, planned, checked and in pinned memory: all that the host has
 // to do for it but for giving work to the device.
-struct ReadyWindow {
+struct StagedBatch {
   ExchangePlan exchange;
   BatchLayout layout;
-  WindowPlan plan;
+  StagingPlan plan;
   // What is known of the batch without a look at the device; its pointers are
   // null.
   DeviceBatch batch;
@@ -46,14 +46,14 @@ struct ReadyWindow {
   Event packed;
   // What the device takes for it; says nothing of a window without a block. Not
   // null.
-  std::unique_ptr<WindowTimer> timer;
+  std::unique_ptr<StagingTimer> timer;
 };
 
 // Makes windows ready ahead of demand, in a thread of its own: pulls the block,
 // plans, checks the block against the plan, and copies it into pinned memory
 // unless it lies in some already.
 // One thread calls Next and Return; Cancel is for any.
-class WindowFeed {
+class BatchStager {
  public:
   struct Options {
     int device = 0;
@@ -70,21 +70,21 @@ class WindowFeed {
 
   // `source` and `regions` are not owned and outlive the feed, `regions` all
   // that its windows gave the device to do. Errors: as CudaStatus.
-  static absl::StatusOr<std::unique_ptr<WindowFeed>> Create(
+  static absl::StatusOr<std::unique_ptr<BatchStager>> Create(
       RoleSource* source, PinnedRegions* regions, const Options& options);
-  ~WindowFeed();  // cancels, and joins
-  WindowFeed(const WindowFeed&) = delete;
-  WindowFeed& operator=(const WindowFeed&) = delete;
+  ~BatchStager();  // cancels, and joins
+  BatchStager(const BatchStager&) = delete;
+  BatchStager& operator=(const BatchStager&) = delete;
 
   // The next window, in order; the caller's until it is returned. Blocks until
   // it is ready. Errors, final and repeated, after the windows before: as
   // RoleSource::Next, CheckIntact (of a window before), PlanExchange,
   // BlockView::Parse and Matches, LayOutBatch and CudaStatus.
-  absl::StatusOr<ReadyWindow*> Next();
+  absl::StatusOr<StagedBatch*> Next();
 
   // Gives a window back. The feed waits for `packed` before it uses it again,
   // and notes its times.
-  void Return(ReadyWindow* window);
+  void Return(StagedBatch* window);
 
   // Tells the source (RoleSource::NoteTimes) what the device took for the
   // windows that it is through with and whose times are not noted yet. Never
@@ -96,31 +96,31 @@ class WindowFeed {
   void Cancel();
 
  private:
-  WindowFeed(RoleSource* source, PinnedRegions* regions, const Options& options)
+  BatchStager(RoleSource* source, PinnedRegions* regions, const Options& options)
       : source_(source), regions_(regions), options_(options) {}
 
   void Run();
   // Blocks until a window is free; null when cancelled.
-  ReadyWindow* TakeFree();
-  absl::Status Fill(ReadyWindow* window);
-  absl::Status Stage(std::unique_ptr<FetchedBlock> block, ReadyWindow* window);
+  StagedBatch* TakeFree();
+  absl::Status Fill(StagedBatch* window);
+  absl::Status Stage(std::unique_ptr<FetchedBlock> block, StagedBatch* window);
   absl::Status StageBlock(std::unique_ptr<FetchedBlock> block,
-                          ReadyWindow* window);
+                          StagedBatch* window);
   void Describe(const v1::StepSchedule& schedule, uint32_t micro_batch,
-                ReadyWindow* window);
+                StagedBatch* window);
 
   RoleSource* const source_;
   PinnedRegions* const regions_;
   const Options options_;
-  std::vector<std::unique_ptr<ReadyWindow>> windows_;
+  std::vector<std::unique_ptr<StagedBatch>> windows_;
   // Of the step at hand; touched by the thread only.
   std::shared_ptr<const v1::StepSchedule> schedule_;
   PackedTotals step_totals_;
 
   Mutex mutex_;
   CondVar changed_;
-  std::deque<ReadyWindow*> free_ ABSL_GUARDED_BY(mutex_);
-  std::deque<ReadyWindow*> ready_ ABSL_GUARDED_BY(mutex_);
+  std::deque<StagedBatch*> free_ ABSL_GUARDED_BY(mutex_);
+  std::deque<StagedBatch*> ready_ ABSL_GUARDED_BY(mutex_);
   absl::Status end_ ABSL_GUARDED_BY(mutex_);  // after what is ready
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
@@ -128,4 +128,4 @@ class WindowFeed {
 
 }  // namespace ballast
 
-#endif  // BALLAST_TRAINER_SHIM_CUDA_WINDOW_FEED_H_
+#endif  // BALLAST_TRAINER_SHIM_CUDA_BATCH_STAGER_H_

@@ -1,5 +1,5 @@
-#ifndef BALLAST_TESTS_GPU_WINDOW_BENCHMARK_JOBS_H_
-#define BALLAST_TESTS_GPU_WINDOW_BENCHMARK_JOBS_H_
+#ifndef BALLAST_TESTS_GPU_STAGING_BENCHMARK_JOBS_H_
+#define BALLAST_TESTS_GPU_STAGING_BENCHMARK_JOBS_H_
 
 #include <cstdint>
 #include <memory>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "proto/schedule.pb.h"
-#include "trainer_shim/cuda/window_feed.h"
+#include "trainer_shim/cuda/batch_stager.h"
 #include "trainer_shim/job_shape.h"
 
 namespace ballast {
@@ -24,13 +24,13 @@ struct BenchmarkJob {
 BenchmarkJob MakeBenchmarkJob(Sizes sizes, uint32_t images, uint32_t dp,
                               uint32_t steps);
 
-// What WindowFeed does for rank `rank`, without a server: the block holds
+// What BatchStager does for rank `rank`, without a server: the block holds
 // random pixels. `planning` gets the microseconds that all but filling the
 // block took.
-std::unique_ptr<ReadyWindow> MakeBenchmarkWindow(const BenchmarkJob& job,
+std::unique_ptr<StagedBatch> MakeBenchmarkBatch(const BenchmarkJob& job,
                                                  uint32_t step, uint32_t rank,
                                                  int device, double* planning);
 
 }  // namespace ballast
 
-#endif  // BALLAST_TESTS_GPU_WINDOW_BENCHMARK_JOBS_H_
+#endif  // BALLAST_TESTS_GPU_STAGING_BENCHMARK_JOBS_H_

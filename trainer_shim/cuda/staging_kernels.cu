@@ -1,4 +1,4 @@
-#include "trainer_shim/cuda/window_kernels.h"
+#include "trainer_shim/cuda/staging_kernels.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -153,7 +153,7 @@ absl::Status Missing(absl::string_view what) {
 
 }  // namespace
 
-absl::Status LoadWindowKernels() {
+absl::Status LoadStagingKernels() {
   return LoadKernels({reinterpret_cast<const void*>(CheckHeaders),
                       reinterpret_cast<const void*>(CheckRecords),
                       reinterpret_cast<const void*>(PackTokens)});
