@@ -75,41 +75,40 @@ std::unique_ptr<StagedBatch> MakeBenchmarkBatch(const BenchmarkJob& job,
                                                  int device, double* planning) {
   const v1::StepSchedule& schedule = job.schedules[step];
   const v1::Role role = RoleOf(rank);
-  auto window = std::make_unique<StagedBatch>();
+  auto staged = std::make_unique<StagedBatch>();
   const double begin = Microseconds();
-  window->exchange = OrDie(
+  staged->exchange = OrDie(
       PlanExchange(schedule, 0, role, job.shape.delivery, job.shape.block));
-  window->layout = OrDie(LayOutBatch(
-      window->exchange, *FindModule(schedule.micro_batches(0), role.module()),
+  staged->layout = OrDie(LayOutBatch(
+      staged->exchange, *FindModule(schedule.micro_batches(0), role.module()),
       role, job.shape));
-  window->plan = PlanStaging(window->exchange, window->layout, job.shape,
+  staged->plan = PlanStaging(staged->exchange, staged->layout, job.shape,
                             PixelType::kBfloat16);
   *planning = Microseconds() - begin;
 
-  const StagingPlan& plan = window->plan;
-  window->host =
+  const StagingPlan& plan = staged->plan;
+  staged->host =
       OrDie(PinnedBuffer::Create(plan.landing.received + plan.upload.bytes));
-  window->placeholders = OrDie(PinnedBuffer::Create(plan.samples));
-  window->packed = OrDie(Event::Create());
-  window->timer = OrDie(StagingTimer::Create());
-  window->batch.role = role;
-  window->batch.step = step;
-  window->batch.device = device;
+  staged->read = OrDie(Event::Create());
+  staged->timer = OrDie(StagingTimer::Create());
+  staged->batch.role = role;
+  staged->batch.step = step;
+  staged->batch.device = device;
   std::minstd_rand random(step * 1000 + rank);
-  const uint64_t block = window->exchange.block.bytes();
-  window->block_bytes = window->host.data();
+  const uint64_t block = staged->exchange.block.bytes();
+  staged->block_bytes = staged->host.data();
   for (uint64_t i = 0; i < block; i += 4) {
     const uint32_t word = random();
     std::copy_n(reinterpret_cast<const uint8_t*>(&word),
-                std::min<uint64_t>(4, block - i), window->host.data() + i);
+                std::min<uint64_t>(4, block - i), staged->host.data() + i);
   }
-  WriteBlockTables(window->exchange.block, window->host.bytes().first(block));
+  WriteBlockTables(staged->exchange.block, staged->host.bytes().first(block));
   const double fill = Microseconds();
   FillUpload(
-      plan, window->exchange, window->layout,
-      window->host.bytes().subspan(plan.landing.received, plan.upload.bytes));
+      plan, staged->exchange, staged->layout,
+      staged->host.bytes().subspan(plan.landing.received, plan.upload.bytes));
   *planning += Microseconds() - fill;
-  return window;
+  return staged;
 }
 
 }  // namespace ballast

@@ -24,7 +24,7 @@ struct BenchmarkJob {
 BenchmarkJob MakeBenchmarkJob(Sizes sizes, uint32_t images, uint32_t dp,
                               uint32_t steps);
 
-// What BatchStager does for rank `rank`, without a server: the block holds
+// Stages a batch as BatchStager does for rank `rank`, without a server: the block holds
 // random pixels. `planning` gets the microseconds that all but filling the
 // block took.
 std::unique_ptr<StagedBatch> MakeBenchmarkBatch(const BenchmarkJob& job,

@@ -1,4 +1,4 @@
-// A whole window on all GPUs of the machine, one thread and one rank each, over
+// A whole micro-batch on all GPUs of the machine, one thread and one rank each, over
 // NCCL: beside NCCL's own all-to-all, copies of the same bytes, and a
 // matrix-product loop that fills the GPU. Times are the maximum over ranks.
 
@@ -18,12 +18,13 @@
 #include "tests/gpu/device_testing.h"
 #include "tests/gpu/staging_benchmark_jobs.h"
 #include "trainer_shim/cuda/nccl_communicator.h"
+#include "trainer_shim/cuda/device_entry.h"
 #include "trainer_shim/cuda/device_stage.h"
 
 namespace ballast {
 namespace {
 
-constexpr uint32_t kWindows = 12;  // different ones
+constexpr uint32_t kBatches = 12;  // different ones
 constexpr int kRounds = 60;        // of each measurement
 constexpr int kProducts = 16;      // matrix products that make up a step
 constexpr int kMatrix = 8192;
@@ -39,14 +40,14 @@ double Quantile(std::vector<double> values, double q) {
   return values[std::min<size_t>(values.size() - 1, q * values.size())];
 }
 
-// What the ranks' threads share.
+// State shared by the ranks' threads.
 struct Shared {
   explicit Shared(uint32_t ranks) : meet(ranks), times(ranks) {}
   std::barrier<> meet;
   std::vector<double> times;
 };
 
-// One rank: its device memory, communicator and windows.
+// One rank: its device memory, communicator and batches.
 class Rank {
  public:
   Rank(const BenchmarkJob& job, uint32_t rank, uint32_t ranks,
@@ -56,72 +57,75 @@ class Rank {
     communicator_ = OrDie(CreateNcclCommunicator(id, rank, ranks, {}));
     finding_ = OrDie(PinnedBuffer::Create(sizeof(Finding)));
     auto* finding = new (finding_.data()) Finding;
+    own_ = std::make_shared<const CudaStream>(OrDie(CudaStream::Create()));
     device_ = OrDie(DeviceStage::Create(job.shape, PixelType::kBfloat16,
-                                         Normalisation::kTorchvision,
-                                         communicator_.get(), finding));
-    for (uint32_t step = 0; step < kWindows; ++step) {
+                                        Normalisation::kTorchvision, own_,
+                                        communicator_.get(), finding));
+    for (uint32_t step = 0; step < kBatches; ++step) {
       double planning = 0;
-      windows_.push_back(MakeBenchmarkBatch(job, step, rank, rank, &planning));
+      batches_.push_back(MakeBenchmarkBatch(job, step, rank, rank, &planning));
       planning_.push_back(planning);
     }
-    for (Event& event : vacant_) event = OrDie(Event::Create());
+    for (auto& entry : entries_) entry = OrDie(DeviceEntry::Create(rank, own_));
     uint64_t most = 0;
-    for (const auto& window : windows_) {
-      most = std::max(most, BytesOfPack(*window));
+    for (const auto& batch : batches_) {
+      most = std::max(most, BytesOfPack(*batch));
     }
     from_ = OrDie(DeviceBuffer::Create(most));
     to_ = OrDie(DeviceBuffer::Create(most));
-    stream_ = OrDie(Stream::Create());
+    stream_ = OrDie(CudaStream::Create());
   }
 
   // Bytes that the pack kernel reads and writes, halved: what a copy moves.
-  static uint64_t BytesOfPack(const StagedBatch& window) {
-    return (window.plan.output.bytes + window.plan.landing.bytes) / 2 + 256;
+  static uint64_t BytesOfPack(const StagedBatch& batch) {
+    return (batch.plan.output.bytes + batch.plan.landing.bytes) / 2 + 256;
   }
-  const StagedBatch& window(int round) const {
-    return *windows_[round % kWindows];
+  const StagedBatch& batch(int round) const {
+    return *batches_[round % kBatches];
   }
-  double planning(int round) const { return planning_[round % kWindows]; }
-  cudaStream_t stream() const { return device_->stream().get(); }
+  double planning(int round) const { return planning_[round % kBatches]; }
+  cudaStream_t stream() const { return own_->get(); }
   cudaStream_t other_stream() const { return stream_.get(); }
 
   void Launch(int round) {
-    OrDie(device_->Launch(round % 2, vacant_[round % 2],
-                          windows_[round % kWindows].get()));
+    OrDie(device_->Launch(entries_[round % 2].get(),
+                          batches_[round % kBatches].get()));
   }
   void CopyIn(int round) {
-    const StagedBatch& w = window(round);
+    const StagedBatch& w = batch(round);
     OrDie(cudaMemcpyAsync(from_.data(), w.host.data(), w.exchange.block.bytes(),
                           cudaMemcpyHostToDevice, stream()),
           "copy in");
   }
   void DeviceCopy(int round) {
-    OrDie(cudaMemcpyAsync(to_.data(), from_.data(), BytesOfPack(window(round)),
+    OrDie(cudaMemcpyAsync(to_.data(), from_.data(), BytesOfPack(batch(round)),
                           cudaMemcpyDeviceToDevice, stream()),
           "device copy");
   }
   // The plan's slices.
   void Exchange(int round) {
-    const StagedBatch& w = window(round);
-    std::vector<DeviceSlice> sends, receives;
+    const StagedBatch& w = batch(round);
+    std::vector<SendSlice> sends;
+    std::vector<ReceiveSlice> receives;
     for (const PeerSlice& s : w.exchange.sends) {
       sends.push_back(
-          {s.peer, from_.data() + s.payload.offset, s.payload.bytes});
+          {s.peer, {from_.data() + s.payload.offset, s.payload.bytes}});
     }
     for (const PeerSlice& s : w.exchange.receives) {
       receives.push_back(
-          {s.peer, to_.data() + s.payload.offset, s.payload.bytes});
+          {s.peer, {to_.data() + s.payload.offset, s.payload.bytes}});
     }
     OrDie(communicator_->AllToAllV(sends, receives, stream()));
   }
   // As many bytes as all ranks move, in equal slices between all pairs.
   void Uniform(uint64_t bytes_of_pair) {
-    std::vector<DeviceSlice> sends, receives;
+    std::vector<SendSlice> sends;
+    std::vector<ReceiveSlice> receives;
     uint64_t offset = 0;
     for (uint32_t peer = 0; peer < ranks_; ++peer) {
       if (peer == rank_) continue;
-      sends.push_back({peer, from_.data() + offset, bytes_of_pair});
-      receives.push_back({peer, to_.data() + offset, bytes_of_pair});
+      sends.push_back({peer, {from_.data() + offset, bytes_of_pair}});
+      receives.push_back({peer, {to_.data() + offset, bytes_of_pair}});
       offset += bytes_of_pair;
     }
     OrDie(communicator_->AllToAllV(sends, receives, stream()));
@@ -131,12 +135,12 @@ class Rank {
   // the first few.
   std::vector<double> Measure(const std::function<void(int)>& work) {
     std::vector<double> times;
-    for (int round = -2 * static_cast<int>(kWindows); round < kRounds;
+    for (int round = -2 * static_cast<int>(kBatches); round < kRounds;
          ++round) {
       OrDie(cudaDeviceSynchronize(), "wait");
       shared_->meet.arrive_and_wait();
       const double begin = Now();
-      work(round < 0 ? round + 2 * static_cast<int>(kWindows) : round);
+      work(round < 0 ? round + 2 * static_cast<int>(kBatches) : round);
       OrDie(cudaStreamSynchronize(stream()), "wait");
       shared_->times[rank_] = Now() - begin;
       shared_->meet.arrive_and_wait();
@@ -153,13 +157,14 @@ class Rank {
   const uint32_t ranks_;
   Shared* const shared_;
   PinnedBuffer finding_;
-  std::unique_ptr<DeviceCommunicator> communicator_;
-  std::vector<std::unique_ptr<StagedBatch>> windows_;
+  std::unique_ptr<Communicator> communicator_;
+  std::vector<std::unique_ptr<StagedBatch>> batches_;
   std::vector<double> planning_;
-  Stream stream_;
+  CudaStream stream_;
   DeviceBuffer from_;
   DeviceBuffer to_;
-  Event vacant_[2];
+  std::shared_ptr<const CudaStream> own_;
+  std::unique_ptr<DeviceEntry> entries_[2];
   std::unique_ptr<DeviceStage> device_;
 };
 
@@ -227,25 +232,25 @@ void RunRank(Rank* rank, uint64_t pair, uint64_t largest, Row* row) {
 
 void MeasureJob(const char* name, Sizes sizes, uint32_t images,
                 uint32_t ranks) {
-  const BenchmarkJob job = MakeBenchmarkJob(sizes, images, ranks, kWindows);
+  const BenchmarkJob job = MakeBenchmarkJob(sizes, images, ranks, kBatches);
   Shared shared(ranks);
   const std::string id = OrDie(MakeNcclId());
   std::vector<Row> rows(ranks);
   std::vector<uint64_t> moved(ranks, 0), read(ranks, 0);
-  // Of each window, what its largest rank sends or receives.
-  std::vector<std::atomic<uint64_t>> most(kWindows);
+  // Of each micro-batch, what its largest rank sends or receives.
+  std::vector<std::atomic<uint64_t>> most(kBatches);
   std::vector<std::thread> threads;
   for (uint32_t r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       Rank rank(job, r, ranks, id, &shared);
-      for (uint32_t i = 0; i < kWindows; ++i) {
-        const ExchangePlan& plan = rank.window(i).exchange;
-        moved[r] += plan.bytes_sent() / kWindows;
+      for (uint32_t i = 0; i < kBatches; ++i) {
+        const ExchangePlan& plan = rank.batch(i).exchange;
+        moved[r] += plan.bytes_sent() / kBatches;
         const uint64_t own = std::max(plan.bytes_sent(), plan.bytes_received());
         uint64_t seen = most[i];
         while (seen < own && !most[i].compare_exchange_weak(seen, own)) {
         }
-        read[r] += rank.window(i).exchange.block.bytes() / kWindows;
+        read[r] += rank.batch(i).exchange.block.bytes() / kBatches;
       }
       shared.meet.arrive_and_wait();
       uint64_t all = 0;
@@ -253,7 +258,7 @@ void MeasureJob(const char* name, Sizes sizes, uint32_t images,
       const uint64_t pair =
           ranks < 2 ? 0 : all / (uint64_t{ranks} * (ranks - 1)) / 256 * 256;
       uint64_t largest = 0;
-      for (const auto& bytes : most) largest += bytes / kWindows;
+      for (const auto& bytes : most) largest += bytes / kBatches;
       largest = ranks < 2 ? 0 : largest / (ranks - 1) / 256 * 256;
       RunRank(&rank, pair, largest, &rows[r]);
     });
@@ -270,20 +275,20 @@ void MeasureJob(const char* name, Sizes sizes, uint32_t images,
     std::printf("  %-44s %9.0f us median, %9.0f us p99\n", what,
                 Quantile(times, 0.5), Quantile(times, 0.99));
   };
-  line("whole window", row.whole);
+  line("whole micro-batch", row.whole);
   line("  pinned copy of the block", row.copy_in);
   line("  all-to-all of the bytes moved, even slices", row.uniform);
   line("  device copy of the bytes packed", row.device_copy);
   line("all-to-all of the largest rank's bytes by all", row.largest);
   line("exchange by the plan", row.exchange);
-  line("host: launching a window", row.launch);
-  line("host: planning a window (thread of its own)", row.planning);
+  line("host: launching a micro-batch", row.launch);
+  line("host: planning a micro-batch (thread of its own)", row.planning);
   line("step of matrix products alone", row.alone);
-  line("step with a window beside it", row.beside);
+  line("step with a micro-batch beside it", row.beside);
   std::printf(
-      "  whole window over the sum %.3f; all-to-all over exchange %.3f, of the "
+      "  whole micro-batch over the sum %.3f; all-to-all over exchange %.3f, of the "
       "largest rank's bytes %.3f; "
-      "slowdown %.2f %%; peer's 60 ms over the window %.0f\n",
+      "slowdown %.2f %%; peer's 60 ms over the micro-batch %.0f\n",
       Quantile(row.whole, 0.5) / sum,
       Quantile(row.uniform, 0.5) / Quantile(row.exchange, 0.5),
       Quantile(row.largest, 0.5) / Quantile(row.exchange, 0.5),

@@ -1,4 +1,4 @@
-// The kernels of a window against their twins on the host, and what they find.
+// The kernels of a micro-batch against their twins on the host, and what they find.
 
 #include "trainer_shim/cuda/staging_kernels.h"
 

@@ -1,4 +1,4 @@
-// What the device takes for the phases of a window, as it is measured and as it
+// What the device takes for the phases of a micro-batch, as it is measured and as it
 // is reported.
 
 #include <atomic>
@@ -22,7 +22,7 @@
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 #include "trainer_shim/cuda/device_buffer.h"
-#include "trainer_shim/cuda/device_communicator.h"
+#include "trainer_shim/communicator.h"
 #include "trainer_shim/cuda/device_watch.h"
 #include "trainer_shim/cuda/in_process_device_communicator.h"
 #include "trainer_shim/cuda/staging_kernels.h"
@@ -69,7 +69,7 @@ class Gate {
 
 class StagingTimerGpuTest : public ::testing::Test {
  protected:
-  // Gives the stream a window of which each phase is a copy.
+  // Gives the stream a micro-batch of which each phase is a copy.
   void Give(uint64_t step, bool exchanges) {
     OrDie(timer_->Begin(step, 3, stream_.get()));
     Copy(host_.data(), cudaMemcpyHostToDevice);
@@ -87,7 +87,7 @@ class StagingTimerGpuTest : public ::testing::Test {
           "a copy");
   }
 
-  Stream stream_ = OrDie(Stream::Create());
+  CudaStream stream_ = OrDie(CudaStream::Create());
   std::unique_ptr<StagingTimer> timer_ = OrDie(StagingTimer::Create());
   PinnedBuffer host_ = OrDie(PinnedBuffer::Create(kBytes));
   DeviceBuffer device_ = Filled<uint8_t>(kBytes, 1);
@@ -121,7 +121,7 @@ TEST_F(StagingTimerGpuTest, NoLongerThanTheClockOnTheWall) {
 }
 
 // Nobody waits for the device, and the trainer, which asks for errors of its
-// own, sees none. What the stream waited for before the window does not count.
+// own, sees none. What the stream waited for before the micro-batch does not count.
 TEST_F(StagingTimerGpuTest, WhatIsNotDoneIsNotKnown) {
   EXPECT_FALSE(timer_->Take().has_value());
   Gate gate(stream_.get());
@@ -203,7 +203,7 @@ struct Reports {
 
 std::unique_ptr<CudaTrainerShim> ShimOf(
     FakeLoader loader, v1::Module module, uint32_t rank,
-    std::unique_ptr<DeviceCommunicator> communicator, bool overlap,
+    std::unique_ptr<Communicator> communicator, bool overlap,
     uint32_t pp_rank = 0) {
   std::vector<std::unique_ptr<LoaderClient>> clients;
   clients.push_back(FakeLoaderClient(std::move(loader)));
@@ -243,7 +243,7 @@ TEST_P(ReportGpuTest, ABatchOnTheDeviceIsReportedWithItsTimes) {
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < 2; ++rank) {
       threads.emplace_back([&, rank] {
-        const Stream stream = OrDie(Stream::Create());
+        const CudaStream stream = OrDie(CudaStream::Create());
         while (true) {
           const absl::Time begin = Now();
           const auto batch = shims[rank]->Next(stream.get());
@@ -257,7 +257,7 @@ TEST_P(ReportGpuTest, ABatchOnTheDeviceIsReportedWithItsTimes) {
           EXPECT_EQ(timing.step(), (*batch)->step);
           EXPECT_EQ(timing.micro_batch(), (*batch)->micro_batch);
           ExpectAllPhases(timing, true);
-          // Where the whole window is made between the two.
+          // Where the whole batch is made between the two.
           if (!overlap) {
             EXPECT_LE(SumOf(timing), wall);
           }
@@ -272,12 +272,12 @@ TEST_P(ReportGpuTest, ABatchOnTheDeviceIsReportedWithItsTimes) {
   }
 }
 
-// The windows have been used for others by then.
+// The staged batches have been used for others by then.
 TEST_P(ReportGpuTest, BatchesAreReportedAfterTheLastOne) {
   Reports reports;
   const auto shim = ShimOf(reports.Loader(v1::DELIVERY_DIRECT), GetParam(), 0,
                            nullptr, /*overlap=*/true);
-  const Stream stream = OrDie(Stream::Create());
+  const CudaStream stream = OrDie(CudaStream::Create());
   std::vector<std::pair<uint64_t, uint32_t>> batches;
   while (true) {
     const auto batch = shim->Next(stream.get());
@@ -299,7 +299,7 @@ TEST(ReportGpuTest, ARankWithoutABlockHasNoTimes) {
   const auto shim =
       ShimOf(reports.Loader(v1::DELIVERY_DIRECT), v1::MODULE_VISION, 0, nullptr,
              /*overlap=*/false, /*pp_rank=*/1);
-  const Stream stream = OrDie(Stream::Create());
+  const CudaStream stream = OrDie(CudaStream::Create());
   OrDie(shim->Next(stream.get()).status());
   OrDie(stream.Synchronize());
   OrDie(shim->ReportTiming(0, 0, 1));

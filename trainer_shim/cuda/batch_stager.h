@@ -23,99 +23,100 @@
 
 namespace ballast {
 
-// One micro-batch, planned, checked and in pinned memory: all that the host has
-// to do for it but for giving work to the device.
+// One micro-batch, planned, checked and in pinned memory: all the host's work
+// for it apart from giving work to the device.
 struct StagedBatch {
   ExchangePlan exchange;
   BatchLayout layout;
   StagingPlan plan;
   // What is known of the batch without a look at the device; its pointers are
-  // null.
+  // null. Leaves with the launch.
   DeviceBatch batch;
   // The block, in pinned memory: where the server wrote it, or in `host`. Null
   // without one: the rank receives no tensor, or has it from a tensor peer.
   const uint8_t* block_bytes = nullptr;
-  // What holds the former; null where the block lies in `host`.
+  // Keeps the former; null where the block lies in `host`.
   std::unique_ptr<FetchedBlock> block;
   // Room for the block, then (from plan.landing.received on) the upload.
   PinnedBuffer host;
-  // Written by the device: [samples]. Zeros without a block.
-  PinnedBuffer placeholders;
-  // The device has packed the batch, passed it on to or received it from tensor
-  // peers, and so has read `host`; recorded by who gives it the work.
-  Event packed;
-  // What the device takes for it; says nothing of a window without a block. Not
-  // null.
+  // The device has read the block and `host`; recorded by whoever gives it that
+  // work.
+  Event read;
+  // The device's times for it; says nothing of a micro-batch without a block.
+  // Not null.
   std::unique_ptr<StagingTimer> timer;
 };
 
-// Makes windows ready ahead of demand, in a thread of its own: pulls the block,
+// Stages batches ahead of demand, in a thread of its own: pulls the block,
 // plans, checks the block against the plan, and copies it into pinned memory
 // unless it lies in some already.
-// One thread calls Next and Return; Cancel is for any.
+// One thread calls Next, Return and CheckRest; Cancel and NoteTimes are for any.
 class BatchStager {
  public:
   struct Options {
     int device = 0;
     PixelType pixel_type = PixelType::kBfloat16;
-    // Windows that exist: those being made ready, ready, and not returned. At
-    // least 1 more than the caller keeps.
-    int windows = 4;
-    // Pinned for each window from the start; one that needs more gets it.
-    uint64_t window_bytes = uint64_t{16} << 20;
+    // StagedBatches that exist: those being staged, staged, and not returned or
+    // not yet read by the device. At least 1 more than the caller keeps.
+    int batches = 4;
+    // Pinned for each from the start; one that needs more gets it.
+    uint64_t batch_bytes = uint64_t{16} << 20;
     // Bytes of blocks that `source` lets be held. A block stays where it lies
-    // for as long as the device may copy it only if all windows' might.
+    // for as long as the device may copy it only if all batches' blocks might.
     uint64_t max_bytes = uint64_t{256} << 20;
   };
 
-  // `source` and `regions` are not owned and outlive the feed, `regions` all
-  // that its windows gave the device to do. Errors: as CudaStatus.
+  // `source` and `regions` are not owned and outlive the stager, `regions` also
+  // all work that the device was given with its batches. Errors: as CudaStatus.
   static absl::StatusOr<std::unique_ptr<BatchStager>> Create(
       RoleSource* source, PinnedRegions* regions, const Options& options);
   ~BatchStager();  // cancels, and joins
   BatchStager(const BatchStager&) = delete;
   BatchStager& operator=(const BatchStager&) = delete;
 
-  // The next window, in order; the caller's until it is returned. Blocks until
-  // it is ready. Errors, final and repeated, after the windows before: as
-  // RoleSource::Next, CheckIntact (of a window before), PlanExchange,
+  // The next staged batch, in order; the caller's until it is returned. Blocks
+  // until it is staged. Errors, final and repeated, after the batches before:
+  // as RoleSource::Next, CheckIntact (of a batch before), PlanExchange,
   // BlockView::Parse and Matches, LayOutBatch and CudaStatus.
   absl::StatusOr<StagedBatch*> Next();
 
-  // Gives a window back. The feed waits for `packed` before it uses it again,
+  // Gives a batch back. The stager waits for `read` before it uses it again,
   // and notes its times.
-  void Return(StagedBatch* window);
+  void Return(StagedBatch* staged);
 
-  // Tells the source (RoleSource::NoteTimes) what the device took for the
-  // windows that it is through with and whose times are not noted yet. Never
-  // waits for the device, nor for who gives it work. From any thread whose
-  // current device is the feed's.
+  // Once Next has answered an error and every batch is returned: waits until
+  // the device has read the last ones, and answers whether their blocks were
+  // whole until then. Errors: as CheckIntact and CudaStatus.
+  absl::Status CheckRest();
+
+  // Tells the source (RoleSource::NoteTimes) the device's times for batches
+  // that it is through with and whose times are not noted yet. Waits neither
+  // for the device nor for the thread that gives it work. From any thread whose
+  // current device is the stager's.
   void NoteTimes();
 
   // Ends a Next that blocks, and every later one, with CANCELLED.
   void Cancel();
 
  private:
-  BatchStager(RoleSource* source, PinnedRegions* regions, const Options& options)
+  BatchStager(RoleSource* source, PinnedRegions* regions,
+              const Options& options)
       : source_(source), regions_(regions), options_(options) {}
 
   void Run();
-  // Blocks until a window is free; null when cancelled.
+  // Blocks until a batch is free; null when cancelled.
   StagedBatch* TakeFree();
-  absl::Status Fill(StagedBatch* window);
-  absl::Status Stage(std::unique_ptr<FetchedBlock> block, StagedBatch* window);
+  // Waits until the device has read `staged`, and checks and drops its block.
+  absl::Status Finish(StagedBatch* staged);
+  absl::Status Fill(StagedBatch* staged);
+  absl::Status Stage(std::unique_ptr<FetchedBlock> block, StagedBatch* staged);
   absl::Status StageBlock(std::unique_ptr<FetchedBlock> block,
-                          StagedBatch* window);
-  void Describe(const v1::StepSchedule& schedule, uint32_t micro_batch,
-                StagedBatch* window);
+                          StagedBatch* staged);
 
   RoleSource* const source_;
   PinnedRegions* const regions_;
   const Options options_;
-  std::vector<std::unique_ptr<StagedBatch>> windows_;
-  // Of the step at hand; touched by the thread only.
-  std::shared_ptr<const v1::StepSchedule> schedule_;
-  PackedTotals step_totals_;
+  std::vector<std::unique_ptr<StagedBatch>> batches_;
 
   Mutex mutex_;
   CondVar changed_;

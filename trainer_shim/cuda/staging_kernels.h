@@ -11,7 +11,8 @@
 
 namespace ballast {
 
-// What a window's kernels do beside cutting patches (patchify_cuda.h). Each
+// The kernels of a micro-batch beside those that cut patches (patchify_cuda.h).
+// Each
 // launch is given to `stream` of the current device, allocates nothing and
 // waits for nothing. All pointers are device addresses, at multiples of 16, and
 // what they point to stays until the kernel is through. Errors:

@@ -21,9 +21,9 @@ absl::Status StagingTimer::Begin(uint64_t step, uint32_t micro_batch,
   {
     MutexLock lock(&mutex_);
     ended_ = false;
-    window_ = {};
-    window_.step = step;
-    window_.micro_batch = micro_batch;
+    batch_ = {};
+    batch_.step = step;
+    batch_.micro_batch = micro_batch;
   }
   std::fill(std::begin(has_), std::end(has_), false);
   return begun_.Record(stream);
@@ -46,7 +46,7 @@ std::optional<BatchTimes> StagingTimer::Take() {
   ended_ = false;
   const Event* before = &begun_;
   std::optional<absl::Duration>* const times[kPhases] = {
-      &window_.copy, &window_.exchange, &window_.pack};
+      &batch_.copy, &batch_.exchange, &batch_.pack};
   for (int phase = 0; phase < kPhases; ++phase) {
     if (!has_[phase]) continue;
     const absl::StatusOr<absl::Duration> taken =
@@ -55,7 +55,7 @@ std::optional<BatchTimes> StagingTimer::Take() {
     *times[phase] = *taken;
     before = &ends_[phase];
   }
-  return window_;
+  return batch_;
 }
 
 }  // namespace ballast

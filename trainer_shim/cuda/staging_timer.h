@@ -16,9 +16,8 @@
 
 namespace ballast {
 
-// How long the device took for each phase of a window, by events with timing
-// between them, which are made once and used for one window after the other.
-// Nothing here waits for the device or allocates; recording costs the host a
+// Measures the device's time for each phase of a micro-batch, by timed events
+// that are made once and used for one micro-batch after the other. Nothing here waits for the device or allocates; recording costs the host a
 // microsecond or two a phase.
 //
 // A phase lasts from the end of the one before until its own last work is done,
@@ -37,15 +36,16 @@ class StagingTimer {
   StagingTimer(const StagingTimer&) = delete;
   StagingTimer& operator=(const StagingTimer&) = delete;
 
-  // What `stream` is given from now on is of this window; what was timed before
-  // and not taken is forgotten. Errors: as CudaStatus.
+  // `stream` is given the work of this micro-batch from now on; what was timed
+  // before and not taken is forgotten. Errors: as CudaStatus.
   absl::Status Begin(uint64_t step, uint32_t micro_batch, cudaStream_t stream);
-  // What `stream`, Begin's, has been given since the phase before is the phase.
-  // In their order; kPack ends the window, and phases left out are absent.
+  // The work that Begin's `stream` has been given since the phase before is this
+  // phase. In their order; kPack ends the micro-batch, and phases left out are
+  // absent.
   // Errors: as CudaStatus.
   absl::Status End(Phase phase, cudaStream_t stream);
 
-  // The window's times, once after the device is through with it; empty before
+  // The times, once after the device is through with the micro-batch; empty before
   // and after, and where the device cannot say: what broke it is found by those
   // who give it work.
   std::optional<BatchTimes> Take();
@@ -61,7 +61,7 @@ class StagingTimer {
   bool has_[kPhases] = {};
 
   Mutex mutex_;
-  BatchTimes window_ ABSL_GUARDED_BY(mutex_);
+  BatchTimes batch_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // all recorded, none taken
 };
 

@@ -16,7 +16,7 @@
 namespace ballast {
 namespace {
 
-// A rank's window of a synthetic job, planned.
+// A rank's micro-batch of a synthetic job, planned.
 struct Planned {
   JobShape shape;
   ExchangePlan exchange;

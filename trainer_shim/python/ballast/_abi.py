@@ -81,6 +81,8 @@ class ShimOptions(Structure):
         ("tensor_communicator", c_void_p),
         ("needs_input_ids", c_uint32),
         ("needs_labels", c_uint32),
+        ("max_batches_held", c_uint32),
+        ("reserved2", c_uint32),
     ]
 
 
@@ -203,12 +205,16 @@ _SIGNATURES = {
         c_int,
         [c_void_p, c_void_p, POINTER(c_void_p)],
     ),
+    "ballast_shim_batches_held": (c_int, [c_void_p, POINTER(c_uint32)]),
     "ballast_shim_cancel": (c_int, [c_void_p]),
     "ballast_shim_report_timing": (c_int, [c_void_p, c_uint64, c_uint32, c_double]),
     "ballast_shim_job": (c_int, [c_void_p, POINTER(c_void_p)]),
     "ballast_shim_schedule": (c_int, [c_void_p, POINTER(c_void_p)]),
     "ballast_shim_checkpoint": (c_int, [c_void_p, c_uint64, POINTER(c_void_p)]),
     "ballast_checkpoint_read": (c_int, [c_char_p, c_size_t, POINTER(CheckpointInfo)]),
+    "ballast_batch_retain": (None, [c_void_p]),
+    "ballast_batch_release": (None, [c_void_p]),
+    "ballast_batch_record_stream": (c_int, [c_void_p, c_void_p]),
     "ballast_batch_get_info": (c_int, [c_void_p, POINTER(BatchInfo)]),
     "ballast_batch_get_tensor": (c_int, [c_void_p, c_uint32, POINTER(Tensor)]),
     "ballast_batch_get_sample": (c_int, [c_void_p, c_uint32, POINTER(Sample)]),

@@ -143,6 +143,7 @@ class Loader(Iterator[Batch]):
         self._max_ctas = max_ctas
         self._strict = strict
         self._shims: List[c_void_p] = []
+        self._held: Dict[str, c_void_p] = {}  # one reference each
         self._current: Optional[Batch] = None
         self._job: Optional[Dict[str, Any]] = None
         self._closed = False
@@ -368,10 +369,12 @@ class Loader(Iterator[Batch]):
         receives = self._broadcast and self._rank("tp_rank", module) != 0
         call = library.ballast_shim_receive_from_tensor_peer if receives else library.ballast_shim_next
         handle = c_void_p()
+        library.ballast_batch_release(self._held.pop(module, None))
         code = call(shim, stream, byref(handle))
         if code == _abi.OUT_OF_RANGE:
             return None
         _abi.check(code)
+        self._held[module] = handle
         if self._broadcast and not receives:
             _abi.check(library.ballast_shim_send_to_tensor_peers(shim, stream))
         assert handle.value is not None
@@ -435,6 +438,9 @@ class Loader(Iterator[Batch]):
         if self._current is not None:
             self._current._release()
             self._current = None
+        held, self._held = self._held, {}
+        for handle in held.values():
+            _abi.library().ballast_batch_release(handle)
         shims, self._shims = self._shims, []
         for shim in reversed(shims):
             _abi.library().ballast_shim_destroy(shim)

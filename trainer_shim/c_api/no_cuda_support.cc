@@ -1,4 +1,4 @@
-#include "trainer_shim/c_api/cuda_feed.h"
+#include "trainer_shim/c_api/cuda_support.h"
 
 namespace ballast {
 namespace {
@@ -15,13 +15,13 @@ bool HasCuda() { return false; }
 
 absl::StatusOr<std::string> NcclId() { return NoCuda(); }
 
-absl::StatusOr<std::unique_ptr<GroupEnd>> NcclEndOfId(const std::string&,
+absl::StatusOr<std::unique_ptr<Communicator>> NcclEndOfId(const std::string&,
                                                       uint32_t, uint32_t,
                                                       const NcclEndOptions&) {
   return NoCuda();
 }
 
-absl::StatusOr<std::unique_ptr<GroupEnd>> MeetNcclEnd(const ServerOptions&,
+absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclEnd(const ServerOptions&,
                                                       const std::string&,
                                                       uint32_t, uint32_t,
                                                       absl::Duration,
@@ -29,17 +29,16 @@ absl::StatusOr<std::unique_ptr<GroupEnd>> MeetNcclEnd(const ServerOptions&,
   return NoCuda();
 }
 
-absl::StatusOr<std::unique_ptr<GroupEnd>> BorrowNcclEnd(void*,
+absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclEnd(void*,
                                                         const NcclEndOptions&) {
   return NoCuda();
 }
 
-absl::StatusOr<std::vector<std::unique_ptr<GroupEnd>>> CudaGroup(uint32_t) {
+absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> CudaGroup(uint32_t) {
   return NoCuda();
 }
 
-absl::StatusOr<std::unique_ptr<RankFeed>> MakeCudaFeed(const FeedOptions&,
-                                                       GroupEnds) {
+absl::StatusOr<std::unique_ptr<RankShim>> MakeCudaShim(ShimOptions) {
   return NoCuda();
 }
 
