@@ -30,17 +30,17 @@ std::vector<ActiveSample> StallReports::New(
   std::set<uint64_t> ids;
   for (const ActiveSample& item : stalled) {
     ids.insert(item.id);
-    if (told_.count(item.id) == 0) fresh.push_back(item);
+    if (reported_.count(item.id) == 0) fresh.push_back(item);
   }
-  told_ = std::move(ids);
+  reported_ = std::move(ids);
   return fresh;
 }
 
 absl::StatusOr<std::unique_ptr<StallWatch>> StallWatch::Start(
-    const ActiveSamples* board, absl::Duration after, Describe describe,
+    const ActiveSamples* samples, absl::Duration after, Describe describe,
     Clock* clock) {
   std::unique_ptr<StallWatch> watch(
-      new StallWatch(board, after, std::move(describe), clock));
+      new StallWatch(samples, after, std::move(describe), clock));
   BALLAST_ASSIGN_OR_RETURN(
       watch->ticker_,
       Ticker::Start(
@@ -49,21 +49,21 @@ absl::StatusOr<std::unique_ptr<StallWatch>> StallWatch::Start(
   return watch;
 }
 
-StallWatch::StallWatch(const ActiveSamples* board, absl::Duration after,
+StallWatch::StallWatch(const ActiveSamples* samples, absl::Duration after,
                        Describe describe, Clock* clock)
-    : board_(board),
+    : samples_(samples),
       after_(after),
       describe_(std::move(describe)),
       clock_(clock) {}
 
 std::vector<ActiveSample> StallWatch::Stalls() const {
-  return Stalled(board_->List(), clock_->Now(), after_.Get());
+  return Stalled(samples_->List(), clock_->Now(), after_.Get());
 }
 
 void StallWatch::Look() {
   const absl::Time now = clock_->Now();
   for (const ActiveSample& item :
-       reports_.New(Stalled(board_->List(), now, after_.Get()))) {
+       reports_.New(Stalled(samples_->List(), now, after_.Get()))) {
     LogWarning("stall: ", item.stage, " of ", describe_(item), " for ",
                ModuleName(item.module), " position ", item.position,
                " has taken ",

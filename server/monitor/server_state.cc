@@ -55,7 +55,7 @@ v1::GetStatusResponse ServerState::Status() const {
 }
 
 void ServerState::AddProblems(v1::GetStatusResponse* status) const {
-  for (const BadSamples::Entry& entry :
+  for (const BadSamples::Sample& entry :
        sources_.builder->bad_samples().List()) {
     v1::GetStatusResponse::BadSample* bad = status->add_bad_samples();
     bad->set_sample(entry.name);

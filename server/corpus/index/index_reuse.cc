@@ -29,9 +29,11 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
     numbers_.emplace(index_->file_name(i), i);
   }
   if (media != nullptr) {
-    texts_ = std::make_unique<JsonlSource>(index_, std::move(known), *media);
+    texts_ = std::make_unique<JsonlSource>(index_, std::move(known),
+                                           OpenFileCache::OfProcess(), *media);
   } else {
-    texts_ = std::make_unique<WebDatasetSource>(index_, std::move(known));
+    texts_ = std::make_unique<WebDatasetSource>(index_, std::move(known),
+                                                OpenFileCache::OfProcess());
   }
 }
 
@@ -109,16 +111,17 @@ std::optional<TextLengths> IndexReuse::KnownLengths(uint64_t number) const {
 absl::Status IndexReuse::Measure(uint64_t number, FileScanner& scanner) const {
   const IndexSampleRecord& record = index_->record(number);
   BALLAST_ASSIGN_OR_RETURN(
-      const RawSample sample,
+      const FaultOr<RawSample> sample,
       texts_->ReadNumber(number, {.text = true, .images = false}));
-  absl::string_view key = sample.name;
+  if (!sample.ok()) return absl::DataLossError(sample.fault().reason());
+  absl::string_view key = sample->name;
   const std::string line = absl::StrCat(record.line);
   if (record.line != 0) {
     key = line;
   } else {
     absl::ConsumePrefix(&key, WebDatasetSampleName(scanner.name(), ""));
   }
-  return scanner.Add(record, key, sample, index_->images(number));
+  return scanner.Add(record, key, *sample, index_->images(number));
 }
 
 }  // namespace ballast

@@ -28,8 +28,8 @@ class MockSource : public SampleSource {
   const SourceIndex& index() const override { return *index_; }
   // Never touches the disk. Errors: OUT_OF_RANGE; RESOURCE_EXHAUSTED or
   // INTERNAL (of libpng).
-  absl::StatusOr<RawSample> Read(uint64_t ordinal,
-                                 ReadParts parts) const override;
+  absl::StatusOr<FaultOr<RawSample>> Read(uint64_t ordinal,
+                                          ReadParts parts) const override;
   // The file is the source's name, the offset the number of the draw.
   SampleLocation Locate(uint64_t ordinal) const override;
 
