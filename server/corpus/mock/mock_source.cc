@@ -13,7 +13,7 @@
 namespace ballast {
 namespace {
 
-// Pixels on a side of one colour.
+// Side of a patch of one colour, in pixels.
 constexpr int kSquare = 64;
 
 // The special ids below `vocabulary`, ascending.
