@@ -117,6 +117,11 @@ v1::Fingerprint ScheduleFingerprint(
   entries["balance.reorder"] =
       config.balance().delivery() == v1::DELIVERY_OFF ? "false" : "true";
   AddMessage("packing", config.packing(), &entries);
+  // Servers must agree on what a sample with a data fault becomes. The default
+  // leaves older fingerprints as they are.
+  if (config.serve().on_bad_sample() == v1::Serve::ON_BAD_SAMPLE_ERROR) {
+    entries["serve.on_bad_sample"] = "error";
+  }
   return MakeFingerprint(entries);
 }
 

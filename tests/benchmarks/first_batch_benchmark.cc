@@ -99,7 +99,7 @@ class Job {
     for (const SampleRecord& sample : view.samples()) {
       const SampleSource& source = *job_.sources[sample.source];
       const RawSample raw =
-          Must(source.Read(sample.ordinal, {.text = false, .images = true}));
+          *Must(source.Read(sample.ordinal, {.text = false, .images = true}));
       const auto sizes = source.index().sample(sample.ordinal)->images;
       for (size_t i = 0; i < sizes.size(); ++i) {
         ImageHeader header = {};

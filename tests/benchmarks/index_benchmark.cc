@@ -45,7 +45,7 @@ IndexContents Contents(uint64_t samples) {
     sample.file = i / kSamplesInFile;
     sample.offset = i % kSamplesInFile * kSampleBytes;
     sample.length = kSampleBytes;
-    sample.check = i * 0x9E3779B97F4A7C15;
+    sample.text_check = i * 0x9E3779B97F4A7C15;
     sample.first_image = i;
     sample.num_images = 1;
     sample.text_tokens = 100 + i * 37 % 400;

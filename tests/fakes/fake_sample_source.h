@@ -36,18 +36,19 @@ class FakeSampleSource : public SampleSource {
   FakeSampleSource(const v1::Config& config, uint32_t samples);
 
   const SourceIndex& index() const override { return index_; }
-  absl::StatusOr<RawSample> Read(uint64_t ordinal,
-                                 ReadParts parts) const override;
+  absl::StatusOr<FaultOr<RawSample>> Read(uint64_t ordinal,
+                                          ReadParts parts) const override;
 
-  // What lies on the disk, to be damaged.
+  // The sample as it lies on the disk, to be damaged.
   RawSample* mutable_sample(uint64_t ordinal) { return &samples_[ordinal]; }
   SampleLocation Locate(uint64_t ordinal) const override {
     return {"fake.jsonl", 100 * ordinal};
   }
 
-  // Every Read of `ordinal` answers `status`, or the next `times` do.
+  // Every Read of `ordinal`, or the next `times`, answers `status`, or the data
+  // fault that it states (DataFaultOf).
   void Fail(uint64_t ordinal, absl::Status status, int times = INT_MAX);
-  // Every Read of `ordinal` blocks, until Release.
+  // Every Read of `ordinal` blocks until Release.
   void Hang(uint64_t ordinal);
   void Release();
   // Blocks until so many Reads hang.
