@@ -161,7 +161,7 @@ class LoaderTest(tools.CorpusTest):
         with loader:
             batch = next(loader)
             tensor = batch["input_ids"]
-            held = tensor._live.names
+            held = tensor._part.held
             # Taken by nobody.
             capsule = tensor.__dlpack__()
             self.assertEqual(list(held.values()), ["input_ids"])
@@ -289,7 +289,7 @@ class LoaderTest(tools.CorpusTest):
         loader.close()
 
     def test_structs_are_those_of_the_header(self):
-        from ballast import _abi
+        from ballast import _structs
 
         program = os.path.join(
             os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"],
@@ -299,7 +299,7 @@ class LoaderTest(tools.CorpusTest):
         rows = [line.split() for line in lines.decode().splitlines()]
         self.assertEqual(len(rows), 8)
         for name, size, last in rows:
-            kind = getattr(_abi, "".join(word.title() for word in name.split("_")))
+            kind = getattr(_structs, "".join(word.title() for word in name.split("_")))
             self.assertEqual(ctypes.sizeof(kind), int(size), name)
             self.assertEqual(getattr(kind, kind._fields_[-1][0]).offset, int(last), name)
 
