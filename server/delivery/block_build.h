@@ -39,7 +39,7 @@ absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
 // Fills one block: an item a sample, each written in its place without a lock.
 // The item that ends last takes the checksum and reports. After the first
 // failure the samples that have not begun are passed over.
-class BlockBuild : public ItemRun {
+class BlockBuild : public WorkItems {
  public:
   // The XXH3-64 of the block, or why there is none.
   using Finished = std::function<void(absl::StatusOr<uint64_t> checksum)>;

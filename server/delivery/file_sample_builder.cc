@@ -10,7 +10,7 @@
 #include "server/delivery/payload.h"
 #include "server/delivery/placeholder.h"
 #include "server/delivery/text_form.h"
-#include "server/delivery/vision_first.h"
+#include "server/delivery/vision_gate.h"
 #include "server/text/positions.h"
 
 namespace ballast {
@@ -38,7 +38,7 @@ ImageDecoder& ThreadDecoder(const ImageOptions& options) {
 FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
                                      std::vector<const SampleSource*> sources,
                                      const Tokenizer* tokenizer,
-                                     WorkBoard* board,
+                                     ActiveSamples* board,
                                      BuildInstruments* instruments)
     : config_(config),
       sources_(std::move(sources)),
@@ -59,13 +59,13 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
   const bool vision = request.module == v1::MODULE_VISION;
   const uint32_t source = request.record.source;
   const uint64_t ordinal = request.record.ordinal;
-  WorkInHand in_hand;
+  ActiveSample in_hand;
   in_hand.module = request.module;
   in_hand.position = request.record.position;
   in_hand.source = source;
   in_hand.ordinal = ordinal;
   in_hand.stage = "beginning";
-  WorkBoard::Entry work(board_, in_hand);
+  ActiveSamples::Scope work(board_, in_hand);
   std::string name;
   const absl::Status status = vision ? BuildVision(request, &name, &work)
                                      : BuildLanguage(request, &name, &work);
@@ -92,7 +92,7 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
 
 absl::Status FileSampleBuilder::BuildVision(const SampleRequest& request,
                                             std::string* name,
-                                            WorkBoard::Entry* work) const {
+                                            ActiveSamples::Scope* work) const {
   // A sample without images has nothing to read.
   if (!request.images.empty()) {
     BALLAST_RETURN_IF_ERROR(DecodeImages(
@@ -108,7 +108,7 @@ absl::Status FileSampleBuilder::BuildVision(const SampleRequest& request,
 
 absl::Status FileSampleBuilder::DecodeImages(const SampleRequest& request,
                                              Place place, std::string* name,
-                                             WorkBoard::Entry* work) const {
+                                             ActiveSamples::Scope* work) const {
   work->Stage("reading images");
   const SampleSource& source = *sources_[request.record.source];
   Stopwatch reading(instruments_ ? &instruments_->read_images : nullptr);
@@ -160,7 +160,7 @@ void FileSampleBuilder::CountImage(v1::Module module, uint64_t bytes,
 
 absl::Status FileSampleBuilder::CheckImages(const SampleRequest& request,
                                             std::string* name,
-                                            WorkBoard::Entry* work) const {
+                                            ActiveSamples::Scope* work) const {
   if (!checks_images_ || request.grids.empty()) return absl::OkStatus();
   const uint64_t position = request.record.position;
   if (const auto verdict = image_verdicts_.Get(position)) return *verdict;
@@ -179,7 +179,7 @@ absl::Status FileSampleBuilder::CheckImages(const SampleRequest& request,
 
 absl::Status FileSampleBuilder::BuildLanguage(const SampleRequest& request,
                                               std::string* name,
-                                              WorkBoard::Entry* work) const {
+                                              ActiveSamples::Scope* work) const {
   BALLAST_RETURN_IF_ERROR(CheckImages(request, name, work));
   work->Stage("reading text");
   Stopwatch reading(instruments_ ? &instruments_->read_text : nullptr);

@@ -17,7 +17,7 @@
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/image_verdicts.h"
 #include "server/delivery/sample_builder.h"
-#include "server/delivery/work_board.h"
+#include "server/delivery/active_samples.h"
 #include "server/image/image.h"
 #include "server/text/text_sample.h"
 #include "server/text/tokenizer.h"
@@ -45,7 +45,7 @@ class FileSampleBuilder : public SampleBuilder {
   // built, and `instruments`, which count it; these two may be null.
   FileSampleBuilder(const v1::Config& config,
                     std::vector<const SampleSource*> sources,
-                    const Tokenizer* tokenizer, WorkBoard* board = nullptr,
+                    const Tokenizer* tokenizer, ActiveSamples* board = nullptr,
                     BuildInstruments* instruments = nullptr);
 
   absl::StatusOr<SampleOutcome> Build(
@@ -67,17 +67,17 @@ class FileSampleBuilder : public SampleBuilder {
  private:
   // Sets `name` to how the source calls the sample, once that is known.
   absl::Status BuildVision(const SampleRequest& request, std::string* name,
-                           WorkBoard::Entry* work) const;
+                           ActiveSamples::Scope* work) const;
   absl::Status BuildLanguage(const SampleRequest& request, std::string* name,
-                             WorkBoard::Entry* work) const;
+                             ActiveSamples::Scope* work) const;
   // Of the images that the text of a language request goes with.
   absl::Status CheckImages(const SampleRequest& request, std::string* name,
-                           WorkBoard::Entry* work) const;
+                           ActiveSamples::Scope* work) const;
   // Reads the images of the request's sample, and decodes and resizes image i
   // to `place(i)`.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t i)>;
   absl::Status DecodeImages(const SampleRequest& request, Place place,
-                            std::string* name, WorkBoard::Entry* work) const;
+                            std::string* name, ActiveSamples::Scope* work) const;
 
   void CountImage(v1::Module module, uint64_t bytes, absl::Duration whole,
                   absl::Duration resize) const;
@@ -87,7 +87,7 @@ class FileSampleBuilder : public SampleBuilder {
   const TextOptions text_options_;
   const ImageOptions image_options_;
   const bool checks_images_;
-  WorkBoard* const board_;
+  ActiveSamples* const board_;
   BuildInstruments* const instruments_;
   mutable BadSamples bad_samples_;
   mutable ImageVerdicts image_verdicts_;

@@ -12,7 +12,7 @@ struct LoaderStats {
   uint64_t memory_idle = 0;    // and of those that nobody holds
   uint64_t streams = 0;
   uint64_t streams_short_of_memory = 0;  // whose next block waits for a place
-  uint64_t streams_awaiting_vision = 0;  // see vision_first.h
+  uint64_t streams_awaiting_vision = 0;  // vision_gate.h
   uint64_t blocks_in_work = 0;
   uint64_t blocks_ready = 0;  // built, and not taken by a stream yet
   uint64_t blocks_built = 0;
@@ -20,7 +20,7 @@ struct LoaderStats {
   uint64_t blocks_reused = 0;  // that a stream found built, or being built
   uint64_t schedules_found = 0;
   uint64_t schedules_computed = 0;
-  uint64_t errands_waiting = 0;
+  uint64_t tasks_waiting = 0;
   uint64_t samples_waiting = 0;
   uint32_t workers = 0;
   uint32_t workers_busy = 0;

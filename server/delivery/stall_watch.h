@@ -14,20 +14,20 @@
 #include "common/clock.h"
 #include "common/live_value.h"
 #include "common/ticker.h"
-#include "server/delivery/work_board.h"
+#include "server/delivery/active_samples.h"
 
 namespace ballast {
 
 // Which work holds things up: whose stage has lasted for `after` or longer. The
 // one that began first stands first. Pure.
-std::vector<WorkInHand> Stalled(absl::Span<const WorkInHand> work,
-                                absl::Time now, absl::Duration after);
+std::vector<ActiveSample> Stalled(absl::Span<const ActiveSample> work,
+                                  absl::Time now, absl::Duration after);
 
 // Tells each stall once. Pure; thread-compatible.
 class StallReports {
  public:
   // Those of `stalled` that were not in it at the call before.
-  std::vector<WorkInHand> New(absl::Span<const WorkInHand> stalled);
+  std::vector<ActiveSample> New(absl::Span<const ActiveSample> stalled);
 
  private:
   std::set<uint64_t> told_;
@@ -39,12 +39,12 @@ class StallReports {
 class StallWatch {
  public:
   // Says what `work` is: "docs:17 (docs-000.tar at byte 512)".
-  using Describe = std::function<std::string(const WorkInHand& work)>;
+  using Describe = std::function<std::string(const ActiveSample& work)>;
 
   // `board` and `clock` are not owned and outlive this. Errors:
   // RESOURCE_EXHAUSTED (no thread).
   static absl::StatusOr<std::unique_ptr<StallWatch>> Start(
-      const WorkBoard* board, absl::Duration after, Describe describe,
+      const ActiveSamples* board, absl::Duration after, Describe describe,
       Clock* clock);
 
   // From now on; the thread looks anew when its present sleep, a quarter of
@@ -52,14 +52,14 @@ class StallWatch {
   void SetAfter(absl::Duration after) { after_.Set(after); }
 
   // What is stalled now.
-  std::vector<WorkInHand> Stalls() const;
+  std::vector<ActiveSample> Stalls() const;
 
  private:
-  StallWatch(const WorkBoard* board, absl::Duration after, Describe describe,
-             Clock* clock);
+  StallWatch(const ActiveSamples* board, absl::Duration after,
+             Describe describe, Clock* clock);
   void Look();
 
-  const WorkBoard* const board_;
+  const ActiveSamples* const board_;
   LiveValue<absl::Duration> after_;
   const Describe describe_;
   Clock* const clock_;

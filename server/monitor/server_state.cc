@@ -66,7 +66,7 @@ void ServerState::AddProblems(v1::GetStatusResponse* status) const {
   }
   status->set_max_bad_samples(sources_.builder->bad_samples().most());
   const absl::Time now = sources_.clock->Now();
-  for (const WorkInHand& work : sources_.stalls->Stalls()) {
+  for (const ActiveSample& work : sources_.stalls->Stalls()) {
     v1::GetStatusResponse::Stall* stall = status->add_stalls();
     const SampleLocation at =
         sources_.builder->Locate(work.source, work.ordinal);

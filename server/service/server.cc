@@ -89,7 +89,7 @@ void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
 }
 
 // "docs:17 (docs-000.tar at byte 512)"
-std::string Describe(const FileSampleBuilder& builder, const WorkInHand& work) {
+std::string Describe(const FileSampleBuilder& builder, const ActiveSample& work) {
   const SampleLocation at = builder.Locate(work.source, work.ordinal);
   return absl::StrCat(builder.NameOf(work.source, work.ordinal), " (", at.file,
                       " at byte ", at.offset, ")");
@@ -161,7 +161,7 @@ absl::StatusOr<LoaderServer::Parts> LoaderServer::MakeParts(
     const OpenedJob& job, uint32_t ranks) {
   Parts parts;
   parts.build = std::make_unique<BuildInstruments>();
-  parts.board = std::make_unique<WorkBoard>(Clock::Real());
+  parts.board = std::make_unique<ActiveSamples>(Clock::Real());
   auto builder = std::make_unique<FileSampleBuilder>(
       job.config, job.source_pointers(), job.tokenizer.get(), parts.board.get(),
       parts.build.get());
@@ -173,7 +173,7 @@ absl::StatusOr<LoaderServer::Parts> LoaderServer::MakeParts(
       parts.stall_watch,
       StallWatch::Start(
           parts.board.get(), absl::Seconds(job.config.serve().stall_after()),
-          [builder = parts.builder](const WorkInHand& work) {
+          [builder = parts.builder](const ActiveSample& work) {
             return Describe(*builder, work);
           },
           Clock::Real()));

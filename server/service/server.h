@@ -17,7 +17,7 @@
 #include "server/delivery/file_sample_builder.h"
 #include "server/delivery/loader.h"
 #include "server/delivery/stall_watch.h"
-#include "server/delivery/work_board.h"
+#include "server/delivery/active_samples.h"
 #include "server/http/http_server.h"
 #include "server/job/job_setup.h"
 #include "server/monitor/balance_board.h"
@@ -98,8 +98,8 @@ class LoaderServer {
   // What reads, builds and watches, made of `job`.
   struct Parts {
     std::unique_ptr<BuildInstruments> build;
-    std::unique_ptr<WorkBoard> board;
-    std::unique_ptr<Loader> loader;
+    std::unique_ptr<ActiveSamples> board;
+    std::shared_ptr<Loader> loader;
     FileSampleBuilder* builder = nullptr;  // the loader's
     std::unique_ptr<StallWatch> stall_watch;
     std::shared_ptr<BalanceBoard> balance;
@@ -123,8 +123,8 @@ class LoaderServer {
   const std::unique_ptr<BuildInstruments> build_instruments_;
   PullInstruments pull_instruments_;
   ClientBoard clients_;
-  const std::unique_ptr<WorkBoard> board_;
-  const std::unique_ptr<Loader> loader_;
+  const std::unique_ptr<ActiveSamples> board_;
+  const std::shared_ptr<Loader> loader_;
   FileSampleBuilder* const builder_;  // the loader's
   const std::unique_ptr<StallWatch> stall_watch_;
   const std::shared_ptr<BalanceBoard> balance_;

@@ -49,7 +49,7 @@ class DeliveryRig {
   const FakeSourceIndex index_;
   const v1::Config config_;
   const std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<Loader> loader_;
+  std::shared_ptr<Loader> loader_;
   CallCount calls_;
   std::unique_ptr<LoaderServiceImpl> service_;
   std::string directory_;

@@ -18,7 +18,7 @@
 #include "common/mutex.h"
 #include "proto/schedule.pb.h"
 #include "server/delivery/delivery_instruments.h"
-#include "server/delivery/work_board.h"
+#include "server/delivery/active_samples.h"
 
 namespace ballast {
 namespace {
@@ -29,8 +29,8 @@ BuildInstruments& Instruments() {
   return *instruments;
 }
 
-WorkBoard& Board() {
-  static auto* board = new WorkBoard(Clock::Real());
+ActiveSamples& Board() {
+  static auto* board = new ActiveSamples(Clock::Real());
   return *board;
 }
 
@@ -55,11 +55,11 @@ void BM_Stopwatch(benchmark::State& state) {
 }
 
 // A sample's way over the board of what is in hand, with one stage between.
-void BM_WorkBoard(benchmark::State& state) {
-  WorkInHand work;
+void BM_ActiveSamples(benchmark::State& state) {
+  ActiveSample work;
   work.stage = "beginning";
   for (auto _ : state) {
-    WorkBoard::Entry entry(&Board(), work);
+    ActiveSamples::Scope entry(&Board(), work);
     entry.Stage("decoding an image");
   }
 }
@@ -88,10 +88,10 @@ void BM_Sample(benchmark::State& state) {
   BuildInstruments& instruments = Instruments();
   for (auto _ : state) {
     {
-      WorkInHand work;
+      ActiveSample work;
       work.module = v1::MODULE_VISION;
       work.stage = "beginning";
-      WorkBoard::Entry entry(&Board(), work);
+      ActiveSamples::Scope entry(&Board(), work);
       entry.Stage("reading images");
       Stopwatch(&instruments.read_images).Stop();
       entry.Stage("decoding an image");
@@ -107,10 +107,10 @@ void BM_Sample(benchmark::State& state) {
       instruments.image_bytes.Add(200'000);
       instruments.images.Add();
     }
-    WorkInHand work;
+    ActiveSample work;
     work.module = v1::MODULE_LANGUAGE;
     work.stage = "beginning";
-    WorkBoard::Entry entry(&Board(), work);
+    ActiveSamples::Scope entry(&Board(), work);
     entry.Stage("reading text");
     Stopwatch(&instruments.read_text).Stop();
     entry.Stage("tokenising");
@@ -128,7 +128,7 @@ BENCHMARK(BM_Clock)->Apply(Threads)->UseRealTime();
 BENCHMARK(BM_Counter)->Apply(Threads)->UseRealTime();
 BENCHMARK(BM_Histogram)->Apply(Threads)->UseRealTime();
 BENCHMARK(BM_Stopwatch)->Apply(Threads)->UseRealTime();
-BENCHMARK(BM_WorkBoard)->Apply(Threads)->UseRealTime();
+BENCHMARK(BM_ActiveSamples)->Apply(Threads)->UseRealTime();
 BENCHMARK(BM_OneAtomicForAll)->Apply(Threads)->UseRealTime();
 BENCHMARK(BM_OneLockForAll)->Apply(Threads)->UseRealTime();
 // A receipt of 1.1 megapixels has some 100 strips.

@@ -217,14 +217,14 @@ TEST_F(FileSampleBuilderTest, ATextWhoseImageFailsIsNotSupervised) {
 
 TEST_F(FileSampleBuilderTest, WhatIsBuiltStandsOnTheBoard) {
   ManualClock clock;
-  WorkBoard board(&clock);
+  ActiveSamples board(&clock);
   builder_ = std::make_unique<FileSampleBuilder>(
       config_, std::vector<const SampleSource*>{&source_}, tokenizer_.get(),
       &board);
   source_.Hang(3);
   std::thread worker([&] { EXPECT_TRUE(Build(v1::MODULE_VISION, 3).ok()); });
   source_.AwaitHanging(1);
-  const std::vector<WorkInHand> work = board.List();
+  const std::vector<ActiveSample> work = board.List();
   ASSERT_EQ(work.size(), 1);
   EXPECT_STREQ(work[0].stage, "reading images");
   EXPECT_EQ(work[0].module, v1::MODULE_VISION);

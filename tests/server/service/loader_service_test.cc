@@ -89,7 +89,7 @@ class LoaderServiceTest : public ::testing::Test {
   const std::unique_ptr<Scheduler> scheduler_ =
       *Scheduler::Create(config_, {&index_});
   FakeSampleBuilder* builder_ = nullptr;
-  std::unique_ptr<Loader> loader_;
+  std::shared_ptr<Loader> loader_;
   CallCount calls_;
   std::unique_ptr<LoaderServiceImpl> service_;
   std::unique_ptr<ScheduleServiceImpl> schedule_service_;

@@ -1,4 +1,4 @@
-#include "server/delivery/vision_first.h"
+#include "server/delivery/vision_gate.h"
 
 #include <thread>
 
@@ -10,52 +10,55 @@ namespace ballast {
 namespace {
 
 // Built up to (7, 1), begun up to (9, 0).
-VisionLane Lane() {
-  VisionLane lane;
-  lane.missing = {7, 1};
-  lane.to_begin = {9, 0};
-  lane.goes_on = true;
-  return lane;
+VisionGate::VisionProgress Progress() {
+  VisionGate::VisionProgress vision;
+  vision.first_unbuilt = {7, 1};
+  vision.to_begin = {9, 0};
+  vision.goes_on = true;
+  return vision;
 }
 
-TEST(VisionFirstTest, LanguageAwaitsVisionThatIsInWorkInAnyCase) {
-  VisionLane lane = Lane();
-  lane.goes_on = false;
-  lane.looks_still = 100;
-  EXPECT_FALSE(AwaitsVision({7, 0}, lane, 100, 2));
-  EXPECT_TRUE(AwaitsVision({7, 1}, lane, 100, 2));
-  EXPECT_TRUE(AwaitsVision({8, 5}, lane, 100, 2));
-  EXPECT_FALSE(AwaitsVision({9, 0}, lane, 100, 2));
+TEST(VisionGateTest, LanguageAlwaysWaitsForVisionBlocksBeingBuilt) {
+  VisionGate::VisionProgress vision = Progress();
+  vision.goes_on = false;
+  vision.looks_still = 100;
+  EXPECT_FALSE(VisionGate::MustWait({7, 0}, vision, 100, 2));
+  EXPECT_TRUE(VisionGate::MustWait({7, 1}, vision, 100, 2));
+  EXPECT_TRUE(VisionGate::MustWait({8, 5}, vision, 100, 2));
+  EXPECT_FALSE(VisionGate::MustWait({9, 0}, vision, 100, 2));
 }
 
-TEST(VisionFirstTest, LanguageDoesNotComeBeforeVisionThatMoves) {
-  VisionLane lane = Lane();
-  EXPECT_TRUE(AwaitsVision({9, 0}, lane, 0, 2));
-  EXPECT_TRUE(AwaitsVision({90, 0}, lane, 0, 2));
-  lane.goes_on = false;
-  EXPECT_FALSE(AwaitsVision({9, 0}, lane, 0, 2));
+TEST(VisionGateTest, LanguageDoesNotOvertakeVisionThatMoves) {
+  VisionGate::VisionProgress vision = Progress();
+  EXPECT_TRUE(VisionGate::MustWait({9, 0}, vision, 0, 2));
+  EXPECT_TRUE(VisionGate::MustWait({90, 0}, vision, 0, 2));
+  vision.goes_on = false;
+  EXPECT_FALSE(VisionGate::MustWait({9, 0}, vision, 0, 2));
 }
 
-TEST(VisionFirstTest, VisionThatStandsStillIsAwaitedLessAndLess) {
-  VisionLane lane = Lane();
-  lane.looks_still = kPauses - 1;
-  EXPECT_TRUE(AwaitsVision({9, 0}, lane, 0, 2));
-  lane.looks_still = kPauses;
-  EXPECT_FALSE(AwaitsVision({11, 7}, lane, 0, 2));
-  EXPECT_TRUE(AwaitsVision({12, 0}, lane, 0, 2));
-  lane.looks_still = kStandsStill;
-  EXPECT_FALSE(AwaitsVision({1000, 0}, lane, 0, 2));
-  // Before clients give the server up.
-  EXPECT_LT(kStandsStill * kLook, absl::Seconds(30));
+TEST(VisionGateTest, LanguageWaitsLessTheLongerVisionStandsStill) {
+  VisionGate::VisionProgress vision = Progress();
+  vision.looks_still = VisionGate::kPausedLooks - 1;
+  EXPECT_TRUE(VisionGate::MustWait({9, 0}, vision, 0, 2));
+  vision.looks_still = VisionGate::kPausedLooks;
+  EXPECT_FALSE(VisionGate::MustWait({11, 7}, vision, 0, 2));
+  EXPECT_TRUE(VisionGate::MustWait({12, 0}, vision, 0, 2));
+  vision.looks_still = VisionGate::kStalledLooks;
+  EXPECT_FALSE(VisionGate::MustWait({1000, 0}, vision, 0, 2));
+  // Before clients give up on the server.
+  EXPECT_LT(VisionGate::kStalledLooks * VisionGate::kLookInterval,
+            absl::Seconds(30));
 }
 
-TEST(VisionFirstTest, LanguageThatIsAheadGoesOnNowAndThen) {
-  const VisionLane lane = Lane();
-  EXPECT_TRUE(AwaitsVision({90, 0}, lane, kBlocksOfVision - 1, 2));
-  EXPECT_FALSE(AwaitsVision({90, 0}, lane, kBlocksOfVision, 2));
+TEST(VisionGateTest, LanguageThatIsAheadBeginsABlockNowAndThen) {
+  const VisionGate::VisionProgress vision = Progress();
+  EXPECT_TRUE(VisionGate::MustWait({90, 0}, vision,
+                                   VisionGate::kVisionBlocksPerBlock - 1, 2));
+  EXPECT_FALSE(VisionGate::MustWait({90, 0}, vision,
+                                    VisionGate::kVisionBlocksPerBlock, 2));
 }
 
-TEST(VisionFirstTest, ImagesAreCheckedWhereBadSamplesAreReplaced) {
+TEST(VisionGateTest, ImagesAreCheckedIfBadSamplesAreReplaced) {
   v1::Config config = JobConfig(2, 2, kGlobal, kMicro);
   EXPECT_TRUE(ChecksImages(config));
   config.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
@@ -63,13 +66,13 @@ TEST(VisionFirstTest, ImagesAreCheckedWhereBadSamplesAreReplaced) {
   EXPECT_FALSE(ChecksImages(JobConfig(0, 2, kGlobal, kMicro)));
 }
 
-class VisionFirstLoaderTest : public LoaderTesting {
+class VisionGateLoaderTest : public LoaderTesting {
  protected:
-  // So many looks are taken.
+  // Lets `looks` looks pass.
   void Look(uint32_t looks) {
     for (uint32_t i = 0; i < looks; ++i) {
       clock_.AwaitSleepers(1);
-      clock_.Advance(kLook);
+      clock_.Advance(VisionGate::kLookInterval);
       clock_.AwaitSleepers(1);
     }
   }
@@ -79,7 +82,7 @@ class VisionFirstLoaderTest : public LoaderTesting {
   }
 };
 
-TEST_F(VisionFirstLoaderTest, LanguageIsBuiltWhenItsImagesHaveBeenSeen) {
+TEST_F(VisionGateLoaderTest, LanguageIsBuiltAfterVisionDecodedItsImages) {
   config_.mutable_serve()->set_threads(16);
   config_.mutable_serve()->set_prefetch_steps(3);
   Start(config_);
@@ -90,7 +93,7 @@ TEST_F(VisionFirstLoaderTest, LanguageIsBuiltWhenItsImagesHaveBeenSeen) {
   int taken[] = {0, 0};
   for (int block = 0; block < 20; ++block) {
     for (BlockingStream& stream : vision) ASSERT_TRUE(stream.Next().ok());
-    // As many as there are: its client takes all that it can get.
+    // Its client takes every block that is ready.
     for (int rank = 0; rank < 2; ++rank) {
       while (language[rank]->TryNext().has_value()) ++taken[rank];
     }
@@ -103,7 +106,7 @@ TEST_F(VisionFirstLoaderTest, LanguageIsBuiltWhenItsImagesHaveBeenSeen) {
   EXPECT_TRUE(builder_->unseen().empty());
 }
 
-TEST_F(VisionFirstLoaderTest, NothingWaitsWhereBadSamplesEndTheRun) {
+TEST_F(VisionGateLoaderTest, NothingWaitsIfBadSamplesEndTheRun) {
   config_.mutable_serve()->set_threads(16);
   config_.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
   Start(config_);
@@ -114,40 +117,40 @@ TEST_F(VisionFirstLoaderTest, NothingWaitsWhereBadSamplesEndTheRun) {
   builder_->OpenGate();
 }
 
-// Its client may be the one that waits for language.
-TEST_F(VisionFirstLoaderTest, VisionThatStandsStillHoldsNothingUpForLong) {
+// Its client may be waiting for language.
+TEST_F(VisionGateLoaderTest, StalledVisionDoesNotBlockLanguageForLong) {
   BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
-  // All that vision prepares for a client that takes nothing: steps 0 to 2.
+  // Vision prepares steps 0 to 2 for a client that takes nothing.
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
   while (loader_->stats().streams_awaiting_vision == 0)
     std::this_thread::yield();
-  Look(kPauses);  // so many steps more
+  Look(VisionGate::kPausedLooks);  // allows prefetch_steps more
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
-  Look(kStandsStill - kPauses);
+  Look(VisionGate::kStalledLooks - VisionGate::kPausedLooks);
   for (int i = 0; i < 40; ++i) ASSERT_TRUE(language.Next().ok());
 }
 
-// Vision goes on, and language is twenty steps ahead.
-TEST_F(VisionFirstLoaderTest, LanguageThatIsAheadGoesAQuarterAsFast) {
+// Vision moves again when language is twenty steps ahead.
+TEST_F(VisionGateLoaderTest, LanguageThatIsAheadRunsAtAQuarterOfVisionsPace) {
   config_.mutable_serve()->set_prefetch_steps(0);
   Start(config_);
   BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(language.Next().ok());
-  Look(kStandsStill);
+  Look(VisionGate::kStalledLooks);
   for (int i = 0; i < 40; ++i) ASSERT_TRUE(language.Next().ok());
   int taken = 0;
   for (int i = 1; taken < 10; ++i) {
     ASSERT_LT(i, 1000);
     ASSERT_TRUE(vision.Next().ok());
     while (language->TryNext().has_value()) ++taken;
-    // A step's that had been begun, and one for four of vision's.
+    // Those of the step that had begun, and one for each four of vision.
     EXPECT_LE(taken, 2 + i / 4 + 1);
   }
 }
 
-TEST_F(VisionFirstLoaderTest, VisionThatIsShortOfMemoryHoldsNothingUpForLong) {
+TEST_F(VisionGateLoaderTest, VisionShortOfMemoryDoesNotBlockLanguageForLong) {
   config_.mutable_serve()->set_memory(1);
   Start(config_);
   BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
@@ -155,35 +158,35 @@ TEST_F(VisionFirstLoaderTest, VisionThatIsShortOfMemoryHoldsNothingUpForLong) {
   ASSERT_TRUE(held.ok()) << held.status();
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
   ASSERT_TRUE(language.Next().ok());
-  Look(kStandsStill);
+  Look(VisionGate::kStalledLooks);
   for (int i = 0; i < 40; ++i) ASSERT_TRUE(language.Next().ok());
 }
 
-// A tool that looks at old steps beside the rank's own stream.
-TEST_F(VisionFirstLoaderTest, OfARanksStreamsTheFurthestCounts) {
+// A tool may read old steps beside the rank's own stream.
+TEST_F(VisionGateLoaderTest, ARanksMostAdvancedStreamCounts) {
   BlockingStream old = Open(v1::MODULE_VISION, 0, 0);
   BlockingStream vision = Open(v1::MODULE_VISION, 0, 100);
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 100);
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
 }
 
-TEST_F(VisionFirstLoaderTest, NothingWaitsForVisionThatHasComeToItsEnd) {
+TEST_F(VisionGateLoaderTest, LanguageDoesNotWaitForVisionThatHasEnded) {
   BlockingStream vision(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 1);
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
   for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
 }
 
-TEST_F(VisionFirstLoaderTest, NorForVisionThatFails) {
+TEST_F(VisionGateLoaderTest, LanguageDoesNotWaitForVisionThatFails) {
   builder_->FailAt(0);
   BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 1, 0);
   EXPECT_TRUE(language.Next().ok());
-  // A step that there is not.
+  // A step that does not exist.
   BlockingStream none = Open(v1::MODULE_VISION, 0, UINT64_MAX / kGlobal);
   EXPECT_TRUE(language.Next().ok());
 }
 
-TEST_F(VisionFirstLoaderTest, NorForVisionThatNobodyWantsAnyLonger) {
+TEST_F(VisionGateLoaderTest, LanguageDoesNotWaitForVisionWhoseStreamIsClosed) {
   config_.mutable_serve()->set_threads(64);
   Start(config_);
   builder_->ShutGate(v1::MODULE_VISION);
