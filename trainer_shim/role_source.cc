@@ -189,9 +189,10 @@ absl::Status CheckCommunicator(const JobShape& shape, const v1::Role& role,
                                uint32_t rank, uint32_t size) {
   if (!shape.exchanges()) return absl::OkStatus();
   if (size == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("exchanging samples over ", shape.dp,
-                     " ranks needs a communicator; none was given"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "exchanging samples over ", shape.dp,
+        " ranks needs a communicator; none was given. Give each rank "
+        "one, or set balance.delivery: direct"));
   }
   if (rank != role.dp_rank() || size != shape.dp) {
     return absl::InvalidArgumentError(

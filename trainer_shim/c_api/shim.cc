@@ -62,12 +62,15 @@ absl::Status Create(const ballast_shim_options* given, ballast_shim** shim) {
   const std::unique_ptr<ballast_communicator> data(known.communicator);
   const std::unique_ptr<ballast_communicator> tensor(known.tensor_communicator);
   BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
-  BALLAST_ASSIGN_OR_RETURN(const FeedOptions options, FeedOptionsOf(known));
+  BALLAST_ASSIGN_OR_RETURN(FeedOptions options, FeedOptionsOf(known));
   GroupEnds ends;
   BALLAST_ASSIGN_OR_RETURN(
       ends.data, TakeEnd(data.get(), options.backend, "communicator"));
   BALLAST_ASSIGN_OR_RETURN(ends.tensor, TakeEnd(tensor.get(), options.backend,
                                                 "tensor_communicator"));
+  if (options.backend == BALLAST_BACKEND_HOST && ends.data == nullptr) {
+    options.role.set_delivery(v1::DELIVERY_DIRECT);
+  }
   auto made = std::make_unique<ballast_shim>();
   BALLAST_ASSIGN_OR_RETURN(made->feed,
                            options.backend == BALLAST_BACKEND_CUDA

@@ -1,5 +1,5 @@
-// Prints where the fields of the C interface's structs lie, for loader_test.py
-// to hold ctypes' against.
+// Prints size and last field's offset of the C interface's structs, which
+// loader_test.py compares with those of ctypes.
 
 #include <cstddef>
 #include <cstdio>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from ctypes import byref, c_void_p
@@ -198,25 +199,29 @@ class Shims:
 
     # ---- What any shim knows ----
 
-    def job(self) -> bytes:
-        """JSON of the job."""
-        return _abi.take_bytes("ballast_shim_job", self._any())
+    def job(self) -> Dict[str, Any]:
+        return self._parsed("ballast_shim_job")
 
-    def schedule(self) -> bytes:
-        """JSON of the schedule of the last batch's step."""
+    def schedule(self) -> Dict[str, Any]:
+        """The schedule of the last batch's step."""
         if self._asking is not None:
             raise FailedPrecondition(
-                "schedule: a `next` was interrupted; call it again before"
+                "schedule: the loader's last `next` was interrupted; call `next` first, "
+                "which completes it"
             )
-        return _abi.take_bytes("ballast_shim_schedule", self._any())
+        return self._parsed("ballast_shim_schedule")
 
     def checkpoint(self, next_step: int) -> bytes:
-        # With a step that is given, the call reads only what never changes: it may
-        # be made beside a `next` whose caller was interrupted.
+        # With an explicit step the library reads only constants, so this is safe
+        # beside a `next` whose caller was interrupted.
         return _abi.take_bytes("ballast_shim_checkpoint", self._any(), next_step)
 
     def report_timing(self, module: str, *timing: Any) -> None:
         _abi.check(_abi.library().ballast_shim_report_timing(self._handles[module], *timing))
+
+    def _parsed(self, name: str) -> Dict[str, Any]:
+        parsed: Dict[str, Any] = json.loads(_abi.take_bytes(name, self._any()))
+        return parsed
 
     def _any(self) -> c_void_p:
         return self._handles[self._modules[-1]]

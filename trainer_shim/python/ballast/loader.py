@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import weakref
 from ctypes import pointer
@@ -264,7 +263,7 @@ class Loader(Iterator[Batch]):
         parts = self._shims.next(raw_stream or None)
         if parts is None:
             raise StopIteration
-        batch = batch_of(parts, self._to_array, self.schedule)
+        batch = batch_of(parts, self._to_array, self._shims.schedule)
         step_is_done = batch.micro_batch + 1 == batch.num_micro_batches
         self._next_step = batch.step + int(step_is_done)
         self._current = batch
@@ -295,15 +294,14 @@ class Loader(Iterator[Batch]):
         its token ids, `fingerprint` and so on."""
         if self._job is None:
             self.open()
-            self._job = json.loads(self._shims.job())
+            self._job = self._shims.job()
         return self._job
 
     def schedule(self) -> Dict[str, Any]:
         """The schedule of the last batch's step: every sample's cost, reader and
         owner, as `ballastctl schedule --json` prints it."""
         self.open()
-        schedule: Dict[str, Any] = json.loads(self._shims.schedule())
-        return schedule
+        return self._shims.schedule()
 
     def report_timing(self, batch: Batch, milliseconds: float, module: str = "") -> bool:
         """Tells the servers how long forward and backward of a batch took.
