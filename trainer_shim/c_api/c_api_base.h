@@ -1,8 +1,8 @@
 #ifndef BALLAST_TRAINER_SHIM_C_API_C_API_BASE_H_
 #define BALLAST_TRAINER_SHIM_C_API_C_API_BASE_H_
 
-/* Of the C interface (c_api.h, whose rules hold): status and errors, what the
- * library is, bytes, and where the servers are. */
+/* Part of the C interface (c_api.h has the rules): status and errors, the
+ * library itself, bytes, and where the servers are. */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 #ifndef BALLAST_TRAINER_SHIM_C_API_C_API_COMMUNICATOR_H_
 #define BALLAST_TRAINER_SHIM_C_API_C_API_COMMUNICATOR_H_
 
-/* Of the C interface (c_api.h, whose rules hold): the groups of ranks that send
+/* Part of the C interface (c_api.h has the rules): the groups of ranks that send
  * each other samples. */
 
 #include "trainer_shim/c_api/c_api_base.h"

@@ -177,26 +177,72 @@ class LoaderTest(TwoServersTest):
             gc.collect()
             self.assertEqual(held, {})
 
-    def test_lifetime(self):
-        with self.direct(strict=True) as loader:
-            first = next(loader)
-            kept = first.clone()
-            digest = first.digest()
-            ids = first["input_ids"].copy()
-            second = next(loader)
-            self.assertTrue(first.released)
-            self.assertFalse(second.released)
-            for use in (lambda: first["input_ids"], lambda: first.get("labels"), first.clone,
-                        first.digest):  # fmt: skip
-                with self.assertRaisesRegex(ballast.BatchReleased, "step 0, micro-batch 0"):
-                    use()
-            self.assertTrue((kept["input_ids"] == ids).all())
-            self.assertEqual(len(kept.samples), kept.totals.samples)
-            self.assertNotEqual(second.digest(), digest)
-            held = second["labels"]
-            with self.assertRaisesRegex(ballast.TensorsStillHeld, "labels"):
+    def test_batches_that_are_held_stay_as_they_are(self):
+        with self.direct() as loader:
+            wanted = [(b.digest(), b["input_ids"].copy()) for b in loader]
+        loader = self.direct(max_batches_held=2 * STEPS)
+        batches = list(loader)
+        self.assertEqual([batch.digest() for batch in batches], [digest for digest, _ in wanted])
+        arrays = [batch["input_ids"] for batch in batches]
+        loader.close()
+        del batches
+        gc.collect()
+        for array, (_, ids) in zip(arrays, wanted):
+            self.assertTrue((array == ids).all())
+
+    def test_memory_is_reused_once_nothing_refers_to_it(self):
+        with self.direct(steps=0, max_batches_held=2) as loader:
+            addresses = set()
+            for _ in range(12):
+                addresses.add(next(loader)["input_ids"].ctypes.data)
+        self.assertLessEqual(len(addresses), 4)
+
+    def test_holders_beyond_the_bound_are_named(self):
+        with self.direct() as loader:
+            wanted = [batch.digest() for batch in loader]
+        with self.direct(max_batches_held=2) as loader:
+            first = next(loader)["labels"]
+            second = next(loader)["loss_mask"][:, 1:]
+            for _ in range(2):
+                with self.assertRaisesRegex(
+                    ballast.ResourceExhausted,
+                    r"step 0, micro-batch 0 \(labels\); step 0, micro-batch 1 \(loss_mask\)"
+                    r".*max_batches_held",
+                ):
+                    next(loader)
+            del first
+            self.assertEqual(next(loader).digest(), wanted[2])
+            self.assertEqual(second.dtype, numpy.float32)
+
+    def test_both_modules_stay_aligned_at_the_bound(self):
+        ranks = {"vision": 0, "language": 1}
+        options = {"dp_rank": ranks, "device": "cpu", "array": "numpy", "steps": STEPS}
+        with ballast.Loader(self.direct_address, **options) as loader:
+            wanted = [batch.digest() for batch in loader]
+        with ballast.Loader(self.direct_address, max_batches_held=1, **options) as loader:
+            got = []
+            batch = next(loader)
+            got.append(batch.digest())
+            # Only language's memory is held: vision goes on alone, once.
+            ids = batch["input_ids"]
+            del batch
+            with self.assertRaises(ballast.ResourceExhausted):
                 next(loader)
-            self.assertEqual(held.dtype, numpy.int64)
+            del ids
+            for batch in loader:
+                got.append(batch.digest())
+                del batch
+        self.assertEqual(got, wanted)
+
+    def test_a_clone_is_not_held(self):
+        with self.direct(max_batches_held=1) as loader:
+            batch = next(loader)
+            clone = batch.clone()
+            ids = batch["input_ids"].copy()
+            del batch
+            next(loader)
+            self.assertTrue((clone["input_ids"] == ids).all())
+            self.assertEqual(len(clone.samples), clone.totals.samples)
 
     def test_end(self):
         loader = self.direct(steps=1)

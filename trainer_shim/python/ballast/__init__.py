@@ -14,7 +14,6 @@ from .errors import (
     Aborted,
     AlreadyExists,
     BallastError,
-    BatchReleased,
     Cancelled,
     DataLoss,
     DeadlineExceeded,
@@ -25,7 +24,6 @@ from .errors import (
     OutOfRange,
     PermissionDenied,
     ResourceExhausted,
-    TensorsStillHeld,
     Unauthenticated,
     Unavailable,
     Unimplemented,
@@ -43,9 +41,9 @@ def library_version() -> str:
 
 
 __all__ = [
-    "Aborted", "AlreadyExists", "BallastError", "Batch", "BatchReleased", "Cancelled",
+    "Aborted", "AlreadyExists", "BallastError", "Batch", "Cancelled",
     "Communicator", "Connection", "DataLoss", "DeadlineExceeded", "FailedPrecondition",
     "Internal", "InvalidArgument", "Loader", "NotFound", "OutOfRange", "PermissionDenied",
-    "ResourceExhausted", "Sample", "Tensor", "TensorsStillHeld", "Totals",
+    "ResourceExhausted", "Sample", "Tensor", "Totals",
     "Unauthenticated", "Unavailable", "Unimplemented", "adapters", "library_version",
 ]  # fmt: skip

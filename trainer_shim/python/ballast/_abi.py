@@ -55,6 +55,8 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "ballast_shim_schedule": (c_int, [c_void_p, POINTER(c_void_p)]),
     "ballast_shim_checkpoint": (c_int, [c_void_p, c_uint64, POINTER(c_void_p)]),
     "ballast_checkpoint_read": (c_int, [c_char_p, c_size_t, POINTER(_structs.CheckpointInfo)]),
+    "ballast_batch_release": (None, [c_void_p]),
+    "ballast_batch_record_stream": (c_int, [c_void_p, c_void_p]),
     "ballast_batch_get_info": (c_int, [c_void_p, POINTER(_structs.BatchInfo)]),
     "ballast_batch_get_tensor": (c_int, [c_void_p, c_uint32, POINTER(_structs.Tensor)]),
     "ballast_batch_get_sample": (c_int, [c_void_p, c_uint32, POINTER(_structs.Sample)]),

@@ -12,10 +12,13 @@ from .sample import Sample, Totals
 
 
 class Part:
-    """One module's batch: the handle, and the names of the arrays over its memory.
+    """One module's batch, which the library keeps until the part is deleted.
 
-    Every array made from the part refers to it, so that a part exists for as long
-    as any of its arrays does.
+    The batch and every array made from the part refer to it, so the memory lasts as
+    long as any of them. The part may be deleted on any thread.
+
+    Args:
+        handle: with one reference, which the part takes over.
     """
 
     def __init__(self, handle: c_void_p) -> None:
@@ -36,6 +39,18 @@ class Part:
             self.held.pop(key, None)
 
         return release
+
+    def __del__(self) -> None:
+        if _abi is not None:  # None while the interpreter exits
+            _abi.library().ballast_batch_release(self._handle)
+
+    def __str__(self) -> str:
+        names = ", ".join(sorted(set(self.held.values()))) or "the Batch object"
+        return "step %d, micro-batch %d (%s)" % (self.info.step, self.info.micro_batch, names)
+
+    def record_stream(self, stream: Optional[int]) -> None:
+        """Delays reuse of the memory until the stream's present work is done."""
+        _abi.check(_abi.library().ballast_batch_record_stream(self._handle, stream))
 
     def tensors(self) -> List[_structs.Tensor]:
         return [

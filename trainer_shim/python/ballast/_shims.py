@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import threading
+import weakref
 from ctypes import byref, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import _abi, _structs
 from ._part import Part
 from ._waiting import Call, Worker
-from .errors import Cancelled, FailedPrecondition, Internal
+from .errors import Cancelled, FailedPrecondition, Internal, ResourceExhausted
 
 OptionsOf = Callable[[str], _structs.ShimOptions]
 
@@ -49,6 +50,7 @@ class Shims:
         self._asking: Optional[Call[bool]] = None
         self._stream: Optional[int] = None  # that _asking was begun with
         self._parts: List[Part] = []  # of the micro-batch that is being collected
+        self._held: weakref.WeakSet[Part] = weakref.WeakSet()  # by the trainer
 
     # ---- Opening and closing ----
 
@@ -153,6 +155,15 @@ class Shims:
             self._worker.begin(call)
         try:
             found = call.wait()
+        except ResourceExhausted as error:
+            self._asking = None
+            held = sorted(map(str, self._held))
+            if not held:
+                raise
+            raise ResourceExhausted(
+                "%s. Still referred to: %s. Drop them, or raise Loader(max_batches_held=...)"
+                % (error, "; ".join(held))
+            ) from error
         except BaseException:
             if call.finished and call.failed:
                 self._asking = None
@@ -164,6 +175,7 @@ class Shims:
 
     def commit(self) -> None:
         """The micro-batch that `next` returned is the caller's now."""
+        self._held.update(self._parts)
         self._parts = []
         self._asking = None
 

@@ -74,6 +74,8 @@ class ShimOptions(Structure):
         ("tensor_communicator", c_void_p),
         ("needs_input_ids", c_uint32),
         ("needs_labels", c_uint32),
+        ("max_batches_held", c_uint32),
+        ("reserved2", c_uint32),
     ]
 
 

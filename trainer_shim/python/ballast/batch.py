@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from . import _structs
 from ._part import Part
-from .errors import BatchReleased, FailedPrecondition, InvalidArgument
+from .errors import FailedPrecondition, InvalidArgument
 from .sample import Sample, Totals
 from .tensor import Tensor
 
@@ -26,11 +26,11 @@ class Batch(_Base):
     int). A loader with both modules has all of them. Small tensors also exist in
     host memory, named `cu_seqlens_host` and so on. docs/thd_format.md explains each.
 
-    **Lifetime.** The tensors are views of the loader's memory. Work given to the
-    device before the loader's next batch is requested may read them. Requesting the
-    next batch empties this dictionary; using a key afterwards raises BatchReleased.
-    A tensor taken out of the dictionary refers to the same memory and must not be
-    used then either. `clone()` makes a batch to keep.
+    **Lifetime.** The tensors are views of the loader's memory, which stays unchanged
+    as long as anything refers to it: this object, a tensor, or what autograd saved.
+    It is reused once nothing does and the work then on the stream of `next` is done;
+    `record_stream` adds other streams. A loader has memory for `max_batches_held`
+    batches: a `next` beyond that raises ResourceExhausted and names the holders.
     """
 
     step: int  #: optimizer step
@@ -50,37 +50,14 @@ class Batch(_Base):
     def __init__(self) -> None:
         super().__init__()
         self._parts: List[Part] = []
-        self._released = False
         self._samples: Optional[List[Sample]] = None
         self._schedule: Optional[Callable[[], Any]] = None
         self._images: Optional[List[int]] = None
-
-    def _check_live(self) -> None:
-        if self._released:
-            raise BatchReleased(
-                "the batch of step %d, micro-batch %d was released when the loader's next "
-                "one was requested; use it before, or keep a clone()"
-                % (self.step, self.micro_batch)
-            )
-
-    def __missing__(self, key: str) -> Any:
-        self._check_live()
-        raise KeyError(key)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self._check_live()
-        return super().get(key, default)
-
-    @property
-    def released(self) -> bool:
-        """True once the loader has gone on: the tensors are gone."""
-        return self._released
 
     @property
     def samples(self) -> List[Sample]:
         """The samples, in the order in which they are packed."""
         if self._samples is None:
-            self._check_live()
             self._samples = self._parts[-1].samples()
         return self._samples
 
@@ -88,7 +65,6 @@ class Batch(_Base):
     def images_per_sample(self) -> List[int]:
         """The number of images of each of `samples`, from the step's schedule."""
         if self._images is None:
-            self._check_live()
             assert self._schedule is not None
             schedule = self._schedule()
             if schedule["step"] != self.step:
@@ -105,9 +81,8 @@ class Batch(_Base):
         return self._images
 
     def clone(self) -> Batch:
-        """The same batch in memory of its own, to keep for any time. On a GPU the
-        copy is enqueued on the current stream."""
-        self._check_live()
+        """A copy in memory of its own, which does not count as held. On a GPU the copy
+        is enqueued on the current stream."""
         copy = Batch()
         copy.__dict__.update(self.__dict__)
         copy._samples = list(self.samples)
@@ -127,19 +102,18 @@ class Batch(_Base):
 
         Waits for the device. With two modules, their digests are joined by "+".
         """
-        self._check_live()
         if not self._parts:
             raise InvalidArgument("digest: a clone has none; ask the batch it was made of")
         return "+".join(part.digest(stream or None) for part in self._parts)
 
-    def _release(self) -> List[str]:
-        """Empties the batch; returns names of tensors that are still referred to."""
-        self._released = True
-        self.clear()
-        held = [name for part in self._parts for name in part.held.values()]
-        self._parts = []
-        self._schedule = None
-        return held
+    def record_stream(self, stream: int) -> None:
+        """Names another CUDA stream, by its address, whose work reads the tensors.
+
+        That stream must wait for the stream of `next`. The memory is not reused before
+        the work that the stream has when the last tensor is dropped is done.
+        """
+        for part in self._parts:
+            part.record_stream(stream or None)
 
 
 _INFO_ONE = ("step", "micro_batch", "num_micro_batches")

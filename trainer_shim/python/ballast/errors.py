@@ -8,8 +8,8 @@ from typing import Dict, Type
 class BallastError(Exception):
     """Base of all errors. The message names the rank, file, key or sample.
 
-    An error of a loader's `next` is final: every further call raises it again, and
-    the module's other ranks have ended, too.
+    An error of a loader's `next`, other than ResourceExhausted, is final: every
+    further call raises it again, and the module's other ranks have ended, too.
     """
 
     #: Name of the status, such as "DATA_LOSS".
@@ -53,7 +53,11 @@ class PermissionDenied(BallastError):
 
 
 class ResourceExhausted(BallastError):
-    """A bounded resource, such as memory, is used up."""
+    """A bounded resource, such as memory, is used up.
+
+    Of a loader's `next`: `max_batches_held` batches are held. This ends nothing;
+    drop some and call again.
+    """
 
     status = "RESOURCE_EXHAUSTED"
 
@@ -109,21 +113,6 @@ class Unauthenticated(BallastError):
     """The server does not accept this client's certificate or token."""
 
     status = "UNAUTHENTICATED"
-
-
-class BatchReleased(BallastError, KeyError):
-    """A batch was used after the loader's next one had been requested."""
-
-    status = "FAILED_PRECONDITION"
-
-    def __str__(self) -> str:  # KeyError's would add quotes
-        return str(self.args[0]) if self.args else ""
-
-
-class TensorsStillHeld(BallastError):
-    """`Loader(strict=True)`: tensors of the last batch are still referred to."""
-
-    status = "FAILED_PRECONDITION"
 
 
 _BY_CODE: Dict[int, Type[BallastError]] = {

@@ -26,7 +26,7 @@ from ._shims import Shims
 from .batch import Batch, batch_of
 from .communicator import Communicator
 from .connection import Connection, Servers
-from .errors import BallastError, FailedPrecondition, InvalidArgument, TensorsStillHeld
+from .errors import BallastError, FailedPrecondition, InvalidArgument
 
 
 class Loader(Iterator[Batch]):
@@ -36,8 +36,8 @@ class Loader(Iterator[Batch]):
             for batch in loader:
                 loss = model(**ballast.adapters.huggingface.packed(batch)).loss
 
-    The tensors lie on the trainer's device and are not copied on the way; `Batch`
-    says how long they may be used. While the trainer works on a batch, the next one
+    The tensors lie on the trainer's device and are not copied on the way. They stay
+    valid as long as anything refers to them (see `Batch`). While the trainer works on a batch, the next one
     is fetched, exchanged with the other ranks and packed.
 
     The loader opens at `open`, `with` or the first batch, and must be opened after
@@ -87,8 +87,9 @@ class Loader(Iterator[Batch]):
             0: 600.
         max_ctas: most thread blocks that an exchange takes from the GPU. 0: NCCL
             decides.
-        strict: a request for a batch raises TensorsStillHeld if a tensor of the last
-            one is still referred to. For debugging.
+        max_batches_held: batches that may be held at a time, by their tensors or by
+            what autograd saved of them. 0: enough for 1F1B at the job's pipeline
+            depth (stages + 2, at least 4).
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Loader(Iterator[Batch]):
         overlap: bool = True,
         timeout: float = 0.0,
         max_ctas: int = 0,
-        strict: bool = False,
+        max_batches_held: int = 0,
     ) -> None:
         self._connection = Connection.of(servers)
         self._modules = modules_of(modules)
@@ -149,10 +150,9 @@ class Loader(Iterator[Batch]):
         options.timeout_s = timeout
         options.needs_input_ids = int(needs_input_ids)
         options.needs_labels = int(needs_labels)
+        options.max_batches_held = max_batches_held
         self._checkpoint = b""
         self._next_step = start_step
-        self._strict = strict
-        self._current: Optional[Batch] = None
         self._job: Optional[Dict[str, Any]] = None
         self._closed = False
         self._renew()
@@ -185,13 +185,12 @@ class Loader(Iterator[Batch]):
         return self
 
     def close(self) -> None:
-        """Ends fetching and releases the batch.
+        """Ends fetching. Batches that are held stay valid.
 
         Ranks that still exchange with this one end with an error, unless all steps
         are done.
         """
         self._closed = True
-        self._release()
         self._finalizer()
 
     def __enter__(self) -> Loader:
@@ -250,6 +249,9 @@ class Loader(Iterator[Batch]):
     def next(self, stream: Optional[int] = None) -> Batch:
         """The next micro-batch. Raises StopIteration at the end, at every call.
 
+        Raises ResourceExhausted, which ends nothing, if `max_batches_held` batches are
+        held.
+
         If a signal handler raises while this waits, nothing is lost: call it again,
         with the same stream, for the same micro-batch.
 
@@ -258,7 +260,6 @@ class Loader(Iterator[Batch]):
                 torch's current stream if torch is imported, else the default stream.
         """
         self.open()
-        self._release(self._strict)
         raw_stream = self._current_stream() if stream is None else stream
         parts = self._shims.next(raw_stream or None)
         if parts is None:
@@ -266,7 +267,6 @@ class Loader(Iterator[Batch]):
         batch = batch_of(parts, self._to_array, self._shims.schedule)
         step_is_done = batch.micro_batch + 1 == batch.num_micro_batches
         self._next_step = batch.step + int(step_is_done)
-        self._current = batch
         self._shims.commit()
         return batch
 
@@ -275,18 +275,6 @@ class Loader(Iterator[Batch]):
         if self._device is None or torch is None:
             return 0
         return int(torch.cuda.current_stream(self._device).cuda_stream)
-
-    def _release(self, strict: bool = False) -> None:
-        batch, self._current = self._current, None
-        if batch is None:
-            return
-        held = batch._release()
-        if held and strict:
-            raise TensorsStillHeld(
-                "step %d, micro-batch %d: still referred to: %s; drop them or clone() the "
-                "batch before you request the next"
-                % (batch.step, batch.micro_batch, ", ".join(sorted(set(held))))
-            )
 
     @property
     def job(self) -> Dict[str, Any]:
@@ -354,7 +342,6 @@ class Loader(Iterator[Batch]):
                 "load_state_dict: the loader is open and has used up its communicators; make "
                 "another loader with state_dict=..."
             )
-        self._release()
         self._finalizer()
         self._checkpoint = data
         self._next_step = _checkpoint.step_of(data)
