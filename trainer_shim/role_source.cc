@@ -200,7 +200,8 @@ absl::Status CheckCommunicator(const JobShape& shape, const v1::Role& role,
   if (communicator == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("exchanging samples over ", shape.dp,
-                     " ranks needs a communicator; none was given"));
+                     " ranks needs a communicator; none was given. Give each rank "
+                     "one, or set balance.delivery: direct"));
   }
   if (communicator->rank() != role.dp_rank() ||
       communicator->size() != shape.dp) {

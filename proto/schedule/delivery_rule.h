@@ -58,6 +58,10 @@ struct DeliveryRule {
 // of ranks than the module has).
 absl::StatusOr<DeliveryRule> RuleOf(const v1::Job& job, v1::Module module);
 
+// The rule of `role`: `direct` if it asks for that, else its module's. Errors:
+// INVALID_ARGUMENT (it asks for another delivery; as above).
+absl::StatusOr<DeliveryRule> RuleOf(const v1::Job& job, const v1::Role& role);
+
 }  // namespace ballast
 
 #endif  // BALLAST_PROTO_SCHEDULE_DELIVERY_RULE_H_

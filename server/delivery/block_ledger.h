@@ -20,6 +20,8 @@ struct BlockKey {
   v1::Module module = v1::MODULE_UNSPECIFIED;
   uint32_t dp_rank = 0;
   BlockId id;
+  // Whether the rank asked for `direct` against balance.delivery.
+  bool asked_direct = false;
 
   auto operator<=>(const BlockKey&) const = default;
 };

@@ -73,7 +73,7 @@ absl::Status Drained() {
 absl::Status CheckRole(const v1::Job& job, const v1::Role& role) {
   for (const v1::Job::ModuleSize& module : job.modules()) {
     if (module.module() != role.module()) continue;
-    if (role.dp_rank() < module.dp()) return absl::OkStatus();
+    if (role.dp_rank() < module.dp()) return RuleOf(job, role).status();
     return absl::InvalidArgumentError(absl::StrCat(
         ModuleName(role.module()), " has ", module.dp(),
         " data-parallel ranks; rank ", role.dp_rank(), " was asked for"));
@@ -170,6 +170,7 @@ absl::StatusOr<std::unique_ptr<BlockStream>> Loader::OpenStream(
                      " streams are open, the most that are allowed; "
                      "do clients reconnect without closing theirs?"));
   }
+  BALLAST_RETURN_IF_ERROR(CheckAskAlike(role));
   // Ranks that start anew may start at an earlier step.
   if (streams_.empty()) current_step_.reset();
   const uint64_t id = next_stream_++;
@@ -180,6 +181,31 @@ absl::StatusOr<std::unique_ptr<BlockStream>> Loader::OpenStream(
   Advance(stream.get(), &deferred);
   streams_[id] = std::move(stream);
   return std::make_unique<Stream>(shared_from_this(), id);
+}
+
+bool Loader::AsksDirect(const v1::Role& role) const {
+  return role.delivery() == v1::DELIVERY_DIRECT &&
+         settings_.delivery[role.module()].moves();
+}
+
+absl::Status Loader::CheckAskAlike(const v1::Role& role) const {
+  const bool direct = AsksDirect(role);
+  for (const auto& [id, stream] : streams_) {
+    const v1::Role& other = stream->role;
+    if (other.module() != role.module() || other.dp_rank() == role.dp_rank() ||
+        !stream->end.ok() || AsksDirect(other) == direct) {
+      continue;
+    }
+    const v1::Role& asks = direct ? role : other;
+    const v1::Role& asks_not = direct ? other : role;
+    return absl::FailedPreconditionError(absl::StrCat(
+        ModuleName(role.module()), " rank ", asks.dp_rank(),
+        " has no communicator and asks for direct delivery, while rank ",
+        asks_not.dp_rank(),
+        " exchanges samples; wanted the same of all ranks of the module: give "
+        "each rank a communicator, or none"));
+  }
+  return absl::OkStatus();
 }
 
 void Loader::GetSchedule(uint64_t step, ScheduleAnswer answer) {

@@ -82,7 +82,8 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // schedule, so TryNext answers that. Errors: INVALID_ARGUMENT (no such
   // module or rank), OUT_OF_RANGE (the data end before the step), UNAVAILABLE
   // (the loader drains), RESOURCE_EXHAUSTED (more streams than the rank's peers
-  // and three a rank, and at least 64).
+  // and three a rank, and at least 64), FAILED_PRECONDITION (of the module's
+  // ranks with an open stream, some ask for direct delivery and some do not).
   absl::StatusOr<std::unique_ptr<BlockStream>> OpenStream(
       const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
       std::function<void()> ready);
@@ -145,6 +146,13 @@ class Loader : public std::enable_shared_from_this<Loader> {
   void Close(uint64_t stream);
   void Lend(uint64_t stream, uint64_t block);
   void Release(uint64_t stream, uint64_t block);
+
+  // Whether the role asks for `direct` where balance.delivery is another that
+  // moves samples.
+  bool AsksDirect(const v1::Role& role) const;
+  // FAILED_PRECONDITION if another rank of the module does not ask as `role`.
+  absl::Status CheckAskAlike(const v1::Role& role) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Begins all that the stream may begin now.
   void Advance(LoaderStream* stream, Deferred* deferred)
@@ -217,7 +225,8 @@ class Loader : public std::enable_shared_from_this<Loader> {
   std::unique_ptr<Ticker> ticker_;          // null unless vision_first
 };
 
-// OK, or INVALID_ARGUMENT naming the module or rank that the job lacks.
+// OK, or INVALID_ARGUMENT naming the module or rank that the job lacks, or the
+// delivery that a rank may not ask for.
 absl::Status CheckRole(const v1::Job& job, const v1::Role& role);
 
 }  // namespace ballast

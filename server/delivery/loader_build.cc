@@ -14,7 +14,8 @@ void Loader::Plan(uint64_t stream_id, const v1::Role& role, const BlockId& id) {
         const std::shared_ptr<const v1::StepSchedule> schedule,
         schedules_.Get(id.step));
     return PlanForBuilding(*schedule, id.micro_batch, role,
-                           settings_.delivery[role.module()],
+                           AsksDirect(role) ? DeliveryRule(v1::DELIVERY_DIRECT)
+                                            : settings_.delivery[role.module()],
                            settings_.geometry);
   }();
   // No rank can go on from here, and its trainer may be the last to know why.

@@ -106,9 +106,11 @@ void Loader::AdvanceWaiting(Deferred* deferred) {
 bool Loader::Begin(LoaderStream* stream, const StreamProgress::Decision& next,
                    Deferred* deferred) {
   std::vector<uint64_t> gone;
-  const std::optional<BlockLedger::Grant> grant = ledger_.Acquire(
-      stream->id, {stream->role.module(), stream->role.dp_rank(), next.block},
-      next.bytes, &gone);
+  const std::optional<BlockLedger::Grant> grant =
+      ledger_.Acquire(stream->id,
+                      {stream->role.module(), stream->role.dp_rank(),
+                       next.block, AsksDirect(stream->role)},
+                      next.bytes, &gone);
   for (const uint64_t block : gone) Forget(block, deferred);
   if (!grant.has_value()) return false;
   stream->progress.OnBegun();

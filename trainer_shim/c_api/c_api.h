@@ -89,7 +89,10 @@ typedef struct ballast_shim_options {
   /* Required. */
   const ballast_connection* connection;
   /* This rank's end of its module's group, of the same backend. Taken over,
-   * also by a call that fails: it must not be used or destroyed afterwards. */
+   * also by a call that fails: it must not be used or destroyed afterwards.
+   * BACKEND_HOST: if NULL, the servers deliver to this rank as under
+   * balance.delivery: direct, which gives the same batches; then it must be
+   * NULL for all ranks of the module. */
   ballast_communicator* communicator;
   /* BALLAST_FLOAT32 or BALLAST_BFLOAT16. 0: FLOAT32 with BACKEND_HOST, BFLOAT16
    * with BACKEND_CUDA. */

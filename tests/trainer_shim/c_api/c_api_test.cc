@@ -179,11 +179,20 @@ TEST_F(CApiTest, AnotherFingerprintIsRefused) {
   EXPECT_THAT(ballast_last_error(), HasSubstr(options.fingerprint));
 }
 
-TEST_F(CApiTest, WithoutACommunicatorTheMessageSaysSo) {
-  ballast_shim_options options = Options(BALLAST_MODULE_LANGUAGE, 1);
-  ballast_shim* shim = nullptr;
-  EXPECT_EQ(ballast_shim_create(&options, &shim), BALLAST_INVALID_ARGUMENT);
-  EXPECT_THAT(ballast_last_error(), HasSubstr("needs a communicator"));
+TEST_F(CApiTest, WithoutCommunicatorsServersDeliverDirect) {
+  const auto got = RunAll([](ballast_shim_options* options) {
+    ballast_communicator_destroy(options->communicator);
+    options->communicator = nullptr;
+  });
+  const auto want = cluster_->RunRanks(0, 2);
+  ASSERT_TRUE(want.ok()) << want.status();
+  ASSERT_EQ(got.size(), want->size());
+  for (const auto& [key, batch] : *want) {
+    PackedBatch unmoved = batch;
+    unmoved.bytes_read = got.at(key).info.bytes_read;
+    unmoved.bytes_moved = 0;
+    ExpectSameBatch(got.at(key), unmoved);
+  }
 }
 
 TEST_F(CApiTest, MisuseChangesNothingAndErrorsAreFinal) {
