@@ -35,6 +35,11 @@ class FailoverTest : public ::testing::Test {
   Failover failover_{{"a", "b", "c"}, Exact()};
 };
 
+// Servers and ranks may start in any order.
+TEST(FailoverOptionsTest, ByDefaultARankWaitsAMinuteForItsFirstServer) {
+  EXPECT_EQ(FailoverOptions().start_patience, absl::Seconds(60));
+}
+
 TEST_F(FailoverTest, TheNextServerIsAskedAtOnce) {
   EXPECT_EQ(failover_.name(), "a");
   EXPECT_EQ(Fail(), 0);
