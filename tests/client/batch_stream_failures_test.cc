@@ -36,7 +36,7 @@ TEST_F(BatchStreamTest, ResumesAtTheNextBlock) {
   EXPECT_EQ(requests[2].step, 2u);
   EXPECT_EQ(requests[2].micro_batch, 1u);
   EXPECT_EQ(requests[2].steps, 1u);
-  // A block between two failures starts the count anew.
+  // A block between two failures restarts the count.
   EXPECT_THAT(clock_.sleeps(), ElementsAre(options.failover.first_backoff,
                                            options.failover.first_backoff));
 }
@@ -64,7 +64,7 @@ TEST_F(BatchStreamTest, GivesUpWhenItsPatienceIsOver) {
     clock_.AwaitSleepers(1);
     clock_.Advance(absl::Seconds(5));
   }
-  ExpectBlocks(stream.get(), 0, 0);  // what came is not lost
+  ExpectBlocks(stream.get(), 0, 0);  // received blocks are not lost
   ExpectError(stream.get(), absl::StatusCode::kUnavailable,
               "gave up at step 0 micro-batch 1: the only server cannot go on, "
               "15s after the first failure; the server (failures in a row: 4, "
@@ -85,8 +85,8 @@ TEST_F(BatchStreamTest, WaitsForBlocksOfTheFetcherBefore) {
   ASSERT_TRUE(first.ok() && second.ok());
   clock_.AwaitSleepers(1);
   clock_.Advance(options.failover.first_backoff);
-  // The new connection has an allowance of its own, yet nothing is fetched
-  // before there is room.
+  // The new connection has its own allowance, yet nothing is fetched before
+  // there is room.
   first->reset();
   ASSERT_TRUE(stream->Next().ok());
   EXPECT_EQ(server_.most_held_bytes(), 2 * kBlockBytes);
@@ -159,7 +159,7 @@ TEST_F(BatchStreamTest, EndsWhileWaitingToRetry) {
   server_.AddFailedConnection(absl::UnavailableError("refused"));
   const auto stream = Start(SomeOptions(0, &clock_));
   clock_.AwaitSleepers(1);
-}  // the destructor returns though time stands still
+}  // the destructor returns although time stands still
 
 TEST_F(BatchStreamTest, EndsWhileBlocksFromBeforeAreHeld) {
   server_.AddConnection({NumberedBlock(0), absl::UnavailableError("x")});

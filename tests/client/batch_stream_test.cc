@@ -28,7 +28,7 @@ TEST_F(BatchStreamTest, FetchesAheadWithinTheBound) {
   server_.AwaitBlockedFetch();
   EXPECT_EQ(server_.delivered(), 3);
 
-  // Taking a block gives no room; destroying it does.
+  // Taking a block makes no room; destroying it does.
   auto taken = stream->Next();
   ASSERT_TRUE(taken.ok());
   server_.AwaitBlockedFetch();
@@ -56,7 +56,7 @@ TEST_F(BatchStreamTest, CountBoundsBlocksThatAreTiny) {
   BatchStream::Options options = SomeOptions(0, &clock_);
   options.max_queued = 2;
   const auto stream = Start(options);
-  server_.AwaitDelivered(3);  // two queued, one in the hand of the thread
+  server_.AwaitDelivered(3);  // two queued, one held by the thread
   EXPECT_EQ(server_.delivered(), 3);
   ExpectBlocks(stream.get(), 0, 3);
 }

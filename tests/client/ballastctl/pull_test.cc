@@ -65,7 +65,7 @@ TEST_F(BallastctlTest, PullGoesOnWithTheNextServer) {
   ASSERT_TRUE(Pull(2, true).ok());
   const std::vector<std::string> undisturbed = Lines();
 
-  // The first server dies within step 5, whose schedule it has given.
+  // The first server dies within step 5, after it has given the schedule.
   server_->AddPull([this](FakePull* pull) {
     pull->SendBlock(kStep, 0, Block(kStep, 0));
     pull->SendBlock(kStep, 1, Block(kStep, 1));
