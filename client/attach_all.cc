@@ -16,8 +16,8 @@ namespace {
 
 using Answer = absl::StatusOr<v1::AttachResponse>;
 
-// What each of `servers` answers: the first is held to `expected`, the others
-// are compared with it here, so that the message has both addresses.
+// The answer of each of `servers`. The server checks `expected` for the first;
+// the others are compared with it here, so that the message has both addresses.
 std::vector<Answer> AskAll(absl::Span<LoaderClient* const> servers,
                            const v1::Role& role,
                            const v1::Fingerprint& expected) {
@@ -32,7 +32,7 @@ std::vector<Answer> AskAll(absl::Span<LoaderClient* const> servers,
   return answers;
 }
 
-// Each server's cause, which names it.
+// The cause of each server, which names the server.
 std::string AllAway(absl::Span<LoaderClient* const> servers,
                     const std::vector<Answer>& answers) {
   std::string text =
@@ -43,9 +43,8 @@ std::string AllAway(absl::Span<LoaderClient* const> servers,
   return text;
 }
 
-// The fingerprint leaves out by which way samples come to their owners, as the
-// schedule does not depend on it; a rank that goes from one server to another
-// does.
+// The fingerprint leaves out balance.delivery, which the schedule does not
+// depend on; a rank that goes from one server to another does.
 absl::Status CheckSameDelivery(const v1::AttachResponse& a,
                                const std::string& a_address,
                                const v1::AttachResponse& b,

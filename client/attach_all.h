@@ -11,19 +11,18 @@
 
 namespace ballast {
 
-// Attaches `role` to every one of `servers` (at least one), all at once, and
-// answers what the first that answered said. All servers of a job must have one
-// fingerprint. `expected` is what the caller knows of it, from a checkpoint
-// say; it may be empty. A server that is away (UNAVAILABLE, DEADLINE_EXCEEDED)
-// is passed over with a line in the log, so that a rank starts while one server
-// is down; its own Pull refuses another fingerprint later. Where
-// none answers all are asked again each second, for `patience`, timed by
-// `clock`; 0: not again. Blocks for that, and for as long as the slowest Attach
-// takes. Errors: those of LoaderClient::Attach; UNAVAILABLE when no server
-// answers, naming each with its cause; FAILED_PRECONDITION when a server's
-// fingerprint is not the first one's, naming both addresses, both fingerprints
-// and the first differing key, or when its balance.delivery is not;
-// INVALID_ARGUMENT for no servers.
+// Attaches `role` to all `servers` (at least one) at once and returns the
+// answer of the first in order that gave one. All servers of a job must have
+// one fingerprint. `expected` is what the caller knows of it, for instance from
+// a checkpoint; it may be empty. A server that is away (UNAVAILABLE,
+// DEADLINE_EXCEEDED) is passed over with a line in the log, so that a rank
+// starts while one server is down; its Pull refuses another fingerprint later.
+// Where none answers, all are asked again each second for `patience`, timed by
+// `clock`; 0: once. Blocks for that, and for the slowest Attach. Errors: as
+// LoaderClient::Attach; UNAVAILABLE when no server answers, naming each with
+// its cause; FAILED_PRECONDITION when a server's fingerprint or
+// balance.delivery is not the first one's, naming both addresses, both values
+// and the first differing key; INVALID_ARGUMENT for no servers.
 absl::StatusOr<v1::AttachResponse> AttachAll(
     absl::Span<LoaderClient* const> servers, const v1::Role& role,
     const v1::Fingerprint& expected,

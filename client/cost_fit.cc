@@ -17,11 +17,11 @@ using Column = std::vector<Real>;
 using Terms = unsigned;
 constexpr Terms kAllTerms = (1u << kCostTerms) - 1;
 
-// A column is taken to depend on others when no more than this share of it is
-// left without them, and times are not trusted any further.
+// A column counts as dependent on others when at most this share of it is left
+// without them; times are not trusted any further.
 constexpr Real kRelativePrecision = 1e-9L;
-// What leaving terms out must add to the squared residuals, in units of the
-// noise's variance a term, for the data to speak for them.
+// What leaving terms out must add to the squared residuals, per term and in
+// units of the noise's variance, for the data to support them.
 constexpr Real kSignificant = 4;
 
 Real Dot(const Column& a, const Column& b) {
@@ -30,7 +30,7 @@ Real Dot(const Column& a, const Column& b) {
   return sum;
 }
 
-// Takes the direction of the unit vector `q` out of `v`; answers how much there
+// Removes the direction of the unit vector `q` from `v`; returns how much it
 // was.
 Real Project(const Column& q, Column* v) {
   const Real amount = Dot(q, *v);
@@ -40,7 +40,7 @@ Real Project(const Column& q, Column* v) {
 
 // Least squares of `target` over some of the columns.
 struct Solution {
-  bool independent = true;  // whether the columns are
+  bool independent = true;  // the columns
   std::array<Real, kCostTerms> coefficients = {};
   Real residual = 0;  // sum of squares
 
@@ -49,8 +49,8 @@ struct Solution {
   }
 };
 
-// By Gram-Schmidt, each column projected twice. Columns have length 1 (or 0),
-// so that their scales do not matter.
+// Gram-Schmidt, each column projected twice. Columns have length 1 (or 0), so
+// that their scales do not matter.
 Solution Solve(const std::array<Column, kCostTerms>& columns,
                const Column& target, Terms terms) {
   Solution solution;
@@ -124,7 +124,7 @@ Terms BestTerms(const Solutions& solutions, Real precision) {
   return best;
 }
 
-// The smallest set of terms of which any may be left out, but not all.
+// The smallest set of terms any of which may be left out, but not all.
 Terms ConfoundedTerms(const Solutions& solutions, Real noise) {
   const auto matters = [&](Terms without) {
     const Real loss = solutions[kAllTerms & ~without].residual -
@@ -219,7 +219,7 @@ absl::StatusOr<CostFit> FitCost(
 absl::Status AddObservations(const v1::StepSchedule& schedule,
                              absl::Span<const v1::StepTiming> timings,
                              CostObservations* observations) {
-  // What each rank owns in each slot of the step, of each module.
+  // Each module's ranks: what they own in each slot of the step.
   std::map<v1::Module, std::vector<std::vector<CostObservation>>> owned;
   for (const v1::MicroBatchSchedule& micro_batch : schedule.micro_batches()) {
     for (const v1::ModuleSchedule& module : micro_batch.modules()) {

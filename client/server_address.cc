@@ -12,7 +12,7 @@
 namespace ballast {
 namespace {
 
-// Less the zero byte at its end.
+// Without the zero byte at its end.
 constexpr size_t kMaxSocketPath = sizeof(sockaddr_un::sun_path) - 1;
 
 absl::Status Wrong(absl::string_view address, absl::string_view what) {

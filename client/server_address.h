@@ -9,8 +9,8 @@
 
 namespace ballast {
 
-// Whether `address` is `unix:/path`, with a path that a socket can have, or
-// `host:port`; `[host]:port` for IPv6. Says nothing of whether anyone listens.
+// OK if `address` is `unix:/path`, with a path that a socket can have, or
+// `host:port`; `[host]:port` for IPv6. Does not check whether a server listens.
 // Errors: INVALID_ARGUMENT, naming the address and what is wrong with it.
 absl::Status CheckServerAddress(absl::string_view address);
 

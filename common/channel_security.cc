@@ -87,7 +87,8 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
   std::shared_ptr<grpc::ChannelCredentials> channel;
   if (absl::StartsWith(address, "unix:")) {
     if (security.token.empty()) return grpc::InsecureChannelCredentials();
-    // On the wire as if there were none; gRPC sends tokens over no other.
+    // Local credentials add nothing to the wire; gRPC sends tokens only over
+    // credentials.
     channel = grpc::experimental::LocalCredentials(UDS);
   } else if (!security.ca.empty()) {
     grpc::SslCredentialsOptions options;

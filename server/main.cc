@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
   ballast::AddIndex(&line);
   ballast::AddServe(&line);
   ballast::AddPlan(&line);
-  CLI::App* inspect = line.AddGroup(
+  ballast::Command* inspect = line.AddGroup(
       "inspect", "Shows what one part makes of given input.",
       "  ballast-server inspect image --model qwen2_5_vl photo.jpg\n"
       "  ballast-server inspect sample --config ballast.yaml --position 17");

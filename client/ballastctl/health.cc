@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <iostream>
 
-#include "common/option_types.h"
 #include "common/status_macros.h"
 
 namespace ballast {
@@ -37,8 +36,8 @@ absl::Status AwaitHealth(const Connect& connect, absl::Duration wait,
 
 void AddHealth(CommandLine* line, std::shared_ptr<const ServerOption> server) {
   auto wait = std::make_shared<uint64_t>(0);
-  CLI::App* command = line->AddCommand(
-      line->app(), "health",
+  Command* command = line->AddCommand(
+      line->program(), "health",
       "Asks whether a server serves, by gRPC health checking, which needs no\n"
       "token. Prints `serving` and exits with status 0, or says why not and\n"
       "exits with 1: for probes, where TLS or a Unix socket keeps others out.",
@@ -49,9 +48,10 @@ void AddHealth(CommandLine* line, std::shared_ptr<const ServerOption> server) {
                            absl::Seconds(static_cast<int64_t>(*wait)),
                            Clock::Real(), &std::cout);
       });
-  AddWholeNumber(command, "--wait", *wait,
-                 "seconds to ask again in, until it serves", 0)
-      ->type_name("SECONDS");
+  command
+      ->AddWholeNumber("--wait", wait.get(),
+                       "seconds to ask again in, until it serves", 0)
+      .TypeName("SECONDS");
 }
 
 }  // namespace ballast

@@ -118,8 +118,8 @@ absl::Status Index(const Options& options) {
 
 void AddIndex(CommandLine* line) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
-      line->app(), "index",
+  Command* command = line->AddCommand(
+      line->program(), "index",
       "Builds or refreshes the index of every source: where each sample lies,\n"
       "its image sizes, its text length. Damaged samples are left out and\n"
       "listed with file, offset and reason. An index that is out of date is "
@@ -133,15 +133,15 @@ void AddIndex(CommandLine* line) {
       "  ballast-server index --config ballast.yaml\n"
       "  ballast-server index --config ballast.yaml --verify",
       [options] { return Index(*options); });
-  command->add_option("--config", options->config, "configuration file")
-      ->required()
-      ->type_name("FILE");
-  command->add_flag("--rebuild", options->rebuild,
-                    "read all files anew, also those of indexes that are up to "
-                    "date");
-  command->add_flag("--verify", options->verify,
-                    "read indexes that are up to date from end to end, and "
-                    "build those anew that are damaged");
+  command->AddText("--config", &options->config, "configuration file")
+      .Required()
+      .TypeName("FILE");
+  command->AddFlag("--rebuild", &options->rebuild,
+                   "read all files anew, also those of indexes that are up to "
+                   "date");
+  command->AddFlag("--verify", &options->verify,
+                   "read indexes that are up to date from end to end, and "
+                   "build those anew that are damaged");
 }
 
 }  // namespace ballast

@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "server/command/json_lines.h"
 #include "server/schedule/balance.h"
@@ -56,9 +55,9 @@ absl::StatusOr<nlohmann::ordered_json> Balance(const nlohmann::json& object,
 
 }  // namespace
 
-void AddInspectBalance(CommandLine* line, CLI::App* inspect) {
+void AddInspectBalance(CommandLine* line, Command* inspect) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
+  Command* command = line->AddCommand(
       inspect, "balance",
       "Partitions costs into groups of even load, as the schedule does.\n"
       "Reads {\"costs\": [number, …]} a line from standard input and prints\n"
@@ -72,14 +71,15 @@ void AddInspectBalance(CommandLine* line, CLI::App* inspect) {
                                     return Balance(object, *options);
                                   });
       });
-  AddWholeNumber(command, "--groups", options->groups, "number of groups", 1)
-      ->required();
-  OneOf(command->add_option("--algorithm", options->algorithm,
-                            "`lpt` is the reference, always of equal count"),
-        {"lpt", "refined"})
-      ->capture_default_str();
-  command->add_flag("--equal-count", options->equal_count,
-                    "as many costs in each group");
+  command->AddWholeNumber("--groups", &options->groups, "number of groups", 1)
+      .Required();
+  command
+      ->AddText("--algorithm", &options->algorithm,
+                "`lpt` is the reference, always of equal count")
+      .OneOf({"lpt", "refined"})
+      .ShowDefault();
+  command->AddFlag("--equal-count", &options->equal_count,
+                   "as many costs in each group");
 }
 
 }  // namespace ballast

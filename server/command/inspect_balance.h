@@ -6,7 +6,7 @@
 namespace ballast {
 
 // `inspect balance`: partitions costs given as JSON lines.
-void AddInspectBalance(CommandLine* line, CLI::App* inspect);
+void AddInspectBalance(CommandLine* line, Command* inspect);
 
 }  // namespace ballast
 

@@ -9,7 +9,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "common/option_types.h"
 #include "common/sha256.h"
 #include "common/status_macros.h"
 #include "server/config/model_profile.h"
@@ -113,9 +112,9 @@ absl::Status InspectImages(const v1::Model& model,
                    " files failed; `error` in their lines says why"));
 }
 
-void AddInspectImage(CommandLine* line, CLI::App* inspect) {
+void AddInspectImage(CommandLine* line, Command* inspect) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
+  Command* command = line->AddCommand(
       inspect, "image",
       "Prints what a model sees of image files (JPEG, PNG, WebP).\n"
       "One JSON object a file, in order: its size, its size after resizing,\n"
@@ -129,22 +128,26 @@ void AddInspectImage(CommandLine* line, CLI::App* inspect) {
                                  CompleteModel(*options));
         return InspectImages(model, options->files, std::cout);
       });
-  OneOf(command->add_option("--model", options->profile,
-                            "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl"),
-        ModelProfileNames())
-      ->required()
-      ->type_name("MODEL");
-  AddWholeNumber(command, "--min-pixels", options->min_pixels,
-                 "fewest pixels after resizing (default: the model's)", 1);
-  AddWholeNumber(command, "--max-pixels", options->max_pixels,
-                 "most pixels after resizing (default: the model's)", 1);
-  OneOf(command->add_option("--resample", options->resample,
-                            "`exact` gives Pillow's pixels"),
-        {"exact", "fast"})
-      ->capture_default_str();
-  command->add_flag("--exif-orientation", options->exif_orientation,
-                    "turn images as their EXIF orientation says");
-  command->add_option("FILE", options->files, "image files")->required();
+  command
+      ->AddText("--model", &options->profile,
+                "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl")
+      .OneOf(ModelProfileNames())
+      .Required()
+      .TypeName("MODEL");
+  command->AddWholeNumber("--min-pixels", &options->min_pixels,
+                          "fewest pixels after resizing (default: the model's)",
+                          1);
+  command->AddWholeNumber("--max-pixels", &options->max_pixels,
+                          "most pixels after resizing (default: the model's)",
+                          1);
+  command
+      ->AddText("--resample", &options->resample,
+                "`exact` gives Pillow's pixels")
+      .OneOf({"exact", "fast"})
+      .ShowDefault();
+  command->AddFlag("--exif-orientation", &options->exif_orientation,
+                   "turn images as their EXIF orientation says");
+  command->AddTexts("FILE", &options->files, "image files").Required();
 }
 
 }  // namespace ballast

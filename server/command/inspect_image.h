@@ -13,7 +13,7 @@
 namespace ballast {
 
 // `inspect image`: sizes, tokens and pixel hashes of image files.
-void AddInspectImage(CommandLine* line, CLI::App* inspect);
+void AddInspectImage(CommandLine* line, Command* inspect);
 
 // The command on any files and stream: one JSON object a file, in order, with
 // {file, width, height, resized_h, resized_w, grid_thw, image_tokens,

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/option_types.h"
 #include "common/status_macros.h"
 
 namespace ballast {
@@ -38,9 +37,9 @@ absl::Status InspectLengths(const LognormalLengths& lengths, uint64_t count,
   return absl::OkStatus();
 }
 
-void AddInspectLengths(CommandLine* line, CLI::App* inspect) {
+void AddInspectLengths(CommandLine* line, Command* inspect) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
+  Command* command = line->AddCommand(
       inspect, "lengths",
       "Prints the lengths that a mock source draws, in tokens.\n"
       "One JSON array, in the order of the source's samples; the same as\n"
@@ -51,26 +50,26 @@ void AddInspectLengths(CommandLine* line, CLI::App* inspect) {
       [options] {
         return InspectLengths(options->lengths, options->count, std::cout);
       });
-  OneOf(command->add_option("--mode", options->mode, "how they are drawn"),
-        {"lognormal"})
-      ->required();
-  AddWholeNumber(command, "--min", options->lengths.min, "least length")
-      ->required();
-  AddWholeNumber(command, "--max", options->lengths.max, "greatest length")
-      ->required();
+  command->AddText("--mode", &options->mode, "how they are drawn")
+      .OneOf({"lognormal"})
+      .Required();
+  command->AddWholeNumber("--min", &options->lengths.min, "least length")
+      .Required();
+  command->AddWholeNumber("--max", &options->lengths.max, "greatest length")
+      .Required();
   command
-      ->add_option("--mean", options->lengths.mean,
-                   "mean of what is drawn, before it is clipped to --min and "
-                   "--max")
-      ->required()
-      ->type_name("TOKENS");
+      ->AddReal("--mean", &options->lengths.mean,
+                "mean of what is drawn, before it is clipped to --min and "
+                "--max")
+      .Required()
+      .TypeName("TOKENS");
   command
-      ->add_option("--sigma", options->lengths.sigma,
-                   "deviation of the logarithm")
-      ->required()
-      ->type_name("X");
-  AddWholeNumber(command, "--count", options->count, "number of lengths")
-      ->required();
+      ->AddReal("--sigma", &options->lengths.sigma,
+                "deviation of the logarithm")
+      .Required()
+      .TypeName("X");
+  command->AddWholeNumber("--count", &options->count, "number of lengths")
+      .Required();
 }
 
 }  // namespace ballast

@@ -17,7 +17,7 @@ absl::Status InspectLengths(const LognormalLengths& lengths, uint64_t count,
                             std::ostream& out);
 
 // `inspect lengths`: the lengths of a mock source.
-void AddInspectLengths(CommandLine* line, CLI::App* inspect);
+void AddInspectLengths(CommandLine* line, Command* inspect);
 
 }  // namespace ballast
 

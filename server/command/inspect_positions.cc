@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "server/command/json_lines.h"
 #include "server/config/model_profile.h"
@@ -94,9 +93,9 @@ absl::Status InspectPositions(const v1::Model& model, std::istream& in,
   });
 }
 
-void AddInspectPositions(CommandLine* line, CLI::App* inspect) {
+void AddInspectPositions(CommandLine* line, Command* inspect) {
   auto profile = std::make_shared<std::string>();
-  CLI::App* command = line->AddCommand(
+  Command* command = line->AddCommand(
       inspect, "positions",
       "Prints the position ids of samples.\n"
       "Reads {\"input_ids\": […], \"image_grid_thw\": [[t, h, w], …]} a line\n"
@@ -110,11 +109,12 @@ void AddInspectPositions(CommandLine* line, CLI::App* inspect) {
         BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
         return InspectPositions(model, std::cin, std::cout);
       });
-  OneOf(command->add_option("--model", *profile,
-                            "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl"),
-        ModelProfileNames())
-      ->required()
-      ->type_name("MODEL");
+  command
+      ->AddText("--model", profile.get(),
+                "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl")
+      .OneOf(ModelProfileNames())
+      .Required()
+      .TypeName("MODEL");
 }
 
 }  // namespace ballast

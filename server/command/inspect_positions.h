@@ -11,7 +11,7 @@
 namespace ballast {
 
 // `inspect positions`: the position ids of token ids.
-void AddInspectPositions(CommandLine* line, CLI::App* inspect);
+void AddInspectPositions(CommandLine* line, Command* inspect);
 
 // The command on any streams: {"input_ids": […], "image_grid_thw": [[t,h,w],
 // …]} a line to {"position_ids": [[…], …]} a line, one list an axis of `model`.

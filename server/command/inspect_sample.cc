@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/aligned_buffer.h"
-#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
 #include "proto/schedule/module.h"
@@ -145,9 +144,9 @@ absl::Status InspectSample(const Options& options) {
 
 }  // namespace
 
-void AddInspectSample(CommandLine* line, CLI::App* inspect) {
+void AddInspectSample(CommandLine* line, Command* inspect) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
+  Command* command = line->AddCommand(
       inspect, "sample",
       "Prints the sample at a position as a server builds it.\n"
       "One JSON object: position, sample, step, micro_batch, tokens, "
@@ -157,12 +156,13 @@ void AddInspectSample(CommandLine* line, CLI::App* inspect) {
       "input_ids, labels, position_ids [axis][token].",
       "  ballast-server inspect sample --config ballast.yaml --position 17",
       [options] { return InspectSample(*options); });
-  command->add_option("--config", options->config, "configuration file")
-      ->required()
-      ->type_name("FILE");
-  AddWholeNumber(command, "--position", options->position,
-                 "place in the global order, from 0")
-      ->required();
+  command->AddText("--config", &options->config, "configuration file")
+      .Required()
+      .TypeName("FILE");
+  command
+      ->AddWholeNumber("--position", &options->position,
+                       "place in the global order, from 0")
+      .Required();
 }
 
 }  // namespace ballast

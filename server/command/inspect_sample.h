@@ -6,7 +6,7 @@
 namespace ballast {
 
 // `inspect sample`: what a server would build of the sample at a position.
-void AddInspectSample(CommandLine* line, CLI::App* inspect);
+void AddInspectSample(CommandLine* line, Command* inspect);
 
 }  // namespace ballast
 

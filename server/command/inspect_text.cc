@@ -30,9 +30,9 @@ absl::Status InspectText(const Tokenizer& tokenizer, std::istream& in,
                             });
 }
 
-void AddInspectText(CommandLine* line, CLI::App* inspect) {
+void AddInspectText(CommandLine* line, Command* inspect) {
   auto tokenizer = std::make_shared<std::string>();
-  CLI::App* command = line->AddCommand(
+  Command* command = line->AddCommand(
       inspect, "text",
       "Prints the token ids of texts, without special tokens.\n"
       "Reads {\"text\": …} a line from standard input and prints\n"
@@ -44,11 +44,11 @@ void AddInspectText(CommandLine* line, CLI::App* inspect) {
         return InspectText(*made, std::cin, std::cout);
       });
   command
-      ->add_option("--tokenizer", *tokenizer,
-                   "a tokenizer.json, a SentencePiece .model, or `bytes` (one\n"
-                   "token a byte)")
-      ->required()
-      ->type_name("FILE|bytes");
+      ->AddText("--tokenizer", tokenizer.get(),
+                "a tokenizer.json, a SentencePiece .model, or `bytes` (one\n"
+                "token a byte)")
+      .Required()
+      .TypeName("FILE|bytes");
 }
 
 }  // namespace ballast

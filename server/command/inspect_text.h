@@ -11,7 +11,7 @@
 namespace ballast {
 
 // `inspect text`: what a tokenizer makes of texts.
-void AddInspectText(CommandLine* line, CLI::App* inspect);
+void AddInspectText(CommandLine* line, Command* inspect);
 
 // The command on any streams: {"text": …} a line to {"ids": […]} a line.
 // Errors name the line: INVALID_ARGUMENT, the tokenizer's.

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/option_types.h"
 #include "common/progress_bar.h"
 #include "common/status_macros.h"
 #include "server/command/draw/dataset.h"
@@ -55,8 +54,8 @@ absl::Status MakeCorpus(Options options) {
 
 void AddMakeCorpus(CommandLine* line) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
-      line->app(), "make-corpus",
+  Command* command = line->AddCommand(
+      line->program(), "make-corpus",
       "Draws a dataset of documents and scenes as WebDataset tars, with a\n"
       "configuration (ballast.yaml) to serve it. The same bytes for the same\n"
       "samples, seed and preset.",
@@ -65,22 +64,24 @@ void AddMakeCorpus(CommandLine* line) {
       "--seed 7",
       [options] { return MakeCorpus(*options); });
   command
-      ->add_option("--out", options->dataset.directory,
-                   "directory, made if need be")
-      ->required()
-      ->type_name("DIR");
-  WholeNumber(command->add_option("--samples", options->dataset.samples,
-                                  "number of samples"),
-              1, 256000000)
-      ->required();
-  AddWholeNumber(command, "--seed", options->dataset.seed,
-                 "another seed draws another dataset")
-      ->capture_default_str();
-  OneOf(command->add_option("--preset", options->preset,
-                            "`mixed` also has pages, tables, scenes and "
-                            "several images a sample; `text` has no images"),
-        {"receipts", "mixed", "text"})
-      ->capture_default_str();
+      ->AddText("--out", &options->dataset.directory,
+                "directory, made if need be")
+      .Required()
+      .TypeName("DIR");
+  command
+      ->AddWholeNumber("--samples", &options->dataset.samples,
+                       "number of samples", 1, 256000000)
+      .Required();
+  command
+      ->AddWholeNumber("--seed", &options->dataset.seed,
+                       "another seed draws another dataset")
+      .ShowDefault();
+  command
+      ->AddText("--preset", &options->preset,
+                "`mixed` also has pages, tables, scenes and "
+                "several images a sample; `text` has no images")
+      .OneOf({"receipts", "mixed", "text"})
+      .ShowDefault();
 }
 
 }  // namespace ballast

@@ -162,8 +162,8 @@ absl::Status Serve(const Options& options) {
 
 void AddServe(CommandLine* line) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
-      line->app(), "serve",
+  Command* command = line->AddCommand(
+      line->program(), "serve",
       "Serves shards until SIGTERM, then drains: streams end after the block\n"
       "that is being sent. Exits with status 0 then; a second SIGTERM ends it\n"
       "at once. Prints `ready ADDRESS...` on standard output once the index "
@@ -177,14 +177,14 @@ void AddServe(CommandLine* line) {
       "  ballast-server serve --config ballast.yaml\n"
       "  ballast-server serve --config ballast.yaml --listen 127.0.0.1:0",
       [options] { return Serve(*options); });
-  command->add_option("--config", options->config, "configuration file")
-      ->required()
-      ->type_name("FILE");
+  command->AddText("--config", &options->config, "configuration file")
+      .Required()
+      .TypeName("FILE");
   command
-      ->add_option("--listen", options->listen,
-                   "unix:/path or host:port, in the place of serve.listen; "
-                   "port 0 lets the system choose")
-      ->type_name("ADDRESS");
+      ->AddTexts("--listen", &options->listen,
+                 "unix:/path or host:port, in the place of serve.listen; "
+                 "port 0 lets the system choose")
+      .TypeName("ADDRESS");
 }
 
 }  // namespace ballast

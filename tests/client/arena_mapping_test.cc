@@ -113,7 +113,7 @@ TEST_F(ArenaMappingTest, OneMappingForAllWhoNeedItAtATime) {
   const auto first = get(identity());
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(get(identity()), first);
-  // The server has been started again.
+  // The server was restarted.
   const auto next = *Arena::CreateShared(directory_, kMiB);
   const auto second = get(*next->identity());
   ASSERT_NE(second, nullptr);

@@ -185,7 +185,7 @@ TEST_F(LoaderClientTest, ChecksHealth) {
 }
 
 TEST_F(LoaderClientTest, AServerThatShutsDownIsUnavailable) {
-  // How gRPC ends what is at work when its server shuts down.
+  // The code with which gRPC ends calls when its server shuts down.
   server_->SetAttach(absl::CancelledError(""));
   ExpectError(client_->Attach({}, {}).status(), absl::StatusCode::kUnavailable,
               "Attach: the server is shutting down");
@@ -272,7 +272,7 @@ TEST_F(LoaderClientTest, AttachesWithoutAServerThatIsAway) {
   ASSERT_TRUE(attached.ok()) << attached.status();
   EXPECT_EQ(attached->fingerprint().hash(), SomeJob().fingerprint().hash());
 
-  // What is expected holds for whichever answers first.
+  // The first to answer is compared with `expected`.
   v1::Fingerprint expected;
   expected.set_hash("0123");
   const absl::Status differs =
@@ -281,7 +281,7 @@ TEST_F(LoaderClientTest, AttachesWithoutAServerThatIsAway) {
   EXPECT_THAT(std::string(differs.message()),
               AllOf(HasSubstr(other->address()), HasSubstr("0123")));
 
-  // An error that is no absence is the answer.
+  // An error other than absence is returned.
   server_->SetAttach(absl::InvalidArgumentError("vision has 2 ranks"));
   ExpectError(AttachAll(clients, SomeRole(), {}).status(),
               absl::StatusCode::kInvalidArgument, "vision has 2 ranks");

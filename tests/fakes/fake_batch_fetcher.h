@@ -19,6 +19,7 @@ struct FakeBlock {
   uint64_t step = 0;
   uint32_t micro_batch = 0;
   std::vector<uint8_t> bytes;
+  bool intact = true;
 };
 using FakeEvent = std::variant<FakeBlock, absl::Status>;
 
@@ -50,6 +51,9 @@ class FakeBatchServer {
   // Of blocks that are alive, over all connections; and the most at any time.
   uint64_t held_bytes() const;
   uint64_t most_held_bytes() const;
+  // Overwrites, as a server that gave its connection up may, every block
+  // delivered so far: none of them is intact.
+  void OverwriteBlocks();
   // Blocks delivered so far.
   int delivered() const;
   // Blocks until so many blocks have been delivered.
@@ -70,6 +74,7 @@ class FakeBatchServer {
     uint64_t held ABSL_GUARDED_BY(mutex) = 0;
     uint64_t most_held ABSL_GUARDED_BY(mutex) = 0;
     int delivered ABSL_GUARDED_BY(mutex) = 0;
+    int overwritten ABSL_GUARDED_BY(mutex) = 0;  // of these, the first so many
     // Those that a thread is inside Fetch of.
     std::set<const Fetcher*> fetching ABSL_GUARDED_BY(mutex);
   };

@@ -120,23 +120,6 @@ class FakeClient : public LoaderClient {
     return absl::UnimplementedError("the fake keeps no timings");
   }
 
-  absl::StatusOr<v1::GetStatusResponse> GetStatus() override {
-    return v1::GetStatusResponse();
-  }
-
-  absl::StatusOr<v1::GetBalanceResponse> GetBalance(
-      const v1::GetBalanceRequest&) override {
-    return absl::UnimplementedError("the fake has no balance");
-  }
-  absl::StatusOr<v1::GetStatsResponse> GetStats(const std::string&) override {
-    return v1::GetStatsResponse();
-  }
-  absl::Status WatchBalance(
-      const v1::WatchBalanceRequest&,
-      absl::FunctionRef<bool(const v1::StepBalance&)>) override {
-    return absl::UnimplementedError("the fake has no balance");
-  }
-
   absl::Status CheckHealth() override { return absl::OkStatus(); }
 
   absl::StatusOr<std::unique_ptr<BatchFetcher>> OpenPull(

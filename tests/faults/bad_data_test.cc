@@ -18,7 +18,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "client/loader_client.h"
+#include "client/ballastctl/metrics_client.h"
 #include "server/config/config_loader.h"
 #include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/test_cluster.h"
@@ -85,8 +85,7 @@ class BadDataTest : public ::testing::Test {
   }
 
   v1::GetStatusResponse StatusOf(const TestCluster& cluster) {
-    const auto status =
-        LoaderClient::Create(cluster.addresses()[0])->GetStatus();
+    const auto status = MetricsClient(cluster.addresses()[0]).GetStatus();
     EXPECT_TRUE(status.ok()) << status.status();
     return *status;
   }

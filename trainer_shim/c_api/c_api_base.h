@@ -100,8 +100,8 @@ typedef struct ballast_connection {
   const char* tls_server_name; /* in the certificates, where it is another
                                   than the address's */
   const char* token_file;      /* its first line is the bearer token */
-  /* Seconds to wait at the start for the first server to answer. 0: it must
-   * answer at once. */
+  /* Seconds to wait at the start for the first server to answer. 0: 60;
+   * negative: it must answer at once. */
   double wait_for_server_s;
   /* Seconds without a byte from a server that may send, then the next one goes
    * on; four times that for a whole block. 0: 30. */

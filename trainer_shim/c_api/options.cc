@@ -99,10 +99,14 @@ absl::StatusOr<Connection> ConnectionOf(const ballast_connection* given) {
   options.security.tls_server_name = TextOf(known.tls_server_name);
   options.security.token_file = TextOf(known.token_file);
   FailoverOptions& failover = connection.failover;
-  BALLAST_ASSIGN_OR_RETURN(
-      failover.start_patience,
-      SecondsOf(known.wait_for_server_s, failover.start_patience,
-                "connection.wait_for_server_s"));
+  if (known.wait_for_server_s < 0) {
+    failover.start_patience = absl::ZeroDuration();
+  } else {
+    BALLAST_ASSIGN_OR_RETURN(
+        failover.start_patience,
+        SecondsOf(known.wait_for_server_s, failover.start_patience,
+                  "connection.wait_for_server_s"));
+  }
   BALLAST_ASSIGN_OR_RETURN(failover.silent_after,
                            SecondsOf(known.hang_after_s, failover.silent_after,
                                      "connection.hang_after_s"));

@@ -20,7 +20,7 @@ TEST(HealthTest, AsksAgainUntilTheServerServes) {
   ManualClock clock;
   int connects = 0;
   const auto connect = [&]() -> absl::StatusOr<std::unique_ptr<LoaderClient>> {
-    // It comes up between the second and the third.
+    // The server starts between the second attempt and the third.
     return LoaderClient::Create(++connects < 3 ? kNobody : server->address());
   };
   std::ostringstream out;

@@ -120,7 +120,7 @@ TEST(InspectImageTest, RefusesAnUnboundedSize) {
 TEST(InspectImageTest, CommandLine) {
   const auto run = [](std::vector<std::string> arguments) {
     CommandLine line("ballast-server", "");
-    AddInspectImage(&line, line.app()->add_subcommand("inspect", ""));
+    AddInspectImage(&line, line.AddGroup("inspect", "", ""));
     arguments.insert(arguments.begin(), {"ballast-server", "inspect", "image"});
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());

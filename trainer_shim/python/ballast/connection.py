@@ -26,7 +26,8 @@ class Connection:
     #: The name in the servers' certificates, if it differs from the address.
     tls_server_name: Optional[str] = None
     token_file: Optional[str] = None  #: its first line is the bearer token
-    #: Seconds to wait at the start for the first server to answer. 0: do not wait.
+    #: Seconds to wait at the start for the first server to answer. 0: it must
+    #: answer at once.
     wait_for_server: float = 60.0
     #: Seconds without a byte from a server before another takes over. 0: 30.
     hang_after: float = 0.0
@@ -55,7 +56,7 @@ class Connection:
         for key in ("tls_ca", "tls_cert", "tls_key", "tls_server_name", "token_file"):
             text = getattr(self, key)
             setattr(value, key, None if text is None else str(text).encode())
-        value.wait_for_server_s = self.wait_for_server
+        value.wait_for_server_s = self.wait_for_server or -1.0  # 0 is the default
         value.hang_after_s = self.hang_after
         value.give_up_after_s = self.give_up_after
         value.streams = self.streams
