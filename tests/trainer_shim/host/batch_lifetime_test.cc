@@ -94,13 +94,12 @@ TEST(BatchLifetimeTest, TooManyAreRefusedByNameAndTheSameBatchComesLater) {
   for (int i = 0; i < 2; ++i) {
     const absl::Status status = shim->Next().status();
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(
-        status.message(),
-        AllOf(HasSubstr("all 3 batches of max_batches_held are held"),
-              HasSubstr("step 0 micro-batch 0 (1 reference)"),
-              HasSubstr("step 0 micro-batch 1 (2 references)"),
-              HasSubstr("step 1 micro-batch 0 (1 reference)"),
-              HasSubstr("raise max_batches_held")));
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("all 3 batches of max_batches_held are held"),
+                      HasSubstr("step 0 micro-batch 0 (1 reference)"),
+                      HasSubstr("step 0 micro-batch 1 (2 references)"),
+                      HasSubstr("step 1 micro-batch 0 (1 reference)"),
+                      HasSubstr("raise max_batches_held")));
   }
   // One of two references: the batch is held on.
   held[1].Reset();
