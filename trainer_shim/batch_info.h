@@ -84,10 +84,10 @@ struct StepInfo {
 // `align`: JobShape::totals_align.
 StepInfo StepInfoOf(v1::StepSchedule schedule, uint32_t align);
 
-// Fills `info` for micro-batch number `micro_batch` of `step`, from its plan and
-// layout (empty where the rank receives no tensor). `has_block`: the rank pulls
-// the micro-batch's block. Pure but for `info`, whose memory is reused. No
-// sample says that it is a placeholder.
+// Fills `info` for micro-batch number `micro_batch` of `step`, from its plan
+// and layout (empty where the rank receives no tensor). `has_block`: the rank
+// pulls the micro-batch's block. Pure but for `info`, whose memory is reused.
+// No sample says that it is a placeholder.
 void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
                    const v1::Role& role, const JobShape& shape,
                    PixelType pixel_type, const ExchangePlan& plan,

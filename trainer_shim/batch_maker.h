@@ -49,7 +49,7 @@ class BatchMaker {
   // 0, fills them. Errors: as Communicator::Broadcast.
   virtual absl::Status Broadcast(BatchEntry* entry, StreamHandle stream) = 0;
 
-  // What has been found wrong since, on a device or with a peer.
+  // The first thing found wrong since, on a device or with a peer.
   virtual absl::Status Found() const { return absl::OkStatus(); }
   // Ends calls and work that wait, with `reason`, which the shim also gives to
   // the communicators and, for Cancel, to the source.

@@ -22,8 +22,8 @@ BatchPool::BatchPool(uint32_t max_held, MakeEntry make)
 absl::Status BatchPool::CheckRoom() const {
   MutexLock lock(&mutex_);
   if (held_.size() < max_held_) return absl::OkStatus();
-  std::string message = absl::StrCat(
-      "all ", max_held_, " batches of max_batches_held are held:");
+  std::string message =
+      absl::StrCat("all ", max_held_, " batches of max_batches_held are held:");
   const char* separator = " ";
   for (const BatchEntry* each : held_) {
     const uint32_t references = each->references();
@@ -96,9 +96,9 @@ void BatchPool::Return(BatchEntry* entry) {
     free_.push_back(entry);
     return;
   }
-  const auto at = std::find_if(
-      entries_.begin(), entries_.end(),
-      [entry](const auto& each) { return each.get() == entry; });
+  const auto at =
+      std::find_if(entries_.begin(), entries_.end(),
+                   [entry](const auto& each) { return each.get() == entry; });
   gone = std::move(*at);
   entries_.erase(at);
 }

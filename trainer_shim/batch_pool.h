@@ -121,17 +121,19 @@ absl::StatusOr<BatchRef<Batch>> CastBatch(
   return BatchRef<Batch>(batch->Detach());
 }
 
-// The memory of a shim's batches. Batches that are held, at most `max_held`, and
-// those in preparation each have an entry. Entries that have been used before
-// are used again first, the one released longest ago before the others, so that
-// only as many fill with memory as a loop needs; others are made when there is
-// none. So there are never more than `max_held` and those in preparation.
+// The memory of a shim's batches. Batches that are held, at most `max_held`,
+// and those in preparation each have an entry. Entries that have been used
+// before are used again first, the one released longest ago before the others,
+// so that only as many fill with memory as a loop needs; others are made when
+// there is none. So there are never more than `max_held` and those in
+// preparation.
 //
 // One thread, the shim's, calls all but what BatchEntry::Release does. Held
 // entries outlive the shim: each keeps the pool.
 class BatchPool : public std::enable_shared_from_this<BatchPool> {
  public:
-  using MakeEntry = std::function<absl::StatusOr<std::unique_ptr<BatchEntry>>()>;
+  using MakeEntry =
+      std::function<absl::StatusOr<std::unique_ptr<BatchEntry>>()>;
 
   // `max_held` is at least 1. `make` is only called by Prepare and Take.
   BatchPool(uint32_t max_held, MakeEntry make);

@@ -67,8 +67,8 @@ class Communicator {
                                  absl::Span<const absl::Span<uint8_t>> slices,
                                  StreamHandle stream);
 
-  // What has gone wrong since, on the device or with a peer; OK where nothing
-  // has. Never waits. From any thread.
+  // The first thing that has gone wrong since, on the device or with a peer; OK
+  // where nothing has. Never waits. From any thread.
   virtual absl::Status Check() = 0;
 
   // Ends the calls, and the work on the device, that wait for peers, and every

@@ -9,7 +9,7 @@
 
 namespace ballast {
 
-// What Communicator::AllToAllV moves for one exchange.
+// The slices that Communicator::AllToAllV moves for one exchange.
 struct ExchangeSlices {
   std::vector<SendSlice> sends;
   std::vector<ReceiveSlice> receives;

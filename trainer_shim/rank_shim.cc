@@ -39,8 +39,8 @@ absl::Status RankShim::Open(
 
 absl::Status RankShim::Start(
     std::vector<std::unique_ptr<LoaderClient>> clients) {
-  for (const Communicator* each : {options_.communicator.get(),
-                                   options_.tensor_communicator.get()}) {
+  for (const Communicator* each :
+       {options_.communicator.get(), options_.tensor_communicator.get()}) {
     if (each == nullptr || each->on_device() == maker_->on_device()) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "a communicator is for ", each->on_device() ? "device" : "host",
@@ -138,7 +138,7 @@ absl::Status RankShim::ReportTiming(uint64_t step, uint32_t micro_batch,
 absl::Status RankShim::End(const absl::Status& status) {
   // At the end of the steps all ranks leave their groups in good order.
   if (absl::IsOutOfRange(status)) return end_ = status;
-  // Where the maker has seen why, that is the cause.
+  // The maker may have seen the cause.
   const absl::Status found = maker_->Found();
   return end_ = Fail(found.ok() ? status : found);
 }

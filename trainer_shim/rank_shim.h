@@ -85,9 +85,9 @@ class RankShim {
   // after a release the same batch comes. So does FAILED_PRECONDITION: a rank
   // that receives from a tensor peer.
   //
-  // Every other error is final and repeated at every further call. OUT_OF_RANGE:
-  // all steps are done, or the data end (job().end_step(), the same on every
-  // rank; the message says which). Any other has also aborted the
+  // Every other error is final and repeated at every further call.
+  // OUT_OF_RANGE: all steps are done, or the data end (job().end_step(), the
+  // same on every rank; the message says which). Any other has also aborted the
   // communicators, so that the module's other ranks end with the same cause
   // instead of waiting: DATA_LOSS (a block, schedule or sample is not what it
   // should be; a peer follows another schedule), UNAVAILABLE (no server
@@ -100,7 +100,8 @@ class RankShim {
   // Next, the shim holds the batch itself. Does nothing where a rank has no
   // peers. Errors are final, and abort both communicators: as
   // Communicator::Broadcast. FAILED_PRECONDITION, which ends nothing: there is
-  // no tensor_communicator, or no batch that is not sent, or this is not rank 0.
+  // no tensor_communicator, or no batch that is not sent, or this is not rank
+  // 0.
   absl::Status SendToTensorPeers(StreamHandle stream);
 
   // The other tensor ranks, instead of Next: the next batch, as tensor rank 0
@@ -120,8 +121,8 @@ class RankShim {
   // what is known of how long its batch took to make, for their metrics
   // (StepTiming). The first server that answers keeps it. Blocks for a round
   // trip, and a second for each server that hangs. An error ends nothing, and
-  // none needs to be acted on: INVALID_ARGUMENT, FAILED_PRECONDITION (the server
-  // has another fingerprint by now), or what kept the last server from
+  // none needs to be acted on: INVALID_ARGUMENT, FAILED_PRECONDITION (the
+  // server has another fingerprint by now), or what kept the last server from
   // answering.
   absl::Status ReportTiming(uint64_t step, uint32_t micro_batch,
                             double milliseconds);

@@ -215,9 +215,8 @@ absl::Status CheckCommunicator(const JobShape& shape, const v1::Role& role,
 
 absl::Status CheckTensorCommunicator(const JobShape& shape,
                                      const Communicator* communicator) {
-  if (communicator == nullptr ||
-      (communicator->rank() == shape.place.tp_rank &&
-       communicator->size() == shape.layout.tp)) {
+  if (communicator == nullptr || (communicator->rank() == shape.place.tp_rank &&
+                                  communicator->size() == shape.layout.tp)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(

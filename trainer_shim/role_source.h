@@ -66,7 +66,7 @@ class RoleSource {
     // (CheckSameData). Empty: there is no checkpoint.
     v1::Fingerprint checkpoint;
     uint64_t steps = 0;  // 0: as long as there are data
-    // What the job's fingerprint must be in everything. May be empty.
+    // The job's fingerprint must be this one in every part. May be empty.
     v1::Fingerprint fingerprint;
     // Bytes of blocks that may be held or on their way. One block may always
     // be, however large.
@@ -96,10 +96,10 @@ class RoleSource {
   // Ends a Next that blocks, and every later one, with CANCELLED.
   void Cancel();
 
-  // Keeps the time that making a micro-batch's packed batch took, for the report
-  // of its timing, beside the time that Next waited for its block. Kept for the
-  // last kKnownTimes micro-batches that Next answered with a block. From any
-  // thread.
+  // Keeps the time that making a micro-batch's packed batch took, for the
+  // report of its timing, beside the time that Next waited for its block. Kept
+  // for the last kKnownTimes micro-batches that Next answered with a block.
+  // From any thread.
   static constexpr size_t kKnownTimes = 64;
   void NoteTimes(const BatchTimes& times);
 

@@ -19,8 +19,8 @@ struct TensorView {
   const char* name = "";  // static
   ElementType type = ElementType::kInt64;
   const void* data = nullptr;
-  int device = kHostMemory;  // or CUDA's number
-  uint32_t rank = 0;         // number of dimensions, 1 to 4
+  int device = kHostMemory;           // or CUDA's number
+  uint32_t rank = 0;                  // number of dimensions, 1 to 4
   std::array<int64_t, 4> shape = {};  // the first `rank`, then 0
 };
 

@@ -71,7 +71,8 @@ class Gate {
   ~Gate() { Open(); }
   void Close(cudaStream_t stream) {
     OrDie(cudaLaunchHostFunc(
-              stream, [](void* open) {
+              stream,
+              [](void* open) {
                 static_cast<std::atomic<bool>*>(open)->wait(false);
               },
               &open_),
@@ -147,9 +148,8 @@ TEST_P(BatchLifetimeGpuTest, SlowReadersSeeTheirBatch) {
     OrDie(cudaStreamSynchronize(reader), "waiting for the reader");
     for (size_t i = 0; i < want.size(); ++i) {
       const auto* ids = reinterpret_cast<const int64_t*>(copies[i].data());
-      EXPECT_EQ(
-          std::vector<int64_t>(ids, ids + want[i].input_ids.size()),
-          want[i].input_ids)
+      EXPECT_EQ(std::vector<int64_t>(ids, ids + want[i].input_ids.size()),
+                want[i].input_ids)
           << i;
     }
   }

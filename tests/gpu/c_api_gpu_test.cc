@@ -206,7 +206,7 @@ TEST_P(CApiGpuTest, BatchesAreThoseOfTheHost) {
       process.device = kind == Kind::kInProcess ? 0 : rank;
       MakeEnds(kind, dp, here, ids.data(), &process);
       RunProcess(process, &made, &got);
-      // What was lent is whole, and its owner's.
+      // The lent communicator is whole, and its owner's.
       for (ncclComm_t trainers : lent_.at(rank)) {
         EXPECT_EQ(OrDie(LoadNccl())->CommDestroy(trainers), ncclSuccess);
       }

@@ -134,10 +134,10 @@ TEST_P(NcclGpuTest, SameBatchesAsOnTheHost) {
                      options);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Deliveries, NcclGpuTest,
-    ::testing::Combine(::testing::Values("exchange", "hybrid"),
-                       ::testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(Deliveries, NcclGpuTest,
+                         ::testing::Combine(::testing::Values("exchange",
+                                                              "hybrid"),
+                                            ::testing::Bool()));
 
 TEST(NcclGpuTest, ModulesOfDifferentSize) {
   const uint32_t ranks = DeviceCount();

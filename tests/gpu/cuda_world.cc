@@ -65,7 +65,7 @@ int DeviceCount() {
 }
 
 std::vector<std::unique_ptr<Communicator>> MakeGroup(Exchange exchange,
-                                                           uint32_t size) {
+                                                     uint32_t size) {
   if (exchange == Exchange::kInProcess) return InProcessDeviceGroup(size);
   const std::string id = OrDie(MakeNcclId());
   std::vector<std::unique_ptr<Communicator>> ends(size);

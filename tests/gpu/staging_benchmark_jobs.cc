@@ -71,8 +71,8 @@ BenchmarkJob MakeBenchmarkJob(Sizes sizes, uint32_t images, uint32_t dp,
 }
 
 std::unique_ptr<StagedBatch> MakeBenchmarkBatch(const BenchmarkJob& job,
-                                                 uint32_t step, uint32_t rank,
-                                                 int device, double* planning) {
+                                                uint32_t step, uint32_t rank,
+                                                int device, double* planning) {
   const v1::StepSchedule& schedule = job.schedules[step];
   const v1::Role role = RoleOf(rank);
   auto staged = std::make_unique<StagedBatch>();
@@ -83,7 +83,7 @@ std::unique_ptr<StagedBatch> MakeBenchmarkBatch(const BenchmarkJob& job,
       staged->exchange, *FindModule(schedule.micro_batches(0), role.module()),
       role, job.shape));
   staged->plan = PlanStaging(staged->exchange, staged->layout, job.shape,
-                            PixelType::kBfloat16);
+                             PixelType::kBfloat16);
   *planning = Microseconds() - begin;
 
   const StagingPlan& plan = staged->plan;

@@ -24,12 +24,12 @@ struct BenchmarkJob {
 BenchmarkJob MakeBenchmarkJob(Sizes sizes, uint32_t images, uint32_t dp,
                               uint32_t steps);
 
-// Stages a batch as BatchStager does for rank `rank`, without a server: the block holds
-// random pixels. `planning` gets the microseconds that all but filling the
-// block took.
+// Stages a batch as BatchStager does for rank `rank`, without a server: the
+// block holds random pixels. `planning` gets the microseconds that all but
+// filling the block took.
 std::unique_ptr<StagedBatch> MakeBenchmarkBatch(const BenchmarkJob& job,
-                                                 uint32_t step, uint32_t rank,
-                                                 int device, double* planning);
+                                                uint32_t step, uint32_t rank,
+                                                int device, double* planning);
 
 }  // namespace ballast
 

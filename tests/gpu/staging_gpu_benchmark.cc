@@ -1,5 +1,5 @@
-// A whole micro-batch on all GPUs of the machine, one thread and one rank each, over
-// NCCL: beside NCCL's own all-to-all, copies of the same bytes, and a
+// A whole micro-batch on all GPUs of the machine, one thread and one rank each,
+// over NCCL: beside NCCL's own all-to-all, copies of the same bytes, and a
 // matrix-product loop that fills the GPU. Times are the maximum over ranks.
 
 #include <cublas_v2.h>
@@ -17,9 +17,9 @@
 #include "tests/gpu/cuda_world.h"
 #include "tests/gpu/device_testing.h"
 #include "tests/gpu/staging_benchmark_jobs.h"
-#include "trainer_shim/cuda/nccl_communicator.h"
 #include "trainer_shim/cuda/device_entry.h"
 #include "trainer_shim/cuda/device_stage.h"
+#include "trainer_shim/cuda/nccl_communicator.h"
 
 namespace ballast {
 namespace {
@@ -237,7 +237,7 @@ void MeasureJob(const char* name, Sizes sizes, uint32_t images,
   const std::string id = OrDie(MakeNcclId());
   std::vector<Row> rows(ranks);
   std::vector<uint64_t> moved(ranks, 0), read(ranks, 0);
-  // Of each micro-batch, what its largest rank sends or receives.
+  // The bytes that each micro-batch's largest rank sends or receives.
   std::vector<std::atomic<uint64_t>> most(kBatches);
   std::vector<std::thread> threads;
   for (uint32_t r = 0; r < ranks; ++r) {
@@ -286,7 +286,8 @@ void MeasureJob(const char* name, Sizes sizes, uint32_t images,
   line("step of matrix products alone", row.alone);
   line("step with a micro-batch beside it", row.beside);
   std::printf(
-      "  whole micro-batch over the sum %.3f; all-to-all over exchange %.3f, of the "
+      "  whole micro-batch over the sum %.3f; all-to-all over exchange %.3f, "
+      "of the "
       "largest rank's bytes %.3f; "
       "slowdown %.2f %%; peer's 60 ms over the micro-batch %.0f\n",
       Quantile(row.whole, 0.5) / sum,

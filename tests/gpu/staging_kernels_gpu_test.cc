@@ -1,4 +1,5 @@
-// The kernels of a micro-batch against their twins on the host, and what they find.
+// The kernels of a micro-batch against their twins on the host, and what they
+// find.
 
 #include "trainer_shim/cuda/staging_kernels.h"
 
@@ -224,7 +225,7 @@ TEST_F(FindingTest, RecordsAreComparedButForThePlaceholderBit) {
   for (uint32_t i = 0; i < kSamples; ++i) {
     EXPECT_EQ(placeholders.data()[i], i % 7 == 3) << i;
   }
-  // Of several the first is reported.
+  // The first of several is reported.
   checks[588].expected.position = 5;
   checks[311].expected.payload_bytes = 9;
   const Finding found = check();

@@ -1,5 +1,5 @@
-// What the device takes for the phases of a micro-batch, as it is measured and as it
-// is reported.
+// The device's times for the phases of a micro-batch: as they are measured, and as
+// they are reported.
 
 #include <atomic>
 #include <memory>
@@ -19,10 +19,10 @@
 #include "tests/fakes/manual_clock.h"
 #include "tests/gpu/device_testing.h"
 #include "trainer_shim/batch_times.h"
+#include "trainer_shim/communicator.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 #include "trainer_shim/cuda/device_buffer.h"
-#include "trainer_shim/communicator.h"
 #include "trainer_shim/cuda/device_watch.h"
 #include "trainer_shim/cuda/in_process_device_communicator.h"
 #include "trainer_shim/cuda/staging_kernels.h"
@@ -121,7 +121,8 @@ TEST_F(StagingTimerGpuTest, NoLongerThanTheClockOnTheWall) {
 }
 
 // Nobody waits for the device, and the trainer, which asks for errors of its
-// own, sees none. What the stream waited for before the micro-batch does not count.
+// own, sees none. What the stream waited for before the micro-batch does not
+// count.
 TEST_F(StagingTimerGpuTest, WhatIsNotDoneIsNotKnown) {
   EXPECT_FALSE(timer_->Take().has_value());
   Gate gate(stream_.get());
@@ -160,7 +161,7 @@ TEST_F(StagingTimerGpuTest, CountsWhatTheStreamWaitsForInAPhase) {
   EXPECT_GE(*times->exchange, waited * 0.99);  // clocks differ
 }
 
-// For the sake of threads that may not ask the device themselves.
+// Serves threads that may not ask the device themselves.
 TEST(DeviceWatchGpuTest, EachLookIsOthersToo) {
   ManualClock clock;
   std::atomic<int> looks = 0;
@@ -257,7 +258,7 @@ TEST_P(ReportGpuTest, ABatchOnTheDeviceIsReportedWithItsTimes) {
           EXPECT_EQ(timing.step(), (*batch)->step);
           EXPECT_EQ(timing.micro_batch(), (*batch)->micro_batch);
           ExpectAllPhases(timing, true);
-          // Where the whole batch is made between the two.
+          // Without overlap the whole batch is made between the two.
           if (!overlap) {
             EXPECT_LE(SumOf(timing), wall);
           }

@@ -75,7 +75,7 @@ std::vector<PackedBatch> OnHost(const TestCluster& cluster, v1::Module module,
   }
 }
 
-// With `peers`, rank 0 of which passes on what it has.
+// Over `peers`, if given, whose rank 0 passes its batches on.
 std::vector<PackedBatch> OnDevice(
     const TestCluster& cluster, v1::Module module, const TrainerPlace& place,
     std::unique_ptr<Communicator> peers = nullptr) {

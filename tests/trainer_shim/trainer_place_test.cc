@@ -193,7 +193,7 @@ TEST(TrainerPlaceTest, LaterStagesOfVisionPullNothing) {
   }
 }
 
-// What a tensor peer got until the end, and the end.
+// The batches that a tensor peer got until the end, and the end.
 struct PeerRun {
   std::vector<PackedBatch> batches;
   absl::Status end;

@@ -120,7 +120,7 @@ absl::Status Drain(const Process& process, const Shims& shims,
   return absl::OkStatus();
 }
 
-// Where each role runs.
+// The place of each role.
 absl::StatusOr<std::vector<Place>> PlacesOf(const v1::Job& job,
                                             const std::vector<v1::Role>& roles,
                                             bool all) {

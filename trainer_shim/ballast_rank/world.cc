@@ -30,7 +30,8 @@ absl::Status Drain(uint32_t rank, TrainerShim* shim,
     const absl::Status told =
         shim->ReportTiming((*batch)->step, (*batch)->micro_batch,
                            absl::ToDoubleMilliseconds((*batch)->pack_time));
-    // What no server would take is this program's fault; all else is theirs.
+    // A timing that no server would take is this program's fault; all else is
+    // theirs.
     if (absl::IsInvalidArgument(told)) {
       return Annotate(told, "a timing was not taken");
     }
@@ -107,8 +108,8 @@ absl::Status RunWorld(const v1::Job& job, const v1::Fingerprint& fingerprint,
     TrainerShim::Options shim;
     shim.source.role = roles[rank];
     shim.source.place = options.place;
-    shim.communicator =
-        std::move(groups[shim.source.role.module()][shim.source.role.dp_rank()]);
+    shim.communicator = std::move(
+        groups[shim.source.role.module()][shim.source.role.dp_rank()]);
     shim.source.start_step = options.start_step;
     shim.source.steps = options.steps;
     shim.source.checkpoint = options.checkpoint;

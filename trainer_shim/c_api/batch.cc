@@ -46,8 +46,7 @@ absl::Status GetInfo(const ballast_batch* batch, ballast_batch_info* out) {
   info.dummy_image = from.dummy_image;
   info.bytes_read = from.bytes_read;
   info.bytes_moved = from.bytes_moved;
-  info.pack_ms =
-      absl::ToDoubleMilliseconds(EntryOf(batch)->pack_time());
+  info.pack_ms = absl::ToDoubleMilliseconds(EntryOf(batch)->pack_time());
   return WriteStruct(info, out, "info");
 }
 

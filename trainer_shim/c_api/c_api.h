@@ -103,14 +103,14 @@ typedef struct ballast_shim_options {
   uint64_t start_step;
   /* Number of steps. 0: as long as there are data. */
   uint64_t steps;
-  /* What ballast_shim_checkpoint answered: the run goes on at exactly the next
+  /* The answer of ballast_shim_checkpoint: the run goes on at exactly the next
    * position, also with other dp sizes, another micro-batch, delivery, balance
    * or packing, or other servers, as long as the data are the same. NULL:
    * none. */
   const void* checkpoint;
   uint64_t checkpoint_size; /* bytes */
-  /* What the job's fingerprint must be: 32 hexadecimal digits. NULL or "":
-   * anything. */
+  /* The job must have this fingerprint: 32 hexadecimal digits. NULL or "": any.
+   */
   const char* fingerprint;
   /* Bytes of blocks that may be held or on their way; one block may always be,
    * however large. 0: 256 MiB. */
@@ -159,17 +159,17 @@ BALLAST_API int ballast_shim_create(const ballast_shim_options* options,
 BALLAST_API void ballast_shim_destroy(ballast_shim* shim);
 
 /* The batch of the next micro-batch, in order of (step, micro-batch), with one
- * reference of the caller's, who ends it with ballast_batch_release. Always from
- * one thread. Batches that are held are never touched by this call.
+ * reference of the caller's, who ends it with ballast_batch_release. Always
+ * from one thread. Batches that are held are never touched by this call.
  *
  * BACKEND_HOST: `stream` must be NULL. Blocks until the batch is in host
  * memory, for which all ranks of the module must have called.
  *
  * BACKEND_CUDA: `stream` is a cudaStream_t of the shim's device (NULL: the
  * default stream; never cudaStreamPerThread). It waits until the batch is
- * packed; the calling thread waits only for blocks to come from the servers and,
- * before OUT_OF_RANGE, for the device to have read the last ones. Work on other
- * streams that reads the batch must wait for `stream`, and
+ * packed; the calling thread waits only for blocks to come from the servers
+ * and, before OUT_OF_RANGE, for the device to have read the last ones. Work on
+ * other streams that reads the batch must wait for `stream`, and
  * ballast_batch_record_stream names those streams. Several shims on one device
  * (vision and language) are asked in the same order in every process, from one
  * thread.
@@ -180,24 +180,24 @@ BALLAST_API void ballast_shim_destroy(ballast_shim* shim);
  * comes. (A RESOURCE_EXHAUSTED that comes again after a release is the job's,
  * and final.)
  *
- * Every other error is final, repeated at every further call, and ends the other
- * ranks of the module too. OUT_OF_RANGE: all steps are done, or the data end.
- * DATA_LOSS (a block, schedule or sample is not what it should be; a peer
+ * Every other error is final, repeated at every further call, and ends the
+ * other ranks of the module too. OUT_OF_RANGE: all steps are done, or the data
+ * end. DATA_LOSS (a block, schedule or sample is not what it should be; a peer
  * follows another schedule), UNAVAILABLE (no server answers, or a peer left),
  * DEADLINE_EXCEEDED (timeout_s; no server answers in time), CANCELLED,
  * RESOURCE_EXHAUSTED (no memory), INVALID_ARGUMENT, FAILED_PRECONDITION,
- * INTERNAL. Messages name the rank. BACKEND_CUDA: what the device finds wrong is
- * answered by the next call. An argument that is refused is no such error and
- * changes nothing. */
+ * INTERNAL. Messages name the rank. BACKEND_CUDA: what the device finds wrong
+ * is answered by the next call. An argument that is refused is no such error
+ * and changes nothing. */
 BALLAST_API int ballast_shim_next(ballast_shim* shim, void* stream,
                                   const ballast_batch** batch);
 
-/* With a tensor_communicator, tensor rank 0 calls ballast_shim_next and then the
- * first of these, once for each batch and before it asks for the next; the
+/* With a tensor_communicator, tensor rank 0 calls ballast_shim_next and then
+ * the first of these, once for each batch and before it asks for the next; the
  * others call the second instead of ballast_shim_next. All call at the same
- * place among their collectives. Streams, references, blocking and errors are as
- * for ballast_shim_next; no block is pulled for a rank that receives. Between
- * the two calls the shim holds one reference to the batch itself.
+ * place among their collectives. Streams, references, blocking and errors are
+ * as for ballast_shim_next; no block is pulled for a rank that receives.
+ * Between the two calls the shim holds one reference to the batch itself.
  * FAILED_PRECONDITION, which ends nothing: the other ranks' call, or no batch
  * to send. */
 BALLAST_API int ballast_shim_send_to_tensor_peers(ballast_shim* shim,
@@ -248,12 +248,13 @@ BALLAST_API int ballast_shim_checkpoint(const ballast_shim* shim,
                                         uint64_t next_step,
                                         ballast_bytes** checkpoint);
 
-/* What a checkpoint says. */
+/* The contents of a checkpoint. */
 typedef struct ballast_checkpoint_info {
   uint32_t struct_size;
   uint32_t reserved;
   uint64_t next_step;
-  /* Of the whole job and of its data alone: 32 hexadecimal digits and a 0. */
+  /* Fingerprints of the whole job and of its data alone: 32 hexadecimal digits
+   * and a 0. */
   char fingerprint[40];
   char data_fingerprint[40];
 } ballast_checkpoint_info;

@@ -13,7 +13,7 @@ extern "C" {
 
 #define BALLAST_API __attribute__((visibility("default")))
 
-/* What this header describes. */
+/* The version of the interface in this header. */
 #define BALLAST_ABI_VERSION 1
 
 /* BALLAST_ABI_VERSION of the library that is loaded: a program refuses another
@@ -55,7 +55,7 @@ typedef enum ballast_module {
   BALLAST_MODULE_LANGUAGE = 2
 } ballast_module;
 
-/* Where batches are made and lie. */
+/* The memory that batches are made in. */
 typedef enum ballast_backend {
   BALLAST_BACKEND_HOST = 1,
   BALLAST_BACKEND_CUDA = 2
@@ -83,7 +83,7 @@ typedef enum ballast_dtype {
   BALLAST_BOOL = 6 /* a byte, 0 or 1 */
 } ballast_dtype;
 
-/* Of the job's servers: where they are and how both sides know each other. */
+/* The job's servers: their addresses, and how both sides know each other. */
 typedef struct ballast_connection {
   uint32_t struct_size;
   /* Number of `servers`; at least 1. */
@@ -97,8 +97,8 @@ typedef struct ballast_connection {
   const char* tls_ca;
   const char* tls_cert; /* PEM, of this client; with tls_key */
   const char* tls_key;
-  const char* tls_server_name; /* in the certificates, where it is another
-                                  than the address's */
+  const char* tls_server_name; /* name in the certificates, where it is not the
+                                  address's */
   const char* token_file;      /* its first line is the bearer token */
   /* Seconds to wait at the start for the first server to answer. 0: 60;
    * negative: it must answer at once. */

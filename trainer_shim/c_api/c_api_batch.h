@@ -13,10 +13,11 @@ extern "C" {
  * they hold, and numbers. Which tensors there are follows from the rank's
  * module and its place in it.
  *
- * A batch is counted: whoever got it from ballast_shim_next holds one reference,
- * and it stays valid and unchanged, with all pointers that come from it, as long
- * as there is a reference, also after further calls of ballast_shim_next and
- * after ballast_shim_destroy. Its functions may be called from any thread. */
+ * A batch is counted: whoever got it from ballast_shim_next holds one
+ * reference, and it stays valid and unchanged, with all pointers that come from
+ * it, as long as there is a reference, also after further calls of
+ * ballast_shim_next and after ballast_shim_destroy. Its functions may be called
+ * from any thread. */
 typedef struct ballast_batch ballast_batch;
 
 /* One reference more, for a further holder. From any thread that holds one. */
@@ -30,9 +31,10 @@ BALLAST_API void ballast_batch_retain(const ballast_batch* batch);
  * memory is used again after the work that they have been given by then. */
 BALLAST_API void ballast_batch_release(const ballast_batch* batch);
 
-/* Names a further stream (a cudaStream_t of the shim's device, NULL: the default
- * stream) whose work reads the batch; that work must wait for the stream of
- * ballast_shim_next. BACKEND_HOST: does nothing. Errors: from CUDA, INTERNAL. */
+/* Names a further stream (a cudaStream_t of the shim's device, NULL: the
+ * default stream) whose work reads the batch; that work must wait for the
+ * stream of ballast_shim_next. BACKEND_HOST: does nothing. Errors: from CUDA,
+ * INTERNAL. */
 BALLAST_API int ballast_batch_record_stream(const ballast_batch* batch,
                                             void* stream);
 
@@ -60,7 +62,7 @@ typedef struct ballast_batch_info {
   /* Bytes of the block that was pulled, and of what left for other ranks. */
   uint64_t bytes_read;
   uint64_t bytes_moved;
-  /* What packing took in host time, exchange and waiting not counted; 0 with
+  /* Host time that packing took, exchange and waiting not counted; 0 with
    * BACKEND_CUDA, where the batch is handed out before the device has packed
    * it: ballast_shim_report_timing tells the servers what that took. */
   double pack_ms;
@@ -69,7 +71,8 @@ typedef struct ballast_batch_info {
 BALLAST_API int ballast_batch_get_info(const ballast_batch* batch,
                                        ballast_batch_info* info);
 
-/* Where memory lies: the numbers of DLPack's kDLCPU and kDLCUDA. */
+/* The device of a piece of memory: the numbers of DLPack's kDLCPU and kDLCUDA.
+ */
 typedef enum ballast_device_type {
   BALLAST_DEVICE_CPU = 1,
   BALLAST_DEVICE_CUDA = 2
@@ -135,7 +138,7 @@ BALLAST_API int ballast_batch_get_sample(const ballast_batch* batch,
                                          uint32_t index,
                                          ballast_sample* sample);
 
-/* Whose samples totals are of. */
+/* The samples that totals are summed over. */
 typedef enum ballast_totals_of {
   BALLAST_TOTALS_RANK = 0,        /* this rank's in this micro-batch */
   BALLAST_TOTALS_MICRO_BATCH = 1, /* all ranks' in this micro-batch */

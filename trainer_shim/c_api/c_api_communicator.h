@@ -1,8 +1,8 @@
 #ifndef BALLAST_TRAINER_SHIM_C_API_C_API_COMMUNICATOR_H_
 #define BALLAST_TRAINER_SHIM_C_API_C_API_COMMUNICATOR_H_
 
-/* Part of the C interface (c_api.h has the rules): the groups of ranks that send
- * each other samples. */
+/* Part of the C interface (c_api.h has the rules): the groups of ranks that
+ * send each other samples. */
 
 #include "trainer_shim/c_api/c_api_base.h"
 

@@ -15,22 +15,19 @@ bool HasCuda() { return false; }
 
 absl::StatusOr<std::string> NcclId() { return NoCuda(); }
 
-absl::StatusOr<std::unique_ptr<Communicator>> NcclEndOfId(const std::string&,
-                                                      uint32_t, uint32_t,
-                                                      const NcclEndOptions&) {
+absl::StatusOr<std::unique_ptr<Communicator>> NcclEndOfId(
+    const std::string&, uint32_t, uint32_t, const NcclEndOptions&) {
   return NoCuda();
 }
 
-absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclEnd(const ServerOptions&,
-                                                      const std::string&,
-                                                      uint32_t, uint32_t,
-                                                      absl::Duration,
-                                                      const NcclEndOptions&) {
+absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclEnd(
+    const ServerOptions&, const std::string&, uint32_t, uint32_t,
+    absl::Duration, const NcclEndOptions&) {
   return NoCuda();
 }
 
-absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclEnd(void*,
-                                                        const NcclEndOptions&) {
+absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclEnd(
+    void*, const NcclEndOptions&) {
   return NoCuda();
 }
 

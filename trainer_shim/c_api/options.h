@@ -26,7 +26,7 @@ struct ShimOptions {
   ballast_backend backend = BALLAST_BACKEND_HOST;
   PixelType pixel_type = PixelType::kFloat32;
   Normalisation normalisation = Normalisation::kTorchvision;
-  int device = 0;          // CUDA, as the next two
+  int device = 0;  // CUDA, as the next two
   bool overlap = true;
   absl::Duration timeout;
 };

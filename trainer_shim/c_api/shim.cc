@@ -83,10 +83,9 @@ absl::Status Create(const ballast_shim_options* given, ballast_shim** shim) {
     options.shim.role.set_delivery(v1::DELIVERY_DIRECT);
   }
   auto made = std::make_unique<ballast_shim>();
-  BALLAST_ASSIGN_OR_RETURN(made->shim,
-                           options.backend == BALLAST_BACKEND_CUDA
-                               ? MakeCudaShim(std::move(options))
-                               : MakeHostShim(std::move(options)));
+  BALLAST_ASSIGN_OR_RETURN(made->shim, options.backend == BALLAST_BACKEND_CUDA
+                                           ? MakeCudaShim(std::move(options))
+                                           : MakeHostShim(std::move(options)));
   *shim = made.release();
   return absl::OkStatus();
 }

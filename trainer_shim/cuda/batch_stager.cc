@@ -14,7 +14,8 @@ namespace ballast {
 
 absl::StatusOr<std::unique_ptr<BatchStager>> BatchStager::Create(
     RoleSource* source, PinnedRegions* regions, const Options& options) {
-  std::unique_ptr<BatchStager> stager(new BatchStager(source, regions, options));
+  std::unique_ptr<BatchStager> stager(
+      new BatchStager(source, regions, options));
   {
     MutexLock lock(&stager->mutex_);
     for (int i = 0; i < options.batches; ++i) {
@@ -129,8 +130,8 @@ absl::Status BatchStager::Fill(StagedBatch* staged) {
     BALLAST_ASSIGN_OR_RETURN(
         staged->layout, LayOutBatch(staged->exchange, module, role, shape));
   }
-  staged->plan = PlanStaging(staged->exchange, staged->layout, shape,
-                             options_.pixel_type);
+  staged->plan =
+      PlanStaging(staged->exchange, staged->layout, shape, options_.pixel_type);
   FillBatchInfo(*next.step, micro_batch, role, shape, options_.pixel_type,
                 staged->exchange, staged->layout, source_->has_blocks(),
                 &staged->batch);
@@ -141,7 +142,7 @@ absl::Status BatchStager::Fill(StagedBatch* staged) {
 }
 
 absl::Status BatchStager::Stage(std::unique_ptr<FetchedBlock> block,
-                               StagedBatch* staged) {
+                                StagedBatch* staged) {
   const StagingPlan& plan = staged->plan;
   BALLAST_RETURN_IF_ERROR(
       staged->host.Reserve(plan.landing.received + plan.upload.bytes));
@@ -157,7 +158,7 @@ absl::Status BatchStager::Stage(std::unique_ptr<FetchedBlock> block,
 }
 
 absl::Status BatchStager::StageBlock(std::unique_ptr<FetchedBlock> block,
-                                    StagedBatch* staged) {
+                                     StagedBatch* staged) {
   const absl::Span<const uint8_t> bytes = block->bytes();
   const bool may_stay =
       bytes.size() <= options_.max_bytes / (options_.batches + 1);

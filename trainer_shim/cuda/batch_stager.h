@@ -29,8 +29,8 @@ struct StagedBatch {
   ExchangePlan exchange;
   BatchLayout layout;
   StagingPlan plan;
-  // What is known of the batch without a look at the device; its pointers are
-  // null. Leaves with the launch.
+  // All that is known of the batch without a look at the device; its pointers
+  // are null. Moves to the pool's entry at the launch.
   DeviceBatch batch;
   // The block, in pinned memory: where the server wrote it, or in `host`. Null
   // without one: the rank receives no tensor, or has it from a tensor peer.
@@ -50,7 +50,8 @@ struct StagedBatch {
 // Stages batches ahead of demand, in a thread of its own: pulls the block,
 // plans, checks the block against the plan, and copies it into pinned memory
 // unless it lies in some already.
-// One thread calls Next, Return and CheckRest; Cancel and NoteTimes are for any.
+// One thread calls Next, Return and CheckRest; Cancel and NoteTimes are for
+// any.
 class BatchStager {
  public:
   struct Options {

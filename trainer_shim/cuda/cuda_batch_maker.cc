@@ -104,8 +104,7 @@ absl::Status CudaBatchMaker::LaunchNext() {
   return absl::OkStatus();
 }
 
-absl::Status CudaBatchMaker::Broadcast(BatchEntry* entry,
-                                       StreamHandle stream) {
+absl::Status CudaBatchMaker::Broadcast(BatchEntry* entry, StreamHandle stream) {
   const CurrentDevice current(options_.device);
   BALLAST_RETURN_IF_ERROR(current.status());
   BALLAST_RETURN_IF_ERROR(entry->RecordStream(stream));

@@ -48,7 +48,7 @@ class Event {
 absl::StatusOr<absl::Duration> TimeBetween(const Event& begin,
                                            const Event& end);
 
-// What is given to `stream` from now on waits for `event`.
+// Work that `stream` is given from now on waits for `event`.
 absl::Status StreamWait(cudaStream_t stream, cudaEvent_t event);
 
 // A stream of the current device that does not wait for the default stream.

@@ -16,9 +16,9 @@
 
 namespace ballast {
 
-// A trainer's shim with batches in a GPU's memory. RankShim has the rules of the
-// calls. The block is copied to the device once, slices of it go straight to the
-// peers' GPUs, and kernels write the batch out of what landed.
+// A trainer's shim with batches in a GPU's memory. RankShim has the rules of
+// the calls. The block is copied to the device once, slices of it go straight
+// to the peers' GPUs, and kernels write the batch out of what landed.
 //
 //   CudaTrainerShim::Options options;
 //   options.servers.addresses = {"unix:/run/ballast/a.sock"};
@@ -44,8 +44,9 @@ namespace ballast {
 // thread, cannot be one of them.
 //
 // Threads. Next is for one thread, on whose calls the device is given all its
-// work, NCCL's included, in one order that is the same on every rank: so it also
-// runs beside the trainer's own collectives where CUDA_DEVICE_MAX_CONNECTIONS is
+// work, NCCL's included, in one order that is the same on every rank: so it
+// also runs beside the trainer's own collectives where
+// CUDA_DEVICE_MAX_CONNECTIONS is
 // 1. Two threads of the shim's own pull and plan ahead, and watch for what goes
 // wrong on the device. No call changes the current device but Create.
 //
@@ -57,10 +58,10 @@ namespace ballast {
 //   opposite orders may wait for each other without end, as NCCL's do.
 //
 // Memory on the device: up to max_batches_held batches, with overlap one more,
-// one landing buffer, and the communicator's. Batches' memory is taken when it is
-// first needed: a loop that holds one batch at a time has two, or three where it
-// still holds it when it asks for the next. Pinned: four blocks, and 4 KiB for
-// each batch of the pool.
+// one landing buffer, and the communicator's. Batches' memory is taken when it
+// is first needed: a loop that holds one batch at a time has two, or three
+// where it still holds it when it asks for the next. Pinned: four blocks, and 4
+// KiB for each batch of the pool.
 class CudaTrainerShim : public RankShim {
  public:
   // The device's options are CudaBatchMaker's.

@@ -70,18 +70,18 @@ absl::Status DeviceStage::Broadcast(DeviceEntry* entry, Communicator* peers,
   uint8_t* placeholders = At<uint8_t>(entry->output, layout.placeholders);
   const bool sends = peers->rank() == 0;
   if (sends) {
-    BALLAST_RETURN_IF_ERROR(CudaStatus(
-        cudaMemcpyAsync(placeholders, entry->placeholders.data(), samples,
-                        cudaMemcpyHostToDevice, stream),
-        "copy of which samples are placeholders"));
+    BALLAST_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpyAsync(placeholders, entry->placeholders.data(),
+                                   samples, cudaMemcpyHostToDevice, stream),
+                   "copy of which samples are placeholders"));
   }
   const absl::Span<uint8_t> bytes(entry->output.data(), layout.bytes);
   BALLAST_RETURN_IF_ERROR(peers->Broadcast(0, {bytes}, stream));
   if (!sends) {
-    BALLAST_RETURN_IF_ERROR(CudaStatus(
-        cudaMemcpyAsync(entry->placeholders.data(), placeholders, samples,
-                        cudaMemcpyDeviceToHost, stream),
-        "copy of which samples are placeholders"));
+    BALLAST_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpyAsync(entry->placeholders.data(), placeholders,
+                                   samples, cudaMemcpyDeviceToHost, stream),
+                   "copy of which samples are placeholders"));
   }
   return entry->packed.Record(stream);
 }
@@ -98,12 +98,13 @@ absl::Status DeviceStage::Reserve(const StagedBatch& staged,
   return entry->output.Reserve(plan.output.bytes, stream);
 }
 
-absl::Status DeviceStage::CopyIn(const StagedBatch& staged, const DeviceEntry& entry) {
+absl::Status DeviceStage::CopyIn(const StagedBatch& staged,
+                                 const DeviceEntry& entry) {
   const StagingPlan& plan = staged.plan;
   const auto copy = [&](uint8_t* to, const uint8_t* from, uint64_t bytes) {
-    return CudaStatus(
-        cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_->get()),
-        "copy of a block to the device");
+    return CudaStatus(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice,
+                                      stream_->get()),
+                      "copy of a block to the device");
   };
   BALLAST_RETURN_IF_ERROR(copy(entry.upload.data(),
                                staged.host.data() + plan.landing.received,
@@ -119,7 +120,7 @@ absl::Status DeviceStage::CopyIn(const StagedBatch& staged, const DeviceEntry& e
 }
 
 absl::Status DeviceStage::CheckPeers(const StagedBatch& staged,
-                                      const DeviceEntry& entry) {
+                                     const DeviceEntry& entry) {
   peers_.clear();
   if (shape_.dp <= kMostHeaders) {
     for (uint32_t peer = 0; peer < shape_.dp; ++peer) {
@@ -204,7 +205,8 @@ absl::Status DeviceStage::Pack(const StagedBatch& staged,
   return text ? PackText(staged, entry) : PackImages(staged, entry);
 }
 
-absl::Status DeviceStage::PackText(const StagedBatch& staged, const DeviceEntry& entry) {
+absl::Status DeviceStage::PackText(const StagedBatch& staged,
+                                   const DeviceEntry& entry) {
   const StagingPlan& plan = staged.plan;
   const BatchFields& fields = shape_.fields;
   PackTextArguments pack;
@@ -230,7 +232,8 @@ absl::Status DeviceStage::PackText(const StagedBatch& staged, const DeviceEntry&
   return LaunchPackText(pack, stream_->get());
 }
 
-absl::Status DeviceStage::PackImages(const StagedBatch& staged, const DeviceEntry& entry) {
+absl::Status DeviceStage::PackImages(const StagedBatch& staged,
+                                     const DeviceEntry& entry) {
   const StagingPlan& plan = staged.plan;
   const auto* first = reinterpret_cast<const PatchifyImage*>(
       staged.host.data() + plan.landing.received + plan.upload.images);

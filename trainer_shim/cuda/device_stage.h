@@ -20,9 +20,9 @@ namespace ballast {
 
 // The device's part of one micro-batch: copies the block in, exchanges, checks
 // and packs, all as work of one stream. Holds one landing buffer; the batch's
-// memory is the entry's. Buffers grow to twice the largest micro-batch seen, and
-// are kept. Thread-compatible, and used on threads whose current device is its
-// own.
+// memory is the entry's. Buffers grow to twice the largest micro-batch seen,
+// and are kept. Thread-compatible, and used on threads whose current device is
+// its own.
 class DeviceStage {
  public:
   // `stream` is the shim's. `communicator` is not owned; it may be null where

@@ -35,7 +35,8 @@ absl::Status StatusOf(const Finding& finding, const std::string& batch) {
     case Finding::kHeader:
       return absl::DataLossError(absl::StrFormat(
           "%s: rank %d is at %s with fingerprint %011x..., this rank at %s "
-          "with %011x...; all ranks must start at the same step of the same job",
+          "with %011x...; all ranks must start at the same step of the same "
+          "job",
           batch, finding.found[0] & kHeaderRankMask, PlaceOf(finding.found[1]),
           finding.found[0] >> kHeaderRankBits, PlaceOf(finding.wanted[1]),
           finding.wanted[0] >> kHeaderRankBits));

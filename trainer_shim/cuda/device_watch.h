@@ -49,13 +49,13 @@ class DeviceWatch {
   DeviceWatch& operator=(const DeviceWatch&) = delete;
 
   // The device is about to be given a batch's work, after all that it was given
-  // before; `done` will record its end and `batch` names it. `done` outlives the
-  // watch and may be used again for later work.
+  // before; `done` will record its end and `batch` names it. `done` outlives
+  // the watch and may be used again for later work.
   void Begin(std::string batch, const Event* done);
   // `done` has been recorded for the latest batch.
   void Given();
 
-  // What has gone wrong; OK where nothing has.
+  // The first thing that has gone wrong; OK where nothing has.
   absl::Status status() const;
 
   // As if `reason` had been found: aborts the communicators.

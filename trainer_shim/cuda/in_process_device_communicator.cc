@@ -121,8 +121,7 @@ class InProcessDeviceCommunicator : public Communicator {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Communicator>> InProcessDeviceGroup(
-    uint32_t size) {
+std::vector<std::unique_ptr<Communicator>> InProcessDeviceGroup(uint32_t size) {
   std::vector<std::unique_ptr<Communicator>> ends;
   for (std::unique_ptr<Communicator>& control : InProcessGroup(size)) {
     ends.push_back(

@@ -133,17 +133,17 @@ class NcclCommunicator : public Communicator {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (const SendSlice& slice : sends) {
       if (slice.bytes.empty()) continue;
-      BALLAST_RETURN_IF_ERROR(NcclStatus(
-          nccl_->Send(slice.bytes.data(), slice.bytes.size(), ncclUint8,
-                      slice.peer, communicator_, stream),
-          "ncclSend"));
+      BALLAST_RETURN_IF_ERROR(
+          NcclStatus(nccl_->Send(slice.bytes.data(), slice.bytes.size(),
+                                 ncclUint8, slice.peer, communicator_, stream),
+                     "ncclSend"));
     }
     for (const ReceiveSlice& slice : receives) {
       if (slice.bytes.empty()) continue;
-      BALLAST_RETURN_IF_ERROR(NcclStatus(
-          nccl_->Recv(slice.bytes.data(), slice.bytes.size(), ncclUint8,
-                      slice.peer, communicator_, stream),
-          "ncclRecv"));
+      BALLAST_RETURN_IF_ERROR(
+          NcclStatus(nccl_->Recv(slice.bytes.data(), slice.bytes.size(),
+                                 ncclUint8, slice.peer, communicator_, stream),
+                     "ncclRecv"));
     }
     return absl::OkStatus();
   }
@@ -162,7 +162,7 @@ class NcclCommunicator : public Communicator {
 absl::Status NcclStatus(ncclResult_t result, absl::string_view what) {
   const absl::StatusCode code = CodeOf(result);
   if (code == absl::StatusCode::kOk) return absl::OkStatus();
-  // Who has a result of NCCL's has NCCL.
+  // A result of NCCL's implies that NCCL is loaded.
   BALLAST_ASSIGN_OR_RETURN(const NcclApi* nccl, LoadNccl());
   return absl::Status(
       code, absl::StrCat(what, ": ", nccl->GetErrorString(result), " (",

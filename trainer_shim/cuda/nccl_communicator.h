@@ -28,7 +28,7 @@ struct NcclOptions {
   int max_ctas = 0;
 };
 
-// What Rendezvous carries: an ncclUniqueId's bytes. One rank makes it.
+// The id that Rendezvous carries: an ncclUniqueId's bytes. One rank makes it.
 // Errors: as NcclStatus.
 absl::StatusOr<std::string> MakeNcclId();
 

@@ -40,7 +40,7 @@ ExchangeHeader HeaderOf(const BlockHeader& block) {
 }
 
 StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
-                      const JobShape& shape, PixelType pixel_type) {
+                        const JobShape& shape, PixelType pixel_type) {
   StagingPlan plan;
   plan.samples = exchange.owned.size();
   plan.images = layout.images.size();

@@ -13,7 +13,7 @@
 
 namespace ballast {
 
-// Where everything of one micro-batch lies in a rank's device memory: plain
+// The places of all parts of one micro-batch in a rank's device memory: plain
 // values and pure functions, no CUDA.
 
 // Precedes an exchange, to and from every peer that something moves between:
@@ -58,8 +58,8 @@ struct LandingLayout {
   }
 };
 
-// What the host writes and the device reads, copied at once: offsets of the
-// arrays. Those of the batch are tensors of it as they lie.
+// The arrays that the host writes and the device reads, copied at once: their
+// offsets. Those of the batch are tensors of it as they lie.
 struct UploadLayout {
   uint64_t header = 0;      // ExchangeHeader, the rank's own
   uint64_t records = 0;     // RecordCheck [samples]
@@ -72,8 +72,8 @@ struct UploadLayout {
   uint64_t bytes = 0;
 };
 
-// What the kernels write: offsets of the batch's large tensors. Those that the
-// rank does not receive have no bytes.
+// The batch's large tensors, which the kernels write: their offsets. Tensors
+// that the rank does not receive have no bytes.
 struct OutputLayout {
   uint64_t input_ids = 0;
   uint64_t labels = 0;
@@ -98,7 +98,7 @@ struct StagingPlan {
 
 // `exchange` and `layout` are of one micro-batch of a rank of `shape`.
 StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
-                      const JobShape& shape, PixelType pixel_type);
+                        const JobShape& shape, PixelType pixel_type);
 
 // Writes the arrays of the upload; `out` has plan.upload.bytes.
 void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,

@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<StagingTimer>> StagingTimer::Create() {
 }
 
 absl::Status StagingTimer::Begin(uint64_t step, uint32_t micro_batch,
-                                cudaStream_t stream) {
+                                 cudaStream_t stream) {
   {
     MutexLock lock(&mutex_);
     ended_ = false;

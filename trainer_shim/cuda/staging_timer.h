@@ -17,8 +17,9 @@
 namespace ballast {
 
 // Measures the device's time for each phase of a micro-batch, by timed events
-// that are made once and used for one micro-batch after the other. Nothing here waits for the device or allocates; recording costs the host a
-// microsecond or two a phase.
+// that are made once and used for one micro-batch after the other. Nothing here
+// waits for the device or allocates; recording costs the host a microsecond or
+// two a phase.
 //
 // A phase lasts from the end of the one before until its own last work is done,
 // as the device's clock has it: what the stream waits for in between counts. So
@@ -31,7 +32,7 @@ class StagingTimer {
  public:
   enum Phase { kCopy, kExchange, kPack, kPhases };
 
-  // Of the current device. Errors: as CudaStatus.
+  // For the current device. Errors: as CudaStatus.
   static absl::StatusOr<std::unique_ptr<StagingTimer>> Create();
   StagingTimer(const StagingTimer&) = delete;
   StagingTimer& operator=(const StagingTimer&) = delete;
@@ -39,15 +40,14 @@ class StagingTimer {
   // `stream` is given the work of this micro-batch from now on; what was timed
   // before and not taken is forgotten. Errors: as CudaStatus.
   absl::Status Begin(uint64_t step, uint32_t micro_batch, cudaStream_t stream);
-  // The work that Begin's `stream` has been given since the phase before is this
-  // phase. In their order; kPack ends the micro-batch, and phases left out are
-  // absent.
-  // Errors: as CudaStatus.
+  // The work that Begin's `stream` has been given since the phase before is
+  // this phase. In their order; kPack ends the micro-batch, and phases left out
+  // are absent. Errors: as CudaStatus.
   absl::Status End(Phase phase, cudaStream_t stream);
 
-  // The times, once after the device is through with the micro-batch; empty before
-  // and after, and where the device cannot say: what broke it is found by those
-  // who give it work.
+  // The times, once after the device is through with the micro-batch; empty
+  // before and after, and where the device cannot say: what broke it is found
+  // by those who give it work.
   std::optional<BatchTimes> Take();
 
  private:

@@ -22,16 +22,16 @@ BatchAssembler::BatchAssembler(const v1::Role& role, const JobShape& shape,
 absl::StatusOr<BatchAssembler::Plan> BatchAssembler::PlanOf(
     const StepInfo& step, uint32_t micro_batch) const {
   Plan plan;
-  BALLAST_ASSIGN_OR_RETURN(
-      plan.exchange, PlanExchange(*step.schedule, micro_batch, role_,
-                                  shape_.delivery, shape_.block));
+  BALLAST_ASSIGN_OR_RETURN(plan.exchange,
+                           PlanExchange(*step.schedule, micro_batch, role_,
+                                        shape_.delivery, shape_.block));
   if (!shape_.fields.any()) return plan;
   const v1::MicroBatchSchedule& columns =
       step.schedule->micro_batches(micro_batch);
   BALLAST_ASSIGN_OR_RETURN(
-      plan.layout, LayOutBatch(plan.exchange,
-                               *FindModule(columns, role_.module()), role_,
-                               shape_));
+      plan.layout,
+      LayOutBatch(plan.exchange, *FindModule(columns, role_.module()), role_,
+                  shape_));
   return plan;
 }
 

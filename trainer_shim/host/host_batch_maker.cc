@@ -49,8 +49,7 @@ absl::Status HostBatchMaker::Open(const Setup& setup) {
 }
 
 absl::StatusOr<BatchEntry*> HostBatchMaker::Next(StreamHandle) {
-  BALLAST_ASSIGN_OR_RETURN(const RoleSource::Block next,
-                           setup_.source->Next());
+  BALLAST_ASSIGN_OR_RETURN(const RoleSource::Block next, setup_.source->Next());
   BALLAST_ASSIGN_OR_RETURN(BatchEntry * entry, setup_.pool->Take());
   const absl::Status status =
       next.block == nullptr
@@ -63,8 +62,8 @@ absl::StatusOr<BatchEntry*> HostBatchMaker::Next(StreamHandle) {
 
 absl::Status HostBatchMaker::Assemble(const RoleSource::Block& next,
                                       PackedBatch* batch) {
-  BALLAST_RETURN_IF_ERROR(assembler_->Assemble(
-      *next.step, next.micro_batch, next.block->bytes(), batch));
+  BALLAST_RETURN_IF_ERROR(assembler_->Assemble(*next.step, next.micro_batch,
+                                               next.block->bytes(), batch));
   BALLAST_RETURN_IF_ERROR(CheckIntact(*next.block));
   BatchTimes times;
   times.step = batch->step;

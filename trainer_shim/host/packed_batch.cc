@@ -81,9 +81,9 @@ TensorAddresses AddressesOf(const PackedBatch& batch) {
   at.cu_seqlens = at.cu_seqlens_host = batch.cu_seqlens.data();
   at.cu_seqlens_padded = at.cu_seqlens_padded_host =
       batch.cu_seqlens_padded.data();
-  at.pixel_values = bfloat16
-                        ? static_cast<const void*>(batch.pixel_values_bf16.data())
-                        : batch.pixel_values.data();
+  at.pixel_values =
+      bfloat16 ? static_cast<const void*>(batch.pixel_values_bf16.data())
+               : batch.pixel_values.data();
   at.image_grid_thw = at.image_grid_thw_host = batch.image_grid_thw.data();
   at.vision_cu_seqlens = at.vision_cu_seqlens_host =
       batch.vision_cu_seqlens.data();

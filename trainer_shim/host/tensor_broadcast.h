@@ -12,9 +12,9 @@ namespace ballast {
 // batches all have the same sizes. What the schedule says is not sent: first
 // every rank lays its batch out (BatchAssembler::Describe), then bytes move,
 // those of the tensors that the batch's fields name and of which samples are
-// placeholders. Rank 0 only reads `batch`, the others fill it. Blocks until this
-// rank's part is done. Errors: as Communicator::Broadcast; INVALID_ARGUMENT
-// where a peer's sizes differ.
+// placeholders. Rank 0 only reads `batch`, the others fill it. Blocks until
+// this rank's part is done. Errors: as Communicator::Broadcast;
+// INVALID_ARGUMENT where a peer's sizes differ.
 absl::Status BroadcastBatch(Communicator* peers, PackedBatch* batch);
 
 }  // namespace ballast

@@ -32,8 +32,8 @@ namespace ballast {
 //     Train(**batch);  // or keep *batch for as long as it is needed
 //   }
 //
-// Blocks are fetched ahead by a thread of the shim's own; exchanging and packing
-// happen in Next.
+// Blocks are fetched ahead by a thread of the shim's own; exchanging and
+// packing happen in Next.
 class TrainerShim : public RankShim {
  public:
   struct Options : RankShim::Options {

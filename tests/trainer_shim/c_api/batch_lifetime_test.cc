@@ -16,10 +16,11 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What the batch's tensors hold, each with its name.
+// The contents of the batch's tensors, each with its name.
 std::vector<std::string> TensorsOf(const ballast_batch* batch) {
   std::vector<std::string> tensors;
-  for (const auto& [name, tensor] : ReadBatch(batch, nullptr, nullptr).tensors) {
+  for (const auto& [name, tensor] :
+       ReadBatch(batch, nullptr, nullptr).tensors) {
     tensors.push_back(name + "=" + tensor.bytes);
   }
   return tensors;

@@ -161,7 +161,7 @@ TEST_F(CApiTest, ACheckpointGoesOnWhereTheRunStopped) {
   ASSERT_EQ(got.size(), want->size());
   for (const auto& [key, batch] : *want) ExpectSameBatch(got.at(key), batch);
 
-  // Of a checkpoint and a step only one can be.
+  // A checkpoint and a first step exclude each other.
   ballast_shim_options options = Options(BALLAST_MODULE_LANGUAGE, 0);
   options.checkpoint = checkpoints[0].data();
   options.checkpoint_size = checkpoints[0].size();

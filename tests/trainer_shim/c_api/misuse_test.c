@@ -1,4 +1,4 @@
-/* What the C interface answers to calls that are wrong: compiled as C11. */
+/* Wrong calls of the C interface and their answers: compiled as C11. */
 
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 static int failures = 0;
 
-/* That `status` is `want` and the message says `text`. */
+/* Expects that `status` is `want` and that the message has `text` in it. */
 static void expect(int line, int status, int want, const char* text) {
   const char* said = status == BALLAST_OK ? "" : ballast_last_error();
   if (status == want && strstr(said, text) != NULL) return;

@@ -109,7 +109,7 @@ TEST(StagingPlanTest, TensorsOfTheBatchAreApart) {
                {pixels.plan.output.placeholders, pixels.plan.samples}},
               pixels.plan.output.bytes);
   EXPECT_EQ(PlanStaging(pixels.exchange, pixels.layout, pixels.shape,
-                       PixelType::kFloat32)
+                        PixelType::kFloat32)
                 .output.placeholders,
             (4 * values + 255) / 256 * 256);
 }

@@ -94,13 +94,12 @@ TEST(BatchLifetimeTest, TooManyAreRefusedByNameAndTheSameBatchComesLater) {
   for (int i = 0; i < 2; ++i) {
     const absl::Status status = shim->Next().status();
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(
-        status.message(),
-        AllOf(HasSubstr("all 3 batches of max_batches_held are held"),
-              HasSubstr("step 0 micro-batch 0 (1 reference)"),
-              HasSubstr("step 0 micro-batch 1 (2 references)"),
-              HasSubstr("step 1 micro-batch 0 (1 reference)"),
-              HasSubstr("raise max_batches_held")));
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("all 3 batches of max_batches_held are held"),
+                      HasSubstr("step 0 micro-batch 0 (1 reference)"),
+                      HasSubstr("step 0 micro-batch 1 (2 references)"),
+                      HasSubstr("step 1 micro-batch 0 (1 reference)"),
+                      HasSubstr("raise max_batches_held")));
   }
   // One of two references: the batch is held on.
   held[1].Reset();
@@ -183,24 +182,27 @@ TEST(BatchLifetimeTest, OutlivesAnError) {
   EXPECT_EQ(DigestOf(*batch), digest);
 }
 
-// The same micro-batches over and over take no more memory.
+// Micro-batch after micro-batch takes no more memory.
 TEST(BatchLifetimeTest, TheSteadyStateTakesNoMoreMemory) {
   if (!CanCountMalloc()) GTEST_SKIP() << "a sanitizer has malloc for itself";
-  const auto shim = MakeShim(v1::MODULE_VISION, 3, /*steps=*/200);
+  const auto shim = MakeShim(v1::MODULE_VISION, 3, /*steps=*/900);
   std::vector<Batch> held(2);
+  int64_t made = 0;  // bytes
   const auto run = [&](int batches) {
     for (int i = 0; i < batches; ++i) {
       held[i % 2].Reset();
       held[i % 2] = NextOf(shim.get());
+      made += held[i % 2]->pixel_values.size() * sizeof(float);
     }
   };
-  run(100);
+  run(400);
   const PackedBatch* const addresses[] = {&*held[0], &*held[1]};
+  made = 0;
   StartMallocCount();
-  run(200);
-  // Blocks and schedules come and go; nothing of a batch's size stays.
-  const int64_t batch = held[0]->pixel_values.size() * sizeof(float);
-  EXPECT_LT(ReadMallocCount().bytes, batch);
+  run(1200);
+  // Blocks and schedules, of which more or fewer are here ahead of time, come
+  // and go; of the batches nothing stays.
+  EXPECT_LT(ReadMallocCount().bytes, made / 50);
   EXPECT_LE(shim->pool_entries(), 3u);
   for (const Batch& each : held) {
     EXPECT_TRUE(&*each == addresses[0] || &*each == addresses[1]);

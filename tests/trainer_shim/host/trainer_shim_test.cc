@@ -35,7 +35,7 @@ std::vector<std::unique_ptr<LoaderClient>> Clients(
   return clients;
 }
 
-// What a rank got: batches until the error that ended it.
+// The batches that a rank got, and the error that ended it.
 struct RankRun {
   std::vector<PackedBatch> batches;
   absl::Status end;
@@ -286,7 +286,7 @@ TEST(TrainerShimTest, ReportsToTheFirstServerThatAnswers) {
   EXPECT_EQ(kept[0].step(), 7u);
   EXPECT_EQ(kept[0].micro_batch(), 3u);
   EXPECT_EQ(kept[0].milliseconds(), 12.5);
-  // What is wrong with one server is wrong with all.
+  // A timing that is wrong at one server is wrong at all.
   first_answer = absl::InvalidArgumentError("no such micro-batch");
   EXPECT_EQ((*shim)->ReportTiming(7, 99, 1), first_answer);
   EXPECT_EQ(kept.size(), 1u);
