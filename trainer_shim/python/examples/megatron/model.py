@@ -24,13 +24,6 @@ from ballast.adapters import megatron_bridge
 MODALITY, ENCODER = "images", "qwen_visual"
 
 
-def without_cuda():
-    """Lets Megatron-Core run where torch has no GPU: it asks for the current
-    device's number even of tensors that lie in host memory."""
-    if not torch.cuda.is_available():
-        torch.cuda.current_device = lambda: torch.device("cpu")
-
-
 def hugging_face(token_ids, vocabulary, *, hidden=64, layers=4, seed=7):
     """A Qwen2.5-VL of random weights, made from a configuration.
 

@@ -35,6 +35,7 @@ from megatron.core.process_groups_config import (
 import ballast
 import data
 import model as models
+import on_cpu
 import single
 from ballast.adapters import megatron_bridge
 
@@ -161,7 +162,7 @@ def compare(rank, address, steps):
 def run(rank, address, folder, steps, noise):
     """One process; exits with 1 where it found a difference."""
     torch.set_num_threads(1)
-    models.without_cuda()
+    on_cpu.install()
     dist.init_process_group(
         "gloo", init_method="file://" + folder + "/meeting", rank=rank, world_size=1 + STAGES
     )

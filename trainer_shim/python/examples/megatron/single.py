@@ -7,14 +7,14 @@ import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
 
-import model as models
+import on_cpu
 from ballast.adapters import megatron_bridge
 
 
 @contextlib.contextmanager
 def process():
     """Megatron-Core's groups with this process as their only rank."""
-    models.without_cuda()
+    on_cpu.install()
     with tempfile.NamedTemporaryFile() as file:
         dist.init_process_group("gloo", init_method="file://" + file.name, rank=0, world_size=1)
         parallel_state.initialize_model_parallel()
