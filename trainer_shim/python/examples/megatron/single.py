@@ -16,7 +16,8 @@ def process():
     """Megatron-Core's groups with this process as their only rank."""
     on_cpu.install()
     with tempfile.NamedTemporaryFile() as file:
-        dist.init_process_group("gloo", init_method="file://" + file.name, rank=0, world_size=1)
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, init_method="file://" + file.name, rank=0, world_size=1)
         parallel_state.initialize_model_parallel()
         try:
             yield
