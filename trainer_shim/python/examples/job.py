@@ -9,12 +9,12 @@ import textwrap
 class Job:
     """A folder with a drawn dataset, and the servers over it."""
 
-    def __init__(self, folder, program, samples, seed=1):
+    def __init__(self, folder, program, samples, seed=1, preset="receipts"):
         self.folder = folder
         self.program = program
         if not os.path.exists(os.path.join(folder, "ballast.yaml")):
             self._run("make-corpus", "--out", folder, "--samples", str(samples),
-                      "--preset", "receipts", "--seed", str(seed))  # fmt: skip
+                      "--preset", preset, "--seed", str(seed))  # fmt: skip
 
     def _run(self, *arguments):
         subprocess.run([self.program, *arguments], check=True, stdout=subprocess.DEVNULL)
