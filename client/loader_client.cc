@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <random>
 #include <utility>
 
 #include <grpcpp/client_context.h>
@@ -9,8 +10,10 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "client/arena_mapping.h"
 #include "client/buffer_pool.h"
 #include "client/grpc_batch_fetcher.h"
@@ -33,6 +36,23 @@ constexpr absl::Duration kDeadline = absl::Seconds(10);
 constexpr absl::Duration kBalanceDeadline = absl::Minutes(1);
 // A trainer's step waits for it, and is worth more than the time that is lost.
 constexpr absl::Duration kReportDeadline = absl::Seconds(1);
+
+// Between two tries of a Rendezvous.
+constexpr absl::Duration kMeetingPause = absl::Milliseconds(500);
+
+// Marks an error of CheckHealth (absl::Status::SetPayload).
+constexpr absl::string_view kNotServing = "ballast/not_serving";
+
+// RendezvousRequest.member.
+std::string DrawMember() {
+  std::random_device random;
+  std::string member;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t word = random();
+    member.append(reinterpret_cast<const char*>(&word), sizeof(word));
+  }
+  return member;
+}
 
 // A step of 131,072 samples takes some 8 MiB.
 constexpr int kMaxControlMessage = 256 << 20;
@@ -159,23 +179,47 @@ class GrpcLoaderClient final : public LoaderClient {
   absl::StatusOr<std::string> Rendezvous(const std::string& group,
                                          uint32_t rank, uint32_t size,
                                          const std::string& id,
-                                         absl::Duration timeout) override {
+                                         absl::Duration timeout,
+                                         const std::string& run) override {
     BALLAST_RETURN_IF_ERROR(address_status_);
+    const std::string call = absl::StrCat("Rendezvous of rank ", rank, " of ",
+                                          size, " in group ", group);
     v1::RendezvousRequest request;
     request.set_group(group);
     request.set_rank(rank);
     request.set_size(size);
     if (rank == 0) request.set_id(id);
-    v1::RendezvousResponse response;
-    grpc::ClientContext context;
-    SetDeadline(&context, timeout);
-    // Whoever waits for other ranks waits for the server, too.
-    context.set_wait_for_ready(true);
-    BALLAST_RETURN_IF_ERROR(
-        Check(absl::StrCat("Rendezvous of rank ", rank, " of ", size,
-                           " in group ", group),
-              loader_->Rendezvous(&context, request, &response)));
-    return std::move(*response.mutable_id());
+    request.set_run(run);
+    request.set_member(DrawMember());
+    const absl::Time deadline = absl::Now() + timeout;
+    std::string before;  // what the server said last
+    while (true) {
+      v1::RendezvousResponse response;
+      grpc::ClientContext context;
+      SetDeadline(&context, deadline - absl::Now());
+      // A rank that waits for other ranks also waits for the server.
+      context.set_wait_for_ready(true);
+      const absl::Status status =
+          FromGrpcStatus(loader_->Rendezvous(&context, request, &response));
+      if (status.ok()) return std::move(*response.mutable_id());
+      // CANCELLED: the server shuts down.
+      const bool may_pass = absl::IsUnavailable(status) ||
+                            absl::IsCancelled(status) ||
+                            absl::IsResourceExhausted(status);
+      if (may_pass && absl::Now() + kMeetingPause < deadline) {
+        before = std::string(status.message());
+        absl::SleepFor(kMeetingPause);
+        continue;
+      }
+      if (may_pass || absl::IsDeadlineExceeded(status)) {
+        if (may_pass) before = std::string(status.message());
+        return absl::DeadlineExceededError(absl::StrCat(
+            "server ", address_, ": ", call, ": not all ranks met within ",
+            absl::FormatDuration(timeout),
+            before.empty() ? "" : absl::StrCat("; the server said: ", before)));
+      }
+      return Check(call, ToGrpcStatus(status));
+    }
   }
 
   absl::Status Report(absl::Span<const v1::StepTiming> timings,
@@ -268,10 +312,12 @@ class GrpcLoaderClient final : public LoaderClient {
     BALLAST_RETURN_IF_ERROR(
         Check("health check", health_->Check(&context, {}, &response)));
     if (response.status() != grpc::health::v1::HealthCheckResponse::SERVING) {
-      return absl::UnavailableError(absl::StrCat(
+      absl::Status status = absl::UnavailableError(absl::StrCat(
           "server ", address_, " answers but does not serve: its health is ",
           grpc::health::v1::HealthCheckResponse::ServingStatus_Name(
               response.status())));
+      status.SetPayload(kNotServing, absl::Cord());
+      return status;
     }
     return absl::OkStatus();
   }
@@ -330,6 +376,10 @@ class GrpcLoaderClient final : public LoaderClient {
 };
 
 }  // namespace
+
+bool AnswersWithoutServing(const absl::Status& status) {
+  return status.GetPayload(kNotServing).has_value();
+}
 
 std::vector<std::string> ServerNames(absl::Span<LoaderClient* const> servers) {
   std::vector<std::string> names;

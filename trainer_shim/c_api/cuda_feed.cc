@@ -253,7 +253,7 @@ absl::StatusOr<std::unique_ptr<GroupEnd>> MeetNcclEnd(
       const std::vector<std::unique_ptr<LoaderClient>> clients,
       ClientsOf(servers.servers, servers.security, servers.streams));
   return EndOf(MeetNcclCommunicator(clients[0].get(), group, rank, size,
-                                    timeout, OptionsOf(options)));
+                                    timeout, OptionsOf(options), servers.run));
 }
 
 absl::StatusOr<std::unique_ptr<GroupEnd>> BorrowNcclEnd(

@@ -114,6 +114,7 @@ absl::StatusOr<ServerOptions> ServersOf(const ballast_connection* given) {
                      ", wanted at most ", kMaxLanes));
   }
   options.streams = std::max(known.streams, 1u);
+  options.run = TextOf(known.run);
   return options;
 }
 

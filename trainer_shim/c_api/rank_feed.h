@@ -25,6 +25,7 @@ struct ServerOptions {
   SecurityFiles security;
   uint32_t streams = 1;
   FailoverOptions failover;
+  std::string run;  // of this start of the job; may be empty
 };
 
 // What ballast_shim_options says, defaults filled in.
