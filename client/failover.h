@@ -40,14 +40,15 @@ absl::Status CheckFailoverOptions(const FailoverOptions& options);
 
 // What a failure of one server means for the others.
 enum class Fault {
-  // The server is away, drains, hangs or is slow: another goes on, and this one
-  // may come back. UNAVAILABLE, DEADLINE_EXCEEDED, ABORTED.
+  // The server is away, drains, hangs, is slow or busy: another goes on, and
+  // this one may come back. UNAVAILABLE, DEADLINE_EXCEEDED, ABORTED,
+  // RESOURCE_EXHAUSTED.
   kPassing,
-  // It cannot do this, and will not be able to soon, though another might: its
-  // disk, its memory, its build. DATA_LOSS, RESOURCE_EXHAUSTED, INTERNAL,
-  // UNKNOWN.
+  // This server cannot do it, and will not be able to soon, though another
+  // might: its disk, its build, or it is of another job or configuration.
+  // DATA_LOSS, INTERNAL, UNKNOWN, FAILED_PRECONDITION.
   kLasting,
-  // No server can: the request is wrong, the job another. All other codes.
+  // No server can: the request is wrong. All other codes.
   kFinal,
 };
 Fault FaultOf(const absl::Status& status);

@@ -1,9 +1,12 @@
 #include "client/loader_client.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "client/arena_mapping.h"
 #include "client/buffer_pool.h"
 #include "client/grpc_batch_fetcher.h"
@@ -20,6 +23,23 @@ namespace {
 // A trainer's step waits for a Report, and is worth more than the times that
 // are lost.
 constexpr absl::Duration kReportDeadline = absl::Seconds(1);
+
+// Between two tries of a Rendezvous.
+constexpr absl::Duration kMeetingPause = absl::Milliseconds(500);
+
+// Marks an error of CheckHealth (absl::Status::SetPayload).
+constexpr absl::string_view kNotServing = "ballast/not_serving";
+
+// RendezvousRequest.member.
+std::string DrawMember() {
+  std::random_device random;
+  std::string member;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t word = random();
+    member.append(reinterpret_cast<const char*>(&word), sizeof(word));
+  }
+  return member;
+}
 
 // Callers divide by what a server says of the job, and index with it.
 absl::Status CheckAttached(const v1::AttachResponse& response) {
@@ -83,21 +103,42 @@ class GrpcLoaderClient final : public LoaderClient {
   absl::StatusOr<std::string> Rendezvous(const std::string& group,
                                          uint32_t rank, uint32_t size,
                                          const std::string& id,
-                                         absl::Duration timeout) override {
+                                         absl::Duration timeout,
+                                         const std::string& run) override {
     v1::RendezvousRequest request;
     request.set_group(group);
     request.set_rank(rank);
     request.set_size(size);
     if (rank == 0) request.set_id(id);
+    request.set_run(run);
+    request.set_member(DrawMember());
     const std::string name = absl::StrCat("Rendezvous of rank ", rank, " of ",
                                           size, " in group ", group);
-    // A rank that waits for others also waits for the server.
-    BALLAST_ASSIGN_OR_RETURN(
-        v1::RendezvousResponse response,
-        server_.Call(
-            {.name = name, .deadline = timeout, .wait_for_server = true},
-            loader_.get(), &v1::LoaderService::Stub::Rendezvous, request));
-    return std::move(*response.mutable_id());
+    const absl::Time deadline = absl::Now() + timeout;
+    std::string before;  // the last answer that may pass
+    while (true) {
+      // A rank that waits for others also waits for the server.
+      const absl::StatusOr<v1::RendezvousResponse> response = server_.Call(
+          {.name = name,
+           .deadline = deadline - absl::Now(),
+           .wait_for_server = true},
+          loader_.get(), &v1::LoaderService::Stub::Rendezvous, request);
+      if (response.ok()) return response->id();
+      const absl::Status& status = response.status();
+      const bool may_pass =
+          absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+      if (may_pass && absl::Now() + kMeetingPause < deadline) {
+        before = std::string(status.message());
+        absl::SleepFor(kMeetingPause);
+        continue;
+      }
+      if (!may_pass && !absl::IsDeadlineExceeded(status)) return status;
+      if (may_pass) before = std::string(status.message());
+      return absl::DeadlineExceededError(absl::StrCat(
+          "server ", address(), ": ", name, ": not all ranks met within ",
+          absl::FormatDuration(timeout),
+          before.empty() ? "" : absl::StrCat("; the last answer: ", before)));
+    }
   }
 
   absl::Status Report(absl::Span<const v1::StepTiming> timings,
@@ -134,9 +175,11 @@ class GrpcLoaderClient final : public LoaderClient {
     if (response.status() == HealthCheckResponse::SERVING) {
       return absl::OkStatus();
     }
-    return absl::UnavailableError(absl::StrCat(
+    absl::Status status = absl::UnavailableError(absl::StrCat(
         "server ", address(), " answers but does not serve: its health is ",
         HealthCheckResponse::ServingStatus_Name(response.status())));
+    status.SetPayload(kNotServing, absl::Cord());
+    return status;
   }
 
   absl::StatusOr<std::unique_ptr<BatchFetcher>> OpenPull(
@@ -159,6 +202,10 @@ class GrpcLoaderClient final : public LoaderClient {
 };
 
 }  // namespace
+
+bool AnswersWithoutServing(const absl::Status& status) {
+  return status.GetPayload(kNotServing).has_value();
+}
 
 std::vector<std::string> ServerNames(absl::Span<LoaderClient* const> servers) {
   std::vector<std::string> names;

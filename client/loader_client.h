@@ -55,13 +55,23 @@ class LoaderClient {
   virtual absl::StatusOr<std::unique_ptr<ScheduleWatcher>> WatchSchedule(
       uint64_t from_step, uint64_t steps) = 0;
 
-  // Waits until all `size` ranks of `group` have met, at most `timeout`, and
-  // returns rank 0's id. `id` is read from rank 0 only. Also waits for a server
-  // that is not there yet.
+  // Blocks until all `size` ranks of `group` wait at once and returns rank 0's
+  // id. `id` is read from rank 0 only. `run` names this start of the job
+  // (proto/loader_service.proto); empty: none is named. Asks again, for up to
+  // `timeout`, while the server or the one where groups meet is not there, or
+  // is busy. Errors beside those of the RPC: DEADLINE_EXCEEDED after `timeout`,
+  // with what the server said last, if anything.
   virtual absl::StatusOr<std::string> Rendezvous(const std::string& group,
                                                  uint32_t rank, uint32_t size,
                                                  const std::string& id,
-                                                 absl::Duration timeout) = 0;
+                                                 absl::Duration timeout,
+                                                 const std::string& run) = 0;
+  absl::StatusOr<std::string> Rendezvous(const std::string& group,
+                                         uint32_t rank, uint32_t size,
+                                         const std::string& id,
+                                         absl::Duration timeout) {
+    return Rendezvous(group, rank, size, id, timeout, /*run=*/"");
+  }
 
   // Tells the server how long ranks took for micro-batches, 1 to 4096 timings.
   // Waits a second at most. Errors: see proto/loader_service.proto.
@@ -84,6 +94,10 @@ class LoaderClient {
 
   virtual const std::string& address() const = 0;
 };
+
+// Whether `status`, of CheckHealth, is that of a server that answers and does
+// not serve.
+bool AnswersWithoutServing(const absl::Status& status);
 
 // "server ADDRESS" of each, for messages.
 std::vector<std::string> ServerNames(absl::Span<LoaderClient* const> servers);

@@ -23,6 +23,7 @@ absl::StatusOr<std::unique_ptr<RoleSource>> RoleSource::Create(
 absl::Status RoleSource::Open(const Options& options) {
   std::vector<LoaderClient*> servers;
   for (const auto& client : clients_) servers.push_back(client.get());
+  timings_ = std::make_unique<TimingReporter>(servers, options.clock);
   BALLAST_ASSIGN_OR_RETURN(
       attached_, AttachAll(servers, role_, options.fingerprint,
                            options.failover.start_patience, options.clock));
@@ -172,14 +173,7 @@ absl::Status RoleSource::ReportTiming(uint64_t step, uint32_t micro_batch,
       }
     }
   }
-  absl::Status status;
-  for (const auto& client : clients_) {
-    status = client->Report({timing}, attached_.fingerprint().hash());
-    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
-      break;
-    }
-  }
-  return status;
+  return timings_->Report(timing, attached_.fingerprint().hash());
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> ClientsOf(

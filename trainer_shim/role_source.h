@@ -18,6 +18,7 @@
 #include "client/failover.h"
 #include "client/loader_client.h"
 #include "client/schedule_source.h"
+#include "client/timing_reporter.h"
 #include "common/channel_security.h"
 #include "common/clock.h"
 #include "common/mutex.h"
@@ -136,6 +137,7 @@ class RoleSource {
   JobShape shape_;
   // OK: what ends the stream is the end of the steps that were asked for.
   absl::Status data_end_;
+  std::unique_ptr<TimingReporter> timings_;
   std::unique_ptr<ScheduleSource> schedules_;
   StepInfo step_;  // of the last block
   // After what its thread uses. Null without blocks, and where there are no

@@ -22,6 +22,7 @@
 #include "common/status_macros.h"
 #include "server/command/termination.h"
 #include "server/config/config_loader.h"
+#include "server/config/listen_address.h"
 #include "server/job/reload.h"
 #include "server/service/server.h"
 
@@ -39,6 +40,7 @@ constexpr absl::Duration kTlsLook = absl::Minutes(1);
 struct Options {
   std::string config;
   std::vector<std::string> listen;
+  std::string meeting;
 };
 
 LogLevel LogLevelOf(const v1::Serve& serve) {
@@ -59,6 +61,11 @@ absl::StatusOr<LoadedConfig> Load(const Options& options) {
   if (!options.listen.empty()) {
     config.config.mutable_serve()->mutable_listen()->Assign(
         options.listen.begin(), options.listen.end());
+  }
+  if (!options.meeting.empty()) {
+    const auto address = ParseListenAddress(options.meeting);
+    if (!address.ok()) return Annotate(address.status(), "--meeting");
+    config.config.mutable_topology()->set_meeting(options.meeting);
   }
   return config;
 }
@@ -184,6 +191,11 @@ void AddServe(CommandLine* line) {
       ->AddTexts("--listen", &options->listen,
                  "unix:/path or host:port, in the place of serve.listen; "
                  "port 0 lets the system choose")
+      .TypeName("ADDRESS");
+  command
+      ->AddText("--meeting", &options->meeting,
+                "unix:/path or host:port of the server where groups of ranks "
+                "meet, in the place of topology.meeting")
       .TypeName("ADDRESS");
 }
 

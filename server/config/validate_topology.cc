@@ -188,6 +188,14 @@ void ValidateTopology(const v1::Config& config, KeyReport* report) {
       !report->IsFaulty("topology.servers")) {
     CheckServers(config.topology(), report);
   }
+  if (report->Has("topology.meeting") &&
+      !report->IsFaulty("topology.meeting")) {
+    const auto meeting = ParseListenAddress(config.topology().meeting());
+    if (!meeting.ok()) {
+      report->AddFault("topology.meeting",
+                       std::string(meeting.status().message()));
+    }
+  }
 }
 
 }  // namespace ballast

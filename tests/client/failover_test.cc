@@ -164,6 +164,33 @@ TEST_F(FailoverTest, OneThatMayComeBackIsWaitedForBesideLastingFaults) {
   EXPECT_EQ(failover_.name(), "a");
 }
 
+// A server that is busy says RESOURCE_EXHAUSTED.
+TEST_F(FailoverTest, ABusyServerIsAskedAgain) {
+  const absl::Status busy = absl::ResourceExhaustedError("try again");
+  Failover alone({"a"}, Exact());
+  for (const double wait : {1, 2, 4, 4}) {
+    const auto got = alone.OnFailure(now_, busy);
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(absl::ToDoubleSeconds(*got), wait);
+  }
+  Pass(100);
+  EXPECT_EQ(alone.OnFailure(now_, busy).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+// A server of another job at the port of a standby.
+TEST_F(FailoverTest, AStrangerIsPassedOver) {
+  const absl::Status stranger =
+      absl::FailedPreconditionError("fingerprints differ");
+  Fail(absl::UnavailableError("restarts"));
+  EXPECT_EQ(failover_.name(), "b");
+  EXPECT_EQ(Fail(stranger), 0);
+  EXPECT_EQ(failover_.name(), "c");
+  Failover alone({"a"}, Exact());
+  EXPECT_EQ(alone.OnFailure(now_, stranger).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_F(FailoverTest, ProgressForgetsLastingFaults) {
   Fail(absl::DataLossError("x"));
   Fail(absl::DataLossError("x"));
@@ -173,11 +200,9 @@ TEST_F(FailoverTest, ProgressForgetsLastingFaults) {
 }
 
 TEST_F(FailoverTest, FinalFaultsAreReturnedAsTheyAre) {
-  for (const absl::Status& why :
-       {absl::InvalidArgumentError("no such rank"),
-        absl::FailedPreconditionError("fingerprints differ"),
-        absl::CancelledError("cancelled"),
-        absl::UnauthenticatedError("token")}) {
+  for (const absl::Status& why : {absl::InvalidArgumentError("no such rank"),
+                                  absl::CancelledError("cancelled"),
+                                  absl::UnauthenticatedError("token")}) {
     EXPECT_EQ(failover_.OnFailure(now_, why).status(), why);
     EXPECT_EQ(failover_.name(), "a");
   }

@@ -239,7 +239,10 @@ TEST_F(ManifestsTest, PortsThatAreNamedAreTheServers) {
     ports[Text(port["name"])] = Text(port["containerPort"]);
   }
   EXPECT_EQ(config.serve().http(), absl::StrCat("0.0.0.0:", ports["http"]));
-  EXPECT_EQ(Text(container["livenessProbe"]["tcpSocket"]["port"]), "grpc");
+  // Not a TCP connect, which a server that is stopped or deadlocked answers.
+  EXPECT_FALSE(container["livenessProbe"]["tcpSocket"]);
+  EXPECT_EQ(Text(container["livenessProbe"]["exec"]["command"][3]), "health");
+  EXPECT_EQ(Text(container["livenessProbe"]["exec"]["command"][4]), "--alive");
   const YAML::Node policy = objects_["NetworkPolicy/ballast-server"]["spec"];
   std::set<std::string> let_in;
   for (const auto& rule : policy["ingress"]) {

@@ -42,6 +42,20 @@ grep -q '"message":"SIGTERM: draining' "$work/err" ||
   { cat "$work/err" >&2; echo "the server was not drained" >&2; exit 1; }
 [[ ! -e $work/run ]] || { echo "$work/run is left" >&2; exit 1; }
 
+# A folder that others can write to, or that is none, is not used.
+mkdir -m 777 "$work/run"
+status=0
+run true >"$work/out" 2>"$work/err" || status=$?
+[[ $status == 1 ]] || { echo "status $status with an open folder" >&2; exit 1; }
+grep -q "cannot use the folder $work/run" "$work/err" ||
+  { cat "$work/err" >&2; exit 1; }
+rmdir "$work/run"
+ln -s /tmp "$work/run"
+status=0
+run true >"$work/out" 2>"$work/err" || status=$?
+[[ $status == 1 ]] || { echo "status $status with a link" >&2; exit 1; }
+rm "$work/run"
+
 # One that fails: so does the script.
 status=0
 run false >"$work/out" 2>"$work/err" || status=$?

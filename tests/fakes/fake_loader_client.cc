@@ -99,8 +99,8 @@ class FakeClient : public LoaderClient {
   }
 
   absl::StatusOr<std::string> Rendezvous(const std::string&, uint32_t, uint32_t,
-                                         const std::string& id,
-                                         absl::Duration) override {
+                                         const std::string& id, absl::Duration,
+                                         const std::string&) override {
     return id;
   }
 

@@ -66,6 +66,8 @@ class FakeLoaderServer {
   virtual void SetSchedule(ScheduleScript script) = 0;
   // An empty id: Rendezvous blocks until its deadline.
   virtual void SetRendezvous(const std::string& id) = 0;
+  // The next Rendezvous, one after the other, end with these instead.
+  virtual void FailRendezvous(std::vector<absl::Status> errors) = 0;
   virtual void SetStatus(v1::GetStatusResponse status) = 0;
   virtual void SetStats(v1::GetStatsResponse stats) = 0;
   // What GetBalance answers, whichever steps it is asked for.

@@ -112,6 +112,10 @@ typedef struct ballast_connection {
    * memory; docs/flow_control.md says how to choose. 0: 1. */
   uint32_t streams;
   uint32_t reserved;
+  /* Names this start of the job, the same for all its ranks: a launcher's job
+   * number and restart count, say. Ranks of different runs never meet in a
+   * group. NULL or "": none is named. At most 256 bytes. */
+  const char* run;
 } ballast_connection;
 
 /* Asks the job's first server that answers what the job is, before there is a

@@ -93,9 +93,9 @@ absl::Status Meet(const ballast_connection* connection, const char* group,
                            SecondsOf(timeout_s, kMeeting, "timeout_s"));
   BALLAST_ASSIGN_OR_RETURN(const NcclEndOptions options, OptionsOf(given));
   BALLAST_ASSIGN_OR_RETURN(const Connection known, ConnectionOf(connection));
-  return GiveOut(
-      MeetNcclEnd(known.servers, group, rank, size, timeout, options),
-      communicator);
+  return GiveOut(MeetNcclEnd(known.servers, group, rank, size, timeout, options,
+                             known.run),
+                 communicator);
 }
 
 absl::Status Borrow(void* nccl_comm, const ballast_nccl_options* given,

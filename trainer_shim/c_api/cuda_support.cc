@@ -38,14 +38,15 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndOfId(
 
 absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclEnd(
     const ServerOptions& servers, const std::string& group, uint32_t rank,
-    uint32_t size, absl::Duration timeout, const NcclEndOptions& options) {
+    uint32_t size, absl::Duration timeout, const NcclEndOptions& options,
+    const std::string& run) {
   const CurrentDevice current(options.device);
   BALLAST_RETURN_IF_ERROR(current.status());
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<std::unique_ptr<LoaderClient>> clients,
       ClientsOf(servers));
   return MeetNcclCommunicator(clients[0].get(), group, rank, size, timeout,
-                              OptionsOf(options));
+                              OptionsOf(options), run);
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclEnd(

@@ -28,10 +28,11 @@ absl::StatusOr<std::string> NcclId();
 absl::StatusOr<std::unique_ptr<Communicator>> NcclEndOfId(
     const std::string& id, uint32_t rank, uint32_t size,
     const NcclEndOptions& options);
-// Through the first of `servers`.
+// Meets through the first of `servers`; `run` may be empty.
 absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclEnd(
     const ServerOptions& servers, const std::string& group, uint32_t rank,
-    uint32_t size, absl::Duration timeout, const NcclEndOptions& options);
+    uint32_t size, absl::Duration timeout, const NcclEndOptions& options,
+    const std::string& run);
 // `trainers` is an ncclComm_t.
 absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclEnd(
     void* trainers, const NcclEndOptions& options);

@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndOfId(
 
 absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclEnd(
     const ServerOptions&, const std::string&, uint32_t, uint32_t,
-    absl::Duration, const NcclEndOptions&) {
+    absl::Duration, const NcclEndOptions&, const std::string&) {
   return NoCuda();
 }
 

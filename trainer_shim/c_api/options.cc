@@ -120,6 +120,7 @@ absl::StatusOr<Connection> ConnectionOf(const ballast_connection* given) {
                      ", wanted at most ", kMaxLanes));
   }
   options.streams = std::max(known.streams, 1u);
+  connection.run = TextOf(known.run);
   return connection;
 }
 

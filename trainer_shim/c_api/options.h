@@ -18,6 +18,7 @@ namespace ballast {
 struct Connection {
   ServerOptions servers;
   FailoverOptions failover;
+  std::string run;  // names this start of the job; may be empty
 };
 
 // ballast_shim_options'. Fields that only one backend knows say so.

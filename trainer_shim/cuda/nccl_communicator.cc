@@ -202,13 +202,14 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
 
 absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclCommunicator(
     LoaderClient* server, const std::string& group, uint32_t rank,
-    uint32_t size, absl::Duration timeout, const NcclOptions& options) {
+    uint32_t size, absl::Duration timeout, const NcclOptions& options,
+    const std::string& run) {
   std::string id;
   if (rank == 0) {
     BALLAST_ASSIGN_OR_RETURN(id, MakeNcclId());
   }
-  BALLAST_ASSIGN_OR_RETURN(id,
-                           server->Rendezvous(group, rank, size, id, timeout));
+  BALLAST_ASSIGN_OR_RETURN(
+      id, server->Rendezvous(group, rank, size, id, timeout, run));
   return CreateNcclCommunicator(id, rank, size, options);
 }
 

@@ -41,11 +41,13 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
     const NcclOptions& options);
 
 // The same, met through a server (LoaderService.Rendezvous): no MPI, no
-// address. `group` names the ranks that meet, in the whole job.
+// address. `group` names the ranks that meet, in the whole job; `run` names
+// this start of the job and may be empty. Any server of the job will do.
 // Errors: as LoaderClient::Rendezvous too; DEADLINE_EXCEEDED when not all came.
 absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclCommunicator(
     LoaderClient* server, const std::string& group, uint32_t rank,
-    uint32_t size, absl::Duration timeout, const NcclOptions& options);
+    uint32_t size, absl::Duration timeout, const NcclOptions& options,
+    const std::string& run = "");
 
 // One made from the trainer's own communicator of the same ranks, which stays
 // the trainer's and whole: what the shim aborts is its own. A collective call,

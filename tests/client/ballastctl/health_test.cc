@@ -53,6 +53,23 @@ TEST(HealthTest, WithoutTimeToWaitItAsksOnce) {
   EXPECT_EQ(out.str(), "");
 }
 
+TEST(HealthTest, AServerThatDoesNotServeIsAlive) {
+  const std::unique_ptr<FakeLoaderServer> server = FakeLoaderServer::Start();
+  server->SetServing(false);
+  ManualClock clock;
+  for (const Wanted wanted : {Wanted::kAlive, Wanted::kServing}) {
+    std::ostringstream out;
+    const absl::Status status = AwaitHealth(
+        [&]() -> absl::StatusOr<std::unique_ptr<LoaderClient>> {
+          return LoaderClient::Create(server->address());
+        },
+        absl::ZeroDuration(), &clock, &out, wanted);
+    const bool alive = wanted == Wanted::kAlive;
+    EXPECT_EQ(status.ok(), alive) << status;
+    EXPECT_EQ(out.str(), alive ? "not serving\n" : "");
+  }
+}
+
 TEST(HealthTest, WhatWaitingDoesNotChangeEndsItAtOnce) {
   ManualClock clock;
   std::ostringstream out;

@@ -36,6 +36,7 @@ class Connection(Structure):
         ("give_up_after_s", c_double),
         ("streams", c_uint32),
         ("reserved", c_uint32),
+        ("run", c_char_p),
     ]
 
 

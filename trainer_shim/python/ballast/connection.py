@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
@@ -36,6 +37,10 @@ class Connection:
     #: Connections, at most 8, that carry blocks which are not in shared memory. Use
     #: more than one if one cannot fill the link.
     streams: int = 1
+    #: Names this start of the job, the same for all its ranks (a launcher's job
+    #: number and restart count): ranks of an earlier start that still run then
+    #: never join this one's groups. None: the environment's BALLAST_RUN_ID, if set.
+    run: Optional[str] = None
 
     @staticmethod
     def of(servers: Servers) -> Connection:
@@ -60,6 +65,8 @@ class Connection:
         value.hang_after_s = self.hang_after
         value.give_up_after_s = self.give_up_after
         value.streams = self.streams
+        run = os.environ.get("BALLAST_RUN_ID") if self.run is None else self.run
+        value.run = run.encode() if run else None
         return value
 
     def job(self) -> Dict[str, Any]:

@@ -1,5 +1,5 @@
-#ifndef BALLAST_SERVER_SERVICE_REFUSAL_H_
-#define BALLAST_SERVER_SERVICE_REFUSAL_H_
+#ifndef BALLAST_SERVER_PULL_REFUSAL_H_
+#define BALLAST_SERVER_PULL_REFUSAL_H_
 
 #include <atomic>
 #include <utility>
@@ -10,16 +10,15 @@
 
 namespace ballast {
 
-// Why a server serves no rank, once there is a reason; for as long as the
-// process lives. Thread-safe; asking takes no lock while there is none.
+// Why a server serves no rank, while there is a reason. Thread-safe; asking
+// takes no lock while there is none.
 class Refusal {
  public:
-  // The first reason counts. `why` is not OK.
+  // OK: ranks are served from now on.
   void Set(absl::Status why) {
     MutexLock lock(&mutex_);
-    if (!why_.ok()) return;
+    is_set_.store(!why.ok(), std::memory_order_release);
     why_ = std::move(why);
-    is_set_.store(true, std::memory_order_release);
   }
 
   // OK: ranks are served.
@@ -37,4 +36,4 @@ class Refusal {
 
 }  // namespace ballast
 
-#endif  // BALLAST_SERVER_SERVICE_REFUSAL_H_
+#endif  // BALLAST_SERVER_PULL_REFUSAL_H_

@@ -1,5 +1,5 @@
-#ifndef BALLAST_SERVER_SERVICE_CALL_COUNT_H_
-#define BALLAST_SERVER_SERVICE_CALL_COUNT_H_
+#ifndef BALLAST_SERVER_PULL_CALL_COUNT_H_
+#define BALLAST_SERVER_PULL_CALL_COUNT_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -19,7 +19,7 @@ class CallCount {
     MutexLock lock(&mutex_);
     ++calls_;
   }
-  // Begin, unless there are `most` calls already.
+  // Begin, unless `most` calls are open already. Returns whether it began.
   bool TryBegin(int64_t most) {
     MutexLock lock(&mutex_);
     if (calls_ >= most) return false;
@@ -35,7 +35,7 @@ class CallCount {
   void AwaitNone(absl::Time deadline) {
     MutexLock lock(&mutex_);
     while (calls_ != 0) {
-      // A wait for ever does not fit the clock that CondVar counts by.
+      // An infinite wait does not fit the clock that CondVar counts by.
       const absl::Duration left =
           std::min(deadline - absl::Now(), absl::Hours(1));
       if (left <= absl::ZeroDuration()) return;
@@ -51,4 +51,4 @@ class CallCount {
 
 }  // namespace ballast
 
-#endif  // BALLAST_SERVER_SERVICE_CALL_COUNT_H_
+#endif  // BALLAST_SERVER_PULL_CALL_COUNT_H_
