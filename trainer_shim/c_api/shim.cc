@@ -80,7 +80,7 @@ absl::Status Create(const ballast_shim_options* given, ballast_shim** shim) {
       TakeEnd(tensor.get(), options.backend, "tensor_communicator"));
   if (options.backend == BALLAST_BACKEND_HOST &&
       options.shim.communicator == nullptr) {
-    options.shim.role.set_delivery(v1::DELIVERY_DIRECT);
+    options.shim.source.role.set_delivery(v1::DELIVERY_DIRECT);
   }
   auto made = std::make_unique<ballast_shim>();
   BALLAST_ASSIGN_OR_RETURN(made->shim, options.backend == BALLAST_BACKEND_CUDA

@@ -180,7 +180,7 @@ class LoaderTest(TwoServersTest):
     def test_batches_that_are_held_stay_as_they_are(self):
         with self.direct() as loader:
             wanted = [(b.digest(), b["input_ids"].copy()) for b in loader]
-        loader = self.direct(max_batches_held=2 * STEPS)
+        loader = self.direct(max_batches_held=2 * STEPS + 1)
         batches = list(loader)
         self.assertEqual([batch.digest() for batch in batches], [digest for digest, _ in wanted])
         arrays = [batch["input_ids"] for batch in batches]

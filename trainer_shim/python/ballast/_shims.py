@@ -182,10 +182,8 @@ class Shims:
     def _collect(self, stream: Optional[int]) -> bool:
         """Completes _parts. False at the end."""
         for module in self._modules[len(self._parts) :]:
-            part = self._part(module, stream)
-            if part is None:
+            if not self._ask(module, stream):
                 return False
-            self._parts.append(part)
         places = {(part.info.step, part.info.micro_batch) for part in self._parts}
         if len(places) != 1:
             raise Internal(
@@ -194,8 +192,9 @@ class Shims:
             )
         return True
 
-    def _part(self, module: str, stream: Optional[int]) -> Optional[Part]:
-        """A module's next batch, to or from its tensor peers; None at the end."""
+    def _ask(self, module: str, stream: Optional[int]) -> bool:
+        """Appends a module's next part, sent to or by its tensor peers. False at the
+        end."""
         library = _abi.library()
         shim = self._handles[module]
         receives = module in self._receives
@@ -203,11 +202,13 @@ class Shims:
         handle = c_void_p()
         code = call(shim, stream, byref(handle))
         if code == _structs.OUT_OF_RANGE:
-            return None
+            return False
         _abi.check(code)
+        part = Part(handle)  # which releases it if sending fails
         if module in self._sends:
             _abi.check(library.ballast_shim_send_to_tensor_peers(shim, stream))
-        return Part(handle)
+        self._parts.append(part)
+        return True
 
     # ---- What any shim knows ----
 

@@ -55,7 +55,10 @@ class Call(Generic[T]):
             if not self.finished and until():
                 return None
         if self._error is not None:
-            raise self._error
+            try:
+                raise self._error
+            finally:
+                del self  # the traceback would keep the call, which keeps the error
         return self._result
 
 
