@@ -7,7 +7,7 @@ from tests.integration.command_line import tools
 
 PROGRAMS = ("ballast-server", "ballastctl", "ballast-rank")
 
-# What the design promises; commands that are added later are found by --help.
+# Commands that must exist; those added later are found by --help.
 PROMISED = {
     ("ballast-server",): {"index", "serve", "plan", "inspect", "make-corpus"},
     ("ballast-server", "inspect"): {
