@@ -26,6 +26,7 @@ packages=(
   libbenchmark-dev
   libcivetweb-dev
   libcli11-dev
+  libeigen3-dev
   libgmock-dev
   libgtest-dev
   libhwy-dev
