@@ -4,8 +4,9 @@
 # where it does not run as root.
 #
 #   deploy/setup.sh            install what is missing
-#   deploy/setup.sh --tests    also programs that only tests use; those are passed
-#                              over without them
+#   deploy/setup.sh --tests    also programs that only tests use: without promtool
+#                              alerts_test fails, without Chromium and Prometheus
+#                              parts of metrics_test are skipped
 #   deploy/setup.sh --list     print the packages, one a line, without those
 set -euo pipefail
 
