@@ -40,8 +40,8 @@ absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
   BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
   if (model.min_pixels() > model.max_pixels()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--min-pixels is ", model.min_pixels(), " and --max-pixels is ",
-        model.max_pixels(), "; wanted the first not above the second"));
+        "--min-pixels is ", model.min_pixels(), ", above --max-pixels ",
+        model.max_pixels(), "; lower the one or raise the other"));
   }
   return model;
 }

@@ -55,7 +55,12 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
       std::fopen(path.c_str(), "rb"), &std::fclose);
   if (file == nullptr) {
-    return absl::ErrnoToStatus(errno, "cannot be opened");
+    const absl::Status status = absl::ErrnoToStatus(errno, "cannot be opened");
+    return absl::Status(
+        status.code(),
+        absl::StrCat(status.message(),
+                     "; wanted the path of a tokenizer.json or a SentencePiece "
+                     "model, or `bytes`"));
   }
   std::string content;
   char buffer[1 << 16];
