@@ -121,9 +121,9 @@ void AddIndex(CommandLine* line) {
   CLI::App* command = line->AddCommand(
       line->app(), "index",
       R"(Builds or refreshes the index of every source: where each sample lies, its
-image sizes, its text length. An out-of-date index is rebuilt from its parts that
-are still valid: unchanged files are not read again, and texts are measured again
-only if the tokenizer, the template or the limits have changed.
+image sizes, its text length. An out-of-date index is rebuilt from the parts
+that are still valid: unchanged files are not read again, and texts are measured
+again only if the tokenizer, the template or the limits have changed.
 
 Damaged samples are left out and listed with file, offset and reason. Warns of
 data files that occur twice, in one source or in two. Fails if samples are too
