@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
+
+#include <eigen3/Eigen/QR>
 
 #include "absl/strings/str_cat.h"
 #include "proto/schedule/module.h"
@@ -11,7 +14,8 @@ namespace ballast {
 namespace {
 
 using Real = long double;
-using Column = std::vector<Real>;
+using Column = Eigen::Matrix<Real, Eigen::Dynamic, 1>;
+using Columns = Eigen::Matrix<Real, Eigen::Dynamic, Eigen::Dynamic>;
 
 // A set of terms, one bit each.
 using Terms = unsigned;
@@ -24,20 +28,6 @@ constexpr Real kRelativePrecision = 1e-9L;
 // units of the noise's variance, for the data to support them.
 constexpr Real kSignificant = 4;
 
-Real Dot(const Column& a, const Column& b) {
-  Real sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
-}
-
-// Removes the direction of the unit vector `q` from `v`; returns how much it
-// was.
-Real Project(const Column& q, Column* v) {
-  const Real amount = Dot(q, *v);
-  for (size_t i = 0; i < q.size(); ++i) (*v)[i] -= amount * q[i];
-  return amount;
-}
-
 // Least squares of `target` over some of the columns.
 struct Solution {
   bool independent = true;  // the columns
@@ -49,52 +39,6 @@ struct Solution {
   }
 };
 
-// Gram-Schmidt, each column projected twice. Columns have length 1 (or 0), so
-// that their scales do not matter.
-Solution Solve(const std::array<Column, kCostTerms>& columns,
-               const Column& target, Terms terms) {
-  Solution solution;
-  std::vector<int> taken;
-  std::vector<Column> basis;
-  std::array<std::array<Real, kCostTerms>, kCostTerms> upper = {};
-  std::array<Real, kCostTerms> along = {};
-  for (int term = 0; term < kCostTerms; ++term) {
-    if (!(terms >> term & 1)) continue;
-    Column left = columns[term];
-    std::array<Real, kCostTerms> amounts = {};
-    for (int pass = 0; pass < 2; ++pass) {
-      for (size_t k = 0; k < basis.size(); ++k) {
-        amounts[k] += Project(basis[k], &left);
-      }
-    }
-    const Real length = std::sqrt(Dot(left, left));
-    if (length <= kRelativePrecision) {
-      solution.independent = false;
-      continue;
-    }
-    for (Real& value : left) value /= length;
-    amounts[basis.size()] = length;
-    upper[basis.size()] = amounts;
-    taken.push_back(term);
-    basis.push_back(std::move(left));
-  }
-  Column left = target;
-  for (int pass = 0; pass < 2; ++pass) {
-    for (size_t k = 0; k < basis.size(); ++k) {
-      along[k] += Project(basis[k], &left);
-    }
-  }
-  solution.residual = Dot(left, left);
-  for (size_t k = basis.size(); k-- > 0;) {
-    Real value = along[k];
-    for (size_t later = k + 1; later < basis.size(); ++later) {
-      value -= upper[later][k] * solution.coefficients[taken[later]];
-    }
-    solution.coefficients[taken[k]] = value / upper[k][k];
-  }
-  return solution;
-}
-
 int Count(Terms terms) { return __builtin_popcount(terms); }
 
 std::vector<CostTerm> List(Terms terms) {
@@ -103,6 +47,26 @@ std::vector<CostTerm> List(Terms terms) {
     if (terms >> term & 1) list.push_back(static_cast<CostTerm>(term));
   }
   return list;
+}
+
+// By QR with column pivoting, which finds dependent columns. Columns have
+// length 1 (or 0), so that their scales do not matter.
+Solution Solve(const Columns& columns, const Column& target, Terms terms) {
+  Solution solution;
+  solution.residual = target.squaredNorm();
+  if (terms == 0) return solution;
+  const std::vector<CostTerm> taken = List(terms);
+  const Columns chosen = columns(Eigen::all, taken);
+  Eigen::CompleteOrthogonalDecomposition<Columns> qr;
+  qr.setThreshold(kRelativePrecision);
+  qr.compute(chosen);
+  const Column found = qr.solve(target);
+  solution.independent = qr.rank() == chosen.cols();
+  solution.residual = (target - chosen * found).squaredNorm();
+  for (size_t k = 0; k < taken.size(); ++k) {
+    solution.coefficients[taken[k]] = found[k];
+  }
+  return solution;
 }
 
 // All least-squares solutions, by their terms.
@@ -164,9 +128,10 @@ absl::StatusOr<CostFit> FitCost(
         absl::StrCat("found ", count, " timings, wanted at least ",
                      kMinObservations, " to fit a cost to"));
   }
-  std::array<Column, kCostTerms> columns;
-  Column times;
-  for (const CostObservation& each : observations) {
+  Columns columns(count, kCostTerms);
+  Column times(count);
+  for (size_t i = 0; i < count; ++i) {
+    const CostObservation& each = observations[i];
     for (const double value :
          {each.sum, each.sum_of_squares, each.milliseconds}) {
       if (!std::isfinite(value) || value < 0) {
@@ -174,16 +139,16 @@ absl::StatusOr<CostFit> FitCost(
             "an observation holds ", value, ", wanted what is not negative"));
       }
     }
-    columns[kLinear].push_back(each.sum);
-    columns[kQuadratic].push_back(each.sum_of_squares);
-    columns[kConstant].push_back(1);
-    times.push_back(each.milliseconds);
+    columns(i, kLinear) = each.sum;
+    columns(i, kQuadratic) = each.sum_of_squares;
+    columns(i, kConstant) = 1;
+    times[i] = each.milliseconds;
   }
   std::array<Real, kCostTerms> scale;
   for (int term = 0; term < kCostTerms; ++term) {
-    const Real length = std::sqrt(Dot(columns[term], columns[term]));
+    const Real length = columns.col(term).norm();
     scale[term] = length > 0 ? length : 1;
-    for (Real& value : columns[term]) value /= scale[term];
+    columns.col(term) /= scale[term];
   }
 
   Solutions solutions;
@@ -191,7 +156,7 @@ absl::StatusOr<CostFit> FitCost(
     solutions[terms] = Solve(columns, times, terms);
   }
   const Real precision =
-      Dot(times, times) * kRelativePrecision * kRelativePrecision;
+      times.squaredNorm() * kRelativePrecision * kRelativePrecision;
   const Real noise = std::max(
       solutions[kAllTerms].residual / (count - kCostTerms), precision / count);
 
@@ -204,10 +169,7 @@ absl::StatusOr<CostFit> FitCost(
         static_cast<double>(best.coefficients[term] / scale[term]);
   }
   fit.rms = static_cast<double>(std::sqrt(best.residual / count));
-  Real mean = 0;
-  for (const Real time : times) mean += time / count;
-  Real variance = 0;
-  for (const Real time : times) variance += (time - mean) * (time - mean);
+  const Real variance = (times.array() - times.mean()).square().sum();
   if (variance > precision) {
     fit.r_squared = static_cast<double>(1 - best.residual / variance);
   }

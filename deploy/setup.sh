@@ -4,8 +4,9 @@
 # as root.
 #
 #   deploy/setup.sh            install what is missing
-#   deploy/setup.sh --tests    also programs that only tests use; without them those
-#                              tests are skipped
+#   deploy/setup.sh --tests    also programs that only tests use: without promtool
+#                              alerts_test fails, without Chromium and Prometheus
+#                              parts of metrics_test are skipped
 #   deploy/setup.sh --list     print the packages, one a line, without those of tests
 set -euo pipefail
 
@@ -26,6 +27,7 @@ packages=(
   libbenchmark-dev
   libcivetweb-dev
   libcli11-dev
+  libeigen3-dev
   libgmock-dev
   libgtest-dev
   libhwy-dev

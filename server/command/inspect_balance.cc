@@ -25,7 +25,7 @@ absl::StatusOr<std::vector<double>> ParseCosts(const nlohmann::json& object) {
   const auto found = object.find("costs");
   if (found == object.end() || !found->is_array()) {
     return absl::InvalidArgumentError(
-        "key `costs` is missing or no list; wanted a list of numbers");
+        "key `costs` is missing or not a list; wanted a list of numbers");
   }
   std::vector<double> costs;
   for (const nlohmann::json& cost : *found) {
@@ -59,12 +59,11 @@ void AddInspectBalance(CommandLine* line, Command* inspect) {
   auto options = std::make_shared<Options>();
   Command* command = line->AddCommand(
       inspect, "balance",
-      "Partitions costs into groups of even load, as the schedule does.\n"
-      "Reads {\"costs\": [number, …]} a line from standard input and prints\n"
-      "{\"groups\": [[index, …], …], \"load\": […], \"lower_bound\": x} for "
-      "each.",
-      "  echo '{\"costs\": [4, 3, 1, 2]}' |\n"
-      "    ballast-server inspect balance --groups 2 --algorithm lpt",
+      R"(Partitions costs into groups of even load, as the schedule does.
+Reads lines {"costs": [number, …]} from standard input and prints for each
+{"groups": [[index, …], …], "load": […], "lower_bound": x}.)",
+      R"(  echo '{"costs": [4, 3, 1, 2]}' |
+    ballast-server inspect balance --groups 2 --algorithm lpt)",
       [options] {
         return TransformJsonLines(std::cin, std::cout,
                                   [&](const nlohmann::json& object) {
@@ -75,11 +74,11 @@ void AddInspectBalance(CommandLine* line, Command* inspect) {
       .Required();
   command
       ->AddText("--algorithm", &options->algorithm,
-                "`lpt` is the reference, always of equal count")
+                "`lpt` is the reference; its groups have equal counts")
       .OneOf({"lpt", "refined"})
       .ShowDefault();
   command->AddFlag("--equal-count", &options->equal_count,
-                   "as many costs in each group");
+                   "give every group the same number of costs");
 }
 
 }  // namespace ballast

@@ -5,7 +5,7 @@
 
 namespace ballast {
 
-// `inspect balance`: partitions costs given as JSON lines.
+// Adds `inspect balance`, which partitions costs given as JSON lines.
 void AddInspectBalance(CommandLine* line, Command* inspect);
 
 }  // namespace ballast

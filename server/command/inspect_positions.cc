@@ -19,7 +19,7 @@
 namespace ballast {
 namespace {
 
-// Whether `value` is an integer that Integer holds.
+// True if `value` is an integer that fits in Integer.
 template <typename Integer>
 bool Holds(const nlohmann::json& value) {
   if (value.is_number_unsigned()) {
@@ -97,12 +97,11 @@ void AddInspectPositions(CommandLine* line, Command* inspect) {
   auto profile = std::make_shared<std::string>();
   Command* command = line->AddCommand(
       inspect, "positions",
-      "Prints the position ids of samples.\n"
-      "Reads {\"input_ids\": […], \"image_grid_thw\": [[t, h, w], …]} a line\n"
-      "from standard input and prints {\"position_ids\": [[…], […], […]]} for "
-      "each.",
-      "  echo '{\"input_ids\": [7, 8, 9], \"image_grid_thw\": []}' |\n"
-      "    ballast-server inspect positions --model qwen2_5_vl",
+      R"(Prints the position ids of samples.
+Reads lines {"input_ids": […], "image_grid_thw": [[t, h, w], …]} from standard
+input and prints for each {"position_ids": [[…], […], […]]}.)",
+      R"(  echo '{"input_ids": [7, 8, 9], "image_grid_thw": []}' |
+    ballast-server inspect positions --model qwen2_5_vl)",
       [profile]() -> absl::Status {
         v1::Model model;
         model.set_profile(*profile);

@@ -29,7 +29,7 @@ struct Options {
   uint64_t position = 0;
 };
 
-// One sample as the schedule knows it.
+// One sample and its place in the schedule.
 struct Found {
   v1::StepSchedule schedule;
   uint32_t micro_batch = 0;  // within the step
@@ -46,7 +46,7 @@ absl::StatusOr<Found> FindPosition(const OpenedJob& job, uint64_t position) {
   BALLAST_ASSIGN_OR_RETURN(
       found.schedule,
       job.scheduler->Schedule(position / job.config.batch().global()));
-  // Every position of the step stands in one of its micro-batches.
+  // One of the step's micro-batches holds every position of the step.
   for (const auto& columns : found.schedule.micro_batches()) {
     const auto& positions = columns.position();
     const auto at = std::find(positions.begin(), positions.end(), position);
@@ -67,7 +67,7 @@ absl::StatusOr<Found> FindPosition(const OpenedJob& job, uint64_t position) {
   return found;
 }
 
-// The language payload of the sample, as a block would hold it.
+// Adds the sample's language payload as a block would hold it.
 absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
   const v1::MicroBatchSchedule& columns = found.columns();
   const uint32_t axes = job.config.model().position_axes();
@@ -85,7 +85,7 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
   BALLAST_ASSIGN_OR_RETURN(AlignedBuffer payload,
                            AlignedBuffer::Create(layout.bytes));
   request.payload = payload.bytes();
-  // A sample that cannot be read shall be an error here, not a placeholder.
+  // An unreadable sample is an error here, not a placeholder.
   v1::Config config = job.config;
   config.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
   const FileSampleBuilder builder(config, job.source_pointers(),
@@ -138,7 +138,9 @@ absl::Status InspectSample(const Options& options) {
   }
   BALLAST_RETURN_IF_ERROR(AddText(job, found, &json));
   std::cout << json.dump() << std::endl;
-  if (!std::cout) return absl::UnavailableError("cannot write standard output");
+  if (!std::cout) {
+    return absl::UnavailableError("cannot write to standard output");
+  }
   return absl::OkStatus();
 }
 
@@ -148,12 +150,10 @@ void AddInspectSample(CommandLine* line, Command* inspect) {
   auto options = std::make_shared<Options>();
   Command* command = line->AddCommand(
       inspect, "sample",
-      "Prints the sample at a position as a server builds it.\n"
-      "One JSON object: position, sample, step, micro_batch, tokens, "
-      "label_tokens,\n"
-      "images [{resized_h, resized_w, grid_thw, image_tokens}], cost {module: "
-      "x},\n"
-      "input_ids, labels, position_ids [axis][token].",
+      R"(Prints the sample at a position as a server builds it.
+One JSON object with the keys: position, sample, step, micro_batch, tokens,
+label_tokens, images [{resized_h, resized_w, grid_thw, image_tokens}],
+cost {module: x}, input_ids, labels, position_ids [axis][token].)",
       "  ballast-server inspect sample --config ballast.yaml --position 17",
       [options] { return InspectSample(*options); });
   command->AddText("--config", &options->config, "configuration file")

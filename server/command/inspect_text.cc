@@ -34,18 +34,17 @@ void AddInspectText(CommandLine* line, Command* inspect) {
   auto tokenizer = std::make_shared<std::string>();
   Command* command = line->AddCommand(
       inspect, "text",
-      "Prints the token ids of texts, without special tokens.\n"
-      "Reads {\"text\": …} a line from standard input and prints\n"
-      "{\"ids\": […]} for each.",
-      "  echo '{\"text\": \"Hello\"}' |\n"
-      "    ballast-server inspect text --tokenizer tokenizer.json",
+      R"(Prints the token ids of texts, without special tokens.
+Reads lines {"text": …} from standard input and prints for each {"ids": […]}.)",
+      R"(  echo '{"text": "Hello"}' |
+    ballast-server inspect text --tokenizer tokenizer.json)",
       [tokenizer]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto made, MakeTokenizer(*tokenizer));
         return InspectText(*made, std::cin, std::cout);
       });
   command
       ->AddText("--tokenizer", tokenizer.get(),
-                "a tokenizer.json, a SentencePiece .model, or `bytes` (one\n"
+                "a tokenizer.json, a SentencePiece .model, or `bytes` (one "
                 "token a byte)")
       .Required()
       .TypeName("FILE|bytes");

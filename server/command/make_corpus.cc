@@ -45,7 +45,7 @@ absl::Status MakeCorpus(Options options) {
   if (report.wrote_config) {
     std::cout << "configuration: " << directory << "/ballast.yaml\n";
   } else {
-    std::cout << directory << "/ballast.yaml was there and stays as it is\n";
+    std::cout << directory << "/ballast.yaml exists and was kept\n";
   }
   return absl::OkStatus();
 }
@@ -56,16 +56,15 @@ void AddMakeCorpus(CommandLine* line) {
   auto options = std::make_shared<Options>();
   Command* command = line->AddCommand(
       line->program(), "make-corpus",
-      "Draws a dataset of documents and scenes as WebDataset tars, with a\n"
-      "configuration (ballast.yaml) to serve it. The same bytes for the same\n"
-      "samples, seed and preset.",
-      "  ballast-server make-corpus --out data --samples 512\n"
-      "  ballast-server make-corpus --out data --samples 64 --preset receipts "
-      "--seed 7",
+      R"(Draws a dataset of documents and scenes as WebDataset tars, and writes a
+configuration (ballast.yaml) that serves it. Equal samples, seed and preset give
+equal bytes.)",
+      R"(  ballast-server make-corpus --out data --samples 512
+  ballast-server make-corpus --out data --samples 64 --preset receipts --seed 7)",
       [options] { return MakeCorpus(*options); });
   command
       ->AddText("--out", &options->dataset.directory,
-                "directory, made if need be")
+                "directory, created if needed")
       .Required()
       .TypeName("DIR");
   command
@@ -74,12 +73,12 @@ void AddMakeCorpus(CommandLine* line) {
       .Required();
   command
       ->AddWholeNumber("--seed", &options->dataset.seed,
-                       "another seed draws another dataset")
+                       "seed of the random numbers: each draws another dataset")
       .ShowDefault();
   command
       ->AddText("--preset", &options->preset,
-                "`mixed` also has pages, tables, scenes and "
-                "several images a sample; `text` has no images")
+                "`mixed` adds pages, tables, scenes and samples of "
+                "several images; `text` has no images")
       .OneOf({"receipts", "mixed", "text"})
       .ShowDefault();
 }

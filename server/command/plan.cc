@@ -32,7 +32,9 @@ absl::Status Plan(const Options& options) {
                                : ScheduleToTable(schedule));
   }
   std::cout.flush();
-  if (!std::cout) return absl::UnavailableError("cannot write standard output");
+  if (!std::cout) {
+    return absl::UnavailableError("cannot write to standard output");
+  }
   return absl::OkStatus();
 }
 
@@ -42,8 +44,8 @@ void AddPlan(CommandLine* line) {
   auto options = std::make_shared<Options>();
   Command* command = line->AddCommand(
       line->program(), "plan",
-      "Prints the schedule of a step: who reads and who owns each sample, and\n"
-      "the load of each rank before and after. Needs the index, no server.",
+      R"(Prints the schedule of a step: who reads and who owns each sample, and the load
+of each rank before and after balancing. Needs the index, but no server.)",
       "  ballast-server plan --config ballast.yaml --step 0\n"
       "  ballast-server plan --config ballast.yaml --step 10 --steps 5 --json",
       [options] { return Plan(*options); });
@@ -53,7 +55,7 @@ void AddPlan(CommandLine* line) {
   command->AddWholeNumber("--step", &options->step, "first step").Required();
   command->AddWholeNumber("--steps", &options->steps, "number of steps", 1)
       .ShowDefault();
-  command->AddFlag("--json", &options->json, "one JSON object a step");
+  command->AddFlag("--json", &options->json, "print one JSON object a step");
 }
 
 }  // namespace ballast

@@ -1,7 +1,7 @@
-// What it costs to count and to time (docs/performance.md, "Instruments"): one
-// record, alone and while a thread on every core records into the same
-// instruments; what a server would pay if they were not sharded, beside it; and
-// all that is recorded of one sample with one image.
+// Measures the cost of counting and timing (docs/performance.md,
+// "Instruments"): one record, alone and while a thread on every core records
+// into the same instruments; for comparison, instruments that are not sharded;
+// and all records of one sample with one image.
 //
 //   bazel run --config=opt //tests/benchmarks:metrics_benchmark
 
@@ -17,13 +17,13 @@
 #include "common/instruments.h"
 #include "common/mutex.h"
 #include "proto/schedule.pb.h"
-#include "server/delivery/delivery_instruments.h"
 #include "server/delivery/active_samples.h"
+#include "server/delivery/delivery_instruments.h"
 
 namespace ballast {
 namespace {
 
-// Shared by all threads of a benchmark and never read.
+// Shared by all threads of a benchmark; never read.
 BuildInstruments& Instruments() {
   static auto* instruments = new BuildInstruments;
   return *instruments;
@@ -54,7 +54,7 @@ void BM_Stopwatch(benchmark::State& state) {
   for (auto _ : state) Stopwatch(&Instruments().tokenise);
 }
 
-// A sample's way over the board of what is in hand, with one stage between.
+// Enters a sample on the board and removes it, with one stage between.
 void BM_ActiveSamples(benchmark::State& state) {
   ActiveSample work;
   work.stage = "beginning";
@@ -64,14 +64,13 @@ void BM_ActiveSamples(benchmark::State& state) {
   }
 }
 
-// What an instrument without shards costs: every thread's record moves the one
-// cache line to its core.
+// An instrument without shards: every record moves one cache line to its core.
 void BM_OneAtomicForAll(benchmark::State& state) {
   static std::atomic<uint64_t> count = 0;
   for (auto _ : state) count.fetch_add(1, std::memory_order_relaxed);
 }
 
-// And one with a lock.
+// An instrument with a lock.
 void BM_OneLockForAll(benchmark::State& state) {
   static auto* mutex = new Mutex;
   static uint64_t count = 0;
@@ -81,7 +80,7 @@ void BM_OneLockForAll(benchmark::State& state) {
   }
 }
 
-// As FileSampleBuilder has it, of a sample with one image and its text, for
+// All records of FileSampleBuilder for a sample with one image and its text, in
 // both modules; `strips` of 16 rows, which the resampler times one by one.
 void BM_Sample(benchmark::State& state) {
   const int64_t strips = state.range(0);
@@ -119,7 +118,7 @@ void BM_Sample(benchmark::State& state) {
   }
 }
 
-// One thread, and one on every core.
+// Runs with one thread, and with one on every core.
 void Threads(benchmark::internal::Benchmark* benchmark) {
   benchmark->Threads(1);
   if (Cores() > 1) benchmark->Threads(static_cast<int>(Cores()));
@@ -131,7 +130,7 @@ BENCHMARK(BM_Stopwatch)->Apply(Threads)->UseRealTime();
 BENCHMARK(BM_ActiveSamples)->Apply(Threads)->UseRealTime();
 BENCHMARK(BM_OneAtomicForAll)->Apply(Threads)->UseRealTime();
 BENCHMARK(BM_OneLockForAll)->Apply(Threads)->UseRealTime();
-// A receipt of 1.1 megapixels has some 100 strips.
+// A receipt of 1.1 megapixels has about 100 strips.
 BENCHMARK(BM_Sample)
     ->ArgName("strips")
     ->Arg(0)

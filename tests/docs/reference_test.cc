@@ -1,4 +1,4 @@
-// docs/reference says what proto/*.proto say.
+// docs/reference must agree with proto/*.proto.
 
 #include <fstream>
 #include <sstream>

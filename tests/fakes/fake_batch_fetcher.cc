@@ -88,7 +88,7 @@ class FakeBatchServer::Fetcher final : public BatchFetcher {
     state_->changed.NotifyAll();
   }
 
-  // Whether Fetch need not wait. Under state_->mutex.
+  // True if Fetch would not block. Requires state_->mutex.
   bool Ready() const {
     if (next_ == script_.size()) return false;
     const auto* block = std::get_if<FakeBlock>(&script_[next_]);
@@ -102,7 +102,7 @@ class FakeBatchServer::Fetcher final : public BatchFetcher {
   const std::shared_ptr<HeldBytes> account_;
   const uint64_t number_;
   const std::shared_ptr<State> state_;
-  // All of these under state_->mutex.
+  // Guarded by state_->mutex.
   const std::shared_ptr<uint64_t> held_ = std::make_shared<uint64_t>(0);
   size_t next_ = 0;
   bool cancelled_ = false;

@@ -7,7 +7,7 @@ from tests.integration.command_line import tools
 
 PROGRAMS = ("ballast-server", "ballastctl", "ballast-rank")
 
-# Commands that must exist; --help finds those that are added later.
+# Commands that must exist; those added later are found by --help.
 PROMISED = {
     ("ballast-server",): {"index", "serve", "plan", "inspect", "make-corpus"},
     ("ballast-server", "inspect"): {

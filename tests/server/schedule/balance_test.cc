@@ -52,8 +52,8 @@ std::vector<double> ReceiptCosts(size_t n, uint32_t seed) {
   return costs;
 }
 
-// The vectors of spec/semantics.md section 7.
-TEST(BalanceLptTest, SpecVectors) {
+// Vectors computed with the reference implementation's rule.
+TEST(BalanceLptTest, ReferenceVectors) {
   EXPECT_THAT(*BalanceLpt({10, 1, 9, 2, 8, 3, 7, 4}, 2),
               ElementsAre(ElementsAre(0, 6, 7, 1), ElementsAre(2, 4, 5, 3)));
   EXPECT_THAT(*BalanceLpt({4, 3, 1, 2}, 2),
@@ -91,7 +91,7 @@ TEST(BalanceLptTest, GoldenVectors) {
     const uint32_t dp = test_case["dp"];
     const auto groups = BalanceLpt(costs, n_groups);
     ASSERT_TRUE(groups.ok()) << groups.status();
-    // [owner rank, place] of each sample (spec 1.5).
+    // [owner rank, place] of each sample.
     std::vector<std::vector<uint32_t>> assignment(costs.size());
     uint32_t place = 0;
     for (uint32_t g = 0; g < n_groups; ++g) {

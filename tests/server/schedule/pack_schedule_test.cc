@@ -13,8 +13,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The vectors of spec/semantics.md section 7.
-TEST(PackInOrderTest, SpecVectors) {
+// Vectors computed with the rule of the reference, `dp_balanced`.
+TEST(PackInOrderTest, ReferenceVectors) {
   EXPECT_THAT(*PackInOrder({5, 4, 3, 6, 2, 2, 7}, {10, 2}),
               ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3),
                           ElementsAre(4, 5), ElementsAre(6)));

@@ -93,7 +93,7 @@ TEST(MockSourceTest, LengthsAreMegatronsSampleForSample) {
     lengths.push_back(source->index().sample(i)->text_tokens);
     EXPECT_EQ(source->index().sample(i)->label_tokens, lengths.back() - 1);
   }
-  // Spec 7.
+  // The lengths of Megatron-LM's mock datasets for these numbers.
   EXPECT_THAT(lengths,
               ElementsAre(8192, 3473, 6564, 8192, 8192, 1024, 6360, 1893));
   // With images too: they take part in a sample's length.
