@@ -9,7 +9,6 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/arena_mapping.h"
 #include "client/buffer_pool.h"
@@ -17,6 +16,7 @@
 #include "client/server_address.h"
 #include "client/tls_diagnosis.h"
 #include "common/grpc_status.h"
+#include "common/net_address.h"
 #include "common/status_macros.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/loader_service.grpc.pb.h"
@@ -309,7 +309,7 @@ class GrpcLoaderClient final : public LoaderClient {
   }
 
   absl::Status Diagnose() const {
-    if (absl::StartsWith(address_, "unix:")) return absl::OkStatus();
+    if (!UnixPath(address_).empty()) return absl::OkStatus();
     return DiagnoseTls(address_, security_, kDiagnosis);
   }
 

@@ -5,11 +5,11 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/align.h"
+#include "common/net_address.h"
 #include "proto/schedule/module.h"
-#include "server/config/listen_address.h"
+#include "server/config/exposure.h"
 #include "server/config/topology.h"
 
 namespace ballast {
@@ -179,7 +179,7 @@ void ValidateServe(const v1::Config& config, KeyReport* report) {
     const std::string key = ItemKey("serve.listen", i);
     if (report->IsFaulty(key)) continue;
     const std::string& text = config.serve().listen(i);
-    const auto address = ParseListenAddress(text);
+    const auto address = ParseConfiguredAddress(text);
     const absl::Status allowed =
         address.ok() ? CheckExposure(*address, text, config.security())
                      : address.status();
@@ -189,7 +189,7 @@ void ValidateServe(const v1::Config& config, KeyReport* report) {
   }
   if (!report->Has("serve.http") || report->IsFaulty("serve.http")) return;
   const std::string& http = config.serve().http();
-  const auto address = ParseListenAddress(http);
+  const auto address = ParseConfiguredAddress(http);
   const absl::Status allowed =
       address.ok() ? CheckHttpExposure(*address, http, config.security())
                    : address.status();
@@ -219,7 +219,7 @@ void ValidateSecurity(const v1::Config& config, KeyReport* report) {
   }
   int tcp = 0;
   for (const v1::Topology::Server& server : config.topology().servers()) {
-    tcp += !absl::StartsWith(server.address(), "unix:");
+    tcp += UnixPath(server.address()).empty();
   }
   if (tcp > 1 && security.tls().client_ca().empty() &&
       !report->Has("security.tls.ca")) {

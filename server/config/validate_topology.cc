@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/schedule/module.h"
 #include "server/config/config_validate.h"
-#include "server/config/listen_address.h"
+#include "server/config/exposure.h"
 #include "server/config/rank_list.h"
 
 namespace ballast {
@@ -44,11 +44,11 @@ void CheckAddress(const v1::Topology::Server& server, const std::string& key,
   if (!report->Has(key))
     return report->AddMissing(key, "unix:/path or host:port");
   if (report->IsFaulty(key)) return;
-  const auto address = ParseListenAddress(server.address());
+  const auto address = ParseConfiguredAddress(server.address());
   if (!address.ok()) {
     return report->AddFault(key, std::string(address.status().message()));
   }
-  if (!address->is_unix && address->port == 0) {
+  if (!address->is_unix() && address->port == 0) {
     return report->AddFault(key, absl::StrCat("found ", Shown(server.address()),
                                               "; wanted a port that clients "
                                               "can connect to, from 1"));

@@ -11,9 +11,6 @@ namespace ballast {
 
 // Where a server listens: `unix:/path` or `host:port`.
 
-// The path of a Unix socket; empty for `host:port`.
-absl::string_view UnixPath(absl::string_view address);
-
 // Whether a server that is secured as `security` says may listen at `address`
 // (CheckExposure); also for addresses that no configuration file was checked
 // for. Errors: INVALID_ARGUMENT, naming serve.listen.
