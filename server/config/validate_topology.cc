@@ -62,7 +62,7 @@ void CheckAddress(const v1::Topology::Server& server, const std::string& key,
   }
 }
 
-// Which server reads for each rank of one module.
+// The server that reads for each rank of one module.
 class Coverage {
  public:
   Coverage(std::string module, uint32_t dp)
@@ -122,7 +122,7 @@ class Coverage {
 
   std::string module_;
   std::vector<int> servers_;
-  // Whether every server's text could be read.
+  // Whether every server's list could be parsed.
   bool is_certain_ = true;
 };
 
@@ -149,7 +149,7 @@ void CheckServers(const v1::Topology& topology, KeyReport* report) {
       report->AddMissing(ranks_key, "the ranks of each module, as 0-3,6");
     }
     if (report->HasFaultWithin(ranks_key)) is_certain = false;
-    // By name, since the map itself has no order.
+    // Sorted by name, since the map has no order.
     const std::map<std::string, std::string> ranks(server.ranks().begin(),
                                                    server.ranks().end());
     for (const auto& [name, text] : ranks) {
@@ -163,7 +163,7 @@ void CheckServers(const v1::Topology& topology, KeyReport* report) {
       } else if (has_modules && module == modules.end()) {
         report->AddFault(entry,
                          "found ranks of a module that topology.modules does "
-                         "not have; wanted configured modules alone");
+                         "not have; wanted only configured modules");
       } else if (has_modules && !report->IsFaulty(entry)) {
         module->second.Add(text, entry, i, report);
       }
@@ -183,7 +183,7 @@ void ValidateTopology(const v1::Config& config, KeyReport* report) {
   }
   if (report->IsFaulty("topology")) return;
   CheckModules(config.topology(), report);
-  // The default server is right by making.
+  // The default server is correct by construction.
   if (report->Has("topology.servers") &&
       !report->IsFaulty("topology.servers")) {
     CheckServers(config.topology(), report);

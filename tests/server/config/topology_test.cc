@@ -65,6 +65,27 @@ TEST(PackAlign, FollowsContextAndSequenceParallelism) {
   }
 }
 
+TEST(FindServerOfRank, FollowsTheListsOfTheServers) {
+  v1::Config config = WithDp(4, 2);
+  config.mutable_topology()->add_servers();
+  EXPECT_THAT(*FindServerOfRank(config, v1::MODULE_VISION), ElementsAre());
+  config.mutable_topology()->clear_servers();
+  for (const char* ranks : {"0,3", "1-2"}) {
+    auto& server = *config.mutable_topology()->add_servers();
+    (*server.mutable_ranks())["vision"] = ranks;
+  }
+  EXPECT_THAT(*FindServerOfRank(config, v1::MODULE_VISION),
+              ElementsAre(0, 1, 1, 0));
+  EXPECT_THAT(*FindServerOfRank(config, v1::MODULE_LANGUAGE),
+              ElementsAre(0, 0));
+  (*config.mutable_topology()->mutable_servers(1)->mutable_ranks())["vision"] =
+      "1-4";
+  EXPECT_EQ(
+      FindServerOfRank(config, v1::MODULE_VISION).status(),
+      absl::InvalidArgumentError("topology.servers[1].ranks.vision: found "
+                                 "rank 4; wanted ranks below 4"));
+}
+
 TEST(FindServer, MatchesTheListenAddresses) {
   v1::Config config;
   config.mutable_topology()->add_servers()->set_address("unix:/a");

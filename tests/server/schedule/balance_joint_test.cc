@@ -79,7 +79,8 @@ TEST(BalanceJointTest, NeverWorseThanBalancingTheSum) {
                 JointLoad(vision, language, *BalanceLpt(sums, groups)));
       joint += JointLoad(vision, language, *balanced);
       summed += JointLoad(vision, language, *refined);
-      bound += LoadLowerBound(vision, groups) + LoadLowerBound(language, groups);
+      bound +=
+          LoadLowerBound(vision, groups) + LoadLowerBound(language, groups);
     }
   }
   // Most of what balancing the sum leaves over the bound is gone.

@@ -90,8 +90,8 @@ TEST(PipelineOrderTest, NearTheBestOfAllOrdersOfSmallCases) {
     std::iota(order.begin(), order.end(), 0);
     double best = found;
     do {
-      best = std::min(best, SimulateOneForwardOneBackward(
-                                Apply(micro_batches, order)));
+      best = std::min(
+          best, SimulateOneForwardOneBackward(Apply(micro_batches, order)));
     } while (std::next_permutation(order.begin(), order.end()));
     EXPECT_LE(found, 1.03 * best) << "round " << round;
   }

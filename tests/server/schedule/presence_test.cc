@@ -29,21 +29,18 @@ TEST(AlignImagesTest, TakesTheSwapThatLoadsLeast) {
   // Rank 1 has text only. Giving it sample 0 (cost 9) for sample 3 (cost 3)
   // leaves 7 and 11; every other pair leaves 12 with one of them.
   Groups groups = {{0, 1}, {2, 3}};
-  EXPECT_THAT(
-      AlignImages({9, 4, 2, 3}, {true, true, false, false}, 1, &groups),
-      IsEmpty());
+  EXPECT_THAT(AlignImages({9, 4, 2, 3}, {true, true, false, false}, 1, &groups),
+              IsEmpty());
   EXPECT_THAT(groups, ElementsAre(ElementsAre(3, 1), ElementsAre(2, 0)));
 }
 
 TEST(AlignImagesTest, NamesDummiesWhereImagesAreTooFew) {
   Groups groups = {{0}, {1}, {2}, {3}};
-  EXPECT_THAT(
-      AlignImages({5, 0, 5, 0}, {true, false, true, false}, 1, &groups),
-      ElementsAre(1, 3));
+  EXPECT_THAT(AlignImages({5, 0, 5, 0}, {true, false, true, false}, 1, &groups),
+              ElementsAre(1, 3));
   // Two groups a rank: ranks 0 and 1 have one each.
-  EXPECT_THAT(
-      AlignImages({5, 0, 5, 0}, {true, false, true, false}, 2, &groups),
-      IsEmpty());
+  EXPECT_THAT(AlignImages({5, 0, 5, 0}, {true, false, true, false}, 2, &groups),
+              IsEmpty());
 }
 
 TEST(AlignImagesTest, ARankThatOwnsNothingIsGivenASample) {

@@ -150,7 +150,7 @@ TEST(StepBalanceTest, ServersAreThoseOfTheTopology) {
     (*server.mutable_ranks())["vision"] = ranks;
     (*server.mutable_ranks())["language"] = ranks[0] == '0' ? "0" : "1";
   }
-  const auto servers = FindServersOfRanks(config);
+  const absl::StatusOr<ServersOfRanks> servers = FindServersOfRanks(config);
   ASSERT_TRUE(servers.ok()) << servers.status();
   EXPECT_THAT(servers->at(v1::MODULE_VISION), ElementsAre(0, 1, 1, 0));
   EXPECT_THAT(servers->at(v1::MODULE_LANGUAGE), ElementsAre(0, 1));
