@@ -35,13 +35,13 @@ TEST(Modules, VisionComesFirst) {
   EXPECT_THAT(Modules(WithDp(0, 4)), ElementsAre(v1::MODULE_LANGUAGE));
 }
 
-TEST(DpSize, IsZeroForAModuleThatIsNotThere) {
+TEST(DpSize, IsZeroForAModuleThatIsNotConfigured) {
   EXPECT_EQ(DpSize(WithDp(2, 4), v1::MODULE_VISION), 2u);
   EXPECT_EQ(DpSize(WithDp(2, 4), v1::MODULE_LANGUAGE), 4u);
   EXPECT_EQ(DpSize(WithDp(0, 4), v1::MODULE_VISION), 0u);
 }
 
-// The values that Megatron-LM's datasets use; sp 0 is sequence parallelism off.
+// The values of Megatron-LM's datasets.
 TEST(PackAlign, FollowsContextAndSequenceParallelism) {
   struct Case {
     uint32_t cp, tp;

@@ -40,7 +40,7 @@ TEST(PipelineSimulatorTest, VariableFirstStageByHand) {
   EXPECT_THAT(SimulateOneForwardOneBackward({{1, 1}, {3, 1}}), DoubleEq(13));
 }
 
-TEST(PipelineSimulatorTest, NothingTakesNoTime) {
+TEST(PipelineSimulatorTest, NoMicroBatchesTakeNoTime) {
   EXPECT_THAT(SimulateOneForwardOneBackward({}), DoubleEq(0));
 }
 
@@ -75,7 +75,7 @@ TEST(PipelineOrderTest, NeverWorseAndOftenBetter) {
     std::iota(all.begin(), all.end(), 0);
     EXPECT_EQ(order, all);
   }
-  // Bubbles: what is beyond the busiest stage's own work.
+  // Bubbles: the time beyond the busiest stage's own work.
   EXPECT_LT(after - ideal, 0.9 * (before - ideal));
 }
 

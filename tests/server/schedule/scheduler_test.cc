@@ -220,7 +220,7 @@ TEST(SchedulerValuesTest, TheOrderDoesNotDependOnDpSizes) {
   EXPECT_EQ(samples(1, 1), samples(2, 3));
 }
 
-TEST(SchedulerValuesTest, OffKeepsReadersAsOwners) {
+TEST(SchedulerValuesTest, WithOffReadersAreOwners) {
   const auto schedule = ScheduleOf(JobConfig(2, 4, 16, 8, v1::DELIVERY_OFF), 0);
   for (const auto& micro_batch : schedule.micro_batches()) {
     for (const auto& module : micro_batch.modules()) {
@@ -239,8 +239,8 @@ TEST(SchedulerValuesTest, BalanceNarrowsTheSpread) {
   EXPECT_LT(spread(vision.load_after()), 0.1 * spread(vision.load_before()));
 }
 
-// With align_images every vision rank has an image or is named as in need of a
-// dummy, unless none has one.
+// With align_images every vision rank has an image or gets a dummy, unless no
+// rank has an image.
 TEST(SchedulerValuesTest, VisionRanksAllHaveAnImageOrADummy) {
   for (const auto delivery : {v1::DELIVERY_EXCHANGE, v1::DELIVERY_OFF}) {
     int dummies = 0;
@@ -264,7 +264,7 @@ TEST(SchedulerValuesTest, VisionRanksAllHaveAnImageOrADummy) {
 }
 
 // The parallel sizes from which a rank derives its module's layout.
-TEST(SchedulerValuesTest, TheJobSaysTheLayout) {
+TEST(SchedulerValuesTest, TheJobContainsTheLayout) {
   auto config = JobConfig(2, 4, 16, 8);
   auto& modules = *config.mutable_topology()->mutable_modules();
   modules["vision"].set_pp(2);
