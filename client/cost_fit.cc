@@ -8,6 +8,7 @@
 #include <eigen3/Eigen/QR>
 
 #include "absl/strings/str_cat.h"
+#include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
 
 namespace ballast {
@@ -190,19 +191,20 @@ absl::Status AddObservations(const v1::StepSchedule& schedule,
       for (auto& ranks : slots) {
         ranks.resize(std::max<size_t>(ranks.size(), module.load_after_size()));
       }
-      int image = 0;
+      const std::vector<uint32_t> first = FirstImages(micro_batch);
       for (int i = 0; i < micro_batch.tokens_size(); ++i) {
-        uint64_t patches = 0;
-        for (uint32_t k = 0; k < micro_batch.images(i); ++k, ++image) {
-          patches +=
-              uint64_t{micro_batch.grid_h(image)} * micro_batch.grid_w(image);
-        }
-        const double n = module.module() == v1::MODULE_VISION
-                             ? static_cast<double>(patches)
-                             : micro_batch.tokens(i);
         CostObservation& rank = slots[micro_batch.slot(i)][module.owner(i)];
-        rank.sum += n;
-        rank.sum_of_squares += n * n;
+        const auto add = [&rank](double n) {
+          rank.sum += n;
+          rank.sum_of_squares += n * n;
+        };
+        if (module.module() == v1::MODULE_LANGUAGE) {
+          add(micro_batch.tokens(i));
+          continue;
+        }
+        for (uint32_t k = first[i]; k < first[i + 1]; ++k) {
+          add(static_cast<double>(ImagePatches(micro_batch, k)));
+        }
       }
     }
   }

@@ -17,12 +17,12 @@ namespace ballast {
 
 // Fits the times of a module's micro-batches to what its ranks owned in them:
 //   milliseconds = linear * sum(n) + quadratic * sum(n*n) + constant
-// summed over the rank's samples; n = patches (vision) or tokens (language).
-// Pure.
+// summed over the rank's images, n = patches (vision), or samples, n = tokens
+// (language). Pure.
 
 // One micro-batch of one rank.
 struct CostObservation {
-  double sum = 0;             // of n over the rank's samples
+  double sum = 0;             // of n over what the rank owns
   double sum_of_squares = 0;  // of n*n
   double milliseconds = 0;
 };

@@ -6,11 +6,11 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/server_address.h"
 #include "client/tls_diagnosis.h"
 #include "common/grpc_status.h"
+#include "common/net_address.h"
 #include "proto/transport.h"
 
 namespace ballast {
@@ -76,7 +76,7 @@ absl::Status ServerChannel::Explain(const CallOptions& options,
     // so.
     result = absl::UnavailableError("the server is shutting down");
   } else if (absl::IsUnavailable(result)) {
-    const absl::Status tls = absl::StartsWith(address_, "unix:")
+    const absl::Status tls = !UnixPath(address_).empty()
                                  ? absl::OkStatus()
                                  : DiagnoseTls(address_, security_, kDiagnosis);
     // Else nothing listens at the address, or the server is going away.

@@ -6,17 +6,12 @@
 
 #include "absl/status/statusor.h"
 #include "proto/block/block_layout.h"
+#include "proto/block/payload_bytes.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 #include "proto/schedule/delivery_rule.h"
 
 namespace ballast {
-
-// Properties of the model that the size of a block depends on.
-struct BlockGeometry {
-  uint32_t patch = 14;         // pixels
-  uint32_t position_axes = 3;  // 3 (MRoPE) or 1
-};
 
 // One sample's part of a block.
 struct PlannedSample {

@@ -13,6 +13,7 @@
 #include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
+#include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
 #include "server/config/config_loader.h"
 #include "server/config/model_profile.h"
@@ -57,10 +58,10 @@ absl::StatusOr<Found> FindPosition(const OpenedJob& job, uint64_t position) {
     ++found.micro_batch;
   }
   const v1::MicroBatchSchedule& columns = found.columns();
-  uint32_t image = 0;
-  for (uint32_t i = 0; i < found.index; ++i) image += columns.images(i);
+  const std::vector<uint32_t> first = FirstImages(columns);
   const uint32_t patch = job.config.model().patch();
-  for (uint32_t k = 0; k < columns.images(found.index); ++k, ++image) {
+  for (uint32_t image = first[found.index]; image < first[found.index + 1];
+       ++image) {
     const uint32_t h = columns.grid_h(image), w = columns.grid_w(image);
     found.grids.push_back({h * patch, w * patch, h, w});
   }

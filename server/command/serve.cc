@@ -22,7 +22,7 @@
 #include "common/status_macros.h"
 #include "server/command/termination.h"
 #include "server/config/config_loader.h"
-#include "server/config/listen_address.h"
+#include "server/config/exposure.h"
 #include "server/job/reload.h"
 #include "server/service/server.h"
 
@@ -63,7 +63,7 @@ absl::StatusOr<LoadedConfig> Load(const Options& options) {
         options.listen.begin(), options.listen.end());
   }
   if (!options.meeting.empty()) {
-    const auto address = ParseListenAddress(options.meeting);
+    const auto address = ParseConfiguredAddress(options.meeting);
     if (!address.ok()) return Annotate(address.status(), "--meeting");
     config.config.mutable_topology()->set_meeting(options.meeting);
   }

@@ -5,11 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/net_address.h"
 #include "common/status_macros.h"
 #include "proto/block/data_end.h"
 #include "proto/schedule/module.h"
-#include "server/config/listen_address.h"
 #include "server/delivery/worker_pool.h"
 
 namespace ballast {
@@ -26,8 +27,8 @@ constexpr size_t kSpareSchedules = 4;
 // The path of the first Unix socket that the server listens at, if any.
 std::string SocketOf(const v1::Serve& serve) {
   for (const std::string& text : serve.listen()) {
-    const auto address = ParseListenAddress(text);
-    if (address.ok() && address->is_unix) return address->path;
+    const absl::string_view path = UnixPath(text);
+    if (absl::StartsWith(path, "/")) return std::string(path);
   }
   return "";
 }

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "common/grpc_status.h"
 #include "common/log.h"
+#include "common/net_address.h"
 #include "common/pem_files.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
@@ -203,7 +204,7 @@ absl::Status ServerSecurity::CheckAuthorization(
 std::shared_ptr<grpc::ServerCredentials> ServerSecurity::CredentialsFor(
     absl::string_view address) const {
   std::shared_ptr<grpc::ServerCredentials> credentials;
-  if (absl::StartsWith(address, "unix:")) {
+  if (!UnixPath(address).empty()) {
     if (tokens_ == nullptr) return grpc::InsecureServerCredentials();
     // On the wire as if there were none; gRPC asks for tokens over no other.
     credentials = grpc::experimental::LocalServerCredentials(UDS);

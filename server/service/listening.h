@@ -11,12 +11,9 @@ namespace ballast {
 
 // Addresses that a server listens at: `unix:/path` or `host:port`.
 
-// The path of a Unix socket; empty for `host:port`.
-absl::string_view UnixPath(absl::string_view address);
-
-// Checks that a server secured as `security` says may listen at `address`
-// (CheckExposure); also for addresses that come from no configuration file.
-// Errors: INVALID_ARGUMENT, naming serve.listen.
+// Whether a server that is secured as `security` says may listen at `address`
+// (CheckExposure); also for addresses that no configuration file was checked
+// for. Errors: INVALID_ARGUMENT, naming serve.listen.
 absl::Status CheckListen(absl::string_view address,
                          const v1::Security& security);
 

@@ -14,9 +14,10 @@
 #include "absl/time/clock.h"
 #include "common/blocking_calls.h"
 #include "common/log.h"
+#include "common/net_address.h"
 #include "common/status_macros.h"
 #include "proto/transport.h"
-#include "server/config/listen_address.h"
+#include "server/config/exposure.h"
 #include "server/http/pages.h"
 #include "server/http/prometheus_text.h"
 #include "server/http/status_json.h"
@@ -62,7 +63,7 @@ absl::Status CheckAddresses(const v1::Config& config) {
   }
   const std::string& http = config.serve().http();
   if (http.empty()) return absl::OkStatus();
-  const absl::StatusOr<ListenAddress> parsed = ParseListenAddress(http);
+  const absl::StatusOr<NetAddress> parsed = ParseConfiguredAddress(http);
   return Annotate(parsed.ok()
                       ? CheckHttpExposure(*parsed, http, config.security())
                       : parsed.status(),
@@ -288,8 +289,8 @@ absl::Status LoaderServer::Listen() {
 absl::Status LoaderServer::ServeHttp() {
   const std::string& address = job_.config.serve().http();
   if (address.empty()) return absl::OkStatus();
-  BALLAST_ASSIGN_OR_RETURN(const ListenAddress parsed,
-                           ParseListenAddress(address));
+  BALLAST_ASSIGN_OR_RETURN(const NetAddress parsed,
+                           ParseConfiguredAddress(address));
   PageSources pages;
   pages.is_local = parsed.IsLocal();
   pages.metrics = [this] { return PrometheusText(state_.Metrics()); };

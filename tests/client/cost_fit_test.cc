@@ -235,13 +235,17 @@ TEST(AddObservationsTest, SumsWhatEachRankOwns) {
     const auto& module = micro_batch.modules(vision ? 0 : 1);
     double sum = 0, squares = 0;
     for (int s = 0, image = 0; s < micro_batch.tokens_size(); ++s) {
-      double n = vision ? 0 : micro_batch.tokens(s);
+      const bool owned = module.owner(s) == timings[i].role().dp_rank();
+      const auto add = [&](double n) {
+        if (!owned) return;
+        sum += n;
+        squares += n * n;
+      };
+      // Vision towers attend within an image.
       for (uint32_t k = 0; k < micro_batch.images(s); ++k, ++image) {
-        if (vision) n += micro_batch.grid_h(image) * micro_batch.grid_w(image);
+        if (vision) add(micro_batch.grid_h(image) * micro_batch.grid_w(image));
       }
-      if (module.owner(s) != timings[i].role().dp_rank()) continue;
-      sum += n;
-      squares += n * n;
+      if (!vision) add(micro_batch.tokens(s));
     }
     const CostObservation& each =
         vision ? found[v1::MODULE_VISION][i] : found[v1::MODULE_LANGUAGE][0];

@@ -142,7 +142,7 @@ class TroubleshootingTest(tools.CorpusTest):
                   "ballastctl", *at, "status")  # fmt: skip
 
     def test_tools_without_a_server(self):
-        self.says("server address … is neither unix:/path nor host:port",
+        self.says("server address …: wanted unix:/path or host:port",
                   "ballastctl", "--server", "nowhere", "status")  # fmt: skip
         self.says("…: missing …", "ballastctl", "status", status=2)
         self.says("…: unknown option …", "ballast-server", "index", "--conf", "a", status=2)

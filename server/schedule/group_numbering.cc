@@ -1,4 +1,4 @@
-#include "server/schedule/group_placement.h"
+#include "server/schedule/group_numbering.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,13 +8,14 @@
 namespace ballast {
 namespace {
 
-// Bounds the list of a group's gains: its samples times this, a module.
+// Bound on a group's list of gains, in multiples of its samples, per module.
 constexpr uint32_t kMaxGroupsPerRank = 64;
-// Larger grids are placed to within 1/512 of a group's best gain, on average.
-constexpr uint32_t kMaxExactGrid = 512;
+// Beyond this many groups, the gain of the result is within 1/512 of a group's
+// best gain, on average.
+constexpr uint32_t kMaxExactGroups = 512;
 constexpr int64_t kSlackShare = 512;
 
-// The ranks that share each rank's server.
+// For each rank, the ranks of the same server.
 class Neighbours {
  public:
   explicit Neighbours(const ModuleRanks& ranks) : ranks_(ranks) {
@@ -36,7 +37,8 @@ class Neighbours {
   std::vector<std::vector<uint32_t>> of_server_;
 };
 
-// Adds to `row` what sample bytes of `reader` gain where they need not move.
+// Adds to `row` the gain of each column that spares the sample's bytes a move,
+// or a move between servers.
 void AddGains(uint32_t reader, int64_t bytes, uint32_t groups_per_rank,
               uint32_t grid, uint32_t slots, const Neighbours& neighbours,
               std::vector<Benefit>* row) {
@@ -58,7 +60,7 @@ void AddGains(uint32_t reader, int64_t bytes, uint32_t groups_per_rank,
   }
 }
 
-// Sums the gains of equal columns.
+// Merges entries of the same column by summing their gains.
 void Merge(std::vector<Benefit>* row) {
   std::sort(row->begin(), row->end(), [](const Benefit& a, const Benefit& b) {
     return a.column < b.column;
@@ -75,21 +77,21 @@ void Merge(std::vector<Benefit>* row) {
 }
 
 int64_t Slack(const std::vector<std::vector<Benefit>>& gains) {
-  const int64_t grid = gains.size();
-  if (grid <= kMaxExactGrid) return 0;
+  const int64_t groups = gains.size();
+  if (groups <= kMaxExactGroups) return 0;
   int64_t sum = 0;
   for (const std::vector<Benefit>& row : gains) {
     int64_t best = 0;
     for (const Benefit& benefit : row) best = std::max(best, benefit.gain);
     sum += best;
   }
-  return std::max<int64_t>(1, sum / grid / kSlackShare);
+  return std::max<int64_t>(1, sum / groups / kSlackShare);
 }
 
 }  // namespace
 
-Groups PlaceGroups(Groups groups, uint32_t slots,
-                   const std::vector<ModuleShards>& shards) {
+Groups NumberGroups(Groups groups, uint32_t slots,
+                    const std::vector<ModuleShards>& shards) {
   const uint32_t grid = groups.size() / slots;
   std::vector<std::vector<Benefit>> gains(groups.size());
   for (const ModuleShards& module : shards) {
