@@ -18,7 +18,7 @@
 
 #include "absl/strings/str_format.h"
 #include "server/schedule/balance.h"
-#include "server/schedule/group_placement.h"
+#include "server/schedule/group_numbering.h"
 
 namespace ballast {
 namespace {
