@@ -92,8 +92,8 @@ class BadDataTest : public ::testing::Test {
 
   // Blocks that the server could not build so far.
   double FailedBlocks(const TestCluster& cluster) {
-    const auto stats = LoaderClient::Create(cluster.addresses()[0])
-                           ->GetStats("ballast_blocks_failed");
+    const auto stats =
+        MetricsClient(cluster.addresses()[0]).GetStats("ballast_blocks_failed");
     if (!stats.ok()) return 0;
     double failed = 0;
     for (const auto& family : stats->families()) {
