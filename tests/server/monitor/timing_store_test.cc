@@ -21,6 +21,7 @@ v1::Job SomeJob() {
   v1::Job job;
   job.set_global_batch(16);
   job.set_micro_batch(4);
+  job.set_delivery(v1::DELIVERY_EXCHANGE);
   for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
     v1::Job::ModuleSize* size = job.add_modules();
     size->set_module(module);
