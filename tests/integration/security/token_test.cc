@@ -79,9 +79,9 @@ TEST_F(UnixTokenTest, NoTokenAndAnUnknownOneAreUnauthenticated) {
   const std::string wrong = "token-of-nobody-at-all";
   const absl::Status unknown = TryAttach(kAddress, With(wrong));
   EXPECT_EQ(unknown.code(), absl::StatusCode::kUnauthenticated) << unknown;
-  EXPECT_THAT(
-      std::string(unknown.message()),
-      AllOf(HasSubstr("none that the server knows"), Not(HasSubstr(wrong))));
+  EXPECT_THAT(std::string(unknown.message()),
+              AllOf(HasSubstr("does not know the client's token"),
+                    Not(HasSubstr(wrong))));
 }
 
 TEST_F(UnixTokenTest, AnotherJobsTokenIsDenied) {

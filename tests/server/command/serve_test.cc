@@ -206,7 +206,7 @@ TEST(ServeTest, SighupReloadsTheCertificates) {
   Replace("serve.key", renewed.key);
   process.Signal(SIGHUP);
   EXPECT_THAT(process.AwaitLog("security.tls"),
-              AllOf(StartsWith("I "), HasSubstr("go by new files"),
+              AllOf(StartsWith("I "), HasSubstr("use the new files"),
                     HasSubstr("serve.pem is valid until ")));
   EXPECT_THAT(process.AwaitLog("eloaded"), StartsWith("I "));
   process.Signal(SIGTERM);
@@ -230,7 +230,7 @@ TEST(ServeTest, ChangedCertificatesAreReloadedWithoutASignal) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(manager.ReceiveAny(), "WATCHDOG=1");
   Replace("serve.key", renewed.key);
   EXPECT_THAT(process.AwaitLog("security.tls"),
-              AllOf(StartsWith("I "), HasSubstr("go by new files")));
+              AllOf(StartsWith("I "), HasSubstr("use the new files")));
   process.Signal(SIGTERM);
   EXPECT_EQ(process.Wait(), 0);
 }
