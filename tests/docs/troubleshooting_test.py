@@ -125,7 +125,7 @@ class TroubleshootingTest(tools.CorpusTest):
             self.says(no_rank, "ballastctl", *at, "pull", "--module", "vision",
                       "--dp-rank", 2, "--step", 0)  # fmt: skip
             self.says(
-                "the checkpoint was made of other data: …",
+                "the checkpoint was made with other data: …",
                 "ballast-rank", *at, "--steps", 1, "--data-fingerprint", "0" * 32,
             )  # fmt: skip
             self.says(
