@@ -38,7 +38,7 @@ def cc_grpc_library(name, src, deps = [], grpc = False, **kwargs):
         name = name,
         srcs = [o for o in outs if o.endswith(".cc")],
         hdrs = [o for o in outs if o.endswith(".h")],
-        # Generated code is not ours to lint.
+        # No warnings for generated code.
         copts = ["-w"],
         deps = deps + ["//third_party:grpc" if grpc else "//third_party:protobuf"],
         **kwargs

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What Bazel links into programs that are built with --stamp: the commit, and
-# whether the tree had changes. Says nothing where there is no git or no
-# checkout, so a build from a tarball of the sources works as well.
+# The commit and whether the tree had changes, which Bazel links into programs
+# built with --stamp. Prints nothing without git or a checkout, so that a build
+# from a tarball of the sources works as well.
 set -euo pipefail
 commit=$(git rev-parse --short=12 HEAD 2>/dev/null) || exit 0
 tree=clean

@@ -45,7 +45,7 @@ absl::Status SomethingElse(const std::string& path, absl::string_view what) {
 
 absl::StatusOr<std::shared_ptr<const ArenaMapping>> ArenaMapping::Open(
     const std::string& path, uint64_t bytes, const std::string& id) {
-  // Looked at before it is opened: opening some devices does something.
+  // Checked before opening: opening some devices has effects.
   struct stat file;
   if (lstat(path.c_str(), &file) != 0) return OpenError(path);
   if (!S_ISREG(file.st_mode)) return SomethingElse(path, "it is no file");

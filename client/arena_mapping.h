@@ -14,15 +14,15 @@
 
 namespace ballast {
 
-// A server's arena (proto/block/arena_layout.h), mapped for reading. Only the
-// mapping is kept, no file: nothing is left behind however the client ends, and
-// the pages stay while it is mapped, whatever becomes of the server. The server
-// is trusted not to make the file shorter.
+// A server's arena (proto/block/arena_layout.h), mapped for reading. Keeps the
+// mapping and no open file: nothing is left behind however the client ends, and
+// the pages stay while mapped, even when the server is gone. The server is
+// trusted not to make the file shorter.
 class ArenaMapping final : public MemoryRegion {
  public:
   // Maps the file at `path`, which must be an arena of `bytes` bytes with `id`.
-  // Errors, whose message says what to look at: NOT_FOUND, PERMISSION_DENIED,
-  // FAILED_PRECONDITION (something else lies there), UNAVAILABLE.
+  // Errors, whose message says what to check: NOT_FOUND, PERMISSION_DENIED,
+  // FAILED_PRECONDITION (another file is there), UNAVAILABLE.
   static absl::StatusOr<std::shared_ptr<const ArenaMapping>> Open(
       const std::string& path, uint64_t bytes, const std::string& id);
   ~ArenaMapping() override;
@@ -31,14 +31,14 @@ class ArenaMapping final : public MemoryRegion {
   bool read_only() const override { return true; }
 
   const std::string& id() const { return id_; }
-  // What shows the server that this is its arena.
+  // Proves to the server that this is its arena.
   const std::string& nonce() const { return nonce_; }
 
-  // The `bytes` bytes from `offset` on. Errors: INTERNAL, naming both, where
-  // there can be no such block.
+  // The `bytes` bytes from `offset` on. Errors: INTERNAL, naming both, where no
+  // such block can be.
   absl::StatusOr<absl::Span<const uint8_t>> Block(uint64_t offset,
                                                   uint64_t bytes) const;
-  // Of a block that Block has answered.
+  // The stamp of a block that Block returned.
   const ArenaStamp* stamp(uint64_t offset) const {
     return reinterpret_cast<const ArenaStamp*>(base_ + offset -
                                                kArenaStampBytes);
@@ -53,8 +53,8 @@ class ArenaMapping final : public MemoryRegion {
   std::string nonce_;
 };
 
-// The arena of one server, mapped once for all that need it at a time. Logs
-// once why blocks come over the stream where it cannot be mapped. Thread-safe.
+// The arena of one server, mapped once for all its users at a time. Where it
+// cannot be mapped, logs once why blocks come over the stream. Thread-safe.
 class ArenaCache {
  public:
   // Null where the arena cannot be mapped. `server` is for the log.

@@ -16,8 +16,8 @@ namespace {
 
 using Answer = absl::StatusOr<v1::AttachResponse>;
 
-// What each of `servers` answers: the first is held to `expected`, the others
-// are compared with it here, so that the message has both addresses.
+// Every server's answer. The first is asked with `expected`; the others are
+// compared with it here, so that the message has both addresses.
 std::vector<Answer> AskAll(absl::Span<LoaderClient* const> servers,
                            const v1::Role& role,
                            const v1::Fingerprint& expected) {
@@ -32,7 +32,7 @@ std::vector<Answer> AskAll(absl::Span<LoaderClient* const> servers,
   return answers;
 }
 
-// Each server's cause, which names it.
+// The cause of each server, which names the server.
 std::string AllAway(absl::Span<LoaderClient* const> servers,
                     const std::vector<Answer>& answers) {
   std::string text =
@@ -43,9 +43,8 @@ std::string AllAway(absl::Span<LoaderClient* const> servers,
   return text;
 }
 
-// The fingerprint leaves out by which way samples come to their owners, as the
-// schedule does not depend on it; a rank that goes from one server to another
-// does.
+// The fingerprint leaves out balance.delivery, which the schedule does not
+// depend on; a rank that goes from one server to another does.
 absl::Status CheckSameDelivery(const v1::AttachResponse& a,
                                const std::string& a_address,
                                const v1::AttachResponse& b,
@@ -57,38 +56,54 @@ absl::Status CheckSameDelivery(const v1::AttachResponse& a,
       v1::Delivery_Name(b.job().delivery()), " at server ", b_address));
 }
 
+// The first error that waiting does not change; UNAVAILABLE with every cause if
+// there is none.
+absl::Status NoneAnswers(absl::Span<LoaderClient* const> servers,
+                         const std::vector<Answer>& answers) {
+  for (const Answer& answer : answers) {
+    if (FaultOf(answer.status()) != Fault::kPassing) return answer.status();
+  }
+  if (servers.size() == 1) return answers[0].status();
+  return absl::UnavailableError(AllAway(servers, answers));
+}
+
 // AttachAll without patience.
 absl::StatusOr<v1::AttachResponse> AttachNow(
     absl::Span<LoaderClient* const> servers, const v1::Role& role,
     const v1::Fingerprint& expected) {
   const std::vector<Answer> answers = AskAll(servers, role, expected);
+  const bool primary_answers = answers[0].ok();
+  if (!primary_answers && FaultOf(answers[0].status()) != Fault::kPassing) {
+    return answers[0].status();
+  }
   const v1::AttachResponse* first = nullptr;
   size_t first_server = 0;
   for (size_t i = 0; i < servers.size(); ++i) {
-    if (FaultOf(answers[i].status()) == Fault::kPassing) continue;
-    BALLAST_RETURN_IF_ERROR(answers[i].status());
+    if (!answers[i].ok()) continue;
+    const std::string name = absl::StrCat("server ", servers[i]->address());
     if (first == nullptr) {
       first = &*answers[i];
       first_server = i;
       BALLAST_RETURN_IF_ERROR(CheckSameFingerprint(
-          first->fingerprint(), absl::StrCat("server ", servers[i]->address()),
-          expected, "what the client expects"));
+          first->fingerprint(), name, expected, "what the client expects"));
+      continue;
     }
-    BALLAST_RETURN_IF_ERROR(
+    const absl::Status same =
         Annotate(CheckSameFingerprint(
                      first->fingerprint(),
                      absl::StrCat("server ", servers[first_server]->address()),
-                     answers[i]->fingerprint(),
-                     absl::StrCat("server ", servers[i]->address())),
-                 "servers of different configurations"));
+                     answers[i]->fingerprint(), name),
+                 "servers of different configurations");
+    if (!same.ok()) {
+      if (!primary_answers) return same;
+      LogWarning("going on without ", name, ": ", same.message());
+      continue;
+    }
     BALLAST_RETURN_IF_ERROR(
         CheckSameDelivery(*first, servers[first_server]->address(), *answers[i],
                           servers[i]->address()));
   }
-  if (first == nullptr) {
-    if (servers.size() == 1) return answers[0].status();
-    return absl::UnavailableError(AllAway(servers, answers));
-  }
+  if (first == nullptr) return NoneAnswers(servers, answers);
   for (const Answer& answer : answers) {
     if (answer.ok()) continue;
     LogWarning("going on without ", answer.status().message());

@@ -11,19 +11,25 @@
 
 namespace ballast {
 
-// Attaches `role` to every one of `servers` (at least one), all at once, and
-// answers what the first that answered said. All servers of a job must have one
-// fingerprint. `expected` is what the caller knows of it, from a checkpoint
-// say; it may be empty. A server that is away (UNAVAILABLE, DEADLINE_EXCEEDED)
-// is passed over with a line in the log, so that a rank starts while one server
-// is down; its own Pull refuses another fingerprint later. Where
-// none answers all are asked again each second, for `patience`, timed by
-// `clock`; 0: not again. Blocks for that, and for as long as the slowest Attach
-// takes. Errors: those of LoaderClient::Attach; UNAVAILABLE when no server
-// answers, naming each with its cause; FAILED_PRECONDITION when a server's
-// fingerprint is not the first one's, naming both addresses, both fingerprints
-// and the first differing key, or when its balance.delivery is not;
-// INVALID_ARGUMENT for no servers.
+// Attaches `role` to every one of `servers` (at least one, the primary first),
+// all at once, and returns what the first that answered said. `expected` is
+// what the caller knows of the job's fingerprint, from a checkpoint say; it may
+// be empty.
+//
+// A rank starts when its primary answers, whatever the others do: one that is
+// away, fails or has another fingerprint (a server of another job at a port
+// that was used before) is passed over with a line in the log; a Pull from it
+// later is refused. If the primary is away (UNAVAILABLE, DEADLINE_EXCEEDED,
+// RESOURCE_EXHAUSTED), those others that answer must agree. If none answers,
+// all are asked again each second, for `patience`, timed by `clock`; 0: not
+// again. Blocks for that, and for as long as the slowest Attach takes.
+//
+// Errors: as LoaderClient::Attach to the primary, or to the first that failed
+// if none answered; UNAVAILABLE if all are away, naming each with its cause;
+// FAILED_PRECONDITION if the primary is away and two others have different
+// fingerprints, naming both addresses, both fingerprints and the first
+// differing key, or if two servers of one fingerprint have another
+// balance.delivery; INVALID_ARGUMENT for no servers.
 absl::StatusOr<v1::AttachResponse> AttachAll(
     absl::Span<LoaderClient* const> servers, const v1::Role& role,
     const v1::Fingerprint& expected,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -47,7 +48,7 @@ absl::Status CheckOptions(const BatchStream::Options& options) {
   return CheckFailoverOptions(options.failover);
 }
 
-// How often a server is looked at that may hang.
+// How often the guard looks at a server that may hang.
 absl::Duration GuardPeriod(const FailoverOptions& options) {
   return std::min(options.silent_after, options.slow_after) / 8;
 }
@@ -58,13 +59,16 @@ class ThreadedBatchStream final : public BatchStream {
       : connect_(std::move(connect)),
         options_(std::move(options)),
         end_step_(options_.request.step + options_.request.steps),
-        position_(options_.request),
         held_(std::make_shared<HeldBytes>(options_.request.max_bytes)),
+        position_(options_.request),
         sleeper_(options_.clock->NewSleeper()),
         failover_(options_.servers, options_.failover),
         guard_sleeper_(options_.clock->NewSleeper()),
         hang_timer_(failover_.silent_after(), failover_.slow_after()),
-        thread_([this] { Run(); }) {
+        thread_([this] {
+          position_.held = held_;
+          Run();
+        }) {
     if (GuardPeriod(options_.failover) < absl::InfiniteDuration()) {
       guard_ = std::thread([this] { Guard(); });
     }
@@ -81,8 +85,18 @@ class ThreadedBatchStream final : public BatchStream {
   void Cancel() override;
 
  private:
+  struct Position {
+    uint64_t step;
+    uint32_t micro_batch;
+  };
+
   void Run();    // the thread
   void Guard();  // a thread that ends a Fetch from a server that hangs
+  // Drops the queue and has the thread fetch from `block` on, which is not
+  // intact.
+  void FetchAgain(std::unique_ptr<FetchedBlock> block);
+  // Takes position_ back to where FetchAgain asked for, if it did.
+  bool MoveBack();
   // Returns the error that the stream ends with.
   absl::Status FetchAll();
   // Connects at position_ and fetches until an error.
@@ -90,20 +104,23 @@ class ThreadedBatchStream final : public BatchStream {
   // Fetcher::Fetch, under the guard's eyes: DEADLINE_EXCEEDED beside the
   // fetcher's errors.
   absl::StatusOr<std::unique_ptr<FetchedBlock>> Fetch(BatchFetcher* fetcher);
-  // Lets Cancel and the guard reach the fetcher. False after Cancel.
+  // Lets Cancel, FetchAgain and the guard reach the fetcher. False after Cancel
+  // or FetchAgain.
   bool SetFetcher(std::shared_ptr<BatchFetcher> fetcher);
-  // That it is the block at position_; how many micro-batches its step has.
+  // Checks that it is the block at position_; returns the number of
+  // micro-batches of its step. UNAVAILABLE: it was overwritten.
   absl::StatusOr<uint32_t> CheckOrder(const FetchedBlock& block) const;
   void MovePosition(uint32_t micro_batches);
   bool AtEnd() const {
     return options_.request.steps > 0 && position_.step == end_step_;
   }
-  // Blocks while the queue is full. False after Cancel.
+  // Blocks while the queue is full. False after Cancel or FetchAgain.
   bool Push(std::unique_ptr<FetchedBlock> block);
   // For the log.
   std::string RankName() const {
-    return absl::StrCat(std::string(ModuleName(position_.role.module())),
-                        " rank ", position_.role.dp_rank());
+    const v1::Role& role = options_.request.role;
+    return absl::StrCat(std::string(ModuleName(role.module())), " rank ",
+                        role.dp_rank());
   }
   std::string DescribePosition() const {
     return Describe(position_.step, position_.micro_batch);
@@ -112,12 +129,12 @@ class ThreadedBatchStream final : public BatchStream {
   const Connect connect_;
   const Options options_;
   const uint64_t end_step_;
-  // Of the thread alone: what it fetches next.
-  FetchRequest position_;
   const std::shared_ptr<HeldBytes> held_;
+  // What the thread fetches next; the thread's alone.
+  FetchRequest position_;
   const std::unique_ptr<Sleeper> sleeper_;
-  Failover failover_;  // of the thread alone
-  // When it first failed since its last block. Of the thread alone.
+  Failover failover_;  // the thread's alone
+  // The first failure since the last block. The thread's alone.
   absl::Time failing_since_ = absl::InfiniteFuture();
   const std::unique_ptr<Sleeper> guard_sleeper_;
 
@@ -125,28 +142,65 @@ class ThreadedBatchStream final : public BatchStream {
   CondVar changed_;
   // Shared only so that Cancel and the guard reach it without holding mutex_.
   std::shared_ptr<BatchFetcher> fetcher_ ABSL_GUARDED_BY(mutex_);
-  // Of the Fetch that is going on.
+  // State of the Fetch under way.
   bool fetching_ ABSL_GUARDED_BY(mutex_) = false;
   HangTimer hang_timer_ ABSL_GUARDED_BY(mutex_);
   absl::Status hang_ ABSL_GUARDED_BY(mutex_);  // why the guard ended it
+  // Where the thread is to go back to.
+  std::optional<Position> again_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::unique_ptr<FetchedBlock>> queue_ ABSL_GUARDED_BY(mutex_);
   // OK while the thread fetches.
   absl::Status end_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 
-  std::thread thread_;  // last: they use all the others
+  std::thread thread_;  // last: both threads use all the others
   std::thread guard_;
 };
 
 absl::StatusOr<std::unique_ptr<FetchedBlock>> ThreadedBatchStream::Next() {
+  while (true) {
+    std::unique_ptr<FetchedBlock> block;
+    {
+      MutexLock lock(&mutex_);
+      while (!cancelled_ && queue_.empty() && (end_.ok() || again_)) {
+        changed_.Wait(&mutex_);
+      }
+      if (cancelled_) return Cancelled();
+      if (queue_.empty()) return end_;
+      block = std::move(queue_.front());
+      queue_.pop_front();
+      changed_.NotifyAll();
+    }
+    if (block->intact()) return block;
+    FetchAgain(std::move(block));
+  }
+}
+
+void ThreadedBatchStream::FetchAgain(std::unique_ptr<FetchedBlock> block) {
+  LogWarning(RankName(), ": ", Describe(block->step(), block->micro_batch()),
+             " was overwritten in shared memory before it was used (was this "
+             "process stopped for long?); fetching it again");
+  std::shared_ptr<BatchFetcher> fetcher;
+  std::deque<std::unique_ptr<FetchedBlock>> dropped;  // outside the lock
+  {
+    MutexLock lock(&mutex_);
+    again_ = Position{block->step(), block->micro_batch()};
+    fetcher = fetcher_;
+    dropped.swap(queue_);
+    changed_.NotifyAll();
+  }
+  if (fetcher != nullptr) fetcher->Cancel();
+}
+
+bool ThreadedBatchStream::MoveBack() {
   MutexLock lock(&mutex_);
-  while (!cancelled_ && queue_.empty() && end_.ok()) changed_.Wait(&mutex_);
-  if (cancelled_) return Cancelled();
-  if (queue_.empty()) return end_;
-  std::unique_ptr<FetchedBlock> block = std::move(queue_.front());
-  queue_.pop_front();
-  changed_.NotifyAll();
-  return block;
+  if (!again_.has_value()) return false;
+  position_.step = again_->step;
+  position_.micro_batch = again_->micro_batch;
+  position_.steps =
+      options_.request.steps == 0 ? 0 : end_step_ - position_.step;
+  again_.reset();
+  return true;
 }
 
 void ThreadedBatchStream::Cancel() {
@@ -165,16 +219,23 @@ void ThreadedBatchStream::Cancel() {
 }
 
 void ThreadedBatchStream::Run() {
-  const absl::Status end = FetchAll();
-  MutexLock lock(&mutex_);
-  end_ = end;
-  changed_.NotifyAll();
+  while (true) {
+    const absl::Status end = FetchAll();
+    MutexLock lock(&mutex_);
+    end_ = end;
+    changed_.NotifyAll();
+    while (!cancelled_ && !again_.has_value()) changed_.Wait(&mutex_);
+    if (cancelled_) return;
+    end_ = absl::OkStatus();
+  }
 }
 
 absl::Status ThreadedBatchStream::FetchAll() {
   while (true) {
+    MoveBack();
     absl::Status status = FetchFromPosition();
     SetFetcher(nullptr);
+    if (MoveBack()) continue;
     if (AtEnd()) {
       return absl::OutOfRangeError(absl::StrCat(
           "the stream ended before step ", end_step_, ", after the ",
@@ -214,7 +275,6 @@ absl::Status ThreadedBatchStream::FetchAll() {
 absl::Status ThreadedBatchStream::FetchFromPosition() {
   BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<BatchFetcher> fetcher,
                            connect_(failover_.server(), position_));
-  held_->NextFetcher();
   if (!SetFetcher(fetcher)) return Cancelled();
   while (true) {
     // The end comes even where the caller keeps its blocks.
@@ -229,7 +289,7 @@ absl::Status ThreadedBatchStream::FetchFromPosition() {
               " after the failure");
       failing_since_ = absl::InfiniteFuture();
     }
-    if (!Push(held_->Count(std::move(block)))) return Cancelled();
+    if (!Push(std::move(block))) return Cancelled();
     MovePosition(micro_batches);
     failover_.OnProgress();
   }
@@ -269,7 +329,7 @@ void ThreadedBatchStream::Guard() {
 
 bool ThreadedBatchStream::SetFetcher(std::shared_ptr<BatchFetcher> fetcher) {
   MutexLock lock(&mutex_);
-  if (cancelled_) return false;
+  if (cancelled_ || (fetcher != nullptr && again_.has_value())) return false;
   hang_ = absl::OkStatus();
   // The one before is destroyed after the lock is released.
   fetcher_.swap(fetcher);
@@ -287,6 +347,7 @@ absl::StatusOr<uint32_t> ThreadedBatchStream::CheckOrder(
   }
   const absl::StatusOr<BlockHeader> header = ReadBlockHeader(block.bytes());
   if (!header.ok()) {
+    BALLAST_RETURN_IF_ERROR(CheckIntact(block));
     return absl::InternalError(
         absl::StrCat(DescribePosition(), ": ", header.status().message(),
                      "; is the server of another version?"));
@@ -311,11 +372,11 @@ void ThreadedBatchStream::MovePosition(uint32_t micro_batches) {
 
 bool ThreadedBatchStream::Push(std::unique_ptr<FetchedBlock> block) {
   MutexLock lock(&mutex_);
-  while (!cancelled_ &&
+  while (!cancelled_ && !again_.has_value() &&
          static_cast<int>(queue_.size()) >= options_.max_queued) {
     changed_.Wait(&mutex_);
   }
-  if (cancelled_) return false;
+  if (cancelled_ || again_.has_value()) return false;
   queue_.push_back(std::move(block));
   changed_.NotifyAll();
   return true;

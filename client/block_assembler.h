@@ -15,7 +15,7 @@
 
 namespace ballast {
 
-// A block whose bytes are complete and whose checksum has been verified.
+// A complete block with a verified checksum.
 struct AssembledBlock {
   uint64_t step = 0;
   uint32_t micro_batch = 0;
@@ -23,10 +23,10 @@ struct AssembledBlock {
   BufferPool::Buffer buffer;  // from the pool
 };
 
-// Puts the blocks of a Pull that come in chunks together, one after the other,
-// and checks that they keep to the protocol. Safe with messages from anywhere:
-// memory is taken only for a block that is within the limits.
-// Thread-compatible. After an error it is done with.
+// Assembles the blocks of a Pull from their chunks, one after the other, and
+// checks that the messages keep to the protocol. Safe with messages from
+// anywhere: takes memory only for a block within the limits. Thread-compatible.
+// Not to be used after an error.
 class BlockAssembler {
  public:
   // `pool` outlives it.
@@ -35,7 +35,7 @@ class BlockAssembler {
   BlockAssembler(const BlockAssembler&) = delete;
   BlockAssembler& operator=(const BlockAssembler&) = delete;
 
-  // Takes the next message. `allowance` is how large a block may begin with it.
+  // Takes the next message. `allowance`: the largest block that it may begin.
   // Errors: INTERNAL (naming what is wrong with the message),
   // RESOURCE_EXHAUSTED (no memory).
   absl::Status Begin(const v1::PullResponse::Begin& begin, uint64_t allowance);
@@ -44,11 +44,11 @@ class BlockAssembler {
 
   // Whether a block has begun and lacks bytes.
   bool in_block() const { return in_block_; }
-  // Whether Take has a block to give.
+  // Whether Take has a block.
   bool complete() const { return complete_; }
   AssembledBlock Take();
 
-  // What is being assembled, for messages: "step 3 micro-batch 1, byte 5 of 9".
+  // The block under way, for messages: "step 3 micro-batch 1, byte 5 of 9".
   std::string Describe() const;
 
  private:
@@ -58,7 +58,7 @@ class BlockAssembler {
 
   const uint64_t max_block_bytes_;
   BufferPool* const pool_;
-  // The hash is taken chunk by chunk, while the bytes are in the cache.
+  // Hashed chunk by chunk, while the bytes are in the CPU's cache.
   const std::unique_ptr<XXH3_state_t, FreeHash> hash_;
   AssembledBlock block_;
   uint64_t checksum_ = 0;

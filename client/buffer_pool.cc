@@ -26,7 +26,7 @@ class BufferPool::Region final : public MemoryRegion {
  public:
   // Null where the system maps no such memory.
   static std::shared_ptr<const Region> Map(uint64_t bytes) {
-    // So much more that it can begin where a huge page does.
+    // Large enough to begin at a huge page.
     const uint64_t mapped = bytes + kHugePage;
     void* mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -34,8 +34,8 @@ class BufferPool::Region final : public MemoryRegion {
     const auto first = reinterpret_cast<uintptr_t>(mapping);
     const uint64_t skipped = AlignUp(uint64_t{first}, kHugePage) - first;
     auto* const base = static_cast<uint8_t*>(mapping) + skipped;
-    // One fault for 2 MiB instead of 512, where the system has such pages; it
-    // is no loss where it has not.
+    // One fault for 2 MiB instead of 512 where the system has such pages; no
+    // loss where it does not.
     madvise(base, bytes, MADV_HUGEPAGE);
     return std::shared_ptr<const Region>(
         new Region({mapping, mapped}, base, bytes));
@@ -111,7 +111,7 @@ std::shared_ptr<BufferPool> BufferPools::Take(uint64_t region_bytes) {
   if (pool == nullptr) pool = std::make_unique<BufferPool>(region_bytes);
   return {pool.release(), [weak = std::weak_ptr<Idle>(idle_)](BufferPool* p) {
             std::unique_ptr<BufferPool> back(p);
-            std::unique_ptr<BufferPool> oldest;  // goes without the lock
+            std::unique_ptr<BufferPool> oldest;  // destroyed outside the lock
             const std::shared_ptr<Idle> idle = weak.lock();
             if (idle == nullptr) return;
             MutexLock lock(&idle->mutex);

@@ -16,54 +16,53 @@
 namespace ballast {
 
 // Memory for blocks that come in chunks: places in one region, which is mapped
-// when the first is needed and kept, since fresh memory costs a page fault
-// every 4 KiB and pinning it costs more. What finds no place there gets memory
-// of its own, which is freed with it. Thread-safe. Must outlive its buffers;
-// the region may outlive it.
+// for the first and kept, since fresh memory costs a page fault every 4 KiB and
+// pinning it costs more. A buffer that finds no place there gets its own
+// memory, which is freed with it. Thread-safe. Must outlive its buffers; the
+// region may outlive it.
 class BufferPool {
  public:
   struct Buffer {
-    // As many as were asked for; begin at a multiple of 256; hold anything.
+    // As many as were asked for, uninitialised; begin at a multiple of 256.
     absl::Span<uint8_t> bytes;
-    AlignedBuffer own;  // where they lie outside the region
+    AlignedBuffer own;  // holds them outside the region
   };
 
-  // Bytes of the region, rounded up to whole pages; at most 1 TiB of them are
-  // used.
+  // `region_bytes` are rounded up to whole pages; at most 1 TiB are used.
   explicit BufferPool(uint64_t region_bytes);
 
   // Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<Buffer> Take(uint64_t bytes);
-  // Gives back what Take answered.
+  // Gives back a buffer of Take.
   void Return(Buffer buffer);
 
   // Bytes that the region has, or would have.
   uint64_t region_bytes() const { return region_bytes_; }
 
-  // What the buffer lies in; null where that is memory of its own.
+  // The region that holds the buffer; null where it has its own memory.
   std::shared_ptr<const MemoryRegion> RegionOf(const Buffer& buffer) const;
 
  private:
   class Region;
 
   mutable Mutex mutex_;
-  bool tried_ ABSL_GUARDED_BY(mutex_) = false;  // to map it
+  bool tried_ ABSL_GUARDED_BY(mutex_) = false;  // to map the region
   std::shared_ptr<const Region> region_ ABSL_GUARDED_BY(mutex_);
   ExtentAllocator places_ ABSL_GUARDED_BY(mutex_);
   const uint64_t region_bytes_;
 };
 
-// The pools of one client's fetchers. A fetcher's pool goes to the next one
-// that wants a region of that size, so that a rank that connects again, or
-// whose trainer opens a stream a task, neither faults its pages in nor pins
-// them anew. Thread-safe; pools may outlive it.
+// The pools of one client's fetchers. A pool goes on to the next fetcher that
+// wants a region of its size, so that a rank that connects again, or whose
+// trainer opens a stream for each task, does not fault in and pin its pages
+// again. Thread-safe; pools may outlive it.
 class BufferPools {
  public:
   BufferPools();
 
-  // A pool that nobody else uses. It comes back here when the last owner lets
-  // go of it; no buffer may be out then. So many that are not in use are kept,
-  // the latest, with their regions.
+  // A pool that nobody else uses. It comes back when its last owner releases
+  // it, and no buffer may be out then. The latest kMostIdle unused pools are
+  // kept with their regions.
   static constexpr size_t kMostIdle = 2;
   std::shared_ptr<BufferPool> Take(uint64_t region_bytes);
 

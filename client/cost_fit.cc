@@ -3,44 +3,35 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
+
+#include <eigen3/Eigen/QR>
 
 #include "absl/strings/str_cat.h"
+#include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {
 
 using Real = long double;
-using Column = std::vector<Real>;
+using Column = Eigen::Matrix<Real, Eigen::Dynamic, 1>;
+using Columns = Eigen::Matrix<Real, Eigen::Dynamic, Eigen::Dynamic>;
 
 // A set of terms, one bit each.
 using Terms = unsigned;
 constexpr Terms kAllTerms = (1u << kCostTerms) - 1;
 
-// A column is taken to depend on others when no more than this share of it is
-// left without them, and times are not trusted any further.
+// A column counts as dependent on others when at most this share of it is left
+// without them; times are not trusted any further.
 constexpr Real kRelativePrecision = 1e-9L;
-// What leaving terms out must add to the squared residuals, in units of the
-// noise's variance a term, for the data to speak for them.
+// What leaving terms out must add to the squared residuals, per term and in
+// units of the noise's variance, for the data to support them.
 constexpr Real kSignificant = 4;
-
-Real Dot(const Column& a, const Column& b) {
-  Real sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
-}
-
-// Takes the direction of the unit vector `q` out of `v`; answers how much there
-// was.
-Real Project(const Column& q, Column* v) {
-  const Real amount = Dot(q, *v);
-  for (size_t i = 0; i < q.size(); ++i) (*v)[i] -= amount * q[i];
-  return amount;
-}
 
 // Least squares of `target` over some of the columns.
 struct Solution {
-  bool independent = true;  // whether the columns are
+  bool independent = true;  // the columns
   std::array<Real, kCostTerms> coefficients = {};
   Real residual = 0;  // sum of squares
 
@@ -48,52 +39,6 @@ struct Solution {
     return *std::min_element(coefficients.begin(), coefficients.end()) < 0;
   }
 };
-
-// By Gram-Schmidt, each column projected twice. Columns have length 1 (or 0),
-// so that their scales do not matter.
-Solution Solve(const std::array<Column, kCostTerms>& columns,
-               const Column& target, Terms terms) {
-  Solution solution;
-  std::vector<int> taken;
-  std::vector<Column> basis;
-  std::array<std::array<Real, kCostTerms>, kCostTerms> upper = {};
-  std::array<Real, kCostTerms> along = {};
-  for (int term = 0; term < kCostTerms; ++term) {
-    if (!(terms >> term & 1)) continue;
-    Column left = columns[term];
-    std::array<Real, kCostTerms> amounts = {};
-    for (int pass = 0; pass < 2; ++pass) {
-      for (size_t k = 0; k < basis.size(); ++k) {
-        amounts[k] += Project(basis[k], &left);
-      }
-    }
-    const Real length = std::sqrt(Dot(left, left));
-    if (length <= kRelativePrecision) {
-      solution.independent = false;
-      continue;
-    }
-    for (Real& value : left) value /= length;
-    amounts[basis.size()] = length;
-    upper[basis.size()] = amounts;
-    taken.push_back(term);
-    basis.push_back(std::move(left));
-  }
-  Column left = target;
-  for (int pass = 0; pass < 2; ++pass) {
-    for (size_t k = 0; k < basis.size(); ++k) {
-      along[k] += Project(basis[k], &left);
-    }
-  }
-  solution.residual = Dot(left, left);
-  for (size_t k = basis.size(); k-- > 0;) {
-    Real value = along[k];
-    for (size_t later = k + 1; later < basis.size(); ++later) {
-      value -= upper[later][k] * solution.coefficients[taken[later]];
-    }
-    solution.coefficients[taken[k]] = value / upper[k][k];
-  }
-  return solution;
-}
 
 int Count(Terms terms) { return __builtin_popcount(terms); }
 
@@ -103,6 +48,26 @@ std::vector<CostTerm> List(Terms terms) {
     if (terms >> term & 1) list.push_back(static_cast<CostTerm>(term));
   }
   return list;
+}
+
+// By QR with column pivoting, which finds dependent columns. Columns have
+// length 1 (or 0), so that their scales do not matter.
+Solution Solve(const Columns& columns, const Column& target, Terms terms) {
+  Solution solution;
+  solution.residual = target.squaredNorm();
+  if (terms == 0) return solution;
+  const std::vector<CostTerm> taken = List(terms);
+  const Columns chosen = columns(Eigen::all, taken);
+  Eigen::CompleteOrthogonalDecomposition<Columns> qr;
+  qr.setThreshold(kRelativePrecision);
+  qr.compute(chosen);
+  const Column found = qr.solve(target);
+  solution.independent = qr.rank() == chosen.cols();
+  solution.residual = (target - chosen * found).squaredNorm();
+  for (size_t k = 0; k < taken.size(); ++k) {
+    solution.coefficients[taken[k]] = found[k];
+  }
+  return solution;
 }
 
 // All least-squares solutions, by their terms.
@@ -124,7 +89,7 @@ Terms BestTerms(const Solutions& solutions, Real precision) {
   return best;
 }
 
-// The smallest set of terms of which any may be left out, but not all.
+// The smallest set of terms any of which may be left out, but not all.
 Terms ConfoundedTerms(const Solutions& solutions, Real noise) {
   const auto matters = [&](Terms without) {
     const Real loss = solutions[kAllTerms & ~without].residual -
@@ -164,9 +129,10 @@ absl::StatusOr<CostFit> FitCost(
         absl::StrCat("found ", count, " timings, wanted at least ",
                      kMinObservations, " to fit a cost to"));
   }
-  std::array<Column, kCostTerms> columns;
-  Column times;
-  for (const CostObservation& each : observations) {
+  Columns columns(count, kCostTerms);
+  Column times(count);
+  for (size_t i = 0; i < count; ++i) {
+    const CostObservation& each = observations[i];
     for (const double value :
          {each.sum, each.sum_of_squares, each.milliseconds}) {
       if (!std::isfinite(value) || value < 0) {
@@ -174,16 +140,16 @@ absl::StatusOr<CostFit> FitCost(
             "an observation holds ", value, ", wanted what is not negative"));
       }
     }
-    columns[kLinear].push_back(each.sum);
-    columns[kQuadratic].push_back(each.sum_of_squares);
-    columns[kConstant].push_back(1);
-    times.push_back(each.milliseconds);
+    columns(i, kLinear) = each.sum;
+    columns(i, kQuadratic) = each.sum_of_squares;
+    columns(i, kConstant) = 1;
+    times[i] = each.milliseconds;
   }
   std::array<Real, kCostTerms> scale;
   for (int term = 0; term < kCostTerms; ++term) {
-    const Real length = std::sqrt(Dot(columns[term], columns[term]));
+    const Real length = columns.col(term).norm();
     scale[term] = length > 0 ? length : 1;
-    for (Real& value : columns[term]) value /= scale[term];
+    columns.col(term) /= scale[term];
   }
 
   Solutions solutions;
@@ -191,7 +157,7 @@ absl::StatusOr<CostFit> FitCost(
     solutions[terms] = Solve(columns, times, terms);
   }
   const Real precision =
-      Dot(times, times) * kRelativePrecision * kRelativePrecision;
+      times.squaredNorm() * kRelativePrecision * kRelativePrecision;
   const Real noise = std::max(
       solutions[kAllTerms].residual / (count - kCostTerms), precision / count);
 
@@ -204,10 +170,7 @@ absl::StatusOr<CostFit> FitCost(
         static_cast<double>(best.coefficients[term] / scale[term]);
   }
   fit.rms = static_cast<double>(std::sqrt(best.residual / count));
-  Real mean = 0;
-  for (const Real time : times) mean += time / count;
-  Real variance = 0;
-  for (const Real time : times) variance += (time - mean) * (time - mean);
+  const Real variance = (times.array() - times.mean()).square().sum();
   if (variance > precision) {
     fit.r_squared = static_cast<double>(1 - best.residual / variance);
   }
@@ -219,7 +182,7 @@ absl::StatusOr<CostFit> FitCost(
 absl::Status AddObservations(const v1::StepSchedule& schedule,
                              absl::Span<const v1::StepTiming> timings,
                              CostObservations* observations) {
-  // What each rank owns in each slot of the step, of each module.
+  // Each module's ranks: what they own in each slot of the step.
   std::map<v1::Module, std::vector<std::vector<CostObservation>>> owned;
   for (const v1::MicroBatchSchedule& micro_batch : schedule.micro_batches()) {
     for (const v1::ModuleSchedule& module : micro_batch.modules()) {
@@ -228,19 +191,20 @@ absl::Status AddObservations(const v1::StepSchedule& schedule,
       for (auto& ranks : slots) {
         ranks.resize(std::max<size_t>(ranks.size(), module.load_after_size()));
       }
-      int image = 0;
+      const std::vector<uint32_t> first = FirstImages(micro_batch);
       for (int i = 0; i < micro_batch.tokens_size(); ++i) {
-        uint64_t patches = 0;
-        for (uint32_t k = 0; k < micro_batch.images(i); ++k, ++image) {
-          patches +=
-              uint64_t{micro_batch.grid_h(image)} * micro_batch.grid_w(image);
-        }
-        const double n = module.module() == v1::MODULE_VISION
-                             ? static_cast<double>(patches)
-                             : micro_batch.tokens(i);
         CostObservation& rank = slots[micro_batch.slot(i)][module.owner(i)];
-        rank.sum += n;
-        rank.sum_of_squares += n * n;
+        const auto add = [&rank](double n) {
+          rank.sum += n;
+          rank.sum_of_squares += n * n;
+        };
+        if (module.module() == v1::MODULE_LANGUAGE) {
+          add(micro_batch.tokens(i));
+          continue;
+        }
+        for (uint32_t k = first[i]; k < first[i + 1]; ++k) {
+          add(static_cast<double>(ImagePatches(micro_batch, k)));
+        }
       }
     }
   }

@@ -8,7 +8,7 @@
 namespace ballast {
 namespace {
 
-// Beyond 2^6 times the limit a rank has lost its patience anyhow.
+// Beyond 2^6 times the limit a rank's patience is over anyway.
 constexpr int kMostDoublings = 6;
 
 std::string Duration(absl::Duration duration) {
@@ -50,9 +50,10 @@ Fault FaultOf(const absl::Status& status) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
     case absl::StatusCode::kAborted:
+    case absl::StatusCode::kResourceExhausted:
       return Fault::kPassing;
     case absl::StatusCode::kDataLoss:
-    case absl::StatusCode::kResourceExhausted:
+    case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kInternal:
     case absl::StatusCode::kUnknown:
       return Fault::kLasting;

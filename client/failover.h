@@ -12,49 +12,50 @@
 
 namespace ballast {
 
-// How a rank goes on when a server fails it.
+// How a rank goes on when a server fails.
 struct FailoverOptions {
-  // A server that failed is left alone for so long; doubled with each further
+  // Pause before a server that failed is asked again; doubled with each further
   // failure in a row, up to the most.
   absl::Duration first_backoff = absl::Milliseconds(500);
   absl::Duration max_backoff = absl::Seconds(10);
-  // Each of these waits is shortened by a random share of up to this, so that
-  // the ranks of a job do not all come back at once. 0 to 1.
+  // Each pause is shortened by a random share of up to this, so that the ranks
+  // of a job do not all come back at once. 0 to 1.
   double jitter = 0.5;
-  // Of that randomness: different for each rank.
+  // Seed of that randomness: different for each rank.
   uint64_t seed = 0;
-  // A rank that begins waits so long for the first server to answer. 0: it must
-  // answer at once.
-  absl::Duration start_patience = absl::ZeroDuration();
-  // So long after the first failure, without anything from any server since,
-  // the run ends.
+  // How long a rank that starts waits for the first server to answer, so that
+  // servers and ranks may start in any order. 0: a server must answer at once.
+  absl::Duration start_patience = absl::Minutes(1);
+  // The run ends this long after the first failure if no server has given
+  // anything since.
   absl::Duration patience = absl::Minutes(5);
-  // A server that may send and sends no byte for so long is hung.
+  // A server that may send and sends no byte for this long is hung.
   absl::Duration silent_after = absl::Seconds(30);
-  // One that may send and has not completed the block after so long is slow.
+  // One that may send and has not completed a block after this long is slow.
   absl::Duration slow_after = absl::Minutes(2);
 };
 
-// OK, or INVALID_ARGUMENT naming the option that is out of its range.
+// OK, or INVALID_ARGUMENT naming the option that is out of range.
 absl::Status CheckFailoverOptions(const FailoverOptions& options);
 
-// What a failure of one server says of the others.
+// What a failure of one server means for the others.
 enum class Fault {
-  // The server is away, drains, hangs or is slow: another goes on, and this one
-  // may come back. UNAVAILABLE, DEADLINE_EXCEEDED, ABORTED.
+  // The server is away, drains, hangs, is slow or busy: another goes on, and
+  // this one may come back. UNAVAILABLE, DEADLINE_EXCEEDED, ABORTED,
+  // RESOURCE_EXHAUSTED.
   kPassing,
-  // It cannot do this, and will not be able to soon, though another might: its
-  // disk, its memory, its build. DATA_LOSS, RESOURCE_EXHAUSTED, INTERNAL,
-  // UNKNOWN.
+  // This server cannot do it, and will not be able to soon, though another
+  // might: its disk, its build, or it is of another job or configuration.
+  // DATA_LOSS, INTERNAL, UNKNOWN, FAILED_PRECONDITION.
   kLasting,
-  // No server can: the request is wrong, the job another. All other codes.
+  // No server can: the request is wrong. All other codes.
   kFinal,
 };
 Fault FaultOf(const absl::Status& status);
 
-// Which of a job's servers a rank uses, and when: any of them can serve any
-// rank, so whoever fails is left for the next. Pure: time comes in, decisions
-// go out. Thread-compatible.
+// Decides which of a job's servers a rank uses, and when. Any of them can serve
+// any rank, so a rank leaves a server that fails for the next. Pure: time comes
+// in, decisions go out. Thread-compatible.
 //
 //   A fails -> B at once; B fails -> A again, once its back-off is over
 class Failover {
@@ -69,19 +70,18 @@ class Failover {
   // server() gave what was asked for.
   void OnProgress();
 
-  // server() failed with `why`. Moves on and answers how long to wait before
-  // server() is to be asked: the server that may be asked soonest, and among
-  // equals the next in order. Or the error to end with:
+  // server() failed with `why`. Moves on to the server that may be asked
+  // soonest, among equals the next in order, and returns how long to wait
+  // before asking it. Or the error to end with:
   //   `why` itself                  a fault that is final
   //   UNAVAILABLE, or `why`'s code  when all have failed since the last
-  //     progress, each with a lasting fault or `patience` being over; names
-  //     each server with its last cause
+  //     progress, each with a lasting fault, or `patience` is over; names each
+  //     server with its last cause
   absl::StatusOr<absl::Duration> OnFailure(absl::Time now,
                                            const absl::Status& why);
 
-  // The limits of HangTimer for server(): doubled after each round in which no
-  // server was quick enough, since then it is not the servers that are at fault
-  // but the limit.
+  // HangTimer's limits for server(): doubled after each round in which no
+  // server was quick enough, since the limit is then at fault, not the servers.
   absl::Duration silent_after() const;
   absl::Duration slow_after() const;
 
@@ -91,7 +91,7 @@ class Failover {
     int failures = 0;  // in a row
     absl::Time not_before = absl::InfinitePast();
     absl::Time failed_at;
-    // OK: none since the last progress of any server.
+    // The last failure; OK: none since any server's last progress.
     absl::Status last;
   };
 
@@ -105,7 +105,7 @@ class Failover {
   const FailoverOptions options_;
   std::vector<Server> servers_;
   size_t current_ = 0;
-  // When the first failed since the last progress.
+  // The first failure since the last progress.
   absl::Time failing_since_ = absl::InfiniteFuture();
   int hangs_ = 0;  // DEADLINE_EXCEEDED since the last progress
   uint64_t random_;

@@ -1,16 +1,15 @@
 #ifndef BALLAST_CLIENT_FAILOVER_FLAGS_H_
 #define BALLAST_CLIENT_FAILOVER_FLAGS_H_
 
-#include <CLI/CLI.hpp>
-
 #include "client/failover.h"
+#include "common/command_line.h"
 
 namespace ballast {
 
-// --wait-for-server, --hang-after and --give-up-after, in whole seconds, for
-// `options`, which must outlive `app`. slow_after stays four times
+// Adds --wait-for-server, --hang-after and --give-up-after, in whole seconds,
+// for `options`, which must outlive `command`. slow_after stays four times
 // silent_after.
-void AddFailoverFlags(CLI::App* app, FailoverOptions* options);
+void AddFailoverFlags(Command* command, FailoverOptions* options);
 
 }  // namespace ballast
 

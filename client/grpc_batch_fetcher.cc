@@ -11,22 +11,25 @@
 #include "absl/strings/str_format.h"
 #include "client/block_assembler.h"
 #include "client/buffer_pool.h"
+#include "client/held_bytes.h"
 #include "client/pull_lanes.h"
 #include "client/pull_stream.h"
 #include "client/pull_wire.h"
-#include "common/mutex.h"
 #include "common/status_macros.h"
 
 namespace ballast {
 namespace {
 
-// What a fetcher and its blocks share; blocks may outlive the fetcher.
+// State shared by a fetcher and its blocks, which may outlive it.
 class Connection {
  public:
   Connection(const std::shared_ptr<grpc::Channel>& channel,
              const FetchRequest& request, const PullLanes& lanes,
              BufferPools* pools)
-      : max_bytes_(request.max_bytes),
+      : held_(request.held != nullptr
+                  ? request.held
+                  : std::make_shared<HeldBytes>(request.max_bytes)),
+        number_(held_->NextFetcher()),
         // More than the blocks that may be held, for the holes between them.
         pool_(pools->Take(std::min(request.max_bytes, UINT64_MAX / 2) / 4 * 5)),
         stream_(PullStream::Open(channel, First(request, lanes))) {}
@@ -44,42 +47,31 @@ class Connection {
   PullStream& stream() { return *stream_; }
   BufferPool& pool() { return *pool_; }
 
-  // How large a block the server may begin. It cannot be ahead of this: it
-  // learns of a block's end after we do.
-  uint64_t Allowance() {
-    MutexLock lock(&mutex_);
-    if (held_ == 0) return UINT64_MAX;
-    return held_ < max_bytes_ ? max_bytes_ - held_ : 0;
-  }
-
-  void Hold(uint64_t bytes) {
-    MutexLock lock(&mutex_);
-    held_ += bytes;
-  }
-  void LetGo(uint64_t bytes) {
-    MutexLock lock(&mutex_);
-    held_ -= bytes;
+  // Largest block that the server may begin. The server cannot be ahead of
+  // this: it learns of a block's end after we do.
+  uint64_t Allowance() { return held_->Allowance(); }
+  // The share of a complete block.
+  HeldBytes::Share Hold(uint64_t bytes) {
+    return HeldBytes::Share(held_, number_, bytes);
   }
 
  private:
-  const uint64_t max_bytes_;
+  const std::shared_ptr<HeldBytes> held_;
+  const uint64_t number_;  // of the fetcher in held_
   const std::shared_ptr<BufferPool> pool_;
   const std::unique_ptr<PullStream> stream_;
-  Mutex mutex_;
-  // Bytes of complete blocks that are alive.
-  uint64_t held_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // A block that came in chunks.
 class StreamedBlock final : public FetchedBlock {
  public:
   StreamedBlock(AssembledBlock block, std::shared_ptr<Connection> connection)
-      : block_(std::move(block)), connection_(std::move(connection)) {
-    connection_->Hold(block_.bytes);
-  }
+      : block_(std::move(block)),
+        connection_(std::move(connection)),
+        share_(connection_->Hold(block_.bytes)) {}
   ~StreamedBlock() override {
     connection_->pool().Return(std::move(block_.buffer));
-    connection_->LetGo(block_.bytes);
+    share_.Release();  // first: the server may use the grant at once
     connection_->stream().Grant(block_.bytes);
   }
 
@@ -95,6 +87,7 @@ class StreamedBlock final : public FetchedBlock {
  private:
   AssembledBlock block_;
   const std::shared_ptr<Connection> connection_;
+  HeldBytes::Share share_;
 };
 
 // A block in the server's arena.
@@ -110,12 +103,12 @@ class SharedBlock final : public FetchedBlock {
         bytes_(bytes),
         stamp_(arena->stamp(shared.offset())),
         arena_(std::move(arena)),
-        connection_(std::move(connection)) {
-    connection_->Hold(bytes_.size());
+        connection_(std::move(connection)),
+        share_(connection_->Hold(bytes_.size())) {
     connection_->stream().Lend();
   }
   ~SharedBlock() override {
-    connection_->LetGo(bytes_.size());
+    share_.Release();  // first: the server may use the grant at once
     connection_->stream().Return(generation_);
   }
 
@@ -133,6 +126,7 @@ class SharedBlock final : public FetchedBlock {
   const ArenaStamp* const stamp_;
   const std::shared_ptr<const ArenaMapping> arena_;
   const std::shared_ptr<Connection> connection_;
+  HeldBytes::Share share_;
 };
 
 class GrpcBatchFetcher final : public BatchFetcher {
@@ -181,7 +175,7 @@ class GrpcBatchFetcher final : public BatchFetcher {
   absl::Status OnBegin(const v1::PullResponse::Begin& begin);
   // Reads until a block is complete.
   absl::StatusOr<std::unique_ptr<FetchedBlock>> Receive();
-  // Maps what the server offers and says whether that went well.
+  // Maps the arena that the server offers, and answers whether that worked.
   absl::Status OnArena(const v1::PullResponse::Arena& arena);
   absl::StatusOr<std::unique_ptr<FetchedBlock>> OnShared(
       const v1::PullResponse::Shared& shared);
@@ -199,7 +193,7 @@ class GrpcBatchFetcher final : public BatchFetcher {
   std::shared_ptr<const ArenaMapping> arena_;
   bool offered_ = false;  // the server has offered its arena
   std::atomic<uint64_t> received_ = 0;
-  // The error that ended it.
+  // The error that ended the fetcher.
   absl::Status end_;
 };
 
@@ -310,6 +304,7 @@ absl::StatusOr<std::unique_ptr<FetchedBlock>> GrpcBatchFetcher::OnShared(
   if (verify_shared_memory_) {
     const uint64_t checksum = XXH3_64bits(bytes.data(), bytes.size());
     if (checksum != shared.checksum()) {
+      BALLAST_RETURN_IF_ERROR(CheckIntact(*block));
       return absl::DataLossError(absl::StrFormat(
           "%s has checksum %016x in shared memory, wanted %016x", name,
           checksum, shared.checksum()));

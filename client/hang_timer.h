@@ -8,18 +8,18 @@
 
 namespace ballast {
 
-// Tells a server that hangs, or is too slow to wait for, from one that has
-// nothing to send or must not send: a client that holds its whole allowance
-// waits for nobody but itself. Pure; thread-compatible.
+// Tells a server that hangs, or is too slow to wait for, from one that must not
+// send: a client that holds its whole allowance waits for itself. Pure;
+// thread-compatible.
 class HangTimer {
  public:
   // See FailoverOptions.
   HangTimer(absl::Duration silent_after, absl::Duration slow_after)
       : silent_after_(silent_after), slow_after_(slow_after) {}
 
-  // What is known while a block is waited for.
+  // State of the wait for a block.
   struct Wait {
-    // Bytes of the block that have come.
+    // Bytes of the block received so far.
     uint64_t bytes = 0;
     // Whether the server has credit for the block.
     bool may_send = false;
@@ -28,8 +28,8 @@ class HangTimer {
   // The wait for a block begins.
   void Start(absl::Time now);
 
-  // To be called now and then while it lasts. OK, or DEADLINE_EXCEEDED saying
-  // what was waited for and how long. Accurate to the time between two calls.
+  // Call now and then during the wait. OK, or DEADLINE_EXCEEDED saying what was
+  // waited for and how long. Accurate to the time between two calls.
   absl::Status Check(absl::Time now, const Wait& wait);
 
  private:

@@ -5,31 +5,39 @@
 
 namespace ballast {
 
-class HeldBytes::CountedBlock final : public FetchedBlock {
- public:
-  CountedBlock(std::unique_ptr<FetchedBlock> block, uint64_t fetcher,
-               std::shared_ptr<HeldBytes> count)
-      : block_(std::move(block)), fetcher_(fetcher), count_(std::move(count)) {}
-  ~CountedBlock() override {
-    const uint64_t bytes = block_->bytes().size();
-    // First the fetcher gets its allowance back, then whoever waits here wakes.
-    block_.reset();
-    count_->Release(bytes, fetcher_);
-  }
+HeldBytes::Share::Share(std::shared_ptr<HeldBytes> account, uint64_t fetcher,
+                        uint64_t bytes)
+    : account_(std::move(account)), fetcher_(fetcher), bytes_(bytes) {
+  MutexLock lock(&account_->mutex_);
+  account_->held_ += bytes_;
+  if (fetcher_ == account_->fetcher_) account_->held_of_fetcher_ += bytes_;
+  account_->largest_block_ = std::max(account_->largest_block_, bytes_);
+}
 
-  uint64_t step() const override { return block_->step(); }
-  uint32_t micro_batch() const override { return block_->micro_batch(); }
-  absl::Span<const uint8_t> bytes() const override { return block_->bytes(); }
-  bool intact() const override { return block_->intact(); }
-  std::shared_ptr<const MemoryRegion> region() const override {
-    return block_->region();
-  }
+void HeldBytes::Share::Release() {
+  const std::shared_ptr<HeldBytes> account = std::move(account_);
+  if (account == nullptr) return;
+  MutexLock lock(&account->mutex_);
+  account->held_ -= bytes_;
+  if (fetcher_ == account->fetcher_) account->held_of_fetcher_ -= bytes_;
+  account->changed_.NotifyAll();
+}
 
- private:
-  std::unique_ptr<FetchedBlock> block_;
-  const uint64_t fetcher_;
-  const std::shared_ptr<HeldBytes> count_;
-};
+uint64_t HeldBytes::NextFetcher() {
+  MutexLock lock(&mutex_);
+  held_of_fetcher_ = 0;
+  return ++fetcher_;
+}
+
+uint64_t HeldBytes::Allowance() {
+  MutexLock lock(&mutex_);
+  return AllowanceLocked();
+}
+
+bool HeldBytes::MaySend() {
+  MutexLock lock(&mutex_);
+  return largest_block_ <= AllowanceLocked();
+}
 
 bool HeldBytes::AwaitRoom() {
   MutexLock lock(&mutex_);
@@ -39,41 +47,15 @@ bool HeldBytes::AwaitRoom() {
   return !cancelled_;
 }
 
-void HeldBytes::NextFetcher() {
-  MutexLock lock(&mutex_);
-  ++fetcher_;
-  held_of_fetcher_ = 0;
-}
-
-bool HeldBytes::MaySend() {
-  MutexLock lock(&mutex_);
-  return held_of_fetcher_ == 0 ||
-         (held_of_fetcher_ <= max_bytes_ &&
-          largest_block_ <= max_bytes_ - held_of_fetcher_);
-}
-
 void HeldBytes::Cancel() {
   MutexLock lock(&mutex_);
   cancelled_ = true;
   changed_.NotifyAll();
 }
 
-std::unique_ptr<FetchedBlock> HeldBytes::Count(
-    std::unique_ptr<FetchedBlock> block) {
-  MutexLock lock(&mutex_);
-  const uint64_t bytes = block->bytes().size();
-  held_ += bytes;
-  held_of_fetcher_ += bytes;
-  largest_block_ = std::max(largest_block_, bytes);
-  return std::make_unique<CountedBlock>(std::move(block), fetcher_,
-                                        shared_from_this());
-}
-
-void HeldBytes::Release(uint64_t bytes, uint64_t fetcher) {
-  MutexLock lock(&mutex_);
-  held_ -= bytes;
-  if (fetcher == fetcher_) held_of_fetcher_ -= bytes;
-  changed_.NotifyAll();
+uint64_t HeldBytes::AllowanceLocked() const {
+  if (held_of_fetcher_ == 0) return UINT64_MAX;
+  return held_of_fetcher_ < max_bytes_ ? max_bytes_ - held_of_fetcher_ : 0;
 }
 
 }  // namespace ballast

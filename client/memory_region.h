@@ -7,19 +7,18 @@
 
 namespace ballast {
 
-// Host memory that blocks lie in, many over time: the server's arena, mapped,
-// or the client's own. It is there for as long as somebody holds it (blocks
-// do), so whoever pins memory for a GPU pins a region once, and not block by
-// block, and holds it for as long as it is pinned. Thread-safe.
+// Host memory that holds many blocks over time: the server's arena, mapped, or
+// the client's own. It lives as long as somebody holds it (blocks do). Code
+// that pins memory for a GPU therefore pins a region once, not each block, and
+// holds the region while it is pinned. Thread-safe.
 class MemoryRegion {
  public:
   virtual ~MemoryRegion() = default;
 
-  // Whole pages, at a multiple of a page. Blocks lie in it wherever they fit.
+  // Whole pages, at a multiple of a page. Blocks lie anywhere in it.
   virtual absl::Span<const uint8_t> bytes() const = 0;
 
-  // Whether it is mapped for reading only: to be pinned with
-  // cudaHostRegisterReadOnly, without which that is refused.
+  // Whether it is mapped read-only: pinning it needs cudaHostRegisterReadOnly.
   virtual bool read_only() const = 0;
 };
 

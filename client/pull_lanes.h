@@ -16,8 +16,8 @@
 
 namespace ballast {
 
-// The lanes of one Pull beside itself (PullRequest.Open.lanes): further RPCs,
-// each on a connection of its own, that carry chunks in turn. Opened when the
+// The further lanes of one Pull (PullRequest.Open.lanes): RPCs, each on its own
+// connection, that carry chunks in turn with the Pull itself. Opened when the
 // server first says that it uses them. Thread-safe; Open and Read are for one
 // thread.
 class PullLanes {
@@ -25,12 +25,12 @@ class PullLanes {
   // One lane for each of `channels`, beside the Pull itself.
   explicit PullLanes(std::vector<std::shared_ptr<grpc::Channel>> channels);
 
-  // With the Pull itself: at least 1.
+  // Lanes with the Pull itself: at least 1.
   uint32_t count() const { return channels_.size() + 1; }
-  // Random; nobody else's.
+  // Random, so that it names this Pull alone.
   const std::string& ticket() const { return ticket_; }
 
-  // Joins them to the Pull, once. Does not wait.
+  // Joins the lanes to the Pull, once. Does not wait.
   void Open();
   bool open() const { return opened_; }
 

@@ -30,7 +30,7 @@ v1::PullRequest OpenRequest(const FetchRequest& request) {
 }
 
 // gRPC never runs a reaction inside the call that starts its operation, so
-// operations are started, and the hold is let go, under mutex_.
+// operations are started, and the hold is removed, under mutex_.
 
 std::unique_ptr<PullStream> PullStream::Open(
     const std::shared_ptr<grpc::Channel>& channel,
@@ -200,7 +200,7 @@ absl::Status PullStream::EndStatus() const {
   if (status_.ok()) {
     return absl::OutOfRangeError("the server has ended the stream");
   }
-  // A server that is shut down cancels what it serves; that is no wish of ours.
+  // A server that shuts down cancels its calls; this side did not ask for it.
   if (status_.code() == absl::StatusCode::kCancelled) {
     return absl::UnavailableError(
         absl::StrCat("the server cancelled the pull: ", status_.message()));

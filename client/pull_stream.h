@@ -24,14 +24,13 @@ namespace ballast {
 v1::PullRequest OpenRequest(const FetchRequest& request);
 
 // One Pull RPC: messages in, credit out. Thread-safe; Read is for one thread.
-// gRPC's callback interface is used because there a write never blocks: credit
-// is granted from wherever a block is destroyed, which may be the trainer's own
-// thread. Messages are read as bytes, so that chunks are not copied to be
-// parsed (pull_wire.h).
+// Uses gRPC's callback interface, where a write never blocks: the thread that
+// destroys a block grants credit, and may be the trainer's. Messages are read
+// as bytes, so that chunks are not copied to be parsed (pull_wire.h).
 //
-// Blocks that the server has lent in its shared memory stay as they are while
-// the RPC lives, so it is kept until they have been let go of: a stream that is
-// cancelled asks the server to stop and ends when the last of them has.
+// Blocks that the server has lent in its shared memory are unchanged while the
+// RPC lives, so it is kept until all are returned: a cancelled stream asks the
+// server to stop and ends with the last of them.
 class PullStream final
     : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
@@ -45,28 +44,29 @@ class PullStream final
   // server went away or cancelled), or the server's. An error is final.
   absl::Status Read(grpc::ByteBuffer* message);
 
-  // Lets the server send so many bytes more. Never blocks; without effect once
-  // the stream has ended.
+  // Lets the server send `bytes` more. Never blocks; no effect once the stream
+  // has ended.
   void Grant(uint64_t bytes);
 
   // Answers the server's Arena: the nonce of the mapping, or nothing.
   void SendMapped(const std::string& nonce);
 
-  // A block has been lent; it has been let go of, which grants its bytes again.
-  // Never blocks.
+  // A block has been lent, or has been returned, which grants its bytes again.
+  // Never block.
   void Lend();
   void Return(uint64_t generation);
 
   // Ends a Read that is blocking, and every later one. Never blocks.
   void Cancel();
 
-  // Blocks until gRPC is done with the stream, after Cancel. At once where
-  // blocks are lent: then the stream is to be kept until they are not.
+  // Blocks until gRPC is done with the stream, after Cancel. Returns at once
+  // while blocks are lent: the stream must then be kept until they are
+  // returned.
   void AwaitDoneUnlessLent();
 
-  // Ends the RPC, whatever is lent, and blocks until gRPC is done with it. Must
-  // not run on one of gRPC's threads: where it lets go of the last reference to
-  // the channel, gRPC waits for those threads to end.
+  // Ends the RPC, even while blocks are lent, and blocks until gRPC is done
+  // with it. Must not run on one of gRPC's threads: where it drops the last
+  // reference to the channel, gRPC waits for those threads to end.
   ~PullStream() override;
 
  private:
@@ -78,21 +78,21 @@ class PullStream final
 
   // Reads the next message unless enough are there.
   void ReadAhead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Writes what there is to be said, unless a thread in Read can: a write is a
-  // system call and more, and whoever destroys a block may be a trainer.
+  // Writes what is pending, unless a thread in Read can: a write costs a system
+  // call and more, and the caller may be a trainer.
   void WriteOrHandOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Writes what is to be said, if anything, and nothing is being written.
+  // Writes what is pending, if anything, unless a write is under way.
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartWriteOf(const v1::PullRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // No operation is started from outside a reaction from here on. Idempotent.
+  // From here on no operation is started outside a reaction. Idempotent.
   void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The same, and the RPC is cancelled.
+  // Close, and cancels the RPC.
   void BreakOff() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status EndStatus() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   grpc::ClientContext context_;
-  // Whoever has an operation under way owns the message that it uses.
+  // The operation under way owns the message that it uses.
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
 
@@ -104,7 +104,7 @@ class PullStream final
       false;  // there is no further message
   std::deque<grpc::ByteBuffer> received_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  // To be said, and not yet in a message.
+  // Pending, not yet in a message.
   uint64_t credit_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<uint64_t> returned_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> mapped_ ABSL_GUARDED_BY(mutex_);

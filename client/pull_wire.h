@@ -17,18 +17,18 @@ namespace ballast {
 
 // A message of the server. Move-only: pieces point into it.
 struct PullMessage {
-  // A chunk: its data, in pieces, as they came. Otherwise empty.
+  // The data of a chunk, in pieces as they came; empty for other messages.
   bool is_chunk = false;
   std::vector<absl::Span<const uint8_t>> chunk;
   // Any other message.
   v1::PullResponse message;
 
-  // What the pieces lie in.
+  // The memory of the pieces.
   std::vector<grpc::Slice> slices;
   std::unique_ptr<v1::PullResponse> parsed_chunk;
 };
 
-// Errors: INTERNAL (no PullResponse).
+// Errors: INTERNAL (not a PullResponse).
 absl::StatusOr<PullMessage> DecodeResponse(grpc::ByteBuffer bytes);
 
 grpc::ByteBuffer EncodeRequest(const v1::PullRequest& request);

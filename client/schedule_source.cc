@@ -7,6 +7,7 @@
 #include "common/status_macros.h"
 
 namespace ballast {
+
 ScheduleSource::ScheduleSource(absl::Span<LoaderClient* const> servers,
                                Options options)
     : servers_(servers.begin(), servers.end()),

@@ -15,8 +15,8 @@
 
 namespace ballast {
 
-// The schedules of a job, step after step, from whichever server answers: all
-// have the same. One thread calls Get; Cancel is for any.
+// The schedules of a job, step after step, from any server that answers: all
+// have the same. One thread calls Get; any may call Cancel.
 class ScheduleSource {
  public:
   struct Options {
@@ -30,10 +30,10 @@ class ScheduleSource {
   ScheduleSource(absl::Span<LoaderClient* const> servers, Options options);
 
   // The schedule of `step`, valid until the next call. Asks a server only when
-  // the step is another than the last call's; blocks until one answers, going
-  // from server to server as Failover does. Errors: what Failover::OnFailure
-  // answers of LoaderClient::GetSchedule's; DATA_LOSS (another fingerprint: the
-  // server changed its configuration); CANCELLED.
+  // the step differs from the last call's; blocks until one answers, going from
+  // server to server as Failover does. Errors: as Failover::OnFailure for those
+  // of LoaderClient::GetSchedule; DATA_LOSS (another fingerprint: the server
+  // changed its configuration); CANCELLED.
   absl::StatusOr<const v1::StepSchedule*> Get(uint64_t step);
 
   // Ends a Get that waits between rounds, and every later one, with CANCELLED.

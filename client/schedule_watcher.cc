@@ -31,7 +31,7 @@ class GrpcScheduleWatcher final : public ScheduleWatcher {
   ~GrpcScheduleWatcher() override {
     if (end_.has_value()) return;
     context_.TryCancel();
-    // gRPC wants every call finished.
+    // gRPC requires every call to be finished.
     reader_->Finish();
   }
 
@@ -62,11 +62,10 @@ class GrpcScheduleWatcher final : public ScheduleWatcher {
   }
 
  private:
-  // What the call's own end means to the caller.
+  // The error that the call's end means to the caller.
   absl::Status End(const grpc::Status& status) const {
     if (cancelled_) return absl::CancelledError("the watch was cancelled");
-    // A server that is shut down cancels what it serves; that is no wish of
-    // ours.
+    // A server that shuts down cancels its calls; this side did not ask for it.
     if (status.error_code() == grpc::StatusCode::CANCELLED) {
       return absl::UnavailableError(absl::StrCat(
           "the server cancelled the watch: ", status.error_message()));
@@ -87,7 +86,7 @@ class GrpcScheduleWatcher final : public ScheduleWatcher {
   uint64_t next_;
   uint64_t received_ = 0;
   std::atomic<bool> cancelled_ = false;
-  // What the call ended with, once it has been finished.
+  // The status of a finished call.
   std::optional<absl::Status> end_;
 };
 

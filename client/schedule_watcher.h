@@ -12,15 +12,15 @@
 
 namespace ballast {
 
-// The schedules of consecutive steps, as a server publishes them. It computes
-// the next while one is read, and no further ahead than the connection's window
-// holds. Destroying a watcher cancels it.
+// The schedules of consecutive steps, as a server publishes them. The server
+// computes the next while one is read, and no further ahead than the
+// connection's window holds. Destroying a watcher cancels it.
 class ScheduleWatcher {
  public:
   virtual ~ScheduleWatcher() = default;
 
-  // Blocks until the next step's schedule is there; nothing after the last that
-  // was asked for. Called from one thread. An error is final: CANCELLED (by
+  // Blocks until the next step's schedule is there; nothing after the last
+  // step asked for. Called from one thread. An error is final: CANCELLED (by
   // Cancel), UNAVAILABLE (the server went away or drains; another may go on),
   // INTERNAL (a schedule that is malformed, or of another step), and what the
   // server's WatchSchedule answers. Messages name the server's address.

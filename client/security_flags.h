@@ -1,16 +1,15 @@
 #ifndef BALLAST_CLIENT_SECURITY_FLAGS_H_
 #define BALLAST_CLIENT_SECURITY_FLAGS_H_
 
-#include <CLI/CLI.hpp>
-
 #include "common/channel_security.h"
+#include "common/command_line.h"
 
 namespace ballast {
 
-// --tls-ca, --tls-cert, --tls-key, --tls-server-name and --token-file, each
-// also from the environment (BALLAST_TLS_CA and so on), for `files`, which must
-// outlive `app`.
-void AddSecurityFlags(CLI::App* app, SecurityFiles* files);
+// Adds --tls-ca, --tls-cert, --tls-key, --tls-server-name and --token-file,
+// each also from the environment (BALLAST_TLS_CA and so on), for `files`, which
+// must outlive `command`.
+void AddSecurityFlags(Command* command, SecurityFiles* files);
 
 }  // namespace ballast
 

@@ -9,12 +9,13 @@
 
 namespace ballast {
 
-// Whether `address` is `unix:/path`, with a path that a socket can have, or
-// `host:port`; `[host]:port` for IPv6. Says nothing of whether anyone listens.
-// Errors: INVALID_ARGUMENT, naming the address and what is wrong with it.
+// Checks that clients can connect to an address of that form: as
+// ParseNetAddress (common/net_address.h) reads it, with a port above 0. Does not
+// connect. Errors: INVALID_ARGUMENT, naming the address and what was wanted.
 absl::Status CheckServerAddress(absl::string_view address);
 
-// The addresses of "A,B,C": at least one, which may be empty. Not checked.
+// Splits "A,B,C" into addresses without checking them: at least one, possibly
+// empty.
 std::vector<std::string> SplitServers(absl::string_view list);
 
 }  // namespace ballast

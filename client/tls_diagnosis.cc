@@ -47,10 +47,10 @@ class Descriptor {
   const int fd_;
 };
 
-// What the check of the server's certificate found.
+// Result of the check of the server's certificate.
 struct Verdict {
   int error = X509_V_OK;
-  std::vector<std::string> names;  // that the certificate is for
+  std::vector<std::string> names;  // the certificate's
 };
 
 std::vector<std::string> NamesOf(X509* cert) {
@@ -155,8 +155,8 @@ int Connect(const addrinfo& where, absl::Time deadline) {
   return -1;
 }
 
-// Repeats an operation of TLS until it is through: 1; it has failed: 0; time is
-// up: -1.
+// Repeats an operation of TLS until it succeeds (1) or fails (0), or until time
+// is up (-1).
 template <typename Operation>
 int Complete(SSL* ssl, absl::Time deadline, Operation operation) {
   while (true) {
@@ -199,8 +199,8 @@ absl::Status OfServerCertificate(const Verdict& verdict,
   }
 }
 
-// The server asked for a certificate of the client and then hung up, as gRPC's
-// do: without the alert that would say why.
+// The server asked for a client certificate and then hung up without the alert
+// that would say why, as gRPC's servers do.
 absl::Status OfClientCertificate(SSL* ssl) {
   X509* const cert = SSL_get_certificate(ssl);
   if (cert == nullptr) {
@@ -225,8 +225,8 @@ absl::Status OfClientCertificate(SSL* ssl) {
                 "it is not by a CA of the server's security.tls.client_ca");
 }
 
-// What ended the handshake, or the first read after it, says: an error of the
-// library with this reason.
+// Whether the handshake, or the first read after it, ended with an error of
+// OpenSSL with this reason.
 absl::Status OfEnd(int reason, bool asked, SSL* ssl) {
   if (reason == SSL_R_WRONG_VERSION_NUMBER ||
       reason == SSL_R_PACKET_LENGTH_TOO_LONG ||
@@ -282,7 +282,7 @@ absl::Status DiagnoseTls(const std::string& address,
   int done =
       Complete(ssl.get(), deadline, [&] { return SSL_connect(ssl.get()); });
   if (plain) {
-    // An alert is an answer of TLS, too.
+    // An alert also shows that the server speaks TLS.
     const int reason = ERR_GET_REASON(ERR_peek_error());
     const bool tls = done == 1 || reason > SSL_AD_REASON_OFFSET;
     ERR_clear_error();
@@ -290,7 +290,7 @@ absl::Status DiagnoseTls(const std::string& address,
     return Failed("the server speaks TLS there; give --tls-ca");
   }
   if (done == 1) {
-    // What the server makes of our certificate it says after the handshake.
+    // The server judges our certificate after the handshake.
     char byte;
     done = Complete(ssl.get(), deadline,
                     [&] { return SSL_read(ssl.get(), &byte, 1); });

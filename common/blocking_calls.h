@@ -11,10 +11,10 @@
 
 namespace ballast {
 
-// Runs calls that may never return (a read from a disk that hangs) in threads
-// of its own, so that whoever waits for one can be told after a time. A call
-// cannot be ended from outside: it keeps its thread until it returns by itself,
-// and at most `max_stuck` may do so. Threads are kept for the next call.
+// Runs calls that may never return (a read from a disk that hangs) in its own
+// threads, so that the caller's wait has an end. A call cannot be ended from
+// outside: it keeps its thread until it returns by itself, and at most
+// `max_stuck` calls may. Threads are kept for the next call.
 // Thread-safe.
 class BlockingCalls {
  public:
@@ -27,8 +27,8 @@ class BlockingCalls {
 
   // Blocks until `call` has run. `call` must own what it uses: after an error
   // it may still be running. Errors: DEADLINE_EXCEEDED (it has not returned
-  // within `timeout`), RESOURCE_EXHAUSTED (as many calls as may be are stuck,
-  // or there is no thread; `call` does not run).
+  // within `timeout`), RESOURCE_EXHAUSTED (`max_stuck` calls are stuck, or
+  // no thread can be started; `call` does not run).
   absl::Status Run(std::function<void()> call, absl::Duration timeout);
 
   // Calls that were given up and have not returned.

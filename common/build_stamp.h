@@ -3,8 +3,8 @@
 
 namespace ballast {
 
-// What bazel/workspace_status.sh said when this program was linked; empty
-// without --stamp, or where there is no git. `kStampedTree`: "clean" or
+// Output of bazel/workspace_status.sh when this program was linked; empty
+// without --stamp or git. `kStampedTree`: "clean" or
 // "modified".
 extern const char* const kStampedCommit;
 extern const char* const kStampedTree;

@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/net_address.h"
 #include "common/pem_files.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
@@ -85,9 +85,10 @@ absl::StatusOr<ChannelSecurity> LoadChannelSecurity(
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
     const ChannelSecurity& security, absl::string_view address) {
   std::shared_ptr<grpc::ChannelCredentials> channel;
-  if (absl::StartsWith(address, "unix:")) {
+  if (!UnixPath(address).empty()) {
     if (security.token.empty()) return grpc::InsecureChannelCredentials();
-    // On the wire as if there were none; gRPC sends tokens over no other.
+    // Local credentials add nothing to the wire; gRPC sends tokens only over
+    // credentials.
     channel = grpc::experimental::LocalCredentials(UDS);
   } else if (!security.ca.empty()) {
     grpc::SslCredentialsOptions options;

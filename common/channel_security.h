@@ -12,7 +12,7 @@
 
 namespace ballast {
 
-// The files by which a client knows its servers and they know it. Empty: none.
+// The files by which client and servers know each other. Empty: none.
 struct SecurityFiles {
   // PEM: the CAs of the servers' certificates. TCP then goes over TLS; Unix
   // sockets never do.
@@ -20,14 +20,14 @@ struct SecurityFiles {
   // PEM: the client's certificate and its key, both or neither; with tls_ca.
   std::string tls_cert;
   std::string tls_key;
-  // The name that stands in the servers' certificates, where it is not the host
-  // of their addresses; with tls_ca.
+  // The name in the servers' certificates where it is not the host of their
+  // addresses; with tls_ca.
   std::string tls_server_name;
   // A file whose first line is the bearer token.
   std::string token_file;
 };
 
-// What is in those files. A plain value; the default is no security.
+// The contents of those files. A plain value; the default is no security.
 struct ChannelSecurity {
   std::string ca;  // empty: no TLS
   std::string cert;
@@ -36,22 +36,22 @@ struct ChannelSecurity {
   std::string token;  // empty: none
 };
 
-// Reads and checks `files`. Messages name the option as the command lines have
-// it (--tls-ca, --tls-cert, --tls-key, --tls-server-name, --token-file). Blocks
-// on the disk. Errors: INVALID_ARGUMENT (an option without the one that it
-// needs, a damaged token), as ReadTlsIdentity and ReadTlsAuthorities.
+// Reads and checks `files`. Messages name the option of the command lines
+// (--tls-ca, --tls-cert, --tls-key, --tls-server-name, --token-file). Blocks on
+// the disk. Errors: INVALID_ARGUMENT (an option without the one that it needs,
+// a damaged token), and as ReadTlsIdentity and ReadTlsAuthorities.
 absl::StatusOr<ChannelSecurity> LoadChannelSecurity(const SecurityFiles& files);
 
-// Whether `token` is one that can stand in a request: 16 to 4096 letters,
-// digits and -._~+/=. Errors: INVALID_ARGUMENT, without the token.
+// OK if a request can carry `token`: 16 to 4096 letters, digits and -._~+/=.
+// Errors: INVALID_ARGUMENT, without the token.
 absl::Status CheckToken(absl::string_view token);
 
-// Credentials for a channel to `address`. Errors: INVALID_ARGUMENT (a token,
-// and TCP without TLS: it would be there for all to read).
+// Credentials for a channel to `address`. Errors: INVALID_ARGUMENT (a token
+// over TCP without TLS, where everyone could read it).
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
     const ChannelSecurity& security, absl::string_view address);
 
-// Sets what else a channel must be told.
+// Sets the channel arguments that `security` needs beside credentials.
 void SetSecurityArguments(const ChannelSecurity& security,
                           grpc::ChannelArguments* arguments);
 

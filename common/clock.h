@@ -13,19 +13,19 @@ class Sleeper {
  public:
   virtual ~Sleeper() = default;
 
-  // Blocks until `duration` has passed and answers true, or until Wake has been
-  // called (before or meanwhile) and answers false.
+  // Blocks until `duration` has passed (true), or until Wake is or was called
+  // (false).
   virtual bool Sleep(absl::Duration duration) = 0;
 
-  // Ends the Sleep that is going on and every later one. From any thread.
+  // Ends the Sleep under way and every later one. From any thread.
   virtual void Wake() = 0;
 };
 
-// The seam to time: whoever waits or measures takes a Clock, so that tests need
-// no sleeps (tests/fakes/manual_clock.h). Thread-safe.
+// The seam to time: code that waits or measures takes a Clock, so that tests
+// need no sleeps (tests/fakes/manual_clock.h). Thread-safe.
 class Clock {
  public:
-  // The system's clock; lives for ever.
+  // The system's clock; never destroyed.
   static Clock* Real();
   virtual ~Clock() = default;
 

@@ -1,9 +1,9 @@
 #include "common/command_line.h"
 
 #include <iostream>
-#include <memory>
 #include <utility>
-#include <vector>
+
+#include <CLI/CLI.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -12,16 +12,107 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/build_info.h"
-#include "common/help_formatter.h"
+#include "common/help_text.h"
 #include "common/log.h"
 #include "common/one_line.h"
-#include "common/option_types.h"
+#include "common/option_checks.h"
 
 namespace ballast {
 namespace {
 
+// CLI11's group of the options that every program has.
+constexpr char kCommonOptions[] = "Common";
+
+// "ballast-server inspect image": `app` as one calls it.
+std::string CommandPath(const CLI::App* app) {
+  const CLI::App* parent = app->get_parent();
+  return parent == nullptr
+             ? app->get_name()
+             : absl::StrCat(CommandPath(parent), " ", app->get_name());
+}
+
+// "--step N", "FILE...": `option` with its value's type, as one writes it.
+std::string OptionUsage(const CLI::Option* option) {
+  const bool many =
+      option->get_expected_max() >= CLI::detail::expected_max_vector_size;
+  const char* const dots = many ? "..." : "";
+  if (option->get_positional()) {
+    return absl::StrCat(option->get_name(true, false), dots);
+  }
+  const std::string name = option->get_name(false, true);
+  // A flag takes no value and has no type.
+  if (option->get_type_name().empty()) return name;
+  return absl::StrCat(name, " ", option->get_type_name(), dots);
+}
+
+// The options that may stand on the line of `app`, in order: those of its
+// parents, its own, those that every program has, positional ones.
+std::vector<const CLI::Option*> OptionsOf(const CLI::App* app) {
+  std::vector<const CLI::App*> chain;
+  for (; app != nullptr; app = app->get_parent()) chain.push_back(app);
+  std::vector<const CLI::Option*> options;
+  std::vector<const CLI::Option*> common;
+  std::vector<const CLI::Option*> positional;
+  for (auto at = chain.rbegin(); at != chain.rend(); ++at) {
+    for (const CLI::Option* option : (*at)->get_options({})) {
+      if (option == (*at)->get_help_ptr()) continue;
+      if (option == (*at)->get_version_ptr()) {
+        // A program's, not a command's.
+        if (*at == chain.front()) common.push_back(option);
+      } else if (option->get_group() == kCommonOptions) {
+        common.push_back(option);
+      } else {
+        (option->get_positional() ? positional : options).push_back(option);
+      }
+    }
+  }
+  options.insert(options.end(), common.begin(), common.end());
+  options.insert(options.end(), positional.begin(), positional.end());
+  return options;
+}
+
+std::string About(const CLI::Option* option) {
+  std::string about = option->get_description();
+  if (!option->get_default_str().empty()) {
+    absl::StrAppend(&about, " (default ", option->get_default_str(), ")");
+  }
+  if (!option->get_envname().empty()) {
+    absl::StrAppend(&about, " (or in the environment: ", option->get_envname(),
+                    ")");
+  }
+  return about;
+}
+
+// --help in our words (help_text.h) instead of CLI11's.
+class HelpFormatter : public CLI::FormatterBase {
+ public:
+  std::string make_help(const CLI::App* app, std::string /*name*/,
+                        CLI::AppFormatMode /*mode*/) const override {
+    HelpPage page;
+    page.path = CommandPath(app);
+    page.description = app->get_description();
+    page.footer = app->get_footer();
+    for (const CLI::Option* option : OptionsOf(app)) {
+      page.options.push_back(
+          {OptionUsage(option), About(option), option->get_required()});
+    }
+    for (const CLI::App* command : app->get_subcommands(
+             [](const CLI::App* sub) { return !sub->get_name().empty(); })) {
+      page.commands.push_back(
+          {command->get_name(), command->get_description()});
+    }
+    return HelpText(page);
+  }
+};
+
 void SetExamples(CLI::App* app, const std::string& examples) {
   if (!examples.empty()) app->footer("Examples:\n" + examples);
+}
+
+CLI::Option* WholeNumber(CLI::Option* option, uint64_t least, uint64_t most) {
+  return option->type_name("N")->check([least, most](const std::string& given) {
+    return CheckWholeNumber(given, least, most);
+  });
 }
 
 // The innermost command on the line.
@@ -39,7 +130,7 @@ std::string CommandsOf(CLI::App* app) {
                        });
 }
 
-// The required options of `app` and of what holds it that the line lacks.
+// The required options of `app` and its parents that the line lacks.
 std::string MissingOptions(const CLI::App* app) {
   std::vector<std::string> missing;
   for (; app != nullptr; app = app->get_parent()) {
@@ -52,8 +143,9 @@ std::string MissingOptions(const CLI::App* app) {
   return absl::StrJoin(missing, ", ");
 }
 
-// What is wrong with the line. CLI11 asks for what is missing before it looks
-// at what is unknown, but a misspelt word is both, and known by its spelling.
+// Explains what is wrong with the line. CLI11 asks for what is missing before
+// it looks at what is unknown, but a misspelt word is both, and known by its
+// spelling.
 std::string Explain(CLI::App* app, CLI::App* given,
                     const CLI::ParseError& error) {
   const bool wants_command = !given->get_subcommands({}).empty();
@@ -83,9 +175,9 @@ std::string Explain(CLI::App* app, CLI::App* given,
   return error.what();
 }
 
-// Whether the log is to be JSON, of a command line that cannot be parsed.
+// Whether a command line that cannot be parsed asks for a JSON log.
 bool WantsJson(int argc, char** argv) {
-  bool json = CurrentLogFormat() == LogFormat::kJson;  // of the environment
+  bool json = CurrentLogFormat() == LogFormat::kJson;  // from the environment
   for (int i = 1; i < argc; ++i) {
     absl::string_view value = argv[i];
     if (value == "--log-format" && i + 1 < argc) {
@@ -99,68 +191,171 @@ bool WantsJson(int argc, char** argv) {
 
 }  // namespace
 
+Option Option::Required() const { return Option(option_->required()); }
+
+Option Option::TypeName(const std::string& name) const {
+  return Option(option_->type_name(name));
+}
+
+Option Option::FromEnvironment(const std::string& variable) const {
+  return Option(option_->envname(variable));
+}
+
+Option Option::ShowDefault() const {
+  return Option(option_->capture_default_str());
+}
+
+Option Option::ShowDefault(const std::string& text) const {
+  return Option(option_->default_str(text));
+}
+
+Option Option::Common() const { return Option(option_->group(kCommonOptions)); }
+
+Option Option::OneOf(const std::vector<std::string>& choices) const {
+  option_->type_name(absl::StrJoin(choices, "|"));
+  return Option(option_->check([choices](const std::string& given) {
+    return CheckChoice(given, choices);
+  }));
+}
+
+Option Option::Between(double least, double most) const {
+  return Option(option_->check(CLI::Range(least, most)));
+}
+
+Option Option::SplitAtCommas() const { return Option(option_->delimiter(',')); }
+
+Option Option::Needs(Option other) const {
+  return Option(option_->needs(other.option_));
+}
+
+Option Option::Excludes(Option other) const {
+  return Option(option_->excludes(other.option_));
+}
+
+bool Option::given() const { return option_->count() > 0; }
+
+Option Command::AddText(const std::string& name, std::string* value,
+                        const std::string& about) {
+  return Option(app_->add_option(name, *value, about));
+}
+
+Option Command::AddTexts(const std::string& name,
+                         std::vector<std::string>* values,
+                         const std::string& about) {
+  return Option(app_->add_option(name, *values, about));
+}
+
+Option Command::AddFlag(const std::string& name, bool* value,
+                        const std::string& about) {
+  return Option(app_->add_flag(name, *value, about));
+}
+
+Option Command::AddReal(const std::string& name, double* value,
+                        const std::string& about) {
+  return Option(app_->add_option(name, *value, about));
+}
+
+Option Command::AddWholeNumber(const std::string& name, uint32_t* value,
+                               const std::string& about, uint64_t least,
+                               uint32_t most) {
+  return Option(
+      WholeNumber(app_->add_option(name, *value, about), least, most));
+}
+
+Option Command::AddWholeNumber(const std::string& name, uint64_t* value,
+                               const std::string& about, uint64_t least,
+                               uint64_t most) {
+  return Option(
+      WholeNumber(app_->add_option(name, *value, about), least, most));
+}
+
+Option Command::AddWholeNumber(const std::string& name,
+                               std::function<void(uint64_t)> set,
+                               const std::string& about, uint64_t least,
+                               uint64_t most) {
+  return Option(WholeNumber(
+      app_->add_option_function<uint64_t>(name, std::move(set), about), least,
+      most));
+}
+
+void Command::AllowOptionsAfterCommand() { app_->fallthrough(); }
+
 CommandLine::CommandLine(const std::string& name,
                          const std::string& description,
                          const std::string& examples)
-    : app_(description, name) {
-  app_.formatter(std::make_shared<HelpFormatter>());
-  app_.set_version_flag(
+    : app_(std::make_unique<CLI::App>(description, name)) {
+  Own(app_.get());
+  app_->formatter(std::make_shared<HelpFormatter>());
+  app_->set_version_flag(
       "--version",
       [this, name] {
         return absl::StrCat(VersionText(name),
                             build_options_.empty() ? "" : ", ", build_options_);
       },
       "prints version, commit and how it was built");
-  SetExamples(&app_, examples);
+  SetExamples(app_.get(), examples);
 }
 
-void CommandLine::AddLogOptions(CLI::App* app) {
-  OneOf(app->add_option("--log-level", log_level_,
-                        "the least that is logged on standard error"),
-        {"debug", "info", "warning", "error"})
-      ->group(kCommonOptions)
-      ->envname("BALLAST_LOG_LEVEL");
-  OneOf(app->add_option("--log-format", log_format_, "of that log"),
-        {"text", "json"})
-      ->group(kCommonOptions)
-      ->envname("BALLAST_LOG_FORMAT");
+CommandLine::~CommandLine() = default;
+
+Command* CommandLine::Own(CLI::App* app) {
+  commands_.emplace_back(new Command(app));
+  return commands_.back().get();
 }
 
-void CommandLine::SetAction(std::function<absl::Status()> action) {
-  AddLogOptions(&app_);
+void CommandLine::SetBuildOptions(std::string options) {
+  build_options_ = std::move(options);
+}
+
+void CommandLine::AddLogOptions(Command* command) {
+  command
+      ->AddText("--log-level", &log_level_,
+                "the least that is logged on standard error")
+      .OneOf({"debug", "info", "warning", "error"})
+      .Common()
+      .FromEnvironment("BALLAST_LOG_LEVEL");
+  command->AddText("--log-format", &log_format_, "of that log")
+      .OneOf({"text", "json"})
+      .Common()
+      .FromEnvironment("BALLAST_LOG_FORMAT");
+}
+
+void CommandLine::SetAction(Command::Action action) {
+  AddLogOptions(program());
   chosen_ = std::move(action);
 }
 
-CLI::App* CommandLine::AddCommand(CLI::App* parent, const std::string& name,
-                                  const std::string& description,
-                                  const std::string& examples,
-                                  std::function<absl::Status()> action) {
-  CLI::App* command = parent->add_subcommand(name, description);
-  parent->require_subcommand(1);
-  SetExamples(command, examples);
+Command* CommandLine::AddCommand(Command* parent, const std::string& name,
+                                 const std::string& description,
+                                 const std::string& examples,
+                                 Command::Action action) {
+  CLI::App* app = parent->app_->add_subcommand(name, description);
+  parent->app_->require_subcommand(1);
+  SetExamples(app, examples);
+  app->callback([this, action = std::move(action)] { chosen_ = action; });
+  Command* command = Own(app);
   AddLogOptions(command);
-  command->callback([this, action = std::move(action)] { chosen_ = action; });
   return command;
 }
 
-CLI::App* CommandLine::AddGroup(const std::string& name,
-                                const std::string& description,
-                                const std::string& examples) {
-  CLI::App* group = app_.add_subcommand(name, description);
-  app_.require_subcommand(1);
+Command* CommandLine::AddGroup(const std::string& name,
+                               const std::string& description,
+                               const std::string& examples) {
+  CLI::App* group = app_->add_subcommand(name, description);
+  app_->require_subcommand(1);
   group->require_subcommand(1);
   SetExamples(group, examples);
-  return group;
+  return Own(group);
 }
 
 int CommandLine::Run(int argc, char** argv) {
   try {
-    app_.parse(argc, argv);
+    app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app_.exit(error);
-    CLI::App* given = Given(&app_);
+    if (error.get_exit_code() == 0) return app_->exit(error);
+    CLI::App* given = Given(app_.get());
     const std::string path = CommandPath(given);
-    const std::string why = OneLine(Explain(&app_, given, error));
+    const std::string why = OneLine(Explain(app_.get(), given, error));
     if (WantsJson(argc, argv)) {
       SetLogFormat(LogFormat::kJson);
       LogError(path, ": ", why, "; see `", path, " --help`");
@@ -176,9 +371,9 @@ int CommandLine::Run(int argc, char** argv) {
   // A message can hold several faults, one a line.
   for (const absl::string_view line : absl::StrSplit(status.message(), '\n')) {
     if (CurrentLogFormat() == LogFormat::kJson) {
-      LogError(app_.get_name(), ": ", line);
+      LogError(app_->get_name(), ": ", line);
     } else {
-      std::cerr << app_.get_name() << ": " << OneLine(line) << "\n";
+      std::cerr << app_->get_name() << ": " << OneLine(line) << "\n";
     }
   }
   return 1;

@@ -12,7 +12,7 @@ inline uint32_t Cores() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-// `threads` as a setting has it, of which 0 means one a core.
+// The threads that a setting asks for: 0 means one a core.
 inline uint32_t ThreadsOrCores(uint32_t threads) {
   return threads > 0 ? threads : Cores();
 }

@@ -7,26 +7,25 @@
 
 namespace ballast {
 
-// Places extents in the range [begin, end) of something that is not its own:
-// memory, a file. Each goes to the lowest hole that it fits, so that what was
-// used before is used again, and the same calls give the same places on every
-// machine. Neighbouring holes are one hole. A request may fail although as many
-// bytes are free, in holes that are each too small: with extents of half to all
-// of a size S that go in the order in which they came, only when at least a
-// half of the range is used for S of an eighth of it, three quarters for a
-// sixteenth, nine tenths for a sixty-fourth (measured by the test). Plain
-// values: thread-compatible. Both calls take time in proportion to the number
-// of holes.
+// Places extents in the range [begin, end) of memory or a file, which it does
+// not own. Each goes to the lowest hole that it fits, so that used places are
+// used again, and the same calls give the same places on every machine.
+// Neighbouring holes merge. A request may fail although as many bytes are free,
+// in holes that are each too small. With extents of S/2 to S that go in the
+// order in which they came, that happens only when at least this much of the
+// range is used (measured by the test): a half for S of an eighth of the range,
+// three quarters for a sixteenth, nine tenths for a sixty-fourth. Plain values:
+// thread-compatible. Both calls take time in proportion to the number of holes.
 class ExtentAllocator {
  public:
   // An empty range where `begin` is not below `end`.
   ExtentAllocator(uint64_t begin, uint64_t end);
 
-  // Where `bytes` (at least 1) lie from now on; nothing where no hole is as
-  // large.
+  // The offset that `bytes` (at least 1) now have; nothing where no hole is
+  // large enough.
   std::optional<uint64_t> Allocate(uint64_t bytes);
 
-  // Ends what Allocate has answered.
+  // Frees the extent that Allocate placed at `offset`.
   void Free(uint64_t offset);
 
   uint64_t used() const { return used_; }

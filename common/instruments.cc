@@ -12,7 +12,7 @@ constexpr double kBounds[] = {1e-5,   2.5e-5, 5e-5, 1e-4,   2.5e-4, 5e-4, 1e-3,
                               0.5,    1.0,    2.5,  5.0,    10.0,   25.0, 60.0};
 static_assert(std::size(kBounds) + 1 == DurationHistogram::kBuckets);
 
-// In whole nanoseconds, so that no rounding moves what lies on a bound.
+// Whole nanoseconds, so that no rounding moves a duration across a bound.
 constexpr auto kNanoseconds = [] {
   std::array<int64_t, std::size(kBounds)> bounds = {};
   for (size_t i = 0; i < bounds.size(); ++i) {

@@ -11,13 +11,13 @@
 
 namespace ballast {
 
-// Counters and histograms that cost the thread that counts a few nanoseconds:
-// each thread adds to the shard that it was dealt, with relaxed atomics, and
-// whoever reads sums the shards up. No locks, no allocation. What is read while
-// others count may lack what they are just adding, of several values some and
-// not others, but never goes back. Thread-safe.
+// Counters and histograms that cost the counting thread a few nanoseconds: each
+// thread adds to its shard with relaxed atomics, and a reader sums the shards.
+// No locks, no allocation. A value read while others count may lack what they
+// are just adding (some of several values and not others) but never goes back.
+// Thread-safe.
 
-// Which of `shards` this thread adds to.
+// The one of `shards` that this thread adds to.
 size_t ShardOfThread(size_t shards);
 
 inline constexpr size_t kInstrumentShards = 16;
@@ -37,26 +37,25 @@ class Counter {
   std::array<Shard, kInstrumentShards> shards_;
 };
 
-// How long things take, in buckets of 10 microseconds to a minute.
+// Durations in buckets of 10 microseconds to a minute.
 class DurationHistogram {
  public:
   // Upper bounds of the buckets, inclusive, in seconds, ascending; one more
-  // bucket holds what is longer.
+  // bucket holds longer durations.
   static absl::Span<const double> Bounds();
   static constexpr size_t kBuckets = 22;
 
-  // What is below 0 counts as 0.
+  // A negative duration counts as 0.
   void Record(absl::Duration duration);
 
   struct Snapshot {
-    // Of each bucket by itself.
+    // Durations in each bucket, not cumulative.
     std::array<uint64_t, kBuckets> counts = {};
     double sum = 0;  // seconds
 
     uint64_t count() const;
-    // What share `q` (0 to 1) of the durations is not longer than, in seconds:
-    // interpolated within its bucket; the last bound for what is beyond it. 0
-    // where there is none.
+    // The q-quantile (0 to 1) in seconds, interpolated within its bucket; the
+    // last bound for durations beyond it, 0 where there are none.
     double Quantile(double q) const;
   };
   Snapshot Read() const;

@@ -12,15 +12,15 @@ namespace ballast {
 
 // The log of a process: stderr, one line an event, nothing for each sample.
 //
-//   debug     for whoever looks for a fault: streams that begin and end
-//   info      what an operator expects to see: ready, draining, reloaded
-//   warning   something failed and was borne: a bad sample, another server
-//   error     something failed and nothing makes up for it
+//   debug     for the search for a fault: streams that begin and end
+//   info      expected events: ready, draining, reloaded
+//   warning   a failure that was made up for: a bad sample, another server
+//   error     a failure that nothing makes up for
 //
-// The environment's BALLAST_LOG_LEVEL (debug, info, warning, error) and
-// BALLAST_LOG_FORMAT (text, json) are where level and format begin, so that a
-// trainer that links the shim has them too; --log-level and --log-format of
-// every program win over them.
+// The environment sets the first level and format, also for a trainer that
+// links the shim: BALLAST_LOG_LEVEL (debug, info, warning, error) and
+// BALLAST_LOG_FORMAT (text, json). --log-level and --log-format of every
+// program win over them.
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 enum class LogFormat {
@@ -33,25 +33,25 @@ enum class LogFormat {
 // below the level (info at first) are dropped.
 void Log(LogLevel level, absl::string_view message);
 
-// From here on; over all that was said before. Thread-safe, as are all below.
+// Override all earlier settings, from now on. Thread-safe, as are all below.
 void SetLogLevel(LogLevel lowest);
 void SetLogFormat(LogFormat format);
-// The level of a configuration file: counts until SetLogLevel or
-// BALLAST_LOG_LEVEL says otherwise, whichever came first.
+// The level of a configuration file: applies unless SetLogLevel or
+// BALLAST_LOG_LEVEL sets another, before or after.
 void SuggestLogLevel(LogLevel lowest);
 
 LogLevel CurrentLogLevel();
 LogFormat CurrentLogFormat();
 
-// Where lines have their time from; null: the system's clock.
+// The source of the lines' time; null: the system's clock.
 void SetLogClock(absl::Time (*now)());
 
-// By name, as above. Nothing for other names.
+// A level or format by its name above; nothing for other names.
 std::optional<LogLevel> ParseLogLevel(absl::string_view name);
 std::optional<LogFormat> ParseLogFormat(absl::string_view name);
 
-// The line with its line break. Bytes of `message` that are no UTF-8 become
-// U+FFFD in JSON. Pure.
+// The line with its line break. In JSON, bytes of `message` that are not UTF-8
+// become U+FFFD. Pure.
 std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level,
                           absl::string_view message);
 

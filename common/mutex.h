@@ -11,7 +11,8 @@ namespace ballast {
 
 // std::mutex with Clang's thread-safety annotations. Abseil's own Mutex is not
 // used: Debian's Abseil is not built with ThreadSanitizer, which therefore
-// cannot see what it orders and would report every guarded member as a race.
+// cannot see the order that it makes and would report every guarded member as a
+// race.
 class ABSL_LOCKABLE Mutex {
  public:
   Mutex() = default;

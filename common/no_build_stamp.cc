@@ -1,4 +1,4 @@
-// In the place of what common/BUILD.bazel generates for builds with --stamp.
+// Replaces what common/BUILD.bazel generates for builds with --stamp.
 #include "common/build_stamp.h"
 
 namespace ballast {

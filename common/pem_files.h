@@ -8,8 +8,8 @@
 
 namespace ballast {
 
-// TLS keys and certificates, read and checked before anyone relies on them: of
-// what gRPC is given it says no more than that it does not work. PEM.
+// TLS keys and certificates (PEM), read and checked before use: gRPC itself
+// says of a bad one only that it does not work.
 
 // A file as the user named it.
 struct NamedFile {
@@ -17,21 +17,21 @@ struct NamedFile {
   std::string path;
 };
 
-// Who one is: a certificate, those between it and its CA after it, its key.
+// A certificate, followed by those between it and its CA, and its key.
 struct TlsIdentity {
   std::string cert;
   std::string key;
   absl::Time expires = absl::InfiniteFuture();
 };
 
-// Errors of both begin with the name and the path: those of ReadSmallFile;
-// INVALID_ARGUMENT (not PEM, no certificate or key in it, a key that wants a
-// password, one that is another certificate's, a certificate that is not valid
-// at `now` or that TLS would not take, such as one of a short key). Both block on the disk.
+// Errors of both begin with the name and the path: as ReadSmallFile;
+// INVALID_ARGUMENT (not PEM, no certificate or key in it, a key with a password
+// or of another certificate, a certificate that is not valid at `now` or that
+// TLS refuses, such as one with a short key). Both block on the disk.
 absl::StatusOr<TlsIdentity> ReadTlsIdentity(const NamedFile& cert,
                                             const NamedFile& key,
                                             absl::Time now);
-// One or more certificates of authorities.
+// One or more certificates of CAs.
 absl::StatusOr<std::string> ReadTlsAuthorities(const NamedFile& file);
 
 }  // namespace ballast

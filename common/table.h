@@ -14,7 +14,7 @@ namespace ballast {
 //   std::cout << table.ToString();
 class Table {
  public:
-  // Numbers stand on the right, so that their digits line up.
+  // kRight is for numbers, whose digits then line up.
   enum Align { kLeft, kRight };
   struct Column {
     std::string title;
@@ -38,7 +38,7 @@ class Table {
                    const std::vector<size_t>& widths) const;
 
   std::vector<Column> columns_;
-  // An empty row stands for a rule.
+  // An empty row is a rule.
   std::vector<std::vector<std::string>> rows_;
 };
 

@@ -12,9 +12,9 @@
 
 namespace ballast {
 
-// Calls a function every `period`, in a thread of its own, until it is
-// destroyed; that waits for a call that is going on. The first call comes one
-// period after Start. How long a period is, is asked before each.
+// Calls a function every `period`, in its own thread, until it is destroyed,
+// which waits for a call under way. The first call comes one period after
+// Start. `period` is asked before each wait.
 class Ticker {
  public:
   using Period = std::function<absl::Duration()>;

@@ -8,7 +8,7 @@
 namespace ballast {
 namespace {
 
-// How many of the first bytes of `text` begin a character, and whether they
+// The number of first bytes of `text` that begin a character, and whether they
 // are a whole one. At least 1; `text` is not empty.
 struct Prefix {
   size_t bytes;
@@ -22,7 +22,7 @@ Prefix FirstPrefix(absl::string_view text) {
   const unsigned char lead = byte(0);
   if (lead < 0x80) return {1, true};
   if (lead < 0xC2 || lead > 0xF4) return {1, false};
-  // What the second byte may be: overlong forms, surrogates and what lies above
+  // Bounds of the second byte: overlong forms, surrogates and what lies above
   // U+10FFFF end there.
   unsigned char low = 0x80;
   unsigned char high = 0xBF;

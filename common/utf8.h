@@ -50,15 +50,15 @@ inline bool IsWhiteSpace(uint32_t code) {
 // Appends a character to `text`. `code` must be one that UTF-8 can hold.
 void AppendCharacter(uint32_t code, std::string* text);
 
-// Where `text` stops being UTF-8 (surrogates, overlong forms and characters
-// above U+10FFFF are not); text.size() if it is all valid.
+// The offset at which `text` stops being UTF-8 (surrogates, overlong forms and
+// characters above U+10FFFF are not); text.size() if it is all valid.
 size_t FirstInvalidUtf8(absl::string_view text);
 
 // OK, or INVALID_ARGUMENT with the offset and value of the first bad byte.
 absl::Status CheckUtf8(absl::string_view text);
 
-// `text` with U+FFFD for each maximal part of a character that is broken, as
-// Python's decode(errors="replace") and the Unicode standard have it.
+// `text` with U+FFFD in place of each maximal part of a broken character, like
+// Python's decode(errors="replace") and the Unicode standard.
 std::string ReplaceInvalidUtf8(absl::string_view text);
 
 }  // namespace ballast

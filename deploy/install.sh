@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Installs what a trainer links: libballast_shim.so, its headers, and the files by
-# which pkg-config and CMake find them (docs/c_api.md).
+# Installs what a trainer links: libballast_shim.so, its headers, and its files
+# for pkg-config and CMake (docs/c_api.md).
 #
 #   deploy/install.sh [--prefix DIR] [--destdir DIR] [--library FILE]
 #
-#   --prefix DIR    where it goes; /usr/local by default. What is installed does
-#                   not know it and may be moved as a whole.
-#   --destdir DIR   put before the prefix, for packages
-#   --library FILE  a libballast_shim.so.1 that is built already; otherwise Bazel
+#   --prefix DIR    the target; /usr/local by default. The installed tree does not
+#                   refer to it and may be moved as a whole.
+#   --destdir DIR   prepended to the prefix, for packages
+#   --library FILE  a libballast_shim.so.1 that is already built; otherwise Bazel
 #                   builds it
 #
 #   lib/libballast_shim.so.1, lib/libballast_shim.so
-#   lib/ballast/                    libraries of Debian's that it alone loads
+#   lib/ballast/                    libraries of Debian's that only the shim loads
 #   lib/pkgconfig/ballast_shim.pc
 #   lib/cmake/ballast_shim/
 #   include/ballast/trainer_shim/c_api/, and trainer_shim/c_api.h that includes it
@@ -52,7 +52,8 @@ mkdir -p "$root"/{lib/{ballast,pkgconfig,cmake/ballast_shim},include/ballast/tra
 install -m 755 "$library" "$root/lib/libballast_shim.so.1"
 strip --strip-unneeded "$root/lib/libballast_shim.so.1"
 ln -sf libballast_shim.so.1 "$root/lib/libballast_shim.so"
-# The others are in every system, where two versions in one process would clash.
+# All other libraries are in every system; a second version of them in one
+# process would clash.
 ldd "$library" | awk '/lib(absl_|protobuf|re2)[^ ]*\.so/ {print $3}' |
   xargs install -m 644 -t "$root/lib/ballast"
 install -m 644 -t "$root/include/ballast/trainer_shim/c_api" trainer_shim/c_api/c_api*.h

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what is given to others, into dist/:
+# Builds the packages for distribution, into dist/:
 #
 #   ballast-VERSION-linux-ARCH.tar.gz  relocatable: unpack it anywhere on a Linux
 #                                      with glibc 2.36 or newer; brings its libraries
@@ -8,13 +8,17 @@
 #
 #   deploy/package.sh [--only server] [--cuda] [--out DIR] [--programs DIR] [--fast]
 #
-# --only server: the server and ballastctl alone, as ballast-server_….deb and no
-# tarball. --cuda: a missing CUDA toolkit is an error (without one the shim is for
-# hosts alone). --out: in the place of dist. --programs: a bazel-bin in which all is
-# built already. --fast: larger files, sooner.
+#   --only server   only the server and ballastctl, as ballast-server_….deb and no
+#                   tarball
+#   --cuda          fail if the CUDA toolkit is missing (without it the shim supports
+#                   hosts only)
+#   --out DIR       instead of dist
+#   --programs DIR  a bazel-bin with everything built
+#   --fast          compress less: larger files, sooner
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# Whoever builds, anyone may read what is installed, and nobody else write it.
+# Installed files are readable by all and writable by their owner only, whatever
+# the builder's umask.
 umask 022
 
 only=
@@ -57,7 +61,7 @@ mkdir -p "$out"
 out=$(realpath "$out")
 name=ballast${only:+-$only}
 
-# bin/, lib/, include/, … as under /usr.
+# bin/, lib/, include/, …, as below /usr.
 tree=$work/tree
 install -D -m 755 -t "$tree/bin" "$programs/server/ballast-server" \
   "$programs/client/ballastctl/ballastctl"
@@ -65,19 +69,19 @@ if [[ -z $only ]]; then
   install -m 755 -t "$tree/bin" "$programs/trainer_shim/ballast_rank/ballast-rank"
   deploy/install.sh --prefix "$tree" \
     --library "$programs/trainer_shim/c_api/libballast_shim.so.1" >/dev/null
-  # The tarball brings all libraries, and the package has them from Debian.
+  # The tarball contains all libraries; the package depends on Debian's.
   rm -r "$tree/lib/ballast"
   (cd trainer_shim/python && find ballast -name '*.py' -o -name py.typed) |
     while read -r file; do
       install -D -m 644 "trainer_shim/python/$file" "$tree/python/$file"
     done
-  # By which pip and importlib.metadata know it.
+  # Metadata by which pip and importlib.metadata know the package.
   mkdir "$tree/python/ballast-$version.dist-info"
   printf 'Metadata-Version: 2.1\nName: ballast\nVersion: %s\n' "$version" \
     >"$tree/python/ballast-$version.dist-info/METADATA"
 fi
 
-# What is not a program.
+# Installs everything that is not a program.
 share() {
   local root=$1
   find deploy -mindepth 2 -not -type d -not -path 'deploy/debian/*' |
@@ -92,7 +96,7 @@ share() {
 }
 share "$tree"
 
-# The programs and libraries of a tree.
+# Lists the programs and libraries of a tree.
 elves() {
   find "$1" -type f \( -perm -100 -o -name '*.so*' \) -print0 |
     while IFS= read -r -d '' file; do
@@ -102,7 +106,7 @@ elves() {
 mapfile -t built < <(elves "$tree")
 strip --strip-unneeded "${built[@]}"
 
-# What a program says of itself, as a page of the manual.
+# Writes a program's --help as a manual page.
 manual() {
   local program
   program=$(basename "$1")
@@ -111,7 +115,7 @@ manual() {
   "$1" --help | sed 's/\\/\\e/g; s/-/\\-/g; s/^\./\\\&./'
 }
 
-# What lies in dist is whole, even where this is interrupted.
+# Files in dist are complete, even if this script is interrupted.
 finish() {
   cp "$work/$1" "$out/$1.part"
   mv "$out/$1.part" "$out/$1"
@@ -124,15 +128,15 @@ tarball() {
   cp -a "$tree" "$top"
   mkdir -p "$top/lib"
   cp LICENSE "$top/"
-  # Where the Python package looks first: PYTHONPATH=…/python is all it needs.
+  # The Python package looks here first: PYTHONPATH=…/python is all it needs.
   [[ -n $only ]] || ln -s ../../lib "$top/python/ballast/lib"
-  # All but the C library, which must be the machine's, the driver, and what
-  # PyTorch brings.
+  # All libraries except the C library, which must be the machine's, the driver,
+  # and those that PyTorch brings.
   ldd "${built[@]}" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv)|libcuda|libnvidia-[^/]*|libnccl)\.so[^/]*$' |
     grep -vF "$tree/" | xargs -r install -m 644 -t "$top/lib"
   elves "$top" | while read -r file; do
-    # Programs find the libraries beside them, and libraries those beside them.
+    # Programs and libraries find the libraries beside them.
     patchelf --force-rpath --set-rpath \
       "\$ORIGIN/$(realpath --relative-to="$(dirname "$file")" "$top/lib")" "$file"
   done
@@ -179,7 +183,7 @@ deb() {
     echo
     echo " -- The Ballast authors <maintainers@ballast.invalid>  $(date -uR -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}")"
   } | gzip -9n >"$root/usr/share/doc/$name/changelog.gz"
-  # Debian's libraries lie where the system looks; CUDA's, where there is a toolkit.
+  # Debian's libraries are in the system's path, CUDA's where the toolkit is.
   elves "$root/usr" | while read -r file; do
     if ldd "$file" | grep -q libcudart; then
       patchelf --set-rpath /usr/local/cuda/lib64 "$file"
@@ -187,7 +191,7 @@ deb() {
       patchelf --remove-rpath "$file"
     fi
   done
-  # By what the programs are linked with. dpkg-shlibdeps wants a source package.
+  # Derived from the programs' libraries. dpkg-shlibdeps needs a source package.
   printf 'Source: %s\n\nPackage: %s\nArchitecture: any\n' "$name" "$name" >"$work/debian/control"
   depends=$(cd "$work" && dpkg-shlibdeps -O --ignore-missing-info \
     -x"$name" "${built[@]}" 2>"$work/shlibdeps.log" |

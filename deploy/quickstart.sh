@@ -5,7 +5,7 @@
 #
 #   deploy/quickstart.sh [--samples N] [--steps N] [--keep DIR]
 #
-# --keep leaves dataset, configuration and server log in DIR.
+# --keep leaves the dataset, the configuration and the server's log in DIR.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,14 +23,18 @@ while [[ $# -gt 0 ]]; do
   esac
 done
 
-say() { printf '\n== %s\n' "$*"; }
+stage=0
+say() { printf '\n== %d/6 %s\n' $((stage += 1)) "$*"; }
 
+say "Installing the packages that are missing"
 deploy/setup.sh
 
-say "Building"
-bazel build --config=opt --color=no --curses=no --show_progress_rate_limit=10 \
+say "Building three programs: [done / all] counts the actions so far"
+# Without CUDA, which the demonstration does not use.
+build=(--config=opt --config=nocuda)
+bazel build "${build[@]}" --color=no --curses=no --show_progress_rate_limit=10 \
   //server:ballast-server //client/ballastctl //trainer_shim/ballast_rank:ballast-rank
-bin=$(bazel info --config=opt bazel-bin 2>/dev/null)
+bin=$(bazel info "${build[@]}" bazel-bin 2>/dev/null)
 server=$bin/server/ballast-server
 ctl=$bin/client/ballastctl/ballastctl
 rank=$bin/trainer_shim/ballast_rank/ballast-rank

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs what Ballast is built with: packages of Debian 12 and nothing else.
-# Safe to repeat: where all is there it says nothing and takes no time. Uses sudo
-# where it does not run as root.
+# Installs the packages of Debian 12 that Ballast is built with, and nothing else.
+# Safe to repeat: prints nothing where none is missing. Uses sudo unless it runs
+# as root.
 #
 #   deploy/setup.sh            install what is missing
-#   deploy/setup.sh --tests    also programs that only tests use; those are passed
-#                              over without them
-#   deploy/setup.sh --list     print the packages, one a line, without those
+#   deploy/setup.sh --tests    also programs that only tests use: without promtool
+#                              alerts_test fails, without Chromium and Prometheus
+#                              parts of metrics_test are skipped
+#   deploy/setup.sh --list     print the packages, one a line, without those of tests
 set -euo pipefail
 
 packages=(
@@ -21,11 +22,12 @@ packages=(
   libprotobuf-dev
   protobuf-compiler
   protobuf-compiler-grpc
-  # Everything else that the code links with.
+  # Other libraries.
   libabsl-dev
   libbenchmark-dev
   libcivetweb-dev
   libcli11-dev
+  libeigen3-dev
   libgmock-dev
   libgtest-dev
   libhwy-dev
@@ -50,7 +52,7 @@ packages=(
   python3-numpy
 )
 
-# No service of theirs is started.
+# Their services are not started.
 test_packages=(
   chromium
   prometheus
@@ -78,8 +80,8 @@ done
 [[ ${#missing[@]} -gt 0 ]] || exit 0
 
 if ! command -v apt-get >/dev/null; then
-  echo "setup.sh: this is no Debian system (no apt-get); Ballast is built with" \
-    "the packages that \"$0 --list\" prints, as Debian 12 has them" >&2
+  echo "setup.sh: this is not a Debian system (no apt-get); Ballast is built with" \
+    "the Debian 12 packages that \"$0 --list\" prints" >&2
   exit 1
 fi
 as_root=()
@@ -96,7 +98,7 @@ echo "setup.sh: installing ${#missing[@]} packages: ${missing[*]}"
 log=$(mktemp)
 policy=/usr/sbin/policy-rc.d
 trap 'rm -f "$log"; [[ -z ${made_policy:-} ]] || "${as_root[@]}" rm -f "$policy"' EXIT
-# Packages ask it whether they may start their services.
+# Packages ask this script whether they may start their services.
 if [[ ! -e $policy ]]; then
   made_policy=1
   printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null

@@ -1,4 +1,4 @@
-// ballast-server: builds indexes, serves shards and shows what it would do.
+// ballast-server: builds indexes, serves shards and shows what it would serve.
 
 #include "common/command_line.h"
 #include "server/command/index.h"
@@ -22,12 +22,12 @@ int main(int argc, char** argv) {
       "  ballast-server plan --config data/ballast.yaml --step 0\n"
       "  ballast-server serve --config data/ballast.yaml\n"
       "\n"
-      "`ballast-server COMMAND --help` says more of each.");
+      "See also `ballast-server COMMAND --help`.");
   ballast::AddIndex(&line);
   ballast::AddServe(&line);
   ballast::AddPlan(&line);
-  CLI::App* inspect = line.AddGroup(
-      "inspect", "Shows what one part makes of given input.",
+  ballast::Command* inspect = line.AddGroup(
+      "inspect", "Runs one part on given input and prints the result.",
       "  ballast-server inspect image --model qwen2_5_vl photo.jpg\n"
       "  ballast-server inspect sample --config ballast.yaml --position 17");
   ballast::AddInspectBalance(&line, inspect);

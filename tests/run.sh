@@ -2,8 +2,9 @@
 # Builds everything and runs every test that needs no GPU. Arguments go to
 # `bazel test`: tests/run.sh --config=asan
 #
-# Tests over data that is no part of the project run where ../shared lies beside
-# the checkout (or BALLAST_SHARED_DIR names it), and say so where it does not.
+# Tests over data outside the project need ../shared beside the checkout, or its
+# path in BALLAST_SHARED_DIR; elsewhere they are skipped. The last line is
+# "N passed, N failed, N skipped".
 set -euo pipefail
 cd "$(dirname "$0")/.."
 deploy/setup.sh --tests
@@ -12,7 +13,7 @@ shared=${BALLAST_SHARED_DIR:-$(realpath -m ../shared)}
 if [[ -d $shared ]]; then
   set -- --test_env=BALLAST_SHARED_DIR="$shared" "$@"
 else
-  echo "tests/run.sh: no $shared; the tests over it are passed over"
+  echo "tests/run.sh: no $shared; the tests over it are skipped"
 fi
 
 log=$(mktemp)
@@ -21,8 +22,5 @@ status=0
 bazel test --color=no --curses=no --show_progress_rate_limit=20 "$@" //... \
   2>&1 | tee "$log" || status=$?
 
-# Bazel's summary has a line a test target; the totals close the output.
-passed=$(grep -cE '^//\S+ +(\(cached\) )?PASSED' "$log" || true)
-failed=$(grep -cE '^//\S+ +.*(FAILED|TIMEOUT|NO STATUS)' "$log" || true)
-echo "$passed passed, $failed failed"
+tests/summary.sh "$log" bazel-testlogs
 exit "$status"

@@ -1,7 +1,7 @@
-// Debian's gRPC, Abseil and civetweb are not built with ThreadSanitizer, so what
-// synchronises inside them is invisible to it and shows as races. Ballast's own
-// state never relies on their locks (see common/mutex.h), so frames inside
-// these libraries are passed over. Empty outside --config=tsan.
+// Debian's gRPC, Abseil and civetweb are not built with ThreadSanitizer, so
+// what synchronises inside them is invisible to it and shows as races.
+// Ballast's own state never relies on their locks (see common/mutex.h), so
+// frames inside these libraries are ignored. Empty outside --config=tsan.
 #if defined(BALLAST_TSAN)
 extern "C" const char* __tsan_default_suppressions() {
   return "race:libgrpc.so\n"

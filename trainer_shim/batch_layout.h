@@ -16,11 +16,11 @@ namespace ballast {
 // Mid-grey: every byte of a dummy image.
 inline constexpr uint8_t kDummyGrey = 128;
 
-// Where everything that a rank owns in one micro-batch lies once it is packed.
+// The places of everything that a rank owns in one micro-batch, once packed.
 // A language rank has `text`, a vision rank the rest. A plain value.
 struct BatchLayout {
   TextLayout text;
-  // Of the plan's samples in packing order, then of the dummy image.
+  // The images of the plan's samples in packing order, then the dummy image.
   std::vector<ImageRecord> images;
   VisionLayout vision;
   // The last image belongs to no sample (PackedBatch::dummy_image).

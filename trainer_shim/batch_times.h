@@ -8,14 +8,14 @@
 
 namespace ballast {
 
-// What making the packed batch of one micro-batch took, from its block on
-// (StepTiming in proto/timing.proto). Absent: there is no such phase, or it is
-// not known.
+// Time that each phase of making one micro-batch's packed batch took, from its
+// block on (StepTiming in proto/timing.proto). Absent: there is no such phase,
+// or it is not known.
 struct BatchTimes {
   uint64_t step = 0;
   uint32_t micro_batch = 0;
   std::optional<absl::Duration> copy;  // from host to device
-  // Between ranks, other ranks' delays included.
+  // Between ranks; includes other ranks' delays.
   std::optional<absl::Duration> exchange;
   std::optional<absl::Duration> pack;
 };

@@ -38,12 +38,13 @@ BALLAST_HOST_DEVICE inline uint64_t ContextOffset(uint64_t i, uint64_t local,
                                 : 2 * (uint64_t{slice.size} - 1) - slice.rank);
 }
 
-// That every sample that is padded to a multiple of `align` falls into pieces.
-// INVALID_ARGUMENT: `align` is no multiple of 2*size, though size is above 1.
+// OK where every sample that is padded to a multiple of `align` falls into
+// pieces. INVALID_ARGUMENT: `align` is no multiple of 2*size, though size is
+// above 1.
 absl::Status CheckContextAlign(uint32_t size, uint32_t align);
 
-// Of each of the rank's tokens, in order, the place in the whole sequence, for
-// trainers that cut tensors of their own. `cu_seqlens_padded`: TextLayout's.
+// The places in the whole sequence of the rank's tokens, in order, for trainers
+// that cut tensors of their own. `cu_seqlens_padded`: TextLayout's.
 // Errors: INVALID_ARGUMENT (a rank that does not exist; bounds that do not
 // begin with 0, fall, or are no multiples of 2*size with size above 1; no
 // token).

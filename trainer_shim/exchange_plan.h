@@ -20,8 +20,8 @@ struct ByteRange {
   uint64_t bytes = 0;
 };
 
-// What passes between this rank and one other. Samples lie in a block in
-// destination order, so all that goes to one peer is one run of records (the
+// The bytes that pass between this rank and one other. Samples lie in a block
+// in destination order, so all that goes to one peer is one run of records (the
 // rows of the sample table) and one run of payload. The records travel too:
 // they carry what only the reader knows (kSampleIsPlaceholder), and let the
 // owner see that it got the samples that the schedule promised.
@@ -39,7 +39,7 @@ struct OwnedSample {
   bool received = false;
   uint64_t record = 0;   // of its SampleRecord as the reader wrote it
   uint64_t payload = 0;  // of its payload; a multiple of kSampleAlignment
-  // What the record must say, but for kSampleIsPlaceholder.
+  // The record as it must be, but for kSampleIsPlaceholder.
   SampleRecord expected = {};
   // Its images in ExchangePlan::images (expected.first_image counts in the
   // reader's block and is of no use here).

@@ -77,7 +77,7 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
   }
 
   JobShape shape;
-  BALLAST_ASSIGN_OR_RETURN(shape.delivery, RuleOf(job, role.module()));
+  BALLAST_ASSIGN_OR_RETURN(shape.delivery, RuleOf(job, role));
   shape.dp = module->dp();
   shape.align = module->align();
   shape.totals_align = trained->align();

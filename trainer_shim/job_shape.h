@@ -15,13 +15,13 @@
 
 namespace ballast {
 
-// What a rank of one module needs of the job to plan and pack, taken out of the
-// message and checked once, so that nothing after it has to doubt a size.
+// The part of the job that a rank of one module needs to plan and pack, checked
+// once, so that no later code has to doubt a size.
 struct JobShape {
   uint32_t dp = 1;     // data-parallel ranks of the module
   uint32_t align = 1;  // tokens
-  // What totals count padded tokens by, on ranks of any module: the language
-  // module's `align`, which is what is trained on, where there is one.
+  // The alignment of padded tokens in totals, on ranks of any module: the
+  // language module's `align`, which is what is trained on, where there is one.
   uint32_t totals_align = 1;
   DeliveryRule delivery;
   BlockGeometry block;

@@ -34,7 +34,7 @@ struct PipelineStage {
 PipelineStage StageOf(uint32_t pp_rank, uint32_t pp, uint32_t part = 0,
                       uint32_t parts = 1);
 
-// What one stage of `module` receives:
+// The fields that one stage of `module` receives:
 //
 //   language, first stage   input_ids, positions
 //   language, a middle one  positions
@@ -49,8 +49,9 @@ PipelineStage StageOf(uint32_t pp_rank, uint32_t pp, uint32_t part = 0,
 BatchFields FieldsOfStage(v1::Module module, const PipelineStage& stage,
                           const TrainerPlace& place);
 
-// What a rank receives: what all of its parts do together. However many those
-// are, that is what the stage would receive that the rank is without them.
+// The fields that a rank receives: those of all its parts together. However
+// many those are, they are the fields that the rank would receive as a single
+// stage.
 BatchFields FieldsOf(v1::Module module, const TrainerPlace& place,
                      const ModuleLayout& layout);
 

@@ -23,6 +23,7 @@ absl::StatusOr<std::unique_ptr<RoleSource>> RoleSource::Create(
 absl::Status RoleSource::Open(const Options& options) {
   std::vector<LoaderClient*> servers;
   for (const auto& client : clients_) servers.push_back(client.get());
+  timings_ = std::make_unique<TimingReporter>(servers, options.clock);
   BALLAST_ASSIGN_OR_RETURN(
       attached_, AttachAll(servers, role_, options.fingerprint,
                            options.failover.start_patience, options.clock));
@@ -89,14 +90,15 @@ absl::StatusOr<RoleSource::Block> RoleSource::NextWithoutBlock() {
   if (absl::IsOutOfRange(schedule.status())) {
     return absl::InternalError(schedule.status().message());
   }
-  BALLAST_ASSIGN_OR_RETURN(next.schedule, std::move(schedule));
-  if (next.schedule->micro_batches().empty()) {
+  BALLAST_RETURN_IF_ERROR(schedule.status());
+  const int micro_batches = (*schedule)->micro_batches_size();
+  if (micro_batches == 0) {
     return absl::DataLossError(absl::StrCat("the schedule of step ", next_step_,
                                             " has no micro-batch"));
   }
+  next.step = StepOf(**schedule);
   next.micro_batch = next_micro_batch_++;
-  if (next_micro_batch_ ==
-      static_cast<uint32_t>(next.schedule->micro_batches_size())) {
+  if (next_micro_batch_ == static_cast<uint32_t>(micro_batches)) {
     next_micro_batch_ = 0;
     ++next_step_;
     if (steps_left_) --*steps_left_;
@@ -118,12 +120,20 @@ absl::StatusOr<RoleSource::Block> RoleSource::Next() {
   if (absl::IsOutOfRange(schedule.status())) {
     return absl::InternalError(schedule.status().message());
   }
-  BALLAST_ASSIGN_OR_RETURN(next.schedule, std::move(schedule));
+  BALLAST_RETURN_IF_ERROR(schedule.status());
+  next.step = StepOf(**schedule);
   next.micro_batch = next.block->micro_batch();
   MutexLock lock(&mutex_);
   times_[{next.block->step(), next.micro_batch}].wait = clock_->Now() - start;
   if (times_.size() > kKnownTimes) times_.erase(times_.begin());
   return next;
+}
+
+const StepInfo* RoleSource::StepOf(const v1::StepSchedule& schedule) {
+  if (step_.schedule == nullptr || step_.schedule->step() != schedule.step()) {
+    step_ = StepInfoOf(schedule, shape_.totals_align);
+  }
+  return &step_;
 }
 
 void RoleSource::NoteTimes(const BatchTimes& times) {
@@ -163,52 +173,50 @@ absl::Status RoleSource::ReportTiming(uint64_t step, uint32_t micro_batch,
       }
     }
   }
-  absl::Status status;
-  for (const auto& client : clients_) {
-    status = client->Report({timing}, attached_.fingerprint().hash());
-    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
-      break;
-    }
-  }
-  return status;
+  return timings_->Report(timing, attached_.fingerprint().hash());
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> ClientsOf(
-    absl::Span<const std::string> servers, const SecurityFiles& security,
-    uint32_t streams) {
-  BALLAST_ASSIGN_OR_RETURN(const ChannelSecurity loaded,
-                           LoadChannelSecurity(security));
+    const ServerOptions& servers) {
+  BALLAST_ASSIGN_OR_RETURN(const ChannelSecurity security,
+                           LoadChannelSecurity(servers.security));
   std::vector<std::unique_ptr<LoaderClient>> clients;
-  for (const std::string& address : servers) {
-    clients.push_back(LoaderClient::CreateSecure(address, loaded, streams));
+  for (const std::string& address : servers.addresses) {
+    clients.push_back(
+        LoaderClient::CreateSecure(address, security, servers.streams));
   }
   return clients;
 }
 
 absl::Status CheckCommunicator(const JobShape& shape, const v1::Role& role,
-                               uint32_t rank, uint32_t size) {
+                               const Communicator* communicator) {
   if (!shape.exchanges()) return absl::OkStatus();
-  if (size == 0) {
+  if (communicator == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("exchanging samples over ", shape.dp,
-                     " ranks needs a communicator; none was given"));
+                     " ranks needs a communicator; none was given. Give each rank "
+                     "one, or set balance.delivery: direct"));
   }
-  if (rank != role.dp_rank() || size != shape.dp) {
+  if (communicator->rank() != role.dp_rank() ||
+      communicator->size() != shape.dp) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the communicator is rank ", rank, " of ", size,
-                     ", wanted rank ", role.dp_rank(), " of ", shape.dp));
+        absl::StrCat("the communicator is rank ", communicator->rank(), " of ",
+                     communicator->size(), ", wanted rank ", role.dp_rank(),
+                     " of ", shape.dp));
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckTensorCommunicator(const JobShape& shape, uint32_t rank,
-                                     uint32_t size) {
-  if (size == 0 || (rank == shape.place.tp_rank && size == shape.layout.tp)) {
+absl::Status CheckTensorCommunicator(const JobShape& shape,
+                                     const Communicator* communicator) {
+  if (communicator == nullptr || (communicator->rank() == shape.place.tp_rank &&
+                                  communicator->size() == shape.layout.tp)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "the communicator of tensor peers is rank ", rank, " of ", size,
-      ", wanted rank ", shape.place.tp_rank, " of ", shape.layout.tp));
+      "the communicator of tensor peers is rank ", communicator->rank(), " of ",
+      communicator->size(), ", wanted rank ", shape.place.tp_rank, " of ",
+      shape.layout.tp));
 }
 
 absl::Status NameRole(const absl::Status& status, const v1::Role& role) {

@@ -14,42 +14,63 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "client/batch_stream.h"
 #include "client/failover.h"
 #include "client/loader_client.h"
 #include "client/schedule_source.h"
+#include "client/timing_reporter.h"
 #include "common/channel_security.h"
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "proto/job.pb.h"
 #include "proto/loader_service.pb.h"
 #include "proto/schedule.pb.h"
+#include "trainer_shim/batch_info.h"
 #include "trainer_shim/batch_times.h"
+#include "trainer_shim/communicator.h"
 #include "trainer_shim/job_shape.h"
 #include "trainer_shim/trainer_place.h"
 
 namespace ballast {
 
-// Where a shim's blocks and schedules come from: one role of one job, over all
-// of its servers. One thread calls Next; Cancel is for any.
+// The job's servers, and how they and this rank know each other.
+struct ServerOptions {
+  // `unix:/path` or `host:port` of at least one server, in order of preference.
+  // All that answer are attached to, and must have one fingerprint; blocks come
+  // from the first, and from the next when it dies, hangs, drains or is too
+  // slow.
+  std::vector<std::string> addresses;
+  // Messages name the fields as options of the command lines.
+  SecurityFiles security;
+  // Number of connections, 1 to 8, over which blocks come that are not in
+  // shared memory; other numbers count as the nearest of these.
+  // docs/flow_control.md says how to choose.
+  uint32_t streams = 1;
+};
+
+// The source of a shim's blocks and schedules: one role of one job, over all of
+// its servers. One thread calls Next; Cancel is for any.
 class RoleSource {
  public:
   struct Options {
     v1::Role role;
     TrainerPlace place;
     // Schedules come without blocks, for a rank that has its batches from a
-    // tensor peer. So they do for one that receives no tensor
-    // (JobShape.fields).
+    // tensor peer; the shim's to set. They also do for a rank that receives no
+    // tensor (JobShape.fields).
     bool without_blocks = false;
+    // A checkpoint is (next step, fingerprint()): the run goes on at exactly
+    // the next position, also with another dp size, micro-batch, delivery,
+    // balance or packing, or other servers, as long as the data are the same.
     uint64_t start_step = 0;
-    uint64_t steps = 0;  // 0: as long as there are data
-    // Of the checkpoint that start_step comes from (CheckSameData). May be
-    // empty.
+    // The checkpoint's fingerprint: its data must be the servers'
+    // (CheckSameData). Empty: there is no checkpoint.
     v1::Fingerprint checkpoint;
-    // What the job's fingerprint must be. May be empty.
+    uint64_t steps = 0;  // 0: as long as there are data
+    // The job's fingerprint must be this one in every part. May be empty.
     v1::Fingerprint fingerprint;
-    // Bytes of blocks that may be held or on their way.
+    // Bytes of blocks that may be held or on their way. One block may always
+    // be, however large.
     uint64_t max_bytes = uint64_t{256} << 20;
     // Its seed is mixed with the role, so that ranks differ.
     FailoverOptions failover;
@@ -62,13 +83,13 @@ class RoleSource {
   static absl::StatusOr<std::unique_ptr<RoleSource>> Create(
       std::vector<std::unique_ptr<LoaderClient>> clients, Options options);
 
-  // The next block, null without blocks, and the schedule of its step, which is
-  // valid until the next call. Errors: as BatchStream::Next and
+  // The next block, null without blocks, and its step, which is valid until the
+  // next call and whose schedule may be kept. Errors: as BatchStream::Next and
   // ScheduleSource::Get; OUT_OF_RANGE only at the end of the steps or of the
   // data, saying which.
   struct Block {
     std::unique_ptr<FetchedBlock> block;
-    const v1::StepSchedule* schedule = nullptr;
+    const StepInfo* step = nullptr;
     uint32_t micro_batch = 0;
   };
   absl::StatusOr<Block> Next();
@@ -76,15 +97,15 @@ class RoleSource {
   // Ends a Next that blocks, and every later one, with CANCELLED.
   void Cancel();
 
-  // What making a micro-batch's packed batch took, for the report of its
-  // timing, as is what Next waited for its block. Of the last kKnownTimes
-  // micro-batches that Next answered with a block; of others nothing is kept.
+  // Keeps the time that making a micro-batch's packed batch took, for the
+  // report of its timing, beside the time that Next waited for its block. Kept
+  // for the last kKnownTimes micro-batches that Next answered with a block.
   // From any thread.
   static constexpr size_t kKnownTimes = 64;
   void NoteTimes(const BatchTimes& times);
 
-  // See TrainerShim::ReportTiming. With what is known of the micro-batch's
-  // times. From any thread.
+  // See RankShim::ReportTiming. Adds what is known of the micro-batch's times.
+  // From any thread.
   absl::Status ReportTiming(uint64_t step, uint32_t micro_batch,
                             double milliseconds);
 
@@ -101,6 +122,8 @@ class RoleSource {
         clients_(std::move(clients)) {}
   absl::Status Open(const Options& options);
   absl::StatusOr<Block> NextWithoutBlock();
+  // The step of a schedule, copied once a step.
+  const StepInfo* StepOf(const v1::StepSchedule& schedule);
 
   struct KnownTimes {
     absl::Duration wait;
@@ -114,7 +137,9 @@ class RoleSource {
   JobShape shape_;
   // OK: what ends the stream is the end of the steps that were asked for.
   absl::Status data_end_;
+  std::unique_ptr<TimingReporter> timings_;
   std::unique_ptr<ScheduleSource> schedules_;
+  StepInfo step_;  // of the last block
   // After what its thread uses. Null without blocks, and where there are no
   // data for any step.
   std::unique_ptr<BatchStream> stream_;
@@ -131,20 +156,20 @@ class RoleSource {
       ABSL_GUARDED_BY(mutex_);
 };
 
-// The clients of `servers`, addresses and `streams` as
-// LoaderClient::CreateSecure wants them. Errors: those of LoadChannelSecurity.
+// A client of each server. Errors: as LoadChannelSecurity.
 absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> ClientsOf(
-    absl::Span<const std::string> servers, const SecurityFiles& security,
-    uint32_t streams);
+    const ServerOptions& servers);
 
-// That a communicator of rank `rank` of `size` (0: there is none) is what a
-// role of `shape` exchanges over. Errors: INVALID_ARGUMENT naming both.
+// OK where `communicator`, which may be null, is what a role of `shape`
+// exchanges over. Errors: INVALID_ARGUMENT with its rank and size and those
+// wanted.
 absl::Status CheckCommunicator(const JobShape& shape, const v1::Role& role,
-                               uint32_t rank, uint32_t size);
+                               const Communicator* communicator);
 
-// The same of the communicator of the rank's tensor peers; having none is fine.
-absl::Status CheckTensorCommunicator(const JobShape& shape, uint32_t rank,
-                                     uint32_t size);
+// Likewise for the communicator of the rank's tensor peers; having none is
+// fine.
+absl::Status CheckTensorCommunicator(const JobShape& shape,
+                                     const Communicator* communicator);
 
 // `status` under the name of its role. Only the end of the steps is
 // OUT_OF_RANGE: any other becomes INTERNAL.

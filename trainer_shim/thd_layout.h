@@ -11,8 +11,8 @@
 
 namespace ballast {
 
-// Where samples lie in a packed batch (docs/thd_format.md). Plain values and
-// pure functions.
+// The places of samples in a packed batch (docs/thd_format.md). Plain values
+// and pure functions.
 
 // Tokens of n samples, one after the other in one row of length T. Each sample
 // is padded to a multiple of the alignment.

@@ -1,6 +1,7 @@
 #include "trainer_shim/totals.h"
 
 #include "common/align.h"
+#include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
 
 namespace ballast {
@@ -23,7 +24,7 @@ PackedTotals SumTotals(const v1::MicroBatchSchedule& micro_batch,
   const v1::ModuleSchedule* module =
       owner ? FindModule(micro_batch, owner->module()) : nullptr;
   if (owner && module == nullptr) return totals;
-  int image = 0;
+  const std::vector<uint64_t> patches = SamplePatches(micro_batch);
   for (int i = 0; i < micro_batch.tokens_size(); ++i) {
     PackedTotals sample;
     sample.samples = 1;
@@ -33,10 +34,7 @@ PackedTotals SumTotals(const v1::MicroBatchSchedule& micro_batch,
     sample.padded_tokens_squared = sample.padded_tokens * sample.padded_tokens;
     sample.label_tokens = micro_batch.label_tokens(i);
     sample.images = micro_batch.images(i);
-    for (uint32_t k = 0; k < micro_batch.images(i); ++k, ++image) {
-      sample.patches +=
-          uint64_t{micro_batch.grid_h(image)} * micro_batch.grid_w(image);
-    }
+    sample.patches = patches[i];
     if (!owner || module->owner(i) == owner->dp_rank()) totals += sample;
   }
   return totals;

@@ -5,7 +5,7 @@
 
 namespace ballast {
 
-// Where a trainer's rank stands in its module's layout, beside its
+// The place of a trainer's rank in its module's layout, beside its
 // data-parallel rank (v1::Role). All ranks of one data-parallel rank have the
 // same block; what each keeps of the batch follows from this (role_fields.h).
 struct TrainerPlace {

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/ballastctl/quantities.h"
-#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "common/table.h"
 #include "proto/metrics_service.pb.h"
@@ -18,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of one call; more steps are asked for in several.
+// Steps of one call; more take several calls.
 constexpr uint64_t kStepsACall = 16;
 
 constexpr char kExamples[] =
@@ -46,7 +45,7 @@ std::string MovedText(const v1::Moved& moved) {
   return absl::StrCat(moved.samples(), ", ", BytesText(moved.bytes()));
 }
 
-// A step's columns may be of any length in what a server says.
+// The columns that a server sends may have any length.
 template <typename Column>
 auto At(const Column& column, int rank) {
   return rank < column.size() ? column.Get(rank) : 0;
@@ -60,7 +59,7 @@ absl::Status Print(const v1::StepBalance& balance, bool json,
   return absl::OkStatus();
 }
 
-absl::Status Watch(LoaderClient* client, const BalanceOptions& options,
+absl::Status Watch(MetricsClient* client, const BalanceOptions& options,
                    std::ostream* out) {
   v1::WatchBalanceRequest request;
   if (options.step.has_value()) request.set_from_step(*options.step);
@@ -147,7 +146,7 @@ std::string BalanceTable(const v1::StepBalance& balance) {
   return text;
 }
 
-absl::Status PrintBalance(LoaderClient* client, const BalanceOptions& options,
+absl::Status PrintBalance(MetricsClient* client, const BalanceOptions& options,
                           std::ostream* out) {
   if (options.watch) return Watch(client, options, out);
   uint64_t next = 0;
@@ -179,34 +178,33 @@ void AddBalance(CommandLine* line, std::shared_ptr<const ServerOption> server) {
     BalanceOptions options;
     uint64_t step = 0;
     uint64_t steps = 0;
-    CLI::Option* has_step = nullptr;
-    CLI::Option* has_steps = nullptr;
+    std::optional<Option> has_step;
+    std::optional<Option> has_steps;
   };
   auto given = std::make_shared<Given>();
-  CLI::App* command = line->AddCommand(
-      line->app(), "balance",
+  Command* command = line->AddCommand(
+      line->program(), "balance",
       "Shows how evenly the load of steps lies on the ranks, as read and as\n"
       "trained, and what is moved for it within and between servers. Without\n"
       "--step: of the step that training is at.",
       kExamples, [server, given]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto client, MetricsClientOf(*server));
         BalanceOptions options = given->options;
-        if (given->has_step->count() > 0) options.step = given->step;
-        options.steps = given->has_steps->count() > 0 ? given->steps
-                        : options.watch               ? 0
-                                                      : 1;
+        if (given->has_step->given()) options.step = given->step;
+        options.steps = given->has_steps->given() ? given->steps
+                        : options.watch           ? 0
+                                                  : 1;
         return PrintBalance(client.get(), options, &std::cout);
       });
   given->has_step =
-      AddWholeNumber(command, "--step", given->step, "first step");
-  given->has_steps =
-      AddWholeNumber(command, "--steps", given->steps,
-                     "number of steps (default 1; with --watch: without end)");
-  command->add_flag("--ranks", given->options.ranks, "also by rank");
-  command->add_flag(
-      "--watch", given->options.watch,
-      "follow training: each step as a rank gets its first block");
-  command->add_flag("--json", given->options.json, "one JSON object a step");
+      command->AddWholeNumber("--step", &given->step, "first step");
+  given->has_steps = command->AddWholeNumber(
+      "--steps", &given->steps,
+      "number of steps (default 1; with --watch: without end)");
+  command->AddFlag("--ranks", &given->options.ranks, "also by rank");
+  command->AddFlag("--watch", &given->options.watch,
+                   "follow training: each step as a rank gets its first block");
+  command->AddFlag("--json", &given->options.json, "one JSON object a step");
 }
 
 }  // namespace ballast

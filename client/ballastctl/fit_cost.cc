@@ -12,7 +12,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cost_fit.h"
-#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "common/table.h"
 #include "proto/schedule/module.h"
@@ -42,19 +41,19 @@ struct ModuleFit {
   size_t observations = 0;
   absl::StatusOr<CostFit> fit;
 
-  // Whether there is anything for balance.cost.
+  // Whether balance.cost can be set from this.
   bool has_cost() const {
     return fit.ok() && (fit->coefficients[kLinear] > 0 ||
                         fit->coefficients[kQuadratic] > 0);
   }
 };
 
-// What is printed.
+// The result that is printed.
 struct Fits {
   std::string address;
   uint64_t first_step = 0;
   uint64_t last_step = 0;
-  std::map<v1::Module, ModuleFit> modules;  // that there are timings of
+  std::map<v1::Module, ModuleFit> modules;  // with timings
   std::vector<v1::Module> absent;           // that the job does not have
 };
 
@@ -189,7 +188,7 @@ std::string FitTable(const Fits& fits) {
       fits.first_step, " to ", fits.last_step, "\n\n", table.ToString());
 }
 
-// What the numbers do not say by themselves, a line each.
+// Warnings about the numbers, a line each.
 std::string Warnings(v1::Module module, const ModuleFit& of_module) {
   const std::string name(ModuleName(module));
   if (!of_module.fit.ok()) {
@@ -219,8 +218,8 @@ std::string Warnings(v1::Module module, const ModuleFit& of_module) {
 }
 
 std::string YamlLines(const Fits& fits) {
-  // No schedule before the change is another than it was, so training may start
-  // again from any checkpoint.
+  // Schedules before the change stay, so training may start again from any
+  // checkpoint.
   std::string text = absl::StrCat("balance:\n  cost_changes:\n    - step: ",
                                   fits.last_step + 1, "\n      cost:\n");
   bool any = false;
@@ -275,8 +274,8 @@ void AddFitCost(CommandLine* line, std::shared_ptr<const ServerOption> server) {
     FitCostOptions options;
   };
   auto given = std::make_shared<Line>();
-  CLI::App* command = line->AddCommand(
-      line->app(), "fit-cost",
+  Command* command = line->AddCommand(
+      line->program(), "fit-cost",
       "Fits cost coefficients to the times that ranks have reported to the\n"
       "server, by least squares over what each owned in each micro-batch.",
       kExamples, [server, given]() -> absl::Status {
@@ -286,14 +285,17 @@ void AddFitCost(CommandLine* line, std::shared_ptr<const ServerOption> server) {
         BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
         return PrintCostFit(client.get(), given->options, &std::cout);
       });
-  OneOf(command->add_option("--module", given->module,
-                            "only this one (default: every module)"),
-        {"vision", "language"});
-  AddWholeNumber(command, "--from-step", given->options.from_step,
-                 "only timings of this step and later ones, such as those "
-                 "after the trainer has warmed up")
-      ->capture_default_str();
-  command->add_flag("--json", given->options.json, "one JSON object");
+  command
+      ->AddText("--module", &given->module,
+                "only this one (default: every module)")
+      .OneOf({"vision", "language"});
+  command
+      ->AddWholeNumber(
+          "--from-step", &given->options.from_step,
+          "only timings of this step and later ones, such as those "
+          "after the trainer has warmed up")
+      .ShowDefault();
+  command->AddFlag("--json", &given->options.json, "one JSON object");
 }
 
 }  // namespace ballast

@@ -23,11 +23,11 @@ struct FitCostOptions {
   bool json = false;
 };
 
-// Fits every module that the server keeps enough timings of, by the schedules
-// of their steps, and writes to `out` one line of JSON (the keys stand in the
-// command's --help), or a table, what to beware of, and the lines for the
-// configuration. Errors: those of LoaderClient and AddObservations; NOT_FOUND
-// (no timing of what is asked for); INVALID_ARGUMENT (too few of every module).
+// Fits every module of which the server keeps enough timings, with the
+// schedules of their steps. Writes one line of JSON (keys: the command's
+// --help), or a table, warnings and the lines for the configuration. Errors: as
+// LoaderClient and AddObservations; NOT_FOUND (no such timing);
+// INVALID_ARGUMENT (too few of every module).
 absl::Status PrintCostFit(LoaderClient* client, const FitCostOptions& options,
                           std::ostream* out);
 

@@ -18,15 +18,20 @@ namespace ballast {
 // `health`: whether a server serves, for probes and scripts.
 void AddHealth(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
+// What AwaitHealth waits for: a server that serves, or one that answers at all
+// (kAlive), as a liveness probe wants.
+enum class Wanted { kServing, kAlive };
+
 // Asks gRPC's health checking, again and again for up to `wait`, and writes
-// "serving" to `out` once it is so. Each time over a client that `connect`
-// makes: one that found nobody waits for seconds before it looks again. `clock`
-// is not owned. Errors: those of `connect`; those of LoaderClient::CheckHealth,
-// as of the last time, and at once where waiting does not change them
-// (UNAUTHENTICATED, INVALID_ARGUMENT, ...).
+// "serving" to `out` once the server serves; with kAlive also "not serving"
+// once it answers that. Each time over a new client of `connect`: one that
+// found nobody waits for seconds before it looks again. `clock` is not owned.
+// Errors: as `connect`; as LoaderClient::CheckHealth the last time, and at once
+// if waiting does not change them (UNAUTHENTICATED, INVALID_ARGUMENT, ...).
 using Connect = std::function<absl::StatusOr<std::unique_ptr<LoaderClient>>()>;
 absl::Status AwaitHealth(const Connect& connect, absl::Duration wait,
-                         Clock* clock, std::ostream* out);
+                         Clock* clock, std::ostream* out,
+                         Wanted wanted = Wanted::kServing);
 
 }  // namespace ballast
 

@@ -1,4 +1,4 @@
-// ballastctl: asks a running loader server.
+// ballastctl: queries running loader servers.
 
 #include <memory>
 
@@ -24,17 +24,17 @@ int main(int argc, char** argv) {
                             "\n"
                             "`ballastctl COMMAND --help` says more of each.");
   // Global options may also follow the command.
-  line.app()->fallthrough();
+  line.program()->AllowOptionsAfterCommand();
   auto server = std::make_shared<ballast::ServerOption>();
-  line.app()
-      ->add_option("--server", server->addresses,
-                   "unix:/path or host:port of the server; several with commas "
-                   "between: `pull` goes on with the next when one fails, the "
-                   "others ask the first")
-      ->type_name("ADDRESS[,ADDRESS...]")
-      ->envname("BALLAST_SERVER")
-      ->required();
-  ballast::AddSecurityFlags(line.app(), &server->security);
+  line.program()
+      ->AddText("--server", &server->addresses,
+                "unix:/path or host:port of the server; several with commas "
+                "between: `pull` goes on with the next when one fails, the "
+                "others ask the first")
+      .TypeName("ADDRESS[,ADDRESS...]")
+      .FromEnvironment("BALLAST_SERVER")
+      .Required();
+  ballast::AddSecurityFlags(line.program(), &server->security);
   ballast::AddStatus(&line, server);
   ballast::AddHealth(&line, server);
   ballast::AddSchedule(&line, server);

@@ -55,7 +55,7 @@ std::string MetricsJson(const v1::GetStatsResponse& stats) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// Cells after the name.
+// The cells after the name.
 std::vector<std::string> CellsOf(const v1::MetricFamily& family,
                                  const v1::MetricFamily::Metric& metric) {
   if (!metric.has_histogram()) {
@@ -98,7 +98,7 @@ std::string MetricsTable(const v1::GetStatsResponse& stats) {
   return table.ToString();
 }
 
-absl::Status PrintMetrics(LoaderClient* client, const std::string& prefix,
+absl::Status PrintMetrics(MetricsClient* client, const std::string& prefix,
                           bool json, std::ostream* out) {
   BALLAST_ASSIGN_OR_RETURN(const v1::GetStatsResponse stats,
                            client->GetStats(prefix));
@@ -114,21 +114,21 @@ void AddMetrics(CommandLine* line, std::shared_ptr<const ServerOption> server) {
     bool json = false;
   };
   auto given = std::make_shared<Given>();
-  CLI::App* command = line->AddCommand(
-      line->app(), "metrics",
+  Command* command = line->AddCommand(
+      line->program(), "metrics",
       "Shows every instrument of a server: what it has built and sent, how "
       "long\n"
       "that took, its queue, memory, caches and clients.",
       kExamples, [server, given]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto client, MetricsClientOf(*server));
         return PrintMetrics(client.get(), given->prefix, given->json,
                             &std::cout);
       });
   command
-      ->add_option("--prefix", given->prefix,
-                   "only those whose names begin with this")
-      ->type_name("NAME");
-  command->add_flag("--json", given->json, "one JSON object");
+      ->AddText("--prefix", &given->prefix,
+                "only those whose names begin with this")
+      .TypeName("NAME");
+  command->AddFlag("--json", &given->json, "one JSON object");
 }
 
 }  // namespace ballast

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "client/ballastctl/metrics_client.h"
 #include "client/ballastctl/server_option.h"
-#include "client/loader_client.h"
 #include "common/command_line.h"
 #include "proto/metrics_service.pb.h"
 
@@ -16,13 +16,13 @@ namespace ballast {
 // `metrics`: a server's instruments.
 void AddMetrics(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
-// Those whose names begin with `prefix`, as a table or one JSON object (the
-// keys stand in the command's --help). Errors: those of LoaderClient::GetStats.
-absl::Status PrintMetrics(LoaderClient* client, const std::string& prefix,
+// Writes the instruments whose names begin with `prefix`, as a table or one
+// JSON object (keys: the command's --help). Errors: as MetricsClient::GetStats.
+absl::Status PrintMetrics(MetricsClient* client, const std::string& prefix,
                           bool json, std::ostream* out);
 
-// For people: a line a metric, those with labels below the name of their
-// family; of histograms how many times there were, and quantiles of these.
+// A table: a line a metric, those with labels below the name of their family;
+// for histograms the number of times and their quantiles.
 std::string MetricsTable(const v1::GetStatsResponse& stats);
 
 }  // namespace ballast

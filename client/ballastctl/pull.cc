@@ -18,7 +18,6 @@
 #include "client/failover_flags.h"
 #include "client/schedule_source.h"
 #include "common/log.h"
-#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "proto/block/block_plan.h"
 #include "proto/block/block_view.h"
@@ -51,7 +50,7 @@ constexpr char kExamples[] =
     "The\n"
     "same on every run but for wait_ms.";
 
-// What a verified block holds.
+// Contents of a verified block.
 struct BlockSummary {
   uint64_t step = 0;
   uint32_t micro_batch = 0;
@@ -95,12 +94,12 @@ std::string ToJson(const BlockSummary& block) {
                      {"bytes", block.bytes},
                      {"xxh3", absl::StrFormat("%016x", block.xxh3)},
                      {"placeholders", block.placeholders},
-                     // Microseconds are as fine as it is worth.
+                     // To the microsecond.
                      {"wait_ms", std::round(block.wait_ms * 1e3) / 1e3}};
   return json.dump() + "\n";
 }
 
-// Lines come as the blocks do, so their widths are fixed beforehand.
+// Lines are printed as blocks come, so their widths are fixed beforehand.
 std::string Titles() {
   return absl::StrFormat("%8s %11s %7s %6s %8s %12s %12s %16s %12s %9s\n",
                          "step", "micro_batch", "samples", "images", "tokens",
@@ -172,6 +171,8 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
         const BlockPlan plan,
         PlanBlock(*schedule, micro_batch, options.role, delivery, geometry));
     auto summary = Verify(**block, plan);
+    // Before its error: faults of overwritten bytes mean nothing.
+    BALLAST_RETURN_IF_ERROR(CheckIntact(**block));
     if (!summary.ok()) {
       return Annotate(
           summary.status(),
@@ -192,8 +193,8 @@ void AddPull(CommandLine* line, std::shared_ptr<const ServerOption> server) {
     PullOptions options;
   };
   auto given = std::make_shared<Line>();
-  CLI::App* command = line->AddCommand(
-      line->app(), "pull",
+  Command* command = line->AddCommand(
+      line->program(), "pull",
       "Pulls a rank's blocks as a trainer would, without a GPU, and checks "
       "each\n"
       "against its checksum, its layout and the schedule. One line a block.",
@@ -205,16 +206,17 @@ void AddPull(CommandLine* line, std::shared_ptr<const ServerOption> server) {
         for (const auto& client : clients) servers.push_back(client.get());
         return PullBatches(servers, given->options, Clock::Real(), &std::cout);
       });
-  OneOf(command->add_option("--module", given->module, "whose blocks"),
-        {"vision", "language"})
-      ->required();
-  AddWholeNumber(command, "--dp-rank", given->dp_rank, "data-parallel rank")
-      ->required();
-  AddWholeNumber(command, "--step", given->options.step, "first step")
-      ->required();
-  AddWholeNumber(command, "--steps", given->options.steps, "number of steps", 1)
-      ->capture_default_str();
-  command->add_flag("--json", given->options.json, "one JSON object a block");
+  command->AddText("--module", &given->module, "whose blocks")
+      .OneOf({"vision", "language"})
+      .Required();
+  command->AddWholeNumber("--dp-rank", &given->dp_rank, "data-parallel rank")
+      .Required();
+  command->AddWholeNumber("--step", &given->options.step, "first step")
+      .Required();
+  command
+      ->AddWholeNumber("--steps", &given->options.steps, "number of steps", 1)
+      .ShowDefault();
+  command->AddFlag("--json", &given->options.json, "one JSON object a block");
   AddFailoverFlags(command, &given->options.failover);
 }
 

@@ -28,13 +28,14 @@ struct PullOptions {
   bool json = false;
 };
 
-// Pulls the role's blocks of the steps from `servers` (at least one; the first,
-// and the next when it fails), checks each against its checksum, its layout and
-// the schedule, and writes a line for each to `out`: the same on every run but
-// for keys that end in `_ms`. Errors: those of AttachAll, ScheduleSource and
-// BatchStream; OUT_OF_RANGE where the data end before the first step (where
-// they end later, what there is is pulled and a line logged); DATA_LOSS for a
-// block that is not what the schedule says.
+// Pulls the role's blocks of the steps from `servers` (at least one; the next
+// when one fails), checks each against its checksum, its layout and the
+// schedule, and writes a line for each to `out`: the same on every run but for
+// keys that end in `_ms`. Errors: as AttachAll, ScheduleSource and BatchStream;
+// OUT_OF_RANGE where the data end before the first step (where they end later,
+// the blocks up to the end are pulled, and a line is logged); DATA_LOSS for a
+// block that differs from the schedule; UNAVAILABLE for one that was
+// overwritten while it was checked.
 absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
                          const PullOptions& options, Clock* clock,
                          std::ostream* out);

@@ -15,14 +15,14 @@ std::string BytesText(double bytes);      // "12.5 MiB"
 std::string SecondsText(double seconds);  // "3.1 ms"
 std::string RatioText(double ratio);      // "1.070"; "-" for 0
 
-// What a server says, without characters that would steer a terminal.
+// Text of a server, without characters that control a terminal.
 std::string Printable(absl::string_view text);
 
-// "ballast_images_total use=vision": what tells a metric from all others.
+// "ballast_images_total use=vision": the full name of a metric.
 std::string MetricName(const v1::MetricFamily& family,
                        const v1::MetricFamily::Metric& metric);
 
-// A histogram that came over the wire; one of other bounds is empty.
+// A histogram from the wire; one with other bounds gives an empty one.
 DurationHistogram::Snapshot SnapshotOf(
     const v1::MetricFamily::Histogram& histogram);
 

@@ -4,7 +4,6 @@
 #include <iostream>
 #include <optional>
 
-#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "proto/schedule/schedule_json.h"
 #include "proto/schedule/schedule_table.h"
@@ -67,8 +66,8 @@ absl::Status WatchSchedules(LoaderClient* client, uint64_t first,
 void AddSchedule(CommandLine* line,
                  std::shared_ptr<const ServerOption> server) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
-      line->app(), "schedule",
+  Command* command = line->AddCommand(
+      line->program(), "schedule",
       "Prints the schedule of a step: who reads and who owns each sample, and\n"
       "the load of each rank before and after.",
       kExamples, [server, options]() -> absl::Status {
@@ -81,14 +80,14 @@ void AddSchedule(CommandLine* line,
                               std::max<uint64_t>(options->steps, 1),
                               options->json, &std::cout);
       });
-  AddWholeNumber(command, "--step", options->step, "first step")
-      ->capture_default_str();
-  AddWholeNumber(command, "--steps", options->steps,
-                 "number of steps (default 1; with --watch without end)", 1);
-  command->add_flag("--watch", options->watch,
-                    "one step after the other as the server publishes them, "
-                    "until interrupted");
-  command->add_flag("--json", options->json, "one JSON object a step");
+  command->AddWholeNumber("--step", &options->step, "first step").ShowDefault();
+  command->AddWholeNumber(
+      "--steps", &options->steps,
+      "number of steps (default 1; with --watch without end)", 1);
+  command->AddFlag("--watch", &options->watch,
+                   "one step after the other as the server publishes them, "
+                   "until interrupted");
+  command->AddFlag("--json", &options->json, "one JSON object a step");
 }
 
 }  // namespace ballast

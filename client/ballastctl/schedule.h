@@ -17,12 +17,12 @@ namespace ballast {
 void AddSchedule(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
 // Writes steps `first` to `first + steps - 1` to `out`: one line of JSON each,
-// or tables. Errors: those of LoaderClient::GetSchedule.
+// or tables. Errors: as LoaderClient::GetSchedule.
 absl::Status PrintSchedules(LoaderClient* client, uint64_t first,
                             uint64_t steps, bool json, std::ostream* out);
 
-// The same from WatchSchedule, each step as it comes; 0 steps: until the server
-// ends it. Errors: those of ScheduleWatcher::Next.
+// Likewise from WatchSchedule, each step as it comes; 0 steps: until the server
+// ends the watch. Errors: as ScheduleWatcher::Next.
 absl::Status WatchSchedules(LoaderClient* client, uint64_t first,
                             uint64_t steps, bool json, std::ostream* out);
 

@@ -24,4 +24,12 @@ absl::StatusOr<std::unique_ptr<LoaderClient>> ClientOf(
   return std::move(clients[0]);
 }
 
+absl::StatusOr<std::unique_ptr<MetricsClient>> MetricsClientOf(
+    const ServerOption& option) {
+  BALLAST_ASSIGN_OR_RETURN(const ChannelSecurity security,
+                           LoadChannelSecurity(option.security));
+  return std::make_unique<MetricsClient>(SplitServers(option.addresses)[0],
+                                         security);
+}
+
 }  // namespace ballast

@@ -6,23 +6,25 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/ballastctl/metrics_client.h"
 #include "client/loader_client.h"
 #include "common/channel_security.h"
 
 namespace ballast {
 
-// Which servers a command asks, and how it shows who it is.
+// The servers that a command asks, and the files that it proves itself with.
 struct ServerOption {
-  std::string addresses;  // with commas between
+  std::string addresses;  // separated by commas
   SecurityFiles security;
 };
 
-// A client of each address: at least one. Errors: those of
-// LoadChannelSecurity.
+// A client of each address: at least one. Errors: as LoadChannelSecurity.
 absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> ClientsOf(
     const ServerOption& option);
-// Of the first.
+// The clients of the first address.
 absl::StatusOr<std::unique_ptr<LoaderClient>> ClientOf(
+    const ServerOption& option);
+absl::StatusOr<std::unique_ptr<MetricsClient>> MetricsClientOf(
     const ServerOption& option);
 
 }  // namespace ballast

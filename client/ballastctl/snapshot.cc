@@ -30,7 +30,7 @@ double Of(const Numbers& numbers, const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<Snapshot> TakeSnapshot(LoaderClient* client, Clock* clock,
+absl::StatusOr<Snapshot> TakeSnapshot(MetricsClient* client, Clock* clock,
                                       bool ranks) {
   Snapshot snapshot;
   snapshot.at = clock->Now();

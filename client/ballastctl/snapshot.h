@@ -5,37 +5,38 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/loader_client.h"
+#include "client/ballastctl/metrics_client.h"
 #include "common/clock.h"
 #include "proto/balance.pb.h"
 #include "proto/metrics_service.pb.h"
 
 namespace ballast {
 
-// A server at one moment.
+// State of a server at one moment.
 struct Snapshot {
   absl::Time at;
   v1::GetStatusResponse status;
   v1::GetStatsResponse stats;
-  // Of the step that training is at; nothing before the first.
+  // Balance of training's current step; nothing before the first.
   std::optional<v1::StepBalance> balance;
 };
 
-// `ranks`: with the balance's columns by rank. Errors: those of LoaderClient.
-absl::StatusOr<Snapshot> TakeSnapshot(LoaderClient* client, Clock* clock,
+// `ranks`: with the balance's columns by rank. Errors: as
+// MetricsClient.
+absl::StatusOr<Snapshot> TakeSnapshot(MetricsClient* client, Clock* clock,
                                       bool ranks);
 
-// What `status` and `top` pick out of a server's instruments
-// (docs/metrics.md); what a server does not tell is 0.
+// The instruments of a server that `status` and `top` show (docs/metrics.md);
+// 0 where a server lacks one.
 struct Figures {
-  // A second, between two looks.
+  // Per second, between two snapshots.
   struct Rates {
     double images = 0;
     double read_bytes = 0;
     double sent_bytes = 0;
     double tokens = 0;
   };
-  std::optional<Rates> rates;  // nothing without a look before
+  std::optional<Rates> rates;  // nothing without an earlier one
   double workers = 0;
   double workers_busy = 0;
   double samples_waiting = 0;
@@ -48,8 +49,8 @@ struct Figures {
   double streams_short_of_memory = 0;
 };
 
-// `before`: an earlier look at the same server, or null. What has shrunk since,
-// for the server began anew, counts as 0 a second. Pure.
+// `before`: an earlier snapshot of the same server, or null. A count that has
+// shrunk since, because the server restarted, has the rate 0. Pure.
 Figures FiguresOf(const Snapshot& now, const Snapshot* before);
 
 }  // namespace ballast

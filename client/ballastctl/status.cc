@@ -44,17 +44,18 @@ constexpr char kExamples[] =
 
 }  // namespace
 
-absl::Status PrintStatus(LoaderClient* client, const StatusOptions& options,
-                         Clock* clock, std::ostream* out) {
+absl::Status PrintStatus(LoaderClient* client, MetricsClient* metrics,
+                         const StatusOptions& options, Clock* clock,
+                         std::ostream* out) {
   ServerReport report;
   report.address = client->address();
   BALLAST_ASSIGN_OR_RETURN(report.attach,
                            client->Attach(v1::Role(), v1::Fingerprint()));
-  absl::StatusOr<Snapshot> snapshot = TakeSnapshot(client, clock, false);
+  absl::StatusOr<Snapshot> snapshot = TakeSnapshot(metrics, clock, false);
   if (snapshot.ok() && options.interval > absl::ZeroDuration()) {
     report.before = *std::move(snapshot);
     clock->NewSleeper()->Sleep(options.interval);
-    snapshot = TakeSnapshot(client, clock, false);
+    snapshot = TakeSnapshot(metrics, clock, false);
   }
   if (snapshot.ok()) {
     report.now = *std::move(snapshot);
@@ -74,8 +75,8 @@ void AddStatus(CommandLine* line, std::shared_ptr<const ServerOption> server) {
     bool json = false;
   };
   auto given = std::make_shared<Given>();
-  CLI::App* command = line->AddCommand(
-      line->app(), "status",
+  Command* command = line->AddCommand(
+      line->program(), "status",
       "Shows a server's health, version and job (fingerprint, delivery, batch\n"
       "sizes, model), the step that training is at and how even it is, what "
       "the\n"
@@ -84,18 +85,20 @@ void AddStatus(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       "and the clients with where they are.",
       kExamples, [server, given]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto metrics, MetricsClientOf(*server));
         StatusOptions options;
         options.interval = absl::Seconds(given->interval);
         options.json = given->json;
-        return PrintStatus(client.get(), options, Clock::Real(), &std::cout);
+        return PrintStatus(client.get(), metrics.get(), options, Clock::Real(),
+                           &std::cout);
       });
   command
-      ->add_option("--interval", given->interval,
-                   "seconds that rates are taken over, up to 3600; 0: no rates")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->type_name("SECONDS")
-      ->capture_default_str();
-  command->add_flag("--json", given->json, "one JSON object");
+      ->AddReal("--interval", &given->interval,
+                "seconds that rates are taken over, up to 3600; 0: no rates")
+      .Between(0.0, 3600.0)
+      .TypeName("SECONDS")
+      .ShowDefault();
+  command->AddFlag("--json", &given->json, "one JSON object");
 }
 
 }  // namespace ballast

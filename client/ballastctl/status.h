@@ -13,20 +13,21 @@
 
 namespace ballast {
 
-// `status`: what a server says of itself and its job.
+// `status`: the state of a server and its job.
 void AddStatus(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
 struct StatusOptions {
-  // Between the two looks that rates are taken from; 0: one look, no rates.
+  // Time between the two snapshots that give the rates; 0: one, without rates.
   absl::Duration interval = absl::Seconds(1);
   bool json = false;
 };
 
-// Writes it to `out` (status_view.h). Blocks for the interval. Errors: those of
-// LoaderClient::Attach, GetStatus, GetStats and GetBalance; that a server does
-// not know the latter is none.
-absl::Status PrintStatus(LoaderClient* client, const StatusOptions& options,
-                         Clock* clock, std::ostream* out);
+// Writes the state to `out` (status_view.h). Blocks for the interval. Errors:
+// as LoaderClient::Attach, GetStatus, GetStats and GetBalance; that a server
+// does not know the latter is none.
+absl::Status PrintStatus(LoaderClient* client, MetricsClient* metrics,
+                         const StatusOptions& options, Clock* clock,
+                         std::ostream* out);
 
 }  // namespace ballast
 

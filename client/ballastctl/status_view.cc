@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Lines of each list; --json has all.
+// Most lines of each list; --json has all.
 constexpr int kMostClients = 8;
 constexpr int kMostProblems = 10;
 
@@ -158,7 +158,7 @@ void AddWork(const v1::GetStatusResponse& status, const Figures& figures,
                    CountText(figures.schedules_computed), " computed"));
 }
 
-// A line that says how many of `all` are not shown.
+// A line with the number of `all` that are not shown.
 void AddRest(int all, View* view) {
   if (all <= kMostProblems) return;
   view->Add(absl::StrFormat("  and %d more: see --json", all - kMostProblems));
@@ -209,7 +209,7 @@ void AddJob(const ServerReport& report, View* view) {
                    model.min_pixels(), " to ", model.max_pixels(), " pixels"));
 }
 
-// Sizes, and how even the step is that training is at.
+// Sizes, and the balance of training's current step.
 std::string ModuleTable(const ServerReport& report) {
   const bool even = report.now.has_value() && report.now->balance.has_value();
   std::vector<Table::Column> columns = {
@@ -271,7 +271,8 @@ std::string StatusJson(const ServerReport& report) {
   if (report.now.has_value()) {
     AddState(*report.now, FiguresOf(*report.now, BeforeOf(report)), &json);
   }
-  // A server's strings may be anything; what is not UTF-8 is replaced.
+  // A server's strings may hold any bytes; those that are not UTF-8 are
+  // replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -9,22 +9,21 @@
 
 namespace ballast {
 
-// What a server says of itself and its job.
+// State of a server and its job.
 struct ServerReport {
-  std::string address;  // where it was asked
+  std::string address;  // that was asked
   bool serving = false;
   v1::AttachResponse attach;
-  // Nothing from a server that does not know MetricsService.
+  // Absent for a server without MetricsService.
   std::optional<Snapshot> now;
-  std::optional<Snapshot> before;  // what rates are since
+  std::optional<Snapshot> before;  // the start of the rates
 };
 
-// For people: lines of at most 80 columns but for words, such as paths, that
-// are longer. Lists end with how many more there are. Pure.
+// Text of at most 80 columns, except for longer words such as paths. Lists end
+// with how many more there are. Pure.
 std::string StatusText(const ServerReport& report);
 
-// One line of JSON with everything; the keys stand in the help of `status`.
-// Pure.
+// One line of JSON with everything; keys: `status --help`. Pure.
 std::string StatusJson(const ServerReport& report);
 
 }  // namespace ballast

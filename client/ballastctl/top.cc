@@ -21,7 +21,7 @@ namespace ballast {
 namespace {
 
 constexpr int kBarWidth = 24;
-constexpr int kMostRanks = 8;  // bars of a module
+constexpr int kMostRanks = 8;  // bars for each module
 
 constexpr char kExamples[] =
     "  ballastctl --server 127.0.0.1:7070 top\n"
@@ -88,7 +88,7 @@ void AddBalance(const v1::StepBalance& balance, View* view) {
   }
 }
 
-// What is added up under one name among the times; empty: not shown.
+// Stages that are added up under one name; empty: not shown.
 std::string TimeName(const v1::MetricFamily& family,
                      const v1::MetricFamily::Metric& metric) {
   if (family.name() == "ballast_block_wait_seconds") return "wait";
@@ -153,7 +153,7 @@ ViewSize TerminalSize() {
   ViewSize shown = {.lines = 24};
   winsize size = {};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return shown;
-  // The cursor stands on a line of its own below.
+  // The cursor is on its own line below.
   if (size.ws_row > 1) shown.lines = size.ws_row - 1;
   if (size.ws_col > 0) shown.columns = size.ws_col;
   return shown;
@@ -219,7 +219,7 @@ absl::Status RunTop(const std::function<absl::StatusOr<Snapshot>()>& take,
     } else {
       return now.status();
     }
-    // Home, then what was there is written over or cleared.
+    // Cursor home; the new view overwrites or clears the old.
     if (options.clears) *out << "\x1b[H\x1b[J";
     if (!options.clears && round > 0) *out << "\n";
     *out << view;
@@ -235,15 +235,15 @@ void AddTop(CommandLine* line, std::shared_ptr<const ServerOption> server) {
     bool once = false;
   };
   auto given = std::make_shared<Given>();
-  CLI::App* command = line->AddCommand(
-      line->app(), "top",
+  Command* command = line->AddCommand(
+      line->program(), "top",
       "Shows a server live: rates, memory, the load of each rank as read and "
       "as\n"
       "trained, times and clients. On a terminal the view is written over;\n"
       "elsewhere one follows the other. A server that goes away while it is\n"
       "watched is asked on until it is back.",
       kExamples, [server, given]() -> absl::Status {
-        BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
+        BALLAST_ASSIGN_OR_RETURN(const auto client, MetricsClientOf(*server));
         TopOptions options;
         options.interval = absl::Seconds(given->interval);
         options.rounds = given->once ? 1 : 0;
@@ -258,12 +258,12 @@ void AddTop(CommandLine* line, std::shared_ptr<const ServerOption> server) {
             options, clock, &std::cout);
       });
   command
-      ->add_option("--interval", given->interval,
-                   "seconds between views, 0.1 to 3600")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->type_name("SECONDS")
-      ->capture_default_str();
-  command->add_flag("--once", given->once, "one view, and end");
+      ->AddReal("--interval", &given->interval,
+                "seconds between views, 0.1 to 3600")
+      .Between(0.1, 3600.0)
+      .TypeName("SECONDS")
+      .ShowDefault();
+  command->AddFlag("--once", &given->once, "one view, and end");
 }
 
 }  // namespace ballast

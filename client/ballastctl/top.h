@@ -19,29 +19,29 @@
 
 namespace ballast {
 
-// `top`: a server, live.
+// `top`: a live view of a server.
 void AddTop(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
-// What is shown of a server, with its balance by rank: lines that fit `size`.
-// Rates are those since `before`; "-" without. Pure.
+// The view of a server, with its balance by rank: lines that fit `size`. Rates
+// are those since `before`; "-" without. Pure.
 std::string TopView(const Snapshot& now, const Snapshot* before, ViewSize size);
 
-// What is shown while `server` does not answer. Pure.
+// The view while `server` does not answer. Pure.
 std::string OutageView(absl::string_view server, absl::Duration gone,
                        absl::string_view reason, ViewSize size);
 
 struct TopOptions {
-  std::string server;  // for views of one that does not answer
+  std::string server;  // shown while it does not answer
   absl::Duration interval = absl::Seconds(2);
   uint64_t rounds = 0;  // views; 0: without end
-  bool clears = false;  // the screen before each view
-  // Asked before each view, since a terminal's changes.
+  bool clears = false;  // clears the screen before each view
+  // Asked before each view, since a terminal's size changes.
   std::function<ViewSize()> size = [] { return ViewSize(); };
 };
 
-// Shows what `take` answers, every interval. A server that is not there at
-// first is an error, as is any fault but of the connection; one that goes away
-// later (UNAVAILABLE, DEADLINE_EXCEEDED) is asked on until it is back.
+// Shows the snapshot of `take` every interval. A server that is away at first
+// is an error, as is any fault but of the connection; one that goes away later
+// (UNAVAILABLE, DEADLINE_EXCEEDED) is asked until it is back.
 absl::Status RunTop(const std::function<absl::StatusOr<Snapshot>()>& take,
                     const TopOptions& options, Clock* clock, std::ostream* out);
 

@@ -10,27 +10,27 @@
 
 namespace ballast {
 
-// Where a view is shown: at least one line and one column.
+// Size of a view: at least one line and one column.
 struct ViewSize {
   int lines = std::numeric_limits<int>::max();
-  int columns = 80;  // more are not made use of
+  int columns = 80;  // further ones stay unused
 };
 
-// Text for a terminal of 80 columns or fewer, of what a server says: nothing in
-// it steers the terminal. Thread-compatible.
+// Text of a server for a terminal of 80 columns or fewer: nothing in it
+// controls the terminal. Thread-compatible.
 class View {
  public:
-  // What is beyond the lines is dropped.
+  // Further lines are dropped.
   explicit View(ViewSize size = {});
 
-  int left() const { return left_; }  // lines that it still takes
+  int left() const { return left_; }  // lines that still fit
   size_t width() const { return width_; }
-  // One line; what is beyond the width is cut off. One byte a column: others
-  // than ASCII's become "?".
+  // One line, cut off at the width. One byte a column: those beyond ASCII
+  // become
+  // "?".
   void Add(absl::string_view line);
-  // Broken at spaces, further lines `indent` to the right. Words that are
-  // longer, such as paths, stay whole and UTF-8 stays as it is: they are to be
-  // copied.
+  // Broken at spaces, further lines indented by `indent`. Longer words, such as
+  // paths, stay whole and UTF-8 stays as it is, so that they can be copied.
   void AddWrapped(size_t indent, absl::string_view text);
   // "KEY          VALUE", wrapped.
   void AddField(absl::string_view key, absl::string_view value);
@@ -45,8 +45,8 @@ class View {
   std::string text_;
 };
 
-// A line a client, under titles, furthest behind first; after `most` of them
-// how many more there are. Nothing where there are none.
+// A line for each client, under titles, furthest behind first; after `most` of
+// them the number of the others. Nothing without clients.
 void AddClients(const v1::GetStatusResponse& status, int most, View* view);
 
 }  // namespace ballast

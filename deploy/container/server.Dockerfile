@@ -1,7 +1,8 @@
-# A loader server and its tools: docker build -f deploy/container/server.Dockerfile \
+# A loader server and its tools: docker build -f
+# deploy/container/server.Dockerfile \
 #   -t ballast-server:0.9.0 .      (from the top of the checkout)
-# What the image is made of is the Debian package, so what runs here is what
-# `apt-get install ./ballast_*.deb` gives a Debian 12 machine.
+# The image contains the Debian package, so it runs exactly what `apt-get
+# install ./ballast_*.deb` installs on a Debian 12 machine.
 
 FROM debian:12-slim AS build
 WORKDIR /src

@@ -1,14 +1,15 @@
-# What a trainer's image needs of Ballast: the shim, its Python package, the
-# client tools. docker build -f deploy/container/trainer.Dockerfile \
+# The parts of Ballast that a trainer's image needs: the shim, its Python
+# package and the client tools. docker build -f
+# deploy/container/trainer.Dockerfile \
 #   -t ballast-trainer:0.9.0 .     (from the top of the checkout)
 #
 # BASE is Debian 12 with Python 3.11, like the libraries that the package is
-# linked with; PyTorch comes as its own wheels bring it, with CUDA and NCCL. For
+# linked with. PyTorch comes from its own wheels, which bring CUDA and NCCL. For
 # an image of another system use the relocatable tarball (docs/deployment.md).
 ARG BASE=python:3.11-slim-bookworm
 
 FROM debian:12-slim AS build
-# The CUDA compiler, for kernels; the wheels of PyTorch bring the libraries.
+# The CUDA compiler, for kernels; PyTorch's wheels bring the libraries.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates curl \

@@ -6,8 +6,8 @@
 namespace ballast {
 
 // The arena as bytes: a file that the server maps to write and clients map to
-// read. A header, then anywhere at multiples of a page a stamp and the block
-// that it belongs to. docs/block.md is its specification.
+// read. A header, then blocks at multiples of a page, each after its stamp.
+// docs/block.md is its specification.
 //
 //   0        4096            ...   offset-256   offset
 //   | header | ........ free ..... | stamp      | block .............. | free
@@ -15,9 +15,9 @@ namespace ballast {
 inline constexpr uint64_t kArenaMagic = 0x414E524154534C42;  // "BLSTARNA"
 inline constexpr uint32_t kArenaVersion = 1;
 
-// Of an arena, its header included, and of the places of blocks.
+// Unit of an arena's size and header, and of the places of blocks.
 inline constexpr uint64_t kArenaPage = 4096;
-// From a stamp to its block.
+// Distance from a stamp to its block.
 inline constexpr uint64_t kArenaStampBytes = 256;
 
 inline constexpr int kArenaIdDigits = 32;
@@ -29,29 +29,27 @@ struct ArenaHeader {
   uint32_t reserved;  // zero
   uint64_t bytes;     // of the file
   char id[kArenaIdDigits];
-  // Random; known to those who can read the file, and sent nowhere but to the
-  // server.
+  // Random; known only to readers of the file, who send it to the server alone.
   uint8_t nonce[kArenaNonceBytes];
 };
 static_assert(sizeof(ArenaHeader) == 72);
 
-// What lies before a block. The server sets it before the block is announced
-// and clears it before the memory is used for anything else. Whoever has read a
-// block and then still finds its generation has read that block and nothing
-// else.
+// Stands before a block. The server sets it before it announces the block and
+// clears it before it uses the memory for anything else. A reader that still
+// finds the generation after reading has read that block and nothing else.
 struct ArenaStamp {
   uint64_t generation;
 };
 
 #pragma GCC diagnostic push
-// GCC says that TSan does not follow fences. It follows no two mappings of a
-// file either, which is where these are needed.
+// GCC warns that TSan does not follow fences. TSan does not follow two mappings
+// of a file either, for which these are needed.
 #pragma GCC diagnostic ignored "-Wpragmas"
 #pragma GCC diagnostic ignored "-Wtsan"
 
 // Reader's side. To be called after the block has been read.
 inline bool StampHolds(const ArenaStamp* stamp, uint64_t generation) {
-  // What was read before must not be read after.
+  // Reads before this must not move after it.
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   return __atomic_load_n(&stamp->generation, __ATOMIC_RELAXED) == generation;
 }

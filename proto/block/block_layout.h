@@ -55,7 +55,7 @@ struct SampleRecord {
 };
 static_assert(sizeof(SampleRecord) == 64);
 
-// Set where the sample could not be read and stands for itself only in size.
+// Set where the sample could not be read: only its size is right.
 inline constexpr uint32_t kSampleIsPlaceholder = 1;
 
 struct ImageRecord {
@@ -69,7 +69,7 @@ struct ImageRecord {
 };
 static_assert(sizeof(ImageRecord) == 32);
 
-// Where the arrays of a language sample lie, from its payload's first byte.
+// Offsets of a language sample's arrays from its payload's first byte.
 //   ids        int32 [tokens]
 //   labels     int32 [tokens], already shifted; -100 where unsupervised
 //   positions  int32 [axes, tokens]

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "common/align.h"
 #include "common/status_macros.h"
+#include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
 
 namespace ballast {
@@ -25,21 +26,13 @@ absl::Status ParseFingerprint(const std::string& hash, uint64_t out[2]) {
   return absl::OkStatus();
 }
 
-// First image of each sample in the micro-batch's image columns.
-std::vector<uint32_t> FirstImages(const v1::MicroBatchSchedule& micro_batch) {
-  std::vector<uint32_t> first(micro_batch.images_size() + 1, 0);
-  for (int i = 0; i < micro_batch.images_size(); ++i) {
-    first[i + 1] = first[i] + micro_batch.images(i);
-  }
-  return first;
-}
-
-// Appends the records of one sample's images; returns the payload's bytes.
-uint64_t LayOutImages(const v1::MicroBatchSchedule& micro_batch,
-                      uint32_t first_image, uint32_t num_images, uint32_t patch,
-                      std::vector<ImageRecord>* images) {
+// Appends the records of a sample's images, entries `first` to `end` of the
+// image columns.
+void LayOutImages(const v1::MicroBatchSchedule& micro_batch, uint32_t first,
+                  uint32_t end, uint32_t patch,
+                  std::vector<ImageRecord>* images) {
   uint64_t offset = 0;
-  for (uint32_t i = first_image; i < first_image + num_images; ++i) {
+  for (uint32_t i = first; i < end; ++i) {
     ImageRecord image = {};
     image.pixels = offset;
     image.grid_t = 1;
@@ -47,11 +40,9 @@ uint64_t LayOutImages(const v1::MicroBatchSchedule& micro_batch,
     image.grid_w = micro_batch.grid_w(i);
     image.height = image.grid_h * patch;
     image.width = image.grid_w * patch;
-    offset = AlignUp(offset + uint64_t{3} * image.height * image.width,
-                     kPixelAlignment);
+    offset = NextImageOffset(offset, image.grid_h, image.grid_w, patch);
     images->push_back(image);
   }
-  return AlignUp(offset, kSampleAlignment);
 }
 
 }  // namespace
@@ -120,15 +111,12 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
     record.tokens = columns.tokens(i);
     record.label_tokens = columns.label_tokens(i);
     record.first_image = plan.images.size();
-    if (role.module() == v1::MODULE_VISION) {
-      record.num_images = columns.images(i);
-      record.payload_bytes =
-          LayOutImages(columns, first_images[i], record.num_images,
-                       geometry.patch, &plan.images);
-    } else {
-      record.payload_bytes =
-          LayOutLanguage(record.tokens, geometry.position_axes).bytes;
-    }
+    record.payload_bytes =
+        PayloadBytes(RowOf(columns, first_images, i), role.module(), geometry);
+    if (role.module() != v1::MODULE_VISION) continue;
+    record.num_images = columns.images(i);
+    LayOutImages(columns, first_images[i], first_images[i + 1], geometry.patch,
+                 &plan.images);
   }
   plan.header.num_images = plan.images.size();
 

@@ -6,17 +6,12 @@
 
 #include "absl/status/statusor.h"
 #include "proto/block/block_layout.h"
+#include "proto/block/payload_bytes.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 #include "proto/schedule/delivery_rule.h"
 
 namespace ballast {
-
-// What of the model the size of a block depends on.
-struct BlockGeometry {
-  uint32_t patch = 14;         // pixels
-  uint32_t position_axes = 3;  // 3 (MRoPE) or 1
-};
 
 // One sample's part of a block.
 struct PlannedSample {
@@ -25,9 +20,9 @@ struct PlannedSample {
   SampleRecord record;
 };
 
-// A block before any byte is known: which samples, in which order, where. The
-// server fills what this says, and a rank knows from it what will arrive and
-// what its peers will send, so that nothing about sizes is ever communicated.
+// A block before any byte is known: its samples, their order and places. The
+// server fills it, and a rank knows from it what will arrive and what its peers
+// will send, so that sizes are never communicated.
 struct BlockPlan {
   BlockHeader header;
   // In destination order: ascending (owner, place).
@@ -43,7 +38,7 @@ struct BlockPlan {
 // `schedule`: the samples that `delivery` has it pull. Pure. `schedule` must
 // have passed CheckColumns (proto/schedule/schedule_columns.h). Errors:
 // INVALID_ARGUMENT (no such module or micro-batch, a fingerprint that is not 32
-// hexadecimal digits, servers of another number of ranks than the module has).
+// hexadecimal digits, servers with another number of ranks than the module).
 absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
                                     uint32_t micro_batch, const v1::Role& role,
                                     const DeliveryRule& delivery,

@@ -10,10 +10,10 @@
 
 namespace ballast {
 
-// A copy of the header of a received block: what it is, without a look at its
-// samples. Checks magic, version and that total_bytes is the length. Bytes from
-// anywhere, at any address, are safe to pass. Errors: INVALID_ARGUMENT naming
-// the field, what it holds and what was wanted.
+// A copy of the header of a received block. Checks magic, version and that
+// total_bytes is the length, and no sample. Bytes from anywhere, at any
+// address, are safe to pass. Errors: INVALID_ARGUMENT naming the field, what it
+// holds and what was wanted.
 absl::StatusOr<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes);
 
 // A received block, checked. Borrows the bytes, which must outlive it and begin
@@ -26,7 +26,7 @@ class BlockView {
   // wanted.
   static absl::StatusOr<BlockView> Parse(absl::Span<const uint8_t> bytes);
 
-  // Checks further that this is the block that `plan` foresees: same identity
+  // Checks in addition that this is the block of `plan`: same identity
   // (fingerprint, step, micro-batch, module, rank), as many micro-batches in
   // the step, same samples in the same order at the same places. Errors:
   // DATA_LOSS, naming the first difference.
@@ -34,7 +34,7 @@ class BlockView {
 
   const BlockHeader& header() const { return *header_; }
   absl::Span<const SampleRecord> samples() const { return samples_; }
-  // Of all samples; sample.first_image indexes it.
+  // The images of all samples; sample.first_image indexes them.
   absl::Span<const ImageRecord> images() const { return images_; }
   absl::Span<const ImageRecord> images(const SampleRecord& sample) const {
     return images_.subspan(sample.first_image, sample.num_images);

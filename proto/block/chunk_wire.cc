@@ -31,8 +31,8 @@ std::string ChunkPrefix(uint64_t length) {
 
 std::optional<size_t> ReadChunkPrefix(absl::Span<const uint8_t> first,
                                       uint64_t message_bytes) {
-  // The shortest framing whose lengths fit is the only one that is written, so
-  // it is enough to compare with it.
+  // ChunkPrefix writes only the shortest framing whose lengths fit, so
+  // comparing with it is enough.
   for (size_t size = 4; size <= first.size() && size <= message_bytes; ++size) {
     const std::string prefix = ChunkPrefix(message_bytes - size);
     if (prefix.size() != size) continue;

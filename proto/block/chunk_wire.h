@@ -10,19 +10,19 @@
 
 namespace ballast {
 
-// A PullResponse that holds a chunk, as bytes on the wire: a few bytes of
-// protobuf's framing and then the data, so that a server sends the data from
-// where they lie and a client takes them to where they belong.
+// A PullResponse with a chunk as bytes on the wire: a few bytes of protobuf's
+// framing, then the data. A server sends the data from where they lie, and a
+// client copies them to their place.
 
 // Longest framing, of any chunk.
 inline constexpr size_t kMaxChunkPrefix = 2 * (1 + 10);
 
-// What stands before `length` bytes of data.
+// The framing before `length` bytes of data.
 std::string ChunkPrefix(uint64_t length);
 
-// How many of the first bytes of a message of `message_bytes` are framing,
-// where the message is one chunk framed as ChunkPrefix does: the rest is data.
-// Nothing where it is anything else, which protobuf may still know how to read.
+// The length of the framing of a message of `message_bytes` that is one chunk
+// framed as ChunkPrefix does: the rest is data. Nothing for any other message,
+// which protobuf may still be able to read.
 // `first`: the message's first kMaxChunkPrefix bytes, or all of a shorter one.
 // Bytes from anywhere are safe to pass.
 std::optional<size_t> ReadChunkPrefix(absl::Span<const uint8_t> first,

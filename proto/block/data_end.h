@@ -8,14 +8,14 @@
 
 namespace ballast {
 
-// How many of the `steps` (0: without end) from `step` on there are data for:
-// 0, without end, only where neither `steps` nor the data end. All ranks of a
-// job know its end, so each stops by itself before the same step. Errors:
-// OUT_OF_RANGE (none: DataEnd's status).
+// The number of the `steps` (0: without end) from `step` on that have data: 0,
+// without end, only where neither `steps` nor the data end. All ranks of a job
+// know its end, so each stops by itself before the same step. Errors:
+// OUT_OF_RANGE (no step has data: DataEnd's status).
 absl::StatusOr<uint64_t> StepsWithData(const v1::Job& job, uint64_t step,
                                        uint64_t steps);
 
-// What a stream answers after the last step of a job whose data end:
+// The status after the last step of a job whose data end:
 // OUT_OF_RANGE naming the step.
 absl::Status DataEnd(const v1::Job& job);
 

@@ -28,4 +28,19 @@ absl::StatusOr<DeliveryRule> RuleOf(const v1::Job& job, v1::Module module) {
       absl::StrCat("module ", ModuleName(module), " is not configured"));
 }
 
+absl::StatusOr<DeliveryRule> RuleOf(const v1::Job& job, const v1::Role& role) {
+  switch (role.delivery()) {
+    case v1::DELIVERY_UNSPECIFIED:
+      return RuleOf(job, role.module());
+    case v1::DELIVERY_DIRECT:
+      return DeliveryRule(v1::DELIVERY_DIRECT);
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(
+          ModuleName(role.module()), " rank ", role.dp_rank(), " asks for ",
+          v1::Delivery_Name(role.delivery()),
+          ", wanted DELIVERY_DIRECT or none: other deliveries are for the "
+          "configuration to choose"));
+  }
+}
+
 }  // namespace ballast

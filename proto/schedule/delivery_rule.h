@@ -10,53 +10,64 @@
 
 namespace ballast {
 
-// In whose block a sample stands. Servers and shims go by the same rule, so
-// that a rank knows what its peers have pulled.
+// For each data-parallel rank of one module, the number in topology.servers of
+// the server that reads for it. Empty: one server reads for all ranks.
+using ServerOfRank = std::vector<uint32_t>;
+
+// Whether one server reads for ranks `a` and `b`. With more than one server
+// both are below the length of `servers`.
+inline bool ShareServer(const ServerOfRank& servers, uint32_t a, uint32_t b) {
+  return servers.empty() || servers[a] == servers[b];
+}
+
+// Decides whose block holds a sample. Servers and shims use the same rule, so
+// that a rank knows which samples its peers have pulled.
 //
 //   exchange, off   the reader's
 //   direct          the owner's
-//   hybrid          the owner's where one server reads for both ranks, else the
-//                   reader's: only what must cross between servers is exchanged
+//   hybrid          the owner's if one server reads for both ranks, else the
+//                   reader's: only samples that must cross servers are
+//                   exchanged
 //
-// A plain value. A mode alone is a rule, too; `hybrid` alone is that of a job
+// A plain value. A mode alone is also a rule; `hybrid` alone is that of a job
 // with one server.
 struct DeliveryRule {
   DeliveryRule() = default;
   DeliveryRule(v1::Delivery mode) : mode(mode) {}  // NOLINT: see above
 
-  // The data-parallel rank, of the module whose ranks these are, that pulls the
-  // sample. With `server_of_rank`, both are below its length.
+  // The data-parallel rank that pulls the sample; all ranks are of the same
+  // module. With `server_of_rank`, both arguments are below its length.
   uint32_t PullerOf(uint32_t reader, uint32_t owner) const {
     switch (mode) {
       case v1::DELIVERY_DIRECT:
         return owner;
       case v1::DELIVERY_HYBRID:
-        return server_of_rank.empty() ||
-                       server_of_rank[reader] == server_of_rank[owner]
-                   ? owner
-                   : reader;
+        return ShareServer(server_of_rank, reader, owner) ? owner : reader;
       default:
         return reader;
     }
   }
 
-  // Whether any sample may stand in another block than its owner's and is to
-  // move there. Under `off` readers own what they read.
+  // Whether a sample may be in another block than its owner's, so that it must
+  // be exchanged. Under `off` readers own what they read.
   bool moves() const {
     return mode == v1::DELIVERY_EXCHANGE ||
            (mode == v1::DELIVERY_HYBRID && !server_of_rank.empty());
   }
 
   v1::Delivery mode = v1::DELIVERY_EXCHANGE;
-  // `hybrid` alone: the number of the server that reads for each data-parallel
-  // rank. Empty: one server reads for all.
-  std::vector<uint32_t> server_of_rank;
+  // Only used by `hybrid`.
+  ServerOfRank server_of_rank;
 };
 
-// The rule of the job's ranks of `module`. Errors: INVALID_ARGUMENT (the job
-// says no delivery, has no such module, or names the servers of another number
-// of ranks than the module has).
+// The rule for the job's ranks of `module`. Errors: INVALID_ARGUMENT (the job
+// has no delivery or no such module, or its list of servers has another number
+// of ranks than the module).
 absl::StatusOr<DeliveryRule> RuleOf(const v1::Job& job, v1::Module module);
+
+// The rule of `role`: `direct` if it asks for that, else its module's. Errors:
+// INVALID_ARGUMENT (it asks for another delivery; as above).
+absl::StatusOr<DeliveryRule> RuleOf(const v1::Job& job, const v1::Role& role);
 
 }  // namespace ballast
 

@@ -29,7 +29,7 @@ std::map<std::string, std::string> Entries(const v1::Fingerprint& fingerprint) {
   return entries;
 }
 
-// Of the keys of `entries` that `wanted` accepts.
+// Hash of those entries whose keys `wanted` accepts.
 template <typename Wanted>
 std::string HashOf(const std::map<std::string, std::string>& entries,
                    Wanted wanted) {
@@ -56,7 +56,7 @@ struct Difference {
   std::string key, a, b;
 };
 
-// The first key of the two together whose values differ.
+// The first key, in ascending order over both, whose values differ.
 std::optional<Difference> FirstDifference(
     const std::map<std::string, std::string>& a,
     const std::map<std::string, std::string>& b) {
@@ -139,7 +139,7 @@ absl::Status CheckSameData(const v1::Fingerprint& checkpoint,
     return absl::OkStatus();
   }
   std::string text =
-      absl::StrCat("the checkpoint was made of other data: data fingerprint ",
+      absl::StrCat("the checkpoint was made with other data: data fingerprint ",
                    checkpoint.data_hash(), " differs from ", server.data_hash(),
                    " of ", server_name);
   if (checkpoint.entries_size() > 0 && server.entries_size() > 0) {

@@ -8,14 +8,14 @@
 
 namespace ballast {
 
-// "vision" or "language": the name of a module in YAML, JSON and messages.
+// The name of a module in YAML, JSON and messages: "vision" or "language";
 // "unspecified" for any other value.
 absl::string_view ModuleName(v1::Module module);
 
-// The module of that name, or nothing.
+// The module of that name, or nullopt.
 std::optional<v1::Module> ParseModule(absl::string_view name);
 
-// The module's columns in a micro-batch, or null when it is not configured.
+// The module's columns in a micro-batch, or null if it is not configured.
 const v1::ModuleSchedule* FindModule(const v1::MicroBatchSchedule& micro_batch,
                                      v1::Module module);
 

@@ -22,7 +22,7 @@ absl::Status CheckLength(absl::string_view column, uint64_t found,
                                                  " entries, wanted ", wanted));
 }
 
-// Every entry of `column` lies in [least, limit).
+// Checks that every entry of `column` is in [least, limit).
 template <typename Column>
 absl::Status CheckRange(absl::string_view name, const Column& column,
                         uint64_t least, uint64_t limit) {

@@ -7,16 +7,16 @@
 namespace ballast {
 
 // Checks that a micro-batch can be read column by column: each column has one
-// entry a sample (or an image), every image has a size of 1 to 65535 patches a
-// side, every reader and owner is a rank of its module, and every slot is a
-// micro-batch of the step. A schedule that came over the wire is checked once
-// with this before anything indexes it. O(samples). Errors: INVALID_ARGUMENT
-// naming the column, what it holds and what was wanted.
+// entry for each sample (or image), each side of an image is 1 to 65535
+// patches, every reader and owner is a rank of its module, and every slot is a
+// micro-batch of the step. A schedule from the wire must pass this once before
+// anything indexes it. O(samples). Errors: INVALID_ARGUMENT, naming the column,
+// the value found and what was wanted.
 absl::Status CheckColumns(const v1::StepSchedule& schedule,
                           const v1::MicroBatchSchedule& micro_batch);
 
-// The same for every micro-batch of the step, and that the places of each slot
-// are 0, 1, 2, …, each once.
+// Checks every micro-batch of the step, and that each slot contains the places
+// 0, 1, 2, … once each.
 absl::Status CheckColumns(const v1::StepSchedule& schedule);
 
 }  // namespace ballast

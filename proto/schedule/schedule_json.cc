@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
 
 namespace ballast {
@@ -33,19 +34,14 @@ Json PerModule(const v1::MicroBatchSchedule& micro_batch, F f) {
 Json MicroBatchJson(const v1::StepSchedule& schedule,
                     const v1::MicroBatchSchedule& micro_batch) {
   Json samples = Json::array();
-  int image = 0;
+  const std::vector<uint64_t> patches = SamplePatches(micro_batch);
   for (int i = 0; i < micro_batch.tokens_size(); ++i) {
-    uint64_t patches = 0;
-    for (uint32_t k = 0; k < micro_batch.images(i); ++k, ++image) {
-      patches +=
-          uint64_t{micro_batch.grid_h(image)} * micro_batch.grid_w(image);
-    }
     samples.push_back(
         {{"position", micro_batch.position(i)},
          {"sample", absl::StrCat(schedule.sources(micro_batch.source(i)), ":",
                                  micro_batch.ordinal(i))},
          {"images", micro_batch.images(i)},
-         {"patches", patches},
+         {"patches", patches[i]},
          {"tokens", micro_batch.tokens(i)},
          {"label_tokens", micro_batch.label_tokens(i)},
          {"cost",

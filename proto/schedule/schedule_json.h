@@ -7,15 +7,16 @@
 
 namespace ballast {
 
-// One line of JSON (no line break at its end), the same for equal schedules:
-// what `ballast-server plan --json` and `ballastctl schedule --json` print.
+// Formats a step as one line of JSON without a line break, the same for equal
+// schedules. `ballast-server plan --json` and `ballastctl schedule --json`
+// print it.
 //   {"step", "fingerprint", "micro_batches": [{"samples": [{"position",
 //    "sample": "SOURCE:ORDINAL", "images", "patches", "tokens",
 //    "label_tokens", "cost": {M: x}, "reader": {M: r}, "owner": {M: r}, "slot",
 //    "place"}], "load": {M: {"before": [per rank], "after": [per rank]}},
 //    "dummies": {"vision": [rank, …]}}], "totals": {"tokens", "tokens_squared",
 //    "label_tokens", "patches", "images"}}
-// `dummies` stands there only where a rank must add a dummy image.
+// `dummies` is present only if a rank must add a dummy image.
 std::string ScheduleToJson(const v1::StepSchedule& schedule);
 
 }  // namespace ballast

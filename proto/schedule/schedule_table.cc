@@ -19,7 +19,7 @@ std::string Range(const Loads& loads) {
   return absl::StrFormat("%.0f..%.0f", *least, *most);
 }
 
-// 1.00 where every rank carries the same.
+// "1.000" if every rank has the same load.
 std::string LargestOverMean(const Loads& loads) {
   const double sum = std::accumulate(loads.begin(), loads.end(), 0.0);
   if (sum == 0) return "-";

@@ -7,10 +7,11 @@
 
 namespace ballast {
 
-// A step for people: a line a micro-batch and module with the load of its ranks
-// before and after balancing (smallest, largest, largest over mean), how many
-// samples change their rank, and the step's totals. What `ballast-server plan`
-// and `ballastctl schedule` print without --json.
+// Formats a step for people: one line for each micro-batch and module with the
+// load of its ranks before and after balancing (smallest, largest, largest over
+// mean) and the number of samples that change their rank; then the step's
+// totals. `ballast-server plan` and `ballastctl schedule` print it without
+// --json.
 std::string ScheduleToTable(const v1::StepSchedule& schedule);
 
 }  // namespace ballast

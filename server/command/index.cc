@@ -25,7 +25,7 @@ struct Options {
   bool verify = false;
 };
 
-// One line that is written over, for terminals.
+// Prints a progress line that overwrites the one before; for terminals.
 void PrintProgress(const std::string& source, const IndexProgress& progress) {
   const double done =
       progress.bytes_total == 0
@@ -118,30 +118,27 @@ absl::Status Index(const Options& options) {
 
 void AddIndex(CommandLine* line) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
-      line->app(), "index",
-      "Builds or refreshes the index of every source: where each sample lies,\n"
-      "its image sizes, its text length. Damaged samples are left out and\n"
-      "listed with file, offset and reason. An index that is out of date is "
-      "built\n"
-      "from what still fits of it: files that have not changed are not "
-      "searched\n"
-      "again, and texts are measured only where tokenizer, template or limits\n"
-      "ask for it. Warns of each data file that two\n"
-      "sources share, or that one has twice. Fails when samples are too long\n"
-      "and batch.on_too_long is `error`.",
+  Command* command = line->AddCommand(
+      line->program(), "index",
+      R"(Builds or refreshes the index of every source: where each sample lies, its
+image sizes, its text length. An out-of-date index is rebuilt from the parts
+that are still valid: unchanged files are not read again, and texts are measured
+again only if the tokenizer, the template or the limits have changed.
+
+Damaged samples are left out and listed with file, offset and reason. Warns of
+data files that occur twice, in one source or in two. Fails if samples are too
+long and batch.on_too_long is `error`.)",
       "  ballast-server index --config ballast.yaml\n"
       "  ballast-server index --config ballast.yaml --verify",
       [options] { return Index(*options); });
-  command->add_option("--config", options->config, "configuration file")
-      ->required()
-      ->type_name("FILE");
-  command->add_flag("--rebuild", options->rebuild,
-                    "read all files anew, also those of indexes that are up to "
-                    "date");
-  command->add_flag("--verify", options->verify,
-                    "read indexes that are up to date from end to end, and "
-                    "build those anew that are damaged");
+  command->AddText("--config", &options->config, "configuration file")
+      .Required()
+      .TypeName("FILE");
+  command->AddFlag("--rebuild", &options->rebuild,
+                   "read all files again, even if the index is up to date");
+  command->AddFlag("--verify", &options->verify,
+                   "check up-to-date indexes from end to end, and rebuild the "
+                   "damaged ones");
 }
 
 }  // namespace ballast

@@ -5,7 +5,7 @@
 
 namespace ballast {
 
-// `index`: builds or refreshes the index of every source.
+// Adds `index`, which builds or refreshes the index of every source.
 void AddIndex(CommandLine* line);
 
 }  // namespace ballast

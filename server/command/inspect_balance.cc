@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "server/command/json_lines.h"
 #include "server/schedule/balance.h"
@@ -26,7 +25,7 @@ absl::StatusOr<std::vector<double>> ParseCosts(const nlohmann::json& object) {
   const auto found = object.find("costs");
   if (found == object.end() || !found->is_array()) {
     return absl::InvalidArgumentError(
-        "key `costs` is missing or no list; wanted a list of numbers");
+        "key `costs` is missing or not a list; wanted a list of numbers");
   }
   std::vector<double> costs;
   for (const nlohmann::json& cost : *found) {
@@ -56,30 +55,30 @@ absl::StatusOr<nlohmann::ordered_json> Balance(const nlohmann::json& object,
 
 }  // namespace
 
-void AddInspectBalance(CommandLine* line, CLI::App* inspect) {
+void AddInspectBalance(CommandLine* line, Command* inspect) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
+  Command* command = line->AddCommand(
       inspect, "balance",
-      "Partitions costs into groups of even load, as the schedule does.\n"
-      "Reads {\"costs\": [number, …]} a line from standard input and prints\n"
-      "{\"groups\": [[index, …], …], \"load\": […], \"lower_bound\": x} for "
-      "each.",
-      "  echo '{\"costs\": [4, 3, 1, 2]}' |\n"
-      "    ballast-server inspect balance --groups 2 --algorithm lpt",
+      R"(Partitions costs into groups of even load, as the schedule does.
+Reads lines {"costs": [number, …]} from standard input and prints for each
+{"groups": [[index, …], …], "load": […], "lower_bound": x}.)",
+      R"(  echo '{"costs": [4, 3, 1, 2]}' |
+    ballast-server inspect balance --groups 2 --algorithm lpt)",
       [options] {
         return TransformJsonLines(std::cin, std::cout,
                                   [&](const nlohmann::json& object) {
                                     return Balance(object, *options);
                                   });
       });
-  AddWholeNumber(command, "--groups", options->groups, "number of groups", 1)
-      ->required();
-  OneOf(command->add_option("--algorithm", options->algorithm,
-                            "`lpt` is the reference, always of equal count"),
-        {"lpt", "refined"})
-      ->capture_default_str();
-  command->add_flag("--equal-count", options->equal_count,
-                    "as many costs in each group");
+  command->AddWholeNumber("--groups", &options->groups, "number of groups", 1)
+      .Required();
+  command
+      ->AddText("--algorithm", &options->algorithm,
+                "`lpt` is the reference; its groups have equal counts")
+      .OneOf({"lpt", "refined"})
+      .ShowDefault();
+  command->AddFlag("--equal-count", &options->equal_count,
+                   "give every group the same number of costs");
 }
 
 }  // namespace ballast

@@ -5,8 +5,8 @@
 
 namespace ballast {
 
-// `inspect balance`: partitions costs given as JSON lines.
-void AddInspectBalance(CommandLine* line, CLI::App* inspect);
+// Adds `inspect balance`, which partitions costs given as JSON lines.
+void AddInspectBalance(CommandLine* line, Command* inspect);
 
 }  // namespace ballast
 

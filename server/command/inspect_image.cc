@@ -9,7 +9,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "common/option_types.h"
 #include "common/sha256.h"
 #include "common/status_macros.h"
 #include "server/config/model_profile.h"
@@ -40,8 +39,8 @@ absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
   BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
   if (model.min_pixels() > model.max_pixels()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--min-pixels is ", model.min_pixels(), " and --max-pixels is ",
-        model.max_pixels(), "; wanted the first not above the second"));
+        "--min-pixels is ", model.min_pixels(), ", above --max-pixels ",
+        model.max_pixels(), "; lower the one or raise the other"));
   }
   return model;
 }
@@ -56,7 +55,7 @@ absl::StatusOr<std::string> ReadImageFile(const std::string& path) {
   return file.ReadAt(0, size);
 }
 
-// The keys that follow `file`.
+// Adds the keys that follow `file`.
 absl::Status Inspect(const v1::Model& model, const std::string& path,
                      ImageDecoder& decoder, nlohmann::ordered_json& object) {
   BALLAST_ASSIGN_OR_RETURN(const std::string bytes, ReadImageFile(path));
@@ -70,7 +69,7 @@ absl::Status Inspect(const v1::Model& model, const std::string& path,
                      " pixels; at most ", kMaxImagePixels, " are made"));
   }
   std::vector<uint8_t> resized(pixels * 3);
-  // From the file once more: as a server makes it.
+  // Decodes the file a second time, in one pass as a server does.
   ImageHeader size = {};
   size.width = image.width;
   size.height = image.height;
@@ -101,50 +100,53 @@ absl::Status InspectImages(const v1::Model& model,
       ++failed;
       object["error"] = std::string(status.message());
     }
-    // A file's name can be any bytes; JSON holds only UTF-8.
+    // A file's name may be any bytes; JSON allows only UTF-8.
     out << object.dump(-1, ' ', false,
                        nlohmann::ordered_json::error_handler_t::replace)
         << std::endl;
-    if (!out) return absl::UnavailableError("the output cannot be written");
+    if (!out) return absl::UnavailableError("cannot write to standard output");
   }
   if (failed == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(failed, " of ", files.size(),
-                   " files failed; `error` in their lines says why"));
+                   " files failed; see `error` in their lines"));
 }
 
-void AddInspectImage(CommandLine* line, CLI::App* inspect) {
+void AddInspectImage(CommandLine* line, Command* inspect) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
+  Command* command = line->AddCommand(
       inspect, "image",
-      "Prints what a model sees of image files (JPEG, PNG, WebP).\n"
-      "One JSON object a file, in order: its size, its size after resizing,\n"
-      "its grid of patches, its tokens, and SHA-256 of the RGB pixels before\n"
-      "and after resizing; or `error`. Fails if any file did.",
-      "  ballast-server inspect image --model qwen2_5_vl photo.jpg scan.png\n"
-      "  ballast-server inspect image --model qwen3_vl --max-pixels 1048576 "
-      "*.webp",
+      R"(Prints what a model sees of image files (JPEG, PNG, WebP).
+One JSON object a file, in order: its size, its size after resizing, its grid of
+patches, its tokens, and SHA-256 of the RGB pixels before and after resizing; or
+`error`. Exits with status 1 if any file failed.)",
+      R"(  ballast-server inspect image --model qwen2_5_vl photo.jpg scan.png
+  ballast-server inspect image --model qwen3_vl --max-pixels 1048576 *.webp)",
       [options]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const v1::Model model,
                                  CompleteModel(*options));
         return InspectImages(model, options->files, std::cout);
       });
-  OneOf(command->add_option("--model", options->profile,
-                            "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl"),
-        ModelProfileNames())
-      ->required()
-      ->type_name("MODEL");
-  AddWholeNumber(command, "--min-pixels", options->min_pixels,
-                 "fewest pixels after resizing (default: the model's)", 1);
-  AddWholeNumber(command, "--max-pixels", options->max_pixels,
-                 "most pixels after resizing (default: the model's)", 1);
-  OneOf(command->add_option("--resample", options->resample,
-                            "`exact` gives Pillow's pixels"),
-        {"exact", "fast"})
-      ->capture_default_str();
-  command->add_flag("--exif-orientation", options->exif_orientation,
-                    "turn images as their EXIF orientation says");
-  command->add_option("FILE", options->files, "image files")->required();
+  command
+      ->AddText("--model", &options->profile,
+                "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl")
+      .OneOf(ModelProfileNames())
+      .Required()
+      .TypeName("MODEL");
+  command->AddWholeNumber("--min-pixels", &options->min_pixels,
+                          "fewest pixels after resizing (default: the model's)",
+                          1);
+  command->AddWholeNumber("--max-pixels", &options->max_pixels,
+                          "most pixels after resizing (default: the model's)",
+                          1);
+  command
+      ->AddText("--resample", &options->resample,
+                "`exact` gives Pillow's pixels; `fast` approximates them")
+      .OneOf({"exact", "fast"})
+      .ShowDefault();
+  command->AddFlag("--exif-orientation", &options->exif_orientation,
+                   "apply the EXIF orientation of images");
+  command->AddTexts("FILE", &options->files, "image files").Required();
 }
 
 }  // namespace ballast

@@ -12,14 +12,15 @@
 
 namespace ballast {
 
-// `inspect image`: sizes, tokens and pixel hashes of image files.
-void AddInspectImage(CommandLine* line, CLI::App* inspect);
+// Adds `inspect image`, which prints sizes, tokens and pixel hashes of image
+// files.
+void AddInspectImage(CommandLine* line, Command* inspect);
 
-// The command on any files and stream: one JSON object a file, in order, with
-// {file, width, height, resized_h, resized_w, grid_thw, image_tokens,
-// rgb_sha256, resized_sha256}, or {file, error}. `model` is a complete one.
-// Errors, after all files: INVALID_ARGUMENT with how many of them failed;
-// UNAVAILABLE at once when `out` fails.
+// Runs the command on any files and stream: one JSON object a file, in order,
+// with {file, width, height, resized_h, resized_w, grid_thw, image_tokens,
+// rgb_sha256, resized_sha256}, or {file, error}. `model` is complete. Errors:
+// INVALID_ARGUMENT after all files, with how many of them failed; UNAVAILABLE
+// at once if `out` fails.
 absl::Status InspectImages(const v1::Model& model,
                            absl::Span<const std::string> files,
                            std::ostream& out);

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "common/option_types.h"
 #include "common/status_macros.h"
 
 namespace ballast {
@@ -23,54 +22,57 @@ absl::Status InspectLengths(const LognormalLengths& lengths, uint64_t count,
                             std::ostream& out) {
   const absl::Status checked = CheckLognormalLengths(lengths);
   if (!checked.ok()) {
-    // Its message begins with the name of the value.
+    // The message begins with the option's name.
     return absl::Status(checked.code(), absl::StrCat("--", checked.message()));
   }
   MockLengths drawn(lengths);
-  // Written as they are drawn: `count` may be more than memory holds.
+  // Written one by one: `count` lengths may exceed memory.
   out << '[';
   for (uint64_t i = 0; i < count && out; ++i) {
     if (i > 0) out << ',';
     out << drawn.Next();
   }
   out << "]\n" << std::flush;
-  if (!out) return absl::UnavailableError("cannot write standard output");
+  if (!out) return absl::UnavailableError("cannot write to standard output");
   return absl::OkStatus();
 }
 
-void AddInspectLengths(CommandLine* line, CLI::App* inspect) {
+void AddInspectLengths(CommandLine* line, Command* inspect) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
+  Command* command = line->AddCommand(
       inspect, "lengths",
-      "Prints the lengths that a mock source draws, in tokens.\n"
-      "One JSON array, in the order of the source's samples; the same as\n"
-      "Megatron-LM's mock datasets have for the same numbers.",
-      "  ballast-server inspect lengths --mode lognormal --min 1024 --max 8192 "
-      "\\\n"
-      "      --mean 4096 --sigma 1.1 --count 8",
+      R"(Prints the lengths that a mock source draws, in tokens.
+One JSON array, in the order of the source's samples; equal to the lengths of
+Megatron-LM's mock datasets for the same options.)",
+      R"(  ballast-server inspect lengths --mode lognormal --min 1024 --max 8192 \
+      --mean 4096 --sigma 1.1 --count 8)",
       [options] {
         return InspectLengths(options->lengths, options->count, std::cout);
       });
-  OneOf(command->add_option("--mode", options->mode, "how they are drawn"),
-        {"lognormal"})
-      ->required();
-  AddWholeNumber(command, "--min", options->lengths.min, "least length")
-      ->required();
-  AddWholeNumber(command, "--max", options->lengths.max, "greatest length")
-      ->required();
+  command->AddText("--mode", &options->mode, "distribution of the lengths")
+      .OneOf({"lognormal"})
+      .Required();
   command
-      ->add_option("--mean", options->lengths.mean,
-                   "mean of what is drawn, before it is clipped to --min and "
-                   "--max")
-      ->required()
-      ->type_name("TOKENS");
+      ->AddWholeNumber("--min", &options->lengths.min,
+                       "smallest length, in tokens")
+      .Required();
   command
-      ->add_option("--sigma", options->lengths.sigma,
-                   "deviation of the logarithm")
-      ->required()
-      ->type_name("X");
-  AddWholeNumber(command, "--count", options->count, "number of lengths")
-      ->required();
+      ->AddWholeNumber("--max", &options->lengths.max,
+                       "largest length, in tokens")
+      .Required();
+  command
+      ->AddReal("--mean", &options->lengths.mean,
+                "mean of the distribution, before lengths are clipped to "
+                "--min and --max")
+      .Required()
+      .TypeName("TOKENS");
+  command
+      ->AddReal("--sigma", &options->lengths.sigma,
+                "standard deviation of the logarithm")
+      .Required()
+      .TypeName("X");
+  command->AddWholeNumber("--count", &options->count, "number of lengths")
+      .Required();
 }
 
 }  // namespace ballast

@@ -10,14 +10,14 @@
 
 namespace ballast {
 
-// Writes the first `count` lengths that a mock source draws as one JSON array
-// and a line break. INVALID_ARGUMENT names the option at fault; UNAVAILABLE
-// when `out` fails.
+// Writes the first `count` lengths of a mock source as one JSON array and a
+// line break. Errors: INVALID_ARGUMENT names the option at fault; UNAVAILABLE
+// if `out` fails.
 absl::Status InspectLengths(const LognormalLengths& lengths, uint64_t count,
                             std::ostream& out);
 
-// `inspect lengths`: the lengths of a mock source.
-void AddInspectLengths(CommandLine* line, CLI::App* inspect);
+// Adds `inspect lengths`, which prints the lengths of a mock source.
+void AddInspectLengths(CommandLine* line, Command* inspect);
 
 }  // namespace ballast
 

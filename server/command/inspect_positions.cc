@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "server/command/json_lines.h"
 #include "server/config/model_profile.h"
@@ -20,7 +19,7 @@
 namespace ballast {
 namespace {
 
-// Whether `value` is an integer that Integer holds.
+// True if `value` is an integer that fits in Integer.
 template <typename Integer>
 bool Holds(const nlohmann::json& value) {
   if (value.is_number_unsigned()) {
@@ -94,27 +93,27 @@ absl::Status InspectPositions(const v1::Model& model, std::istream& in,
   });
 }
 
-void AddInspectPositions(CommandLine* line, CLI::App* inspect) {
+void AddInspectPositions(CommandLine* line, Command* inspect) {
   auto profile = std::make_shared<std::string>();
-  CLI::App* command = line->AddCommand(
+  Command* command = line->AddCommand(
       inspect, "positions",
-      "Prints the position ids of samples.\n"
-      "Reads {\"input_ids\": […], \"image_grid_thw\": [[t, h, w], …]} a line\n"
-      "from standard input and prints {\"position_ids\": [[…], […], […]]} for "
-      "each.",
-      "  echo '{\"input_ids\": [7, 8, 9], \"image_grid_thw\": []}' |\n"
-      "    ballast-server inspect positions --model qwen2_5_vl",
+      R"(Prints the position ids of samples.
+Reads lines {"input_ids": […], "image_grid_thw": [[t, h, w], …]} from standard
+input and prints for each {"position_ids": [[…], […], […]]}.)",
+      R"(  echo '{"input_ids": [7, 8, 9], "image_grid_thw": []}' |
+    ballast-server inspect positions --model qwen2_5_vl)",
       [profile]() -> absl::Status {
         v1::Model model;
         model.set_profile(*profile);
         BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
         return InspectPositions(model, std::cin, std::cout);
       });
-  OneOf(command->add_option("--model", *profile,
-                            "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl"),
-        ModelProfileNames())
-      ->required()
-      ->type_name("MODEL");
+  command
+      ->AddText("--model", profile.get(),
+                "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl")
+      .OneOf(ModelProfileNames())
+      .Required()
+      .TypeName("MODEL");
 }
 
 }  // namespace ballast

@@ -10,12 +10,12 @@
 
 namespace ballast {
 
-// `inspect positions`: the position ids of token ids.
-void AddInspectPositions(CommandLine* line, CLI::App* inspect);
+// Adds `inspect positions`, which prints the position ids of token ids.
+void AddInspectPositions(CommandLine* line, Command* inspect);
 
-// The command on any streams: {"input_ids": […], "image_grid_thw": [[t,h,w],
-// …]} a line to {"position_ids": [[…], …]} a line, one list an axis of `model`.
-// Errors name the line: INVALID_ARGUMENT.
+// Runs the command on any streams: {"input_ids": […], "image_grid_thw":
+// [[t,h,w], …]} a line to {"position_ids": [[…], …]} a line, one list an axis
+// of `model`. Errors name the line: INVALID_ARGUMENT.
 absl::Status InspectPositions(const v1::Model& model, std::istream& in,
                               std::ostream& out);
 

@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/aligned_buffer.h"
-#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
+#include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
 #include "server/config/config_loader.h"
 #include "server/config/model_profile.h"
@@ -30,7 +30,7 @@ struct Options {
   uint64_t position = 0;
 };
 
-// One sample as the schedule knows it.
+// One sample and its place in the schedule.
 struct Found {
   v1::StepSchedule schedule;
   uint32_t micro_batch = 0;  // within the step
@@ -47,7 +47,7 @@ absl::StatusOr<Found> FindPosition(const OpenedJob& job, uint64_t position) {
   BALLAST_ASSIGN_OR_RETURN(
       found.schedule,
       job.scheduler->Schedule(position / job.config.batch().global()));
-  // Every position of the step stands in one of its micro-batches.
+  // One of the step's micro-batches holds every position of the step.
   for (const auto& columns : found.schedule.micro_batches()) {
     const auto& positions = columns.position();
     const auto at = std::find(positions.begin(), positions.end(), position);
@@ -58,17 +58,17 @@ absl::StatusOr<Found> FindPosition(const OpenedJob& job, uint64_t position) {
     ++found.micro_batch;
   }
   const v1::MicroBatchSchedule& columns = found.columns();
-  uint32_t image = 0;
-  for (uint32_t i = 0; i < found.index; ++i) image += columns.images(i);
+  const std::vector<uint32_t> first = FirstImages(columns);
   const uint32_t patch = job.config.model().patch();
-  for (uint32_t k = 0; k < columns.images(found.index); ++k, ++image) {
+  for (uint32_t image = first[found.index]; image < first[found.index + 1];
+       ++image) {
     const uint32_t h = columns.grid_h(image), w = columns.grid_w(image);
     found.grids.push_back({h * patch, w * patch, h, w});
   }
   return found;
 }
 
-// The language payload of the sample, as a block would hold it.
+// Adds the sample's language payload as a block would hold it.
 absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
   const v1::MicroBatchSchedule& columns = found.columns();
   const uint32_t axes = job.config.model().position_axes();
@@ -86,7 +86,7 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
   BALLAST_ASSIGN_OR_RETURN(AlignedBuffer payload,
                            AlignedBuffer::Create(layout.bytes));
   request.payload = payload.bytes();
-  // A sample that cannot be read shall be an error here, not a placeholder.
+  // An unreadable sample is an error here, not a placeholder.
   v1::Config config = job.config;
   config.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
   const FileSampleBuilder builder(config, job.source_pointers(),
@@ -139,30 +139,31 @@ absl::Status InspectSample(const Options& options) {
   }
   BALLAST_RETURN_IF_ERROR(AddText(job, found, &json));
   std::cout << json.dump() << std::endl;
-  if (!std::cout) return absl::UnavailableError("cannot write standard output");
+  if (!std::cout) {
+    return absl::UnavailableError("cannot write to standard output");
+  }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-void AddInspectSample(CommandLine* line, CLI::App* inspect) {
+void AddInspectSample(CommandLine* line, Command* inspect) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
+  Command* command = line->AddCommand(
       inspect, "sample",
-      "Prints the sample at a position as a server builds it.\n"
-      "One JSON object: position, sample, step, micro_batch, tokens, "
-      "label_tokens,\n"
-      "images [{resized_h, resized_w, grid_thw, image_tokens}], cost {module: "
-      "x},\n"
-      "input_ids, labels, position_ids [axis][token].",
+      R"(Prints the sample at a position as a server builds it.
+One JSON object with the keys: position, sample, step, micro_batch, tokens,
+label_tokens, images [{resized_h, resized_w, grid_thw, image_tokens}],
+cost {module: x}, input_ids, labels, position_ids [axis][token].)",
       "  ballast-server inspect sample --config ballast.yaml --position 17",
       [options] { return InspectSample(*options); });
-  command->add_option("--config", options->config, "configuration file")
-      ->required()
-      ->type_name("FILE");
-  AddWholeNumber(command, "--position", options->position,
-                 "place in the global order, from 0")
-      ->required();
+  command->AddText("--config", &options->config, "configuration file")
+      .Required()
+      .TypeName("FILE");
+  command
+      ->AddWholeNumber("--position", &options->position,
+                       "place in the global order, from 0")
+      .Required();
 }
 
 }  // namespace ballast

@@ -5,8 +5,9 @@
 
 namespace ballast {
 
-// `inspect sample`: what a server would build of the sample at a position.
-void AddInspectSample(CommandLine* line, CLI::App* inspect);
+// Adds `inspect sample`, which prints what a server would build for the sample
+// at a position.
+void AddInspectSample(CommandLine* line, Command* inspect);
 
 }  // namespace ballast
 

@@ -30,25 +30,24 @@ absl::Status InspectText(const Tokenizer& tokenizer, std::istream& in,
                             });
 }
 
-void AddInspectText(CommandLine* line, CLI::App* inspect) {
+void AddInspectText(CommandLine* line, Command* inspect) {
   auto tokenizer = std::make_shared<std::string>();
-  CLI::App* command = line->AddCommand(
+  Command* command = line->AddCommand(
       inspect, "text",
-      "Prints the token ids of texts, without special tokens.\n"
-      "Reads {\"text\": …} a line from standard input and prints\n"
-      "{\"ids\": […]} for each.",
-      "  echo '{\"text\": \"Hello\"}' |\n"
-      "    ballast-server inspect text --tokenizer tokenizer.json",
+      R"(Prints the token ids of texts, without special tokens.
+Reads lines {"text": …} from standard input and prints for each {"ids": […]}.)",
+      R"(  echo '{"text": "Hello"}' |
+    ballast-server inspect text --tokenizer tokenizer.json)",
       [tokenizer]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto made, MakeTokenizer(*tokenizer));
         return InspectText(*made, std::cin, std::cout);
       });
   command
-      ->add_option("--tokenizer", *tokenizer,
-                   "a tokenizer.json, a SentencePiece .model, or `bytes` (one\n"
-                   "token a byte)")
-      ->required()
-      ->type_name("FILE|bytes");
+      ->AddText("--tokenizer", tokenizer.get(),
+                "a tokenizer.json, a SentencePiece .model, or `bytes` (one "
+                "token a byte)")
+      .Required()
+      .TypeName("FILE|bytes");
 }
 
 }  // namespace ballast

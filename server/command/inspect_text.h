@@ -10,10 +10,10 @@
 
 namespace ballast {
 
-// `inspect text`: what a tokenizer makes of texts.
-void AddInspectText(CommandLine* line, CLI::App* inspect);
+// Adds `inspect text`, which prints the token ids of texts.
+void AddInspectText(CommandLine* line, Command* inspect);
 
-// The command on any streams: {"text": …} a line to {"ids": […]} a line.
+// Runs the command on any streams: {"text": …} a line to {"ids": […]} a line.
 // Errors name the line: INVALID_ARGUMENT, the tokenizer's.
 absl::Status InspectText(const Tokenizer& tokenizer, std::istream& in,
                          std::ostream& out);

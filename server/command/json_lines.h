@@ -12,10 +12,10 @@
 
 namespace ballast {
 
-// Reads one JSON object a line from `in` and writes what `transform` makes of
-// it as one line to `out`, in order; empty lines are passed over. Stops at the
-// first bad line. Errors name the line, counted from 1: INVALID_ARGUMENT (not a
-// JSON object), transform's; UNAVAILABLE when `out` fails.
+// Reads one JSON object a line from `in` and writes the result of `transform`
+// as one line to `out`, in order; skips empty lines. Stops at the first bad
+// line. Errors name the line, counted from 1: INVALID_ARGUMENT (not a JSON
+// object), transform's; UNAVAILABLE if `out` fails.
 absl::Status TransformJsonLines(
     std::istream& in, std::ostream& out,
     const std::function<absl::StatusOr<nlohmann::ordered_json>(

@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/option_types.h"
 #include "common/progress_bar.h"
 #include "common/status_macros.h"
 #include "server/command/draw/dataset.h"
@@ -46,7 +45,7 @@ absl::Status MakeCorpus(Options options) {
   if (report.wrote_config) {
     std::cout << "configuration: " << directory << "/ballast.yaml\n";
   } else {
-    std::cout << directory << "/ballast.yaml was there and stays as it is\n";
+    std::cout << directory << "/ballast.yaml exists and was kept\n";
   }
   return absl::OkStatus();
 }
@@ -55,32 +54,33 @@ absl::Status MakeCorpus(Options options) {
 
 void AddMakeCorpus(CommandLine* line) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
-      line->app(), "make-corpus",
-      "Draws a dataset of documents and scenes as WebDataset tars, with a\n"
-      "configuration (ballast.yaml) to serve it. The same bytes for the same\n"
-      "samples, seed and preset.",
-      "  ballast-server make-corpus --out data --samples 512\n"
-      "  ballast-server make-corpus --out data --samples 64 --preset receipts "
-      "--seed 7",
+  Command* command = line->AddCommand(
+      line->program(), "make-corpus",
+      R"(Draws a dataset of documents and scenes as WebDataset tars, and writes a
+configuration (ballast.yaml) that serves it. Equal samples, seed and preset give
+equal bytes.)",
+      R"(  ballast-server make-corpus --out data --samples 512
+  ballast-server make-corpus --out data --samples 64 --preset receipts --seed 7)",
       [options] { return MakeCorpus(*options); });
   command
-      ->add_option("--out", options->dataset.directory,
-                   "directory, made if need be")
-      ->required()
-      ->type_name("DIR");
-  WholeNumber(command->add_option("--samples", options->dataset.samples,
-                                  "number of samples"),
-              1, 256000000)
-      ->required();
-  AddWholeNumber(command, "--seed", options->dataset.seed,
-                 "another seed draws another dataset")
-      ->capture_default_str();
-  OneOf(command->add_option("--preset", options->preset,
-                            "`mixed` also has pages, tables, scenes and "
-                            "several images a sample; `text` has no images"),
-        {"receipts", "mixed", "text"})
-      ->capture_default_str();
+      ->AddText("--out", &options->dataset.directory,
+                "directory, created if needed")
+      .Required()
+      .TypeName("DIR");
+  command
+      ->AddWholeNumber("--samples", &options->dataset.samples,
+                       "number of samples", 1, 256000000)
+      .Required();
+  command
+      ->AddWholeNumber("--seed", &options->dataset.seed,
+                       "seed of the random numbers: each draws another dataset")
+      .ShowDefault();
+  command
+      ->AddText("--preset", &options->preset,
+                "`mixed` adds pages, tables, scenes and samples of "
+                "several images; `text` has no images")
+      .OneOf({"receipts", "mixed", "text"})
+      .ShowDefault();
 }
 
 }  // namespace ballast

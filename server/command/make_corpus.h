@@ -5,7 +5,7 @@
 
 namespace ballast {
 
-// `make-corpus`: draws a dataset.
+// Adds `make-corpus`, which draws a dataset.
 void AddMakeCorpus(CommandLine* line);
 
 }  // namespace ballast

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "proto/schedule/schedule_json.h"
 #include "proto/schedule/schedule_table.h"
@@ -33,7 +32,9 @@ absl::Status Plan(const Options& options) {
                                : ScheduleToTable(schedule));
   }
   std::cout.flush();
-  if (!std::cout) return absl::UnavailableError("cannot write standard output");
+  if (!std::cout) {
+    return absl::UnavailableError("cannot write to standard output");
+  }
   return absl::OkStatus();
 }
 
@@ -41,20 +42,20 @@ absl::Status Plan(const Options& options) {
 
 void AddPlan(CommandLine* line) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
-      line->app(), "plan",
-      "Prints the schedule of a step: who reads and who owns each sample, and\n"
-      "the load of each rank before and after. Needs the index, no server.",
+  Command* command = line->AddCommand(
+      line->program(), "plan",
+      R"(Prints the schedule of a step: who reads and who owns each sample, and the load
+of each rank before and after balancing. Needs the index, but no server.)",
       "  ballast-server plan --config ballast.yaml --step 0\n"
       "  ballast-server plan --config ballast.yaml --step 10 --steps 5 --json",
       [options] { return Plan(*options); });
-  command->add_option("--config", options->config, "configuration file")
-      ->required()
-      ->type_name("FILE");
-  AddWholeNumber(command, "--step", options->step, "first step")->required();
-  AddWholeNumber(command, "--steps", options->steps, "number of steps", 1)
-      ->capture_default_str();
-  command->add_flag("--json", options->json, "one JSON object a step");
+  command->AddText("--config", &options->config, "configuration file")
+      .Required()
+      .TypeName("FILE");
+  command->AddWholeNumber("--step", &options->step, "first step").Required();
+  command->AddWholeNumber("--steps", &options->steps, "number of steps", 1)
+      .ShowDefault();
+  command->AddFlag("--json", &options->json, "print one JSON object a step");
 }
 
 }  // namespace ballast

@@ -5,7 +5,7 @@
 
 namespace ballast {
 
-// `plan`: prints the schedule without a server.
+// Adds `plan`, which prints the schedule without a server.
 void AddPlan(CommandLine* line);
 
 }  // namespace ballast

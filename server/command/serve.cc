@@ -22,23 +22,25 @@
 #include "common/status_macros.h"
 #include "server/command/termination.h"
 #include "server/config/config_loader.h"
+#include "server/config/exposure.h"
 #include "server/job/reload.h"
 #include "server/service/server.h"
 
 namespace ballast {
 namespace {
 
-// How long a block that is being sent may take to end after a signal.
+// The time that blocks being sent have to finish after a signal.
 constexpr absl::Duration kDrainTime = absl::Seconds(10);
 constexpr absl::Duration kLongWait = absl::Hours(1);
-// A signal that comes so soon after another is the same.
+// A signal that follows another this soon counts as the same.
 constexpr absl::Duration kSameSignal = absl::Milliseconds(100);
-// Between looks at the files of security.tls.
+// The interval between checks of the files of security.tls.
 constexpr absl::Duration kTlsLook = absl::Minutes(1);
 
 struct Options {
   std::string config;
   std::vector<std::string> listen;
+  std::string meeting;
 };
 
 LogLevel LogLevelOf(const v1::Serve& serve) {
@@ -60,19 +62,25 @@ absl::StatusOr<LoadedConfig> Load(const Options& options) {
     config.config.mutable_serve()->mutable_listen()->Assign(
         options.listen.begin(), options.listen.end());
   }
+  if (!options.meeting.empty()) {
+    const auto address = ParseConfiguredAddress(options.meeting);
+    if (!address.ok()) return Annotate(address.status(), "--meeting");
+    config.config.mutable_topology()->set_meeting(options.meeting);
+  }
   return config;
 }
 
-// Workers take memory for the files of a sample and give it back, sample after
-// sample. Left alone, glibc gives it back to the kernel, which clears each page
-// when it is touched again; so each thread keeps what it has had, a few files.
+// Workers allocate memory for a sample's files and free it, sample after
+// sample. By default glibc returns it to the kernel, which clears each page
+// when it is next touched. With these settings each thread keeps its freed
+// memory: a few files.
 void KeepFreedMemory() {
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc takes
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc's maximum
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
 
-// Reads the configuration again and takes over what can be; otherwise says why
-// not, and goes on as before.
+// Reads the configuration again and applies the settings that may change.
+// Otherwise logs why not, and changes nothing.
 void Reload(const Options& options, LoaderServer* server, v1::Config* running) {
   NotifyReloading();
   const absl::Status status = [&]() -> absl::Status {
@@ -91,14 +99,13 @@ void Reload(const Options& options, LoaderServer* server, v1::Config* running) {
   NotifyServiceManager("READY=1");
 }
 
-// Takes over certificates that were changed where they lie, of which nothing
-// tells a server: Kubernetes does so. `fault` is what the last look found
-// wrong, which is said once.
+// Reloads certificates that were replaced on disk without a signal, as
+// Kubernetes does. `fault` is the last error found; each error is logged once.
 void RenewTls(LoaderServer* server, std::string* fault) {
   const absl::StatusOr<bool> renewed = server->RenewTls();
   std::string found(renewed.status().message());
   if (!found.empty() && found != *fault) {
-    LogError("new connections still go by the certificates before: ", found);
+    LogError("new connections still use the previous certificates: ", found);
   }
   *fault = std::move(found);
 }
@@ -109,7 +116,7 @@ absl::Status Serve(const Options& options) {
   BlockServeSignals();
   BALLAST_ASSIGN_OR_RETURN(LoadedConfig config, Load(options));
   SuggestLogLevel(LogLevelOf(config.config.serve()));
-  LogInfo("ballast-server ", ShortVersion(), " starts with ", options.config);
+  LogInfo("ballast-server ", ShortVersion(), " starting with ", options.config);
   std::unique_ptr<LoaderServer> server;
   {
     const EndAtOnce guard("starting");
@@ -119,7 +126,9 @@ absl::Status Serve(const Options& options) {
   }
   const std::string addresses = absl::StrJoin(server->addresses(), " ");
   std::cout << "ready " << addresses << std::endl;
-  if (!std::cout) return absl::UnavailableError("cannot write standard output");
+  if (!std::cout) {
+    return absl::UnavailableError("cannot write to standard output");
+  }
   LogInfo("ready at ", addresses);
   NotifyServiceManager(absl::StrCat("READY=1\nSTATUS=serving at ", addresses));
 
@@ -138,14 +147,15 @@ absl::Status Serve(const Options& options) {
       RenewTls(server.get(), &tls_fault);
     }
     if (watchdog.has_value()) {
-      // Waits for ever where the streams do: then the manager starts it anew.
+      // Blocks forever if the streams are stuck: the service manager then
+      // restarts the server.
       server->open_streams();
       NotifyServiceManager("WATCHDOG=1");
     }
   }
 
   // `timeout` and some shells send the same signal twice, to the process and to
-  // its group; that is no second one.
+  // its group; that does not count as a second signal.
   AwaitServeSignal(kSameSignal);
   LogInfo(SignalName(signal), ": draining, ", server->open_streams(),
           " streams are open");
@@ -162,29 +172,34 @@ absl::Status Serve(const Options& options) {
 
 void AddServe(CommandLine* line) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = line->AddCommand(
-      line->app(), "serve",
-      "Serves shards until SIGTERM, then drains: streams end after the block\n"
-      "that is being sent. Exits with status 0 then; a second SIGTERM ends it\n"
-      "at once. Prints `ready ADDRESS...` on standard output once the index "
-      "is\n"
-      "open and the first blocks have been built. SIGHUP reads the\n"
-      "configuration again: log level, tokens, certificates and limits of bad "
-      "data\n"
-      "are taken over, and nothing where anything else has changed, as the "
-      "log\n"
-      "says. Certificates are looked at every minute, too.",
+  Command* command = line->AddCommand(
+      line->program(), "serve",
+      R"(Serves shards until SIGTERM. Prints `ready ADDRESS...` on standard output once
+the index is open and the first blocks have been built.
+
+SIGTERM drains the server: each stream ends after the block that is being sent,
+and the exit status is 0. A second SIGTERM ends it at once.
+
+SIGHUP reads the configuration again and applies changes of the log level,
+tokens, certificates and limits of bad data. If anything else has changed,
+nothing is applied and the log says why. Certificates are also checked every
+minute.)",
       "  ballast-server serve --config ballast.yaml\n"
       "  ballast-server serve --config ballast.yaml --listen 127.0.0.1:0",
       [options] { return Serve(*options); });
-  command->add_option("--config", options->config, "configuration file")
-      ->required()
-      ->type_name("FILE");
+  command->AddText("--config", &options->config, "configuration file")
+      .Required()
+      .TypeName("FILE");
   command
-      ->add_option("--listen", options->listen,
-                   "unix:/path or host:port, in the place of serve.listen; "
-                   "port 0 lets the system choose")
-      ->type_name("ADDRESS");
+      ->AddTexts("--listen", &options->listen,
+                 "unix:/path or host:port, instead of serve.listen; port 0 "
+                 "lets the system choose")
+      .TypeName("ADDRESS");
+  command
+      ->AddText("--meeting", &options->meeting,
+                "unix:/path or host:port of the server where groups of ranks "
+                "meet, in the place of topology.meeting")
+      .TypeName("ADDRESS");
 }
 
 }  // namespace ballast

@@ -5,7 +5,8 @@
 
 namespace ballast {
 
-// `serve`: serves a configuration until SIGTERM or SIGINT, then drains.
+// Adds `serve`, which serves a configuration until SIGTERM or SIGINT, then
+// drains.
 void AddServe(CommandLine* line);
 
 }  // namespace ballast

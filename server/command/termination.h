@@ -9,23 +9,24 @@
 
 namespace ballast {
 
-// The signals of `serve`, which no handler ever sees: they are blocked, before
-// any thread is made, so that every thread inherits it, and waited for.
+// The signals of `serve`. No handler runs for them: they are blocked before any
+// thread starts, so that every thread inherits the mask, and waited for.
 
 // Blocks SIGTERM, SIGINT, SIGHUP, and SIGUSR1, which EndAtOnce uses.
 void BlockServeSignals();
 
-// Blocks until SIGTERM, SIGINT or SIGHUP comes and answers it; 0 after `most`.
+// Waits at most `most` for SIGTERM, SIGINT or SIGHUP and returns it; 0 if none
+// came.
 int AwaitServeSignal(absl::Duration most);
 
 // "SIGTERM"
 std::string SignalName(int signal);
 
-// While it lives SIGTERM and SIGINT end the process at once, with a line in the
-// log that says `what` it was doing and the status that a shell gives who is
-// killed so (143, 130). What it holds is the kernel's to free; an arena's file
-// is removed by the next server (docs/operations.md). For times in which a
-// signal would otherwise have to wait: opening the data, and draining.
+// While this object exists, SIGTERM and SIGINT end the process at once. A log
+// line says `what` it was doing; the exit status is the one of a process killed
+// by the signal (143, 130). The kernel frees its resources; the next server
+// removes an arena's file (docs/operations.md). For phases in which a signal
+// would otherwise have to wait: opening the data, and draining.
 class EndAtOnce {
  public:
   explicit EndAtOnce(std::string what);

@@ -76,7 +76,7 @@ void DefaultBatch(const KeyReport& keys, v1::Batch* batch) {
   }
 }
 
-// After DefaultServe: the default server stands at its first address.
+// Comes after DefaultServe: the default server has its first address.
 void DefaultTopology(const KeyReport& keys, const v1::Serve& serve,
                      v1::Topology* topology) {
   for (auto& [name, module] : *topology->mutable_modules()) {
@@ -96,16 +96,18 @@ void DefaultTopology(const KeyReport& keys, const v1::Serve& serve,
   }
 }
 
-// `key`: where the section stands.
+// `key`: that of the section. With `model` ResolveModelCosts fills in the rest.
 void DefaultCost(const KeyReport& keys, absl::string_view key,
                  v1::Balance::Cost* cost) {
   cost->mutable_language();
-  if (!keys.Has(absl::StrCat(key, ".vision.linear"))) {
+  if (cost->model().empty() && !keys.Has(absl::StrCat(key, ".vision.linear"))) {
     cost->mutable_vision()->set_linear(1);
   }
 }
 
-void DefaultBalance(const KeyReport& keys, v1::Balance* balance) {
+// Comes after DefaultTopology.
+void DefaultBalance(const KeyReport& keys, bool colocated,
+                    v1::Balance* balance) {
   if (!keys.Has("balance.delivery")) {
     balance->set_delivery(v1::DELIVERY_EXCHANGE);
   }
@@ -119,6 +121,12 @@ void DefaultBalance(const KeyReport& keys, v1::Balance* balance) {
   if (!keys.Has("balance.align_images")) balance->set_align_images(true);
   if (!keys.Has("balance.order")) {
     balance->set_order(v1::Balance::ORDER_NATURAL);
+  }
+  if (!keys.Has("balance.objective")) {
+    const bool phases =
+        !colocated && balance->algorithm() == v1::Balance::ALGORITHM_REFINED;
+    balance->set_objective(phases ? v1::Balance::OBJECTIVE_PHASES
+                                  : v1::Balance::OBJECTIVE_SUM);
   }
   DefaultCost(keys, "balance.cost", balance->mutable_cost());
   for (int i = 0; i < balance->cost_changes_size(); ++i) {
@@ -167,7 +175,8 @@ void ApplyDefaults(const KeyReport& keys, v1::Config* config) {
   DefaultBatch(keys, config->mutable_batch());
   DefaultServe(keys, config->mutable_serve());
   DefaultTopology(keys, config->serve(), config->mutable_topology());
-  DefaultBalance(keys, config->mutable_balance());
+  DefaultBalance(keys, config->topology().colocated(),
+                 config->mutable_balance());
   DefaultPacking(keys, config->mutable_packing());
 }
 
@@ -185,6 +194,11 @@ void ResolvePaths(absl::string_view directory, v1::Config* config) {
   }
   if (config->serve().arena() != "auto" && config->serve().arena() != "off") {
     resolve(config->mutable_serve()->mutable_arena());
+  }
+  v1::Balance& balance = *config->mutable_balance();
+  resolve(balance.mutable_cost()->mutable_model());
+  for (v1::Balance::CostChange& change : *balance.mutable_cost_changes()) {
+    resolve(change.mutable_cost()->mutable_model());
   }
   if (!config->has_security()) return;
   v1::Security& security = *config->mutable_security();

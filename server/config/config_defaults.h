@@ -7,15 +7,15 @@
 
 namespace ballast {
 
-// Gives every key that `keys` does not hold the default that its comment in
-// proto/config.proto names. An unknown profile leaves the model as it is: the
-// check of the configuration reports it.
+// Sets every key that `keys` does not contain to the default that its comment
+// in proto/config.proto names. An unknown profile leaves the model unchanged;
+// the validation reports it.
 void ApplyDefaults(const KeyReport& keys, v1::Config* config);
 
-// Makes every path start from `directory` instead of the configuration's place:
-// sources[].media_root, .index and .lengths.path, model.tokenizer (unless it is
-// `bytes`), security.tls.* and .tokens_file. sources[].path stays the pattern
-// that it is, for ExpandPath.
+// Resolves relative paths against `directory`: sources[].media_root, .index and
+// .lengths.path, model.tokenizer (unless `bytes`), serve.arena (unless `auto`
+// or `off`), the models of balance.cost and cost_changes, security.tls.* and
+// .tokens_file. sources[].path is left as a pattern for ExpandPath.
 void ResolvePaths(absl::string_view directory, v1::Config* config);
 
 }  // namespace ballast

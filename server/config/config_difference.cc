@@ -22,7 +22,7 @@ using ::google::protobuf::Message;
 using ::google::protobuf::Reflection;
 using ::google::protobuf::TextFormat;
 
-// A value of `field`; `index` is -1 where it is not repeated.
+// A value of `field` as text; `index` is -1 unless the field is repeated.
 struct Value {
   const Message* holder = nullptr;
   const FieldDescriptor* field = nullptr;
@@ -48,13 +48,13 @@ std::string Written(const Value& value) {
   if (value.field->cpp_type() != FieldDescriptor::CPPTYPE_ENUM) {
     return text;
   }
-  // EXCHANGE of DELIVERY_EXCHANGE, as DELIVERY_UNSPECIFIED tells.
+  // DELIVERY_EXCHANGE becomes EXCHANGE: DELIVERY_UNSPECIFIED has the prefix.
   std::string prefix = value.field->enum_type()->value(0)->name();
   prefix.resize(absl::StripSuffix(prefix, "UNSPECIFIED").size());
   return absl::AsciiStrToLower(absl::StripPrefix(text, prefix));
 }
 
-// The values that stand in `message`, by key, in the order of the fields.
+// The values in `message` with their keys, in the order of the fields.
 std::vector<std::pair<std::string, Value>> ValuesOf(const Message& message,
                                                     const std::string& parent) {
   const Reflection& reflection = *message.GetReflection();
@@ -63,13 +63,13 @@ std::vector<std::pair<std::string, Value>> ValuesOf(const Message& message,
     const FieldDescriptor* field = message.GetDescriptor()->field(i);
     const std::string key = ChildKey(parent, field->name());
     if (!field->is_repeated()) {
-      // Numbers and texts without presence always stand.
+      // Numbers and texts without presence are always included.
       if (!field->has_presence() || reflection.HasField(message, field)) {
         values.push_back({key, {&message, field, -1}});
       }
       continue;
     }
-    // Maps have no order of their own.
+    // Sorted, since maps have no order.
     std::map<std::string, Value> entries;
     for (int j = 0; j < reflection.FieldSize(message, field); ++j) {
       if (!field->is_map()) {

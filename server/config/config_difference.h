@@ -11,12 +11,12 @@ namespace ballast {
 // A key whose values differ between two configurations.
 struct ConfigDifference {
   std::string key;  // "balance.window", "topology.modules.vision.dp"
-  std::string a;    // as one writes it: "2", "exchange"; "absent"; "a section"
+  std::string a;    // as written: "2", "exchange"; or "absent", "a section"
   std::string b;
 };
 
-// The first key, in the order of proto/config.proto, at which two loaded
-// configurations differ; nothing where they are equal. Pure.
+// The first key, in the order of proto/config.proto, whose values differ
+// between two loaded configurations; nullopt if they are equal. Pure.
 std::optional<ConfigDifference> FirstDifference(const v1::Config& a,
                                                 const v1::Config& b);
 

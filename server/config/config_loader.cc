@@ -12,6 +12,7 @@
 #include "common/status_macros.h"
 #include "server/config/config_defaults.h"
 #include "server/config/config_validate.h"
+#include "server/config/cost_resolution.h"
 #include "server/config/field_rules.h"
 #include "server/config/key_report.h"
 #include "server/config/yaml_to_proto.h"
@@ -41,7 +42,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
-// Absolute, so that a path which was resolved once stays as it is.
+// Absolute, so that a resolved path stays valid.
 std::string DirectoryOf(const std::string& path) {
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
@@ -67,6 +68,7 @@ absl::StatusOr<LoadedConfig> ParseConfig(absl::string_view yaml,
   ReadYaml(yaml, ConfigFieldRules(), &loaded.config, &report);
   ApplyDefaults(report, &loaded.config);
   ResolvePaths(directory, &loaded.config);
+  ResolveModelCosts(loaded.config.mutable_balance(), &report);
   ValidateConfig(loaded.config, &report);
   BALLAST_RETURN_IF_ERROR(report.ToStatus(name));
   return loaded;

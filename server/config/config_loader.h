@@ -10,27 +10,28 @@
 namespace ballast {
 
 // A configuration with every default filled in (proto/config.proto), and the
-// directory that the relative paths of its file start from. Paths in `config`
-// are resolved already, so that they can be opened as they are, but for
-// sources[].path: a pattern, for ExpandPath(directory, path).
+// directory that relative paths in its file start from. Paths in `config` are
+// resolved and can be opened as they are, except sources[].path, which is a
+// pattern for ExpandPath(directory, path).
 struct LoadedConfig {
   v1::Config config;
   std::string directory;
 };
 
-// Reads and checks the YAML file `path`. All faults are found in one pass: the
-// status is INVALID_ARGUMENT with one line a fault, in order of line,
+// Reads and checks the YAML file `path`. All faults are reported at once: the
+// status is INVALID_ARGUMENT with one line for each, in order of line,
 //   FILE:LINE: KEY: what was found; what was wanted
-// A missing key has the line of the section that should hold it. What one
-// program does not support yet may still be configured: only contradictions
-// are faults. No file that the configuration names is opened.
+// A missing key has the line of the section that should contain it. Only
+// contradictions are faults; settings that a particular program does not
+// support are not. Of the files that the configuration names, only the
+// config.json of a balance.cost.model is opened.
 //
-// Also INVALID_ARGUMENT for more than 1 MiB; NOT_FOUND or PERMISSION_DENIED
-// when the file cannot be read. Blocks on the disk.
+// Also INVALID_ARGUMENT for more than 1 MiB; NOT_FOUND or PERMISSION_DENIED if
+// the file cannot be read. Blocks on the disk.
 absl::StatusOr<LoadedConfig> LoadConfig(const std::string& path);
 
-// The same from text; `name` stands for the file in messages, and relative
-// paths start from `directory`.
+// The same from text. Messages name the file `name`; relative paths start from
+// `directory`.
 absl::StatusOr<LoadedConfig> ParseConfig(absl::string_view yaml,
                                          absl::string_view name,
                                          absl::string_view directory);

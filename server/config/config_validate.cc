@@ -5,11 +5,11 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/align.h"
+#include "common/net_address.h"
 #include "proto/schedule/module.h"
-#include "server/config/listen_address.h"
+#include "server/config/exposure.h"
 #include "server/config/topology.h"
 
 namespace ballast {
@@ -54,16 +54,15 @@ void ValidateBatch(const v1::Config& config, KeyReport* report) {
   }
 }
 
-// `key`: where the section stands. The balance is not `off`.
+// `key`: that of the section. `delivery` is not `off`.
 void ValidateCost(const v1::Balance::Cost& cost, absl::string_view key,
                   KeyReport* report) {
   if (report->HasFaultWithin(key)) return;
   if (cost.vision().linear() == 0 && cost.vision().quadratic() == 0 &&
       cost.language().linear() == 0 && cost.language().quadratic() == 0) {
     report->AddFault(key,
-                     "found nothing but zeros, by which no plan is better than "
-                     "another; wanted one coefficient above 0, or delivery: "
-                     "off");
+                     "found only zeros, which make all plans equal; wanted one "
+                     "coefficient above 0, or delivery: off");
   }
 }
 
@@ -77,14 +76,14 @@ void ValidateCostChanges(const v1::Balance& balance, KeyReport* report) {
     }
     const std::string key = ChildKey(item, "step");
     if (!report->Has(key)) {
-      report->AddMissing(key, "the first step that goes by the cost");
+      report->AddMissing(key, "the first step that uses the cost");
     }
     if (report->IsFaulty(key)) continue;
     const uint64_t step = balance.cost_changes(i).step();
     if (step <= before) {
       report->AddFault(key, absl::StrCat("found ", step,
                                          "; wanted a step after that of the "
-                                         "entry before, ",
+                                         "preceding entry, ",
                                          before));
       continue;
     }
@@ -101,6 +100,14 @@ void ValidateBalance(const v1::Balance& balance, KeyReport* report) {
         absl::StrCat("found ", balance.window(),
                      " with scope micro_batch; wanted 1, or scope: window"));
   }
+  if (report->Has("balance.objective") &&
+      balance.objective() == v1::Balance::OBJECTIVE_PHASES &&
+      balance.algorithm() == v1::Balance::ALGORITHM_LPT &&
+      !report->IsFaulty("balance.objective")) {
+    report->AddFault(
+        "balance.objective",
+        "found phases with algorithm lpt; wanted sum, or algorithm: refined");
+  }
   if (!report->IsFaulty("balance.cost_changes")) {
     ValidateCostChanges(balance, report);
   }
@@ -115,7 +122,7 @@ void ValidateBalance(const v1::Balance& balance, KeyReport* report) {
   }
 }
 
-// What the trainer's layout wants of packs, whatever their mode.
+// Checks the packing against the trainer's layout, whatever its mode.
 void ValidatePackShape(const v1::Config& config, KeyReport* report) {
   const v1::Packing& packing = config.packing();
   const auto language = config.topology().modules().find("language");
@@ -124,16 +131,17 @@ void ValidatePackShape(const v1::Config& config, KeyReport* report) {
       language == config.topology().modules().end()) {
     return;
   }
-  // `auto`, 0, always fits.
+  // `auto`, which is 0, always fits.
   const uint64_t pieces = uint64_t{2} * language->second.cp();
   if (language->second.cp() > 1 && !report->IsFaulty("packing.align") &&
       packing.align() % pieces != 0) {
     report->AddFault(
         "packing.align",
-        absl::StrCat("found ", packing.align(),
-                     "; wanted a multiple of twice language cp, ", pieces,
-                     ", which context parallelism cuts each sample into, or "
-                     "auto"));
+        absl::StrCat(
+            "found ", packing.align(),
+            "; wanted a multiple of twice language cp, ", pieces,
+            ", the number of pieces that context parallelism cuts each "
+            "sample into, or auto"));
   }
   const uint32_t group = packing.virtual_pipeline_group();
   if (packing.mode() != v1::Packing::MODE_SHARD || group < 2 ||
@@ -179,7 +187,7 @@ void ValidateServe(const v1::Config& config, KeyReport* report) {
     const std::string key = ItemKey("serve.listen", i);
     if (report->IsFaulty(key)) continue;
     const std::string& text = config.serve().listen(i);
-    const auto address = ParseListenAddress(text);
+    const auto address = ParseConfiguredAddress(text);
     const absl::Status allowed =
         address.ok() ? CheckExposure(*address, text, config.security())
                      : address.status();
@@ -189,7 +197,7 @@ void ValidateServe(const v1::Config& config, KeyReport* report) {
   }
   if (!report->Has("serve.http") || report->IsFaulty("serve.http")) return;
   const std::string& http = config.serve().http();
-  const auto address = ParseListenAddress(http);
+  const auto address = ParseConfiguredAddress(http);
   const absl::Status allowed =
       address.ok() ? CheckHttpExposure(*address, http, config.security())
                    : address.status();
@@ -219,7 +227,7 @@ void ValidateSecurity(const v1::Config& config, KeyReport* report) {
   }
   int tcp = 0;
   for (const v1::Topology::Server& server : config.topology().servers()) {
-    tcp += !absl::StartsWith(server.address(), "unix:");
+    tcp += UnixPath(server.address()).empty();
   }
   if (tcp > 1 && security.tls().client_ca().empty() &&
       !report->Has("security.tls.ca")) {
@@ -232,7 +240,7 @@ void ValidateSecurity(const v1::Config& config, KeyReport* report) {
 }  // namespace
 
 void ValidateConfig(const v1::Config& config, KeyReport* report) {
-  // Broken YAML, or no map at all: nothing was read.
+  // Broken YAML or not a map: nothing was read.
   if (report->IsFaulty("")) return;
   ValidateSources(config, report);
   ValidateModel(config.model(), report);

@@ -6,14 +6,13 @@
 
 namespace ballast {
 
-// Adds to `report` whatever is wrong with a configuration beyond the type and
-// range of a single value: keys that are missing, and values that contradict
-// each other. `config` has its defaults; `report` knows which keys its file
-// holds. A key that `report` already calls faulty is not judged again. Touches
-// no file.
+// Adds to `report` all faults of a configuration beyond the type and range of
+// single values: missing keys, and values that contradict each other. `config`
+// has its defaults; `report` knows which keys the file contains. Keys that
+// `report` already lists as faulty are not checked again. Accesses no file.
 void ValidateConfig(const v1::Config& config, KeyReport* report);
 
-// Its parts, by section.
+// The checks of single sections.
 void ValidateSources(const v1::Config& config, KeyReport* report);
 void ValidateModel(const v1::Model& model, KeyReport* report);
 void ValidateTopology(const v1::Config& config, KeyReport* report);

@@ -46,8 +46,8 @@ FieldRule Bytes(FieldRule rule) {
   return rule;
 }
 
-// Upper bounds lie far above any real job; they keep products of two such
-// numbers within 64 bits, and typing errors out.
+// Upper bounds are far above any real job; they catch typing errors and keep
+// products of two such numbers within 64 bits.
 FieldRules MakeConfigFieldRules() {
   constexpr double kSamples = 0x1p24;
   constexpr double kTokens = 0x1p24;
@@ -118,14 +118,14 @@ FieldRules MakeConfigFieldRules() {
   return qualified;
 }
 
-// A bound of a number in full, up to where that is unreadable.
+// Writes a bound in full unless that is unreadable.
 std::string WriteBound(double value) {
   return std::abs(value) < 1e15 && value == std::floor(value)
              ? absl::StrCat(static_cast<int64_t>(value))
              : absl::StrCat(value);
 }
 
-// "1MiB"
+// Writes a number of bytes as "1MiB".
 std::string WriteByteSize(double value) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   size_t unit = 0;

@@ -9,31 +9,30 @@
 
 namespace ballast {
 
-// What the type of a field in proto/config.proto does not say.
+// Constraints on a field of proto/config.proto beyond its type.
 struct FieldRule {
-  // Of a string: "" is a value too.
+  // For strings: "" is a valid value.
   bool accepts_empty = false;
-  // The rest is of numbers. Bounds of an explicit value, both included.
+  // For numbers: bounds of an explicit value, both inclusive.
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   // `min` itself is refused.
   bool above_min = false;
-  // The word `auto` is written for 0.
+  // The word `auto` stands for 0.
   bool accepts_auto = false;
   // Written as 8GiB, 512MiB or a number of bytes.
   bool byte_size = false;
 };
 
-// Whether an explicit value obeys the rule.
+// Whether an explicit value is within the rule's bounds.
 bool IsWithin(double value, const FieldRule& rule);
 
-// What numbers the rule allows in a type of that range, for a message: `kind`
-// is "a number" or "a whole number", the result "a whole number from 1 to
-// 4096".
+// Describes for a message the numbers that the rule allows in a type of that
+// range: with `kind` "a whole number", "a whole number from 1 to 4096".
 std::string DescribeNumbers(absl::string_view kind, const FieldRule& rule,
                             double type_min, double type_max);
 
-// By the full name of a field: "ballast.v1.Batch.micro".
+// Keyed by the full name of a field: "ballast.v1.Batch.micro".
 using FieldRules = absl::flat_hash_map<std::string, FieldRule>;
 
 // The rules of v1::Config.

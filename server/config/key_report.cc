@@ -12,13 +12,13 @@
 namespace ballast {
 namespace {
 
-// The section around a key: "a[0].b" -> "a[0]" -> "a" -> "".
+// The section that encloses a key: "a[0].b" -> "a[0]" -> "a" -> "".
 absl::string_view ParentKey(absl::string_view key) {
   const size_t cut = key.find_last_of(".[");
   return cut == absl::string_view::npos ? "" : key.substr(0, cut);
 }
 
-// Insertions, deletions and replacements that turn `a` into `b`.
+// Number of insertions, deletions and replacements that turn `a` into `b`.
 size_t EditDistance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -115,7 +115,7 @@ std::string Shown(absl::string_view text) {
 std::string SuggestName(absl::string_view name,
                         const std::vector<std::string>& known) {
   const std::string* nearest = nullptr;
-  // A third of the letters may be wrong; beyond that a guess is noise.
+  // Accept up to a third of wrong letters; beyond that a guess is arbitrary.
   size_t best = name.size() / 3 + 1;
   for (const std::string& candidate : known) {
     if (name.size() > 2 * candidate.size() + 2) continue;

@@ -11,46 +11,46 @@
 
 namespace ballast {
 
-// A place in a file; both count from 1.
+// A position in a file; both count from 1.
 struct KeyLocation {
   int line = 1;
   int column = 1;
 };
 
-// Which keys stand in a configuration file, where, and what is wrong with them.
-// A key is a path: "batch.micro", "sources[0].name",
-// "topology.modules.vision.dp"; the empty path is the whole file.
-// Thread-compatible.
+// The keys of a configuration file, their positions and their faults. A key is
+// a path: "batch.micro", "sources[0].name", "topology.modules.vision.dp"; the
+// empty path is the whole file. Thread-compatible.
 class KeyReport {
  public:
-  // Notes that `key` stands at `location`.
+  // Records that the file has `key` at `location`.
   void AddKey(absl::string_view key, KeyLocation location);
 
-  // Whether the file holds the key, with whatever value.
+  // Whether the file contains the key, whatever its value.
   bool Has(absl::string_view key) const;
 
-  // Where the key stands; for one that does not, where the innermost section
-  // around it does.
+  // The position of the key, or of the innermost enclosing section if the file
+  // does not contain it.
   KeyLocation Locate(absl::string_view key) const;
 
-  // Adds a fault: "found ...; wanted ...". The one with a location is for a key
-  // that stands in the file more than once.
+  // Adds a fault: "found ...; wanted ...". AddFaultAt is for keys that occur
+  // more than once.
   void AddFault(absl::string_view key, absl::string_view message);
   void AddFaultAt(KeyLocation location, absl::string_view key,
                   absl::string_view message);
 
-  // Adds the fault of a key that is not in the file: "missing; wanted ...".
+  // Adds a fault for a key that the file lacks: "missing; wanted ...".
   void AddMissing(absl::string_view key, absl::string_view wanted);
 
-  // Whether the key, or a section around it, has a fault: its value then means
-  // nothing, and a check that uses it would only report the same fault again.
+  // Whether the key or an enclosing section has a fault. Its value is then
+  // meaningless, and a check that used it would only report the same fault
+  // again.
   bool IsFaulty(absl::string_view key) const;
 
-  // Whether the key, a section around it or a key inside it has a fault.
+  // Whether the key, an enclosing section or a key inside it has a fault.
   bool HasFaultWithin(absl::string_view key) const;
 
-  // OK, or INVALID_ARGUMENT with a line a fault, "FILE:LINE: KEY: MESSAGE", in
-  // order of line (then column, then of their discovery).
+  // Returns OK, or INVALID_ARGUMENT with one line for each fault, "FILE:LINE:
+  // KEY: MESSAGE", in order of line, then column, then discovery.
   absl::Status ToStatus(absl::string_view file) const;
 
  private:
@@ -66,17 +66,17 @@ class KeyReport {
   std::vector<Fault> faults_;
 };
 
-// "PARENT.NAME", or NAME in the whole file.
+// "PARENT.NAME", or NAME if `parent` is the whole file.
 std::string ChildKey(absl::string_view parent, absl::string_view name);
 // "PARENT[INDEX]".
 std::string ItemKey(absl::string_view parent, int index);
 
-// `text` as a message can show it: printable, cut when it is long, "" in quotes
-// when it is empty.
+// `text` as shown in a message: escaped to be printable, cut if it is long, and
+// "" in quotes if it is empty.
 std::string Shown(absl::string_view text);
 
-// What to say of a name that is none of `known`: "did you mean X?" when one of
-// them is near, else "wanted one of ...".
+// A hint for a name that is not in `known`: "did you mean X?" if one of them is
+// similar, else "wanted one of ...".
 std::string SuggestName(absl::string_view name,
                         const std::vector<std::string>& known);
 

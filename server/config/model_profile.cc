@@ -145,8 +145,8 @@ absl::Status ApplyModelProfile(v1::Model* model) {
 
 absl::StatusOr<ImageGrid> ResizedGrid(uint32_t height, uint32_t width,
                                       const v1::Model& model) {
-  // Below this, height*width is exact in a double, as it is in Python's
-  // division of integers.
+  // Up to this, height*width is exact in a double, as in Python's division of
+  // integers.
   constexpr uint32_t kMaxSide = uint32_t{1} << 26;
   if (height == 0 || width == 0 || height > kMaxSide || width > kMaxSide) {
     return absl::InvalidArgumentError(
@@ -165,9 +165,9 @@ absl::StatusOr<ImageGrid> ResizedGrid(uint32_t height, uint32_t width,
         absl::StrCat("an image of height ", height, " and width ", width,
                      "; wanted sides in a ratio of at most 200"));
   }
-  // The operations and their order are those of the Python function, so that
-  // each intermediate rounds alike. nearbyint rounds half to even, as round()
-  // does there.
+  // Same operations in the same order as in the Python function, so that every
+  // intermediate value is rounded the same way. nearbyint rounds half to even,
+  // like Python's round().
   const double factor = static_cast<double>(model.patch()) * model.merge();
   const double min_pixels = static_cast<double>(model.min_pixels());
   const double max_pixels = static_cast<double>(model.max_pixels());

@@ -12,9 +12,9 @@
 
 namespace ballast {
 
-// Fills every field of `model` that is unset (zero or empty) from the profile
-// that it names, and checks that with no profile nothing is missing. The
-// profiles are those that the released checkpoints name:
+// Sets every unset (zero or empty) field of `model` from the profile that it
+// names; without a profile, checks that no field is missing. The profiles have
+// the values of the released checkpoints:
 //   qwen2_vl, qwen2_5_vl: patch 14, 3136..12845056 pixels, CLIP mean and
 //                         deviation, image token 151655
 //   qwen3_vl:             patch 16, 65536..16777216 pixels, mean and deviation
@@ -23,10 +23,10 @@ namespace ballast {
 // Errors: INVALID_ARGUMENT naming the unknown profile or the missing keys.
 absl::Status ApplyModelProfile(v1::Model* model);
 
-// The names that Model.profile may hold.
+// The valid values of Model.profile.
 std::vector<std::string> ModelProfileNames();
 
-// The keys that are unset in `model` and that a profile would fill, as
+// The keys that a profile would set and that are unset in `model`, such as
 // "min_pixels" or "token_ids.image". Empty for a complete model.
 std::vector<std::string> MissingModelKeys(const v1::Model& model);
 
@@ -39,15 +39,15 @@ struct ImageGrid {
   uint64_t patches() const { return uint64_t{grid_h} * grid_w; }
 };
 
-// The size that the Qwen-VL processors resize an image of height*width to:
+// The size to which the Qwen-VL processors resize an image of height*width:
 // multiples of patch*merge within min_pixels..max_pixels (smart_resize of
-// transformers, rounding half to even). `model` is a complete one. Errors:
-// INVALID_ARGUMENT (a side of 0 or above 2^26, sides in a ratio above 200, a
-// model that is not complete).
+// transformers, rounding half to even). `model` is complete. Errors:
+// INVALID_ARGUMENT (a side of 0 or above 2^26, an aspect ratio above 200, an
+// incomplete model).
 absl::StatusOr<ImageGrid> ResizedGrid(uint32_t height, uint32_t width,
                                       const v1::Model& model);
 
-// Placeholder tokens of an image of that grid: patches / merge^2.
+// Number of placeholder tokens of an image of that grid: patches / merge^2.
 uint32_t ImageTokens(const ImageGrid& grid, const v1::Model& model);
 
 }  // namespace ballast

@@ -23,14 +23,14 @@ namespace {
 constexpr size_t kMaxNames = 1000000;
 constexpr size_t kMaxPattern = 65536;
 constexpr int kMaxDepth = 32;
-// Bytes written while expanding, intermediate lists too; keeps a hostile
-// pattern from using memory or time out of proportion.
+// Bound on the bytes written while expanding, including intermediate lists, so
+// that a hostile pattern cannot use excessive memory or time.
 constexpr size_t kMaxWork = size_t{512} << 20;
 
 using Names = std::vector<std::string>;
 
-// One pass over a pattern, by recursive descent. A member function consumes
-// what it expands.
+// Recursive-descent parser of a pattern. Each member function consumes the part
+// that it expands.
 class BraceExpander {
  public:
   explicit BraceExpander(absl::string_view pattern)
@@ -54,7 +54,7 @@ class BraceExpander {
         absl::StrCat("the pattern \"", pattern_.substr(0, 200), "\" ", what));
   }
 
-  // Text and braces in a row. Within braces it ends before ',' or '}'.
+  // A sequence of text and braces. Within braces it ends before ',' or '}'.
   absl::StatusOr<Names> ExpandSequence(int depth) {
     Names names = {""};
     while (!rest_.empty()) {
@@ -75,7 +75,7 @@ class BraceExpander {
     return names;
   }
 
-  // After '{', up to and with '}'.
+  // The part after '{', up to and including '}'.
   absl::StatusOr<Names> ExpandBrace(int depth) {
     if (depth > kMaxDepth) {
       return Fault(absl::StrCat("nests more than ", kMaxDepth, " braces"));
@@ -102,7 +102,7 @@ class BraceExpander {
     }
   }
 
-  // "000..007"; falling ranges count down.
+  // "000..007"; descending ranges count down.
   absl::StatusOr<Names> ExpandRange(absl::string_view text) {
     const size_t dots = text.find("..");
     const absl::string_view first_text = text.substr(0, dots);
@@ -115,7 +115,7 @@ class BraceExpander {
     }
     const uint64_t steps = std::max(first, last) - std::min(first, last);
     if (steps >= kMaxNames) return TooMany();
-    // Leading zeros at either end ask for one width.
+    // With leading zeros at either end all numbers have the same width.
     const bool padded = (first_text.size() > 1 && first_text[0] == '0') ||
                         (last_text.size() > 1 && last_text[0] == '0');
     const size_t width =
@@ -190,8 +190,8 @@ absl::StatusOr<Names> ExpandGlob(absl::string_view directory,
                                  const std::string& name) {
   const std::string pattern = ResolvePath(EscapeGlob(directory), name);
   glob_t found = {};
-  // GLOB_ERR: a directory that cannot be read must not quietly leave its files
-  // out. Sorted here, since glob sorts by the locale.
+  // GLOB_ERR, so that the files of an unreadable directory are not silently
+  // left out. Sorted below, because glob sorts by locale.
   const int result =
       glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, &found);
   const int error = errno;

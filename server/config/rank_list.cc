@@ -20,7 +20,7 @@ constexpr uint32_t kMaxRanks = uint32_t{1} << 20;
 absl::StatusOr<uint32_t> ParseRank(absl::string_view text) {
   text = absl::StripAsciiWhitespace(text);
   uint32_t rank = 0;
-  // SimpleAtoi takes a sign; a rank has none.
+  // SimpleAtoi accepts a sign, which a rank must not have.
   if (text.empty() ||
       !std::all_of(text.begin(), text.end(), absl::ascii_isdigit) ||
       !absl::SimpleAtoi(text, &rank) || rank >= kMaxRanks) {

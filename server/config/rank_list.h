@@ -11,10 +11,10 @@
 
 namespace ballast {
 
-// "0-3,6" -> {0, 1, 2, 3, 6}; the empty text -> {}. Ascending, whatever the
-// order of the parts; blanks around a part do not count. Errors:
-// INVALID_ARGUMENT (not a number, a range that falls, a rank twice, a rank of
-// 2^20 or more).
+// Parses "0-3,6" into {0, 1, 2, 3, 6}, and the empty text into {}. The result
+// is ascending, whatever the order of the parts; blanks around parts are
+// ignored. Errors: INVALID_ARGUMENT (not a number, a descending range, a
+// repeated rank, a rank of 2^20 or more).
 absl::StatusOr<std::vector<uint32_t>> ParseRankList(absl::string_view text);
 
 // The inverse: {0, 1, 2, 3, 6} -> "0-3,6". `ranks` is ascending.

@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/status_macros.h"
 #include "proto/schedule/module.h"
+#include "server/config/rank_list.h"
 
 namespace ballast {
 namespace {
@@ -53,6 +55,29 @@ uint32_t PackAlign(const v1::Config& config, v1::Module module) {
   const uint32_t context = sizes->cp() > 1 ? 2 * sizes->cp() : 1;
   const uint32_t tensor = sizes->sequence_parallel() ? sizes->tp() : 1;
   return context * tensor;
+}
+
+absl::StatusOr<ServerOfRank> FindServerOfRank(const v1::Config& config,
+                                              v1::Module module) {
+  const auto& servers = config.topology().servers();
+  if (servers.size() < 2) return ServerOfRank();
+  const std::string name(ModuleName(module));
+  ServerOfRank server_of_rank(DpSize(config, module), 0);
+  for (int s = 0; s < servers.size(); ++s) {
+    const auto found = servers[s].ranks().find(name);
+    if (found == servers[s].ranks().end()) continue;
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<uint32_t> ranks,
+                             ParseRankList(found->second));
+    for (const uint32_t rank : ranks) {
+      if (rank >= server_of_rank.size()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "topology.servers[", s, "].ranks.", name, ": found rank ", rank,
+            "; wanted ranks below ", server_of_rank.size()));
+      }
+      server_of_rank[rank] = s;
+    }
+  }
+  return server_of_rank;
 }
 
 absl::StatusOr<size_t> FindServer(const v1::Config& config,

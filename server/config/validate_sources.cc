@@ -16,7 +16,7 @@ bool IsNameCharacter(char c) {
   return absl::ascii_isalnum(c) || c == '_' || c == '-';
 }
 
-// The checks of one source. `key` is its place, as "sources[0]".
+// The checks of one source, whose key is `key`, such as "sources[0]".
 class SourceCheck {
  public:
   SourceCheck(const v1::Source& source, std::string key, KeyReport* report)
@@ -48,7 +48,7 @@ class SourceCheck {
   }
 
  private:
-  // In the file, and nothing wrong with it so far.
+  // Whether the file contains the key and no fault was found in it so far.
   bool IsSound(absl::string_view name) const {
     const std::string key = ChildKey(key_, name);
     return report_.Has(key) && !report_.IsFaulty(key);
@@ -74,7 +74,7 @@ class SourceCheck {
     }
     report_.AddFault(ChildKey(key_, "name"),
                      absl::StrCat("found ", Shown(name),
-                                  "; wanted letters, digits, _ and - alone"));
+                                  "; wanted only letters, digits, _ and -"));
   }
 
   void CheckPath() {
@@ -150,7 +150,7 @@ void ValidateSources(const v1::Config& config, KeyReport* report) {
     report->AddFault(
         ChildKey(key, member),
         absl::StrCat("found ", Shown(value), ", which sources[", first->second,
-                     "] has too; wanted another one for each source"));
+                     "] has, too; wanted a different one for each source"));
   };
   for (int i = 0; i < config.sources_size(); ++i) {
     const v1::Source& source = config.sources(i);

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/schedule/module.h"
 #include "server/config/config_validate.h"
-#include "server/config/listen_address.h"
+#include "server/config/exposure.h"
 #include "server/config/rank_list.h"
 
 namespace ballast {
@@ -44,11 +44,11 @@ void CheckAddress(const v1::Topology::Server& server, const std::string& key,
   if (!report->Has(key))
     return report->AddMissing(key, "unix:/path or host:port");
   if (report->IsFaulty(key)) return;
-  const auto address = ParseListenAddress(server.address());
+  const auto address = ParseConfiguredAddress(server.address());
   if (!address.ok()) {
     return report->AddFault(key, std::string(address.status().message()));
   }
-  if (!address->is_unix && address->port == 0) {
+  if (!address->is_unix() && address->port == 0) {
     return report->AddFault(key, absl::StrCat("found ", Shown(server.address()),
                                               "; wanted a port that clients "
                                               "can connect to, from 1"));
@@ -62,7 +62,7 @@ void CheckAddress(const v1::Topology::Server& server, const std::string& key,
   }
 }
 
-// Which server reads for each rank of one module.
+// The server that reads for each rank of one module.
 class Coverage {
  public:
   Coverage(std::string module, uint32_t dp)
@@ -122,7 +122,7 @@ class Coverage {
 
   std::string module_;
   std::vector<int> servers_;
-  // Whether every server's text could be read.
+  // Whether every server's list could be parsed.
   bool is_certain_ = true;
 };
 
@@ -149,7 +149,7 @@ void CheckServers(const v1::Topology& topology, KeyReport* report) {
       report->AddMissing(ranks_key, "the ranks of each module, as 0-3,6");
     }
     if (report->HasFaultWithin(ranks_key)) is_certain = false;
-    // By name, since the map itself has no order.
+    // Sorted by name, since the map has no order.
     const std::map<std::string, std::string> ranks(server.ranks().begin(),
                                                    server.ranks().end());
     for (const auto& [name, text] : ranks) {
@@ -163,7 +163,7 @@ void CheckServers(const v1::Topology& topology, KeyReport* report) {
       } else if (has_modules && module == modules.end()) {
         report->AddFault(entry,
                          "found ranks of a module that topology.modules does "
-                         "not have; wanted configured modules alone");
+                         "not have; wanted only configured modules");
       } else if (has_modules && !report->IsFaulty(entry)) {
         module->second.Add(text, entry, i, report);
       }
@@ -183,10 +183,18 @@ void ValidateTopology(const v1::Config& config, KeyReport* report) {
   }
   if (report->IsFaulty("topology")) return;
   CheckModules(config.topology(), report);
-  // The default server is right by making.
+  // The default server is correct by construction.
   if (report->Has("topology.servers") &&
       !report->IsFaulty("topology.servers")) {
     CheckServers(config.topology(), report);
+  }
+  if (report->Has("topology.meeting") &&
+      !report->IsFaulty("topology.meeting")) {
+    const auto meeting = ParseConfiguredAddress(config.topology().meeting());
+    if (!meeting.ok()) {
+      report->AddFault("topology.meeting",
+                       std::string(meeting.status().message()));
+    }
   }
 }
 

@@ -8,7 +8,7 @@
 namespace ballast {
 namespace {
 
-// Takes a document's events and keeps where it starts.
+// Receives a document's events and records its position.
 class StartHandler : public YAML::EventHandler {
  public:
   KeyLocation start() const { return start_; }
@@ -35,8 +35,8 @@ class StartHandler : public YAML::EventHandler {
 }  // namespace
 
 std::optional<KeyLocation> FindSecondDocument(const std::string& text) {
-  // Not YAML::LoadAll: it never ends on a text that starts with a comma, which
-  // yaml-cpp takes for one empty document after another.
+  // YAML::LoadAll never ends on a text that starts with a comma, which yaml-cpp
+  // reads as an endless sequence of empty documents.
   StartHandler handler;
   bool has_first = false;
   try {

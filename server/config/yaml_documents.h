@@ -8,9 +8,9 @@
 
 namespace ballast {
 
-// Where a second document starts in a YAML text, or text that belongs to none,
-// broken or not; nothing where there is at most one document, and where the
-// first is broken already: reading it says why.
+// The position at which a YAML text has a second document, or text outside of
+// any document, broken or not. Returns nullopt if there is at most one
+// document, or if the first is broken, which reading it will report.
 std::optional<KeyLocation> FindSecondDocument(const std::string& text);
 
 }  // namespace ballast

@@ -34,7 +34,7 @@ std::optional<uint64_t> ParseUnsigned(absl::string_view text) {
 }
 
 std::optional<double> ParseReal(absl::string_view text) {
-  // SimpleAtod also takes "nan", "infinity" and hexadecimal.
+  // SimpleAtod also accepts "nan", "infinity" and hexadecimal.
   if (text.find_first_not_of("0123456789.+-eE") != absl::string_view::npos) {
     return std::nullopt;
   }

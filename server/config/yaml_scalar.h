@@ -8,18 +8,18 @@
 
 namespace ballast {
 
-// How a configuration writes numbers. Each returns nothing for a text that is
-// no such number; none accepts blanks.
+// Parsers of numbers as written in a configuration. Each returns nullopt for
+// any other text; none accepts blanks.
 
 // Digits with an optional sign.
 std::optional<int64_t> ParseSigned(absl::string_view text);
-// Digits alone.
+// Only digits.
 std::optional<uint64_t> ParseUnsigned(absl::string_view text);
 // A finite decimal number: 1, -0.5, 1e-3.
 std::optional<double> ParseReal(absl::string_view text);
 // A number of bytes: 8GiB, 1.5MiB, 512KiB, 2GB, 1024B, 1024, 1e9. Suffixes with
-// an i are powers of 1024, the others of 1000. A fraction of a byte is no
-// number of bytes, nor are 2^63 or more.
+// an i are powers of 1024, the others of 1000. Must be a whole number below
+// 2^63.
 std::optional<uint64_t> ParseByteSize(absl::string_view text);
 // true or false.
 std::optional<bool> ParseBool(absl::string_view text);

@@ -27,7 +27,7 @@ using ::google::protobuf::FieldDescriptor;
 using ::google::protobuf::Message;
 using ::google::protobuf::Reflection;
 
-// Aliases let a short text stand for many values; no configuration has so many.
+// Aliases let a short text expand to many values; no real file has this many.
 constexpr int kMaxValues = 200000;
 
 KeyLocation LocationOf(const YAML::Node& node) {
@@ -57,7 +57,7 @@ std::vector<std::string> FieldNames(const Message& message) {
   return names;
 }
 
-// The spelling in YAML of each value but X_UNSPECIFIED, which has none.
+// The spelling in YAML of each value except X_UNSPECIFIED, which has none.
 absl::flat_hash_map<std::string, const EnumValueDescriptor*> EnumWords(
     const EnumDescriptor* type, std::vector<std::string>* in_order) {
   std::string prefix = type->value(0)->name();
@@ -116,10 +116,9 @@ class Reader {
       if (!CountValue()) return;
       const KeyLocation location = LocationOf(entry.first);
       if (!entry.first.IsScalar()) {
-        report_.AddFaultAt(
-            location, parent,
-            absl::StrCat("found ", Describe(entry.first),
-                         " in the place of a key; wanted a name"));
+        report_.AddFaultAt(location, parent,
+                           absl::StrCat("found ", Describe(entry.first),
+                                        " as a key; wanted a name"));
         continue;
       }
       const std::string& name = entry.first.Scalar();
@@ -175,7 +174,7 @@ class Reader {
       const YAML::Node item = node[i];
       report_.AddKey(item_key, LocationOf(item));
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-        // Added even when faulty, so that places in the list stay the same.
+        // Added even if faulty, so that later indexes stay correct.
         ReadMessage(item, item_key,
                     message->GetReflection()->AddMessage(message, field));
       } else {
@@ -204,7 +203,7 @@ class Reader {
         return ReadUnsigned(node, key, field,
                             std::numeric_limits<uint64_t>::max(), message);
       default:
-        // A type that the schema does not use and no reader knows.
+        // The schema uses no other type.
         return Mistyped(key, node, "a key of another type");
     }
   }
@@ -274,7 +273,8 @@ class Reader {
                     Message* message) {
     const FieldRule rule = RuleOf(field);
     std::optional<uint64_t> value;
-    if (IsPlainScalar(node)) {
+    // JSON has no other way to write 8GiB than in quotes.
+    if (IsPlainScalar(node) || (rule.byte_size && node.IsScalar())) {
       const std::string& text = node.Scalar();
       value = rule.byte_size ? ParseByteSize(text) : ParseUnsigned(text);
       if (rule.accepts_auto && text == "auto") value = 0;

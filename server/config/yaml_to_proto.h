@@ -9,18 +9,18 @@
 
 namespace ballast {
 
-// Reads one YAML document into `message`, by reflection: a map is a message
-// whose keys are its fields' names, a list is a repeated field, and a map
-// field takes any keys. Enum values are written in lower case without their
-// prefix (that of the value X_UNSPECIFIED). Numbers and booleans are plain
-// scalars; a string takes any scalar; lists hold messages, strings or doubles.
-// `rules` say what types do not. Fields that
-// the text does not name are left as they are.
+// Reads one YAML document into `message` by reflection: a map is a message
+// whose keys are field names, a list is a repeated field, and a map field
+// accepts any keys. Enum values are written in lower case without their prefix
+// (the one of X_UNSPECIFIED). Numbers and booleans are plain scalars, sizes in
+// bytes may also be quoted, strings are any scalars; lists contain messages,
+// strings or doubles. `rules` constrain values further. Fields that the text
+// does not name are left unchanged.
 //
-// Every key goes to `report` with its place, and so does every fault: broken
-// YAML (then the only one), unknown, repeated, mistyped and empty keys, values
-// outside their rules. A faulty value leaves its field unset. Text of any kind
-// ends in bounded time and memory.
+// Adds to `report` every key with its position and every fault: broken YAML
+// (then the only one), unknown, repeated, mistyped and empty keys, values
+// outside their rules. A faulty value leaves its field unset. Any text is read
+// in bounded time and memory.
 void ReadYaml(absl::string_view yaml, const FieldRules& rules,
               google::protobuf::Message* message, KeyReport* report);
 

@@ -8,14 +8,13 @@
 
 namespace ballast {
 
-// Whether `path`, which a dataset holds, is one that we follow: relative,
-// UTF-8, 1 to 4096 bytes, without `..` and control characters (so it can stand
-// in messages as it is). INVALID_ARGUMENT with the path and the reason where it
-// is not.
+// OK if `path`, from a dataset, may be followed: relative, UTF-8, 1 to 4096
+// bytes, without `..` and control characters (so messages can show it as it
+// is). Otherwise INVALID_ARGUMENT with the path and the reason.
 absl::Status CheckDataPath(absl::string_view path);
 
-// `bytes` of a dataset for messages: control characters, and all that is not
-// ASCII where it is not UTF-8, are escaped; cut after 200 bytes.
+// `bytes` of a dataset for messages: escapes control characters, and non-ASCII
+// bytes unless the whole is UTF-8; cuts after 200 bytes.
 std::string Printable(absl::string_view bytes);
 
 }  // namespace ballast

@@ -71,6 +71,44 @@ ssize_t ReadSome(int descriptor, char* out, uint64_t size, off_t offset,
   return pread(descriptor, out, size, offset);
 }
 
+// What a user can do about it.
+absl::string_view AdviceFor(int number) {
+  switch (number) {
+    case EMFILE:
+      return "; raise the limit of open files (ulimit -n, LimitNOFILE)";
+    case ENFILE:
+      return "; raise the system's limit of open files (fs.file-max)";
+    case ENOMEM:
+      return "; the machine is out of memory";
+    case ESTALE:
+      return "; was the file replaced on its file server?";
+    case EIO:
+      return "; does the disk or file server fail? see the kernel's log";
+    default:
+      return "";
+  }
+}
+
+// Whether the error follows from the path or from rights, so that it will stay.
+bool IsLasting(int number) {
+  switch (number) {
+    case EACCES:
+    case EDQUOT:
+    case EEXIST:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENOENT:
+    case ENOSPC:
+    case ENOTDIR:
+    case EPERM:
+    case EROFS:
+      return true;
+    default:
+      return false;
+  }
+}
+
 absl::Status NotRegular(absl::string_view path) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
 }
@@ -80,13 +118,10 @@ absl::Status NotRegular(absl::string_view path) {
 absl::Status FileError(int number, absl::string_view action,
                        absl::string_view path) {
   const std::string what = absl::StrCat(path, ": cannot ", action);
-  // What may pass: a disk that fails, a network file system's stale handle.
-  if (number == EIO) return absl::UnavailableError(what + ": disk error");
-  if (number == ESTALE || number == ETIMEDOUT) {
-    return absl::UnavailableError(
-        absl::StrCat(what, ": ", std::generic_category().message(number)));
-  }
-  return absl::ErrnoToStatus(number, what);
+  if (IsLasting(number)) return absl::ErrnoToStatus(number, what);
+  return absl::UnavailableError(
+      absl::StrCat(what, ": ", std::generic_category().message(number),
+                   " (errno ", number, ")", AdviceFor(number)));
 }
 
 bool OpensAlone(int descriptor) {
@@ -198,6 +233,14 @@ absl::Status File::ReadAt(uint64_t offset, uint64_t size, char* out,
     if (count < 0 && from == ReadFrom::kMemory) return NotInMemory(path_);
     if (count < 0) return FileError(errno, "read", path_);
     if (count == 0) {
+      // The file's end, unless the file system says otherwise.
+      BALLAST_ASSIGN_OR_RETURN(const FileStamp now,
+                               StampDescriptor(descriptor_, path_, from));
+      if (now.size > offset + done) {
+        return absl::UnavailableError(
+            absl::StrCat(path_, ": cannot read: no bytes at ", offset + done,
+                         " of ", now.size));
+      }
       return absl::DataLossError(absl::StrCat(path_, ": ends at byte ",
                                               offset + done, ", wanted ", size,
                                               " bytes at ", offset));

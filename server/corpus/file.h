@@ -11,12 +11,14 @@
 
 namespace ballast {
 
-// `number` (an errno) as a status that names `path`: NOT_FOUND,
-// PERMISSION_DENIED, …; UNAVAILABLE for a disk that fails (EIO).
+// `number` (an errno) as a status that names `path`. Errors of the path or of
+// rights keep their code: NOT_FOUND, PERMISSION_DENIED, …. All others, which
+// may be gone at the next attempt (EIO, ESTALE, EMFILE, ENOMEM, …), are
+// UNAVAILABLE and advise what to do.
 absl::Status FileError(int number, absl::string_view action,
                        absl::string_view path);
 
-// What tells one state of a file from another.
+// Identifies one state of a file.
 struct FileStamp {
   uint64_t size = 0;
   int64_t mtime_ns = 0;
@@ -30,26 +32,24 @@ struct FileStamp {
 // INVALID_ARGUMENT where it is not a regular file.
 absl::StatusOr<FileStamp> StampFile(const std::string& path);
 
-// Whether `descriptor` lies in a file system of this machine alone, so that
-// opening what is known in memory waits for nobody.
+// Whether `descriptor` lies in a local file system, so that opening a file that
+// is known in memory waits for no other machine.
 bool OpensAlone(int descriptor);
 
-// A file descriptor that closes itself. Movable. ReadAt and
-// IsUnchanged are thread-safe, the
-// rest thread-compatible. All calls block on the disk.
+// A file descriptor that closes itself. Movable. ReadAt and IsUnchanged are
+// thread-safe, the rest thread-compatible. All calls block on the disk.
 class File {
  public:
   // A regular file, for reading. Errors: FileError's; INVALID_ARGUMENT where it
   // is not a regular file (a pipe or device would block us).
   static absl::StatusOr<File> Open(const std::string& path);
-  // The same of a file below `folder`, a descriptor, at the path `relative`
-  // without links that lead out of it, and of the same mount. Only by what the
-  // system has in memory; ABORTED for everything else, also where the file is
-  // not one to be opened. The mount must be one whose files open without asking
-  // others for them (OpensAlone). `path` is how errors call it.
+  // The same for a file below `folder`, a descriptor, at the path `relative`,
+  // which no link leads out of, in the same mount. Uses only what the system
+  // has in memory; ABORTED otherwise, also if the file is not a regular one.
+  // The mount must be a local one (OpensAlone). Errors call the file `path`.
   static absl::StatusOr<File> OpenInMemory(int folder, absl::string_view path,
                                            const std::string& relative);
-  // An empty file, for writing; one that is there loses its bytes.
+  // An empty file, for writing; an existing file is truncated.
   static absl::StatusOr<File> Create(const std::string& path);
   // The same under a new name that begins with `prefix`.
   static absl::StatusOr<File> CreateUnique(const std::string& prefix);
@@ -63,13 +63,13 @@ class File {
   const FileStamp& stamp() const { return stamp_; }
 
   // Whether the file still has the stamp that it was opened with; from memory,
-  // as far as the system knows. A file that was deleted, or whose name another
-  // has taken, has. Errors: FileError's.
+  // as far as the system knows. A deleted or replaced file is unchanged.
+  // Errors: as FileError.
   absl::StatusOr<bool> IsUnchanged(ReadFrom from = ReadFrom::kDisk) const;
 
-  // Reads exactly `size` bytes at `offset` into `out`. Errors: DATA_LOSS when
-  // the file ends before that, FileError's; ABORTED (not all of it is in
-  // memory, or the file system does not tell).
+  // Reads exactly `size` bytes at `offset` into `out`. Errors: DATA_LOSS (the
+  // file ends before that), UNAVAILABLE (as FileError), ABORTED (not all of it
+  // is in memory, or the file system cannot tell).
   absl::Status ReadAt(uint64_t offset, uint64_t size, char* out,
                       ReadFrom from = ReadFrom::kDisk) const;
   // The same into a string. The file's end is checked before memory is taken.
@@ -79,11 +79,11 @@ class File {
   // Maps a file that was opened for reading, read-only, stamp().size bytes,
   // which must not be 0. The caller unmaps; the mapping outlives the File.
   absl::StatusOr<const char*> Map() const;
-  // The file's path without links, as it was opened: nothing that happens to
-  // the links later changes it. Needs /proc.
+  // The file's path without links, as it was opened: later changes of the links
+  // do not affect it. Needs /proc.
   absl::StatusOr<std::string> RealPath() const;
 
-  // Appends at the place of the last write.
+  // Appends after the last write.
   absl::Status Write(absl::string_view bytes);
   // Waits until the bytes are on the disk.
   absl::Status Sync();
@@ -97,7 +97,7 @@ class File {
   FileStamp stamp_;
 };
 
-// A file that is read in one of the two ways. A value; does not own the file.
+// A file together with the way to read it. A value; does not own the file.
 class FileView {
  public:
   FileView(const File* file, ReadFrom from = ReadFrom::kDisk)

@@ -17,23 +17,30 @@ namespace {
 
 template <typename... Piece>
 absl::Status Differs(const Piece&... pieces) {
-  return absl::DataLossError(
-      absl::StrCat(pieces..., "; the file is not the one that was indexed"));
+  return absl::DataLossError(absl::StrCat(pieces...));
 }
 
-bool IsFaultOfData(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) || absl::IsOutOfRange(status);
-}
-
-absl::Status CheckImages(size_t found, const IndexSampleRecord& record) {
+absl::Status CheckImageCount(size_t found, const IndexSampleRecord& record) {
   if (found == record.num_images) return absl::OkStatus();
   return Differs(found, " images, the index has ", record.num_images);
 }
 
+// Whether the lengths and headers of the images are those that were indexed.
+absl::Status CheckImages(const std::vector<std::string>& images,
+                         const IndexSampleRecord& record) {
+  ImagesHash hash;
+  for (const std::string& image : images) {
+    hash.Add(image.size(),
+             absl::string_view(image).substr(0, ImagesHash::kHeadBytes));
+  }
+  if (hash.value() == record.image_check) return absl::OkStatus();
+  return Differs("the length or the header of an image is not the index's");
+}
+
 }  // namespace
 
-absl::StatusOr<RawSample> FileSource::Read(uint64_t ordinal,
-                                           ReadParts parts) const {
+absl::StatusOr<FaultOr<RawSample>> FileSource::Read(uint64_t ordinal,
+                                                    ReadParts parts) const {
   if (ordinal >= index_->size()) {
     return absl::OutOfRangeError(absl::StrCat(index_->path(), ": no sample ",
                                               ordinal, " of ", index_->size()));
@@ -41,8 +48,8 @@ absl::StatusOr<RawSample> FileSource::Read(uint64_t ordinal,
   return ReadNumber(ordinal, parts);
 }
 
-absl::StatusOr<RawSample> FileSource::ReadNumber(uint64_t number,
-                                                 ReadParts parts) const {
+absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
+    uint64_t number, ReadParts parts) const {
   if (parts.from == ReadFrom::kMemory && !index_->IsTouched(number)) {
     return absl::AbortedError(
         absl::StrCat(index_->path(), ": nobody has looked up sample ", number));
@@ -50,27 +57,42 @@ absl::StatusOr<RawSample> FileSource::ReadNumber(uint64_t number,
   BALLAST_RETURN_IF_ERROR(index_->Touch(number));
   const IndexSampleRecord& record = index_->record(number);
   const absl::string_view name = index_->file_name(record.file);
-  BALLAST_ASSIGN_OR_RETURN(
-      const std::shared_ptr<const File> file,
-      files_.Get(record.file, index_->file_stamp(record.file), parts.from));
-  const FileView view(file.get(), parts.from);
-  absl::StatusOr<RawSample> sample = ReadRecord(record, view, name, parts);
-  if (sample.ok()) {
-    // Looked at after the bytes: those of a file that has changed may be
-    // anything, also where they read well.
-    BALLAST_ASSIGN_OR_RETURN(const bool unchanged, view.IsUnchanged());
-    if (unchanged) return sample;
-    sample = absl::DataLossError(
-        "the file has changed since it was indexed; is it being rewritten?");
+  const std::string where = absl::StrCat(Printable(name), ": sample ", number,
+                                         " at byte ", record.offset);
+  const absl::StatusOr<std::shared_ptr<const File>> file =
+      files_.Get(record.file, parts.from);
+  if (!file.ok()) return Annotate(file.status(), where);
+  const FileView view(file->get(), parts.from);
+  absl::StatusOr<FaultOr<RawSample>> sample =
+      SeparateFault(ReadRecord(record, view, name, parts));
+  if (sample.ok() && sample->ok()) {
+    if (!parts.images || record.num_images == 0 || !HoldsImages()) {
+      return sample;
+    }
+    // Looked at after the bytes. Those of images are known by their headers
+    // alone.
+    const absl::StatusOr<bool> unchanged = view.IsUnchanged();
+    if (!unchanged.ok()) {
+      sample = unchanged.status();
+    } else if (*unchanged &&
+               (*file)->stamp() == index_->file_stamp(record.file)) {
+      return sample;
+    } else {
+      sample = absl::UnavailableError(
+          "the file has changed since it was indexed, and its images may have; "
+          "restore it, or index the source again and restart the servers");
+    }
   }
-  const absl::Status status = Annotate(
-      sample.status(), absl::StrCat(Printable(name), ": sample ", number,
-                                    " at byte ", record.offset));
-  return IsFaultOfData(status) ? absl::DataLossError(status.message()) : status;
+  // The next attempt opens the file anew: a stale handle never recovers, and
+  // the file may have been replaced.
+  if (parts.from == ReadFrom::kDisk) files_.Drop(record.file, **file);
+  if (!sample.ok()) return Annotate(sample.status(), where);
+  return DataFault(absl::StrCat(where, ": ", sample->fault().reason(),
+                                "; the file has changed since it was indexed"));
 }
 
 SampleLocation FileSource::Locate(uint64_t ordinal) const {
-  // Whoever asks has a disk that hangs, as likely as not.
+  // The disk of a caller that asks may well hang.
   if (ordinal >= index_->size() || !index_->IsTouched(ordinal)) return {};
   const IndexSampleRecord& record = index_->record(ordinal);
   return {std::string(index_->file_name(record.file)), record.offset};
@@ -86,27 +108,29 @@ absl::StatusOr<RawSample> WebDatasetSource::ReadRecord(
   if (!found || found->begin != record.offset || found->end != end) {
     return Differs("no sample of ", record.length, " bytes");
   }
-  if (Checksum(found->key) != record.check) {
-    return Differs("key \"", Printable(found->key), "\" is not the index's");
-  }
   RawSample sample;
   sample.name = WebDatasetSampleName(file_name, found->key);
   const auto at_key = [&](const absl::Status& status) {
     return Annotate(status, absl::StrCat("key ", Printable(found->key)));
   };
   if (!found->fault.ok()) return at_key(found->fault);
-  BALLAST_RETURN_IF_ERROR(at_key(CheckImages(found->images.size(), record)));
+  BALLAST_RETURN_IF_ERROR(
+      at_key(CheckImageCount(found->images.size(), record)));
   sample.text_format = found->text_format;
-  if (parts.text) {
-    BALLAST_ASSIGN_OR_RETURN(sample.text,
-                             file.ReadAt(found->text.data, found->text.size));
+  // Read with the images too: it shows that they belong to this sample.
+  BALLAST_ASSIGN_OR_RETURN(std::string text,
+                           file.ReadAt(found->text.data, found->text.size));
+  if (TextHash(found->key, text) != record.text_check) {
+    return at_key(Differs("this key or its text is not the index's"));
   }
+  if (parts.text) sample.text = std::move(text);
   if (!parts.images) return sample;
   for (const TarMember& image : found->images) {
     BALLAST_ASSIGN_OR_RETURN(std::string bytes,
                              file.ReadAt(image.data, image.size));
     sample.images.push_back(std::move(bytes));
   }
+  BALLAST_RETURN_IF_ERROR(at_key(CheckImages(sample.images, record)));
   return sample;
 }
 
@@ -118,7 +142,7 @@ absl::StatusOr<RawSample> JsonlSource::ReadRecord(
   }
   BALLAST_ASSIGN_OR_RETURN(std::string line,
                            file.ReadAt(record.offset, record.length));
-  if (Checksum(line) != record.check) {
+  if (Checksum(line) != record.text_check) {
     return Differs("line ", record.line, " is another");
   }
   RawSample sample;
@@ -128,7 +152,8 @@ absl::StatusOr<RawSample> JsonlSource::ReadRecord(
   };
   const absl::StatusOr<JsonSample> found = ParseJsonSample(line);
   if (!found.ok()) return at_line(found.status());
-  BALLAST_RETURN_IF_ERROR(at_line(CheckImages(found->images.size(), record)));
+  BALLAST_RETURN_IF_ERROR(
+      at_line(CheckImageCount(found->images.size(), record)));
   sample.text_format = found->text_format;
   uint64_t left = kMaxSampleBytes - line.size();
   if (parts.text) sample.text = std::move(line);
@@ -145,6 +170,7 @@ absl::StatusOr<RawSample> JsonlSource::ReadRecord(
                              image->ReadAt(0, size, parts.from));
     sample.images.push_back(std::move(bytes));
   }
+  BALLAST_RETURN_IF_ERROR(at_line(CheckImages(sample.images, record)));
   return sample;
 }
 

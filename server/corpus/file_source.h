@@ -7,46 +7,54 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/index/index_file.h"
 #include "server/corpus/jsonl/media_root.h"
+#include "server/corpus/open_file_cache.h"
 #include "server/corpus/open_files.h"
 #include "server/corpus/sample_source.h"
 #include "server/corpus/source_files.h"
 
 namespace ballast {
 
-// What the sources whose samples lie in files share: the index, the open files,
-// and how a failure is told. Thread-safe.
+// The base of sources whose samples lie in files: index, open files, and the
+// check of what was read against the index. Thread-safe.
 class FileSource : public SampleSource {
  public:
   FileSource(std::shared_ptr<const IndexFile> index,
-             std::vector<SourceFile> files)
-      : index_(std::move(index)), files_(std::move(files)) {}
+             std::vector<SourceFile> files,
+             std::shared_ptr<OpenFileCache> cache)
+      : index_(std::move(index)), files_(std::move(files), std::move(cache)) {}
 
   const SourceIndex& index() const final { return *index_; }
 
-  // DATA_LOSS also when the data file's size or time has changed since it was
-  // indexed.
-  absl::StatusOr<RawSample> Read(uint64_t ordinal, ReadParts parts) const final;
+  // A data fault if the bytes are not those that were indexed. A file that was
+  // touched but holds the same text is read; its images are UNAVAILABLE, for
+  // only their headers can be compared.
+  absl::StatusOr<FaultOr<RawSample>> Read(uint64_t ordinal,
+                                          ReadParts parts) const final;
   SampleLocation Locate(uint64_t ordinal) const final;
 
-  // Read, of any record of the index: those left out too. `number` must be
-  // below its num_records().
-  absl::StatusOr<RawSample> ReadNumber(uint64_t number, ReadParts parts) const;
+  // Read for any record of the index, including those left out. `number` must
+  // be below its num_records().
+  absl::StatusOr<FaultOr<RawSample>> ReadNumber(uint64_t number,
+                                                ReadParts parts) const;
 
  private:
-  // Reads what `record` says from `file`. A fault of the data, whatever its
-  // code, becomes DATA_LOSS, with file, place and sample before it.
+  // Reads what `record` says from `file`. Data faults are those of DataFaultOf.
   virtual absl::StatusOr<RawSample> ReadRecord(const IndexSampleRecord& record,
                                                FileView file,
                                                absl::string_view file_name,
                                                ReadParts parts) const = 0;
 
+  // Whether images lie in the data file itself.
+  virtual bool HoldsImages() const = 0;
+
   const std::shared_ptr<const IndexFile> index_;
   const OpenFiles files_;
 };
 
-// Samples in tar files. Without images, only headers and the text are read.
+// Samples in tar files. Reads headers, the text, and images if asked for.
 class WebDatasetSource final : public FileSource {
  public:
   using FileSource::FileSource;
@@ -56,14 +64,16 @@ class WebDatasetSource final : public FileSource {
                                        FileView file,
                                        absl::string_view file_name,
                                        ReadParts parts) const override;
+  bool HoldsImages() const override { return true; }
 };
 
-// Samples in lines. Without images, only the line is read.
+// Samples in lines. Reads the line, and images if asked for.
 class JsonlSource final : public FileSource {
  public:
   JsonlSource(std::shared_ptr<const IndexFile> index,
-              std::vector<SourceFile> files, MediaRoot media)
-      : FileSource(std::move(index), std::move(files)),
+              std::vector<SourceFile> files,
+              std::shared_ptr<OpenFileCache> cache, MediaRoot media)
+      : FileSource(std::move(index), std::move(files), std::move(cache)),
         media_(std::move(media)) {}
 
  private:
@@ -71,6 +81,7 @@ class JsonlSource final : public FileSource {
                                        FileView file,
                                        absl::string_view file_name,
                                        ReadParts parts) const override;
+  bool HoldsImages() const override { return false; }
 
   const MediaRoot media_;
 };

@@ -12,9 +12,10 @@
 namespace ballast {
 namespace {
 
-// What a read leaves behind for whoever waits; both may outlive the other.
+// The result of a read, shared by reader and waiter; either may outlive the
+// other.
 struct Outcome {
-  absl::StatusOr<RawSample> sample = absl::UnknownError("not read");
+  absl::StatusOr<FaultOr<RawSample>> sample = absl::UnknownError("not read");
 };
 
 class GuardedSource final : public SampleSource {
@@ -33,18 +34,18 @@ class GuardedSource final : public SampleSource {
     return source_->Locate(ordinal);
   }
 
-  absl::StatusOr<RawSample> Read(uint64_t ordinal,
-                                 ReadParts parts) const override {
-    // Most often the bytes are in memory, and no other thread has to be woken
-    // to fetch them. Whatever is wrong is said by the read below.
+  absl::StatusOr<FaultOr<RawSample>> Read(uint64_t ordinal,
+                                          ReadParts parts) const override {
+    // Most often the bytes are in memory, so no other thread need be woken to
+    // fetch them. Any failure is left to the read below.
     ReadParts here = parts;
     here.from = ReadFrom::kMemory;
-    absl::StatusOr<RawSample> in_memory = source_->Read(ordinal, here);
-    if (in_memory.ok()) return in_memory;
+    absl::StatusOr<FaultOr<RawSample>> in_memory = source_->Read(ordinal, here);
+    if (in_memory.ok() && in_memory->ok()) return in_memory;
     const ReadPolicy policy = policy_->Get();
     const absl::Time start = clock_->Now();
     for (uint32_t attempts = 1;; ++attempts) {
-      absl::StatusOr<RawSample> sample =
+      absl::StatusOr<FaultOr<RawSample>> sample =
           ReadOnce(ordinal, parts, policy, start);
       if (sample.ok()) return sample;
       const std::optional<absl::Duration> wait = RetryReadAfter(
@@ -61,9 +62,9 @@ class GuardedSource final : public SampleSource {
   }
 
  private:
-  absl::StatusOr<RawSample> ReadOnce(uint64_t ordinal, ReadParts parts,
-                                     const ReadPolicy& policy,
-                                     absl::Time start) const {
+  absl::StatusOr<FaultOr<RawSample>> ReadOnce(uint64_t ordinal, ReadParts parts,
+                                              const ReadPolicy& policy,
+                                              absl::Time start) const {
     const auto outcome = std::make_shared<Outcome>();
     const absl::Status ran = calls_->Run(
         [source = source_, ordinal, parts, outcome] {
@@ -77,7 +78,7 @@ class GuardedSource final : public SampleSource {
     if (absl::IsDeadlineExceeded(ran)) {
       return absl::DeadlineExceededError(absl::StrCat(
           where, ": not read within ", absl::FormatDuration(policy.timeout),
-          " (serve.read_timeout); does the disk hang?"));
+          " (serve.read_timeout); does the disk or file server hang?"));
     }
     return Annotate(ran, absl::StrCat(where, ": not read"));
   }

@@ -14,30 +14,30 @@
 
 namespace ballast {
 
-// How long a disk that fails or hangs is borne with, for one sample.
+// Bounds the retries of one sample whose disk fails or hangs.
 struct ReadPolicy {
   uint32_t attempts = 3;                       // serve.read_attempts
-  absl::Duration timeout = absl::Seconds(30);  // serve.read_timeout, of all
+  absl::Duration timeout = absl::Seconds(30);  // serve.read_timeout, in all
   absl::Duration backoff = absl::Milliseconds(100);  // doubled each time
 };
 
-// What to wait before the next attempt, after `attempts` that took `elapsed`
-// and of which the last ended with `status`; nothing where it stands. Only what
-// may pass is tried again: UNAVAILABLE (an I/O error, a stale handle) and
-// ABORTED. Pure.
+// How long to wait before the next attempt, after `attempts` that took
+// `elapsed` and of which the last ended with `status`; nothing if `status` is
+// final. Only UNAVAILABLE (an I/O error, a stale handle) and ABORTED are
+// retried. Pure.
 std::optional<absl::Duration> RetryReadAfter(const ReadPolicy& policy,
                                              uint32_t attempts,
                                              absl::Duration elapsed,
                                              const absl::Status& status);
 
-// A source whose Read tries again where the disk fails, and gives up where it
-// hangs. What the system has in memory is read by the caller's thread, which
-// nothing can keep; the rest by threads of `calls`. Beyond the errors of the
-// source itself: DEADLINE_EXCEEDED (the read has not come back within the
-// policy's timeout) and RESOURCE_EXHAUSTED (too many reads hang), which name
-// file, sample and place. Thread-safe.
+// A source whose Read retries if the disk fails, and gives up if it hangs.
+// Bytes in the system's memory are read by the caller's thread, which cannot
+// block; others by threads of `calls`. Only data faults that were read from the
+// disk are answered. Further errors, which name file, sample and place:
+// DEADLINE_EXCEEDED (the read has not returned within the policy's timeout),
+// RESOURCE_EXHAUSTED (too many reads hang). Thread-safe.
 //
-// A read that hangs keeps its thread and the source until it comes back.
+// A read that hangs keeps its thread and the source until it returns.
 std::unique_ptr<SampleSource> GuardSource(
     std::shared_ptr<SampleSource> source,
     std::shared_ptr<const LiveValue<ReadPolicy>> policy,

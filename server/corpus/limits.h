@@ -11,6 +11,10 @@ inline constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
 // Text and encoded images together.
 inline constexpr uint64_t kMaxSampleBytes = uint64_t{1} << 30;
 inline constexpr uint32_t kMaxImages = 10'000;
+// From a sample's first byte in its file to its last, members that are ignored
+// included; the index keeps it in 32 bits, as it does a line's number.
+inline constexpr uint64_t kMaxSampleSpan = 0xFFFFFFFF;
+inline constexpr uint64_t kMaxLineNumber = 0xFFFFFFFF;
 
 }  // namespace ballast
 

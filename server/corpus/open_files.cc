@@ -4,37 +4,45 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/status_macros.h"
 
 namespace ballast {
 
-OpenFiles::OpenFiles(std::vector<SourceFile> files)
-    : files_(std::move(files)) {}
+OpenFiles::OpenFiles(std::vector<SourceFile> files,
+                     std::shared_ptr<OpenFileCache> cache)
+    : files_(std::move(files)),
+      cache_(std::move(cache)),
+      slots_(new OpenFileCache::Slot[files_.size()]) {}
+
+OpenFiles::~OpenFiles() {
+  for (size_t i = 0; i < files_.size(); ++i) {
+    cache_->Remove(&slots_[i], nullptr);
+  }
+}
 
 absl::StatusOr<std::shared_ptr<const File>> OpenFiles::Get(
-    uint32_t number, const FileStamp& stamp, ReadFrom from) const {
-  Place& place = places_[number % kMaxOpen];
-  {
-    MutexLock lock(&place.mutex);
-    if (place.file != nullptr && place.number == number) return place.file;
-  }
+    uint32_t number, ReadFrom from) const {
+  OpenFileCache::Slot& slot = slots_[number];
+  if (std::shared_ptr<const File> file = slot.Get(*cache_)) return file;
   const std::string& path = files_[number].path;
   if (from == ReadFrom::kMemory) {
     return absl::AbortedError(absl::StrCat(path, ": not open"));
   }
-  // Without the lock: an open that hangs must not keep those who read from
-  // memory. Two threads may open the same file; the later stays.
-  BALLAST_ASSIGN_OR_RETURN(File opened, File::Open(path));
-  if (!(opened.stamp() == stamp)) {
-    return absl::DataLossError(
-        absl::StrCat(path, ": changed since it was indexed"));
+  // Without a lock: an open that hangs must not block readers from memory. Two
+  // threads may open the same file; the later one stays.
+  absl::StatusOr<File> opened = File::Open(path);
+  if (!opened.ok()) {
+    // A retry may need descriptors. A file that is missing or unreadable says
+    // nothing of its bytes, whatever the code.
+    cache_->CloseHalf();
+    return absl::UnavailableError(opened.status().message());
   }
-  auto file = std::make_shared<const File>(std::move(opened));
-  std::shared_ptr<const File> before;  // closed without the lock
-  MutexLock lock(&place.mutex);
-  place.number = number;
-  before = std::exchange(place.file, file);
+  auto file = std::make_shared<const File>(*std::move(opened));
+  cache_->Put(&slot, file);
   return file;
+}
+
+void OpenFiles::Drop(uint32_t number, const File& file) const {
+  cache_->Remove(&slots_[number], &file);
 }
 
 }  // namespace ballast

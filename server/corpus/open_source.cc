@@ -23,15 +23,15 @@ bool NeedsIndexing(const absl::Status& status) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
-    const v1::Source& source, absl::string_view directory,
-    const IndexKey& key) {
+    const v1::Source& source, absl::string_view directory, const IndexKey& key,
+    std::shared_ptr<OpenFileCache> cache) {
   const bool jsonl = source.format() == v1::Source::FORMAT_JSONL;
   if (!jsonl && source.format() != v1::Source::FORMAT_WEBDATASET) {
     return absl::UnimplementedError(
         absl::StrCat("source ", source.name(),
                      ": only webdataset and jsonl sources can be read"));
   }
-  // Before the index, so that a missing data file is told as what it is.
+  // Before the index, so that a missing data file is reported as such.
   BALLAST_ASSIGN_OR_RETURN(std::vector<SourceFile> files,
                            ListSourceFiles(source, directory));
   auto index = OpenFreshIndex(source, directory, key);
@@ -42,14 +42,14 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
   }
   BALLAST_RETURN_IF_ERROR(index.status());
   if (!jsonl) {
-    return std::make_unique<WebDatasetSource>(*std::move(index),
-                                              std::move(files));
+    return std::make_unique<WebDatasetSource>(
+        *std::move(index), std::move(files), std::move(cache));
   }
   BALLAST_ASSIGN_OR_RETURN(
       MediaRoot media,
       MediaRoot::Create(ResolvePath(directory, source.media_root())));
   return std::make_unique<JsonlSource>(*std::move(index), std::move(files),
-                                       std::move(media));
+                                       std::move(cache), std::move(media));
 }
 
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenAnySource(

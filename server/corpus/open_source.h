@@ -7,20 +7,22 @@
 #include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
 #include "server/corpus/index/index_key.h"
+#include "server/corpus/open_file_cache.h"
 #include "server/corpus/sample_source.h"
 
 namespace ballast {
 
 // Opens `source` for reading, through the index that BuildIndex made of it with
-// the same `key`. Paths are relative to `directory`. Keeps at most 256
-// of the data files open (OpenFiles), and a few files a Read in progress.
-// Errors: FAILED_PRECONDITION (the index is missing, damaged or stale: the
-// message says which, and names the command that builds it); those of
-// ExpandPath and of the disk; UNIMPLEMENTED (mock).
+// the same `key`. Paths are relative to `directory`. `cache` keeps the data
+// files open; a Read in progress opens a few media files. Errors:
+// FAILED_PRECONDITION (the index is missing, damaged or stale: the message says
+// which, and names the command that builds it); those of ExpandPath and of the
+// disk; UNIMPLEMENTED (mock).
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
-    const v1::Source& source, absl::string_view directory, const IndexKey& key);
+    const v1::Source& source, absl::string_view directory, const IndexKey& key,
+    std::shared_ptr<OpenFileCache> cache = OpenFileCache::OfProcess());
 
-// The same of any source of `config`, a loaded one: a mock source is drawn, and
+// The same for any source of `config`, a loaded one: a mock source is drawn and
 // needs neither index nor key. Errors: as OpenSource and MockSource::Create.
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenAnySource(
     const v1::Source& source, const v1::Config& config,

@@ -3,12 +3,12 @@
 
 namespace ballast {
 
-// Whence the bytes of a file may come.
+// Where the bytes of a file may come from.
 enum class ReadFrom {
-  // Wherever they lie; blocks until they are here.
+  // Anywhere; blocks until they have been read.
   kDisk,
-  // Only what the system has in memory (the page cache). Never waits for a disk
-  // or a network, also where these hang. What would have to is ABORTED.
+  // The system's memory (page cache) only. Never waits for a disk or a network,
+  // even if they hang; a read that would have to wait is ABORTED.
   kMemory,
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/read_from.h"
 
@@ -27,13 +28,13 @@ struct RawSample {
   std::vector<std::string> images;
 };
 
-// Where a sample lies, for messages and lists.
+// The place of a sample, for messages and lists.
 struct SampleLocation {
   std::string file;     // as the index calls it
   uint64_t offset = 0;  // bytes from its start
 };
 
-// What to read of a sample, and whence.
+// The parts of a sample to read, and where from.
 struct ReadParts {
   bool text = true;
   bool images = true;
@@ -49,16 +50,20 @@ class SampleSource {
   virtual const SourceIndex& index() const = 0;
 
   // Reads sample `ordinal`; parts not asked for stay empty. Blocks on the disk.
-  // Errors name the sample and the file: OUT_OF_RANGE (no such sample),
-  // DATA_LOSS (the file no longer holds what the index says, or the index is
-  // damaged, which index().sample() would have said first), NOT_FOUND,
-  // UNAVAILABLE (the disk). From memory: does not block, and any error may mean
-  // no more than that the sample must be read from the disk.
-  virtual absl::StatusOr<RawSample> Read(uint64_t ordinal,
-                                         ReadParts parts) const = 0;
+  // Both kinds of failure name the file and the sample:
+  //   a data fault     the bytes are bad, or are not those that were indexed
+  //   a status         a transient fault: UNAVAILABLE (I/O error, no
+  //                    descriptor), NOT_FOUND and PERMISSION_DENIED (a media
+  //                    file), DATA_LOSS (the index is damaged, which
+  //                    index().sample() would have said first); OUT_OF_RANGE
+  //                    (no such sample)
+  // From memory: does not block; any failure may only mean that the sample must
+  // be read from the disk.
+  virtual absl::StatusOr<FaultOr<RawSample>> Read(uint64_t ordinal,
+                                                  ReadParts parts) const = 0;
 
-  // Where sample `ordinal` lies; without a file where there is no such sample,
-  // or the index has not been asked for it yet. Does not touch the disk.
+  // The place of sample `ordinal`; without a file if there is no such sample or
+  // its index entry has not been read yet. Does not touch the disk.
   virtual SampleLocation Locate(uint64_t ordinal) const = 0;
 };
 

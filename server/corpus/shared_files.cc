@@ -13,7 +13,7 @@
 namespace ballast {
 namespace {
 
-// Where a file is listed: numbers of the source and of its file.
+// The place of a file in the lists: numbers of the source and of its file.
 struct Place {
   int source = 0;
   size_t file = 0;

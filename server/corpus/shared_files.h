@@ -10,7 +10,7 @@
 
 namespace ballast {
 
-// A data file that is reached a second time: by another source, or by the same
+// A data file that is listed a second time: by another source, or by the same
 // source under another name (a link, "a/../a"). Its samples then come more
 // often than the weights say.
 struct SharedFile {
@@ -18,9 +18,9 @@ struct SharedFile {
   std::string as_source, as_file;  // where the file was first
 };
 
-// All such files of the configuration's sources, in order. Files are told apart
-// by device and inode. A file that is not there is left to whoever opens it.
-// Blocks on the file system. Errors: those of ExpandPath, naming the source.
+// All such files of the configuration's sources, in order. Files are identified
+// by device and inode; missing files are left out. Blocks on the file system.
+// Errors: as ExpandPath, naming the source.
 absl::StatusOr<std::vector<SharedFile>> FindSharedFiles(
     const v1::Config& config, absl::string_view directory);
 

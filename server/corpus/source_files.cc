@@ -12,7 +12,7 @@
 namespace ballast {
 namespace {
 
-// `path` relative to `directory` where it lies inside; empty where it is it.
+// `path` relative to `directory` if it lies inside; empty if they are equal.
 std::string RelativeName(absl::string_view directory, absl::string_view path) {
   absl::ConsumeSuffix(&directory, "/");
   absl::string_view name = path;

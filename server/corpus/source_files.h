@@ -19,37 +19,37 @@ namespace ballast {
 // A data file of a source.
 struct SourceFile {
   std::string path;
-  // Relative to the configuration's directory where it lies inside, so that a
+  // Relative to the configuration's directory if it lies inside, so that a
   // dataset may move together with its configuration.
   std::string name;
 };
 
-// The data files of `source`, in order. Errors: those of ExpandPath.
+// The data files of `source`, in order. Errors: as ExpandPath.
 absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
     const v1::Source& source, absl::string_view directory);
 
-// What an index of `source` keeps of `key`.
+// The digests of `key` that an index of `source` holds.
 IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
                        const IndexKey& key);
 
-// Where the index lies.
+// The path of the index.
 std::string IndexPath(const v1::Source& source, absl::string_view directory);
 
-// The index of `source` if it is there, its head undamaged, and fresh: it was
-// built with the same format, media root and key, of the same files, none of
-// which has changed its size or time since. For jsonl the image files are not
-// looked at; DecodeResized finds one whose size has changed. Errors: those of
-// IndexFile::Open and ExpandPath; FAILED_PRECONDITION (stale, with what
-// changed).
+// The index of `source` if it exists, its head is undamaged, and it is fresh:
+// it was built with the same format, media root and key, from the same files,
+// none of which has changed its size or time since. Image files of jsonl
+// sources are not looked at; FileSource::Read finds those that have changed.
+// Errors: as IndexFile::Open and ExpandPath; FAILED_PRECONDITION (stale, with
+// what changed).
 absl::StatusOr<std::shared_ptr<const IndexFile>> OpenFreshIndex(
     const v1::Source& source, absl::string_view directory, const IndexKey& key);
 
-// The status of OpenFreshIndex: OK where the index needs no building.
+// The status of OpenFreshIndex: OK if the index need not be built.
 absl::Status CheckIndexFresh(const v1::Source& source,
                              absl::string_view directory, const IndexKey& key);
 
-// The same, and DATA_LOSS where anything else of it is damaged: reads all of
-// it. `progress` as in IndexFile::Verify.
+// The same, and DATA_LOSS if anything else of it is damaged: reads all of it.
+// `progress` as in IndexFile::Verify.
 absl::Status VerifyIndex(const v1::Source& source, absl::string_view directory,
                          const IndexKey& key,
                          const std::function<void(uint64_t samples)>& progress);

@@ -28,9 +28,9 @@
 namespace ballast {
 namespace {
 
-// So much is taken from the file system at a time.
+// Allocated in the file system at a time.
 constexpr uint64_t kReserveBytes = uint64_t{16} << 20;
-// A cleaner may take a new file for a stale one as long as it has no lock.
+// A cleaner may take a new file for a stale one until it is locked.
 constexpr int kAttempts = 8;
 constexpr char kSuffix[] = ".arena";
 
@@ -95,7 +95,7 @@ bool LiesInMemory(const std::string& directory) {
           file_system.f_type == RAMFS_MAGIC);
 }
 
-// Opens a new file that nobody else can take for a stale one.
+// Creates a file that no cleaner can take for a stale one.
 absl::StatusOr<int> CreateLocked(const std::string& directory,
                                  ArenaIdentity* identity) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -111,7 +111,7 @@ absl::StatusOr<int> CreateLocked(const std::string& directory,
     if (descriptor < 0) return SystemError("make", identity->path);
     if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 &&
         Names(identity->path, descriptor)) {
-      // Whatever the umask is.
+      // Regardless of the umask.
       if (fchmod(descriptor, 0640) == 0) return descriptor;
       const absl::Status status = SystemError("set the mode of", path);
       unlink(path);
@@ -166,7 +166,7 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::CreatePrivate(uint64_t bytes) {
 Arena::~Arena() {
   if (base_ != nullptr) munmap(base_, bytes_);
   if (descriptor_ < 0) return;
-  // Before the lock goes with the descriptor.
+  // Before closing the descriptor releases the lock.
   unlink(identity_.path.c_str());
   close(descriptor_);
 }
@@ -221,7 +221,7 @@ int RemoveStaleArenas(const std::string& directory) {
     const int descriptor =
         open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (descriptor < 0) continue;
-    // Whoever lives holds the lock.
+    // A living server holds the lock.
     if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 && Names(path, descriptor) &&
         unlink(path.c_str()) == 0) {
       ++removed;

@@ -14,7 +14,7 @@
 
 namespace ballast {
 
-// How a client finds an arena and shows that it has.
+// Identifies an arena: a client finds it and proves that it has mapped it.
 struct ArenaIdentity {
   std::string path;
   uint64_t bytes = 0;
@@ -26,43 +26,42 @@ struct ArenaIdentity {
 // says: either a file that other processes may map, or this process's own.
 //
 // The file is DIRECTORY/ballast-UID-ID.arena, of mode 0640, and locked (flock)
-// for as long as its server lives, whichever way it dies. It is removed by the
-// destructor; where that did not happen, by the next server of the same user
-// that makes an arena in the directory. Whoever has it mapped keeps its pages,
-// with what they last held, until he lets go.
+// while its server lives, however it dies. The destructor removes it; failing
+// that, the next server of the same user that creates an arena in the directory
+// does. Processes that have it mapped keep its pages, with their last content,
+// until they unmap it.
 //
-// Pages are taken from the file system before they are first written, so that a
-// file system that is full is an error here, and never a signal. Thread-safe.
+// Pages are allocated in the file system before they are first written, so that
+// a full file system is an error here and never a signal. Thread-safe.
 class Arena {
  public:
-  // Makes a file in `directory`, after those that dead servers have left there
-  // were removed. `bytes` is rounded down to whole pages. Errors:
+  // Creates a file in `directory`, after removing those that dead servers have
+  // left there. `bytes` is rounded down to whole pages. Errors:
   // RESOURCE_EXHAUSTED (the file system has not that much room),
   // PERMISSION_DENIED, NOT_FOUND (no such directory), UNAVAILABLE (the system
   // refuses something else); each names the directory.
   static absl::StatusOr<std::unique_ptr<Arena>> CreateShared(
       const std::string& directory, uint64_t bytes);
 
-  // Errors: RESOURCE_EXHAUSTED (no such range of addresses is free).
+  // Errors: RESOURCE_EXHAUSTED (no free address range of that size).
   static absl::StatusOr<std::unique_ptr<Arena>> CreatePrivate(uint64_t bytes);
 
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Where blocks and their stamps may lie: [begin(), end()), whole pages.
+  // The pages for blocks and their stamps: [begin(), end()).
   static constexpr uint64_t begin() { return kArenaPage; }
   uint64_t end() const { return bytes_; }
 
-  // The byte at `offset`. Not to be touched before EnsureReserved has taken it.
+  // The byte at `offset`. Not to be accessed before EnsureReserved covers it.
   uint8_t* at(uint64_t offset) const { return base_ + offset; }
   ArenaStamp* stamp(uint64_t block_offset) const {
     return reinterpret_cast<ArenaStamp*>(at(block_offset - kArenaStampBytes));
   }
 
-  // Takes the pages before `end` from the file system; blocks while it does, a
-  // millisecond or so a MiB, once for each page of the arena's life. Errors:
-  // RESOURCE_EXHAUSTED.
+  // Allocates the pages before `end` in the file system; blocks for about a
+  // millisecond per MiB, once for each page. Errors: RESOURCE_EXHAUSTED.
   absl::Status EnsureReserved(uint64_t end);
 
   // Null for a private one.
@@ -83,14 +82,14 @@ class Arena {
 };
 
 // Removes the arenas that dead servers of this user have left in `directory`;
-// answers how many.
+// answers their number.
 int RemoveStaleArenas(const std::string& directory);
 
 // The arena that `setting` (serve.arena: `off`, `auto` or a directory) asks
 // for. `socket` is the path of the server's Unix socket, or empty. `auto` tries
-// the socket's directory where that lies in memory, then /dev/shm, and does
-// with a private one, saying why in the log, where neither will do. Errors:
-// those of CreateShared for a directory, and of CreatePrivate.
+// the socket's directory if that is in memory, then /dev/shm; failing both, it
+// logs why and creates a private one. Errors: as CreateShared for a directory;
+// as CreatePrivate.
 absl::StatusOr<std::unique_ptr<Arena>> MakeArena(absl::string_view setting,
                                                  absl::string_view socket,
                                                  uint64_t bytes);

@@ -6,7 +6,7 @@
 namespace ballast {
 namespace {
 
-// Of the samples before, so many are named when there are too many.
+// Earlier samples that are named when there are too many.
 constexpr size_t kNamed = 3;
 
 }  // namespace
@@ -14,41 +14,41 @@ constexpr size_t kNamed = 3;
 absl::Status BadSamples::Add(uint32_t source, uint64_t ordinal,
                              absl::string_view name,
                              const SampleLocation& location,
-                             const absl::Status& reason) {
+                             const DataFault& fault) {
   {
     MutexLock lock(&mutex_);
     const Key key = {source, ordinal};
-    const auto known = entries_.find(key);
-    if (known != entries_.end()) {
+    const auto known = samples_.find(key);
+    if (known != samples_.end()) {
       ++known->second.count;
       return absl::OkStatus();
     }
-    if (entries_.size() >= most_) {
+    if (samples_.size() >= most_) {
       std::string text = absl::StrCat(
-          "sample ", name, ": ", reason.message(), " (and ", entries_.size(),
+          "sample ", name, ": ", fault.reason(), " (and ", samples_.size(),
           " samples before it were bad, the most that serve.max_bad_samples "
           "allows");
       for (const Key& last : last_) {
-        const Entry& entry = entries_[last];
-        absl::StrAppend(&text, "; ", entry.name, ": ", entry.reason);
+        const Sample& listed = samples_[last];
+        absl::StrAppend(&text, "; ", listed.name, ": ", listed.reason);
       }
       return absl::DataLossError(absl::StrCat(text, ")"));
     }
-    entries_[key] = {std::string(name), location.file, location.offset,
-                     std::string(reason.message()), 1};
+    samples_[key] = {std::string(name), location.file, location.offset,
+                     fault.reason(), 1};
     last_.push_back(key);
     if (last_.size() > kNamed) last_.pop_front();
   }
   LogWarning("bad sample ", name, " (", location.file, " at byte ",
-             location.offset, "): ", reason.message());
+             location.offset, "): ", fault.reason());
   return absl::OkStatus();
 }
 
-std::vector<BadSamples::Entry> BadSamples::List() const {
+std::vector<BadSamples::Sample> BadSamples::List() const {
   MutexLock lock(&mutex_);
-  std::vector<Entry> entries;
-  for (const auto& [key, entry] : entries_) entries.push_back(entry);
-  return entries;
+  std::vector<Sample> samples;
+  for (const auto& [key, sample] : samples_) samples.push_back(sample);
+  return samples;
 }
 
 }  // namespace ballast

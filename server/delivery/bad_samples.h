@@ -13,35 +13,35 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/mutex.h"
+#include "server/corpus/data_fault.h"
 #include "server/corpus/sample_source.h"
 
 namespace ballast {
 
-// The samples that could not be read while serving, each once, with one line in
-// the log. Holds at most `most` of them. Thread-safe.
+// The samples in which serving found a data fault: each is listed and logged
+// once. Holds at most `most` of them. Thread-safe.
 class BadSamples {
  public:
-  struct Entry {
+  struct Sample {
     std::string name;  // "docs:17"
-    std::string file;  // where it lies
-    uint64_t offset = 0;
-    std::string reason;  // when it failed first
-    uint64_t count = 0;  // how often a block needed it
+    std::string file;
+    uint64_t offset = 0;  // in the file, bytes
+    std::string reason;   // of the first failure
+    uint64_t count = 0;   // blocks that needed it
   };
 
   explicit BadSamples(uint32_t most) : most_(most) {}
 
-  // Notes that sample `ordinal` of source number `source` failed. Errors:
-  // DATA_LOSS when it would be one more than `most`, naming it and the last
-  // that were listed.
+  // Lists sample `ordinal` of source number `source`. Errors: DATA_LOSS if it
+  // would be one more than `most`, naming it and the last that were listed.
   absl::Status Add(uint32_t source, uint64_t ordinal, absl::string_view name,
-                   const SampleLocation& location, const absl::Status& reason);
+                   const SampleLocation& location, const DataFault& fault);
 
   // In order of source and ordinal.
-  std::vector<Entry> List() const;
+  std::vector<Sample> List() const;
 
   uint32_t most() const { return most_; }
-  // From now on; those that are listed stay.
+  // Holds from now on; listed samples stay.
   void SetMost(uint32_t most) { most_ = most; }
 
  private:
@@ -49,8 +49,8 @@ class BadSamples {
 
   std::atomic<uint32_t> most_;
   mutable Mutex mutex_;
-  std::map<Key, Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  // The keys of the entries that came last, in that order.
+  std::map<Key, Sample> samples_ ABSL_GUARDED_BY(mutex_);
+  // Keys of the samples listed last, oldest first.
   std::deque<Key> last_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -7,32 +7,32 @@
 #include <utility>
 
 #include "absl/types/span.h"
-#include "server/delivery/stream_progress.h"
+#include "server/delivery/block_id.h"
 
 namespace ballast {
 
-// Where in the arena a block lies (proto/block/arena_layout.h).
+// A block's place in the arena (proto/block/arena_layout.h).
 struct ArenaPlace {
   uint64_t offset = 0;  // of its first byte
   uint64_t generation = 0;
 };
 
-// One stream's hold on a block in memory, which other streams may hold too.
-// Destroying it lets go of it, on any thread: it takes a lock for a moment, may
-// set the next block going, and calls back nobody. Thread-compatible.
+// One stream's hold on a block in memory, which other streams may hold too. The
+// destructor releases it, on any thread: it takes a lock for a moment, may
+// begin the next block, and calls nobody back. Thread-compatible.
 class Block {
  public:
   struct Content {
     BlockId id;
-    // The whole block (docs/block.md); begins at a multiple of 256. Stays as it
-    // is for as long as the hold lasts.
+    // The whole block (docs/block.md), from a multiple of 256. Constant while
+    // the hold lasts.
     absl::Span<const uint8_t> bytes;
     uint64_t checksum = 0;  // XXH3-64
-    // Nothing where the block may not be lent to a client in place.
+    // Absent if the block may not be lent to a client in place.
     std::optional<ArenaPlace> place;
   };
 
-  // `on_lend` runs at most once and `on_release` once, which keeps the memory
+  // `on_lend` runs at most once, `on_release` exactly once; it keeps the memory
   // until then.
   Block(const Content& content, std::function<void()> on_lend,
         std::function<void()> on_release)
@@ -50,8 +50,8 @@ class Block {
   uint64_t checksum() const { return content_.checksum; }
   const std::optional<ArenaPlace>& place() const { return content_.place; }
 
-  // The block, which has a place, is in the client's hands from now until the
-  // hold ends: it no longer keeps the stream from its next block.
+  // Lends the block, which has a place, to the client until the hold ends: it
+  // no longer keeps the stream from its next block.
   void Lend() {
     if (on_lend_) std::exchange(on_lend_, nullptr)();
   }

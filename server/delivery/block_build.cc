@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/block/block_view.h"
+#include "proto/schedule/image_columns.h"
 
 namespace ballast {
 
@@ -19,10 +20,7 @@ absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
   BALLAST_ASSIGN_OR_RETURN(
       planned.plan, PlanBlock(schedule, micro_batch, role, delivery, geometry));
   const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
-  std::vector<uint32_t> first_image(columns.images_size() + 1, 0);
-  for (int i = 0; i < columns.images_size(); ++i) {
-    first_image[i + 1] = first_image[i] + columns.images(i);
-  }
+  const std::vector<uint32_t> first_image = FirstImages(columns);
   planned.first_grid.push_back(0);
   for (const PlannedSample& sample : planned.plan.samples) {
     for (uint32_t k = first_image[sample.index];
@@ -59,7 +57,7 @@ void BlockBuild::Run(uint32_t item) {
     absl::Status status = BuildSample(item);
     if (!status.ok()) Fail(std::move(status));
   }
-  // The last to leave sees what all others wrote.
+  // The last one sees what all others wrote.
   if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) Finish();
 }
 

@@ -19,42 +19,41 @@
 
 namespace ballast {
 
-// A block that is known in size but not yet in memory.
+// A block whose size is known and that is not in memory yet.
 struct PlannedBlock {
   BlockPlan plan;
-  // Of every sample's images, sample after sample in the plan's order, for
-  // either module; sample i's begin at first_grid[i] and end at
-  // first_grid[i+1].
+  // The grids of all samples' images, in the plan's order, for either module.
+  // Those of sample i are [first_grid[i], first_grid[i+1]).
   std::vector<ImageGrid> grids;
   std::vector<uint32_t> first_grid;
 };
 
-// PlanBlock, with the grids that building needs. Errors: PlanBlock's.
+// PlanBlock, with the grids that building needs. Errors: as PlanBlock.
 absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
                                              uint32_t micro_batch,
                                              const v1::Role& role,
                                              const DeliveryRule& delivery,
                                              const BlockGeometry& geometry);
 
-// Fills one block: an item a sample, each written in its place without a lock.
-// The item that ends last takes the checksum and reports. After the first
-// failure the samples that have not begun are passed over.
-class BlockBuild : public ItemRun {
+// Fills one block: one item per sample, each written in its place without a
+// lock. The last item to end computes the checksum and reports. After the first
+// failure, samples that have not begun are skipped.
+class BlockBuild : public WorkItems {
  public:
-  // The XXH3-64 of the block, or why there is none.
+  // The block's XXH3-64, or the first failure.
   using Finished = std::function<void(absl::StatusOr<uint64_t> checksum)>;
 
   // `memory`, planned.plan.bytes() long, is written until `finished` is called;
   // `builder` is not owned. `finished` runs once, on the thread of the last
-  // item (in Start, where there is none).
+  // item (in Start, if there are no items).
   BlockBuild(PlannedBlock planned, const SampleBuilder* builder,
              absl::Span<uint8_t> memory, Finished finished);
 
-  // Writes the tables; to be called once, before any item runs. False when
-  // there are no items: then the block is finished.
+  // Writes the tables; called once, before any item runs. False if there are no
+  // items: the block is then finished.
   bool Start();
 
-  // Samples that have not begun are passed over. From any thread.
+  // Skips samples that have not begun. From any thread.
   void Cancel();
 
   uint32_t items() const override { return planned_.plan.samples.size(); }

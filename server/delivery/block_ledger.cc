@@ -30,23 +30,24 @@ std::optional<BlockLedger::Grant> BlockLedger::Acquire(
     std::vector<uint64_t>* gone) {
   const uint64_t footprint = Footprint(bytes);
   const auto found = streams_.find(stream);
-  const Stream now = found == streams_.end() ? Stream() : found->second;
-  const bool at_any_price = now.not_lent == 0;
+  const Holdings now = found == streams_.end() ? Holdings() : found->second;
+  const bool must_grant = now.not_lent == 0;
   const auto known = by_key_.find(key);
-  Entry* entry = known == by_key_.end() ? nullptr : &blocks_[known->second];
+  LedgerBlock* entry =
+      known == by_key_.end() ? nullptr : &blocks_[known->second];
 
   const bool counts = entry == nullptr || entry->idle.has_value();
   const bool within_share =
       now.held == 0 || Within(now.held, footprint, share_);
   const bool within_memory =
       now.held == 0 || Within(in_use_, counts ? footprint : 0, memory_);
-  if (!at_any_price && !(within_share && within_memory)) return std::nullopt;
+  if (!must_grant && !(within_share && within_memory)) return std::nullopt;
 
   Grant grant;
   if (entry == nullptr) {
     const std::optional<uint64_t> place =
         within_memory ? Place(footprint, gone) : std::nullopt;
-    if (!place.has_value() && !at_any_price) return std::nullopt;
+    if (!place.has_value() && !must_grant) return std::nullopt;
     grant.block = next_block_++;
     grant.is_new = true;
     by_key_[key] = grant.block;
@@ -65,9 +66,9 @@ std::optional<BlockLedger::Grant> BlockLedger::Acquire(
   if (counts) in_use_ += entry->bytes;
   grant.lendable = within_share && entry->place.has_value();
   entry->holders[stream] = false;
-  Stream& books = streams_[stream];
-  books.held += entry->bytes;
-  ++books.not_lent;
+  Holdings& holdings = streams_[stream];
+  holdings.held += entry->bytes;
+  ++holdings.not_lent;
   return grant;
 }
 
@@ -88,13 +89,13 @@ void BlockLedger::Lend(uint64_t stream, uint64_t block) {
 BlockLedger::Fate BlockLedger::Release(uint64_t stream, uint64_t block) {
   const auto found = blocks_.find(block);
   if (found == blocks_.end()) return Fate::kStays;
-  Entry& entry = found->second;
+  LedgerBlock& entry = found->second;
   const auto holder = entry.holders.find(stream);
   if (holder == entry.holders.end()) return Fate::kStays;
-  Stream& books = streams_[stream];
-  books.held -= entry.bytes;
-  if (!holder->second) --books.not_lent;
-  if (books.held == 0) streams_.erase(stream);
+  Holdings& holdings = streams_[stream];
+  holdings.held -= entry.bytes;
+  if (!holder->second) --holdings.not_lent;
+  if (holdings.held == 0) streams_.erase(stream);
   entry.holders.erase(holder);
   if (!entry.holders.empty()) return Fate::kStays;
   return entry.in_work ? Fate::kUnwanted : Settle(block, &entry);
@@ -103,7 +104,7 @@ BlockLedger::Fate BlockLedger::Release(uint64_t stream, uint64_t block) {
 BlockLedger::Fate BlockLedger::OnBuilt(uint64_t block, bool ok) {
   const auto found = blocks_.find(block);
   if (found == blocks_.end()) return Fate::kStays;
-  Entry& entry = found->second;
+  LedgerBlock& entry = found->second;
   entry.in_work = false;
   if (!ok) {
     entry.failed = true;
@@ -119,7 +120,7 @@ bool BlockLedger::IsHeld(uint64_t block) const {
 
 std::optional<uint64_t> BlockLedger::Place(uint64_t bytes,
                                            std::vector<uint64_t>* gone) {
-  // Idle blocks go only where that may help.
+  // Idle blocks are evicted only if that may help.
   if (!Within(bytes, 0, arena_.free() + idle_bytes_)) return std::nullopt;
   std::optional<uint64_t> place = arena_.Allocate(bytes);
   while (!place.has_value() && !idle_.empty()) {
@@ -131,20 +132,20 @@ std::optional<uint64_t> BlockLedger::Place(uint64_t bytes,
   return place;
 }
 
-BlockLedger::Fate BlockLedger::Settle(uint64_t block, Entry* entry) {
-  in_use_ -= entry->bytes;
-  if (entry->place.has_value() && !entry->failed) {
-    idle_bytes_ += entry->bytes;
-    entry->idle = idle_.insert(idle_.end(), block);
+BlockLedger::Fate BlockLedger::Settle(uint64_t number, LedgerBlock* block) {
+  in_use_ -= block->bytes;
+  if (block->place.has_value() && !block->failed) {
+    idle_bytes_ += block->bytes;
+    block->idle = idle_.insert(idle_.end(), number);
     return Fate::kStays;
   }
-  Forget(block);
+  Forget(number);
   return Fate::kGone;
 }
 
-void BlockLedger::Forget(uint64_t block) {
-  const auto found = blocks_.find(block);
-  Entry& entry = found->second;
+void BlockLedger::Forget(uint64_t number) {
+  const auto found = blocks_.find(number);
+  LedgerBlock& entry = found->second;
   if (entry.place.has_value()) arena_.Free(*entry.place);
   if (entry.idle.has_value()) {
     idle_.erase(*entry.idle);

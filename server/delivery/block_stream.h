@@ -10,38 +10,38 @@
 
 namespace ballast {
 
-// A role's blocks in order of (step, micro-batch), built ahead of demand. From
-// Loader::OpenStream. Thread-safe; meant for one consumer. May outlive the
+// A role's blocks in order of (step, micro-batch), built ahead of demand.
+// Created by Loader::OpenStream. Thread-safe; for one consumer. May outlive the
 // loader, and its blocks may outlive both.
 class BlockStream {
  public:
-  // Close().
+  // Calls Close().
   virtual ~BlockStream() = default;
 
-  // The next block, or nothing while it is being built: then the stream's
-  // `ready` runs once, as soon as it is worth trying again. (It also runs when
-  // the loader drains, whether or not anybody waits.) Never blocks. An
-  // error comes after the blocks before it, is final, and is repeated at every
+  // The next block, or nothing while it is being built: the stream's `ready`
+  // then runs once, as soon as another call is worthwhile. (It also runs when
+  // the loader drains, whether or not the consumer waits.) Never blocks. An
+  // error follows the blocks before it, is final, and is repeated at every
   // further call:
   //   OUT_OF_RANGE  every block of the range has been taken
-  //   DATA_LOSS     a sample could not be read (serve.on_bad_sample)
-  //   UNAVAILABLE   the loader drains or is gone
+  //   DATA_LOSS     a sample has a data fault (serve.on_bad_sample)
+  //   UNAVAILABLE   a transient fault kept a sample from being read, or the
+  //                 loader drains or is gone; a new stream may succeed
   //   CANCELLED     after Close()
-  //   INVALID_ARGUMENT  the schedule has no such step, or the first step no
-  //   such
-  //                     micro-batch
+  //   INVALID_ARGUMENT  the schedule has no such step, or the first step has
+  //                     no such micro-batch
   //   RESOURCE_EXHAUSTED  the system has no memory
   virtual std::optional<absl::StatusOr<std::unique_ptr<Block>>> TryNext() = 0;
 
-  // OK while blocks may still come; else the error that TryNext answers. For
-  // who holds a block back and would not call TryNext for a while. Never
+  // OK while blocks may follow; otherwise the error that TryNext answers. For a
+  // consumer that holds a block and does not call TryNext for a while. Never
   // blocks.
   virtual absl::Status status() const = 0;
 
-  // Ends the stream and frees what it has built; what is just being built is
-  // freed as soon as the samples in work are done. `ready` may still be running
-  // on another thread when this returns, but is not called again: a consumer
-  // that waits for it must be woken by whoever closes.
+  // Ends the stream and frees its blocks; a block that is being built is freed
+  // once its samples in work are done. `ready` may still be running on another
+  // thread when this returns, but is not called again: the caller must wake a
+  // consumer that waits for it.
   virtual void Close() = 0;
 };
 

@@ -8,37 +8,35 @@
 
 namespace ballast {
 
-// What building samples takes. Every member is of its own; see docs/metrics.md.
-// Thread-safe.
+// Measurements of building samples; see docs/metrics.md. Thread-safe.
 struct BuildInstruments {
-  // From the disk: one entry a sample and module that had something to read.
+  // Reads from the disk: one entry per sample and module that reads anything.
   DurationHistogram read_images;
   DurationHistogram read_text;
-  // One entry an image. Decoding and resizing are one pass, strip by strip:
-  // `resize` is what the resampling of all its strips took together, `decode`
-  // is the rest.
+  // One entry per image. Decoding and resizing are one pass, strip by strip:
+  // `resize` is the time of resampling all its strips, `decode` the rest.
   DurationHistogram decode;
   DurationHistogram resize;
-  // A sample's text, to token ids, labels and positions.
+  // From a sample's text to token ids, labels and positions.
   DurationHistogram tokenise;
 
-  // Images that vision got, and those that language decoded once more to know
-  // whether they can be (FileSampleBuilder).
+  // Images decoded for vision, and those that language decoded to know whether
+  // they can be (LanguageBuilder).
   Counter images;
   Counter images_checked;
-  Counter image_bytes;  // as they lie in their files, of both
+  Counter image_bytes;  // encoded, of both
   Counter tokens;
-  Counter placeholders;  // samples that a placeholder stands for
+  Counter placeholders;  // samples replaced
 };
 
-// What handing blocks to clients takes. Thread-safe.
+// Measurements of sending blocks to clients. Thread-safe.
 struct PullInstruments {
-  // One entry a block. How long its client, which had room for it, waited until
-  // it was built; 0 where it was there.
+  // One entry per block. Time that its client, which had room for it, waited
+  // until it was built; 0 if it was built before.
   DurationHistogram wait;
-  // How long the block, which was built, waited for its client to have room.
+  // Time that a built block waited for its client to have room.
   DurationHistogram hold_back;
-  // From the first of its messages to gRPC's word that the last is written.
+  // From the first of its messages until gRPC has written the last.
   DurationHistogram send;
 
   Counter blocks_shared;  // lent in shared memory
@@ -47,8 +45,7 @@ struct PullInstruments {
   Counter bytes_streamed;
 };
 
-// Adds the time from its making to its end to `histogram`, which may be null.
-// By a steady clock, which nobody sets.
+// Adds its lifetime to `histogram`, which may be null. Uses a steady clock.
 class Stopwatch {
  public:
   static absl::Duration Since(std::chrono::steady_clock::time_point start) {
@@ -62,7 +59,7 @@ class Stopwatch {
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
-  // The end is now, and nothing is added later.
+  // Ends the measurement now.
   void Stop() {
     if (histogram_ != nullptr) histogram_->Record(Since(start_));
     histogram_ = nullptr;

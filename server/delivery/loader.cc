@@ -1,112 +1,42 @@
 #include "server/delivery/loader.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/net_address.h"
 #include "common/status_macros.h"
-#include "common/ticker.h"
 #include "proto/block/data_end.h"
-#include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
-#include "server/config/listen_address.h"
-#include "server/delivery/loader_core.h"
-#include "server/delivery/vision_first.h"
 #include "server/delivery/worker_pool.h"
 
 namespace ballast {
 namespace {
 
+// Streams that a rank may have open besides those of its peers: attempts whose
+// end the server has not noticed yet, and a tool's.
+constexpr uint64_t kSpareStreams = 3;
+constexpr uint64_t kLeastStreams = 64;
+
+// Schedules cached beyond those that prefetching spans.
+constexpr size_t kSpareSchedules = 4;
+
 // The path of the first Unix socket that the server listens at, if any.
 std::string SocketOf(const v1::Serve& serve) {
   for (const std::string& text : serve.listen()) {
-    const auto address = ParseListenAddress(text);
-    if (address.ok() && address->is_unix) return address->path;
+    const absl::string_view path = UnixPath(text);
+    if (absl::StartsWith(path, "/")) return std::string(path);
   }
   return "";
 }
 
-class CoreStream : public BlockStream {
- public:
-  CoreStream(std::shared_ptr<LoaderCore> core, uint64_t id)
-      : core_(std::move(core)), id_(id) {}
-  ~CoreStream() override { core_->Close(id_); }
-
-  std::optional<absl::StatusOr<std::unique_ptr<Block>>> TryNext() override {
-    return core_->TryNext(id_);
-  }
-  absl::Status status() const override { return core_->StatusOf(id_); }
-  void Close() override { core_->Close(id_); }
-
- private:
-  const std::shared_ptr<LoaderCore> core_;
-  const uint64_t id_;
-};
-
-class CoreLoader : public Loader {
- public:
-  CoreLoader(std::shared_ptr<LoaderCore> core, v1::Job job,
-             std::unique_ptr<Ticker> ticker)
-      : core_(std::move(core)),
-        job_(std::move(job)),
-        ticker_(std::move(ticker)) {}
-  ~CoreLoader() override {
-    ticker_.reset();
-    core_->Stop();
-  }
-
-  absl::StatusOr<std::unique_ptr<BlockStream>> OpenStream(
-      const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
-      std::function<void()> ready) override {
-    BALLAST_RETURN_IF_ERROR(CheckRole(job_, role));
-    BALLAST_ASSIGN_OR_RETURN(steps, StepsWithData(job_, step, steps));
-    BALLAST_ASSIGN_OR_RETURN(
-        const uint64_t id,
-        core_->Open(role, {step, micro_batch}, steps, std::move(ready)));
-    return std::make_unique<CoreStream>(core_, id);
-  }
-
-  void GetSchedule(uint64_t step, ScheduleAnswer answer) override {
-    core_->GetSchedule(step, std::move(answer));
-  }
-  void PeekSchedule(uint64_t step, ScheduleAnswer answer) override {
-    core_->PeekSchedule(step, std::move(answer));
-  }
-  void WatchSteps(std::function<void(uint64_t)> on_step) override {
-    core_->WatchSteps(std::move(on_step));
-  }
-  void Drain() override { core_->Drain(); }
-  const ArenaIdentity* arena() const override { return core_->arena(); }
-  uint64_t memory_in_use() const override { return core_->memory_in_use(); }
-  uint64_t open_streams() const override { return core_->open_streams(); }
-  LoaderStats stats() const override { return core_->stats(); }
-
- private:
-  const std::shared_ptr<LoaderCore> core_;
-  const v1::Job job_;
-  std::unique_ptr<Ticker> ticker_;  // may be null
-};
-
-}  // namespace
-
-absl::Status CheckRole(const v1::Job& job, const v1::Role& role) {
-  for (const v1::Job::ModuleSize& module : job.modules()) {
-    if (module.module() != role.module()) continue;
-    if (role.dp_rank() < module.dp()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(
-        ModuleName(role.module()), " has ", module.dp(),
-        " data-parallel ranks; rank ", role.dp_rank(), " was asked for"));
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "module ", ModuleName(role.module()), " is not in topology.modules"));
-}
-
-absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(
-    const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
-    std::unique_ptr<SampleBuilder> builder, Clock* clock) {
-  const v1::Job& job = scheduler->job();
-  LoaderCore::Settings settings;
+absl::StatusOr<Loader::Settings> SettingsOf(const v1::Config& config,
+                                            const v1::Job& job,
+                                            uint32_t ranks) {
+  Loader::Settings settings;
   for (const v1::Job::ModuleSize& module : job.modules()) {
     BALLAST_ASSIGN_OR_RETURN(settings.delivery[module.module()],
                              RuleOf(job, module.module()));
@@ -121,23 +51,248 @@ absl::StatusOr<std::unique_ptr<Loader>> Loader::Create(
         std::max(settings.peers, module.tp() * module.pp() * module.cp());
   }
   settings.vision_first = ChecksImages(config);
+  return settings;
+}
+
+// The first generation of blocks in `arena`. Random, so that generations of two
+// arenas differ and none is found among the bytes of a block.
+uint64_t FirstGeneration(const Arena& arena) {
+  uint64_t first = 1;
+  if (const ArenaIdentity* identity = arena.identity()) {
+    std::memcpy(&first, identity->nonce.data(), sizeof(first));
+  }
+  return first;
+}
+
+absl::Status Drained() {
+  return absl::UnavailableError(
+      "the server drains; another server of the job can go on");
+}
+
+}  // namespace
+
+absl::Status CheckRole(const v1::Job& job, const v1::Role& role) {
+  for (const v1::Job::ModuleSize& module : job.modules()) {
+    if (module.module() != role.module()) continue;
+    if (role.dp_rank() < module.dp()) return RuleOf(job, role).status();
+    return absl::InvalidArgumentError(absl::StrCat(
+        ModuleName(role.module()), " has ", module.dp(),
+        " data-parallel ranks; rank ", role.dp_rank(), " was asked for"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "module ", ModuleName(role.module()), " is not in topology.modules"));
+}
+
+// Keeps the loader, and with it the memory of its blocks, while it is open.
+class Loader::Stream : public BlockStream {
+ public:
+  Stream(std::shared_ptr<Loader> loader, uint64_t id)
+      : loader_(std::move(loader)), id_(id) {}
+  ~Stream() override { loader_->Close(id_); }
+
+  std::optional<BlockOr> TryNext() override { return loader_->TryNext(id_); }
+  absl::Status status() const override { return loader_->StatusOf(id_); }
+  void Close() override { loader_->Close(id_); }
+
+ private:
+  const std::shared_ptr<Loader> loader_;
+  const uint64_t id_;
+};
+
+absl::StatusOr<std::shared_ptr<Loader>> Loader::Create(
+    const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
+    std::unique_ptr<SampleBuilder> builder, Clock* clock) {
+  BALLAST_ASSIGN_OR_RETURN(const Settings settings,
+                           SettingsOf(config, scheduler->job(), ranks));
   BALLAST_ASSIGN_OR_RETURN(
       std::unique_ptr<Arena> arena,
       MakeArena(config.serve().arena().empty() ? "off" : config.serve().arena(),
                 SocketOf(config.serve()), settings.memory));
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<WorkerPool> workers,
                            WorkerPool::Create(config.serve().threads()));
-  auto core =
-      std::make_shared<LoaderCore>(settings, scheduler, std::move(builder),
-                                   std::move(arena), std::move(workers));
-  std::unique_ptr<Ticker> ticker;
+  std::shared_ptr<Loader> loader =
+      CreateOver(settings, scheduler, std::move(builder), std::move(arena),
+                 std::move(workers));
   if (settings.vision_first) {
     BALLAST_ASSIGN_OR_RETURN(
-        ticker, Ticker::Start(
-                    "look for streams that stand still", [] { return kLook; },
-                    [core] { core->LookForStillVision(); }, clock));
+        loader->ticker_,
+        Ticker::Start(
+            "look for paused vision streams",
+            [] { return VisionGate::kLookInterval; },
+            [l = loader.get()] { l->LookForPausedVision(); }, clock));
   }
-  return std::make_unique<CoreLoader>(std::move(core), job, std::move(ticker));
+  return loader;
+}
+
+std::shared_ptr<Loader> Loader::CreateOver(
+    const Settings& settings, const Scheduler* scheduler,
+    std::unique_ptr<SampleBuilder> builder, std::unique_ptr<Arena> arena,
+    std::unique_ptr<Workers> workers) {
+  const std::shared_ptr<Loader> loader(
+      new Loader(settings, scheduler, std::move(builder), std::move(arena),
+                 std::move(workers)));
+  // Streams and blocks share `loader`; the caller's pointer stops it.
+  return std::shared_ptr<Loader>(loader.get(),
+                                 [loader](Loader* l) { l->Stop(); });
+}
+
+Loader::Loader(const Settings& settings, const Scheduler* scheduler,
+               std::unique_ptr<SampleBuilder> builder,
+               std::unique_ptr<Arena> arena, std::unique_ptr<Workers> workers)
+    : settings_(settings),
+      job_(scheduler->job()),
+      max_streams_(std::max(kLeastStreams,
+                            (settings.peers + kSpareStreams) * settings.ranks)),
+      builder_(std::move(builder)),
+      arena_(std::move(arena)),
+      schedules_(scheduler, settings.prefetch_steps + kSpareSchedules),
+      next_generation_(FirstGeneration(*arena_)),
+      ledger_(settings.memory, settings.ranks, arena_->begin(), arena_->end()),
+      vision_gate_(settings.vision_first, settings.prefetch_steps),
+      workers_(std::move(workers)) {}
+
+void Loader::Stop() {
+  ticker_.reset();
+  Drain();
+  workers_->Stop();
+}
+
+absl::StatusOr<std::unique_ptr<BlockStream>> Loader::OpenStream(
+    const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
+    std::function<void()> ready) {
+  BALLAST_RETURN_IF_ERROR(CheckRole(job_, role));
+  BALLAST_ASSIGN_OR_RETURN(steps, StepsWithData(job_, step, steps));
+  Deferred deferred;
+  MutexLock lock(&mutex_);
+  if (draining_) return Drained();
+  if (streams_.size() >= max_streams_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(streams_.size(),
+                     " streams are open, the most that are allowed; "
+                     "do clients reconnect without closing theirs?"));
+  }
+  BALLAST_RETURN_IF_ERROR(CheckAskAlike(role));
+  // Ranks that start anew may start at an earlier step.
+  if (streams_.empty()) current_step_.reset();
+  const uint64_t id = next_stream_++;
+  auto stream = std::make_unique<LoaderStream>(
+      id, role, BlockRange{{step, micro_batch}, steps},
+      settings_.prefetch_steps, std::move(ready));
+  vision_gate_.Add(stream.get());
+  Advance(stream.get(), &deferred);
+  streams_[id] = std::move(stream);
+  return std::make_unique<Stream>(shared_from_this(), id);
+}
+
+bool Loader::AsksDirect(const v1::Role& role) const {
+  return role.delivery() == v1::DELIVERY_DIRECT &&
+         settings_.delivery[role.module()].moves();
+}
+
+absl::Status Loader::CheckAskAlike(const v1::Role& role) const {
+  const bool direct = AsksDirect(role);
+  for (const auto& [id, stream] : streams_) {
+    const v1::Role& other = stream->role;
+    if (other.module() != role.module() || other.dp_rank() == role.dp_rank() ||
+        !stream->end.ok() || AsksDirect(other) == direct) {
+      continue;
+    }
+    const v1::Role& asks = direct ? role : other;
+    const v1::Role& asks_not = direct ? other : role;
+    return absl::FailedPreconditionError(absl::StrCat(
+        ModuleName(role.module()), " rank ", asks.dp_rank(),
+        " has no communicator and asks for direct delivery, while rank ",
+        asks_not.dp_rank(),
+        " exchanges samples; wanted the same of all ranks of the module: give "
+        "each rank a communicator, or none"));
+  }
+  return absl::OkStatus();
+}
+
+void Loader::GetSchedule(uint64_t step, ScheduleAnswer answer) {
+  workers_->AddTask([this, step, answer = std::move(answer)] {
+    answer(schedules_.Get(step));
+  });
+}
+
+void Loader::PeekSchedule(uint64_t step, ScheduleAnswer answer) {
+  workers_->AddTask([this, step, answer = std::move(answer)] {
+    answer(schedules_.Peek(step));
+  });
+}
+
+void Loader::WatchSteps(std::function<void(uint64_t step)> on_step) {
+  MutexLock lock(&mutex_);
+  on_step_ = std::move(on_step);
+}
+
+void Loader::NoteStep(uint64_t step, Deferred* deferred) {
+  if (current_step_.has_value() && step <= *current_step_) return;
+  if (on_step_ == nullptr) return;
+  current_step_ = step;
+  deferred->calls.push_back([this, step, on_step = on_step_] {
+    workers_->AddTask([step, on_step] { on_step(step); });
+  });
+}
+
+void Loader::LookForPausedVision() {
+  Deferred deferred;
+  MutexLock lock(&mutex_);
+  vision_gate_.Look();
+  AdvanceWaiting(&deferred);
+}
+
+void Loader::Drain() {
+  Deferred deferred;
+  MutexLock lock(&mutex_);
+  draining_ = true;
+  for (const auto& [id, stream] : streams_) {
+    if (!stream->end.ok()) continue;
+    // A consumer that is busy with a block should learn of it too.
+    stream->ready_is_owed = true;
+    End(stream.get(), Drained(), &deferred);
+  }
+}
+
+uint64_t Loader::memory_in_use() const {
+  MutexLock lock(&mutex_);
+  return ledger_.in_use();
+}
+
+uint64_t Loader::open_streams() const {
+  MutexLock lock(&mutex_);
+  return streams_.size();
+}
+
+LoaderStats Loader::stats() const {
+  LoaderStats stats;
+  const Workers::Load load = workers_->load();
+  stats.tasks_waiting = load.tasks;
+  stats.samples_waiting = load.items;
+  stats.workers = load.threads;
+  stats.workers_busy = load.busy;
+  const ScheduleCache::Uses schedules = schedules_.uses();
+  stats.schedules_found = schedules.found;
+  stats.schedules_computed = schedules.computed;
+  MutexLock lock(&mutex_);
+  stats.memory_in_use = ledger_.in_use();
+  stats.memory_idle = ledger_.idle();
+  stats.streams = streams_.size();
+  for (const auto& [id, stream] : streams_) {
+    stats.streams_short_of_memory += stream->waits_for_memory;
+    stats.streams_awaiting_vision += stream->waits_for_vision;
+    for (const QueuedBlock& queued : stream->queue) {
+      stats.blocks_ready += queued.block->done;
+    }
+  }
+  for (const auto& [number, block] : blocks_) {
+    stats.blocks_in_work += !block->done;
+  }
+  stats.blocks_built = blocks_built_;
+  stats.blocks_failed = blocks_failed_;
+  stats.blocks_reused = blocks_reused_;
+  stats.current_step = current_step_;
+  return stats;
 }
 
 }  // namespace ballast

@@ -1,82 +1,232 @@
 #ifndef BALLAST_SERVER_DELIVERY_LOADER_H_
 #define BALLAST_SERVER_DELIVERY_LOADER_H_
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
+#include "common/mutex.h"
+#include "common/ticker.h"
+#include "proto/block/block_plan.h"
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
+#include "proto/schedule/delivery_rule.h"
 #include "server/delivery/arena.h"
+#include "server/delivery/block.h"
+#include "server/delivery/block_ledger.h"
 #include "server/delivery/block_stream.h"
 #include "server/delivery/loader_stats.h"
+#include "server/delivery/loader_stream.h"
 #include "server/delivery/sample_builder.h"
+#include "server/delivery/schedule_cache.h"
+#include "server/delivery/vision_gate.h"
+#include "server/delivery/workers.h"
 #include "server/schedule/scheduler.h"
 
 namespace ballast {
 
-// Makes the blocks of a job. A sample is read only when a stream of its role
+// Builds the blocks of a job. A sample is read only if a stream of its role
 // wants it, and once for all streams that do: they share the block
 // (block_ledger.h). All streams share `serve.threads` workers, whose unit of
-// work is one sample, and `serve.memory` (block_ledger.h has its bound), which
-// lies where `serve.arena` says; each is prepared up to `serve.prefetch_steps`
-// steps ahead of what it has handed out. Thread-safe.
-class Loader {
+// work is one sample, and `serve.memory` (block_ledger.h states its bound),
+// which lies where `serve.arena` says. Each stream is prepared up to
+// `serve.prefetch_steps` steps ahead of the block that its client takes next.
+// Thread-safe.
+//
+// One lock guards the bookkeeping (streams and ledger), a few times a block.
+// Planning, building, callbacks and freeing memory happen outside it.
+class Loader : public std::enable_shared_from_this<Loader> {
  public:
-  // `config` is a loaded one; `ranks` is how many ranks this server serves,
-  // over all modules: that many shares are made of the memory. `scheduler` is
-  // not owned and must outlive the loader, as must `clock`. Errors:
-  // RESOURCE_EXHAUSTED (threads), those of MakeArena and RuleOf.
-  static absl::StatusOr<std::unique_ptr<Loader>> Create(
+  struct Settings {
+    // By module: which rank pulls which samples.
+    std::array<DeliveryRule, v1::Module_ARRAYSIZE> delivery;
+    BlockGeometry geometry;
+    uint64_t memory = 0;  // bytes
+    uint32_t prefetch_steps = 0;
+    uint32_t ranks = 1;
+    uint32_t peers = 1;         // ranks of one data-parallel rank: same blocks
+    bool vision_first = false;  // vision_gate.h
+  };
+
+  // `config` is a loaded one; `ranks` is the number of ranks that this server
+  // serves, over all modules: the memory is divided into as many shares.
+  // `scheduler` and `clock` are not owned and outlive the loader.
+  //
+  // The loader stops when the last copy of the answered pointer is gone: every
+  // stream ends with UNAVAILABLE, and samples that are being built are waited
+  // for. Streams and blocks keep what they need beyond that. Errors:
+  // RESOURCE_EXHAUSTED (threads); as MakeArena and RuleOf.
+  static absl::StatusOr<std::shared_ptr<Loader>> Create(
       const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
       std::unique_ptr<SampleBuilder> builder, Clock* clock = Clock::Real());
+  // The same over given memory and workers. If settings.vision_first, the
+  // caller calls LookForPausedVision every VisionGate::kLookInterval.
+  static std::shared_ptr<Loader> CreateOver(
+      const Settings& settings, const Scheduler* scheduler,
+      std::unique_ptr<SampleBuilder> builder, std::unique_ptr<Arena> arena,
+      std::unique_ptr<Workers> workers);
 
-  // Ends every stream with UNAVAILABLE and waits for the samples in work.
-  virtual ~Loader() = default;
-
-  // Opens the stream of `role` at (step, micro_batch), to end after `steps`
+  // Opens the stream of `role` at (step, micro_batch). It ends after `steps`
   // steps (0: never), or where the data end. Building begins at once. `ready`
   // is called from any thread with no lock held, see BlockStream::TryNext; it
   // must not block. Whether the step has such a micro-batch is known with its
-  // schedule, so that is TryNext's to say. Errors: INVALID_ARGUMENT (no such
+  // schedule, so TryNext answers that. Errors: INVALID_ARGUMENT (no such
   // module or rank), OUT_OF_RANGE (the data end before the step), UNAVAILABLE
   // (the loader drains), RESOURCE_EXHAUSTED (more streams than the rank's peers
-  // and three a rank, and at least 64).
-  virtual absl::StatusOr<std::unique_ptr<BlockStream>> OpenStream(
+  // and three a rank, and at least 64), FAILED_PRECONDITION (of the module's
+  // ranks with an open stream, some ask for direct delivery and some do not).
+  absl::StatusOr<std::unique_ptr<BlockStream>> OpenStream(
       const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
-      std::function<void()> ready) = 0;
+      std::function<void()> ready);
 
-  // Has a worker get the schedule of `step` and hand it to `answer`. The loader
-  // must live until then. Errors: the scheduler's.
+  // Has a worker get the schedule of `step` and pass it to `answer`. The loader
+  // must live until then. Errors: as the scheduler.
   using ScheduleAnswer = std::function<void(
       absl::StatusOr<std::shared_ptr<const v1::StepSchedule>>)>;
-  virtual void GetSchedule(uint64_t step, ScheduleAnswer answer) = 0;
+  void GetSchedule(uint64_t step, ScheduleAnswer answer);
 
-  // The same for who looks at many steps: the schedules that the streams need
-  // are not given up for it.
-  virtual void PeekSchedule(uint64_t step, ScheduleAnswer answer) = 0;
+  // The same for callers that look at many steps: schedules that streams need
+  // stay in the cache.
+  void PeekSchedule(uint64_t step, ScheduleAnswer answer);
 
   // `on_step` is called by a worker with each LoaderStats.current_step, which
   // counts from now on. To be called at most once.
-  virtual void WatchSteps(std::function<void(uint64_t step)> on_step) = 0;
+  void WatchSteps(std::function<void(uint64_t step)> on_step);
 
-  // No stream opens any more, and the open ones end with UNAVAILABLE at the
-  // next TryNext. For ever. Does not wait.
-  virtual void Drain() = 0;
+  // Updates for how long vision streams have stood still (VisionGate::Look).
+  void LookForPausedVision();
 
-  // The shared memory that blocks lie in; null where there is none.
-  virtual const ArenaIdentity* arena() const = 0;
+  // Refuses new streams from now on and ends the open ones with UNAVAILABLE at
+  // the next TryNext. Final. Does not wait.
+  void Drain();
 
-  // Bytes of blocks that are held or being built, and streams that are open.
-  virtual uint64_t memory_in_use() const = 0;
-  virtual uint64_t open_streams() const = 0;
-  virtual LoaderStats stats() const = 0;
+  // The shared memory that blocks lie in; null if there is none.
+  const ArenaIdentity* arena() const { return arena_->identity(); }
+
+  // Bytes of blocks that are held or being built, and the open streams.
+  uint64_t memory_in_use() const;
+  uint64_t open_streams() const;
+  LoaderStats stats() const;
+
+ private:
+  class Stream;  // the BlockStream that OpenStream answers
+  using BlockOr = absl::StatusOr<std::unique_ptr<Block>>;
+
+  // Work deferred until the lock is released: done by the destructor, so it is
+  // declared before the lock is taken.
+  struct Deferred {
+    std::vector<std::function<void()>> calls;
+    std::vector<std::shared_ptr<LoaderBlock>> forgotten;
+    std::vector<std::shared_ptr<BlockBuild>> builds;
+    ~Deferred() {
+      for (const std::function<void()>& call : calls) call();
+    }
+  };
+
+  Loader(const Settings& settings, const Scheduler* scheduler,
+         std::unique_ptr<SampleBuilder> builder, std::unique_ptr<Arena> arena,
+         std::unique_ptr<Workers> workers);
+
+  // Drains and stops the workers. Afterwards only TryNext, Close and the
+  // releases of blocks are called.
+  void Stop();
+
+  // The calls of Stream and Block, by the stream's id.
+  std::optional<BlockOr> TryNext(uint64_t stream);
+  absl::Status StatusOf(uint64_t stream) const;
+  void Close(uint64_t stream);
+  void Lend(uint64_t stream, uint64_t block);
+  void Release(uint64_t stream, uint64_t block);
+
+  // Whether the role asks for `direct` where balance.delivery is another that
+  // moves samples.
+  bool AsksDirect(const v1::Role& role) const;
+  // FAILED_PRECONDITION if another rank of the module does not ask as `role`.
+  absl::Status CheckAskAlike(const v1::Role& role) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Begins all that the stream may begin now.
+  void Advance(LoaderStream* stream, Deferred* deferred)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same for every stream that waits for memory or for vision.
+  void AdvanceWaiting(Deferred* deferred) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Acquires memory for the block that the stream has planned. False: not now.
+  bool Begin(LoaderStream* stream, const StreamProgress::Decision& next,
+             Deferred* deferred) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether TryNext has an answer.
+  static bool HasNews(const LoaderStream& stream);
+  // Makes `end` the stream's final answer and drops what it has built.
+  void End(LoaderStream* stream, absl::Status end, Deferred* deferred)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Calls `ready` if the consumer waits for it.
+  void Notify(LoaderStream* stream, Deferred* deferred)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  LoaderStream* Find(uint64_t stream) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::unique_ptr<Block> MakeHold(const LoaderStream& stream,
+                                  const QueuedBlock& queued);
+  // Ends the build of a block that nobody holds, unless samples of it have been
+  // begun: the next stream that asks for it will want them.
+  void Abandon(const std::shared_ptr<LoaderBlock>& block, Deferred* deferred)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnBuilt(LoaderBlock* block, bool ok, Deferred* deferred)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(uint64_t number, Deferred* deferred)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A stream has got a block of `step`.
+  void NoteStep(uint64_t step, Deferred* deferred)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Tasks of the workers.
+  void Plan(uint64_t stream_id, const v1::Role& role, const BlockId& id);
+  void Build(const std::shared_ptr<LoaderBlock>& block, PlannedBlock planned,
+             uint64_t distance);
+
+  // Finds memory for the block, at the ledger's place or outside the arena.
+  absl::Status TakeMemory(LoaderBlock* block, uint64_t bytes,
+                          std::optional<uint64_t> place);
+  void OnFinished(const std::weak_ptr<LoaderBlock>& weak,
+                  absl::StatusOr<uint64_t> checksum);
+
+  const Settings settings_;
+  const v1::Job job_;
+  const uint64_t max_streams_;
+  const std::unique_ptr<SampleBuilder> builder_;
+  const std::unique_ptr<Arena> arena_;
+  ScheduleCache schedules_;
+
+  mutable Mutex mutex_;
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool full_arena_logged_ ABSL_GUARDED_BY(mutex_) = false;
+  std::function<void(uint64_t)> on_step_ ABSL_GUARDED_BY(mutex_);
+  std::optional<uint64_t> current_step_ ABSL_GUARDED_BY(mutex_);
+  uint64_t blocks_built_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t blocks_failed_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t blocks_reused_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t next_stream_ ABSL_GUARDED_BY(mutex_) = 1;
+  uint64_t next_generation_ ABSL_GUARDED_BY(mutex_);
+  BlockLedger ledger_ ABSL_GUARDED_BY(mutex_);
+  VisionGate vision_gate_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::shared_ptr<LoaderBlock>> blocks_
+      ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::unique_ptr<LoaderStream>> streams_
+      ABSL_GUARDED_BY(mutex_);
+
+  const std::unique_ptr<Workers> workers_;  // their threads use all the above
+  std::unique_ptr<Ticker> ticker_;          // null unless vision_first
 };
 
-// OK, or INVALID_ARGUMENT naming the module or rank that the job lacks.
+// OK, or INVALID_ARGUMENT naming the module or rank that the job lacks, or the
+// delivery that a rank may not ask for.
 absl::Status CheckRole(const v1::Job& job, const v1::Role& role);
 
 }  // namespace ballast

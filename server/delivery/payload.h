@@ -10,13 +10,13 @@
 
 namespace ballast {
 
-// A sample's payload as the arrays that it holds (docs/block.md). Pure views.
+// Views of a sample's payload as the arrays that it holds (docs/block.md).
 
-// Pixels of one image: height*width*3 bytes.
+// The pixels of one image: height*width*3 bytes.
 absl::Span<uint8_t> ImagePixels(const ImageRecord& image,
                                 absl::Span<uint8_t> payload);
 
-// Zeroes what lies between and after the images.
+// Zeroes the bytes between and after the images.
 void ClearVisionPadding(const SampleRequest& request);
 
 struct LanguageArrays {
@@ -25,7 +25,7 @@ struct LanguageArrays {
   absl::Span<int32_t> positions;  // [axes, tokens]
 };
 
-// Zeroes what lies between and after the arrays, and returns these.
+// Zeroes the bytes between and after the arrays, and answers these.
 LanguageArrays OpenLanguagePayload(const SampleRequest& request,
                                    uint32_t position_axes);
 

@@ -11,29 +11,30 @@
 
 namespace ballast {
 
-// One planned sample and the place of its payload.
+// A planned sample and the memory of its payload.
 struct SampleRequest {
   v1::Module module = v1::MODULE_UNSPECIFIED;
   SampleRecord record = {};
-  // Of all images of the sample, whichever the module.
+  // The grids of all images of the sample, for either module.
   absl::Span<const ImageGrid> grids;
-  // Vision: where each image's pixels go, from the payload's first byte.
+  // Vision only: the place of each image's pixels, from the payload's start.
   absl::Span<const ImageRecord> images;
-  // record.payload_bytes long, at a multiple of 256; holds anything.
+  // record.payload_bytes long, at a multiple of 256; uninitialised.
   absl::Span<uint8_t> payload;
 };
 
 enum class SampleOutcome { kBuilt, kPlaceholder };
 
-// Fills the payload of one sample: the seam between blocks and what is in them.
+// Fills the payload of one sample: the seam between blocks and their content.
 // Thread-safe: many samples are built at once.
 class SampleBuilder {
  public:
   virtual ~SampleBuilder() = default;
 
   // Writes every byte of the payload (padding is zero), so that equal requests
-  // give equal bytes on every server. Blocks on the disk. Errors: DATA_LOSS
-  // (the sample could not be read, and no placeholder may stand for it).
+  // give equal bytes on every server. Blocks on the disk. Errors: UNAVAILABLE
+  // (a transient fault; the sample may be built later or elsewhere), DATA_LOSS
+  // (a data fault, and no placeholder may replace the sample).
   virtual absl::StatusOr<SampleOutcome> Build(
       const SampleRequest& request) const = 0;
 };

@@ -8,29 +8,30 @@ namespace ballast {
 ScheduleCache::ScheduleCache(const Scheduler* scheduler, size_t capacity)
     : scheduler_(scheduler), capacity_(std::max<size_t>(capacity, 1)) {}
 
-// Moves it to the front.
-std::shared_ptr<ScheduleCache::Entry> ScheduleCache::Find(uint64_t step) {
+// Moves the step to the front.
+std::shared_ptr<ScheduleCache::CachedStep> ScheduleCache::Find(uint64_t step) {
   const auto found = std::find_if(
-      entries_.begin(), entries_.end(),
-      [step](const std::shared_ptr<Entry>& e) { return e->step == step; });
-  if (found == entries_.end()) return nullptr;
-  entries_.splice(entries_.begin(), entries_, found);
-  return entries_.front();
+      steps_.begin(), steps_.end(),
+      [step](const std::shared_ptr<CachedStep>& e) { return e->step == step; });
+  if (found == steps_.end()) return nullptr;
+  steps_.splice(steps_.begin(), steps_, found);
+  return steps_.front();
 }
 
-absl::StatusOr<ScheduleCache::Shared> ScheduleCache::Await(const Entry& entry) {
-  while (!entry.done) computed_.Wait(&mutex_);
-  if (!entry.status.ok()) return entry.status;
-  return entry.schedule;
+absl::StatusOr<ScheduleCache::Shared> ScheduleCache::Await(
+    const CachedStep& cached) {
+  while (!cached.done) computed_.Wait(&mutex_);
+  if (!cached.status.ok()) return cached.status;
+  return cached.schedule;
 }
 
 absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> ScheduleCache::Peek(
     uint64_t step) {
   {
     MutexLock lock(&mutex_);
-    // Held beyond the wait, in which it may be dropped from the list.
-    const std::shared_ptr<Entry> entry = Find(step);
-    if (entry != nullptr) return Await(*entry);
+    // Held during the wait, in which it may be dropped from the list.
+    const std::shared_ptr<CachedStep> cached = Find(step);
+    if (cached != nullptr) return Await(*cached);
   }
   absl::StatusOr<v1::StepSchedule> computed = scheduler_->Schedule(step);
   if (!computed.ok()) return computed.status();
@@ -44,19 +45,19 @@ ScheduleCache::Uses ScheduleCache::uses() const {
 
 absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> ScheduleCache::Get(
     uint64_t step) {
-  std::shared_ptr<Entry> entry;
+  std::shared_ptr<CachedStep> cached;
   {
     MutexLock lock(&mutex_);
-    entry = Find(step);
-    if (entry != nullptr) {
+    cached = Find(step);
+    if (cached != nullptr) {
       ++uses_.found;
-      return Await(*entry);
+      return Await(*cached);
     }
     ++uses_.computed;
-    entry = std::make_shared<Entry>();
-    entry->step = step;
-    entries_.push_front(entry);
-    if (entries_.size() > capacity_) entries_.pop_back();
+    cached = std::make_shared<CachedStep>();
+    cached->step = step;
+    steps_.push_front(cached);
+    if (steps_.size() > capacity_) steps_.pop_back();
   }
 
   absl::StatusOr<v1::StepSchedule> computed = scheduler_->Schedule(step);
@@ -66,11 +67,11 @@ absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> ScheduleCache::Get(
   }
   {
     MutexLock lock(&mutex_);
-    entry->done = true;
-    entry->status = computed.status();
-    entry->schedule = schedule;
-    // Errors are not kept: the next one to ask may fare better.
-    if (schedule == nullptr) entries_.remove(entry);
+    cached->done = true;
+    cached->status = computed.status();
+    cached->schedule = schedule;
+    // Errors are not cached: the next call may succeed.
+    if (schedule == nullptr) steps_.remove(cached);
   }
   computed_.NotifyAll();
   if (schedule == nullptr) return computed.status();

@@ -14,22 +14,22 @@
 
 namespace ballast {
 
-// The schedules used last. All streams of a step need the same one, so it is
-// computed once, by whoever asks first; the others wait. Thread-safe.
+// Caches the schedules used last. All streams of a step need the same one, so
+// the first caller computes it and the others wait. Thread-safe.
 class ScheduleCache {
  public:
   // Keeps up to `capacity` schedules (at least 1). `scheduler` is not owned.
   ScheduleCache(const Scheduler* scheduler, size_t capacity);
 
-  // Blocks while the schedule is computed. Errors: the scheduler's.
+  // Blocks while the schedule is computed. Errors: as the scheduler.
   absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> Get(uint64_t step);
 
-  // The same for who passes through many steps: one that is not kept is
-  // computed and not kept either, so that the streams' stay.
+  // The same for callers that go through many steps: a schedule that is not
+  // cached is computed and not cached, so that those of streams stay.
   absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> Peek(uint64_t step);
 
-  // How often Get found the schedule, or one who was computing it, and how
-  // often it had it computed.
+  // How often Get found the schedule, computed or being computed, and how often
+  // it computed it.
   struct Uses {
     uint64_t found = 0;
     uint64_t computed = 0;
@@ -38,16 +38,16 @@ class ScheduleCache {
 
  private:
   using Shared = std::shared_ptr<const v1::StepSchedule>;
-  struct Entry {
+  struct CachedStep {
     uint64_t step;
     bool done = false;
-    absl::Status status;                               // with done
-    std::shared_ptr<const v1::StepSchedule> schedule;  // with done and OK
+    absl::Status status;                               // valid once done
+    std::shared_ptr<const v1::StepSchedule> schedule;  // valid once done and OK
   };
 
-  std::shared_ptr<Entry> Find(uint64_t step)
+  std::shared_ptr<CachedStep> Find(uint64_t step)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<Shared> Await(const Entry& entry)
+  absl::StatusOr<Shared> Await(const CachedStep& cached)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Scheduler* scheduler_;
@@ -56,7 +56,7 @@ class ScheduleCache {
   CondVar computed_;
   Uses uses_ ABSL_GUARDED_BY(mutex_);
   // Most recently used first.
-  std::list<std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
+  std::list<std::shared_ptr<CachedStep>> steps_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ballast

@@ -10,37 +10,37 @@
 
 namespace ballast {
 
-std::vector<WorkInHand> Stalled(absl::Span<const WorkInHand> work,
-                                absl::Time now, absl::Duration after) {
-  std::vector<WorkInHand> stalled;
-  for (const WorkInHand& item : work) {
+std::vector<ActiveSample> Stalled(absl::Span<const ActiveSample> work,
+                                  absl::Time now, absl::Duration after) {
+  std::vector<ActiveSample> stalled;
+  for (const ActiveSample& item : work) {
     if (now - item.since >= after) stalled.push_back(item);
   }
   std::sort(stalled.begin(), stalled.end(),
-            [](const WorkInHand& a, const WorkInHand& b) {
+            [](const ActiveSample& a, const ActiveSample& b) {
               return std::make_pair(a.since, a.id) <
                      std::make_pair(b.since, b.id);
             });
   return stalled;
 }
 
-std::vector<WorkInHand> StallReports::New(
-    absl::Span<const WorkInHand> stalled) {
-  std::vector<WorkInHand> fresh;
+std::vector<ActiveSample> StallReports::New(
+    absl::Span<const ActiveSample> stalled) {
+  std::vector<ActiveSample> fresh;
   std::set<uint64_t> ids;
-  for (const WorkInHand& item : stalled) {
+  for (const ActiveSample& item : stalled) {
     ids.insert(item.id);
-    if (told_.count(item.id) == 0) fresh.push_back(item);
+    if (reported_.count(item.id) == 0) fresh.push_back(item);
   }
-  told_ = std::move(ids);
+  reported_ = std::move(ids);
   return fresh;
 }
 
 absl::StatusOr<std::unique_ptr<StallWatch>> StallWatch::Start(
-    const WorkBoard* board, absl::Duration after, Describe describe,
+    const ActiveSamples* samples, absl::Duration after, Describe describe,
     Clock* clock) {
   std::unique_ptr<StallWatch> watch(
-      new StallWatch(board, after, std::move(describe), clock));
+      new StallWatch(samples, after, std::move(describe), clock));
   BALLAST_ASSIGN_OR_RETURN(
       watch->ticker_,
       Ticker::Start(
@@ -49,21 +49,21 @@ absl::StatusOr<std::unique_ptr<StallWatch>> StallWatch::Start(
   return watch;
 }
 
-StallWatch::StallWatch(const WorkBoard* board, absl::Duration after,
+StallWatch::StallWatch(const ActiveSamples* samples, absl::Duration after,
                        Describe describe, Clock* clock)
-    : board_(board),
+    : samples_(samples),
       after_(after),
       describe_(std::move(describe)),
       clock_(clock) {}
 
-std::vector<WorkInHand> StallWatch::Stalls() const {
-  return Stalled(board_->List(), clock_->Now(), after_.Get());
+std::vector<ActiveSample> StallWatch::Stalls() const {
+  return Stalled(samples_->List(), clock_->Now(), after_.Get());
 }
 
 void StallWatch::Look() {
   const absl::Time now = clock_->Now();
-  for (const WorkInHand& item :
-       reports_.New(Stalled(board_->List(), now, after_.Get()))) {
+  for (const ActiveSample& item :
+       reports_.New(Stalled(samples_->List(), now, after_.Get()))) {
     LogWarning("stall: ", item.stage, " of ", describe_(item), " for ",
                ModuleName(item.module), " position ", item.position,
                " has taken ",

@@ -14,52 +14,51 @@
 #include "common/clock.h"
 #include "common/live_value.h"
 #include "common/ticker.h"
-#include "server/delivery/work_board.h"
+#include "server/delivery/active_samples.h"
 
 namespace ballast {
 
-// Which work holds things up: whose stage has lasted for `after` or longer. The
-// one that began first stands first. Pure.
-std::vector<WorkInHand> Stalled(absl::Span<const WorkInHand> work,
-                                absl::Time now, absl::Duration after);
+// The samples whose stage has lasted for `after` or longer, oldest stage first.
+// Pure.
+std::vector<ActiveSample> Stalled(absl::Span<const ActiveSample> work,
+                                  absl::Time now, absl::Duration after);
 
-// Tells each stall once. Pure; thread-compatible.
+// Reports each stall once. Pure; thread-compatible.
 class StallReports {
  public:
-  // Those of `stalled` that were not in it at the call before.
-  std::vector<WorkInHand> New(absl::Span<const WorkInHand> stalled);
+  // Those of `stalled` that were not in the previous call.
+  std::vector<ActiveSample> New(absl::Span<const ActiveSample> stalled);
 
  private:
-  std::set<uint64_t> told_;
+  std::set<uint64_t> reported_;
 };
 
-// Looks at a board now and then, in a thread of its own, and writes a line to
-// the log for each stage of a sample that lasts too long: once a stall, with
-// file and place. Thread-safe.
+// Checks the active samples periodically, in a thread of its own, and logs each
+// stage that lasts too long once, with file and place. Thread-safe.
 class StallWatch {
  public:
-  // Says what `work` is: "docs:17 (docs-000.tar at byte 512)".
-  using Describe = std::function<std::string(const WorkInHand& work)>;
+  // Names the sample: "docs:17 (docs-000.tar at byte 512)".
+  using Describe = std::function<std::string(const ActiveSample& work)>;
 
-  // `board` and `clock` are not owned and outlive this. Errors:
+  // `samples` and `clock` are not owned and outlive this. Errors:
   // RESOURCE_EXHAUSTED (no thread).
   static absl::StatusOr<std::unique_ptr<StallWatch>> Start(
-      const WorkBoard* board, absl::Duration after, Describe describe,
+      const ActiveSamples* samples, absl::Duration after, Describe describe,
       Clock* clock);
 
-  // From now on; the thread looks anew when its present sleep, a quarter of
-  // what was set before, ends.
+  // Changes `after` from now on. The thread notices when its present sleep, a
+  // quarter of the value before, ends.
   void SetAfter(absl::Duration after) { after_.Set(after); }
 
-  // What is stalled now.
-  std::vector<WorkInHand> Stalls() const;
+  // The samples that are stalled now.
+  std::vector<ActiveSample> Stalls() const;
 
  private:
-  StallWatch(const WorkBoard* board, absl::Duration after, Describe describe,
-             Clock* clock);
+  StallWatch(const ActiveSamples* samples, absl::Duration after,
+             Describe describe, Clock* clock);
   void Look();
 
-  const WorkBoard* const board_;
+  const ActiveSamples* const samples_;
   LiveValue<absl::Duration> after_;
   const Describe describe_;
   Clock* const clock_;

@@ -1,20 +1,13 @@
 #ifndef BALLAST_SERVER_DELIVERY_STREAM_PROGRESS_H_
 #define BALLAST_SERVER_DELIVERY_STREAM_PROGRESS_H_
 
-#include <compare>
 #include <cstdint>
 #include <deque>
 #include <optional>
 
+#include "server/delivery/block_id.h"
+
 namespace ballast {
-
-// Which block of a role.
-struct BlockId {
-  uint64_t step = 0;
-  uint32_t micro_batch = 0;
-
-  auto operator<=>(const BlockId&) const = default;
-};
 
 // The blocks of a stream: from `first` to the end of step first.step + steps
 // - 1.
@@ -23,30 +16,29 @@ struct BlockRange {
   uint64_t steps = 0;  // 0: no end
 };
 
-// What one stream does next. Blocks are planned, begun and taken in order, each
-// first planned (its size becomes known), then begun once there is memory for
+// Decides what one stream does next. Blocks are planned, begun and taken in
+// order: planning finds a block's size, and it begins once there is memory for
 // it:
 //
-//   taken        begun                planned   not yet looked at
+//   taken        begun                planned   later
 //   ...........|####|####|####|####|+++++++++|........................
 //              ^ next to be taken
 //
-// A block is looked at while its step is at most `prefetch_steps` after the
-// step of the next block to be taken. How many micro-batches a step has is
-// known when a block of it has been planned. Plain values, no threads or locks:
+// A block is planned if its step is at most `prefetch_steps` after the step of
+// the next block to be taken. The number of micro-batches of a step is known
+// once a block of it has been planned. Plain values, no threads or locks:
 // thread-compatible.
 class StreamProgress {
  public:
   enum class Action {
     kNothing,  // ask again after OnPlanned or OnTaken
-    kPlan,     // find out the size of `block`, then OnPlanned or Stop
-    kBegin,    // get memory for `block`, then OnBegun; until then it is asked
-               // for again
+    kPlan,     // find the size of `block`, then OnPlanned or Stop
+    kBegin,    // get memory for `block`, then OnBegun; repeated until then
   };
   struct Decision {
     Action action = Action::kNothing;
     BlockId block;
-    // Blocks of this stream that are wanted before this one.
+    // Blocks of this stream that come before this one and are not taken.
     uint64_t distance = 0;
     uint64_t bytes = 0;  // with kBegin
   };
@@ -56,8 +48,8 @@ class StreamProgress {
   // The next thing to do. A kPlan counts as done.
   Decision Next();
 
-  // The block that kPlan named has `bytes`, and its step has `micro_batches`
-  // micro-batches, which that block is one of.
+  // The block that kPlan named has `bytes`, its step `micro_batches`
+  // micro-batches.
   void OnPlanned(uint64_t bytes, uint32_t micro_batches);
 
   // The block that kBegin named has been begun.
@@ -66,10 +58,10 @@ class StreamProgress {
   // The oldest block that was begun has been handed out.
   void OnTaken();
 
-  // No further block is planned or begun.
+  // Ends planning and beginning of blocks.
   void Stop() { stopped_ = true; }
 
-  // The first block that has not been begun, and whether it ever will be.
+  // The first block that has not been begun, and whether it will be.
   const BlockId& to_begin() const { return to_begin_; }
   bool goes_on() const { return !stopped_ && !PastEnd(to_begin_); }
 
@@ -79,15 +71,15 @@ class StreamProgress {
  private:
   enum class NextBlock { kUnknown, kBeingPlanned, kPlanned };
 
-  // The next to be taken.
+  // The next block to be taken.
   const BlockId& ToTake() const {
     return begun_.empty() ? to_begin_ : begun_.front();
   }
   bool PastEnd(const BlockId& block) const;
 
   uint32_t prefetch_steps_;
-  std::optional<uint64_t> end_step_;  // first step that is not wanted
-  std::deque<BlockId> begun_;         // and not taken
+  std::optional<uint64_t> end_step_;  // the first step past the range
+  std::deque<BlockId> begun_;         // not taken yet
   BlockId to_begin_;
   NextBlock next_ = NextBlock::kUnknown;  // to_begin_
   uint64_t next_bytes_ = 0;               // with kPlanned

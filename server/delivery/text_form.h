@@ -6,8 +6,7 @@
 
 namespace ballast {
 
-// What the corpus calls a text, in the words of the text builder: neither of
-// the two knows the other.
+// The corpus's text format as the text library's: neither knows the other.
 inline TextForm FormOf(RawSample::TextFormat format) {
   switch (format) {
     case RawSample::TextFormat::kConversation:

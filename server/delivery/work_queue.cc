@@ -10,46 +10,46 @@ constexpr uint64_t kFarthest = uint64_t{1} << 40;
 
 }  // namespace
 
-void WorkQueue::AddErrand(std::function<void()> errand) {
-  errands_.push_back(std::move(errand));
+void WorkQueue::AddTask(std::function<void()> task) {
+  tasks_.push_back(std::move(task));
 }
 
-void WorkQueue::AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) {
-  items_ += run->items();
+void WorkQueue::AddItems(uint64_t distance, std::shared_ptr<WorkItems> items) {
+  items_ += items->items();
   const uint64_t turn = added_++ + kPatience * std::min(distance, kFarthest);
-  runs_[turn].push_back({std::move(run), 0});
+  by_turn_[turn].push_back({std::move(items), 0});
 }
 
-bool WorkQueue::RemoveIfUntouched(const ItemRun* run) {
-  for (auto entry = runs_.begin(); entry != runs_.end(); ++entry) {
-    auto& pending = entry->second;
-    const auto found =
-        std::find_if(pending.begin(), pending.end(),
-                     [run](const Pending& p) { return p.run.get() == run; });
+bool WorkQueue::RemoveIfUntouched(const WorkItems* items) {
+  for (auto turn = by_turn_.begin(); turn != by_turn_.end(); ++turn) {
+    auto& pending = turn->second;
+    const auto found = std::find_if(
+        pending.begin(), pending.end(),
+        [items](const Pending& p) { return p.items.get() == items; });
     if (found == pending.end()) continue;
     if (found->next_item != 0) return false;
-    items_ -= run->items();
+    items_ -= items->items();
     pending.erase(found);
-    if (pending.empty()) runs_.erase(entry);
+    if (pending.empty()) by_turn_.erase(turn);
     return true;
   }
   return false;
 }
 
 std::optional<WorkQueue::Work> WorkQueue::Pop() {
-  if (!errands_.empty()) {
-    Work work{std::move(errands_.front()), nullptr, 0};
-    errands_.pop_front();
+  if (!tasks_.empty()) {
+    Work work{std::move(tasks_.front()), nullptr, 0};
+    tasks_.pop_front();
     return work;
   }
-  if (runs_.empty()) return std::nullopt;
-  const auto nearest = runs_.begin();
+  if (by_turn_.empty()) return std::nullopt;
+  const auto nearest = by_turn_.begin();
   Pending& front = nearest->second.front();
-  Work work{nullptr, front.run, front.next_item++};
+  Work work{nullptr, front.items, front.next_item++};
   --items_;
-  if (front.next_item == front.run->items()) {
+  if (front.next_item == front.items->items()) {
     nearest->second.pop_front();
-    if (nearest->second.empty()) runs_.erase(nearest);
+    if (nearest->second.empty()) by_turn_.erase(nearest);
   }
   return work;
 }

@@ -10,74 +10,73 @@
 
 namespace ballast {
 
-// Work that falls into numbered items which may run in parallel, in any order:
-// a block and its samples.
-class ItemRun {
+// Work divided into numbered items that may run in parallel, in any order: a
+// block and its samples.
+class WorkItems {
  public:
-  virtual ~ItemRun() = default;
-  // Does not change.
+  virtual ~WorkItems() = default;
+  // Constant.
   virtual uint32_t items() const = 0;
   // Called once for each item below items(), each from any thread.
   virtual void Run(uint32_t item) = 0;
 };
 
-// In which order work is done. Errands (short; most of them open up new work)
-// come before items; items of the smallest distance first, and among equals in
-// the order in which their runs were added. But a run is passed by no more than
-// kPatience later ones for each unit that its distance is above theirs: a
-// client that takes blocks as fast as they are built would else keep another
-// from its next one for ever, which was far away when it was added. Plain
-// values, no threads or locks: thread-compatible.
+// The order in which work is done. Tasks (short; most of them create more work)
+// come before items. Items of the smallest distance come first, and at equal
+// distances those that were added first. But work is overtaken by no more than
+// kPatience later additions for each unit that its distance is above theirs:
+// otherwise a client that takes blocks as fast as they are built would starve
+// one whose next block was far away when it was added. Plain values, no threads
+// or locks: thread-compatible.
 class WorkQueue {
  public:
-  // Either an errand, or one item of a run.
+  // Either a task, or one item.
   struct Work {
-    std::function<void()> errand;
-    std::shared_ptr<ItemRun> run;
+    std::function<void()> task;
+    std::shared_ptr<WorkItems> items;
     uint32_t item = 0;
 
     void Do() {
-      if (run != nullptr) {
-        run->Run(item);
+      if (items != nullptr) {
+        items->Run(item);
       } else {
-        errand();
+        task();
       }
     }
   };
 
-  void AddErrand(std::function<void()> errand);
+  void AddTask(std::function<void()> task);
 
-  // More than the streams of a server for a few blocks each, so that it does
-  // not change what comes first while all keep up.
+  // More than a server's streams add for a few blocks each, so that it does not
+  // change the order while all keep up.
   static constexpr uint64_t kPatience = 64;
 
-  // `run` has at least one item.
-  void AddRun(uint64_t distance, std::shared_ptr<ItemRun> run);
+  // `items` has at least one item.
+  void AddItems(uint64_t distance, std::shared_ptr<WorkItems> items);
 
-  // Takes `run` out if none of its items has been popped; answers whether it
-  // has, and is to be forgotten.
-  bool RemoveIfUntouched(const ItemRun* run);
+  // Removes `items` if none of them has been popped; answers whether it did.
+  bool RemoveIfUntouched(const WorkItems* items);
 
-  // Nothing when the queue is empty.
+  // Nothing if the queue is empty.
   std::optional<Work> Pop();
 
-  // Errands, and items of runs, that wait.
-  uint64_t errands() const { return errands_.size(); }
+  // Tasks and items that wait.
+  uint64_t tasks() const { return tasks_.size(); }
   uint64_t items() const { return items_; }
-  bool empty() const { return errands_.empty() && runs_.empty(); }
+  bool empty() const { return tasks_.empty() && by_turn_.empty(); }
 
  private:
   struct Pending {
-    std::shared_ptr<ItemRun> run;
+    std::shared_ptr<WorkItems> items;
     uint32_t next_item = 0;
   };
 
-  std::deque<std::function<void()>> errands_;
-  uint64_t added_ = 0;  // runs so far
-  // By the number of the run, and kPatience for each unit of its distance;
-  // oldest first among equals; none is empty.
-  std::map<uint64_t, std::deque<Pending>> runs_;
-  uint64_t items_ = 0;  // of runs_, not popped
+  std::deque<std::function<void()>> tasks_;
+  uint64_t added_ = 0;  // calls of AddItems so far
+  // The turn is the number of the addition, plus kPatience for each unit of its
+  // distance. Oldest first among equals; no list is empty.
+  std::map<uint64_t, std::deque<Pending>> by_turn_;
+  uint64_t items_ = 0;  // in by_turn_, not popped
 };
 
 }  // namespace ballast

@@ -29,30 +29,30 @@ absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Create(
 
 WorkerPool::~WorkerPool() { Stop(); }
 
-void WorkerPool::AddErrand(std::function<void()> errand) {
+void WorkerPool::AddTask(std::function<void()> task) {
   {
     MutexLock lock(&mutex_);
     if (stopping_) return;
-    queue_.AddErrand(std::move(errand));
+    queue_.AddTask(std::move(task));
   }
   changed_.NotifyOne();
 }
 
-void WorkerPool::AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) {
-  uint32_t wanted = run->items();
+void WorkerPool::AddItems(uint64_t distance, std::shared_ptr<WorkItems> items) {
+  uint32_t wanted = items->items();
   {
     MutexLock lock(&mutex_);
     if (stopping_) return;
-    queue_.AddRun(distance, std::move(run));
+    queue_.AddItems(distance, std::move(items));
     wanted = std::min(wanted, idle_);
   }
-  // No more than have something to do: woken threads all want the lock.
+  // Wakes no more threads than there are items: all of them take the lock.
   for (uint32_t i = 0; i < wanted; ++i) changed_.NotifyOne();
 }
 
-bool WorkerPool::RemoveIfUntouched(const ItemRun* run) {
+bool WorkerPool::RemoveIfUntouched(const WorkItems* items) {
   MutexLock lock(&mutex_);
-  return queue_.RemoveIfUntouched(run);
+  return queue_.RemoveIfUntouched(items);
 }
 
 void WorkerPool::Stop() {
@@ -70,7 +70,7 @@ void WorkerPool::Stop() {
 
 WorkerPool::Load WorkerPool::load() const {
   MutexLock lock(&mutex_);
-  return {queue_.errands(), queue_.items(),
+  return {queue_.tasks(), queue_.items(),
           static_cast<uint32_t>(threads_.size()), busy_};
 }
 
@@ -90,7 +90,7 @@ void WorkerPool::Work() {
       busy = true;
       ++busy_;
     }
-    // What the work holds, blocks among it, is let go of before the next wait.
+    // `work`, which may hold blocks, is destroyed before the next wait.
     work->Do();
   }
 }

@@ -15,20 +15,20 @@
 
 namespace ballast {
 
-// Threads that work off a WorkQueue. Its lock is held to add and to take a
-// piece of work, never while working. Thread-safe.
+// Threads that execute the work of a WorkQueue. The lock is held to add or take
+// work, never while working. Thread-safe.
 class WorkerPool final : public Workers {
  public:
-  // `threads` of 0: one a core. Errors: RESOURCE_EXHAUSTED (the system refuses
-  // so many threads).
+  // `threads` of 0: one per core. Errors: RESOURCE_EXHAUSTED (the system
+  // refuses so many threads).
   static absl::StatusOr<std::unique_ptr<WorkerPool>> Create(uint32_t threads);
 
   // Stop().
   ~WorkerPool() override;
 
-  void AddErrand(std::function<void()> errand) override;
-  void AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) override;
-  bool RemoveIfUntouched(const ItemRun* run) override;
+  void AddTask(std::function<void()> task) override;
+  void AddItems(uint64_t distance, std::shared_ptr<WorkItems> items) override;
+  bool RemoveIfUntouched(const WorkItems* items) override;
   void Stop() override;
 
   Load load() const override;
@@ -42,7 +42,7 @@ class WorkerPool final : public Workers {
   WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   uint32_t busy_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint32_t idle_ ABSL_GUARDED_BY(mutex_) = 0;  // wait for work
+  uint32_t idle_ ABSL_GUARDED_BY(mutex_) = 0;  // waiting for work
   std::vector<std::thread> threads_;
 };
 

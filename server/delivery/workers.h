@@ -9,29 +9,29 @@
 
 namespace ballast {
 
-// Whoever works off the work of a LoaderCore: the seam between what is to be
-// done in which order and the threads (worker_pool.h) or the test that does it.
-// Thread-safe. Nothing that is added runs before the call that adds it returns
-// on the same thread.
+// Executes Loader's work: a thread pool (worker_pool.h), or a test. The order
+// of work is WorkQueue's. Thread-safe. Nothing that is added runs on the
+// calling thread before the call returns.
 class Workers {
  public:
   virtual ~Workers() = default;
 
-  // As WorkQueue's. After Stop they do nothing: what is added is dropped.
-  virtual void AddErrand(std::function<void()> errand) = 0;
-  virtual void AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) = 0;
-  virtual bool RemoveIfUntouched(const ItemRun* run) = 0;
+  // As WorkQueue. After Stop they do nothing: what is added is dropped.
+  virtual void AddTask(std::function<void()> task) = 0;
+  virtual void AddItems(uint64_t distance,
+                        std::shared_ptr<WorkItems> items) = 0;
+  virtual bool RemoveIfUntouched(const WorkItems* items) = 0;
 
   struct Load {
-    uint64_t errands = 0;  // that wait
-    uint64_t items = 0;
+    uint64_t tasks = 0;  // waiting
+    uint64_t items = 0;  // waiting
     uint32_t threads = 0;
-    uint32_t busy = 0;  // threads that work
+    uint32_t busy = 0;  // threads at work
   };
-  // For those who look on: nothing depends on it.
+  // For statistics alone.
   virtual Load load() const { return {}; }
 
-  // Drops what has not begun and waits for what has. Not from a worker.
+  // Drops what has not begun and waits for the rest. Not from a worker.
   virtual void Stop() = 0;
 };
 

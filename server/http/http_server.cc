@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "common/net_address.h"
 #include "common/status_macros.h"
-#include "server/config/listen_address.h"
 
 namespace ballast {
 namespace {
@@ -40,15 +40,15 @@ absl::StatusOr<std::string> FindIpv4(const std::string& host) {
 
 // "127.0.0.1:9464" of "localhost:9464".
 absl::StatusOr<std::string> Resolve(const std::string& address) {
-  BALLAST_ASSIGN_OR_RETURN(const ListenAddress parsed,
-                           ParseListenAddress(address));
-  if (parsed.is_unix || parsed.host.find(':') != std::string::npos) {
+  const absl::StatusOr<NetAddress> parsed = ParseNetAddress(address);
+  if (!parsed.ok() || parsed->is_unix() ||
+      parsed->host.find(':') != std::string::npos) {
     return absl::InvalidArgumentError(
         absl::StrCat("found ", address,
                      "; wanted host:port with a name or an IPv4 address"));
   }
-  BALLAST_ASSIGN_OR_RETURN(const std::string host, FindIpv4(parsed.host));
-  return absl::StrCat(host, ":", parsed.port);
+  BALLAST_ASSIGN_OR_RETURN(const std::string host, FindIpv4(parsed->host));
+  return absl::StrCat(host, ":", parsed->port);
 }
 
 std::optional<std::string> HeaderOf(mg_connection* connection,

@@ -24,19 +24,20 @@ struct HttpResponse {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
-  // Beside those that every answer has: "Name: value\r\n" each.
+  // Headers beside those of every answer, each "Name: value\r\n".
   std::string headers;
 };
 
-// Small answers over HTTP/1.1 for browsers and scrapers, one request a
-// connection: civetweb, which serves no file and runs no program. Bounds: 16
-// requests at work, 32 connections that wait for one of them and 64 that the
-// system holds, 16 KiB of a request before its body, which is not read, and 3
-// seconds to send it: who connects and says nothing holds one of the 16 for so
-// long. Thread-safe.
+// Serves small answers over HTTP/1.1 to browsers and scrapers, one request a
+// connection. Uses civetweb, set up to serve no file and run no program.
+// Bounds: 16 requests at work, 32 connections that wait for one of these and 64
+// that the system holds; 16 KiB of a request before its body, which is not
+// read; 3 seconds to send it, for which a client that connects and stays silent
+// holds one of the
+// 16. Thread-safe.
 class HttpServer {
  public:
-  // Answers a request; on several threads at once. Must not throw.
+  // Answers a request. Called on several threads at once. Must not throw.
   using Handler = std::function<HttpResponse(const HttpRequest&)>;
 
   // Listens at `address`, `host:port` with a name or an IPv4 address; port 0
@@ -46,12 +47,12 @@ class HttpServer {
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(
       const std::string& address, Handler handler);
 
-  // Ends what is at work and waits for it.
+  // Ends the requests at work and waits for them.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Where it listens: an IPv4 address, and the port that the system chose.
+  // The address it listens at: IPv4, with the port that the system chose.
   const std::string& address() const { return address_; }
 
  private:

@@ -22,7 +22,7 @@ HttpResponse Plain(int status, absl::string_view text) {
   return response;
 }
 
-// 'sha256-...' of what stands between `begin` and `end` in the page.
+// 'sha256-...' of the text between `begin` and `end` in the page.
 std::string SourceHash(absl::string_view page, absl::string_view begin,
                        absl::string_view end) {
   const size_t first = page.find(begin) + begin.size();
@@ -32,7 +32,7 @@ std::string SourceHash(absl::string_view page, absl::string_view begin,
   return absl::StrCat("'sha256-", absl::Base64Escape(digest), "'");
 }
 
-// The page's own script and style alone, and nothing from anywhere else.
+// Allows the page's own script and style, and nothing from elsewhere.
 std::string PolicyOf(absl::string_view page) {
   return absl::StrCat(
       "Content-Security-Policy: default-src 'none'; connect-src 'self'; "
@@ -44,7 +44,7 @@ std::string PolicyOf(absl::string_view page) {
 
 // Whether `host` is localhost or an address, with or without a port.
 bool IsLocalName(absl::string_view host) {
-  if (!host.empty() && host.front() == '[') return true;  // of IPv6
+  if (!host.empty() && host.front() == '[') return true;  // IPv6
   host = host.substr(0, host.rfind(':'));
   if (absl::AsciiStrToLower(host) == "localhost") return true;
   return !host.empty() && std::all_of(host.begin(), host.end(), [](char c) {

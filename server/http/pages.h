@@ -10,21 +10,23 @@
 
 namespace ballast {
 
-// What is served where:
-//   /            the page (page.html), to anyone who may connect: it holds
-//                nothing of the job, and asks for a token where one is needed
+// Pages by path:
+//   /            the page (page.html, page.css, page.js), for anyone who may
+//                connect: it holds nothing of the job, and asks for a token if
+//                one is needed
 //   /metrics     for Prometheus
-//   /api/status  what the page shows, as JSON (status_json.h)
-// The last two go by `check`; all others are 404. Answers GET and HEAD alone.
+//   /api/status  the page's data as JSON (status_json.h)
+// The last two are subject to `check`; all other paths are 404. Answers only
+// GET and HEAD.
 struct PageSources {
   std::function<std::string()> metrics;
   std::function<std::string()> status;
-  // Whether a request with that `Authorization` may see them: OK, or
+  // Whether a request with this `Authorization` may see them: OK, or
   // UNAUTHENTICATED or PERMISSION_DENIED with the reason. Null: anyone may.
   std::function<absl::Status(const std::optional<std::string>&)> check;
-  // Whether only this machine reaches the server. Then a request must have come
-  // to a numeric address or to localhost, so that no page of another site can
-  // read this one under a name of its own (DNS rebinding).
+  // Whether only this machine reaches the server. Then a request's host must be
+  // a numeric address or localhost, so that no page of another site can read
+  // this one under a name of its own (DNS rebinding).
   bool is_local = true;
 };
 

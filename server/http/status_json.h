@@ -11,13 +11,13 @@
 
 namespace ballast {
 
-// What the page shows. Bounded, whatever the size of the job: of larger modules
-// one bar stands for several ranks that follow each other, with the largest of
-// their loads.
+// The page's data. Bounded whatever the size of the job: in larger modules one
+// bar stands for several consecutive ranks, with the largest of their loads.
 inline constexpr int kMostBars = 256;
 inline constexpr int kMostListed = 100;  // clients, bad samples, stalls
 
-// `current` may be null; `history` holds steps in ascending order. One object:
+// `current` may be null; `history` holds steps in ascending order. Returns one
+// object:
 //   server, uptime_seconds, step (null before the first)
 //   memory {in_use, limit} (bytes)
 //   numbers {NAME: value}: every counter and gauge, labels in its name

@@ -15,9 +15,9 @@
 
 namespace ballast {
 
-// Whether Pillow resizes along y before it does along x, with pixels rounded in
-// between: of images that are over a hundred times as high as wide, where the
-// height shrinks. Of all others it is the other way round.
+// True if Pillow resizes along y before x, rounding pixels in between: images
+// over a hundred times as high as wide whose height shrinks. It resizes all
+// others along x first.
 constexpr bool IsResizedAlongYFirst(uint32_t width, uint32_t height,
                                     uint32_t new_height) {
   return height > uint64_t{100} * width && new_height < height;
@@ -26,7 +26,7 @@ constexpr bool IsResizedAlongYFirst(uint32_t width, uint32_t height,
 // Resizes as Pillow's resize(BICUBIC) does, to the bit. Thread-compatible.
 class BicubicSink : public RowSink {
  public:
-  // Arguments are StripResampler's.
+  // Arguments as for StripResampler.
   BicubicSink(uint32_t width, uint32_t height, absl::Span<uint8_t> out,
               ScratchArena* arena, TableCache* tables)
       : width_(width),
@@ -40,7 +40,7 @@ class BicubicSink : public RowSink {
   void RowsDone(size_t count) override { first_->RowsDone(count); }
   absl::Status Finish() override;
 
-  // What the resampling itself has taken, the decoder's time not counted.
+  // Time spent resampling, without the decoder's.
   std::chrono::nanoseconds busy() const {
     return second_busy_ +
            (first_.has_value() ? first_->busy() : std::chrono::nanoseconds(0));
@@ -53,7 +53,7 @@ class BicubicSink : public RowSink {
   ScratchArena* const arena_;
   TableCache* const tables_;
   std::optional<StripResampler> first_;
-  // Resized along y alone, source_width_ x height_ pixels; or null.
+  // The image resized along y only, source_width_ x height_ pixels; or null.
   uint8_t* narrow_ = nullptr;
   uint32_t source_width_ = 0;
   std::chrono::nanoseconds second_busy_{0};

@@ -14,7 +14,7 @@ constexpr uint32_t kShort = 3;
 constexpr uint32_t kLong = 4;
 constexpr absl::string_view kJpegExif("Exif\0\0", 6);
 
-// Numbers of either byte order; 0 beyond the end.
+// Reads numbers in either byte order; 0 beyond the end.
 class Reader {
  public:
   Reader(absl::string_view bytes, bool big) : bytes_(bytes), big_(big) {}
@@ -39,7 +39,8 @@ absl::Status CutShort(absl::string_view format, size_t size) {
       format, " ends after ", size, " bytes, before its orientation is known"));
 }
 
-// The segments before the frame header; ReadImageHeader has walked them.
+// Searches the segments before the frame header; ReadImageHeader has already
+// walked them.
 absl::StatusOr<Orientation> OfJpeg(absl::string_view bytes) {
   const Reader reader(bytes, true);
   size_t at = 2;
@@ -88,7 +89,7 @@ absl::StatusOr<Orientation> OfWebp(absl::string_view bytes) {
     return kUpright;
   }
   const uint64_t file_end = uint64_t{reader.Get(4, 4)} + 8;
-  // Name, length, payload, to a multiple of two bytes.
+  // Name, length, payload, padded to an even number of bytes.
   for (uint64_t at = 12; at < file_end;) {
     if (at > bytes.size() || bytes.size() - at < 8) {
       return CutShort("WebP", bytes.size());
@@ -99,7 +100,7 @@ absl::StatusOr<Orientation> OfWebp(absl::string_view bytes) {
         return CutShort("WebP", bytes.size());
       }
       absl::string_view exif = bytes.substr(at + 8, length);
-      // Some writers copy it from a JPEG whole.
+      // Some writers copy the block from a JPEG with its prefix.
       if (exif.substr(0, 6) == kJpegExif) exif.remove_prefix(6);
       return OrientationOfExif(exif);
     }

@@ -7,26 +7,25 @@
 
 namespace ballast {
 
-// How a stored picture must be turned to be seen as it was taken, in EXIF's
-// numbers: 1 as it is; 2 mirrored left to right; 3 turned by half; 4 mirrored
-// top to bottom; 5 transposed; 6 turned by a quarter clockwise; 7 transposed
-// along the other diagonal; 8 turned by a quarter anticlockwise.
+// How a stored picture must be turned to be upright, in EXIF's numbers: 1 as it
+// is; 2 mirrored left to right; 3 rotated by 180 degrees; 4 mirrored top to
+// bottom; 5 transposed; 6 rotated by 90 degrees clockwise; 7 transposed along
+// the other diagonal; 8 rotated by 90 degrees anticlockwise.
 using Orientation = int;
 inline constexpr Orientation kUpright = 1;
 
-// Whether width and height change places.
+// True if width and height are exchanged.
 inline bool SwapsSides(Orientation orientation) { return orientation >= 5; }
 
-// The orientation that a file whose header is `header` states in EXIF, or
-// kUpright where it states none or none that makes sense. Of a PNG, only EXIF
-// before the picture counts; an orientation in XMP alone does not. Errors:
-// OUT_OF_RANGE (cut before it could be found: pass more; a WebP has it at its
-// end).
+// The EXIF orientation of a file whose header is `header`; kUpright if it has
+// none or an invalid one. In a PNG only EXIF before the image data counts; an
+// orientation in XMP alone does not. Errors: OUT_OF_RANGE (cut before the
+// orientation could be found: pass more; a WebP has it at its end).
 absl::StatusOr<Orientation> ReadOrientation(absl::string_view bytes,
                                             const ImageHeader& header);
 
-// That of an EXIF block, which starts with its byte order ("II" or "MM"). Only
-// its first directory counts.
+// The orientation in an EXIF block, which starts with its byte order ("II" or
+// "MM"). Only its first directory counts.
 Orientation OrientationOfExif(absl::string_view exif);
 
 }  // namespace ballast

@@ -18,7 +18,7 @@
 namespace ballast {
 namespace {
 
-// What a whole file says of itself.
+// Header and orientation of a whole file.
 struct Stored {
   ImageHeader header = {};
   Orientation orientation = kUpright;
@@ -42,7 +42,7 @@ absl::StatusOr<Stored> ReadStored(absl::string_view bytes,
   return stored;
 }
 
-// In a whole file, a header that is cut is just damaged.
+// A header that ends early in a whole file is damage.
 absl::StatusOr<Stored> ReadWholeFile(absl::string_view bytes,
                                      const ImageOptions& options) {
   absl::StatusOr<Stored> stored = ReadStored(bytes, options);
@@ -68,15 +68,15 @@ struct ImageDecoder::State {
   explicit State(const ImageOptions& o)
       : options(o), arena(o.max_memory, kKeptMemory), jpeg(&arena) {}
 
-  // Decodes to `sink`, turned on the way. With a size to cover, a JPEG may be
-  // decoded at a smaller scale.
-  absl::Status Run(absl::string_view bytes, const Stored& stored,
-                   const JpegDecoder::Size* cover, RowSink* sink) {
+  // Decodes to `sink` and applies the orientation on the way. With a size to
+  // cover, a JPEG may be decoded at a smaller scale.
+  absl::Status DecodeTo(absl::string_view bytes, const Stored& stored,
+                        const JpegDecoder::Size* cover, RowSink* sink) {
     OrientingSink turned(stored.orientation, &arena, sink);
     RowSink* to = stored.orientation == kUpright ? sink : &turned;
     absl::Status status = Decode(bytes, stored.header, cover, to);
     if (status.ok()) status = to->Finish();
-    // Whatever the image took is taken back before the next one.
+    // Returns all memory of this image before the next one.
     most_used = std::max(most_used, arena.used());
     jpeg.Release();
     arena.Reset();
@@ -122,7 +122,7 @@ absl::StatusOr<RgbImage> ImageDecoder::Decode(absl::string_view bytes) {
   RgbImage image{stored.width(), stored.height(), {}};
   image.pixels.resize(size_t{image.width} * image.height * kChannels);
   ImageSink sink(image.pixels.data());
-  BALLAST_RETURN_IF_ERROR(state_->Run(bytes, stored, nullptr, &sink));
+  BALLAST_RETURN_IF_ERROR(state_->DecodeTo(bytes, stored, nullptr, &sink));
   return image;
 }
 
@@ -142,12 +142,12 @@ absl::Status ImageDecoder::DecodeResized(absl::string_view bytes,
   state_->resize_time = absl::ZeroDuration();
   if (width == stored.width() && height == stored.height()) {
     ImageSink sink(out.data());
-    return state_->Run(bytes, stored, nullptr, &sink);
+    return state_->DecodeTo(bytes, stored, nullptr, &sink);
   }
   BicubicSink sink(width, height, out, &state_->arena, &state_->tables);
   JpegDecoder::Size cover = {width, height};
   if (SwapsSides(stored.orientation)) std::swap(cover.width, cover.height);
-  absl::Status status = state_->Run(
+  absl::Status status = state_->DecodeTo(
       bytes, stored, state_->options.fast ? &cover : nullptr, &sink);
   state_->resize_time = absl::FromChrono(sink.busy());
   return status;

@@ -22,17 +22,18 @@ struct RgbImage {
   std::vector<uint8_t> pixels;
 };
 
-// The size that an image has for `options`; `bytes` may be cut after its
-// header. Errors: those of ReadImageHeader; OUT_OF_RANGE also where the
-// orientation is wanted and lies further on.
+// The size of an image under `options`; `bytes` may be cut after its header.
+// Errors: as ReadImageHeader; OUT_OF_RANGE also if the orientation is wanted
+// and lies beyond `bytes`.
 absl::StatusOr<ImageHeader> ReadImageSize(absl::string_view bytes,
                                           const ImageOptions& options);
 
-// Decodes and resizes images, one after the other. Its buffers, tables and
-// libjpeg's and libpng's memory are reused, so that images of sizes seen before
-// allocate nothing (but inside libwebp, and where an image took more than
-// kKeptMemory). Between images it holds at most that and its tables, about 1
-// MiB. Thread-compatible: give each thread its own. Does not block.
+// Decodes and resizes images, one after the other. Reuses its buffers, its
+// tables and the memory of libjpeg and libpng, so that an image of a size seen
+// before allocates nothing (except inside libwebp, and after an image that took
+// more than kKeptMemory). Between images it holds at most kKeptMemory and its
+// tables, about 1 MiB. Thread-compatible: give each thread its own. Does not
+// block.
 class ImageDecoder {
  public:
   static constexpr uint64_t kKeptMemory = uint64_t{16} << 20;
@@ -42,28 +43,29 @@ class ImageDecoder {
   ImageDecoder(const ImageDecoder&) = delete;
   ImageDecoder& operator=(const ImageDecoder&) = delete;
 
-  // Exactly as Pillow's Image.open(f).convert("RGB"). Errors: INVALID_ARGUMENT
-  // (not an image, damaged, truncated, too large), RESOURCE_EXHAUSTED
-  // (options.max_memory).
+  // Decodes exactly as Pillow's Image.open(f).convert("RGB"). Errors:
+  // INVALID_ARGUMENT (not an image, damaged, truncated, too large),
+  // RESOURCE_EXHAUSTED (options.max_memory).
   absl::StatusOr<RgbImage> Decode(absl::string_view bytes);
 
-  // Decode and Pillow's resize((width, height), BICUBIC) at once, to the bit,
-  // each row written to `out` as soon as its source rows are decoded. `out`
-  // holds height*width*3 bytes; after an error it holds anything. A file whose
-  // size is not `expected` (what the index says; its format does not matter)
-  // has changed: FAILED_PRECONDITION. Other errors: INVALID_ARGUMENT (as
-  // Decode; size of `out`; a side of 0), RESOURCE_EXHAUSTED.
+  // Decodes and resizes in one pass, bit for bit as Pillow's resize((width,
+  // height), BICUBIC): each row is written to `out` as soon as its source rows
+  // are decoded. `out` holds height*width*3 bytes; after an error its content
+  // is unspecified. A size other than `expected` (the index's; the format does
+  // not matter) means that the file has changed: FAILED_PRECONDITION. Other
+  // errors: INVALID_ARGUMENT (as Decode; size of `out`; a side of 0),
+  // RESOURCE_EXHAUSTED.
   absl::Status DecodeResized(absl::string_view bytes,
                              const ImageHeader& expected, uint32_t width,
                              uint32_t height, absl::Span<uint8_t> out);
 
   const ImageOptions& options() const;
 
-  // Of the last image: faults in it that were decoded past, as Pillow does.
+  // Faults in the last image that were decoded past, as Pillow does.
   uint64_t warnings() const;
 
-  // Of the last DecodeResized: what resizing took of it. It is one pass with
-  // decoding, which took the rest.
+  // Time that resizing took in the last DecodeResized. Resizing and decoding
+  // are one pass; decoding took the rest.
   absl::Duration resize_time() const;
 
   struct Memory {
@@ -78,15 +80,15 @@ class ImageDecoder {
   const std::unique_ptr<State> state_;
 };
 
-// ImageDecoder's, with one made for the occasion.
+// As ImageDecoder::Decode, with a temporary decoder.
 absl::StatusOr<RgbImage> DecodeRgb(absl::string_view bytes);
 absl::Status DecodeResized(absl::string_view bytes, const ImageHeader& expected,
                            uint32_t width, uint32_t height,
                            absl::Span<uint8_t> out);
 
-// Resizes as Pillow's resize((width, height), BICUBIC) does, to the bit. `out`
-// holds height*width*3 bytes. Errors: INVALID_ARGUMENT (sizes that do not fit,
-// a side of 0), RESOURCE_EXHAUSTED.
+// Resizes bit for bit as Pillow's resize((width, height), BICUBIC). `out` holds
+// height*width*3 bytes. Errors: INVALID_ARGUMENT (sizes that do not fit, a side
+// of 0), RESOURCE_EXHAUSTED.
 absl::Status ResizeBicubic(const RgbImage& source, uint32_t width,
                            uint32_t height, absl::Span<uint8_t> out);
 

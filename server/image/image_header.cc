@@ -1,6 +1,6 @@
-// Format and size from a file's first bytes. Own parsers, because the index
-// asks for the size of every image of a dataset and the libraries would set up
-// a whole decoder for it.
+// Reads format and size from a file's first bytes. The parsers are our own: the
+// index asks for the size of every image of a dataset, and the libraries would
+// set up a whole decoder for each.
 #include "server/image/image_header.h"
 
 #include <cstddef>
@@ -34,7 +34,7 @@ uint32_t Little24(absl::string_view bytes, size_t at) {
   return Little16(bytes, at) | Byte(bytes, at + 2) << 16;
 }
 
-// True when `bytes` could go on to start with `magic`.
+// True if `bytes` is a prefix of `magic`, or starts with it.
 bool IsPrefixOf(absl::string_view bytes, absl::string_view magic) {
   return magic.substr(0, bytes.size()) == bytes.substr(0, magic.size());
 }
@@ -59,13 +59,13 @@ absl::StatusOr<ImageHeader> Checked(ImageFormat format, absl::string_view name,
                      static_cast<uint32_t>(height)};
 }
 
-// The markers that start a frame header: C0 to CF but for DHT, JPG and DAC.
+// True for markers that start a frame header: C0 to CF except DHT, JPG and DAC.
 bool IsStartOfFrame(uint32_t marker) {
   return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 &&
          marker != 0xcc;
 }
 
-// Markers that stand alone, without a length: RSTn, SOI, EOI, JPG0 to JPG13.
+// True for markers without a length: RSTn, SOI, EOI, JPG0 to JPG13.
 bool IsAlone(uint32_t marker) {
   return marker == 0xc8 || (marker >= 0xd0 && marker <= 0xd9) ||
          (marker >= 0xf0 && marker <= 0xfd);
@@ -88,8 +88,8 @@ absl::StatusOr<ImageHeader> ReadFrameHeader(absl::string_view bytes,
                  Big16(bytes, at + 3));
 }
 
-// Walks the markers to the frame header; like Pillow, it passes over junk
-// between them.
+// Walks the markers to the frame header; skips junk between them, as Pillow
+// does.
 absl::StatusOr<ImageHeader> ReadJpegHeader(absl::string_view bytes) {
   size_t at = 2;
   while (true) {

@@ -12,16 +12,16 @@ enum class ImageFormat { kJpeg, kPng, kWebp };
 
 struct ImageHeader {
   ImageFormat format;
-  // As the file stores the picture, before any orientation.
+  // As stored in the file, before any orientation is applied.
   uint32_t width = 0;
   uint32_t height = 0;
 };
 
-// Most pixels of an image that is decoded; larger ones are refused before any
-// memory is taken for them.
+// The largest image that is decoded, in pixels; larger ones are refused before
+// any memory is allocated for them.
 inline constexpr uint64_t kMaxImagePixels = uint64_t{1} << 28;
 
-// Format and size from the header alone; `bytes` may be cut after it. Errors:
+// Reads format and size from the header; `bytes` may be cut after it. Errors:
 // INVALID_ARGUMENT (not a JPEG, PNG or WebP; damaged header; a side of 0; over
 // kMaxImagePixels), OUT_OF_RANGE (cut before the size: pass more).
 absl::StatusOr<ImageHeader> ReadImageHeader(absl::string_view bytes);

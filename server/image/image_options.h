@@ -8,25 +8,26 @@
 namespace ballast {
 
 struct ImageOptions {
-  // JPEGs are decoded at the smallest scale of 1/8, 1/4, 1/2 and 1 that is no
+  // Decodes a JPEG at the smallest scale of 1/8, 1/4, 1/2 and 1 that is no
   // smaller than the wanted size, with plain instead of smooth chroma, and
-  // resized from there. Quicker, and no longer Pillow's pixels:
-  // docs/decisions/0007 has the difference. DecodeRgb and other formats are as
-  // ever.
+  // resizes from there. Faster, but no longer Pillow's pixels:
+  // docs/decisions/0007 has the difference. DecodeRgb and other formats are
+  // unaffected.
   bool fast = false;
-  // Images are turned as their EXIF orientation says, as Pillow's
-  // ImageOps.exif_transpose does; all sizes are then those after turning. The
-  // Hugging Face processors do not do this.
+  // Applies the EXIF orientation, as Pillow's ImageOps.exif_transpose does; all
+  // sizes are then those after turning. The Hugging Face processors do not do
+  // this.
   bool apply_exif_orientation = false;
-  // Most memory for the work on one image, beyond its result. A baseline JPEG
-  // or a PNG takes a few rows; a progressive JPEG takes 2 bytes a coefficient
-  // (3 to 6 a pixel); interlaced PNG and turning take 3 bytes a pixel, WebP 7.
+  // The most memory that work on one image may take, beyond its result. A
+  // baseline JPEG or a PNG takes a few rows; a progressive JPEG 2 bytes a
+  // coefficient (3 to 6 a pixel); interlaced PNG and turning 3 bytes a pixel;
+  // WebP 7.
   uint64_t max_memory = uint64_t{1} << 30;
 
   friend bool operator==(const ImageOptions&, const ImageOptions&) = default;
 };
 
-// What `model` says of images. Its `resample` may be unspecified: exact.
+// The image options of `model`. Its `resample` may be unspecified: exact.
 inline ImageOptions ImageOptionsOf(const v1::Model& model) {
   ImageOptions options;
   options.fast = model.resample() == v1::Model::RESAMPLE_FAST;

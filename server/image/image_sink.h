@@ -11,10 +11,10 @@
 
 namespace ballast {
 
-// Rows straight to their place, one behind the other. Thread-compatible.
+// Writes rows to contiguous memory. Thread-compatible.
 class ImageSink : public RowSink {
  public:
-  // `pixels` holds the width*height*3 bytes of the image that will come.
+  // `pixels` holds width*height*3 bytes.
   explicit ImageSink(uint8_t* pixels) : next_(pixels) {}
 
   absl::Status Begin(uint32_t width, uint32_t height) override {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdio>
 
-// After <cstdio>: it uses FILE without including it.
+// After <cstdio>: jpeglib.h uses FILE without including it.
 #include <jpeglib.h>
 
 #include <jerror.h>
@@ -33,7 +33,7 @@ struct ErrorManager {
   std::longjmp(error->jump, 1);
 }
 
-// Pillow takes what libjpeg only warns of.
+// Pillow accepts what libjpeg only warns about.
 void IgnoreMessage(j_common_ptr) {}
 
 void LimitScans(j_common_ptr info) {
@@ -46,9 +46,9 @@ void LimitScans(j_common_ptr info) {
   std::longjmp(error->jump, 1);
 }
 
-// The source is one buffer that is never refilled: at its end libjpeg suspends
-// instead of inventing an end of image, which tells a truncated file from one
-// that is merely damaged. Pillow does the same.
+// The source is one buffer that is never refilled. At its end libjpeg suspends
+// instead of inventing an end of image, which distinguishes a truncated file
+// from a damaged one. Pillow does the same.
 void DoNothing(j_decompress_ptr) {}
 
 boolean Suspend(j_decompress_ptr) { return FALSE; }
@@ -62,8 +62,9 @@ void SkipBytes(j_decompress_ptr info, long count) {
   source->bytes_in_buffer -= skipped;
 }
 
-// Pillow takes every CMYK file as Adobe's, inverted: what libjpeg gives is 255
-// minus the ink. Then its own CMYK to RGB: 255 - k, less c's share of it.
+// Pillow treats every CMYK file as Adobe's, inverted: libjpeg returns 255 minus
+// the ink. Then follows Pillow's own CMYK to RGB: 255 - k, less c's share of
+// it.
 void InvertedCmykToRgb(const uint8_t* cmyk, size_t pixels, uint8_t* rgb) {
   for (size_t i = 0; i < pixels; ++i, cmyk += 4, rgb += 3) {
     const int white = cmyk[3];
@@ -74,7 +75,7 @@ void InvertedCmykToRgb(const uint8_t* cmyk, size_t pixels, uint8_t* rgb) {
   }
 }
 
-// A side of libjpeg's picture at scale n/8.
+// The side length of libjpeg's output at scale n/8.
 uint64_t Scaled(uint32_t side, unsigned n) {
   return (uint64_t{side} * n + 7) / 8;
 }
@@ -98,7 +99,7 @@ struct JpegDecoder::State {
 
   enum class Outcome { kDone, kTruncated, kError };
 
-  // These may longjmp, so none has a local that needs a destructor.
+  // These functions may longjmp, so none has a local that needs a destructor.
 
   bool Create() {
     if (setjmp(error.jump)) return false;
@@ -120,8 +121,8 @@ struct JpegDecoder::State {
     return Outcome::kDone;
   }
 
-  // The scales between these have no vector code in libjpeg-turbo, and take
-  // longer than the whole picture.
+  // Other scales have no vector code in libjpeg-turbo and take longer than a
+  // full decode.
   void ChooseScale(const Size& cover) {
     unsigned n = 1;
     while (n < 8 && (Scaled(info.image_width, n) < cover.width ||
@@ -146,7 +147,7 @@ struct JpegDecoder::State {
       const absl::Span<uint8_t* const> rows = sink->NextRows();
       size_t read = 0;
       while (read < rows.size()) {
-        // libjpeg only reads the pointers.
+        // libjpeg does not write through the pointers.
         const JDIMENSION more = jpeg_read_scanlines(
             &info, const_cast<JSAMPARRAY>(rows.data() + read),
             static_cast<JDIMENSION>(rows.size() - read));
@@ -171,7 +172,7 @@ struct JpegDecoder::State {
   }
 
   Outcome Finished() {
-    // Suspends where the end-of-image marker is missing; all rows are there.
+    // Suspends if the end-of-image marker is missing; all rows are there.
     jpeg_finish_decompress(&info);
     return Outcome::kDone;
   }

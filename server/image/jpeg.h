@@ -21,10 +21,10 @@ class JpegDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  // The rows of `bytes`, a JPEG of width x height pixels, go to `sink`, which
-  // is begun and not finished. With a size to cover, decodes at the smallest
-  // scale of 1/8, 1/4, 1/2 and 1 that makes the picture no smaller than that,
-  // and with plain instead of smooth chroma: the `fast` setting. Errors:
+  // Writes the rows of `bytes`, a JPEG of width x height pixels, to `sink`:
+  // calls Begin, not Finish. With a size to cover, decodes at the smallest
+  // scale of 1/8, 1/4, 1/2 and 1 that is no smaller than that size, and with
+  // plain instead of smooth chroma: the `fast` setting. Errors:
   // INVALID_ARGUMENT (damaged, truncated, another size); RESOURCE_EXHAUSTED
   // (the arena's limit); the sink's.
   struct Size {
@@ -34,10 +34,10 @@ class JpegDecoder {
   absl::Status Decode(absl::string_view bytes, Size size, const Size* cover,
                       RowSink* sink);
 
-  // Of the last image: faults that libjpeg, like Pillow, decoded past.
+  // Faults in the last image that libjpeg, like Pillow, decoded past.
   uint64_t warnings() const;
 
-  // Ends the last image; then the arena may be reset.
+  // Ends the last image; afterwards the arena may be reset.
   void Release();
 
  private:

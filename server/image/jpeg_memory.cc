@@ -14,7 +14,7 @@ namespace {
 // libjpeg-turbo's vector code reads and writes up to this boundary.
 constexpr size_t kRowAlignment = 128;
 
-// The coefficients of one component of a progressive image: all in memory.
+// The coefficients of one component of a progressive image, all in memory.
 struct Coefficients {
   JBLOCKARRAY rows = nullptr;
   JDIMENSION blocks_a_row = 0;
@@ -23,7 +23,7 @@ struct Coefficients {
   Coefficients* next = nullptr;
 };
 
-// Hangs on client_data.
+// Reached through client_data.
 struct Memory {
   ScratchArena* arena = nullptr;
   Coefficients* coefficients = nullptr;  // not yet given memory
@@ -47,7 +47,7 @@ void* Allocate(j_common_ptr info, int, size_t bytes) {
   return memory;
 }
 
-// `count` rows of `bytes`, one behind the other, and pointers to them.
+// Allocates `count` contiguous rows of `bytes` each, and pointers to them.
 template <class Row>
 Row* AllocateRows(j_common_ptr info, uint64_t bytes, JDIMENSION count) {
   ScratchArena* arena = From(info)->arena;
@@ -72,7 +72,7 @@ JBLOCKARRAY AllocateBlocks(j_common_ptr info, int, JDIMENSION blocks,
   return AllocateRows<JBLOCKROW>(info, uint64_t{blocks} * sizeof(JBLOCK), rows);
 }
 
-// Only quantising colours asks for it.
+// Called only for colour quantisation, which we do not use.
 jvirt_sarray_ptr RequestSamples(j_common_ptr info, int, boolean, JDIMENSION,
                                 JDIMENSION, JDIMENSION) {
   Fail(info, JERR_NOT_COMPILED);
@@ -116,7 +116,7 @@ JBLOCKARRAY AccessBlocks(j_common_ptr info, jvirt_barray_ptr array,
   return found->rows + start;
 }
 
-// The arena is reset instead.
+// Frees nothing: the arena is reset instead.
 void FreePool(j_common_ptr info, int) { From(info)->coefficients = nullptr; }
 
 }  // namespace

@@ -10,16 +10,16 @@
 
 namespace ballast {
 
-// Makes libjpeg take the memory of every image from `arena`, which must outlive
-// the images: libjpeg's own manager asks malloc afresh for each. What the
-// decompressor took when it was created stays its own. Over the arena's limit
-// libjpeg fails with JERR_OUT_OF_MEMORY.
+// Makes libjpeg allocate every image's memory from `arena`, which must outlive
+// the images; libjpeg's own manager calls malloc for each image. Memory that
+// the decompressor allocated when it was created is not affected. Beyond the
+// arena's limit libjpeg fails with JERR_OUT_OF_MEMORY.
 //
 // Between two images call ResetJpegMemory and then reset the arena.
 void InstallJpegMemory(jpeg_decompress_struct* info, ScratchArena* arena);
 
-// Ends the image, if one was begun, and forgets its tables, which would
-// otherwise serve a next image that lacks its own.
+// Ends the image, if one was begun, and forgets its tables: a following image
+// without its own tables would otherwise use them.
 void ResetJpegMemory(jpeg_decompress_struct* info);
 
 }  // namespace ballast

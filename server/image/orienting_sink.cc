@@ -41,8 +41,8 @@ absl::Status OrientingSink::Finish() {
   return sink_->Finish();
 }
 
-// Row `y` of the turned image: from its first pixel on, steps through the
-// stored one along a row or a column, forwards or backwards.
+// Writes row `y` of the turned image: steps from its first pixel through the
+// stored image along a row or a column, forwards or backwards.
 void OrientingSink::WriteRow(uint32_t y, uint8_t* out) const {
   const bool swaps = SwapsSides(orientation_);
   const Orientation o = orientation_;

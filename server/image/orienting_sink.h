@@ -12,11 +12,11 @@
 
 namespace ballast {
 
-// Turns an image on its way to `sink`, as Pillow's ImageOps.exif_transpose
-// does. Holds the whole of it. Thread-compatible.
+// Applies an orientation to an image on its way to `sink`, as Pillow's
+// ImageOps.exif_transpose does. Buffers the whole image. Thread-compatible.
 class OrientingSink : public RowSink {
  public:
-  // Memory comes from `arena`. Neither is owned.
+  // Memory comes from `arena`. Neither pointer is owned.
   OrientingSink(Orientation orientation, ScratchArena* arena, RowSink* sink)
       : orientation_(orientation), arena_(arena), sink_(sink) {}
 

@@ -14,9 +14,9 @@
 namespace ballast {
 namespace {
 
-// Over libpng's push reader: it hands out every row that the bytes at hand
-// complete, so that, as in Pillow, a file is good when all its rows are, and
-// what is cut or broken after them does not matter.
+// Decodes with libpng's push reader, which returns every row that the available
+// bytes complete. So, as in Pillow, a file is good when all its rows are; what
+// is cut or broken after them does not matter.
 class PngDecoder {
  public:
   PngDecoder(uint32_t width, uint32_t height, ScratchArena* arena,
@@ -68,7 +68,7 @@ class PngDecoder {
     return memory;
   }
 
-  // The arena is reset instead.
+  // Frees nothing: the arena is reset instead.
   static void Free(png_structp, png_voidp) {}
 
   static void OnInfo(png_structp png, png_infop info) {
@@ -79,7 +79,7 @@ class PngDecoder {
     From(png)->PutRow(row, y, pass);
   }
 
-  // Everything that may longjmp. It has no local that needs a destructor.
+  // Makes all calls that may longjmp. Has no local that needs a destructor.
   bool Read(absl::string_view bytes) {
     png_ = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, this, OnError,
                                     OnWarning, this, Allocate, Free);
@@ -90,11 +90,11 @@ class PngDecoder {
     }
     if (setjmp(png_jmpbuf(png_))) return false;
     png_set_progressive_read_fn(png_, this, OnInfo, OnRow, nullptr);
-    // The number of pixels is bounded already, and a chunk by the file.
+    // The pixels are bounded already, and a chunk by the file.
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_set_chunk_malloc_max(png_, 0);
-    // Of all chunks only those that carry the picture are looked into;
-    // transparency does not change the colours.
+    // Reads only the chunks that carry the picture; transparency does not
+    // change the colours.
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER,
                                 reinterpret_cast<png_const_bytep>("tRNS"), 1);
@@ -115,8 +115,8 @@ class PngDecoder {
         png_get_image_height(png_, info) != height_) {
       png_error(png_, "its size is not the header's");
     }
-    // From here on Pillow looks at no checksum, but a fault of the compressed
-    // data, which libpng calls benign, is an error.
+    // From here on Pillow ignores checksums, but treats a fault in the
+    // compressed data, which libpng calls benign, as an error.
     png_set_crc_action(png_, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);
     png_set_benign_errors(png_, 0);
 
@@ -147,11 +147,11 @@ class PngDecoder {
     }
   }
 
-  // `row` is row `y` of the pass, of the image where there are no passes.
+  // `row` is row `y` of the pass, or of the image if it is not interlaced.
   void PutRow(const uint8_t* row, uint32_t y, int pass) {
     if (row == nullptr || rows_left_ == 0) return;
     if (!interlaced_) {
-      // libpng hands rows out in order.
+      // libpng returns rows in order.
       uint8_t* out = sink_->NextRows()[0];
       if (grey16_) {
         PutPixels(row, width_, 1, out);
@@ -168,11 +168,11 @@ class PngDecoder {
     --rows_left_;
   }
 
-  // `count` pixels of a row to every `step`th one of `out`.
+  // Writes `count` pixels of a row to every `step`th pixel of `out`.
   void PutPixels(const uint8_t* row, size_t count, size_t step, uint8_t* out) {
     for (size_t i = 0; i < count; ++i, out += step * 3) {
       if (grey16_) {
-        // Pillow clips 16-bit grey where it takes the high byte of colour; see
+        // Pillow clips 16-bit grey but takes the high byte of colour; see
         // docs/decisions/0006.
         out[0] = out[1] = out[2] = row[2 * i] == 0 ? row[2 * i + 1] : 255;
       } else {
@@ -189,10 +189,10 @@ class PngDecoder {
   RowSink* const sink_;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
-  uint8_t* canvas_ = nullptr;  // of an interlaced image
+  uint8_t* canvas_ = nullptr;  // interlaced images only
   bool interlaced_ = false;
   bool grey16_ = false;
-  uint64_t rows_left_ = UINT64_MAX;  // of all passes; unknown before OnInfo
+  uint64_t rows_left_ = UINT64_MAX;  // over all passes; set by OnInfo
   bool out_of_memory_ = false;
   uint64_t warnings_ = 0;
   char message_[128] = "";

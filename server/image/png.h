@@ -10,11 +10,11 @@
 
 namespace ballast {
 
-// The rows of `bytes`, a PNG of width x height pixels, go to `sink`, which is
-// begun and not finished. Memory, libpng's and zlib's too, comes from `arena`;
-// an interlaced image takes 3 bytes a pixel of it. `warnings` is set to how
-// many faults were decoded past. Errors: INVALID_ARGUMENT (damaged, truncated,
-// another size); RESOURCE_EXHAUSTED (the arena's limit); the sink's.
+// Writes the rows of `bytes`, a PNG of width x height pixels, to `sink`: calls
+// Begin, not Finish. Memory, including libpng's and zlib's, comes from `arena`;
+// an interlaced image takes 3 bytes a pixel of it. Sets `warnings` to the
+// number of faults that were decoded past. Errors: INVALID_ARGUMENT (damaged,
+// truncated, another size); RESOURCE_EXHAUSTED (the arena's limit); the sink's.
 absl::Status DecodePng(absl::string_view bytes, uint32_t width, uint32_t height,
                        ScratchArena* arena, RowSink* sink, uint64_t* warnings);
 

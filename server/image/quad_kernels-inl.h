@@ -67,8 +67,8 @@ void ResampleLinesImpl(const uint8_t* const* lines, const QuadTaps& taps,
 
 #else
 
-// Turns four pixels of each of 16 rows at a time: in each 16-byte block, four
-// rows as R0R1R2R3 G0.. B0.., then the four words by four.
+// Transposes four pixels of each of 16 rows at a time. Each 16-byte block holds
+// four rows as R0R1R2R3 G0.. B0..; the words are then transposed four by four.
 HWY_ATTR void TileStripImpl(const uint8_t* HWY_RESTRICT strip, size_t width,
                             uint8_t* HWY_RESTRICT tile) {
   HWY_ALIGN static constexpr uint8_t kByChannel[16] = {0, 3, 6, 9,  1, 4, 7, 10,
@@ -108,8 +108,8 @@ HWY_ATTR void TileStripImpl(const uint8_t* HWY_RESTRICT strip, size_t width,
 constexpr size_t kChannelBytes = kStripRows * 4;
 constexpr size_t kQuadBytes = kChannels * kChannelBytes;
 
-// The three channels of one output pixel, for kLanes rows from the one that
-// `tile` points to.
+// Computes the three channels of one output pixel for kLanes rows, beginning
+// with the row that `tile` points to.
 HWY_INLINE HWY_ATTR void SumPixel(const uint8_t* HWY_RESTRICT tile,
                                   const QuadTable& table, const QuadTaps& taps,
                                   SignedVector* values) {
@@ -165,11 +165,11 @@ HWY_ATTR void ResampleTileImpl(const uint8_t* HWY_RESTRICT tile,
       SignedVector values[4 * kChannels];
 #pragma GCC unroll 4
       for (uint32_t i = 0; i < 4; ++i) {
-        // Beyond the last pixel, that one again.
+        // Repeats the last pixel beyond the end.
         SumPixel(tile + row * 4, table, taps[HWY_MIN(x + i, output - 1)],
                  values + i * kChannels);
       }
-      // Blocks of a pack are four values of four rows: a piece of a line.
+      // A block of a pack holds four values of four rows: a piece of a line.
 #pragma GCC unroll 3
       for (size_t v = 0; v < 4 * kChannels; v += 4) {
         const ByteVector packed = PackToBytes(values + v);
@@ -179,7 +179,7 @@ HWY_ATTR void ResampleTileImpl(const uint8_t* HWY_RESTRICT tile,
   }
 }
 
-// sum(at): the sums of kLanes values, from `at` bytes into each line on.
+// sum(at) returns the sums of kLanes values, from byte `at` of each line.
 template <class Sum>
 HWY_INLINE HWY_ATTR void ForEachValue(const Sum& sum, uint8_t* HWY_RESTRICT out,
                                       size_t values) {

@@ -1,6 +1,6 @@
 #include "server/image/quad_kernels.h"
 
-// The set with byte products (VNNI) is compiled only where it is asked for.
+// The instruction set with byte products (VNNI) is compiled only on request.
 #define HWY_WANT_AVX3_DL
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "server/image/quad_kernels.cc"

@@ -9,15 +9,16 @@
 #include "server/image/quad_table.h"
 
 // The inner loops of resampling, for each instruction set that the compiler
-// knows; the best that the machine has is taken at run time. All give the same
+// knows; the best one of the machine is chosen at run time. All give the same
 // bits: the exact sums, rounded and clipped as ClipWeightedSum does.
 //
 // Three layouts of 8-bit pixels, a "value" being one channel of one pixel:
 //   strip  16 rows of RGB, top to bottom
-//   tile   the same turned so that a quad of a row is a word, and the 16 rows
-//          are neighbours: [quad of a row][channel][row][pixel of the quad]
-//   line   4 rows, already resampled along x, turned so that a quad of a column
-//          is a word: [value of a row][row]
+//   tile   a strip transposed so that a quad of a row is one word and the 16
+//   rows
+//          are adjacent: [quad of a row][channel][row][pixel of the quad]
+//   line   4 rows, already resampled along x, transposed so that a quad of a
+//          column is one word: [value of a row][row]
 // All begin at multiples of 64 bytes. Every function is reentrant.
 namespace ballast {
 
@@ -28,39 +29,39 @@ constexpr size_t RoundUp(size_t value, size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Bytes from one row of a strip to the next: kernels read a little beyond. Odd
-// multiples, so that rows do not share sets of the cache.
+// Bytes between rows of a strip: kernels read slightly beyond a row. Odd
+// multiples, so that rows do not share cache sets.
 constexpr size_t StripStride(size_t width) {
   return RoundUp(RoundUp(width, 4) * kChannels + 16, 64) | 64;
 }
 
-// One quad more than the width needs, which kernels read and do not use.
+// One quad more than the width needs: kernels read it and ignore it.
 constexpr size_t TileBytes(size_t width) {
   return (RoundUp(width, 4) + 4) * kChannels * kStripRows;
 }
 
-// Kernels write a little beyond the last value.
+// Kernels write slightly beyond the last value.
 constexpr size_t LineBytes(size_t width) {
   return RoundUp(RoundUp(width, 4) * kChannels, 64) * 4;
 }
 
-// What the kernels below want of their tables, on this machine.
+// The table format that the kernels below need on this machine.
 QuadFormat KernelFormat();
 
-// The instruction set that they use, as Highway calls it.
+// The instruction set in use, by Highway's name.
 absl::string_view KernelTarget();
 
-// `tile` has TileBytes(width); rows of `strip` are StripStride(width) apart.
-// Columns from `width` on come out as anything.
+// Transposes a strip into `tile`, TileBytes(width) bytes. Rows of `strip` are
+// StripStride(width) apart. Columns from `width` on are unspecified.
 void TileStrip(const uint8_t* strip, size_t width, uint8_t* tile);
 
 // Resamples a tile along x into four lines of LineBytes(table.output()).
 void ResampleTile(const uint8_t* tile, const QuadTable& table,
                   uint8_t* const (&lines)[4]);
 
-// Resamples along y: row `i` of the table's output, of out.size() values, from
-// the lines from its first quad on: taps.count of them, and one more, which may
-// hold anything where its pixels have no weight.
+// Resamples along y: row `i` of the table's output, out.size() values. `lines`
+// are those from the row's first quad on: taps.count, and one more, whose
+// pixels may be anything if they have no weight.
 void ResampleLines(const uint8_t* const* lines, const QuadTable& table,
                    uint32_t i, absl::Span<uint8_t> out);
 

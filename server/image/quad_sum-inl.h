@@ -1,4 +1,4 @@
-// Vectors, and exact weighted sums of quads in them, for one instruction set.
+// Vectors and exact weighted sums of quads for one instruction set.
 #if defined(BALLAST_SERVER_IMAGE_QUAD_SUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALLAST_SERVER_IMAGE_QUAD_SUM_INL_H_
 #undef BALLAST_SERVER_IMAGE_QUAD_SUM_INL_H_
@@ -17,7 +17,7 @@ namespace HWY_NAMESPACE {
 
 constexpr int32_t kHalf = 1 << (kWeightBits - 1);
 
-// Whether four products of bytes are one instruction (VNNI).
+// 1 if one instruction computes four byte products (VNNI).
 #undef BALLAST_BYTE_PRODUCTS
 #if HWY_TARGET == HWY_AVX3_DL
 #define BALLAST_BYTE_PRODUCTS 1
@@ -31,7 +31,7 @@ constexpr size_t kQuadWords = QuadWords(kQuadFormat);
 
 #if HWY_TARGET == HWY_SCALAR
 
-// Sum of four pixels by their weights; wraps as the sum of sums does.
+// The weighted sum of four pixels; wraps, as the total does.
 inline int32_t DotQuad(const uint8_t* pixels, const uint32_t* words) {
   const auto half = [words](int word, int shift) {
     return int32_t{static_cast<int16_t>(words[word] >> shift)};
@@ -47,7 +47,7 @@ inline int32_t DotQuad(const uint8_t* pixels, const uint32_t* words) {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// At most the 16 rows of a strip.
+// At most 16 lanes, the rows of a strip.
 using Signed = hn::CappedTag<int32_t, kStripRows>;
 using Words = hn::RebindToUnsigned<Signed>;
 using Bytes = hn::Repartition<uint8_t, Signed>;
@@ -62,8 +62,8 @@ static_assert(kLanes % 4 == 0 && kStripRows % kLanes == 0);
 
 HWY_INLINE HWY_ATTR SignedVector Dot(SignedVector sum, ByteVector pixels,
                                      SignedVector digits) {
-  // Highway 1.0.3 has no function for it, and asks the compiler for AVX-VNNI in
-  // place of AVX512-VNNI, so that the intrinsic is refused.
+  // Highway 1.0.3 has no function for this, and enables AVX-VNNI instead of
+  // AVX512-VNNI in the compiler, which therefore refuses the intrinsic.
   asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(pixels.raw), "v"(digits.raw));
   return sum;
 }
@@ -107,7 +107,7 @@ class QuadSums {
   SignedVector high_, middle_, low_;
 };
 
-// The same of one quad, and of two, digit after digit: fewer instructions.
+// The sums over one quad and over two, digit by digit: fewer instructions.
 HWY_INLINE HWY_ATTR SignedVector SumOne(ByteVector a, const QuadWeights& wa) {
   auto sum = Dot(FirstSum(), a, wa.high);
   sum = Dot(hn::ShiftLeft<8>(sum), a, wa.middle);
@@ -123,7 +123,7 @@ HWY_INLINE HWY_ATTR SignedVector SumTwo(ByteVector a, const QuadWeights& wa,
   return hn::ShiftRight<kWeightBits>(sum);
 }
 
-// In each lane the quad that begins `shift` bits after the start of quad `a`,
+// In each lane, the quad that begins `shift` bits after the start of quad `a`,
 // which `b` follows.
 HWY_INLINE HWY_ATTR ByteVector ShiftedQuad(ByteVector a, ByteVector b,
                                            SignedVector shift) {
@@ -144,8 +144,8 @@ struct QuadWeights {
   hn::Vec<Shorts> high_even, high_odd, low_even, low_odd;
 };
 
-// One weighted sum a lane. Highway's products of pairs spread over two vectors,
-// of which some instruction sets leave the second at 0.
+// One weighted sum a lane. Highway spreads the products of pairs over two
+// vectors; some instruction sets leave the second at 0.
 class QuadSums {
  public:
   HWY_INLINE HWY_ATTR QuadSums()
@@ -186,7 +186,7 @@ class QuadSums {
 
 #endif  // BALLAST_BYTE_PRODUCTS
 
-// Blocks of 16 bytes, `step` apart.
+// Loads blocks of 16 bytes, `step` apart.
 HWY_INLINE HWY_ATTR ByteVector LoadBlocks(const uint8_t* from, size_t step) {
   const hn::FixedTag<uint8_t, 16> block;
 #if HWY_MAX_BYTES >= 64
@@ -205,7 +205,7 @@ HWY_INLINE HWY_ATTR ByteVector LoadBlocks(const uint8_t* from, size_t step) {
 #endif
 }
 
-// Block i to to[i] + offset.
+// Stores block i at to[i] + offset.
 HWY_INLINE HWY_ATTR void StoreBlocks(ByteVector v, uint8_t* const* to,
                                      size_t offset) {
 #if HWY_MAX_BYTES >= 64
@@ -226,7 +226,7 @@ HWY_INLINE HWY_ATTR void StoreBlocks(ByteVector v, uint8_t* const* to,
 #endif
 }
 
-// Four vectors clipped to bytes: block i of the result holds block i of each.
+// Clips four vectors to bytes: block i of the result holds block i of each.
 HWY_INLINE HWY_ATTR ByteVector PackToBytes(const SignedVector* v) {
   const auto a = hn::ReorderDemote2To(Shorts(), v[0], v[1]);
   const auto b = hn::ReorderDemote2To(Shorts(), v[2], v[3]);
@@ -240,7 +240,7 @@ HWY_INLINE HWY_ATTR ByteVector PackToBytes(const SignedVector* v) {
 #endif
 }
 
-// To turn PackToBytes' words into the order of the vectors packed.
+// Permutes the words of PackToBytes into the order of its arguments.
 HWY_INLINE HWY_ATTR auto BlockWordOrder() {
   HWY_ALIGN int32_t order[kLanes];
   for (size_t vector = 0; vector < 4; ++vector) {

@@ -11,8 +11,8 @@ uint32_t TwoHalves(int32_t a, int32_t b) {
   return (static_cast<uint32_t>(a) & 0xffff) | static_cast<uint32_t>(b) << 16;
 }
 
-// Of all output pixels: four weights a source or output pixel, whichever are
-// more, in whole quads.
+// Bound over all output pixels: four weights per source or output pixel,
+// whichever are more, in whole quads.
 uint64_t MostWords(QuadFormat format, uint32_t source, uint32_t output) {
   const uint64_t taps = uint64_t{4} * std::max(source, output) + output;
   return (taps / 4 + 2 * uint64_t{output}) * QuadWords(format);
@@ -72,7 +72,7 @@ void QuadTable::Build(QuadFormat format, uint32_t source, uint32_t output) {
 }
 
 void QuadTable::Add(uint32_t first, const std::vector<int32_t>& weights) {
-  // Weights at the filter's ends often round to 0.
+  // Weights at the ends of the filter often round to 0.
   size_t begin = 0;
   size_t end = weights.size();
   while (end > 1 && weights[end - 1] == 0) --end;

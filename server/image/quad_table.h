@@ -8,28 +8,28 @@
 
 namespace ballast {
 
-// A quad is four neighbouring pixels, of a row or of a column, the first at a
-// multiple of four: what one 32-bit lane of the vector kernels holds. An output
-// pixel is a weighted sum over a run of quads; where the filter does not reach
-// a pixel of its first or last quad, that pixel's weight is 0.
+// A quad is four adjacent pixels of a row or a column, the first at a multiple
+// of four: the content of one 32-bit lane of the vector kernels. An output
+// pixel is a weighted sum over a run of quads. Pixels of the first and last
+// quad that the filter does not reach have weight 0.
 struct QuadTaps {
   uint32_t first = 0;  // quad
   uint32_t count = 0;  // quads, at least 1
-  // kDigits with a count of 1: the filter reaches at most four pixels, and the
-  // words are of the four that begin so many bits (eight a pixel) into the
-  // first quad; they may end in the quad after it.
+  // For kDigits with a count of 1: the filter reaches at most four pixels. The
+  // words are for the four pixels that begin this many bits (eight a pixel)
+  // into the first quad; they may end in the next quad.
   uint32_t shift = 0;
-  size_t words = 0;  // of the first of `count` quads
+  size_t words = 0;  // index of the words of the first quad
 };
 
-// How the four weights of a quad are cut into words that vector instructions
-// multiply with. Either is exact: shifted, the parts add up to the weights.
+// How the four weights of a quad are split into words for vector
+// multiplication. Both are exact: the shifted parts add up to the weights.
 enum class QuadFormat {
-  // Three words of four signed bytes: the weights' digits to the base 256,
-  // highest first; for instructions that multiply bytes.
+  // Three words of four signed bytes: the weights' base-256 digits, highest
+  // first, for instructions that multiply bytes.
   kDigits,
   // Four words of two int16: the high parts (weight >> kLowBits) of pixels 0
-  // and 2, those of pixels 1 and 3, and the low parts of the same.
+  // and 2, those of pixels 1 and 3, then the low parts in the same order.
   kHalves,
 };
 
@@ -40,35 +40,35 @@ constexpr size_t QuadWords(QuadFormat format) {
   return format == QuadFormat::kDigits ? 3 : 4;
 }
 
-// The words of four weights, each at most 127 * (2^16 + 2^8 + 1) in size: twice
-// what the filter gives.
+// The words of four weights, each at most 127 * (2^16 + 2^8 + 1) in magnitude:
+// twice the filter's maximum.
 std::array<uint32_t, kMostQuadWords> CutQuad(
     QuadFormat format, const std::array<int32_t, 4>& weights);
 
 // The bicubic filter (resample_weights.h) between two lengths, in quads.
-// Building anew keeps the memory. Thread-compatible.
+// Building again reuses the memory. Thread-compatible.
 class QuadTable {
  public:
-  // At least what Build takes.
+  // An upper bound of the memory that Build takes.
   static uint64_t MostBytes(QuadFormat format, uint32_t source,
                             uint32_t output);
 
-  // Of equal lengths it is the identity, as Pillow leaves out a pass that would
-  // change nothing. Neither length is 0.
+  // For equal lengths the filter is the identity, as Pillow omits a pass that
+  // changes nothing. Neither length is 0.
   void Build(QuadFormat format, uint32_t source, uint32_t output);
 
   QuadFormat format() const { return format_; }
   uint32_t source() const { return source_; }
   uint32_t output() const { return output_; }
-  // One an output pixel. Ends that weigh nothing are left out, so that the
-  // first quad may fall from one output pixel to the next.
+  // One entry an output pixel. Ends with weight 0 are omitted, so the first
+  // quad may decrease from one output pixel to the next.
   const std::vector<QuadTaps>& taps() const { return taps_; }
   const uint32_t* words(const QuadTaps& taps) const {
     return words_.data() + taps.words;
   }
-  // Of one output pixel.
+  // The most quads of one output pixel.
   uint32_t most_quads() const { return most_quads_; }
-  // Memory held.
+  // Memory held, in bytes.
   size_t bytes() const;
 
  private:

@@ -32,7 +32,8 @@ void ResampleRow(const uint8_t* source, const ResampleWeights& horizontal,
   }
 }
 
-// One output row from `taps.count` rows of `stride` bytes, the first at `rows`.
+// Computes one output row from `taps.count` rows of `stride` bytes, the first
+// at `rows`.
 void ResampleColumns(const uint8_t* rows, size_t stride,
                      const ResampleTaps& taps, const int32_t* weights,
                      std::vector<int32_t>& sums, uint8_t* out) {
@@ -65,7 +66,7 @@ absl::Status ReferenceResizeBicubic(const RgbImage& source, uint32_t width,
     std::memcpy(out.data(), source.pixels.data(), out.size());
     return absl::OkStatus();
   }
-  // Pillow's order of the passes for very tall images.
+  // Pillow exchanges the passes for very tall images.
   if (source.height > uint64_t{100} * source.width && height < source.height &&
       width != source.width) {
     RgbImage narrow{source.width, height, {}};
@@ -75,7 +76,7 @@ absl::Status ReferenceResizeBicubic(const RgbImage& source, uint32_t width,
     return first.ok() ? ReferenceResizeBicubic(narrow, width, height, out)
                       : first;
   }
-  // A pass whose length does not change would keep the pixels as they are.
+  // A pass between equal lengths would leave the pixels as they are.
   if (height == source.height) {
     const ResampleWeights horizontal = BicubicWeights(source.width, width);
     for (size_t y = 0; y < height; ++y) {

@@ -9,8 +9,8 @@
 
 namespace ballast {
 
-// ResizeBicubic as plain loops over a whole image, in the order in which Pillow
-// does it: what the vector kernels are checked against.
+// ResizeBicubic as plain loops over a whole image, in Pillow's order of
+// operations: the reference for the vector kernels.
 absl::Status ReferenceResizeBicubic(const RgbImage& source, uint32_t width,
                                     uint32_t height, absl::Span<uint8_t> out);
 

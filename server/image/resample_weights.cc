@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kRadius = 2.0;
 
-// Keys' cubic convolution. The order of operations is Pillow's.
+// Keys' cubic convolution, in Pillow's order of operations.
 double Bicubic(double x) {
   constexpr double kA = -0.5;
   if (x < 0.0) x = -x;
@@ -16,7 +16,7 @@ double Bicubic(double x) {
   return 0.0;
 }
 
-// Away from zero at a half.
+// Rounds halves away from zero.
 int32_t ToFixed(double weight) {
   const double scaled = weight * (1 << kWeightBits);
   return static_cast<int32_t>(weight < 0 ? -0.5 + scaled : 0.5 + scaled);
@@ -26,7 +26,7 @@ int32_t ToFixed(double weight) {
 
 BicubicFilter::BicubicFilter(uint32_t source, uint32_t output)
     : source_(source),
-      // Pillow hands the source's length over as a float.
+      // Pillow passes the source's length as a float.
       scale_(static_cast<double>(static_cast<float>(source)) / output) {
   const double widening = std::max(scale_, 1.0);
   support_ = kRadius * widening;
@@ -36,7 +36,7 @@ BicubicFilter::BicubicFilter(uint32_t source, uint32_t output)
 const std::vector<int32_t>& BicubicFilter::Weights(uint32_t i,
                                                    uint32_t* first) {
   const double center = (i + 0.5) * scale_;
-  // Truncated towards zero, as Pillow's conversion to int does.
+  // Truncates towards zero, as Pillow's conversion to int does.
   const auto begin =
       static_cast<int64_t>(std::max(0.0, center - support_ + 0.5));
   const auto end =

@@ -7,26 +7,26 @@
 
 namespace ballast {
 
-// Fraction bits of a weight: 32 less 8 of the pixel and 2 that keep sums of
+// Fraction bits of a weight: 32 less 8 for the pixel and 2 that keep sums of
 // negative and above-one weights from overflowing.
 inline constexpr int kWeightBits = 32 - 8 - 2;
 
-// Which source pixels of a row or column make an output pixel.
+// The source pixels of a row or column that contribute to an output pixel.
 struct ResampleTaps {
   uint32_t first = 0;  // source pixel
   uint32_t count = 0;  // source pixels, at least 1
-  size_t weights = 0;  // of the first of `count` weights
+  size_t weights = 0;  // index of the first of `count` weights
 };
 
-// The bicubic filter (a = -0.5) between two lengths. Where the output is
-// shorter the filter is widened by the ratio, so that each source pixel counts.
+// The bicubic filter (a = -0.5) between two lengths. When shrinking, the filter
+// is widened by the ratio so that every source pixel counts.
 struct ResampleWeights {
   std::vector<ResampleTaps> taps;  // one an output pixel, `first` ascending
-  std::vector<int32_t> weights;    // of 2^kWeightBits
+  std::vector<int32_t> weights;    // in units of 2^-kWeightBits
 };
 
-// Computes them one output pixel at a time, as Pillow does, to the bit.
-// Thread-compatible.
+// Computes the filter's weights one output pixel at a time, bit for bit as
+// Pillow does. Thread-compatible.
 class BicubicFilter {
  public:
   // Neither length is 0.
@@ -45,11 +45,11 @@ class BicubicFilter {
   std::vector<int32_t> fixed_;
 };
 
-// All of them. Neither length is 0.
+// The weights of all output pixels. Neither length is 0.
 ResampleWeights BicubicWeights(uint32_t source, uint32_t output);
 
-// (sum of weight * pixel) rounded and clipped to 0..255, where `sum` started
-// from 1 << (kWeightBits - 1).
+// Rounds the sum of weight * pixel and clips it to 0..255. `sum` must have
+// started from 1 << (kWeightBits - 1).
 inline uint8_t ClipWeightedSum(int32_t sum) {
   const int32_t value = sum >> kWeightBits;
   return static_cast<uint8_t>(value < 0 ? 0 : value > 255 ? 255 : value);

@@ -10,8 +10,9 @@
 
 namespace ballast {
 
-// Takes the rows of one image from its decoder, top to bottom, while they are
-// in cache: the seam between decoding and all that follows. Thread-compatible.
+// Receives the rows of one image from its decoder, top to bottom, while they
+// are in cache: the seam between decoding and all later work.
+// Thread-compatible.
 //
 //   Begin(width, height);
 //   while rows are left: write some of NextRows(), then RowsDone(how many)
@@ -23,19 +24,20 @@ class RowSink {
   // Errors: RESOURCE_EXHAUSTED (the memory that an image may take).
   virtual absl::Status Begin(uint32_t width, uint32_t height) = 0;
 
-  // Where the next rows go, width*3 bytes of RGB each: at least one, unless all
-  // have been written. Valid until RowsDone.
+  // Destinations of the next rows, width*3 bytes of RGB each: at least one,
+  // unless all have been written. Valid until RowsDone.
   virtual absl::Span<uint8_t* const> NextRows() = 0;
 
-  // The first `count` of NextRows() are written. Neither this nor NextRows
-  // allocates, fails or throws: decoders call them where they may longjmp.
+  // Says that the first `count` of NextRows() are written. Neither this nor
+  // NextRows allocates, fails or throws: decoders call them where they may
+  // longjmp.
   virtual void RowsDone(size_t count) = 0;
 
-  // All rows are written. Errors: as Begin's.
+  // Called once all rows are written. Errors: as Begin.
   virtual absl::Status Finish() { return absl::OkStatus(); }
 };
 
-// Hands a whole image to a sink that is begun.
+// Writes a whole image to a sink that is begun.
 inline void CopyRows(const uint8_t* pixels, uint32_t width, uint32_t height,
                      RowSink* sink) {
   const size_t stride = size_t{width} * 3;

@@ -49,7 +49,7 @@ void ScratchArena::Reset() {
     blocks_[0].used = 0;
     return;
   }
-  // Several blocks become one that the next such image fits into.
+  // Replaces several blocks by one that would have held this image.
   blocks_.clear();
   if (wanted > 0 && wanted <= keep_) {
     AddBlock(std::max(wanted, kSmallestBlock));

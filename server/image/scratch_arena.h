@@ -8,19 +8,19 @@
 
 namespace ballast {
 
-// Memory for the work on one image at a time: handed out piece by piece, taken
-// back all at once, and kept for the next image, so that once an image of the
-// usual size has been seen the allocator is left alone. Thread-compatible.
+// Working memory for one image at a time: allocated piece by piece, released
+// all at once, and kept for the next image, so that images of the usual size
+// never reach the allocator. Thread-compatible.
 class ScratchArena {
  public:
-  // At most `limit` bytes are handed out at a time; at most `keep` outlive a
+  // Allocates at most `limit` bytes at a time; at most `keep` bytes survive
   // Reset.
   ScratchArena(uint64_t limit, uint64_t keep) : limit_(limit), keep_(keep) {}
   ScratchArena(const ScratchArena&) = delete;
   ScratchArena& operator=(const ScratchArena&) = delete;
 
-  // Uninitialised, at a multiple of 64 bytes, valid until Reset. nullptr: over
-  // the limit, or the system has none.
+  // Uninitialised memory at a multiple of 64 bytes, valid until Reset. nullptr:
+  // over the limit, or the system is out of memory.
   void* Allocate(uint64_t bytes);
   template <class T>
   T* AllocateArray(uint64_t count) {
@@ -29,15 +29,15 @@ class ScratchArena {
                : static_cast<T*>(Allocate(count * sizeof(T)));
   }
 
-  // Takes everything back.
+  // Releases everything.
   void Reset();
 
   uint64_t limit() const { return limit_; }
-  // Handed out since Reset, with what alignment costs.
+  // Bytes allocated since Reset, padding included.
   uint64_t used() const { return used_; }
-  // Taken from the system.
+  // Bytes held from the system.
   uint64_t held() const;
-  // How often the system was asked for memory.
+  // How often memory was requested from the system.
   uint64_t system_allocations() const { return system_allocations_; }
 
  private:

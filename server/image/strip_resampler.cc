@@ -9,22 +9,22 @@ namespace {
 
 constexpr uint32_t kStripQuads = kStripRows / 4;
 
-// libjpeg-turbo writes rows that begin at multiples of 16 or 32 bytes past the
-// cache, to where the next step would have to fetch them from. Within what
-// StripStride leaves over.
+// libjpeg-turbo writes rows that begin at multiples of 16 or 32 bytes with
+// non-temporal stores; the next step would have to fetch them from memory. Fits
+// into the slack of StripStride.
 constexpr size_t kMisalignment = 8;
 
 }  // namespace
 
-// Lines that must be there for output row `y`.
+// Lines that output row `y` needs.
 uint32_t StripResampler::QuadsNeeded(uint32_t y) const {
   const QuadTaps& taps = vertical_->taps()[y];
   const uint32_t end = taps.first + taps.count + (taps.shift != 0 ? 1 : 0);
   return std::min<uint32_t>(end, (vertical_->source() + 3) / 4);
 }
 
-// Most lines between the last one made and the first one that some output row
-// still waits for.
+// The most lines between the last one made and the first one that some output
+// row still needs.
 uint64_t StripResampler::RingSize() const {
   uint64_t made = 0;
   uint64_t size = kStripQuads;
@@ -84,7 +84,7 @@ void StripResampler::RowsDone(size_t count) {
   strip_rows_ += count;
   rows_left_ -= count;
   if (strip_rows_ < kStripRows && rows_left_ > 0) return;
-  // Once a strip, so that the clock costs nothing that could be measured.
+  // Measured once a strip, so that the cost of the clock is negligible.
   const auto start = std::chrono::steady_clock::now();
   ResampleStrip();
   WriteReadyRows();
@@ -92,7 +92,7 @@ void StripResampler::RowsDone(size_t count) {
   strip_rows_ = 0;
 }
 
-// The last strip may lack rows; what lies there has no weight.
+// The last strip may lack rows; the pixels in their place have no weight.
 void StripResampler::ResampleStrip() {
   TileStrip(rows_[0], horizontal_->source(), tile_);
   uint8_t* lines[kStripQuads];

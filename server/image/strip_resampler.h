@@ -14,14 +14,14 @@
 
 namespace ballast {
 
-// Resizes an image while it is decoded, as Pillow's resize(BICUBIC) does, to
-// the bit. A strip of 16 rows is resampled along x into a ring of lines, and
-// every output row whose lines are there goes straight to its place; no image
-// of full size is ever held, only as many lines as one output row needs.
-// Thread-compatible.
+// Resizes an image while it is decoded, bit for bit as Pillow's
+// resize(BICUBIC). A strip of 16 rows is resampled along x into a ring of
+// lines; every output row whose lines are complete is written directly to its
+// place. No full-size image is ever held, only as many lines as one output row
+// needs. Thread-compatible.
 class StripResampler : public RowSink {
  public:
-  // For output of width x height, neither 0. `out` holds height*width*3 bytes.
+  // Output is width x height, neither 0; `out` holds height*width*3 bytes.
   // Memory comes from `arena` and is valid until its Reset. Neither arena nor
   // tables are owned.
   StripResampler(uint32_t width, uint32_t height, absl::Span<uint8_t> out,
@@ -36,11 +36,11 @@ class StripResampler : public RowSink {
   absl::Span<uint8_t* const> NextRows() override;
   void RowsDone(size_t count) override;
 
-  // What the resampling itself has taken, the decoder's time not counted.
+  // Time spent resampling, without the decoder's.
   std::chrono::nanoseconds busy() const { return busy_; }
 
  private:
-  // The error of an image of that size.
+  // The error for an image of this size.
   absl::Status TooMuch(uint32_t width, uint32_t height) const;
   uint32_t QuadsNeeded(uint32_t y) const;
   uint64_t RingSize() const;
@@ -55,13 +55,13 @@ class StripResampler : public RowSink {
 
   const QuadTable* horizontal_ = nullptr;
   const QuadTable* vertical_ = nullptr;
-  uint8_t* rows_[kStripRows] = {};  // of the strip
+  uint8_t* rows_[kStripRows] = {};  // the rows of the strip
   uint8_t* tile_ = nullptr;
-  uint8_t** ring_ = nullptr;  // lines; that of quad q at q % ring_size_
+  uint8_t** ring_ = nullptr;  // lines; quad q's at q % ring_size_
   uint64_t ring_size_ = 0;
-  const uint8_t** lines_ = nullptr;  // those of one output row
-  uint32_t rows_left_ = 0;           // to come from the decoder
-  uint32_t strip_rows_ = 0;          // written of the strip
+  const uint8_t** lines_ = nullptr;  // the lines of one output row
+  uint32_t rows_left_ = 0;           // rows not yet decoded
+  uint32_t strip_rows_ = 0;          // rows of the strip already written
   uint32_t quads_ = 0;               // lines made so far
   uint32_t next_ = 0;                // output row
   std::chrono::nanoseconds busy_{0};

@@ -12,7 +12,7 @@ const QuadTable* TableCache::Find(QuadFormat format, uint32_t source,
       return &slot.table;
     }
   }
-  // Well before all memory is taken, tables take one another's.
+  // Tables reuse one another's memory well before the limit is reached.
   Slot* slot = Oldest(bytes() < kMostBytes / 2);
   slot->table.Build(format, source, output);
   slot->last_use = uses_;
@@ -24,7 +24,8 @@ const QuadTable* TableCache::Find(QuadFormat format, uint32_t source,
   return &slot->table;
 }
 
-// Of the empty ones and the others, or of the others alone where there are any.
+// The slot used longest ago, among empty and filled ones, or among filled ones
+// only if there are any.
 TableCache::Slot* TableCache::Oldest(bool or_empty) {
   Slot* oldest = nullptr;
   for (Slot& slot : slots_) {

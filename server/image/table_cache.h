@@ -9,19 +9,20 @@
 
 namespace ballast {
 
-// The tables that were used last, since photographs come in few sizes. A new
-// one takes the place and the memory of the one used longest ago.
+// Caches the most recently used tables, since photographs come in few sizes. A
+// new table takes the slot and memory of the least recently used one.
 // Thread-compatible.
 class TableCache {
  public:
-  // What all tables together may hold, but for the two used last.
+  // The most bytes that all tables together may hold, except for the two used
+  // last.
   static constexpr size_t kMostBytes = size_t{1} << 20;
 
-  // The table of these lengths. Valid until the next but one Find. Neither
+  // The table for these lengths. Valid until the second next Find. Neither
   // length is 0.
   const QuadTable* Find(QuadFormat format, uint32_t source, uint32_t output);
 
-  // Memory held.
+  // Memory held, in bytes.
   size_t bytes() const;
 
  private:

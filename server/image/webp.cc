@@ -15,8 +15,8 @@
 namespace ballast {
 namespace {
 
-// Most that libwebp itself takes: a lossless picture is decoded to four bytes a
-// pixel first.
+// The most memory that libwebp itself takes: a lossless picture is first
+// decoded to four bytes a pixel.
 constexpr uint64_t kOwnBytesAPixel = 4;
 
 struct DeleteDemuxer {
@@ -36,7 +36,7 @@ struct Canvas {
   size_t size() const { return stride() * height; }
 };
 
-// Decodes a frame to its place on the canvas. Straight to RGB: transparent
+// Decodes a frame to its place on the canvas, directly to RGB: transparent
 // pixels keep the colour that the file gives them.
 absl::Status DecodeFrame(const WebPIterator& frame, const Canvas& canvas) {
   const auto [left, top] = std::pair(frame.x_offset, frame.y_offset);
@@ -45,8 +45,8 @@ absl::Status DecodeFrame(const WebPIterator& frame, const Canvas& canvas) {
       uint64_t(top) + uint64_t(frame.height) > canvas.height) {
     return Damaged("a frame lies outside its canvas");
   }
-  // The first frame of an animation may be smaller than the canvas, whose rest
-  // is then black.
+  // The first frame of an animation may be smaller than the canvas; the rest is
+  // then black.
   if (uint32_t(frame.width) != canvas.width ||
       uint32_t(frame.height) != canvas.height) {
     std::memset(canvas.pixels, 0, canvas.size());

@@ -10,11 +10,11 @@
 
 namespace ballast {
 
-// The rows of `bytes`, a WebP of width x height pixels, go to `sink`, which is
-// begun and not finished. libwebp writes whole pictures only, so that this
-// takes 3 bytes a pixel from `arena`, and up to 4 of its own from malloc, which
-// count towards the arena's limit. Errors: INVALID_ARGUMENT (damaged,
-// truncated, another size); RESOURCE_EXHAUSTED (the arena's limit); the sink's.
+// Writes the rows of `bytes`, a WebP of width x height pixels, to `sink`: calls
+// Begin, not Finish. libwebp only writes whole pictures, so this takes 3 bytes
+// a pixel from `arena`, and up to 4 of libwebp's own from malloc, which count
+// towards the arena's limit. Errors: INVALID_ARGUMENT (damaged, truncated,
+// another size); RESOURCE_EXHAUSTED (the arena's limit); the sink's.
 absl::Status DecodeWebp(absl::string_view bytes, uint32_t width,
                         uint32_t height, ScratchArena* arena, RowSink* sink);
 

@@ -24,7 +24,7 @@
 namespace ballast {
 namespace {
 
-// Sizes as the builder of samples will find them.
+// Reads image sizes as the sample builder does.
 ImageSizeReader SizeReader(const v1::Model& model) {
   return [options = ImageOptionsOf(model)](
              absl::string_view bytes) -> absl::StatusOr<ImageSize> {
@@ -46,8 +46,8 @@ absl::StatusOr<std::vector<ImageGrid>> Grids(absl::Span<const ImageSize> images,
   return grids;
 }
 
-// The lengths of a sample under `text`. Counts into `too_long` those that are
-// an error for their length.
+// Measures a sample's text under `text`. Counts in `too_long` the samples whose
+// length is an error.
 absl::StatusOr<TextLengths> Measure(const RawSample& sample,
                                     absl::Span<const ImageSize> images,
                                     const TextOptions& text,
@@ -73,14 +73,15 @@ absl::StatusOr<TextLengths> Measure(const RawSample& sample,
                      /*skip=*/false, measured.limited};
 }
 
-// Whether lengths measured under other bounds are those under `text`.
+// Whether lengths measured under other bounds also hold under `text`.
 bool Hold(const TextLengths& lengths, absl::Span<const ImageSize> images,
           const TextOptions& text) {
   const auto grids = Grids(images, *text.model);
   return grids.ok() && TextFits(lengths.text_tokens, *grids, text);
 }
 
-// VerifyIndex. Its progress is told as that of a build, of `samples` bytes.
+// VerifyIndex, with its progress reported as that of a build of `samples`
+// bytes.
 absl::Status Verify(const v1::Source& source, absl::string_view directory,
                     const IndexKey& key, uint64_t samples,
                     const IndexSourcesOptions& options) {
@@ -122,7 +123,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
       continue;
     }
     const auto opened = OpenSource(source, config.directory, key);
-    absl::Status found;  // of the index that is there
+    absl::Status found;  // state of the existing index
     if (!opened.ok()) {
       found = CheckIndexFresh(source, config.directory, key);
     } else if (options.verify && !options.rebuild) {
@@ -146,7 +147,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
                                 absl::Span<const ImageSize> images) {
       return Measure(sample, images, text, &too_long);
     };
-    // An index without them would be found up to date, and served, from now on.
+    // An index without them would be taken as up to date and served.
     index_options.accept = [&](const IndexReport&) { return too_long == 0; };
     index_options.read_image_size = SizeReader(c.model());
     index_options.key = key;

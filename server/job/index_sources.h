@@ -13,40 +13,40 @@
 
 namespace ballast {
 
-// What came of one source.
+// The outcome for one source.
 struct SourceIndexing {
   std::string source;
-  // Why the index that was there is not up to date; empty where there was none.
+  // Why an existing index is not up to date; empty if there was none.
   std::string stale;
-  // The index was there and fits the files: none was read, `report` holds only
-  // counts of samples.
+  // The existing index fits the files: no file was read, and `report` holds
+  // only the number of samples.
   bool was_fresh = false;
-  // With was_fresh: all of it was read, and is undamaged.
+  // With was_fresh: all of the index was read and is undamaged.
   bool was_verified = false;
-  // A mock source: it has no index. `report` holds only counts of samples.
+  // A mock source has no index; `report` holds only the number of samples.
   bool is_drawn = false;
   IndexReport report;
-  // Bad samples that are bad for having more than batch.max_tokens tokens. With
-  // any, no index was written.
+  // Bad samples with more than batch.max_tokens tokens. If there are any, no
+  // index was written.
   uint64_t too_long = 0;
-  // Its files that an earlier source has too, or that it lists twice.
+  // Files that an earlier source also has, or that this one lists twice.
   std::vector<SharedFile> shared;
 };
 
 struct IndexSourcesOptions {
-  // Builds indexes that are fresh too, and reuses nothing of any.
+  // Rebuilds fresh indexes too, and reuses nothing.
   bool rebuild = false;
-  // Reads indexes that are fresh from end to end, and builds those anew that
-  // are damaged. Without it only their heads are read.
+  // Reads fresh indexes from end to end and rebuilds damaged ones. Without it
+  // only their heads are read.
   bool verify = false;
-  // May be empty. `source` is its name.
+  // May be empty. `source`: the source's name.
   std::function<void(const std::string& source, const IndexProgress&)> progress;
 };
 
 // Builds or refreshes the index of every source of `config`, one after the
-// other, with serve.threads threads each. Bad samples are reported, not an
-// error, and neither are files that two sources share. Errors: those of
-// BuildIndex, naming the source; MakeTokenizer's.
+// other, with serve.threads threads each. Bad samples and files that two
+// sources share are reported and are no error. Errors: as BuildIndex, naming
+// the source; as MakeTokenizer.
 absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const LoadedConfig& config, const IndexSourcesOptions& options);
 

@@ -66,4 +66,10 @@ absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config) {
   return identity;
 }
 
+std::string MeetingAddress(const v1::Config& config) {
+  const v1::Topology& topology = config.topology();
+  if (!topology.meeting().empty()) return topology.meeting();
+  return topology.servers_size() > 0 ? topology.servers(0).address() : "";
+}
+
 }  // namespace ballast

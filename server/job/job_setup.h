@@ -17,8 +17,8 @@
 
 namespace ballast {
 
-// What a configuration stands for, opened: all that serving or planning needs.
-// Each part refers to those before it. Move-only.
+// A configuration with its tokenizer, sources and scheduler opened: all that
+// serving or planning needs. Each part refers to those before it. Move-only.
 struct OpenedJob {
   v1::Config config;
   std::unique_ptr<Tokenizer> tokenizer;
@@ -31,21 +31,25 @@ struct OpenedJob {
 
 // Opens the tokenizer, every source through its index, and the scheduler.
 // Blocks on the disk. Errors: FAILED_PRECONDITION (an index is missing, damaged
-// or stale), UNIMPLEMENTED (settings that the
-// scheduler does not do yet), and those of MakeTokenizer, OpenAnySource,
-// Scheduler::Create; each names the key.
+// or stale), UNIMPLEMENTED (settings that the scheduler does not support), and
+// as MakeTokenizer, OpenAnySource, Scheduler::Create; each names the key.
 absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config);
 
-// Which of topology.servers this server is.
+// This server's entry in topology.servers.
 struct ServerIdentity {
   std::string name;    // its address there
-  uint32_t ranks = 0;  // that it serves, over all modules
-  // The first that it serves of each module, in order of module.
+  uint32_t ranks = 0;  // served, over all modules
+  // The first rank of each module that it serves, in order of module.
   std::vector<v1::Role> first_ranks;
 };
 
 // By serve.listen. Errors: NOT_FOUND, INVALID_ARGUMENT (see FindServer).
 absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config);
+
+// The address of the server where the groups of the job's ranks meet
+// (LoaderService.Rendezvous): topology.meeting, else the first of
+// topology.servers.
+std::string MeetingAddress(const v1::Config& config);
 
 }  // namespace ballast
 

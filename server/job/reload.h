@@ -6,19 +6,20 @@
 
 namespace ballast {
 
-// What a server takes over from its configuration file while it serves:
+// Checks what a server can take over from its configuration file while it
+// serves:
 //
 //   serve.log_level, serve.stall_after, serve.read_attempts,
 //   serve.read_timeout, serve.max_bad_samples, security.job,
 //   security.tokens_file (and what the file holds), what the files of
 //   security.tls hold
 //
-// Everything else was decided when it started. OK where the two loaded
-// configurations differ in nothing but these. Otherwise FAILED_PRECONDITION
-// with the first other key that differs, both values, and what it would take: a
-// restart of this server, or of every server and rank, since what decides the
-// schedule must be the same for all. Whether tokens are asked for at all is
-// such a key, too. Pure.
+// Everything else is fixed when it starts. OK if the two loaded configurations
+// differ in these keys alone. Otherwise FAILED_PRECONDITION with the first
+// other key that differs, both values, and what the change needs: a restart of
+// this server, or of every server and rank, since the schedule's settings must
+// be the same for all. Whether tokens are needed at all is such a key, too.
+// Pure.
 absl::Status CheckReload(const v1::Config& running, const v1::Config& wanted);
 
 }  // namespace ballast

@@ -83,7 +83,7 @@ void BalanceBoard::OnStep(uint64_t step) {
     if (balance.ok()) {
       Reach(*balance);
     } else {
-      LogWarning("no balance to show: ", balance.status().message());
+      LogWarning("cannot show the balance: ", balance.status().message());
     }
   });
 }
@@ -95,7 +95,7 @@ void BalanceBoard::Reach(const Shared& balance) {
   {
     MutexLock lock(&mutex_);
     current_ = balance;
-    // Ranks that began anew further back come by the same steps again.
+    // Ranks that restarted at an earlier step pass the same steps again.
     while (!history_.empty() && history_.back()->step() >= balance->step()) {
       history_.pop_back();
     }

@@ -21,38 +21,38 @@
 
 namespace ballast {
 
-// The balance of any step, computed by the loader's workers, and of those that
-// training has reached: each of these once, as the first stream gets its first
-// block. Thread-safe. Workers hold it while they compute for it, so it may end
-// before the loader does.
+// The balance of any step, computed by the loader's workers, and a history of
+// the steps that training has reached: a step is reached once, when the first
+// stream gets its first block. Thread-safe. Workers hold a reference while they
+// compute, so it may be dropped before the loader.
 class BalanceBoard : public std::enable_shared_from_this<BalanceBoard> {
  public:
   using Shared = std::shared_ptr<const v1::StepBalance>;
   using Answer = std::function<void(absl::StatusOr<Shared>)>;
 
-  // Steps that History holds, without their columns by rank.
+  // Most steps in History, without their columns by rank.
   static constexpr size_t kHistory = 256;
-  // Steps that are kept for those who ask again, with their columns by rank, as
-  // long as these have no more entries in all: some 12 MiB.
+  // Most steps kept for repeated queries, with their columns by rank, and most
+  // entries of these columns in all: some 12 MiB.
   static constexpr size_t kKept = 64;
   static constexpr uint64_t kKeptRanks = uint64_t{1} << 18;
 
-  // Becomes what the loader tells its steps (Loader::WatchSteps). `loader` is
-  // not owned and outlives every call of Get.
+  // Registers with Loader::WatchSteps. `loader` is not owned and must outlive
+  // every call of Get.
   static std::shared_ptr<BalanceBoard> Create(Loader* loader,
                                               ServersOfRanks servers,
                                               const BlockGeometry& geometry);
 
-  // What is kept of `step`; null where nothing is.
+  // The kept balance of `step`; null if there is none.
   Shared Find(uint64_t step) const;
 
-  // Has a worker find out the balance of `step`, with columns by rank, and hand
-  // it to `answer`. Errors: those of Loader::PeekSchedule.
+  // Has a worker compute the balance of `step`, with columns by rank, and pass
+  // it to `answer`. Errors: as Loader::PeekSchedule.
   void Get(uint64_t step, Answer answer);
 
-  // The step that training is at, and its balance; null before the first.
+  // The balance of the step that training is at; null before the first.
   Shared Current() const;
-  // Of the last steps that training has reached, in ascending order.
+  // The last steps that training has reached, in ascending order.
   std::vector<Shared> History() const;
 
   // Sums over the steps that training has reached since the server began.
@@ -64,8 +64,8 @@ class BalanceBoard : public std::enable_shared_from_this<BalanceBoard> {
   };
   std::map<v1::Module, Sums> sums() const;
 
-  // `on_step` is called by a worker, with no lock held, whenever Current has
-  // changed. To be called at most once.
+  // A worker calls `on_step`, with no lock held, whenever Current has changed.
+  // Call at most once.
   void SetListener(std::function<void(uint64_t step)> on_step);
 
  private:

@@ -14,7 +14,7 @@
 
 namespace ballast {
 
-// The Pulls of a server and how each stands. Thread-safe.
+// The Pulls of a server and the state of each. Thread-safe.
 class ClientBoard {
  public:
   using State = v1::GetStatusResponse::Client::State;
@@ -22,7 +22,8 @@ class ClientBoard {
   struct Client {
     v1::Role role;
     std::string peer;
-    // The block that it got last, or is getting; before, the one asked for.
+    // The block that the client got last or is getting; before the first, the
+    // one it asked for.
     uint64_t step = 0;
     uint32_t micro_batch = 0;
     State state = v1::GetStatusResponse::Client::STATE_HOLDS_BACK;
@@ -32,13 +33,13 @@ class ClientBoard {
     uint64_t blocks = 0;
   };
 
-  // Has a lock of its own, so that clients do not wait for each other.
+  // Each has its own lock, so that clients do not wait for each other.
   struct Place {
     mutable Mutex mutex;
     Client client ABSL_GUARDED_BY(mutex);
   };
 
-  // A client's place on the board, until it is destroyed. For one thread at a
+  // Keeps a client on the board until it is destroyed. For one thread at a
   // time.
   class Entry {
    public:
@@ -48,7 +49,7 @@ class ClientBoard {
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
 
-    // Takes the place of what stood there.
+    // Replaces what the board says of the client.
     void Set(const Client& client);
 
    private:
@@ -63,8 +64,8 @@ class ClientBoard {
   std::list<Place> places_ ABSL_GUARDED_BY(mutex_);
 };
 
-// For GetStatus: those furthest behind the furthest first, then those that have
-// been in their state for longest; at most `most`.
+// At most `most` clients for GetStatus: those furthest behind the leading one
+// first, and among equals those longest in their state.
 std::vector<v1::GetStatusResponse::Client> ByLag(
     const std::vector<ClientBoard::Client>& clients,
     std::chrono::steady_clock::time_point now, size_t most);

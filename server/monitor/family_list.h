@@ -11,7 +11,7 @@
 
 namespace ballast {
 
-// Metric families as they are put together. Thread-compatible.
+// Collects metric families. Thread-compatible.
 //
 //   FamilyList list;
 //   list.Begin("ballast_sent_bytes_total", kCounter, "Bytes of blocks sent.");
@@ -23,14 +23,14 @@ class FamilyList {
   static constexpr auto kGauge = v1::MetricFamily::TYPE_GAUGE;
   static constexpr auto kHistogram = v1::MetricFamily::TYPE_HISTOGRAM;
 
-  // What is added from now on belongs to the family `name`.
+  // Starts the family `name`: metrics added from now on belong to it.
   void Begin(absl::string_view name, v1::MetricFamily::Type type,
              absl::string_view help);
   void Add(double number, const Labels& labels = {});
   void Add(const DurationHistogram::Snapshot& histogram,
            const Labels& labels = {});
 
-  // The families that have metrics, in the order of their Begins.
+  // The families that have metrics, in the order of their Begin.
   std::vector<v1::MetricFamily> Take() &&;
 
  private:

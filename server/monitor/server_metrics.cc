@@ -119,7 +119,7 @@ void AddLoader(const LoaderStats& loader, uint64_t memory, FamilyList* list) {
       loader.schedules_computed, "Schedules that had to be computed.");
   add("ballast_samples_waiting", FamilyList::kGauge, loader.samples_waiting,
       "Samples of blocks in memory that wait for a worker.");
-  add("ballast_errands_waiting", FamilyList::kGauge, loader.errands_waiting,
+  add("ballast_errands_waiting", FamilyList::kGauge, loader.tasks_waiting,
       "Plans and other short work that waits for a worker.");
   add("ballast_workers", FamilyList::kGauge, loader.workers,
       "Threads that build samples.");

@@ -55,7 +55,7 @@ v1::GetStatusResponse ServerState::Status() const {
 }
 
 void ServerState::AddProblems(v1::GetStatusResponse* status) const {
-  for (const BadSamples::Entry& entry :
+  for (const BadSamples::Sample& entry :
        sources_.builder->bad_samples().List()) {
     v1::GetStatusResponse::BadSample* bad = status->add_bad_samples();
     bad->set_sample(entry.name);
@@ -66,7 +66,7 @@ void ServerState::AddProblems(v1::GetStatusResponse* status) const {
   }
   status->set_max_bad_samples(sources_.builder->bad_samples().most());
   const absl::Time now = sources_.clock->Now();
-  for (const WorkInHand& work : sources_.stalls->Stalls()) {
+  for (const ActiveSample& work : sources_.stalls->Stalls()) {
     v1::GetStatusResponse::Stall* stall = status->add_stalls();
     const SampleLocation at =
         sources_.builder->Locate(work.source, work.ordinal);

@@ -18,16 +18,16 @@
 
 namespace ballast {
 
-// How a server stands, for MetricsService, /metrics and the page alike.
+// A server's state, for MetricsService, /metrics and the page alike.
 // Thread-safe. Takes each lock that it needs for a moment.
 class ServerState {
  public:
-  // Clients, and ranks' times, that Status lists.
+  // Most clients that Status lists.
   static constexpr size_t kListed = 1024;
 
-  // What it tells of. Nothing is owned; all must outlive this.
+  // Where the state comes from. Nothing is owned; all must outlive this.
   struct Sources {
-    std::string name;  // what the server calls itself
+    std::string name;  // the server's name for itself
     const Loader* loader = nullptr;
     const FileSampleBuilder* builder = nullptr;
     const StallWatch* stalls = nullptr;
@@ -37,14 +37,14 @@ class ServerState {
     const BuildInstruments* build = nullptr;
     const PullInstruments* pull = nullptr;
     uint64_t memory = 0;     // serve.memory
-    Clock* clock = nullptr;  // of the stalls
+    Clock* clock = nullptr;  // times the stalls
   };
   explicit ServerState(Sources sources);
 
   v1::GetStatusResponse Status() const;
 
-  // Every family of docs/metrics.md, in its order; one without metrics now is
-  // left out.
+  // Every family of docs/metrics.md, in its order, except those without metrics
+  // now.
   std::vector<v1::MetricFamily> Metrics() const;
 
  private:

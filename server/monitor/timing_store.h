@@ -21,43 +21,43 @@
 
 namespace ballast {
 
-// The last kMaxTimings timings that ranks reported to this server, some 12 MiB
-// at most. A timing of the same (role, step, micro-batch) takes the place of
-// the one before; a new one, when all places are taken, that of the one that
-// was first reported longest ago. Thread-safe.
+// The last kMaxTimings timings that ranks reported to this server, at most some
+// 12 MiB. A timing of the same (role, step, micro-batch) replaces the one
+// before; when the store is full, a new one replaces the one that was first
+// reported longest ago. Thread-safe.
 class TimingStore {
  public:
   static constexpr size_t kMaxTimings = 65536;
-  // Of one Add.
+  // Most timings of one Add.
   static constexpr size_t kMaxReported = 4096;
 
   explicit TimingStore(const v1::Job& job);
 
-  // Keeps `timings`, or none of them. Errors: INVALID_ARGUMENT (no timing, or
-  // more than kMaxReported; no such role; a step whose positions do not fit 64
-  // bits; a micro-batch that no step of the job can have, which is not to say
-  // that this step has it; a time that is negative or not finite).
+  // Keeps all `timings`, or none of them. Errors: INVALID_ARGUMENT (no timing,
+  // or more than kMaxReported; no such role; a step whose positions do not fit
+  // 64 bits; a micro-batch that no step of the job can have, which is not to
+  // say that this step has it; a time that is negative or not finite).
   absl::Status Add(absl::Span<const v1::StepTiming* const> timings);
 
-  // Of each rank that has reported, up to kMaxRanks, what it told last; in
-  // order of module and rank.
+  // The last timing of each rank that has reported, of at most kMaxRanks ranks,
+  // in order of module and rank.
   static constexpr size_t kMaxRanks = 1024;
   std::vector<v1::StepTiming> Latest() const;
 
-  // How long all ranks of `module` took for each phase, of every timing that
-  // was added (a timing that takes another's place, too); null for a module
-  // that does not exist.
+  // The times of each phase over all ranks of `module`, of every timing that
+  // was added, also of those that replaced another; null for a module that does
+  // not exist.
   enum Phase { kTrain, kWait, kCopy, kExchange, kPack, kPhases };
   const std::array<DurationHistogram, kPhases>* phases(v1::Module module) const;
 
-  // What is kept of steps from `from_step` on and of `module` (unspecified: of
-  // all), in ascending order of (step, micro-batch, module, rank).
+  // The kept timings of steps from `from_step` on and of `module` (unspecified:
+  // of all), in ascending order of (step, micro-batch, module, rank).
   std::vector<v1::StepTiming> Get(uint64_t from_step, v1::Module module) const;
 
  private:
   // (step, micro-batch, module, rank)
   using Key = std::tuple<uint64_t, uint32_t, int, uint32_t>;
-  // Milliseconds; below 0: not told.
+  // Milliseconds; below 0: not reported.
   using Times = std::array<double, kPhases>;
   struct Kept {
     Key key;

@@ -11,31 +11,30 @@
 
 namespace ballast {
 
-class PullCall;
+class PullSide;
 
-// The Pulls that lanes may join (PullRequest.Join), by their tickets.
-// Thread-safe.
+// The Pulls that lanes may join (PullRequest.Join), by ticket. Thread-safe.
 class LaneDirectory {
  public:
-  // False where another Pull has this ticket.
-  bool Add(const std::string& ticket, std::weak_ptr<PullCall> call) {
+  // False if another Pull has this ticket.
+  bool Add(const std::string& ticket, std::weak_ptr<PullSide> pull) {
     MutexLock lock(&mutex_);
-    return calls_.emplace(ticket, std::move(call)).second;
+    return pulls_.emplace(ticket, std::move(pull)).second;
   }
   void Remove(const std::string& ticket) {
     MutexLock lock(&mutex_);
-    calls_.erase(ticket);
+    pulls_.erase(ticket);
   }
-  // Null where there is none.
-  std::shared_ptr<PullCall> Find(const std::string& ticket) const {
+  // Null if no Pull has this ticket.
+  std::shared_ptr<PullSide> Find(const std::string& ticket) const {
     MutexLock lock(&mutex_);
-    const auto found = calls_.find(ticket);
-    return found == calls_.end() ? nullptr : found->second.lock();
+    const auto found = pulls_.find(ticket);
+    return found == pulls_.end() ? nullptr : found->second.lock();
   }
 
  private:
   mutable Mutex mutex_;
-  std::map<std::string, std::weak_ptr<PullCall>> calls_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::weak_ptr<PullSide>> pulls_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace ballast

@@ -12,13 +12,12 @@
 
 namespace ballast {
 
-// How many Pulls are open, and how many may be. gRPC bounds the calls of one
-// connection and not how many connections there are; a Pull is what costs a
-// server something, so that is what is counted, whatever it has said so far.
-// Thread-safe.
+// Counts open Pulls and bounds them. gRPC bounds the calls of one connection
+// but not the connections; a Pull is what costs a server something, so every
+// Pull counts from its first moment. Thread-safe.
 class PullLimits {
  public:
-  // See serve.max_streams and serve.max_streams_per_client.
+  // serve.max_streams and serve.max_streams_per_client.
   struct Settings {
     uint32_t most = 65'536;
     uint32_t most_a_client = 4096;
@@ -26,7 +25,8 @@ class PullLimits {
 
   explicit PullLimits(const Settings& settings) : settings_(settings) {}
 
-  // One more of `client`, until End; or RESOURCE_EXHAUSTED, naming the setting.
+  // Counts one more Pull of `client` until End. Errors: RESOURCE_EXHAUSTED,
+  // naming the setting.
   absl::Status Begin(const std::string& client);
   void End(const std::string& client);
 
@@ -37,8 +37,8 @@ class PullLimits {
   std::map<std::string, uint64_t> by_client_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Whom gRPC's name of a peer ("ipv4:10.0.0.1:4711") is counted as: its address
-// without the port. All who come by Unix sockets are one.
+// The client that a peer, as gRPC names it ("ipv4:10.0.0.1:4711"), is counted
+// as: its address without the port. All peers over Unix sockets are one client.
 std::string ClientOf(absl::string_view peer);
 
 }  // namespace ballast

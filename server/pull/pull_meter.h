@@ -15,30 +15,29 @@
 
 namespace ballast {
 
-// Counts and times one Pull, and keeps its place on the board of clients.
+// Counts and times one Pull, and keeps its entry on the board of clients.
 // Thread-compatible.
 class PullMeter {
  public:
-  // Either may be null, and then is not told. Neither is owned. `peer`: the
-  // client's connection.
+  // Either may be null. Neither is owned. `peer`: the client's connection.
   PullMeter(PullInstruments* instruments, ClientBoard* board, std::string peer)
       : instruments_(instruments), board_(board) {
     client_.peer = std::move(peer);
   }
 
-  // Its stream is open.
+  // The Pull's stream is open.
   void Opened(const v1::PullRequest::Open& open);
   // The stream has no block yet for the client, which holds `held` bytes of
-  // others; may be said again.
+  // others. May be repeated.
   void WaitsForBlock(uint64_t held);
   // The stream has handed out a block.
   void GotBlock(const BlockId& block);
-  // The client has no room for it, of which it holds `held` bytes; may be said
-  // again.
+  // The client, which holds `held` bytes, has no room for the block. May be
+  // repeated.
   void HoldsBack(uint64_t held);
-  // The next message of the block goes out, which may be its first.
+  // The next message of the block goes out; it may be the first.
   void Sends(const v1::PullResponse& message, uint64_t held);
-  // It is written, and so is the whole block, or is not.
+  // The message is written. `whole_block`: and with it the whole block.
   void Wrote(bool whole_block);
   // The stream is closed.
   void Ended() { entry_.reset(); }
@@ -51,9 +50,9 @@ class PullMeter {
   ClientBoard* const board_;
   ClientBoard::Client client_;
   std::unique_ptr<ClientBoard::Entry> entry_;  // while the stream is open
-  std::optional<Time> waits_since_;            // for a block
-  Time built_;                                 // when the block was handed out
-  std::optional<Time> sent_since_;             // its first message
+  std::optional<Time> waits_since_;  // since when it waits for a block
+  Time built_;                       // when the block was handed out
+  std::optional<Time> sent_since_;   // when its first message went out
 };
 
 }  // namespace ballast

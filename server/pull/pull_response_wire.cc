@@ -43,7 +43,7 @@ absl::StatusOr<v1::PullRequest> DecodeRequest(grpc::ByteBuffer bytes) {
   if (!grpc::SerializationTraits<v1::PullRequest>::Deserialize(&bytes, &request)
            .ok()) {
     return absl::InvalidArgumentError(
-        "a message of the client is no PullRequest");
+        "the client sent a message that is not a PullRequest");
   }
   return request;
 }

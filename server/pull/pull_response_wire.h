@@ -9,13 +9,13 @@
 
 namespace ballast {
 
-// The messages of a Pull as the bytes that gRPC carries.
+// Encodes and decodes the messages of a Pull as the bytes that gRPC carries.
 
-// A chunk's data are not copied: gRPC sends them from where they lie and holds
-// the block until it has, then lets go of it on any of its threads.
+// Does not copy a chunk's data: gRPC sends them from where they lie, holds the
+// block until then, and releases it on any of its threads.
 grpc::ByteBuffer EncodeResponse(OutgoingMessage message);
 
-// Errors: INVALID_ARGUMENT (no PullRequest).
+// Errors: INVALID_ARGUMENT (not a PullRequest).
 absl::StatusOr<v1::PullRequest> DecodeRequest(grpc::ByteBuffer bytes);
 
 }  // namespace ballast

@@ -15,23 +15,24 @@
 
 namespace ballast {
 
-// How many bytes of blocks a client has room for. Plain values.
+// Counts the bytes of blocks that a client holds against its allowance. Plain
+// values.
 class CreditWindow {
  public:
   // `allowance`: Open.credit.
   explicit CreditWindow(uint64_t allowance) : allowance_(allowance) {}
 
   // Whether a block of `bytes` may begin: the unspent credit covers it, or the
-  // client holds nothing at all.
+  // client holds nothing.
   bool MayBegin(uint64_t bytes) const;
-  // A block of `bytes` goes to the client, in chunks or lent in place.
+  // A block of `bytes` goes to the client: in chunks, or lent in place.
   void Begin(uint64_t bytes) { sent_ += bytes; }
   void Lend(uint64_t bytes) { lent_ += bytes; }
 
-  // The client has let go of `bytes` of those that were sent. Errors:
-  // INVALID_ARGUMENT when that is more than it was sent.
+  // The client has released `bytes` of blocks that were sent. Errors:
+  // INVALID_ARGUMENT (more than it was sent).
   absl::Status Return(uint64_t bytes);
-  // Of a block that was lent.
+  // The client has released a lent block of `bytes`.
   void ReturnLent(uint64_t bytes) { lent_ -= bytes; }
 
   // Bytes that the client holds or is being sent.
@@ -43,8 +44,8 @@ class CreditWindow {
   uint64_t lent_ = 0;
 };
 
-// The next message to a client. A chunk's data are not in `message`, but the
-// bytes `chunk` of `block`, which is to be kept until they are sent.
+// The next message to a client. A chunk's data are not in `message`: they are
+// the bytes `chunk` of `block`, which must be kept until they are sent.
 struct OutgoingMessage {
   uint32_t lane = 0;  // 0: the Pull itself
   v1::PullResponse message;
@@ -52,58 +53,57 @@ struct OutgoingMessage {
   absl::Span<const uint8_t> chunk;
 };
 
-// The protocol of one Pull without gRPC: which message follows from the
+// The protocol of one Pull without gRPC: decides which message follows from the
 // requests and blocks so far. Holds the blocks that are lent to the client
-// until it lets go of them, or the session ends. Thread-compatible.
+// until it releases them or the session ends. Thread-compatible.
 class PullSession {
  public:
   // `server`: this server's fingerprint. `arena`: its shared memory, or null;
-  // is not owned.
+  // not owned.
   PullSession(const v1::Fingerprint& server, const ArenaIdentity* arena)
       : server_(server), arena_(arena) {}
 
   // Takes the client's next message. Errors: INVALID_ARGUMENT (no Open first, a
   // second Open, more credit than was spent, a block that it does not hold, a
   // Mapped that was not asked for or has another nonce, too many lanes or no
-  // ticket for them, a Join, which is no message of a session),
-  // FAILED_PRECONDITION
-  // (fingerprint).
+  // ticket for them, a Join, which opens a lane and no session),
+  // FAILED_PRECONDITION (fingerprint).
   absl::Status OnRequest(const v1::PullRequest& request);
 
-  // What the client asked for; null before it has.
+  // The client's Open; null before it has come.
   const v1::PullRequest::Open* open() const {
     return open_.has_value() ? &*open_ : nullptr;
   }
 
-  // Over how many lanes chunks go: at least 1.
+  // The number of lanes that chunks go over; at least 1.
   uint32_t lanes() const { return lanes_; }
 
-  // Whether the next block is wanted: opened and not ended, the client has said
-  // whether it has the arena, and no block is in hand.
+  // Whether the next block is wanted: the session is open and has not ended,
+  // the client has said whether it has mapped the arena, and no block is in
+  // hand.
   bool WantsBlock() const;
-  // `block` is the one that follows.
+  // Takes `block`, which follows the one before.
   void OnBlock(std::unique_ptr<Block> block) { block_ = std::move(block); }
 
-  // The next message; nothing when no block is in hand, the credit does not
-  // cover it, or the client must speak first. A block is let go of with its
-  // last chunk.
+  // The next message; nothing if no block is in hand, the credit does not cover
+  // it, or the client must speak first. Releases a block with its last chunk.
   std::optional<OutgoingMessage> NextMessage();
 
-  // Whether nothing is sent before the client says something: that it has the
-  // arena, or that it has room for the block in hand.
+  // Whether the client must speak before anything is sent: say that it has
+  // mapped the arena, or grant credit for the block in hand.
   bool WaitsForClient() const;
 
-  // Whether some of a block's messages have been given out, and not all.
+  // Whether some but not all of a block's messages have been given out.
   bool MidBlock() const { return begun_; }
   // Bytes of blocks that the client holds or is being sent.
   uint64_t held() const { return credit_.held(); }
 
-  // No block follows; the client is told `status` at once where it still holds
-  // lent blocks, and otherwise by the end of the call.
+  // No block follows. If the client still holds lent blocks it is told `status`
+  // by a message, otherwise by the end of the call.
   void OnEnd(absl::Status status);
-  // Whether that, or a Stop of the client, has been; the status then.
+  // The status after OnEnd or the client's Stop; nothing before.
   const std::optional<absl::Status>& end() const { return end_; }
-  // Lent blocks that the client has not let go of.
+  // The number of lent blocks that the client has not released.
   size_t lent() const { return lent_.size(); }
 
  private:
@@ -124,7 +124,7 @@ class PullSession {
   bool begun_ = false;  // block_'s Begin has been sent
   uint64_t sent_ = 0;   // bytes of block_, with begun_
   uint32_t lanes_ = 1;
-  uint32_t next_lane_ = 0;                           // of the next chunk
+  uint32_t next_lane_ = 0;                           // for the next chunk
   std::map<uint64_t, std::shared_ptr<Block>> lent_;  // by generation
   std::optional<absl::Status> end_;
   bool end_is_owed_ = false;

@@ -14,10 +14,10 @@ constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 constexpr size_t kBidsPerRow = 8;
 constexpr int64_t kFar = std::numeric_limits<int64_t>::max();
 
-// Matches rows to columns at least cost, where the cost of a pair is minus its
-// gain, and a row may also stay without a listed column at cost 0. Keeps prices
-// such that no pair's reduced cost (cost - row price - column price) is below
-// -slack and that of every matched pair is between -slack and 0.
+// Matches rows to columns at minimal cost, where the cost of a pair is minus
+// its gain and a row may stay unmatched at cost 0. Maintains prices such that
+// no pair's reduced cost (cost - row price - column price) is below -slack and
+// that of every matched pair is between -slack and 0.
 class Matcher {
  public:
   Matcher(const std::vector<std::vector<Benefit>>& rows, int64_t slack)
@@ -30,7 +30,7 @@ class Matcher {
         distance_(rows.size(), kFar),
         reached_from_(rows.size(), kNone) {}
 
-  std::vector<uint32_t> Run() {
+  std::vector<uint32_t> Match() {
     Bid();
     if (slack_ > 0) return column_of_;
     for (uint32_t row = 0; row < rows_.size(); ++row) {
@@ -40,12 +40,12 @@ class Matcher {
   }
 
  private:
-  // Lets rows without a column bid for their best one, up to the price at which
-  // their second best is as good, and take it from whoever holds it. With slack
-  // they overbid by it, which ends every contest: Bertsekas' auction (1988),
-  // complete in itself. Without, it is the "augmenting row reduction" of Jonker
-  // and Volgenant, which settles most rows at little cost and is stopped after
-  // a few bids a row, since ties would go on for ever.
+  // Lets unmatched rows bid for their best column, up to the price at which
+  // their second best is equally good, and take it from its holder. With slack
+  // each bid is raised by the slack, so bidding terminates and the result is
+  // complete (Bertsekas' auction, 1988). Without slack this is the "augmenting
+  // row reduction" of Jonker and Volgenant: it matches most rows cheaply and
+  // stops after a few bids a row, since ties would never end.
   void Bid() {
     std::vector<uint32_t> bidders(rows_.size());
     std::iota(bidders.rbegin(), bidders.rend(), 0);
@@ -53,7 +53,7 @@ class Matcher {
     while (!bidders.empty() && (slack_ > 0 || left-- > 0)) {
       const uint32_t row = bidders.back();
       bidders.pop_back();
-      // Going without costs 0.
+      // Staying unmatched costs 0.
       int64_t best = 0, second = 0;
       uint32_t column = kNone;
       for (const Benefit& benefit : rows_[row]) {
@@ -74,9 +74,9 @@ class Matcher {
         column_of_[loser] = kNone;
         bidders.push_back(loser);
       }
-      Match(row, column);
+      Assign(row, column);
     }
-    // Those that had no turn: any price that their pairs allow will do.
+    // Rows that have not bid: any price that their pairs allow is valid.
     for (const uint32_t row : bidders) {
       for (const Benefit& benefit : rows_[row]) {
         row_price_[row] = std::min(
@@ -85,21 +85,22 @@ class Matcher {
     }
   }
 
-  void Match(uint32_t row, uint32_t column) {
+  void Assign(uint32_t row, uint32_t column) {
     column_of_[row] = column;
     row_of_[column] = row;
   }
 
-  // Finds the cheapest chain of changes that gives `start` a column, or ends in
-  // some row going without.
+  // Finds the cheapest chain of changes that gives `start` a column, or that
+  // ends with some row unmatched.
   void Augment(uint32_t start) {
-    using Entry = std::pair<int64_t, uint32_t>;  // distance, column
-    std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> queue;
+    using Reached = std::pair<int64_t, uint32_t>;  // distance, column
+    std::priority_queue<Reached, std::vector<Reached>, std::greater<Reached>>
+        queue;
     touched_.clear();
     settled_.clear();
     uint32_t row = start;
     int64_t row_distance = 0;
-    // The row at which going without a column is cheapest, and its distance.
+    // The row that is cheapest to leave unmatched, and its distance.
     uint32_t last_row = start;
     int64_t end_distance = -row_price_[start];
     uint32_t free_column = kNone;
@@ -156,8 +157,8 @@ class Matcher {
     }
   }
 
-  // Gives away columns along the chain that ends in `free_column`, or in
-  // `last_row` giving up its own.
+  // Reassigns columns along the chain that ends at `free_column`, or at
+  // `last_row`, which gives up its column.
   void Flip(uint32_t start, uint32_t free_column, uint32_t last_row) {
     uint32_t column = free_column;
     if (column == kNone) {
@@ -168,7 +169,7 @@ class Matcher {
     while (true) {
       const uint32_t row = reached_from_[column];
       const uint32_t given = column_of_[row];
-      Match(row, column);
+      Assign(row, column);
       if (row == start) return;
       column = given;
     }
@@ -178,7 +179,7 @@ class Matcher {
   const int64_t slack_;
   std::vector<int64_t> row_price_, column_price_;
   std::vector<uint32_t> column_of_, row_of_;
-  // Of the search under way.
+  // State of the current search.
   std::vector<int64_t> distance_;
   std::vector<uint32_t> reached_from_;
   std::vector<uint32_t> touched_, settled_;
@@ -188,8 +189,8 @@ class Matcher {
 
 std::vector<uint32_t> MaxGainAssignment(
     const std::vector<std::vector<Benefit>>& rows, int64_t slack) {
-  std::vector<uint32_t> columns = Matcher(rows, slack).Run();
-  // Rows without a gain take what is left, in order.
+  std::vector<uint32_t> columns = Matcher(rows, slack).Match();
+  // Unmatched rows take the remaining columns in order.
   std::vector<bool> taken(rows.size(), false);
   for (const uint32_t column : columns) {
     if (column != kNone) taken[column] = true;

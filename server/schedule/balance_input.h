@@ -8,8 +8,9 @@
 
 namespace ballast {
 
-// What every balancer refuses: no groups, a count of costs that the groups do
-// not divide (with `equal_count`), a cost that is negative or not finite.
+// Checks the input of a balancer. Errors: INVALID_ARGUMENT (no groups; with
+// `equal_count` a number of costs that is not a multiple of the groups; a cost
+// that is negative or not finite).
 absl::Status CheckBalanceInput(absl::Span<const double> costs, uint32_t groups,
                                bool equal_count);
 

@@ -14,14 +14,15 @@
 namespace ballast {
 namespace {
 
-constexpr uint64_t kMaxLooked = 4'000'000;
-// Lightest groups that are tried as partners of a heaviest one.
+constexpr uint64_t kMaxEvaluated = 4'000'000;
+// Number of lightest groups that are tried as partners of a heaviest one.
 constexpr int kMaxPartners = 64;
 
 using Loads = std::set<std::pair<int64_t, uint32_t>>;  // load, group
 
-// One sample of `from` for one of `to`, or for nothing.
-struct Exchange {
+// Moves a sample from group `from` to group `to`, and one back unless `take` is
+// absent.
+struct Swap {
   uint32_t from, to;
   size_t give;
   std::optional<size_t> take;
@@ -43,8 +44,8 @@ class Search {
     }
   }
 
-  void Run() {
-    while (looked_ < kMaxLooked && Improve()) {
+  void Improve() {
+    while (evaluated_ < kMaxEvaluated && ImproveOnce()) {
     }
   }
 
@@ -56,7 +57,7 @@ class Search {
  private:
   int64_t Largest(int m) const { return sorted_[m].rbegin()->first; }
 
-  // The largest load of module m among groups other than a and b.
+  // The largest load of module m over all groups but a and b.
   int64_t LargestBeside(int m, uint32_t a, uint32_t b) const {
     for (auto it = sorted_[m].rbegin(); it != sorted_[m].rend(); ++it) {
       if (it->second != a && it->second != b) return it->first;
@@ -64,17 +65,17 @@ class Search {
     return 0;
   }
 
-  bool Improve() {
-    std::optional<Exchange> best;
+  bool ImproveOnce() {
+    std::optional<Swap> best;
     int64_t best_sum = Largest(0) + Largest(1);
     for (int m = 0; m < 2; ++m) {
       const uint32_t heavy = sorted_[m].rbegin()->second;
-      // A group that is light in either module may take what this one gives.
+      // Groups that are light in either module are candidates to take from it.
       for (int by = 0; by < 2; ++by) {
         int tried = 0;
         for (const auto& [load, partner] : sorted_[by]) {
           if (tried++ == kMaxPartners) break;
-          if (partner != heavy) LookAt(heavy, partner, &best, &best_sum);
+          if (partner != heavy) Evaluate(heavy, partner, &best, &best_sum);
         }
       }
     }
@@ -83,12 +84,12 @@ class Search {
     return true;
   }
 
-  void LookAt(uint32_t from, uint32_t to, std::optional<Exchange>* best,
-              int64_t* best_sum) {
+  void Evaluate(uint32_t from, uint32_t to, std::optional<Swap>* best,
+                int64_t* best_sum) {
     const int64_t beside[2] = {LargestBeside(0, from, to),
                                LargestBeside(1, from, to)};
-    const auto look = [&](size_t give, std::optional<size_t> take) {
-      ++looked_;
+    const auto evaluate = [&](size_t give, std::optional<size_t> take) {
+      ++evaluated_;
       int64_t sum = 0;
       for (int m = 0; m < 2; ++m) {
         const int64_t amount = Amount(m, from, to, give, take);
@@ -97,12 +98,14 @@ class Search {
       }
       if (sum < *best_sum) {
         *best_sum = sum;
-        *best = Exchange{from, to, give, take};
+        *best = Swap{from, to, give, take};
       }
     };
     for (size_t give = 0; give < groups_[from].size(); ++give) {
-      if (!keep_counts_ && groups_[from].size() > 1) look(give, std::nullopt);
-      for (size_t take = 0; take < groups_[to].size(); ++take) look(give, take);
+      if (!keep_counts_ && groups_[from].size() > 1)
+        evaluate(give, std::nullopt);
+      for (size_t take = 0; take < groups_[to].size(); ++take)
+        evaluate(give, take);
     }
   }
 
@@ -112,8 +115,8 @@ class Search {
            (take ? costs_[m][groups_[to][*take]] : 0);
   }
 
-  void Apply(const Exchange& exchange) {
-    const auto [from, to, give, take] = exchange;
+  void Apply(const Swap& swap) {
+    const auto [from, to, give, take] = swap;
     for (int m = 0; m < 2; ++m) {
       const int64_t amount = Amount(m, from, to, give, take);
       sorted_[m].erase({loads_[m][from], from});
@@ -134,7 +137,7 @@ class Search {
   const bool keep_counts_;
   std::array<std::vector<int64_t>, 2> loads_;
   std::array<Loads, 2> sorted_;
-  uint64_t looked_ = 0;
+  uint64_t evaluated_ = 0;
 };
 
 }  // namespace
@@ -155,7 +158,7 @@ absl::StatusOr<Groups> BalanceJoint(absl::Span<const double> vision,
   if (vision.size() != language.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(vision.size(), " vision costs and ", language.size(),
-                     " language costs; wanted one of each a sample"));
+                     " language costs; wanted one of each for every sample"));
   }
   std::vector<double> sums(vision.size());
   for (size_t i = 0; i < sums.size(); ++i) sums[i] = vision[i] + language[i];
@@ -170,7 +173,7 @@ absl::StatusOr<Groups> BalanceJoint(absl::Span<const double> vision,
   const double bound = std::accumulate(sums.begin(), sums.end(), 0.0);
   Search search({FixedPoint(vision, bound), FixedPoint(language, bound)},
                 std::move(start), equal_count);
-  search.Run();
+  search.Improve();
   return search.TakeGroups();
 }
 

@@ -10,17 +10,18 @@
 
 namespace ballast {
 
-// Balances two modules that do not share GPUs: each waits for its own heaviest
-// rank, so what counts is the largest vision load plus the largest language
-// load, not the largest sum of both. Costs must be in one unit.
+// Balances two modules whose ranks wait for each other after each module: the
+// time is the largest vision load plus the largest language load, not the
+// largest sum of both (balance.objective `phases`). Both costs must be in the
+// same unit.
 //
-// Starts from whichever is better of BalanceRefined over the summed costs and,
-// where counts divide, BalanceLpt over them; then exchanges samples between the
-// heaviest group of either module and others while the objective falls. So it is
-// never worse than either by this objective. Deterministic: the costs are scaled
-// to integers first. Members are in ascending order; no group is empty while
-// there are as many samples as groups. Bounded work: at most 4 million exchanges
-// are looked at.
+// Starts from the better of BalanceRefined over the summed costs and, if the
+// counts divide, BalanceLpt over them; then swaps samples between the heaviest
+// group of either module and other groups while the objective falls. So it is
+// never worse than either of them by this objective. Deterministic: costs are
+// first scaled to integers. Members of a group are in ascending order; no group
+// is empty if there are at least as many samples as groups. Work is bounded: at
+// most 4 million swaps are evaluated.
 // Errors: as BalanceRefined; INVALID_ARGUMENT (lists of different lengths).
 absl::StatusOr<Groups> BalanceJoint(absl::Span<const double> vision,
                                     absl::Span<const double> language,

@@ -23,9 +23,11 @@ absl::StatusOr<Groups> BalanceLpt(absl::Span<const double> costs,
   std::stable_sort(order.begin(), order.end(),
                    [&](uint32_t a, uint32_t b) { return costs[a] > costs[b]; });
 
-  // Groups with room, least (load, number) on top.
-  using Entry = std::pair<double, uint32_t>;
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> open;
+  // Groups with room; the least (load, number) is on top.
+  using OpenGroup = std::pair<double, uint32_t>;
+  std::priority_queue<OpenGroup, std::vector<OpenGroup>,
+                      std::greater<OpenGroup>>
+      open;
   for (uint32_t g = 0; g < groups; ++g) open.emplace(0.0, g);
   Groups result(groups);
   for (const uint32_t i : order) {

@@ -8,22 +8,25 @@
 #include "common/status_macros.h"
 #include "server/schedule/balance.h"
 #include "server/schedule/balance_input.h"
-#include "server/schedule/exchange_search.h"
 #include "server/schedule/fixed_point.h"
+#include "server/schedule/swap_search.h"
 
 namespace ballast {
 namespace {
 
-// Longest processing time first without a cap on a group's count. Of equal
-// loads the group with fewer members goes first: samples that cost nothing
-// spread out, and no group stays empty while there are samples enough.
+// Longest processing time first without a cap on a group's count. Among equal
+// loads the group with fewer members goes first, so that samples of cost 0
+// spread out and no group stays empty if there are enough samples.
 Groups UncappedLpt(const std::vector<int64_t>& costs, uint32_t groups) {
   std::vector<uint32_t> order(costs.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
                    [&](uint32_t a, uint32_t b) { return costs[a] > costs[b]; });
-  using Entry = std::tuple<int64_t, size_t, uint32_t>;  // load, members, group
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> by_load;
+  using GroupLoad =
+      std::tuple<int64_t, size_t, uint32_t>;  // members, group last
+  std::priority_queue<GroupLoad, std::vector<GroupLoad>,
+                      std::greater<GroupLoad>>
+      by_load;
   for (uint32_t g = 0; g < groups; ++g) by_load.emplace(0, 0, g);
   Groups result(groups);
   for (const uint32_t i : order) {
@@ -52,7 +55,7 @@ absl::StatusOr<Groups> BalanceRefined(absl::Span<const double> costs,
   BALLAST_RETURN_IF_ERROR(CheckBalanceInput(costs, groups, equal_count));
   const std::vector<int64_t> fixed =
       FixedPoint(costs, std::accumulate(costs.begin(), costs.end(), 0.0));
-  // The better of two starts; the search never makes it worse.
+  // Starts from the better of the two; the search only improves it.
   Groups start;
   if (costs.size() % groups == 0) {
     BALLAST_ASSIGN_OR_RETURN(start, BalanceLpt(costs, groups));
@@ -64,7 +67,7 @@ absl::StatusOr<Groups> BalanceRefined(absl::Span<const double> costs,
       start = std::move(uncapped);
     }
   }
-  return ImproveByExchange(fixed, std::move(start), equal_count);
+  return ImproveBySwaps(fixed, std::move(start), equal_count);
 }
 
 }  // namespace ballast

@@ -23,8 +23,8 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
     size.grids.push_back(grid);
   }
   if (tokens > std::numeric_limits<uint32_t>::max()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "sample has ", tokens, " tokens; at most 2^32-1 are held"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("sample has ", tokens, " tokens; wanted at most 2^32-1"));
   }
   size.tokens = static_cast<uint32_t>(tokens);
   return size;
@@ -32,11 +32,18 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
 
 double SampleCost(const SampleSize& size, v1::Module module,
                   const v1::Balance::Cost& coefficients) {
-  const bool vision = module == v1::MODULE_VISION;
-  const v1::Balance::Coefficients& c =
-      vision ? coefficients.vision() : coefficients.language();
-  const double n = static_cast<double>(vision ? size.patches : size.tokens);
-  return c.linear() * n + c.quadratic() * n * n;
+  if (module == v1::MODULE_LANGUAGE) {
+    const v1::Balance::Coefficients& c = coefficients.language();
+    const double n = size.tokens;
+    return c.linear() * n + c.quadratic() * n * n;
+  }
+  const v1::Balance::Coefficients& c = coefficients.vision();
+  double cost = c.linear() * static_cast<double>(size.patches);
+  for (const ImageGrid& grid : size.grids) {
+    const double m = static_cast<double>(grid.patches());
+    cost += c.quadratic() * m * m;
+  }
+  return cost;
 }
 
 const v1::Balance::Cost& CostAt(const v1::Balance& balance, uint64_t step) {

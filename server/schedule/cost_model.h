@@ -12,30 +12,33 @@
 
 namespace ballast {
 
-// What a sample amounts to once its images are resized.
+// A sample's size once its images are resized.
 struct SampleSize {
   uint64_t patches = 0;
-  uint32_t tokens = 0;  // real tokens with placeholders
+  uint32_t tokens = 0;  // real tokens, image placeholders included
   uint32_t label_tokens = 0;
-  std::vector<ImageGrid> grids;  // one an image
+  std::vector<ImageGrid> grids;  // one for each image
 };
 
-// From what the index holds. Errors: INVALID_ARGUMENT (an image that no grid
-// fits; more tokens than 32 bits count).
+// Computes it from the sample's entry in the index. Errors: INVALID_ARGUMENT
+// (an image that cannot be resized; more than 2^32-1 tokens).
 absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
                                          const v1::Model& model);
 
-// linear*n + quadratic*n*n, evaluated in that order in IEEE doubles; n =
-// patches for vision, tokens for language.
+// The sample's cost for the module:
+//   vision    linear*n + sum over images of quadratic*m*m; n = patches of the
+//             sample, m = those of the image, since towers attend within one
+//   language  linear*n + quadratic*n*n; n = tokens
+// evaluated in that order in IEEE doubles, so every machine gets the same.
 double SampleCost(const SampleSize& size, v1::Module module,
                   const v1::Balance::Cost& coefficients);
 
-// The coefficients that step `step` goes by: those of the last of cost_changes
-// whose step is not above it, or balance.cost.
+// The coefficients that hold at step `step`: those of the last entry of
+// cost_changes whose step is at most `step`, or else balance.cost.
 const v1::Balance::Cost& CostAt(const v1::Balance& balance, uint64_t step);
 
-// What the balancer evens out: the sum over both modules, whichever are
-// configured, so that every module derives the same schedule.
+// The sum of both modules' costs, whichever modules are configured, so that
+// every module derives the same schedule.
 double JointCost(const SampleSize& size, const v1::Balance::Cost& coefficients);
 
 }  // namespace ballast

@@ -8,10 +8,10 @@
 
 namespace ballast {
 
-// Costs as integers, so that sums do not depend on their order or the machine:
-// all scaled by one power of two, at most 2^16, such that `bound`, which is at
-// least their sum, stays below 2^60. Exact for costs that are integers, which
-// patch and token counts are. Costs are finite and not negative.
+// Converts costs to integers, whose sums depend neither on their order nor on
+// the machine. All are scaled by the same power of two, at most 2^16, such that
+// `bound`, which is at least their sum, stays below 2^60. Exact for integer
+// costs, such as patch and token counts. Costs are finite and not negative.
 std::vector<int64_t> FixedPoint(absl::Span<const double> costs, double bound);
 
 }  // namespace ballast

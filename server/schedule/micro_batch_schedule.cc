@@ -26,40 +26,42 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
   totals.set_images(totals.images() + sample.size.grids.size());
 }
 
-// A sample's place among the groups.
-struct Member {
+// A sample with its group and its place in the micro-batch.
+struct PlacedSample {
   uint32_t sample;
   uint32_t group;
   uint32_t place;
 };
 
-// All members of the micro-batch in ascending order of position.
-std::vector<Member> Members(const Groups& groups) {
-  std::vector<Member> members;
+// All samples of the micro-batch in ascending order of position.
+std::vector<PlacedSample> PlaceSamples(const Groups& groups) {
+  std::vector<PlacedSample> placed;
   for (uint32_t g = 0; g < groups.size(); ++g) {
     for (const uint32_t i : groups[g]) {
-      members.push_back({i, g, static_cast<uint32_t>(members.size())});
+      placed.push_back({i, g, static_cast<uint32_t>(placed.size())});
     }
   }
-  std::sort(
-      members.begin(), members.end(),
-      [](const Member& a, const Member& b) { return a.sample < b.sample; });
-  return members;
+  std::sort(placed.begin(), placed.end(),
+            [](const PlacedSample& a, const PlacedSample& b) {
+              return a.sample < b.sample;
+            });
+  return placed;
 }
 
-// Costs, readers, owners and loads of one module.
+// Adds the costs, readers, owners and loads of one module.
 void AddModule(const std::vector<ScheduledSample>& samples,
-               const std::vector<Member>& members, const MicroBatchShape& shape,
-               const ModuleRanks& ranks, v1::MicroBatchSchedule* out) {
+               const std::vector<PlacedSample>& placed,
+               const MicroBatchShape& shape, const ModuleRanks& ranks,
+               v1::MicroBatchSchedule* out) {
   const uint32_t groups_per_rank = shape.grid / ranks.dp;
   v1::ModuleSchedule& module = *out->add_modules();
   module.set_module(ranks.module);
   std::vector<double> before(ranks.dp, 0), after(ranks.dp, 0);
-  for (const Member& member : members) {
-    const double cost = SampleCost(samples[member.sample].size, ranks.module,
+  for (const PlacedSample& each : placed) {
+    const double cost = SampleCost(samples[each.sample].size, ranks.module,
                                    shape.balance.cost());
-    const uint32_t reader = ReaderOf(member.sample, ranks, shape);
-    const uint32_t owner = member.group / groups_per_rank;
+    const uint32_t reader = ReaderOf(each.sample, ranks, shape);
+    const uint32_t owner = each.group / groups_per_rank;
     module.add_cost(cost);
     module.add_reader(reader);
     module.add_owner(owner);
@@ -83,16 +85,16 @@ void AddTotals(const v1::Totals& more, v1::Totals* totals) {
 v1::MicroBatchSchedule MakeMicroBatch(
     const std::vector<ScheduledSample>& samples, const Ownership& ownership,
     uint32_t number, const MicroBatchShape& shape) {
-  const std::vector<Member> members = Members(ownership.groups);
+  const std::vector<PlacedSample> placed = PlaceSamples(ownership.groups);
   v1::MicroBatchSchedule out;
   out.mutable_totals();
-  for (const Member& member : members) {
-    AddSample(samples[member.sample], &out);
+  for (const PlacedSample& each : placed) {
+    AddSample(samples[each.sample], &out);
     out.add_slot(number);
-    out.add_place(member.place);
+    out.add_place(each.place);
   }
   for (const ModuleRanks& ranks : shape.modules) {
-    AddModule(samples, members, shape, ranks, &out);
+    AddModule(samples, placed, shape, ranks, &out);
     if (ranks.module == v1::MODULE_VISION) {
       out.mutable_modules()->rbegin()->mutable_dummy_rank()->Add(
           ownership.dummy_ranks.begin(), ownership.dummy_ranks.end());

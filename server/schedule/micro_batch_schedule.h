@@ -9,9 +9,9 @@
 
 namespace ballast {
 
-// Micro-batch `number` of a step, as the message says it: the samples that
-// `ownership` names of `samples`, which is a run of whole micro-batches in order
-// of position. Pure.
+// Makes the message of micro-batch `number` of a step from the samples that
+// `ownership` names. `samples` are consecutive whole micro-batches in order of
+// position. Pure.
 v1::MicroBatchSchedule MakeMicroBatch(
     const std::vector<ScheduledSample>& samples, const Ownership& ownership,
     uint32_t number, const MicroBatchShape& shape);

@@ -8,7 +8,7 @@
 namespace ballast {
 namespace {
 
-constexpr uint64_t kMaxSlots = uint64_t{1} << 20;
+constexpr uint64_t kMaxPattern = uint64_t{1} << 20;
 constexpr double kDecimals = 1e6;
 
 std::vector<uint64_t> IntegerWeights(absl::Span<const double> weights) {
@@ -24,11 +24,11 @@ std::vector<uint64_t> IntegerWeights(absl::Span<const double> weights) {
     }
     uint64_t total = 0;
     for (uint64_t& weight : integers) total += weight /= divisor;
-    if (total <= kMaxSlots) return integers;
+    if (total <= kMaxPattern) return integers;
     integers.clear();
   }
-  // Rounding down leaves room for the ones that would vanish.
-  const double scale = static_cast<double>(kMaxSlots - weights.size()) / sum;
+  // Rounding down leaves room for raising weights that would become 0.
+  const double scale = static_cast<double>(kMaxPattern - weights.size()) / sum;
   for (const double weight : weights) {
     integers.push_back(std::max<int64_t>(1, std::floor(weight * scale)));
   }
@@ -42,7 +42,7 @@ Mixture::Mixture(absl::Span<const double> weights)
   const uint64_t period =
       std::accumulate(weights_.begin(), weights_.end(), uint64_t{0});
   std::vector<uint32_t> drawn(weights_.size(), 0);
-  slots_.reserve(period);
+  pattern_.reserve(period);
   for (uint64_t t = 0; t < period; ++t) {
     uint32_t chosen = 0;
     uint64_t earliest = ~uint64_t{0};
@@ -55,27 +55,27 @@ Mixture::Mixture(absl::Span<const double> weights)
         chosen = s;
       }
     }
-    slots_.push_back({chosen, drawn[chosen]++});
+    pattern_.push_back({chosen, drawn[chosen]++});
   }
 }
 
 Mixture::Draw Mixture::At(uint64_t position) const {
-  const Slot& slot = slots_[position % slots_.size()];
-  const uint64_t rounds = position / slots_.size();
-  return {slot.source, rounds * weights_[slot.source] + slot.number};
+  const PatternDraw& draw = pattern_[position % pattern_.size()];
+  const uint64_t rounds = position / pattern_.size();
+  return {draw.source, rounds * weights_[draw.source] + draw.number};
 }
 
 uint64_t Mixture::PositionOf(uint32_t source, uint64_t number) const {
   const uint64_t rounds = number / weights_[source];
-  const auto slot =
-      std::find_if(slots_.begin(), slots_.end(), [&](const Slot& candidate) {
+  const auto found = std::find_if(
+      pattern_.begin(), pattern_.end(), [&](const PatternDraw& candidate) {
         return candidate.source == source &&
                candidate.number == number % weights_[source];
       });
-  const uint64_t place = slot - slots_.begin();
+  const uint64_t offset = found - pattern_.begin();
   constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
-  if (rounds > (kMost - place) / slots_.size()) return kMost;
-  return rounds * slots_.size() + place;
+  if (rounds > (kMost - offset) / pattern_.size()) return kMost;
+  return rounds * pattern_.size() + offset;
 }
 
 }  // namespace ballast

@@ -8,43 +8,46 @@
 
 namespace ballast {
 
-// Which source a position draws from, by weight. Over any prefix of positions
-// each source is drawn within one of its exact share. Immutable; thread-safe;
-// at most 2^20 table entries, whatever the data's size.
+// Maps each position to the source that it draws from, by weight. Over any
+// prefix of positions the number of draws of each source is within one of its
+// exact share. Immutable; thread-safe; at most 2^20 table entries, whatever the
+// size of the data.
 //
-// The pattern repeats every sum of the (integer) weights. Within it the j-th
-// draw of a source of share x is due in [floor((j-1)/x), ceil(j/x)), and the
-// earliest deadline goes first: Pfair scheduling on one processor (Baruah et
-// al., "Proportionate Progress", 1996), which meets every deadline.
+// Weights become integers; the pattern of draws repeats with their sum as
+// period. Within it the j-th draw of a source of share x is due in
+// [floor((j-1)/x), ceil(j/x)), and the earliest deadline goes first: Pfair
+// scheduling on one processor (Baruah et al., "Proportionate Progress", 1996),
+// which meets every deadline.
 class Mixture {
  public:
   struct Draw {
     uint32_t source;
-    uint64_t number;  // how many draws of this source came before
+    uint64_t number;  // draws of this source before this one
   };
 
-  // `weights` are above 0. Up to six decimals of each are exact while the
-  // pattern fits the table; beyond, they are rounded to shares of 2^-20.
+  // `weights` are above 0. Six decimals of each are exact as long as the
+  // pattern fits the table; otherwise they are rounded to shares of 2^-20.
   explicit Mixture(absl::Span<const double> weights);
 
   // O(1).
   Draw At(uint64_t position) const;
 
-  // The position that draws number `number` of `source`: At's inverse. The
-  // largest 64-bit number where that does not fit. O(table).
+  // The position of draw `number` of `source`: the inverse of At, or the
+  // largest 64-bit number where the position does not fit. O(table).
   uint64_t PositionOf(uint32_t source, uint64_t number) const;
 
-  // The weights as the integers that the pattern is made of.
+  // The integer weights from which the pattern is made.
   const std::vector<uint64_t>& weights() const { return weights_; }
 
  private:
-  struct Slot {
+  // A draw within the pattern.
+  struct PatternDraw {
     uint32_t source;
     uint32_t number;  // draws of this source before, within the pattern
   };
 
   std::vector<uint64_t> weights_;
-  std::vector<Slot> slots_;
+  std::vector<PatternDraw> pattern_;
 };
 
 }  // namespace ballast

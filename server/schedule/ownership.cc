@@ -6,14 +6,13 @@
 #include <utility>
 
 #include "common/status_macros.h"
-#include "proto/block/block_layout.h"
 #include "server/schedule/balance_joint.h"
 #include "server/schedule/presence.h"
 
 namespace ballast {
 namespace {
 
-// The window's groups as they are read: equal runs of positions.
+// The window's groups as they are read: equal ranges of positions.
 Groups ReadingGroups(uint32_t samples, const MicroBatchShape& shape) {
   const uint32_t per_group = shape.micro_batch / shape.grid;
   Groups groups(samples / per_group);
@@ -21,25 +20,27 @@ Groups ReadingGroups(uint32_t samples, const MicroBatchShape& shape) {
   return groups;
 }
 
+// PayloadBytes of each sample, whose row the schedule will hold.
 std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
-                                   v1::Module module, uint32_t position_axes) {
+                                   v1::Module module,
+                                   const BlockGeometry& geometry) {
   std::vector<uint64_t> bytes;
   bytes.reserve(samples.size());
+  std::vector<uint32_t> heights, widths;  // reused
   for (const ScheduledSample& sample : samples) {
-    if (module == v1::MODULE_LANGUAGE) {
-      bytes.push_back(LayOutLanguage(sample.size.tokens, position_axes).bytes);
-      continue;
-    }
-    uint64_t pixels = 0;
+    heights.clear();
+    widths.clear();
     for (const ImageGrid& grid : sample.size.grids) {
-      pixels += uint64_t{3} * grid.height * grid.width;
+      heights.push_back(grid.grid_h);
+      widths.push_back(grid.grid_w);
     }
-    bytes.push_back(pixels);
+    bytes.push_back(
+        PayloadBytes({sample.size.tokens, heights, widths}, module, geometry));
   }
   return bytes;
 }
 
-// Whether the largest group is within a share `skip_below` of the mean.
+// Whether the largest load exceeds the mean by at most that fraction of it.
 bool IsBalanced(const std::vector<double>& costs, const Groups& groups,
                 double skip_below) {
   const std::vector<double> loads = GroupLoads(costs, groups);
@@ -64,7 +65,8 @@ absl::StatusOr<Groups> Balance(const std::vector<ScheduledSample>& samples,
                                const std::vector<double>& joint_costs,
                                uint32_t groups, const MicroBatchShape& shape) {
   const v1::Balance& balance = shape.balance;
-  if (shape.colocated || shape.modules.size() < 2 ||
+  if (balance.objective() != v1::Balance::OBJECTIVE_PHASES ||
+      shape.modules.size() < 2 ||
       balance.algorithm() == v1::Balance::ALGORITHM_LPT) {
     return BalanceSamples(joint_costs, groups, balance.algorithm(),
                           balance.equal_count());
@@ -91,11 +93,11 @@ absl::StatusOr<Groups> WindowGroups(const std::vector<ScheduledSample>& samples,
   BALLAST_ASSIGN_OR_RETURN(Groups groups,
                            Balance(samples, costs, reading.size(), shape));
   if (balance.algorithm() == v1::Balance::ALGORITHM_LPT) return groups;
-  return PlaceGroups(std::move(groups), samples.size() / shape.micro_batch,
-                     MakeShards(samples, shape));
+  return NumberGroups(std::move(groups), samples.size() / shape.micro_batch,
+                      MakeShards(samples, shape));
 }
 
-// Sees to balance.align_images in one micro-batch.
+// Enforces balance.align_images in one micro-batch.
 void AlignVisionRanks(const std::vector<double>& costs,
                       const std::vector<bool>& has_image,
                       const MicroBatchShape& shape, Ownership* ownership) {
@@ -125,7 +127,7 @@ std::vector<ModuleShards> MakeShards(
   for (const ModuleRanks& ranks : shape.modules) {
     ModuleShards& module = shards.emplace_back();
     module.ranks = ranks;
-    module.bytes = PayloadBytes(samples, ranks.module, shape.position_axes);
+    module.bytes = PayloadBytes(samples, ranks.module, shape.geometry);
     for (uint32_t i = 0; i < samples.size(); ++i) {
       module.reader.push_back(ReaderOf(i, ranks, shape));
     }

@@ -5,61 +5,61 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/block/payload_bytes.h"
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
 #include "server/schedule/balance.h"
 #include "server/schedule/cost_model.h"
-#include "server/schedule/group_placement.h"
+#include "server/schedule/group_numbering.h"
 #include "server/schedule/sample_order.h"
 
 namespace ballast {
 
-// A sample of a step: which one, and how large.
+// A sample of a step, with its size.
 struct ScheduledSample {
   uint64_t position = 0;
   SampleOrder::Sample sample;
   SampleSize size;
 };
 
-// What every micro-batch of a job has in common.
+// The settings that all micro-batches of a job share.
 struct MicroBatchShape {
-  uint32_t micro_batch = 1;  // samples of one
+  uint32_t micro_batch = 1;  // samples a micro-batch
   uint32_t grid = 1;         // divides micro_batch
   std::vector<ModuleRanks> modules;
   v1::Balance balance;  // `cost` is that of the step at hand
-  // Whether the modules share GPUs: then the sum of their costs is evened out,
-  // else each module's own (BalanceJoint).
-  bool colocated = true;
-  uint32_t position_axes = 3;
+  BlockGeometry geometry;
 };
 
-// The data-parallel rank that reads sample `index` of a run of whole
-// micro-batches: each falls, in order, into `grid` equal groups, and rank r of a
-// module with dp d reads groups [r*grid/d, (r+1)*grid/d) (spec 1.11).
+// The data-parallel rank that reads sample `index` of consecutive whole
+// micro-batches: each is divided, in order, into `grid` equal groups, and rank
+// r of a module with dp d reads groups [r*grid/d, (r+1)*grid/d).
 uint32_t ReaderOf(uint32_t index, const ModuleRanks& ranks,
                   const MicroBatchShape& shape);
 
-// What each module's ranks read of such a run, for PlaceGroups.
+// The shards that each module's ranks read of such samples, for NumberGroups.
 std::vector<ModuleShards> MakeShards(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape);
 
-// Who owns what in one micro-batch.
+// The owners of the samples of one micro-batch.
 struct Ownership {
-  // `grid` groups of indexes into the samples; rank r of a module with dp d owns
-  // groups [r*grid/d, (r+1)*grid/d).
+  // `grid` groups of indexes into the samples; rank r of a module with dp d
+  // owns groups [r*grid/d, (r+1)*grid/d).
   Groups groups;
-  std::vector<uint32_t> dummy_ranks;  // see AlignImages
+  std::vector<uint32_t> dummy_ranks;  // as AlignImages returns them
 };
 
-// Decides for a window of whole micro-batches, `samples` in order of position.
-// Pure. One Ownership a micro-batch:
-//  - with delivery `off`, or where the heaviest group as read is within
-//    balance.skip_below of the mean, groups are those of reading;
-//  - else the balancer partitions all samples of the window into groups of even
-//    joint cost. `refined` then numbers them so that few bytes move; `lpt` keeps
-//    the reference's numbers (spec 1.5);
-//  - balance.align_images is seen to in each micro-batch.
-// Errors: INVALID_ARGUMENT (what the balancer refuses).
+// Assigns owners in a window of whole micro-batches; `samples` are in order of
+// position. Pure. Returns one Ownership for each micro-batch:
+//  - With delivery `off`, or if the heaviest group as read exceeds the mean by
+//  at
+//    most balance.skip_below, the groups are those of reading.
+//  - Otherwise the balancer partitions all samples of the window by
+//    balance.objective. `refined` then numbers the groups so that few bytes
+//    move; `lpt` always balances the sum of both modules and keeps the
+//    reference's numbers.
+//  - balance.align_images is then enforced in each micro-batch.
+// Errors: INVALID_ARGUMENT (as the balancer).
 absl::StatusOr<std::vector<Ownership>> AssignOwners(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape);
 

@@ -16,9 +16,9 @@ absl::Status CheckLengths(const std::vector<uint32_t>& lengths,
                           const PackLimits& limits) {
   if (limits.capacity == 0 || limits.multiple == 0 || lengths.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("packing ", lengths.size(), " samples into packs of ",
+        absl::StrCat("found ", lengths.size(), " samples, packs of ",
                      limits.capacity, " tokens, a multiple of ",
-                     limits.multiple, " of them: each must be at least 1"));
+                     limits.multiple, " packs; wanted each to be at least 1"));
   }
   for (size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] > limits.capacity) {
@@ -41,7 +41,7 @@ uint64_t Cost(const std::vector<uint32_t>& lengths,
   return cost;
 }
 
-// Costliest first, so that packs which run together are alike.
+// Sorts by descending cost, so that packs that run together have similar costs.
 void SortByCost(const std::vector<uint32_t>& lengths, Groups* packs) {
   for (std::vector<uint32_t>& pack : *packs)
     std::sort(pack.begin(), pack.end());
@@ -51,8 +51,8 @@ void SortByCost(const std::vector<uint32_t>& lengths, Groups* packs) {
                    });
 }
 
-// Longest first, each into the pack of least cost that has room; no packs where
-// some sample finds no room.
+// Puts each sample, longest first, into the cheapest pack that has room.
+// Returns no packs if some sample fits nowhere.
 Groups FillByCost(const std::vector<uint32_t>& lengths, size_t packs,
                   uint64_t capacity) {
   std::vector<uint32_t> order(lengths.size());
@@ -60,15 +60,15 @@ Groups FillByCost(const std::vector<uint32_t>& lengths, size_t packs,
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
     return lengths[a] > lengths[b];
   });
-  // Cost, members (so that no pack stays empty), pack.
+  // (cost, members, pack); members keep packs from staying empty.
   std::set<std::tuple<uint64_t, size_t, uint32_t>> by_cost;
   for (uint32_t p = 0; p < packs; ++p) by_cost.emplace(0, 0, p);
   std::vector<uint64_t> tokens(packs, 0);
   Groups filled(packs);
   for (const uint32_t i : order) {
-    const auto found =
-        std::find_if(by_cost.begin(), by_cost.end(), [&](const auto& entry) {
-          return tokens[std::get<2>(entry)] + lengths[i] <= capacity;
+    const auto found = std::find_if(
+        by_cost.begin(), by_cost.end(), [&](const auto& candidate) {
+          return tokens[std::get<2>(candidate)] + lengths[i] <= capacity;
         });
     if (found == by_cost.end()) return {};
     const auto [cost, members, pack] = *found;
@@ -117,7 +117,7 @@ absl::StatusOr<Groups> PackInOrder(const std::vector<uint32_t>& lengths,
                      " packs, a multiple of ", limits.multiple,
                      "; make batch.global a multiple of it"));
   }
-  // There are samples enough, so a pack to split is found before the first.
+  // There are enough samples, so a pack to split is always found.
   for (size_t from = packs.size() - 1; packs.size() < wanted;) {
     if (packs[from].size() < 2) {
       --from;
@@ -133,8 +133,8 @@ absl::StatusOr<Groups> PackInOrder(const std::vector<uint32_t>& lengths,
 absl::StatusOr<Groups> PackBalanced(const std::vector<uint32_t>& lengths,
                                     const PackLimits& limits) {
   BALLAST_ASSIGN_OR_RETURN(const Groups in_order, PackInOrder(lengths, limits));
-  // Packs of the reference, only ordered by cost: already never slower, since
-  // the largest of sorted sets sum to the least.
+  // The reference's packs, sorted by cost: never slower, since sorting
+  // minimises the sum of each set's largest.
   Groups best = in_order;
   SortByCost(lengths, &best);
   Groups filled = FillByCost(lengths, in_order.size(), limits.capacity);

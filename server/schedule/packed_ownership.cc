@@ -12,7 +12,7 @@
 namespace ballast {
 namespace {
 
-// Vision ranks without an image where others have one.
+// Vision ranks that have no image while others do.
 std::vector<uint32_t> Dummies(const std::vector<ScheduledSample>& samples,
                               const Groups& groups,
                               const MicroBatchShape& shape) {
@@ -29,7 +29,7 @@ std::vector<uint32_t> Dummies(const std::vector<ScheduledSample>& samples,
   return {};
 }
 
-// The padded lengths; a sample that no pack holds is an error.
+// The padded lengths. Errors: INVALID_ARGUMENT (a sample that fits no pack).
 absl::StatusOr<std::vector<uint32_t>> PaddedLengths(
     const std::vector<ScheduledSample>& samples, const PackShape& packs) {
   std::vector<uint32_t> lengths;
@@ -68,7 +68,7 @@ absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
        first += shape.grid) {
     Groups groups(std::make_move_iterator(first),
                   std::make_move_iterator(first + shape.grid));
-    if (!as_reference) groups = PlaceGroups(std::move(groups), 1, shards);
+    if (!as_reference) groups = NumberGroups(std::move(groups), 1, shards);
     Ownership& ownership = owners.emplace_back();
     if (shape.balance.align_images()) {
       ownership.dummy_ranks = Dummies(samples, groups, shape);

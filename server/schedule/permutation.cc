@@ -6,7 +6,8 @@ namespace ballast {
 namespace {
 
 constexpr int kRounds = 6;
-// Fewer bits a half leave too few distinct round functions to shuffle well.
+// With fewer bits in each half there are too few round functions to shuffle
+// well.
 constexpr int kMinHalfBits = 3;
 
 }  // namespace
@@ -36,7 +37,7 @@ uint64_t Permutation::Encrypt(uint64_t value) const {
   uint64_t left = value >> half_bits_;
   uint64_t right = value & mask;
   for (uint64_t round = 0; round < kRounds; ++round) {
-    // The shift takes the mixer's best bits.
+    // The shift keeps the mixer's best bits.
     const uint64_t mixed =
         Mix64(key_ + round * 0xD1B54A32D192ED03u + right) >> (64 - half_bits_);
     const uint64_t next = left ^ mixed;

@@ -5,20 +5,20 @@
 
 namespace ballast {
 
-// A keyed permutation of 0..size-1 that is computed, not stored: O(1) memory and
-// expected O(1) time for any element. Integer arithmetic alone, so equal on
-// every machine. A plain value; thread-safe.
+// A keyed permutation of 0..size-1 that is computed, not stored: O(1) memory
+// and expected O(1) time for any element. Uses only integers, so it is the same
+// on every machine. A plain value; thread-safe.
 //
-// It is a balanced Feistel network over the smallest even number of bits that
-// holds `size`, walked along its cycle until it lands below `size` (Black and
-// Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). Good shuffling, not
-// cryptography.
+// A balanced Feistel network over the smallest even number of bits that holds
+// `size`, applied repeatedly until the result is below `size` (cycle walking:
+// Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). It
+// shuffles well; it is not cryptography.
 class Permutation {
  public:
   // `size` must not be 0.
   Permutation(uint64_t size, uint64_t key);
 
-  // Where element `i`, below size(), goes.
+  // The image of element `i`, which is below size().
   uint64_t operator()(uint64_t i) const;
 
   uint64_t size() const { return size_; }
@@ -31,8 +31,8 @@ class Permutation {
   int half_bits_;
 };
 
-// A 64-bit mixing function: every input bit affects every output bit (the
-// finaliser of splitmix64).
+// A 64-bit mixing function, the finaliser of splitmix64: every input bit
+// affects every output bit.
 uint64_t Mix64(uint64_t value);
 
 }  // namespace ballast

@@ -25,8 +25,8 @@ double Time(const std::vector<StageTimes>& micro_batches,
   return SimulateOneForwardOneBackward(InOrder(micro_batches, order));
 }
 
-// Takes from `middle`, which is in descending order of its first stage, always
-// the one after which the pipeline has idled least.
+// Appends the micro-batches of `middle`, which are in descending order of their
+// first stage, each time the one after which the pipeline has idled least.
 std::vector<uint32_t> Fit(const std::vector<StageTimes>& micro_batches,
                           std::vector<uint32_t> order,
                           std::vector<uint32_t> middle) {
@@ -37,7 +37,7 @@ std::vector<uint32_t> Fit(const std::vector<StageTimes>& micro_batches,
       order.push_back(middle[k]);
       double work = 0;
       for (const uint32_t m : order) work += micro_batches[m][0];
-      // Forward and backward of the first stage, which must do all of it.
+      // The first stage does all forward and backward work.
       const double idle = Time(micro_batches, order) - 3 * work;
       order.pop_back();
       if (k == 0 || idle < best_idle) {
@@ -51,9 +51,9 @@ std::vector<uint32_t> Fit(const std::vector<StageTimes>& micro_batches,
   return order;
 }
 
-// Swaps any two while that shortens the step.
-void ImproveBySwaps(const std::vector<StageTimes>& micro_batches,
-                    std::vector<uint32_t>* order) {
+// Swaps pairs while that shortens the step.
+void SwapPairs(const std::vector<StageTimes>& micro_batches,
+               std::vector<uint32_t>* order) {
   double best = Time(micro_batches, *order);
   bool improved = true;
   for (int pass = 0; improved && pass < kMaxSwapPasses; ++pass) {
@@ -101,18 +101,18 @@ std::vector<uint32_t> PipelineOrder(
     candidates.push_back(Fit(micro_batches, {ascending.front()}, middle));
   }
   for (size_t c = 1; c < candidates.size(); ++c) {
-    // Larger ones first, so that the smallest ends.
+    // In descending order, so that the smallest is last.
     candidates[c].insert(candidates[c].end(),
                          std::make_reverse_iterator(rear_end),
                          std::make_reverse_iterator(rear_begin));
   }
-  // The first of equals, so that nothing moves without a gain.
+  // The first among equals, so that nothing moves without a gain.
   std::vector<uint32_t> best = *std::min_element(
       candidates.begin(), candidates.end(),
       [&](const std::vector<uint32_t>& a, const std::vector<uint32_t>& b) {
         return Time(micro_batches, a) < Time(micro_batches, b);
       });
-  if (best.size() <= kMaxSwapped) ImproveBySwaps(micro_batches, &best);
+  if (best.size() <= kMaxSwapped) SwapPairs(micro_batches, &best);
   return best;
 }
 

@@ -8,16 +8,17 @@
 
 namespace ballast {
 
-// An order of a step's micro-batches in which a 1F1B pipeline whose first stage
+// Orders a step's micro-batches so that a 1F1B pipeline whose first stage
 // varies (a vision encoder before a language model) has small bubbles: entry k
-// is the micro-batch that runs k-th. Never worse than the order as given, by
-// the simulator; the order as given where nothing is gained. Deterministic.
+// is the micro-batch that runs k-th. By the simulator never worse than the
+// given order, which is kept if nothing is gained. Deterministic.
 //
-// After DistTrain (Zhang et al., 2024) section 5.3: the smallest first, so that
-// the pipeline fills soon; the p-1 next smallest last, since nothing hides them
-// there; between them always the one that fits the gap best. Then any two change
-// places while that shortens the step. Bounded work: fitting up to 128
-// micro-batches (beyond, the middle is in descending order), swaps up to 48.
+// Follows DistTrain (Zhang et al., 2024), section 5.3: the smallest first, to
+// fill the pipeline early; the p-1 next smallest last, where nothing hides
+// them; in between always the one that fits the gap best. Then pairs are
+// swapped while that shortens the step. Work is bounded: gaps are fitted for up
+// to 128 micro-batches (beyond, the middle is in descending order), pairs
+// swapped for up to 48.
 std::vector<uint32_t> PipelineOrder(
     const std::vector<StageTimes>& micro_batches);
 

@@ -13,7 +13,7 @@ struct Pass {
   size_t micro_batch;
 };
 
-// The passes of one stage, in the order in which it runs them.
+// The passes of one stage in the order in which they run.
 std::vector<Pass> PassesOfStage(size_t stage, size_t stages, size_t n) {
   const size_t ahead = std::min(stages - 1 - stage, n);
   std::vector<Pass> passes;
@@ -39,7 +39,7 @@ double SimulateOneForwardOneBackward(
   std::vector<std::vector<Pass>> passes(stages);
   for (size_t s = 0; s < stages; ++s) passes[s] = PassesOfStage(s, stages, n);
 
-  // When each pass has ended; a stage goes on as far as its inputs allow.
+  // End time of each pass; a stage advances as far as its inputs allow.
   std::vector<std::vector<double>> forward(stages,
                                            std::vector<double>(n, kNotDone));
   std::vector<std::vector<double>> backward = forward;

@@ -5,15 +5,15 @@
 
 namespace ballast {
 
-// How long the stages of a pipeline take for one micro-batch, in any unit. The
-// backward pass takes twice the forward one.
-using StageTimes = std::vector<double>;  // forward time per stage, first first
+// Forward time of one micro-batch in each stage of a pipeline, in order of the
+// stages, in any unit. The backward pass takes twice as long.
+using StageTimes = std::vector<double>;
 
-// The time from the first forward to the last backward pass when the
-// micro-batches go through a pipeline in the given order under 1F1B: stage s of
-// p runs p-1-s forward passes ahead, then one forward and one backward in turn.
-// All entries have the same number of stages, at least one. Pure; O(stages x
-// micro-batches). 0 for no micro-batches.
+// Returns the time from the first forward to the last backward pass when the
+// micro-batches pass through a pipeline in the given order under 1F1B: stage s
+// of p runs p-1-s forward passes first, then alternates forward and backward
+// passes. All entries have the same number of stages, at least one. 0 without
+// micro-batches. Pure; O(stages x micro-batches).
 double SimulateOneForwardOneBackward(
     const std::vector<StageTimes>& micro_batches);
 

@@ -8,15 +8,15 @@
 namespace ballast {
 namespace {
 
-// A sample by where it stands.
-struct Place {
+// A sample by its group and its index within the group.
+struct Member {
   uint32_t group;
-  uint32_t member;
+  uint32_t index;
 };
 
 struct Swap {
-  Place image;
-  std::optional<Place> other;  // nothing where the rank owns no sample
+  Member image;
+  std::optional<Member> other;  // absent if the rank owns no sample
 };
 
 class Aligner {
@@ -34,10 +34,10 @@ class Aligner {
     std::optional<Swap> best;
     double best_load = std::numeric_limits<double>::infinity();
     for (uint32_t donor = 0; donor < ranks(); ++donor) {
-      const std::vector<Place> images = Images(donor);
+      const std::vector<Member> images = Images(donor);
       if (donor == rank || images.size() < 2) continue;
-      for (const Place& image : images) {
-        for (const std::optional<Place>& other : Others(rank)) {
+      for (const Member& image : images) {
+        for (const std::optional<Member>& other : Others(rank)) {
           const double load = LargerLoad(rank, image, other);
           if (load < best_load) {
             best_load = load;
@@ -53,12 +53,12 @@ class Aligner {
 
  private:
   uint32_t ranks() const { return groups_.size() / groups_per_rank_; }
-  uint32_t sample(const Place& place) const {
-    return groups_[place.group][place.member];
+  uint32_t sample(const Member& member) const {
+    return groups_[member.group][member.index];
   }
 
-  std::vector<Place> Members(uint32_t rank) const {
-    std::vector<Place> members;
+  std::vector<Member> Members(uint32_t rank) const {
+    std::vector<Member> members;
     for (uint32_t g = rank * groups_per_rank_;
          g < (rank + 1) * groups_per_rank_; ++g) {
       for (uint32_t m = 0; m < groups_[g].size(); ++m)
@@ -67,26 +67,27 @@ class Aligner {
     return members;
   }
 
-  std::vector<Place> Images(uint32_t rank) const {
-    std::vector<Place> images;
-    for (const Place& place : Members(rank)) {
-      if (has_image_[sample(place)]) images.push_back(place);
+  std::vector<Member> Images(uint32_t rank) const {
+    std::vector<Member> images;
+    for (const Member& member : Members(rank)) {
+      if (has_image_[sample(member)]) images.push_back(member);
     }
     return images;
   }
 
-  std::vector<std::optional<Place>> Others(uint32_t rank) const {
-    const std::vector<Place> members = Members(rank);
+  std::vector<std::optional<Member>> Others(uint32_t rank) const {
+    const std::vector<Member> members = Members(rank);
     if (members.empty()) return {std::nullopt};
-    return std::vector<std::optional<Place>>(members.begin(), members.end());
+    return std::vector<std::optional<Member>>(members.begin(), members.end());
   }
 
-  uint32_t TargetGroup(uint32_t rank, const std::optional<Place>& other) const {
+  uint32_t TargetGroup(uint32_t rank,
+                       const std::optional<Member>& other) const {
     return other ? other->group : rank * groups_per_rank_;
   }
 
-  double LargerLoad(uint32_t rank, const Place& image,
-                    const std::optional<Place>& other) const {
+  double LargerLoad(uint32_t rank, const Member& image,
+                    const std::optional<Member>& other) const {
     const double amount =
         costs_[sample(image)] - (other ? costs_[sample(*other)] : 0);
     return std::max(loads_[image.group] - amount,
@@ -101,11 +102,11 @@ class Aligner {
     loads_[TargetGroup(rank, swap.other)] += amount;
     std::vector<uint32_t>& from = groups_[swap.image.group];
     if (swap.other) {
-      std::swap(from[swap.image.member],
-                groups_[swap.other->group][swap.other->member]);
+      std::swap(from[swap.image.index],
+                groups_[swap.other->group][swap.other->index]);
       return;
     }
-    from.erase(from.begin() + swap.image.member);
+    from.erase(from.begin() + swap.image.index);
     groups_[TargetGroup(rank, swap.other)].push_back(given);
   }
 

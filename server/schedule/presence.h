@@ -8,25 +8,26 @@
 
 namespace ballast {
 
-// Sees to it that every vision rank owns a sample with images or none does: a
-// rank without one would be missing from the collectives inside the vision
-// tower, and all others would wait for it for ever.
+// Makes every vision rank own a sample with images, or none: a rank without one
+// would not take part in the collectives inside the vision tower, and all
+// others would wait for it without end.
 //
-// Rank r owns groups [r*groups_per_rank, (r+1)*groups_per_rank). While a rank
-// has no image and another has two samples with images, one of these changes
-// places with a sample of the first, the pair for which the larger of the two
-// groups' costs ends least (ties: lowest indexes); group sizes stay as they are,
-// but a rank that owns nothing is given the image sample alone. Other groups are
-// not touched. Deterministic.
+// Rank r owns groups [r*groups_per_rank, (r+1)*groups_per_rank). While one rank
+// has no image and another has at least two samples with images, one of these
+// is swapped with a sample of the first rank: the pair that minimises the
+// larger cost of the two groups (ties: lowest indexes). Group sizes do not
+// change, except that a rank without samples receives the image sample and
+// gives nothing. Other groups are not changed. Deterministic.
 //
-// Returns the ranks that are still without, ascending: those that must add a
-// dummy image, because there are fewer samples with images than ranks. Empty
-// where no sample has an image.
+// Returns the ranks that still have no image, ascending: those that must add a
+// dummy image because there are fewer samples with images than ranks. Empty if
+// no sample has an image.
 std::vector<uint32_t> AlignImages(const std::vector<double>& costs,
                                   const std::vector<bool>& has_image,
                                   uint32_t groups_per_rank, Groups* groups);
 
-// Only names the ranks that are without an image while others have one.
+// Returns the ranks that have no image while others do, ascending; moves
+// nothing.
 std::vector<uint32_t> RanksWithoutImage(const std::vector<bool>& has_image,
                                         uint32_t groups_per_rank,
                                         const Groups& groups);

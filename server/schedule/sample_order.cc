@@ -26,7 +26,7 @@ SampleOrder::SampleOrder(std::vector<Source> sources, uint64_t seed,
       shuffle_(shuffle),
       mixture_(Weights(sources_)) {
   for (const Source& source : sources_) {
-    // By name, so that another source beside it does not reshuffle this one.
+    // By name, so that adding a source does not reshuffle the others.
     keys_.push_back(
         XXH3_64bits_withSeed(source.name.data(), source.name.size(), seed));
   }
@@ -36,10 +36,10 @@ SampleOrder::Sample SampleOrder::At(uint64_t position) const {
   const Mixture::Draw draw = mixture_.At(position);
   const uint64_t size = sources_[draw.source].size;
   const uint64_t epoch = draw.number / size;
-  const uint64_t place = draw.number % size;
-  if (!shuffle_) return {draw.source, place, epoch};
+  const uint64_t within_epoch = draw.number % size;
+  if (!shuffle_) return {draw.source, within_epoch, epoch};
   const Permutation permutation(size, Mix64(keys_[draw.source] + Mix64(epoch)));
-  return {draw.source, permutation(place), epoch};
+  return {draw.source, permutation(within_epoch), epoch};
 }
 
 uint64_t SampleOrder::EndOf(uint32_t epochs) const {

@@ -9,9 +9,9 @@
 
 namespace ballast {
 
-// The global order of samples: position -> sample, in O(1) time and memory. It
-// depends on nothing but what it is made from: not on dp sizes, servers or time.
-// Immutable; thread-safe.
+// The global order of samples: maps a position to its sample in O(1) time and
+// memory. Depends only on the constructor's arguments, not on dp sizes, servers
+// or time. Immutable; thread-safe.
 class SampleOrder {
  public:
   struct Source {
@@ -22,17 +22,19 @@ class SampleOrder {
   struct Sample {
     uint32_t source;
     uint64_t ordinal;  // in the source's index
-    uint64_t epoch;    // how often the source has been passed through
+    uint64_t epoch;    // completed passes through the source
   };
 
-  // `shuffle` false: each source in the order of its index, every epoch alike.
+  // `shuffle` false: each source is read in the order of its index, in every
+  // epoch.
   SampleOrder(std::vector<Source> sources, uint64_t seed, bool shuffle);
 
   Sample At(uint64_t position) const;
 
-  // The first position whose sample comes for the (epochs + 1)-th time: before
-  // it each sample of the source that runs out first has come `epochs` times,
-  // and no sample more often. The largest 64-bit number where that does not fit.
+  // The first position whose sample occurs for the (epochs + 1)-th time. Before
+  // it each sample of the source that runs out first occurs `epochs` times, and
+  // no sample more often. The largest 64-bit number where the position does not
+  // fit.
   uint64_t EndOf(uint32_t epochs) const;
 
  private:

@@ -14,10 +14,18 @@
 namespace ballast {
 namespace {
 
-using Entries = std::map<std::string, std::string>;
+using KeyValues = std::map<std::string, std::string>;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
+
+// Version of the rules that turn configuration and index into a schedule. Must
+// be raised whenever any schedule changes, so that servers of different
+// versions refuse each other instead of sending ranks to different samples.
+//   2: vision's quadratic cost is summed over images; placement counts the
+//   bytes
+//      of payloads as blocks hold them
+constexpr int kScheduleRules = 2;
 
 // Shortest text that reads back as the same double.
 std::string DoubleText(double value) {
@@ -54,17 +62,17 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field,
   }
 }
 
-// Every field of `message`, set or not, under `prefix.NAME`.
+// Adds every field of `message`, set or not, under `prefix.NAME`.
 void AddMessage(const std::string& prefix, const Message& message,
-                Entries* entries) {
+                KeyValues* entries) {
   const Reflection& reflection = *message.GetReflection();
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
     const std::string key = absl::StrCat(prefix, ".", field.name());
     if (field.is_repeated() &&
         field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-      // No entry when there is none: a list that a new version knows leaves the
-      // fingerprints of configurations without it as they are.
+      // An empty list adds no entry, so that a list new in this version does
+      // not change the fingerprints of configurations without it.
       for (int k = 0; k < reflection.FieldSize(message, &field); ++k) {
         AddMessage(absl::StrFormat("%s.%04d", key, k),
                    reflection.GetRepeatedMessage(message, &field, k), entries);
@@ -88,7 +96,7 @@ void AddMessage(const std::string& prefix, const Message& message,
 
 v1::Fingerprint ScheduleFingerprint(
     const v1::Config& config, const std::vector<const SourceIndex*>& indexes) {
-  Entries entries;
+  KeyValues entries;
   for (int i = 0; i < config.sources_size(); ++i) {
     const v1::Source& source = config.sources(i);
     entries[absl::StrFormat("sources.%04d", i)] =
@@ -96,7 +104,7 @@ v1::Fingerprint ScheduleFingerprint(
     entries[absl::StrCat("index.", source.name())] = indexes[i]->digest();
   }
   AddMessage("order", config.order(), &entries);
-  // As for lists: what is left out leaves older fingerprints as they are.
+  // As for lists: the default does not change older fingerprints.
   if (config.order().epochs() == 0) entries.erase("order.epochs");
   AddMessage("model", config.model(), &entries);
   AddMessage("batch", config.batch(), &entries);
@@ -105,6 +113,7 @@ v1::Fingerprint ScheduleFingerprint(
   }
 
   AddMessage("balance", config.balance(), &entries);
+  entries["balance.rules"] = absl::StrCat(kScheduleRules);
   entries["topology.colocated"] =
       config.topology().colocated() ? "true" : "false";
   for (int i = 0; i < config.topology().servers_size(); ++i) {
@@ -112,11 +121,16 @@ v1::Fingerprint ScheduleFingerprint(
       entries[absl::StrFormat("topology.servers.%04d.%s", i, module)] = ranks;
     }
   }
-  // Only whether samples move is part of the schedule, not by which way.
+  // The schedule depends only on whether samples move, not on how they do.
   entries.erase("balance.delivery");
   entries["balance.reorder"] =
       config.balance().delivery() == v1::DELIVERY_OFF ? "false" : "true";
   AddMessage("packing", config.packing(), &entries);
+  // Servers must agree on what a sample with a data fault becomes. The default
+  // leaves older fingerprints as they are.
+  if (config.serve().on_bad_sample() == v1::Serve::ON_BAD_SAMPLE_ERROR) {
+    entries["serve.on_bad_sample"] = "error";
+  }
   return MakeFingerprint(entries);
 }
 

@@ -9,13 +9,13 @@
 
 namespace ballast {
 
-// The fingerprint of all that the schedule depends on, and within it that of
-// the data alone (proto/schedule/fingerprint.h): sources (name, weight, index
-// digest), order, model, batch, dp sizes, which ranks share a server, balance,
-// packing. Not in it: paths, addresses, `serve`, `security`, and which of the
-// reordering deliveries carries the bytes, since none of these changes who
-// trains on what. `config.model.tokenizer` is the tokenizer's digest
-// (Tokenizer::digest), since its path says nothing of it.
+// Makes the fingerprint of everything that the schedule depends on, with that
+// of the data alone (proto/schedule/fingerprint.h): sources (name, weight,
+// index digest), order, model, batch, dp sizes, which ranks share a server,
+// balance, packing. It leaves out paths, addresses, `serve`, `security`, and
+// which of the reordering deliveries is used, since none of these changes which
+// rank trains on which sample. `config.model.tokenizer` holds the tokenizer's
+// digest (Tokenizer::digest), since its path does not identify it.
 v1::Fingerprint ScheduleFingerprint(
     const v1::Config& config, const std::vector<const SourceIndex*>& indexes);
 

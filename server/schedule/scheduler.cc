@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
-#include "server/config/rank_list.h"
 #include "server/config/topology.h"
 #include "server/schedule/cost_model.h"
 #include "server/schedule/micro_batch_schedule.h"
@@ -44,13 +43,13 @@ class ConfiguredScheduler final : public Scheduler {
 
  private:
   uint32_t WindowSize() const;
-  // Schedules `count` samples, which are whole micro-batches, behind those that
-  // `schedule` has.
+  // Appends the schedule of `count` samples, which are whole micro-batches, to
+  // `schedule`.
   absl::Status AddWindow(const MicroBatchShape& shape, uint64_t first_position,
                          uint32_t count, v1::StepSchedule* schedule) const;
-  // Finds the size of a sample of which all else is known.
+  // Sets `size` of a sample whose other fields are known.
   absl::Status Measure(ScheduledSample* sample) const;
-  // Has the indexes read what these need, all at once.
+  // Makes the indexes read the entries of these samples at once.
   void Prefetch(const std::vector<ScheduledSample>& samples) const;
   StageTimes Times(const v1::MicroBatchSchedule& micro_batch) const;
   void OrderForPipeline(v1::StepSchedule* schedule) const;
@@ -58,9 +57,9 @@ class ConfiguredScheduler final : public Scheduler {
   const v1::Config config_;
   const std::vector<const SourceIndex*> indexes_;
   const SampleOrder order_;
-  // With the cost of step 0.
+  // With the coefficients of step 0.
   const MicroBatchShape shape_;
-  const std::optional<PackShape> packs_;  // with packing.mode `scheduled`
+  const std::optional<PackShape> packs_;  // only with packing.mode `scheduled`
   const v1::Fingerprint fingerprint_;
   const v1::Job job_;
 };
@@ -70,7 +69,7 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
   if (job_.end_step() != 0 && step >= job_.end_step()) {
     return absl::OutOfRangeError(absl::StrCat(
         "the data end before step ", job_.end_step(), " (order.epochs is ",
-        config_.order().epochs(), "); step ", step, " was asked for"));
+        config_.order().epochs(), "); step ", step, " was requested"));
   }
   const uint64_t samples = config_.batch().global();
   if (step >= std::numeric_limits<uint64_t>::max() / samples) {
@@ -87,8 +86,8 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
   schedule.mutable_totals();
   MicroBatchShape shape = shape_;
   *shape.balance.mutable_cost() = CostAt(config_.balance(), step);
-  // A window balances some micro-batches together; the step's last may be
-  // short.
+  // Each window of micro-batches is balanced together; the last of a step may
+  // be shorter.
   const uint32_t micro = config_.batch().micro();
   const uint32_t window = WindowSize() * micro;
   for (uint32_t done = 0; done < samples; done += window) {
@@ -102,7 +101,7 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
   return schedule;
 }
 
-// The stages' forward times: vision, then the language model's pp stages.
+// The stages' forward times: vision, then the pp stages of the language model.
 StageTimes ConfiguredScheduler::Times(
     const v1::MicroBatchSchedule& micro_batch) const {
   const auto largest_load = [&](v1::Module module) {
@@ -127,7 +126,7 @@ void ConfiguredScheduler::OrderForPipeline(v1::StepSchedule* schedule) const {
     const uint32_t slot = ordered.size();
     v1::MicroBatchSchedule* micro_batch = ordered.Add();
     micro_batch->Swap(schedule->mutable_micro_batches(m));
-    for (uint32_t& entry : *micro_batch->mutable_slot()) entry = slot;
+    for (uint32_t& each : *micro_batch->mutable_slot()) each = slot;
   }
   schedule->mutable_micro_batches()->Swap(&ordered);
 }
@@ -190,39 +189,16 @@ absl::Status ConfiguredScheduler::AddWindow(const MicroBatchShape& shape,
   return absl::OkStatus();
 }
 
-// The server that each rank of the module reads through.
-absl::StatusOr<std::vector<uint32_t>> ServerOfRank(const v1::Config& config,
-                                                   v1::Module module) {
-  const auto& servers = config.topology().servers();
-  if (servers.size() < 2) return std::vector<uint32_t>();
-  std::vector<uint32_t> server_of_rank(DpSize(config, module), 0);
-  for (int s = 0; s < servers.size(); ++s) {
-    const auto found = servers[s].ranks().find(std::string(ModuleName(module)));
-    if (found == servers[s].ranks().end()) continue;
-    BALLAST_ASSIGN_OR_RETURN(const std::vector<uint32_t> ranks,
-                             ParseRankList(found->second));
-    for (const uint32_t rank : ranks) {
-      if (rank >= server_of_rank.size()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "topology.servers: ", ModuleName(module), " has no rank ", rank));
-      }
-      server_of_rank[rank] = s;
-    }
-  }
-  return server_of_rank;
-}
-
 absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
   MicroBatchShape shape;
   shape.micro_batch = config.batch().micro();
   shape.grid = Grid(config.topology());
   shape.balance = config.balance();
-  shape.balance.clear_cost_changes();  // shapes are copied, a step each
-  shape.colocated = config.topology().colocated();
-  shape.position_axes = config.model().position_axes();
+  shape.balance.clear_cost_changes();  // the shape is copied for every step
+  shape.geometry = {config.model().patch(), config.model().position_axes()};
   for (const v1::Module module : Modules(config)) {
-    BALLAST_ASSIGN_OR_RETURN(std::vector<uint32_t> servers,
-                             ServerOfRank(config, module));
+    BALLAST_ASSIGN_OR_RETURN(ServerOfRank servers,
+                             FindServerOfRank(config, module));
     shape.modules.push_back(
         {module, DpSize(config, module), std::move(servers)});
   }
@@ -256,7 +232,7 @@ v1::Job MakeJob(const v1::Config& config,
   return job;
 }
 
-// How packs are filled; nothing unless packing.mode is `scheduled`.
+// The limits of packs; nullopt unless packing.mode is `scheduled`.
 absl::StatusOr<std::optional<PackShape>> MakePackShape(
     const v1::Config& config) {
   if (config.packing().mode() != v1::Packing::MODE_SCHEDULED) {
@@ -264,15 +240,15 @@ absl::StatusOr<std::optional<PackShape>> MakePackShape(
   }
   if (config.balance().delivery() == v1::DELIVERY_OFF) {
     return absl::InvalidArgumentError(
-        "packing.mode: `scheduled` gives samples to other ranks than read "
-        "them, which balance.delivery `off` forbids");
+        "packing.mode: `scheduled` moves samples to other ranks than their "
+        "readers, which balance.delivery `off` forbids");
   }
   const auto& modules = config.topology().modules();
   const auto language =
       modules.find(std::string(ModuleName(v1::MODULE_LANGUAGE)));
   if (language == modules.end()) {
     return absl::InvalidArgumentError(
-        "packing.mode: `scheduled` packs tokens, and topology.modules has no "
+        "packing.mode: `scheduled` packs tokens, but topology.modules has no "
         "language");
   }
   PackShape packs;
@@ -285,15 +261,15 @@ absl::StatusOr<std::optional<PackShape>> MakePackShape(
   if (multiple == 0 || config.batch().global() % multiple != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "batch.global is ", config.batch().global(),
-        "; packing.mode `scheduled` wants a multiple of the grid times "
-        "packing.virtual_pipeline_group, ",
+        "; wanted, with packing.mode `scheduled`, a multiple of the grid times "
+        "packing.virtual_pipeline_group, which is ",
         multiple));
   }
   return std::make_optional(packs);
 }
 
-// The first step that there are no data for; 0: they never end. A step that is
-// not whole is none.
+// The first step without data; 0: the data never end. An incomplete step is not
+// run.
 absl::StatusOr<uint64_t> EndStep(const v1::Config& config,
                                  const SampleOrder& order) {
   const uint32_t epochs = config.order().epochs();
@@ -302,8 +278,8 @@ absl::StatusOr<uint64_t> EndStep(const v1::Config& config,
   const uint64_t steps = samples / config.batch().global();
   if (steps == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "order.epochs is ", epochs, ", after which the data end at ", samples,
-        " samples; wanted at least one step, which is batch.global ",
+        "order.epochs is ", epochs, ", so the data end at ", samples,
+        " samples; wanted at least one step of batch.global ",
         config.batch().global(), " samples"));
   }
   return steps;
@@ -319,7 +295,7 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
     if (indexes[i]->size() == 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("source ", source.name(),
-                       ": its index holds no sample; every one was bad, or "
+                       ": its index holds no sample; either all are bad, or "
                        "`path` names the wrong files"));
     }
     sources.push_back({source.name(), indexes[i]->size(), source.weight()});

@@ -7,29 +7,27 @@
 
 #include "absl/status/statusor.h"
 #include "proto/balance.pb.h"
-#include "proto/block/block_plan.h"
+#include "proto/block/payload_bytes.h"
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
+#include "proto/schedule/delivery_rule.h"
 
 namespace ballast {
 
-// For each module the number in topology.servers of the server that reads for
-// each data-parallel rank.
-using ServersOfRanks = std::map<v1::Module, std::vector<uint32_t>>;
+// The servers that read for the ranks of each module.
+using ServersOfRanks = std::map<v1::Module, ServerOfRank>;
 
-// Of a loaded configuration. Errors: INVALID_ARGUMENT (a list of ranks that
-// is none).
+// Those of a loaded configuration. Errors: as FindServerOfRank.
 absl::StatusOr<ServersOfRanks> FindServersOfRanks(const v1::Config& config);
 
-// How evenly the load of a step lies, and what moves for it (proto/
-// balance.proto), columns by rank included. Pure; O(samples + ranks). A rank
-// that `servers` does not name is of server 0. `schedule` is well-formed
-// (CheckColumns).
+// The balance of a step (proto/balance.proto), columns by rank included. Pure;
+// O(samples + ranks). A module that `servers` does not name has one server.
+// `schedule` has passed CheckColumns.
 v1::StepBalance BalanceOf(const v1::StepSchedule& schedule,
                           const ServersOfRanks& servers,
                           const BlockGeometry& geometry);
 
-// Empties the columns by rank.
+// Clears the columns by rank.
 void DropRanks(v1::StepBalance* balance);
 
 }  // namespace ballast

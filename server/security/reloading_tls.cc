@@ -14,15 +14,15 @@ namespace {
 
 using Processor = grpc::AuthMetadataProcessor;
 
-// What gRPC holds of one address that is listened at, until it has closed it.
+// State of one listening port; gRPC owns it until the port is closed.
 struct Port {
   std::shared_ptr<const LiveTlsMaterial> material;
-  // What the last handshake was done with. gRPC fetches under a lock.
+  // The material of the last handshake. gRPC fetches under a lock.
   std::shared_ptr<const TlsMaterial> shown;
-  std::shared_ptr<Processor> processor;  // null: every call may come in
+  std::shared_ptr<Processor> processor;  // null: every call is admitted
 };
 
-// Before each handshake.
+// Called before each handshake.
 grpc_ssl_certificate_config_reload_status Fetch(
     void* user_data, grpc_ssl_server_certificate_config** config) {
   Port& port = *static_cast<Port*>(user_data);
@@ -32,8 +32,8 @@ grpc_ssl_certificate_config_reload_status Fetch(
   const TlsIdentity& identity = port.shown->identity;
   const grpc_ssl_pem_key_cert_pair pair = {identity.key.c_str(),
                                            identity.cert.c_str()};
-  // gRPC wants authorities even where no client is asked for a certificate;
-  // then nothing is held to them.
+  // gRPC wants authorities even if clients show no certificate; it does not use
+  // them then.
   const std::string& client_ca =
       port.shown->client_ca.empty() ? identity.cert : port.shown->client_ca;
   *config =
@@ -60,8 +60,8 @@ std::vector<grpc_metadata> EntriesOf(
   return entries;
 }
 
-// A call's metadata to the processor, and its answer to gRPC, which takes what
-// it needs of it before `done` returns.
+// Passes a call's metadata to the processor and its answer to gRPC, which
+// copies what it needs before `done` returns.
 void Process(void* state, grpc_auth_context* /*context*/,
              const grpc_metadata* metadata, size_t count,
              grpc_process_auth_metadata_done_cb done, void* user_data) {
@@ -104,8 +104,8 @@ class ReloadingCredentials final : public grpc::ServerCredentials {
         grpc_ssl_server_credentials_create_with_options(
             grpc_ssl_server_credentials_create_options_using_config_fetcher(
                 request_, &Fetch, port));
-    // Also without a processor: credentials live as long as anything asks them,
-    // and free the port when they go.
+    // Set even without a processor: the credentials free the port with it when
+    // they go.
     grpc_server_credentials_set_auth_metadata_processor(
         credentials,
         {processor_ == nullptr ? nullptr : &Process, &Destroy, port});

@@ -11,7 +11,8 @@
 
 namespace ballast {
 
-// What a server shows to its clients, and by whom it knows them. PEM.
+// The certificate that a server shows to its clients, and the CAs that it knows
+// them by. PEM.
 struct TlsMaterial {
   TlsIdentity identity;
   std::string client_ca;  // empty: clients show no certificate
@@ -23,15 +24,15 @@ struct TlsMaterial {
 };
 using LiveTlsMaterial = LiveValue<std::shared_ptr<const TlsMaterial>>;
 
-// grpc::SslServerCredentials, but that every handshake goes by what `material`
-// holds when it begins; connections that are there stay as they are. Whether
-// clients must show a certificate is decided here once: by whether `material`
-// holds a client_ca now. A material that TLS cannot use, against which
-// ReadTlsIdentity guards, leaves those before in use, and gRPC logs it.
+// As grpc::SslServerCredentials, but every handshake uses what `material` holds
+// when it begins; existing connections stay as they are. Whether clients must
+// show a certificate is decided once, here: whether `material` holds a
+// client_ca now. Material that TLS cannot use, which ReadTlsIdentity prevents,
+// leaves the previous one in use, and gRPC logs it.
 //
-// gRPC asks for certificates so through its C interface only (the fetcher of
-// grpc_security.h); its watcher of files, in C++, takes a key of another
-// certificate and then refuses everyone. See docs/decisions/0013.
+// Only gRPC's C interface allows this (the fetcher of grpc_security.h); its
+// file watcher in C++ accepts a key of another certificate and then refuses
+// everyone. See docs/decisions/0013.
 //
 // SetAuthMetadataProcessor: the processor must not block, and is given no
 // AuthContext.

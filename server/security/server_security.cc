@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "common/grpc_status.h"
 #include "common/log.h"
+#include "common/net_address.h"
 #include "common/pem_files.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
@@ -34,7 +35,7 @@ absl::string_view ViewOf(grpc::string_ref text) {
   return absl::string_view(text.data(), text.size());
 }
 
-// Of one `authorization`, whichever way it came.
+// Checks one `authorization`, from gRPC or HTTP.
 absl::Status Judge(const TokenList& tokens, absl::string_view authorization) {
   if (!absl::ConsumePrefix(&authorization, "Bearer ")) {
     return absl::UnauthenticatedError(
@@ -51,11 +52,11 @@ absl::Status Judge(const TokenList& tokens, absl::string_view authorization) {
       break;
   }
   return absl::UnauthenticatedError(
-      "the client's token is none that the server knows; was "
+      "the server does not know the client's token; was "
       "security.tokens_file changed without a SIGHUP to the server?");
 }
 
-// Asks every call for its token.
+// Demands a token of every call.
 class TokenGate final : public grpc::AuthMetadataProcessor {
  public:
   explicit TokenGate(
@@ -78,7 +79,7 @@ class TokenGate final : public grpc::AuthMetadataProcessor {
                         "no token came with the call; give the client "
                         "--token-file with one for this job");
     }
-    // Goes no further, where something might show it.
+    // Consumed here, so that nothing further on can show it.
     for (auto entry = begin; entry != end; ++entry) {
       consumed->emplace(
           std::string(entry->first.data(), entry->first.size()),
@@ -183,7 +184,7 @@ void ServerSecurity::SetTls(TlsMaterial material,
   tls_files_ = files;
   if (material == *tls_->Get()) return;
   WarnOfReaders("security.tls.key", files.key());
-  LogInfo("security.tls: new connections go by new files; ", files.cert(),
+  LogInfo("security.tls: new connections use the new files; ", files.cert(),
           " is valid until ",
           absl::FormatTime(material.identity.expires, absl::UTCTimeZone()));
   tls_->Set(std::make_shared<const TlsMaterial>(std::move(material)));
@@ -203,7 +204,7 @@ absl::Status ServerSecurity::CheckAuthorization(
 std::shared_ptr<grpc::ServerCredentials> ServerSecurity::CredentialsFor(
     absl::string_view address) const {
   std::shared_ptr<grpc::ServerCredentials> credentials;
-  if (absl::StartsWith(address, "unix:")) {
+  if (!UnixPath(address).empty()) {
     if (tokens_ == nullptr) return grpc::InsecureServerCredentials();
     // On the wire as if there were none; gRPC asks for tokens over no other.
     credentials = grpc::experimental::LocalServerCredentials(UDS);

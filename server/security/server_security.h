@@ -18,10 +18,10 @@
 
 namespace ballast {
 
-// Who may talk to a server, as `security` of the configuration says. What its
-// files hold can be read anew once it is loaded, whether there are tokens, TLS
-// and certificates of clients is decided for good. Thread-safe, but for Reload
-// and RenewTls, which are for one thread at a time.
+// Decides who may talk to a server, as `security` of the configuration says.
+// Its files can be read again after Load; whether there are tokens, TLS and
+// client certificates is decided by Load. Thread-safe, except Reload and
+// RenewTls, which are for one thread at a time.
 //
 //   address   security.tls        security.tokens_file
 //   unix:     none: mode 0660     a token with every call
@@ -29,39 +29,38 @@ namespace ballast {
 //             certificate of the
 //             client, too
 //
-// Health checks need no token, so that those who watch over processes need
-// none; all else does, reflection too.
+// Health checks need no token, so that process supervisors need none; all other
+// calls do, reflection included.
 class ServerSecurity {
  public:
-  // Reads and checks every file that `security` names; a key or token file that
-  // anyone on the machine may read is worth a warning in the log. Blocks on the
-  // disk. Errors name the key and the file: those of ReadTlsIdentity,
-  // ReadTlsAuthorities, ReadSmallFile and TokenList::Parse.
+  // Reads and checks every file that `security` names; warns in the log of a
+  // key or token file that anyone on the machine may read. Blocks on the disk.
+  // Errors name the key and the file: as ReadTlsIdentity, ReadTlsAuthorities,
+  // ReadSmallFile and TokenList::Parse.
   static absl::StatusOr<ServerSecurity> Load(const v1::Security& security);
 
-  // For listening at `address`.
+  // Credentials for listening at `address`.
   std::shared_ptr<grpc::ServerCredentials> CredentialsFor(
       absl::string_view address) const;
 
-  // Of a request over HTTP with that `Authorization`, if any: OK, or
-  // UNAUTHENTICATED or PERMISSION_DENIED with the reason. OK for all where no
-  // token is needed.
+  // Checks the `Authorization` of an HTTP request, if it has one: OK, or
+  // UNAUTHENTICATED or PERMISSION_DENIED with the reason. Always OK if no token
+  // is needed.
   absl::Status CheckAuthorization(
       const std::optional<std::string>& authorization) const;
 
-  // Reads the files of `security` anew, those of TLS and those of tokens where
-  // there were such before: every handshake and every call from here on is held
-  // to what they say, whatever came before; connections and streams that are
-  // open go on. Errors: as Load; then nothing has changed.
+  // Reads the files of `security` again: those of TLS and of tokens, where
+  // there were such before. They hold for every later handshake and call; open
+  // connections and streams go on. Errors: as Load; then nothing has changed.
   absl::Status Reload(const v1::Security& security);
 
-  // Reads the files of `security.tls` anew, as of the last Load or Reload, and
-  // goes by them as Reload does. Whether they had changed, which is a line in
-  // the log; false without TLS. Errors: as Load; then nothing has changed.
+  // Reads the files of `security.tls` again, as of the last Load or Reload, and
+  // applies them as Reload does. Returns whether they had changed, and logs it;
+  // false without TLS. Errors: as Load; then nothing has changed.
   absl::StatusOr<bool> RenewTls();
 
-  // How this server goes to the job's others: with its own certificate and the
-  // first token of the job, as of Load.
+  // How this server connects to the job's other servers: with its own
+  // certificate and the first token of the job, as of Load.
   const ChannelSecurity& to_peers() const { return to_peers_; }
 
  private:
@@ -70,10 +69,10 @@ class ServerSecurity {
   ServerSecurity() = default;
   void SetTls(TlsMaterial material, const v1::Security::Tls& files);
 
-  // Shared with what listens; null: there is no TLS.
+  // Shared with the listening ports; null: there is no TLS.
   std::shared_ptr<LiveTlsMaterial> tls_;
   v1::Security::Tls tls_files_;
-  // Shared with what asks for them; null: none is needed.
+  // Shared with the listening ports; null: no token is needed.
   std::shared_ptr<LiveTokens> tokens_;
   ChannelSecurity to_peers_;
 };

@@ -17,7 +17,8 @@ namespace {
 
 constexpr size_t kMostEntries = 4096;
 
-// Of one length, so that comparing says nothing of the tokens' lengths either.
+// Digests have one length, so comparing them does not reveal the tokens'
+// lengths either.
 std::array<uint8_t, 32> DigestOf(absl::string_view token) {
   std::array<uint8_t, 32> digest;
   SHA256(reinterpret_cast<const uint8_t*>(token.data()), token.size(),
@@ -67,7 +68,7 @@ absl::StatusOr<TokenList> TokenList::Parse(absl::string_view text,
       file, ": no token is for ",
       job.empty() ? std::string("any job, and security.job is not set")
                   : absl::StrCat("security.job, ", job),
-      ": no client could come in"));
+      ": no client could be admitted"));
 }
 
 TokenList::Verdict TokenList::Check(absl::string_view token) const {

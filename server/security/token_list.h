@@ -12,29 +12,30 @@
 
 namespace ballast {
 
-// The bearer tokens of security.tokens_file. Holds their digests, and in full
-// only the one that the server itself shows to the job's other servers. No
-// message has a token in it. Immutable; thread-safe.
+// The bearer tokens of security.tokens_file. Holds their digests; in full only
+// the one that the server itself shows to the job's other servers. No message
+// contains a token. Immutable; thread-safe.
 class TokenList {
  public:
   enum class Verdict {
     kUnknown,   // no such token
-    kOtherJob,  // for other jobs than this
+    kOtherJob,  // only for other jobs
     kAllowed,
   };
 
-  // `text` of the file `file`, for a server of job `job`, which may be empty
-  // (security.job). A line: the token, then the jobs that it is for; none: any.
-  // A token may have several lines. Errors: INVALID_ARGUMENT "FILE:LINE: ..."
-  // (not a token, not the name of a job), or where no token is for this job.
+  // Parses `text` of the file `file`, for a server of job `job` (security.job;
+  // may be empty). A line is a token and the jobs that it is for; none: any
+  // job. A token may have several lines. Errors: INVALID_ARGUMENT, "FILE:LINE:
+  // ..." (not a token, not the name of a job) or because no token is for this
+  // job.
   static absl::StatusOr<TokenList> Parse(absl::string_view text,
                                          absl::string_view file,
                                          absl::string_view job);
 
-  // Takes the same time whatever the tokens of the list are.
+  // Takes the same time whatever tokens the list has.
   Verdict Check(absl::string_view token) const;
 
-  // The first one that is for this job.
+  // The first token that is for this job.
   const std::string& own() const { return own_; }
 
  private:

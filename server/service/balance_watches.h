@@ -8,29 +8,28 @@
 
 #include "proto/metrics_service.pb.h"
 #include "server/monitor/balance_board.h"
-#include "server/service/call_count.h"
+#include "server/pull/call_count.h"
 #include "server/service/watch_set.h"
 
 namespace ballast {
 
 class BalanceWatch;
 
-// The WatchBalance calls of a server. A call holds one step's balance at most.
+// The WatchBalance calls of a server. A call holds at most one step's balance.
 // Thread-safe. Must outlive the gRPC server.
 class BalanceWatches {
  public:
-  // Becomes the board's listener, which it need not outlive. `calls`, which
-  // counts the open calls, is not owned and outlives them.
+  // Becomes the board's listener; the board may outlive it. `calls` counts the
+  // open calls; it is not owned and must outlive them.
   static std::shared_ptr<BalanceWatches> Create(
       std::shared_ptr<BalanceBoard> board, CallCount* calls);
 
-  // Never null; owned by this until gRPC is done with it. Ends with
-  // RESOURCE_EXHAUSTED where WatchSet::kMaxOpen are there.
+  // Never null; owned by this until gRPC is done with it. Beyond
+  // WatchSet::kMaxOpen calls it ends with RESOURCE_EXHAUSTED.
   grpc::ServerWriteReactor<v1::WatchBalanceResponse>* Open(
       const v1::WatchBalanceRequest& request);
 
-  // Ends all calls, as well as those that come, with UNAVAILABLE. Does not
-  // wait.
+  // Ends all calls, present and future, with UNAVAILABLE. Does not wait.
   void Drain();
 
  private:

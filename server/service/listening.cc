@@ -9,11 +9,10 @@
 #include <cerrno>
 #include <cstring>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "common/net_address.h"
 #include "common/status_macros.h"
-#include "server/config/listen_address.h"
+#include "server/config/exposure.h"
 
 namespace ballast {
 namespace {
@@ -42,6 +41,14 @@ absl::Status CheckNobodyAnswers(const std::string& path,
   errno = reason;
   if (reason == ECONNREFUSED || reason == ENOENT) return absl::OkStatus();
   return SystemError(path, "cannot tell whether a server answers");
+}
+
+absl::StatusOr<NetAddress> Parse(absl::string_view address) {
+  absl::StatusOr<NetAddress> parsed = ParseNetAddress(address);
+  if (parsed.ok()) return parsed;
+  return absl::InvalidArgumentError(
+      absl::StrCat("serve.listen: found \"", address, "\"; ",
+                   std::string(parsed.status().message())));
 }
 
 absl::Status TooLong(const std::string& path) {
@@ -76,31 +83,18 @@ absl::Status TryBind(absl::string_view address, int family,
 
 }  // namespace
 
-absl::string_view UnixPath(absl::string_view address) {
-  if (!absl::ConsumePrefix(&address, "unix:")) return "";
-  // unix:///path is the same file as unix:/path.
-  if (absl::StartsWith(address, "///")) address.remove_prefix(2);
-  return address;
-}
-
 absl::Status CheckListen(absl::string_view address,
                          const v1::Security& security) {
-  if (absl::StartsWith(address, "unix:")) {
-    if (!UnixPath(address).empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("serve.listen: ", address, " has no path"));
-  }
-  const absl::StatusOr<ListenAddress> parsed = ParseListenAddress(address);
-  if (!parsed.ok()) return Annotate(parsed.status(), "serve.listen");
-  return Annotate(CheckExposure(*parsed, address, security), "serve.listen");
+  BALLAST_ASSIGN_OR_RETURN(const NetAddress parsed, Parse(address));
+  return Annotate(CheckExposure(parsed, address, security), "serve.listen");
 }
 
 absl::Status TryListen(absl::string_view address) {
-  const std::string path(UnixPath(address));
-  if (!path.empty()) {
+  BALLAST_ASSIGN_OR_RETURN(const NetAddress parsed, Parse(address));
+  if (parsed.is_unix()) {
+    const std::string& path = parsed.path;
     sockaddr_un unix_address = {};
     unix_address.sun_family = AF_UNIX;
-    if (path.size() >= sizeof(unix_address.sun_path)) return TooLong(path);
     std::memcpy(unix_address.sun_path, path.data(), path.size());
     absl::Status status = TryBind(
         address, AF_UNIX, reinterpret_cast<const sockaddr*>(&unix_address),
@@ -108,17 +102,15 @@ absl::Status TryListen(absl::string_view address) {
     if (status.ok()) unlink(path.c_str());
     return status;
   }
-  const absl::StatusOr<ListenAddress> parsed = ParseListenAddress(address);
-  if (!parsed.ok()) return Annotate(parsed.status(), "serve.listen");
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
   const int failed = getaddrinfo(
-      parsed->host.c_str(), absl::StrCat(parsed->port).c_str(), &hints, &found);
+      parsed.host.c_str(), absl::StrCat(parsed.port).c_str(), &hints, &found);
   if (failed != 0) {
     return absl::NotFoundError(absl::StrCat("serve.listen: cannot listen at ",
-                                            address, ": host ", parsed->host,
+                                            address, ": host ", parsed.host,
                                             ": ", gai_strerror(failed)));
   }
   absl::Status first;

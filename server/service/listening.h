@@ -9,10 +9,7 @@
 
 namespace ballast {
 
-// Where a server listens: `unix:/path` or `host:port`.
-
-// The path of a Unix socket; empty for `host:port`.
-absl::string_view UnixPath(absl::string_view address);
+// Addresses that a server listens at: `unix:/path` or `host:port`.
 
 // Whether a server that is secured as `security` says may listen at `address`
 // (CheckExposure); also for addresses that no configuration file was checked
@@ -20,20 +17,20 @@ absl::string_view UnixPath(absl::string_view address);
 absl::Status CheckListen(absl::string_view address,
                          const v1::Security& security);
 
-// Why nobody can listen at `address` now: what the system says to a socket that
-// tries, of the first of its host's addresses. OK where one can at any of them,
-// which is all that gRPC wants. May ask the name service. Errors: NOT_FOUND (no
-// such host, no directory for the socket), ALREADY_EXISTS (taken), those of the
-// system; messages name serve.listen and the address.
+// Tries to listen at `address` and stops at once. OK if it works at any of the
+// host's addresses, which is all that gRPC needs; otherwise the system's error
+// for the first of them. May ask the name service. Errors: NOT_FOUND (no such
+// host, no directory for the socket), ALREADY_EXISTS (taken), the system's;
+// messages name serve.listen and the address.
 absl::Status TryListen(absl::string_view address);
 
-// Makes way for a Unix socket at `path`: removes a socket file that a server
-// left behind when it was killed. A path where there is nothing is fine.
+// Removes the socket file at `path` that a server left behind when it was
+// killed. OK if there is nothing.
 // Errors: ALREADY_EXISTS (a server answers there, or the file is no socket),
 // PERMISSION_DENIED, INVALID_ARGUMENT (too long for a socket).
 absl::Status RemoveStaleSocket(const std::string& path);
 
-// `address` with the port that the system chose in the place of 0.
+// `address` with `port`, which the system chose, in place of its port.
 std::string WithPort(absl::string_view address, int port);
 
 }  // namespace ballast

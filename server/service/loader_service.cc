@@ -1,5 +1,6 @@
 #include "server/service/loader_service.h"
 
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +12,7 @@
 namespace ballast {
 namespace {
 
-// One Rendezvous; deletes itself when gRPC is done with it.
+// One Rendezvous that meets here; deletes itself when gRPC is done with it.
 class RendezvousCall final : public grpc::ServerUnaryReactor {
  public:
   RendezvousCall(Rendezvous* rendezvous, CallCount* calls,
@@ -19,12 +20,13 @@ class RendezvousCall final : public grpc::ServerUnaryReactor {
                  v1::RendezvousResponse* response)
       : rendezvous_(rendezvous), calls_(calls) {
     calls_->Begin();
-    // gRPC lets no reaction run before the handler that makes this has
-    // returned, so ticket_ is set when OnCancel reads it.
+    // gRPC runs no reaction before the handler that makes this has returned, so
+    // ticket_ is set when OnCancel reads it.
     ticket_ = rendezvous->Join(
-        request, [this, response](absl::StatusOr<std::string> id) {
-          if (id.ok()) response->set_id(*std::move(id));
-          Finish(ToGrpcStatus(id.status()));
+        request,
+        [this, response](absl::StatusOr<v1::RendezvousResponse> answer) {
+          if (answer.ok()) *response = *std::move(answer);
+          Finish(ToGrpcStatus(answer.status()));
         });
   }
 
@@ -45,6 +47,13 @@ class RendezvousCall final : public grpc::ServerUnaryReactor {
   uint64_t ticket_ = 0;
 };
 
+grpc::ServerUnaryReactor* Finished(grpc::CallbackServerContext* context,
+                                   const absl::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
 }  // namespace
 
 LoaderServiceImpl::LoaderServiceImpl(std::string name,
@@ -52,10 +61,12 @@ LoaderServiceImpl::LoaderServiceImpl(std::string name,
                                      CallCount* calls,
                                      const PullLimits::Settings& limits,
                                      PullInstruments* instruments,
-                                     ClientBoard* clients)
+                                     ClientBoard* clients,
+                                     MeetingForwarder* meeting)
     : name_(std::move(name)),
       scheduler_(scheduler),
       calls_(calls),
+      meeting_(meeting),
       timings_(scheduler->job()),
       pulls_{loader,  scheduler->fingerprint(), &refusal_, calls, instruments,
              clients, PullLimits(limits),       {}} {}
@@ -79,9 +90,7 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
     response->set_server(name_);
     response->set_refusal(std::string(refusal_.status().message()));
   }
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
+  return Finished(context, status);
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
@@ -90,9 +99,31 @@ LoaderServiceImpl::Pull(grpc::CallbackServerContext* context) {
 }
 
 grpc::ServerUnaryReactor* LoaderServiceImpl::Rendezvous(
-    grpc::CallbackServerContext* /*context*/,
-    const v1::RendezvousRequest* request, v1::RendezvousResponse* response) {
+    grpc::CallbackServerContext* context, const v1::RendezvousRequest* request,
+    v1::RendezvousResponse* response) {
+  if (context->deadline() == std::chrono::system_clock::time_point::max()) {
+    return Finished(context, absl::InvalidArgumentError(
+                                 "Rendezvous has no deadline; a rank must not "
+                                 "wait for the others without an end"));
+  }
+  if (request->passed_on().empty()) {
+    if (meeting_ != nullptr) {
+      return meeting_->Open(context, *request, response);
+    }
+  } else if (request->passed_on() != scheduler_->fingerprint().hash()) {
+    return Finished(
+        context, absl::FailedPreconditionError(absl::StrCat(
+                     "the server that passed the call on has fingerprint ",
+                     request->passed_on(), ", server ", name_,
+                     ", where groups meet, ", scheduler_->fingerprint().hash(),
+                     "; is topology.meeting an address of another job?")));
+  }
   return new RendezvousCall(&rendezvous_, calls_, *request, response);
+}
+
+void LoaderServiceImpl::Drain() {
+  rendezvous_.Drain();
+  if (meeting_ != nullptr) meeting_->Drain();
 }
 
 grpc::ServerUnaryReactor* LoaderServiceImpl::Report(
@@ -111,28 +142,24 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Report(
     return timings_.Add(absl::MakeConstSpan(request->timings().data(),
                                             request->timings_size()));
   }();
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
+  return Finished(context, status);
 }
 
 grpc::ServerUnaryReactor* LoaderServiceImpl::GetTimings(
     grpc::CallbackServerContext* context, const v1::GetTimingsRequest* request,
     v1::GetTimingsResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (!v1::Module_IsValid(request->module())) {
-    reactor->Finish(ToGrpcStatus(absl::InvalidArgumentError(
-        absl::StrCat("GetTimingsRequest.module is ", request->module(),
-                     ", wanted 0 (every module), 1 (vision) or 2 "
-                     "(language)"))));
-    return reactor;
+    return Finished(context,
+                    absl::InvalidArgumentError(absl::StrCat(
+                        "GetTimingsRequest.module is ", request->module(),
+                        ", wanted 0 (every module), 1 (vision) or 2 "
+                        "(language)")));
   }
   for (v1::StepTiming& timing :
        timings_.Get(request->from_step(), request->module())) {
     *response->add_timings() = std::move(timing);
   }
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  return Finished(context, absl::OkStatus());
 }
 
 }  // namespace ballast

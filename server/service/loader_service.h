@@ -10,20 +10,22 @@
 #include "server/delivery/loader.h"
 #include "server/monitor/client_board.h"
 #include "server/monitor/timing_store.h"
+#include "server/pull/call_count.h"
 #include "server/pull/pull_call.h"
+#include "server/pull/pull_context.h"
 #include "server/pull/pull_limits.h"
+#include "server/pull/refusal.h"
 #include "server/schedule/scheduler.h"
-#include "server/service/call_count.h"
-#include "server/service/refusal.h"
+#include "server/service/meeting_forwarder.h"
 #include "server/service/rendezvous.h"
 
 namespace ballast {
 
-// proto/loader_service.proto over a Loader. Thread-safe. Must outlive the gRPC
-// server that it is registered with.
+// Implements proto/loader_service.proto over a Loader. Thread-safe. Must
+// outlive the gRPC server that it is registered with.
 class LoaderServiceImpl final
     // Pull's messages are read and written as bytes, so that blocks are not
-    // copied (pull_wire.h).
+    // copied (pull_response_wire.h).
     : public v1::LoaderService::WithRawCallbackMethod_Pull<
           v1::LoaderService::WithCallbackMethod_Attach<
               v1::LoaderService::WithCallbackMethod_Rendezvous<
@@ -31,15 +33,16 @@ class LoaderServiceImpl final
                       v1::LoaderService::WithCallbackMethod_GetTimings<
                           v1::LoaderService::Service>>>>> {
  public:
-  // `name`: what the server calls itself. `calls` counts the Pulls and
-  // Rendezvous that are open. `limits`: of Pulls. `instruments` and `clients`,
-  // either of which may be null, are told of the Pulls. Nothing is owned; all
-  // must outlive this.
+  // `name`: the server's name for itself. `calls` counts the open Pulls and
+  // Rendezvous. `limits` bounds Pulls. `instruments` and `clients` record
+  // Pulls; either may be null. `meeting` passes Rendezvous on to another
+  // server; null: groups meet here. Nothing is owned; all must outlive this.
   LoaderServiceImpl(std::string name, const Scheduler* scheduler,
                     Loader* loader, CallCount* calls,
                     const PullLimits::Settings& limits = {},
                     PullInstruments* instruments = nullptr,
-                    ClientBoard* clients = nullptr);
+                    ClientBoard* clients = nullptr,
+                    MeetingForwarder* meeting = nullptr);
 
   grpc::ServerUnaryReactor* Attach(grpc::CallbackServerContext* context,
                                    const v1::AttachRequest* request,
@@ -51,9 +54,9 @@ class LoaderServiceImpl final
       const v1::RendezvousRequest* request,
       v1::RendezvousResponse* response) override;
 
-  // From now on no rank is served: Attach and Pull answer `why`, and so do the
-  // Pulls that are open, at their next message. Attach to no rank goes on, so
-  // that tools and other servers learn of it. The first call counts.
+  // Not OK: until the next call, no rank is served: Attach and Pull answer
+  // `why`, and so do the open Pulls, at their next message. Attach to no rank
+  // goes on, so that tools and other servers learn of it. OK: ranks are served.
   void Refuse(absl::Status why) { refusal_.Set(std::move(why)); }
 
   grpc::ServerUnaryReactor* Report(grpc::CallbackServerContext* context,
@@ -64,16 +67,17 @@ class LoaderServiceImpl final
       const v1::GetTimingsRequest* request,
       v1::GetTimingsResponse* response) override;
 
-  // What ranks have reported.
+  // The timings that ranks have reported.
   const TimingStore& timings() const { return timings_; }
 
-  // Lets go of all who wait in Rendezvous. (The loader's Drain ends the Pulls.)
-  void Drain() { rendezvous_.Drain(); }
+  // Ends all Rendezvous with UNAVAILABLE. (The loader's Drain ends the Pulls.)
+  void Drain();
 
  private:
   const std::string name_;
   const Scheduler* const scheduler_;
   CallCount* const calls_;
+  MeetingForwarder* const meeting_;  // null: groups meet here
   Refusal refusal_;
   ballast::Rendezvous rendezvous_;
   TimingStore timings_;

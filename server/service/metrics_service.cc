@@ -12,8 +12,8 @@
 namespace ballast {
 namespace {
 
-// One GetBalance: a step after the other, each by a worker, so that it never
-// holds up more than one. Deletes itself when gRPC is done with it.
+// One GetBalance: asks workers for one step after the other, so that it never
+// occupies more than one. Deletes itself when gRPC is done with it.
 class BalanceCall final : public grpc::ServerUnaryReactor {
  public:
   BalanceCall(BalanceBoard* board, const v1::GetBalanceRequest& request,
@@ -124,7 +124,7 @@ grpc::ServerUnaryReactor* MetricsServiceImpl::GetBalance(
     return Finished(
         context,
         absl::ResourceExhaustedError(absl::StrCat(
-            kMaxWaiting, " queries of the balance are at work; try again")));
+            kMaxWaiting, " queries of the balance are under way; try again")));
   }
   auto* call = new BalanceCall(balance_.get(), *request, response, &waiting_);
   call->Run();

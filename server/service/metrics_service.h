@@ -10,22 +10,22 @@
 #include "proto/metrics_service.grpc.pb.h"
 #include "server/monitor/balance_board.h"
 #include "server/monitor/server_state.h"
+#include "server/pull/call_count.h"
 #include "server/service/balance_watches.h"
-#include "server/service/call_count.h"
 
 namespace ballast {
 
-// proto/metrics_service.proto. Thread-safe. Must outlive the gRPC server that
-// it is registered with.
+// Implements proto/metrics_service.proto. Thread-safe. Must outlive the gRPC
+// server that it is registered with.
 class MetricsServiceImpl final : public v1::MetricsService::CallbackService {
  public:
   static constexpr uint32_t kMaxSteps = 256;
   static constexpr uint64_t kMaxRankEntries = uint64_t{1} << 20;
-  // GetBalances at work; more are RESOURCE_EXHAUSTED.
+  // Most GetBalances at work; more end with RESOURCE_EXHAUSTED.
   static constexpr int kMaxWaiting = 16;
   static constexpr size_t kMaxPrefix = 128;
 
-  // `state` is not owned, nor is `calls`, which counts the open WatchBalances;
+  // `calls` counts open WatchBalances. Neither `state` nor `calls` is owned;
   // both must outlive this.
   MetricsServiceImpl(v1::Job job, const ServerState* state,
                      const std::shared_ptr<BalanceBoard>& balance,

@@ -10,6 +10,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/loader_service.grpc.pb.h"
+#include "server/service/peer_channel.h"
 
 namespace ballast {
 namespace {
@@ -23,16 +24,9 @@ class GrpcPeerCaller final : public PeerCaller {
 
   absl::StatusOr<v1::AttachResponse> Attach(
       const std::string& address) override {
-    grpc::ChannelArguments arguments;
-    // A channel of its own, so that no earlier failure delays this attempt.
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    // Servers are in the cluster; a proxy to the outside is no way to them.
-    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    SetSecurityArguments(security_, &arguments);
-    BALLAST_ASSIGN_OR_RETURN(const auto credentials,
-                             ChannelCredentialsFor(security_, address));
-    const auto stub = v1::LoaderService::NewStub(
-        grpc::CreateCustomChannel(address, credentials, arguments));
+    BALLAST_ASSIGN_OR_RETURN(const auto channel,
+                             MakePeerChannel(address, security_));
+    const auto stub = v1::LoaderService::NewStub(channel);
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + kDeadline);
     {
@@ -59,7 +53,7 @@ class GrpcPeerCaller final : public PeerCaller {
   const ChannelSecurity security_;
   Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  // That of the Attach which is going on.
+  // Of the Attach under way; null when there is none.
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 

@@ -15,16 +15,17 @@ class PeerCaller {
  public:
   virtual ~PeerCaller() = default;
 
-  // LoaderService.Attach to no rank, expecting nothing. Blocks for two seconds
-  // at most. Called from one thread. Errors: CANCELLED, and those of the call.
+  // LoaderService.Attach without a role or an expected fingerprint. Blocks for
+  // two seconds at most. Called from one thread. Errors: CANCELLED, and those
+  // of the call.
   virtual absl::StatusOr<v1::AttachResponse> Attach(
       const std::string& address) = 0;
 
-  // Ends an Attach that is blocking, and every later one. From any thread.
+  // Ends an Attach that blocks and every later one. From any thread.
   virtual void Cancel() = 0;
 };
 
-// Over gRPC, secured so.
+// Over gRPC, secured as `security` says.
 std::unique_ptr<PeerCaller> MakeGrpcPeerCaller(ChannelSecurity security);
 
 }  // namespace ballast

@@ -47,18 +47,67 @@ std::optional<absl::Duration> PeerRetryDelay(int round) {
   return delay;
 }
 
+std::vector<std::string> PeerVerdict::ToAsk() const {
+  std::vector<std::string> peers;
+  for (const std::string& peer : peers_) {
+    const auto compared = compared_.find(peer);
+    if (compared == compared_.end() || !compared->second.ok()) {
+      peers.push_back(peer);
+    }
+  }
+  return peers;
+}
+
+void PeerVerdict::Note(const std::string& peer,
+                       const absl::StatusOr<bool>& compared) {
+  if (!compared.ok()) {
+    compared_[peer] = compared.status();
+  } else if (*compared) {
+    compared_[peer] = absl::OkStatus();
+  } else {
+    compared_.erase(peer);
+  }
+}
+
+std::optional<absl::Duration> PeerVerdict::EndRound() {
+  const bool differs = !status().ok();
+  if (differed_ && !differs) round_ = 0;
+  differed_ = differs;
+  if (differs) return kDiffersDelay;
+  if (silent().empty()) return std::nullopt;
+  return PeerRetryDelay(++round_);
+}
+
+absl::Status PeerVerdict::status() const {
+  for (const std::string& peer : peers_) {
+    const auto compared = compared_.find(peer);
+    if (compared != compared_.end() && !compared->second.ok()) {
+      return compared->second;
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> PeerVerdict::silent() const {
+  std::vector<std::string> peers;
+  for (const std::string& peer : peers_) {
+    if (compared_.find(peer) == compared_.end()) peers.push_back(peer);
+  }
+  return peers;
+}
+
 absl::StatusOr<std::unique_ptr<PeerCheck>> PeerCheck::Start(
     Self self, std::vector<std::string> peers,
     std::unique_ptr<PeerCaller> caller, Clock* clock,
-    std::function<void(absl::Status)> on_mismatch) {
+    std::function<void(absl::Status)> on_change) {
   std::unique_ptr<PeerCheck> check(new PeerCheck(
-      std::move(self), std::move(caller), clock, std::move(on_mismatch)));
+      std::move(self), std::move(caller), clock, std::move(on_change)));
   try {
     check->thread_ = std::thread(
         [c = check.get(), peers = std::move(peers)] { c->Run(peers); });
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "no thread to ask the other servers with: ", error.what()));
+        "cannot start the thread that asks the other servers: ", error.what()));
   }
   return check;
 }
@@ -70,45 +119,42 @@ void PeerCheck::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-absl::StatusOr<std::vector<std::string>> PeerCheck::AskAll(
-    const std::vector<std::string>& peers, absl::Status* why) {
-  std::vector<std::string> silent;
-  for (const std::string& peer : peers) {
+absl::Status PeerCheck::AskAll(PeerVerdict* verdict) {
+  absl::Status why;
+  for (const std::string& peer : verdict->ToAsk()) {
     if (stopping_) break;
     const auto answer = caller_->Attach(peer);
-    BALLAST_ASSIGN_OR_RETURN(
-        const bool same,
-        ComparePeer(self_.fingerprint, self_.address, answer, peer));
-    if (same) continue;
-    if (silent.empty()) *why = answer.status();
-    silent.push_back(peer);
+    if (stopping_) break;
+    why.Update(answer.status());
+    verdict->Note(peer,
+                  ComparePeer(self_.fingerprint, self_.address, answer, peer));
   }
-  return silent;
+  return why;
 }
 
 void PeerCheck::Run(std::vector<std::string> peers) {
   const size_t all = peers.size();
-  for (int round = 0;;) {
-    absl::Status why;
-    absl::StatusOr<std::vector<std::string>> silent = AskAll(peers, &why);
+  PeerVerdict verdict(std::move(peers));
+  absl::Status told;
+  for (bool first = true;; first = false) {
+    const absl::Status why = AskAll(&verdict);
     if (stopping_) return;
-    if (!silent.ok()) {
-      on_mismatch_(silent.status());
-      return;
+    if (verdict.status() != told) {
+      told = verdict.status();
+      on_change_(told);
     }
-    peers = *std::move(silent);
-    if (peers.empty()) {
-      LogInfo("the ", all,
-              " other servers of the job have the same fingerprint");
-      return;
-    }
-    if (round == 0) {
-      LogInfo(peers.size(), " of the ", all,
-              " other servers of the job have not been compared, ", peers[0],
+    const std::vector<std::string> silent = verdict.silent();
+    if (first && !silent.empty()) {
+      LogInfo(silent.size(), " of the ", all,
+              " other servers of the job have not been compared, ", silent[0],
               " among them (", why.ToString(),
               "); they compare when they start");
     }
-    const std::optional<absl::Duration> delay = PeerRetryDelay(++round);
+    const std::optional<absl::Duration> delay = verdict.EndRound();
+    if (verdict.ToAsk().empty()) {
+      LogInfo("the ", all,
+              " other servers of the job have the same fingerprint");
+    }
     if (!delay.has_value() || !sleeper_->Sleep(*delay)) return;
   }
 }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,28 +23,62 @@
 
 namespace ballast {
 
-// Whether all servers of a job were started with the same configuration and
-// index. Each asks every other one when it starts, so of two that differ at
+// Checks that all servers of a job were started with the same configuration
+// and index. Each asks every other one when it starts, so of two that differ at
 // least the later one finds out. A server that finds a difference serves no
-// rank until it is restarted: it cannot know which of the two is wrong.
+// rank, since it cannot know which of the two is wrong; it asks that peer again
+// until the difference is gone, and then serves.
 
-// The addresses of `topology.servers` but `own`, in order.
+// The addresses of `topology.servers` except `own`, in order.
 std::vector<std::string> PeerAddresses(const v1::Topology& topology,
                                        absl::string_view own);
 
-// What a peer's answer to Attach says: true, that it has the fingerprint `own`;
-// false, nothing (it is not there, drains, or is no loader server). Errors:
-// FAILED_PRECONDITION (it has another one), naming both addresses, both
-// fingerprints and the first differing key.
+// Compares a peer's answer to Attach with the fingerprint `own`: true, they are
+// equal; false, the answer says nothing (the peer is not there, drains, or is
+// no loader server). Errors: FAILED_PRECONDITION (they differ), naming both
+// addresses, both fingerprints and the first differing key.
 absl::StatusOr<bool> ComparePeer(
     const v1::Fingerprint& own, absl::string_view own_address,
     const absl::StatusOr<v1::AttachResponse>& answer,
     absl::string_view peer_address);
 
-// How long to wait before round `round` (1, 2, …) of asking those that have
-// said nothing yet; nothing when that was enough. Some two minutes in all: a
-// server that starts later asks in turn.
+// The wait before round `round` (1, 2, …) of asking those that have said
+// nothing yet; nothing when that was enough. Some two minutes in all: a server
+// that starts later asks in turn.
 std::optional<absl::Duration> PeerRetryDelay(int round);
+
+// What the peers have answered so far. Decides whom to ask when, and whether
+// ranks may be served. Thread-compatible.
+class PeerVerdict {
+ public:
+  // The wait between rounds while a peer differs.
+  static constexpr absl::Duration kDiffersDelay = absl::Seconds(5);
+
+  explicit PeerVerdict(std::vector<std::string> peers)
+      : peers_(std::move(peers)) {}
+
+  // The peers to ask in this round: all that are not known to be equal.
+  std::vector<std::string> ToAsk() const;
+  // `compared`: what ComparePeer says of `peer`.
+  void Note(const std::string& peer, const absl::StatusOr<bool>& compared);
+  // The round is over. Returns the wait before the next one; nothing if there
+  // is none: all are equal, or the silent ones have been asked often enough. A
+  // peer that differs is asked until it is equal or silent, and a silent one
+  // that differed before as often as at the start.
+  std::optional<absl::Duration> EndRound();
+
+  // OK, or the error of the first peer, in order, that differs now.
+  absl::Status status() const;
+  // Peers that have said nothing, in order.
+  std::vector<std::string> silent() const;
+
+ private:
+  const std::vector<std::string> peers_;
+  // By peer, where it has been compared: equal or different.
+  std::map<std::string, absl::Status> compared_;
+  int round_ = 0;
+  bool differed_ = false;  // in the round before
+};
 
 // Asks the peers, in a thread of its own. Thread-safe.
 class PeerCheck {
@@ -53,38 +88,37 @@ class PeerCheck {
     std::string address;
   };
 
-  // `on_mismatch` is called once at most, from the thread, with ComparePeer's
-  // error; then the check is over. Peers that say nothing in the first round
-  // are logged, in one line. `clock` is not owned. Errors: RESOURCE_EXHAUSTED
-  // (no thread).
+  // `on_change` is called from the thread whenever the verdict has changed:
+  // with ComparePeer's error, or with OK once no peer differs any more. Peers
+  // that say nothing in the first round are logged, in one line. `clock` is not
+  // owned. Errors: RESOURCE_EXHAUSTED (no thread).
   static absl::StatusOr<std::unique_ptr<PeerCheck>> Start(
       Self self, std::vector<std::string> peers,
       std::unique_ptr<PeerCaller> caller, Clock* clock,
-      std::function<void(absl::Status)> on_mismatch);
+      std::function<void(absl::Status)> on_change);
 
   // Stop().
   ~PeerCheck() { Stop(); }
 
-  // Ends the check and waits for `on_mismatch` if it is running. Not from
-  // there; not from two threads at once.
+  // Ends the check and waits for `on_change` if it is running. Must not be
+  // called from there, nor from two threads at once.
   void Stop();
 
  private:
   PeerCheck(Self self, std::unique_ptr<PeerCaller> caller, Clock* clock,
-            std::function<void(absl::Status)> on_mismatch)
+            std::function<void(absl::Status)> on_change)
       : self_(std::move(self)),
         caller_(std::move(caller)),
         sleeper_(clock->NewSleeper()),
-        on_mismatch_(std::move(on_mismatch)) {}
+        on_change_(std::move(on_change)) {}
   void Run(std::vector<std::string> peers);
-  // Asks each once and answers those that said nothing.
-  absl::StatusOr<std::vector<std::string>> AskAll(
-      const std::vector<std::string>& peers, absl::Status* why);
+  // One round. Returns why the first silent peer could not be compared.
+  absl::Status AskAll(PeerVerdict* verdict);
 
   const Self self_;
   const std::unique_ptr<PeerCaller> caller_;
   const std::unique_ptr<Sleeper> sleeper_;
-  const std::function<void(absl::Status)> on_mismatch_;
+  const std::function<void(absl::Status)> on_change_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;
 };

@@ -11,7 +11,7 @@
 namespace ballast {
 namespace {
 
-// Set from any thread, and waited for in one.
+// Set from any thread, awaited in one.
 class Signal {
  public:
   void Set() {

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "common/sha256.h"
 
 namespace ballast {
 namespace {
@@ -37,12 +39,29 @@ absl::Status CheckFields(const v1::RendezvousRequest& request) {
         "id's length", request.id().size(),
         absl::StrCat("1 to ", Rendezvous::kMaxIdBytes, " bytes from rank 0"));
   }
+  if (request.run().size() > Rendezvous::kMaxNameBytes) {
+    return wrong("run's length", request.run().size(),
+                 absl::StrCat("at most ", Rendezvous::kMaxNameBytes, " bytes"));
+  }
+  if (request.member().size() > Rendezvous::kMaxMemberBytes) {
+    return wrong(
+        "member's length", request.member().size(),
+        absl::StrCat("at most ", Rendezvous::kMaxMemberBytes, " bytes"));
+  }
   return absl::OkStatus();
 }
 
 absl::Status Drained() {
   return absl::UnavailableError(
-      "the server drains; meet at another server of the job");
+      "the server is draining; meet through another server of the job");
+}
+
+// A run for a meeting that has been given none: the same wherever it is drawn
+// from this id, which no other meeting has.
+std::string RunOf(const std::string& id) {
+  return Sha256Hex(absl::MakeSpan(reinterpret_cast<const uint8_t*>(id.data()),
+                                  id.size()))
+      .substr(0, 32);
 }
 
 }  // namespace
@@ -54,39 +73,80 @@ uint64_t Rendezvous::Join(const v1::RendezvousRequest& request, Answer answer) {
     MutexLock lock(&mutex_);
     ticket = next_ticket_++;
     absl::Status status = Check(request);
-    Group* group = status.ok() ? FindOrAdd(request) : nullptr;
-    if (status.ok() && group == nullptr) {
-      status = absl::ResourceExhaustedError(absl::StrCat(
-          groups_.size(), " groups are meeting, which is the most"));
-    }
+    const v1::RendezvousResponse* answered =
+        status.ok() ? FindAnswered(request) : nullptr;
     if (!status.ok()) {
       replies.push_back({std::move(answer), std::move(status)});
+    } else if (answered != nullptr) {
+      replies.push_back({std::move(answer), *answered});
     } else {
-      if (request.rank() == 0) group->id = request.id();
-      const auto before = group->waiting.find(request.rank());
-      if (before != group->waiting.end()) {
-        tickets_.erase(before->second.ticket);
-        replies.push_back({std::move(before->second.answer),
+      const Key key(request.group(), request.run());
+      Group& group = groups_[key];
+      group.size = request.size();
+      Waiter& waiter = group.waiting[request.rank()];
+      if (waiter.ticket != 0) {
+        tickets_.erase(waiter.ticket);
+        replies.push_back({std::move(waiter.answer),
                            absl::AbortedError(absl::StrCat(
                                "rank ", request.rank(), " of group ",
                                request.group(), " came again"))});
-        group->waiting.erase(before);
       }
-      group->waiting[request.rank()] = {ticket, std::move(answer)};
-      tickets_[ticket] = {request.group(), request.rank()};
-    }
-    if (group != nullptr && !group->id.empty()) {
-      for (auto& [rank, waiter] : group->waiting) {
-        tickets_.erase(waiter.ticket);
-        group->answered.insert(rank);
-        replies.push_back({std::move(waiter.answer), group->id});
-      }
-      group->waiting.clear();
-      if (group->answered.size() == group->size) Erase(request.group());
+      waiter = {ticket, request.member(), request.id(), std::move(answer)};
+      tickets_[ticket] = {key, request.rank()};
+      if (group.waiting.size() == group.size) Meet(key, &replies);
     }
   }
-  for (Reply& reply : replies) reply.answer(std::move(reply.id));
+  for (Reply& reply : replies) reply.answer(std::move(reply.response));
   return ticket;
+}
+
+void Rendezvous::Meet(const Key& key, Replies* replies) {
+  const auto found = groups_.find(key);
+  Group group = std::move(found->second);
+  groups_.erase(found);
+  Met met;
+  met.key = key;
+  met.response.set_id(group.waiting.at(0).id);
+  met.response.set_run(key.second.empty() ? RunOf(met.response.id())
+                                          : key.second);
+  for (auto& [rank, waiter] : group.waiting) {
+    tickets_.erase(waiter.ticket);
+    met.members.push_back(std::move(waiter.member));
+    replies->push_back({std::move(waiter.answer), met.response});
+  }
+  Keep(std::move(met));
+}
+
+void Rendezvous::Keep(Met met) {
+  if (const auto before = met_by_key_.find(met.key);
+      before != met_by_key_.end()) {
+    Forget(before->second);
+  }
+  met_members_ += met.members.size();
+  const Key key = met.key;
+  met_by_key_[key] = met_.insert(met_.end(), std::move(met));
+  while (met_.size() > kMaxMet || met_members_ > kMaxMetMembers) {
+    Forget(met_.begin());
+  }
+}
+
+void Rendezvous::Forget(std::list<Met>::iterator met) {
+  met_members_ -= met->members.size();
+  met_by_key_.erase(met->key);
+  met_.erase(met);
+}
+
+const v1::RendezvousResponse* Rendezvous::FindAnswered(
+    const v1::RendezvousRequest& request) const {
+  if (request.member().empty()) return nullptr;
+  const auto found = met_by_key_.find({request.group(), request.run()});
+  if (found == met_by_key_.end()) return nullptr;
+  const Met& met = *found->second;
+  if (request.size() != met.members.size() ||
+      met.members[request.rank()] != request.member()) {
+    return nullptr;
+  }
+  return &met.response;
 }
 
 bool Rendezvous::Leave(uint64_t ticket) {
@@ -94,25 +154,24 @@ bool Rendezvous::Leave(uint64_t ticket) {
   MutexLock lock(&mutex_);
   const auto found = tickets_.find(ticket);
   if (found == tickets_.end()) return false;
-  const auto [name, rank] = found->second;
+  const auto [key, rank] = found->second;
   tickets_.erase(found);
-  Group& group = groups_.at(name);
+  Group& group = groups_.at(key);
   left = std::move(group.waiting.at(rank));
   group.waiting.erase(rank);
-  if (group.waiting.empty()) Erase(name);
+  if (group.waiting.empty()) groups_.erase(key);
   return true;
 }
 
 void Rendezvous::Drain() {
-  std::map<std::string, Group> groups;
+  std::map<Key, Group> groups;
   {
     MutexLock lock(&mutex_);
     draining_ = true;
     groups.swap(groups_);
-    ages_.clear();
     tickets_.clear();
   }
-  for (auto& [name, group] : groups) {
+  for (auto& [key, group] : groups) {
     for (auto& [rank, waiter] : group.waiting) waiter.answer(Drained());
   }
 }
@@ -122,50 +181,23 @@ absl::Status Rendezvous::Check(const v1::RendezvousRequest& request) const {
   absl::Status status = CheckFields(request);
   if (!status.ok()) return status;
   if (tickets_.size() >= kMaxWaiters) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(tickets_.size(), " ranks are waiting, which is the most"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        tickets_.size(), " ranks are waiting, the most that a server allows"));
   }
-  const auto found = groups_.find(request.group());
-  if (found == groups_.end()) return absl::OkStatus();
+  const auto found = groups_.find({request.group(), request.run()});
+  if (found == groups_.end()) {
+    if (groups_.size() < kMaxGroups) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        groups_.size(), " groups are meeting, the most that a server allows"));
+  }
   const Group& group = found->second;
-  if (group.size != request.size()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "rank ", request.rank(), " says that group ", request.group(), " has ",
-        request.size(), " members; others said ", group.size));
-  }
-  if (request.rank() == 0 && !group.id.empty() && group.id != request.id()) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        "rank 0 of group ", request.group(),
-        " gave another id before, and not every member has been answered; "
-        "does an earlier run use the same name?"));
-  }
-  return absl::OkStatus();
-}
-
-Rendezvous::Group* Rendezvous::FindOrAdd(const v1::RendezvousRequest& request) {
-  const auto found = groups_.find(request.group());
-  if (found != groups_.end()) {
-    ages_.splice(ages_.end(), ages_, found->second.age);
-    return &found->second;
-  }
-  if (groups_.size() >= kMaxGroups) {
-    for (const std::string& name : ages_) {
-      if (!groups_.at(name).waiting.empty()) continue;
-      Erase(std::string(name));
-      break;
-    }
-    if (groups_.size() >= kMaxGroups) return nullptr;
-  }
-  Group& group = groups_[request.group()];
-  group.size = request.size();
-  group.age = ages_.insert(ages_.end(), request.group());
-  return &group;
-}
-
-void Rendezvous::Erase(const std::string& name) {
-  const auto found = groups_.find(name);
-  ages_.erase(found->second.age);
-  groups_.erase(found);
+  if (group.size == request.size()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "rank ", request.rank(), " says that group ", request.group(), " has ",
+      request.size(), " members; ", group.waiting.size(), " waiting ranks say ",
+      group.size,
+      ". Do ranks of an earlier start still wait? Give each start of the job a "
+      "run of its own"));
 }
 
 }  // namespace ballast

@@ -5,8 +5,8 @@
 #include <functional>
 #include <list>
 #include <map>
-#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -18,70 +18,89 @@
 namespace ballast {
 
 // Hands what rank 0 of a group gives to all its ranks, in whichever order they
-// come (proto/loader_service.proto). A group is forgotten when each of its
-// ranks has been answered, or when none is left waiting before rank 0 has come.
+// come (proto/loader_service.proto).
 //
-// Bounded: kMaxGroups groups (one that rank 0 has come to and nobody waits in
-// makes room for a new one) and kMaxWaiters members that wait. Thread-safe.
+// A group meets when all its ranks wait at once; all are then answered
+// together. A rank that leaves before that takes no part, so a start of the job
+// that was broken off leaves nothing behind. Groups of one name and different
+// runs are different groups.
+//
+// Bounded: kMaxGroups groups and kMaxWaiters ranks that wait; the last kMaxMet
+// meetings, of kMaxMetMembers ranks in all, are kept for ranks whose answer was
+// lost. Thread-safe.
 class Rendezvous {
  public:
   static constexpr size_t kMaxGroups = 1024;
   static constexpr size_t kMaxWaiters = size_t{1} << 18;
+  static constexpr size_t kMaxMet = 1024;
+  static constexpr size_t kMaxMetMembers = size_t{1} << 18;
   static constexpr uint32_t kMaxSize = 1u << 20;
   static constexpr size_t kMaxNameBytes = 256;
   static constexpr size_t kMaxIdBytes = 4096;
+  static constexpr size_t kMaxMemberBytes = 64;
 
-  // Called once, with no lock held, from any thread, with rank 0's id. Errors
-  // beside those of the RPC: ABORTED (the same rank came again while this one
-  // waited), UNAVAILABLE (Drain).
-  using Answer = std::function<void(absl::StatusOr<std::string> id)>;
+  // Called once, with no lock held, from any thread. Errors beside those of the
+  // RPC: ABORTED (the same rank came again while this one waited), UNAVAILABLE
+  // (Drain).
+  using Answer = std::function<void(absl::StatusOr<v1::RendezvousResponse>)>;
 
-  // Brings a member to its group. `answer` may run before this returns. Returns
-  // a ticket for Leave.
+  // Brings a rank to its group. `answer` may run before this returns. Returns a
+  // ticket for Leave.
   uint64_t Join(const v1::RendezvousRequest& request, Answer answer);
 
-  // The member has gone. True: its answer will not run. False: it has been
-  // answered, or is just being.
+  // The rank has gone. True: its answer will not run. False: it has been
+  // answered, or is being answered.
   bool Leave(uint64_t ticket);
 
   // Answers all who wait, and all who come, with UNAVAILABLE.
   void Drain();
 
  private:
+  using Key = std::pair<std::string, std::string>;  // group, run
   struct Waiter {
-    uint64_t ticket;
+    uint64_t ticket = 0;
+    std::string member;
+    std::string id;  // from rank 0
     Answer answer;
   };
   struct Group {
     uint32_t size = 0;
-    std::string id;                      // empty before rank 0 has come
     std::map<uint32_t, Waiter> waiting;  // by rank
-    std::set<uint32_t> answered;
-    std::list<std::string>::iterator age;
+  };
+  struct Met {
+    Key key;
+    v1::RendezvousResponse response;
+    std::vector<std::string> members;  // by rank
   };
   struct Reply {
     Answer answer;
-    absl::StatusOr<std::string> id;
+    absl::StatusOr<v1::RendezvousResponse> response;
   };
   using Replies = std::vector<Reply>;
 
   // The errors of Join, before it changes anything.
   absl::Status Check(const v1::RendezvousRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The request's group, new if need be; null when there are too many.
-  Group* FindOrAdd(const v1::RendezvousRequest& request)
+  // The answer that this member has been given; null if there is none.
+  const v1::RendezvousResponse* FindAnswered(
+      const v1::RendezvousRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Erase(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // All ranks of the group wait: answers them and forgets the group.
+  void Meet(const Key& key, Replies* replies)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Keep(Met met) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(std::list<Met>::iterator met)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 1;
-  std::map<std::string, Group> groups_ ABSL_GUARDED_BY(mutex_);
-  // Names of the groups; the one used longest ago first.
-  std::list<std::string> ages_ ABSL_GUARDED_BY(mutex_);
-  // The group and rank of every member that waits.
-  std::map<uint64_t, std::pair<std::string, uint32_t>> tickets_
-      ABSL_GUARDED_BY(mutex_);
+  std::map<Key, Group> groups_ ABSL_GUARDED_BY(mutex_);  // each has waiters
+  // The group and rank of every ticket that waits.
+  std::map<uint64_t, std::pair<Key, uint32_t>> tickets_ ABSL_GUARDED_BY(mutex_);
+  std::list<Met> met_ ABSL_GUARDED_BY(mutex_);  // oldest first, one a key
+  std::map<Key, std::list<Met>::iterator> met_by_key_ ABSL_GUARDED_BY(mutex_);
+  size_t met_members_ ABSL_GUARDED_BY(mutex_) = 0;  // of met_, in all
 };
 
 }  // namespace ballast

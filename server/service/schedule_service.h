@@ -5,21 +5,21 @@
 
 #include "proto/schedule_service.grpc.pb.h"
 #include "server/delivery/loader.h"
-#include "server/service/call_count.h"
+#include "server/pull/call_count.h"
 #include "server/service/schedule_watches.h"
 
 namespace ballast {
 
-// proto/schedule_service.proto: schedules come from the loader's cache,
-// computed by its workers, so that no thread of gRPC's is held up. Thread-safe.
-// Must outlive the gRPC server that it is registered with.
+// Implements proto/schedule_service.proto. Schedules come from the loader's
+// cache and are computed by its workers, so no thread of gRPC's blocks.
+// Thread-safe. Must outlive the gRPC server that it is registered with.
 class ScheduleServiceImpl final : public v1::ScheduleService::CallbackService {
  public:
-  // Queries that may wait for a worker; more are RESOURCE_EXHAUSTED.
+  // Most queries that wait for a worker; more end with RESOURCE_EXHAUSTED.
   static constexpr int kMaxWaiting = 1024;
 
-  // Neither is owned; both must outlive this. `calls` counts the WatchSchedules
-  // that are open.
+  // Neither is owned; both must outlive this. `calls` counts open
+  // WatchSchedules.
   ScheduleServiceImpl(Loader* loader, CallCount* calls)
       : loader_(loader), watches_(loader, calls) {}
 

@@ -14,14 +14,16 @@
 #include "absl/time/clock.h"
 #include "common/blocking_calls.h"
 #include "common/log.h"
+#include "common/net_address.h"
 #include "common/status_macros.h"
 #include "proto/transport.h"
-#include "server/config/listen_address.h"
+#include "server/config/exposure.h"
 #include "server/http/pages.h"
 #include "server/http/prometheus_text.h"
 #include "server/http/status_json.h"
 #include "server/schedule/step_balance.h"
 #include "server/service/listening.h"
+#include "server/service/meeting_forwarder.h"
 #include "server/service/peer_caller.h"
 #include "server/service/rehearsal.h"
 
@@ -39,9 +41,9 @@ constexpr int kMaxMetadataBytes = 16 << 10;
 // What short calls get to end in once the long ones have.
 constexpr absl::Duration kLastCalls = absl::Milliseconds(500);
 
-// Sockets that are made while it lives are their owner's and group's alone,
-// from the first moment on. It holds for the whole process, so other files made
-// meanwhile get no more rights than these.
+// While it lives, sockets are created for their owner and group alone. It
+// applies to the whole process, so other files created meanwhile get no more
+// rights than these.
 class SocketMode {
  public:
   static constexpr mode_t kMode = 0660;
@@ -61,14 +63,14 @@ absl::Status CheckAddresses(const v1::Config& config) {
   }
   const std::string& http = config.serve().http();
   if (http.empty()) return absl::OkStatus();
-  const absl::StatusOr<ListenAddress> parsed = ParseListenAddress(http);
+  const absl::StatusOr<NetAddress> parsed = ParseConfiguredAddress(http);
   return Annotate(parsed.ok()
                       ? CheckHttpExposure(*parsed, http, config.security())
                       : parsed.status(),
                   "serve.http");
 }
 
-// Reads that may hang before no further one is begun.
+// Reads that may hang at once before no further one is begun.
 constexpr size_t kMaxStuckReads = 64;
 
 ReadPolicy ReadPolicyOf(const v1::Serve& serve) {
@@ -78,7 +80,7 @@ ReadPolicy ReadPolicyOf(const v1::Serve& serve) {
   return policy;
 }
 
-// The job's sources read as `policy` says from here on.
+// From here on the job's sources read as `policy` says.
 void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
                   OpenedJob* job) {
   const auto calls =
@@ -89,10 +91,25 @@ void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
 }
 
 // "docs:17 (docs-000.tar at byte 512)"
-std::string Describe(const FileSampleBuilder& builder, const WorkInHand& work) {
+std::string Describe(const FileSampleBuilder& builder, const ActiveSample& work) {
   const SampleLocation at = builder.Locate(work.source, work.ordinal);
   return absl::StrCat(builder.NameOf(work.source, work.ordinal), " (", at.file,
                       " at byte ", at.offset, ")");
+}
+
+// Null if groups meet at this server, whose address is `own`.
+std::unique_ptr<MeetingForwarder> MakeForwarder(const OpenedJob& job,
+                                                const std::string& own,
+                                                const ServerSecurity& security,
+                                                CallCount* calls) {
+  const std::string address = MeetingAddress(job.config);
+  const auto& listen = job.config.serve().listen();
+  if (address == own ||
+      std::find(listen.begin(), listen.end(), address) != listen.end()) {
+    return nullptr;
+  }
+  return std::make_unique<MeetingForwarder>(
+      address, security.to_peers(), job.scheduler->fingerprint().hash(), calls);
 }
 
 void SetLimits(grpc::ServerBuilder* builder) {
@@ -108,7 +125,7 @@ void SetLimits(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
       kMinPingIntervalMs);
-  // Who connects and says nothing is let go of.
+  // A client that connects and stays silent is dropped.
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                               kHandshakeTimeoutMs);
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
@@ -120,7 +137,7 @@ void SetLimits(grpc::ServerBuilder* builder) {
 
 absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
     const LoadedConfig& config, Rehearsal rehearsal) {
-  // Before what takes long.
+  // Checked before the steps that take long.
   BALLAST_RETURN_IF_ERROR(CheckAddresses(config.config));
   BALLAST_RETURN_IF_ERROR(
       ServerSecurity::Load(config.config.security()).status());
@@ -142,7 +159,7 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   if (rehearsal == Rehearsal::kFirstBlocks) {
     BALLAST_RETURN_IF_ERROR(Rehearse(parts.loader.get(), identity.first_ranks));
   }
-  // From here on: no rank trains on what was rehearsed.
+  // Made after the rehearsal, whose blocks no rank trains on.
   BALLAST_ASSIGN_OR_RETURN(ServersOfRanks servers,
                            FindServersOfRanks(job.config));
   const v1::Model& model = job.scheduler->job().model();
@@ -161,7 +178,7 @@ absl::StatusOr<LoaderServer::Parts> LoaderServer::MakeParts(
     const OpenedJob& job, uint32_t ranks) {
   Parts parts;
   parts.build = std::make_unique<BuildInstruments>();
-  parts.board = std::make_unique<WorkBoard>(Clock::Real());
+  parts.board = std::make_unique<ActiveSamples>(Clock::Real());
   auto builder = std::make_unique<FileSampleBuilder>(
       job.config, job.source_pointers(), job.tokenizer.get(), parts.board.get(),
       parts.build.get());
@@ -173,7 +190,7 @@ absl::StatusOr<LoaderServer::Parts> LoaderServer::MakeParts(
       parts.stall_watch,
       StallWatch::Start(
           parts.board.get(), absl::Seconds(job.config.serve().stall_after()),
-          [builder = parts.builder](const WorkInHand& work) {
+          [builder = parts.builder](const ActiveSample& work) {
             return Describe(*builder, work);
           },
           Clock::Real()));
@@ -192,11 +209,12 @@ LoaderServer::LoaderServer(OpenedJob job, LivePolicy read_policy,
       builder_(parts.builder),
       stall_watch_(std::move(parts.stall_watch)),
       balance_(std::move(parts.balance)),
+      meeting_(MakeForwarder(job_, identity.name, security_, &calls_)),
       loader_service_(identity.name, job_.scheduler.get(), loader_.get(),
                       &calls_,
                       {job_.config.serve().max_streams(),
                        job_.config.serve().max_streams_per_client()},
-                      &pull_instruments_, &clients_),
+                      &pull_instruments_, &clients_, meeting_.get()),
       schedule_service_(loader_.get(), &calls_),
       state_(SourcesOf(*this, identity, parts.builder)),
       metrics_service_(job_.scheduler->job(), &state_, balance_, &calls_) {}
@@ -229,9 +247,9 @@ absl::Status LoaderServer::Listen() {
   const auto& listen = job_.config.serve().listen();
   for (const std::string& address : listen) {
     const std::string path(UnixPath(address));
-    // gRPC would take the file away from a server that is alive.
+    // gRPC would delete the socket of a server that still runs.
     if (!path.empty()) BALLAST_RETURN_IF_ERROR(RemoveStaleSocket(path));
-    // gRPC tells no more than that it cannot, and fills the log with the rest.
+    // gRPC says no more than that it cannot listen, and logs the rest.
     BALLAST_RETURN_IF_ERROR(TryListen(address));
   }
   std::vector<int> ports(listen.size(), 0);  // filled in by BuildAndStart
@@ -271,8 +289,8 @@ absl::Status LoaderServer::Listen() {
 absl::Status LoaderServer::ServeHttp() {
   const std::string& address = job_.config.serve().http();
   if (address.empty()) return absl::OkStatus();
-  BALLAST_ASSIGN_OR_RETURN(const ListenAddress parsed,
-                           ParseListenAddress(address));
+  BALLAST_ASSIGN_OR_RETURN(const NetAddress parsed,
+                           ParseConfiguredAddress(address));
   PageSources pages;
   pages.is_local = parsed.IsLocal();
   pages.metrics = [this] { return PrometheusText(state_.Metrics()); };
@@ -296,16 +314,20 @@ absl::Status LoaderServer::ComparePeers(const std::string& own_address,
   std::vector<std::string> peers =
       PeerAddresses(job_.config.topology(), own_address);
   if (peers.empty()) return absl::OkStatus();
-  const auto refuse = [this](absl::Status mismatch) {
-    LogError(mismatch.message(), "; no rank is served until a restart");
-    loader_service_.Refuse(std::move(mismatch));
-    server_->GetHealthCheckService()->SetServingStatus(false);
+  const auto on_change = [this](const absl::Status& verdict) {
+    if (verdict.ok()) {
+      LogInfo("no other server of the job differs any more; ranks are served");
+    } else {
+      LogError(verdict.message(), "; no rank is served while that is so");
+    }
+    loader_service_.Refuse(verdict);
+    server_->GetHealthCheckService()->SetServingStatus(verdict.ok());
   };
   BALLAST_ASSIGN_OR_RETURN(
       peer_check_,
       PeerCheck::Start(
           {job_.scheduler->fingerprint(), own_address}, std::move(peers),
-          MakeGrpcPeerCaller(security_.to_peers()), clock, refuse));
+          MakeGrpcPeerCaller(security_.to_peers()), clock, on_change));
   return absl::OkStatus();
 }
 

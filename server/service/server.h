@@ -17,15 +17,16 @@
 #include "server/delivery/file_sample_builder.h"
 #include "server/delivery/loader.h"
 #include "server/delivery/stall_watch.h"
-#include "server/delivery/work_board.h"
+#include "server/delivery/active_samples.h"
 #include "server/http/http_server.h"
 #include "server/job/job_setup.h"
 #include "server/monitor/balance_board.h"
 #include "server/monitor/client_board.h"
 #include "server/monitor/server_state.h"
+#include "server/pull/call_count.h"
 #include "server/security/server_security.h"
-#include "server/service/call_count.h"
 #include "server/service/loader_service.h"
+#include "server/service/meeting_forwarder.h"
 #include "server/service/metrics_service.h"
 #include "server/service/peer_check.h"
 #include "server/service/schedule_service.h"
@@ -34,27 +35,27 @@ namespace ballast {
 
 // A loader server: LoaderService, ScheduleService and MetricsService over gRPC,
 // with health checking (SERVING from Start to Drain) and reflection, at every
-// address of serve.listen, to whom security lets in (server_security.h).
+// address of serve.listen, to clients that security admits (server_security.h).
 // Compares itself with the other servers of the job in the background
-// (peer_check.h); where one differs it logs so, its health turns to NOT_SERVING
-// and it serves no rank until it is started anew. Disks that fail or hang are
-// borne with as serve.read_attempts and serve.read_timeout say, and what takes
-// longer than serve.stall_after is logged. Thread-safe.
+// (peer_check.h); while one differs, it logs so, its health is NOT_SERVING and
+// it serves no rank. Reads that fail or hang are retried as serve.read_attempts
+// and serve.read_timeout say; work that takes longer than serve.stall_after is
+// logged. Thread-safe.
 class LoaderServer {
  public:
-  // Whether the first blocks are built before anything is served.
+  // Whether to build the first blocks before serving anything.
   enum class Rehearsal { kNone, kFirstBlocks };
 
-  // Opens the job of `config` and serves it; listens once that can be done, and
-  // not before. Blocks on the disk. Errors: those of OpenJob,
-  // Rehearse, ServerSecurity::Load, IdentifyServer and
-  // Loader::Create; of CheckListen, RemoveStaleSocket and TryListen, for the
-  // addresses; UNAVAILABLE (gRPC does not listen, and does not say why).
+  // Opens the job of `config` and serves it; listens only once it can serve.
+  // Blocks on the disk. Errors: as OpenJob, Rehearse, ServerSecurity::Load,
+  // IdentifyServer and Loader::Create; as CheckListen, RemoveStaleSocket and
+  // TryListen, for the addresses; UNAVAILABLE (gRPC does not listen, and does
+  // not say why).
   static absl::StatusOr<std::unique_ptr<LoaderServer>> Start(
       const LoadedConfig& config, Rehearsal rehearsal = Rehearsal::kNone);
 
-  // The same with an opened job, whatever its parts are made of.
-  // `clock` times the comparison with other servers; not owned.
+  // As above, with a job that has been opened. `clock` times the comparison
+  // with other servers; not owned.
   static absl::StatusOr<std::unique_ptr<LoaderServer>> Start(
       OpenedJob job, Clock* clock = Clock::Real(),
       Rehearsal rehearsal = Rehearsal::kNone);
@@ -62,30 +63,29 @@ class LoaderServer {
   // Shutdown().
   ~LoaderServer();
 
-  // Where it listens, in the order of serve.listen, with the ports that the
-  // system chose.
+  // The addresses it listens at, in the order of serve.listen, with the ports
+  // that the system chose.
   const std::vector<std::string>& addresses() const { return addresses_; }
 
-  // Where the page and /metrics are, with the port that the system chose; empty
-  // without serve.http.
+  // The address of the page and of /metrics, with the port that the system
+  // chose; empty without serve.http.
   const std::string& http_address() const { return http_address_; }
 
   // Takes over from `config` what CheckReload allows (reload.h), which the
-  // caller has asked; the rest of it is not looked at. Errors: those of
-  // ServerSecurity::Reload; then nothing has changed. It and RenewTls are for
-  // one thread at a time.
+  // caller has called; ignores the rest. Errors: as ServerSecurity::Reload;
+  // then nothing has changed. Reload and RenewTls are for one thread at a time.
   absl::Status Reload(const v1::Config& config);
   // See ServerSecurity.
   absl::StatusOr<bool> RenewTls();
 
-  // Pulls that are open. Takes the lock that all streams share for a moment, so
-  // it comes back only while they can go on.
+  // The number of open Pulls. Takes the lock that all streams share for a
+  // moment, so it returns only while they can go on.
   uint64_t open_streams() const { return loader_->open_streams(); }
 
-  // Health turns to NOT_SERVING; open streams end with UNAVAILABLE after the
-  // block that is being sent, waiting ranks are let go of, new streams are
-  // refused. Then shuts down: when these have ended, or at `deadline`.
-  // Calls after the first wait for it.
+  // Sets the health to NOT_SERVING; ends open streams with UNAVAILABLE after
+  // the block that is being sent, and ranks that wait in Rendezvous; refuses
+  // new streams. Shuts down when all have ended, or at `deadline`. Further
+  // calls wait for the first.
   void Drain(absl::Time deadline);
 
   // Drain without waiting: calls that are still open are cancelled.
@@ -95,11 +95,11 @@ class LoaderServer {
   void Wait();
 
  private:
-  // What reads, builds and watches, made of `job`.
+  // The parts that read, build and watch.
   struct Parts {
     std::unique_ptr<BuildInstruments> build;
-    std::unique_ptr<WorkBoard> board;
-    std::unique_ptr<Loader> loader;
+    std::unique_ptr<ActiveSamples> board;
+    std::shared_ptr<Loader> loader;
     FileSampleBuilder* builder = nullptr;  // the loader's
     std::unique_ptr<StallWatch> stall_watch;
     std::shared_ptr<BalanceBoard> balance;
@@ -116,19 +116,20 @@ class LoaderServer {
   absl::Status ServeHttp();
   absl::Status ComparePeers(const std::string& own_address, Clock* clock);
 
-  // In the order in which each needs those before it.
+  // Each member needs those before it.
   const OpenedJob job_;
-  const LivePolicy read_policy_;  // of its sources
+  const LivePolicy read_policy_;  // of job_.sources
   ServerSecurity security_;
   const std::unique_ptr<BuildInstruments> build_instruments_;
   PullInstruments pull_instruments_;
   ClientBoard clients_;
-  const std::unique_ptr<WorkBoard> board_;
-  const std::unique_ptr<Loader> loader_;
+  const std::unique_ptr<ActiveSamples> board_;
+  const std::shared_ptr<Loader> loader_;
   FileSampleBuilder* const builder_;  // the loader's
   const std::unique_ptr<StallWatch> stall_watch_;
   const std::shared_ptr<BalanceBoard> balance_;
   CallCount calls_;
+  const std::unique_ptr<MeetingForwarder> meeting_;  // null: groups meet here
   LoaderServiceImpl loader_service_;
   ScheduleServiceImpl schedule_service_;
   const ServerState state_;
@@ -137,7 +138,6 @@ class LoaderServer {
   std::unique_ptr<HttpServer> http_;  // null without serve.http, and once down
   std::string http_address_;
   std::vector<std::string> addresses_;
-  std::vector<std::string> sockets_;       // paths that Listen has made
   std::unique_ptr<PeerCheck> peer_check_;  // null where there are no peers
 
   Mutex mutex_;

@@ -13,19 +13,19 @@
 
 namespace ballast {
 
-// The open calls of one kind of watch. Owns them until they are forgotten.
+// The open calls of one kind of watch. Owns them until Forget.
 // Thread-safe.
 template <typename Call>
 class WatchSet {
  public:
   using Calls = std::set<std::shared_ptr<Call>>;
 
-  // More are refused: each may keep a worker busy.
+  // Each call may keep a worker busy, so further ones are refused.
   static constexpr size_t kMaxOpen = 64;
 
-  // Takes the call in, in any case. Not OK: what it is to end with, UNAVAILABLE
-  // after Drain, RESOURCE_EXHAUSTED where kMaxOpen are there. `what` is
-  // watched.
+  // Adds the call in any case. Not OK: the status that it must end with:
+  // UNAVAILABLE after Drain, RESOURCE_EXHAUSTED beyond kMaxOpen. `what` names
+  // what is watched.
   absl::Status Add(const std::shared_ptr<Call>& call, absl::string_view what) {
     MutexLock lock(&mutex_);
     const size_t open = open_.size();
@@ -33,11 +33,11 @@ class WatchSet {
     if (draining_) return Draining();
     if (open < kMaxOpen) return absl::OkStatus();
     return absl::ResourceExhaustedError(
-        absl::StrCat(kMaxOpen, " watchers of the ", what,
-                     " are there, which is the most; try another server"));
+        absl::StrCat("this server already has ", kMaxOpen, " watchers of the ",
+                     what, ", the most it allows; try another server"));
   }
 
-  // Ends all calls, as well as those that come, with UNAVAILABLE.
+  // Ends all calls, present and future, with UNAVAILABLE.
   void Drain() {
     {
       MutexLock lock(&mutex_);
@@ -58,7 +58,7 @@ class WatchSet {
 
  private:
   static absl::Status Draining() {
-    return absl::UnavailableError("the server drains; ask another");
+    return absl::UnavailableError("the server is draining; ask another");
   }
 
   mutable Mutex mutex_;

@@ -9,7 +9,7 @@
 namespace ballast {
 namespace {
 
-// A template whose turns differ in nothing but the role's name.
+// A template whose turns differ only in the role's name.
 v1::ChatTemplate WithNames(absl::string_view before_name,
                            absl::string_view after_name, const char* end,
                            const char* suffix) {
@@ -26,7 +26,7 @@ v1::ChatTemplate WithNames(absl::string_view before_name,
   return result;
 }
 
-// Python counts the separators of ASCII as white space too.
+// Python treats the ASCII separators as white space too.
 bool IsPythonSpace(uint32_t code) {
   return IsWhiteSpace(code) || (code >= 0x1C && code <= 0x1F);
 }

@@ -8,7 +8,8 @@
 
 namespace ballast {
 
-// What a conversation is written with. Special tokens are spelled out:
+// The template that conversations are rendered with. Special tokens are spelled
+// out:
 //
 //   chatml   <|im_start|>ROLE\nTEXT<|im_end|>\n for each turn
 //   llama3   <|begin_of_text|>, then for each turn
@@ -16,12 +17,12 @@ namespace ballast {
 //            TEXT without white space at its ends
 //   custom   model.custom_template
 //
-// with system, user and assistant for ROLE. What the assistant says is learnt,
-// and <|im_end|> or <|eot_id|> after it. `model` is a loaded one.
+// where ROLE is system, user or assistant. The assistant's TEXT and the
+// <|im_end|> or <|eot_id|> after it are supervised. `model` is a loaded one.
 v1::ChatTemplate MakeChatTemplate(const v1::Model& model);
 
-// `text` without white space at its ends, as Python's str.strip has it. It must
-// be valid UTF-8.
+// Strips white space from both ends of `text`, as Python's str.strip does.
+// `text` must be valid UTF-8.
 absl::string_view StripWhiteSpace(absl::string_view text);
 
 }  // namespace ballast

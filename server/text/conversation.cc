@@ -23,7 +23,7 @@ using ::simdjson::dom::array;
 using ::simdjson::dom::element;
 using ::simdjson::dom::object;
 
-// `key`: where the name stood.
+// `key` is the key that held the name.
 absl::StatusOr<Role> ParseRole(absl::string_view key, absl::string_view name) {
   if (name == "human" || name == "user") return Role::kUser;
   if (name == "gpt" || name == "assistant") return Role::kAssistant;

@@ -16,7 +16,7 @@
 namespace ballast {
 namespace {
 
-// A token id, its key, and what Qwen's tokenizers call the token.
+// A token id, its key, and the token's name in Qwen's tokenizers.
 struct NamedId {
   const char* key;
   const char* content;
@@ -52,8 +52,9 @@ bool TemplateHas(const v1::Model& model, absl::string_view content) {
   return false;
 }
 
-// What stands for a token that a tokenizer with ids of its own knows by no
-// name; the profile's id is another token there, or none.
+// The id of a token that the tokenizer does not have by name. The profile's id
+// is then a different token or none, unless the tokenizer uses the profile's
+// ids.
 absl::StatusOr<int32_t> OwnId(const NamedId& named,
                               const Tokenizer::ModelIds& own,
                               const v1::Model& model) {
@@ -64,7 +65,7 @@ absl::StatusOr<int32_t> OwnId(const NamedId& named,
   if (named.get == &v1::TokenIds::end_of_text && own.end_of_text >= 0) {
     return own.end_of_text;
   }
-  // A token that no text has and nothing writes needs no id.
+  // A token that is never written needs no id.
   const bool is_of_template = named.get == &v1::TokenIds::im_start ||
                               named.get == &v1::TokenIds::im_end;
   if (named.get == &v1::TokenIds::video ||
@@ -96,7 +97,7 @@ absl::Status FollowTokenizer(const Tokenizer& tokenizer, v1::Model* model) {
   return absl::OkStatus();
 }
 
-// What else is in a text must not pass for a placeholder.
+// No other token may have the id of the image placeholder.
 absl::Status CheckImageId(const v1::TokenIds& ids) {
   for (const NamedId& named : kNamedIds) {
     if (named.get == &v1::TokenIds::image ||

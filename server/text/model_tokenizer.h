@@ -10,19 +10,19 @@
 namespace ballast {
 
 // Opens the tokenizer that a loaded model names, and makes the model's token
-// ids agree with it: an id that is the profile's own gives way to the one that
-// the tokenizer has for the token of that name (<|image_pad|>, <|video_pad|>,
+// ids agree with it. An id that comes from the profile is replaced by the
+// tokenizer's id for the token of that name (<|image_pad|>, <|video_pad|>,
 // <|vision_start|>, <|vision_end|>, <|im_start|>, <|im_end|>, <|endoftext|>);
-// the pad follows end of text. Ids that the configuration sets stay.
+// the pad follows end of text. Ids set by the configuration stay.
 //
-// A SentencePiece model's ids are no profile's. It says its end of text and pad
-// itself where it has no <|endoftext|>; any other id that is needed, and that it
-// has no token for, must be set. Ids of what is never written become -1.
+// A SentencePiece model shares no ids with a profile. Without an <|endoftext|>
+// it supplies its own end of text and pad; any other id that is needed, and
+// whose token it lacks, must be set. Ids of tokens that are never written
+// become -1.
 //
-// Errors: MakeTokenizer's; INVALID_ARGUMENT (an id that must be set; the chat
-// template needs a special
-// token that the tokenizer lacks; two token ids come to be equal that must
-// not).
+// Errors: as MakeTokenizer; INVALID_ARGUMENT (an id that must be set; a special
+// token of the chat template that the tokenizer lacks; two token ids that must
+// differ are equal).
 absl::StatusOr<std::unique_ptr<Tokenizer>> OpenModelTokenizer(v1::Model* model);
 
 }  // namespace ballast

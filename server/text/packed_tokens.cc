@@ -26,7 +26,7 @@ absl::Status Fault(const Piece&... pieces) {
   return absl::InvalidArgumentError(absl::StrCat(pieces...));
 }
 
-// Makes one entry of each image.
+// Replaces each image's tokens by one entry.
 absl::StatusOr<std::vector<TextToken>> FoldImages(
     std::vector<TextToken> tokens, absl::Span<const uint32_t> image_tokens,
     const v1::TokenIds& ids) {
@@ -83,7 +83,7 @@ absl::StatusOr<array> FindList(element root, const char* key) {
   return list;
 }
 
-// The numbers of a list, which must be from `min` to those of an int32.
+// Reads a list of numbers, each from `min` to the largest int32.
 absl::StatusOr<std::vector<int32_t>> ReadNumbers(array list, int64_t min,
                                                  absl::string_view what) {
   std::vector<int32_t> numbers;

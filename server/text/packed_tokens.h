@@ -12,20 +12,19 @@
 
 namespace ballast {
 
-// Texts that are token ids already. In all of them the placeholders of image i
-// stand between vision start and vision end and are `image_tokens[i]`, and
-// there are as many images as the sample has. All errors are INVALID_ARGUMENT
-// and name the token by its number from 0.
+// Parses texts that are already token ids. In all forms the placeholders of
+// image i stand between vision start and vision end, `image_tokens[i]` of them,
+// and there are as many images as the sample has. All errors are
+// INVALID_ARGUMENT and name the token by its number from 0.
 
-// Ids as 32-bit little-endian numbers, one after another. All are learnt but
-// those of images.
+// Parses 32-bit little-endian ids. All are supervised except those of images.
 absl::StatusOr<std::vector<TextToken>> ParsePackedBytes(
     absl::string_view bytes, absl::Span<const uint32_t> image_tokens,
     const v1::TokenIds& token_ids);
 
-// A JSON array of ids; or an object with that array as `tokens` and, if not all
-// are learnt, `labels` beside it: for each token itself (not the next one) its
-// id where it is learnt, -100 where it is not.
+// Parses a JSON array of ids; or an object with that array as `tokens` and,
+// optionally, `labels`: for each token itself (not the next one) its id if it
+// is supervised, -100 if not. Without `labels` all are supervised.
 absl::StatusOr<std::vector<TextToken>> ParsePackedJson(
     absl::string_view json, absl::Span<const uint32_t> image_tokens,
     const v1::TokenIds& token_ids);

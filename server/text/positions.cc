@@ -17,8 +17,8 @@ struct MergedGrid {
   size_t tokens() const { return t * h * w; }
 };
 
-// The merged grid of image `number`, which must fit in the `room` ids that are
-// left: that also keeps the product from overflowing.
+// The merged grid of image `number`. It must fit in the `room` ids that are
+// left, which also keeps the product from overflowing.
 absl::StatusOr<MergedGrid> Merge(const GridThw& grid, uint32_t merge,
                                  size_t number, size_t room) {
   const auto fault = [&](absl::string_view what) {
@@ -40,7 +40,7 @@ absl::StatusOr<MergedGrid> Merge(const GridThw& grid, uint32_t merge,
   return merged;
 }
 
-// Writes one image's positions from `cursor` on, to the three axes at `out`,
+// Writes one image's positions, from `cursor` on, to the three axes at `out`,
 // each `stride` long.
 void WriteImage(const MergedGrid& grid, int32_t cursor, size_t stride,
                 int32_t* out) {

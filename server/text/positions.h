@@ -9,19 +9,19 @@
 
 namespace ballast {
 
-// An image's size in patches, as the processors give it.
+// An image's size in patches, as the Hugging Face processors return it.
 struct GridThw {
   uint32_t t = 1;
   uint32_t h = 0;
   uint32_t w = 0;
 };
 
-// Writes the position ids of one sample. With model.position_axes 3 (MRoPE,
-// spec section 6) `out` is [3, ids.size()]: text advances all axes alike, an
-// image counts rows and columns of its merged grid, and text goes on after the
-// larger of the two. With 1 it is [ids.size()]: 0, 1, 2, …. Errors:
-// INVALID_ARGUMENT (size of `out`; placeholders in `ids` that do not fit
-// `grids`).
+// Writes the position ids of one sample. With model.position_axes 3 (MRoPE, the
+// multimodal rotary position of Qwen2-VL, arXiv 2409.12191) `out` is [3,
+// ids.size()]: text advances all axes alike, an image counts the rows and
+// columns of its merged grid, and text continues after the larger of the two.
+// With 1 it is [ids.size()]: 0, 1, 2, …. Errors: INVALID_ARGUMENT (size of
+// `out`; placeholders in `ids` that do not fit `grids`).
 absl::Status ComputePositions(absl::Span<const int32_t> ids,
                               absl::Span<const GridThw> grids,
                               const v1::Model& model, absl::Span<int32_t> out);

@@ -16,10 +16,10 @@
 namespace ballast {
 namespace {
 
-// Raise it whenever the same text and settings come to give other lengths.
+// Increase whenever the same text and settings yield different lengths.
 constexpr int kTextVersion = 2;
 
-// A template that differs in anything gives another text.
+// Serialises the whole template: any difference gives another text.
 std::string OneLine(const v1::ChatTemplate& chat) {
   std::vector<std::string> fields = {chat.begin()};
   for (const v1::ChatTemplate::Turn* turn :

@@ -15,33 +15,34 @@
 
 namespace ballast {
 
-// What an index keeps of a text.
+// The lengths of a text, as stored in an index.
 struct MeasuredText {
-  uint32_t text_tokens = 0;   // all but placeholders: vision start, end count
+  uint32_t text_tokens = 0;  // all but placeholders; vision start and end count
   uint32_t label_tokens = 0;  // labels that are not -100
-  // Building this text answers OUT_OF_RANGE; the counts are then those of the
-  // whole text, before any truncation.
+  // True if building this text returns OUT_OF_RANGE; the counts are then those
+  // of the whole text, before any truncation.
   bool too_long = false;
-  // Other pixel bounds or limits may give other counts, even ones within which
-  // this text keeps: it was truncated, or its ids are held against its images.
+  // True if other pixel bounds or limits may change the counts even if this
+  // text fits them: it was truncated, or its ids are checked against its
+  // images.
   bool limited = false;
 };
 
-// Measures the sample that BuildText would build of the same arguments,
+// Measures the sample that BuildText would build from the same arguments,
 // truncation included, without building it. Errors: INVALID_ARGUMENT as there.
 absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
                                          absl::Span<const ImageGrid> images,
                                          const TextOptions& options);
 
-// Whether a text that has `text_tokens`, and is not `limited`, keeps within
-// options.max_tokens beside `images`: it then measures what it did before.
+// True if a text of `text_tokens` that is not `limited` fits in
+// options.max_tokens beside `images`: its measure is then unchanged.
 bool TextFits(uint32_t text_tokens, absl::Span<const ImageGrid> images,
               const TextOptions& options);
 
-// Both name all that a measured length depends on beside the sample itself, one
-// KEY=VALUE a line: the first what the whole text does, the second what the
-// text must keep within. An index that was built under another key is stale.
-// `model` and `config` are loaded ones, `tokenizer` the one that the model
+// Both list everything that a measured length depends on beside the sample
+// itself, one KEY=VALUE a line: the first the settings that determine the whole
+// text, the second its limits. An index built under another key is stale.
+// `model` and `config` are loaded ones; `tokenizer` is the one that the model
 // names.
 std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer);
 std::string TextLimitKey(const v1::Config& config);

@@ -17,7 +17,7 @@ absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
       PlaceholderCounts(images, *options.model);
   BALLAST_ASSIGN_OR_RETURN(std::vector<TextToken> tokens,
                            TokenizeText(text, form, placeholders, options));
-  // Before anything is expanded: a hostile image count costs no memory.
+  // Checked before anything is expanded: a hostile image count costs no memory.
   BALLAST_RETURN_IF_ERROR(LimitTokens(placeholders, options.max_tokens,
                                       options.on_too_long, &tokens));
   return ExpandTokens(tokens, placeholders, options.model->token_ids());

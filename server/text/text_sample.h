@@ -16,12 +16,12 @@ namespace ballast {
 // A sample's text, ready for a block.
 struct TextSample {
   std::vector<int32_t> ids;     // [tokens], image placeholders expanded
-  std::vector<int32_t> labels;  // [tokens], labels[i] = ids[i+1] where that is
-                                // supervised, -100 elsewhere and at the end
+  std::vector<int32_t> labels;  // [tokens], labels[i] = ids[i+1] if that token
+                                // is supervised, -100 elsewhere and at the end
   uint32_t label_tokens = 0;    // labels that are not -100
 };
 
-// What a text is made with: the same for every sample of a job.
+// The settings for building texts, common to all samples of a job.
 struct TextOptions {
   const Tokenizer* tokenizer = nullptr;  // not owned
   const v1::Model* model = nullptr;      // complete; not owned
@@ -29,24 +29,24 @@ struct TextOptions {
   v1::Batch::OnTooLong on_too_long = v1::Batch::ON_TOO_LONG_ERROR;
 };
 
-// What a sample's text is.
+// The form of a sample's text.
 enum class TextForm {
-  // JSON, as ParseConversation reads it, written with the model's chat template
-  // (chat_template.h); every `<image>` becomes vision start, one placeholder
-  // per token of its grid, vision end. Supervised: what the assistant says and
-  // the end of its turn (docs/text.md says it exactly).
+  // JSON, as ParseConversation reads it, rendered with the model's chat
+  // template (chat_template.h). Every `<image>` becomes vision start, one
+  // placeholder per token of its grid, vision end. Supervised: the assistant's
+  // text and the end of its turn (docs/text.md has the exact rule).
   kConversation,
-  // Plain: images first unless `<image>` marks say where, then the text, then
-  // end-of-text; all text and the end are supervised.
+  // Plain text: images come first unless `<image>` marks place them, then the
+  // text, then end-of-text. The text and the end are supervised.
   kDocument,
-  // Token ids already (packed_tokens.h).
+  // Token ids (packed_tokens.h).
   kPackedBytes,
   kPackedJson,
 };
 
 // Builds a sample's text. `images` are the sample's images in order. Errors:
-// INVALID_ARGUMENT (text that is not what `form` says, or not UTF-8 where that
-// is an error; a count of marks other than of images), OUT_OF_RANGE (more than
+// INVALID_ARGUMENT (text that is not of `form`, or not UTF-8 if that is an
+// error; another number of marks than images), OUT_OF_RANGE (more than
 // max_tokens and on_too_long is not truncate_text, or the image tokens alone
 // exceed it).
 absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,

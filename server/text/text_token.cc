@@ -24,7 +24,7 @@ TextCounts CountTokens(absl::Span<const TextToken> tokens,
       continue;
     }
     ++counts.text_tokens;
-    // The first token is nobody's successor, so no label names it.
+    // The first token follows no other, so no label names it.
     if (tokens[i].kind == Kind::kSupervised && i > 0) ++counts.label_tokens;
   }
   return counts;
@@ -54,7 +54,7 @@ absl::Status LimitTokens(absl::Span<const uint32_t> image_tokens,
                      "model.max_pixels"));
   }
   uint64_t surplus = counts.total() - max_tokens;
-  // From the end, keep the images and drop `surplus` others.
+  // Goes from the end, keeps the images and drops `surplus` other entries.
   auto kept = tokens->end();
   auto next = tokens->end();
   while (surplus > 0) {
@@ -76,8 +76,8 @@ TextSample ExpandTokens(absl::Span<const TextToken> tokens,
   TextSample sample;
   sample.ids.reserve(counts.total());
   sample.labels.reserve(counts.total());
-  // A token's label belongs to the token before it, so the labels run one
-  // ahead: the first is dropped, and one is appended.
+  // A token's label belongs to the token before it, so the labels are shifted
+  // by one: the first is dropped, and one is appended.
   for (const TextToken& token : tokens) {
     if (token.kind == Kind::kImage) {
       const size_t span = size_t{image_tokens[token.id]} + 2;

@@ -16,17 +16,17 @@ namespace ballast {
 // cut it and a text is measured without writing its placeholders.
 struct TextToken {
   enum class Kind : uint8_t {
-    kContext,     // read, not learnt: labels -100
-    kSupervised,  // learnt
-    kImage,       // `id` is the number of the image in the sample, from 0
+    kContext,     // not supervised: label -100
+    kSupervised,  // supervised: label is its id
+    kImage,       // `id` is the image's number in the sample, from 0
   };
   int32_t id = 0;
   Kind kind = Kind::kContext;
 };
 
-// Sizes of a text once its images are expanded.
+// The token counts of a text with its images expanded.
 struct TextCounts {
-  uint64_t text_tokens = 0;   // all but placeholders: vision start, end count
+  uint64_t text_tokens = 0;  // all but placeholders; vision start and end count
   uint64_t image_tokens = 0;  // placeholders
   uint64_t label_tokens = 0;  // labels that are not -100
   uint64_t total() const { return text_tokens + image_tokens; }
@@ -37,16 +37,16 @@ struct TextCounts {
 TextCounts CountTokens(absl::Span<const TextToken> tokens,
                        absl::Span<const uint32_t> image_tokens);
 
-// Makes the text fit max_tokens. With truncate_text the last entries that are
-// no images are dropped, as many as are too many. Errors: OUT_OF_RANGE (too
-// long and another `policy`; with truncate_text, the images alone are too
-// long), with the counts and what to change.
+// Makes the text fit max_tokens. With truncate_text, drops as many entries as
+// needed from the end, but no images. Errors: OUT_OF_RANGE (too long under
+// another `policy`; with truncate_text, the images alone are too long), with
+// the counts and what to change.
 absl::Status LimitTokens(absl::Span<const uint32_t> image_tokens,
                          uint32_t max_tokens, v1::Batch::OnTooLong policy,
                          std::vector<TextToken>* tokens);
 
-// Writes the placeholders and the labels: labels[i] is ids[i+1] where that is
-// supervised, -100 elsewhere and at the end.
+// Writes the ids, with placeholders, and the labels: labels[i] is ids[i+1] if
+// that token is supervised, -100 elsewhere and at the end.
 TextSample ExpandTokens(absl::Span<const TextToken> tokens,
                         absl::Span<const uint32_t> image_tokens,
                         const v1::TokenIds& token_ids);

@@ -16,11 +16,11 @@ using Kind = TextToken::Kind;
 
 void TokenWriter::AddText(absl::string_view text, Kind kind) {
   if (text.empty()) return;
-  absl::StrAppend(&run_, text);
+  absl::StrAppend(&pending_, text);
   if (!stretches_.empty() && stretches_.back().kind == kind) {
-    stretches_.back().end = run_.size();
+    stretches_.back().end = pending_.size();
   } else {
-    stretches_.push_back({run_.size(), kind});
+    stretches_.push_back({pending_.size(), kind});
   }
 }
 
@@ -39,7 +39,7 @@ void TokenWriter::AddTemplateText(absl::string_view text, Kind kind) {
       {"<|im_end|>", token_ids_->im_end()},
       {"<|endoftext|>", token_ids_->end_of_text()},
   };
-  size_t plain = 0;  // added up to here
+  size_t plain = 0;  // text before this byte is added
   for (size_t i = 0; i < text.size();) {
     const auto* found = std::find_if(
         std::begin(specials), std::end(specials), [&](const auto& special) {
@@ -63,24 +63,24 @@ void TokenWriter::AddEndOfText(Kind kind) {
 
 void TokenWriter::AddSpecial(absl::string_view content, int32_t id, Kind kind) {
   if (tokenizer_->SpecialTokenId(content) == id) {
-    // The tokenizer finds it, and does with the white space around it whatever
-    // it does.
+    // The tokenizer matches it, with whatever it does to the white space around
+    // it.
     AddText(content, kind);
   } else {
-    EndRun();
+    EncodePending();
     tokens_.push_back({id, kind});
   }
 }
 
 void TokenWriter::AddImage() {
-  EndRun();
+  EncodePending();
   tokens_.push_back({images_++, Kind::kImage});
 }
 
 TextToken::Kind TokenWriter::KindOf(size_t begin, size_t end,
                                     size_t* at) const {
-  // Some tokens stand for no byte of their own: parts of a character that
-  // normalising made. They go with the byte before.
+  // Some tokens cover no byte of their own: parts of a character that
+  // normalising produced. They belong to the byte before.
   end = std::max<size_t>(end, 1);
   begin = std::min(begin, end - 1);
   while (stretches_[*at].end <= begin) ++*at;
@@ -91,14 +91,15 @@ TextToken::Kind TokenWriter::KindOf(size_t begin, size_t end,
   return Kind::kContext;
 }
 
-void TokenWriter::EndRun() {
-  if (run_.empty() || !status_.ok()) return;
+void TokenWriter::EncodePending() {
+  if (pending_.empty() || !status_.ok()) return;
   ids_.clear();
   ends_.clear();
   const bool is_mixed = stretches_.size() > 1;
   std::vector<size_t>* ends = is_mixed ? &ends_ : nullptr;
-  status_ = tokens_.empty() ? tokenizer_->EncodeWithEnds(run_, &ids_, ends)
-                            : tokenizer_->EncodeContinued(run_, &ids_, ends);
+  status_ = tokens_.empty()
+                ? tokenizer_->EncodeWithEnds(pending_, &ids_, ends)
+                : tokenizer_->EncodeContinued(pending_, &ids_, ends);
   if (!status_.ok()) return;
   size_t at = 0;
   for (size_t i = 0; i < ids_.size(); ++i) {
@@ -115,13 +116,13 @@ void TokenWriter::EndRun() {
                           : stretches_[0].kind;
     tokens_.push_back({ids_[i], kind});
   }
-  run_.clear();
+  pending_.clear();
   stretches_.clear();
 }
 
 absl::StatusOr<std::vector<TextToken>> TokenWriter::Finish(
     size_t image_count) && {
-  EndRun();
+  EncodePending();
   if (!status_.ok()) return status_;
   if (static_cast<size_t>(images_) != image_count) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -15,53 +15,53 @@
 
 namespace ballast {
 
-// Builds the tokens of one text from front to back. What is added between two
-// images is encoded as one text, whatever kinds its stretches have; a token is
-// supervised when any of its bytes is. Thread-compatible.
+// Builds the tokens of one text from front to back. All text between two images
+// is encoded at once, even if its parts differ in kind; a token is supervised
+// if any of its bytes is. Thread-compatible.
 class TokenWriter {
  public:
-  // Neither is owned; both must outlive the writer.
+  // Neither pointer is owned; both must outlive the writer.
   TokenWriter(const Tokenizer* tokenizer, const v1::TokenIds* token_ids)
       : tokenizer_(tokenizer), token_ids_(token_ids) {}
 
-  // Text without image marks.
+  // Adds text without image marks.
   void AddText(absl::string_view text, TextToken::Kind kind);
 
-  // Text in which every `<image>` is the next image of the sample.
+  // Adds text in which every `<image>` is the next image of the sample.
   void AddMarkedText(absl::string_view text, TextToken::Kind kind);
 
-  // Text in which <|im_start|>, <|im_end|> and <|endoftext|> are the tokens
-  // that model.token_ids says, also where the tokenizer knows none of that
-  // name.
+  // Adds text in which <|im_start|>, <|im_end|> and <|endoftext|> become the
+  // ids of model.token_ids, even if the tokenizer has no tokens of these names.
   void AddTemplateText(absl::string_view text, TextToken::Kind kind);
 
   void AddEndOfText(TextToken::Kind kind);
   void AddImage();
 
-  // The tokens; the writer is spent. Errors: INVALID_ARGUMENT when the text
-  // named other than `image_count` images, or spells out an image's or video's
-  // token, which would pass for one of an image's placeholders; the
-  // tokenizer's.
+  // Returns the tokens; the writer must not be used afterwards. Errors:
+  // INVALID_ARGUMENT (the text has marks for other than `image_count` images,
+  // or spells out an image's or video's token, which would pass for a
+  // placeholder); the tokenizer's.
   absl::StatusOr<std::vector<TextToken>> Finish(size_t image_count) &&;
 
  private:
-  // Text of one kind within run_; it begins where the one before it ends.
+  // Text of one kind within pending_; begins at the end of the previous
+  // stretch.
   struct Stretch {
     size_t end;
     TextToken::Kind kind;
   };
 
   void AddSpecial(absl::string_view content, int32_t id, TextToken::Kind kind);
-  // Encodes run_. The first failure stays in status_.
-  void EndRun();
-  // Of a token that ends at `end`, where the one before it ended at `begin`.
-  // `at`: a stretch that is none of the token's, or its first; moved to that.
+  // Encodes pending_. The first error stays in status_.
+  void EncodePending();
+  // The kind of a token that covers [begin, end). `at` is a stretch at or
+  // before the token's first one; moved to the first.
   TextToken::Kind KindOf(size_t begin, size_t end, size_t* at) const;
 
   const Tokenizer* tokenizer_;
   const v1::TokenIds* token_ids_;
   std::vector<TextToken> tokens_;
-  std::string run_;  // not encoded yet
+  std::string pending_;  // not encoded yet
   std::vector<Stretch> stretches_;
   std::vector<int32_t> ids_;  // of the run being encoded
   std::vector<size_t> ends_;

@@ -12,14 +12,14 @@
 
 namespace ballast {
 
-// A conversation as the model's chat template writes it (chat_template.h),
-// encoded as one text, as apply_chat_template(tokenize=True) does: tokens may
-// span the seam between the template's text and what is said, and a special
-// token that somebody spells out ("<|im_end|>") is that token. The images stand
-// where their marks are.
+// Renders a conversation with the model's chat template (chat_template.h) and
+// encodes it as one text, as apply_chat_template(tokenize=True) does: tokens
+// may span the seam between the template and a message, and a special token
+// spelled out in a message ("<|im_end|>") becomes that token. Images replace
+// their marks.
 //
-// A token is learnt when any byte of what it stands for is: what a supervised
-// role says, and the end after it.
+// A token is supervised if any of its bytes is: the text of a supervised role,
+// and the end after it.
 //
 // Errors: INVALID_ARGUMENT (image marks other than `image_count`; a spelled-out
 // image token), the tokenizer's.

@@ -14,15 +14,14 @@
 
 namespace ballast {
 
-// The tokens of a text before its images are expanded and before any limit;
-// `placeholders` has one number for each image. Both building and measuring
-// start here, so they cannot disagree. Errors: INVALID_ARGUMENT as BuildText
-// says.
+// Tokenizes a text, before its images are expanded and before any limit;
+// `placeholders` has one number for each image. Building and measuring both
+// start here, so they cannot disagree. Errors: INVALID_ARGUMENT as BuildText.
 absl::StatusOr<std::vector<TextToken>> TokenizeText(
     absl::string_view text, TextForm form,
     absl::Span<const uint32_t> placeholders, const TextOptions& options);
 
-// Placeholders of each image.
+// The number of placeholders of each image.
 std::vector<uint32_t> PlaceholderCounts(absl::Span<const ImageGrid> images,
                                         const v1::Model& model);
 

@@ -15,7 +15,7 @@
 namespace ballast {
 namespace {
 
-// Several times the largest tokenizer in use.
+// Several times the size of the largest tokenizer in use.
 constexpr size_t kMaxFileBytes = size_t{256} << 20;
 
 class BytesTokenizer final : public Tokenizer {
@@ -37,7 +37,7 @@ class BytesTokenizer final : public Tokenizer {
     for (const int32_t id : ids) {
       if (id < 0 || id > 255) {
         return absl::InvalidArgumentError(
-            absl::StrCat("id ", id, " is no byte"));
+            absl::StrCat("id ", id, " is not a byte; wanted 0 to 255"));
       }
       text->push_back(static_cast<char>(id));
     }
@@ -55,7 +55,12 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(
       std::fopen(path.c_str(), "rb"), &std::fclose);
   if (file == nullptr) {
-    return absl::ErrnoToStatus(errno, "cannot be opened");
+    const absl::Status status = absl::ErrnoToStatus(errno, "cannot be opened");
+    return absl::Status(
+        status.code(),
+        absl::StrCat(status.message(),
+                     "; wanted the path of a tokenizer.json or a SentencePiece "
+                     "model, or `bytes`"));
   }
   std::string content;
   char buffer[1 << 16];
@@ -76,7 +81,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
 absl::StatusOr<std::unique_ptr<Tokenizer>> ReadTokenizer(
     const std::string& path) {
   BALLAST_ASSIGN_OR_RETURN(std::string content, ReadFile(path));
-  // A model's first byte is 0x0A, which is white space too.
+  // The first byte of a SentencePiece model is 0x0A, which is also white space.
   if (absl::StartsWith(absl::StripLeadingAsciiWhitespace(content), "{")) {
     return MakeBpeTokenizer(content);
   }

@@ -1,5 +1,5 @@
-// How even `lpt` and `refined` leave the ranks, and what share of the bytes each
-// moves, by kind of load and number of ranks. Prints CSV for
+// Reports how evenly `lpt` and `refined` load the ranks, and what share of the
+// bytes each moves, by kind of load and number of ranks. Prints CSV for
 // docs/performance.md and tests/benchmarks/plot_balance.py:
 //
 //   bazel run --config=opt //tests/benchmarks:balance_report > balance.csv
@@ -18,7 +18,7 @@
 
 #include "absl/strings/str_format.h"
 #include "server/schedule/balance.h"
-#include "server/schedule/group_placement.h"
+#include "server/schedule/group_numbering.h"
 
 namespace ballast {
 namespace {
@@ -35,7 +35,7 @@ double Normal(std::mt19937* random) {
          std::cos(2 * 3.14159265358979323846 * Uniform(random));
 }
 
-// Patches of one sample, a multiple of 4 as with merge 2.
+// Draws the patches of one sample, a multiple of 4 as with merge 2.
 double Draw(const std::string& kind, std::mt19937* random) {
   double patches = 0;
   if (kind == "receipts") {
@@ -78,7 +78,7 @@ Groups AsRead(uint32_t ranks) {
   return groups;
 }
 
-// As the schedule does: balanced, then numbered so that little moves.
+// Balances as the schedule does, then numbers the groups so that little moves.
 Groups Refined(const std::vector<double>& costs, uint32_t ranks) {
   ModuleShards shards;
   shards.ranks = {v1::MODULE_VISION, ranks, {}};
@@ -97,8 +97,9 @@ void Print(const std::string& kind, uint32_t ranks, const char* algorithm,
 }
 
 void Report() {
-  absl::PrintF("load,ranks,algorithm,max_over_mean,max_over_min,over_bound,"
-               "moved_share\n");
+  absl::PrintF(
+      "load,ranks,algorithm,max_over_mean,max_over_min,over_bound,"
+      "moved_share\n");
   for (const std::string kind : {"receipts", "lognormal", "bimodal"}) {
     for (const uint32_t ranks : {4, 8, 32, 128, 1024}) {
       Figures off, lpt, refined;

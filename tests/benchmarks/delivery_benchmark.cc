@@ -1,5 +1,5 @@
-// Delivery against what it cannot beat: on the same node one memcpy of the same
-// bytes, over a stream gRPC itself. docs/performance.md says what each
+// Compares delivery with an upper bound: on the same node, one memcpy of the
+// same bytes; over a stream, gRPC alone. docs/performance.md says what each
 // measures.
 
 #include <algorithm>
@@ -38,9 +38,9 @@ void Report(benchmark::State& state, std::vector<double> ours,
   state.counters["ratio"] = Median(ratios);
 }
 
-// Every client copies each of its blocks from shared memory to a staging buffer
-// of its own and lets go of it. Yardstick: as many threads copy the same bytes
-// from the same places to the same buffers, and do nothing else.
+// Every client copies each of its blocks from shared memory to its own staging
+// buffer and releases it. Yardstick: as many threads only copy the same bytes
+// between the same places.
 void SharedMemory(benchmark::State& state) {
   DeliveryRig rig(state.range(0));
   std::vector<std::vector<uint8_t>> staging(rig.clients());
@@ -81,9 +81,9 @@ void SharedMemory(benchmark::State& state) {
          static_cast<double>(rig.bytes_a_client()) * rig.clients());
 }
 
-// Every client fetches each of its blocks over a stream, which puts it together
-// in the client's memory and verifies its checksum, and lets go of it.
-// Yardstick: as many raw streams of as many bytes, dropped as they come.
+// Every client fetches each of its blocks over a stream, which assembles it in
+// the client's memory and verifies its checksum, and releases it. Yardstick: as
+// many raw streams of as many bytes, dropped on arrival.
 void Stream(benchmark::State& state) {
   DeliveryRig rig(state.range(0));
   RawStreams raw(state.range(0));
@@ -91,7 +91,8 @@ void Stream(benchmark::State& state) {
       (rig.bytes_a_client() + kMaxChunkBytes - 1) / kMaxChunkBytes;
   std::vector<double> ours, yardstick;
   for (auto _ : state) {
-    // Seconds a byte, since neither counts what came before all were ready.
+    // Compares seconds a byte, since neither counts the time before all were
+    // ready.
     const uint64_t raw_bytes = (messages - 1) * kMaxChunkBytes;
     yardstick.push_back(raw.Pull(messages) / raw_bytes);
     const double seconds =
@@ -103,8 +104,8 @@ void Stream(benchmark::State& state) {
   Report(state, ours, yardstick, state.range(0));
 }
 
-// How long Next takes of blocks that are ready, in shared memory: clients that
-// take one every two milliseconds, as trainers do that compute.
+// Measures Next for blocks that are ready in shared memory, with clients that
+// take one every two milliseconds, like trainers that compute.
 void HandOut(benchmark::State& state) {
   DeliveryRig rig(state.range(0));
   std::vector<double> next_us;

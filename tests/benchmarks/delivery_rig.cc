@@ -182,7 +182,7 @@ double DeliveryRig::Pull(
 
 namespace {
 
-// Sends messages until it has sent as many as the method's name says.
+// Sends the number of messages given in the method's name.
 class Sender final : public grpc::ServerGenericBidiReactor {
  public:
   Sender(uint64_t messages, const grpc::ByteBuffer* message)
@@ -210,7 +210,7 @@ class Sender final : public grpc::ServerGenericBidiReactor {
   const grpc::ByteBuffer* const message_;
 };
 
-// Reads messages as fast as they come and drops them.
+// Reads messages as fast as possible and drops them.
 class Receiver final
     : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:

@@ -13,32 +13,32 @@
 #include "proto/config.pb.h"
 #include "server/delivery/loader.h"
 #include "server/schedule/scheduler.h"
-#include "server/service/call_count.h"
+#include "server/pull/call_count.h"
 #include "server/service/loader_service.h"
 #include "tests/fakes/fake_source_index.h"
 
 namespace ballast {
 
-// A server whose blocks are all built before anything is measured, and clients
-// that each pull those of one rank. A client's blocks are kSteps of
-// kSamples images of 448 x 448: 4.6 MiB each, 37 MiB in all.
+// A server whose blocks are all built before measuring, and clients that each
+// pull the blocks of one rank. A client's blocks are kSteps of kSamples images
+// of 448 x 448: 4.6 MiB each, 37 MiB in all.
 class DeliveryRig {
  public:
   static constexpr uint64_t kSteps = 8;
   static constexpr uint32_t kSamples = 8;
 
-  // Aborts where something fails, as all of this.
+  // Aborts if anything fails, as do all functions here.
   explicit DeliveryRig(uint32_t clients);
   ~DeliveryRig();
 
   uint32_t clients() const { return clients_; }
   uint64_t bytes_a_client() const { return bytes_; }
 
-  // Each client, on a thread of its own, takes its blocks from a BatchStream
-  // that may hold four at a time, and hands them to `take`. Answers the seconds
-  // from when every client had its first block in hand to when the last had let
-  // go of its last. `next_us`, if given, gets what each Next but a client's
-  // first took, in microseconds.
+  // Each client, on its own thread, takes its blocks from a BatchStream that
+  // may hold four at a time, and passes them to `take`. Returns the seconds
+  // from when every client had its first block to when the last client released
+  // its last. If given, `next_us` receives the duration of each Next except a
+  // client's first, in microseconds.
   double Pull(bool shared_memory,
               const std::function<void(uint32_t client,
                                        const FetchedBlock& block)>& take,
@@ -49,7 +49,7 @@ class DeliveryRig {
   const FakeSourceIndex index_;
   const v1::Config config_;
   const std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<Loader> loader_;
+  std::shared_ptr<Loader> loader_;
   CallCount calls_;
   std::unique_ptr<LoaderServiceImpl> service_;
   std::string directory_;
@@ -58,15 +58,15 @@ class DeliveryRig {
   uint64_t bytes_ = 0;
 };
 
-// Servers and clients that send messages of 1 MiB which lie in memory, and drop
-// them: gRPC and nothing else.
+// Servers that send messages of 1 MiB from memory, and clients that drop them:
+// only gRPC.
 class RawStreams {
  public:
   explicit RawStreams(uint32_t clients);
   ~RawStreams();
 
   // Seconds from when every client had its first message to when the last had
-  // its last; each gets `messages`.
+  // its last; each receives `messages`.
   double Pull(uint64_t messages);
 
  private:
@@ -78,10 +78,10 @@ class RawStreams {
   std::vector<std::shared_ptr<grpc::Channel>> channels_;
 };
 
-// Runs `work(client)` for each client on a thread of its own, where it calls
-// the function it is handed once it is ready for the clock; answers the seconds
-// from when all were to when the last returned. What it returns is destroyed
-// after that: ending a stream is no part of what is measured.
+// Runs `work(client)` for each client on its own thread, where it calls the
+// given function once it is ready for the clock. Returns the seconds from when
+// all were ready to when the last returned. The results are destroyed
+// afterwards: ending a stream is not measured.
 double TimeTogether(
     uint32_t clients,
     const std::function<std::shared_ptr<void>(

@@ -1,5 +1,5 @@
-// How soon a rank that connects to a running server has its first block,
-// against the time that its images take to decode. docs/performance.md says
+// Measures how soon a rank that connects to a running server has its first
+// block, relative to the time to decode its images. docs/performance.md says
 // how.
 
 #include <algorithm>
@@ -42,8 +42,8 @@ T Must(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-// A server over drawn receipts, and the same job opened once more, to read
-// from.
+// A server over drawn receipts, and the same job opened a second time for
+// reading.
 class Job {
  public:
   explicit Job(uint32_t threads) : threads_(threads) {
@@ -86,8 +86,8 @@ class Job {
     return Must(fetcher->Fetch());
   }
 
-  // Seconds that as many threads as the server has take to decode the images of
-  // `block`, whose files lie in memory.
+  // Seconds to decode the images of `block`, whose files are in memory, on as
+  // many threads as the server has.
   double Decode(const FetchedBlock& block) {
     struct Work {
       std::string file;
@@ -99,7 +99,7 @@ class Job {
     for (const SampleRecord& sample : view.samples()) {
       const SampleSource& source = *job_.sources[sample.source];
       const RawSample raw =
-          Must(source.Read(sample.ordinal, {.text = false, .images = true}));
+          *Must(source.Read(sample.ordinal, {.text = false, .images = true}));
       const auto sizes = source.index().sample(sample.ordinal)->images;
       for (size_t i = 0; i < sizes.size(); ++i) {
         ImageHeader header = {};
@@ -147,7 +147,7 @@ void FirstBatch(benchmark::State& state) {
   double seconds = 0, decode = 0;
   uint64_t step = 0;
   for (auto _ : state) {
-    step += 1000;  // nothing of it has been prepared
+    step += 1000;  // beyond what has been prepared
     const auto start = SteadyClock::now();
     const auto block = job.First(step);
     const double first = Since(start);

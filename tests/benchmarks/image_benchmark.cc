@@ -1,9 +1,9 @@
-// From a file's bytes to resized RGB, as ratios of one run: what is compared
-// takes turns, image by image, and medians are taken. Wanted:
+// Measures decoding and resizing to RGB, as ratios within one run: alternatives
+// alternate image by image, and medians are compared. Wanted:
 //   exact decode + resize over libjpeg-turbo's decode of the same files  <= 1.2
 //   memory beyond the result, 12-megapixel baseline JPEG                <= 4 MB
 //   headers read for the index, page cache                  >= 100,000 a second
-// How threads scale: thread_scaling_benchmark.
+// For thread scaling see thread_scaling_benchmark.
 //
 //   bazel run --config=opt //tests/benchmarks:image_benchmark
 
@@ -33,16 +33,16 @@
 namespace ballast {
 namespace {
 
-// Bounds of an image after resizing: the processor class's own default, and the
+// Bounds of an image after resizing: the processor class's default and the
 // released checkpoints'.
 constexpr int64_t kClassDefault = 1003520;
 constexpr int64_t kCheckpoint = 12845056;
 
-// To see what machines without AVX-512 get.
+// Disables AVX-512, to measure as on machines without it.
 constexpr int64_t kBeyondAvx2 = HWY_AVX3 | HWY_AVX3_DL;
 
-// Of this thread's processor time, which other programs on the machine change
-// less than the wall's.
+// This thread's CPU time, which other programs on the machine affect less than
+// wall time.
 double ProcessorSeconds() {
   timespec time = {};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -55,12 +55,12 @@ double SecondsOf(const std::function<void()>& work) {
   return ProcessorSeconds() - start;
 }
 
-// Times of one kind of work on each image of a corpus.
+// The times of one kind of work on each image of a corpus.
 class Times {
  public:
   explicit Times(size_t images) : seconds_(images) {}
   void Add(size_t image, double seconds) { seconds_[image].push_back(seconds); }
-  // The sum over all images of each one's median.
+  // The sum over all images of their medians.
   double Total() const {
     double total = 0;
     for (std::vector<double> one : seconds_) {
@@ -87,7 +87,7 @@ void Resize(ImageDecoder& decoder, const CorpusImage& image,
   std::exit(1);
 }
 
-// Peak signal-to-noise ratio in dB; 99 of equal pictures.
+// Peak signal-to-noise ratio in dB; 99 for equal pictures.
 double Psnr(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b,
             size_t size) {
   double sum = 0;
@@ -141,8 +141,8 @@ BENCHMARK(BM_DecodeResize)
     ->ArgsProduct({{kClassDefault, kCheckpoint}, {0, 1}})
     ->Unit(benchmark::kMillisecond);
 
-// All that one thread takes from malloc beside the result: decoder, tables and
-// libjpeg included.
+// Measures all that one thread takes from malloc beside the result: decoder,
+// tables and libjpeg included.
 void BM_PeakMemory(benchmark::State& state) {
   CorpusImage image;
   image.bytes = DrawPhotograph(4000, 3000);
@@ -161,7 +161,7 @@ void BM_PeakMemory(benchmark::State& state) {
 }
 BENCHMARK(BM_PeakMemory)->Unit(benchmark::kMillisecond);
 
-// Sizes of images that lie behind one another in a file, as in a tar.
+// Reads the sizes of images that are adjacent in a file, as in a tar.
 void BM_ReadSizes(benchmark::State& state) {
   const std::vector<CorpusImage> corpus = LoadImageCorpus(kClassDefault);
   const char* folder = std::getenv("TEST_TMPDIR");

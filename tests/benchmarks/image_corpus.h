@@ -17,13 +17,12 @@ struct CorpusImage {
   uint32_t height = 0;
 };
 
-// The JPEGs of BALLAST_SHARED_DIR/corpus/images, or where that is not set,
-// drawn scenes and receipts of 0.5 to 3 megapixels. `max_pixels` bounds their
-// size after resizing. Ends the process on an error: a benchmark has no use
-// for less.
+// Loads the JPEGs of BALLAST_SHARED_DIR/corpus/images; if it is not set, draws
+// scenes and receipts of 0.5 to 3 megapixels. `max_pixels` bounds their size
+// after resizing. Exits on an error.
 std::vector<CorpusImage> LoadImageCorpus(uint64_t max_pixels);
 
-// A drawn photograph-like baseline JPEG (4:2:0, quality 90).
+// Draws a photograph-like baseline JPEG (4:2:0, quality 90).
 std::string DrawPhotograph(int width, int height);
 
 }  // namespace ballast

@@ -1,7 +1,7 @@
-// What opening an index costs, and the first steps that look samples up in it.
-// The index has 10^7 samples of one image each, 650 MB, or as many as the
-// environment's BALLAST_BENCHMARK_SAMPLES says. `cold` begins with none of it
-// in the page cache, as far as the file system lets go of it.
+// Measures opening an index and the first steps that look samples up in it. The
+// index has 10^7 samples of one image each, 650 MB, or as many as
+// BALLAST_BENCHMARK_SAMPLES says. `cold` starts with none of it in the page
+// cache, as far as the file system evicts it.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -45,7 +45,7 @@ IndexContents Contents(uint64_t samples) {
     sample.file = i / kSamplesInFile;
     sample.offset = i % kSamplesInFile * kSampleBytes;
     sample.length = kSampleBytes;
-    sample.check = i * 0x9E3779B97F4A7C15;
+    sample.text_check = i * 0x9E3779B97F4A7C15;
     sample.first_image = i;
     sample.num_images = 1;
     sample.text_tokens = 100 + i * 37 % 400;
@@ -57,7 +57,7 @@ IndexContents Contents(uint64_t samples) {
   return contents;
 }
 
-// Removes the file at the program's end.
+// Removes the file when the program ends.
 class IndexOnDisk {
  public:
   IndexOnDisk() {
@@ -69,7 +69,7 @@ class IndexOnDisk {
   ~IndexOnDisk() { std::filesystem::remove(path_); }
   const std::string& path() const { return path_; }
 
-  // Takes the file out of the page cache, or all of it into it.
+  // Evicts the file from the page cache, or reads all of it.
   void Cache(bool cached) const {
     const int descriptor = open(path_.c_str(), O_RDONLY);
     posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
@@ -94,7 +94,7 @@ std::shared_ptr<const IndexFile> Open() {
   return *std::move(opened);
 }
 
-// Bytes that this process has had read from the disk.
+// Bytes that this process has read from the disk.
 uint64_t DiskBytes() {
   std::ifstream io("/proc/self/io");
   std::string key;
@@ -163,7 +163,7 @@ uint64_t LookUpAll(const IndexFile& index) {
   return sum;
 }
 
-// A step of samples that have all been looked up before.
+// Schedules a step whose samples have all been looked up before.
 void BM_WarmStep(benchmark::State& state) {
   const uint32_t samples = state.range(0);
   const std::shared_ptr<const IndexFile> index = Open();
@@ -181,14 +181,14 @@ BENCHMARK(BM_WarmStep)
     ->Arg(16384)
     ->Unit(benchmark::kMillisecond);
 
-// Samples in a shuffled order, all looked up before.
+// Looks samples up in a shuffled order, all looked up before.
 void BM_LookUp(benchmark::State& state) {
   const std::shared_ptr<const IndexFile> index = Open();
   uint64_t sum = LookUpAll(*index);
   uint64_t ordinal = 0;
   for (auto _ : state) {
     sum += LookUp(*index, ordinal);
-    // Coprime to the sizes that are powers of ten.
+    // Coprime to powers of ten.
     ordinal = (ordinal + 7'777'777'777) % index->size();
   }
   benchmark::DoNotOptimize(sum);

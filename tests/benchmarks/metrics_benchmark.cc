@@ -1,7 +1,7 @@
-// What it costs to count and to time (docs/performance.md, "Instruments"): one
-// record, alone and while a thread on every core records into the same
-// instruments; what a server would pay if they were not sharded, beside it; and
-// all that is recorded of one sample with one image.
+// Measures the cost of counting and timing (docs/performance.md,
+// "Instruments"): one record, alone and while a thread on every core records
+// into the same instruments; for comparison, instruments that are not sharded;
+// and all records of one sample with one image.
 //
 //   bazel run --config=opt //tests/benchmarks:metrics_benchmark
 
@@ -17,20 +17,20 @@
 #include "common/instruments.h"
 #include "common/mutex.h"
 #include "proto/schedule.pb.h"
+#include "server/delivery/active_samples.h"
 #include "server/delivery/delivery_instruments.h"
-#include "server/delivery/work_board.h"
 
 namespace ballast {
 namespace {
 
-// Shared by all threads of a benchmark and never read.
+// Shared by all threads of a benchmark; never read.
 BuildInstruments& Instruments() {
   static auto* instruments = new BuildInstruments;
   return *instruments;
 }
 
-WorkBoard& Board() {
-  static auto* board = new WorkBoard(Clock::Real());
+ActiveSamples& Board() {
+  static auto* board = new ActiveSamples(Clock::Real());
   return *board;
 }
 
@@ -54,24 +54,23 @@ void BM_Stopwatch(benchmark::State& state) {
   for (auto _ : state) Stopwatch(&Instruments().tokenise);
 }
 
-// A sample's way over the board of what is in hand, with one stage between.
-void BM_WorkBoard(benchmark::State& state) {
-  WorkInHand work;
+// Enters a sample on the board and removes it, with one stage between.
+void BM_ActiveSamples(benchmark::State& state) {
+  ActiveSample work;
   work.stage = "beginning";
   for (auto _ : state) {
-    WorkBoard::Entry entry(&Board(), work);
+    ActiveSamples::Scope entry(&Board(), work);
     entry.Stage("decoding an image");
   }
 }
 
-// What an instrument without shards costs: every thread's record moves the one
-// cache line to its core.
+// An instrument without shards: every record moves one cache line to its core.
 void BM_OneAtomicForAll(benchmark::State& state) {
   static std::atomic<uint64_t> count = 0;
   for (auto _ : state) count.fetch_add(1, std::memory_order_relaxed);
 }
 
-// And one with a lock.
+// An instrument with a lock.
 void BM_OneLockForAll(benchmark::State& state) {
   static auto* mutex = new Mutex;
   static uint64_t count = 0;
@@ -81,17 +80,17 @@ void BM_OneLockForAll(benchmark::State& state) {
   }
 }
 
-// As FileSampleBuilder has it, of a sample with one image and its text, for
+// All records of FileSampleBuilder for a sample with one image and its text, in
 // both modules; `strips` of 16 rows, which the resampler times one by one.
 void BM_Sample(benchmark::State& state) {
   const int64_t strips = state.range(0);
   BuildInstruments& instruments = Instruments();
   for (auto _ : state) {
     {
-      WorkInHand work;
+      ActiveSample work;
       work.module = v1::MODULE_VISION;
       work.stage = "beginning";
-      WorkBoard::Entry entry(&Board(), work);
+      ActiveSamples::Scope entry(&Board(), work);
       entry.Stage("reading images");
       Stopwatch(&instruments.read_images).Stop();
       entry.Stage("decoding an image");
@@ -107,10 +106,10 @@ void BM_Sample(benchmark::State& state) {
       instruments.image_bytes.Add(200'000);
       instruments.images.Add();
     }
-    WorkInHand work;
+    ActiveSample work;
     work.module = v1::MODULE_LANGUAGE;
     work.stage = "beginning";
-    WorkBoard::Entry entry(&Board(), work);
+    ActiveSamples::Scope entry(&Board(), work);
     entry.Stage("reading text");
     Stopwatch(&instruments.read_text).Stop();
     entry.Stage("tokenising");
@@ -119,7 +118,7 @@ void BM_Sample(benchmark::State& state) {
   }
 }
 
-// One thread, and one on every core.
+// Runs with one thread, and with one on every core.
 void Threads(benchmark::internal::Benchmark* benchmark) {
   benchmark->Threads(1);
   if (Cores() > 1) benchmark->Threads(static_cast<int>(Cores()));
@@ -128,10 +127,10 @@ BENCHMARK(BM_Clock)->Apply(Threads)->UseRealTime();
 BENCHMARK(BM_Counter)->Apply(Threads)->UseRealTime();
 BENCHMARK(BM_Histogram)->Apply(Threads)->UseRealTime();
 BENCHMARK(BM_Stopwatch)->Apply(Threads)->UseRealTime();
-BENCHMARK(BM_WorkBoard)->Apply(Threads)->UseRealTime();
+BENCHMARK(BM_ActiveSamples)->Apply(Threads)->UseRealTime();
 BENCHMARK(BM_OneAtomicForAll)->Apply(Threads)->UseRealTime();
 BENCHMARK(BM_OneLockForAll)->Apply(Threads)->UseRealTime();
-// A receipt of 1.1 megapixels has some 100 strips.
+// A receipt of 1.1 megapixels has about 100 strips.
 BENCHMARK(BM_Sample)
     ->ArgName("strips")
     ->Arg(0)

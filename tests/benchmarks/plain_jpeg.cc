@@ -38,8 +38,8 @@ void PlainJpeg::Decode(absl::string_view bytes, bool whole) {
   jpeg_read_header(&info, TRUE);
   info.out_color_space = JCS_RGB;
   jpeg_start_decompress(&info);
-  // Rows that begin at multiples of 16 or 32 bytes would be written past the
-  // cache.
+  // Rows that begin at multiples of 16 or 32 bytes would be written with
+  // non-temporal stores.
   const size_t width = size_t{info.output_width} * 3;
   const size_t stride = whole ? width : (width + 63) / 64 * 64;
   const size_t begin = whole ? 0 : 8;

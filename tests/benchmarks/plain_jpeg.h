@@ -9,10 +9,10 @@
 
 namespace ballast {
 
-// The yardstick of decoding: libjpeg-turbo as its example uses it, with its
-// default settings, to RGB. The decompressor and the memory for the result are
-// made once, and rows go to a few rows' buffer that stays in cache or to a
-// whole picture. Ends the process on a damaged file.
+// The yardstick of decoding: libjpeg-turbo used as in its example, with default
+// settings, to RGB. The decompressor and the result's memory are created once;
+// rows go to a buffer of a few rows that stays in cache, or to a whole picture.
+// Exits on a damaged file.
 class PlainJpeg {
  public:
   PlainJpeg();
@@ -20,10 +20,10 @@ class PlainJpeg {
   PlainJpeg(const PlainJpeg&) = delete;
   PlainJpeg& operator=(const PlainJpeg&) = delete;
 
-  // Every row is decoded and dropped: the least that decoding can cost.
+  // Decodes every row and drops it: the least that decoding can cost.
   void DecodeRows(absl::string_view bytes);
 
-  // Into pixels(), as most programs do.
+  // Decodes into pixels(), as most programs do.
   void DecodeWhole(absl::string_view bytes);
   const std::vector<uint8_t>& pixels() const { return pixels_; }
 

@@ -1,12 +1,12 @@
-// What a step costs as a job grows, from one node to 2,048: eight ranks a node
-// that hold both modules, eight receipts a rank, `refined`. Everything is done
-// by the code that does it in a job, on one core; only the index is made up.
-// Prints CSV for docs/scaling.md:
+// Reports the cost of a step as a job grows from one node to 2,048: eight ranks
+// a node that hold both modules, eight receipts a rank, `refined`. Runs the
+// job's own code on one core; only the index is synthetic. Prints CSV for
+// docs/scaling.md:
 //
 //   bazel run --config=opt //tests/benchmarks:scaling_report > scaling.csv
 //
-// scaling_report NODES stops at so many nodes. Times are the least of several
-// runs; bytes are the mean of four steps.
+// `scaling_report NODES` stops at that many nodes. Times are the minimum of
+// several runs; bytes are the mean of four steps.
 
 #include <algorithm>
 #include <array>
@@ -39,7 +39,7 @@ constexpr uint32_t kSamplesPerRank = 8;
 constexpr uint32_t kMostNodes = 2048;
 constexpr uint64_t kSteps = 4;
 
-// One tall image each.
+// Samples with one tall image each.
 std::vector<FakeSourceIndex::Sample> Receipts(uint32_t n) {
   std::vector<FakeSourceIndex::Sample> samples(n);
   for (uint32_t i = 0; i < n; ++i) {
@@ -50,7 +50,7 @@ std::vector<FakeSourceIndex::Sample> Receipts(uint32_t n) {
   return samples;
 }
 
-// A server a node, each for the node's ranks of both modules.
+// One server a node, for the node's ranks of both modules.
 v1::Config ConfigOf(uint32_t nodes, v1::Delivery delivery) {
   const uint32_t ranks = nodes * kRanksPerNode;
   v1::Config config = JobConfig(ranks, ranks, ranks * kSamplesPerRank,
@@ -68,7 +68,7 @@ v1::Config ConfigOf(uint32_t nodes, v1::Delivery delivery) {
   return config;
 }
 
-// Milliseconds of `run`, the least of a few times.
+// Milliseconds of `run`, the minimum of several runs.
 template <typename Run>
 double Least(const Run& run) {
   double least = 1e30;
@@ -93,8 +93,8 @@ uint64_t PayloadOf(const v1::MicroBatchSchedule& columns, v1::Module module,
          columns.grid_w(sample);
 }
 
-// Bytes of a step's payload: all, what `exchange` moves between ranks of one
-// node and between nodes, and what `hybrid` moves between nodes.
+// Payload bytes of a step: all, those that `exchange` moves between ranks of
+// one node and between nodes, and those that `hybrid` moves between nodes.
 struct Bytes {
   uint64_t all = 0, within = 0, between = 0, hybrid = 0;
 };
@@ -118,7 +118,7 @@ Bytes BytesOf(const v1::StepSchedule& schedule, const v1::Job& job) {
   return bytes;
 }
 
-// What a rank's two shims plan of one micro-batch.
+// The time that a rank's two shims take to plan one micro-batch.
 double PlanMilliseconds(const v1::StepSchedule& schedule, const v1::Job& job) {
   return Least([&] {
     for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {

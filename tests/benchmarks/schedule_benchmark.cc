@@ -1,6 +1,7 @@
-// One step of the schedule, from index to finished message, by data-parallel
-// size at 8 samples a rank (wanted: 16,384 ranks in under 100 ms on a core, 1,024
-// in under 5 ms), and the order's look-ups (wanted: 10 million a second).
+// Measures one step of the schedule, from index to finished message, by
+// data-parallel size at 8 samples a rank (wanted: 16,384 ranks in under 100 ms
+// on a core, 1,024 in under 5 ms), and look-ups in the order (wanted: 10
+// million a second).
 
 #include <algorithm>
 #include <memory>
@@ -17,7 +18,7 @@
 namespace ballast {
 namespace {
 
-// Receipts: one tall image each.
+// Samples with one tall image each.
 std::vector<FakeSourceIndex::Sample> Receipts(uint32_t n) {
   std::vector<FakeSourceIndex::Sample> samples(n);
   for (uint32_t i = 0; i < n; ++i) {
@@ -30,8 +31,7 @@ std::vector<FakeSourceIndex::Sample> Receipts(uint32_t n) {
 
 void BM_ScheduleStep(benchmark::State& state) {
   const uint32_t dp = state.range(0);
-  static const FakeSourceIndex* index =
-      new FakeSourceIndex(Receipts(1 << 17));
+  static const FakeSourceIndex* index = new FakeSourceIndex(Receipts(1 << 17));
   v1::Config config = JobConfig(dp, dp, 8 * dp, 8 * dp);
   config.mutable_balance()->set_algorithm(
       static_cast<v1::Balance::Algorithm>(state.range(1)));
@@ -44,17 +44,15 @@ void BM_ScheduleStep(benchmark::State& state) {
     const auto& vision = schedule->micro_batches(0).modules(0);
     const double largest = *std::max_element(vision.load_after().begin(),
                                              vision.load_after().end());
-    const double bound =
-        LoadLowerBound(std::vector<double>(vision.cost().begin(),
-                                           vision.cost().end()),
-                       dp);
+    const double bound = LoadLowerBound(
+        std::vector<double>(vision.cost().begin(), vision.cost().end()), dp);
     spread = std::max(spread, largest / bound);
     bytes = schedule->ByteSizeLong();
   }
-  // Worst step's largest load over the lower bound.
+  // The largest load of the worst step over the lower bound.
   state.counters["over_bound"] = spread;
   state.counters["samples"] = 8 * dp;
-  // On the wire.
+  // Size of the serialised message.
   state.counters["bytes_a_sample"] = bytes / (8 * dp);
 }
 BENCHMARK(BM_ScheduleStep)
@@ -64,7 +62,8 @@ BENCHMARK(BM_ScheduleStep)
                     v1::Balance::ALGORITHM_REFINED}})
     ->Unit(benchmark::kMillisecond);
 
-// Positions of a shuffled mixture over 10^10 samples; no table of them exists.
+// Looks up positions of a shuffled mixture of 10^10 samples; there is no table
+// of them.
 void BM_OrderLookup(benchmark::State& state) {
   const SampleOrder order({{"a", 7'500'000'000, 3}, {"b", 2'500'000'000, 1}},
                           1234, true);

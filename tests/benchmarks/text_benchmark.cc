@@ -1,8 +1,8 @@
-// Text to token ids on one core (wanted: 10 MB/s of English prose). Where
+// Measures tokenization on one core (wanted: 10 MB/s of English prose). If
 // BALLAST_BENCHMARK_TOKENIZER and BALLAST_BENCHMARK_TEXT name a tokenizer.json
-// (or a SentencePiece model) and a file of text, these are measured; otherwise
-// a small tokenizer on drawn prose, which repeats itself and says little.
-// compare_tokenizers.py measures Hugging Face's tokenizers beside it.
+// (or a SentencePiece model) and a file of text, measures these; otherwise a
+// small tokenizer on drawn prose, which is repetitive and says little.
+// compare_tokenizers.py compares with Hugging Face's tokenizers.
 
 #include <cstdint>
 #include <cstdlib>
@@ -21,7 +21,7 @@
 namespace ballast {
 namespace {
 
-// What is encoded at once: about a sample's text, cut at spaces.
+// The size of one encoded text, about a sample's; cut at spaces.
 constexpr size_t kPieceBytes = 4096;
 
 std::string ReadText() {
@@ -54,7 +54,7 @@ constexpr char kBpe[] = "tests/server/text/bpe/testdata/qwen2.tokenizer.json";
 constexpr char kSentencePiece[] =
     "tests/server/text/sentencepiece/testdata/llama.model";
 
-// What is measured in place of `path`.
+// The file to measure instead of `path`.
 std::string Asked(const char* path) {
   const char* asked = std::getenv("BALLAST_BENCHMARK_TOKENIZER");
   return asked != nullptr ? asked : path;
@@ -88,9 +88,9 @@ void BM_Encode(benchmark::State& state, const char* path) {
   state.counters["bytes_a_token"] =
       static_cast<double>(bytes) / static_cast<double>(tokens);
 }
-// Where each token ends is asked for in conversations, for the labels.
+// Ends of tokens are needed for conversations, for the labels.
 BENCHMARK_CAPTURE(BM_Encode, bpe, kBpe)->ArgName("ends")->Arg(0)->Arg(1);
-// libsentencepiece has a process of its own, so time is that of a clock.
+// libsentencepiece runs in another process, so wall time is measured.
 BENCHMARK_CAPTURE(BM_Encode, sentencepiece, kSentencePiece)
     ->ArgName("ends")
     ->Arg(0)

@@ -1,7 +1,7 @@
-// Images a second of N threads over N times one thread's, whole images to each
-// (wanted: at least 0.9): ours, and beside it libjpeg-turbo alone, which shares
-// nothing between threads but the machine. Where both fall alike, the machine's
-// threads, clock or memory are the reason.
+// Measures images a second of N threads over N times one thread's, with whole
+// images for each (wanted: at least 0.9): ours, and for comparison
+// libjpeg-turbo alone, whose threads share nothing but the machine. If both
+// drop alike, the machine's threads, clock or memory are the reason.
 //
 //   bazel run --config=opt //tests/benchmarks:thread_scaling_benchmark
 
@@ -30,17 +30,17 @@ namespace ballast {
 namespace {
 
 constexpr int64_t kClassDefault = 1003520;
-// Times that each thread goes through the corpus while it is measured.
+// Passes of each thread over the corpus while it is measured.
 constexpr int kPasses = 3;
 
 // One thread's work on one image.
 using Work = std::function<void(const CorpusImage&)>;
-// Makes it with all that it keeps from image to image.
+// Creates the work with the state that it keeps between images.
 using MakeWork = std::function<Work()>;
 
 struct Throughput {
   double wall = 0;       // images a second
-  double processor = 0;  // images a second of a thread's processor time
+  double processor = 0;  // images a second of a thread's CPU time
 };
 
 double ProcessorSeconds() {
@@ -49,9 +49,9 @@ double ProcessorSeconds() {
   return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
-// Every thread goes through the whole corpus, each from another image on, and
-// counts from the common start to its own end: so that none measures the
-// others' absence.
+// Every thread processes the whole corpus, each starting at another image, and
+// is timed from the common start to its own end, so that no thread measures the
+// time after others have finished.
 Throughput Measure(const std::vector<CorpusImage>& corpus, size_t threads,
                    const MakeWork& make_work) {
   std::barrier start(threads);
@@ -121,7 +121,7 @@ void BM_ThreadScaling(benchmark::State& state) {
   state.counters["over_libjpeg"] = plain.wall / ours.wall;
 }
 
-// Powers of two, and all.
+// Powers of two, and all cores.
 void Threads(benchmark::internal::Benchmark* benchmark) {
   const uint32_t all = Cores();
   for (uint32_t threads = 2; threads < all; threads *= 2) {

@@ -88,7 +88,7 @@ TEST(BufferPoolsTest, TheNextOneGetsTheRegionOfTheOneBefore) {
   const uint8_t* const data = buffer.bytes.data();
   std::memset(buffer.bytes.data(), 1, 1);
 
-  // In use, and of another size: each has its own.
+  // One in use and one of another size: two pools.
   const auto beside = pools.Take(kMiB);
   EXPECT_NE(Take(beside.get(), 1).bytes.data(), data);
   pool->Return(std::move(buffer));

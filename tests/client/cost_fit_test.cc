@@ -76,7 +76,7 @@ TEST(FitCostTest, FindsTheFormula) {
   }
 }
 
-// Coefficients, RMS and R^2 by numpy.linalg.lstsq 2.4.6.
+// Coefficients, RMS and R^2 from numpy.linalg.lstsq 2.4.6.
 TEST(FitCostTest, AgreesWithNumpyOnNoisyTimes) {
   const CostFit fit = Fit(Formula(0.01, 2e-6, 5, 0.05));
   ExpectCoefficients(fit, 0.00998976744664329, 2.1069279281452583e-06,
@@ -98,8 +98,7 @@ TEST(FitCostTest, ANegativeTermIsLeftOutAndTheRestFittedAgain) {
   EXPECT_THAT(fit.left_out, ElementsAre(kQuadratic));
 }
 
-// Times that fall with the load: nothing but a constant is left, which is the
-// mean.
+// Times that fall with the load: only a constant remains, the mean.
 TEST(FitCostTest, TimesThatFallLeaveTheMean) {
   std::vector<CostObservation> all;
   for (int i = 0; i < 11; ++i) all.push_back({1.0 + i, 1.0 + i * i, 30.0 - i});
@@ -146,7 +145,7 @@ TEST(FitCostTest, EqualObservationsConfoundEverything) {
   EXPECT_FALSE(fit.r_squared.has_value());
 }
 
-// Not dependent, but nearly: what tells the terms apart drowns in the noise.
+// Nearly dependent: the difference between the terms drowns in the noise.
 TEST(FitCostTest, NoiseThatDrownsTheDifferenceConfounds) {
   const auto make = [](double noise) {
     std::vector<CostObservation> all;
@@ -236,13 +235,17 @@ TEST(AddObservationsTest, SumsWhatEachRankOwns) {
     const auto& module = micro_batch.modules(vision ? 0 : 1);
     double sum = 0, squares = 0;
     for (int s = 0, image = 0; s < micro_batch.tokens_size(); ++s) {
-      double n = vision ? 0 : micro_batch.tokens(s);
+      const bool owned = module.owner(s) == timings[i].role().dp_rank();
+      const auto add = [&](double n) {
+        if (!owned) return;
+        sum += n;
+        squares += n * n;
+      };
+      // Vision towers attend within an image.
       for (uint32_t k = 0; k < micro_batch.images(s); ++k, ++image) {
-        if (vision) n += micro_batch.grid_h(image) * micro_batch.grid_w(image);
+        if (vision) add(micro_batch.grid_h(image) * micro_batch.grid_w(image));
       }
-      if (module.owner(s) != timings[i].role().dp_rank()) continue;
-      sum += n;
-      squares += n * n;
+      if (!vision) add(micro_batch.tokens(s));
     }
     const CostObservation& each =
         vision ? found[v1::MODULE_VISION][i] : found[v1::MODULE_LANGUAGE][0];

@@ -23,7 +23,7 @@ FailoverOptions Exact() {
 // Three servers, and a clock that the test moves.
 class FailoverTest : public ::testing::Test {
  protected:
-  // server() fails; how long to wait before the next, in seconds.
+  // Makes server() fail; returns the wait before the next, in seconds.
   double Fail(const absl::Status& why = absl::UnavailableError("died")) {
     const auto wait = failover_.OnFailure(now_, why);
     EXPECT_TRUE(wait.ok()) << wait.status();
@@ -34,6 +34,11 @@ class FailoverTest : public ::testing::Test {
   absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
   Failover failover_{{"a", "b", "c"}, Exact()};
 };
+
+// Servers and ranks may start in any order.
+TEST(FailoverOptionsTest, ByDefaultARankWaitsAMinuteForItsFirstServer) {
+  EXPECT_EQ(FailoverOptions().start_patience, absl::Seconds(60));
+}
 
 TEST_F(FailoverTest, TheNextServerIsAskedAtOnce) {
   EXPECT_EQ(failover_.name(), "a");
@@ -67,8 +72,7 @@ TEST_F(FailoverTest, BackOffDoublesUpToItsBound) {
             absl::Seconds(1));
 }
 
-// b serves for a long time; when it dies, a has been left alone for long
-// enough.
+// b serves for a long time; when it dies, a's pause is over.
 TEST_F(FailoverTest, StaysWithAServerThatServes) {
   Fail();
   failover_.OnProgress();
@@ -95,7 +99,7 @@ TEST_F(FailoverTest, JitterIsBoundedSeededAndDiffersByRank) {
     waits.insert(*wait);
   }
   EXPECT_GT(waits.size(), 95u);
-  // As many in the lower half as in the upper, about.
+  // About as many in the lower half as in the upper.
   EXPECT_NEAR(
       std::distance(waits.begin(), waits.lower_bound(absl::Seconds(0.75))), 50,
       20);
@@ -119,7 +123,8 @@ TEST_F(FailoverTest, GivesUpWhenAllAreOutForTooLong) {
   }
 }
 
-// A long rest of the trainer is no failure, and one failure after it is one.
+// A long pause of the trainer is no failure, and one failure after it counts
+// as one.
 TEST_F(FailoverTest, PatienceBeginsWithTheFirstFailure) {
   Failover alone({"a"}, Exact());
   Pass(5000);
@@ -140,7 +145,7 @@ TEST_F(FailoverTest, AServerThatHasNotBeenAskedIsAskedWhateverTheTime) {
   EXPECT_EQ(failover_.name(), "c");
 }
 
-// Nothing is won by asking again whose file is damaged.
+// Asking a server with a damaged file again gains nothing.
 TEST_F(FailoverTest, LastingFaultsOfAllEndItAtOnce) {
   Fail(absl::DataLossError("sample docs:3 of a"));
   Fail(absl::DataLossError("sample docs:3 of b"));
@@ -159,6 +164,33 @@ TEST_F(FailoverTest, OneThatMayComeBackIsWaitedForBesideLastingFaults) {
   EXPECT_EQ(failover_.name(), "a");
 }
 
+// A server that is busy says RESOURCE_EXHAUSTED.
+TEST_F(FailoverTest, ABusyServerIsAskedAgain) {
+  const absl::Status busy = absl::ResourceExhaustedError("try again");
+  Failover alone({"a"}, Exact());
+  for (const double wait : {1, 2, 4, 4}) {
+    const auto got = alone.OnFailure(now_, busy);
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(absl::ToDoubleSeconds(*got), wait);
+  }
+  Pass(100);
+  EXPECT_EQ(alone.OnFailure(now_, busy).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+// A server of another job at the port of a standby.
+TEST_F(FailoverTest, AStrangerIsPassedOver) {
+  const absl::Status stranger =
+      absl::FailedPreconditionError("fingerprints differ");
+  Fail(absl::UnavailableError("restarts"));
+  EXPECT_EQ(failover_.name(), "b");
+  EXPECT_EQ(Fail(stranger), 0);
+  EXPECT_EQ(failover_.name(), "c");
+  Failover alone({"a"}, Exact());
+  EXPECT_EQ(alone.OnFailure(now_, stranger).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_F(FailoverTest, ProgressForgetsLastingFaults) {
   Fail(absl::DataLossError("x"));
   Fail(absl::DataLossError("x"));
@@ -168,17 +200,15 @@ TEST_F(FailoverTest, ProgressForgetsLastingFaults) {
 }
 
 TEST_F(FailoverTest, FinalFaultsAreReturnedAsTheyAre) {
-  for (const absl::Status& why :
-       {absl::InvalidArgumentError("no such rank"),
-        absl::FailedPreconditionError("fingerprints differ"),
-        absl::CancelledError("cancelled"),
-        absl::UnauthenticatedError("token")}) {
+  for (const absl::Status& why : {absl::InvalidArgumentError("no such rank"),
+                                  absl::CancelledError("cancelled"),
+                                  absl::UnauthenticatedError("token")}) {
     EXPECT_EQ(failover_.OnFailure(now_, why).status(), why);
     EXPECT_EQ(failover_.name(), "a");
   }
 }
 
-// Where no server is quick enough the limit is what is wrong.
+// Where no server is quick enough, the limit is wrong.
 TEST_F(FailoverTest, LimitsDoubleWithEachRoundOfHangs) {
   const absl::Status hang = absl::DeadlineExceededError("no byte");
   EXPECT_EQ(failover_.silent_after(), absl::Seconds(30));

@@ -43,7 +43,7 @@ class GrpcBatchFetcherTest : public ::testing::Test {
     return *std::move(fetcher);
   }
 
-  // That the next block of a pull of `script` is the error.
+  // Expects the error instead of the next block of a pull of `script`.
   void ExpectError(FakeLoaderServer::PullScript script, absl::StatusCode code,
                    const std::string& text, const FetchRequest& request = {}) {
     server_->AddPull(std::move(script));
@@ -250,7 +250,7 @@ TEST_F(GrpcBatchFetcherTest, CancelEndsABlockedFetch) {
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(fetcher->Fetch().status().code(), absl::StatusCode::kCancelled);
   }
-  canceller.join();  // before the fetcher goes
+  canceller.join();  // before the fetcher is destroyed
 }
 
 TEST_F(GrpcBatchFetcherTest, DestroyedWhileTheServerWaits) {
@@ -266,7 +266,7 @@ TEST_F(GrpcBatchFetcherTest, ErrorsOfTheServer) {
               absl::StatusCode::kUnavailable, "drains");
   ExpectError([](FakePull*) { return absl::FailedPreconditionError("other"); },
               absl::StatusCode::kFailedPrecondition, "other");
-  // Not by us: another server may go on.
+  // Cancelled by the server: another may go on.
   ExpectError([](FakePull*) { return absl::CancelledError("stopped"); },
               absl::StatusCode::kUnavailable, "stopped");
 }
@@ -312,7 +312,7 @@ TEST_F(GrpcBatchFetcherTest, HostileServers) {
         return absl::OkStatus();
       },
       absl::StatusCode::kInternal, "a chunk of 1048577 bytes");
-  // So large that gRPC refuses it before it is read.
+  // Too large for gRPC, which refuses it before it is read.
   ExpectError(
       [](FakePull* pull) {
         pull->SendBegin(0, 0, 16 * kMiB, 0);

@@ -48,7 +48,7 @@ TEST_F(HangTimerTest, OneThatTricklesIsTooSlow) {
   EXPECT_THAT(slow.message(), HasSubstr("30 bytes of the block"));
 }
 
-// The client holds all it may: the server waits for it, not the other way.
+// The client holds its whole allowance: the server waits for the client.
 TEST_F(HangTimerTest, WithoutCreditNobodyIsWaitedFor) {
   EXPECT_TRUE(Check(1000, 0, false).ok());
   EXPECT_TRUE(Check(1009, 0).ok());

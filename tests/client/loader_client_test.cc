@@ -177,15 +177,56 @@ TEST_F(LoaderClientTest, MeetingEndsAtItsDeadline) {
       "Rendezvous of rank 1 of 4 in group group");
 }
 
+// The server, or the one where groups meet, is not there yet or is busy.
+TEST_F(LoaderClientTest, AsksAgainToMeet) {
+  server_->SetRendezvous("an id");
+  server_->FailRendezvous({absl::UnavailableError("the meeting is elsewhere"),
+                           absl::ResourceExhaustedError("busy")});
+  const auto id =
+      client_->Rendezvous("group", 1, 4, "", absl::Seconds(60), "run 7");
+  ASSERT_TRUE(id.ok()) << id.status();
+  EXPECT_EQ(*id, "an id");
+  const auto requests = server_->rendezvous_requests();
+  ASSERT_EQ(requests.size(), 3u);
+  EXPECT_EQ(requests[0].run(), "run 7");
+  EXPECT_EQ(requests[0].member().size(), 16u);
+  for (const v1::RendezvousRequest& request : requests) {
+    EXPECT_EQ(request.SerializeAsString(), requests[0].SerializeAsString());
+  }
+  // Another meeting, another member.
+  ASSERT_TRUE(
+      client_->Rendezvous("group", 1, 4, "", absl::Seconds(60), "run 7").ok());
+  EXPECT_NE(server_->rendezvous_requests()[3].member(), requests[0].member());
+}
+
+TEST_F(LoaderClientTest, AMeetingThatNeverCameSaysWhy) {
+  server_->FailRendezvous({absl::UnavailableError("X cannot be reached")});
+  ExpectError(
+      client_->Rendezvous("group", 1, 4, "", absl::Milliseconds(1)).status(),
+      absl::StatusCode::kDeadlineExceeded, "");
+  server_->FailRendezvous(
+      std::vector<absl::Status>(8, absl::UnavailableError("X is away")));
+  ExpectError(client_->Rendezvous("group", 1, 4, "", absl::Seconds(1)).status(),
+              absl::StatusCode::kDeadlineExceeded,
+              "the server said: X is away");
+  server_->FailRendezvous({absl::FailedPreconditionError("sizes differ")});
+  ExpectError(
+      client_->Rendezvous("group", 1, 4, "", absl::Seconds(60)).status(),
+      absl::StatusCode::kFailedPrecondition, "sizes differ");
+}
+
 TEST_F(LoaderClientTest, ChecksHealth) {
   EXPECT_TRUE(client_->CheckHealth().ok());
   server_->SetServing(false);
-  ExpectError(client_->CheckHealth(), absl::StatusCode::kUnavailable,
+  const absl::Status status = client_->CheckHealth();
+  ExpectError(status, absl::StatusCode::kUnavailable,
               "its health is NOT_SERVING");
+  EXPECT_TRUE(AnswersWithoutServing(status));
+  EXPECT_FALSE(AnswersWithoutServing(absl::UnavailableError("away")));
 }
 
 TEST_F(LoaderClientTest, AServerThatShutsDownIsUnavailable) {
-  // How gRPC ends what is at work when its server shuts down.
+  // The code with which gRPC ends calls when its server shuts down.
   server_->SetAttach(absl::CancelledError(""));
   ExpectError(client_->Attach({}, {}).status(), absl::StatusCode::kUnavailable,
               "Attach: the server is shutting down");
@@ -223,9 +264,27 @@ TEST_F(LoaderClientTest, AttachesToAll) {
   EXPECT_EQ(AttachAll({}, SomeRole(), {}).status().code(),
             absl::StatusCode::kInvalidArgument);
 
-  // Names both servers, both fingerprints and the key.
+  // A primary that answers is enough, whatever becomes of the others.
+  for (const absl::StatusOr<v1::AttachResponse>& standby :
+       std::vector<absl::StatusOr<v1::AttachResponse>>{
+           SomeJob("32"), absl::FailedPreconditionError("not this job"),
+           absl::InternalError("broken"),
+           absl::ResourceExhaustedError("busy")}) {
+    other->SetAttach(standby);
+    const auto attached = AttachAll(clients, SomeRole(), {});
+    ASSERT_TRUE(attached.ok()) << attached.status();
+    EXPECT_EQ(attached->fingerprint().hash(), SomeJob().fingerprint().hash());
+  }
+
+  // Without it the others must agree. Names both servers, both fingerprints and
+  // the key.
+  const auto primary = FakeLoaderServer::Start();
+  const auto primary_client = LoaderClient::Create(primary->address());
+  primary->SetAttach(absl::UnavailableError("starts"));
   other->SetAttach(SomeJob("32"));
-  const absl::Status status = AttachAll(clients, SomeRole(), {}).status();
+  LoaderClient* const three[] = {primary_client.get(), client_.get(),
+                                 other_client.get()};
+  const absl::Status status = AttachAll(three, SomeRole(), {}).status();
   ExpectError(status, absl::StatusCode::kFailedPrecondition,
               "batch.micro is 16 with server " + server_->address() +
                   " and 32 with server " + other->address());
@@ -272,7 +331,7 @@ TEST_F(LoaderClientTest, AttachesWithoutAServerThatIsAway) {
   ASSERT_TRUE(attached.ok()) << attached.status();
   EXPECT_EQ(attached->fingerprint().hash(), SomeJob().fingerprint().hash());
 
-  // What is expected holds for whichever answers first.
+  // The first to answer is compared with `expected`.
   v1::Fingerprint expected;
   expected.set_hash("0123");
   const absl::Status differs =
@@ -281,7 +340,7 @@ TEST_F(LoaderClientTest, AttachesWithoutAServerThatIsAway) {
   EXPECT_THAT(std::string(differs.message()),
               AllOf(HasSubstr(other->address()), HasSubstr("0123")));
 
-  // An error that is no absence is the answer.
+  // An error other than absence is returned.
   server_->SetAttach(absl::InvalidArgumentError("vision has 2 ranks"));
   ExpectError(AttachAll(clients, SomeRole(), {}).status(),
               absl::StatusCode::kInvalidArgument, "vision has 2 ranks");

@@ -11,7 +11,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(CheckServerAddressTest, AcceptsGoodOnes) {
+TEST(CheckServerAddressTest, AcceptsAddressesOfServers) {
   for (const std::string address :
        {"unix:/run/ballast/a.sock", "unix:a.sock", "node7:7070",
         "127.0.0.1:65535", "[::1]:7070"}) {
@@ -20,21 +20,21 @@ TEST(CheckServerAddressTest, AcceptsGoodOnes) {
   EXPECT_TRUE(CheckServerAddress("unix:/" + std::string(106, 'a')).ok());
 }
 
-TEST(CheckServerAddressTest, NamesTheFault) {
+TEST(CheckServerAddressTest, NamesTheAddressAndWhatWasWanted) {
   const std::string long_path = "unix:/" + std::string(107, 'a');
   const struct {
     std::string address, message;
   } cases[] = {
-      {"", "is neither unix:/path nor host:port"},
-      {"node7", "is neither"},
-      {":7070", "is neither"},
-      {"unix:", "has a path of 0 bytes"},
-      {long_path, "has a path of 108 bytes, wanted 1 to 107"},
-      {"node7:", "has port \"\", wanted 1 to 65535"},
-      {"node7:0", "has port \"0\""},
-      {"node7:65536", "has port \"65536\""},
-      {"node7:http", "has port \"http\""},
-      {"::1:7070", "wants brackets"},
+      {"", "wanted unix:/path or host:port"},
+      {"node7", "wanted unix:/path or host:port"},
+      {":7070", "where host is a name"},
+      {"unix:", "a path of 1 to 107 bytes"},
+      {long_path, "a path of 1 to 107 bytes"},
+      {"node7:", "a port of at most 65535"},
+      {"node7:0", "a port of 1 to 65535"},
+      {"node7:65536", "a port of at most 65535"},
+      {"node7:http", "a port of at most 65535"},
+      {"::1:7070", "an IPv6 address in brackets"},
   };
   for (const auto& c : cases) {
     const absl::Status status = CheckServerAddress(c.address);

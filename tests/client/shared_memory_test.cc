@@ -84,7 +84,8 @@ class SharedMemoryTest : public ::testing::Test {
     EXPECT_TRUE(block.intact());
   }
 
-  // That what `answer` sends after the handshake is refused as `code`.
+  // Expects the client to refuse with `code` what `answer` sends after the
+  // handshake.
   void ExpectRefused(const v1::PullResponse& answer, const std::string& text,
                      FetchRequest request = {},
                      absl::StatusCode code = absl::StatusCode::kInternal) {
@@ -150,8 +151,8 @@ TEST_F(SharedMemoryTest, EachBlockIsLetGoOfByItsName) {
   EXPECT_THAT(returned, ::testing::ElementsAre(102, 100, 101));
 }
 
-// The fetcher has gone, the block is still read: the call lasts until it is
-// not.
+// The fetcher is destroyed while the block is read: the call lasts as long as
+// the block.
 TEST_F(SharedMemoryTest, TheCallLastsAsLongAsItsBlocks) {
   Mutex mutex;
   CondVar changed;
@@ -246,12 +247,12 @@ TEST_F(SharedMemoryTest, AnOverwrittenBlockIsNoticed) {
   EXPECT_FALSE((*block)->intact());
   EXPECT_THAT(std::string(CheckIntact(**block).message()),
               HasSubstr("step 7 micro-batch 0 was overwritten"));
-  // Nor is it taken for the block that lies there next.
+  // Nor is the next block at that place taken for it.
   SetStamp(arena_->stamp(kOffset), 555);
   EXPECT_FALSE((*block)->intact());
 }
 
-// Its pages stay, whatever becomes of the server.
+// The pages stay when the server is gone.
 TEST_F(SharedMemoryTest, BlocksOutliveTheServer) {
   server_->AddPull([&](FakePull* pull) {
     EXPECT_TRUE(Handshake(pull));

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What calls wait at until it is opened.
+// A gate: calls wait until it is opened.
 class Gate {
  public:
   void Pass() {
@@ -79,7 +79,7 @@ TEST(BlockingCallsTest, ACallThatHangsIsGivenUp) {
   EXPECT_THAT(std::string(hung.message()), HasSubstr("within 30s"));
   EXPECT_EQ(calls.stuck(), 1u);
 
-  // There is no room for another that might hang.
+  // No room for another call that might hang.
   bool ran = false;
   const absl::Status refused =
       calls.Run([&ran] { ran = true; }, absl::Seconds(30));

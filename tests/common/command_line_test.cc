@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "common/log.h"
-#include "common/option_types.h"
 
 namespace ballast {
 namespace {
@@ -28,24 +27,23 @@ struct Outcome {
 Outcome RunTool(std::vector<std::string> words) {
   Outcome outcome;
   CommandLine line("tool", "Does things. More of it.", "  tool --at here go");
-  line.app()->fallthrough();
+  line.program()->AllowOptionsAfterCommand();
   std::string at, kind = "a";
   std::vector<std::string> files;
   bool json = false;
-  line.app()->add_option("--at", at, "where")->required()->type_name("PLACE");
-  line.app()->add_flag("--json", json, "for machines");
-  CLI::App* go = line.AddCommand(
-      line.app(), "go", "Goes there (e.g. far).\nAnd back.", "  tool go",
+  line.program()->AddText("--at", &at, "where").Required().TypeName("PLACE");
+  line.program()->AddFlag("--json", &json, "for machines");
+  Command* go = line.AddCommand(
+      line.program(), "go", "Goes there (e.g. far).\nAnd back.", "  tool go",
       [&outcome] {
         outcome.ran = true;
         return outcome.number == 13 ? absl::InternalError("number 13\nis bad")
                                     : absl::OkStatus();
       });
-  AddWholeNumber(go, "--number", outcome.number, "how many", 2)->required();
-  OneOf(go->add_option("--kind", kind, "which"), {"a", "b", "c"})
-      ->capture_default_str();
-  go->add_option("FILE", files, "what else");
-  CLI::App* group = line.AddGroup("group", "Holds others.", "  tool group sub");
+  go->AddWholeNumber("--number", &outcome.number, "how many", 2).Required();
+  go->AddText("--kind", &kind, "which").OneOf({"a", "b", "c"}).ShowDefault();
+  go->AddTexts("FILE", &files, "what else");
+  Command* group = line.AddGroup("group", "Holds others.", "  tool group sub");
   line.AddCommand(group, "sub", "Is one.", "  tool group sub",
                   [] { return absl::OkStatus(); });
 

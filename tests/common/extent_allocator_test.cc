@@ -41,13 +41,13 @@ TEST(ExtentAllocatorTest, NoRangeNoRoom) {
   EXPECT_EQ(ExtentAllocator(5, 5).Allocate(1), std::nullopt);
   EXPECT_EQ(ExtentAllocator(6, 5).Allocate(1), std::nullopt);
   ExtentAllocator allocator(0, 10);
-  allocator.Free(3);  // nothing of ours
+  allocator.Free(3);  // not allocated
   EXPECT_EQ(allocator.free(), 10u);
   EXPECT_EQ(allocator.Allocate(UINT64_MAX), std::nullopt);
 }
 
-// Against a map of every unit: extents never overlap, and a request fails only
-// where no run of free units is as long.
+// Compared with a map of every unit: extents never overlap, and a request fails
+// only where no run of free units is as long.
 TEST(ExtentAllocatorTest, AgreesWithAMapOfEveryUnit) {
   constexpr uint64_t kUnits = 200;
   std::mt19937 random(7);
@@ -79,7 +79,7 @@ TEST(ExtentAllocatorTest, AgreesWithAMapOfEveryUnit) {
   }
 }
 
-// What the header says of holes that are too small.
+// The header's figures for holes that are too small.
 TEST(ExtentAllocatorTest, ExtentsThatGoInTheirOrderLeaveLittleUnused) {
   constexpr uint64_t kRange = 1024;
   for (const auto& [largest, least_used] :

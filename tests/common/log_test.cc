@@ -54,7 +54,7 @@ TEST(LogTest, TheClockCanBeSet) {
 
 TEST(LogTest, WhatIsBelowTheLevelIsDropped) {
   EXPECT_EQ(Captured(LogLevel::kDebug, "no"), "");
-  // A configuration's level, until somebody who starts the program has spoken.
+  // A configuration's level applies until the user of the program sets one.
   SuggestLogLevel(LogLevel::kError);
   EXPECT_EQ(Captured(LogLevel::kWarning, "no"), "");
   SuggestLogLevel(LogLevel::kDebug);

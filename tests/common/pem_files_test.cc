@@ -25,7 +25,7 @@ std::string CertFile() {
   return WriteTestFile("cert.pem", Authority().Issue({}).cert);
 }
 
-// What is said of a certificate and a key.
+// The message for a certificate and a key.
 std::string Message(const std::string& cert, const std::string& key) {
   const auto identity =
       ReadTlsIdentity({"--cert", cert}, {"--key", key}, absl::Now());
@@ -40,7 +40,7 @@ TEST(ReadTlsIdentity, ReadsACertificateAndItsKey) {
   ASSERT_TRUE(identity.ok()) << identity.status();
   EXPECT_EQ(identity->cert, wanted.cert);
   EXPECT_EQ(identity->key, wanted.key);
-  // Of an hour, in whole seconds, from when it was made.
+  // Valid for an hour, in whole seconds, from its creation.
   EXPECT_GT(identity->expires, absl::Now() + absl::Minutes(50));
   EXPECT_LE(identity->expires, absl::Now() + absl::Hours(1));
 }
@@ -82,7 +82,7 @@ TEST(ReadTlsIdentity, NamesAMissingFile) {
 TEST(ReadTlsIdentity, NamesWhatIsNoFile) {
   EXPECT_THAT(Message(CertFile(), ::testing::TempDir()),
               HasSubstr("not a regular file"));
-  // Nobody writes to it: opening must not wait.
+  // A pipe without a writer: opening must not wait.
   const std::string pipe = ::testing::TempDir() + "/pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_THAT(Message(CertFile(), pipe), HasSubstr("not a regular file"));
@@ -98,7 +98,7 @@ TEST(ReadTlsIdentity, NamesWhatIsNotPem) {
   EXPECT_THAT(Message(CertFile(), WriteTestFile("no.key", "")),
               AllOf(HasSubstr("--key: "), HasSubstr("no.key: "),
                     HasSubstr("no private key")));
-  // The two mixed up.
+  // Certificate and key swapped.
   EXPECT_THAT(
       Message(WriteTestFile("key.pem", Authority().Issue({}).key), CertFile()),
       HasSubstr("no certificate"));
@@ -127,7 +127,7 @@ TEST(ReadTlsIdentity, NamesACertificateOutOfItsTime) {
 }
 
 TEST(ReadTlsIdentity, AKeyWithAPasswordIsRefusedAndNobodyIsAsked) {
-  // Of OpenSSL's own `openssl ec -aes128`: the header alone makes it ask.
+  // As `openssl ec -aes128` writes it: the header alone makes OpenSSL ask.
   const std::string locked =
       "-----BEGIN EC PRIVATE KEY-----\n"
       "Proc-Type: 4,ENCRYPTED\n"

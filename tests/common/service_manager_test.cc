@@ -17,7 +17,7 @@
 namespace ballast {
 namespace {
 
-// The manager's end, at a name of the abstract namespace.
+// The manager's socket, in the abstract namespace.
 class ServiceManagerTest : public ::testing::Test {
  protected:
   ServiceManagerTest() {

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Every alert of deploy/prometheus fires on the fault that it is for and on nothing
-# else, as `promtool` sees it.
+# Every alert of deploy/prometheus fires on its fault and on nothing else, as
+# evaluated by `promtool`.
 set -euo pipefail
 if ! command -v promtool >/dev/null; then
-  echo "SKIPPED: promtool is not installed (Debian: prometheus)"
-  exit 0
+  echo "alerts_test.sh: no promtool (Debian: prometheus); install it with" \
+    "\`deploy/setup.sh --tests\`" >&2
+  exit 1
 fi
 alerts=$(sed -n 's/^ *- alert: //p' deploy/prometheus/alerts.yaml | sort)
 tested=$(grep -o 'alertname: [A-Za-z]*' tests/deploy/alerts_test.yaml | cut -d' ' -f2 | sort -u)

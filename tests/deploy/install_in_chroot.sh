@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# What the second stage of deploy/container/*.Dockerfile does, where there is no
-# container engine: installs a package into a bare Debian 12 and serves from it, as a
-# user without rights. Root, debootstrap and a Debian mirror; not a part of tests/run.sh.
+# Does what the second stage of deploy/container/*.Dockerfile does, without a
+# container engine: installs a package into a bare Debian 12 and serves from it
+# as an unprivileged user. Needs root, debootstrap and a Debian mirror; not part
+# of tests/run.sh.
 #
 #   tests/deploy/install_in_chroot.sh dist/ballast_0.9.0_amd64.deb [DIR]
 #
-# DIR: a chroot to keep and use again; without it one is made and removed.
+# DIR: a chroot to keep and reuse; without it one is made and removed.
 set -euo pipefail
 if (($# < 1)); then
   sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2

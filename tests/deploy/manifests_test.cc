@@ -1,6 +1,6 @@
-// The manifests of deploy/kubernetes and the configurations beside them: what
-// one names, another defines. (Their schemas are the API's; docs/deployment.md
-// says how they are checked.)
+// The manifests of deploy/kubernetes and the configurations beside them: every
+// name that one refers to is defined by another. (Their schemas are the API's;
+// docs/deployment.md says how they are checked.)
 
 #include <filesystem>
 #include <fstream>
@@ -48,7 +48,7 @@ class ManifestsTest : public ::testing::Test {
     return node.IsDefined() && node.IsScalar() ? node.Scalar() : "";
   }
 
-  // The pod that a DaemonSet or Job makes.
+  // The pod template of a DaemonSet or Job.
   YAML::Node Pod(const std::string& key) const {
     return objects_.at(key)["spec"]["template"];
   }
@@ -62,7 +62,7 @@ class ManifestsTest : public ::testing::Test {
     return pods;
   }
 
-  // Whether a pod of `key` has the labels.
+  // True if a pod of `key` has these labels.
   bool Selects(const YAML::Node& labels, const std::string& key) const {
     const YAML::Node has = Pod(key)["metadata"]["labels"];
     for (const auto& label : labels) {
@@ -71,7 +71,7 @@ class ManifestsTest : public ::testing::Test {
     return labels.size() > 0;
   }
 
-  // Where each volume of the pod is mounted.
+  // The mount path of each volume of the pod.
   static std::map<std::string, std::string> Mounts(const YAML::Node& pod) {
     std::map<std::string, std::string> mounts;
     for (const auto& mount : pod["spec"]["containers"][0]["volumeMounts"]) {
@@ -133,7 +133,7 @@ TEST_F(ManifestsTest, SelectorsFindThePods) {
                 ["matchLabels"]}) {
     EXPECT_TRUE(Selects(labels, server)) << labels;
   }
-  // The policy lets the job's ranks in.
+  // The policy must admit the job's ranks.
   bool lets_in = false;
   const YAML::Node ingress =
       objects_["NetworkPolicy/ballast-server"]["spec"]["ingress"];
@@ -186,7 +186,7 @@ TEST_F(ManifestsTest, ServersAndRanksMeetWhereTheConfigurationSays) {
   const v1::Config config = Configuration();
   const auto server = Mounts(Pod("DaemonSet/ballast-server"));
   const auto rank = Mounts(Pod("Job/ballast-training"));
-  // The socket, and the arena at the same path in both.
+  // The socket, and the arena, are at the same path in both.
   EXPECT_EQ(config.serve().listen(0),
             absl::StrCat("unix:", server.at("socket"), "/server.sock"));
   EXPECT_EQ(server.at("socket"), rank.at("socket"));
@@ -200,7 +200,7 @@ TEST_F(ManifestsTest, ServersAndRanksMeetWhereTheConfigurationSays) {
     EXPECT_TRUE(objects_["Secret/ballast-tls"]["stringData"]
                         [file.substr(folder.size())]);
   }
-  // The index is read where the index job writes it.
+  // The index must be read where the index job writes it.
   EXPECT_TRUE(
       absl::StartsWith(config.sources(0).index(), server.at("index") + "/"));
   EXPECT_EQ(Mounts(Pod("Job/ballast-index")).at("index"), server.at("index"));
@@ -225,7 +225,7 @@ TEST_F(ManifestsTest, ServersAndRanksMeetWhereTheConfigurationSays) {
   }
   EXPECT_EQ(servers, absl::StrCat(config.serve().listen(0),
                                   ",ballast-server.ballast.svc:", port));
-  // One rank of the job for each of the configuration.
+  // The job has one rank for each of the configuration.
   EXPECT_EQ(Text(objects_["Job/ballast-training"]["spec"]["completions"]),
             absl::StrCat(config.topology().modules().at("language").dp()));
 }
@@ -239,7 +239,10 @@ TEST_F(ManifestsTest, PortsThatAreNamedAreTheServers) {
     ports[Text(port["name"])] = Text(port["containerPort"]);
   }
   EXPECT_EQ(config.serve().http(), absl::StrCat("0.0.0.0:", ports["http"]));
-  EXPECT_EQ(Text(container["livenessProbe"]["tcpSocket"]["port"]), "grpc");
+  // Not a TCP connect, which a server that is stopped or deadlocked answers.
+  EXPECT_FALSE(container["livenessProbe"]["tcpSocket"]);
+  EXPECT_EQ(Text(container["livenessProbe"]["exec"]["command"][3]), "health");
+  EXPECT_EQ(Text(container["livenessProbe"]["exec"]["command"][4]), "--alive");
   const YAML::Node policy = objects_["NetworkPolicy/ballast-server"]["spec"];
   std::set<std::string> let_in;
   for (const auto& rule : policy["ingress"]) {

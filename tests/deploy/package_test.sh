@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# deploy/package.sh: what the tarball and the package hold, and that the server
-# runs from where the tarball was unpacked. The programs are this test's own builds;
-# `deploy/package.sh` alone builds optimised ones.
+# deploy/package.sh: checks the content of the tarball and the package, and that
+# the server runs from where the tarball was unpacked. The programs are this
+# test's own builds; `deploy/package.sh` alone builds optimised ones.
 set -euo pipefail
 here=$PWD
 for tool in dpkg-deb dpkg-shlibdeps patchelf; do
@@ -16,8 +16,8 @@ cleanup() {
 trap cleanup EXIT
 fail() { echo "package_test: $*" >&2; exit 1; }
 
-# package.sh writes nothing into the tree, so the runfiles will do. The mask is that of
-# somebody careful, who packs for others all the same.
+# package.sh writes nothing into the tree, so the runfiles suffice. The umask is
+# a restrictive one: the packages must still be readable by all.
 (umask 077 && deploy/package.sh --fast --programs "$here" --out "$work/dist")
 deploy/package.sh --fast --only server --programs "$here" --out "$work/dist"
 
@@ -27,7 +27,7 @@ mkdir "$work/elsewhere"
 tar --extract --gzip --preserve-permissions --file "${tarballs[0]}" --directory "$work/elsewhere"
 closed=$(find "$work"/elsewhere/* -not -type l \( -perm /022 -o -not -perm -444 -o \
   -type d -not -perm -111 \))
-[[ -z $closed ]] || fail "not for all to read, or for others to write: $closed"
+[[ -z $closed ]] || fail "not readable by all, or writable by others: $closed"
 top=$(echo "$work"/elsewhere/ballast-*)
 for file in bin/ballast-server bin/ballastctl bin/ballast-rank LICENSE \
   lib/libballast_shim.so.1 lib/pkgconfig/ballast_shim.pc \
@@ -35,16 +35,16 @@ for file in bin/ballast-server bin/ballastctl bin/ballast-rank LICENSE \
   share/ballast/deploy/kubernetes/daemonset.yaml share/doc/ballast/README.md; do
   [[ -e $top/$file ]] || fail "the tarball lacks $file"
 done
-# Every library but the C library's comes from the tarball itself.
+# Every library except the C library must come from the tarball itself.
 strays=$(ldd "$top/bin/ballast-server" "$top/lib/libballast_shim.so.1" |
   awk '$2 == "=>" {print $3}' | grep -v "^$top/" |
   grep -vE '/lib(c|m|dl|rt|pthread|util|resolv)\.so|libcuda|libnccl|^not$' || true)
-[[ -z $strays ]] || fail "taken from the system: $strays"
+[[ -z $strays ]] || fail "libraries taken from the system: $strays"
 
-# From there, with an empty environment, up to a block in a client's hands.
+# Runs from there, with an empty environment, until a client has a block.
 run() { env -i "$top/bin/$1" "${@:2}"; }
 run ballast-server --version
-[[ $(run ballast-rank --version) == *" CUDA" ]] || fail "ballast-rank does not say whether with CUDA"
+[[ $(run ballast-rank --version) == *" CUDA" ]] || fail "ballast-rank does not say that it has CUDA"
 run ballast-server make-corpus --out "$work/data" --samples 32 --preset text
 run ballast-server index --config "$work/data/ballast.yaml"
 env -i "$top/bin/ballast-server" serve --config "$work/data/ballast.yaml" \
@@ -71,7 +71,8 @@ for deb in "$work"/dist/*.deb; do
   done
   grep -qvE '^(l\S+|[-d]rw[-x]r-[-x]r-[-x]) root/root ' <<<"$contents" &&
     fail "$deb: not all is root's, to be read by all and written by root alone"
-  # A program that says where it was built would look there for libraries.
+  # A program with the build directory in its run path would look there for
+  # libraries.
   dpkg-deb --extract "$deb" "$work/root"
   path=$(patchelf --print-rpath "$work/root/usr/bin/ballast-server")
   [[ -z $path ]] || fail "$deb: the server looks for libraries in $path"

@@ -25,7 +25,7 @@ from tests.integration.command_line import tools
 
 PROGRAMS = ("ballast-server", "ballastctl", "ballast-rank")
 ADDRESS = "127.0.0.1:7070"
-# What a page begins with that speaks to a server and starts none.
+# The start of a page that queries a server and starts none.
 SERVER = f"""
 ballast-server index --config ballast.yaml
 ballast-server serve --config ballast.yaml &
@@ -92,7 +92,7 @@ class CommandsTest(unittest.TestCase):
             text = BLOCK.sub("", read(name))
             for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
                 target = os.path.normpath(os.path.join(os.path.dirname(name), link))
-                # Of what is no page the test has no copy.
+                # The test has copies of pages only.
                 if target.endswith(".md"):
                     self.assertTrue(os.path.exists(target), f"{name}: {link}")
 
@@ -151,7 +151,7 @@ class CommandsTest(unittest.TestCase):
         self.assertGreaterEqual(ran, 3)
 
     def run_page(self, name, scripts):
-        # A socket's path is short, and that of the test's directory is not.
+        # A socket's path must be short; the test directory's is not.
         folder = tempfile.mkdtemp(prefix="ballast", dir="/tmp")
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         self.draw(folder, name)
@@ -173,7 +173,7 @@ class CommandsTest(unittest.TestCase):
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )
-                # What it leaves in the background, too.
+                # Ends background processes too.
                 self.addCleanup(self.end, process)
                 status = process.wait(tools.TIMEOUT_S)
                 log.seek(0)

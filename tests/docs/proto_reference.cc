@@ -36,8 +36,8 @@ constexpr char kGenerated[] =
     "<!-- Made by `bazel run //tests/docs:make_reference`; edit the comments "
     "of ";
 
-// Comments are plain text; what Markdown would take for its own is escaped
-// outside of `code`.
+// Comments are plain text: escapes Markdown's special characters outside of
+// `code`.
 std::string Escaped(absl::string_view text) {
   std::string out;
   bool code = false;
@@ -49,8 +49,8 @@ std::string Escaped(absl::string_view text) {
   return out;
 }
 
-// The comment before a declaration, as paragraphs of Markdown with `indent`
-// before each line. Lines that stand in are kept as they are.
+// The comment before a declaration as paragraphs of Markdown, with `indent`
+// before each line. Indented lines are kept as they are.
 std::string Paragraphs(const std::string& comment, const std::string& indent) {
   std::string out;
   bool code = false;
@@ -120,7 +120,7 @@ std::string NumbersOf(const FieldDescriptor* field) {
   }
 }
 
-// What one writes for a value of the field.
+// The notation of a value of the field.
 std::string KindOf(const FieldDescriptor* field) {
   std::string kind;
   if (field->is_map()) {
@@ -146,7 +146,7 @@ std::string KindOf(const FieldDescriptor* field) {
   return field->is_repeated() ? absl::StrCat("a list: ", kind) : kind;
 }
 
-// The values of an enum that have something said of them.
+// The values of an enum that have a comment.
 std::string ChoicesOf(const EnumDescriptor* type) {
   std::string out;
   for (int i = 1; i < type->value_count(); ++i) {

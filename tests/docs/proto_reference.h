@@ -6,19 +6,19 @@
 
 namespace ballast {
 
-// The pages of docs/reference, out of proto/*.proto and what stands in their
-// comments: a page is never edited by hand, and cannot be behind.
+// Generates the pages of docs/reference from proto/*.proto and their comments.
+// The pages are never edited by hand and cannot be out of date.
 //
 //   bazel run //tests/docs:make_reference        writes them
-//   bazel test //tests/docs:reference_test       fails where they are stale
+//   bazel test //tests/docs:reference_test       fails if they are stale
 
 struct ReferencePage {
   std::string path;  // "docs/reference/rpc.md"
   std::string text;
 };
 
-// From tests/docs/descriptors.bin, below the working directory. Ends the
-// process with a message where that cannot be read.
+// Reads tests/docs/descriptors.bin below the working directory. Exits with a
+// message if it cannot be read.
 std::vector<ReferencePage> MakeReference();
 
 }  // namespace ballast

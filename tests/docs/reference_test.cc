@@ -1,4 +1,4 @@
-// docs/reference says what proto/*.proto say.
+// docs/reference must agree with proto/*.proto.
 
 #include <fstream>
 #include <sstream>
@@ -26,7 +26,7 @@ TEST(ReferenceTest, HasWhatCommentsHold) {
   const std::vector<ReferencePage> pages = MakeReference();
   // A key with its range, a choice, a section of a map; an RPC and a field.
   for (const char* part : {"- **`skip_below`**: a number from 0 to 1000.",
-                           "- `hybrid`: Direct between the ranks of one server",
+                           "- `hybrid`: `direct` between ranks of one server",
                            "## `topology.modules.NAME`",
                            "## `balance.cost_changes[].cost.vision`"}) {
     EXPECT_THAT(pages[0].text, ::testing::HasSubstr(part));

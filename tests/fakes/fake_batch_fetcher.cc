@@ -3,16 +3,21 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/held_bytes.h"
 #include "common/aligned_buffer.h"
 
 namespace ballast {
 
 class FakeBatchServer::Block final : public FetchedBlock {
  public:
-  // `held` is the connection's share of state->held.
-  Block(const FakeBlock& block, std::shared_ptr<State> state,
-        std::shared_ptr<uint64_t> held)
-      : step_(block.step),
+  // Block `number` of all that were delivered. `held` is the connection's part
+  // of state->held; `share` counts the block in the stream's account.
+  Block(const FakeBlock& block, int number, std::shared_ptr<State> state,
+        std::shared_ptr<uint64_t> held, std::unique_ptr<HeldBytes::Share> share)
+      : number_(number),
+        intact_(block.intact),
+        share_(std::move(share)),
+        step_(block.step),
         micro_batch_(block.micro_batch),
         buffer_(*AlignedBuffer::Create(block.bytes.size())),
         state_(std::move(state)),
@@ -26,11 +31,18 @@ class FakeBatchServer::Block final : public FetchedBlock {
     state_->changed.NotifyAll();
   }
 
+  bool intact() const override {
+    MutexLock lock(&state_->mutex);
+    return intact_ && number_ > state_->overwritten;
+  }
   uint64_t step() const override { return step_; }
   uint32_t micro_batch() const override { return micro_batch_; }
   absl::Span<const uint8_t> bytes() const override { return buffer_.bytes(); }
 
  private:
+  const int number_;
+  const bool intact_;
+  const std::unique_ptr<HeldBytes::Share> share_;
   const uint64_t step_;
   const uint32_t micro_batch_;
   AlignedBuffer buffer_;
@@ -40,10 +52,12 @@ class FakeBatchServer::Block final : public FetchedBlock {
 
 class FakeBatchServer::Fetcher final : public BatchFetcher {
  public:
-  Fetcher(std::vector<FakeEvent> script, uint64_t max_bytes,
+  Fetcher(std::vector<FakeEvent> script, const FetchRequest& request,
           std::shared_ptr<State> state)
       : script_(std::move(script)),
-        max_bytes_(max_bytes),
+        max_bytes_(request.max_bytes),
+        account_(request.held),
+        number_(account_->NextFetcher()),
         state_(std::move(state)) {}
 
   absl::StatusOr<std::unique_ptr<FetchedBlock>> Fetch() override {
@@ -63,7 +77,9 @@ class FakeBatchServer::Fetcher final : public BatchFetcher {
     state.most_held = std::max(state.most_held, state.held);
     ++state.delivered;
     state.changed.NotifyAll();
-    return std::make_unique<Block>(block, state_, held_);
+    return std::make_unique<Block>(block, state.delivered, state_, held_,
+                                   std::make_unique<HeldBytes::Share>(
+                                       account_, number_, block.bytes.size()));
   }
 
   void Cancel() override {
@@ -72,7 +88,7 @@ class FakeBatchServer::Fetcher final : public BatchFetcher {
     state_->changed.NotifyAll();
   }
 
-  // Whether Fetch need not wait. Under state_->mutex.
+  // True if Fetch would not block. Requires state_->mutex.
   bool Ready() const {
     if (next_ == script_.size()) return false;
     const auto* block = std::get_if<FakeBlock>(&script_[next_]);
@@ -83,8 +99,10 @@ class FakeBatchServer::Fetcher final : public BatchFetcher {
  private:
   const std::vector<FakeEvent> script_;
   const uint64_t max_bytes_;
+  const std::shared_ptr<HeldBytes> account_;
+  const uint64_t number_;
   const std::shared_ptr<State> state_;
-  // All of these under state_->mutex.
+  // Guarded by state_->mutex.
   const std::shared_ptr<uint64_t> held_ = std::make_shared<uint64_t>(0);
   size_t next_ = 0;
   bool cancelled_ = false;
@@ -113,8 +131,7 @@ BatchStream::Connect FakeBatchServer::connect() {
     state->scripts.pop_front();
     if (auto* status = std::get_if<absl::Status>(&script)) return *status;
     return std::make_unique<Fetcher>(
-        std::get<std::vector<FakeEvent>>(std::move(script)), request.max_bytes,
-        state);
+        std::get<std::vector<FakeEvent>>(std::move(script)), request, state);
   };
 }
 
@@ -136,6 +153,11 @@ uint64_t FakeBatchServer::held_bytes() const {
 uint64_t FakeBatchServer::most_held_bytes() const {
   MutexLock lock(&state_->mutex);
   return state_->most_held;
+}
+
+void FakeBatchServer::OverwriteBlocks() {
+  MutexLock lock(&state_->mutex);
+  state_->overwritten = state_->delivered;
 }
 
 int FakeBatchServer::delivered() const {

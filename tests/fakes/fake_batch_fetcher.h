@@ -14,19 +14,20 @@
 
 namespace ballast {
 
-// One thing that a scripted connection does.
+// One event of a scripted connection.
 struct FakeBlock {
   uint64_t step = 0;
   uint32_t micro_batch = 0;
   std::vector<uint8_t> bytes;
+  bool intact = true;
 };
 using FakeEvent = std::variant<FakeBlock, absl::Status>;
 
-// A server that does what a test tells it to, behind the BatchFetcher seam.
-// Each connection plays one script: blocks are delivered when the allowance
-// covers them (or nothing of that connection is held), a status ends it, and
-// after the last event Fetch blocks until it is cancelled. Thread-safe; blocks
-// and fetchers may outlive it.
+// A scripted server behind the BatchFetcher seam. Each connection plays one
+// script: a block is delivered when the allowance covers it (or nothing of that
+// connection is held), a status ends the connection, and after the last event
+// Fetch blocks until it is cancelled. Thread-safe; blocks and fetchers may
+// outlive it.
 //
 //   FakeBatchServer server;
 //   server.AddConnection({FakeBlock{0, 0, bytes},
@@ -43,18 +44,21 @@ class FakeBatchServer {
   // without a script fails with INTERNAL.
   BatchStream::Connect connect();
 
-  // What each connection so far asked for.
+  // The request of each connection so far.
   std::vector<FetchRequest> requests() const;
-  // Which server each was made to.
+  // The server of each connection so far.
   std::vector<size_t> servers() const;
-  // Of blocks that are alive, over all connections; and the most at any time.
+  // Bytes of live blocks over all connections, and the maximum at any time.
   uint64_t held_bytes() const;
   uint64_t most_held_bytes() const;
+  // Overwrites, as a server that gave its connection up may, every block
+  // delivered so far: none of them is intact.
+  void OverwriteBlocks();
   // Blocks delivered so far.
   int delivered() const;
-  // Blocks until so many blocks have been delivered.
+  // Waits until this many blocks have been delivered.
   void AwaitDelivered(int blocks);
-  // Blocks until a Fetch is waiting for allowance, or after its script's end.
+  // Waits until a Fetch blocks, for allowance or after the end of its script.
   void AwaitBlockedFetch();
 
  private:
@@ -70,7 +74,8 @@ class FakeBatchServer {
     uint64_t held ABSL_GUARDED_BY(mutex) = 0;
     uint64_t most_held ABSL_GUARDED_BY(mutex) = 0;
     int delivered ABSL_GUARDED_BY(mutex) = 0;
-    // Those that a thread is inside Fetch of.
+    int overwritten ABSL_GUARDED_BY(mutex) = 0;  // of these, the first so many
+    // Fetchers whose Fetch is running.
     std::set<const Fetcher*> fetching ABSL_GUARDED_BY(mutex);
   };
   const std::shared_ptr<State> state_ = std::make_shared<State>();

@@ -99,8 +99,8 @@ class FakeClient : public LoaderClient {
   }
 
   absl::StatusOr<std::string> Rendezvous(const std::string&, uint32_t, uint32_t,
-                                         const std::string& id,
-                                         absl::Duration) override {
+                                         const std::string& id, absl::Duration,
+                                         const std::string&) override {
     return id;
   }
 
@@ -118,23 +118,6 @@ class FakeClient : public LoaderClient {
   absl::StatusOr<std::vector<v1::StepTiming>> GetTimings(uint64_t,
                                                          v1::Module) override {
     return absl::UnimplementedError("the fake keeps no timings");
-  }
-
-  absl::StatusOr<v1::GetStatusResponse> GetStatus() override {
-    return v1::GetStatusResponse();
-  }
-
-  absl::StatusOr<v1::GetBalanceResponse> GetBalance(
-      const v1::GetBalanceRequest&) override {
-    return absl::UnimplementedError("the fake has no balance");
-  }
-  absl::StatusOr<v1::GetStatsResponse> GetStats(const std::string&) override {
-    return v1::GetStatsResponse();
-  }
-  absl::Status WatchBalance(
-      const v1::WatchBalanceRequest&,
-      absl::FunctionRef<bool(const v1::StepBalance&)>) override {
-    return absl::UnimplementedError("the fake has no balance");
   }
 
   absl::Status CheckHealth() override { return absl::OkStatus(); }

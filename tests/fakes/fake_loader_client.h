@@ -13,20 +13,19 @@
 
 namespace ballast {
 
-// A server of a synthetic job whose blocks hold formula values, in this
-// process. Thread-safe as long as the hooks are.
+// An in-process server of a synthetic job whose blocks hold formula values.
+// Thread-safe if the hooks are.
 struct FakeLoader {
   std::string address = "fake:1";
   SyntheticJob job;
   std::string fingerprint = kSyntheticFingerprint;
-  // Called before each Fetch, with what is to be fetched; an error is what the
-  // fetch answers.
+  // Called before each Fetch with what it fetches; an error becomes its result.
   std::function<absl::Status(const v1::Role&, uint64_t step,
                              uint32_t micro_batch)>
       before_fetch;
-  // May change a schedule, or fail instead.
+  // May change a schedule or return an error instead.
   std::function<absl::Status(v1::StepSchedule*)> on_schedule;
-  // Called with each timing that is reported; an error is the answer.
+  // Called with each reported timing; an error becomes the answer.
   std::function<absl::Status(const v1::StepTiming&)> on_report;
 };
 

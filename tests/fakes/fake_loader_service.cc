@@ -132,6 +132,11 @@ class GrpcFakeServer final : public FakeLoaderServer,
     MutexLock lock(&mutex_);
     return attach_requests_;
   }
+  void FailRendezvous(std::vector<absl::Status> errors) override {
+    MutexLock lock(&mutex_);
+    rendezvous_errors_ = std::move(errors);
+  }
+
   std::vector<v1::RendezvousRequest> rendezvous_requests() const override {
     MutexLock lock(&mutex_);
     return rendezvous_requests_;
@@ -186,7 +191,7 @@ class GrpcFakeServer final : public FakeLoaderServer,
     return ToGrpcStatus(schedule.status());
   }
 
-  // From the same script, until it fails.
+  // Plays the same script until it fails.
   grpc::Status WatchSchedule(
       grpc::ServerContext*, const v1::WatchScheduleRequest* request,
       grpc::ServerWriter<v1::WatchScheduleResponse>* writer) override {
@@ -211,6 +216,11 @@ class GrpcFakeServer final : public FakeLoaderServer,
                           v1::RendezvousResponse* response) override {
     MutexLock lock(&mutex_);
     rendezvous_requests_.push_back(*request);
+    if (!rendezvous_errors_.empty()) {
+      const absl::Status error = rendezvous_errors_.front();
+      rendezvous_errors_.erase(rendezvous_errors_.begin());
+      return ToGrpcStatus(error);
+    }
     while (rendezvous_.empty() && !stopping_) changed_.Wait(&mutex_);
     response->set_id(rendezvous_);
     return grpc::Status::OK;
@@ -263,6 +273,7 @@ class GrpcFakeServer final : public FakeLoaderServer,
     return absl::UnimplementedError("no answer was set");
   };
   std::string rendezvous_ ABSL_GUARDED_BY(mutex_);
+  std::vector<absl::Status> rendezvous_errors_ ABSL_GUARDED_BY(mutex_);
   v1::GetTimingsResponse timings_ ABSL_GUARDED_BY(mutex_);
   absl::Status report_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ReportRequest> report_requests_ ABSL_GUARDED_BY(mutex_);

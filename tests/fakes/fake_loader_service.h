@@ -17,65 +17,67 @@
 
 namespace ballast {
 
-// The server's end of one Pull, for a test to play. For one thread.
+// The server's side of one Pull, played by a test. For one thread.
 class FakePull {
  public:
   virtual ~FakePull() = default;
   virtual const v1::PullRequest::Open& open() const = 0;
 
-  // False when the client has gone.
+  // False if the client has disconnected.
   virtual bool Send(const v1::PullResponse& message) = 0;
   bool SendBegin(uint64_t step, uint32_t micro_batch, uint64_t bytes,
                  uint64_t checksum);
   bool SendChunk(absl::Span<const uint8_t> data);
-  // Begin and chunks, with the right checksum.
+  // Sends Begin and chunks with the right checksum.
   bool SendBlock(uint64_t step, uint32_t micro_batch,
                  absl::Span<const uint8_t> bytes,
                  size_t chunk_bytes = size_t{1} << 20);
 
-  // Blocks until the client's next message is there; nothing when it has gone.
-  // Not to be mixed with AwaitCredit, which reads messages too.
+  // Waits for the client's next message; nullopt if it has disconnected. Must
+  // not be mixed with AwaitCredit, which also reads messages.
   virtual std::optional<v1::PullRequest> Receive() = 0;
 
-  // Blocks until the client has granted at least so many bytes since the start,
-  // beside the Open's, and answers how many it has; less when it has gone.
+  // Waits until the client has granted at least `bytes` since the start, beside
+  // the Open's, and returns what it has granted: less if it has disconnected.
   virtual uint64_t AwaitCredit(uint64_t bytes) = 0;
-  // Blocks until the client has gone.
+  // Waits until the client disconnects.
   virtual void AwaitGone() = 0;
 };
 
-// A gRPC server in this process, on a port that the system chooses, that does
-// what a test tells it to: LoaderService, ScheduleService and health.
-// Thread-safe. Destroying it breaks all calls off.
+// A scripted gRPC server in this process, on a port chosen by the system:
+// LoaderService, ScheduleService and health. Thread-safe. Destroying it aborts
+// all calls.
 class FakeLoaderServer {
  public:
   static std::unique_ptr<FakeLoaderServer> Start();
   virtual ~FakeLoaderServer() = default;
   virtual const std::string& address() const = 0;
 
-  // Each Pull plays the next script and ends with what it returns; without one,
-  // a Pull fails with INTERNAL.
+  // Each Pull plays the next script and ends with the status it returns;
+  // without one, it fails with INTERNAL.
   using PullScript = std::function<absl::Status(FakePull* pull)>;
   virtual void AddPull(PullScript script) = 0;
 
-  // What the other calls answer; UNIMPLEMENTED at first.
+  // The answers of the other calls; UNIMPLEMENTED until set.
   virtual void SetAttach(absl::StatusOr<v1::AttachResponse> answer) = 0;
   using ScheduleScript =
       std::function<absl::StatusOr<v1::StepSchedule>(uint64_t step)>;
   // For GetSchedule and WatchSchedule.
   virtual void SetSchedule(ScheduleScript script) = 0;
-  // An empty id: Rendezvous blocks until its deadline.
+  // With an empty id Rendezvous blocks until its deadline.
   virtual void SetRendezvous(const std::string& id) = 0;
+  // The next Rendezvous, one after the other, end with these instead.
+  virtual void FailRendezvous(std::vector<absl::Status> errors) = 0;
   virtual void SetStatus(v1::GetStatusResponse status) = 0;
   virtual void SetStats(v1::GetStatsResponse stats) = 0;
-  // What GetBalance answers, whichever steps it is asked for.
+  // The answer of GetBalance for all steps.
   virtual void SetBalance(v1::GetBalanceResponse balance) = 0;
   virtual void SetServing(bool serving) = 0;
-  // What GetTimings answers, and what Report does.
+  // The answers of GetTimings and Report.
   virtual void SetTimings(v1::GetTimingsResponse timings) = 0;
   virtual void SetReport(absl::Status answer) = 0;
 
-  // What they were asked.
+  // The requests received so far.
   virtual std::vector<v1::AttachRequest> attach_requests() const = 0;
   virtual std::vector<v1::RendezvousRequest> rendezvous_requests() const = 0;
   virtual std::vector<v1::ReportRequest> report_requests() const = 0;

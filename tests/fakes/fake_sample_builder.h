@@ -16,8 +16,7 @@ inline uint8_t FakePayloadByte(v1::Module module, uint64_t position,
   return static_cast<uint8_t>(position * 31 + offset * 7 + module);
 }
 
-// Fills payloads with a formula, fails where it is told to and can be held up.
-// Thread-safe.
+// Fills payloads with a formula; fails and blocks on request. Thread-safe.
 class FakeSampleBuilder : public SampleBuilder {
  public:
   absl::StatusOr<SampleOutcome> Build(
@@ -54,7 +53,7 @@ class FakeSampleBuilder : public SampleBuilder {
     failing_.insert(position);
   }
 
-  // While the gate is shut every Build blocks, or every one of that module.
+  // While the gate is shut every Build blocks, or every Build of module `only`.
   void ShutGate(v1::Module only = v1::MODULE_UNSPECIFIED) {
     MutexLock lock(&mutex_);
     closed_ = only;
@@ -64,23 +63,24 @@ class FakeSampleBuilder : public SampleBuilder {
     closed_.reset();
     changed_.NotifyAll();
   }
-  // Blocks until so many threads are inside Build.
+  // Waits until this many threads are inside Build.
   void AwaitWorking(int threads) const {
     MutexLock lock(&mutex_);
     while (working_ < threads) changed_.Wait(&mutex_);
   }
 
-  // Samples that were begun so far, one that was begun twice counted twice.
+  // Number of samples begun so far; one begun twice counts twice.
   uint64_t builds() const {
     MutexLock lock(&mutex_);
     return builds_;
   }
-  // Positions that were begun so far.
+  // Positions begun so far.
   std::set<uint64_t> begun() const {
     MutexLock lock(&mutex_);
     return begun_;
   }
-  // Positions whose language was begun before their vision was built.
+  // Positions whose language sample was begun before their vision sample was
+  // built.
   std::set<uint64_t> unseen() const {
     MutexLock lock(&mutex_);
     return unseen_;
@@ -98,7 +98,8 @@ class FakeSampleBuilder : public SampleBuilder {
   mutable std::set<uint64_t> begun_ ABSL_GUARDED_BY(mutex_);
   mutable uint64_t builds_ ABSL_GUARDED_BY(mutex_) = 0;
   std::set<uint64_t> failing_ ABSL_GUARDED_BY(mutex_);
-  mutable std::set<uint64_t> seen_ ABSL_GUARDED_BY(mutex_);  // by vision
+  mutable std::set<uint64_t> seen_
+      ABSL_GUARDED_BY(mutex_);  // positions that vision has built
   mutable std::set<uint64_t> unseen_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::Module> closed_ ABSL_GUARDED_BY(mutex_);
 };

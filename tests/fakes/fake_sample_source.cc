@@ -104,8 +104,8 @@ FakeSampleSource::FakeSampleSource(const v1::Config& config, uint32_t samples)
     : samples_(FormulaSamplesOnDisk(samples)),
       index_(Measure(config, samples_)) {}
 
-absl::StatusOr<RawSample> FakeSampleSource::Read(uint64_t ordinal,
-                                                 ReadParts parts) const {
+absl::StatusOr<FaultOr<RawSample>> FakeSampleSource::Read(
+    uint64_t ordinal, ReadParts parts) const {
   {
     MutexLock lock(&mutex_);
     if (parts.from == ReadFrom::kMemory && in_memory_.count(ordinal) == 0) {
@@ -119,7 +119,7 @@ absl::StatusOr<RawSample> FakeSampleSource::Read(uint64_t ordinal,
     --hanging_reads_;
     const auto failing = failing_.find(ordinal);
     if (failing != failing_.end() && failing->second.times-- > 0) {
-      return failing->second.status;
+      return SeparateFault<RawSample>(failing->second.status);
     }
   }
   RawSample sample = samples_[ordinal];

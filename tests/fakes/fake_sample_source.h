@@ -16,14 +16,14 @@
 
 namespace ballast {
 
-// Red, green and blue of the pixel at (x, y) of the formula's images.
+// Channels of the pixel at (x, y) of the formula's images.
 inline uint8_t FormulaPixel(uint64_t ordinal, uint32_t image, uint32_t x,
                             uint32_t y, uint32_t channel) {
   return static_cast<uint8_t>(ordinal * 37 + image * 101 + x * 3 + y * 5 +
                               channel * 17);
 }
 
-// A PNG file of the formula.
+// An image of the formula as a PNG file.
 std::string FormulaPng(uint64_t ordinal, uint32_t image, uint32_t width,
                        uint32_t height);
 
@@ -36,27 +36,28 @@ class FakeSampleSource : public SampleSource {
   FakeSampleSource(const v1::Config& config, uint32_t samples);
 
   const SourceIndex& index() const override { return index_; }
-  absl::StatusOr<RawSample> Read(uint64_t ordinal,
-                                 ReadParts parts) const override;
+  absl::StatusOr<FaultOr<RawSample>> Read(uint64_t ordinal,
+                                          ReadParts parts) const override;
 
-  // What lies on the disk, to be damaged.
+  // The stored sample, for tests to damage.
   RawSample* mutable_sample(uint64_t ordinal) { return &samples_[ordinal]; }
   SampleLocation Locate(uint64_t ordinal) const override {
     return {"fake.jsonl", 100 * ordinal};
   }
 
-  // Every Read of `ordinal` answers `status`, or the next `times` do.
+  // Every Read of `ordinal`, or the next `times`, returns `status`, or the data
+  // fault that it states (DataFaultOf).
   void Fail(uint64_t ordinal, absl::Status status, int times = INT_MAX);
-  // Every Read of `ordinal` blocks, until Release.
+  // Every Read of `ordinal` blocks until Release.
   void Hang(uint64_t ordinal);
   void Release();
-  // Blocks until so many Reads hang.
+  // Waits until this many Reads hang.
   void AwaitHanging(int reads) const;
 
-  // `ordinal` can be read from memory; others cannot.
+  // Lets `ordinal` be read from memory; other samples cannot be.
   void KeepInMemory(uint64_t ordinal);
 
-  // Samples whose text, or images, were read so far.
+  // Samples whose text, or whose images, have been read so far.
   std::set<uint64_t> texts_read() const;
   std::set<uint64_t> images_read() const;
 

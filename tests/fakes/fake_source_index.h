@@ -37,8 +37,8 @@ class FakeSourceIndex final : public SourceIndex {
   std::string digest_;
 };
 
-// `n` samples that go through text-only, one image and several images, with
-// sizes and lengths that are a formula of the ordinal.
+// `n` samples that cycle through text only, one image and several images; sizes
+// and lengths are a formula of the ordinal.
 inline std::vector<FakeSourceIndex::Sample> FormulaSamples(uint32_t n) {
   std::vector<FakeSourceIndex::Sample> samples(n);
   for (uint32_t i = 0; i < n; ++i) {

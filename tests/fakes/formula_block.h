@@ -8,20 +8,20 @@
 
 namespace ballast {
 
-// Blocks whose contents are formulas of what they stand for, so that a value
-// that ends in a wrong place names where it came from.
+// Blocks whose contents are formulas of their place, so that a misplaced value
+// shows where it came from.
 
 int32_t FormulaId(uint64_t position, uint32_t token);
 // -100 at every third token.
 int32_t FormulaLabel(uint64_t position, uint32_t token);
 int32_t FormulaPositionId(uint64_t position, uint32_t axis, uint32_t token);
-// The byte of channel `c` of the pixel at (y, x) of the sample's image number
-// `image`, whose patches number `grid_w` across: the position, the image and
-// the patch (in raster order), each modulo 256.
+// Channel `c` of the pixel at (y, x) of the sample's image number `image`,
+// which is `grid_w` patches wide: the position, the image and the patch (in
+// raster order), each modulo 256.
 uint8_t FormulaPixel(uint64_t position, uint32_t image, uint32_t grid_w,
                      uint32_t patch, uint32_t y, uint32_t x, uint32_t c);
 
-// The block that `plan` foresees, filled with them.
+// The block of `plan`, filled with these values.
 AlignedBuffer FormulaBlock(const BlockPlan& plan,
                            const BlockGeometry& geometry);
 

@@ -10,22 +10,23 @@
 
 namespace ballast {
 
-// A WebDataset of PNGs whose every pixel says where it belongs, at sizes that
-// the qwen2_5_vl profile leaves as they are (multiples of 28).
+// A WebDataset of PNGs in which every pixel identifies its place, at sizes that
+// the qwen2_5_vl profile does not resize (multiples of 28).
 
 inline constexpr uint32_t kFormulaPatch = 14;
 
-// Size in patches of image `image` of sample `sample`; both even, 4 to 10.
+// The size in patches of image `image` of sample `sample`; both sides even, 4
+// to 10.
 struct FormulaGrid {
   uint32_t h, w;
 };
 FormulaGrid GridOfFormulaImage(uint32_t sample, uint32_t image);
 
-// The one colour of a patch at (row, column) of the image.
+// The uniform colour of the patch at (row, column) of the image.
 std::array<uint8_t, 3> FormulaColour(uint32_t sample, uint32_t image,
                                      uint32_t row, uint32_t column);
 
-// How many images (at most 4) a sample has.
+// The number of images (at most 4) of a sample.
 inline uint32_t FormulaImages(uint32_t sample) { return sample % 4; }
 
 // Writes `samples` (at most 256) samples to the tar file `path`, in order.

@@ -60,6 +60,7 @@ v1::Config JobConfig(uint32_t vision_dp, uint32_t language_dp,
   balance.set_scope(v1::Balance::SCOPE_MICRO_BATCH);
   balance.set_window(1);
   balance.set_align_images(true);
+  balance.set_objective(v1::Balance::OBJECTIVE_SUM);
   balance.mutable_cost()->mutable_vision()->set_linear(1);
   balance.mutable_cost()->mutable_language();
   config.mutable_packing()->set_mode(v1::Packing::MODE_SHARD);

@@ -3,21 +3,20 @@
 
 #include <cstdint>
 
-// Counts what this process, its libraries included, takes from the allocator:
-// linking this in replaces malloc and its relatives by glibc's own with a
-// count.
+// Counts the allocations of this process, libraries included: linking this
+// replaces malloc and its relatives by glibc's own with a count.
 namespace ballast {
 
 struct MallocCount {
   uint64_t calls = 0;  // since StartMallocCount
-  int64_t bytes = 0;   // taken and not given back, since then
-  int64_t peak = 0;    // the most of that
+  int64_t bytes = 0;   // allocated and not freed since then
+  int64_t peak = 0;    // the maximum of that
 };
 
-// False where a sanitizer has malloc for itself: then nothing is counted.
+// False if a sanitizer replaces malloc: then nothing is counted.
 bool CanCountMalloc();
 
-// Of all threads together.
+// Counts over all threads.
 void StartMallocCount();
 MallocCount ReadMallocCount();
 

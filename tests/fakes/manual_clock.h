@@ -11,7 +11,7 @@
 
 namespace ballast {
 
-// A clock that stands still until a test moves it. Thread-safe.
+// A clock that moves only when a test moves it. Thread-safe.
 //
 //   clock.AwaitSleepers(1);            // the code under test sleeps now
 //   clock.Advance(absl::Seconds(1));   // and wakes if it asked for no more
@@ -22,9 +22,9 @@ class ManualClock final : public Clock {
 
   void Advance(absl::Duration duration);
 
-  // Blocks until at least `n` threads sleep.
+  // Waits until at least `n` threads sleep.
   void AwaitSleepers(int n);
-  // What each Sleep so far asked for, in the order in which they began.
+  // The duration of each Sleep so far, in the order in which they began.
   std::vector<absl::Duration> sleeps() const;
 
  private:
@@ -34,8 +34,8 @@ class ManualClock final : public Clock {
     Mutex mutex;
     CondVar changed;
     absl::Time now ABSL_GUARDED_BY(mutex) = absl::UnixEpoch();
-    // When each sleeper that sleeps is due. Advance and Wake take out whom they
-    // wake, so that AwaitSleepers never counts one that is about to leave.
+    // The due time of each sleeping thread. Advance and Wake remove the ones
+    // they wake, so that AwaitSleepers never counts one that is about to leave.
     std::map<const Sleeper*, absl::Time> due ABSL_GUARDED_BY(mutex);
     std::vector<absl::Duration> sleeps ABSL_GUARDED_BY(mutex);
   };

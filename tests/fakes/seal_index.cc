@@ -14,8 +14,8 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-// Writes the checksum of each page of [begin, end) from `at` on, as long as
-// they end before `limit`.
+// Writes the checksums of the pages of [begin, end) from `at` on, up to
+// `limit`.
 void SealPages(std::string* bytes, uint64_t begin, uint64_t end, uint64_t at,
                uint64_t limit) {
   limit = std::min<uint64_t>(limit, bytes->size());

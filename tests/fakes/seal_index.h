@@ -5,8 +5,8 @@
 
 namespace ballast {
 
-// Makes the checksums of an index file right, without which nothing else of it
-// is looked at, as far as its header says where they lie.
+// Corrects the checksums of an index file as far as its header says where they
+// lie. Without right checksums nothing else of the file is read.
 void SealIndex(std::string* bytes);
 
 }  // namespace ballast

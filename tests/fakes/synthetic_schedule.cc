@@ -6,7 +6,7 @@
 namespace ballast {
 namespace {
 
-constexpr uint32_t kMostMicroBatches = 3;  // of a dynamic job
+constexpr uint32_t kMostMicroBatches = 3;  // dynamic jobs only
 
 void AddSample(uint64_t position, v1::MicroBatchSchedule* out) {
   constexpr uint32_t kImages[] = {0, 1, 3, 1};
@@ -27,7 +27,7 @@ void AddSample(uint64_t position, v1::MicroBatchSchedule* out) {
   out->add_label_tokens(text / 2);
 }
 
-// Even numbers first, then the odd ones: neighbours part.
+// Puts even numbers first, then the odd ones, to separate neighbours.
 uint32_t Deal(uint32_t i, uint32_t n) {
   return i % 2 == 0 ? i / 2 : (n + 1) / 2 + i / 2;
 }

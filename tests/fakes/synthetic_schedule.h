@@ -8,19 +8,19 @@
 
 namespace ballast {
 
-// A job whose samples and schedule follow from formulas of the position, for
-// tests of whatever follows a schedule. Positions cycle through text only, one
-// image, three images, one image.
+// A job whose samples and schedule are formulas of the position, for tests of
+// code that consumes a schedule. Positions cycle through text only, one image,
+// three images, one image.
 struct SyntheticJob {
   uint32_t vision_dp = 2;  // 0: no such module
   uint32_t language_dp = 2;
-  uint32_t samples_per_group = 3;  // a micro-batch has so many times the grid
+  uint32_t samples_per_group = 3;  // a micro-batch has this times the grid
   uint32_t micro_batches = 2;
   // Step s has 1 + s % 3 micro-batches instead.
   bool dynamic = false;
-  // With `hybrid` each of two servers reads for half of the ranks.
+  // Under `hybrid` each of two servers reads for half of the ranks.
   v1::Delivery delivery = v1::DELIVERY_EXCHANGE;
-  // Group 0 owns one sample more, the last group one less.
+  // Group 0 owns one sample more, and the last group one less.
   bool uneven = false;
   uint32_t align = 4;
   // Peers of each data-parallel rank, in both modules.
@@ -38,11 +38,12 @@ uint32_t MicroBatchesOf(const SyntheticJob& job, uint64_t step);
 // fixed permutation (the identity under `off`); owners take runs of places.
 v1::StepSchedule SyntheticSchedule(const SyntheticJob& job, uint64_t step);
 
-// The Job message that goes with it: patch 4, merge 2, temporal_patch 2, MRoPE
+// The matching Job message: patch 4, merge 2, temporal_patch 2, MRoPE
 // positions, mean 0.5, std 0.25, pad id 7.
 v1::Job SyntheticJobMessage(const SyntheticJob& job);
 
-// "00112233445566778899aabbccddeeff", in every synthetic schedule.
+// "00112233445566778899aabbccddeeff", the fingerprint of every synthetic
+// schedule.
 extern const char kSyntheticFingerprint[];
 
 }  // namespace ballast

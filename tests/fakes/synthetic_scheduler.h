@@ -6,7 +6,7 @@
 
 namespace ballast {
 
-// The schedules of a synthetic job behind the server's seam.
+// Returns the schedules of a synthetic job through the server's seam.
 class SyntheticScheduler final : public Scheduler {
  public:
   explicit SyntheticScheduler(const SyntheticJob& job)

@@ -39,7 +39,7 @@ void AddExtension(X509* cert, int nid, const char* value) {
   X509_EXTENSION_free(extension);
 }
 
-// Signed by nobody yet, and by no one issued.
+// A new certificate, without issuer and signature.
 X509* NewCert(const std::string& name, EVP_PKEY* key, absl::Duration from,
               absl::Duration until) {
   static long serial = 0;

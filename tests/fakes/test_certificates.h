@@ -10,8 +10,8 @@
 
 namespace ballast {
 
-// A certificate authority that lives for a test: keys are made when it runs and
-// none is kept in the tree.
+// A certificate authority for one test: keys are generated at run time and none
+// is kept in the tree.
 class TestAuthority {
  public:
   explicit TestAuthority(const std::string& name);
@@ -20,8 +20,8 @@ class TestAuthority {
   // PEM.
   const std::string& cert() const { return cert_; }
 
-  // What a certificate says. By default it is valid for an hour on both sides
-  // of now.
+  // The content of a certificate. By default it is valid from an hour ago to an
+  // hour from now.
   struct Wanted {
     std::string name = "test";
     // "DNS:node-a", "IP:127.0.0.1"

@@ -21,24 +21,24 @@ namespace ballast {
 // sockets, and every rank a thread with the in-process communicator.
 class TestCluster {
  public:
-  // Starts `servers` servers of the job that `config` describes. Their
-  // topology.servers and serve.listen are filled in: the ranks of each module
-  // are dealt out evenly, in order. The sources' indexes are built first.
+  // Starts `servers` servers of the job that `config` describes. Fills in their
+  // topology.servers and serve.listen: the ranks of each module are divided
+  // evenly, in order. Builds the indexes first.
   static absl::StatusOr<std::unique_ptr<TestCluster>> Start(LoadedConfig config,
                                                             int servers = 1);
   ~TestCluster();
 
   const std::vector<std::string>& addresses() const { return addresses_; }
 
-  // Ends a server without draining; starts it again at the same address.
+  // Kill ends a server without draining; Restart starts it at the same address.
   void Kill(int server);
   absl::Status Restart(int server);
 
-  // What a rank got: (step, micro-batch, module, rank) -> batch.
+  // The batches of ranks: (step, micro-batch, module, rank) -> batch.
   using Batches =
       std::map<std::tuple<uint64_t, uint32_t, int, uint32_t>, PackedBatch>;
-  // Runs every data-parallel rank of every module that has `place`, there, for
-  // `steps` steps from `step`, or until the data end.
+  // Runs every data-parallel rank of every module that has `place`, at that
+  // place, for `steps` steps from `step`, or until the data end.
   absl::StatusOr<Batches> RunRanks(
       uint64_t step, uint64_t steps,
       const v1::Fingerprint& checkpoint = v1::Fingerprint(),
@@ -49,7 +49,7 @@ class TestCluster {
   LoadedConfig ConfigOf(int server) const;
 
   LoadedConfig config_;
-  std::string sockets_;  // a short path: those of sockets have 107 bytes
+  std::string sockets_;  // a short path: socket paths have at most 107 bytes
   std::vector<std::string> addresses_;
   std::vector<std::unique_ptr<LoaderServer>> servers_;
 };

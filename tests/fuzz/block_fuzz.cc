@@ -23,7 +23,7 @@ uint64_t Sum(absl::Span<const uint8_t> bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ballast;  // NOLINT: one function
   static const BlockPlan* const plan = new BlockPlan(SeedPlan());
-  // Exactly as large as the input, so that a byte too many is seen.
+  // Exactly as large as the input, so that reading past the end is detected.
   std::vector<uint64_t> storage(size / sizeof(uint64_t));
   const size_t length = storage.size() * sizeof(uint64_t);
   uint8_t* const copy = reinterpret_cast<uint8_t*>(storage.data());
@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const ImageRecord& image : view->images(sample)) sum += image.height;
   }
   for (const ImageRecord& image : view->images()) sum += image.width;
-  // So that every byte is read.
+  // Forces every byte to be read.
   static volatile uint64_t kept;
   kept = sum;
   static_cast<void>(kept);

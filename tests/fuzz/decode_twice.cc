@@ -29,7 +29,7 @@ void Compare(absl::string_view bytes, ImageDecoder& used) {
   const absl::StatusOr<ImageHeader> size = ReadImageSize(bytes, used.options());
   if (!size.ok() || uint64_t{size->width} * size->height > kMostPixels) return;
   ImageDecoder fresh(used.options());
-  // Smaller than most, and larger along one side.
+  // Shrinks along one side and enlarges along the other.
   const uint32_t width = size->width / 3 + 1;
   const uint32_t height = size->height + 3;
   std::vector<uint8_t> a(size_t{width} * height * 3), b(a.size());

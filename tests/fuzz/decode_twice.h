@@ -8,10 +8,10 @@
 
 namespace ballast {
 
-// For fuzz targets: decodes and resizes `bytes` where their header is of
-// `format` and asks for little enough to be quick, with and without the `fast`
-// setting and turning. A decoder that has seen all inputs before and a new one
-// must agree, on the pixels or on the error; otherwise the process aborts.
+// For fuzz targets: decodes and resizes `bytes` if their header is of `format`
+// and the image is small enough to be quick, with and without the `fast`
+// setting and orientation. A decoder that has seen all previous inputs and a
+// new one must agree on the pixels or on the error; otherwise aborts.
 void DecodeTwice(ImageFormat format, absl::string_view bytes);
 
 }  // namespace ballast

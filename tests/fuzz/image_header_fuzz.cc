@@ -1,5 +1,5 @@
-// What a header says does not depend on what follows it: the size found in a
-// part of a file is the one found in the whole.
+// A header does not depend on the bytes after it: the size found in a prefix is
+// the size found in the whole file.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -12,7 +12,7 @@ namespace {
 void CheckPart(absl::string_view bytes, size_t length,
                const ImageOptions& options) {
   const auto part = ReadImageSize(bytes.substr(0, length), options);
-  // More may be needed, whatever the whole then says.
+  // More bytes may be needed, whatever the result for the whole file.
   if (absl::IsOutOfRange(part.status())) return;
   const auto whole = ReadImageSize(bytes, options);
   if (part.ok() != whole.ok()) std::abort();

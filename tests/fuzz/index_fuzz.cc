@@ -41,7 +41,7 @@ void Read(const std::string& bytes) {
     }
   }
   Must(!any_bad || !(*index)->Verify(nullptr).ok());
-  // So that every byte is read.
+  // Forces every byte to be read.
   static volatile uint64_t kept;
   kept = sum;
   static_cast<void>(kept);

@@ -7,8 +7,8 @@
 
 namespace ballast {
 
-// For fuzz targets: a file in memory that holds `bytes`; its path, under which
-// it can be opened until the next call. Aborts where the system gives none.
+// For fuzz targets: writes `bytes` to a file in memory and returns its path,
+// valid until the next call. Aborts if the system provides none.
 std::string MemoryFile(absl::string_view bytes);
 
 }  // namespace ballast

@@ -32,8 +32,8 @@ std::string Mutator::Next() {
   return input;
 }
 
-// A number of one, two or four bytes, of either order. Half of them near the
-// beginning, where headers are.
+// Writes a number of one, two or four bytes in either byte order; half the time
+// near the beginning, where headers are.
 void Mutator::WriteNumber(std::string* input) {
   const size_t size = size_t{1} << Draw(3);
   if (input->size() < size) return;
@@ -73,7 +73,7 @@ void Mutator::Change(std::string* input) {
       return;
     }
     default:
-      // Seldom, since little is left to look into.
+      // Rarely, since it leaves little to parse.
       if (Draw(4) == 0) input->resize(at);
       return;
   }

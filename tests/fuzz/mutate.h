@@ -8,10 +8,10 @@
 
 namespace ballast {
 
-// An endless, fixed sequence of inputs, each made of one of `seeds` by one to
-// eight changes of the kinds that break parsers: bits, bytes and lengths of
-// either byte order; pieces cut out, repeated, or taken from another seed;
-// early ends. Thread-compatible.
+// An endless, deterministic sequence of inputs. Each is one of `seeds` with one
+// to eight changes of kinds that break parsers: bits, bytes and lengths in
+// either byte order; pieces removed, repeated or taken from another seed;
+// truncation. Thread-compatible.
 class Mutator {
  public:
   // At least one seed. Inputs have at most `max_size` bytes.
@@ -20,7 +20,7 @@ class Mutator {
   std::string Next();
 
  private:
-  // In [0, below), 0 where that is 0.
+  // A number in [0, below); 0 if `below` is 0.
   uint64_t Draw(uint64_t below);
   void Change(std::string* input);
   void WriteNumber(std::string* input);

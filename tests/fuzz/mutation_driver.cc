@@ -1,12 +1,12 @@
-// The main program of fuzz targets where libFuzzer is not linked: the same
-// inputs in the same order on every run, from the same command line.
+// The main program of fuzz targets without libFuzzer: the same command line
+// gives the same inputs in the same order on every run.
 //
 //   -seed_inputs=A,B,.. or @FILE  files that mutation starts from
 //   -seed=N -runs=N -max_len=N    as libFuzzer's
 //   -max_total_time=SECONDS       an upper bound for slow machines
 //
-// The input at hand lies in TEST_UNDECLARED_OUTPUTS_DIR or TEST_TMPDIR as
-// `fuzz_input` while it is tried, and so is there after a crash.
+// While an input is tried it is in TEST_UNDECLARED_OUTPUTS_DIR or TEST_TMPDIR
+// as `fuzz_input`, and remains there after a crash.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -80,7 +80,7 @@ std::string InputPath() {
   return "fuzz_input";
 }
 
-// A file that holds what was set last, whatever then becomes of the process.
+// A file with the input set last; it outlives a crash of the process.
 class CurrentInput {
  public:
   explicit CurrentInput(const std::string& path)
@@ -94,7 +94,7 @@ class CurrentInput {
     if (ftruncate(descriptor_, 0) != 0 ||
         pwrite(descriptor_, input.data(), input.size(), 0) !=
             static_cast<ssize_t>(input.size())) {
-      std::cerr << "the input at hand cannot be kept" << std::endl;
+      std::cerr << "cannot write the current input to a file" << std::endl;
       std::exit(1);
     }
   }
@@ -107,7 +107,7 @@ int Main(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     if (ParseOption(argv[i], &options)) continue;
-    std::cerr << "unknown or wrong: " << argv[i] << std::endl;
+    std::cerr << "unknown or invalid argument: " << argv[i] << std::endl;
     return 2;
   }
   std::vector<std::string> seeds = {""};
@@ -121,10 +121,10 @@ int Main(int argc, char** argv) {
   Mutator mutator(options.seed, seeds, options.max_len);
   uint64_t run = 0;
   for (; run < options.runs && std::chrono::steady_clock::now() < end; ++run) {
-    // First every seed as it is.
+    // Every seed is tried unchanged first.
     const std::string input = run < seeds.size() ? seeds[run] : mutator.Next();
     current.Set(input);
-    // A copy of its own, so that a read beyond its end is noticed.
+    // A separate copy, so that a read beyond its end is detected.
     const std::vector<uint8_t> bytes(input.begin(), input.end());
     LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
   }

@@ -12,7 +12,8 @@
 #include "server/pull/pull_session.h"
 #include "tests/fuzz/seed_requests.h"
 
-// The input is a client's messages, each behind a byte with its length.
+// The input is a sequence of client messages, each after a byte with its
+// length.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ballast;  // NOLINT: one function
   static const ArenaIdentity* const arena = new ArenaIdentity{
@@ -30,13 +31,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const bool opened = session.open() != nullptr;
     const absl::Status status = session.OnRequest(*request);
     if (status.ok() && !opened && session.open() == nullptr) std::abort();
-    // Nothing is sent before the client has said what it wants.
+    // Nothing may be sent before the client has sent Open.
     if (session.open() == nullptr && session.NextMessage().has_value()) {
       std::abort();
     }
     while (session.NextMessage().has_value()) {
     }
-    if (session.lent() != 0) std::abort();  // no block was there
+    if (session.lent() != 0) std::abort();  // there was no block to lend
   }
   return 0;
 }

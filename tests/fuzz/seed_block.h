@@ -5,8 +5,8 @@
 
 namespace ballast {
 
-// The plan of the vision block that block_fuzz starts from: a few samples, with
-// and without images.
+// The plan of block_fuzz's seed, a vision block of a few samples with and
+// without images.
 BlockPlan SeedPlan();
 
 }  // namespace ballast

@@ -3,8 +3,8 @@
 
 namespace ballast {
 
-// What the server of pull_request_fuzz says of itself, and its seed's messages
-// know: the fingerprint's hash and the arena's nonce.
+// Values shared by pull_request_fuzz's server and its seed: the fingerprint's
+// hash and the arena's nonce.
 inline constexpr char kSeedHash[] = "00112233445566778899aabbccddeeff";
 inline constexpr char kSeedNonce[] = "0123456789abcdef";
 

@@ -14,10 +14,10 @@ namespace ballast {
 namespace {
 
 constexpr size_t kBlock = 512;
-constexpr size_t kChecksum = 148;  // where it lies in a header, 8 bytes
+constexpr size_t kChecksum = 148;  // offset in a header; 8 bytes long
 
-// Makes the checksum of every block right that is not all zeros, as a header's
-// must be before anything else of it is looked at.
+// Corrects the checksum of every block that is not all zeros; without it
+// nothing else of a header is read.
 void MendChecksums(std::string* tar) {
   for (size_t at = 0; at + kBlock <= tar->size(); at += kBlock) {
     char* const block = tar->data() + at;
@@ -43,13 +43,13 @@ void Read(const std::string& tar) {
     const WebDatasetSample& found = **sample;
     Must(found.begin < found.end && found.end <= tar.size());
     if (!found.fault.ok()) continue;
-    // What is promised to lie in the file can be read.
+    // Ranges reported as inside the file must be readable.
     Must(file->ReadAt(found.text.data, found.text.size).ok());
     for (const TarMember& image : found.images) {
       Must(file->ReadAt(image.data, image.size).ok());
       Must(ParseMemberName(image.name).key == found.key);
     }
-    // As it is read again when it is served.
+    // Reads the sample again as serving does.
     WebDatasetReader again(&*file, found.begin, found.end, /*whole=*/false);
     const auto same = again.Next();
     Must(same.ok() && same->has_value() && (*same)->key == found.key &&

@@ -1,4 +1,4 @@
-// Writes the files that fuzz targets of binary formats start from:
+// Writes the seeds of the fuzz targets of binary formats:
 //   write_seeds TAR INDEX BLOCK REQUESTS
 
 #include <cstdio>

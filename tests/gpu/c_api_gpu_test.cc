@@ -135,7 +135,7 @@ class CApiGpuTest : public ::testing::TestWithParam<Kind> {
           << ballast_last_error();
     }
     OrDie(cudaSetDevice(process.device), "choosing the device");
-    const Stream stream = OrDie(Stream::Create());
+    const CudaStream stream = OrDie(CudaStream::Create());
     made->arrive_and_wait();
     int done = 0;
     while (done < 2) {
@@ -155,6 +155,7 @@ class CApiGpuTest : public ::testing::TestWithParam<Kind> {
               OrDie(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost),
                     "copy of a tensor");
             });
+        ballast_batch_release(batch);
         for (const auto& [name, tensor] : read.tensors) {
           const bool host = tensor.tensor.device_type == BALLAST_DEVICE_CPU;
           EXPECT_EQ(host, name.ends_with("_host")) << name;
@@ -205,7 +206,7 @@ TEST_P(CApiGpuTest, BatchesAreThoseOfTheHost) {
       process.device = kind == Kind::kInProcess ? 0 : rank;
       MakeEnds(kind, dp, here, ids.data(), &process);
       RunProcess(process, &made, &got);
-      // What was lent is whole, and its owner's.
+      // The lent communicator is whole, and its owner's.
       for (ncclComm_t trainers : lent_.at(rank)) {
         EXPECT_EQ(OrDie(LoadNccl())->CommDestroy(trainers), ncclSuccess);
       }

@@ -134,10 +134,10 @@ TEST_P(NcclGpuTest, SameBatchesAsOnTheHost) {
                      options);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Deliveries, NcclGpuTest,
-    ::testing::Combine(::testing::Values("exchange", "hybrid"),
-                       ::testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(Deliveries, NcclGpuTest,
+                         ::testing::Combine(::testing::Values("exchange",
+                                                              "hybrid"),
+                                            ::testing::Bool()));
 
 TEST(NcclGpuTest, ModulesOfDifferentSize) {
   const uint32_t ranks = DeviceCount();
@@ -178,7 +178,7 @@ TEST(NcclGpuTest, ARankAtAnotherStepStopsAll) {
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       CudaTrainerShim::Options shim;
-      shim.servers = cluster->addresses();
+      shim.servers.addresses = cluster->addresses();
       shim.source.role.set_module(v1::MODULE_VISION);
       shim.source.role.set_dp_rank(rank);
       shim.source.start_step = rank + 1 == ranks ? 1 : 0;
@@ -186,7 +186,7 @@ TEST(NcclGpuTest, ARankAtAnotherStepStopsAll) {
       shim.device = rank;
       shim.timeout = absl::Seconds(20);
       const auto made = OrDie(CudaTrainerShim::Create(std::move(shim)));
-      const Stream stream = OrDie(Stream::Create());
+      const CudaStream stream = OrDie(CudaStream::Create());
       while (ends[rank].ok()) {
         ends[rank] = made->Next(stream.get()).status();
         stream.Synchronize().IgnoreError();
@@ -213,14 +213,14 @@ TEST(NcclGpuTest, ARankThatDiesEndsTheOthers) {
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       CudaTrainerShim::Options shim;
-      shim.servers = cluster->addresses();
+      shim.servers.addresses = cluster->addresses();
       shim.source.role.set_module(v1::MODULE_LANGUAGE);
       shim.source.role.set_dp_rank(rank);
       shim.communicator = std::move(group[rank]);
       shim.device = rank;
       shim.timeout = absl::Seconds(3);
       const auto made = OrDie(CudaTrainerShim::Create(std::move(shim)));
-      const Stream stream = OrDie(Stream::Create());
+      const CudaStream stream = OrDie(CudaStream::Create());
       for (int i = 0; ends[rank].ok() && (rank != 0 || i < 1); ++i) {
         ends[rank] = made->Next(stream.get()).status();
         stream.Synchronize().IgnoreError();

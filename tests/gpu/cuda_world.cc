@@ -34,13 +34,13 @@ absl::Status RunProcess(std::vector<CudaTrainerShim::Options> options,
     }
     shims.push_back(*std::move(shim));
   }
-  const absl::StatusOr<Stream> stream = Stream::Create();
+  const absl::StatusOr<CudaStream> stream = CudaStream::Create();
   ready->arrive_and_wait();
   BALLAST_RETURN_IF_ERROR(made);
   BALLAST_RETURN_IF_ERROR(stream.status());
   while (true) {
     for (const auto& shim : shims) {
-      const absl::StatusOr<const DeviceBatch*> batch =
+      const absl::StatusOr<BatchRef<DeviceBatch>> batch =
           shim->Next(stream->get());
       if (absl::IsOutOfRange(batch.status()) && shim == shims.back()) {
         return absl::OkStatus();
@@ -64,11 +64,11 @@ int DeviceCount() {
   return count;
 }
 
-std::vector<std::unique_ptr<DeviceCommunicator>> MakeGroup(Exchange exchange,
-                                                           uint32_t size) {
+std::vector<std::unique_ptr<Communicator>> MakeGroup(Exchange exchange,
+                                                     uint32_t size) {
   if (exchange == Exchange::kInProcess) return InProcessDeviceGroup(size);
   const std::string id = OrDie(MakeNcclId());
-  std::vector<std::unique_ptr<DeviceCommunicator>> ends(size);
+  std::vector<std::unique_ptr<Communicator>> ends(size);
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
@@ -92,13 +92,13 @@ absl::StatusOr<TestCluster::Batches> RunCudaRanks(
   // Ranks r of all modules share a process.
   std::map<uint32_t, std::vector<CudaTrainerShim::Options>> processes;
   for (const v1::Job::ModuleSize& module : attached.job().modules()) {
-    std::vector<std::unique_ptr<DeviceCommunicator>> group(module.dp());
+    std::vector<std::unique_ptr<Communicator>> group(module.dp());
     if (exchanges && module.dp() > 1) {
       group = MakeGroup(options.exchange, module.dp());
     }
     for (uint32_t rank = 0; rank < module.dp(); ++rank) {
       CudaTrainerShim::Options& shim = processes[rank].emplace_back();
-      shim.servers = servers;
+      shim.servers.addresses = servers;
       shim.source.role.set_module(module.module());
       shim.source.role.set_dp_rank(rank);
       shim.source.start_step = options.step;

@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "tests/fakes/test_cluster.h"
+#include "trainer_shim/communicator.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
-#include "trainer_shim/cuda/device_communicator.h"
 #include "trainer_shim/host/patchify.h"
 
 namespace ballast {
@@ -25,8 +25,8 @@ enum class Exchange {
 
 // The ends of a module's group. NCCL's are made by as many threads. Ends the
 // process when that fails.
-std::vector<std::unique_ptr<DeviceCommunicator>> MakeGroup(Exchange exchange,
-                                                           uint32_t size);
+std::vector<std::unique_ptr<Communicator>> MakeGroup(Exchange exchange,
+                                                     uint32_t size);
 
 struct CudaWorldOptions {
   Exchange exchange = Exchange::kInProcess;

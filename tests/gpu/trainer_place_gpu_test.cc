@@ -61,10 +61,10 @@ TrainerPlace PlaceOf(uint32_t tp_rank, uint32_t pp_rank, uint32_t cp_rank) {
 std::vector<PackedBatch> OnHost(const TestCluster& cluster, v1::Module module,
                                 const TrainerPlace& place) {
   TrainerShim::Options options;
-  options.servers = cluster.addresses();
-  options.role = RoleOf(module);
-  options.place = place;
-  options.steps = kSteps;
+  options.servers.addresses = cluster.addresses();
+  options.source.role = RoleOf(module);
+  options.source.place = place;
+  options.source.steps = kSteps;
   const auto shim = OrDie(TrainerShim::Create(std::move(options)));
   std::vector<PackedBatch> batches;
   while (true) {
@@ -75,12 +75,12 @@ std::vector<PackedBatch> OnHost(const TestCluster& cluster, v1::Module module,
   }
 }
 
-// With `peers`, rank 0 of which passes on what it has.
+// Over `peers`, if given, whose rank 0 passes its batches on.
 std::vector<PackedBatch> OnDevice(
     const TestCluster& cluster, v1::Module module, const TrainerPlace& place,
-    std::unique_ptr<DeviceCommunicator> peers = nullptr) {
+    std::unique_ptr<Communicator> peers = nullptr) {
   CudaTrainerShim::Options options;
-  options.servers = cluster.addresses();
+  options.servers.addresses = cluster.addresses();
   options.source.role = RoleOf(module);
   options.source.place = place;
   options.source.steps = kSteps;
@@ -88,7 +88,7 @@ std::vector<PackedBatch> OnDevice(
   const bool broadcasts = peers != nullptr;
   options.tensor_communicator = std::move(peers);
   const auto shim = OrDie(CudaTrainerShim::Create(std::move(options)));
-  const Stream stream = OrDie(Stream::Create());
+  const CudaStream stream = OrDie(CudaStream::Create());
   std::vector<PackedBatch> batches;
   while (true) {
     const bool receives = broadcasts && place.tp_rank > 0;

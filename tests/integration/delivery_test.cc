@@ -1,4 +1,4 @@
-// The whole way, from tar files to packed batches in every rank, by dp sizes
+// The whole path, from tar files to packed batches in every rank, by dp sizes
 // and delivery mode.
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 constexpr uint32_t kSamples = 50;
 constexpr uint64_t kSteps = 3;
 
-// The formula's dataset, written once for all tests.
+// The formula dataset, written once for all tests.
 const std::string& Dataset() {
   static const std::string* directory = [] {
     auto* path = new std::string(::testing::TempDir() + "/formula");
@@ -38,7 +38,8 @@ const std::string& Dataset() {
   return *directory;
 }
 
-// `balance` and `more` are further keys of that section and of the top.
+// `balance` and `more` are additional keys of that section and of the top
+// level.
 LoadedConfig MakeConfig(uint32_t vision_dp, uint32_t language_dp,
                         const std::string& delivery,
                         const std::string& more = "",
@@ -82,7 +83,7 @@ std::vector<uint64_t> Positions(const PackedBatch& batch) {
   return positions;
 }
 
-// All positions of a micro-batch in the order of ranks, then of places.
+// All positions of a micro-batch, ordered by rank, then by place.
 std::vector<uint64_t> InRankOrder(const TestCluster::Batches& batches,
                                   uint64_t step, uint32_t micro_batch,
                                   v1::Module module) {
@@ -105,8 +106,8 @@ class DeliveryTest
   uint32_t language() const { return std::get<1>(GetParam()); }
   uint32_t micro() const { return 4 * std::lcm(vision(), language()); }
 
-  // Every position of every step stands in exactly one batch a module, and the
-  // two modules hold the same samples in the same order.
+  // Every position of every step is in exactly one batch of each module, and
+  // both modules hold the same samples in the same order.
   void ExpectComplete(const TestCluster::Batches& batches) {
     for (uint64_t step = 0; step < kSteps; ++step) {
       for (uint32_t m = 0; m < 2; ++m) {
@@ -137,8 +138,8 @@ TEST_P(DeliveryTest, ExchangeDirectAndHybridPackTheSameBytes) {
   }
   EXPECT_EQ(moved > 0, vision() > 1 || language() > 1);
 
-  // With one server nothing has to move; with two only what crosses. Which rank
-  // owns which group depends on the servers, too.
+  // With one server nothing has to move; with two, only samples that cross
+  // servers. The owner of a group also depends on the servers.
   for (const int servers : {1, 2}) {
     const auto all =
         RunJob(MakeConfig(vision(), language(), "exchange"), servers);
@@ -181,7 +182,7 @@ TEST_P(DeliveryTest, AWindowMovesSamplesBetweenItsMicroBatches) {
   }
 }
 
-// The number of micro-batches follows from the lengths; every pack fits.
+// The number of micro-batches follows from the lengths; every pack must fit.
 TEST_P(DeliveryTest, ScheduledPackingDeliversWholeSteps) {
   auto config = MakeConfig(vision(), language(), "exchange");
   config.config.mutable_batch()->set_max_tokens(400);
@@ -231,8 +232,9 @@ INSTANTIATE_TEST_SUITE_P(
                       std::make_tuple(4, 4), std::make_tuple(2, 4),
                       std::make_tuple(4, 2), std::make_tuple(2, 3)));
 
-// Row of patch (h, w) among an image's, and column of (channel, frame, y, x)
-// in it: spec section 6.
+// The row of patch (h, w) of an image `width` patches wide: 2x2 cells in raster
+// order, and the four patches of a cell in raster order. The columns of a row
+// are (channel, frame, y, x).
 uint32_t PatchRow(uint32_t h, uint32_t w, uint32_t width) {
   return (h / 2 * (width / 2) + w / 2) * 4 + h % 2 * 2 + w % 2;
 }
@@ -268,8 +270,8 @@ void ExpectFormulaPixels(const PackedBatch& batch) {
   EXPECT_EQ(batch.pixel_values.size(), first_row * kColumns);
 }
 
-// A pixel whose colour is a formula of (sample, image, patch) ends where the
-// formula says, after decoding, exchange and packing.
+// A pixel whose colour is a formula of (sample, image, patch) must be where the
+// formula says after decoding, exchange and packing.
 TEST(PixelsTest, EndWhereTheFormulaSays) {
   const auto batches = RunJob(MakeConfig(4, 2, "exchange"));
   ASSERT_FALSE(batches.empty());
@@ -278,7 +280,7 @@ TEST(PixelsTest, EndWhereTheFormulaSays) {
   }
 }
 
-// Text of the formula's samples under ChatML with one token a byte.
+// Text of the formula's samples in ChatML with one token a byte.
 TEST(TextTest, IdsAndLabelsSayWhatTheSampleSays) {
   const auto batches = RunJob(MakeConfig(2, 2, "exchange"));
   for (const auto& [key, batch] : batches) {
@@ -317,8 +319,7 @@ TEST(ServersTest, SeveralServersGiveTheSameBatchesAsOne) {
   }
 }
 
-// The case: the shim refuses with both fingerprints and the first
-// differing key.
+// The shim must refuse with both fingerprints and the first differing key.
 TEST(ServersTest, DifferentConfigurationsAreRefused) {
   const auto a = TestCluster::Start(MakeConfig(2, 2, "exchange"));
   const auto b =

@@ -1,5 +1,5 @@
-// Mostly text: micro-batches with fewer images than vision ranks, the whole way
-// from tar files to packed batches.
+// Mostly text: micro-batches with fewer images than vision ranks, from tar
+// files to packed batches.
 
 #include <filesystem>
 #include <map>
@@ -59,7 +59,7 @@ TestCluster::Batches RunJob(const std::string& delivery) {
   return batches.ok() ? *std::move(batches) : TestCluster::Batches();
 }
 
-// Grid, pixels and boundaries of the dummy that ends the batch.
+// Checks grid, pixels and boundaries of the dummy at the end of the batch.
 void ExpectDummy(const PackedBatch& batch) {
   constexpr double kMean[] = {0.48145466, 0.4578275, 0.40821073};
   constexpr double kStd[] = {0.26862954, 0.26130258, 0.27577711};
@@ -84,7 +84,8 @@ TEST(DummyImageTest, EveryVisionRankHasAnImageOrNoneHas) {
   for (const char* delivery : {"exchange", "direct", "off"}) {
     const TestCluster::Batches& batches = of_delivery[delivery] =
         RunJob(delivery);
-    // By micro-batch: vision ranks with an image of their own, with a dummy.
+    // Numbers of vision ranks with an image of their own, and with a dummy, by
+    // micro-batch.
     std::map<std::pair<uint64_t, uint32_t>, uint32_t> own, dummies;
     for (const auto& [key, batch] : batches) {
       const auto [step, micro_batch, module, rank] = key;
@@ -95,7 +96,7 @@ TEST(DummyImageTest, EveryVisionRankHasAnImageOrNoneHas) {
       own[{step, micro_batch}] += batch.totals.images > 0;
       dummies[{step, micro_batch}] += batch.dummy_image;
       if (batch.dummy_image) ExpectDummy(batch);
-      // A rank of the tower has work in just these two cases.
+      // A vision rank has pixels in exactly these two cases.
       EXPECT_EQ(batch.pixel_values.empty(),
                 batch.totals.images == 0 && !batch.dummy_image);
     }
@@ -108,7 +109,7 @@ TEST(DummyImageTest, EveryVisionRankHasAnImageOrNoneHas) {
       aligned += dummies[micro_batch] > 0;
       text_only += ranks == 0;
     }
-    // Otherwise this would show nothing.
+    // Otherwise the test would show nothing.
     EXPECT_GT(aligned, 0);
     EXPECT_GT(text_only, 0);
   }

@@ -1,4 +1,4 @@
-// From ranks that report to coefficients: real servers, real schedules.
+// From reported timings to coefficients, with real servers and real schedules.
 
 #include <cstdint>
 #include <filesystem>
@@ -98,7 +98,7 @@ TEST_F(FitCostTest, FindsTheCostThatTheRanksHave) {
   EXPECT_NEAR(language["quadratic"], 0.0005, 1e-12);
   EXPECT_NEAR(language["constant"], 0, 1e-6);
 
-  // The lines that are printed are ones that a configuration takes.
+  // The printed lines must be a valid configuration.
   std::ostringstream out;
   ASSERT_TRUE(PrintCostFit(client_.get(), {}, &out).ok());
   const size_t lines = out.str().find("balance:\n");
@@ -122,7 +122,7 @@ TEST_F(FitCostTest, RanksReportWithoutAGpu) {
   options.servers = cluster_->addresses();
   options.steps = 4;
   options.report_timings = true;
-  LostReports lost;  // by servers that are busy with other tests
+  LostReports lost;  // servers may be busy with other tests
   options.lost_reports = &lost;
   const auto roles = RolesOf(attached_.job(), options);
   ASSERT_TRUE(roles.ok()) << roles.status();

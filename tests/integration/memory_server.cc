@@ -1,9 +1,10 @@
-// A server in a process of its own, so that its memory can be looked at:
+// A server in a separate process, so that its memory can be measured:
 //
 //   memory_server SOCKET ARENA MEMORY_MIB RANKS
 //
 // prints "ready FINGERPRINT" and serves until its standard input ends. Its
-// samples are four images of 448 x 448 a rank and step, painted, not decoded.
+// samples are four images of 448 x 448 a rank and step, filled by a formula,
+// not decoded.
 
 #include <chrono>
 #include <cstring>
@@ -17,7 +18,7 @@
 #include "absl/strings/numbers.h"
 #include "server/delivery/loader.h"
 #include "server/schedule/scheduler.h"
-#include "server/service/call_count.h"
+#include "server/pull/call_count.h"
 #include "server/service/loader_service.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
@@ -79,7 +80,7 @@ int main(int argc, char** argv) {
   uint32_t ranks = 0;
   if (argc != 5 || !absl::SimpleAtoi(argv[3], &memory_mib) ||
       !absl::SimpleAtoi(argv[4], &ranks)) {
-    std::cerr << "memory_server SOCKET ARENA MEMORY_MIB RANKS\n";
+    std::cerr << "usage: memory_server SOCKET ARENA MEMORY_MIB RANKS\n";
     return 2;
   }
   return ballast::Serve(argv[1], argv[2], memory_mib, ranks);

@@ -1,5 +1,5 @@
-// The memory of a real server process under 64 clients, one of which stops
-// reading its stream, and one of which keeps its blocks in shared memory.
+// Measures the memory of a real server process under 64 clients. One of them
+// stops reading its stream, and one keeps its blocks in shared memory.
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -29,8 +29,8 @@ namespace {
 constexpr uint32_t kClients = 64;
 constexpr uint64_t kMemoryMib = 384;
 constexpr uint64_t kSteps = 12;
-// Blocks of 2.3 MiB: two fit a client's share of 6 MiB, and all that clients
-// take is five times the server's memory.
+// Blocks of 2.3 MiB: two fit into a client's share of 6 MiB, and all that
+// clients pull is five times the server's memory.
 constexpr uint64_t kPlenty = uint64_t{1} << 40;
 
 class ServerProcess {
@@ -78,7 +78,7 @@ class ServerProcess {
   std::string address() const { return "unix:" + directory_ + "/s"; }
   const std::string& fingerprint() const { return fingerprint_; }
 
-  // Most memory that has been resident at a time.
+  // The peak of resident memory.
   uint64_t PeakMib() const {
     std::ifstream status(absl::StrCat("/proc/", pid_, "/status"));
     for (std::string line; std::getline(status, line);) {
@@ -110,7 +110,7 @@ TEST_P(MemoryTest, StaysWithinTheBoundAndTheOthersGoOn) {
     request.steps = kSteps;
     request.fingerprint = server.fingerprint();
     request.max_bytes = kPlenty;
-    // Where there is an arena, every other client does without.
+    // If there is an arena, every other client does not use it.
     request.accept_shared_memory = rank % 2 == 0;
     return *client->OpenPull(request);
   };
@@ -118,7 +118,7 @@ TEST_P(MemoryTest, StaysWithinTheBoundAndTheOthersGoOn) {
   for (uint32_t rank = 0; rank < kClients; ++rank) {
     clients.push_back(LoaderClient::Create(server.address()));
   }
-  // 0 keeps all that it gets, 1 reads a block and no more.
+  // Client 0 keeps all blocks that it gets; client 1 reads one block and stops.
   const auto keeper = open(clients[0].get(), 0);
   std::vector<std::unique_ptr<FetchedBlock>> kept;
   const auto stopped = open(clients[1].get(), 1);

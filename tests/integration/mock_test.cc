@@ -1,5 +1,5 @@
-// A job of mock sources alone, from drawn lengths to packed batches: no file is
-// there, and paired ranks hold parts of the same samples.
+// A job of mock sources only, from drawn lengths to packed batches: there are
+// no files, and paired ranks hold parts of the same samples.
 
 #include <algorithm>
 #include <map>
@@ -50,7 +50,7 @@ TestCluster::Batches RunJob(const LoadedConfig& config, int servers) {
   return batches.ok() ? *std::move(batches) : TestCluster::Batches();
 }
 
-// The tokens of every sample of a run, by its name.
+// The tokens of every sample of a run, by the sample's name.
 std::map<std::string, std::vector<int64_t>> TextsOf(
     const TestCluster::Batches& batches) {
   std::map<std::string, std::vector<int64_t>> texts;
@@ -79,7 +79,7 @@ TEST(MockTest, VisionAndLanguageRanksArePaired) {
     for (size_t i = 0; i < vision.samples.size(); ++i) {
       EXPECT_EQ(vision.samples[i].name, language.samples[i].name);
     }
-    // Every token of the tower has its placeholder.
+    // Every vision token has its placeholder.
     int64_t placeholders = 0;
     for (const int64_t id : language.input_ids) {
       placeholders += id == kImageToken;
@@ -87,7 +87,7 @@ TEST(MockTest, VisionAndLanguageRanksArePaired) {
     EXPECT_EQ(placeholders * 4, static_cast<int64_t>(vision.totals.patches));
     EXPECT_EQ(vision.totals, language.totals);
     images += vision.totals.images;
-    // Something is on the pictures.
+    // The pictures are not empty.
     if (vision.totals.images > 0) {
       float low = 100, high = -100;
       for (const float value : vision.pixel_values) {
@@ -100,13 +100,13 @@ TEST(MockTest, VisionAndLanguageRanksArePaired) {
   EXPECT_GT(images, 0u);
 }
 
-// What a sample holds does not depend on who reads it.
+// A sample's content does not depend on its reader.
 TEST(MockTest, AnotherLayoutFindsTheSameSamples) {
   const auto a = TextsOf(RunJob(ConfigOf(4, 4), 2));
   const auto b = TextsOf(RunJob(ConfigOf(2, 3, "direct"), 1));
   EXPECT_EQ(a, b);
   EXPECT_EQ(a.size(), 72u);
-  // No two samples are alike, whichever ranks hold them.
+  // No two samples are equal, whichever ranks hold them.
   std::set<std::vector<int64_t>> distinct;
   for (const auto& [name, ids] : a) distinct.insert(ids);
   EXPECT_EQ(distinct.size(), a.size());

@@ -1,6 +1,6 @@
 // Ranks at every place of tensor, pipeline and context parallel layouts, from
-// drawn samples to packed batches (spec 5.10): context slices make up the
-// whole, stages agree, tensor peers are equal, and no token is lost or doubled.
+// drawn samples to packed batches: context slices make up the whole, stages
+// agree, tensor peers are equal, and no token is lost or doubled.
 
 #include <numeric>
 #include <string>
@@ -31,8 +31,8 @@ struct Layout {
   std::string delivery = "exchange";
 };
 
-// Batches of the ranks at `place`. The schedule is the same for every tp, pp
-// and cp, since the alignment is.
+// The batches of the ranks at `place`. The schedule is the same for every tp,
+// pp and cp, since the alignment is.
 TestCluster::Batches BatchesAt(const TestCluster& cluster,
                                const TrainerPlace& place) {
   auto batches = cluster.RunRanks(0, kSteps, {}, place);
@@ -78,8 +78,8 @@ std::vector<T> Pick(const std::vector<T>& whole,
   return picked;
 }
 
-// What a rank at `place` must receive of what the only rank of a layout without
-// peers receives.
+// The part of `whole`, the batch of the only rank of a layout without peers,
+// that a rank at `place` must receive.
 PackedBatch PartOf(const PackedBatch& whole, const TrainerPlace& place,
                    const Layout& layout) {
   PackedBatch part = whole;
@@ -139,8 +139,8 @@ INSTANTIATE_TEST_SUITE_P(Layouts, PlacesTest,
                                             ::testing::Values(1u, 2u, 4u),
                                             ::testing::Values(1u, 2u, 4u)));
 
-// Sums by the tensors themselves, over context and data-parallel ranks, against
-// the totals that are handed with them (spec 2.9).
+// Compares sums over the tensors of all context and data-parallel ranks with
+// the totals in the batches.
 TEST(PlaceTotalsTest, AreWhatTheTensorsHold) {
   for (const std::string packing :
        {"{align: auto}", "{align: 24}",
@@ -173,7 +173,7 @@ TEST(PlaceTotalsTest, AreWhatTheTensorsHold) {
           sum.images += batch.image_grid_thw.size() / 3;
           continue;
         }
-        // Both context ranks have their labels; the rest is of whole samples.
+        // Each context rank has its own labels; all else is of whole samples.
         sum.label_tokens += static_cast<uint64_t>(std::accumulate(
             batch.loss_mask.begin(), batch.loss_mask.end(), 0.0));
         EXPECT_EQ(batch.input_ids.size(),
@@ -224,8 +224,8 @@ std::vector<std::string> NamesOf(const TestCluster::Batches& batches,
   return names;
 }
 
-// With dp sizes that divide each other a rank of the smaller one has what its
-// partners have together, in order; with others, all ranks have together.
+// If one dp size divides the other, a rank of the smaller holds what its
+// partners hold together, in order; otherwise only all ranks together do.
 TEST(PairingTest, RanksHoldWhatTheirPartnersHold) {
   const std::tuple<uint32_t, uint32_t> sizes[] = {{2, 4}, {4, 2}, {1, 4},
                                                   {4, 4}, {2, 3}, {6, 4}};

@@ -1,5 +1,5 @@
-// Real photographs and conversations, where the folder with them is: indexed,
-// served and packed.
+// Indexes, serves and packs real photographs and conversations, if the folder
+// with them is there.
 
 #include <filesystem>
 #include <optional>
@@ -35,8 +35,8 @@ TEST(SharedCorpusTest, IsIndexedServedAndPacked) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   const auto batches = (*cluster)->RunRanks(0, 1);
   ASSERT_TRUE(batches.ok()) << batches.status();
-  // One step is one epoch of the 64 samples, which hold 79 references to
-  // images among them (counted in the file).
+  // One step is one epoch of the 64 samples, which refer to 79 images (counted
+  // in the file).
   std::set<uint64_t> vision, language;
   uint64_t images = 0;
   for (const auto& [key, batch] : *batches) {

@@ -1,5 +1,5 @@
-// Real servers, real files, real ranks: the same bytes whichever way they come,
-// and nothing left behind.
+// Real servers, files and ranks: the bytes are the same by every way, and
+// nothing is left behind.
 
 #include <unistd.h>
 
@@ -65,7 +65,7 @@ class SharedMemoryDeliveryTest : public ::testing::Test {
     return std::distance(std::filesystem::directory_iterator(arenas_), {});
   }
 
-  // Blocks of a role by a pull of its own.
+  // Pulls a role's blocks by a separate stream.
   std::vector<std::unique_ptr<FetchedBlock>> Pull(const std::string& address,
                                                   v1::Module module,
                                                   bool accept,
@@ -136,7 +136,7 @@ TEST_F(SharedMemoryDeliveryTest, BlocksAreTheSameToTheByte) {
   }
 }
 
-// The arena is in place of the server's memory: without one in memory nearby.
+// An arena replaces the server's own memory; without one, memory stays private.
 TEST_F(SharedMemoryDeliveryTest, AServerThatMakesNoArenaServesAllTheSame) {
   const auto cluster = TestCluster::Start(MakeConfig("exchange", "off"));
   ASSERT_TRUE(cluster.ok()) << cluster.status();
@@ -158,7 +158,7 @@ TEST_F(SharedMemoryDeliveryTest, BlocksOutliveTheServerAndItsFile) {
   EXPECT_EQ(Arenas(), 0);
   ASSERT_TRUE((*cluster)->Restart(0).ok());
   EXPECT_EQ(Arenas(), 1);
-  // The new server's blocks lie in an arena of its own.
+  // The new server's blocks are in an arena of its own.
   const auto again = Pull((*cluster)->addresses()[0], v1::MODULE_VISION, true);
   ASSERT_EQ(again.size(), blocks.size());
   for (size_t i = 0; i < blocks.size(); ++i) {

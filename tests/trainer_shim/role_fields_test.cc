@@ -11,8 +11,8 @@ using ::testing::HasSubstr;
 constexpr v1::Module kLanguage = v1::MODULE_LANGUAGE;
 constexpr v1::Module kVision = v1::MODULE_VISION;
 
-// What reaches a rank, in one letter each: input Ids, Labels, Positions,
-// piXels.
+// The tensors that reach a rank, in one letter each: input Ids, Labels,
+// Positions, piXels.
 std::string Letters(const BatchFields& fields) {
   std::string text;
   if (fields.input_ids) text += 'I';

@@ -10,7 +10,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(TextLayoutTest, TightPackHasEqualArrays) {
-  // Spec 5.3: cu [0,3,5,9], max 4.
+  // cu_seqlens [0,3,5,9], longest 4.
   const auto layout = LayOutText({3, 2, 4}, 1);
   ASSERT_TRUE(layout.ok()) << layout.status();
   EXPECT_THAT(layout->cu_seqlens, ElementsAre(0, 3, 5, 9));
@@ -19,7 +19,7 @@ TEST(TextLayoutTest, TightPackHasEqualArrays) {
 }
 
 TEST(TextLayoutTest, AlignmentPadsEverySample) {
-  // Spec 5.10: padding mask of [0,3,5] / [0,4,8].
+  // The padding mask of [0,3,5] / [0,4,8].
   const auto layout = LayOutText({3, 2}, 4);
   ASSERT_TRUE(layout.ok()) << layout.status();
   EXPECT_THAT(layout->cu_seqlens, ElementsAre(0, 3, 5));
@@ -61,7 +61,7 @@ TEST(TextLayoutTest, ValidateFindsEveryDisagreement) {
 }
 
 TEST(VisionLayoutTest, SegmentsAreFramesOfImages) {
-  // Spec 6: h*w repeated t times, cumulated from 0.
+  // h*w repeated t times, cumulated from 0.
   ImageRecord images[3] = {};
   images[0].grid_t = 1;
   images[0].grid_h = 4;

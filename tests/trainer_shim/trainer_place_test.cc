@@ -38,11 +38,11 @@ TrainerPlace PlaceOf(uint32_t tp_rank, uint32_t pp_rank, uint32_t cp_rank) {
 
 TrainerShim::Options OptionsOf(v1::Module module, const TrainerPlace& place) {
   TrainerShim::Options options;
-  options.role.set_module(module);
-  options.role.set_dp_rank(1);
-  options.place = place;
-  options.start_step = 3;
-  options.steps = kSteps;
+  options.source.role.set_module(module);
+  options.source.role.set_dp_rank(1);
+  options.source.place = place;
+  options.source.start_step = 3;
+  options.source.steps = kSteps;
   return options;
 }
 
@@ -193,7 +193,7 @@ TEST(TrainerPlaceTest, LaterStagesOfVisionPullNothing) {
   }
 }
 
-// What a tensor peer got until the end, and the end.
+// The batches that a tensor peer got until the end, and the end.
 struct PeerRun {
   std::vector<PackedBatch> batches;
   absl::Status end;

@@ -33,7 +33,7 @@ struct Place {
   int device = 0;
   uint32_t dp = 1;
   bool nccl = false;  // meets the others
-  std::unique_ptr<DeviceCommunicator> communicator;
+  std::unique_ptr<Communicator> communicator;
 };
 
 absl::StatusOr<std::unique_ptr<CudaTrainerShim>> MakeShim(
@@ -93,14 +93,14 @@ absl::StatusOr<Shims> MakeShims(const WorldOptions& options,
 // A micro-batch of each shim in turn, until all their steps are done.
 absl::Status Drain(const Process& process, const Shims& shims,
                    const WorldOptions& options, const OnBatch& on_batch) {
-  BALLAST_ASSIGN_OR_RETURN(const Stream stream, Stream::Create());
+  BALLAST_ASSIGN_OR_RETURN(const CudaStream stream, CudaStream::Create());
   BALLAST_ASSIGN_OR_RETURN(const Event packed, Event::Create());
   size_t done = 0;
   while (done < shims.size()) {
     done = 0;
     for (size_t i = 0; i < shims.size(); ++i) {
       const absl::Time start = options.clock->Now();
-      const absl::StatusOr<const DeviceBatch*> batch =
+      const absl::StatusOr<BatchRef<DeviceBatch>> batch =
           shims[i]->Next(stream.get());
       if (absl::IsOutOfRange(batch.status())) {
         ++done;
@@ -120,7 +120,7 @@ absl::Status Drain(const Process& process, const Shims& shims,
   return absl::OkStatus();
 }
 
-// Where each role runs.
+// The place of each role.
 absl::StatusOr<std::vector<Place>> PlacesOf(const v1::Job& job,
                                             const std::vector<v1::Role>& roles,
                                             bool all) {
@@ -128,7 +128,7 @@ absl::StatusOr<std::vector<Place>> PlacesOf(const v1::Job& job,
   BALLAST_RETURN_IF_ERROR(
       CudaStatus(cudaGetDeviceCount(&devices), "counting GPUs"));
   if (devices == 0) return absl::FailedPreconditionError("there is no GPU");
-  std::map<v1::Module, std::vector<std::unique_ptr<DeviceCommunicator>>> here;
+  std::map<v1::Module, std::vector<std::unique_ptr<Communicator>>> here;
   std::vector<Place> places;
   for (const v1::Role& role : roles) {
     Place& place = places.emplace_back();

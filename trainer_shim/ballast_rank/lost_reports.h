@@ -11,7 +11,7 @@
 
 namespace ballast {
 
-// Timings that no server took. They are advice: for want of one no run ends.
+// Timings that no server took. They are advice: losing one ends no run.
 // Thread-safe.
 class LostReports {
  public:

@@ -17,7 +17,6 @@
 #include "common/command_line.h"
 #include "common/grpc_log.h"
 #include "common/log.h"
-#include "common/option_types.h"
 #include "common/status_macros.h"
 #include "proto/block/data_end.h"
 #include "proto/schedule/module.h"
@@ -133,73 +132,72 @@ int Main(int argc, char** argv) {
                    kExamples);
   line.SetBuildOptions(CudaSupport());
   line.SetAction([&arguments] { return Run(arguments); });
-  CLI::App* app = line.app();
-  app->add_option("--server", world.servers,
-                  "loader server, unix:/path or host:port; several with commas "
-                  "between, or once for each: when one dies, hangs or drains "
-                  "the next goes on")
-      ->envname("BALLAST_SERVER")
-      ->required()
-      ->delimiter(',')
-      ->type_name("ADDRESS[,ADDRESS...]");
-  WholeNumber(app->add_option("--steps", world.steps, "number of steps"), 1,
-              uint64_t{1} << 40)
-      ->required();
-  AddWholeNumber(app, "--step", world.start_step, "first step")
-      ->capture_default_str();
-  OneOf(app->add_option("--backend", arguments.backend,
-                        "where batches are packed"),
-        {"host", "cuda"})
-      ->capture_default_str();
-  CLI::Option* all =
-      OneOf(app->add_option(
-                "--world", arguments.all,
-                "every data-parallel rank of every module, at the place that "
-                "--tp-rank, --pp-rank and --cp-rank say, in the modules that "
-                "have it; so it is without --module. Other places are other "
-                "runs: their batches differ in tensors and tokens, not in "
-                "samples"),
-            {"all"});
-  CLI::Option* module =
-      OneOf(app->add_option("--module", arguments.module,
-                            "the one rank's module, with --dp-rank"),
-            {"vision", "language"})
-          ->excludes(all);
-  CLI::Option* dp_rank = AddWholeNumber(app, "--dp-rank", arguments.dp_rank,
-                                        "the one rank to run, with --module")
-                             ->needs(module)
-                             ->excludes(all);
-  module->needs(dp_rank);
-  AddWholeNumber(app, "--tp-rank", world.place.tp_rank,
-                 "tensor rank in the module; all of them receive the same")
-      ->capture_default_str();
-  AddWholeNumber(app, "--pp-rank", world.place.pp_rank,
-                 "pipeline stage: what is not received there is not packed")
-      ->capture_default_str();
-  AddWholeNumber(app, "--cp-rank", world.place.cp_rank,
-                 "context rank: packs its slice of each sample's tokens")
-      ->capture_default_str();
-  app->add_flag("--report", world.report_timings,
-                "report what packing each batch took, for `ballastctl "
-                "fit-cost`; those that no server takes within a second are "
-                "lost, and counted in a warning at the end");
-  app->add_flag("--json", arguments.json,
-                "one JSON object a batch instead of the table");
-  AddWholeNumber(app, "--max-bytes", world.max_bytes,
-                 "bytes of blocks that a rank holds or awaits; one block may "
-                 "always be",
-                 1)
-      ->capture_default_str();
-  WholeNumber(app->add_option("--streams", arguments.streams,
-                              "connections over which a rank's blocks come "
-                              "where they are not in shared memory"),
-              1, kMaxLanes)
-      ->capture_default_str();
-  app->add_option(
-         "--data-fingerprint", arguments.data_fingerprint,
-         "of the checkpoint that --step comes from: refuses servers of "
-         "other data; dp sizes and delivery may differ")
-      ->type_name("HEX");
+  Command* app = line.program();
+  app->AddTexts("--server", &world.servers,
+                "loader server, unix:/path or host:port; several with commas "
+                "between, or once for each: when one dies, hangs or drains "
+                "the next goes on")
+      .FromEnvironment("BALLAST_SERVER")
+      .Required()
+      .SplitAtCommas()
+      .TypeName("ADDRESS[,ADDRESS...]");
+  app->AddWholeNumber("--steps", &world.steps, "number of steps", 1,
+                      uint64_t{1} << 40)
+      .Required();
+  app->AddWholeNumber("--step", &world.start_step, "first step").ShowDefault();
+  app->AddText("--backend", &arguments.backend, "where batches are packed")
+      .OneOf({"host", "cuda"})
+      .ShowDefault();
+  const Option all =
+      app->AddText(
+             "--world", &arguments.all,
+             "every data-parallel rank of every module, at the place that "
+             "--tp-rank, --pp-rank and --cp-rank say, in the modules that "
+             "have it; so it is without --module. Other places are other "
+             "runs: their batches differ in tensors and tokens, not in "
+             "samples")
+          .OneOf({"all"});
+  const Option module = app->AddText("--module", &arguments.module,
+                                     "the one rank's module, with --dp-rank")
+                            .OneOf({"vision", "language"})
+                            .Excludes(all);
+  const Option dp_rank =
+      app->AddWholeNumber("--dp-rank", &arguments.dp_rank,
+                          "the one rank to run, with --module")
+          .Needs(module)
+          .Excludes(all);
+  module.Needs(dp_rank);
+  app->AddWholeNumber("--tp-rank", &world.place.tp_rank,
+                      "tensor rank in the module; all of them receive the same")
+      .ShowDefault();
+  app->AddWholeNumber(
+         "--pp-rank", &world.place.pp_rank,
+         "pipeline stage: what is not received there is not packed")
+      .ShowDefault();
+  app->AddWholeNumber("--cp-rank", &world.place.cp_rank,
+                      "context rank: packs its slice of each sample's tokens")
+      .ShowDefault();
+  app->AddFlag("--report", &world.report_timings,
+               "report what packing each batch took, for `ballastctl "
+               "fit-cost`; those that no server takes within a second are "
+               "lost, and counted in a warning at the end");
+  app->AddFlag("--json", &arguments.json,
+               "one JSON object a batch instead of the table");
+  app->AddWholeNumber(
+         "--max-bytes", &world.max_bytes,
+         "bytes of blocks that a rank holds or awaits; one block may "
+         "always be",
+         1)
+      .ShowDefault();
+  app->AddWholeNumber("--streams", &arguments.streams,
+                      "connections over which a rank's blocks come "
+                      "where they are not in shared memory",
+                      1, kMaxLanes)
+      .ShowDefault();
+  app->AddText("--data-fingerprint", &arguments.data_fingerprint,
+               "of the checkpoint that --step comes from: refuses servers of "
+               "other data; dp sizes and delivery may differ")
+      .TypeName("HEX");
   AddFailoverFlags(app, &world.failover);
   AddSecurityFlags(app, &arguments.security);
   return line.Run(argc, argv);

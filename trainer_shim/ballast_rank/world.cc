@@ -22,15 +22,16 @@ absl::Status Drain(uint32_t rank, TrainerShim* shim,
                    const WorldOptions& options, const OnBatch& on_batch) {
   while (true) {
     const absl::Time start = options.clock->Now();
-    const absl::StatusOr<const PackedBatch*> batch = shim->Next();
+    const absl::StatusOr<BatchRef<PackedBatch>> batch = shim->Next();
     if (absl::IsOutOfRange(batch.status())) return absl::OkStatus();
     if (!batch.ok()) return batch.status();
-    on_batch({rank, *batch, shim->schedule(), options.clock->Now() - start});
+    on_batch({rank, &**batch, shim->schedule(), options.clock->Now() - start});
     if (!options.report_timings) continue;
     const absl::Status told =
         shim->ReportTiming((*batch)->step, (*batch)->micro_batch,
                            absl::ToDoubleMilliseconds((*batch)->pack_time));
-    // What no server would take is this program's fault; all else is theirs.
+    // A timing that no server would take is this program's fault; all else is
+    // theirs.
     if (absl::IsInvalidArgument(told)) {
       return Annotate(told, "a timing was not taken");
     }
@@ -105,17 +106,17 @@ absl::Status RunWorld(const v1::Job& job, const v1::Fingerprint& fingerprint,
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < roles.size(); ++rank) {
     TrainerShim::Options shim;
-    shim.role = roles[rank];
-    shim.place = options.place;
-    shim.communicator =
-        std::move(groups[shim.role.module()][shim.role.dp_rank()]);
-    shim.start_step = options.start_step;
-    shim.steps = options.steps;
-    shim.checkpoint = options.checkpoint;
-    shim.fingerprint = fingerprint;
-    shim.max_bytes = options.max_bytes;
-    shim.failover = options.failover;
-    shim.clock = options.clock;
+    shim.source.role = roles[rank];
+    shim.source.place = options.place;
+    shim.communicator = std::move(
+        groups[shim.source.role.module()][shim.source.role.dp_rank()]);
+    shim.source.start_step = options.start_step;
+    shim.source.steps = options.steps;
+    shim.source.checkpoint = options.checkpoint;
+    shim.source.fingerprint = fingerprint;
+    shim.source.max_bytes = options.max_bytes;
+    shim.source.failover = options.failover;
+    shim.source.clock = options.clock;
     threads.emplace_back([&, rank, shim = std::move(shim)]() mutable {
       RunRank(rank, std::move(shim), options, make_client, on_batch, &failure);
     });

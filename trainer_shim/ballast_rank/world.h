@@ -47,7 +47,7 @@ struct WorldOptions {
   Clock* clock = Clock::Real();
 };
 
-// What a rank has just got. Borrowed for the call.
+// The batch that a rank has just got. Borrowed for the call.
 struct RankBatch {
   uint32_t rank = 0;  // number among the roles of this process
   const PackedBatch* batch = nullptr;

@@ -1,4 +1,9 @@
-// ballast_batch_*: what a batch holds.
+// ballast_batch_*: references to a batch, and its contents.
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -10,15 +15,11 @@
 namespace ballast {
 namespace {
 
-absl::StatusOr<const BatchView*> ViewIn(const ballast_batch* batch) {
-  BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
-  if (batch->view == nullptr) {
-    return absl::InvalidArgumentError(
-        "the batch is gone: it was valid until the next call for one, which "
-        "failed");
-  }
-  return batch->view;
-}
+// The numbers are those of the C interface.
+static_assert(static_cast<int>(ElementType::kInt32) == BALLAST_INT32);
+static_assert(static_cast<int>(ElementType::kInt64) == BALLAST_INT64);
+static_assert(static_cast<int>(ElementType::kFloat32) == BALLAST_FLOAT32);
+static_assert(static_cast<int>(ElementType::kBfloat16) == BALLAST_BFLOAT16);
 
 absl::Status CheckIndex(const char* what, uint32_t index, size_t count) {
   if (index < count) return absl::OkStatus();
@@ -27,72 +28,75 @@ absl::Status CheckIndex(const char* what, uint32_t index, size_t count) {
 }
 
 absl::Status GetInfo(const ballast_batch* batch, ballast_batch_info* out) {
-  BALLAST_ASSIGN_OR_RETURN(const BatchView* view, ViewIn(batch));
+  BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
+  const BatchInfo& from = EntryOf(batch)->info();
   ballast_batch_info info = {};
-  info.module = view->role.module();
-  info.dp_rank = view->role.dp_rank();
-  info.tp_rank = batch->shim->place.tp_rank;
-  info.pp_rank = batch->shim->place.pp_rank;
-  info.cp_rank = batch->shim->place.cp_rank;
-  info.step = view->step;
-  info.micro_batch = view->micro_batch;
-  info.num_micro_batches = view->num_micro_batches;
-  info.num_tensors = view->tensors.size();
-  info.num_samples = view->samples->size();
-  info.max_seqlen = view->max_seqlen;
-  info.vision_max_seqlen = view->vision_max_seqlen;
-  info.dummy_image = view->dummy_image;
-  info.bytes_read = view->bytes_read;
-  info.bytes_moved = view->bytes_moved;
-  info.pack_ms = view->pack_ms;
+  info.module = from.role.module();
+  info.dp_rank = from.role.dp_rank();
+  info.tp_rank = from.place.tp_rank;
+  info.pp_rank = from.place.pp_rank;
+  info.cp_rank = from.place.cp_rank;
+  info.step = from.step;
+  info.micro_batch = from.micro_batch;
+  info.num_micro_batches = from.num_micro_batches;
+  info.num_tensors = EntryOf(batch)->tensors().size();
+  info.num_samples = from.samples.size();
+  info.max_seqlen = from.max_seqlen;
+  info.vision_max_seqlen = from.vision_max_seqlen;
+  info.dummy_image = from.dummy_image;
+  info.bytes_read = from.bytes_read;
+  info.bytes_moved = from.bytes_moved;
+  info.pack_ms = absl::ToDoubleMilliseconds(EntryOf(batch)->pack_time());
   return WriteStruct(info, out, "info");
 }
 
 absl::Status GetTensor(const ballast_batch* batch, uint32_t index,
                        ballast_tensor* out) {
-  BALLAST_ASSIGN_OR_RETURN(const BatchView* view, ViewIn(batch));
-  BALLAST_RETURN_IF_ERROR(CheckIndex("tensor", index, view->tensors.size()));
-  const TensorView& from = view->tensors[index];
+  BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
+  const std::vector<TensorView>& tensors = EntryOf(batch)->tensors();
+  BALLAST_RETURN_IF_ERROR(CheckIndex("tensor", index, tensors.size()));
+  const TensorView& from = tensors[index];
+  const bool on_host = from.device == kHostMemory;
   ballast_tensor tensor = {};
-  tensor.dtype = from.dtype;
+  tensor.dtype = static_cast<int32_t>(from.type);
   tensor.name = from.name;
   tensor.data = const_cast<void*>(from.data);
-  tensor.device_type = from.device_type;
-  tensor.device_id = from.device_id;
-  tensor.ndim = from.shape.size();
+  tensor.device_type = on_host ? BALLAST_DEVICE_CPU : BALLAST_DEVICE_CUDA;
+  tensor.device_id = on_host ? 0 : from.device;
+  tensor.ndim = from.rank;
   std::copy(from.shape.begin(), from.shape.end(), tensor.shape);
   return WriteStruct(tensor, out, "tensor");
 }
 
 absl::Status GetSample(const ballast_batch* batch, uint32_t index,
                        ballast_sample* out) {
-  BALLAST_ASSIGN_OR_RETURN(const BatchView* view, ViewIn(batch));
-  BALLAST_RETURN_IF_ERROR(CheckIndex("sample", index, view->samples->size()));
-  const PackedSample& from = (*view->samples)[index];
+  BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
+  const std::vector<PackedSample>& samples = EntryOf(batch)->info().samples;
+  BALLAST_RETURN_IF_ERROR(CheckIndex("sample", index, samples.size()));
+  const PackedSample& from = samples[index];
   ballast_sample sample = {};
   sample.source = from.source;
   sample.position = from.position;
   sample.ordinal = from.ordinal;
   sample.name = from.name.c_str();
-  sample.placeholder = view->placeholders == nullptr
-                           ? from.placeholder
-                           : view->placeholders[index] != 0;
+  sample.placeholder = EntryOf(batch)->placeholder(index);
   return WriteStruct(sample, out, "sample");
 }
 
 absl::Status GetTotals(const ballast_batch* batch, int of,
                        ballast_totals* out) {
-  BALLAST_ASSIGN_OR_RETURN(const BatchView* view, ViewIn(batch));
+  BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
+  const BatchInfo& info = EntryOf(batch)->info();
   const PackedTotals* from = nullptr;
   switch (of) {
     case BALLAST_TOTALS_RANK:
-      from = &view->totals;
+      from = &info.totals;
       break;
     case BALLAST_TOTALS_MICRO_BATCH:
-      from = &view->micro_batch_totals;
+      from = &info.micro_batch_totals;
       break;
     case BALLAST_TOTALS_STEP:
-      from = &view->step_totals;
+      from = &info.step_totals;
       break;
     default:
       return absl::InvalidArgumentError(
@@ -112,16 +116,33 @@ absl::Status GetTotals(const ballast_batch* batch, int of,
 }
 
 absl::Status GetDigest(const ballast_batch* batch, void* stream, char* digest) {
-  BALLAST_RETURN_IF_ERROR(ViewIn(batch).status());
+  BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
   BALLAST_RETURN_IF_ERROR(CheckGiven(digest, "digest"));
   BALLAST_ASSIGN_OR_RETURN(const std::string hex,
-                           batch->shim->feed->Digest(stream));
+                           EntryOf(batch)->Digest(stream));
   std::memcpy(digest, hex.c_str(), hex.size() + 1);
   return absl::OkStatus();
 }
 
+absl::Status RecordStream(const ballast_batch* batch, void* stream) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
+  return EntryOf(batch)->RecordStream(stream);
+}
+
 }  // namespace
 }  // namespace ballast
+
+void ballast_batch_retain(const ballast_batch* batch) {
+  if (batch != nullptr) ballast::EntryOf(batch)->Retain();
+}
+
+void ballast_batch_release(const ballast_batch* batch) {
+  if (batch != nullptr) ballast::EntryOf(batch)->Release();
+}
+
+int ballast_batch_record_stream(const ballast_batch* batch, void* stream) {
+  return ballast::Call([=] { return ballast::RecordStream(batch, stream); });
+}
 
 int ballast_batch_get_info(const ballast_batch* batch,
                            ballast_batch_info* info) {

@@ -18,14 +18,17 @@
  *   const ballast_batch* batch = NULL;
  *   while (status == BALLAST_OK) {
  *     status = ballast_shim_next(shim, stream, &batch);
- *     if (status == BALLAST_OK) train(batch);
+ *     if (status != BALLAST_OK) break;
+ *     train(batch);
+ *     ballast_batch_release(batch);
  *   }
  *   if (status != BALLAST_OUT_OF_RANGE) puts(ballast_last_error());
  *   ballast_shim_destroy(shim);
  *
  * Calls. Those that can fail answer a ballast_status, and then leave a message
  * for ballast_last_error and their results (`*shim` above) untouched. Those
- * that end in _destroy or _free take NULL and do nothing with it; any other
+ * that end in _destroy, _free, _retain or _release take NULL and do nothing
+ * with it; any other
  * pointer that is NULL where nothing says that it may be is
  * BALLAST_INVALID_ARGUMENT. No exception leaves the library; it installs no
  * signal handler. What it has to say beside its answers goes to stderr, a line
@@ -45,7 +48,8 @@
  * number in the library's soname, stays as it is; enumerations may grow.
  *
  * Threads. A handle is for one thread at a time, and different handles for
- * different threads; what may be called beside other calls says so. The library
+ * different threads; functions that may be called beside other calls say so.
+ * A batch may be used from any thread. The library
  * has no global state but the message of the last error of each thread. It does
  * not survive fork(2) in the child: make handles after forking.
  */
@@ -85,7 +89,10 @@ typedef struct ballast_shim_options {
   /* Required. */
   const ballast_connection* connection;
   /* This rank's end of its module's group, of the same backend. Taken over,
-   * also by a call that fails: it must not be used or destroyed afterwards. */
+   * also by a call that fails: it must not be used or destroyed afterwards.
+   * BACKEND_HOST: if NULL, the servers deliver to this rank as under
+   * balance.delivery: direct, which gives the same batches; then it must be
+   * NULL for all ranks of the module. */
   ballast_communicator* communicator;
   /* BALLAST_FLOAT32 or BALLAST_BFLOAT16. 0: FLOAT32 with BACKEND_HOST, BFLOAT16
    * with BACKEND_CUDA. */
@@ -96,14 +103,14 @@ typedef struct ballast_shim_options {
   uint64_t start_step;
   /* Number of steps. 0: as long as there are data. */
   uint64_t steps;
-  /* What ballast_shim_checkpoint answered: the run goes on at exactly the next
+  /* The answer of ballast_shim_checkpoint: the run goes on at exactly the next
    * position, also with other dp sizes, another micro-batch, delivery, balance
    * or packing, or other servers, as long as the data are the same. NULL:
    * none. */
   const void* checkpoint;
   uint64_t checkpoint_size; /* bytes */
-  /* What the job's fingerprint must be: 32 hexadecimal digits. NULL or "":
-   * anything. */
+  /* The job must have this fingerprint: 32 hexadecimal digits. NULL or "": any.
+   */
   const char* fingerprint;
   /* Bytes of blocks that may be held or on their way; one block may always be,
    * however large. 0: 256 MiB. */
@@ -124,6 +131,13 @@ typedef struct ballast_shim_options {
    * that predicts several tokens (MTP) does. */
   uint32_t needs_input_ids;
   uint32_t needs_labels;
+  /* Batches that may be held at a time, at most 65536. 0: enough for a 1F1B
+   * pipeline of the job's deepest module, its number of stages + 2, and at
+   * least 4. Memory for a batch is allocated when it is first needed, and then
+   * used again: never for more than these batches and, with BACKEND_CUDA and
+   * overlap, one that is made ahead. */
+  uint32_t max_batches_held;
+  uint32_t reserved2;
 } ballast_shim_options;
 
 /* Attaches to the servers and begins to fetch, in threads of the shim's own.
@@ -138,48 +152,63 @@ typedef struct ballast_shim_options {
 BALLAST_API int ballast_shim_create(const ballast_shim_options* options,
                                     ballast_shim** shim);
 
-/* Ends what the shim does, and its batches; other ranks that still exchange
- * with this one end with an error unless all steps are done. Not while another
- * thread is in a call of this shim. May wait for the device. */
+/* Ends what the shim does; other ranks that still exchange with this one end
+ * with an error unless all steps are done. Batches that are held stay valid
+ * until they are released. Not while another thread is in a call of this shim.
+ * May wait for the device. */
 BALLAST_API void ballast_shim_destroy(ballast_shim* shim);
 
-/* The batch of the next micro-batch, in order of (step, micro-batch). Always
- * from one thread.
+/* The batch of the next micro-batch, in order of (step, micro-batch), with one
+ * reference of the caller's, who ends it with ballast_batch_release. Always
+ * from one thread. Batches that are held are never touched by this call.
  *
  * BACKEND_HOST: `stream` must be NULL. Blocks until the batch is in host
  * memory, for which all ranks of the module must have called.
  *
  * BACKEND_CUDA: `stream` is a cudaStream_t of the shim's device (NULL: the
- * default stream). It waits until the batch is packed; the calling thread waits
- * only for blocks to come from the servers. The batch may be read by work given
- * to `stream`, or to one that waits for it, before the next call of
- * ballast_shim_next, which must be of the same stream or of one that waits for
- * it: whatever is given later may find the memory overwritten. A tensor that is
- * kept is copied first. Several shims on one device (vision and language) are
- * asked in the same order in every process, from one thread.
+ * default stream; never cudaStreamPerThread). It waits until the batch is
+ * packed; the calling thread waits only for blocks to come from the servers
+ * and, before OUT_OF_RANGE, for the device to have read the last ones. Work on
+ * other streams that reads the batch must wait for `stream`, and
+ * ballast_batch_record_stream names those streams. Several shims on one device
+ * (vision and language) are asked in the same order in every process, from one
+ * thread.
  *
- * Every error is final, repeated at every further call, and ends the other
- * ranks of the module too. OUT_OF_RANGE: all steps are done, or the data end.
- * DATA_LOSS (a block, schedule or sample is not what it should be; a peer
+ * RESOURCE_EXHAUSTED at once, before anything is pulled or exchanged, where
+ * max_batches_held batches are held: the message names each by step,
+ * micro-batch and references. It ends nothing: after a release the same batch
+ * comes. (A RESOURCE_EXHAUSTED that comes again after a release is the job's,
+ * and final.)
+ *
+ * Every other error is final, repeated at every further call, and ends the
+ * other ranks of the module too. OUT_OF_RANGE: all steps are done, or the data
+ * end. DATA_LOSS (a block, schedule or sample is not what it should be; a peer
  * follows another schedule), UNAVAILABLE (no server answers, or a peer left),
  * DEADLINE_EXCEEDED (timeout_s; no server answers in time), CANCELLED,
- * RESOURCE_EXHAUSTED, INVALID_ARGUMENT, FAILED_PRECONDITION, INTERNAL. Messages
- * name the rank. BACKEND_CUDA: what the device finds wrong is answered by the
- * next call. An argument that is refused is no such error and changes nothing.
- */
+ * RESOURCE_EXHAUSTED (no memory), INVALID_ARGUMENT, FAILED_PRECONDITION,
+ * INTERNAL. Messages name the rank. BACKEND_CUDA: what the device finds wrong
+ * is answered by the next call. An argument that is refused is no such error
+ * and changes nothing. */
 BALLAST_API int ballast_shim_next(ballast_shim* shim, void* stream,
                                   const ballast_batch** batch);
 
-/* With a tensor_communicator, tensor rank 0 calls Next and then the first of
- * these, once for each batch and before the next Next; the others call the
- * second instead of Next. All at the same place among their collectives. What
- * is said of Next's stream, batch, blocking and errors holds for both; no block
- * is pulled for a rank that receives. FAILED_PRECONDITION, which ends nothing:
- * the other ranks' call (of Next, too), or no batch to send. */
+/* With a tensor_communicator, tensor rank 0 calls ballast_shim_next and then
+ * the first of these, once for each batch and before it asks for the next; the
+ * others call the second instead of ballast_shim_next. All call at the same
+ * place among their collectives. Streams, references, blocking and errors are
+ * as for ballast_shim_next; no block is pulled for a rank that receives.
+ * Between the two calls the shim holds one reference to the batch itself.
+ * FAILED_PRECONDITION, which ends nothing: the other ranks' call, or no batch
+ * to send. */
 BALLAST_API int ballast_shim_send_to_tensor_peers(ballast_shim* shim,
                                                   void* stream);
 BALLAST_API int ballast_shim_receive_from_tensor_peer(
     ballast_shim* shim, void* stream, const ballast_batch** batch);
+
+/* How many batches of the shim somebody holds. From any thread, beside any call
+ * but _destroy. */
+BALLAST_API int ballast_shim_batches_held(const ballast_shim* shim,
+                                          uint32_t* held);
 
 /* Ends a Next that blocks, here and on the module's other ranks, and every
  * later one, with CANCELLED. From any thread, beside any call but _destroy. */
@@ -219,12 +248,13 @@ BALLAST_API int ballast_shim_checkpoint(const ballast_shim* shim,
                                         uint64_t next_step,
                                         ballast_bytes** checkpoint);
 
-/* What a checkpoint says. */
+/* The contents of a checkpoint. */
 typedef struct ballast_checkpoint_info {
   uint32_t struct_size;
   uint32_t reserved;
   uint64_t next_step;
-  /* Of the whole job and of its data alone: 32 hexadecimal digits and a 0. */
+  /* Fingerprints of the whole job and of its data alone: 32 hexadecimal digits
+   * and a 0. */
   char fingerprint[40];
   char data_fingerprint[40];
 } ballast_checkpoint_info;

@@ -1,8 +1,8 @@
 #ifndef BALLAST_TRAINER_SHIM_C_API_C_API_BASE_H_
 #define BALLAST_TRAINER_SHIM_C_API_C_API_BASE_H_
 
-/* Of the C interface (c_api.h, whose rules hold): status and errors, what the
- * library is, bytes, and where the servers are. */
+/* Part of the C interface (c_api.h has the rules): status and errors, the
+ * library itself, bytes, and where the servers are. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@ extern "C" {
 
 #define BALLAST_API __attribute__((visibility("default")))
 
-/* What this header describes. */
+/* The version of the interface in this header. */
 #define BALLAST_ABI_VERSION 1
 
 /* BALLAST_ABI_VERSION of the library that is loaded: a program refuses another
@@ -55,7 +55,7 @@ typedef enum ballast_module {
   BALLAST_MODULE_LANGUAGE = 2
 } ballast_module;
 
-/* Where batches are made and lie. */
+/* The memory that batches are made in. */
 typedef enum ballast_backend {
   BALLAST_BACKEND_HOST = 1,
   BALLAST_BACKEND_CUDA = 2
@@ -83,7 +83,7 @@ typedef enum ballast_dtype {
   BALLAST_BOOL = 6 /* a byte, 0 or 1 */
 } ballast_dtype;
 
-/* Of the job's servers: where they are and how both sides know each other. */
+/* The job's servers: their addresses, and how both sides know each other. */
 typedef struct ballast_connection {
   uint32_t struct_size;
   /* Number of `servers`; at least 1. */
@@ -97,11 +97,11 @@ typedef struct ballast_connection {
   const char* tls_ca;
   const char* tls_cert; /* PEM, of this client; with tls_key */
   const char* tls_key;
-  const char* tls_server_name; /* in the certificates, where it is another
-                                  than the address's */
+  const char* tls_server_name; /* name in the certificates, where it is not the
+                                  address's */
   const char* token_file;      /* its first line is the bearer token */
-  /* Seconds to wait at the start for the first server to answer. 0: it must
-   * answer at once. */
+  /* Seconds to wait at the start for the first server to answer. 0: 60;
+   * negative: it must answer at once. */
   double wait_for_server_s;
   /* Seconds without a byte from a server that may send, then the next one goes
    * on; four times that for a whole block. 0: 30. */
@@ -112,6 +112,10 @@ typedef struct ballast_connection {
    * memory; docs/flow_control.md says how to choose. 0: 1. */
   uint32_t streams;
   uint32_t reserved;
+  /* Names this start of the job, the same for all its ranks: a launcher's job
+   * number and restart count, say. Ranks of different runs never meet in a
+   * group. NULL or "": none is named. At most 256 bytes. */
+  const char* run;
 } ballast_connection;
 
 /* Asks the job's first server that answers what the job is, before there is a

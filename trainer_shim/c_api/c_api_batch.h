@@ -1,7 +1,7 @@
 #ifndef BALLAST_TRAINER_SHIM_C_API_C_API_BATCH_H_
 #define BALLAST_TRAINER_SHIM_C_API_C_API_BATCH_H_
 
-/* Of the C interface (c_api.h, whose rules hold): what a rank trains on. */
+/* Part of the C interface (c_api.h has the rules): what a rank trains on. */
 
 #include "trainer_shim/c_api/c_api_base.h"
 
@@ -11,9 +11,32 @@ extern "C" {
 
 /* What a rank trains on in one micro-batch: named tensors, the samples that
  * they hold, and numbers. Which tensors there are follows from the rank's
- * module and its place in it. Valid until the next call of ballast_shim_next or
- * _destroy of its shim; so are all pointers that come from it. */
+ * module and its place in it.
+ *
+ * A batch is counted: whoever got it from ballast_shim_next holds one
+ * reference, and it stays valid and unchanged, with all pointers that come from
+ * it, as long as there is a reference, also after further calls of
+ * ballast_shim_next and after ballast_shim_destroy. Its functions may be called
+ * from any thread. */
 typedef struct ballast_batch ballast_batch;
+
+/* One reference more, for a further holder. From any thread that holds one. */
+BALLAST_API void ballast_batch_retain(const ballast_batch* batch);
+
+/* One reference less; the last one gives the memory back to the shim's pool (or
+ * frees it, if the shim is gone). Never waits. From any thread, also after
+ * ballast_shim_destroy. BACKEND_CUDA: may be called as soon as the work that
+ * reads the batch has been given to its streams (the one of ballast_shim_next
+ * and those of ballast_batch_record_stream), all of which still exist: the
+ * memory is used again after the work that they have been given by then. */
+BALLAST_API void ballast_batch_release(const ballast_batch* batch);
+
+/* Names a further stream (a cudaStream_t of the shim's device, NULL: the
+ * default stream) whose work reads the batch; that work must wait for the
+ * stream of ballast_shim_next. BACKEND_HOST: does nothing. Errors: from CUDA,
+ * INTERNAL. */
+BALLAST_API int ballast_batch_record_stream(const ballast_batch* batch,
+                                            void* stream);
 
 typedef struct ballast_batch_info {
   uint32_t struct_size;
@@ -39,16 +62,17 @@ typedef struct ballast_batch_info {
   /* Bytes of the block that was pulled, and of what left for other ranks. */
   uint64_t bytes_read;
   uint64_t bytes_moved;
-  /* What packing took in host time, exchange and waiting not counted; 0 with
+  /* Host time that packing took, exchange and waiting not counted; 0 with
    * BACKEND_CUDA, where the batch is handed out before the device has packed
-   * it: what that took is told with ballast_shim_report_timing. */
+   * it: ballast_shim_report_timing tells the servers what that took. */
   double pack_ms;
 } ballast_batch_info;
 
 BALLAST_API int ballast_batch_get_info(const ballast_batch* batch,
                                        ballast_batch_info* info);
 
-/* Where memory lies: the numbers of DLPack's kDLCPU and kDLCUDA. */
+/* The device of a piece of memory: the numbers of DLPack's kDLCPU and kDLCUDA.
+ */
 typedef enum ballast_device_type {
   BALLAST_DEVICE_CPU = 1,
   BALLAST_DEVICE_CUDA = 2
@@ -101,8 +125,8 @@ typedef struct ballast_sample {
   uint64_t ordinal;  /* number in the source's index */
   const char* name;  /* "SOURCE:ORDINAL" */
   /* 1: it could not be read, and grey images and unsupervised tokens stand for
-   * it. BACKEND_CUDA: known only once the device has packed the batch, and 0
-   * before. */
+   * it. BACKEND_CUDA: known only once the device has packed the batch, and
+   * meaningless before. */
   uint32_t placeholder;
   uint32_t reserved;
 } ballast_sample;
@@ -114,7 +138,7 @@ BALLAST_API int ballast_batch_get_sample(const ballast_batch* batch,
                                          uint32_t index,
                                          ballast_sample* sample);
 
-/* Whose samples totals are of. */
+/* The samples that totals are summed over. */
 typedef enum ballast_totals_of {
   BALLAST_TOTALS_RANK = 0,        /* this rank's in this micro-batch */
   BALLAST_TOTALS_MICRO_BATCH = 1, /* all ranks' in this micro-batch */

@@ -1,8 +1,8 @@
 #ifndef BALLAST_TRAINER_SHIM_C_API_C_API_COMMUNICATOR_H_
 #define BALLAST_TRAINER_SHIM_C_API_C_API_COMMUNICATOR_H_
 
-/* Of the C interface (c_api.h, whose rules hold): the groups of ranks that send
- * each other samples. */
+/* Part of the C interface (c_api.h has the rules): the groups of ranks that
+ * send each other samples. */
 
 #include "trainer_shim/c_api/c_api_base.h"
 
@@ -67,10 +67,12 @@ BALLAST_API int ballast_communicator_nccl(const void* id, uint32_t rank,
                                           const ballast_nccl_options* options,
                                           ballast_communicator** communicator);
 
-/* The same, met through the first server of `connection`: no MPI, no address.
- * `group` names the ranks that meet, in the whole job: "language", say. After
- * `timeout_s` seconds (0: 300) without all of them: DEADLINE_EXCEEDED. Errors
- * of the server too, as ballast_query_job. */
+/* The same, met through the first server of `connection`: no MPI, no address;
+ * the servers bring ranks that ask different ones together. `group` names the
+ * ranks that meet, in the whole job: "language", say; ranks whose
+ * `connection->run` differs do not meet. After `timeout_s` seconds (0: 300)
+ * without all of them: DEADLINE_EXCEEDED. Errors of the server too, as
+ * ballast_query_job. */
 BALLAST_API int ballast_communicator_nccl_meet(
     const ballast_connection* connection, const char* group, uint32_t rank,
     uint32_t size, double timeout_s, const ballast_nccl_options* options,

@@ -6,10 +6,10 @@
 #include "common/status_macros.h"
 #include "trainer_shim/c_api/c_api.h"
 #include "trainer_shim/c_api/call.h"
-#include "trainer_shim/c_api/cuda_feed.h"
+#include "trainer_shim/c_api/cuda_support.h"
 #include "trainer_shim/c_api/handles.h"
-#include "trainer_shim/c_api/host_feed.h"
 #include "trainer_shim/c_api/options.h"
+#include "trainer_shim/host/in_process_communicator.h"
 
 namespace ballast {
 namespace {
@@ -35,7 +35,7 @@ absl::Status CheckRank(uint32_t rank, uint32_t size) {
       ", wanted a rank below the size and a size up to ", kMostRanks));
 }
 
-absl::Status GiveOut(absl::StatusOr<std::unique_ptr<GroupEnd>> end,
+absl::Status GiveOut(absl::StatusOr<std::unique_ptr<Communicator>> end,
                      ballast_communicator** communicator) {
   BALLAST_RETURN_IF_ERROR(end.status());
   *communicator = new ballast_communicator{*std::move(end)};
@@ -47,18 +47,19 @@ absl::Status MakeInProcess(int backend, uint32_t size,
   BALLAST_RETURN_IF_ERROR(CheckGiven(ends, "ends"));
   BALLAST_RETURN_IF_ERROR(CheckRank(0, size));
   BALLAST_ASSIGN_OR_RETURN(const ballast_backend kind, BackendOf(backend));
-  std::vector<std::unique_ptr<GroupEnd>> group;
+  std::vector<std::unique_ptr<Communicator>> group;
   if (kind == BALLAST_BACKEND_CUDA) {
     BALLAST_ASSIGN_OR_RETURN(group, CudaGroup(size));
   } else {
-    group = HostGroup(size);
+    group = InProcessGroup(size);
   }
   std::vector<std::unique_ptr<ballast_communicator>> made;
-  for (std::unique_ptr<GroupEnd>& end : group) {
+  for (std::unique_ptr<Communicator>& end : group) {
     made.emplace_back(new ballast_communicator{std::move(end)});
   }
-  for (uint32_t rank = 0; rank < size; ++rank)
+  for (uint32_t rank = 0; rank < size; ++rank) {
     ends[rank] = made[rank].release();
+  }
   return absl::OkStatus();
 }
 
@@ -91,8 +92,9 @@ absl::Status Meet(const ballast_connection* connection, const char* group,
   BALLAST_ASSIGN_OR_RETURN(const absl::Duration timeout,
                            SecondsOf(timeout_s, kMeeting, "timeout_s"));
   BALLAST_ASSIGN_OR_RETURN(const NcclEndOptions options, OptionsOf(given));
-  BALLAST_ASSIGN_OR_RETURN(const ServerOptions servers, ServersOf(connection));
-  return GiveOut(MeetNcclEnd(servers, group, rank, size, timeout, options),
+  BALLAST_ASSIGN_OR_RETURN(const Connection known, ConnectionOf(connection));
+  return GiveOut(MeetNcclEnd(known.servers, group, rank, size, timeout, options,
+                             known.run),
                  communicator);
 }
 

@@ -1,40 +1,39 @@
 #ifndef BALLAST_TRAINER_SHIM_C_API_HANDLES_H_
 #define BALLAST_TRAINER_SHIM_C_API_HANDLES_H_
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "absl/status/statusor.h"
+#include "trainer_shim/batch_pool.h"
 #include "trainer_shim/c_api/c_api.h"
-#include "trainer_shim/c_api/rank_feed.h"
+#include "trainer_shim/communicator.h"
+#include "trainer_shim/rank_shim.h"
 
-// What the handles of c_api.h point to.
+// The types that the handles of c_api.h point to.
 
 struct ballast_bytes {
   std::string bytes;
 };
 
 struct ballast_communicator {
-  std::unique_ptr<ballast::GroupEnd> end;
-};
-
-struct ballast_batch {
-  // Null unless the last Next gave out a batch.
-  const ballast::BatchView* view = nullptr;
-  const ballast_shim* shim = nullptr;
+  std::unique_ptr<ballast::Communicator> end;
 };
 
 struct ballast_shim {
-  std::unique_ptr<ballast::RankFeed> feed;
-  ballast_batch batch;
-  ballast::TrainerPlace place;
-  // The first step not all of whose batches have been given out.
-  uint64_t next_step = 0;
+  std::unique_ptr<ballast::RankShim> shim;
 };
 
+// A ballast_batch is a BatchEntry; the type itself is never defined.
+
 namespace ballast {
+
+inline BatchEntry* EntryOf(const ballast_batch* batch) {
+  return reinterpret_cast<BatchEntry*>(const_cast<ballast_batch*>(batch));
+}
+inline const ballast_batch* HandleOf(BatchEntry* entry) {
+  return reinterpret_cast<const ballast_batch*>(entry);
+}
 
 inline ballast_bytes* NewBytes(std::string bytes) {
   return new ballast_bytes{std::move(bytes)};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -18,7 +19,7 @@ namespace {
 
 constexpr uint32_t kMostServers = 65536;
 constexpr double kMostSeconds = 1e9;
-constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
+constexpr uint32_t kMostBatchesHeld = 65536;
 
 std::string TextOf(const char* text) { return text == nullptr ? "" : text; }
 
@@ -29,7 +30,7 @@ absl::Status Unwanted(absl::string_view field, int64_t value,
 }
 
 absl::Status ReadCheckpoint(const ballast_shim_options& options,
-                            FeedOptions* feed) {
+                            RoleSource::Options* source) {
   if (options.checkpoint == nullptr) {
     if (options.checkpoint_size == 0) return absl::OkStatus();
     return Unwanted("checkpoint_size", options.checkpoint_size,
@@ -43,8 +44,8 @@ absl::Status ReadCheckpoint(const ballast_shim_options& options,
       v1::Checkpoint checkpoint,
       ParseCheckpoint({static_cast<const char*>(options.checkpoint),
                        options.checkpoint_size}));
-  feed->start_step = checkpoint.next_step();
-  feed->checkpoint.Swap(checkpoint.mutable_fingerprint());
+  source->start_step = checkpoint.next_step();
+  source->checkpoint.Swap(checkpoint.mutable_fingerprint());
   return absl::OkStatus();
 }
 
@@ -74,7 +75,7 @@ absl::StatusOr<absl::Duration> SecondsOf(double seconds,
   return absl::Seconds(seconds);
 }
 
-absl::StatusOr<ServerOptions> ServersOf(const ballast_connection* given) {
+absl::StatusOr<Connection> ConnectionOf(const ballast_connection* given) {
   BALLAST_ASSIGN_OR_RETURN(const ballast_connection known,
                            ReadStruct(given, "connection"));
   if (known.num_servers == 0 || known.num_servers > kMostServers) {
@@ -83,24 +84,29 @@ absl::StatusOr<ServerOptions> ServersOf(const ballast_connection* given) {
                      ", wanted 1 to ", kMostServers));
   }
   BALLAST_RETURN_IF_ERROR(CheckGiven(known.servers, "connection.servers"));
-  ServerOptions options;
+  Connection connection;
+  ServerOptions& options = connection.servers;
   for (uint32_t i = 0; i < known.num_servers; ++i) {
     if (known.servers[i] == nullptr || *known.servers[i] == '\0') {
       return absl::InvalidArgumentError(
           absl::StrCat("connection.servers[", i, "] is empty"));
     }
-    options.servers.emplace_back(known.servers[i]);
+    options.addresses.emplace_back(known.servers[i]);
   }
   options.security.tls_ca = TextOf(known.tls_ca);
   options.security.tls_cert = TextOf(known.tls_cert);
   options.security.tls_key = TextOf(known.tls_key);
   options.security.tls_server_name = TextOf(known.tls_server_name);
   options.security.token_file = TextOf(known.token_file);
-  FailoverOptions& failover = options.failover;
-  BALLAST_ASSIGN_OR_RETURN(
-      failover.start_patience,
-      SecondsOf(known.wait_for_server_s, failover.start_patience,
-                "connection.wait_for_server_s"));
+  FailoverOptions& failover = connection.failover;
+  if (known.wait_for_server_s < 0) {
+    failover.start_patience = absl::ZeroDuration();
+  } else {
+    BALLAST_ASSIGN_OR_RETURN(
+        failover.start_patience,
+        SecondsOf(known.wait_for_server_s, failover.start_patience,
+                  "connection.wait_for_server_s"));
+  }
   BALLAST_ASSIGN_OR_RETURN(failover.silent_after,
                            SecondsOf(known.hang_after_s, failover.silent_after,
                                      "connection.hang_after_s"));
@@ -114,23 +120,25 @@ absl::StatusOr<ServerOptions> ServersOf(const ballast_connection* given) {
                      ", wanted at most ", kMaxLanes));
   }
   options.streams = std::max(known.streams, 1u);
-  return options;
+  connection.run = TextOf(known.run);
+  return connection;
 }
 
-absl::StatusOr<FeedOptions> FeedOptionsOf(const ballast_shim_options& known) {
-  FeedOptions options;
+absl::StatusOr<ShimOptions> ShimOptionsOf(const ballast_shim_options& known) {
+  ShimOptions options;
+  RoleSource::Options& source = options.shim.source;
   if (known.module != BALLAST_MODULE_VISION &&
       known.module != BALLAST_MODULE_LANGUAGE) {
     return Unwanted("module", known.module,
                     "BALLAST_MODULE_VISION (1) or BALLAST_MODULE_LANGUAGE (2)");
   }
-  options.role.set_module(static_cast<v1::Module>(known.module));
-  options.role.set_dp_rank(known.dp_rank);
-  options.place.tp_rank = known.tp_rank;
-  options.place.pp_rank = known.pp_rank;
-  options.place.cp_rank = known.cp_rank;
-  options.place.needs_input_ids = known.needs_input_ids != 0;
-  options.place.needs_labels = known.needs_labels != 0;
+  source.role.set_module(static_cast<v1::Module>(known.module));
+  source.role.set_dp_rank(known.dp_rank);
+  source.place.tp_rank = known.tp_rank;
+  source.place.pp_rank = known.pp_rank;
+  source.place.cp_rank = known.cp_rank;
+  source.place.needs_input_ids = known.needs_input_ids != 0;
+  source.place.needs_labels = known.needs_labels != 0;
   BALLAST_ASSIGN_OR_RETURN(
       options.backend,
       BackendOf(known.backend == 0 ? BALLAST_BACKEND_HOST : known.backend));
@@ -165,16 +173,24 @@ absl::StatusOr<FeedOptions> FeedOptionsOf(const ballast_shim_options& known) {
       return Unwanted("normalisation", known.normalisation,
                       "a ballast_normalisation, 0 or 1");
   }
-  options.start_step = known.start_step;
-  options.steps = known.steps;
-  BALLAST_RETURN_IF_ERROR(ReadCheckpoint(known, &options));
-  options.fingerprint.set_hash(TextOf(known.fingerprint));
-  options.max_bytes = known.max_bytes == 0 ? kMaxBytes : known.max_bytes;
+  source.start_step = known.start_step;
+  source.steps = known.steps;
+  BALLAST_RETURN_IF_ERROR(ReadCheckpoint(known, &source));
+  source.fingerprint.set_hash(TextOf(known.fingerprint));
+  if (known.max_bytes != 0) source.max_bytes = known.max_bytes;
+  if (known.max_batches_held > kMostBatchesHeld) {
+    return Unwanted("max_batches_held", known.max_batches_held,
+                    absl::StrCat("at most ", kMostBatchesHeld));
+  }
+  options.shim.max_batches_held = known.max_batches_held;
   options.overlap = known.no_overlap == 0;
   BALLAST_ASSIGN_OR_RETURN(
       options.timeout,
       SecondsOf(known.timeout_s, absl::Minutes(10), "options.timeout_s"));
-  BALLAST_ASSIGN_OR_RETURN(options.servers, ServersOf(known.connection));
+  BALLAST_ASSIGN_OR_RETURN(Connection connection,
+                           ConnectionOf(known.connection));
+  options.shim.servers = std::move(connection.servers);
+  source.failover = connection.failover;
   return options;
 }
 

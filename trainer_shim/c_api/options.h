@@ -3,13 +3,34 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/failover.h"
 #include "trainer_shim/c_api/c_api.h"
-#include "trainer_shim/c_api/rank_feed.h"
+#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/rank_shim.h"
+#include "trainer_shim/role_source.h"
 
 namespace ballast {
 
 // Options of the C interface, checked and with their defaults. Pure. Errors:
 // INVALID_ARGUMENT naming the field, the value and what is wanted.
+
+// ballast_connection's.
+struct Connection {
+  ServerOptions servers;
+  FailoverOptions failover;
+  std::string run;  // names this start of the job; may be empty
+};
+
+// ballast_shim_options'. Fields that only one backend knows say so.
+struct ShimOptions {
+  RankShim::Options shim;  // without communicators
+  ballast_backend backend = BALLAST_BACKEND_HOST;
+  PixelType pixel_type = PixelType::kFloat32;
+  Normalisation normalisation = Normalisation::kTorchvision;
+  int device = 0;  // CUDA, as the next two
+  bool overlap = true;
+  absl::Duration timeout;
+};
 
 // `backend` as one of the enumeration's.
 absl::StatusOr<ballast_backend> BackendOf(int backend);
@@ -19,10 +40,10 @@ absl::StatusOr<absl::Duration> SecondsOf(double seconds,
                                          absl::Duration otherwise,
                                          const char* what);
 
-absl::StatusOr<ServerOptions> ServersOf(const ballast_connection* given);
+absl::StatusOr<Connection> ConnectionOf(const ballast_connection* given);
 
 // `known` is what ReadStruct answered. Errors also: as ParseCheckpoint.
-absl::StatusOr<FeedOptions> FeedOptionsOf(const ballast_shim_options& known);
+absl::StatusOr<ShimOptions> ShimOptionsOf(const ballast_shim_options& known);
 
 }  // namespace ballast
 

@@ -14,11 +14,11 @@
 #include "trainer_shim/c_api/c_api.h"
 #include "trainer_shim/c_api/call.h"
 #include "trainer_shim/c_api/checkpoint.h"
-#include "trainer_shim/c_api/cuda_feed.h"
+#include "trainer_shim/c_api/cuda_support.h"
 #include "trainer_shim/c_api/handles.h"
-#include "trainer_shim/c_api/host_feed.h"
 #include "trainer_shim/c_api/job_json.h"
 #include "trainer_shim/c_api/options.h"
+#include "trainer_shim/host/trainer_shim.h"
 #include "trainer_shim/role_source.h"
 
 namespace ballast {
@@ -28,30 +28,39 @@ absl::Status QueryJob(const ballast_connection* connection,
                       ballast_bytes** job) {
   SendGrpcLogToLog();
   BALLAST_RETURN_IF_ERROR(CheckGiven(job, "job"));
-  BALLAST_ASSIGN_OR_RETURN(const ServerOptions options, ServersOf(connection));
+  BALLAST_ASSIGN_OR_RETURN(const Connection known, ConnectionOf(connection));
   BALLAST_ASSIGN_OR_RETURN(
       const std::vector<std::unique_ptr<LoaderClient>> clients,
-      ClientsOf(options.servers, options.security, options.streams));
+      ClientsOf(known.servers));
   std::vector<LoaderClient*> servers;
   for (const auto& client : clients) servers.push_back(client.get());
   BALLAST_ASSIGN_OR_RETURN(
       const v1::AttachResponse attached,
-      AttachAll(servers, {}, {}, options.failover.start_patience));
+      AttachAll(servers, {}, {}, known.failover.start_patience));
   *job = NewBytes(JobToJson(attached.job(), attached.fingerprint()));
   return absl::OkStatus();
 }
 
 // Moves the end out of `given`, which may be null.
-absl::StatusOr<std::unique_ptr<GroupEnd>> TakeEnd(ballast_communicator* given,
-                                                  ballast_backend backend,
-                                                  const char* name) {
+absl::StatusOr<std::unique_ptr<Communicator>> TakeEnd(
+    ballast_communicator* given, ballast_backend backend, const char* name) {
   if (given == nullptr) return nullptr;
-  if (given->end->backend() != backend) {
+  const ballast_backend of =
+      given->end->on_device() ? BALLAST_BACKEND_CUDA : BALLAST_BACKEND_HOST;
+  if (of != backend) {
     return absl::InvalidArgumentError(
-        absl::StrCat("options.", name, " is of backend ", given->end->backend(),
+        absl::StrCat("options.", name, " is of backend ", of,
                      ", wanted one of options.backend, ", backend));
   }
   return std::move(given->end);
+}
+
+absl::StatusOr<std::unique_ptr<RankShim>> MakeHostShim(ShimOptions options) {
+  TrainerShim::Options shim;
+  static_cast<RankShim::Options&>(shim) = std::move(options.shim);
+  shim.pixel_type = options.pixel_type;
+  shim.normalisation = options.normalisation;
+  return TrainerShim::Create(std::move(shim));
 }
 
 absl::Status Create(const ballast_shim_options* given, ballast_shim** shim) {
@@ -62,79 +71,83 @@ absl::Status Create(const ballast_shim_options* given, ballast_shim** shim) {
   const std::unique_ptr<ballast_communicator> data(known.communicator);
   const std::unique_ptr<ballast_communicator> tensor(known.tensor_communicator);
   BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
-  BALLAST_ASSIGN_OR_RETURN(const FeedOptions options, FeedOptionsOf(known));
-  GroupEnds ends;
+  BALLAST_ASSIGN_OR_RETURN(ShimOptions options, ShimOptionsOf(known));
   BALLAST_ASSIGN_OR_RETURN(
-      ends.data, TakeEnd(data.get(), options.backend, "communicator"));
-  BALLAST_ASSIGN_OR_RETURN(ends.tensor, TakeEnd(tensor.get(), options.backend,
-                                                "tensor_communicator"));
+      options.shim.communicator,
+      TakeEnd(data.get(), options.backend, "communicator"));
+  BALLAST_ASSIGN_OR_RETURN(
+      options.shim.tensor_communicator,
+      TakeEnd(tensor.get(), options.backend, "tensor_communicator"));
+  if (options.backend == BALLAST_BACKEND_HOST &&
+      options.shim.communicator == nullptr) {
+    options.shim.source.role.set_delivery(v1::DELIVERY_DIRECT);
+  }
   auto made = std::make_unique<ballast_shim>();
-  BALLAST_ASSIGN_OR_RETURN(made->feed,
-                           options.backend == BALLAST_BACKEND_CUDA
-                               ? MakeCudaFeed(options, std::move(ends))
-                               : MakeHostFeed(options, std::move(ends)));
-  made->batch.shim = made.get();
-  made->place = options.place;
-  made->next_step = options.start_step;
+  BALLAST_ASSIGN_OR_RETURN(made->shim, options.backend == BALLAST_BACKEND_CUDA
+                                           ? MakeCudaShim(std::move(options))
+                                           : MakeHostShim(std::move(options)));
   *shim = made.release();
   return absl::OkStatus();
 }
 
 absl::Status CheckStream(const ballast_shim* shim, const void* stream) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
-  if (stream == nullptr || shim->feed->has_streams()) return absl::OkStatus();
+  if (stream == nullptr || shim->shim->on_device()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "stream is given, and BACKEND_HOST has none; wanted NULL");
 }
 
-using Take = absl::StatusOr<const BatchView*> (RankFeed::*)(void*);
+using Take = absl::StatusOr<BatchRef<BatchInfo>> (RankShim::*)(StreamHandle);
 absl::Status TakeBatch(Take take, ballast_shim* shim, void* stream,
                        const ballast_batch** batch) {
   BALLAST_RETURN_IF_ERROR(CheckStream(shim, stream));
   BALLAST_RETURN_IF_ERROR(CheckGiven(batch, "batch"));
-  shim->batch.view = nullptr;
-  BALLAST_ASSIGN_OR_RETURN(const BatchView* view,
-                           (shim->feed.get()->*take)(stream));
-  shim->batch.view = view;
-  shim->next_step =
-      view->step + (view->micro_batch + 1 == view->num_micro_batches ? 1 : 0);
-  *batch = &shim->batch;
+  BALLAST_ASSIGN_OR_RETURN(BatchRef<BatchInfo> taken,
+                           (shim->shim.get()->*take)(stream));
+  *batch = HandleOf(taken.Detach());
+  return absl::OkStatus();
+}
+
+absl::Status BatchesHeld(const ballast_shim* shim, uint32_t* held) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
+  BALLAST_RETURN_IF_ERROR(CheckGiven(held, "held"));
+  *held = shim->shim->batches_held();
   return absl::OkStatus();
 }
 
 absl::Status SendToTensorPeers(ballast_shim* shim, void* stream) {
   BALLAST_RETURN_IF_ERROR(CheckStream(shim, stream));
-  return shim->feed->SendToTensorPeers(stream);
+  return shim->shim->SendToTensorPeers(stream);
 }
 
 absl::Status ReportTiming(ballast_shim* shim, uint64_t step,
                           uint32_t micro_batch, double milliseconds) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
-  return shim->feed->ReportTiming(step, micro_batch, milliseconds);
+  return shim->shim->ReportTiming(step, micro_batch, milliseconds);
 }
 
 absl::Status Cancel(ballast_shim* shim) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
-  shim->feed->Cancel();
+  shim->shim->Cancel();
   return absl::OkStatus();
 }
 
 absl::Status Job(const ballast_shim* shim, ballast_bytes** job) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
   BALLAST_RETURN_IF_ERROR(CheckGiven(job, "job"));
-  *job = NewBytes(JobToJson(shim->feed->job(), shim->feed->fingerprint()));
+  *job = NewBytes(JobToJson(shim->shim->job(), shim->shim->fingerprint()));
   return absl::OkStatus();
 }
 
 absl::Status Schedule(const ballast_shim* shim, ballast_bytes** schedule) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
   BALLAST_RETURN_IF_ERROR(CheckGiven(schedule, "schedule"));
-  if (shim->feed->schedule() == nullptr) {
+  if (shim->shim->schedule() == nullptr) {
     return absl::FailedPreconditionError(
         "there is no batch whose schedule this could be: call "
         "ballast_shim_next before");
   }
-  *schedule = NewBytes(ScheduleToJson(*shim->feed->schedule()));
+  *schedule = NewBytes(ScheduleToJson(*shim->shim->schedule()));
   return absl::OkStatus();
 }
 
@@ -143,14 +156,15 @@ absl::Status Checkpoint(const ballast_shim* shim, uint64_t next_step,
   BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
   BALLAST_RETURN_IF_ERROR(CheckGiven(checkpoint, "checkpoint"));
   v1::Checkpoint message;
-  message.set_next_step(next_step == BALLAST_AFTER_LAST_STEP ? shim->next_step
-                                                             : next_step);
-  *message.mutable_fingerprint() = shim->feed->fingerprint();
+  message.set_next_step(next_step == BALLAST_AFTER_LAST_STEP
+                            ? shim->shim->next_step()
+                            : next_step);
+  *message.mutable_fingerprint() = shim->shim->fingerprint();
   *checkpoint = NewBytes(CheckpointBytes(message));
   return absl::OkStatus();
 }
 
-// What fits, and a 0 behind it.
+// Copies as much as fits, and a 0 behind it.
 template <size_t kSize>
 void CopyText(const std::string& text, char (&out)[kSize]) {
   const size_t size = std::min(text.size(), kSize - 1);
@@ -204,7 +218,7 @@ void ballast_shim_destroy(ballast_shim* shim) { delete shim; }
 int ballast_shim_next(ballast_shim* shim, void* stream,
                       const ballast_batch** batch) {
   return ballast::Call([=] {
-    return ballast::TakeBatch(&ballast::RankFeed::Next, shim, stream, batch);
+    return ballast::TakeBatch(&ballast::RankShim::Next, shim, stream, batch);
   });
 }
 
@@ -216,9 +230,13 @@ int ballast_shim_send_to_tensor_peers(ballast_shim* shim, void* stream) {
 int ballast_shim_receive_from_tensor_peer(ballast_shim* shim, void* stream,
                                           const ballast_batch** batch) {
   return ballast::Call([=] {
-    return ballast::TakeBatch(&ballast::RankFeed::ReceiveFromTensorPeer, shim,
+    return ballast::TakeBatch(&ballast::RankShim::ReceiveFromTensorPeer, shim,
                               stream, batch);
   });
+}
+
+int ballast_shim_batches_held(const ballast_shim* shim, uint32_t* held) {
+  return ballast::Call([=] { return ballast::BatchesHeld(shim, held); });
 }
 
 int ballast_shim_cancel(ballast_shim* shim) {

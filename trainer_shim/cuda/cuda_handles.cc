@@ -77,22 +77,22 @@ absl::Status StreamWait(cudaStream_t stream, cudaEvent_t event) {
                     "making a stream wait");
 }
 
-absl::StatusOr<Stream> Stream::Create() {
+absl::StatusOr<CudaStream> CudaStream::Create() {
   cudaStream_t stream = nullptr;
   BALLAST_RETURN_IF_ERROR(
       CudaStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
                  "making a stream"));
-  Stream made;
+  CudaStream made;
   made.stream_.reset(stream);
   return made;
 }
 
-absl::Status Stream::Synchronize() const {
+absl::Status CudaStream::Synchronize() const {
   return CudaStatus(cudaStreamSynchronize(stream_.get()),
                     "waiting for a stream");
 }
 
-void Stream::Destroy::operator()(cudaStream_t stream) const {
+void CudaStream::Destroy::operator()(cudaStream_t stream) const {
   LogFailure(cudaStreamDestroy(stream), "destroying a stream");
 }
 

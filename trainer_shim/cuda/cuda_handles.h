@@ -48,14 +48,14 @@ class Event {
 absl::StatusOr<absl::Duration> TimeBetween(const Event& begin,
                                            const Event& end);
 
-// What is given to `stream` from now on waits for `event`.
+// Work that `stream` is given from now on waits for `event`.
 absl::Status StreamWait(cudaStream_t stream, cudaEvent_t event);
 
 // A stream of the current device that does not wait for the default stream.
-class Stream {
+class CudaStream {
  public:
-  static absl::StatusOr<Stream> Create();
-  Stream() = default;
+  static absl::StatusOr<CudaStream> Create();
+  CudaStream() = default;
 
   absl::Status Synchronize() const;
   cudaStream_t get() const { return stream_.get(); }
@@ -88,9 +88,11 @@ class StreamBuffer {
   // A device address, at a multiple of 256.
   uint8_t* data() const { return data_; }
 
- private:
+  // Gives the memory back, in the order of its stream's work. Waits for
+  // nothing.
   void Free();
 
+ private:
   uint8_t* data_ = nullptr;
   uint64_t size_ = 0;
   cudaStream_t stream_ = nullptr;

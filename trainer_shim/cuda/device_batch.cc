@@ -21,21 +21,36 @@ absl::Status Copy(const void* device, uint64_t count, cudaStream_t stream,
 
 PackedBatch WithoutTensors(const DeviceBatch& batch) {
   PackedBatch host;
-  host.step = batch.step;
-  host.micro_batch = batch.micro_batch;
-  host.role = batch.role;
-  host.place = batch.place;
-  host.fields = batch.fields;
-  host.context = batch.context;
-  host.samples = batch.samples;
-  host.dummy_image = batch.dummy_image;
-  host.totals = batch.totals;
-  host.micro_batch_totals = batch.micro_batch_totals;
-  host.step_totals = batch.step_totals;
-  host.bytes_read = batch.bytes_read;
-  host.bytes_moved = batch.bytes_moved;
-  host.pixel_type = batch.pixel_type;
+  static_cast<BatchInfo&>(host) = batch;
   return host;
+}
+
+TensorAddresses AddressesOf(const DeviceBatch& batch) {
+  TensorAddresses at;
+  at.device = batch.device;
+  if (batch.cu_seqlens != nullptr) {
+    at.tokens = batch.text.padded_tokens() / batch.context.size;
+    at.bounds = batch.text.cu_seqlens.size();
+  }
+  if (batch.image_grid_thw != nullptr) {
+    at.patches = batch.vision.patches();
+    at.images = batch.vision.num_images();
+    at.vision_bounds = batch.vision.cu_seqlens.size();
+  }
+  at.input_ids = batch.input_ids;
+  at.labels = batch.labels;
+  at.loss_mask = batch.loss_mask;
+  at.position_ids = batch.position_ids;
+  at.cu_seqlens = batch.cu_seqlens;
+  at.cu_seqlens_host = batch.text.cu_seqlens.data();
+  at.cu_seqlens_padded = batch.cu_seqlens_padded;
+  at.cu_seqlens_padded_host = batch.text.cu_seqlens_padded.data();
+  at.pixel_values = batch.pixel_values;
+  at.image_grid_thw = batch.image_grid_thw;
+  at.image_grid_thw_host = batch.vision.image_grid_thw.data();
+  at.vision_cu_seqlens = batch.vision_cu_seqlens;
+  at.vision_cu_seqlens_host = batch.vision.cu_seqlens.data();
+  return at;
 }
 
 absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
@@ -44,8 +59,6 @@ absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
   if (batch.cu_seqlens != nullptr) {
     const uint64_t tokens = batch.text.padded_tokens() / batch.context.size;
     const uint64_t bounds = batch.samples.size() + 1;
-    host.position_axes = batch.position_axes;
-    host.max_seqlen = batch.text.max_seqlen;
     BALLAST_RETURN_IF_ERROR(
         Copy(batch.input_ids, tokens, stream, &host.input_ids));
     BALLAST_RETURN_IF_ERROR(Copy(batch.labels, tokens, stream, &host.labels));
@@ -62,7 +75,6 @@ absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
   if (batch.image_grid_thw != nullptr) {
     const uint64_t values = batch.vision.patches() * batch.patch_values;
     const uint64_t images = batch.vision.num_images();
-    host.vision_max_seqlen = batch.vision.max_seqlen;
     BALLAST_RETURN_IF_ERROR(
         batch.pixel_type == PixelType::kBfloat16
             ? Copy(batch.pixel_values, values, stream, &host.pixel_values_bf16)

@@ -28,28 +28,28 @@ Finding Read(const volatile Finding& from) {
 
 }  // namespace
 
-absl::Status StatusOf(const Finding& finding, const std::string& window) {
+absl::Status StatusOf(const Finding& finding, const std::string& batch) {
   switch (finding.kind) {
     case Finding::kNothing:
       return absl::OkStatus();
     case Finding::kHeader:
       return absl::DataLossError(absl::StrFormat(
           "%s: rank %d is at %s with fingerprint %011x..., this rank at %s "
-          "with "
-          "%011x...; all ranks must start at the same step of the same job",
-          window, finding.found[0] & kHeaderRankMask, PlaceOf(finding.found[1]),
+          "with %011x...; all ranks must start at the same step of the same "
+          "job",
+          batch, finding.found[0] & kHeaderRankMask, PlaceOf(finding.found[1]),
           finding.found[0] >> kHeaderRankBits, PlaceOf(finding.wanted[1]),
           finding.wanted[0] >> kHeaderRankBits));
     default:
       return absl::DataLossError(absl::StrCat(
-          window, ": sample ", finding.index, " of the batch is position ",
+          batch, ": sample ", finding.index, " of the batch is position ",
           finding.found[0], " with ", finding.found[1],
           " bytes, wanted position ", finding.wanted[0], " with ",
           finding.wanted[1], " bytes; a peer follows another schedule"));
   }
 }
 
-DeviceWatch::DeviceWatch(std::vector<DeviceCommunicator*> communicators,
+DeviceWatch::DeviceWatch(std::vector<Communicator*> communicators,
                          const volatile Finding* finding,
                          const Options& options)
     : communicators_(std::move(communicators)),
@@ -63,22 +63,22 @@ DeviceWatch::~DeviceWatch() {
   thread_.join();
 }
 
-void DeviceWatch::Begin(std::string window, const Event* done) {
+void DeviceWatch::Begin(std::string batch, const Event* done) {
   MutexLock lock(&mutex_);
   // Looks are seldom: an event may be used again before one saw it done.
-  for (size_t i = windows_.size(); i-- > 0;) {
-    if (windows_[i].done != done) continue;
-    windows_.erase(windows_.begin(), windows_.begin() + i + 1);
+  for (size_t i = works_.size(); i-- > 0;) {
+    if (works_[i].done != done) continue;
+    works_.erase(works_.begin(), works_.begin() + i + 1);
     break;
   }
-  last_ = window;
-  windows_.push_back(
-      {std::move(window), done, options_.clock->Now(), /*given=*/false});
+  last_ = batch;
+  works_.push_back(
+      {std::move(batch), done, options_.clock->Now(), /*given=*/false});
 }
 
 void DeviceWatch::Given() {
   MutexLock lock(&mutex_);
-  if (!windows_.empty()) windows_.back().given = true;
+  if (!works_.empty()) works_.back().given = true;
 }
 
 absl::Status DeviceWatch::status() const {
@@ -92,7 +92,7 @@ void DeviceWatch::Abort(const absl::Status& reason) {
     if (!status_.ok()) return;
     status_ = reason;
   }
-  for (DeviceCommunicator* each : communicators_) {
+  for (Communicator* each : communicators_) {
     if (each != nullptr) each->Abort(reason);
   }
 }
@@ -114,23 +114,23 @@ absl::Status DeviceWatch::Look() {
   {
     MutexLock lock(&mutex_);
     if (!status_.ok()) return status_;
-    while (!windows_.empty() && windows_.front().given) {
-      BALLAST_ASSIGN_OR_RETURN(const bool done, windows_.front().done->Done());
+    while (!works_.empty() && works_.front().given) {
+      BALLAST_ASSIGN_OR_RETURN(const bool done, works_.front().done->Done());
       if (!done) break;
-      windows_.pop_front();
+      works_.pop_front();
     }
     BALLAST_RETURN_IF_ERROR(
-        StatusOf(finding, windows_.empty() ? last_ : windows_.front().name));
-    if (!windows_.empty() &&
-        options_.clock->Now() - windows_.front().begun > options_.timeout) {
+        StatusOf(finding, works_.empty() ? last_ : works_.front().name));
+    if (!works_.empty() &&
+        options_.clock->Now() - works_.front().begun > options_.timeout) {
       late = absl::DeadlineExceededError(absl::StrCat(
-          windows_.front().name, " was given to the device ",
+          works_.front().name, " was given to the device ",
           absl::FormatDuration(options_.timeout),
           " ago and is not done; a peer has died, or is that far behind"));
     }
   }
   BALLAST_RETURN_IF_ERROR(late);
-  for (DeviceCommunicator* each : communicators_) {
+  for (Communicator* each : communicators_) {
     if (each != nullptr) BALLAST_RETURN_IF_ERROR(each->Check());
   }
   return absl::OkStatus();

@@ -14,19 +14,19 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "common/mutex.h"
+#include "trainer_shim/communicator.h"
 #include "trainer_shim/cuda/cuda_handles.h"
-#include "trainer_shim/cuda/device_communicator.h"
-#include "trainer_shim/cuda/window_kernels.h"
+#include "trainer_shim/cuda/staging_kernels.h"
 
 namespace ballast {
 
-// What a finding says, as a status: OK or DATA_LOSS. Pure. `window` names the
-// step and micro-batch.
-absl::Status StatusOf(const Finding& finding, const std::string& window);
+// A finding as a status: OK or DATA_LOSS. Pure. `batch` names the step and
+// micro-batch.
+absl::Status StatusOf(const Finding& finding, const std::string& batch);
 
-// Looks, in a thread of its own, after work that has been given to a device and
+// Watches, in a thread of its own, work that a device has been given and that
 // may never end by itself: an exchange whose peer is gone waits on the device
-// for ever, and the host would wait for it. The first thing that goes wrong
+// without end, and the host would wait for it. The first thing that goes wrong
 // aborts the communicators, which ends that work. Thread-safe.
 class DeviceWatch {
  public:
@@ -42,27 +42,27 @@ class DeviceWatch {
 
   // Neither the communicators, of which any may be null, nor `finding`, pinned
   // memory that the device writes to, are owned; all outlive the watch.
-  DeviceWatch(std::vector<DeviceCommunicator*> communicators,
+  DeviceWatch(std::vector<Communicator*> communicators,
               const volatile Finding* finding, const Options& options);
   ~DeviceWatch();  // joins
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
 
-  // Work is about to be given, behind all that was given before, whose end
-  // `done` will record; `window` names it. `done` outlives the watch and may be
-  // used again once it was done.
-  void Begin(std::string window, const Event* done);
-  // `done` has been recorded for the latest window.
+  // The device is about to be given a batch's work, after all that it was given
+  // before; `done` will record its end and `batch` names it. `done` outlives
+  // the watch and may be used again for later work.
+  void Begin(std::string batch, const Event* done);
+  // `done` has been recorded for the latest batch.
   void Given();
 
-  // What has gone wrong; OK where nothing has.
+  // The first thing that has gone wrong; OK where nothing has.
   absl::Status status() const;
 
-  // As if it had been found: aborts the communicators.
+  // As if `reason` had been found: aborts the communicators.
   void Abort(const absl::Status& reason);
 
  private:
-  struct Window {
+  struct Work {
     std::string name;
     const Event* done;
     absl::Time begun;
@@ -72,13 +72,13 @@ class DeviceWatch {
   void Run();
   absl::Status Look();
 
-  const std::vector<DeviceCommunicator*> communicators_;
+  const std::vector<Communicator*> communicators_;
   const volatile Finding* const finding_;
   const Options options_;
   const std::unique_ptr<Sleeper> sleeper_;
   mutable Mutex mutex_;
-  std::deque<Window> windows_ ABSL_GUARDED_BY(mutex_);
-  std::string last_ ABSL_GUARDED_BY(mutex_);  // the latest window's name
+  std::deque<Work> works_ ABSL_GUARDED_BY(mutex_);
+  std::string last_ ABSL_GUARDED_BY(mutex_);  // the latest batch's name
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };

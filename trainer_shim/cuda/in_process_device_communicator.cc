@@ -12,8 +12,8 @@
 namespace ballast {
 namespace {
 
-// What a sender tells the receiver of a slice, and, once the copy is queued,
-// the receiver the sender (`ready` only).
+// A note from the sender of a slice to its receiver and, once the copy is
+// queued, back (`ready` only).
 struct Note {
   const uint8_t* data = nullptr;
   uint64_t bytes = 0;
@@ -29,7 +29,7 @@ absl::Span<uint8_t> BytesOf(Note* note) {
 
 // The host's communicator carries the notes, so that meeting, leaving and
 // aborting are its own.
-class InProcessDeviceCommunicator : public DeviceCommunicator {
+class InProcessDeviceCommunicator : public Communicator {
  public:
   explicit InProcessDeviceCommunicator(std::unique_ptr<Communicator> control)
       : control_(std::move(control)) {}
@@ -37,32 +37,25 @@ class InProcessDeviceCommunicator : public DeviceCommunicator {
   uint32_t rank() const override { return control_->rank(); }
   uint32_t size() const override { return control_->size(); }
 
-  absl::Status AllToAllV(absl::Span<const DeviceSlice> sends,
-                         absl::Span<const DeviceSlice> receives,
-                         cudaStream_t stream) override {
-    const absl::Status status = Exchange(sends, receives, stream);
+  bool on_device() const override { return true; }
+
+  absl::Status AllToAllV(absl::Span<const SendSlice> sends,
+                         absl::Span<const ReceiveSlice> receives,
+                         StreamHandle stream) override {
+    const absl::Status status =
+        Exchange(sends, receives, static_cast<cudaStream_t>(stream));
     if (!status.ok()) control_->Abort(status);
     return status;
   }
 
-  absl::Status Broadcast(uint32_t root, uint8_t* data, uint64_t bytes,
-                         cudaStream_t stream) override {
-    if (rank() != root) return AllToAllV({}, {{root, data, bytes}}, stream);
-    std::vector<DeviceSlice> sends;
-    for (uint32_t peer = 0; peer < size(); ++peer) {
-      if (peer != root) sends.push_back({peer, data, bytes});
-    }
-    return AllToAllV(sends, {}, stream);
-  }
-
-  // What goes wrong between threads shows in the call itself.
+  // Between threads, what goes wrong shows in the call itself.
   absl::Status Check() override { return absl::OkStatus(); }
 
   void Abort(const absl::Status& reason) override { control_->Abort(reason); }
 
  private:
-  absl::Status Exchange(absl::Span<const DeviceSlice> sends,
-                        absl::Span<const DeviceSlice> receives,
+  absl::Status Exchange(absl::Span<const SendSlice> sends,
+                        absl::Span<const ReceiveSlice> receives,
                         cudaStream_t stream) {
     if (ready_.get() == nullptr) {
       BALLAST_ASSIGN_OR_RETURN(ready_, Event::Create());
@@ -70,8 +63,8 @@ class InProcessDeviceCommunicator : public DeviceCommunicator {
     }
     BALLAST_RETURN_IF_ERROR(ready_.Record(stream));
     std::vector<Note> sent;
-    for (const DeviceSlice& s : sends) {
-      sent.push_back({s.data, s.bytes, ready_.get()});
+    for (const SendSlice& slice : sends) {
+      sent.push_back({slice.bytes.data(), slice.bytes.size(), ready_.get()});
     }
     std::vector<Note> received(receives.size());
     BALLAST_RETURN_IF_ERROR(Tell(sends, sent, receives, &received));
@@ -92,10 +85,9 @@ class InProcessDeviceCommunicator : public DeviceCommunicator {
 
   // One note to the peer of each slice of `to`, one from that of each of
   // `from`.
-  absl::Status Tell(absl::Span<const DeviceSlice> to,
-                    const std::vector<Note>& notes,
-                    absl::Span<const DeviceSlice> from,
-                    std::vector<Note>* answers) {
+  template <typename To, typename From>
+  absl::Status Tell(absl::Span<const To> to, const std::vector<Note>& notes,
+                    absl::Span<const From> from, std::vector<Note>* answers) {
     std::vector<SendSlice> sends;
     for (size_t i = 0; i < to.size(); ++i) {
       sends.push_back({to[i].peer, BytesOf(notes[i])});
@@ -104,20 +96,20 @@ class InProcessDeviceCommunicator : public DeviceCommunicator {
     for (size_t i = 0; i < from.size(); ++i) {
       receives.push_back({from[i].peer, BytesOf(&(*answers)[i])});
     }
-    return control_->AllToAllV(sends, receives);
+    return control_->AllToAllV(sends, receives, nullptr);
   }
 
-  absl::Status Copy(const Note& note, const DeviceSlice& to,
+  absl::Status Copy(const Note& note, const ReceiveSlice& to,
                     cudaStream_t stream) const {
-    if (note.bytes != to.bytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("rank ", to.peer, " sends ", note.bytes,
-                       " bytes to rank ", rank(), ", which expects ", to.bytes,
-                       "; the two follow different schedules or steps"));
+    if (note.bytes != to.bytes.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "rank ", to.peer, " sends ", note.bytes, " bytes to rank ", rank(),
+          ", which expects ", to.bytes.size(),
+          "; the two follow different schedules or steps"));
     }
-    if (to.bytes == 0) return absl::OkStatus();
+    if (to.bytes.empty()) return absl::OkStatus();
     BALLAST_RETURN_IF_ERROR(StreamWait(stream, note.ready));
-    return CudaStatus(cudaMemcpyAsync(to.data, note.data, to.bytes,
+    return CudaStatus(cudaMemcpyAsync(to.bytes.data(), note.data, note.bytes,
                                       cudaMemcpyDefault, stream),
                       "copy from a peer");
   }
@@ -129,9 +121,8 @@ class InProcessDeviceCommunicator : public DeviceCommunicator {
 
 }  // namespace
 
-std::vector<std::unique_ptr<DeviceCommunicator>> InProcessDeviceGroup(
-    uint32_t size) {
-  std::vector<std::unique_ptr<DeviceCommunicator>> ends;
+std::vector<std::unique_ptr<Communicator>> InProcessDeviceGroup(uint32_t size) {
+  std::vector<std::unique_ptr<Communicator>> ends;
   for (std::unique_ptr<Communicator>& control : InProcessGroup(size)) {
     ends.push_back(
         std::make_unique<InProcessDeviceCommunicator>(std::move(control)));

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "trainer_shim/cuda/device_communicator.h"
+#include "trainer_shim/communicator.h"
 
 namespace ballast {
 
@@ -20,8 +20,7 @@ namespace ballast {
 // makes the calling thread wait for its peers' threads; never for the device.
 // Lengths that differ are INVALID_ARGUMENT for the whole group, naming both
 // ranks.
-std::vector<std::unique_ptr<DeviceCommunicator>> InProcessDeviceGroup(
-    uint32_t size);
+std::vector<std::unique_ptr<Communicator>> InProcessDeviceGroup(uint32_t size);
 
 }  // namespace ballast
 

@@ -9,8 +9,8 @@ namespace ballast {
 
 // Loads kernels, given by the addresses of their host functions, onto the
 // current device; null is passed over. Else the first launch of a kernel does,
-// which may wait for all work on the device: for ever, where that waits for a
-// peer. Errors: CudaStatus's.
+// which may wait for all work on the device: without end, where that waits for
+// a peer. Errors: CudaStatus's.
 absl::Status LoadKernels(std::initializer_list<const void*> kernels);
 
 }  // namespace ballast

@@ -33,7 +33,7 @@ ncclConfig_t ConfigOf(const NcclOptions& options) {
   return config;
 }
 
-class NcclCommunicator : public DeviceCommunicator {
+class NcclCommunicator : public Communicator {
  public:
   NcclCommunicator(const NcclApi* nccl, ncclComm_t communicator, uint32_t rank,
                    uint32_t size)
@@ -48,34 +48,35 @@ class NcclCommunicator : public DeviceCommunicator {
   uint32_t rank() const override { return rank_; }
   uint32_t size() const override { return size_; }
 
-  absl::Status AllToAllV(absl::Span<const DeviceSlice> sends,
-                         absl::Span<const DeviceSlice> receives,
-                         cudaStream_t stream) override {
+  bool on_device() const override { return true; }
+
+  absl::Status AllToAllV(absl::Span<const SendSlice> sends,
+                         absl::Span<const ReceiveSlice> receives,
+                         StreamHandle stream) override {
     BALLAST_RETURN_IF_ERROR(CheckPeers(sends));
     BALLAST_RETURN_IF_ERROR(CheckPeers(receives));
-    // Abort waits for the lock, so that it never takes the communicator away
-    // from under a call. Enqueueing does not wait for peers once their
-    // connections are made.
-    MutexLock lock(&mutex_);
-    BALLAST_RETURN_IF_ERROR(end_);
-    BALLAST_RETURN_IF_ERROR(NcclStatus(nccl_->GroupStart(), "ncclGroupStart"));
-    const absl::Status queued = Enqueue(sends, receives, stream);
-    // The group is closed whatever has happened in it.
-    const absl::Status closed = NcclStatus(nccl_->GroupEnd(), "ncclGroupEnd");
-    return queued.ok() ? closed : queued;
+    return InGroup([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return Enqueue(sends, receives, static_cast<cudaStream_t>(stream));
+    });
   }
 
-  absl::Status Broadcast(uint32_t root, uint8_t* data, uint64_t bytes,
-                         cudaStream_t stream) override {
+  absl::Status Broadcast(uint32_t root,
+                         absl::Span<const absl::Span<uint8_t>> slices,
+                         StreamHandle stream) override {
     if (root >= size_) {
       return absl::InvalidArgumentError(
           absl::StrCat("a broadcast from rank ", root, " of ", size_));
     }
-    MutexLock lock(&mutex_);
-    BALLAST_RETURN_IF_ERROR(end_);
-    return NcclStatus(nccl_->Broadcast(data, data, bytes, ncclUint8, root,
-                                       communicator_, stream),
-                      "ncclBroadcast");
+    return InGroup([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      for (const absl::Span<uint8_t>& slice : slices) {
+        BALLAST_RETURN_IF_ERROR(NcclStatus(
+            nccl_->Broadcast(slice.data(), slice.data(), slice.size(),
+                             ncclUint8, root, communicator_,
+                             static_cast<cudaStream_t>(stream)),
+            "ncclBroadcast"));
+      }
+      return absl::OkStatus();
+    });
   }
 
   absl::Status Check() override {
@@ -102,8 +103,23 @@ class NcclCommunicator : public DeviceCommunicator {
     if (!status.ok()) LogError(status.message());
   }
 
-  absl::Status CheckPeers(absl::Span<const DeviceSlice> slices) const {
-    for (const DeviceSlice& slice : slices) {
+  // Runs `enqueue` as one NCCL group, which is closed whatever happens in it.
+  template <typename Body>
+  absl::Status InGroup(const Body& enqueue) {
+    // Abort waits for the lock, so that it never takes the communicator away
+    // from under a call. Enqueueing does not wait for peers once their
+    // connections are made.
+    MutexLock lock(&mutex_);
+    BALLAST_RETURN_IF_ERROR(end_);
+    BALLAST_RETURN_IF_ERROR(NcclStatus(nccl_->GroupStart(), "ncclGroupStart"));
+    const absl::Status queued = enqueue();
+    const absl::Status closed = NcclStatus(nccl_->GroupEnd(), "ncclGroupEnd");
+    return queued.ok() ? closed : queued;
+  }
+
+  template <typename Slice>
+  absl::Status CheckPeers(absl::Span<const Slice> slices) const {
+    for (const Slice& slice : slices) {
       if (slice.peer < size_ && slice.peer != rank_) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           "rank ", rank_, " of ", size_, " exchanges with rank ", slice.peer));
@@ -111,22 +127,22 @@ class NcclCommunicator : public DeviceCommunicator {
     return absl::OkStatus();
   }
 
-  absl::Status Enqueue(absl::Span<const DeviceSlice> sends,
-                       absl::Span<const DeviceSlice> receives,
+  absl::Status Enqueue(absl::Span<const SendSlice> sends,
+                       absl::Span<const ReceiveSlice> receives,
                        cudaStream_t stream)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    for (const DeviceSlice& slice : sends) {
-      if (slice.bytes == 0) continue;
+    for (const SendSlice& slice : sends) {
+      if (slice.bytes.empty()) continue;
       BALLAST_RETURN_IF_ERROR(
-          NcclStatus(nccl_->Send(slice.data, slice.bytes, ncclUint8, slice.peer,
-                                 communicator_, stream),
+          NcclStatus(nccl_->Send(slice.bytes.data(), slice.bytes.size(),
+                                 ncclUint8, slice.peer, communicator_, stream),
                      "ncclSend"));
     }
-    for (const DeviceSlice& slice : receives) {
-      if (slice.bytes == 0) continue;
+    for (const ReceiveSlice& slice : receives) {
+      if (slice.bytes.empty()) continue;
       BALLAST_RETURN_IF_ERROR(
-          NcclStatus(nccl_->Recv(slice.data, slice.bytes, ncclUint8, slice.peer,
-                                 communicator_, stream),
+          NcclStatus(nccl_->Recv(slice.bytes.data(), slice.bytes.size(),
+                                 ncclUint8, slice.peer, communicator_, stream),
                      "ncclRecv"));
     }
     return absl::OkStatus();
@@ -146,7 +162,7 @@ class NcclCommunicator : public DeviceCommunicator {
 absl::Status NcclStatus(ncclResult_t result, absl::string_view what) {
   const absl::StatusCode code = CodeOf(result);
   if (code == absl::StatusCode::kOk) return absl::OkStatus();
-  // Who has a result of NCCL's has NCCL.
+  // A result of NCCL's implies that NCCL is loaded.
   BALLAST_ASSIGN_OR_RETURN(const NcclApi* nccl, LoadNccl());
   return absl::Status(
       code, absl::StrCat(what, ": ", nccl->GetErrorString(result), " (",
@@ -161,7 +177,7 @@ absl::StatusOr<std::string> MakeNcclId() {
   return std::string(id.internal, sizeof(id.internal));
 }
 
-absl::StatusOr<std::unique_ptr<DeviceCommunicator>> CreateNcclCommunicator(
+absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
     const std::string& id, uint32_t rank, uint32_t size,
     const NcclOptions& options) {
   ncclUniqueId unique;
@@ -184,19 +200,20 @@ absl::StatusOr<std::unique_ptr<DeviceCommunicator>> CreateNcclCommunicator(
   return std::make_unique<NcclCommunicator>(nccl, communicator, rank, size);
 }
 
-absl::StatusOr<std::unique_ptr<DeviceCommunicator>> MeetNcclCommunicator(
+absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclCommunicator(
     LoaderClient* server, const std::string& group, uint32_t rank,
-    uint32_t size, absl::Duration timeout, const NcclOptions& options) {
+    uint32_t size, absl::Duration timeout, const NcclOptions& options,
+    const std::string& run) {
   std::string id;
   if (rank == 0) {
     BALLAST_ASSIGN_OR_RETURN(id, MakeNcclId());
   }
-  BALLAST_ASSIGN_OR_RETURN(id,
-                           server->Rendezvous(group, rank, size, id, timeout));
+  BALLAST_ASSIGN_OR_RETURN(
+      id, server->Rendezvous(group, rank, size, id, timeout, run));
   return CreateNcclCommunicator(id, rank, size, options);
 }
 
-absl::StatusOr<std::unique_ptr<DeviceCommunicator>> BorrowNcclCommunicator(
+absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclCommunicator(
     ncclComm_t trainers, const NcclOptions& options) {
   BALLAST_ASSIGN_OR_RETURN(const NcclApi* nccl, LoadNccl());
   int rank = 0;

@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/loader_client.h"
-#include "trainer_shim/cuda/device_communicator.h"
+#include "trainer_shim/communicator.h"
 
 namespace ballast {
 
@@ -28,7 +28,7 @@ struct NcclOptions {
   int max_ctas = 0;
 };
 
-// What Rendezvous carries: an ncclUniqueId's bytes. One rank makes it.
+// The id that Rendezvous carries: an ncclUniqueId's bytes. One rank makes it.
 // Errors: as NcclStatus.
 absl::StatusOr<std::string> MakeNcclId();
 
@@ -36,21 +36,23 @@ absl::StatusOr<std::string> MakeNcclId();
 // Blocks until all `size` ranks have called it with the same id. Two ranks of a
 // group never share a device. Errors: INVALID_ARGUMENT (an id of another
 // length, a rank outside the group), as NcclStatus.
-absl::StatusOr<std::unique_ptr<DeviceCommunicator>> CreateNcclCommunicator(
+absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
     const std::string& id, uint32_t rank, uint32_t size,
     const NcclOptions& options);
 
 // The same, met through a server (LoaderService.Rendezvous): no MPI, no
-// address. `group` names the ranks that meet, in the whole job.
+// address. `group` names the ranks that meet, in the whole job; `run` names
+// this start of the job and may be empty. Any server of the job will do.
 // Errors: as LoaderClient::Rendezvous too; DEADLINE_EXCEEDED when not all came.
-absl::StatusOr<std::unique_ptr<DeviceCommunicator>> MeetNcclCommunicator(
+absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclCommunicator(
     LoaderClient* server, const std::string& group, uint32_t rank,
-    uint32_t size, absl::Duration timeout, const NcclOptions& options);
+    uint32_t size, absl::Duration timeout, const NcclOptions& options,
+    const std::string& run = "");
 
 // One made from the trainer's own communicator of the same ranks, which stays
 // the trainer's and whole: what the shim aborts is its own. A collective call,
 // like ncclCommSplit, which it is. Errors: as NcclStatus.
-absl::StatusOr<std::unique_ptr<DeviceCommunicator>> BorrowNcclCommunicator(
+absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclCommunicator(
     ncclComm_t trainers, const NcclOptions& options);
 
 }  // namespace ballast

@@ -25,7 +25,7 @@ constexpr uint64_t kOutAlignment = 16;
 
 // ---- Arguments --------------------------------------------------------------
 
-// What every byte becomes, by channel.
+// The value of every byte, by channel.
 struct Values {
   float floats[3][256];
   uint16_t bfloat16s[3][256];
@@ -131,7 +131,8 @@ __device__ inline typename Four<T>::Vector ValuesOf(const uint32_t (&words)[3],
   }
 }
 
-// Where a token's pixels begin, and bytes from a row of pixels to the next.
+// The start of a token's pixels, and the bytes from a row of pixels to the
+// next.
 struct Corner {
   const uint8_t* first;
   uint64_t stride;

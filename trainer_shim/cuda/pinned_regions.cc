@@ -9,7 +9,8 @@
 namespace ballast {
 namespace {
 
-// CUDA wants an address that it may write to, and is told that it may not.
+// CUDA takes the address of memory that may be written to; a flag says that
+// this one may not.
 void* AddressOf(const MemoryRegion& region) {
   return const_cast<uint8_t*>(region.bytes().data());
 }

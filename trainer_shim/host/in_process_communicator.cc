@@ -63,10 +63,10 @@ absl::Status CopySlices(uint32_t rank, const Sends& sends,
   return absl::OkStatus();
 }
 
-// What the ranks share. An exchange goes through three phases under the lock:
-// all ranks post their sends; each copies what it receives (outside the lock,
-// counted in copying_); when all have copied the exchange is over and its
-// number goes up.
+// State shared by the ranks. An exchange goes through three phases under the
+// lock: all ranks post their sends; each copies what it receives (outside the
+// lock, counted in copying_); when all have copied, the exchange is over and
+// its number goes up.
 class Group {
  public:
   explicit Group(uint32_t size) : size_(size), sends_(size) {}
@@ -148,10 +148,16 @@ class InProcessCommunicator : public Communicator {
   uint32_t rank() const override { return rank_; }
   uint32_t size() const override { return group_->size(); }
 
+  bool on_device() const override { return false; }
+
   absl::Status AllToAllV(absl::Span<const SendSlice> sends,
-                         absl::Span<const ReceiveSlice> receives) override {
+                         absl::Span<const ReceiveSlice> receives,
+                         StreamHandle) override {
     return group_->Exchange(rank_, sends, receives);
   }
+
+  // Between threads, what goes wrong shows in the call itself.
+  absl::Status Check() override { return absl::OkStatus(); }
 
   void Abort(const absl::Status& reason) override { group_->Abort(reason); }
 

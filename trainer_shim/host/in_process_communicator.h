@@ -16,9 +16,9 @@ namespace ballast {
 //
 //   auto ends = InProcessGroup(2);
 //   std::thread peer([end = std::move(ends[1])] {
-//     end->AllToAllV({}, {{0, room}});
+//     end->AllToAllV({}, {{0, room}}, nullptr);
 //   });
-//   ends[0]->AllToAllV({{1, bytes}}, {});
+//   ends[0]->AllToAllV({{1, bytes}}, {}, nullptr);
 std::vector<std::unique_ptr<Communicator>> InProcessGroup(uint32_t size);
 
 }  // namespace ballast

@@ -62,4 +62,32 @@ std::string DigestOf(const PackedBatch& batch) {
   return digest.Hex();
 }
 
+TensorAddresses AddressesOf(const PackedBatch& batch) {
+  const bool bfloat16 = batch.pixel_type == PixelType::kBfloat16;
+  TensorAddresses at;
+  at.tokens = batch.cu_seqlens_padded.empty()
+                  ? 0
+                  : batch.cu_seqlens_padded.back() / batch.context.size;
+  const uint64_t values =
+      bfloat16 ? batch.pixel_values_bf16.size() : batch.pixel_values.size();
+  at.patches = batch.patch_values == 0 ? 0 : values / batch.patch_values;
+  at.images = batch.image_grid_thw.size() / 3;
+  at.bounds = batch.cu_seqlens.size();
+  at.vision_bounds = batch.vision_cu_seqlens.size();
+  at.input_ids = batch.input_ids.data();
+  at.labels = batch.labels.data();
+  at.loss_mask = batch.loss_mask.data();
+  at.position_ids = batch.position_ids.data();
+  at.cu_seqlens = at.cu_seqlens_host = batch.cu_seqlens.data();
+  at.cu_seqlens_padded = at.cu_seqlens_padded_host =
+      batch.cu_seqlens_padded.data();
+  at.pixel_values =
+      bfloat16 ? static_cast<const void*>(batch.pixel_values_bf16.data())
+               : batch.pixel_values.data();
+  at.image_grid_thw = at.image_grid_thw_host = batch.image_grid_thw.data();
+  at.vision_cu_seqlens = at.vision_cu_seqlens_host =
+      batch.vision_cu_seqlens.data();
+  return at;
+}
+
 }  // namespace ballast

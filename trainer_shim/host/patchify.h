@@ -6,7 +6,7 @@
 
 namespace ballast {
 
-// What pixel_values holds; bfloat16 as its bits.
+// The type of pixel_values; bfloat16 as its bits.
 enum class PixelType { kFloat32, kBfloat16 };
 
 // The nearest bfloat16 of a finite float, ties to even, as its 16 bits.

@@ -7,19 +7,15 @@
 
 namespace ballast {
 
-// A batch passed from tensor rank 0 to its tensor peers: one call of each rank
-// of the group. What is known from the schedule is not sent, so first the peers
-// plan (BatchAssembler::Describe) and then bytes move: the tensors that the
-// batch's fields name, and which samples are placeholders. `peers` is the group
-// of one data-parallel, pipeline and context rank, whose batches all have the
-// same sizes. Both block until this rank's part is done. Errors: as
-// Communicator::AllToAllV; INVALID_ARGUMENT where a peer's sizes differ.
-
-// Rank 0.
-absl::Status SendBatch(const PackedBatch& batch, Communicator* peers);
-
-// Other ranks: fills what `batch` has room for.
-absl::Status ReceiveBatch(Communicator* peers, PackedBatch* batch);
+// Passes a batch from tensor rank 0 to its tensor peers: one call of each rank
+// of `peers`, the group of one data-parallel, pipeline and context rank, whose
+// batches all have the same sizes. What the schedule says is not sent: first
+// every rank lays its batch out (BatchAssembler::Describe), then bytes move,
+// those of the tensors that the batch's fields name and of which samples are
+// placeholders. Rank 0 only reads `batch`, the others fill it. Blocks until
+// this rank's part is done. Errors: as Communicator::Broadcast;
+// INVALID_ARGUMENT where a peer's sizes differ.
+absl::Status BroadcastBatch(Communicator* peers, PackedBatch* batch);
 
 }  // namespace ballast
 

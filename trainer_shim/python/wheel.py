@@ -4,14 +4,16 @@
     wheel.py --out ballast-1.2.3-py3-none-linux_x86_64.whl \\
         --library libballast_shim.so --root trainer_shim/python FILE...
 
-FILEs lie below --root and keep their place. The library goes to ballast/lib, with
-the shared libraries that it needs and that not every system has. Those are given
-names of their own (balssl.so.3 for libssl.so.3), in the files and in what refers
-to them: another OpenSSL or zlib in the same process then stays another. They go
-where the library's RPATH looks: $ORIGIN, or a folder beneath.
+FILEs lie below --root and keep their relative paths. The library goes to ballast/lib,
+together with the shared libraries that it needs and that not every system has. Those
+are renamed (libssl.so.3 becomes balssl.so.3), in the files and in all references, so
+that another OpenSSL or zlib in the same process stays separate. They go where the
+library's RPATH looks: $ORIGIN, or a folder below it.
 
-The same inputs give the same bytes.
+Equal inputs give equal bytes.
 """
+
+from __future__ import annotations
 
 import argparse
 import base64
@@ -21,9 +23,10 @@ import re
 import struct
 import sys
 import zipfile
+from typing import Dict, List
 
-# What every machine has that Python runs on (as manylinux counts), or what must be
-# the same one for the whole process.
+# Libraries that every machine with Python has (manylinux's list), or that a process
+# must share.
 SYSTEM = re.compile(
     r"(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv|stdc\+\+|gcc_s)|libcuda|"
     r"libcudart|libnccl)\.so[^/]*"
@@ -35,14 +38,16 @@ NEEDED, STRTAB, STRSZ, SONAME, RPATH = 1, 5, 10, 14, 15
 class Elf:
     """The dynamic section of a 64-bit little-endian shared library."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         with open(path, "rb") as file:
             self.data = bytearray(file.read())
         if self.data[:6] != b"\x7fELF\x02\x01":
-            raise ValueError("%s is no 64-bit little-endian ELF file" % path)
-        offset, = struct.unpack_from("<Q", self.data, 32)
+            raise ValueError("%s is not a 64-bit little-endian ELF file" % path)
+        (offset,) = struct.unpack_from("<Q", self.data, 32)
         size, count = struct.unpack_from("<HH", self.data, 54)
-        headers = [struct.unpack_from("<IIQQQQQQ", self.data, offset + i * size) for i in range(count)]
+        headers = [
+            struct.unpack_from("<IIQQQQQQ", self.data, offset + i * size) for i in range(count)
+        ]
         loads = [(h[3], h[2], h[5]) for h in headers if h[0] == 1]  # address, offset, size
         dynamic = next(h for h in headers if h[0] == 2)
         self.entries = []
@@ -59,15 +64,17 @@ class Elf:
         )
         self._size = table[STRSZ]
 
-    def _text(self, offset):
+    def _text(self, offset: int) -> str:
         begin = self._strings + offset
         return self.data[begin : self.data.index(0, begin)].decode()
 
-    def texts(self, *tags):
+    def texts(self, *tags: int) -> List[str]:
+        """The strings of all entries with one of the tags."""
         return [self._text(value) for tag, value in self.entries if tag in tags]
 
-    def rename(self, old, new):
-        """Every string of the table that is `old`; versions name files too."""
+    def rename(self, old: str, new: str) -> None:
+        """Replaces every string of the table that equals `old`. Symbol versions
+        refer to files by name, too."""
         assert len(old) == len(new)
         end = self._strings + self._size
         at = self._strings
@@ -77,17 +84,22 @@ class Elf:
             at += len(old)
 
 
-def find(name):
+def find(name: str) -> str:
+    """Path of a shared library of the system."""
     for folder in FOLDERS:
         path = os.path.join(folder, name)
         if os.path.exists(path):
             return path
-    raise SystemExit("wheel.py: %s is needed and in none of %s" % (name, ", ".join(FOLDERS)))
+    raise SystemExit(
+        "wheel.py: %s is needed and not in %s; install the package that contains it"
+        % (name, ", ".join(FOLDERS))
+    )
 
 
-def bundle(library):
-    """{name in the wheel: bytes} of a library and all that it needs."""
-    files, waiting = {}, [("libballast_shim.so", library)]
+def bundle(library: str) -> Dict[str, bytes]:
+    """A library and all that it needs, by name in the wheel."""
+    files: Dict[str, Elf] = {}
+    waiting = [("libballast_shim.so", library)]
     while waiting:
         name, path = waiting.pop()
         elf = files[name] = Elf(path)
@@ -95,11 +107,13 @@ def bundle(library):
             if needed not in files and not SYSTEM.fullmatch(needed):
                 if needed not in dict(waiting):
                     waiting.append((needed, find(needed)))
-    # An RPATH also counts for what the libraries themselves need; RUNPATH would not.
+    # RPATH, unlike RUNPATH, also applies to what those libraries need in turn.
     paths = ":".join(files["libballast_shim.so"].texts(RPATH)).split(":")
     folder = next((path[len("$ORIGIN") :] for path in paths if path.startswith("$ORIGIN")), None)
     if folder is None:
-        raise SystemExit("wheel.py: %s has no RPATH with $ORIGIN (found %s)" % (library, paths))
+        raise SystemExit(
+            "wheel.py: %s: found RPATH %s; wanted one with $ORIGIN" % (library, paths)
+        )
     folder = folder.strip("/") + "/" if folder else ""
     renamed = {name: "bal" + name[3:] for name in files if name != "libballast_shim.so"}
     for elf in files.values():
@@ -108,7 +122,7 @@ def bundle(library):
     for name, elf in files.items():
         left = set(elf.texts(NEEDED, SONAME)) & set(renamed)
         if left:
-            raise SystemExit("wheel.py: %s still names %s" % (name, sorted(left)))
+            raise SystemExit("wheel.py: %s still refers to %s" % (name, sorted(left)))
     return {
         folder + renamed[name] if name in renamed else name: bytes(elf.data)
         for name, elf in files.items()
@@ -137,16 +151,17 @@ Tag: {tag}
 """
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", required=True)
     parser.add_argument("--library", required=True)
     parser.add_argument("--root", required=True)
     parser.add_argument("files", nargs="+")
     arguments = parser.parse_args()
-    name, version, tag = re.fullmatch(
-        r"([^-]+)-([^-]+)-(.+)\.whl", os.path.basename(arguments.out)
-    ).groups()
+    named = re.fullmatch(r"([^-]+)-([^-]+)-(.+)\.whl", os.path.basename(arguments.out))
+    if named is None:
+        parser.error("--out: found %r; wanted NAME-VERSION-TAG.whl" % arguments.out)
+    name, version, tag = named.groups()
 
     contents = {}
     for path in arguments.files:
@@ -165,9 +180,9 @@ def main():
     contents[info + "RECORD"] = "".join(record).encode()
 
     with zipfile.ZipFile(arguments.out, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as wheel:
-        # dist-info last, as wheels are written.
+        # The format recommends dist-info last.
         for path in sorted(contents, key=lambda path: (path.startswith(info), path)):
-            entry = zipfile.ZipInfo(path)  # of 1980
+            entry = zipfile.ZipInfo(path)  # dated 1980, always
             entry.compress_type = zipfile.ZIP_DEFLATED
             executable = ".so" in os.path.basename(path)
             entry.external_attr = (0o100755 if executable else 0o100644) << 16

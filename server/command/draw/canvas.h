@@ -14,13 +14,13 @@ struct Rgb {
   uint8_t r, g, b;
 };
 
-// Pixels from (x, y) on, `width` to the right and `height` down.
+// A rectangle of pixels: its top left corner and its size.
 struct Box {
   int x, y, width, height;
 };
 
 // An 8-bit RGB picture to draw on. (0, 0) is the top left pixel; whatever lies
-// outside is cut off. Thread-compatible.
+// outside is clipped. Thread-compatible.
 class Canvas {
  public:
   // Sides are at least 1.
@@ -32,25 +32,25 @@ class Canvas {
   const std::vector<uint8_t>& pixels() const { return pixels_; }
 
   void FillBox(const Box& box, Rgb color);
-  // The edge of `box`, `thickness` pixels inwards.
+  // Draws the edge of `box`, `thickness` pixels inwards.
   void DrawFrame(const Box& box, int thickness, Rgb color);
-  // The largest ellipse, upright triangle and lozenge in `box`.
+  // Fill the largest ellipse, upright triangle and lozenge in `box`.
   void FillEllipse(const Box& box, Rgb color);
   void FillTriangle(const Box& box, Rgb color);
   void FillLozenge(const Box& box, Rgb color);
-  // The whole picture, from `top` evenly to `bottom`.
+  // Fills the whole picture with a gradient from `top` to `bottom`.
   void FillGradient(Rgb top, Rgb bottom);
 
-  // One line of ASCII with its top left dot at (x, y); a dot is scale*scale
-  // pixels.
+  // Draws one line of ASCII with its top left dot at (x, y); a dot is
+  // scale*scale pixels.
   void DrawText(int x, int y, int scale, Rgb color, absl::string_view text);
 
-  // Adds to each pixel a grey level from -amplitude..amplitude-1, `amplitude`
-  // being 1, 2, 4 or 8: the grain of a scan.
+  // Adds a random grey level from -amplitude..amplitude-1 to each pixel, like
+  // the grain of a scan. `amplitude` is 1, 2, 4 or 8.
   void AddNoise(int amplitude, Random* random);
 
  private:
-  // Fills [x_begin, x_end) of row y, both cut to the picture.
+  // Fills [x_begin, x_end) of row y, clipped to the picture.
   void FillRow(int y, int x_begin, int x_end, Rgb color);
 
   int width_;
@@ -58,10 +58,10 @@ class Canvas {
   std::vector<uint8_t> pixels_;
 };
 
-// Pixels that `text` takes from its first dot to its last.
+// The width of `text` in pixels, from its first dot to its last.
 int TextWidth(absl::string_view text, int scale);
 
-// Pixels from the top of a capital to the line that it stands on.
+// The height of a capital above its baseline, in pixels.
 inline int TextHeight(int scale) { return kCapitalHeight * scale; }
 
 }  // namespace ballast

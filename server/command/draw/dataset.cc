@@ -24,16 +24,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Samples that are drawn before any of them is written: what the memory holds.
+// The number of samples that are drawn, and held in memory, before any is
+// written.
 constexpr uint64_t kChunk = 32;
-// A shard's name has six digits.
+// The number in a shard's name has six digits.
 constexpr uint64_t kMostShards = 1000000;
 
 std::string ShardName(uint64_t shard) {
   return absl::StrFormat("docs-%06d.tar", shard);
 }
 
-// Draws samples [begin, end) with every core.
+// Draws samples [begin, end) on all cores.
 std::vector<absl::StatusOr<DrawnSample>> DrawChunk(
     const DatasetOptions& options, uint64_t begin, uint64_t end) {
   std::vector<absl::StatusOr<DrawnSample>> samples(end - begin);
@@ -99,7 +100,7 @@ absl::Status WriteShard(const DatasetOptions& options, uint64_t shard,
   return Rename(part, path);
 }
 
-// Refuses a directory with shards that stay beside the `shards` new ones.
+// Refuses a directory that contains shards beyond the `shards` new ones.
 absl::Status CheckNoOthers(const std::string& directory, uint64_t shards) {
   std::error_code error;
   fs::directory_iterator entry(directory, error);
@@ -108,8 +109,8 @@ absl::Status CheckNoOthers(const std::string& directory, uint64_t shards) {
     if (!absl::StartsWith(name, "docs-") || !absl::EndsWith(name, ".tar")) {
       continue;
     }
-    // Names of one length compare as their numbers do; names of another are
-    // none of ours.
+    // Names of equal length compare as their numbers do; names of another
+    // length are not ours.
     if (name.size() == ShardName(0).size() && name < ShardName(shards)) {
       continue;
     }

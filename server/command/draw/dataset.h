@@ -15,33 +15,33 @@ struct DatasetOptions {
   uint64_t samples = 0;
   uint64_t seed = 1;
   Preset preset = Preset::kMixed;
-  // Samples of a shard; the last may hold fewer.
+  // Samples a shard; the last shard may hold fewer.
   uint32_t shard_samples = 256;
-  // Called on the caller's thread with the samples of the shards written so
-  // far. May be empty.
+  // Called on the caller's thread with the number of samples in the shards
+  // written so far. May be empty.
   std::function<void(uint64_t samples)> progress;
 };
 
 struct DatasetReport {
   uint64_t images = 0;
   uint64_t shards = 0;
-  // Bytes of images and conversations.
+  // Total bytes of images and conversations.
   uint64_t bytes = 0;
-  // Whether ballast.yaml was written; one that is there stays as it is.
+  // True if ballast.yaml was written; an existing one is kept.
   bool wrote_config = false;
 };
 
-// Draws a WebDataset: `directory`/docs-000000.tar and on, whose members are
-// KEY.json and KEY.jpg (.png, .webp), or KEY.0.jpg, KEY.1.jpg, … where a sample
-// has several images; keys are consecutive numbers from 000000. Beside them
-// goes ballast.yaml, a configuration that serves them to a job of dp 4. The
-// directory is made if need be. The same options give the same bytes.
+// Draws a WebDataset: `directory`/docs-000000.tar and following, whose members
+// are KEY.json and KEY.jpg (.png, .webp), or KEY.0.jpg, KEY.1.jpg, … if a
+// sample has several images; keys are consecutive numbers from 000000. Also
+// writes ballast.yaml, a configuration that serves them to a job of dp 4.
+// Creates the directory if needed. Equal options give equal bytes.
 //
-// A shard appears under its name when it is complete, in place of an older one.
-// Blocks on the disk; draws with one thread a core. Errors: INVALID_ARGUMENT
-// (no samples, over a million shards), FAILED_PRECONDITION (the directory holds
-// shards that this dataset would not overwrite: the two would be read as one),
-// the disk's.
+// A shard appears under its name when it is complete, and replaces an older
+// one. Blocks on the disk; draws with one thread a core. Errors:
+// INVALID_ARGUMENT (no samples, over a million shards), FAILED_PRECONDITION
+// (the directory contains shards that this dataset would not overwrite: both
+// would be read as one), the file system's.
 absl::StatusOr<DatasetReport> WriteDataset(const DatasetOptions& options);
 
 }  // namespace ballast

@@ -3,8 +3,8 @@
 namespace ballast {
 
 std::string DatasetConfigText() {
-  // Four images of max_pixels take 4096 tokens and the words of a drawn sample
-  // at most 5000, 3500 with images: max_tokens is never reached.
+  // Four images of max_pixels take 4096 tokens, and the words of a drawn sample
+  // at most 5000, or 3500 with images: max_tokens is never reached.
   return R"(# A Ballast job on this dataset; written by make-corpus, yours to change.
 # Paths are relative to this file.
 sources:

@@ -5,8 +5,8 @@
 
 namespace ballast {
 
-// The configuration file that goes beside a drawn dataset: a server on a
-// loopback port for a job of dp 4, four samples a rank in each micro-batch.
+// The configuration file written beside a drawn dataset: a server on a loopback
+// port for a job of dp 4, four samples a rank in each micro-batch.
 std::string DatasetConfigText();
 
 }  // namespace ballast

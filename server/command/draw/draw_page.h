@@ -6,10 +6,11 @@
 
 namespace ballast {
 
-// A page of a report: a title over two columns of text, 700..1500 pixels wide.
+// Draws a page of a report: a title over two columns of text, 700..1500 pixels
+// wide.
 Picture DrawTextPage(Random* random);
 
-// A table of numbers with a head, names at the left and a row of sums.
+// Draws a table of numbers with a header, row names and a row of sums.
 Picture DrawTable(Random* random);
 
 }  // namespace ballast

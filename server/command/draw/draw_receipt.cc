@@ -13,8 +13,8 @@ using Style = ReceiptLine::Style;
 constexpr Rgb kInk = {48, 46, 52};
 constexpr Rgb kPaper = {246, 244, 240};
 
-// In lines, what a receipt takes beside its items: margins, logo, title, the
-// ten other lines, bar code.
+// Lines of a receipt beside its items: margins, logo, title, the ten other
+// lines, bar code.
 constexpr int kFixedLines = 25;
 
 void DrawLogo(const Box& box, Random* random, Canvas* canvas) {
@@ -45,7 +45,7 @@ void DrawBarCode(const Box& box, int bar, Random* random, Canvas* canvas) {
   }
 }
 
-// Returns the height that the line takes.
+// Returns the height of the line in pixels.
 int DrawLine(const ReceiptLine& line, int y, int margin, int scale,
              Canvas* canvas) {
   const int pitch = kLineAdvance * scale;

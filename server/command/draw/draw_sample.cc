@@ -20,7 +20,7 @@ namespace ballast {
 namespace {
 
 constexpr int kMostTurns = 3;
-// Only the first answer of a conversation may be longer than this.
+// Answers longer than this appear only as the first of a conversation.
 constexpr size_t kShortAnswer = 120;
 
 int ImageCount(Preset preset, Random* random) {
@@ -44,8 +44,8 @@ FileFormat PickFormat(Preset preset, Random* random) {
   return draw < 92 ? FileFormat::kPng : FileFormat::kWebp;
 }
 
-// Picks and takes away a question; the list must hold one. The first is the
-// natural one to ask.
+// Removes a question from the list, which must not be empty, and returns it.
+// The first is the natural one to ask.
 Question TakeQuestion(std::vector<Question>* questions, Random* random) {
   const uint32_t count = static_cast<uint32_t>(questions->size());
   const uint32_t index = random->Chance(40) ? 0 : random->Below(count);
@@ -65,7 +65,7 @@ void DropLongAnswers(std::vector<std::vector<Question>>* topics) {
   }
 }
 
-// The first turn's words with the images' marks before or after them.
+// The text of the first turn with the image marks before or after it.
 std::string PlaceMarks(size_t images, const std::string& words,
                        Random* random) {
   std::string marks;
@@ -81,8 +81,8 @@ nlohmann::ordered_json Turn(const char* from, const std::string& value) {
   return {{"from", from}, {"value", value}};
 }
 
-// `topics` holds the questions about each picture, or about the passage;
-// `opening` is said before the first that is asked.
+// Writes the conversation. `topics` are the questions about each picture, or
+// about the passage; `opening` precedes the first question.
 std::string Converse(uint64_t number, size_t images,
                      std::vector<std::vector<Question>> topics,
                      const std::string& opening, Random* random) {

@@ -11,15 +11,16 @@
 
 namespace ballast {
 
-// What kind of dataset is drawn.
+// The kind of dataset to draw.
 enum class Preset {
-  kReceipts,  // receipts as JPEG: mostly one a sample, sometimes two
+  kReceipts,  // receipts as JPEG: one a sample, sometimes two
   kMixed,     // receipts, pages, tables and scenes in three file formats, 0..4
               // a sample
   kText,      // no images
 };
 
-// `receipts`, `mixed` or `text`. Errors: INVALID_ARGUMENT naming all three.
+// Parses `receipts`, `mixed` or `text`. Errors: INVALID_ARGUMENT naming all
+// three.
 absl::StatusOr<Preset> ParsePreset(absl::string_view name);
 
 inline constexpr int kMostBytesSaid = 5000;
@@ -34,15 +35,14 @@ struct DrawnImage {
 
 struct DrawnSample {
   std::vector<DrawnImage> images;
-  // A LLaVA conversation as JSON, one to three questions and answers, with an
-  // `<image>` mark for each image in its first question. At most
-  // kMostBytesSaid bytes are said in it, or kMostBytesSaidOfImages where it
-  // has images.
+  // A LLaVA conversation as JSON: one to three questions and answers, with an
+  // `<image>` mark for each image in its first question. Its text takes at most
+  // kMostBytesSaid bytes, or kMostBytesSaidOfImages if it has images.
   std::string conversation;
 };
 
-// Sample `number` of the dataset of `seed`: a pure function of its arguments.
-// Errors: INTERNAL (an encoder failed).
+// Draws sample `number` of the dataset of `seed`: a pure function of its
+// arguments. Errors: INTERNAL (an encoder failed).
 absl::StatusOr<DrawnSample> DrawSample(Preset preset, uint64_t seed,
                                        uint64_t number);
 

@@ -29,7 +29,7 @@ struct Aspect {
   int width, height;
 };
 constexpr Aspect kAspects[] = {{4, 3}, {3, 2}, {16, 9}, {1, 1}, {3, 4}};
-// Cells of the picture, one shape in each at most.
+// Columns of the grid of cells; a cell holds one shape at most.
 constexpr int kAcross = 3;
 constexpr int kDown = 2;
 
@@ -40,7 +40,7 @@ struct Shape {
   std::string described() const { return absl::StrCat(color.name, " ", kind); }
 };
 
-// `count` different numbers below `bound`, in random order.
+// Draws `count` different numbers below `bound`, in random order.
 std::vector<int> DrawWithoutReturn(int count, int bound, Random* random) {
   std::vector<int> numbers(bound);
   for (int i = 0; i < bound; ++i) numbers[i] = i;
@@ -64,7 +64,7 @@ void DrawShape(const Shape& shape, const Box& box, Canvas* canvas) {
   }
 }
 
-// Pale colours, so that every shape and the black names stand out.
+// Draws a pale colour, on which every shape and the black names stand out.
 Rgb PaleColor(Random* random) {
   const auto channel = [&] {
     return static_cast<uint8_t>(random->Between(150, 225));

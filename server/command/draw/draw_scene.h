@@ -6,8 +6,8 @@
 
 namespace ballast {
 
-// Coloured shapes with names under a coloured sky: 320..2048 pixels wide, in
-// the aspect ratios of photographs. No two shapes share a colour or a name.
+// Draws coloured shapes with names under a coloured sky: 320..2048 pixels wide,
+// in the aspect ratios of photographs. No two shapes share a colour or a name.
 Picture DrawScene(Random* random);
 
 }  // namespace ballast

@@ -52,7 +52,7 @@ Table MakeTable(Random* random) {
   return table;
 }
 
-// Draws `text` so that it ends at `right`.
+// Draws `text` right-aligned at `right`.
 void DrawRight(int right, int y, int scale, const std::string& text,
                Canvas* canvas) {
   canvas->DrawText(right - TextWidth(text, scale), y, scale, kInk, text);

@@ -34,7 +34,7 @@ ColumnText FillColumn(const Box& column, Random* random, Canvas* canvas) {
     }
     const std::string joined = absl::StrJoin(sentences, " ");
     const std::vector<std::string> lines = WrapText(joined, characters);
-    // The first paragraph stands even where it is cut off: a page has one.
+    // Keeps the first paragraph even if it is clipped: a page has at least one.
     const int height = static_cast<int>(lines.size()) * kPitch;
     const bool first = text.statements.empty();
     if (y + height > column.y + column.height && !first) return text;

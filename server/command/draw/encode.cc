@@ -15,7 +15,7 @@
 namespace ballast {
 namespace {
 
-// libjpeg calls error_exit where it cannot go on, and that must not return.
+// libjpeg calls error_exit on a fatal error; it must not return.
 struct JpegError {
   jpeg_error_mgr base;  // first: libjpeg hands back a pointer to it
   std::jmp_buf back;
@@ -28,8 +28,8 @@ void ExitJpeg(j_common_ptr info) {
   std::longjmp(error->back, 1);
 }
 
-// Holds no object with a destructor, since longjmp passes over them. `*out` is
-// malloc'ed and the caller's to free, also after a failure.
+// Has no object with a destructor, since longjmp skips them. `*out` is
+// malloc'ed and the caller's to free, even after a failure.
 bool CompressJpeg(const Canvas& canvas, int quality, JpegError* error,
                   unsigned char** out, unsigned long* size) {
   jpeg_compress_struct info;
@@ -78,7 +78,7 @@ absl::StatusOr<std::string> EncodePng(const Canvas& canvas) {
   image.width = canvas.width();
   image.height = canvas.height();
   image.format = PNG_FORMAT_RGB;
-  // Grain does not compress; trying hard only takes time.
+  // Noise does not compress; a high effort would only take time.
   image.flags = PNG_IMAGE_FLAG_FAST;
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
   std::string file(size, '\0');

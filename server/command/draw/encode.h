@@ -14,8 +14,8 @@ enum class FileFormat { kJpeg, kPng, kWebp };
 // "jpg", "png", "webp".
 absl::string_view FileExtension(FileFormat format);
 
-// The picture as a file. `quality` is 1..100 for JPEG (4:2:0) and WebP (lossy);
-// PNG takes no notice of it. The same bytes for the same picture and library.
+// Encodes a picture as a file. `quality` is 1..100 for JPEG (4:2:0) and WebP
+// (lossy); PNG ignores it. Equal pictures and libraries give equal bytes.
 // Errors: INTERNAL (the library's message).
 absl::StatusOr<std::string> EncodeImage(const Canvas& canvas, FileFormat format,
                                         int quality);

@@ -3,7 +3,7 @@
 namespace ballast {
 namespace {
 
-// Rows that are not given are empty: most characters have none below the line.
+// Omitted rows are empty: most characters have none below the baseline.
 constexpr Glyph kGlyphs[] = {
     {0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00},              // space
     {0x04, 0x04, 0x04, 0x04, 0x04, 0x00, 0x04},              // !

@@ -9,7 +9,7 @@ namespace ballast {
 
 Passage MakePassage(Random* random) {
   const size_t length = random->Lognormal(800, 0.8, 60, 3900);
-  // How many of the last sentences a copy is asked of.
+  // The most trailing sentences that a question asks to repeat.
   constexpr size_t kCopied = 8;
   std::vector<Statement> statements;
   Passage passage;

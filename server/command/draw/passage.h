@@ -9,13 +9,13 @@
 
 namespace ballast {
 
-// A text to be asked about, in several scripts.
+// A text to ask questions about, in several scripts.
 struct Passage {
   std::string text;                 // UTF-8
   std::vector<Question> questions;  // three
 };
 
-// The text's length is lognormal, 60 to about 4000 bytes.
+// Draws a passage. The text's length is lognormal, 60 to about 4000 bytes.
 Passage MakePassage(Random* random);
 
 }  // namespace ballast

@@ -13,8 +13,8 @@ struct Question {
   std::string answer;
 };
 
-// A drawn picture and what can be asked about it. The answers come from the
-// values that were drawn, so they are right.
+// A drawn picture and questions about it. The answers come from the values that
+// were drawn, so they are right.
 struct Picture {
   Canvas canvas;
   // At least one; the most natural first.

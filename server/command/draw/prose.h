@@ -16,15 +16,15 @@ struct Statement {
   Question question;     // "How many apples did the old baker count?"
 };
 
-// In ASCII, which the font can draw, unless `foreign`: then places may be
-// spelt in any script, as UTF-8.
+// Draws a statement: in ASCII, which the font can draw, unless `foreign`; then
+// places may be spelt in any script, as UTF-8.
 Statement MakeStatement(Random* random, bool foreign);
 
-// Two or three capitalised words in ASCII.
+// Draws a title: two or three capitalised words in ASCII.
 std::string MakeTitle(Random* random);
 
 // Breaks `text` at spaces into lines of at most `columns` bytes; a longer word
-// gets a line of its own. columns is at least 1.
+// gets a line of its own. `columns` is at least 1.
 std::vector<std::string> WrapText(absl::string_view text, int columns);
 
 }  // namespace ballast

@@ -17,7 +17,7 @@ uint64_t RotateLeft(uint64_t x, int bits) {
 }
 
 // e^x for |x| of a few units, as (1 + x/1024)^1024: off by less than 1 %, but
-// off alike everywhere.
+// by the same amount on every platform.
 double Exp(double x) {
   double power = 1.0 + x / 1024.0;
   for (int i = 0; i < 10; ++i) power *= power;
@@ -45,7 +45,7 @@ uint64_t Random::Next() {
 }
 
 uint32_t Random::Below(uint32_t bound) {
-  // The bias of at most bound / 2^32 is nobody's concern here.
+  // The bias of at most bound / 2^32 does not matter here.
   return static_cast<uint32_t>(((Next() >> 32) * bound) >> 32);
 }
 

@@ -8,12 +8,12 @@
 namespace ballast {
 
 // Random numbers that are the same on every platform: xoshiro256** seeded by
-// SplitMix64, and distributions made of IEEE additions and multiplications
-// alone (those of <random> and the functions of libm differ between
+// SplitMix64, and distributions that use only IEEE additions and
+// multiplications (those of <random> and the functions of libm differ between
 // libraries). Thread-compatible.
 class Random {
  public:
-  // Numbers of stream `stream` of `seed`; streams are independent.
+  // Starts stream `stream` of `seed`; streams are independent.
   Random(uint64_t seed, uint64_t stream);
 
   // Uniform over all 64-bit values.
@@ -28,7 +28,8 @@ class Random {
   // True `percent` times in a hundred.
   bool Chance(uint32_t percent) { return Below(100) < percent; }
 
-  // About lognormal with that median and deviation, clipped to [low, high].
+  // Roughly lognormal with the given median and deviation, clipped to [low,
+  // high].
   int Lognormal(double median, double sigma, int low, int high);
 
   template <typename T, size_t n>

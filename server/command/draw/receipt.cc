@@ -33,7 +33,7 @@ std::string ItemText(const ReceiptItem& item) {
   return absl::StrCat(item.count, " x ", item.name);
 }
 
-// `left` and `right` at the two ends of `columns` characters.
+// Places `left` and `right` at the two ends of `columns` characters.
 std::string Spread(const std::string& left, const std::string& right,
                    int columns) {
   const int gap = columns - static_cast<int>(left.size() + right.size());
@@ -53,7 +53,8 @@ Receipt MakeReceipt(int items, Random* random) {
   receipt.shop = random->Pick(kShops);
   const int number = random->Between(1, 140);
   receipt.street = absl::StrCat(number, " ", random->Pick(kStreets));
-  // One draw a statement: arguments may be evaluated in any order.
+  // One random number a statement: the order in which arguments are evaluated
+  // is unspecified.
   const int year = random->Between(2015, 2025);
   const int month = random->Between(1, 12);
   const int day = random->Between(1, 28);

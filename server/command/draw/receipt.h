@@ -16,7 +16,7 @@ struct ReceiptItem {
   int cents() const { return count * unit_cents; }
 };
 
-// What a shop prints for a purchase. Prices include the tax.
+// The content of a shop's receipt. Prices include the tax.
 struct Receipt {
   std::string shop;
   std::string street;
@@ -40,18 +40,18 @@ struct ReceiptLine {
   std::string text;
 };
 
-// The fewest columns that every line fits.
+// The fewest columns into which every line fits.
 inline constexpr int kReceiptColumns = 32;
 
-// `items` is at least 1.
+// Draws a receipt; `items` is at least 1.
 Receipt MakeReceipt(int items, Random* random);
 
 // The lines from top to bottom, `columns` (at least kReceiptColumns) characters
-// wide: as many as the receipt has items, and ten others besides the title.
+// wide: one for each item, and ten others besides the title.
 std::vector<ReceiptLine> PrintReceipt(const Receipt& receipt, int columns);
 
-// What one may ask: first for the total, then for a transcription, which is all
-// lines of text as they are printed.
+// Questions about a receipt: first for the total, then for a transcription,
+// which is all lines of text as printed.
 std::vector<Question> AskAboutReceipt(const Receipt& receipt,
                                       const std::vector<ReceiptLine>& lines,
                                       Random* random);

@@ -9,11 +9,10 @@
 
 namespace ballast {
 
-// Makes `path` hold `pieces`, one after another: they are written to a file
-// beside it, brought to the disk and renamed. Folders that are missing are
-// made. After an error `path` is as it was. Two writers at once do not disturb
-// each other; the last one's file stays. Blocks on the disk. Errors: those of
-// the disk, naming the file.
+// Replaces `path` with `pieces`, one after another: writes a file beside it,
+// syncs it to the disk and renames it. Creates missing folders. After an error
+// `path` is as it was. Two writers at once do not disturb each other; the last
+// one's file stays. Blocks on the disk. Errors: as File, naming the file.
 absl::Status WriteFileAtomically(
     const std::string& path, std::initializer_list<absl::string_view> pieces);
 

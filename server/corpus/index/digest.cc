@@ -14,6 +14,21 @@ uint64_t Checksum(absl::string_view bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
+uint64_t TextHash(absl::string_view key, absl::string_view text) {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  XXH3_64bits_update(&state, key.data(), key.size());
+  XXH3_64bits_update(&state, "", 1);
+  XXH3_64bits_update(&state, text.data(), text.size());
+  return XXH3_64bits_digest(&state);
+}
+
+void ImagesHash::Add(uint64_t length, absl::string_view head) {
+  const uint64_t numbers[] = {value_, length,
+                              XXH3_64bits(head.data(), head.size())};
+  value_ = XXH3_64bits(numbers, sizeof(numbers));
+}
+
 Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
                        absl::Span<const ImageSize> images) {
   XXH3_state_t state;
@@ -22,6 +37,8 @@ Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
     const uint32_t numbers[] = {sample.text_tokens, sample.label_tokens,
                                 sample.num_images};
     XXH3_128bits_update(&state, numbers, sizeof(numbers));
+    const uint64_t checks[] = {sample.text_check, sample.image_check};
+    XXH3_128bits_update(&state, checks, sizeof(checks));
     XXH3_128bits_update(&state, images.data() + sample.first_image,
                         sample.num_images * sizeof(ImageSize));
   }

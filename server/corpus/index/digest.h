@@ -19,9 +19,30 @@ Digest DigestOf(absl::string_view bytes);
 // XXH3-64.
 uint64_t Checksum(absl::string_view bytes);
 
-// What SourceIndex::digest() promises: over text_tokens, label_tokens, the
-// number of images, and each image's width and height, as little-endian 32-bit
-// numbers, of all samples in order.
+// XXH3-64 of a webdataset sample's key, a zero byte and its text.
+uint64_t TextHash(absl::string_view key, absl::string_view text);
+
+// A hash of a sample's images: of the length and the first kHeadBytes of each,
+// in order. 0 without images. Thread-compatible.
+class ImagesHash {
+ public:
+  // Holds the header of nearly every image. Building an index reads no more of
+  // most.
+  static constexpr uint64_t kHeadBytes = 4096;
+
+  // Adds an image of `length` bytes; `head` holds the first kHeadBytes of them,
+  // or all.
+  void Add(uint64_t length, absl::string_view head);
+  uint64_t value() const { return value_; }
+
+ private:
+  uint64_t value_ = 0;
+};
+
+// Implements SourceIndex::digest(). Covers text_tokens, label_tokens and the
+// number of images (32 bits each), text_check and image_check (64 bits each),
+// then each image's width and height (32 bits each), little-endian, of all
+// samples in order.
 Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
                        absl::Span<const ImageSize> images);
 

@@ -5,7 +5,7 @@
 namespace ballast {
 namespace {
 
-// Adds `record` and its images to where such are kept.
+// Appends `record` and its images.
 void Keep(IndexSampleRecord record, absl::Span<const ImageSize> images,
           std::vector<IndexSampleRecord>* records,
           std::vector<ImageSize>* all_images) {

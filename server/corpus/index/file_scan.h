@@ -17,17 +17,17 @@
 
 namespace ballast {
 
-// What building an index found in one data file. Samples refer to `images`;
-// their `file` is 0 yet.
+// The result of scanning one data file for an index. Samples refer to `images`;
+// their `file` is still 0.
 struct FileScan {
   std::string name;
   FileStamp stamp;
   std::vector<IndexSampleRecord> samples;
   std::vector<ImageSize> images;
-  // Bad or skipped for their text, with images of their own.
+  // Bad or skipped because of their text, with images of their own.
   std::vector<IndexSampleRecord> left_out;
   std::vector<ImageSize> left_out_images;
-  uint64_t unreadable = 0;  // bad for anything else
+  uint64_t unreadable = 0;  // bad for other reasons
   IndexReport report;       // its counts of samples and images are 0
 };
 
@@ -45,20 +45,21 @@ class FileScanner {
   }
 
   // Measures the sample and adds it, or lists it as bad or skipped. `record`
-  // has its offset, length, check and line. Errors: UNAVAILABLE, the measure's.
+  // has its offset, length, checks and line. Errors: UNAVAILABLE, as the
+  // measure.
   absl::Status Add(IndexSampleRecord record, absl::string_view key,
                    const RawSample& sample, absl::Span<const ImageSize> images);
-  // Adds a sample whose lengths are known.
+  // Adds a sample with known lengths.
   void AddMeasured(IndexSampleRecord record, const TextLengths& lengths,
                    absl::Span<const ImageSize> images);
-  // Counts samples of a file that is not read again: `known_bad` are in it.
+  // Counts samples of a file that is not read again, with `known_bad` bad ones.
   void AddReused(uint64_t samples, uint64_t lengths, uint64_t known_bad);
-  // Lists a bad sample. A failure that is the machine's and not the sample's
-  // (disk, descriptors, memory) is returned instead, for the build must end.
+  // Lists a bad sample. A failure of the machine (disk, descriptors, memory) is
+  // returned instead and ends the build.
   absl::Status AddBad(uint64_t offset, absl::string_view key,
                       const absl::Status& reason);
   void AddIgnored(absl::string_view extension, uint64_t count);
-  // The file is done up to `offset`.
+  // The file has been scanned up to `offset`.
   void Advance(uint64_t offset);
 
   FileScan Finish() &&;
@@ -72,8 +73,7 @@ class FileScanner {
   uint64_t reported_bad_ = 0;
 };
 
-// Reads a file and hands its samples to `scanner`. Errors: those that end the
-// build.
+// Reads a file and passes its samples to `scanner`. Errors end the build.
 absl::Status ScanWebDataset(const File& file, FileScanner& scanner);
 absl::Status ScanJsonl(const File& file, const MediaRoot& media,
                        FileScanner& scanner);

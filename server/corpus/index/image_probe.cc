@@ -11,22 +11,24 @@ namespace ballast {
 
 absl::StatusOr<ImageSize> ProbeImage(const File& file, uint64_t offset,
                                      uint64_t size,
-                                     const ImageSizeReader& reader) {
-  // On the stack: most images need no more.
-  char first[4 << 10];
+                                     const ImageSizeReader& reader,
+                                     ImagesHash* hash) {
+  // On the stack, and enough for most images.
+  char first[ImagesHash::kHeadBytes];
   std::string more;
   uint64_t have = 0;
   uint64_t wanted = std::min<uint64_t>(size, sizeof(first));
   while (true) {
     char* bytes = first;
     if (wanted > sizeof(first)) {
-      // As much as the file was seen to hold, and three times that.
+      // Four times as much as before.
       more.resize(wanted);
       bytes = more.data();
       if (have == sizeof(first)) std::copy_n(first, have, bytes);
     }
     BALLAST_RETURN_IF_ERROR(
         file.ReadAt(offset + have, wanted - have, bytes + have));
+    if (have == 0 && hash != nullptr) hash->Add(size, {bytes, wanted});
     have = wanted;
     const absl::StatusOr<ImageSize> found =
         reader(absl::string_view(bytes, have));

@@ -96,8 +96,8 @@ class Scan {
   std::vector<absl::StatusOr<FileScan>> results_;
 };
 
-// Moves what a file's scan found to the end of the whole. The images of samples
-// that are left out gather apart.
+// Appends a file's scan to the whole. The images of samples that are left out
+// are collected separately.
 void Append(FileScan scan, IndexContents& contents,
             std::vector<ImageSize>& left_out_images, IndexReport& report) {
   const auto file = static_cast<uint32_t>(contents.files.size());

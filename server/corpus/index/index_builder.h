@@ -10,13 +10,13 @@ namespace ballast {
 
 // Reads all files of `source` (paths relative to `directory`) and writes its
 // index to source.index(), atomically: after an error the old index is as it
-// was. Files that the index before knows as they are, under the same key of
+// was. Files that have not changed since the old index, under the same key of
 // sizes, are not searched again: places and image sizes are taken from it, and
-// lengths where the key and the limits allow. Bad samples are reported and left
-// out, not an error. Equal files give an equal index, whatever `threads`. Keeps
-// the index in memory until it is written. Blocks for as long as that takes.
-// Errors: those of ExpandPath and of the disk; ABORTED (a data file changed
-// meanwhile); UNIMPLEMENTED (a mock source has no index).
+// lengths if the key and the limits allow. Bad samples are reported and left
+// out; they are no error. Equal files give an equal index, whatever `threads`.
+// Holds the index in memory until it is written. Blocks until then. Errors: as
+// ExpandPath and File; ABORTED (a data file changed meanwhile); UNIMPLEMENTED
+// (a mock source has no index).
 absl::StatusOr<IndexReport> BuildIndex(const v1::Source& source,
                                        absl::string_view directory,
                                        const IndexOptions& options);

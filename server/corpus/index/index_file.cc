@@ -23,7 +23,7 @@ bool Fills(uint64_t offset, uint64_t count, uint64_t size, uint64_t end) {
          offset + count * size == end;
 }
 
-// About a second's worth.
+// About one second of work.
 constexpr uint64_t kSamplesOfProgress = 1 << 23;
 
 Digest DigestAt(const uint64_t (&halves)[2]) { return {halves[0], halves[1]}; }
@@ -55,7 +55,7 @@ IndexFile::~IndexFile() {
 }
 
 void IndexFile::Advise(int advice) const {
-  // Without it, pages are read all the same.
+  // If it fails, pages are read all the same.
   madvise(const_cast<char*>(mapped_.data()), mapped_.size(), advice);
 }
 
@@ -64,8 +64,8 @@ absl::Status IndexFile::Damaged(absl::string_view reason) const {
 }
 
 absl::Status IndexFile::CheckHead() {
-  // Look-ups lie all over the file: what is read is what Prefetch asks for, and
-  // not what lies around it.
+  // Look-ups are spread over the file, so only the pages that Prefetch asks for
+  // are read, without those around them.
   Advise(MADV_RANDOM);
   header_ = reinterpret_cast<const IndexHeader*>(mapped_.data());
   BALLAST_RETURN_IF_ERROR(CheckHeader());
@@ -95,9 +95,11 @@ absl::Status IndexFile::CheckHeader() const {
   const IndexHeader& header = *header_;
   if (header.magic != kIndexMagic) return Damaged("this is no index");
   if (header.version != kIndexVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path_, ": index of version ", header.version, ", wanted ",
-                     kIndexVersion));
+    return absl::FailedPreconditionError(absl::StrCat(
+        path_, ": index of version ", header.version, ", wanted ",
+        kIndexVersion,
+        header.version < 4 ? ", which holds hashes of the samples' content"
+                           : ""));
   }
   if (mapped_.size() < sizeof(IndexHeader)) {
     return Damaged(absl::StrCat("it has ", mapped_.size(), " bytes, wanted ",
@@ -123,7 +125,7 @@ absl::Status IndexFile::CheckHeader() const {
 
 bool IndexFile::TablesFit() const {
   const IndexHeader& header = *header_;
-  // Below 2^63, so that their sum is one.
+  // Each below 2^63, so that the sum does not wrap.
   if (header.num_samples > header.total_bytes ||
       header.num_left_out > header.total_bytes) {
     return false;
@@ -215,7 +217,7 @@ absl::StatusOr<IndexedSample> IndexFile::sample(uint64_t ordinal) const {
 
 void IndexFile::Prefetch(absl::Span<const uint64_t> ordinals) const {
   std::vector<uint64_t> untouched;
-  // Into the processor's cache what is in memory already; into memory the rest.
+  // Brings pages in memory into the processor's cache, others into memory.
   const auto fetch = [&](Range range) {
     const char* begin = mapped_.data() + header_->sample_table + range.offset;
     __builtin_prefetch(begin);
@@ -226,7 +228,7 @@ void IndexFile::Prefetch(absl::Span<const uint64_t> ordinals) const {
   pages_.Prefetch(std::move(untouched));
   untouched.clear();
   for (const uint64_t ordinal : ordinals) {
-    // Who looks it up is told what is wrong with it.
+    // A look-up reports what is wrong with it.
     if (!TouchRecord(ordinal).ok()) continue;
     const Range range = ImagesRange(ordinal);
     if (range.size > 0) fetch(range);
@@ -249,7 +251,7 @@ absl::Status IndexFile::Verify(
     return Damaged(
         absl::StrCat(images_.size(), " images, its samples have ", images));
   }
-  // What fills the last page belongs to no record.
+  // The padding of the last page belongs to no record.
   return TouchPages({0, header_->page_checksums - header_->sample_table});
 }
 
@@ -261,7 +263,7 @@ absl::Status IndexFile::CheckPlace(uint64_t number,
                                 sample.first_image, ", wanted from ",
                                 first_image));
   }
-  // Those that are left out begin anew.
+  // Samples left out start a new order.
   if (number == 0 || number == header_->num_samples) return absl::OkStatus();
   const IndexSampleRecord& before = samples_[number - 1];
   if (sample.file < before.file ||

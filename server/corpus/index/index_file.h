@@ -20,16 +20,15 @@
 namespace ballast {
 
 // An index file mapped into memory. Opening reads its head; each page of its
-// records is checked when it is first touched. Thread-safe. A file that is
-// replaced, as BuildIndex does, leaves the mapping as it is; one that is cut
-// short in place, or lies on a disk that fails, kills the process that touches
-// the lost pages, as with every mapping. Blocks on the disk where it touches
-// what nobody has.
+// records is checked when it is first touched. Thread-safe. Replacing the file,
+// as BuildIndex does, leaves the mapping as it is. A file that is truncated in
+// place, or whose disk fails, kills the process that touches the lost pages, as
+// with every mapping. Blocks on the disk at the first touch of a page.
 class IndexFile final : public SourceIndex {
  public:
-  // Maps `path` and checks its head: header, files, names. Errors: NOT_FOUND
-  // and others of the disk; FAILED_PRECONDITION (another version); DATA_LOSS
-  // (not an index, damaged).
+  // Maps `path` and checks its head: header, files, names. Errors: as
+  // File::Open; FAILED_PRECONDITION (another version), DATA_LOSS (not an index,
+  // damaged).
   static absl::StatusOr<std::shared_ptr<const IndexFile>> Open(
       const std::string& path);
 
@@ -42,10 +41,10 @@ class IndexFile final : public SourceIndex {
   void Prefetch(absl::Span<const uint64_t> ordinals) const override;
   std::string digest() const override;
 
-  // Reads the whole file: that every page is what was written, and that the
-  // records lie in order and inside the tables and files that they refer to.
-  // `progress`, which may be empty, is called now and then with the samples
-  // that have been checked. Errors: DATA_LOSS.
+  // Reads the whole file and checks that every page is as it was written, and
+  // that the records are in order and inside the tables and files that they
+  // refer to. `progress`, which may be empty, is called occasionally with the
+  // number of samples checked. Errors: DATA_LOSS.
   absl::Status Verify(
       const std::function<void(uint64_t samples)>& progress) const;
 
@@ -55,13 +54,13 @@ class IndexFile final : public SourceIndex {
   const IndexDigests& digests() const { return digests_; }
   // size(), and the samples that are left out, which follow.
   uint64_t num_records() const { return samples_.size(); }
-  // OK once record `number`, which must be below num_records(), and its images
-  // are known to be right: that they are what was written, and lead nowhere
-  // outside. Errors: DATA_LOSS, with the file and the place in it.
+  // Checks that record `number`, which must be below num_records(), and its
+  // images are as they were written and refer to nothing outside. Errors:
+  // DATA_LOSS, with the file and the place in it.
   absl::Status Touch(uint64_t number) const {
     return IsTouched(number) ? absl::OkStatus() : TouchAnew(number);
   }
-  // Whether they have been read and are right. Does not touch the disk.
+  // Whether that has been checked. Does not touch the disk.
   bool IsTouched(uint64_t number) const {
     const Range record = RecordRange(number);
     if (!pages_.IsTouched(record.offset, record.size)) return false;
@@ -73,7 +72,7 @@ class IndexFile final : public SourceIndex {
     }
     return true;
   }
-  // To be read after Touch(number), or Verify, was OK.
+  // Valid after Touch(number), or Verify, was OK.
   const IndexSampleRecord& record(uint64_t number) const {
     return samples_[number];
   }
@@ -93,7 +92,7 @@ class IndexFile final : public SourceIndex {
   uint64_t num_touched_pages() const { return pages_.num_touched(); }
 
  private:
-  // Bytes of the records, counted from the first.
+  // A range of bytes, from the first record.
   struct Range {
     uint64_t offset;
     uint64_t size;
@@ -105,7 +104,7 @@ class IndexFile final : public SourceIndex {
   absl::Status CheckHeader() const;
   bool TablesFit() const;
   absl::Status CheckFiles() const;
-  // Of Touch: the record alone.
+  // Touch for the record alone.
   absl::Status TouchRecord(uint64_t number) const {
     const absl::Status status = TouchPages(RecordRange(number));
     if (!status.ok() || LeadsInside(samples_[number])) return status;
@@ -119,7 +118,7 @@ class IndexFile final : public SourceIndex {
   absl::Status TouchPagesAnew(Range range) const;
   absl::Status CheckRecord(uint64_t number) const;
   absl::Status CheckPlace(uint64_t number, uint64_t first_image) const;
-  // Whether the record keeps inside its file and the images.
+  // Whether the record refers to its file and the images within their bounds.
   bool LeadsInside(const IndexSampleRecord& record) const {
     if (record.file >= files_.size()) return false;
     const uint64_t size = files_[record.file].size;
@@ -130,14 +129,14 @@ class IndexFile final : public SourceIndex {
   static Range RecordRange(uint64_t number) {
     return {number * sizeof(IndexSampleRecord), sizeof(IndexSampleRecord)};
   }
-  // Once the record is known to be right.
+  // Valid once the record has been checked.
   Range ImagesRange(uint64_t number) const {
     const IndexSampleRecord& sample = samples_[number];
     return {header_->image_table - header_->sample_table +
                 sample.first_image * sizeof(ImageSize),
             sample.num_images * sizeof(ImageSize)};
   }
-  // How the whole mapping is used from now on, as madvise has it.
+  // Advises the system of how the mapping is used from now on (madvise).
   void Advise(int advice) const;
   absl::Status Damaged(absl::string_view reason) const;
 

@@ -19,9 +19,9 @@ namespace ballast {
 static_assert(std::endian::native == std::endian::little);
 
 inline constexpr uint64_t kIndexMagic = 0x58444954534C4C42;  // "BLLSTIDX"
-// Raised with the layout and with the rules by which files become samples: an
-// index of another version is built anew.
-inline constexpr uint32_t kIndexVersion = 3;
+// Raised with the layout and with the rules by which files become samples. An
+// index of another version is rebuilt.
+inline constexpr uint32_t kIndexVersion = 4;
 
 struct IndexHeader {
   uint64_t magic;
@@ -30,26 +30,26 @@ struct IndexHeader {
   uint64_t total_bytes;
   uint64_t num_files;
   uint64_t num_samples;
-  // Samples that were found and whose sizes are known, but that are bad or
-  // skipped for their text. Their records follow those of the samples.
+  // Samples with known sizes that are bad or skipped because of their text.
+  // Their records follow those of the samples.
   uint64_t num_left_out;
   uint64_t num_images;  // of both
-  // Where the sections begin. Each follows the one before without a gap, but
-  // that zeros fill the pages before `sample_table` and `page_checksums`.
+  // Offsets of the sections. They follow one another without a gap, except that
+  // zeros fill the pages before `sample_table` and `page_checksums`.
   uint64_t file_table;
   uint64_t table_checksums;  // XXH3-64 of each page of page_checksums
   uint64_t names;
   uint64_t sample_table;
   uint64_t image_table;
   uint64_t page_checksums;  // XXH3-64 of each page of samples and images
-  // XXH3-128, high half first. Of the parts of an IndexKey, the first with the
+  // XXH3-128, high half first, of the parts of an IndexKey, the first with the
   // format and the media root, ...
   uint64_t sizes_digest[2];
   uint64_t lengths_digest[2];
   uint64_t limits_digest[2];
-  // ... and of all that sample() can answer.
+  // ... and of the samples (DigestOfSamples).
   uint64_t data_digest[2];
-  // XXH3-64 of what lies between header and samples, and of the header before
+  // XXH3-64 of the bytes between header and samples, and of the header up to
   // this field.
   uint64_t head_checksum;
   uint64_t header_checksum;
@@ -61,29 +61,30 @@ struct IndexFileRecord {
   uint64_t name_bytes;
   uint64_t size;
   int64_t mtime_ns;
-  // Samples that are bad whatever the tokenizer: they have no record.
+  // Samples that are bad under any tokenizer: they have no record.
   uint64_t unreadable;
 };
 static_assert(sizeof(IndexFileRecord) == 40);
 
-// Samples come in the order of their files, and of their place in the file.
+// Samples are ordered by file, then by offset.
 struct IndexSampleRecord {
   // webdataset: the headers and bytes of its members; jsonl: its line, without
   // the line break.
   uint64_t offset;
-  uint64_t length;
-  // XXH3-64 of what Read must find there: the key (webdataset), the line
-  // (jsonl).
-  uint64_t check;
+  // Hashes of the content that Read must find: TextHash of key and text
+  // (webdataset) or XXH3-64 of the line (jsonl), and ImagesHash.
+  uint64_t text_check;
+  uint64_t image_check;
   uint64_t first_image;
+  uint32_t length;
   // jsonl: the line's number, from 1. webdataset: 0.
-  uint64_t line;
+  uint32_t line;
   uint32_t file;
   uint32_t num_images : 31;
-  // The lengths are those under the index's limits alone: another limit asks
-  // for the text again (TextLengths::limited).
+  // The lengths hold under the index's limits alone: under others the text is
+  // measured again (TextLengths::limited).
   uint32_t limited : 1;
-  // Both 0 where the sample is left out.
+  // Both 0 if the sample is left out.
   uint32_t text_tokens;
   uint32_t label_tokens;
 };

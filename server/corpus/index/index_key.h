@@ -7,24 +7,22 @@
 
 namespace ballast {
 
-// What an index is made from besides the data files, in three parts, so that a
+// What an index depends on besides the data files, in three parts, so that a
 // change rebuilds only what depends on it. Each names all that it covers, in
 // any form: only equality counts.
 struct IndexKey {
-  // Where samples lie and what sizes their images have: whether images are
-  // turned, say.
+  // Places of samples and sizes of images: whether images are turned, say.
   std::string sizes;
   // Lengths of whole texts: tokenizer, template, token ids.
   std::string lengths;
-  // What a text must keep within, and the sizes of its images beside it: bounds
-  // of pixels and tokens.
+  // Bounds of a text and of the image sizes beside it: pixels and tokens.
   std::string limits;
 
   friend bool operator==(const IndexKey&, const IndexKey&) = default;
 };
 
-// The same as an index keeps it. `sizes` covers the format and the media root
-// of the source too.
+// The key as an index holds it. `sizes` also covers the format and the media
+// root of the source.
 struct IndexDigests {
   Digest sizes = {};
   Digest lengths = {};

@@ -20,27 +20,27 @@ namespace ballast {
 struct TextLengths {
   uint32_t text_tokens = 0;
   uint32_t label_tokens = 0;
-  // The sample shall be left out without being bad.
+  // The sample is left out without being bad.
   bool skip = false;
-  // Other limits (IndexKey) may give other lengths, even ones that the sample
-  // keeps within: it was cut, or its text is held against its images.
+  // Other limits (IndexKey) may give other lengths, even limits that the sample
+  // keeps: it was truncated, or its text is checked against its images.
   bool limited = false;
 };
 
-// Finds the lengths of a sample; an error makes it bad, its message is the
-// reason; UNAVAILABLE alone ends the build, for it is the machine's. The
-// RawSample has a name and a text but no images; the sizes of its images are
-// given beside it. Called from several threads at once.
+// Finds the lengths of a sample. An error makes it bad, with its message as the
+// reason, except UNAVAILABLE, a failure of the machine, which ends the build.
+// The RawSample has a name and a text but no images; the sizes of its images
+// are passed beside it. Called from several threads at once.
 using SampleMeasure = std::function<absl::StatusOr<TextLengths>(
     const RawSample& sample, absl::Span<const ImageSize> images)>;
 
 // Whether lengths that were found under other limits, and are not `limited`,
-// are those under the limits of this build too. Called from several threads at
+// also hold under the limits of this build. Called from several threads at
 // once.
 using LengthsHold = std::function<bool(const TextLengths& lengths,
                                        absl::Span<const ImageSize> images)>;
 
-// How far the building of one index has come.
+// Progress of building one index.
 struct IndexProgress {
   uint64_t bytes_done = 0;
   uint64_t bytes_total = 0;  // of all data files; media files do not count
@@ -50,7 +50,7 @@ struct IndexProgress {
 
 struct IndexReport;
 
-// What building an index depends on besides the source.
+// Options of building an index.
 struct IndexOptions {
   SampleMeasure measure;
   ImageSizeReader read_image_size;
@@ -58,20 +58,20 @@ struct IndexOptions {
   IndexKey key;
   // May be empty: then all texts are measured again under other limits.
   LengthsHold lengths_hold;
-  // Whether what the index before holds and still fits may be taken from it.
+  // Whether parts of the old index that still fit may be reused.
   bool reuse = true;
   // May be empty. One call at a time, from any thread, about once a MiB; the
   // last call has bytes_done == bytes_total.
   std::function<void(const IndexProgress&)> progress;
-  // Called once with what came of all files, before anything is written. False:
-  // no index is written, and what was there stays. May be empty: writes it.
+  // Called once with the result of all files, before anything is written. If it
+  // answers false, no index is written and the old one stays. May be empty.
   std::function<bool(const IndexReport&)> accept;
-  // Files that are read at the same time. At least 1.
+  // Files read at the same time. At least 1.
   uint32_t threads = 1;
 };
 
-// A sample that is not in the index, or the place where a tar file is damaged:
-// nothing from there to the file's end is in the index, nor is the sample `key`
+// A sample that is not in the index, or the place of damage in a tar file: the
+// index then has nothing from there to the file's end, nor the sample `key`
 // before it, which may lack members.
 struct BadSample {
   std::string file;  // relative to the configuration's directory if inside it
@@ -85,14 +85,14 @@ struct IndexReport {
   uint64_t samples = 0;
   uint64_t images = 0;
   uint64_t skipped = 0;
-  // Files that are as the index before knew them: the places and image sizes
-  // of their samples were taken from it.
+  // Files unchanged since the old index: the places and image sizes of their
+  // samples were taken from it.
   uint64_t reused_files = 0;
   uint64_t reused_samples = 0;
-  // Those of them whose text was not read either.
+  // Samples among them whose text was not read either.
   uint64_t reused_lengths = 0;
-  // Bad samples of reused files that are not listed in `bad`: they were when
-  // the files were read.
+  // Bad samples of reused files. They are not in `bad`: the build that read the
+  // files listed them.
   uint64_t known_bad = 0;
   // Tar members that are no part of a sample, by extension
   // (WebDatasetReader::ignored).

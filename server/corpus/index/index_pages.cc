@@ -16,13 +16,13 @@ namespace ballast {
 namespace {
 
 constexpr uint64_t kChecksumsInPage = kIndexPageBytes / sizeof(uint64_t);
-// Pages between two that are wanted, up to so many, are read with them: one
+// Gaps of up to this many pages between two wanted ones are read with them: one
 // long read is cheaper than two, and steps that want so many pages of an index
 // soon want the rest.
 constexpr uint64_t kSmallGap = 16;
 
-// Of what it is asked to read ahead at a time the system reads no more than a
-// device's `read_ahead_kb`, which is this much unless someone has changed it.
+// The system reads ahead at most a device's `read_ahead_kb` per call, by
+// default this much.
 constexpr uint64_t kReadAheadBytes = 128 << 10;
 
 void ReadAheadPages(absl::string_view bytes, std::vector<uint64_t>* pages) {
@@ -48,7 +48,7 @@ void ReadAhead(absl::string_view bytes) {
   const uintptr_t end = address + bytes.size();
   for (uintptr_t at = address / memory_page * memory_page; at < end;
        at += kReadAheadBytes) {
-    // What cannot be read ahead is read when it is touched.
+    // Bytes that cannot be read ahead are read when they are touched.
     madvise(reinterpret_cast<void*>(at),
             std::min<uint64_t>(end - at, kReadAheadBytes), MADV_WILLNEED);
   }

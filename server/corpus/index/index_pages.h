@@ -15,21 +15,20 @@
 
 namespace ballast {
 
-// What is checked at a time. A step's samples lie all over an index, so every
-// byte more is one that look-ups read for nothing; a page of memory is what
-// they read anyway.
+// The unit of checking. A step's samples are spread over an index, so larger
+// units would read bytes in vain; a page of memory is read anyway.
 inline constexpr uint64_t kIndexPageBytes = 4096;
 
 // XXH3-64 of each page of `pieces`, one after another; the last may be short.
 std::vector<uint64_t> PageChecksums(absl::Span<const absl::string_view> pieces);
 
-// Has the system read these bytes of a mapped file from the disk, behind the
-// caller's back.
+// Has the system read these bytes of a mapped file from the disk
+// asynchronously.
 void ReadAhead(absl::string_view bytes);
 
-// Bytes in memory, each page of which is held against its checksum once, by
-// whoever touches it first. Thread-safe: two who touch a page at the same time
-// both look.
+// Bytes in memory, each page of which is checked against its checksum once,
+// when it is first touched. Thread-safe: two threads that touch a page at the
+// same time both check it.
 class CheckedPages {
  public:
   CheckedPages() = default;
@@ -38,7 +37,7 @@ class CheckedPages {
 
   absl::string_view bytes() const { return bytes_; }
   // Whether all pages of [offset, offset + size), which lies inside, have been
-  // found to be right. Does not read them.
+  // checked. Does not read them.
   bool IsChecked(uint64_t offset, uint64_t size) const {
     if (size == 0) return true;
     const uint64_t last = (offset + size - 1) / kIndexPageBytes;
@@ -50,32 +49,33 @@ class CheckedPages {
   bool IsPageChecked(uint64_t page) const {
     return checked_[page / 64].load(std::memory_order_relaxed) >> page % 64 & 1;
   }
-  // Reads those that have not. The first page that is damaged, if any is.
+  // Reads and checks the others. Answers the first damaged page, if any.
   std::optional<uint64_t> Check(uint64_t offset, uint64_t size) const;
-  // Pages that have been found to be right.
+  // Pages that have been checked.
   uint64_t num_checked() const;
 
  private:
   absl::string_view bytes_;
   absl::Span<const uint64_t> checksums_;
-  // A bit a page. Bits alone are shared, the bytes never change: relaxed.
+  // One bit per page. Only the bits are shared, the bytes never change:
+  // relaxed.
   std::unique_ptr<std::atomic<uint64_t>[]> checked_;
 };
 
-// The pages of an index's records behind the table of their checksums, whose
-// own pages are checked in the same way. Thread-safe.
+// The pages of an index's records, checked by a table of checksums, whose own
+// pages are checked in the same way. Thread-safe.
 class IndexPages {
  public:
   IndexPages() = default;
   // `file` begins at a page of memory. Its records are the whole pages of
-  // [records, table), the rest is the table, 8 bytes each, of whose pages
-  // `checksums` are those. Both must outlive this.
+  // [records, table); the rest is the table, 8 bytes per page. `checksums` are
+  // those of the table's pages. Both must outlive this.
   IndexPages(absl::string_view file, uint64_t records, uint64_t table,
              absl::Span<const uint64_t> checksums);
 
-  // OK where all pages of [offset, offset + size) of the records are right.
-  // Blocks on the disk. Errors: DATA_LOSS, which says where in the file the
-  // damage lies.
+  // OK if all pages of [offset, offset + size) of the records are undamaged.
+  // Blocks on the disk. Errors: DATA_LOSS, naming the damaged bytes of the
+  // file.
   absl::Status Touch(uint64_t offset, uint64_t size) const {
     if (records_.IsChecked(offset, size)) return absl::OkStatus();
     return Check(offset, size);
@@ -87,8 +87,8 @@ class IndexPages {
   // Adds the pages that Touch would read.
   void AddUntouched(uint64_t offset, uint64_t size,
                     std::vector<uint64_t>* pages) const;
-  // Has these pages of the records, and of the table what Touch needs for them,
-  // read from the disk all at once, behind the caller's back.
+  // Has these pages of the records, and the pages of the table that Touch needs
+  // for them, read from the disk all at once, asynchronously.
   void Prefetch(std::vector<uint64_t> pages) const;
 
   // Pages of both that have been read.

@@ -20,7 +20,7 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
   index_ = *std::move(index);
   absl::flat_hash_map<absl::string_view, const SourceFile*> by_name;
   for (const SourceFile& file : files) by_name.emplace(file.name, &file);
-  // By the numbers of the index. Files that are gone are never read.
+  // Indexed by the numbers of the index. Files that are gone are never read.
   std::vector<SourceFile> known(index_->num_files());
   for (uint64_t i = 0; i < known.size(); ++i) {
     const auto found = by_name.find(index_->file_name(i));
@@ -29,9 +29,11 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
     numbers_.emplace(index_->file_name(i), i);
   }
   if (media != nullptr) {
-    texts_ = std::make_unique<JsonlSource>(index_, std::move(known), *media);
+    texts_ = std::make_unique<JsonlSource>(index_, std::move(known),
+                                           OpenFileCache::OfProcess(), *media);
   } else {
-    texts_ = std::make_unique<WebDatasetSource>(index_, std::move(known));
+    texts_ = std::make_unique<WebDatasetSource>(index_, std::move(known),
+                                                OpenFileCache::OfProcess());
   }
 }
 
@@ -50,7 +52,7 @@ absl::Status IndexReuse::Scan(uint64_t number, FileScanner& scanner) const {
   Range left_out = RecordsOf(number, index_->size(), index_->num_records());
   uint64_t samples = 0;
   uint64_t lengths = 0;
-  // In the order in which the file has them.
+  // In the order of the file.
   while (kept.begin < kept.end || left_out.begin < left_out.end) {
     const bool is_kept =
         left_out.begin == left_out.end ||
@@ -109,16 +111,17 @@ std::optional<TextLengths> IndexReuse::KnownLengths(uint64_t number) const {
 absl::Status IndexReuse::Measure(uint64_t number, FileScanner& scanner) const {
   const IndexSampleRecord& record = index_->record(number);
   BALLAST_ASSIGN_OR_RETURN(
-      const RawSample sample,
+      const FaultOr<RawSample> sample,
       texts_->ReadNumber(number, {.text = true, .images = false}));
-  absl::string_view key = sample.name;
+  if (!sample.ok()) return absl::DataLossError(sample.fault().reason());
+  absl::string_view key = sample->name;
   const std::string line = absl::StrCat(record.line);
   if (record.line != 0) {
     key = line;
   } else {
     absl::ConsumePrefix(&key, WebDatasetSampleName(scanner.name(), ""));
   }
-  return scanner.Add(record, key, sample, index_->images(number));
+  return scanner.Add(record, key, *sample, index_->images(number));
 }
 
 }  // namespace ballast

@@ -20,26 +20,25 @@
 
 namespace ballast {
 
-// What the index before still knows of a source's files, so that they need not
-// be searched for samples again. Thread-safe.
+// The parts of an old index that still hold for a source's files, so that they
+// need not be searched for samples again. Thread-safe.
 class IndexReuse {
  public:
-  // Looks at the index of `source`. Knows nothing where there is none, where it
-  // is damaged or of another version, or was built under another key of sizes.
-  // `files` are the source's, `media` its media root (jsonl), `options` must
-  // outlive this.
+  // Opens the index of `source`. Nothing is reused if it is missing, damaged or
+  // of another version, or was built under another key of sizes. `files` are
+  // the source's, `media` its media root (jsonl), `options` must outlive this.
   IndexReuse(const v1::Source& source, absl::string_view directory,
              const std::vector<SourceFile>& files, const MediaRoot* media,
              const IndexOptions* options);
 
-  // The number by which Scan finds a file, if it is as the index knew it.
+  // The file's number for Scan, if it has not changed since the index.
   std::optional<uint64_t> Find(const SourceFile& file,
                                const FileStamp& stamp) const;
 
-  // Hands the samples of file `number` to `scanner`, with the image sizes that
-  // the index has. Texts are read and measured where the index has no lengths
-  // that hold. Errors: those of reading; DATA_LOSS (the file is another, though
-  // its size and time are not).
+  // Passes the samples of file `number` to `scanner`, with the image sizes of
+  // the index. Texts are read and measured if the lengths of the index do not
+  // hold. Errors: as SampleSource::Read; DATA_LOSS (the file has other content,
+  // though the same size and time).
   absl::Status Scan(uint64_t number, FileScanner& scanner) const;
 
  private:
@@ -50,13 +49,13 @@ class IndexReuse {
 
   // The records of a file among those in [begin, end).
   Range RecordsOf(uint64_t file, uint64_t begin, uint64_t end) const;
-  // The lengths of a sample, where those of the index hold.
+  // The lengths of a sample, if those of the index hold.
   std::optional<TextLengths> KnownLengths(uint64_t number) const;
   absl::Status Measure(uint64_t number, FileScanner& scanner) const;
 
   const IndexOptions* options_;
   IndexDigests digests_;                    // of options_->key
-  std::shared_ptr<const IndexFile> index_;  // null: nothing is known
+  std::shared_ptr<const IndexFile> index_;  // null: nothing is reused
   std::unique_ptr<const FileSource> texts_;
   absl::flat_hash_map<absl::string_view, uint64_t> numbers_;  // by file's name
 };

@@ -13,8 +13,8 @@
 
 namespace ballast {
 
-// All that an index file holds. Both kinds of samples name their images by
-// `first_image` and lie in the order that IndexSampleRecord asks for.
+// The contents of an index file. Both kinds of samples refer to their images by
+// `first_image` and are in the order of IndexSampleRecord.
 struct IndexContents {
   struct DataFile {
     std::string name;
@@ -25,13 +25,13 @@ struct IndexContents {
   IndexDigests digests;
   std::vector<DataFile> files;
   std::vector<IndexSampleRecord> samples;
-  // Those left out; the images of all samples come before theirs.
+  // Samples left out; their images follow those of all samples.
   std::vector<IndexSampleRecord> left_out;
   std::vector<ImageSize> images;
 };
 
-// Writes `path` atomically: whoever opens it sees the old file or the whole new
-// one, and a failure leaves the old one. Errors: those of the disk.
+// Writes `path` atomically: readers see the old file or the whole new one, and
+// a failure leaves the old one. Errors: as WriteFileAtomically.
 absl::Status WriteIndex(const std::string& path, const IndexContents& contents);
 
 }  // namespace ballast

@@ -10,7 +10,7 @@
 
 namespace ballast {
 
-// Adds up what the threads of a build have done. Thread-safe.
+// Sums the progress of the threads of a build. Thread-safe.
 class ProgressMeter {
  public:
   ProgressMeter(uint64_t bytes_total,

@@ -20,13 +20,18 @@ absl::StatusOr<JsonSample> ReadSample(const Line& line) {
     return absl::InvalidArgumentError(absl::StrCat(
         "line of ", line.length, " bytes, wanted at most ", kMaxTextBytes));
   }
+  if (line.number > kMaxLineNumber) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("line ", line.number, ", wanted at most ", kMaxLineNumber,
+                     " lines in a file; split the file"));
+  }
   return ParseJsonSample(line.text);
 }
 
 // The sizes of the images that a line of `bytes` names.
 absl::StatusOr<std::vector<ImageSize>> ReadSizes(
     const std::vector<std::string>& paths, uint64_t bytes,
-    const MediaRoot& media, const ImageSizeReader& reader) {
+    const MediaRoot& media, const ImageSizeReader& reader, ImagesHash* hash) {
   std::vector<ImageSize> sizes;
   for (const std::string& path : paths) {
     BALLAST_ASSIGN_OR_RETURN(const File file, media.Open(path));
@@ -36,7 +41,7 @@ absl::StatusOr<std::vector<ImageSize>> ReadSizes(
           absl::StrCat("over ", kMaxSampleBytes, " bytes in all"));
     }
     bytes += size;
-    absl::StatusOr<ImageSize> image = ProbeImage(file, 0, size, reader);
+    absl::StatusOr<ImageSize> image = ProbeImage(file, 0, size, reader, hash);
     if (!image.ok()) return Annotate(image.status(), file.path());
     sizes.push_back(*image);
   }
@@ -56,9 +61,10 @@ absl::Status ScanJsonl(const File& file, const MediaRoot& media,
     if (blank) continue;
     const std::string key = absl::StrCat(line->number);
     const absl::StatusOr<JsonSample> found = ReadSample(*line);
+    ImagesHash image_hash;
     const absl::StatusOr<std::vector<ImageSize>> sizes =
         found.ok() ? ReadSizes(found->images, line->length, media,
-                               scanner.read_image_size())
+                               scanner.read_image_size(), &image_hash)
                    : found.status();
     if (sizes.ok()) {
       RawSample sample;
@@ -67,9 +73,10 @@ absl::Status ScanJsonl(const File& file, const MediaRoot& media,
       sample.text = std::string(line->text);
       IndexSampleRecord record = {};
       record.offset = line->offset;
-      record.length = line->length;
-      record.check = Checksum(line->text);
-      record.line = line->number;
+      record.length = static_cast<uint32_t>(line->length);
+      record.text_check = Checksum(line->text);
+      record.image_check = image_hash.value();
+      record.line = static_cast<uint32_t>(line->number);
       BALLAST_RETURN_IF_ERROR(scanner.Add(record, key, sample, *sizes));
     } else {
       BALLAST_RETURN_IF_ERROR(

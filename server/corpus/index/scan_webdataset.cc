@@ -4,11 +4,13 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/limits.h"
 #include "server/corpus/source_files.h"
 #include "server/corpus/tar/webdataset_reader.h"
 
@@ -29,13 +31,14 @@ absl::StatusOr<std::string> ReadText(const File& file,
   return text;
 }
 
-absl::StatusOr<std::vector<ImageSize>> ReadSizes(
-    const File& file, const WebDatasetSample& sample,
-    const ImageSizeReader& reader) {
+absl::StatusOr<std::vector<ImageSize>> ReadSizes(const File& file,
+                                                 const WebDatasetSample& sample,
+                                                 const ImageSizeReader& reader,
+                                                 ImagesHash* hash) {
   std::vector<ImageSize> sizes;
   for (const TarMember& member : sample.images) {
     absl::StatusOr<ImageSize> size =
-        ProbeImage(file, member.data, member.size, reader);
+        ProbeImage(file, member.data, member.size, reader, hash);
     if (!size.ok()) return Annotate(size.status(), member.name);
     sizes.push_back(*size);
   }
@@ -50,18 +53,27 @@ absl::Status AddSample(const File& file, const WebDatasetSample& sample,
   raw.name = WebDatasetSampleName(scanner.name(), sample.key);
   raw.text_format = sample.text_format;
   BALLAST_ASSIGN_OR_RETURN(raw.text, ReadText(file, sample));
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<ImageSize> sizes,
-                           ReadSizes(file, sample, scanner.read_image_size()));
+  const uint64_t span = sample.end - sample.begin;
+  if (span > kMaxSampleSpan) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "its members span ", span, " bytes, wanted at most ", kMaxSampleSpan));
+  }
+  ImagesHash image_hash;
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<ImageSize> sizes,
+      ReadSizes(file, sample, scanner.read_image_size(), &image_hash));
   IndexSampleRecord record = {};
   record.offset = sample.begin;
-  record.length = sample.end - sample.begin;
-  record.check = Checksum(sample.key);
+  record.length = static_cast<uint32_t>(span);
+  record.text_check = TextHash(sample.key, raw.text);
+  record.image_check = image_hash.value();
   return scanner.Add(record, Printable(sample.key), raw, sizes);
 }
 
 absl::Status ScanSamples(const File& file, WebDatasetReader& reader,
                          FileScanner& scanner) {
-  // Of the keys so far; 128 bits, since a collision would lose a sample.
+  // Digests of the keys so far; 128 bits, since a collision would lose a
+  // sample.
   absl::flat_hash_set<Digest> seen;
   while (true) {
     const auto sample = reader.Next();

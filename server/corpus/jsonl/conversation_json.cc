@@ -33,7 +33,7 @@ absl::Status AddPath(absl::string_view path, std::vector<std::string>* paths) {
   return absl::OkStatus();
 }
 
-// What a part of a turn names: nothing, but an image's path.
+// The image path that a part of a turn names, if any.
 absl::Status ReadPart(const element& part, std::vector<std::string>* paths) {
   std::string_view type;
   if (part["type"].get(type) != SUCCESS) return absl::OkStatus();
@@ -52,8 +52,7 @@ absl::Status ReadPart(const element& part, std::vector<std::string>* paths) {
   return absl::OkStatus();
 }
 
-// Turns that are not as they should be are left to the text builder. Adds the
-// paths that parts name.
+// Adds the paths that parts name. Malformed turns are left to the text builder.
 absl::Status ReadTurns(const object& root, std::vector<std::string>* paths) {
   array turns;
   if (root.at_key("conversations").get(turns) != SUCCESS &&
@@ -100,7 +99,7 @@ absl::StatusOr<object> ParseObject(absl::string_view json,
   return result;
 }
 
-// The paths of `key`. Whether there is such a key that is not null.
+// Adds the paths of `key`. Answers whether the key exists and is not null.
 absl::StatusOr<bool> ReadImages(const object& root, const char* key,
                                 std::vector<std::string>* paths) {
   element value;

@@ -11,20 +11,20 @@
 
 namespace ballast {
 
-// What the corpus must know of a conversation's JSON; the rest of it is the
-// business of server/text, and so are bytes that are not UTF-8: here they count
-// as U+FFFD. Both return INVALID_ARGUMENT with the reason where `json` is not
-// an object, or has a video: a key `video` that is not null, the mark `<video>`
+// The parts of a conversation's JSON that the corpus needs. server/text handles
+// the rest, and bytes that are not UTF-8: here they count as U+FFFD. Both
+// functions return INVALID_ARGUMENT with the reason if `json` is not an object,
+// or has a video: a key `video` that is not null, the mark `<video>`
 // in a turn, or a part of type `video` or `video_url`. Turns are
 // `conversations` or `messages`.
 absl::Status CheckConversation(absl::string_view json);
 
 // A sample of a jsonl source.
 struct JsonSample {
-  // kPackedJson where the object has `tokens`, else kConversation.
+  // kPackedJson if the object has `tokens`, else kConversation.
   RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
-  // Paths, in order: those of `image` or `images`, each a string, a list of
-  // strings, null or absent; or else those of the parts of `messages`, as
+  // Paths in order: from `image` or `images`, each a string, a list of strings,
+  // null or absent; otherwise from the parts of `messages`, as
   // {"type": "image", "image": PATH} or {"type": "image_url", "image_url":
   // {"url": PATH}}. At most kMaxImages; each passes CheckDataPath.
   std::vector<std::string> images;
@@ -32,7 +32,7 @@ struct JsonSample {
 
 absl::StatusOr<JsonSample> ParseJsonSample(absl::string_view json);
 
-// INVALID_ARGUMENT where the text holds the mark `<video>`.
+// INVALID_ARGUMENT if the text holds the mark `<video>`.
 absl::Status CheckNoVideoMark(absl::string_view text);
 
 }  // namespace ballast

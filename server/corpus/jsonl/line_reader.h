@@ -14,9 +14,9 @@ namespace ballast {
 struct Line {
   uint64_t number = 0;  // from 1
   uint64_t offset = 0;
-  // Without the break at its end ("\n" or "\r\n").
+  // Bytes, without the line break ("\n" or "\r\n").
   uint64_t length = 0;
-  // Empty where `length` is over the reader's bound. Valid until the next call.
+  // Empty if `length` is over the reader's bound. Valid until the next call.
   absl::string_view text;
 };
 
@@ -24,20 +24,20 @@ struct Line {
 // Thread-compatible; blocks on the disk.
 class LineReader {
  public:
-  // `file` must outlive the reader. Lines longer than `max_length` are passed
-  // over without being kept.
+  // `file` must outlive the reader. The text of lines longer than `max_length`
+  // is dropped.
   LineReader(const File* file, uint64_t max_length);
 
-  // The next line, or none at the end. Errors: those of File::ReadAt.
+  // The next line, or none at the end. Errors: as File::ReadAt.
   absl::StatusOr<std::optional<Line>> Next();
 
  private:
   const File* file_;
   const uint64_t max_length_;
   uint64_t number_ = 0;
-  uint64_t position_ = 0;  // in the file, of what `buffer_` does not hold
+  uint64_t position_ = 0;  // in the file, after the bytes of `buffer_`
   std::string buffer_;
-  size_t used_ = 0;  // bytes of `buffer_` that were handed out
+  size_t used_ = 0;  // bytes of `buffer_` that have been returned
   std::string line_;
 };
 

@@ -45,7 +45,7 @@ std::vector<ImageSize> DrawImages(const v1::Source& source, uint64_t number) {
   return sizes;
 }
 
-// Placeholders of images of those sizes.
+// Image placeholders for images of those sizes.
 absl::StatusOr<uint64_t> PlaceholdersOf(absl::Span<const ImageSize> sizes,
                                         const v1::Model& model) {
   uint64_t tokens = 0;
@@ -102,7 +102,7 @@ absl::StatusOr<std::unique_ptr<MockIndex>> MockIndex::Draw(
       return fault(absl::StrCat("an image of sample ", number, ": ",
                                 placeholders.status().message()));
     }
-    // Vision start and end beside each, and one token of text at least.
+    // With vision start and end for each, and at least one token of text.
     const uint64_t least = *placeholders + 2 * images.size() + 1;
     uint64_t tokens = std::max<uint64_t>(lengths[number], least);
     if (tokens > batch.max_tokens()) {
@@ -121,8 +121,8 @@ absl::StatusOr<std::unique_ptr<MockIndex>> MockIndex::Draw(
     Sample sample;
     sample.draw = number;
     sample.text_tokens = tokens - *placeholders;
-    // What follows the images is learnt, but for a sample's first token, which
-    // no label names.
+    // Tokens after the images are supervised, except a sample's first token,
+    // which no label names.
     sample.label_tokens =
         tokens - (least - 1) - static_cast<uint32_t>(images.empty());
     sample.num_images = images.size();
@@ -159,7 +159,7 @@ void MockIndex::Seal(const v1::Source& source) {
                   values.size() * sizeof(values[0])});
     return absl::StrFormat("%016x%016x", digest[0], digest[1]);
   };
-  // What ids and pixels follow from besides is part of the data too.
+  // Other inputs of ids and pixels are part of the data too.
   const Digest all =
       DigestOf(absl::StrCat(digest_of(samples_), digest_of(images_), "mock 1 ",
                             MockSeed(source), " ", source.vocabulary()));

@@ -12,18 +12,18 @@
 
 namespace ballast {
 
-// The index of a source without files: lengths and image sizes as docs/mock.md
-// says, drawn once and kept in memory, 16 bytes a sample and 8 an image.
+// The index of a source without files (docs/mock.md): lengths and image sizes,
+// drawn once and kept in memory, 16 bytes per sample and 8 per image.
 // Immutable; thread-safe.
 class MockIndex : public SourceIndex {
  public:
-  // Draws sample k's image sizes from (name of the source, k) alone, its length
-  // from `lengths`, one a sample, which count image placeholders too. `model`
-  // and `batch` are of a loaded configuration. The same on every machine.
-  // Errors, which name the source: INVALID_ARGUMENT (samples of more than
-  // batch.max_tokens, how many, and the first of them, unless on_too_long says
-  // what becomes of them; images that cannot be resized; no sample that is not
-  // left out).
+  // Draws sample k's image sizes from (name of the source, k) alone and takes
+  // its length, image placeholders included, from `lengths`. `model` and
+  // `batch` are from a loaded configuration. The same on every machine. Errors,
+  // which name the source: INVALID_ARGUMENT (samples of more than
+  // batch.max_tokens, with their number and the first of them, unless
+  // on_too_long handles them; images that cannot be resized; every sample left
+  // out).
   static absl::StatusOr<std::unique_ptr<MockIndex>> Draw(
       const v1::Source& source, const v1::Model& model, const v1::Batch& batch,
       const std::vector<uint32_t>& lengths);
@@ -33,7 +33,7 @@ class MockIndex : public SourceIndex {
   absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const override;
   std::string digest() const override { return digest_; }
 
-  // Which of the draws sample `ordinal` is: some may have been left out.
+  // The number of the draw that sample `ordinal` is: some may be left out.
   uint64_t draw(uint64_t ordinal) const { return samples_[ordinal].draw; }
 
  private:
@@ -47,17 +47,17 @@ class MockIndex : public SourceIndex {
   void Seal(const v1::Source& source);
 
   std::vector<Sample> samples_;
-  // Of sample k's first image; images_.size() at the end.
+  // Number of sample k's first image; images_.size() at the end.
   std::vector<uint64_t> first_image_;
   std::vector<ImageSize> images_;
   std::string digest_;
 };
 
-// What the random numbers of a source's samples begin from: of its name alone.
+// The seed of a source's samples, from its name alone.
 uint64_t MockSeed(const v1::Source& source);
 
-// The lengths that `source`, of format mock, draws or its file holds. Blocks on
-// the disk. Errors, which name the source: those of ReadSmallFile (1 GiB) and
+// The lengths of `source`, of format mock, drawn or from its file. Blocks on
+// the disk. Errors, which name the source: as ReadSmallFile (1 GiB) and
 // ParseLengths.
 absl::StatusOr<std::vector<uint32_t>> MockLengthsOf(const v1::Source& source);
 

@@ -18,7 +18,8 @@ constexpr uint32_t kMostTokens = 1u << 24;
 
 constexpr size_t kMostLengths = size_t{1} << 28;
 
-// Reads the numbers of one line into `lengths`; the entry that is none, if any.
+// Reads the numbers of one line into `lengths`. Answers the first entry that is
+// not a number, if any.
 std::optional<absl::string_view> ReadLine(absl::string_view line,
                                           std::vector<uint32_t>* lengths) {
   for (const absl::string_view entry : absl::StrSplit(line, ',')) {
@@ -118,7 +119,7 @@ double MockLengths::NextNormal() {
     square = x * x + y * y;
   } while (square >= 1.0 || square == 0.0);
   const double factor = std::sqrt(-2.0 * std::log(square) / square);
-  // numpy gives the second coordinate first.
+  // numpy uses the second coordinate first.
   second_ = factor * x;
   has_second_ = true;
   return factor * y;

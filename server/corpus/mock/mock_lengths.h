@@ -11,29 +11,27 @@
 
 namespace ballast {
 
-// What the lengths of a mock source are drawn from: `lengths` of `mode:
-// lognormal` in the configuration.
+// The distribution of a mock source's lengths: `lengths` of `mode: lognormal`
+// in the configuration.
 struct LognormalLengths {
-  uint32_t min = 1;  // tokens; a draw below it becomes it
-  uint32_t max = 1;  // tokens; a draw above it becomes it
-  // Of the draw before it is clipped, in tokens: what is drawn in the end has
-  // another mean.
+  uint32_t min = 1;  // tokens; lower draws are clipped to it
+  uint32_t max = 1;  // tokens; higher draws are clipped to it
+  // Mean before clipping, in tokens; clipping changes it.
   double mean = 1;
   double sigma = 0;  // deviation of the logarithm
 };
 
-// INVALID_ARGUMENT names the value that is out of the range that the
-// configuration has for it: min and max 1 to 2^24, min not above max; mean
-// above 0, to 2^24; sigma 0 to 100.
+// INVALID_ARGUMENT names the value that is outside its range: min and max 1 to
+// 2^24, min not above max; mean above 0, to 2^24; sigma 0 to 100.
 absl::Status CheckLognormalLengths(const LognormalLengths& lengths);
 
-// The lengths that `text` holds, a file of them: whole numbers of 1 to 2^24,
-// one a line or with commas between. A first line of which no entry is a number
-// is a heading; empty lines are passed over. Pure. Errors: INVALID_ARGUMENT
-// (anything else, naming the line; no number at all; over 2^28 of them).
+// The lengths in `text`, the content of a file: whole numbers of 1 to 2^24, one
+// per line or separated by commas. A first line without a number is a heading;
+// empty lines are skipped. Pure. Errors: INVALID_ARGUMENT (anything else,
+// naming the line; no number at all; over 2^28 numbers).
 absl::StatusOr<std::vector<uint32_t>> ParseLengths(absl::string_view text);
 
-// Draws the lengths that Megatron-LM's mock datasets have: those of
+// Draws the lengths of Megatron-LM's mock datasets, those of
 //
 //   numpy.random.seed(0)
 //   numpy.clip(numpy.random.lognormal(ln(mean) - sigma^2 / 2, sigma, n),
@@ -42,7 +40,8 @@ absl::StatusOr<std::vector<uint32_t>> ParseLengths(absl::string_view text);
 // which is MT19937 seeded with 0, two 32-bit draws a double, and the polar
 // Box-Muller method. The first n lengths are the same for every n. Pure;
 // thread-compatible. A length whose exact value lies within an ulp of a whole
-// number could differ under a C library whose `exp` and `log` round otherwise.
+// number could differ under a C library whose `exp` and `log` round
+// differently.
 class MockLengths {
  public:
   // `lengths` must pass CheckLognormalLengths.
@@ -54,13 +53,13 @@ class MockLengths {
  private:
   // In [0, 1), 53 bits.
   double NextUniform();
-  // Of mean 0 and deviation 1.
+  // Normal, with mean 0 and deviation 1.
   double NextNormal();
 
   LognormalLengths lengths_;
   double mu_;
   std::mt19937 bits_{0};
-  // Box-Muller makes two at a time.
+  // Box-Muller draws two at a time.
   bool has_second_ = false;
   double second_ = 0;
 };

@@ -13,7 +13,7 @@
 namespace ballast {
 namespace {
 
-// Pixels on a side of one colour.
+// Side of a patch of one colour, in pixels.
 constexpr int kSquare = 64;
 
 // The special ids below `vocabulary`, ascending.
@@ -74,8 +74,8 @@ absl::StatusOr<std::unique_ptr<MockSource>> MockSource::Create(
       new MockSource(source, model, std::move(special), std::move(index)));
 }
 
-absl::StatusOr<RawSample> MockSource::Read(uint64_t ordinal,
-                                           ReadParts parts) const {
+absl::StatusOr<FaultOr<RawSample>> MockSource::Read(uint64_t ordinal,
+                                                    ReadParts parts) const {
   if (ordinal >= index_->size()) {
     return absl::OutOfRangeError(absl::StrCat(source_.name(), ": no sample ",
                                               ordinal, " of ", index_->size()));
@@ -87,8 +87,8 @@ absl::StatusOr<RawSample> MockSource::Read(uint64_t ordinal,
     BALLAST_ASSIGN_OR_RETURN(sample.text, DrawText(ordinal));
   }
   if (!parts.images) return sample;
-  // The even streams are of sizes. Each image goes on where the one before
-  // stopped, so they differ.
+  // Even streams draw sizes. Each image continues where the one before stopped,
+  // so that they differ.
   Random random(~MockSeed(source_), 2 * index_->draw(ordinal) + 1);
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            index_->sample(ordinal));

@@ -13,24 +13,24 @@
 
 namespace ballast {
 
-// A source without files (docs/mock.md): text are token ids, images PNG files,
-// both made when they are read, of the name of the source and the sample's
-// number in it alone. Thread-safe.
+// A source without files (docs/mock.md): texts are token ids, images PNG files,
+// both generated when they are read, from the name of the source and the number
+// of the sample alone. Thread-safe.
 class MockSource : public SampleSource {
  public:
-  // `source` is of format mock, it, `model` and `batch` of a loaded
-  // configuration. Reads the file of lengths, where there is one. Errors: those
-  // of MockLengthsOf and MockIndex::Draw; INVALID_ARGUMENT (source.vocabulary
-  // leaves no id but special ones).
+  // `source`, of format mock, `model` and `batch` are from a loaded
+  // configuration. Reads the file of lengths, if there is one. Errors: as
+  // MockLengthsOf and MockIndex::Draw; INVALID_ARGUMENT (source.vocabulary
+  // holds special ids only).
   static absl::StatusOr<std::unique_ptr<MockSource>> Create(
       const v1::Source& source, const v1::Model& model, const v1::Batch& batch);
 
   const SourceIndex& index() const override { return *index_; }
-  // Never touches the disk. Errors: OUT_OF_RANGE; RESOURCE_EXHAUSTED or
-  // INTERNAL (of libpng).
-  absl::StatusOr<RawSample> Read(uint64_t ordinal,
-                                 ReadParts parts) const override;
-  // The file is the source's name, the offset the number of the draw.
+  // Never touches the disk. Errors: OUT_OF_RANGE (no such sample),
+  // RESOURCE_EXHAUSTED or INTERNAL (libpng).
+  absl::StatusOr<FaultOr<RawSample>> Read(uint64_t ordinal,
+                                          ReadParts parts) const override;
+  // The source's name as the file, the number of the draw as the offset.
   SampleLocation Locate(uint64_t ordinal) const override;
 
  private:
@@ -47,7 +47,7 @@ class MockSource : public SampleSource {
 
   const v1::Source source_;
   const v1::Model model_;
-  const std::vector<uint32_t> special_;  // ids that no text has; ascending
+  const std::vector<uint32_t> special_;  // ids that no text holds; ascending
   const std::unique_ptr<const MockIndex> index_;
 };
 

@@ -9,7 +9,7 @@
 
 namespace ballast {
 
-// What a member of a WebDataset tar is, by its name.
+// The role of a WebDataset member, from its name.
 struct MemberName {
   enum class Kind {
     kConversation,

@@ -10,16 +10,16 @@
 
 namespace ballast {
 
-// What we follow of a pax extended header.
+// The values of a pax extended header that are used.
 struct PaxRecords {
   std::optional<std::string> path;
   std::optional<uint64_t> size;
 };
 
-// Reads records "LENGTH KEY=VALUE\n", where LENGTH counts the whole record. Of
-// records with equal keys the last holds; other keys mean nothing to us, but
-// those of sparse files change what the member's bytes are. Errors: DATA_LOSS
-// (not such records, a size that is no number, a sparse file).
+// Reads records "LENGTH KEY=VALUE\n", where LENGTH counts the whole record. The
+// last of records with equal keys holds; other keys are ignored, except those
+// of sparse files, which change the meaning of the member's bytes. Errors:
+// DATA_LOSS (other records, a size that is no number, a sparse file).
 absl::StatusOr<PaxRecords> ParsePaxRecords(absl::string_view bytes);
 
 }  // namespace ballast

@@ -5,11 +5,11 @@
 
 namespace ballast {
 
-// A tar file is a row of 512-byte blocks: a header, the member's bytes padded
-// with zeros, the next header, …, two blocks of zeros.
+// A tar file is a sequence of 512-byte blocks: a header, the member's bytes
+// padded with zeros, the next header, …, two blocks of zeros.
 inline constexpr uint64_t kTarBlock = 512;
 
-// Member types that we meet.
+// Member types.
 inline constexpr char kTarFile = '0';
 inline constexpr char kTarFileOld = '\0';
 inline constexpr char kTarFileContiguous = '7';
@@ -41,8 +41,7 @@ struct TarHeader {
 };
 static_assert(sizeof(TarHeader) == kTarBlock);
 
-// The sum of the header's bytes as unsigned numbers, those of `checksum` taken
-// as spaces.
+// The sum of the header's bytes as unsigned numbers, with `checksum` as spaces.
 inline uint32_t TarChecksum(const TarHeader& header) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(&header);
   uint32_t sum = 0;

@@ -42,15 +42,14 @@ bool IsZero(const TarHeader& header) {
                                   sizeof(header)));
 }
 
-// `prefix` is other things in GNU's and in older headers.
+// `prefix` means other things in GNU and older headers.
 std::string Name(const TarHeader& header) {
   const bool posix = std::memcmp(header.magic, "ustar\0", 6) == 0;
   if (!posix || header.prefix[0] == '\0') return std::string(Text(header.name));
   return absl::StrCat(Text(header.prefix), "/", Text(header.name));
 }
 
-// Links, devices, directories and pipes have no bytes, whatever their size
-// says.
+// Links, devices, directories and pipes have no bytes, whatever their size.
 bool HasData(char type) { return type < '1' || type > '6'; }
 
 }  // namespace
@@ -167,7 +166,7 @@ absl::StatusOr<TarMember> TarReader::TakeMember(const TarHeader& header,
                                 member.size,
                                 " bytes reaches past the end; was it cut?"));
   }
-  // The last member's padding may be cut: none of its bytes are missing.
+  // The last member's padding may be cut: its bytes are complete.
   position_ += std::min(AlignUp(member.size, kTarBlock), end_ - position_);
   member.end = position_;
   return member;
@@ -188,7 +187,7 @@ absl::StatusOr<std::optional<TarMember>> TarReader::Next() {
         return Damaged("end mark where a member was expected");
       }
       BALLAST_RETURN_IF_ERROR(CheckZerosToEnd());
-      position_ = begin;  // so that a call after the end finds it again
+      position_ = begin;  // a call after the end finds it again
       return std::nullopt;
     }
     const std::optional<uint64_t> size = Number(header.size);

@@ -13,42 +13,41 @@
 
 namespace ballast {
 
-// One member of a tar file. All offsets count from the file's beginning.
+// One member of a tar file. All offsets count from the file's start.
 struct TarMember {
-  // As the file gives it: any bytes but NUL.
+  // As in the file: any bytes but NUL.
   std::string name;
-  // Where its first header lies, be it an extended one.
+  // Offset of its first header, which may be an extended one.
   uint64_t header = 0;
-  // Where its bytes lie, and where the next member's header does.
+  // Offsets of its bytes and of the next member's header.
   uint64_t data = 0;
   uint64_t size = 0;
   uint64_t end = 0;
-  // kTarFile, or what else the header says (a link, a directory, …).
+  // kTarFile, or another type of the header (a link, a directory, …).
   char type = kTarFile;
 };
 
 // Reads the headers of a tar file: ustar, GNU (long names, base-256 numbers)
-// and pax (path, size). Members' bytes are skipped, not read. Strict, for a
-// file that no one has checked: checksums are compared, numbers are digits,
-// sizes lie inside the file, extended headers are at most 1 MiB, names at most
-// 4096 bytes. Sparse members are refused. Thread-compatible; blocks on the
-// disk.
+// and pax (path, size). Members' bytes are skipped, not read. Strict, since the
+// file is untrusted: checksums are compared, numbers are digits, sizes lie
+// inside the file, extended headers have at most 1 MiB, names at most 4096
+// bytes. Sparse members are refused. Thread-compatible; blocks on the disk.
 class TarReader {
  public:
   // Reads the headers in [begin, end) of `file`, which must outlive the reader
-  // and be at least `end` long. `whole`: the range is that of a whole tar file,
-  // so it ends with a block of zeros and holds nothing but zeros after it.
+  // and be at least `end` long. `whole`: the range is a whole tar file, so it
+  // ends with a block of zeros and only zeros follow.
   TarReader(FileView file, uint64_t begin, uint64_t end, bool whole);
 
-  // The next member, or none at the end. Errors: DATA_LOSS (damaged, with the
-  // reason; offset() says where; the reader cannot go on), the disk's.
+  // The next member, or none at the end. Errors: DATA_LOSS (damaged at
+  // offset(), with the reason; the reader cannot continue); as File::ReadAt.
   absl::StatusOr<std::optional<TarMember>> Next();
 
-  // Where the header lies that was read last.
+  // Offset of the header that was read last.
   uint64_t offset() const { return offset_; }
 
  private:
-  // What extended headers say of the member that follows them.
+  // Values of extended headers for the member that follows them.
   struct Extension {
     std::optional<std::string> name;
     std::optional<uint64_t> size;
@@ -57,7 +56,7 @@ class TarReader {
   absl::StatusOr<TarHeader> ReadHeader();
   absl::StatusOr<std::string> ReadExtension(uint64_t size);
   absl::Status CheckZerosToEnd();
-  // False where the header of `type` is not an extended one.
+  // False if `type` is not that of an extended header.
   absl::StatusOr<bool> ReadExtended(char type, uint64_t size,
                                     Extension& extension);
   absl::StatusOr<TarMember> TakeMember(const TarHeader& header, uint64_t size,
@@ -71,8 +70,8 @@ class TarReader {
 };
 
 // A number of a header: octal digits (spaces before, spaces or NULs after), or
-// base-256 as GNU writes it where the first byte has its high bit. nullopt
-// where it is neither, negative or 2^63 and more.
+// GNU's base-256 if the first byte has its high bit set. nullopt if it is
+// neither, negative, or 2^63 or more.
 std::optional<uint64_t> ParseTarNumber(absl::string_view field);
 
 }  // namespace ballast

@@ -17,7 +17,7 @@ void PutOctal(uint64_t value, size_t width, char* out) {
   std::memcpy(out, digits.data(), width - 1);
 }
 
-// Fills `prefix` and `name`; false where the name does not fit.
+// Fills `prefix` and `name`; false if the name does not fit.
 bool PutName(absl::string_view name, TarHeader& header) {
   if (name.size() > sizeof(header.name)) {
     // The leftmost '/' that leaves at most 100 bytes to its right.
@@ -63,7 +63,7 @@ absl::Status TarWriter::Add(absl::string_view name, absl::string_view bytes) {
   header.type = kTarFile;
   std::memcpy(header.magic, "ustar", sizeof(header.magic));
   std::memcpy(header.version, "00", sizeof(header.version));
-  // Six digits, NUL, space: as every tar writes it.
+  // Six digits, NUL, space, as usual.
   PutOctal(TarChecksum(header), sizeof(header.checksum) - 1, header.checksum);
   header.checksum[sizeof(header.checksum) - 1] = ' ';
 

@@ -12,26 +12,26 @@
 
 namespace ballast {
 
-// Writes a ustar file that depends on nothing but the members: time, user and
-// group are 0, the mode is 0644. Thread-compatible; blocks on the disk.
+// Writes a ustar file that depends on the members alone: time, user and group
+// are 0, the mode is 0644. Thread-compatible; blocks on the disk.
 //
 //   BALLAST_ASSIGN_OR_RETURN(auto writer, TarWriter::Create("docs-000.tar"));
 //   BALLAST_RETURN_IF_ERROR(writer->Add("000000.json", json));
 //   BALLAST_RETURN_IF_ERROR(writer->Finish());
 class TarWriter {
  public:
-  // Creates `path`; a file that is there loses its bytes. Errors: NOT_FOUND (no
-  // such directory), PERMISSION_DENIED, ….
+  // Creates `path`, truncating an existing file. Errors: NOT_FOUND (no such
+  // directory), PERMISSION_DENIED, ….
   static absl::StatusOr<std::unique_ptr<TarWriter>> Create(
       const std::string& path);
 
   // Appends a member. Errors: INVALID_ARGUMENT (`name` is empty, holds a NUL
   // byte or does not fit a ustar header, which has room for 100 bytes, or for
-  // 155 and 100 around a '/'; 8 GiB or more), the disk's.
+  // 155 and 100 around a '/'; 8 GiB or more); as File::Write.
   absl::Status Add(absl::string_view name, absl::string_view bytes);
 
   // Writes the end mark. Nothing may be added after it; a file without it is
-  // not complete.
+  // incomplete.
   absl::Status Finish();
 
  private:

@@ -91,7 +91,7 @@ class Grouper {
     }
     const auto [other, added] = images_.try_emplace(number, std::move(member));
     if (!added) {
-      // try_emplace leaves the member alone where it adds nothing.
+      // try_emplace leaves the member untouched if it adds nothing.
       return Fault("two images in one place: \"", Printable(other->second.name),
                    "\" and \"", Printable(member.name), "\"");
     }

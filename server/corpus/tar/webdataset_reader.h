@@ -22,11 +22,11 @@ struct WebDatasetSample {
   // lies between them.
   uint64_t begin = 0;
   uint64_t end = 0;
-  // Set where `fault` is OK.
+  // Set if `fault` is OK.
   RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
   TarMember text;
   std::vector<TarMember> images;
-  // Why the sample is bad: INVALID_ARGUMENT. OK where it is not.
+  // INVALID_ARGUMENT with the reason if the sample is bad, otherwise OK.
   absl::Status fault;
 };
 
@@ -47,7 +47,7 @@ class WebDatasetReader {
 
   // The next sample, or none at the end. Errors: DATA_LOSS (the tar file is
   // damaged at offset(); the sample before that place, pending_key(), may lack
-  // members and is not returned), the disk's.
+  // members and is not returned); as File::ReadAt.
   absl::StatusOr<std::optional<WebDatasetSample>> Next();
 
   uint64_t offset() const { return tar_.offset(); }
@@ -65,7 +65,7 @@ class WebDatasetReader {
   void CountIgnored(absl::string_view extension);
 
   TarReader tar_;
-  // Read already; belongs to the next sample.
+  // Already read; belongs to the next sample.
   std::optional<TarMember> next_;
   std::string pending_key_;
   absl::flat_hash_map<std::string, uint64_t> ignored_;

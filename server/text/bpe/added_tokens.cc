@@ -7,16 +7,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/text/bpe/pattern_syntax.h"
 #include "common/utf8.h"
+#include "server/text/bpe/pattern_syntax.h"
 
 namespace ballast {
 namespace {
 
-// Bounds the time that a text of false beginnings takes.
+// Bounds the time for a text full of partial matches.
 constexpr size_t kMaxContent = 1024;
 
-// What Rust's regular expressions, which decide `single_word`, call \w.
+// \w of Rust's regular expressions, which decide `single_word`.
 absl::StatusOr<Regex> WordCharacter() {
   BALLAST_ASSIGN_OR_RETURN(
       const std::string categories,
@@ -54,12 +54,13 @@ absl::StatusOr<AddedTokenMatcher> AddedTokenMatcher::Create(
   return AddedTokenMatcher(std::move(tokens), std::move(word_character));
 }
 
-// The node of the contents order[begin, end), which share `depth` bytes.
+// Adds the node for the contents order[begin, end), which share `depth` bytes.
 uint32_t AddedTokenMatcher::AddNode(const std::vector<size_t>& order,
                                     size_t begin, size_t end, size_t depth) {
   const auto number = static_cast<uint32_t>(nodes_.size());
   nodes_.emplace_back();
-  // Sorted, so those that end here come first; of equal ones the first counts.
+  // Sorted, so contents that end here come first; of equal ones the first
+  // counts.
   while (begin < end && tokens_[order[begin]].content.size() == depth) {
     if (nodes_[number].token < 0) {
       nodes_[number].token = static_cast<int32_t>(order[begin]);
@@ -141,7 +142,7 @@ absl::Status AddedTokenMatcher::Split(absl::string_view text,
     const AddedToken& token = tokens_[found];
     size_t begin = i;
     size_t end = i + token.content.size();
-    // The search goes on behind the content, whatever becomes of it.
+    // The search continues behind the content even if the match is rejected.
     i = end;
     if (token.single_word) {
       BALLAST_ASSIGN_OR_RETURN(const bool alone,

@@ -14,18 +14,18 @@
 
 namespace ballast {
 
-// A token that is found in the text before anything else is done to it.
+// A token that is searched for in the text before any other processing.
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  // not within a word
-  bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // and behind it
-  bool normalized = false;   // looked for in the normalised text
+  bool single_word = false;  // does not match within a word
+  bool lstrip = false;       // includes the white space before it
+  bool rstrip = false;       // includes the white space after it
+  bool normalized = false;   // searched for in the normalised text
   bool special = false;
 };
 
-// Finds a set of added tokens in texts: at each place the longest, from left to
+// Finds a set of added tokens in texts: the longest at each place, from left to
 // right. Thread-safe.
 class AddedTokenMatcher {
  public:
@@ -33,18 +33,18 @@ class AddedTokenMatcher {
   static absl::StatusOr<AddedTokenMatcher> Create(
       std::vector<AddedToken> tokens);
 
-  // A piece of the text: a token, or (-1) what stands between tokens, which is
-  // never empty. [begin, end) are its place.
+  // Receives a piece of the text, [begin, end): a token, or (-1) the text
+  // between tokens, which is never empty.
   using Sink =
       absl::FunctionRef<absl::Status(int32_t id, size_t begin, size_t end)>;
 
-  // Calls `sink` for all pieces of `text`, in order; for an empty text never.
-  // Errors: the sink's, Regex::Find's.
+  // Calls `sink` for every piece of `text`, in order; for an empty text never.
+  // Errors: the sink's; as Regex::Find.
   absl::Status Split(absl::string_view text, RegexScratch* scratch,
                      Sink sink) const;
 
  private:
-  // A node of the tree of all contents. Children stand in `edges_`, sorted.
+  // A node of the trie of all contents. Children are in `edges_`, sorted.
   struct Node {
     uint32_t first_edge = 0;
     uint32_t num_edges = 0;
@@ -59,16 +59,16 @@ class AddedTokenMatcher {
 
   uint32_t AddNode(const std::vector<size_t>& order, size_t begin, size_t end,
                    size_t depth);
-  // The number of the longest token that `text` begins with, or -1.
+  // The number of the longest token that `text` starts with, or -1.
   int32_t Longest(absl::string_view text) const;
-  // Whether neither side of [begin, end) goes on with a character of a word.
+  // True if no character of a word adjoins [begin, end).
   absl::StatusOr<bool> StandsAlone(absl::string_view text, size_t begin,
                                    size_t end, RegexScratch* scratch) const;
 
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_;  // the root is the first
   std::vector<Edge> edges_;
-  bool begins_[256] = {};  // some content begins with this byte
+  bool begins_[256] = {};  // some content starts with this byte
   Regex word_character_;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kNoRank = std::numeric_limits<uint32_t>::max();
 
-// Words up to here are merged by looking at all pairs for the best one.
+// Words up to this length are merged by scanning all pairs for the best one.
 constexpr size_t kShortWord = 32;
 
 }  // namespace
@@ -35,7 +35,7 @@ absl::StatusOr<BpeModel> BpeModel::Create(Spec spec) {
     }
     if (!model.ids_.emplace(name, id).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat("model.vocab: \"", name, "\" stands twice"));
+          absl::StrCat("model.vocab: \"", name, "\" is listed twice"));
     }
     if (model.bytes_.size() <= static_cast<size_t>(id)) {
       model.bytes_.resize(id + 1);
@@ -46,7 +46,8 @@ absl::StatusOr<BpeModel> BpeModel::Create(Spec spec) {
           "model.vocab: id ", id, " is given twice, once to \"", name, "\""));
     }
     is_given[id] = true;
-    // A name that is no bytes, such as that of an added token, is kept as is.
+    // A name outside the byte alphabet, such as an added token's, is kept as
+    // is.
     model.bytes_[id] = FromByteAlphabet(name).value_or(name);
   }
   for (int byte = 0; byte < 256; ++byte) {
@@ -64,7 +65,7 @@ absl::StatusOr<BpeModel> BpeModel::Create(Spec spec) {
             "model.merges[", rank, "]: \"", name, "\" is not in model.vocab"));
       }
     }
-    // Of equal pairs the last counts.
+    // The last of equal pairs counts.
     model.merges_[Pair(model.Find(left), model.Find(right))] = {
         static_cast<uint32_t>(rank), model.Find(joined)};
   }
@@ -87,14 +88,14 @@ const BpeModel::Merge* BpeModel::FindMerge(int32_t left, int32_t right) const {
 
 void BpeModel::EncodeWord(absl::string_view word, Scratch* scratch,
                           std::vector<int32_t>* ids) const {
-  using Entry = Scratch::Entry;
-  Entry* entry = nullptr;
-  if (word.size() <= Entry::kMaxWord) {
+  using CachedWord = Scratch::CachedWord;
+  CachedWord* cached = nullptr;
+  if (word.size() <= CachedWord::kMaxWord) {
     const uint64_t hash = XXH3_64bits(word.data(), word.size());
-    entry = &scratch->entries_[hash % Scratch::kEntries];
-    if (entry->word_bytes == word.size() &&
-        std::memcmp(entry->word, word.data(), word.size()) == 0) {
-      ids->insert(ids->end(), entry->ids, entry->ids + entry->num_ids);
+    cached = &scratch->words_[hash % Scratch::kEntries];
+    if (cached->word_bytes == word.size() &&
+        std::memcmp(cached->word, word.data(), word.size()) == 0) {
+      ids->insert(ids->end(), cached->ids, cached->ids + cached->num_ids);
       return;
     }
   }
@@ -108,17 +109,17 @@ void BpeModel::EncodeWord(absl::string_view word, Scratch* scratch,
     MergeLong(word, ids);
   }
   const size_t count = ids->size() - first;
-  if (entry == nullptr || count > Entry::kMaxIds || word.empty()) return;
-  entry->word_bytes = static_cast<uint8_t>(word.size());
-  entry->num_ids = static_cast<uint8_t>(count);
-  std::memcpy(entry->word, word.data(), word.size());
-  std::copy(ids->begin() + first, ids->end(), entry->ids);
+  if (cached == nullptr || count > CachedWord::kMaxIds || word.empty()) return;
+  cached->word_bytes = static_cast<uint8_t>(word.size());
+  cached->num_ids = static_cast<uint8_t>(count);
+  std::memcpy(cached->word, word.data(), word.size());
+  std::copy(ids->begin() + first, ids->end(), cached->ids);
 }
 
 void BpeModel::MergeShort(absl::string_view word,
                           std::vector<int32_t>* ids) const {
   int32_t symbols[kShortWord];
-  Merge merges[kShortWord];  // of each symbol with the next one
+  Merge merges[kShortWord];  // merge of each symbol with the next
   size_t count = 0;
   for (const char byte : word) {
     const int32_t id = byte_ids_[static_cast<unsigned char>(byte)];
@@ -158,7 +159,7 @@ void BpeModel::MergeLong(absl::string_view word,
     uint32_t rank;
     uint32_t at;
     int32_t id;
-    // The best, and of equal ones the leftmost, on top of the heap.
+    // Puts the best candidate on top of the heap, the leftmost of equal ones.
     bool operator<(const Candidate& other) const {
       return rank != other.rank ? rank > other.rank : at > other.at;
     }
@@ -187,7 +188,7 @@ void BpeModel::MergeLong(absl::string_view word,
     const Candidate best = heap.back();
     heap.pop_back();
     Symbol& symbol = symbols[best.at];
-    // Whether the pair is still there: its symbols may have been merged since.
+    // Skips the pair if its symbols have been merged meanwhile.
     if (symbol.id < 0 || symbol.next == kNone) continue;
     const Merge* merge = FindMerge(symbol.id, symbols[symbol.next].id);
     if (merge == nullptr || merge->rank != best.rank) continue;

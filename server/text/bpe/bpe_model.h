@@ -18,11 +18,12 @@ namespace ballast {
 class BpeModel {
  public:
   struct Spec {
-    // Tokens in the byte alphabet, with their ids, which are unique.
+    // Tokens in the byte alphabet, with their unique ids.
     std::vector<std::pair<std::string, int32_t>> vocab;
-    // Pairs that merge into the token of their joined names, best first.
+    // Pairs that merge into the token of their concatenated names, best first.
     std::vector<std::pair<std::string, std::string>> merges;
-    // A word that is a token is that token, whatever its merges.
+    // If set, a word that is itself a token becomes that token regardless of
+    // merges.
     bool ignore_merges = false;
   };
 
@@ -30,29 +31,29 @@ class BpeModel {
   static constexpr int32_t kMaxId = 1 << 24;
 
   // Errors: INVALID_ARGUMENT (an id outside 0..kMaxId-1 or given twice, a name
-  // given twice, a merge of what is no token or into what is none).
+  // given twice, a merge whose parts or result are not in the vocabulary).
   static absl::StatusOr<BpeModel> Create(Spec spec);
 
-  // What a thread keeps while it encodes: the words that it met last.
-  // Thread-compatible; belongs to one model. About 1 MiB.
+  // Per-thread state of encoding: a cache of recent words. Thread-compatible;
+  // belongs to one model. About 1 MiB.
   class Scratch;
 
-  // Appends the tokens of one word. Bytes that the vocabulary lacks have none.
-  // Takes time proportional to n·log n.
+  // Appends the tokens of one word. Bytes that the vocabulary lacks produce
+  // none. Takes O(n·log n) time.
   void EncodeWord(absl::string_view word, Scratch* scratch,
                   std::vector<int32_t>* ids) const;
 
-  // The id of a name, -1 if it is none.
+  // The id of a name; -1 if it is not in the vocabulary.
   int32_t Find(absl::string_view name) const;
-  // The bytes of a token; empty if the id is none.
+  // The bytes of a token; empty if there is no such id.
   absl::string_view bytes(int32_t id) const {
     return id >= 0 && static_cast<size_t>(id) < bytes_.size()
                ? absl::string_view(bytes_[id])
                : absl::string_view();
   }
-  // Tokens in the vocabulary.
+  // The number of tokens in the vocabulary.
   size_t size() const { return ids_.size(); }
-  // Whether each byte is a token.
+  // True if every single byte is a token.
   bool has_all_bytes() const;
 
  private:
@@ -77,23 +78,23 @@ class BpeModel {
 
 class BpeModel::Scratch {
  public:
-  Scratch() : entries_(kEntries) {}
+  Scratch() : words_(kEntries) {}
 
  private:
   friend class BpeModel;
   static constexpr size_t kEntries = 1 << 14;
-  // A word and its tokens: one line of the processor's cache.
-  struct alignas(64) Entry {
+  // A cached word and its tokens, one cache line long.
+  struct alignas(64) CachedWord {
     static constexpr size_t kMaxWord = 30;
     static constexpr size_t kMaxIds = 8;
-    uint8_t word_bytes = 0;  // 0: nothing here yet
+    uint8_t word_bytes = 0;  // 0: empty
     uint8_t num_ids = 0;
     char word[kMaxWord];
     int32_t ids[kMaxIds];
   };
-  static_assert(sizeof(Entry) == 64);
+  static_assert(sizeof(CachedWord) == 64);
 
-  std::vector<Entry> entries_;
+  std::vector<CachedWord> words_;
 };
 
 }  // namespace ballast

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
+#include "common/utf8.h"
 #include "server/text/bpe/added_tokens.h"
 #include "server/text/bpe/bpe_model.h"
 #include "server/text/bpe/nfc.h"
@@ -21,19 +22,18 @@
 #include "server/text/bpe/pre_tokenizer.h"
 #include "server/text/bpe/scratch_pool.h"
 #include "server/text/bpe/tokenizer_json.h"
-#include "common/utf8.h"
 
 namespace ballast {
 namespace {
 
-// What ByteLevel cuts with when it is asked to.
+// The pattern of ByteLevel with use_regex.
 constexpr absl::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Raise it whenever the same file comes to give other ids.
+// Increase whenever the same file yields different ids.
 constexpr int kVersion = 1;
 
-// All that one thread needs to encode with.
+// Working memory of one thread for encoding.
 struct Scratch {
   RegexScratch regex;
   BpeModel::Scratch words;
@@ -85,7 +85,7 @@ class BpeTokenizer final : public Tokenizer {
       const absl::string_view bytes = BytesOf(id);
       if (bytes.empty()) {
         return absl::InvalidArgumentError(
-            absl::StrCat("id ", id, " is no token of the tokenizer"));
+            absl::StrCat("id ", id, " is not a token of the tokenizer"));
       }
       absl::StrAppend(text, bytes);
     }
@@ -108,8 +108,8 @@ class BpeTokenizer final : public Tokenizer {
                                  : parts_.model.bytes(id);
   }
 
-  // A stretch without the tokens that are looked for before normalising, which
-  // begins at `offset` of the whole text.
+  // Encodes a piece without the tokens that are searched for before
+  // normalising. It begins at `offset` of the whole text.
   absl::Status EncodePiece(absl::string_view piece, size_t offset,
                            Scratch* scratch, std::vector<int32_t>* ids,
                            std::vector<size_t>* ends) const {
@@ -141,8 +141,9 @@ class BpeTokenizer final : public Tokenizer {
         });
   }
 
-  // The ends of a word's tokens, counted back from the word's own. A word may
-  // be longer than its text by a prefixed space, which its first token has.
+  // Appends the ends of a word's tokens, counted back from the word's end. A
+  // prefixed space can make a word longer than its text; it belongs to the
+  // first token.
   template <typename Original>
   void AddEnds(const std::vector<int32_t>& ids, size_t first, size_t word_end,
                const Original& original, std::vector<size_t>* ends) const {
@@ -196,7 +197,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeBpeTokenizer(
       before.push_back(token);
       continue;
     }
-    // Looked for in normalised text, so in its normalised form.
+    // These are searched for in normalised text, so in their normalised form.
     AddedToken normalized = token;
     std::vector<NfcChange> changes;
     if (spec.nfc) {

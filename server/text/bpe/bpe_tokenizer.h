@@ -9,9 +9,9 @@
 
 namespace ballast {
 
-// The tokenizer of a Hugging Face tokenizer.json with byte-level BPE: the ids
-// of encode(text, add_special_tokens=False). `json` is the file's content.
-// Errors: those of ParseTokenizerJson.
+// Creates the tokenizer of a Hugging Face tokenizer.json with byte-level BPE.
+// Its ids are those of encode(text, add_special_tokens=False). `json` is the
+// file's content. Errors: as ParseTokenizerJson.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeBpeTokenizer(
     absl::string_view json);
 

@@ -10,7 +10,7 @@ constexpr size_t kCharacters = 256 + 68;  // 68 bytes are not printable
 
 struct Alphabet {
   std::array<uint16_t, 256> character = {};
-  std::array<int16_t, kCharacters> byte = {};  // -1: not of the alphabet
+  std::array<int16_t, kCharacters> byte = {};  // -1: not in the alphabet
 };
 
 constexpr bool IsPrintable(int byte) {
@@ -57,7 +57,7 @@ std::optional<std::string> FromByteAlphabet(absl::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     uint32_t character = static_cast<unsigned char>(text[i]);
     if (character >= 0x80) {
-      // The alphabet ends before U+0800: two bytes at most.
+      // The alphabet ends before U+0800: two UTF-8 bytes at most.
       if (character < 0xC2 || character >= 0xE0 || i + 1 == text.size()) {
         return std::nullopt;
       }

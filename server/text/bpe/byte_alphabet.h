@@ -13,10 +13,11 @@ namespace ballast {
 // Latin-1 that are printable stand for themselves, the others are numbered from
 // U+0100 on in order of byte, so that a space is "Ġ" and a line feed "Ċ".
 
-// `bytes` in that alphabet, as UTF-8.
+// Converts `bytes` to that alphabet, as UTF-8.
 std::string ToByteAlphabet(absl::string_view bytes);
 
-// The bytes that `text` stands for; none if it is not of that alphabet.
+// Converts `text` back to bytes; nullopt if a character is outside the
+// alphabet.
 std::optional<std::string> FromByteAlphabet(absl::string_view text);
 
 }  // namespace ballast

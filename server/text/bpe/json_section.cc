@@ -14,12 +14,12 @@ using ::simdjson::dom::array;
 using ::simdjson::dom::element;
 using ::simdjson::dom::object;
 
-// A value for a message, cut where it is long.
+// Formats a value for a message, shortened if it is long.
 std::string Shown(element value) {
   constexpr size_t kMax = 120;
   std::string text = simdjson::minify(value);
   if (text.size() > kMax) {
-    // Not within a character.
+    // Does not cut within a character.
     size_t end = kMax;
     while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
     text = absl::StrCat(absl::string_view(text).substr(0, end), "…");

@@ -14,9 +14,9 @@
 
 namespace ballast {
 
-// Reading of a JSON file whose every key must be understood: each error names
-// the key's place in the file ("model.merges[3]"), what was found there and
-// what is wanted. All are INVALID_ARGUMENT.
+// Reads a JSON file in which every key must be understood. Each error names the
+// key's place in the file ("model.merges[3]"), the value found and the value
+// wanted. All errors are INVALID_ARGUMENT.
 
 inline absl::string_view JsonView(std::string_view text) {
   return absl::string_view(text.data(), text.size());
@@ -26,33 +26,33 @@ absl::Status UnsupportedJson(absl::string_view key,
                              simdjson::dom::element found,
                              absl::string_view wanted);
 
-// An object of the file. Lives no longer than the parser.
+// An object of the file. Must not outlive the parser.
 class JsonSection {
  public:
-  // `key`: its place; empty for the whole file.
+  // `key` is the object's place; empty for the whole file.
   static absl::StatusOr<JsonSection> Open(absl::string_view key,
                                           simdjson::dom::element value);
 
   const std::string& key() const { return key_; }
-  // The place of one of its values.
+  // The place of a value in this object.
   std::string ChildKey(absl::string_view name) const;
   const simdjson::dom::object& fields() const { return object_; }
 
-  // Nothing where the key is absent or null.
+  // The value; nullopt if the key is absent or null.
   std::optional<simdjson::dom::element> Get(absl::string_view name) const;
 
-  // Fails on a key that is none of `names`.
+  // Fails on a key that is not in `names`.
   absl::Status CheckKeys(std::initializer_list<absl::string_view> names) const;
   // Fails unless the value is absent, null or an empty string.
   absl::Status CheckNothing(absl::string_view name) const;
 
   absl::StatusOr<std::string> String(absl::string_view name) const;
-  // `absent`: what a missing value means; none where it may not be missing.
+  // `absent` is the default; nullopt if the value is required.
   absl::StatusOr<bool> Bool(absl::string_view name,
                             std::optional<bool> absent) const;
   absl::StatusOr<simdjson::dom::array> List(absl::string_view name) const;
 
-  // The error of a value that is not as it should be.
+  // The error for a value that is not as `wanted`.
   absl::Status Wrong(absl::string_view name, absl::string_view wanted) const;
 
  private:

@@ -16,8 +16,8 @@ struct Range {
   uint32_t last;
 };
 
-// Hugging Face's normalizers know Unicode 9. To them these later marks, and
-// halves of later compositions, are characters without any properties.
+// Hugging Face's normalizers know Unicode 9. They treat these later marks, and
+// halves of later compositions, as characters without properties.
 constexpr Range kUnknown[] = {
 #include "server/text/bpe/newer_marks.inc"
 };
@@ -25,7 +25,7 @@ constexpr Range kUnknown[] = {
 constexpr auto kOptions =
     static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE);
 
-// No character from here on takes part in a composition or decomposes.
+// Characters from here on neither compose nor decompose.
 constexpr uint32_t kNoneAbove = 0x30000;
 
 // Appends the canonical decomposition of one character.
@@ -48,7 +48,7 @@ int CombiningClass(utf8proc_int32_t code) {
 
 // Normalises a whole sequence in place.
 void Compose(std::vector<utf8proc_int32_t>* codes) {
-  // Sorted here: utf8proc sorts marks in quadratic time.
+  // Marks are sorted here because utf8proc sorts them in quadratic time.
   for (auto begin = codes->begin(); begin != codes->end();) {
     if (CombiningClass(*begin) == 0) {
       ++begin;
@@ -67,10 +67,10 @@ void Compose(std::vector<utf8proc_int32_t>* codes) {
   if (count >= 0) codes->resize(count);
 }
 
-// Whether a character stays as it is whatever stands around it.
+// True if a character is unchanged in every context.
 bool FindStable(uint32_t code) {
   constexpr uint16_t kNone = UINT16_MAX;
-  // Second halves of compositions have the upper half of the indices.
+  // The second halves of compositions have the upper half of the indices.
   constexpr uint16_t kSecond = 0x8000;
   const utf8proc_property_t& property =
       *utf8proc_get_property(static_cast<utf8proc_int32_t>(code));
@@ -78,7 +78,7 @@ bool FindStable(uint32_t code) {
   if (property.comb_index != kNone && property.comb_index >= kSecond) {
     return false;
   }
-  // Vowels and final consonants of Hangul compose by rule, not by table.
+  // Hangul vowels and final consonants compose by rule, not by table.
   if (code >= 0x1160 && code < 0x1200) return false;
   std::vector<utf8proc_int32_t> codes;
   Decompose(code, &codes);
@@ -90,7 +90,7 @@ bool FindStable(uint32_t code) {
 
 struct Characters {
   std::bitset<kNoneAbove> stable;
-  std::bitset<kNoneAbove> unknown;  // some of the stable ones
+  std::bitset<kNoneAbove> unknown;  // a subset of the stable ones
 };
 
 const Characters& MakeCharacters() {
@@ -116,8 +116,8 @@ bool NormalizeNfc(absl::string_view text, std::string* result,
     return code >= kNoneAbove || characters.stable[code];
   };
   bool changed = false;
-  size_t copied = 0;       // `result` holds the text up to here
-  size_t last_stable = 0;  // where what is composed next may begin
+  size_t copied = 0;       // `result` holds the text up to this byte
+  size_t last_stable = 0;  // earliest start of the next composition
   size_t i = 0;
   std::vector<utf8proc_int32_t> codes;
   std::string composed;
@@ -130,15 +130,15 @@ bool NormalizeNfc(absl::string_view text, std::string* result,
     }
     Utf8Character character = FirstCharacter(text.substr(i));
     if (is_stable(character.code)) {
-      // Those that are unknown are kept out of what is composed.
+      // Unknown characters are excluded from composition.
       const bool alone =
           character.code < kNoneAbove && characters.unknown[character.code];
       last_stable = alone ? i + character.bytes : i;
       i += character.bytes;
       continue;
     }
-    // From the stable character before it to the next one, nothing outside
-    // takes part.
+    // Characters outside the range from the stable character before to the next
+    // one cannot take part.
     const size_t begin = std::max(last_stable, copied);
     codes.clear();
     size_t end = begin;
@@ -173,7 +173,7 @@ bool NormalizeNfc(absl::string_view text, std::string* result,
 }
 
 size_t OriginalEnd(const std::vector<NfcChange>& changes, size_t offset) {
-  // The last change that begins before `offset`.
+  // Finds the last change that begins before `offset`.
   const auto after = std::partition_point(
       changes.begin(), changes.end(), [offset](const NfcChange& change) {
         return change.normalized_begin < offset;

@@ -9,7 +9,7 @@
 
 namespace ballast {
 
-// A stretch that normalising changed: [normalized_begin, normalized_end) of the
+// A range that normalising changed: [normalized_begin, normalized_end) of the
 // result came from [original_begin, original_end).
 struct NfcChange {
   size_t normalized_begin;
@@ -18,16 +18,16 @@ struct NfcChange {
   size_t original_end;
 };
 
-// Unicode's normalization form C. Returns false, and leaves `result` as it is,
-// where `text` has that form already, which costs one look at each character.
-// Otherwise `result` is the normalised text and `changes` the stretches that
-// differ, in order; all else is copied. `text` must be valid UTF-8. Takes time
-// proportional to n·log n, however many marks a character has.
+// Converts to Unicode's normalization form C. Returns false, and leaves
+// `result` unchanged, if `text` already has that form; this costs one look at
+// each character. Otherwise `result` is the normalised text and `changes` the
+// ranges that differ, in order; everything else is copied. `text` must be valid
+// UTF-8. Takes O(n·log n) time, however many marks a character has.
 bool NormalizeNfc(absl::string_view text, std::string* result,
                   std::vector<NfcChange>* changes);
 
-// Where in the original the text ends that ends at `offset` of the result; an
-// offset inside a changed stretch counts as its end.
+// Maps an end `offset` in the result to the end of the same text in the
+// original. An offset inside a changed range maps to that range's end.
 size_t OriginalEnd(const std::vector<NfcChange>& changes, size_t offset);
 
 }  // namespace ballast

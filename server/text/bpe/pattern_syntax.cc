@@ -27,7 +27,7 @@ constexpr NewerCharacters kNewer[] = {
 #include "server/text/bpe/newer_characters.inc"
 };
 
-// White_Space; PCRE2's own \s holds U+180E too.
+// White_Space; PCRE2's own \s also has U+180E.
 constexpr char kWhiteSpace[] =
     R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029})"
     R"(\x{202f}\x{205f}\x{3000})";
@@ -38,7 +38,7 @@ constexpr absl::string_view kCategories[] = {
     "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl",
     "Zp", "C",  "Cc", "Cf", "Cs", "Co", "Cn"};
 
-// What stands in a class for \p{category}.
+// The form of \p{category} within a class.
 std::string Property(absl::string_view category) {
   std::string text = absl::StrCat("\\p{", category, "}");
   for (const NewerCharacters& newer : kNewer) {
@@ -52,11 +52,11 @@ class Translator {
  public:
   explicit Translator(absl::string_view pattern) : pattern_(pattern) {}
 
-  absl::StatusOr<std::string> Run() {
+  absl::StatusOr<std::string> Translate() {
     while (at_ < pattern_.size()) {
       BALLAST_RETURN_IF_ERROR(Item());
     }
-    if (!groups_.empty()) return Fault("a group that does not end");
+    if (!groups_.empty()) return Fault("an unterminated group");
     return std::move(out_);
   }
 
@@ -86,7 +86,7 @@ class Translator {
       case '(':
         return OpenGroup();
       case ')':
-        if (groups_.empty()) return Fault("a `)` too many");
+        if (groups_.empty()) return Fault("an unmatched `)`");
         groups_.pop_back();
         ++at_;
         out_.push_back(')');
@@ -107,7 +107,7 @@ class Translator {
       case '}':
       case ']':
         return Fault(absl::StrCat("`", std::string(1, c),
-                                  "`, which is not supported there,"));
+                                  "`, which is not supported here,"));
       default:
         break;
     }
@@ -117,7 +117,8 @@ class Translator {
     return Quantifier();
   }
 
-  // In a form that means the same in a class and outside.
+  // Appends a character in a form that means the same inside and outside a
+  // class.
   void Literal(uint32_t code) {
     if (code < 0x80 && absl::ascii_isalnum(static_cast<char>(code))) {
       out_.push_back(static_cast<char>(code));
@@ -135,7 +136,7 @@ class Translator {
       return absl::OkStatus();
     }
     if (absl::StartsWith(rest(), "(?") || absl::StartsWith(rest(), "(*")) {
-      return Fault("a kind of group that is not supported");
+      return Fault("an unsupported kind of group");
     }
     ++at_;
     groups_.push_back({caseless()});
@@ -143,7 +144,7 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // An escape that stands for one character; 0 if it is none.
+  // The character of an escape that stands for one; 0 if it does not.
   uint32_t EscapedCharacter() {
     if (rest().size() < 2) return 0;
     switch (const char c = rest()[1]) {
@@ -171,7 +172,7 @@ class Translator {
       return Fault(absl::StrCat("property ", name,
                                 "; wanted a general category such as L or Nd"));
     }
-    // There \p{Lu} means something else to each library.
+    // \p{Lu} under (?i:...) differs between the two libraries.
     if (caseless()) return Fault("a property in a group (?i:...)");
     at_ += end + 1;
     return Property(name);
@@ -192,16 +193,16 @@ class Translator {
       at_ += 2;
       Literal(code);
     } else {
-      return Fault("an escape that is not supported");
+      return Fault("an unsupported escape");
     }
     return Quantifier();
   }
 
-  // One character of a class; after it may come a range.
+  // Reads one character of a class; a range may follow.
   absl::StatusOr<uint32_t> ClassCharacter() {
     if (absl::StartsWith(rest(), "\\")) {
       const uint32_t code = EscapedCharacter();
-      if (code == 0) return Fault("an escape that is not supported in [...]");
+      if (code == 0) return Fault("an unsupported escape in [...]");
       at_ += 2;
       return code;
     }
@@ -218,7 +219,7 @@ class Translator {
     out_ += Next("^") ? "[^" : "[";
     if (absl::StartsWith(rest(), "]")) return Fault("an empty class");
     while (!Next("]")) {
-      if (at_ == pattern_.size()) return Fault("a class that does not end");
+      if (at_ == pattern_.size()) return Fault("an unterminated class");
       if (Next("\\s")) {
         out_ += kWhiteSpace;
       } else if (Next("\\d")) {
@@ -241,7 +242,7 @@ class Translator {
       return absl::OkStatus();
     }
     ++at_;
-    if (at_ == pattern_.size()) return Fault("a class that does not end");
+    if (at_ == pattern_.size()) return Fault("an unterminated class");
     BALLAST_ASSIGN_OR_RETURN(const uint32_t last, ClassCharacter());
     if (last < first) return Fault("a range whose end is before its begin");
     out_.push_back('-');
@@ -249,11 +250,11 @@ class Translator {
     return absl::OkStatus();
   }
 
-  // What may follow an item.
+  // Reads a quantifier, if one follows the item.
   absl::Status Quantifier() {
     if (Next("*") || Next("+") || Next("?")) {
       out_.push_back(pattern_[at_ - 1]);
-      // Lazy and possessive.
+      // Lazy and possessive forms.
       if (Next("?") || Next("+")) out_.push_back(pattern_[at_ - 1]);
     } else if (absl::StartsWith(rest(), "{")) {
       const size_t end = rest().find('}');
@@ -271,7 +272,7 @@ class Translator {
     } else {
       return absl::OkStatus();
     }
-    // Read differently by the two: x{2}+, x**.
+    // The two libraries read these differently: x{2}+, x**.
     for (const char* more : {"*", "+", "?", "{"}) {
       if (absl::StartsWith(rest(), more)) {
         return Fault("a repetition of a repetition");
@@ -289,7 +290,7 @@ class Translator {
 }  // namespace
 
 absl::StatusOr<std::string> ToPcre2Pattern(absl::string_view pattern) {
-  return Translator(pattern).Run();
+  return Translator(pattern).Translate();
 }
 
 std::string Pcre2Literal(absl::string_view text) {

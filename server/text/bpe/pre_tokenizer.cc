@@ -27,8 +27,8 @@ absl::Status PreTokenizer::Apply(size_t number, absl::string_view piece,
   if (step.pattern.empty()) {
     return Apply(number + 1, piece, end, scratch, sink);
   }
-  // A place in `piece` seen from its end, where the whole text agrees with it
-  // whatever was put before.
+  // Maps a place in `piece` to the whole text by its distance from the end,
+  // which a prefixed space does not change.
   const auto put = [&](size_t from, size_t to) {
     return Apply(number + 1, piece.substr(from, to - from),
                  end - (piece.size() - to), scratch, sink);

@@ -12,33 +12,33 @@
 
 namespace ballast {
 
-// Cuts text into the words within which pairs are merged: a chain of steps,
-// each of which cuts every piece that the one before it made. Thread-safe.
+// Cuts text into words, within which pairs are merged. A chain of steps, each
+// of which cuts every piece from the step before. Thread-safe.
 class PreTokenizer {
  public:
   struct Step {
-    // How pieces are cut; not at all where it has none.
+    // Cuts pieces at its matches; empty: pieces are not cut.
     std::vector<Regex> pattern;  // none or one
-    // What the pattern does not match: kept as pieces of its own, or dropped.
+    // If set, text that the pattern does not match is dropped; otherwise it
+    // becomes pieces of its own.
     bool drop_others = false;
-    // First, before a piece that does not begin with a space one is put.
+    // If set, a piece that does not begin with a space first gets one.
     bool add_prefix_space = false;
   };
 
   explicit PreTokenizer(std::vector<Step> steps) : steps_(std::move(steps)) {}
 
-  // One word: its bytes, which live during the call, and where they end in
-  // `text`.
+  // Receives one word: its bytes, valid during the call, and its end in `text`.
   using Sink =
       absl::FunctionRef<absl::Status(absl::string_view word, size_t end)>;
 
   // Calls `sink` for each word of `text`, in order. `text` must be valid UTF-8.
-  // Errors: Regex::Find's, the sink's.
+  // Errors: as Regex::Find; the sink's.
   absl::Status Split(absl::string_view text, RegexScratch* scratch,
                      Sink sink) const;
 
  private:
-  // `end`: where the piece ends in the whole text.
+  // `end` is where the piece ends in the whole text.
   absl::Status Apply(size_t step, absl::string_view piece, size_t end,
                      RegexScratch* scratch, Sink sink) const;
 

@@ -20,7 +20,7 @@ std::string ErrorMessage(int code) {
   return reinterpret_cast<const char*>(text);
 }
 
-// A stack of its own lets the compiled code backtrack further than on the
+// A separate stack lets compiled patterns backtrack further than on the
 // thread's.
 constexpr size_t kFirstStack = size_t{32} << 10;
 constexpr size_t kMaxStack = size_t{4} << 20;
@@ -31,7 +31,7 @@ struct RegexScratch::Parts {
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
   pcre2_jit_stack* stack =
       pcre2_jit_stack_create(kFirstStack, kMaxStack, nullptr);
-  // Room for the bounds of the match alone; groups are not kept.
+  // Stores only the bounds of the match, no groups.
   pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
 };
 
@@ -76,7 +76,7 @@ absl::StatusOr<Regex> Regex::Create(absl::string_view pattern) {
     return absl::InvalidArgumentError(
         absl::StrCat("pattern: it matches the empty text: ", pattern));
   }
-  // Where no code can be generated, PCRE2 interprets.
+  // PCRE2 interprets the pattern if it cannot generate code.
   pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);
   return Regex(std::move(compiled));
 }
@@ -96,8 +96,8 @@ absl::StatusOr<std::optional<Regex::Match>> Regex::Find(
         "splitting the text at byte ", from, ": ", ErrorMessage(found)));
   }
   const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(parts.data);
-  // A lookbehind that sets \K could go back; patterns have none, but an endless
-  // loop must not hang on it.
+  // A lookbehind with \K could move backwards. No supported pattern has one,
+  // but the check rules out an endless loop.
   if (bounds[0] < from || bounds[1] <= bounds[0]) {
     return absl::InvalidArgumentError("the pattern matches the empty text");
   }

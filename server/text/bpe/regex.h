@@ -11,7 +11,8 @@
 
 namespace ballast {
 
-// What a thread needs to match with, for all patterns. Thread-compatible.
+// Per-thread working memory for matching, shared by all patterns.
+// Thread-compatible.
 class RegexScratch {
  public:
   RegexScratch();
@@ -25,12 +26,12 @@ class RegexScratch {
   const std::unique_ptr<Parts> parts_;
 };
 
-// A compiled pattern of PCRE2, over UTF-8 and Unicode's classes. Thread-safe.
+// A compiled PCRE2 pattern over UTF-8 and Unicode's classes. Thread-safe.
 class Regex {
  public:
   // `pattern` is in PCRE2's syntax (pattern_syntax.h). Errors: INVALID_ARGUMENT
-  // (not a pattern; one that matches the empty text, which would split
-  // nothing).
+  // (not a pattern; one that matches the empty text, which could not split
+  // anything).
   static absl::StatusOr<Regex> Create(absl::string_view pattern);
 
   Regex(Regex&&) noexcept;
@@ -43,8 +44,8 @@ class Regex {
   };
 
   // The leftmost match at or after `from`, or none. `text` must be valid UTF-8.
-  // Errors: RESOURCE_EXHAUSTED (the pattern backtracks more than PCRE2's bound
-  // on this text).
+  // Errors: RESOURCE_EXHAUSTED (the pattern backtracks beyond PCRE2's limit on
+  // this text).
   absl::StatusOr<std::optional<Match>> Find(absl::string_view text, size_t from,
                                             RegexScratch* scratch) const;
 

@@ -10,10 +10,10 @@
 
 namespace ballast {
 
-// Working memory that is dear to make, lent to one thread at a time without a
-// lock: a thread mostly gets back what it gave, still warm in its core's cache.
-// Keeps at most kSlots of them. Thread-safe. T is made by its default
-// constructor.
+// Working memory that is expensive to create, lent to one thread at a time
+// without a lock. A thread usually gets back the object it returned, still in
+// its core's cache. Keeps at most kSlots objects. T is default-constructed.
+// Thread-safe.
 template <typename T>
 class ScratchPool {
  public:
@@ -30,19 +30,19 @@ class ScratchPool {
   }
 
   void Return(std::unique_ptr<T> scratch) {
-    // What another thread of the same slot has put there meanwhile goes.
+    // Frees an object that another thread has put in the same slot meanwhile.
     std::unique_ptr<T> other(OwnSlot().exchange(scratch.release()));
   }
 
  private:
   static constexpr size_t kSlots = 256;
-  // One line of the cache each, so that threads do not slow one another.
+  // One cache line each, to avoid false sharing.
   struct alignas(64) Slot {
     std::atomic<T*> scratch = nullptr;
   };
 
   std::atomic<T*>& OwnSlot() {
-    // Ids of threads are addresses: the low bits are all alike.
+    // Thread ids are addresses, whose low bits are all alike.
     const size_t id = std::hash<std::thread::id>()(std::this_thread::get_id());
     return slots_[(id * 0x9E3779B97F4A7C15u >> 56) % kSlots].scratch;
   }

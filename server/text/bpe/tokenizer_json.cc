@@ -24,7 +24,7 @@ using ::simdjson::SUCCESS;
 using ::simdjson::dom::array;
 using ::simdjson::dom::element;
 
-// Far above any tokenizer in use; bounds the depth of PreTokenizer's calls.
+// Far above any tokenizer in use; bounds the recursion of PreTokenizer.
 constexpr size_t kMaxSteps = 32;
 
 absl::Status ReadNormalizer(absl::string_view key, element value,
@@ -91,7 +91,7 @@ absl::Status ReadByteLevel(const JsonSection& section, TokenizerSpec* spec) {
   step.kind = TokenizerSpec::Step::Kind::kByteLevel;
   BALLAST_ASSIGN_OR_RETURN(step.add_prefix_space,
                            section.Bool("add_prefix_space", std::nullopt));
-  // Files older than this key split.
+  // Files from before this key existed split.
   BALLAST_ASSIGN_OR_RETURN(step.use_regex, section.Bool("use_regex", true));
   spec->steps.push_back(std::move(step));
   return absl::OkStatus();
@@ -141,7 +141,7 @@ absl::Status ReadVocab(const JsonSection& model, TokenizerSpec* spec) {
   return absl::OkStatus();
 }
 
-// "a b", or ["a", "b"].
+// Reads merges, each "a b" or ["a", "b"].
 absl::Status ReadMerges(const JsonSection& model, TokenizerSpec* spec) {
   BALLAST_ASSIGN_OR_RETURN(const array merges, model.List("merges"));
   size_t number = 0;
@@ -189,7 +189,7 @@ bool HasAllBytes(const BpeModel::Spec& model) {
 absl::Status ReadModel(element value, TokenizerSpec* spec) {
   BALLAST_ASSIGN_OR_RETURN(const JsonSection model,
                            JsonSection::Open("model", value));
-  // Files from before there were other models have no type.
+  // Files from before other models existed have no type.
   if (model.Get("type")) {
     BALLAST_ASSIGN_OR_RETURN(const std::string type, model.String("type"));
     if (type != "BPE") return model.Wrong("type", "BPE");
@@ -211,7 +211,7 @@ absl::Status ReadModel(element value, TokenizerSpec* spec) {
                            model.Bool("ignore_merges", false));
   BALLAST_RETURN_IF_ERROR(ReadVocab(model, spec));
   BALLAST_RETURN_IF_ERROR(ReadMerges(model, spec));
-  // Neither matters where each byte is a token.
+  // Neither matters if every byte is a token.
   BALLAST_ASSIGN_OR_RETURN(const bool byte_fallback,
                            model.Bool("byte_fallback", false));
   if (byte_fallback && !HasAllBytes(spec->model)) {
@@ -250,9 +250,9 @@ absl::StatusOr<AddedToken> ReadAddedToken(absl::string_view key,
   return token;
 }
 
-// Reads the list, and checks each id against the one that Hugging Face gives
-// the token: whatever the file says, that is the vocabulary's, or else the
-// first that is free after the vocabulary and the tokens before.
+// Reads the list, and checks each id against the one that Hugging Face assigns.
+// Whatever the file says, that is the token's id in the vocabulary, or else the
+// first free id after the vocabulary and the tokens before.
 absl::Status ReadAddedTokens(const JsonSection& root, TokenizerSpec* spec) {
   if (!root.Get("added_tokens")) return absl::OkStatus();
   BALLAST_ASSIGN_OR_RETURN(const array list, root.List("added_tokens"));

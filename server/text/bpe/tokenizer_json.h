@@ -11,29 +11,29 @@
 
 namespace ballast {
 
-// What a tokenizer.json asks for.
+// The content of a tokenizer.json.
 struct TokenizerSpec {
   struct Step {
     enum class Kind { kSplit, kByteLevel };
     Kind kind = Kind::kSplit;
-    // Split: in PCRE2's syntax.
+    // Split only; in PCRE2's syntax.
     std::string pattern;
     bool drop_others = false;
-    // ByteLevel.
+    // ByteLevel only.
     bool add_prefix_space = false;
     bool use_regex = false;
   };
   bool nfc = false;
-  std::vector<Step> steps;  // the last is the only one of kind kByteLevel
+  std::vector<Step> steps;  // only the last is of kind kByteLevel
   BpeModel::Spec model;
-  std::vector<AddedToken> added_tokens;  // in the order of the file
+  std::vector<AddedToken> added_tokens;  // in file order
 };
 
-// Reads a Hugging Face tokenizer.json with a byte-level BPE model (docs/text.md
-// lists what it may hold). `post_processor` and `decoder` are not looked at:
-// the first adds special tokens, which here is the chat template's business.
-// Errors: INVALID_ARGUMENT (not JSON; a key or value that is not supported, or
-// not understood, with its place in the file, its value and what is wanted).
+// Parses a Hugging Face tokenizer.json with a byte-level BPE model
+// (docs/text.md lists what it may contain). Ignores `post_processor` and
+// `decoder`: the former adds special tokens, which is the chat template's task
+// here. Errors: INVALID_ARGUMENT (not JSON; an unsupported or unknown key or
+// value, with its place in the file, its value and the value wanted).
 absl::StatusOr<TokenizerSpec> ParseTokenizerJson(absl::string_view json);
 
 }  // namespace ballast

@@ -1,6 +1,6 @@
-// The program in which libsentencepiece runs; protocol.h says what it is for
-// and what it answers. Its main process loads the model and does nothing but
-// make others, which so share the model's memory.
+// The program that runs libsentencepiece; protocol.h has its purpose and
+// answers. Its main process loads the model and only forks others, which so
+// share the model's memory.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,8 +24,8 @@ namespace {
 using namespace ballast::sentencepiece_helper;
 using sentencepiece::SentencePieceProcessor;
 
-// A normalizer_spec with add_dummy_prefix = false. Behind a model it overrules
-// the model's own: protobuf merges a message that comes twice.
+// A normalizer_spec with add_dummy_prefix = false. Appended to a model it
+// overrides the model's own: protobuf merges a field that occurs twice.
 constexpr char kNoDummyPrefix[] = {0x1a, 0x02, 0x18, 0x00};
 
 // False at the end of the stream.
@@ -59,7 +59,7 @@ bool Answer(int fd, Outcome outcome, const std::string& reason) {
          WriteAll(fd, reason.data(), reason.size());
 }
 
-// Ends this process once it has worked for as long as `bytes` may take.
+// Limits this process's CPU time to what `bytes` of text may take.
 void LimitTime(uint64_t bytes) {
   itimerval limit = {};
   limit.it_value.tv_sec =
@@ -79,14 +79,14 @@ constexpr bool kSanitized = false;
 void LimitMemory() {
   const rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
-  // Sanitizers take terabytes of addresses for themselves.
+  // Sanitizers reserve terabytes of address space.
   if (kSanitized) return;
   const rlimit limit = {kMostMemory, kMostMemory};
   setrlimit(RLIMIT_AS, &limit);
 }
 
-// What the libraries have to say is in the answers; their logs of hostile
-// models would only fill the server's.
+// Closes stderr: errors are reported in the answers, and the libraries'
+// messages about hostile models would flood the server's log.
 void CloseLog() {
   if (kSanitized) return;
   const int null = open("/dev/null", O_WRONLY);
@@ -136,7 +136,7 @@ bool AnswerNext(int fd, const Models& models) {
          WriteAll(fd, ends.data(), ends.size() * sizeof(ends[0]));
 }
 
-// The next socket that is handed over, or -1 at the end.
+// Receives the next socket, or -1 at the end.
 int NextSocket() {
   while (true) {
     char byte;
@@ -179,11 +179,11 @@ bool Load(Models* models) {
 }  // namespace
 
 int main() {
-  // Only the server's end ends this, however long its own takes.
+  // Ends only when the server ends, however long that takes to shut down.
   for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
     ::signal(signal, SIG_IGN);
   }
-  ::signal(SIGCHLD, SIG_IGN);  // ends of children are not waited for
+  ::signal(SIGCHLD, SIG_IGN);  // children are reaped by the kernel
   close_range(kControl + 1, ~0U, 0);
   LimitMemory();
   CloseLog();

@@ -30,7 +30,7 @@ using sentencepiece_helper::Reply;
 using sentencepiece_helper::StartRequest;
 
 constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
-// Far above what any text of a sample comes to.
+// Far above the ids of any sample's text.
 constexpr uint32_t kMaxIds = uint32_t{1} << 29;
 
 absl::Status Unavailable(absl::string_view what) {
@@ -79,7 +79,7 @@ bool ReadVector(int fd, size_t count, std::vector<T>* values) {
   return ReadAll(fd, values->data(), count * sizeof(T));
 }
 
-// The reason of a refusal; empty where the stream ends.
+// The reason of a refusal; empty if the stream ends.
 std::string ReadReason(int fd, uint32_t bytes) {
   std::string reason(std::min<uint32_t>(bytes, 4096), '\0');
   return ReadAll(fd, reason.data(), reason.size()) ? reason : "";
@@ -93,7 +93,7 @@ absl::StatusOr<std::pair<OwnedFd, OwnedFd>> SocketPair() {
   return std::make_pair(OwnedFd(ends[0]), OwnedFd(ends[1]));
 }
 
-// The program as a file in memory.
+// Opens the program as a file in memory.
 absl::StatusOr<OwnedFd> OpenImage() {
   OwnedFd file(memfd_create("ballast-sentencepiece", MFD_CLOEXEC));
   if (file.get() < 0) return Unavailable("memfd_create");
@@ -107,15 +107,15 @@ absl::StatusOr<OwnedFd> OpenImage() {
   return file;
 }
 
-// `fd` where the first few numbers, which the new process needs, stay free.
+// Moves `fd` above the first few numbers, which the new process needs.
 absl::StatusOr<OwnedFd> MoveUp(OwnedFd fd) {
   OwnedFd moved(fcntl(fd.get(), F_DUPFD_CLOEXEC, kControl + 1));
   if (moved.get() < 0) return Unavailable("dup");
   return moved;
 }
 
-// Runs the image with `control` as kControl, and nothing else of ours but
-// stderr.
+// Runs the image with `control` as kControl; it inherits nothing else of ours
+// but stderr.
 absl::StatusOr<pid_t> Spawn(OwnedFd end) {
   BALLAST_ASSIGN_OR_RETURN(OwnedFd low_image, OpenImage());
   BALLAST_ASSIGN_OR_RETURN(const OwnedFd image, MoveUp(std::move(low_image)));
@@ -198,7 +198,7 @@ absl::Status SentencePieceHelper::Launch() const {
   control_ = std::move(ends.first);
   const StartRequest start = {model_.size(), with_continued_ ? 1u : 0u, 0};
   Reply reply;
-  // Where it ends early, it may have said why.
+  // A process that ended early may have said why.
   WriteAll(control_.get(), BytesOf(start)) && WriteAll(control_.get(), model_);
   if (!ReadAll(control_.get(), &reply, sizeof(reply))) {
     int status = 0;
@@ -249,7 +249,7 @@ absl::StatusOr<OwnedFd> SentencePieceHelper::Connect() const {
   BALLAST_ASSIGN_OR_RETURN(auto ends, SocketPair());
   MutexLock lock(&mutex_);
   if (!HandOver(ends.second.get())) {
-    // It is gone: killed for memory, say.
+    // The process is gone: killed for memory, say.
     BALLAST_RETURN_IF_ERROR(Launch());
     if (!HandOver(ends.second.get())) return Unavailable("handing over a text");
   }
@@ -278,8 +278,8 @@ absl::Status SentencePieceHelper::Encode(absl::Span<const Stretch> stretches,
   for (const Stretch& stretch : stretches) {
     absl::StrAppend(&request, stretch.text);
   }
-  // A process that was there may have been killed for what it did not do; one
-  // that was made for this text is beyond doubt.
+  // An existing process may have died for reasons unrelated to this text; one
+  // started for this text has not.
   absl::Status status = absl::UnavailableError("");
   bool is_answered = false;
   for (int attempt = 0; attempt < 2 && !is_answered; ++attempt) {
@@ -287,7 +287,7 @@ absl::Status SentencePieceHelper::Encode(absl::Span<const Stretch> stretches,
       BALLAST_ASSIGN_OR_RETURN(connection->socket, Connect());
     }
     const int socket = connection->socket.get();
-    WriteAll(socket, request);  // where it fails there may be an answer yet
+    WriteAll(socket, request);  // if it fails, a reply may still be there
     Reply reply;
     is_answered = ReadAll(socket, &reply, sizeof(reply));
     if (is_answered && reply.outcome != Outcome::kOk) {
@@ -311,7 +311,7 @@ absl::Status SentencePieceHelper::Encode(absl::Span<const Stretch> stretches,
         "memory, or the model is damaged");
   }
   connections_.Return(std::move(connection));
-  // The process has read a model from anywhere.
+  // The process has read an untrusted model, so its answer is checked.
   uint64_t id = 0;
   for (size_t i = 0; i < stretches.size(); ++i) {
     const uint64_t end = id + encoded->counts[i];

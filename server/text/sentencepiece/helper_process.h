@@ -17,7 +17,7 @@
 
 namespace ballast {
 
-// A file descriptor; closes it.
+// Owns a file descriptor.
 class OwnedFd {
  public:
   OwnedFd() = default;
@@ -34,40 +34,41 @@ class OwnedFd {
   int fd_ = -1;
 };
 
-// libsentencepiece with one model, in processes of its own (helper.cc): one
-// that holds the model, started here, and one more for each text that is
-// encoded at the same time. They end with this object or with the server,
-// however it ends. One that dies costs the text that it had; the next gets
-// another. Thread-safe.
+// Runs libsentencepiece with one model in separate processes (helper.cc): one
+// that holds the model, started here, and one for each text that is encoded at
+// the same time. They end with this object or with the server, however it ends.
+// If one dies, only its text is affected; the next text gets a new process.
+// Thread-safe.
 class SentencePieceHelper {
  public:
-  // A part of a text. One that is `continued` has something before it.
+  // A part of a text. `continued`: something precedes it.
   struct Stretch {
     absl::string_view text;
     bool continued = false;
   };
-  // The ids of all stretches, one after another.
+  // The ids of all stretches, concatenated.
   struct Encoded {
-    std::vector<uint32_t> counts;  // of ids, by stretch
+    std::vector<uint32_t> counts;  // number of ids, by stretch
     std::vector<int32_t> ids;      // not checked against the model
-    // Where each ends in its stretch, in bytes: within it, and not before the
-    // one before.
+    // The end of each id in its stretch, in bytes: within the stretch, and not
+    // before the previous end.
     std::vector<uint32_t> ends;
   };
 
-  // Starts the process. `model` is a serialised ModelProto; `with_continued`:
-  // some stretches will be continued, and the model tells them apart. Blocks
+  // Starts the process. `model` is a serialised ModelProto. `with_continued`:
+  // some stretches will be continued, and the model distinguishes them. Blocks
   // until the model is loaded. Errors: INVALID_ARGUMENT (the library refuses
-  // the model, or dies of it), UNAVAILABLE (no process can be started),
-  // FAILED_PRECONDITION (it does not run here: is libsentencepiece0
+  // the model, or crashes on it), UNAVAILABLE (no process can be started),
+  // FAILED_PRECONDITION (the process cannot run here: is libsentencepiece0
   // installed?).
   static absl::StatusOr<std::unique_ptr<SentencePieceHelper>> Start(
       std::string model, bool with_continued);
 
   ~SentencePieceHelper();
 
-  // Errors: INVALID_ARGUMENT (above 1 GiB in all; what the library says; twice
-  // a process died of it), UNAVAILABLE (no process can be started).
+  // Encodes all stretches. Blocks. Errors: INVALID_ARGUMENT (above 1 GiB in
+  // all; the library's; a process died of the text twice), UNAVAILABLE (no
+  // process can be started).
   absl::Status Encode(absl::Span<const Stretch> stretches,
                       Encoded* encoded) const;
 
@@ -83,7 +84,7 @@ class SentencePieceHelper {
   absl::Status Launch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Stop() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HandOver(int socket) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // A socket with a new process behind it.
+  // Starts a new process and returns a socket to it.
   absl::StatusOr<OwnedFd> Connect() const;
 
   const std::string model_;

@@ -16,7 +16,7 @@ namespace {
 using Kind = SentencePieceModel::Kind;
 using sentencepiece::ModelFile;
 
-// U+2581, which pieces have for a space.
+// U+2581, which stands for a space in pieces.
 constexpr absl::string_view kSpace = "\xE2\x96\x81";
 
 Kind KindOf(ModelFile::Piece::Type type) {
@@ -36,7 +36,7 @@ Kind KindOf(ModelFile::Piece::Type type) {
   return Kind::kText;
 }
 
-// The byte that "<0x0A>" names.
+// The byte named by a piece such as "<0x0A>".
 std::optional<char> ByteOf(absl::string_view piece) {
   uint32_t byte = 0;
   if (piece.size() != 6 || !absl::ConsumePrefix(&piece, "<0x") ||
@@ -64,7 +64,7 @@ absl::StatusOr<SentencePieceModel::Piece> ReadPiece(
   return read;
 }
 
-// `id` where the model has it.
+// `id` if the model has it, else -1.
 int32_t IdOrNone(int32_t id, const SentencePieceModel& model) {
   return id >= 0 && static_cast<size_t>(id) < model.pieces.size() ? id : -1;
 }

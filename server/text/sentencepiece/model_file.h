@@ -10,30 +10,30 @@
 
 namespace ballast {
 
-// What the server itself must know of a SentencePiece model.
+// The parts of a SentencePiece model that the server itself needs.
 struct SentencePieceModel {
   enum class Kind : uint8_t {
-    kText,         // found in texts by their pieces
-    kControl,      // never found in a text by the library
-    kUserDefined,  // found before all else
+    kText,         // matched by their pieces
+    kControl,      // never matched in a text by the library
+    kUserDefined,  // matched before all others
     kUnknown,
-    kByte,  // of a character that no piece has
+    kByte,  // a byte of a character that no piece has
   };
   struct Piece {
     Kind kind = Kind::kText;
-    // What the piece stands for, spaces as such; for kByte the byte.
+    // The text that the piece stands for, with real spaces; for kByte the byte.
     std::string text;
   };
   std::vector<Piece> pieces;  // by id
-  // Whether the library puts a space before a text.
+  // True if the library prefixes a text with a space.
   bool adds_dummy_prefix = true;
-  // -1 where the model has none.
+  // -1 if the model has none.
   int32_t eos_id = -1;
   int32_t pad_id = -1;
 };
 
 // `file` is the content of a .model file. Errors: INVALID_ARGUMENT (not such a
-// file; what it asks for is not supported, with the key).
+// file; an unsupported setting, with its key).
 absl::StatusOr<SentencePieceModel> ParseSentencePieceModel(
     absl::string_view file);
 

@@ -3,32 +3,32 @@
 
 #include <cstdint>
 
-// What a server and the program in which libsentencepiece runs (helper.cc) say
-// to each other. Debian's libsentencepiece holds a protobuf of its own, older
-// than the system's and under the same names, so that no program can link with
-// both; and what reads a model that came from anywhere had better not be the
-// server (docs/decisions/). Both ends are of one build and one machine: numbers
-// are as the machine has them.
+// The protocol between a server and the program that runs libsentencepiece
+// (helper.cc). Debian's libsentencepiece contains its own protobuf, older than
+// the system's and under the same names, so no program can link with both; and
+// code that reads untrusted models should not run inside the server
+// (docs/decisions/0011). Both ends are of one build and on one machine: numbers
+// are in native byte order.
 //
-// The helper is started with a stream socket, kControl. It gets a StartRequest
-// and a model, answers with a Reply, and then makes a process of its own for
-// every socket that comes over kControl with a byte. On that socket requests
+// The helper is started with a stream socket, kControl. It receives a
+// StartRequest and a model, answers with a Reply, and then forks a process for
+// every socket that arrives over kControl with a byte. On that socket requests
 // are answered one after another:
 //
 //   request  EncodeRequest, `stretches` Stretch, `bytes` of text: all stretches
-//            one after another
-//   reply    Reply; where it is kOk, for each stretch the number of its ids
-//            (uint32_t), `count` ids (int32_t), and for each id where it ends
-//            in its stretch, in bytes (uint32_t); else `count` bytes of reason
+//            concatenated
+//   reply    Reply; if kOk, for each stretch the number of its ids (uint32_t),
+//            `count` ids (int32_t), and for each id its end in its stretch, in
+//            bytes (uint32_t); otherwise `count` bytes of reason
 //
-// A socket that ends is the end of the process behind it, both ways.
+// When a socket closes, the process behind it ends, and vice versa.
 namespace ballast::sentencepiece_helper {
 
 inline constexpr int kControl = 3;
 
 struct StartRequest {
   uint64_t model_bytes;
-  // Whether stretches that are not first will be asked for.
+  // Nonzero if some stretches will be `continued`.
   uint32_t with_continued;
   uint32_t unused;
 };
@@ -40,14 +40,14 @@ struct EncodeRequest {
 
 struct Stretch {
   uint32_t bytes;
-  // Not the beginning of a text: the model puts no space before it.
+  // Nonzero if not the beginning of a text: the model adds no space before it.
   uint32_t continued;
 };
 
 enum class Outcome : uint32_t {
   kOk,
-  kRefused,      // by the library: the model, or the text
-  kUnavailable,  // no process could be made
+  kRefused,      // the library refused the model or the text
+  kUnavailable,  // no process could be started
 };
 
 struct Reply {
@@ -55,10 +55,10 @@ struct Reply {
   uint32_t count;
 };
 
-// A process that takes more time of a processor for one request is ended.
+// A process that takes more CPU time for one request is killed.
 inline constexpr uint64_t kBaseSeconds = 60;
 inline constexpr uint64_t kBytesPerSecond = 100'000;
-// Nor may one take more memory.
+// The most memory that a process may take.
 inline constexpr uint64_t kMostMemory = uint64_t{16} << 30;
 
 }  // namespace ballast::sentencepiece_helper

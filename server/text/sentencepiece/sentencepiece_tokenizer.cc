@@ -24,11 +24,11 @@ namespace {
 
 using Kind = SentencePieceModel::Kind;
 
-// Raise it whenever the same file comes to give other ids.
+// Increase whenever the same file yields different ids.
 constexpr int kVersion = 1;
 
-// A piece of a text: a symbol that was found first, or what the library
-// encodes, which is the next of the stretches.
+// A part of a text: a symbol that was matched first, or the next stretch that
+// the library encodes.
 struct Part {
   int32_t symbol;  // -1: a stretch
   size_t begin;
@@ -39,8 +39,8 @@ class SentencePieceTokenizer final : public Tokenizer {
  public:
   struct Parts {
     SentencePieceModel model;
-    AddedTokenMatcher control;       // found before the library looks
-    AddedTokenMatcher user_defined;  // the library's own
+    AddedTokenMatcher control;       // matched before the library runs
+    AddedTokenMatcher user_defined;  // matched by the library itself
     absl::flat_hash_map<std::string, int32_t> symbols;
     std::unique_ptr<const SentencePieceHelper> helper;
     std::string digest;
@@ -64,7 +64,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     for (const int32_t id : ids) {
       if (id < 0 || static_cast<size_t>(id) >= parts_.model.pieces.size()) {
         return absl::InvalidArgumentError(
-            absl::StrCat("id ", id, " is no piece of the model"));
+            absl::StrCat("id ", id, " is not a piece of the model"));
       }
       absl::StrAppend(text, parts_.model.pieces[id].text);
     }
@@ -134,11 +134,11 @@ class SentencePieceTokenizer final : public Tokenizer {
     return absl::OkStatus();
   }
 
-  // Whether the model's space comes before a text: it begins with no symbol.
+  // True if the model's space precedes a text: the text starts with no symbol.
   absl::StatusOr<bool> TakesPrefix(absl::string_view text,
                                    RegexScratch* scratch) const {
     bool takes = true;
-    // Ends after the first piece.
+    // Stops after the first piece.
     const absl::Status status = parts_.user_defined.Split(
         text, scratch, [&](int32_t id, size_t, size_t) {
           takes = id < 0;
@@ -162,7 +162,7 @@ class SentencePieceTokenizer final : public Tokenizer {
       ids->push_back(id);
       if (ends == nullptr) continue;
       size_t end = part.begin + encoded.ends[i];
-      // To the library the last byte of a character stands for all of it.
+      // The library attributes a whole character to its last byte.
       if (end <= last && pieces[id].kind == Kind::kByte) {
         end = std::min(last + 1, EndOfCharacter(encoded, i, to) + part.begin);
       }
@@ -172,7 +172,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     return absl::OkStatus();
   }
 
-  // Where the character of which byte `i` is one ends, in the stretch.
+  // The end, in the stretch, of the character that byte `i` belongs to.
   size_t EndOfCharacter(const SentencePieceHelper::Encoded& encoded, size_t i,
                         size_t to) const {
     size_t next = i + 1;

@@ -9,12 +9,12 @@
 
 namespace ballast {
 
-// The tokenizer of a SentencePiece model, `file` being the file's content:
-// the ids of SentencePieceProcessor.encode, but that control symbols which a
-// text spells out are found first, as Hugging Face does, and that the space
-// which the model puts before a text is put nowhere else: neither behind such a
-// symbol nor before a user-defined one (docs/text.md). Runs libsentencepiece in
-// processes of its own (helper_process.h). Errors: those of
+// Creates the tokenizer of a SentencePiece model; `file` is the file's content.
+// Its ids are those of SentencePieceProcessor.encode, with two differences
+// (docs/text.md): control symbols spelled out in a text are matched first, as
+// Hugging Face does; and the space that the model puts before a text is put
+// nowhere else, neither after such a symbol nor before a user-defined one. Runs
+// libsentencepiece in separate processes (helper_process.h). Errors: as
 // ParseSentencePieceModel and SentencePieceHelper::Start.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
     std::string file);

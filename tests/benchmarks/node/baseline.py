@@ -147,7 +147,7 @@ def in_workers(files, options, workers, rank=None, begin=None):
 
 def in_ranks(files, options):
     """The sum over --ranks processes that measure at the same time."""
-    # Forked: they share the files. CUDA begins in them.
+    # Forked, so that they share the files. CUDA starts in the children.
     fork = multiprocessing.get_context("fork")
     begin = fork.Barrier(options.ranks)
     rates = fork.Queue()
@@ -191,7 +191,7 @@ def main():
     print(json.dumps({"kind": options.kind, "workers": options.workers,
                       "ranks": options.ranks, "images_s": round(rate, 1)}),
           flush=True)  # fmt: skip
-    # Workers are not waited for.
+    # Does not wait for workers.
     os._exit(0)
 
 

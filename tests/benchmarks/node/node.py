@@ -177,8 +177,8 @@ class Node:
         for threads in self.options.threads:
             if self.left() < 30:
                 break
-            # Of which the later half is measured; at least so many steps that
-            # what was prepared before is no part of it.
+            # The later half is measured; at least this many steps, so that
+            # blocks prepared in advance are no part of it.
             images = 2 * guess * threads * self.options.seconds
             step = self.options.ranks * self.options.samples_a_rank
             steps = max(96, int(images / step))
@@ -222,7 +222,7 @@ class Node:
     def baselines(self, folder):
         results = []
         for kind in filter(None, self.options.baselines.split(",")):
-            # Workers, and processes that take their batches to GPUs.
+            # (workers, processes that take their batches to GPUs).
             ways = [(1, 0)]
             if kind != "pillow":
                 ranks = self.options.ranks if self.options.backend == "cuda" else 0
@@ -306,7 +306,7 @@ def main():
     options = parse()
     with tempfile.TemporaryDirectory(prefix="ballast", dir="/tmp") as folder:
         node = Node(options, folder)
-        # Clipped to what there is; the last is all of it.
+        # Limited to the cores that there are; the last is all of them.
         options.threads = sorted({
             min(int(n), node.cores) for n in options.threads.split(",")
         })  # fmt: skip

@@ -8,7 +8,7 @@
 #       on the machine to be measured, which needs GPUs and no Bazel: node.py of
 #       the bundle
 #
-# What is measured of PyTorch and Hugging Face is what the machine's python3 has.
+# PyTorch and Hugging Face are measured as installed for the machine's python3.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 

@@ -138,7 +138,7 @@ TEST_F(FitCostCommandTest, SaysWhatTheDataDoesNotTell) {
   Report(job, v1::MODULE_VISION, 1, 1, 1, 0, 0);
   Report(job, v1::MODULE_LANGUAGE, 1, 10, 0, 0, 4);
   for (v1::StepTiming& timing : *timings_.mutable_timings()) {
-    // Always the same rank and step: every observation is alike.
+    // Always the same rank and step: all observations are equal.
     if (timing.role().module() != v1::MODULE_LANGUAGE) continue;
     timing.set_step(1);
     timing.mutable_role()->set_dp_rank(0);

@@ -20,7 +20,7 @@ TEST(HealthTest, AsksAgainUntilTheServerServes) {
   ManualClock clock;
   int connects = 0;
   const auto connect = [&]() -> absl::StatusOr<std::unique_ptr<LoaderClient>> {
-    // It comes up between the second and the third.
+    // The server starts between the second attempt and the third.
     return LoaderClient::Create(++connects < 3 ? kNobody : server->address());
   };
   std::ostringstream out;
@@ -51,6 +51,23 @@ TEST(HealthTest, WithoutTimeToWaitItAsksOnce) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_EQ(connects, 1);
   EXPECT_EQ(out.str(), "");
+}
+
+TEST(HealthTest, AServerThatDoesNotServeIsAlive) {
+  const std::unique_ptr<FakeLoaderServer> server = FakeLoaderServer::Start();
+  server->SetServing(false);
+  ManualClock clock;
+  for (const Wanted wanted : {Wanted::kAlive, Wanted::kServing}) {
+    std::ostringstream out;
+    const absl::Status status = AwaitHealth(
+        [&]() -> absl::StatusOr<std::unique_ptr<LoaderClient>> {
+          return LoaderClient::Create(server->address());
+        },
+        absl::ZeroDuration(), &clock, &out, wanted);
+    const bool alive = wanted == Wanted::kAlive;
+    EXPECT_EQ(status.ok(), alive) << status;
+    EXPECT_EQ(out.str(), alive ? "not serving\n" : "");
+  }
 }
 
 TEST(HealthTest, WhatWaitingDoesNotChangeEndsItAtOnce) {

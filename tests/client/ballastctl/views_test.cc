@@ -1,4 +1,4 @@
-// What `balance`, `metrics`, `status` and `top` show, of made-up answers.
+// The views of `balance`, `metrics`, `status` and `top` over made-up answers.
 #include <algorithm>
 #include <memory>
 #include <sstream>
@@ -245,7 +245,7 @@ TEST(TopViewTest, TimesOfRanksAreOfAllModules) {
   EXPECT_THAT(view, HasSubstr(SecondsText(both.Quantile(0.99))));
 }
 
-// Sleeps at once.
+// A clock whose sleeps end at once.
 class HastyClock final : public Clock {
  public:
   absl::Time Now() override { return now_; }
@@ -269,7 +269,7 @@ class HastyClock final : public Clock {
   absl::Time now_ = absl::UnixEpoch();
 };
 
-// What `answers` show, one a round, in a terminal whose lines shrink.
+// The views of `answers`, one a round, in a terminal that shrinks.
 absl::Status RunAll(const std::vector<absl::Status>& answers,
                     std::ostream* out) {
   HastyClock clock;
@@ -298,7 +298,7 @@ TEST(RunTopTest, AServerThatGoesAwayIsAskedOn) {
   EXPECT_THAT(out.str(), HasSubstr("ballast a:1   no answer for 2.0 s; asking "
                                    "on\nserver a:1: it is gone\n"));
   EXPECT_THAT(out.str(), HasSubstr("no answer for 4.0 s"));
-  // The first after an outage has no rates: who knows what came between.
+  // The first view after an outage has no rates: the time between is unknown.
   const std::vector<std::string> parts =
       absl::StrSplit(out.str(), "images        -/s");
   EXPECT_EQ(parts.size(), 3u);
@@ -319,11 +319,11 @@ TEST(TopViewTest, RatesAreThoseSinceTheViewBefore) {
   now.at += absl::Seconds(2);
   EXPECT_THAT(TopView(now, nullptr, {}), HasSubstr("images        -/s"));
   EXPECT_THAT(TopView(now, &before, {}), HasSubstr("images      150/s"));
-  // A server that began anew counts from 0.
+  // A restarted server counts from 0.
   EXPECT_THAT(TopView(Busy(0), &now, {}), HasSubstr("images        -/s"));
 }
 
-// The longest a line is that is not one word.
+// The longest line that is not a single word.
 size_t Widest(const std::string& text) {
   size_t widest = 0;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {

@@ -7,7 +7,7 @@ from tests.integration.command_line import tools
 
 PROGRAMS = ("ballast-server", "ballastctl", "ballast-rank")
 
-# What the design promises; commands that are added later are found by --help.
+# Commands that must exist; those added later are found by --help.
 PROMISED = {
     ("ballast-server",): {"index", "serve", "plan", "inspect", "make-corpus"},
     ("ballast-server", "inspect"): {
@@ -53,7 +53,7 @@ class HelpTest(tools.ToolTest):
             described = part(text, "Required") + part(text, "Options")
             for option in re.findall(r"--[a-z-]+", usage):
                 self.assertRegex(described, rf"(?m)^  {option}\b", path)
-            # What is required stands without brackets, and only that.
+            # Only required options have no brackets.
             for option in re.findall(r"^  (--[a-z-]+)", part(text, "Required"), re.M):
                 self.assertNotRegex(usage, rf"\[{option}\b", path)
             for option in re.findall(r"^  (--[a-z-]+)", part(text, "Options"), re.M):

@@ -37,7 +37,7 @@ class InspectTest(tools.ToolTest):
             file.write(png(70, 42, colour))
         (image,) = self.inspect("image", "--model", "qwen2_5_vl", path)
         # 42 and 70 are 1.5 and 2.5 times 28, and both round to 2: half to even.
-        # One colour stays what it is at every size.
+        # One colour stays the same at every size.
         self.assertEqual(
             json.dumps(image),
             json.dumps(

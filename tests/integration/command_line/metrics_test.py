@@ -1,4 +1,4 @@
-"""What a server tells of itself: /metrics, the page, ballastctl."""
+"""A server's state: /metrics, the page, ballastctl."""
 
 import contextlib
 import json
@@ -126,7 +126,7 @@ class MetricsTest(tools.CorpusTest):
         with open(repository("docs/metrics.md"), encoding="utf-8") as file:
             rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ", file.read(), re.MULTILINE)
         found = [(n, k) for n, (k, _) in parse(self.get("/metrics")).items()]
-        # Those that are absent now may stand in the page.
+        # The page may name some that are absent now.
         self.assertEqual(found, [row for row in rows if row in found])
         self.assertLessEqual(
             {name for name, _ in rows} - {name for name, _ in found},
@@ -259,7 +259,7 @@ class MetricsTest(tools.CorpusTest):
         with open(repository("deploy/grafana/ballast.json"), encoding="utf-8") as file:
             board = json.load(file)
         found = [t["expr"] for p in board["panels"] for t in p["targets"]]
-        # What Grafana puts in for its variables.
+        # Grafana's values for its variables.
         for name, value in (("$server", ".*"), ("$__rate_interval", "1m")):
             found = [query.replace(name, value) for query in found]
         with open(repository("deploy/prometheus/alerts.yaml"), encoding="utf-8") as file:
@@ -288,8 +288,8 @@ class MetricsTest(tools.CorpusTest):
                 time.sleep(0.2)
             self.assertGreaterEqual(scrapes, 2)
             found = ask("ballast_workers")
-            # A metric or a label that no server has would answer nothing. There
-            # are no clients now, and nothing to be warned of.
+            # A metric or a label that no server has would answer nothing. Now there
+            # are no clients and no warnings.
             for query in self.queries():
                 compared = re.split(r" (?:[<>]|==|unless) ", query)[0]
                 if not re.search("ballast_client|^up", query):

@@ -168,7 +168,8 @@ class ServerTest(tools.CorpusTest):
         message = self.error("ballastctl", "--server", nobody, "status")
         self.assertIn(nobody, message)
         self.assertIn("ballast-server serve", message)
-        message = self.error("ballast-rank", "--server", nobody, "--steps", 1)
+        message = self.error("ballast-rank", "--server", nobody, "--steps", 1,
+                             "--wait-for-server", 0)
         self.assertIn(nobody, message)
         message = self.error("ballastctl", "--server", "nonsense", "status")
         self.assertIn('"nonsense"', message)

@@ -31,7 +31,7 @@ class TlsTest(tools.CorpusTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        # Keys are made by the test and gone with it.
+        # The test makes its keys and deletes them.
         for authority in ("ca", "stranger"):
             cls.make(authority, "req", "-x509", "-days", "2")
         cls.issue("server", "subjectAltName=IP:127.0.0.1")
@@ -97,7 +97,7 @@ class TlsTest(tools.CorpusTest):
         )
 
     def test_ranks(self):
-        """Their batches are those that come by one stream, over three."""
+        """Three streams give the same batches as one."""
         one, three = (
             [tools.without_ms(batch) for batch in self.json_lines(
                 "ballast-rank", *self.flags(), "--steps", 2, "--json",
@@ -123,7 +123,7 @@ class TlsTest(tools.CorpusTest):
                 ):
                     done = tools.run(program, *flags, *arguments)
                     self.assertEqual(done.returncode, 1)
-                    # gRPC's own log stands before the message.
+                    # gRPC's own log comes before the message.
                     message = done.stderr.decode().splitlines()[-1]
                     self.assertRegex(message, f"^{program}.*{says}")
 

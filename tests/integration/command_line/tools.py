@@ -27,7 +27,7 @@ def program(name):
 
 
 def run(name, *arguments, stdin="", env=None):
-    """Runs a program to its end; nothing is raised for its exit status."""
+    """Runs a program to its end, whatever its exit status."""
     environment = {k: v for k, v in os.environ.items() if k != "BALLAST_SERVER"}
     environment.update(env or {})
     return subprocess.run(
@@ -91,13 +91,13 @@ class ToolTest(unittest.TestCase):
 
     @contextlib.contextmanager
     def server(self, config, *listen):
-        """A server until the end of the block; gives its addresses."""
+        """Runs a server until the block ends; yields its addresses."""
         with self.server_process(config, *listen) as (_, addresses):
             yield addresses
 
     @contextlib.contextmanager
     def server_process(self, config, *listen):
-        """The same; gives the process, too, whose log is its stderr."""
+        """Likewise; also yields the process, whose log is its stderr."""
         arguments = ["serve", "--config", config, "--listen", *listen]
         with subprocess.Popen(
             [program("ballast-server"), *arguments],

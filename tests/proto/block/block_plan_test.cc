@@ -34,7 +34,7 @@ v1::Role RoleOf(v1::Module module, uint32_t rank) {
   return role;
 }
 
-// Every sample stands in exactly one rank's block, for readers and for owners.
+// Every sample is in exactly one rank's block, for readers and for owners.
 TEST(BlockPlanTest, RanksTogetherHoldEverySampleOnce) {
   const v1::StepSchedule schedule = MakeSchedule(2, 3);
   for (const v1::Delivery mode :
@@ -43,7 +43,7 @@ TEST(BlockPlanTest, RanksTogetherHoldEverySampleOnce) {
              {v1::MODULE_VISION, 2}, {v1::MODULE_LANGUAGE, 3}}) {
       DeliveryRule delivery(mode);
       if (mode == v1::DELIVERY_HYBRID) {
-        // The last rank reads through a server of its own.
+        // The last rank has its own server.
         delivery.server_of_rank.resize(dp, 0);
         delivery.server_of_rank.back() = 1;
       }
@@ -105,7 +105,7 @@ TEST(BlockPlanTest, SamplesLieInDestinationOrder) {
   }
 }
 
-// Offsets as docs/block.md derives them.
+// Offsets as in docs/block.md.
 TEST(BlockPlanTest, OffsetsFollowTheFormula) {
   const v1::StepSchedule schedule = MakeSchedule(2, 2);
   for (const auto module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {

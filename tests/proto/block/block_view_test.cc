@@ -128,7 +128,7 @@ TEST_F(BlockViewTest, RefusesAnotherBlockThanPlanned) {
   }
 }
 
-// What a rank gets that reads nothing of a micro-batch.
+// The block of a rank that reads nothing of a micro-batch.
 TEST_F(BlockViewTest, ABlockMayHoldNoSample) {
   for (v1::ModuleSchedule& module :
        *schedule_.mutable_micro_batches(0)->mutable_modules()) {

@@ -39,7 +39,7 @@ TEST(ChunkWireTest, OtherMessagesAreLeftToProtobuf) {
   message.mutable_chunk();  // without data
   bytes = message.SerializeAsString();
   EXPECT_EQ(ReadChunkPrefix(FirstOf(bytes), bytes.size()), std::nullopt);
-  // Something after the chunk, or less than it says.
+  // Bytes after the chunk, or fewer than it says.
   message.mutable_chunk()->set_data("abc");
   bytes = message.SerializeAsString();
   EXPECT_NE(ReadChunkPrefix(FirstOf(bytes), bytes.size()), std::nullopt);

@@ -12,15 +12,15 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(FingerprintTest, EqualEntriesHashAlike) {
+TEST(FingerprintTest, EqualEntriesHaveEqualHashes) {
   const v1::Fingerprint a = MakeFingerprint({{"x", "1"}, {"y", "2"}});
   EXPECT_EQ(a.hash(), MakeFingerprint({{"y", "2"}, {"x", "1"}}).hash());
   EXPECT_EQ(a.hash().size(), 32u);
   EXPECT_EQ(a.entries_size(), 2);
 }
 
-// Lengths stand before the texts, so what is key and what value matters.
-TEST(FingerprintTest, BoundariesCount) {
+// Each text is preceded by its length, so boundaries matter.
+TEST(FingerprintTest, BoundariesMatter) {
   EXPECT_NE(MakeFingerprint({{"ab", "c"}}).hash(),
             MakeFingerprint({{"a", "bc"}}).hash());
   EXPECT_NE(MakeFingerprint({{"a", "1"}}).hash(),
@@ -48,7 +48,7 @@ TEST(FingerprintTest, NamesAKeyThatOneLacks) {
               HasSubstr("b is 2 with B and absent with A"));
 }
 
-TEST(FingerprintTest, CheckAcceptsEqualAndUnclaimed) {
+TEST(FingerprintTest, CheckAcceptsEqualAndEmptyHashes) {
   const auto a = MakeFingerprint({{"a", "1"}});
   const auto b = MakeFingerprint({{"a", "2"}});
   EXPECT_TRUE(CheckSameFingerprint(a, "A", a, "A").ok());
@@ -57,7 +57,7 @@ TEST(FingerprintTest, CheckAcceptsEqualAndUnclaimed) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// Entries of every kind, of which a test changes one.
+// Entries of every kind; tests change one of them.
 std::map<std::string, std::string> SomeEntries() {
   return {{"balance.scope", "x"},
           {"batch.global", "64"},
@@ -102,7 +102,7 @@ TEST(FingerprintTest, ACheckpointMayNotChangeTheData) {
   }
 }
 
-TEST(FingerprintTest, CheckpointsOfAHashAlone) {
+TEST(FingerprintTest, CheckpointsWithOnlyAHash) {
   const v1::Fingerprint server = MakeFingerprint(SomeEntries());
   EXPECT_TRUE(CheckSameData({}, server, "A").ok());
   v1::Fingerprint checkpoint;

@@ -58,7 +58,7 @@ TEST(ScheduleColumnsTest, NamesTheColumnThatIsWrong) {
   }
 }
 
-TEST(ScheduleColumnsTest, PlacesStandOnce) {
+TEST(ScheduleColumnsTest, EachPlaceOccursOnce) {
   v1::StepSchedule schedule = SyntheticSchedule({}, 5);
   v1::MicroBatchSchedule& columns = *schedule.mutable_micro_batches(1);
   const uint32_t samples = columns.place_size();

@@ -5,7 +5,7 @@
 namespace ballast {
 namespace {
 
-TEST(ScheduleJsonTest, HasTheKeysOfTheDesignInTheirOrder) {
+TEST(ScheduleJsonTest, HasTheDocumentedKeysInOrder) {
   v1::StepSchedule schedule;
   schedule.set_step(3);
   schedule.set_fingerprint("f");

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What the command prints; the test fails unless it succeeds.
+// The output of the command; fails the test unless the command succeeds.
 std::string Index(const std::string& config,
                   const std::vector<std::string>& more = {}) {
   std::vector<std::string> arguments = {"ballast-server", "index", "--config",
@@ -61,11 +61,11 @@ topology: {modules: {language: {dp: 2}}}
   EXPECT_THAT(built, HasSubstr("source third has b.jsonl, which is in source "
                                "second too, as b.jsonl"));
   EXPECT_THAT(built, Not(HasSubstr("source first has")));
-  // An index that is up to date has the same files.
+  // An up-to-date index has the same files.
   EXPECT_THAT(Index(config), HasSubstr(shared));
 }
 
-TEST(IndexTest, SaysWhatItTookFromTheIndexBefore) {
+TEST(IndexTest, ReportsWhatItReusedOfTheOldIndex) {
   const std::string folder = ::testing::TempDir() + "/index_reuse_test";
   fs::remove_all(folder);
   fs::create_directories(folder);
@@ -96,7 +96,7 @@ TEST(IndexTest, SaysWhatItTookFromTheIndexBefore) {
               HasSubstr("2 samples in 1 files, text lengths of 2\n"));
 }
 
-TEST(IndexTest, VerifyFindsDamageWhereNobodyLooked) {
+TEST(IndexTest, VerifyFindsDamageInPagesNotYetRead) {
   const std::string folder = ::testing::TempDir() + "/index_verify_test";
   fs::remove_all(folder);
   fs::create_directories(folder);
@@ -130,7 +130,7 @@ topology: {modules: {language: {dp: 2}}}
   EXPECT_THAT(Index(config, {"--verify"}), HasSubstr("undamaged"));
 }
 
-TEST(IndexTest, AConfigurationMayBeNamedFromWhereOneStands) {
+TEST(IndexTest, AConfigurationPathMayBeRelative) {
   const fs::path before = fs::current_path();
   const std::string folder = ::testing::TempDir() + "/index_relative_test";
   fs::remove_all(folder);

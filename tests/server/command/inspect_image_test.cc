@@ -29,7 +29,7 @@ v1::Model Profile(const std::string& name, uint64_t min_pixels = 0,
   return model;
 }
 
-// One object a line.
+// Runs the command; `lines` has one object a line of its output.
 absl::Status Inspect(const v1::Model& model,
                      const std::vector<std::string>& files,
                      std::vector<Json>* lines) {
@@ -70,7 +70,7 @@ TEST(InspectImageTest, PrintsTheKeysInOrder) {
   EXPECT_EQ(line["image_tokens"], 4);
 }
 
-// 23x13 pixels, to be turned by a quarter.
+// The image has 23x13 pixels and is to be rotated by 90 degrees.
 TEST(InspectImageTest, TurnsAndResizesAsTheModelSays) {
   const std::vector<std::string> files = {TestDataPath("orientation_6.jpg")};
   v1::Model model = Profile("qwen2_vl");
@@ -83,7 +83,7 @@ TEST(InspectImageTest, TurnsAndResizesAsTheModelSays) {
   EXPECT_EQ(turned[0]["resized_h"], stored[0]["resized_w"]);
   EXPECT_NE(turned[0]["rgb_sha256"], stored[0]["rgb_sha256"]);
 
-  // What is decoded is the same; what is resized has plainer colours.
+  // The decoded pixels are equal; the resized ones have plainer chroma.
   std::vector<Json> fast;
   model.set_exif_orientation(false);
   model.set_resample(v1::Model::RESAMPLE_FAST);
@@ -120,7 +120,7 @@ TEST(InspectImageTest, RefusesAnUnboundedSize) {
 TEST(InspectImageTest, CommandLine) {
   const auto run = [](std::vector<std::string> arguments) {
     CommandLine line("ballast-server", "");
-    AddInspectImage(&line, line.app()->add_subcommand("inspect", ""));
+    AddInspectImage(&line, line.AddGroup("inspect", "", ""));
     arguments.insert(arguments.begin(), {"ballast-server", "inspect", "image"});
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -146,7 +146,7 @@ TEST(InspectImageTest, MatchesTheGoldenValues) {
   if (!found) GTEST_SKIP() << NotShared(kGolden);
   const std::string& shared = *found;
   const nlohmann::json golden = ReadJsonOrFail(shared + "/" + kGolden);
-  // The bounds under which the golden values were made.
+  // The pixel bounds of the golden values.
   const std::pair<const char*, v1::Model> profiles[] = {
       {"qwen2_vl", Profile("qwen2_vl", 3136, 1003520)},
       {"qwen3_vl", Profile("qwen3_vl", 65536, 1048576)}};

@@ -27,7 +27,7 @@ TEST(InspectLengthsTest, FaultsNameTheOption) {
   EXPECT_EQ(out.str(), "");
 }
 
-TEST(InspectLengthsTest, AnOutputThatFailsEndsTheDraws) {
+TEST(InspectLengthsTest, AFailingOutputEndsTheCommand) {
   std::ostringstream out;
   out.setstate(std::ios::badbit);
   EXPECT_EQ(InspectLengths({1, 4, 4, 1}, ~uint64_t{0}, out).code(),

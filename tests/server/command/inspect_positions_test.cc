@@ -26,7 +26,8 @@ absl::Status Inspect(const std::string& input, std::string* output,
   return status;
 }
 
-// The last vector of spec section 7.
+// Text, an image of 4x4 patches at merge 2, text: positions continue after the
+// larger side of the merged grid.
 TEST(InspectPositionsTest, OneListAnAxis) {
   std::string output;
   ASSERT_TRUE(Inspect("{\"input_ids\": [11, 12, 151652, 151655, 151655, 151655,"

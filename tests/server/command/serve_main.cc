@@ -1,4 +1,4 @@
-// A program with the one command `serve`, for serve_test to start.
+// A program with only the command `serve`, for serve_test to start.
 
 #include "common/command_line.h"
 #include "server/command/serve.h"

@@ -1,4 +1,4 @@
-// The command `serve`, as a process.
+// Tests of the command `serve` as a process.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -25,6 +25,7 @@
 #include "server/config/config_loader.h"
 #include "server/job/index_sources.h"
 #include "tests/fakes/test_certificates.h"
+#include "tests/server/command/serve_process.h"
 
 namespace ballast {
 namespace {
@@ -33,104 +34,10 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr char kProgram[] = "tests/server/command/serve_main";
-
-// A running program. Standard output and error are pipes.
-class Process {
- public:
-  explicit Process(std::vector<std::string> arguments) {
-    int out[2], err[2];
-    EXPECT_EQ(pipe(out), 0);
-    EXPECT_EQ(pipe(err), 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, err[1], STDERR_FILENO);
-    for (const int fd : {out[0], out[1], err[0], err[1]}) {
-      posix_spawn_file_actions_addclose(&actions, fd);
-    }
-    arguments.insert(arguments.begin(), kProgram);
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    EXPECT_EQ(
-        posix_spawn(&pid_, kProgram, &actions, nullptr, argv.data(), environ),
-        0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(out[1]);
-    close(err[1]);
-    out_ = fdopen(out[0], "r");
-    err_ = fdopen(err[0], "r");
-  }
-  ~Process() {
-    fclose(out_);
-    fclose(err_);
-  }
-
-  std::string ReadLine() { return ReadFrom(out_, '\n'); }
-  std::string ReadErrors() { return ReadFrom(err_, EOF); }
-  // The next line of the log that holds `text`; empty at its end.
-  std::string AwaitLog(const std::string& text) {
-    std::string line;
-    while (!(line = ReadFrom(err_, '\n')).empty()) {
-      if (line.find(text) != std::string::npos) break;
-    }
-    return line;
-  }
-  void Signal(int signal) { kill(pid_, signal); }
-  // The exit status; -1 when a signal killed it.
-  int Wait() {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
- private:
-  static std::string ReadFrom(FILE* file, int end) {
-    std::string text;
-    int c;
-    while ((c = fgetc(file)) != EOF && c != end) text += static_cast<char>(c);
-    return text;
-  }
-
-  pid_t pid_ = 0;
-  FILE* out_ = nullptr;
-  FILE* err_ = nullptr;
-};
-
-// Writes a source of texts and a configuration; returns the latter's path.
-std::string WriteJob(const std::string& more) {
-  const std::string directory = ::testing::TempDir();
-  std::ofstream lines(directory + "/texts.jsonl");
-  for (int i = 0; i < 8; ++i) {
-    lines << R"({"conversations": [{"from": "human", "value": "What?"}, )"
-          << R"({"from": "gpt", "value": "Number )" << i << "\"}]}\n";
-  }
-  const std::string path = directory + "/job.yaml";
-  std::ofstream(path)
-      << "sources: [{name: texts, format: jsonl, path: texts.jsonl}]\n"
-      << "batch: {global: 4, micro: 2}\n"
-      << "topology: {modules: {language: {dp: 2}}}\n"
-      << (more.find("serve:") == std::string::npos
-              ? "serve: {listen: [\"127.0.0.1:0\"], threads: 1}\n"
-              : "")
-      << more;
-  return path;
-}
-
-std::string IndexedJob(const std::string& more = "") {
-  const std::string path = WriteJob(more);
-  const auto config = LoadConfig(path);
-  EXPECT_TRUE(config.ok()) << config.status();
-  const auto indexed = IndexSources(*config, {});
-  EXPECT_TRUE(indexed.ok()) << indexed.status();
-  return path;
-}
-
 TEST(ServeTest, ServesUntilASignalAndExitsWithZero) {
   const std::string path = IndexedJob();
   for (const int signal : {SIGTERM, SIGINT}) {
-    Process process({"serve", "--config", path});
+    ServeProcess process({"serve", "--config", path});
     const std::string ready = process.ReadLine();
     ASSERT_THAT(ready, StartsWith("ready 127.0.0.1:"));
     const auto stub = v1::ScheduleService::NewStub(
@@ -147,9 +54,9 @@ TEST(ServeTest, ServesUntilASignalAndExitsWithZero) {
   }
 }
 
-TEST(ServeTest, ListenTakesThePlaceOfTheConfigurations) {
-  Process process({"serve", "--config", IndexedJob(), "--listen", "127.0.0.1:0",
-                   "127.0.0.2:0"});
+TEST(ServeTest, ListenOptionReplacesTheConfigurations) {
+  ServeProcess process({"serve", "--config", IndexedJob(), "--listen",
+                        "127.0.0.1:0", "127.0.0.2:0"});
   EXPECT_THAT(
       process.ReadLine(),
       ::testing::MatchesRegex("ready 127.0.0.1:[0-9]+ 127.0.0.2:[0-9]+"));
@@ -157,12 +64,12 @@ TEST(ServeTest, ListenTakesThePlaceOfTheConfigurations) {
   EXPECT_EQ(process.Wait(), 0);
 }
 
-TEST(ServeTest, AnAddressThatIsTakenIsNamedWithTheReason) {
+TEST(ServeTest, AnAddressInUseIsNamedWithTheReason) {
   const std::string path = IndexedJob();
-  Process first({"serve", "--config", path});
+  ServeProcess first({"serve", "--config", path});
   const std::string address =
       first.ReadLine().substr(std::string("ready ").size());
-  Process second({"serve", "--config", path, "--listen", address});
+  ServeProcess second({"serve", "--config", path, "--listen", address});
   EXPECT_EQ(second.Wait(), 1);
   const std::string errors = second.ReadErrors();
   EXPECT_THAT(errors, HasSubstr("cannot listen at " + address));
@@ -171,18 +78,19 @@ TEST(ServeTest, AnAddressThatIsTakenIsNamedWithTheReason) {
   EXPECT_EQ(first.Wait(), 0);
 }
 
-TEST(ServeTest, OtherMachinesAreLetInByNoOptionEither) {
-  Process process({"serve", "--config", IndexedJob(), "--listen", "0.0.0.0:0"});
+TEST(ServeTest, ListenOptionCannotOpenTheServerToOtherMachines) {
+  ServeProcess process(
+      {"serve", "--config", IndexedJob(), "--listen", "0.0.0.0:0"});
   EXPECT_EQ(process.Wait(), 1);
   EXPECT_THAT(process.ReadErrors(), HasSubstr("security.tls"));
 }
 
-TEST(ServeTest, TheConfigurationIsReadAgainAtSighup) {
+TEST(ServeTest, SighupReloadsTheConfiguration) {
   const auto job = [](const std::string& serve, const std::string& more) {
     return "serve: {listen: [\"127.0.0.1:0\"], threads: 1" + serve + "}\n" +
            more;
   };
-  Process process({"serve", "--config", IndexedJob(job("", ""))});
+  ServeProcess process({"serve", "--config", IndexedJob(job("", ""))});
   ASSERT_THAT(process.ReadLine(), StartsWith("ready "));
 
   WriteJob(job(", stall_after: 3, log_level: debug", ""));
@@ -215,7 +123,7 @@ TEST(ServeTest, TheConfigurationIsReadAgainAtSighup) {
   EXPECT_EQ(process.Wait(), 0);
 }
 
-// The service manager's end of sd_notify(3).
+// The service manager's side of sd_notify(3).
 class Manager {
  public:
   Manager() : name_("@ballast-serve-test-" + std::to_string(getpid())) {
@@ -234,7 +142,7 @@ class Manager {
     unsetenv("WATCHDOG_USEC");
     close(socket_);
   }
-  // The next that is no WATCHDOG=1.
+  // The next message other than WATCHDOG=1.
   std::string Receive() {
     std::string state = "WATCHDOG=1";
     while (state == "WATCHDOG=1") state = ReceiveAny();
@@ -251,10 +159,10 @@ class Manager {
   int socket_ = -1;
 };
 
-TEST(ServeTest, TellsTheServiceManagerHowItStands) {
+TEST(ServeTest, ReportsItsStateToTheServiceManager) {
   Manager manager;
   const std::string path = IndexedJob();
-  Process process({"serve", "--config", path});
+  ServeProcess process({"serve", "--config", path});
   const std::string ready = process.ReadLine();
   EXPECT_EQ(manager.ReceiveAny(),
             "READY=1\nSTATUS=serving at " +
@@ -268,23 +176,23 @@ TEST(ServeTest, TellsTheServiceManagerHowItStands) {
   EXPECT_EQ(process.Wait(), 0);
 }
 
-// In one move, so that no look finds half a file.
+// Replaces a file atomically, so that no check sees half of it.
 void Replace(const std::string& name, const std::string& text) {
   const std::string written = WriteTestFile(name + ".new", text);
   const std::string path = ::testing::TempDir() + "/" + name;
   ASSERT_EQ(rename(written.c_str(), path.c_str()), 0);
 }
 
-// A job over TLS by `identity`, whose files are serve.pem and serve.key.
+// A job over TLS with `identity`, whose files are serve.pem and serve.key.
 std::string JobOverTls(const TlsIdentity& identity) {
   return IndexedJob(
       "security: {tls: {cert: " + WriteTestFile("serve.pem", identity.cert) +
       ", key: " + WriteTestFile("serve.key", identity.key) + "}}\n");
 }
 
-TEST(ServeTest, CertificatesAreReadAgainAtSighup) {
+TEST(ServeTest, SighupReloadsTheCertificates) {
   const TestAuthority ca("cluster");
-  Process process({"serve", "--config", JobOverTls(ca.Issue({}))});
+  ServeProcess process({"serve", "--config", JobOverTls(ca.Issue({}))});
   ASSERT_THAT(process.ReadLine(), StartsWith("ready "));
 
   const TlsIdentity renewed = ca.Issue({});
@@ -305,19 +213,19 @@ TEST(ServeTest, CertificatesAreReadAgainAtSighup) {
   EXPECT_EQ(process.Wait(), 0);
 }
 
-// The watchdog has it look more often than once a minute.
-TEST(ServeTest, AndWithoutASignal) {
+// With a watchdog the server checks more often than once a minute.
+TEST(ServeTest, ChangedCertificatesAreReloadedWithoutASignal) {
   Manager manager;
   const TestAuthority ca("cluster");
-  Process process({"serve", "--config", JobOverTls(ca.Issue({}))});
+  ServeProcess process({"serve", "--config", JobOverTls(ca.Issue({}))});
   ASSERT_THAT(process.ReadLine(), StartsWith("ready "));
 
   const TlsIdentity renewed = ca.Issue({});
   Replace("serve.pem", renewed.cert);
   EXPECT_THAT(process.AwaitLog("security.tls"),
-              AllOf(StartsWith("E "), HasSubstr("the certificates before"),
+              AllOf(StartsWith("E "), HasSubstr("the previous certificates"),
                     HasSubstr("is not the key of the certificate")));
-  // Further looks find the same and say nothing.
+  // Later checks find the same fault and log nothing.
   EXPECT_EQ(manager.ReceiveAny().substr(0, 8), "READY=1\n");
   for (int i = 0; i < 5; ++i) EXPECT_EQ(manager.ReceiveAny(), "WATCHDOG=1");
   Replace("serve.key", renewed.key);
@@ -329,7 +237,7 @@ TEST(ServeTest, AndWithoutASignal) {
 
 TEST(ServeTest, ASecondSignalEndsADrainAtOnce) {
   const std::string path = ::testing::TempDir() + "/large.yaml";
-  // A block of some megabytes, which a client that does not read holds up.
+  // A block of several megabytes, held up by a client that does not read.
   std::ofstream(::testing::TempDir() + "/large.jsonl")
       << R"({"conversations": [{"from": "human", "value": "What?"}, )"
       << R"({"from": "gpt", "value": ")" << std::string(1 << 20, 'x')
@@ -343,7 +251,7 @@ TEST(ServeTest, ASecondSignalEndsADrainAtOnce) {
   const auto config = LoadConfig(path);
   ASSERT_TRUE(config.ok()) << config.status();
   ASSERT_TRUE(IndexSources(*config, {}).ok());
-  Process process({"serve", "--config", path});
+  ServeProcess process({"serve", "--config", path});
   const std::string ready = process.ReadLine();
   ASSERT_THAT(ready, StartsWith("ready "));
   const auto channel =
@@ -376,27 +284,27 @@ TEST(ServeTest, ASecondSignalEndsADrainAtOnce) {
   stream->Finish();
 }
 
-TEST(ServeTest, IsNotReadyWhereTheFirstBlocksCannotBeBuilt) {
+TEST(ServeTest, IsNotReadyIfTheFirstBlocksCannotBeBuilt) {
   const std::string path =
       IndexedJob("serve: {listen: [\"127.0.0.1:0\"], on_bad_sample: error}\n");
-  // The file stays as the index knows it, but for the text.
+  // The file's size and time stay as indexed; only the text changes.
   const std::string file = ::testing::TempDir() + "/texts.jsonl";
   struct stat before;
   ASSERT_EQ(stat(file.c_str(), &before), 0);
   std::ofstream(file, std::ios::in) << std::string(before.st_size, 'x');
   const timespec times[] = {before.st_atim, before.st_mtim};
   ASSERT_EQ(utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
-  Process process({"serve", "--config", path});
+  ServeProcess process({"serve", "--config", path});
   EXPECT_EQ(process.ReadLine(), "");
   EXPECT_EQ(process.Wait(), 1);
   EXPECT_THAT(process.ReadErrors(),
               HasSubstr("cannot build the first block of language rank 0: "));
 }
 
-TEST(ServeTest, WithoutAnIndexItSaysHowToMakeOne) {
+TEST(ServeTest, AMissingIndexIsNamedWithTheCommandThatBuildsIt) {
   const std::string path = WriteJob("order: {seed: 5}\n");
   unlink((::testing::TempDir() + "/.ballast/texts.index").c_str());
-  Process process({"serve", "--config", path});
+  ServeProcess process({"serve", "--config", path});
   EXPECT_EQ(process.Wait(), 1);
   EXPECT_THAT(process.ReadErrors(), HasSubstr("ballast-server index"));
 }

@@ -1,4 +1,4 @@
-// Every case of faults.txt (its head says how to read it).
+// Runs every case of faults.txt, whose head describes its format.
 
 #include <fstream>
 #include <string>

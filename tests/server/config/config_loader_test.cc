@@ -31,7 +31,7 @@ v1::Config Load(const std::string& yaml) {
   return loaded.ok() ? loaded->config : v1::Config();
 }
 
-// The example of the design, its three security files named.
+// An example with every section and three security files.
 constexpr char kDesign[] = R"(
 sources:
   - {name: docs, format: webdataset, path: "data/docs-{000..007}.tar", weight: 3}
@@ -53,7 +53,7 @@ serve: {listen: ["unix:/run/ballast/a.sock"], http: "127.0.0.1:9464", threads: a
 security: {tls: {cert: tls/server.pem, key: tls/server.key, client_ca: /ca.pem}, tokens_file: tokens}
 )";
 
-TEST(LoadConfig, ReadsTheExampleOfTheDesign) {
+TEST(LoadConfig, ReadsAnExampleWithEverySection) {
   const v1::Config config = Load(kDesign);
 
   ASSERT_EQ(config.sources_size(), 2);
@@ -147,7 +147,7 @@ TEST(LoadConfig, ReadsTheExampleOfTheDesign) {
   EXPECT_EQ(config.security().tokens_file(), "/etc/ballast/tokens");
 }
 
-// Apart from paths and addresses the example states nothing but defaults.
+// Apart from paths and addresses the example only states defaults.
 TEST(LoadConfig, DefaultsAreThoseOfTheExample) {
   v1::Config want = Load(kDesign);
   want.clear_security();
@@ -183,7 +183,7 @@ TEST(LoadConfig, TheDefaultServerReadsForAllRanks) {
   EXPECT_EQ(config.topology().modules().at("language").dp(), 1u);
 }
 
-TEST(LoadConfig, ZerosAndFalseAreNotMistakenForAbsent) {
+TEST(LoadConfig, ZeroAndFalseAreNotTreatedAsMissing) {
   const v1::Config config = Load(absl::StrCat(kSmallest, R"(
 order: {seed: 0, shuffle: false}
 model: {token_ids: {pad: 0}}
@@ -275,7 +275,7 @@ security: {tls: {cert: c, key: k, client_ca: a}}
   EXPECT_EQ(config.serve().on_bad_sample(), v1::Serve::ON_BAD_SAMPLE_ERROR);
 }
 
-TEST(LoadConfig, AModelMayDoWithoutAProfile) {
+TEST(LoadConfig, AModelNeedsNoProfile) {
   const v1::Config config = Load(absl::StrCat(kSmallest, R"(
 model:
   {profile: "", min_pixels: 1, max_pixels: 2, patch: 3, merge: 4, temporal_patch: 5,
@@ -305,7 +305,7 @@ TEST(LoadConfig, ReadsJson) {
   EXPECT_EQ(config.topology().servers(0).ranks().at("language"), "0-7");
 }
 
-TEST(LoadConfig, AnchorsSpareRepetition) {
+TEST(LoadConfig, AnchorsWork) {
   const v1::Config config = Load(R"(
 sources: [{name: a, format: jsonl, path: a.jsonl}]
 batch: {global: 8, micro: 8}

@@ -1,4 +1,4 @@
-// docs/configuration.md: its example loads, and it names every key.
+// The example in docs/configuration.md loads, and the page names every key.
 
 #include <fstream>
 #include <iterator>
@@ -23,7 +23,7 @@ std::string ReadPage() {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// The names of the keys of `message` and of all sections inside it.
+// Collects the names of the keys of `message` and of all sections inside it.
 void CollectKeys(const google::protobuf::Descriptor* message,
                  std::set<std::string>* keys) {
   for (int i = 0; i < message->field_count(); ++i) {

@@ -19,7 +19,7 @@ TEST(KeyReport, LocatesAMissingKeyAtItsSection) {
   EXPECT_EQ(report.Locate("b.c").line, 1);
 }
 
-TEST(KeyReport, AFaultIsSeenFromInsideAndFromAround) {
+TEST(KeyReport, AFaultMarksEnclosingAndInnerKeys) {
   KeyReport report;
   EXPECT_FALSE(report.HasFaultWithin(""));
   report.AddFault("a[0].b", "x");
@@ -35,7 +35,7 @@ TEST(KeyReport, AFaultIsSeenFromInsideAndFromAround) {
   EXPECT_FALSE(report.HasFaultWithin("a[1]"));
 }
 
-TEST(KeyReport, ListsFaultsByPlace) {
+TEST(KeyReport, ListsFaultsByPosition) {
   KeyReport report;
   EXPECT_TRUE(report.ToStatus("F").ok());
   report.AddKey("late", {9, 1});
@@ -53,7 +53,7 @@ TEST(KeyReport, ListsFaultsByPlace) {
             "F:9: late: 1");
 }
 
-TEST(SuggestName, OffersOnlyWhatIsNear) {
+TEST(SuggestName, SuggestsOnlySimilarNames) {
   EXPECT_EQ(SuggestName("mirco", {"global", "micro"}), "did you mean micro?");
   EXPECT_EQ(SuggestName("globl", {"global", "micro"}), "did you mean global?");
   EXPECT_EQ(SuggestName("up", {"dp", "tp"}), "did you mean dp?");

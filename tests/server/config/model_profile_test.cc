@@ -25,7 +25,7 @@ v1::Model MakeModel(const std::string& profile) {
   return model;
 }
 
-TEST(ApplyModelProfile, FillsWhatTheCheckpointsName) {
+TEST(ApplyModelProfile, SetsTheValuesOfTheCheckpoints) {
   const v1::Model qwen2 = MakeModel("qwen2_5_vl");
   EXPECT_EQ(qwen2.min_pixels(), 56 * 56);
   EXPECT_EQ(qwen2.max_pixels(), 28 * 28 * 16384);
@@ -64,7 +64,7 @@ TEST(ApplyModelProfile, EveryProfileIsComplete) {
   }
 }
 
-TEST(ApplyModelProfile, KeepsWhatIsGiven) {
+TEST(ApplyModelProfile, KeepsGivenValues) {
   v1::Model model;
   model.set_profile("qwen2_vl");
   model.set_max_pixels(1003520);
@@ -87,7 +87,7 @@ TEST(ApplyModelProfile, NamesAnUnknownProfile) {
               AllOf(HasSubstr("qwen9"), HasSubstr("qwen3_5_vl")));
 }
 
-TEST(ApplyModelProfile, NamesWhatIsMissingWithoutAProfile) {
+TEST(ApplyModelProfile, NamesMissingKeysWithoutAProfile) {
   v1::Model model = MakeModel("qwen3_vl");
   model.clear_profile();
   EXPECT_TRUE(ApplyModelProfile(&model).ok());
@@ -142,7 +142,7 @@ TEST(ResizedGrid, AgreesWithTransformers) {
                                         {5000, 5000, 4096, 4096, 16384}});
 }
 
-TEST(ResizedGrid, RefusesWhatHasNoSize) {
+TEST(ResizedGrid, RefusesImagesThatCannotBeResized) {
   const v1::Model model = MakeModel("qwen2_vl");
   for (const auto& [height, width] :
        std::vector<std::pair<uint32_t, uint32_t>>{{0, 10},

@@ -49,7 +49,7 @@ TEST(ExpandBraces, AgreesWithTheShell) {
   EXPECT_THAT(expand("{../a,../b}"), ElementsAre("../a", "../b"));
 }
 
-TEST(ExpandBraces, RefusesWhatHasNoMeaning) {
+TEST(ExpandBraces, RefusesMalformedBraces) {
   for (const char* pattern :
        {"{", "}", "{a", "a}", "{a,{b}", "{}", "{a..c}", "{1..}", "{1..2..3}",
         "{-1..2}", "{0..1000000}", "{0..999}{0..999}{0..1}",
@@ -71,13 +71,13 @@ TEST(ExpandBraces, HostilePatternsEndSoon) {
   std::string copies = "{0..999999}";
   for (int i = 0; i < 10000; ++i) copies += "{a}";
   EXPECT_FALSE(ExpandBraces(copies).ok());
-  // Long names, and many of them.
+  // Many long names.
   EXPECT_FALSE(ExpandBraces("{0..999999}" + std::string(60000, 'a')).ok());
 }
 
 class ExpandPathTest : public testing::Test {
  protected:
-  // The directory's own name holds characters that are special in a pattern.
+  // The directory's own name has characters that are special in a pattern.
   ExpandPathTest() : directory_(testing::TempDir() + "/path [x]{1}*") {
     mkdir(directory_.c_str(), 0700);
     mkdir((directory_ + "/sub").c_str(), 0700);
@@ -115,12 +115,12 @@ TEST_F(ExpandPathTest, BracesKeepTheirOrderAndGlobsAreSorted) {
   EXPECT_THAT(Expand("w\\*.tar"), ElementsAre("w*.tar"));
 }
 
-TEST_F(ExpandPathTest, NoFileComesTwice) {
+TEST_F(ExpandPathTest, ListsNoFileTwice) {
   EXPECT_THAT(Expand("{a2,a*,a1}.tar"),
               ElementsAre("a2.tar", "a1.tar", "a10.tar"));
 }
 
-TEST_F(ExpandPathTest, GlobsLeaveDirectoriesAndHiddenNamesOut) {
+TEST_F(ExpandPathTest, GlobsSkipDirectoriesAndHiddenNames) {
   EXPECT_THAT(Expand("*"),
               ElementsAre("a1.tar", "a10.tar", "a2.tar", "b1.tar", "w*.tar"));
 }
@@ -132,7 +132,7 @@ TEST_F(ExpandPathTest, AbsolutePatternsIgnoreTheDirectory) {
               ElementsAre(testing::TempDir() + "/absolute.tar"));
 }
 
-TEST_F(ExpandPathTest, NamesWhatIsMissing) {
+TEST_F(ExpandPathTest, NamesMissingFiles) {
   const absl::Status name = ExpandError("{a1,zz}.tar");
   EXPECT_EQ(name.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(name.message()), HasSubstr("zz.tar"));

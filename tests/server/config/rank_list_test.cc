@@ -22,7 +22,7 @@ TEST(ParseRankList, ReadsRanksAndRanges) {
   EXPECT_EQ(ParseRankList("0-1048575").value().size(), size_t{1} << 20);
 }
 
-TEST(ParseRankList, RefusesAndNamesTheCulprit) {
+TEST(ParseRankList, NamesTheFault) {
   struct Case {
     const char* text;
     const char* culprit;
@@ -41,7 +41,7 @@ TEST(ParseRankList, RefusesAndNamesTheCulprit) {
   }
 }
 
-TEST(FormatRankList, JoinsRuns) {
+TEST(FormatRankList, JoinsRanges) {
   EXPECT_EQ(FormatRankList({}), "");
   EXPECT_EQ(FormatRankList({0}), "0");
   EXPECT_EQ(FormatRankList({0, 1, 2, 3, 6}), "0-3,6");

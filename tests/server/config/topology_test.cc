@@ -35,13 +35,13 @@ TEST(Modules, VisionComesFirst) {
   EXPECT_THAT(Modules(WithDp(0, 4)), ElementsAre(v1::MODULE_LANGUAGE));
 }
 
-TEST(DpSize, IsZeroForAModuleThatIsNotThere) {
+TEST(DpSize, IsZeroForAModuleThatIsNotConfigured) {
   EXPECT_EQ(DpSize(WithDp(2, 4), v1::MODULE_VISION), 2u);
   EXPECT_EQ(DpSize(WithDp(2, 4), v1::MODULE_LANGUAGE), 4u);
   EXPECT_EQ(DpSize(WithDp(0, 4), v1::MODULE_VISION), 0u);
 }
 
-// The values that Megatron-LM's datasets use; sp 0 is sequence parallelism off.
+// The values of Megatron-LM's datasets.
 TEST(PackAlign, FollowsContextAndSequenceParallelism) {
   struct Case {
     uint32_t cp, tp;
@@ -63,6 +63,27 @@ TEST(PackAlign, FollowsContextAndSequenceParallelism) {
     config.mutable_packing()->set_align(16);
     EXPECT_EQ(PackAlign(config, v1::MODULE_LANGUAGE), 16u);
   }
+}
+
+TEST(FindServerOfRank, FollowsTheListsOfTheServers) {
+  v1::Config config = WithDp(4, 2);
+  config.mutable_topology()->add_servers();
+  EXPECT_THAT(*FindServerOfRank(config, v1::MODULE_VISION), ElementsAre());
+  config.mutable_topology()->clear_servers();
+  for (const char* ranks : {"0,3", "1-2"}) {
+    auto& server = *config.mutable_topology()->add_servers();
+    (*server.mutable_ranks())["vision"] = ranks;
+  }
+  EXPECT_THAT(*FindServerOfRank(config, v1::MODULE_VISION),
+              ElementsAre(0, 1, 1, 0));
+  EXPECT_THAT(*FindServerOfRank(config, v1::MODULE_LANGUAGE),
+              ElementsAre(0, 0));
+  (*config.mutable_topology()->mutable_servers(1)->mutable_ranks())["vision"] =
+      "1-4";
+  EXPECT_EQ(
+      FindServerOfRank(config, v1::MODULE_VISION).status(),
+      absl::InvalidArgumentError("topology.servers[1].ranks.vision: found "
+                                 "rank 4; wanted ranks below 4"));
 }
 
 TEST(FindServer, MatchesTheListenAddresses) {

@@ -21,7 +21,7 @@ TEST(ParseByteSize, ReadsUnits) {
   EXPECT_EQ(ParseByteSize("2GB"), 2000000000u);
 }
 
-TEST(ParseByteSize, RefusesTheRest) {
+TEST(ParseByteSize, RefusesOtherText) {
   for (const char* text :
        {"", "GiB", "8gib", "8 GiB", "-1", "-1GiB", "1.5", "0.1KiB", "1e99",
         "99999999999999999999", "9223372036854775808", "8EiB", "inf", "0x10",
@@ -30,7 +30,7 @@ TEST(ParseByteSize, RefusesTheRest) {
   }
 }
 
-TEST(ParseUnsigned, TakesDigitsAlone) {
+TEST(ParseUnsigned, AcceptsOnlyDigits) {
   EXPECT_EQ(ParseUnsigned("18446744073709551615"), ~uint64_t{0});
   EXPECT_EQ(ParseUnsigned("007"), 7u);
   for (const char* text : {"", "+1", "-1", " 1", "1 ", "1.0", "1e3", "0x1",
@@ -39,7 +39,7 @@ TEST(ParseUnsigned, TakesDigitsAlone) {
   }
 }
 
-TEST(ParseSigned, TakesASign) {
+TEST(ParseSigned, AcceptsASign) {
   EXPECT_EQ(ParseSigned("-9223372036854775808"), INT64_MIN);
   EXPECT_EQ(ParseSigned("+5"), 5);
   for (const char* text :
@@ -48,7 +48,7 @@ TEST(ParseSigned, TakesASign) {
   }
 }
 
-TEST(ParseReal, TakesFiniteDecimals) {
+TEST(ParseReal, AcceptsFiniteDecimals) {
   EXPECT_EQ(ParseReal("-0.5"), -0.5);
   EXPECT_EQ(ParseReal("1e-3"), 1e-3);
   EXPECT_EQ(ParseReal(".5"), 0.5);
@@ -58,7 +58,7 @@ TEST(ParseReal, TakesFiniteDecimals) {
   }
 }
 
-TEST(ParseBool, TakesTwoWords) {
+TEST(ParseBool, AcceptsTrueAndFalse) {
   EXPECT_EQ(ParseBool("true"), true);
   EXPECT_EQ(ParseBool("false"), false);
   for (const char* text : {"", "True", "yes", "on", "1"}) {

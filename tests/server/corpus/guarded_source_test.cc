@@ -10,6 +10,7 @@
 #include "tests/fakes/fake_sample_source.h"
 #include "tests/fakes/job_config.h"
 #include "tests/fakes/manual_clock.h"
+#include "tests/fakes/read_sample.h"
 
 namespace ballast {
 namespace {
@@ -61,10 +62,10 @@ class GuardedSourceTest : public ::testing::Test {
 };
 
 TEST_F(GuardedSourceTest, ReadsWhatTheSourceReads) {
-  const auto sample = source_->Read(5, {});
+  const auto sample = ReadSample(*source_, 5, {});
   ASSERT_TRUE(sample.ok()) << sample.status();
-  EXPECT_EQ(sample->name, inner_->Read(5, {})->name);
-  EXPECT_EQ(sample->images, inner_->Read(5, {})->images);
+  EXPECT_EQ(sample->name, ReadSample(*inner_, 5, {})->name);
+  EXPECT_EQ(sample->images, ReadSample(*inner_, 5, {})->images);
   EXPECT_EQ(&source_->index(), &inner_->index());
   EXPECT_EQ(source_->Locate(5).file, "fake.jsonl");
   EXPECT_EQ(source_->Locate(5).offset, 500u);
@@ -75,24 +76,24 @@ TEST_F(GuardedSourceTest, WhatIsInMemoryNeedsNoThread) {
   const auto none = std::make_shared<BlockingCalls>(0, &clock_);
   const auto source = GuardSource(inner_, policy_, none, &clock_);
   inner_->KeepInMemory(5);
-  const auto sample = source->Read(5, {.text = true, .images = false});
+  const auto sample = ReadSample(*source, 5, {.text = true, .images = false});
   ASSERT_TRUE(sample.ok()) << sample.status();
-  EXPECT_EQ(sample->text, inner_->Read(5, {})->text);
+  EXPECT_EQ(sample->text, ReadSample(*inner_, 5, {})->text);
   EXPECT_TRUE(sample->images.empty());
-  EXPECT_EQ(source->Read(6, {}).status().code(),
+  EXPECT_EQ(ReadSample(*source, 6, {}).status().code(),
             absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(GuardedSourceTest, WhatFailsInMemoryIsReadFromTheDisk) {
   inner_->KeepInMemory(5);
   inner_->Fail(5, absl::DataLossError("seen in memory only"), 1);
-  EXPECT_TRUE(source_->Read(5, {}).ok());
+  EXPECT_TRUE(ReadSample(*source_, 5, {}).ok());
 }
 
 TEST_F(GuardedSourceTest, ADiskErrorThatPassesIsNotSeen) {
   inner_->Fail(3, absl::UnavailableError("x: cannot read: disk error"), 2);
   absl::Status status;
-  std::thread reader([&] { status = source_->Read(3, {}).status(); });
+  std::thread reader([&] { status = ReadSample(*source_, 3, {}).status(); });
   for (const int wait : {100, 200}) {
     clock_.AwaitSleepers(1);
     // The reader's sleep, once it sleeps for that and not for the read.
@@ -107,14 +108,14 @@ TEST_F(GuardedSourceTest, ADiskErrorThatPassesIsNotSeen) {
 
 TEST_F(GuardedSourceTest, OtherErrorsComeAtOnce) {
   inner_->Fail(3, absl::NotFoundError("x: cannot open"));
-  EXPECT_EQ(source_->Read(3, {}).status(),
+  EXPECT_EQ(ReadSample(*source_, 3, {}).status(),
             absl::NotFoundError("x: cannot open"));
 }
 
 TEST_F(GuardedSourceTest, AReadThatHangsIsGivenUp) {
   inner_->Hang(3);
   absl::Status status;
-  std::thread reader([&] { status = source_->Read(3, {}).status(); });
+  std::thread reader([&] { status = ReadSample(*source_, 3, {}).status(); });
   inner_->AwaitHanging(1);
   clock_.AwaitSleepers(1);
   clock_.Advance(absl::Seconds(30));
@@ -124,7 +125,7 @@ TEST_F(GuardedSourceTest, AReadThatHangsIsGivenUp) {
               AllOf(HasSubstr("fake.jsonl: sample 3 at byte 300"),
                     HasSubstr("not read within 30s (serve.read_timeout)")));
   // Others are read meanwhile, and what hangs may outlive its guard.
-  EXPECT_TRUE(source_->Read(4, {}).ok());
+  EXPECT_TRUE(ReadSample(*source_, 4, {}).ok());
   source_.reset();
   inner_->Release();
 }

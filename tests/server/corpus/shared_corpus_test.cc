@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
+#include "tests/fakes/read_sample.h"
 #include "tests/fakes/shared_dir.h"
 #include "tests/server/corpus/corpus_testing.h"
 
@@ -79,7 +80,7 @@ TEST_F(SharedCorpusTest, IndexesAndReadsAllSamples) {
   uint64_t images = 0;
   std::string line;
   for (uint64_t i = 0; std::getline(lines, line); ++i) {
-    const auto sample = (*opened)->Read(i, {});
+    const auto sample = ReadSample(**opened, i, {});
     ASSERT_TRUE(sample.ok()) << sample.status();
     EXPECT_EQ(sample->text, line);
     EXPECT_EQ(sample->name, absl::StrCat("samples.jsonl:", i + 1));

@@ -14,8 +14,10 @@ class BlockingStream {
  public:
   // Aborts when the stream cannot be opened.
   BlockingStream(Loader* loader, v1::Module module, uint32_t dp_rank,
-                 uint64_t step, uint32_t micro_batch, uint64_t steps) {
+                 uint64_t step, uint32_t micro_batch, uint64_t steps,
+                 v1::Delivery delivery = v1::DELIVERY_UNSPECIFIED) {
     v1::Role role;
+    role.set_delivery(delivery);
     role.set_module(module);
     role.set_dp_rank(dp_rank);
     stream_ =

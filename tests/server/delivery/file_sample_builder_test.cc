@@ -100,7 +100,7 @@ class FileSampleBuilderTest : public ::testing::Test {
     return grids;
   }
 
-  // The payload less what the arrays or images take up.
+  // The payload without its arrays or images.
   std::vector<uint8_t> Padding() const {
     std::vector<bool> taken(request_.payload.size());
     const auto take = [&](uint64_t offset, uint64_t length) {
@@ -137,7 +137,7 @@ TEST_F(FileSampleBuilderTest, VisionPixelsAreThoseOfTheImageLibrary) {
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     ASSERT_EQ(*outcome, SampleOutcome::kBuilt);
     ASSERT_EQ(request_.images.size(), ordinal % 4);
-    const RawSample raw = *source_.Read(ordinal, {});
+    const RawSample raw = **source_.Read(ordinal, {});
     for (size_t i = 0; i < request_.images.size(); ++i) {
       const ImageRecord& image = request_.images[i];
       const RgbImage full = *DecodeRgb(raw.images[i]);
@@ -159,7 +159,7 @@ TEST_F(FileSampleBuilderTest, LanguageArraysAreThoseOfTheTextLibrary) {
     const auto outcome = Build(v1::MODULE_LANGUAGE, ordinal);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     ASSERT_EQ(*outcome, SampleOutcome::kBuilt);
-    const RawSample raw = *source_.Read(ordinal, {});
+    const RawSample raw = **source_.Read(ordinal, {});
     const TextSample text =
         *BuildText(raw.text, TextForm::kConversation, request_.grids, options);
     EXPECT_EQ(ids(), absl::MakeConstSpan(text.ids));
@@ -179,7 +179,7 @@ TEST_F(FileSampleBuilderTest, ReadsOnlyItsOwnPart) {
   ASSERT_TRUE(Build(v1::MODULE_VISION, 3).ok());
   EXPECT_THAT(source_.images_read(), ElementsAre(3));
   EXPECT_THAT(source_.texts_read(), ElementsAre());
-  // What vision has decoded, language need not.
+  // Images that vision has decoded are not read for language.
   ASSERT_TRUE(Build(v1::MODULE_LANGUAGE, 3).ok());
   EXPECT_THAT(source_.texts_read(), ElementsAre(3));
   EXPECT_THAT(source_.images_read(), ElementsAre(3));
@@ -194,7 +194,7 @@ TEST_F(FileSampleBuilderTest, WithoutAVisionModuleNoImageIsRead) {
   EXPECT_THAT(source_.images_read(), ElementsAre());
 }
 
-// Whichever of the modules comes first.
+// In either order of the modules.
 TEST_F(FileSampleBuilderTest, ATextWhoseImageFailsIsNotSupervised) {
   for (const uint64_t ordinal : {2, 3}) {
     source_.mutable_sample(ordinal)->images[1].resize(100);
@@ -207,7 +207,7 @@ TEST_F(FileSampleBuilderTest, ATextWhoseImageFailsIsNotSupervised) {
   ASSERT_EQ(*Build(v1::MODULE_VISION, 3), SampleOutcome::kPlaceholder);
   const auto bad = builder_->bad_samples().List();
   ASSERT_EQ(bad.size(), 2);
-  for (const BadSamples::Entry& entry : bad) {
+  for (const BadSamples::Sample& entry : bad) {
     EXPECT_EQ(entry.count, 2);
     EXPECT_THAT(entry.reason, HasSubstr("image 1"));
   }
@@ -215,16 +215,16 @@ TEST_F(FileSampleBuilderTest, ATextWhoseImageFailsIsNotSupervised) {
   EXPECT_EQ(bad[1].offset, 300u);
 }
 
-TEST_F(FileSampleBuilderTest, WhatIsBuiltStandsOnTheBoard) {
+TEST_F(FileSampleBuilderTest, ASampleBeingBuiltIsListed) {
   ManualClock clock;
-  WorkBoard board(&clock);
+  ActiveSamples active(&clock);
   builder_ = std::make_unique<FileSampleBuilder>(
       config_, std::vector<const SampleSource*>{&source_}, tokenizer_.get(),
-      &board);
+      &active);
   source_.Hang(3);
   std::thread worker([&] { EXPECT_TRUE(Build(v1::MODULE_VISION, 3).ok()); });
   source_.AwaitHanging(1);
-  const std::vector<WorkInHand> work = board.List();
+  const std::vector<ActiveSample> work = active.List();
   ASSERT_EQ(work.size(), 1);
   EXPECT_STREQ(work[0].stage, "reading images");
   EXPECT_EQ(work[0].module, v1::MODULE_VISION);
@@ -232,7 +232,7 @@ TEST_F(FileSampleBuilderTest, WhatIsBuiltStandsOnTheBoard) {
   EXPECT_EQ(builder_->NameOf(work[0].source, work[0].ordinal), "docs:3");
   source_.Release();
   worker.join();
-  EXPECT_THAT(board.List(), ElementsAre());
+  EXPECT_THAT(active.List(), ElementsAre());
 }
 
 TEST_F(FileSampleBuilderTest, AnImageThatChangedMakesTheSampleGrey) {
@@ -284,7 +284,7 @@ TEST_F(FileSampleBuilderTest, ATextThatChangedKeepsItsImageTokens) {
 }
 
 TEST_F(FileSampleBuilderTest, AnUnreadableTextCountsItsPositions) {
-  source_.Fail(4, absl::NotFoundError("gone"));
+  source_.Fail(4, absl::DataLossError("cut"));
   ASSERT_EQ(*Build(v1::MODULE_LANGUAGE, 4), SampleOutcome::kPlaceholder);
   EXPECT_THAT(ids(), Each(config_.model().token_ids().pad()));
   std::vector<int32_t> counted(ids().size());
@@ -295,26 +295,57 @@ TEST_F(FileSampleBuilderTest, AnUnreadableTextCountsItsPositions) {
   }
 }
 
-TEST_F(FileSampleBuilderTest, SoManyBadSamplesAndNoMore) {
+TEST_F(FileSampleBuilderTest, BadSamplesAreBounded) {
   config_.mutable_serve()->set_max_bad_samples(2);
   for (const uint64_t ordinal : {4, 5, 6}) {
-    source_.Fail(ordinal, absl::NotFoundError("gone"));
+    source_.Fail(ordinal, absl::DataLossError("cut"));
   }
   EXPECT_TRUE(Build(v1::MODULE_LANGUAGE, 4).ok());
   EXPECT_TRUE(Build(v1::MODULE_LANGUAGE, 5).ok());
   EXPECT_TRUE(Build(v1::MODULE_LANGUAGE, 4).ok());  // known already
   const absl::Status status = Build(v1::MODULE_LANGUAGE, 6).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("docs:6: gone"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("docs:6: cut"));
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("; docs:4: gone; docs:5: gone)"));
+              HasSubstr("; docs:4: cut; docs:5: cut)"));
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("serve.max_bad_samples"));
   EXPECT_TRUE(Build(v1::MODULE_LANGUAGE, 5).ok());
   EXPECT_EQ(builder_->bad_samples().List().size(), 2);
 }
 
-TEST_F(FileSampleBuilderTest, WithErrorTheStatusStands) {
+// Whatever fails outside the bytes: the next attempt may well succeed.
+TEST_F(FileSampleBuilderTest, ATransientFaultNeverBecomesAPlaceholder) {
+  config_.mutable_serve()->set_max_bad_samples(0);
+  for (const absl::Status& fault :
+       {absl::UnavailableError("docs.tar: cannot read: I/O error (errno 5)"),
+        absl::NotFoundError("docs.tar: cannot open"),
+        absl::PermissionDeniedError("docs.tar: cannot open"),
+        absl::ResourceExhaustedError("no memory"),
+        absl::DeadlineExceededError("not read within 30s"),
+        absl::InternalError("odd"), absl::AbortedError("odd")}) {
+    for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+      source_.Fail(3, fault, 1);
+      const absl::Status status = Build(module, 3).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << fault;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("sample docs:3"));
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr(std::string(fault.message())));
+      EXPECT_EQ(*Build(module, 3), SampleOutcome::kBuilt);
+    }
+  }
+  EXPECT_THAT(builder_->bad_samples().List(), ElementsAre());
+}
+
+// Nor does language remember it as a fault of the images.
+TEST_F(FileSampleBuilderTest, ATransientFaultOfVisionDoesNotReachLanguage) {
+  source_.Fail(2, absl::UnavailableError("stale handle"), 1);
+  EXPECT_FALSE(Build(v1::MODULE_VISION, 2).ok());
+  EXPECT_EQ(*Build(v1::MODULE_LANGUAGE, 2), SampleOutcome::kBuilt);
+  EXPECT_EQ(*Build(v1::MODULE_VISION, 2), SampleOutcome::kBuilt);
+}
+
+TEST_F(FileSampleBuilderTest, WithErrorADataFaultIsDataLoss) {
   config_.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
   source_.mutable_sample(1)->images[0] = "not an image";
   const absl::Status status = Build(v1::MODULE_VISION, 1).status();

@@ -89,7 +89,7 @@ class LoaderTesting : public ::testing::Test {
   std::unique_ptr<Scheduler> scheduler_;
   FakeSampleBuilder* builder_ = nullptr;  // the loader's
   ManualClock clock_;
-  std::unique_ptr<Loader> loader_;
+  std::shared_ptr<Loader> loader_;
 };
 
 }  // namespace ballast

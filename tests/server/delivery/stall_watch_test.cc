@@ -17,17 +17,17 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-WorkInHand Work(uint64_t ordinal) {
-  WorkInHand work;
+ActiveSample Work(uint64_t ordinal) {
+  ActiveSample work;
   work.module = v1::MODULE_VISION;
   work.ordinal = ordinal;
   work.stage = "reading";
   return work;
 }
 
-std::vector<uint64_t> Ordinals(const std::vector<WorkInHand>& all) {
+std::vector<uint64_t> Ordinals(const std::vector<ActiveSample>& all) {
   std::vector<uint64_t> ordinals;
-  for (const WorkInHand& work : all) ordinals.push_back(work.ordinal);
+  for (const ActiveSample& work : all) ordinals.push_back(work.ordinal);
   return ordinals;
 }
 
@@ -35,10 +35,10 @@ constexpr absl::Duration kAfter = absl::Seconds(10);
 
 TEST(StalledTest, IsWhatLastsTooLongTheLongestFirst) {
   ManualClock clock;
-  WorkBoard board(&clock);
-  WorkBoard::Entry first(&board, Work(1));
+  ActiveSamples board(&clock);
+  ActiveSamples::Scope first(&board, Work(1));
   clock.Advance(absl::Seconds(4));
-  WorkBoard::Entry second(&board, Work(2));
+  ActiveSamples::Scope second(&board, Work(2));
   const auto stalled = [&] {
     return Ordinals(Stalled(board.List(), clock.Now(), kAfter));
   };
@@ -56,16 +56,16 @@ TEST(StalledTest, IsWhatLastsTooLongTheLongestFirst) {
 
 TEST(StallReportsTest, TellsEachStallOnce) {
   ManualClock clock;
-  WorkBoard board(&clock);
+  ActiveSamples board(&clock);
   StallReports reports;
   const auto fresh = [&] {
     return Ordinals(reports.New(Stalled(board.List(), clock.Now(), kAfter)));
   };
-  auto first = std::make_unique<WorkBoard::Entry>(&board, Work(1));
+  auto first = std::make_unique<ActiveSamples::Scope>(&board, Work(1));
   clock.Advance(kAfter);
   EXPECT_THAT(fresh(), ElementsAre(1));
   EXPECT_THAT(fresh(), IsEmpty());
-  WorkBoard::Entry second(&board, Work(2));
+  ActiveSamples::Scope second(&board, Work(2));
   clock.Advance(kAfter);
   EXPECT_THAT(fresh(), ElementsAre(2));
   // Another stage of the same sample is another stall.
@@ -77,28 +77,28 @@ TEST(StallReportsTest, TellsEachStallOnce) {
   EXPECT_THAT(fresh(), IsEmpty());
 }
 
-TEST(WorkBoardTest, HoldsNothingWhenAllIsDone) {
+TEST(ActiveSamplesTest, HoldsNothingWhenAllIsDone) {
   ManualClock clock;
-  WorkBoard board(&clock);
+  ActiveSamples board(&clock);
   {
-    WorkBoard::Entry entry(&board, Work(1));
+    ActiveSamples::Scope entry(&board, Work(1));
     EXPECT_EQ(board.List().size(), 1u);
     EXPECT_STREQ(board.List()[0].stage, "reading");
   }
   EXPECT_THAT(board.List(), IsEmpty());
-  WorkBoard::Entry nothing(nullptr, Work(1));
+  ActiveSamples::Scope nothing(nullptr, Work(1));
   nothing.Stage("decoding");
 }
 
 TEST(StallWatchTest, LooksByItself) {
   ManualClock clock;
-  WorkBoard board(&clock);
+  ActiveSamples board(&clock);
   Mutex mutex;
   CondVar changed;
   std::vector<std::string> told;
   const auto watch = StallWatch::Start(
       &board, kAfter,
-      [&](const WorkInHand& work) {
+      [&](const ActiveSample& work) {
         MutexLock lock(&mutex);
         told.push_back(absl::StrCat(work.stage, " ", work.ordinal));
         changed.NotifyAll();
@@ -106,7 +106,7 @@ TEST(StallWatchTest, LooksByItself) {
       },
       &clock);
   ASSERT_TRUE(watch.ok()) << watch.status();
-  WorkBoard::Entry entry(&board, Work(7));
+  ActiveSamples::Scope entry(&board, Work(7));
   for (int i = 0; i < 8; ++i) {
     EXPECT_EQ((*watch)->Stalls().empty(), i < 4);
     clock.AwaitSleepers(1);

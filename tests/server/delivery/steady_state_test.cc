@@ -1,5 +1,5 @@
 // Whether a trainer waits, as far as what is built when decides it: the
-// server's own planning, prefetching, memory and order of work (LoaderCore), on
+// server's own planning, prefetching, memory and order of work (Loader), on
 // a manual clock. Its workers are threads on paper, on which a sample takes as
 // long as was recorded: nothing runs beside the test, so nothing but those
 // times decides.
@@ -21,7 +21,7 @@
 #include "proto/block/block_plan.h"
 #include "server/delivery/arena.h"
 #include "server/delivery/block_ledger.h"
-#include "server/delivery/loader_core.h"
+#include "server/delivery/loader.h"
 #include "server/delivery/work_queue.h"
 #include "server/delivery/workers.h"
 #include "tests/fakes/manual_clock.h"
@@ -49,21 +49,21 @@ double Mean() {
 constexpr uint32_t kSamples = 8;  // of a block
 constexpr absl::Time kNever = absl::InfiniteFuture();
 
-// Threads on paper. An errand takes no time, an item what the next sample of
+// Threads on paper. A task takes no time, an item what the next sample of
 // the recording took, at whose end it is run.
 class TimedWorkers final : public Workers {
  public:
   TimedWorkers(uint32_t threads, ManualClock* clock)
       : clock_(clock), idle_(threads) {}
 
-  void AddErrand(std::function<void()> errand) override {
-    queue_.AddErrand(std::move(errand));
+  void AddTask(std::function<void()> task) override {
+    queue_.AddTask(std::move(task));
   }
-  void AddRun(uint64_t distance, std::shared_ptr<ItemRun> run) override {
-    queue_.AddRun(distance, std::move(run));
+  void AddItems(uint64_t distance, std::shared_ptr<WorkItems> items) override {
+    queue_.AddItems(distance, std::move(items));
   }
-  bool RemoveIfUntouched(const ItemRun* run) override {
-    return queue_.RemoveIfUntouched(run);
+  bool RemoveIfUntouched(const WorkItems* items) override {
+    return queue_.RemoveIfUntouched(items);
   }
   void Stop() override {
     queue_ = WorkQueue();
@@ -81,7 +81,7 @@ class TimedWorkers final : public Workers {
     while (idle_ > 0) {
       auto work = queue_.Pop();
       if (!work.has_value()) return;
-      if (work->run == nullptr) {
+      if (work->items == nullptr) {
         work->Do();
         continue;
       }
@@ -143,7 +143,7 @@ class SteadyState {
       : step_(step), scheduler_(JobOf(streams)) {
     auto workers = std::make_unique<TimedWorkers>(threads, &clock_);
     workers_ = workers.get();
-    LoaderCore::Settings settings;
+    Loader::Settings settings;
     settings.delivery.fill(v1::DELIVERY_OFF);
     settings.geometry = {scheduler_.job().model().patch(), 3};
     settings.memory = streams * blocks * LargestBlock(settings.geometry);
@@ -152,18 +152,14 @@ class SteadyState {
     // For the arena's own first page.
     auto arena = Arena::CreatePrivate(settings.memory + (1 << 20));
     EXPECT_TRUE(arena.ok()) << arena.status();
-    core_ = std::make_shared<LoaderCore>(settings, &scheduler_,
-                                         std::make_unique<NoBuilder>(),
-                                         *std::move(arena), std::move(workers));
+    loader_ =
+        Loader::CreateOver(settings, &scheduler_, std::make_unique<NoBuilder>(),
+                           *std::move(arena), std::move(workers));
     for (uint32_t i = 0; i < streams; ++i) {
-      const auto id = core_->Open(RoleOf(i), {0, 0}, 0, [] {});
-      EXPECT_TRUE(id.ok()) << id.status();
-      clients_.push_back({*id, clock_.Now(), 0, nullptr});
+      auto stream = loader_->OpenStream(RoleOf(i), 0, 0, 0, [] {});
+      EXPECT_TRUE(stream.ok()) << stream.status();
+      clients_.push_back({*std::move(stream), clock_.Now(), 0, nullptr});
     }
-  }
-  ~SteadyState() {
-    for (Client& client : clients_) client.holds.reset();
-    core_->Stop();
   }
 
   // How long clients have waited, from their block number `after` on, until
@@ -178,7 +174,7 @@ class SteadyState {
         workers_->Work();
         for (Client& client : clients_) {
           while (client.taken < blocks && client.wants <= clock_.Now()) {
-            auto block = core_->TryNext(client.stream);
+            auto block = client.stream->TryNext();
             if (!block.has_value()) break;
             EXPECT_TRUE(block->ok()) << block->status();
             again = true;
@@ -206,7 +202,7 @@ class SteadyState {
 
  private:
   struct Client {
-    uint64_t stream;
+    std::unique_ptr<BlockStream> stream;
     absl::Time wants;
     uint64_t taken;
     std::unique_ptr<Block> holds;
@@ -225,8 +221,8 @@ class SteadyState {
   const absl::Duration step_;
   ManualClock clock_;
   const SyntheticScheduler scheduler_;
-  TimedWorkers* workers_;  // the core's
-  std::shared_ptr<LoaderCore> core_;
+  TimedWorkers* workers_;  // the loader's
+  std::shared_ptr<Loader> loader_;
   std::vector<Client> clients_;
 };
 

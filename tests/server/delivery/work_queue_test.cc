@@ -9,7 +9,7 @@ namespace ballast {
 namespace {
 
 // Appends its name and the item's number to a log.
-class LoggedRun : public ItemRun {
+class LoggedRun : public WorkItems {
  public:
   LoggedRun(char name, uint32_t items, std::string* log)
       : name_(name), items_(items), log_(log) {}
@@ -29,25 +29,25 @@ void DoAll(WorkQueue* queue) {
   while (auto work = queue->Pop()) work->Do();
 }
 
-TEST(WorkQueueTest, ErrandsThenTheNearestRunsThenTheOldest) {
+TEST(WorkQueueTest, TasksThenTheNearestRunsThenTheOldest) {
   std::string log;
   WorkQueue queue;
-  queue.AddRun(2, std::make_shared<LoggedRun>('a', 2, &log));
-  queue.AddRun(1, std::make_shared<LoggedRun>('b', 1, &log));
-  queue.AddRun(1, std::make_shared<LoggedRun>('c', 2, &log));
-  queue.AddErrand([&log] { log += "errand "; });
+  queue.AddItems(2, std::make_shared<LoggedRun>('a', 2, &log));
+  queue.AddItems(1, std::make_shared<LoggedRun>('b', 1, &log));
+  queue.AddItems(1, std::make_shared<LoggedRun>('c', 2, &log));
+  queue.AddTask([&log] { log += "task "; });
   EXPECT_FALSE(queue.empty());
   DoAll(&queue);
-  EXPECT_EQ(log, "errand b0 c0 c1 a0 a1 ");
+  EXPECT_EQ(log, "task b0 c0 c1 a0 a1 ");
   EXPECT_TRUE(queue.empty());
 }
 
 TEST(WorkQueueTest, WhatIsAddedLaterAndNearerGoesFirst) {
   std::string log;
   WorkQueue queue;
-  queue.AddRun(5, std::make_shared<LoggedRun>('a', 3, &log));
+  queue.AddItems(5, std::make_shared<LoggedRun>('a', 3, &log));
   queue.Pop()->Do();
-  queue.AddRun(0, std::make_shared<LoggedRun>('b', 1, &log));
+  queue.AddItems(0, std::make_shared<LoggedRun>('b', 1, &log));
   DoAll(&queue);
   EXPECT_EQ(log, "a0 b0 a1 a2 ");
 }
@@ -57,11 +57,11 @@ TEST(WorkQueueTest, WhatIsAddedLaterAndNearerGoesFirst) {
 TEST(WorkQueueTest, NobodyWaitsForEver) {
   std::string log;
   WorkQueue queue;
-  queue.AddRun(3, std::make_shared<LoggedRun>('w', 1, &log));
+  queue.AddItems(3, std::make_shared<LoggedRun>('w', 1, &log));
   uint64_t passed = 0;
   while (log.find('w') == std::string::npos) {
     ASSERT_LE(passed, 2 * WorkQueue::kPatience);
-    queue.AddRun(1, std::make_shared<LoggedRun>('n', 1, &log));
+    queue.AddItems(1, std::make_shared<LoggedRun>('n', 1, &log));
     queue.Pop()->Do();
     ++passed;
   }
@@ -73,8 +73,8 @@ TEST(WorkQueueTest, ARunIsTakenOutBeforeItsFirstItemOnly) {
   WorkQueue queue;
   auto begun = std::make_shared<LoggedRun>('a', 2, &log);
   auto untouched = std::make_shared<LoggedRun>('b', 3, &log);
-  queue.AddRun(1, begun);
-  queue.AddRun(1, untouched);
+  queue.AddItems(1, begun);
+  queue.AddItems(1, untouched);
   queue.Pop()->Do();
   EXPECT_FALSE(queue.RemoveIfUntouched(begun.get()));
   EXPECT_TRUE(queue.RemoveIfUntouched(untouched.get()));

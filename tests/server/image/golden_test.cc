@@ -1,4 +1,4 @@
-// The photographs of the shared corpus against what Pillow made of them.
+// Compares photographs of the shared corpus with Pillow's pixels.
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
@@ -44,7 +44,7 @@ TEST(GoldenImagesTest, DecodeAndResizeMatchPillow) {
       ASSERT_TRUE(status.ok()) << status;
       EXPECT_EQ(Sha256Hex(pixels), resized["resized_sha256"]);
 
-      // The same at one go.
+      // The same in one pass.
       std::fill(pixels.begin(), pixels.end(), 0);
       const absl::Status fused =
           decoder.DecodeResized(bytes, ReadImageHeader(bytes).value(), width,

@@ -1,4 +1,5 @@
-// Damaged files: an error or an image, never more. Run it under asan too.
+// Damaged files must give an error or an image, and nothing else. Run it under
+// asan too.
 #include <algorithm>
 #include <cstdint>
 #include <random>
@@ -13,7 +14,8 @@
 namespace ballast {
 namespace {
 
-// Larger claims are left to one test: making room for each would take long.
+// Larger claimed sizes have one test of their own: allocating for each would
+// take long.
 constexpr uint64_t kManyPixels = 1 << 22;
 
 void ExpectErrorOrImage(const std::vector<char>& bytes) {
@@ -84,7 +86,7 @@ TEST_F(HostileImageTest, GarbageAfterAGoodStart) {
   }
 }
 
-// libjpeg would pass over the image once for each scan.
+// libjpeg would process the image once for each scan.
 TEST(HostileJpegTest, TooManyScans) {
   const std::string file = ReadFileOrFail(TestDataPath("420_progressive.jpg"));
   const size_t scan = file.rfind("\xff\xda");
@@ -97,7 +99,7 @@ TEST(HostileJpegTest, TooManyScans) {
             "JPEG is damaged: more than 100 scans");
 }
 
-// The largest picture that is decoded at all, from a few bytes.
+// The largest size that is accepted, claimed in a few bytes.
 TEST(HostilePngTest, ALargeClaimWithoutDataIsRefused) {
   const std::string small = ReadFileOrFail(TestDataPath("one_pixel.png"));
   std::string large = small;

@@ -1,5 +1,5 @@
-// One decoder for many images: nothing of one shows in the next, and memory is
-// bounded and reused.
+// One decoder for many images: no image affects the next, and memory is bounded
+// and reused.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -25,7 +25,7 @@ struct Job {
   std::string sha256;
 };
 
-// Pillow's resized pictures of one format.
+// The resized pictures of one file format.
 std::vector<Job> Jobs(absl::string_view extension) {
   const nlohmann::json vectors = ReadJsonOrFail(TestDataPath("vectors.json"));
   std::vector<Job> jobs;
@@ -64,7 +64,7 @@ TEST(ImageDecoderTest, OneDecoderServesAllImagesInTurn) {
   }
 }
 
-TEST(ImageDecoderTest, AnErrorLeavesNoTrace) {
+TEST(ImageDecoderTest, AnErrorDoesNotAffectTheNextImage) {
   ImageDecoder decoder;
   std::vector<uint8_t> out;
   for (const Job& job : Jobs(".")) {
@@ -79,8 +79,8 @@ TEST(ImageDecoderTest, AnErrorLeavesNoTrace) {
 }
 
 // An abbreviated JPEG, without tables of its own, must not be decoded with
-// those of the image before it.
-TEST(ImageDecoderTest, TablesOfOneImageDoNotServeTheNext) {
+// those of the previous image.
+TEST(ImageDecoderTest, TablesOfOneImageAreNotUsedForTheNext) {
   const std::string whole = ReadFileOrFail(TestDataPath("444.jpg"));
   std::string abbreviated = whole;
   while (true) {
@@ -98,11 +98,11 @@ TEST(ImageDecoderTest, TablesOfOneImageDoNotServeTheNext) {
   EXPECT_FALSE(alone.ok());
 }
 
-TEST(ImageDecoderTest, WarmItAllocatesNothingForJpegAndPng) {
-  if (!CanCountMalloc()) GTEST_SKIP() << "a sanitizer has malloc for itself";
+TEST(ImageDecoderTest, OnceWarmItAllocatesNothingForJpegAndPng) {
+  if (!CanCountMalloc()) GTEST_SKIP() << "the sanitizer replaces malloc";
   for (const absl::string_view extension : {".jpg", ".png"}) {
     const std::vector<Job> all = Jobs(extension);
-    // No more sizes than a decoder remembers.
+    // No more sizes than a decoder caches.
     const std::vector<Job> jobs(all.begin(), all.begin() + 14);
     ImageDecoder decoder;
     std::vector<uint8_t> out(1 << 20);
@@ -124,7 +124,7 @@ std::string Photograph(int width, int height, FileFormat format) {
   return EncodeImage(canvas, format, 90).value();
 }
 
-// Mean difference of two pictures' values.
+// The mean absolute difference of two pictures.
 double MeanDifference(const std::vector<uint8_t>& a,
                       const std::vector<uint8_t>& b) {
   double sum = 0;
@@ -142,7 +142,7 @@ TEST(FastImageTest, JpegsAreCloseAndTheRestTheSame) {
     Job job;
     job.bytes = Photograph(800, 600, format);
     job.header = ReadImageHeader(job.bytes).value();
-    // Just above the scales that libjpeg offers, just below, and larger.
+    // Just above and just below libjpeg's scales, and larger.
     for (const double scale : {0.124, 0.126, 0.25, 0.49, 0.5, 0.51, 1.5}) {
       SCOPED_TRACE(scale);
       job.width = 800 * scale + 1;
@@ -156,7 +156,7 @@ TEST(FastImageTest, JpegsAreCloseAndTheRestTheSame) {
         EXPECT_EQ(a, b);
       }
     }
-    // Not resized, they are decoded as ever.
+    // Without resizing, decoding is unaffected.
     EXPECT_EQ(fast.Decode(job.bytes)->pixels, exact.Decode(job.bytes)->pixels);
   }
 }
@@ -177,7 +177,7 @@ TEST(LargeImageTest, ABaselineJpegTakesAtMost4MB) {
     const ImageDecoder::Memory memory = decoder.memory();
     EXPECT_LE(memory.most_used, 4u << 20) << width;
     EXPECT_LE(memory.held, 4u << 20) << width;
-    // Everything, tables and libjpeg's own memory included.
+    // Counts everything, tables and libjpeg's own memory included.
     if (CanCountMalloc()) {
       EXPECT_LE(ReadMallocCount().peak, 4 << 20) << width;
     }
@@ -213,12 +213,12 @@ TEST(ImageMemoryTest, IsRefusedBeyondTheLimit) {
         << name << ": " << status;
   }
   std::vector<uint8_t> wide(3000);
-  // Its rows are short, but the weights of so long a side are many.
+  // The rows are short, but so long a side has many weights.
   const absl::Status tables = decoder.DecodeResized(
       ReadFileOrFail(TestDataPath("height_1.png")), {ImageFormat::kPng, 40, 1},
       1000, 1, absl::MakeSpan(wide));
   EXPECT_EQ(tables.code(), absl::StatusCode::kResourceExhausted) << tables;
-  // Nothing that came before is in the way of what fits.
+  // Earlier images do not count towards the limit.
   const std::string bytes = ReadFileOrFail(TestDataPath("one_pixel.webp"));
   EXPECT_TRUE(decoder.Decode(bytes).ok());
 }

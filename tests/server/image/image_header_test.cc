@@ -92,7 +92,7 @@ TEST(ImageHeaderTest, FindsEveryFrameHeaderOfJpeg) {
     SCOPED_TRACE(marker);
     ExpectHeader(Jpeg(11, 12, marker), ImageFormat::kJpeg, 11, 12);
   }
-  // A Huffman table and a frame header inside a comment are passed over.
+  // A Huffman table, and a frame header inside a comment, are skipped.
   const std::string start = "\xff\xd8";
   const std::string jpeg = Jpeg(11, 12);
   ExpectHeader(start + Segment(0xc4, "table") + Segment(0xfe, Jpeg(1, 2)) +
@@ -109,7 +109,7 @@ TEST(ImageHeaderTest, EveryCutHeaderAsksForMore) {
           << size << " of " << bytes.size();
     }
   }
-  // All but the component table of the frame header.
+  // Everything except the component table of the frame header.
   const std::string jpeg = Jpeg(7, 8);
   for (size_t size = 0; size < jpeg.size() - 9; ++size) {
     EXPECT_EQ(CodeOf(jpeg.substr(0, size)), absl::StatusCode::kOutOfRange)
@@ -134,7 +134,7 @@ TEST(ImageHeaderTest, RefusesMoreThanTheLimit) {
   }
 }
 
-TEST(ImageHeaderTest, RefusesWhatIsNoImage) {
+TEST(ImageHeaderTest, RefusesOtherFiles) {
   std::string first_chunk_is_text = Png(3, 3);
   first_chunk_is_text.replace(12, 4, "tEXt");
   std::string no_key_frame = WebpLossy(3, 3);
@@ -146,7 +146,8 @@ TEST(ImageHeaderTest, RefusesWhatIsNoImage) {
         std::string("RIFFxxxxWAVEfmt and so on"), first_chunk_is_text,
         no_key_frame, lossless_version, Webp("ALPH", std::string(20, 'x')),
         Jpeg(3, 3, 0xc0, 12), Jpeg(3, 3, 0xc0, 8, 2),
-        // A scan without a frame, a reserved marker, a length below its own.
+        // A scan without a frame, a reserved marker, a length smaller than the
+        // length field.
         "\xff\xd8" + Segment(0xda, "12345678"),
         "\xff\xd8" + Segment(0x02, "12345678"),
         std::string("\xff\xd8\xff\xe0\0\x01 and more", 15)}) {

@@ -1,4 +1,4 @@
-// Every instruction set of this machine against plain loops.
+// Compares every instruction set of this machine with plain loops.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -19,7 +19,7 @@
 namespace ballast {
 namespace {
 
-// Each bit of hwy::SupportedTargets() by itself, and plain code.
+// Each bit of hwy::SupportedTargets() on its own, and plain code.
 std::vector<int64_t> Targets() {
   hwy::SetSupportedTargetsForTest(0);
   std::vector<int64_t> targets;
@@ -39,7 +39,7 @@ class QuadKernelsTest : public ::testing::TestWithParam<int64_t> {
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   }
 
-  // Noise, with stretches of black and white, whose edges overshoot.
+  // Noise with runs of black and white, whose edges overshoot.
   RgbImage Picture(uint32_t width, uint32_t height) {
     RgbImage image{width, height, {}};
     image.pixels.resize(size_t{width} * height * 3);
@@ -59,7 +59,7 @@ class QuadKernelsTest : public ::testing::TestWithParam<int64_t> {
             .ok());
     ASSERT_TRUE(
         ResizeBicubic(source, width, height, absl::MakeSpan(found)).ok());
-    // Not EXPECT_EQ, which would print both.
+    // EXPECT_EQ would print both pictures.
     EXPECT_TRUE(found == expected)
         << KernelTarget() << ": " << source.width << "x" << source.height
         << " to " << width << "x" << height;
@@ -77,7 +77,7 @@ TEST_P(QuadKernelsTest, RandomSizes) {
   }
 }
 
-// Where tables change from one quad to two to many, and the ratio is near 1.
+// Covers tables of one quad, two and many, and ratios near 1.
 TEST_P(QuadKernelsTest, EveryRatioOfSmallSizes) {
   for (uint32_t source = 1; source < 40; ++source) {
     const RgbImage image = Picture(source, 40 - source);
@@ -134,8 +134,7 @@ TEST(QuadTableTest, WordsAddUpToTheWeights) {
   }
 }
 
-// What kernels read of a line or a tile: from the table alone, the weight of
-// each source pixel is that of the filter.
+// Reads the table as the kernels do: each source pixel has the filter's weight.
 TEST(QuadTableTest, PlacesEveryWeight) {
   for (const auto& [source, output] :
        {std::pair(100u, 97u), std::pair(97u, 100u), std::pair(400u, 28u),

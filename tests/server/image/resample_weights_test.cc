@@ -21,8 +21,8 @@ TEST(ResampleWeightsTest, AnUnchangedLengthTakesEachPixelItself) {
   }
 }
 
-// Doubling samples the kernel at a quarter and three quarters of a pixel, where
-// the cubic's values are these fractions.
+// Doubling evaluates the kernel at a quarter and three quarters of a pixel,
+// where the cubic has these values.
 TEST(ResampleWeightsTest, DoublingTakesTheCubicsValues) {
   const ResampleWeights weights = BicubicWeights(10, 20);
   const ResampleTaps& taps = weights.taps[10];  // its centre is at 5.25
@@ -48,7 +48,7 @@ TEST(ResampleWeightsTest, WeightsSumToOneAndStayInside) {
         for (uint32_t t = 0; t < taps.count; ++t) {
           sum += weights.weights[taps.weights + t];
         }
-        // Each weight is rounded by at most a half.
+        // Rounding changes each weight by at most a half.
         EXPECT_LE(std::abs(sum - kOne), taps.count / 2 + 1);
       }
     }

@@ -1,4 +1,5 @@
-// What follows from the filter; vectors_test.cc compares the bits with Pillow.
+// Properties that follow from the filter; vectors_test.cc compares pixels with
+// Pillow.
 #include <cstdint>
 #include <vector>
 

@@ -10,14 +10,14 @@
 
 namespace ballast {
 
-// A whole file. Fails the running test, and returns nothing, where it cannot be
-// read.
+// Reads a whole file. Fails the running test, and returns nothing, if it cannot
+// be read.
 std::string ReadFileOrFail(const std::string& path);
 
-// A JSON file, likewise.
+// Reads a JSON file; fails likewise.
 nlohmann::json ReadJsonOrFail(const std::string& path);
 
-// Where `name` of testdata, drawn by make_vectors.py, lies.
+// The path of `name` in testdata, drawn by make_vectors.py.
 std::string TestDataPath(const std::string& name);
 
 }  // namespace ballast

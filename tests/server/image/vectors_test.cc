@@ -1,5 +1,5 @@
-// Small images of every kind against what Pillow made of them; make_vectors.py
-// says how.
+// Compares small images of every kind with Pillow's pixels, as written by
+// make_vectors.py.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@ class ImageVectorsTest : public ::testing::Test {
  protected:
   ImageVectorsTest() : vectors_(ReadJsonOrFail(TestDataPath("vectors.json"))) {}
 
-  // `bytes`, of that size, resized to each of `expected`.
+  // Resizes `bytes` to each of `expected` and compares.
   static void ExpectResized(ImageDecoder& decoder, const std::string& file,
                             const std::string& bytes, const ImageHeader& size,
                             const nlohmann::json& expected) {
@@ -65,7 +65,7 @@ TEST_F(ImageVectorsTest, ResizedPixelsMatchPillow) {
   }
 }
 
-TEST_F(ImageVectorsTest, TurnedPixelsMatchPillow) {
+TEST_F(ImageVectorsTest, OrientedPixelsMatchPillow) {
   ImageOptions options;
   options.apply_exif_orientation = true;
   ImageDecoder decoder(options);
@@ -74,7 +74,7 @@ TEST_F(ImageVectorsTest, TurnedPixelsMatchPillow) {
     const std::string bytes = ReadFileOrFail(TestDataPath(file["file"]));
     const absl::StatusOr<ImageHeader> size = ReadImageSize(bytes, options);
     ASSERT_TRUE(size.ok()) << size.status();
-    // One without an orientation is as ever.
+    // A file without an orientation is unchanged.
     const bool has = file.contains("transposed");
     turned += has;
     const nlohmann::json& expected = has ? file["transposed"] : file;
@@ -88,7 +88,7 @@ TEST_F(ImageVectorsTest, TurnedPixelsMatchPillow) {
   EXPECT_GE(turned, 15u);
 }
 
-TEST_F(ImageVectorsTest, DamagedFilesMeetPillowsVerdict) {
+TEST_F(ImageVectorsTest, DamagedFilesAreJudgedAsByPillow) {
   const nlohmann::json cases = ReadJsonOrFail(TestDataPath("damaged.json"));
   ASSERT_FALSE(cases.empty());
   ImageDecoder decoder;
@@ -121,7 +121,7 @@ TEST_F(ImageVectorsTest, AcceptsThePrefixesThatPillowAccepts) {
   for (const nlohmann::json& expected : vectors_["files"]) {
     const std::string bytes = ReadFileOrFail(TestDataPath(expected["file"]));
     const size_t shortest = expected["shortest_accepted"];
-    // Of the larger files, a part of all lengths and those around the border.
+    // For larger files, some of all lengths and those around the border.
     const size_t step = bytes.size() < 6000 ? 1 : 101;
     const auto next = [&](size_t size) {
       const bool near = size + step >= shortest && size < shortest + 2;
@@ -131,7 +131,7 @@ TEST_F(ImageVectorsTest, AcceptsThePrefixesThatPillowAccepts) {
       SCOPED_TRACE(::testing::Message()
                    << expected["file"] << " cut to " << size << " of "
                    << bytes.size() << " bytes; Pillow needs " << shortest);
-      // A copy of its own, so that reading past its end is noticed.
+      // A separate copy, so that reading past its end is detected.
       const std::vector<char> prefix(bytes.begin(), bytes.begin() + size);
       const absl::StatusOr<RgbImage> image =
           DecodeRgb(absl::string_view(prefix.data(), size));

@@ -33,16 +33,16 @@ int64_t BestGain(const Rows& rows) {
   return best;
 }
 
-TEST(AssignmentTest, RowsWithoutGainTakeWhatIsLeftInOrder) {
+TEST(AssignmentTest, RowsWithoutGainTakeTheRemainingColumnsInOrder) {
   EXPECT_THAT(MaxGainAssignment({{}, {{0, 5}}, {}}, 0), ElementsAre(1, 0, 2));
   EXPECT_THAT(MaxGainAssignment({}, 0), ElementsAre());
 }
 
 TEST(AssignmentTest, GivesUpABestColumnForTheSum) {
-  // Both rows like column 0; the second has no other.
+  // Both rows gain from column 0, the second from no other.
   EXPECT_THAT(MaxGainAssignment({{{0, 10}, {1, 9}}, {{0, 8}}}, 0),
               ElementsAre(1, 0));
-  // Here the first is worth more than the second gains.
+  // The first row's gain exceeds that of the second.
   EXPECT_THAT(MaxGainAssignment({{{0, 10}, {1, 1}}, {{0, 8}}}, 0),
               ElementsAre(0, 1));
 }

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The least objective over all assignments of a small case.
+// The smallest objective over all assignments of a small case.
 double BestJointLoad(const std::vector<double>& vision,
                      const std::vector<double>& language, uint32_t groups) {
   Groups assigned(groups);
@@ -56,7 +56,7 @@ TEST(BalanceJointTest, NeverWorseThanBalancingTheSum) {
     const uint32_t groups = 2 + random() % 10;
     std::vector<double> vision(8 * groups), language(8 * groups), sums;
     for (size_t i = 0; i < vision.size(); ++i) {
-      // Some samples are all picture, some all text.
+      // Some samples are only images, some only text.
       vision[i] = random() % 3 == 0 ? 0 : random() % 2000;
       language[i] = 50 + random() % 2000;
       sums.push_back(vision[i] + language[i]);
@@ -79,14 +79,15 @@ TEST(BalanceJointTest, NeverWorseThanBalancingTheSum) {
                 JointLoad(vision, language, *BalanceLpt(sums, groups)));
       joint += JointLoad(vision, language, *balanced);
       summed += JointLoad(vision, language, *refined);
-      bound += LoadLowerBound(vision, groups) + LoadLowerBound(language, groups);
+      bound +=
+          LoadLowerBound(vision, groups) + LoadLowerBound(language, groups);
     }
   }
-  // Most of what balancing the sum leaves over the bound is gone.
+  // Removes most of the excess over the bound that balancing the sum leaves.
   EXPECT_LT(joint - bound, 0.25 * (summed - bound));
 }
 
-TEST(BalanceJointTest, Refusals) {
+TEST(BalanceJointTest, RefusesBadInput) {
   EXPECT_THAT(BalanceJoint({1, 2}, {1}, 1, false).status().message(),
               HasSubstr("2 vision costs and 1 language costs"));
   EXPECT_FALSE(BalanceJoint({1, 2}, {1, 2}, 0, false).ok());

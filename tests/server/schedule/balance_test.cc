@@ -22,7 +22,7 @@ using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The groups one after the other.
+// The concatenated groups.
 std::vector<uint32_t> Flat(const Groups& groups) {
   std::vector<uint32_t> flat;
   for (const auto& group : groups) {
@@ -52,8 +52,8 @@ std::vector<double> ReceiptCosts(size_t n, uint32_t seed) {
   return costs;
 }
 
-// The vectors of spec/semantics.md section 7.
-TEST(BalanceLptTest, SpecVectors) {
+// Worked examples of the reference.
+TEST(BalanceLptTest, AgreesWithTheReferencesExamples) {
   EXPECT_THAT(*BalanceLpt({10, 1, 9, 2, 8, 3, 7, 4}, 2),
               ElementsAre(ElementsAre(0, 6, 7, 1), ElementsAre(2, 4, 5, 3)));
   EXPECT_THAT(*BalanceLpt({4, 3, 1, 2}, 2),
@@ -72,7 +72,7 @@ TEST(BalanceLptTest, AllZeroCostsStayInOrder) {
   EXPECT_THAT(Flat(*BalanceLpt(zeros, 4)), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-TEST(BalanceLptTest, SpecLoads) {
+TEST(BalanceLptTest, LoadsAreThoseOfTheReference) {
   const std::vector<double> costs = {12, 1, 11, 2, 10, 3, 9, 4, 8, 5, 7, 6};
   EXPECT_THAT(GroupLoads(costs, *BalanceLpt(costs, 4)),
               ElementsAre(21, 20, 19, 18));
@@ -91,7 +91,7 @@ TEST(BalanceLptTest, GoldenVectors) {
     const uint32_t dp = test_case["dp"];
     const auto groups = BalanceLpt(costs, n_groups);
     ASSERT_TRUE(groups.ok()) << groups.status();
-    // [owner rank, place] of each sample (spec 1.5).
+    // [owner rank, place] of each sample.
     std::vector<std::vector<uint32_t>> assignment(costs.size());
     uint32_t place = 0;
     for (uint32_t g = 0; g < n_groups; ++g) {
@@ -121,7 +121,7 @@ TEST(BalanceTest, RefusesWhatItCannotBalance) {
   EXPECT_TRUE(BalanceRefined({1, 2, 3}, 2, false).ok());
 }
 
-// Smallest possible largest load, by trying every assignment.
+// The smallest possible largest load, found by trying every assignment.
 double BestLargestLoad(const std::vector<double>& costs, uint32_t groups,
                        bool equal_count) {
   double best = std::numeric_limits<double>::infinity();
@@ -187,8 +187,8 @@ TEST(BalanceRefinedTest, NeverWorseThanLpt) {
   }
 }
 
-// The best that a long random search finds: annealing over moves and swaps,
-// from several starts.
+// The best result of a long random search: annealing over moves and swaps from
+// several starts.
 double LongSearch(const std::vector<double>& costs, uint32_t groups,
                   bool equal_count, uint32_t seed) {
   std::mt19937 random(seed);

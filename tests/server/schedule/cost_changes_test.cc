@@ -68,8 +68,8 @@ TEST(CostAtTest, TheLastChangeThatIsNotAboveTheStepHolds) {
   EXPECT_EQ(vision(~uint64_t{0}), 4);
 }
 
-// Each step is what it is in a job that has had the coefficients all along.
-TEST_F(CostChangesTest, EachStepGoesByItsCoefficients) {
+// Each step equals that of a job with these coefficients from the start.
+TEST_F(CostChangesTest, EachStepUsesItsCoefficients) {
   for (const auto mode :
        {v1::Packing::MODE_SHARD, v1::Packing::MODE_SCHEDULED}) {
     config_.mutable_packing()->set_mode(mode);

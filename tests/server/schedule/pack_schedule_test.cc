@@ -13,8 +13,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The vectors of spec/semantics.md section 7.
-TEST(PackInOrderTest, SpecVectors) {
+// Worked examples of the reference.
+TEST(PackInOrderTest, AgreesWithTheReferencesExamples) {
   EXPECT_THAT(*PackInOrder({5, 4, 3, 6, 2, 2, 7}, {10, 2}),
               ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3),
                           ElementsAre(4, 5), ElementsAre(6)));
@@ -25,11 +25,11 @@ TEST(PackInOrderTest, SpecVectors) {
                           ElementsAre(4, 5)));
 }
 
-TEST(PackInOrderTest, Refusals) {
+TEST(PackInOrderTest, RefusesWhatCannotBePacked) {
   const auto nine = PackInOrder({9, 9, 9}, {10, 2});
   EXPECT_EQ(nine.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(nine.status().message(), HasSubstr("3 samples cannot fill 4"));
-  // The reference makes an empty first pack of this.
+  // The reference would make an empty first pack.
   const auto longer = PackInOrder({12, 3}, {10, 1});
   EXPECT_EQ(longer.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(longer.status().message(), HasSubstr("sample 0 has 12 tokens"));
@@ -76,7 +76,7 @@ uint64_t Spread(const std::vector<uint32_t>& lengths, const Groups& packs,
   return spread;
 }
 
-TEST(PackBalancedTest, SameConstraintsLessSpreadNeverSlower) {
+TEST(PackBalancedTest, KeepsTheLimitsAndIsNeverSlower) {
   uint64_t reference_spread = 0, spread = 0, reference_time = 0, time = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);

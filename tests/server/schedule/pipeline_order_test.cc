@@ -40,7 +40,7 @@ TEST(PipelineSimulatorTest, VariableFirstStageByHand) {
   EXPECT_THAT(SimulateOneForwardOneBackward({{1, 1}, {3, 1}}), DoubleEq(13));
 }
 
-TEST(PipelineSimulatorTest, NothingTakesNoTime) {
+TEST(PipelineSimulatorTest, NoMicroBatchesTakeNoTime) {
   EXPECT_THAT(SimulateOneForwardOneBackward({}), DoubleEq(0));
 }
 
@@ -75,7 +75,7 @@ TEST(PipelineOrderTest, NeverWorseAndOftenBetter) {
     std::iota(all.begin(), all.end(), 0);
     EXPECT_EQ(order, all);
   }
-  // Bubbles: what is beyond the busiest stage's own work.
+  // Bubbles: the time beyond the busiest stage's own work.
   EXPECT_LT(after - ideal, 0.9 * (before - ideal));
 }
 
@@ -90,8 +90,8 @@ TEST(PipelineOrderTest, NearTheBestOfAllOrdersOfSmallCases) {
     std::iota(order.begin(), order.end(), 0);
     double best = found;
     do {
-      best = std::min(best, SimulateOneForwardOneBackward(
-                                Apply(micro_batches, order)));
+      best = std::min(
+          best, SimulateOneForwardOneBackward(Apply(micro_batches, order)));
     } while (std::next_permutation(order.begin(), order.end()));
     EXPECT_LE(found, 1.03 * best) << "round " << round;
   }

@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(AlignImagesTest, LeavesARankAloneThatHasAnImage) {
+TEST(AlignImagesTest, DoesNotChangeARankThatHasAnImage) {
   Groups groups = {{0, 1}, {2, 3}};
   EXPECT_THAT(AlignImages({1, 1, 1, 1}, {true, false, false, true}, 1, &groups),
               IsEmpty());
@@ -25,28 +25,25 @@ TEST(AlignImagesTest, NoImagesNeedNoDummies) {
   EXPECT_THAT(AlignImages({1, 1}, {false, false}, 1, &groups), IsEmpty());
 }
 
-TEST(AlignImagesTest, TakesTheSwapThatLoadsLeast) {
+TEST(AlignImagesTest, TakesTheSwapWithTheSmallestLoad) {
   // Rank 1 has text only. Giving it sample 0 (cost 9) for sample 3 (cost 3)
   // leaves 7 and 11; every other pair leaves 12 with one of them.
   Groups groups = {{0, 1}, {2, 3}};
-  EXPECT_THAT(
-      AlignImages({9, 4, 2, 3}, {true, true, false, false}, 1, &groups),
-      IsEmpty());
+  EXPECT_THAT(AlignImages({9, 4, 2, 3}, {true, true, false, false}, 1, &groups),
+              IsEmpty());
   EXPECT_THAT(groups, ElementsAre(ElementsAre(3, 1), ElementsAre(2, 0)));
 }
 
 TEST(AlignImagesTest, NamesDummiesWhereImagesAreTooFew) {
   Groups groups = {{0}, {1}, {2}, {3}};
-  EXPECT_THAT(
-      AlignImages({5, 0, 5, 0}, {true, false, true, false}, 1, &groups),
-      ElementsAre(1, 3));
-  // Two groups a rank: ranks 0 and 1 have one each.
-  EXPECT_THAT(
-      AlignImages({5, 0, 5, 0}, {true, false, true, false}, 2, &groups),
-      IsEmpty());
+  EXPECT_THAT(AlignImages({5, 0, 5, 0}, {true, false, true, false}, 1, &groups),
+              ElementsAre(1, 3));
+  // Two groups for each rank; ranks 0 and 1 have one image each.
+  EXPECT_THAT(AlignImages({5, 0, 5, 0}, {true, false, true, false}, 2, &groups),
+              IsEmpty());
 }
 
-TEST(AlignImagesTest, ARankThatOwnsNothingIsGivenASample) {
+TEST(AlignImagesTest, ARankWithoutSamplesReceivesOne) {
   Groups groups = {{0, 1, 2}, {}};
   EXPECT_THAT(AlignImages({5, 4, 1}, {true, true, false}, 1, &groups),
               IsEmpty());
@@ -54,7 +51,7 @@ TEST(AlignImagesTest, ARankThatOwnsNothingIsGivenASample) {
   EXPECT_LT(groups[1][0], 2u);
 }
 
-TEST(AlignImagesTest, AlignsWheneverThereAreImagesEnough) {
+TEST(AlignImagesTest, AlignsWheneverThereAreEnoughImages) {
   std::mt19937 random(5);
   for (int round = 0; round < 500; ++round) {
     const uint32_t ranks = 1 + random() % 6;

@@ -11,7 +11,6 @@
 
 #include "proto/schedule/module.h"
 #include "proto/schedule/schedule_json.h"
-#include "server/schedule/cost_model.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
 
@@ -37,7 +36,7 @@ v1::StepSchedule ScheduleOf(const v1::Config& config, uint64_t step) {
   return *std::move(schedule);
 }
 
-// Index(), damaged at one sample, that sees what it is asked for.
+// Index() with one damaged sample, which checks that reads were prefetched.
 class WatchedIndex final : public SourceIndex {
  public:
   explicit WatchedIndex(uint64_t damaged) : damaged_(damaged) {}
@@ -85,9 +84,9 @@ TEST_P(SchedulerTest, StepsCoverThePositionsWithoutAGap) {
   EXPECT_EQ(position, 5 * 8 * grid());
 }
 
-// Spec 1.11: rank r of d reads groups [r*grid/d, (r+1)*grid/d), so its samples
-// are one run of positions.
-TEST_P(SchedulerTest, ReadersTakeEqualRuns) {
+// Rank r of d reads groups [r*grid/d, (r+1)*grid/d), so its samples
+// are consecutive.
+TEST_P(SchedulerTest, ReadersTakeEqualRangesOfPositions) {
   const auto schedule = ScheduleOf(Config(v1::DELIVERY_EXCHANGE), 3);
   for (const auto& micro_batch : schedule.micro_batches()) {
     for (const auto& module : micro_batch.modules()) {
@@ -101,8 +100,8 @@ TEST_P(SchedulerTest, ReadersTakeEqualRuns) {
   }
 }
 
-// Spec 1.5: ranks own runs of places, and for each sample the vision and the
-// language owner cover the same part of the order.
+// Ranks own consecutive places, and for each sample the vision and the language
+// owner cover the same part of the order.
 TEST_P(SchedulerTest, ModulesStayPaired) {
   for (const auto delivery : {v1::DELIVERY_EXCHANGE, v1::DELIVERY_OFF}) {
     const auto schedule = ScheduleOf(Config(delivery), 1);
@@ -152,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(
                       std::make_tuple(4, 2), std::make_tuple(2, 3),
                       std::make_tuple(3, 6), std::make_tuple(8, 2)));
 
-// Never a schedule without the sample: ranks would part.
+// The step fails: without the sample ranks would disagree.
 TEST(SchedulerErrorsTest, ADamagedIndexEndsTheStepsThatNeedTheSample) {
   const v1::Config config = JobConfig(2, 2, 16, 8);
   const WatchedIndex index(40);
@@ -221,7 +220,7 @@ TEST(SchedulerValuesTest, TheOrderDoesNotDependOnDpSizes) {
   EXPECT_EQ(samples(1, 1), samples(2, 3));
 }
 
-TEST(SchedulerValuesTest, OffKeepsReadersAsOwners) {
+TEST(SchedulerValuesTest, WithOffReadersAreOwners) {
   const auto schedule = ScheduleOf(JobConfig(2, 4, 16, 8, v1::DELIVERY_OFF), 0);
   for (const auto& micro_batch : schedule.micro_batches()) {
     for (const auto& module : micro_batch.modules()) {
@@ -240,8 +239,8 @@ TEST(SchedulerValuesTest, BalanceNarrowsTheSpread) {
   EXPECT_LT(spread(vision.load_after()), 0.1 * spread(vision.load_before()));
 }
 
-// With align_images every vision rank has an image or is named as in need of a
-// dummy, unless none has one.
+// With align_images every vision rank has an image or gets a dummy, unless no
+// rank has an image.
 TEST(SchedulerValuesTest, VisionRanksAllHaveAnImageOrADummy) {
   for (const auto delivery : {v1::DELIVERY_EXCHANGE, v1::DELIVERY_OFF}) {
     int dummies = 0;
@@ -264,45 +263,8 @@ TEST(SchedulerValuesTest, VisionRanksAllHaveAnImageOrADummy) {
   }
 }
 
-// Samples move between the micro-batches of a window, never out of it, and each
-// is read where its position says.
-TEST(SchedulerValuesTest, AWindowBalancesItsMicroBatchesTogether) {
-  auto config = JobConfig(2, 4, 80, 16);
-  const auto natural = ScheduleOf(config, 1);
-  config.mutable_balance()->set_scope(v1::Balance::SCOPE_WINDOW);
-  config.mutable_balance()->set_window(2);
-  const auto schedule = ScheduleOf(config, 1);
-  ASSERT_EQ(schedule.micro_batches_size(), 5);
-  // The heaviest rank of each micro-batch, summed: what the step takes.
-  double natural_time = 0, time = 0;
-  for (int first = 0; first < 5; first += 2) {
-    std::set<uint64_t> wanted, found;
-    for (int m = first; m < std::min(first + 2, 5); ++m) {
-      const auto& micro_batch = schedule.micro_batches(m);
-      found.insert(micro_batch.position().begin(),
-                   micro_batch.position().end());
-      wanted.insert(natural.micro_batches(m).position().begin(),
-                    natural.micro_batches(m).position().end());
-      for (const auto& module : micro_batch.modules()) {
-        const uint32_t each = 16 / module.load_after_size();
-        for (int i = 0; i < micro_batch.position_size(); ++i) {
-          EXPECT_EQ(module.reader(i), micro_batch.position(i) % 16 / each);
-        }
-      }
-      const auto& after = micro_batch.modules(0).load_after();
-      const auto& natural_after =
-          natural.micro_batches(m).modules(0).load_after();
-      time += *std::max_element(after.begin(), after.end());
-      natural_time +=
-          *std::max_element(natural_after.begin(), natural_after.end());
-    }
-    EXPECT_EQ(found, wanted);
-  }
-  EXPECT_LT(time, natural_time);
-}
-
-// What a rank must know of its module's layout.
-TEST(SchedulerValuesTest, TheJobSaysTheLayout) {
+// The parallel sizes from which a rank derives its module's layout.
+TEST(SchedulerValuesTest, TheJobContainsTheLayout) {
   auto config = JobConfig(2, 4, 16, 8);
   auto& modules = *config.mutable_topology()->mutable_modules();
   modules["vision"].set_pp(2);
@@ -320,93 +282,6 @@ TEST(SchedulerValuesTest, TheJobSaysTheLayout) {
   EXPECT_EQ(job.modules(1).align(), 16u);
   EXPECT_FALSE(job.colocated());
   EXPECT_EQ(job.virtual_pipeline_group(), 3u);
-}
-
-// Spec 2.6: every pack fits, and the number of micro-batches is equal on all
-// ranks, whatever the lengths.
-TEST(SchedulerValuesTest, ScheduledPackingFillsPacks) {
-  for (const auto algorithm :
-       {v1::Balance::ALGORITHM_LPT, v1::Balance::ALGORITHM_REFINED}) {
-    auto config = JobConfig(4, 2, 64, 16);
-    config.mutable_balance()->set_algorithm(algorithm);
-    config.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
-    config.mutable_packing()->set_max_tokens_per_rank(900);
-    config.mutable_packing()->set_align(16);
-    config.mutable_packing()->set_virtual_pipeline_group(2);
-    const auto scheduler = Make(config);
-    std::set<int> counts;
-    for (uint64_t step = 0; step < 20; ++step) {
-      const auto schedule = scheduler->Schedule(step);
-      ASSERT_TRUE(schedule.ok()) << schedule.status();
-      counts.insert(schedule->micro_batches_size());
-      EXPECT_EQ(schedule->micro_batches_size() % 2, 0);
-      std::multiset<uint64_t> positions;
-      for (const auto& micro_batch : schedule->micro_batches()) {
-        const auto& vision = micro_batch.modules(0);
-        std::vector<uint64_t> tokens(4, 0);
-        for (int i = 0; i < micro_batch.position_size(); ++i) {
-          positions.insert(micro_batch.position(i));
-          tokens[vision.owner(i)] += (micro_batch.tokens(i) + 15) / 16 * 16;
-          EXPECT_EQ(vision.reader(i), micro_batch.position(i) % 16 / 4);
-        }
-        for (const uint64_t sum : tokens) {
-          EXPECT_GT(sum, 0u);
-          EXPECT_LE(sum, 900u);
-        }
-      }
-      std::multiset<uint64_t> all;
-      for (uint64_t i = 0; i < 64; ++i) all.insert(step * 64 + i);
-      EXPECT_EQ(positions, all);
-    }
-    EXPECT_GT(counts.size(), 1u);  // it is dynamic
-  }
-}
-
-TEST(SchedulerValuesTest, ASampleThatNoPackHoldsIsNamed) {
-  auto config = JobConfig(2, 2, 64, 16);
-  config.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
-  config.mutable_packing()->set_max_tokens_per_rank(50);
-  config.mutable_packing()->set_virtual_pipeline_group(1);
-  EXPECT_THAT(Make(config)->Schedule(0).status().message(),
-              HasSubstr("packing.max_tokens_per_rank * cp"));
-}
-
-TEST(SchedulerValuesTest, SkipBelowLeavesABalancedMicroBatchAlone) {
-  auto config = JobConfig(2, 2, 16, 8);
-  config.mutable_balance()->set_skip_below(1000);
-  config.mutable_balance()->set_align_images(false);
-  const auto schedule = ScheduleOf(config, 0);
-  for (const auto& micro_batch : schedule.micro_batches()) {
-    EXPECT_THAT(micro_batch.modules(0).owner(),
-                ::testing::ElementsAreArray(micro_batch.modules(0).reader()));
-  }
-}
-
-// The micro-batches of a step change places as wholes, and slots say where.
-TEST(SchedulerValuesTest, PipelineOrderKeepsTheStepsSamples) {
-  auto config = JobConfig(2, 2, 64, 8);
-  (*config.mutable_topology()->mutable_modules())["language"].set_pp(4);
-  config.mutable_balance()->mutable_cost()->mutable_language()->set_linear(12);
-  const auto natural = ScheduleOf(config, 1);
-  config.mutable_balance()->set_order(v1::Balance::ORDER_PIPELINE);
-  const auto pipeline = ScheduleOf(config, 1);
-  std::map<uint64_t, std::string> by_position;
-  for (v1::MicroBatchSchedule micro_batch : natural.micro_batches()) {
-    micro_batch.clear_slot();
-    by_position[micro_batch.position(0)] = micro_batch.SerializeAsString();
-  }
-  bool moved = false;
-  for (int m = 0; m < pipeline.micro_batches_size(); ++m) {
-    v1::MicroBatchSchedule micro_batch = pipeline.micro_batches(m);
-    for (const uint32_t slot : micro_batch.slot()) {
-      EXPECT_EQ(slot, static_cast<uint32_t>(m));
-    }
-    micro_batch.clear_slot();
-    EXPECT_EQ(by_position[micro_batch.position(0)],
-              micro_batch.SerializeAsString());
-    moved |= micro_batch.position(0) != natural.micro_batches(m).position(0);
-  }
-  EXPECT_TRUE(moved);
 }
 
 TEST(SchedulerValuesTest, FingerprintFollowsWhatTheScheduleDependsOn) {
@@ -452,7 +327,7 @@ TEST(SchedulerValuesTest, TheDataEndAfterTheirEpochs) {
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr(absl::StrCat("the data end before step ", end)));
   }
-  // Longer training is no other data.
+  // More epochs are the same data.
   const auto longer = [&] {
     config.mutable_order()->set_epochs(4);
     return *Scheduler::Create(config, {&Index()});
@@ -469,7 +344,7 @@ TEST(SchedulerValuesTest, TheDataEndAfterTheirEpochs) {
       HasSubstr(absl::StrCat("at ", samples, " samples")));
 }
 
-TEST(SchedulerValuesTest, Refusals) {
+TEST(SchedulerValuesTest, RefusesWhatCannotBeScheduled) {
   const FakeSourceIndex empty({});
   EXPECT_THAT(
       Scheduler::Create(JobConfig(1, 1, 2, 2), {&empty}).status().message(),
@@ -481,19 +356,6 @@ TEST(SchedulerValuesTest, Refusals) {
   const auto scheduler = Make(JobConfig(1, 1, 2, 2));
   EXPECT_EQ(scheduler->Schedule(~uint64_t{0}).status().code(),
             absl::StatusCode::kOutOfRange);
-}
-
-TEST(SampleCostTest, IsLinearPlusQuadratic) {
-  v1::Balance::Cost coefficients;
-  coefficients.mutable_vision()->set_linear(2);
-  coefficients.mutable_vision()->set_quadratic(0.5);
-  coefficients.mutable_language()->set_linear(3);
-  SampleSize size;
-  size.patches = 10;
-  size.tokens = 7;
-  EXPECT_EQ(SampleCost(size, v1::MODULE_VISION, coefficients), 2 * 10 + 50);
-  EXPECT_EQ(SampleCost(size, v1::MODULE_LANGUAGE, coefficients), 21);
-  EXPECT_EQ(JointCost(size, coefficients), 91);
 }
 
 }  // namespace

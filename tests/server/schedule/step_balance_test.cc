@@ -67,7 +67,7 @@ TEST(StepBalanceTest, CountsLoadsAndMovesByHand) {
   EXPECT_THAT(vision.bytes_in(), ElementsAre(512, 0));
 }
 
-TEST(StepBalanceTest, RanksOfOtherServersAreToldApart) {
+TEST(StepBalanceTest, MovesBetweenServersAreCountedSeparately) {
   const v1::StepBalance balance =
       BalanceOf(SmallStep(), {{v1::MODULE_VISION, {0, 1}}}, Geometry());
   EXPECT_EQ(balance.modules(0).within_servers().samples(), 0u);
@@ -75,9 +75,9 @@ TEST(StepBalanceTest, RanksOfOtherServersAreToldApart) {
   EXPECT_EQ(balance.modules(0).between_servers().bytes(), 512u);
 }
 
-// Two micro-batches whose heavy ranks differ do not even each other out: each
-// waits for its own.
-TEST(StepBalanceTest, SpreadIsOfEachMicroBatch) {
+// Micro-batches with different heavy ranks do not compensate for each other:
+// each waits for its own.
+TEST(StepBalanceTest, SpreadIsTakenOfEachMicroBatch) {
   v1::StepSchedule schedule = SmallStep();
   v1::MicroBatchSchedule second = schedule.micro_batches(0);
   second.mutable_modules(0)->set_load_before(0, 24);
@@ -96,7 +96,7 @@ TEST(StepBalanceTest, AModuleWithoutLoadHasNoSpread) {
   EXPECT_EQ(BalanceOf(schedule, {}, Geometry()).modules(0).spread_after(), 0);
 }
 
-// The bytes are those that blocks lay out, for both modules.
+// For both modules the bytes are those of the blocks.
 TEST(StepBalanceTest, BytesAreThoseOfTheBlockPlan) {
   SyntheticJob job;
   job.vision_dp = 4;
@@ -150,7 +150,7 @@ TEST(StepBalanceTest, ServersAreThoseOfTheTopology) {
     (*server.mutable_ranks())["vision"] = ranks;
     (*server.mutable_ranks())["language"] = ranks[0] == '0' ? "0" : "1";
   }
-  const auto servers = FindServersOfRanks(config);
+  const absl::StatusOr<ServersOfRanks> servers = FindServersOfRanks(config);
   ASSERT_TRUE(servers.ok()) << servers.status();
   EXPECT_THAT(servers->at(v1::MODULE_VISION), ElementsAre(0, 1, 1, 0));
   EXPECT_THAT(servers->at(v1::MODULE_LANGUAGE), ElementsAre(0, 1));

@@ -42,13 +42,6 @@ bool Exists(const std::string& path) {
   return lstat(path.c_str(), &found) == 0;
 }
 
-TEST(ListenAddressTest, UnixPaths) {
-  EXPECT_EQ(UnixPath("unix:/run/a.sock"), "/run/a.sock");
-  EXPECT_EQ(UnixPath("unix:///run/a.sock"), "/run/a.sock");
-  EXPECT_EQ(UnixPath("unix:a.sock"), "a.sock");
-  EXPECT_EQ(UnixPath("127.0.0.1:80"), "");
-}
-
 absl::Status Check(const std::string& address, bool tls, bool tokens,
                    bool insecure) {
   v1::Security security;

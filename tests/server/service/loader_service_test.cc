@@ -1,102 +1,21 @@
 #include "server/service/loader_service.h"
 
 #include <chrono>
-#include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include "proto/block/block_view.h"
-#include "proto/transport.h"
-#include "server/schedule/scheduler.h"
-#include "server/service/call_count.h"
-#include "server/service/schedule_service.h"
-#include "tests/fakes/fake_sample_builder.h"
-#include "tests/fakes/fake_source_index.h"
-#include "tests/fakes/job_config.h"
-#include "tests/server/service/puller.h"
+#include "tests/server/service/loader_service_fixture.h"
 
 namespace ballast {
 namespace {
 
 using grpc::StatusCode;
 using ::testing::HasSubstr;
-
-constexpr uint32_t kGlobal = 16;
-constexpr uint32_t kMicro = 8;
-constexpr uint64_t kPlenty = uint64_t{1} << 40;
-
-class LoaderServiceTest : public ::testing::Test {
- protected:
-  LoaderServiceTest() {
-    auto builder = std::make_unique<FakeSampleBuilder>();
-    builder_ = builder.get();
-    loader_ = *Loader::Create(config_, 4, scheduler_.get(), std::move(builder));
-    service_ = std::make_unique<LoaderServiceImpl>("me", scheduler_.get(),
-                                                   loader_.get(), &calls_);
-    schedule_service_ =
-        std::make_unique<ScheduleServiceImpl>(loader_.get(), &calls_);
-    grpc::ServerBuilder server;
-    int port = 0;
-    server.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                            &port);
-    server.RegisterService(service_.get());
-    server.RegisterService(schedule_service_.get());
-    server_ = server.BuildAndStart();
-    const auto channel =
-        grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
-                            grpc::InsecureChannelCredentials());
-    stub_ = v1::LoaderService::NewStub(channel);
-    schedule_stub_ = v1::ScheduleService::NewStub(channel);
-  }
-
-  ~LoaderServiceTest() override {
-    server_->Shutdown(std::chrono::system_clock::now());
-  }
-
-  const std::string& fingerprint() const {
-    return scheduler_->fingerprint().hash();
-  }
-
-  // That it is the block that the role's plan foresees.
-  void Check(const std::vector<uint64_t>& block, v1::Module module,
-             uint32_t rank, uint64_t step, uint32_t micro_batch) {
-    v1::Role role;
-    role.set_module(module);
-    role.set_dp_rank(rank);
-    const auto view = BlockView::Parse(
-        {reinterpret_cast<const uint8_t*>(block.data()), block.size() * 8});
-    ASSERT_TRUE(view.ok()) << view.status();
-    const absl::Status matches = view->Matches(
-        *PlanBlock(*scheduler_->Schedule(step), micro_batch, role,
-                   config_.balance().delivery(), {config_.model().patch(), 3}));
-    EXPECT_TRUE(matches.ok()) << matches;
-  }
-
-  grpc::Status Attach(const v1::AttachRequest& request,
-                      v1::AttachResponse* response) {
-    grpc::ClientContext context;
-    return stub_->Attach(&context, request, response);
-  }
-
-  const FakeSourceIndex index_{FormulaSamples(97)};
-  const v1::Config config_ = JobConfig(2, 2, kGlobal, kMicro);
-  const std::unique_ptr<Scheduler> scheduler_ =
-      *Scheduler::Create(config_, {&index_});
-  FakeSampleBuilder* builder_ = nullptr;
-  std::unique_ptr<Loader> loader_;
-  CallCount calls_;
-  std::unique_ptr<LoaderServiceImpl> service_;
-  std::unique_ptr<ScheduleServiceImpl> schedule_service_;
-  std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<v1::LoaderService::Stub> stub_;
-  std::unique_ptr<v1::ScheduleService::Stub> schedule_stub_;
-};
+using LoaderServiceTest = LoaderServiceFixture;
 
 TEST_F(LoaderServiceTest, AttachTellsOfTheJob) {
   v1::AttachRequest request;
@@ -185,310 +104,13 @@ TEST_F(LoaderServiceTest, KeepsWhatRanksReport) {
   EXPECT_EQ(send().error_code(), StatusCode::FAILED_PRECONDITION);
 }
 
-TEST_F(LoaderServiceTest, PullDeliversInOrderAndEndsWithOk) {
-  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
-    Puller puller(stub_.get());
-    puller.Open(fingerprint(), module, 1, 2, kPlenty, 4, 1);
-    for (const auto& [step, micro_batch] :
-         std::vector<std::pair<uint64_t, uint32_t>>{{4, 1}, {5, 0}, {5, 1}}) {
-      const auto block = puller.NextBlock();
-      EXPECT_EQ(puller.begin().step(), step);
-      EXPECT_EQ(puller.begin().micro_batch(), micro_batch);
-      Check(block, module, 1, step, micro_batch);
-    }
-    EXPECT_TRUE(puller.NextBlock().empty());
-    const grpc::Status status = puller.Finish();
-    EXPECT_TRUE(status.ok()) << status.error_message();
-  }
-}
-
-TEST_F(LoaderServiceTest, WithoutCreditBlocksComeOneByOne) {
-  Puller puller(stub_.get());
-  puller.Open(fingerprint(), v1::MODULE_VISION, 0, 2, 0);
-  for (int i = 0; i < 4; ++i) {
-    ASSERT_FALSE(puller.NextBlock().empty());
-    puller.Credit(puller.begin().bytes());
-  }
-  EXPECT_TRUE(puller.NextBlock().empty());
-  EXPECT_TRUE(puller.Finish().ok());
-}
-
-TEST_F(LoaderServiceTest, ManyPullsAtOnce) {
-  std::vector<std::thread> threads;
-  for (uint32_t t = 0; t < 8; ++t) {
-    threads.emplace_back([this, t] {
-      const v1::Module module =
-          t % 2 == 0 ? v1::MODULE_VISION : v1::MODULE_LANGUAGE;
-      Puller puller(stub_.get());
-      puller.Open(fingerprint(), module, t / 2 % 2, 2, 1 << 20);
-      for (int i = 0; i < 4; ++i) {
-        Check(puller.NextBlock(), module, t / 2 % 2, i / 2, i % 2);
-        puller.Credit(puller.begin().bytes());
-      }
-      EXPECT_TRUE(puller.Finish().ok());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
-// A reader that does not read holds its own blocks, and nobody else's.
-TEST_F(LoaderServiceTest, ASlowReaderHoldsBackItself) {
-  Puller slow(stub_.get());
-  slow.Open(fingerprint(), v1::MODULE_VISION, 0, 0, kPlenty);
-  Puller quick(stub_.get());
-  quick.Open(fingerprint(), v1::MODULE_VISION, 1, 5, kPlenty);
-  for (int i = 0; i < 10; ++i) EXPECT_FALSE(quick.NextBlock().empty());
-  EXPECT_TRUE(quick.Finish().ok());
-  Check(slow.NextBlock(), v1::MODULE_VISION, 0, 0, 0);
-}
-
-TEST_F(LoaderServiceTest, PullValidatesItsRequests) {
-  const auto ends_with = [this](auto talk) {
-    Puller puller(stub_.get());
-    talk(&puller);
-    return puller.Finish();
-  };
-  const auto open = [this](Puller* puller, uint32_t rank,
-                           uint32_t micro_batch) {
-    puller->Open(fingerprint(), v1::MODULE_VISION, rank, 0, 0, 0, micro_batch);
-  };
-  EXPECT_EQ(ends_with([&](Puller* p) { open(p, 2, 0); }).error_code(),
-            StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(ends_with([&](Puller* p) { open(p, 0, 2); }).error_code(),
-            StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(ends_with([&](Puller* p) { p->Credit(1); }).error_code(),
-            StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(ends_with([&](Puller* p) { p->WritesDone(); }).error_code(),
-            StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(ends_with([&](Puller* p) {
-              open(p, 0, 0);
-              open(p, 0, 0);
-            }).error_code(),
-            StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(ends_with([&](Puller* p) {
-              open(p, 0, 0);
-              p->Credit(UINT64_MAX);
-            }).error_code(),
-            StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(ends_with([&](Puller* p) {
-              p->Open(std::string(32, '0'), v1::MODULE_VISION, 0, 0, 0);
-            }).error_code(),
-            StatusCode::FAILED_PRECONDITION);
-  EXPECT_EQ(ends_with([&](Puller* p) {
-              p->Open(fingerprint(), v1::MODULE_VISION, 0, 0, 0, UINT64_MAX);
-            }).error_code(),
-            StatusCode::INVALID_ARGUMENT);
-}
-
-// What a call ends with whose only message is `request`.
-grpc::Status EndOf(v1::LoaderService::Stub* stub,
-                   const v1::PullRequest& request) {
-  grpc::ClientContext context;
-  const auto stream = stub->Pull(&context);
-  stream->Write(request);
-  v1::PullResponse message;
-  while (stream->Read(&message)) {
-  }
-  return stream->Finish();
-}
-
-TEST_F(LoaderServiceTest, LanesAreChecked) {
-  v1::PullRequest request;
-  v1::PullRequest::Open& open = *request.mutable_open();
-  open.mutable_role()->set_module(v1::MODULE_VISION);
-  open.set_fingerprint(fingerprint());
-  open.set_lanes(kMaxLanes + 1);
-  open.set_ticket(std::string(kLaneTicketBytes, 't'));
-  EXPECT_EQ(EndOf(stub_.get(), request).error_code(),
-            StatusCode::INVALID_ARGUMENT);
-  open.set_lanes(2);
-  open.set_ticket("short");
-  EXPECT_EQ(EndOf(stub_.get(), request).error_code(),
-            StatusCode::INVALID_ARGUMENT);
-  request.mutable_join()->set_ticket(std::string(kLaneTicketBytes, 't'));
-  request.mutable_join()->set_lane(1);
-  EXPECT_EQ(EndOf(stub_.get(), request).error_code(), StatusCode::NOT_FOUND);
-}
-
-// Chunks come in turn; a lane that joins twice, or has no number of the Pull's,
-// is refused and does it no harm; the Pull's end is its lanes'.
-TEST_F(LoaderServiceTest, ChunksComeOverLanesInTurn) {
-  v1::PullRequest request;
-  v1::PullRequest::Open& open = *request.mutable_open();
-  open.mutable_role()->set_module(v1::MODULE_VISION);
-  open.set_fingerprint(fingerprint());
-  open.set_credit(kPlenty);
-  open.set_steps(2);
-  open.set_lanes(2);
-  open.set_ticket(std::string(kLaneTicketBytes, 't'));
-  grpc::ClientContext contexts[2];
-  const auto main = stub_->Pull(&contexts[0]);
-  main->Write(request);
-  v1::PullResponse message;
-  ASSERT_TRUE(main->Read(&message));
-  EXPECT_EQ(message.begin().lanes(), 2u);
-  const auto chunks_of = [](const v1::PullResponse::Begin& begin) {
-    return (begin.bytes() + kMaxChunkBytes - 1) / kMaxChunkBytes;
-  };
-  uint64_t chunks = chunks_of(message.begin());
-
-  v1::PullRequest join;
-  join.mutable_join()->set_ticket(open.ticket());
-  for (const uint32_t lane : {0, 2}) {
-    join.mutable_join()->set_lane(lane);
-    EXPECT_EQ(EndOf(stub_.get(), join).error_code(), StatusCode::NOT_FOUND);
-  }
-  join.mutable_join()->set_lane(1);
-  const auto side = stub_->Pull(&contexts[1]);
-  side->Write(join);
-  uint64_t over_main = 0, over_side = 0;
-  ASSERT_TRUE(side->Read(&message));
-  over_side += message.has_chunk();
-  EXPECT_EQ(EndOf(stub_.get(), join).error_code(), StatusCode::NOT_FOUND);
-  while (main->Read(&message)) {
-    over_main += message.has_chunk();
-    if (message.has_begin()) chunks += chunks_of(message.begin());
-  }
-  while (side->Read(&message)) over_side += message.has_chunk();
-  EXPECT_GE(chunks, 4u);
-  EXPECT_EQ(over_main, (chunks + 1) / 2);
-  EXPECT_EQ(over_side, chunks / 2);
-  EXPECT_TRUE(main->Finish().ok());
-  EXPECT_TRUE(side->Finish().ok());
-}
-
-TEST_F(LoaderServiceTest, ALaneThatLeavesEndsItsPull) {
-  v1::PullRequest request;
-  v1::PullRequest::Open& open = *request.mutable_open();
-  open.mutable_role()->set_module(v1::MODULE_VISION);
-  open.set_fingerprint(fingerprint());
-  open.set_credit(kPlenty);
-  open.set_lanes(2);
-  open.set_ticket(std::string(kLaneTicketBytes, 't'));
-  grpc::ClientContext contexts[2];
-  const auto main = stub_->Pull(&contexts[0]);
-  main->Write(request);
-  v1::PullRequest join;
-  join.mutable_join()->set_ticket(open.ticket());
-  join.mutable_join()->set_lane(1);
-  v1::PullResponse message;
-  ASSERT_TRUE(main->Read(&message));  // the Pull is known
-  const auto side = stub_->Pull(&contexts[1]);
-  side->Write(join);
-  ASSERT_TRUE(side->Read(&message));  // and so is the lane
-  contexts[1].TryCancel();
-  while (main->Read(&message)) {
-  }
-  EXPECT_EQ(main->Finish().error_code(), StatusCode::CANCELLED);
-  side->Finish();
-}
-
-TEST_F(LoaderServiceTest, TooManyPullsAreRefused) {
-  LoaderServiceImpl service("me", scheduler_.get(), loader_.get(), &calls_,
-                            {.most = 65'536, .most_a_client = 1});
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                           &port);
-  builder.RegisterService(&service);
-  const auto server = builder.BuildAndStart();
-  const auto stub = v1::LoaderService::NewStub(grpc::CreateChannel(
-      "127.0.0.1:" + std::to_string(port), grpc::InsecureChannelCredentials()));
-  {
-    Puller first(stub.get());
-    first.Open(fingerprint(), v1::MODULE_VISION, 0, 1, 0);
-    EXPECT_FALSE(first.NextBlock().empty());
-    const grpc::Status refused = Puller(stub.get()).Finish();
-    EXPECT_EQ(refused.error_code(), StatusCode::RESOURCE_EXHAUSTED);
-    EXPECT_THAT(refused.error_message(),
-                HasSubstr("serve.max_streams_per_client is 1"));
-  }
-  server->Shutdown(std::chrono::system_clock::now());
-}
-
-// A client that has ended its side gets what its credit covers, and then an
-// error rather than silence.
-TEST_F(LoaderServiceTest, AClientThatEndsItsSideIsNotLeftHanging) {
-  Puller puller(stub_.get());
-  puller.Open(fingerprint(), v1::MODULE_VISION, 0, 2, 0);
-  puller.WritesDone();
-  EXPECT_FALSE(puller.NextBlock().empty());
-  const grpc::Status status = puller.Finish();
-  EXPECT_EQ(status.error_code(), StatusCode::INVALID_ARGUMENT);
-  EXPECT_THAT(status.error_message(), HasSubstr("credit"));
-}
-
-TEST_F(LoaderServiceTest, ABadSampleEndsThePullAfterTheBlocksBefore) {
-  builder_->FailAt(kGlobal + 1);
-  Puller puller(stub_.get());
-  puller.Open(fingerprint(), v1::MODULE_VISION, 0, 0, kPlenty);
-  EXPECT_FALSE(puller.NextBlock().empty());
-  EXPECT_FALSE(puller.NextBlock().empty());
-  EXPECT_TRUE(puller.NextBlock().empty());
-  const grpc::Status status = puller.Finish();
-  EXPECT_EQ(status.error_code(), StatusCode::DATA_LOSS);
-  EXPECT_THAT(status.error_message(), HasSubstr("position 17"));
-}
-
-TEST_F(LoaderServiceTest, CancelAtAnyMoment) {
-  for (int taken = 0; taken < 4; ++taken) {
-    for (const uint64_t credit : {uint64_t{0}, kPlenty}) {
-      Puller puller(stub_.get());
-      puller.Open(fingerprint(), v1::MODULE_VISION, 0, 0, credit);
-      for (int i = 0; i < taken; ++i) {
-        EXPECT_FALSE(puller.NextBlock().empty());
-        if (credit == 0) puller.Credit(puller.begin().bytes());
-      }
-      puller.Cancel();
-      EXPECT_EQ(puller.Finish().error_code(), StatusCode::CANCELLED);
-    }
-  }
-  { Puller before_open(stub_.get()); }
-  // Shutdown waits for all calls; nothing of them may be left.
-  server_->Shutdown();
-  EXPECT_EQ(loader_->open_streams(), 0);
-}
-
-TEST_F(LoaderServiceTest, CancelWhileASampleIsInWork) {
-  builder_->ShutGate();
-  {
-    Puller puller(stub_.get());
-    puller.Open(fingerprint(), v1::MODULE_VISION, 0, 0, kPlenty);
-    builder_->AwaitWorking(2);
-  }
-  server_->Shutdown();
-  EXPECT_EQ(loader_->open_streams(), 0);
-  builder_->OpenGate();
-}
-
-TEST_F(LoaderServiceTest, DrainEndsPullsWhereverTheyAre) {
-  Puller begun(stub_.get());  // waits for credit with a block in hand
-  begun.Open(fingerprint(), v1::MODULE_VISION, 0, 0, 0);
-  ASSERT_FALSE(begun.NextBlock().empty());
-  Puller sending(stub_.get());  // has more on the way than was read
-  sending.Open(fingerprint(), v1::MODULE_VISION, 1, 0, kPlenty);
-  ASSERT_FALSE(sending.NextBlock().empty());
-  builder_->ShutGate();
-  Puller waiting(stub_.get());  // waits for a sample
-  waiting.Open(fingerprint(), v1::MODULE_LANGUAGE, 0, 0, kPlenty, 100);
-  builder_->AwaitWorking(2);
-  loader_->Drain();
-  builder_->OpenGate();
-  while (!sending.NextBlock().empty()) {  // whole blocks, then the end
-  }
-  for (Puller* puller : {&begun, &sending, &waiting}) {
-    EXPECT_EQ(puller->Finish().error_code(), StatusCode::UNAVAILABLE);
-  }
-  Puller late(stub_.get());
-  late.Open(fingerprint(), v1::MODULE_VISION, 0, 0, kPlenty);
-  EXPECT_EQ(late.Finish().error_code(), StatusCode::UNAVAILABLE);
-}
-
 TEST_F(LoaderServiceTest, RendezvousHandsOutTheId) {
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < 4; ++rank) {
     threads.emplace_back([this, rank] {
       grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() +
+                           std::chrono::seconds(30));
       v1::RendezvousRequest request;
       request.set_group("world");
       request.set_rank(rank);
@@ -517,6 +139,8 @@ TEST_F(LoaderServiceTest, RendezvousHonoursDeadlineAndDrain) {
   }
   service_->Drain();
   grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() +
+                       std::chrono::seconds(30));
   EXPECT_EQ(stub_->Rendezvous(&context, request, &response).error_code(),
             StatusCode::UNAVAILABLE);
 }

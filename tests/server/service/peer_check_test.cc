@@ -76,7 +76,7 @@ TEST(PeerCheckTest, DelaysGrowAndEnd) {
   EXPECT_FALSE(PeerRetryDelay(round + 1).has_value());
 }
 
-// Answers as told; UNAVAILABLE where it was told nothing.
+// Answers as told; UNAVAILABLE if it was told nothing.
 class FakeCaller final : public PeerCaller {
  public:
   struct Script {
@@ -149,7 +149,7 @@ class PeerCheckThreadTest : public ::testing::Test {
   std::unique_ptr<PeerCheck> check_;
 };
 
-TEST_F(PeerCheckThreadTest, OnlyThoseThatSaidNothingAreAskedAgain) {
+TEST_F(PeerCheckThreadTest, PeersThatAreEqualAreNotAskedAgain) {
   SetAnswer("c", "16");
   Start();
   clock_.AwaitSleepers(1);
@@ -161,15 +161,59 @@ TEST_F(PeerCheckThreadTest, OnlyThoseThatSaidNothingAreAskedAgain) {
   SetAnswer("d", "32");
   clock_.Advance(absl::Seconds(2));
   EXPECT_THAT(std::string(AwaitMismatch().message()), HasSubstr("server d"));
-  EXPECT_THAT(clock_.sleeps(), ElementsAre(absl::Seconds(1), absl::Seconds(2)));
+  clock_.AwaitSleepers(1);
+  EXPECT_THAT(clock_.sleeps(), ElementsAre(absl::Seconds(1), absl::Seconds(2),
+                                           PeerVerdict::kDiffersDelay));
 }
 
-TEST_F(PeerCheckThreadTest, TheFirstDifferenceEndsIt) {
+TEST(PeerVerdictTest, AStrangerIsAskedUntilItIsGoneAndThenAsAtTheStart) {
+  PeerVerdict verdict({"b", "c"});
+  EXPECT_TRUE(verdict.status().ok());
+  verdict.Note("b", absl::FailedPreconditionError("b differs"));
+  verdict.Note("c", true);
+  EXPECT_EQ(verdict.status().message(), "b differs");
+  for (int round = 0; round < 1000; ++round) {
+    EXPECT_THAT(verdict.ToAsk(), ElementsAre("b"));
+    EXPECT_EQ(verdict.EndRound(), PeerVerdict::kDiffersDelay);
+  }
+  verdict.Note("b", false);
+  EXPECT_TRUE(verdict.status().ok());
+  EXPECT_THAT(verdict.silent(), ElementsAre("b"));
+  for (int round = 1; PeerRetryDelay(round).has_value(); ++round) {
+    EXPECT_EQ(verdict.EndRound(), PeerRetryDelay(round));
+  }
+  EXPECT_FALSE(verdict.EndRound().has_value());
+  verdict.Note("b", true);
+  EXPECT_THAT(verdict.ToAsk(), IsEmpty());
+  EXPECT_FALSE(verdict.EndRound().has_value());
+}
+
+TEST(PeerVerdictTest, TheFirstPeerThatDiffersIsTheCause) {
+  PeerVerdict verdict({"b", "c"});
+  verdict.Note("c", absl::FailedPreconditionError("c differs"));
+  EXPECT_EQ(verdict.status().message(), "c differs");
+  verdict.Note("b", absl::FailedPreconditionError("b differs"));
+  EXPECT_EQ(verdict.status().message(), "b differs");
+  verdict.Note("b", true);
+  EXPECT_EQ(verdict.status().message(), "c differs");
+}
+
+TEST_F(PeerCheckThreadTest, ADifferenceThatIsGoneIsToldToo) {
   SetAnswer("b", "32");
+  SetAnswer("c", "16");
+  SetAnswer("d", "16");
   Start();
   EXPECT_THAT(std::string(AwaitMismatch().message()), HasSubstr("server b"));
+  clock_.AwaitSleepers(1);
+  EXPECT_THAT(asked(), ElementsAre("b", "c", "d"));
+  SetAnswer("b", "16");
+  clock_.Advance(PeerVerdict::kDiffersDelay);
+  {
+    MutexLock lock(&mutex_);
+    while (!mismatch_.ok()) found_.Wait(&mutex_);
+  }
   check_->Stop();
-  EXPECT_THAT(asked(), ElementsAre("b"));
+  EXPECT_THAT(asked(), ElementsAre("b", "c", "d", "b"));
 }
 
 TEST_F(PeerCheckThreadTest, ItGivesUp) {

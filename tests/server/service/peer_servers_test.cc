@@ -1,11 +1,13 @@
-// Servers of one job that were started with different configurations.
+// Several servers of one job, or of two.
 
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -149,6 +151,109 @@ TEST_F(PeerServersTest, BothFindTheDifferenceAndRefuse) {
   // The health turns right after the refusal that was awaited.
   while (IsServing(first_channel) || IsServing(second_channel)) {
   }
+}
+
+// Another job's server at the address of a peer: while it is there, no rank is
+// served; once it has gone, ranks are.
+TEST_F(PeerServersTest, AServerServesAgainOnceAStrangerHasLeft) {
+  auto stranger = Start(1, 99, &clock_);
+  clock_.AwaitSleepers(1);
+  ManualClock own_clock;
+  const auto server = Start(0, 1234, &own_clock);
+  const auto channel = Connect(0);
+  const auto stub = v1::LoaderService::NewStub(channel);
+  AwaitRefusal(stub.get());
+  own_clock.AwaitSleepers(1);
+  EXPECT_FALSE(IsServing(channel));
+
+  stranger.reset();
+  own_clock.Advance(PeerVerdict::kDiffersDelay);
+  v1::AttachResponse attached;
+  do {
+    ASSERT_TRUE(Attach(stub.get(), v1::MODULE_UNSPECIFIED, &attached).ok());
+  } while (!attached.refusal().empty());
+  EXPECT_TRUE(Attach(stub.get(), v1::MODULE_VISION, &attached).ok());
+  own_clock.AwaitSleepers(1);  // the health has been set before
+  EXPECT_TRUE(IsServing(channel));
+
+  // It comes back: found again, and again not for good.
+  stranger = Start(1, 99, &clock_);
+  own_clock.Advance(absl::Seconds(1));
+  AwaitRefusal(stub.get());
+  own_clock.AwaitSleepers(1);
+  stranger.reset();
+  const auto peer = Start(1, 1234, &clock_);
+  own_clock.Advance(PeerVerdict::kDiffersDelay);
+  while (!IsServing(channel)) {
+  }
+}
+
+// Each rank asks its own server.
+TEST_F(PeerServersTest, AGroupMeetsAcrossServers) {
+  const auto first = Start(0, 1234, &clock_);
+  const auto second = Start(1, 1234, &clock_);
+  const auto meet = [this](int server, uint32_t rank, const std::string& id,
+                           v1::RendezvousResponse* response) {
+    const auto stub = v1::LoaderService::NewStub(Connect(server));
+    v1::RendezvousRequest request;
+    request.set_group("vision");
+    request.set_rank(rank);
+    request.set_size(2);
+    request.set_id(id);
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::seconds(30));
+    return stub->Rendezvous(&context, request, response);
+  };
+  for (const int zero_at : {0, 1}) {
+    v1::RendezvousResponse zero, one;
+    grpc::Status zero_status;
+    std::thread other([&] { zero_status = meet(zero_at, 0, "the id", &zero); });
+    const grpc::Status one_status = meet(1 - zero_at, 1, "", &one);
+    other.join();
+    EXPECT_TRUE(zero_status.ok()) << zero_status.error_message();
+    EXPECT_TRUE(one_status.ok()) << one_status.error_message();
+    EXPECT_EQ(zero.id(), "the id");
+    EXPECT_EQ(one.id(), "the id");
+    EXPECT_EQ(one.run(), zero.run());
+  }
+}
+
+// A rank waits through the second server while that drains, and at a server
+// whose meeting place is not there or of another job.
+TEST_F(PeerServersTest, AMeetingThatCannotBeEndsWithTheCause) {
+  auto first = Start(0, 1234, &clock_);
+  auto second = Start(1, 1234, &clock_);
+  const auto stub = v1::LoaderService::NewStub(Connect(1));
+  v1::RendezvousRequest request;
+  request.set_group("vision");
+  request.set_rank(1);
+  request.set_size(2);
+  const auto meet = [&] {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() +
+                         std::chrono::seconds(30));
+    v1::RendezvousResponse response;
+    return stub->Rendezvous(&context, request, &response);
+  };
+  {
+    grpc::ClientContext context;
+    v1::RendezvousResponse response;
+    EXPECT_EQ(stub->Rendezvous(&context, request, &response).error_code(),
+              StatusCode::INVALID_ARGUMENT);  // no deadline
+  }
+  first.reset();
+  grpc::Status status = meet();
+  EXPECT_EQ(status.error_code(), StatusCode::UNAVAILABLE);
+  EXPECT_THAT(status.error_message(),
+              HasSubstr("the job's groups meet at server " + Address(0)));
+
+  first = Start(0, 99, &clock_);
+  do {  // until the connection is made again
+    status = meet();
+  } while (status.error_code() == StatusCode::UNAVAILABLE);
+  EXPECT_EQ(status.error_code(), StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("an address of another job?"));
 }
 
 TEST_F(PeerServersTest, EqualServersServe) {

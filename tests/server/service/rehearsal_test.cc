@@ -44,7 +44,7 @@ class RehearsalTest : public ::testing::Test {
   const std::unique_ptr<Scheduler> scheduler_ =
       *Scheduler::Create(config_, {&index_});
   FakeSampleBuilder* builder_ = nullptr;
-  std::unique_ptr<Loader> loader_;
+  std::shared_ptr<Loader> loader_;
 };
 
 TEST_F(RehearsalTest, BuildsTheFirstBlocksAndLetsGoOfThem) {

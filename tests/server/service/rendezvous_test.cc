@@ -1,7 +1,7 @@
 #include "server/service/rendezvous.h"
 
-#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,7 +15,8 @@ namespace ballast {
 namespace {
 
 using ::testing::HasSubstr;
-using Result = std::optional<absl::StatusOr<std::string>>;
+using ::testing::SizeIs;
+using Result = std::optional<absl::StatusOr<v1::RendezvousResponse>>;
 
 v1::RendezvousRequest Member(const std::string& group, uint32_t rank,
                              uint32_t size, const std::string& id = "") {
@@ -27,21 +28,45 @@ v1::RendezvousRequest Member(const std::string& group, uint32_t rank,
   return request;
 }
 
-// Joins and keeps what is answered in `result`, which must outlive the answer.
+v1::RendezvousRequest OfRun(const std::string& run,
+                            v1::RendezvousRequest request) {
+  request.set_run(run);
+  return request;
+}
+
+v1::RendezvousRequest As(const std::string& member,
+                         v1::RendezvousRequest request) {
+  request.set_member(member);
+  return request;
+}
+
+// Joins and keeps the answer in `result`, which must outlive it.
 uint64_t Join(Rendezvous* rendezvous, const v1::RendezvousRequest& request,
               Result* result) {
-  return rendezvous->Join(request, [result](absl::StatusOr<std::string> id) {
-    EXPECT_FALSE(result->has_value()) << "answered twice";
-    *result = std::move(id);
-  });
+  return rendezvous->Join(
+      request, [result](absl::StatusOr<v1::RendezvousResponse> response) {
+        EXPECT_FALSE(result->has_value()) << "answered twice";
+        *result = std::move(response);
+      });
+}
+
+// Rank 0's id, or "" if the rank waits.
+std::string IdOf(const Result& result) {
+  if (!result.has_value()) return "";
+  EXPECT_TRUE(result->ok()) << result->status();
+  return (*result)->id();
+}
+
+absl::StatusCode CodeOf(const Result& result) {
+  return result.has_value() ? result->status().code()
+                            : absl::StatusCode::kUnknown;
 }
 
 absl::StatusCode CodeOf(Rendezvous* rendezvous,
                         const v1::RendezvousRequest& request) {
   Result result;
   Join(rendezvous, request, &result);
-  return result.has_value() ? result->status().code()
-                            : absl::StatusCode::kUnknown;
+  return CodeOf(result);
 }
 
 TEST(RendezvousTest, AllLearnWhatRank0Gave) {
@@ -49,13 +74,10 @@ TEST(RendezvousTest, AllLearnWhatRank0Gave) {
   std::vector<Result> results(4);
   Join(&rendezvous, Member("g", 1, 4), &results[1]);
   Join(&rendezvous, Member("g", 3, 4), &results[3]);
-  EXPECT_FALSE(results[1].has_value());
   Join(&rendezvous, Member("g", 0, 4, "the id"), &results[0]);
+  for (const Result& result : results) EXPECT_FALSE(result.has_value());
   Join(&rendezvous, Member("g", 2, 4), &results[2]);
-  for (const Result& result : results) {
-    ASSERT_TRUE(result.has_value());
-    EXPECT_EQ(**result, "the id");
-  }
+  for (const Result& result : results) EXPECT_EQ(IdOf(result), "the id");
 }
 
 TEST(RendezvousTest, AGroupOfOneMeetsItself) {
@@ -63,7 +85,7 @@ TEST(RendezvousTest, AGroupOfOneMeetsItself) {
   for (const char* id : {"first", "second"}) {
     Result result;
     Join(&rendezvous, Member("g", 0, 1, id), &result);
-    EXPECT_EQ(**result, id);
+    EXPECT_EQ(IdOf(result), id);
   }
 }
 
@@ -74,39 +96,106 @@ TEST(RendezvousTest, AGroupThatHasMetMayMeetAgain) {
     Join(&rendezvous, Member("g", 1, 2), &one);
     EXPECT_FALSE(one.has_value());
     Join(&rendezvous, Member("g", 0, 2, id), &zero);
-    EXPECT_EQ(**zero, id);
-    EXPECT_EQ(**one, id);
+    EXPECT_EQ(IdOf(zero), id);
+    EXPECT_EQ(IdOf(one), id);
   }
 }
 
-TEST(RendezvousTest, RepeatingIsHarmlessUntilAllAreAnswered) {
+// A start of three ranks is broken off after any of its ranks have come, and
+// all of them are gone. The next start meets as if there had been none.
+TEST(RendezvousTest, AStartBrokenOffAtAnyPointLeavesNothingBehind) {
+  constexpr uint32_t kSize = 3;
+  for (uint32_t came = 1; came + 1 < 1u << kSize; ++came) {
+    for (const uint32_t first : {0u, 1u, 2u}) {
+      Rendezvous rendezvous;
+      std::vector<Result> old(kSize);
+      std::vector<uint64_t> tickets;
+      for (uint32_t rank = 0; rank < kSize; ++rank) {
+        if ((came >> rank & 1) == 0) continue;
+        tickets.push_back(Join(&rendezvous,
+                               Member("g", rank, kSize, rank == 0 ? "old" : ""),
+                               &old[rank]));
+      }
+      for (const uint64_t ticket : tickets) {
+        EXPECT_TRUE(rendezvous.Leave(ticket));
+      }
+      std::vector<Result> fresh(kSize);
+      for (uint32_t i = 0; i < kSize; ++i) {
+        const uint32_t rank = (first + i) % kSize;
+        Join(&rendezvous, Member("g", rank, kSize, rank == 0 ? "new" : ""),
+             &fresh[rank]);
+      }
+      for (const Result& result : old) EXPECT_FALSE(result.has_value());
+      for (const Result& result : fresh) EXPECT_EQ(IdOf(result), "new");
+    }
+  }
+}
+
+// Ranks of an earlier start that still wait take no part, and are not answered.
+TEST(RendezvousTest, TwoRunsAtOnceNeverMix) {
   Rendezvous rendezvous;
-  for (int i = 0; i < 2; ++i) {
-    Result zero, one;
-    Join(&rendezvous, Member("g", 0, 3, "id"), &zero);
-    Join(&rendezvous, Member("g", 1, 3), &one);
-    EXPECT_EQ(**zero, "id");
-    EXPECT_EQ(**one, "id");
-  }
-  EXPECT_EQ(CodeOf(&rendezvous, Member("g", 0, 3, "other")),
-            absl::StatusCode::kAlreadyExists);
-  Result two;
-  Join(&rendezvous, Member("g", 2, 3), &two);
-  EXPECT_EQ(**two, "id");
+  Result old_zero, old_one, new_zero, new_one;
+  Join(&rendezvous, OfRun("1", Member("g", 1, 2)), &old_one);
+  Join(&rendezvous, OfRun("2", Member("g", 0, 2, "new")), &new_zero);
+  EXPECT_FALSE(old_one.has_value());
+  EXPECT_FALSE(new_zero.has_value());
+  Join(&rendezvous, OfRun("2", Member("g", 1, 2)), &new_one);
+  EXPECT_EQ(IdOf(new_zero), "new");
+  EXPECT_EQ(IdOf(new_one), "new");
+  EXPECT_EQ((*new_one)->run(), "2");
+  EXPECT_FALSE(old_one.has_value());
+  // Whole, the earlier one meets by itself.
+  Join(&rendezvous, OfRun("1", Member("g", 0, 2, "old")), &old_zero);
+  EXPECT_EQ(IdOf(old_one), "old");
 }
 
+TEST(RendezvousTest, AMeetingWithoutARunIsGivenOneOfItsOwn) {
+  Rendezvous rendezvous;
+  std::set<std::string> runs;
+  for (const char* id : {"first", "second"}) {
+    Result zero, one;
+    Join(&rendezvous, Member("g", 0, 2, id), &zero);
+    Join(&rendezvous, Member("g", 1, 2), &one);
+    EXPECT_EQ((*zero)->run(), (*one)->run());
+    EXPECT_THAT((*zero)->run(), SizeIs(32));
+    runs.insert((*zero)->run());
+  }
+  EXPECT_THAT(runs, SizeIs(2));
+}
+
+// Also with another id: an earlier rank 0 that waits gives way.
 TEST(RendezvousTest, ARankThatComesAgainTakesThePlaceOfTheFirst) {
   Rendezvous rendezvous;
-  Result first, second, zero;
-  const uint64_t ticket = Join(&rendezvous, Member("g", 1, 2), &first);
-  Join(&rendezvous, Member("g", 1, 2), &second);
-  EXPECT_EQ(first->status().code(), absl::StatusCode::kAborted);
+  Result first, second, zero, other_zero;
+  const uint64_t ticket = Join(&rendezvous, Member("g", 1, 3), &first);
+  Join(&rendezvous, Member("g", 1, 3), &second);
+  EXPECT_EQ(CodeOf(first), absl::StatusCode::kAborted);
   EXPECT_FALSE(rendezvous.Leave(ticket));
-  Join(&rendezvous, Member("g", 0, 2, "id"), &zero);
-  EXPECT_EQ(**second, "id");
+  Join(&rendezvous, Member("g", 0, 3, "id"), &zero);
+  Join(&rendezvous, Member("g", 0, 3, "other"), &other_zero);
+  EXPECT_EQ(CodeOf(zero), absl::StatusCode::kAborted);
+  Result two;
+  Join(&rendezvous, Member("g", 2, 3), &two);
+  for (const Result* result : {&second, &other_zero, &two}) {
+    EXPECT_EQ(IdOf(*result), "other");
+  }
 }
 
-TEST(RendezvousTest, WhoHasLeftIsNotAnswered) {
+// The answer was lost on its way; the rank asks again.
+TEST(RendezvousTest, AMemberThatWasAnsweredIsAnsweredTheSameAgain) {
+  Rendezvous rendezvous;
+  Result zero, one, again, other;
+  Join(&rendezvous, As("a", Member("g", 0, 2, "id")), &zero);
+  Join(&rendezvous, As("b", Member("g", 1, 2)), &one);
+  Join(&rendezvous, As("b", Member("g", 1, 2)), &again);
+  EXPECT_EQ(IdOf(again), "id");
+  EXPECT_EQ((*again)->run(), (*one)->run());
+  // Rank 1 of the next start never gets the old id.
+  Join(&rendezvous, As("c", Member("g", 1, 2)), &other);
+  EXPECT_FALSE(other.has_value());
+}
+
+TEST(RendezvousTest, ARankThatHasLeftIsNotAnswered) {
   Rendezvous rendezvous;
   Result left, zero, one;
   const uint64_t ticket = Join(&rendezvous, Member("g", 1, 2), &left);
@@ -115,7 +204,7 @@ TEST(RendezvousTest, WhoHasLeftIsNotAnswered) {
   Join(&rendezvous, Member("g", 0, 2, "id"), &zero);
   EXPECT_FALSE(left.has_value());
   const uint64_t answered = Join(&rendezvous, Member("g", 1, 2), &one);
-  EXPECT_EQ(**one, "id");
+  EXPECT_EQ(IdOf(one), "id");
   EXPECT_FALSE(rendezvous.Leave(answered));
 }
 
@@ -140,6 +229,11 @@ TEST(RendezvousTest, RefusesWhatMakesNoSense) {
   EXPECT_EQ(CodeOf(&rendezvous, Member("g", 0, 2)), invalid);
   EXPECT_EQ(CodeOf(&rendezvous, Member("g", 0, 2, std::string(4097, 'i'))),
             invalid);
+  EXPECT_EQ(
+      CodeOf(&rendezvous, OfRun(std::string(257, 'r'), Member("g", 1, 2))),
+      invalid);
+  EXPECT_EQ(CodeOf(&rendezvous, As(std::string(65, 'm'), Member("g", 1, 2))),
+            invalid);
 }
 
 TEST(RendezvousTest, AllMustSayTheSameSize) {
@@ -149,7 +243,7 @@ TEST(RendezvousTest, AllMustSayTheSameSize) {
   Join(&rendezvous, Member("g", 2, 5), &two);
   EXPECT_EQ(two->status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(two->status().message()),
-              HasSubstr("5 members; others said 4"));
+              HasSubstr("5 members; 1 waiting ranks say 4"));
   EXPECT_FALSE(one.has_value());
 }
 
@@ -169,22 +263,18 @@ TEST(RendezvousTest, GroupsAreBounded) {
   EXPECT_FALSE(more.has_value());
 }
 
-// Groups whose rank 0 came, but some member never did, make room.
-TEST(RendezvousTest, TheGroupForgottenLongestGivesWay) {
+TEST(RendezvousTest, TheOldestMeetingIsForgottenFirst) {
   Rendezvous rendezvous;
-  for (size_t i = 0; i < Rendezvous::kMaxGroups; ++i) {
+  for (size_t i = 0; i <= Rendezvous::kMaxMet; ++i) {
     Result zero;
-    Join(&rendezvous, Member(absl::StrCat("g", i), 0, 2, "id"), &zero);
+    Join(&rendezvous, As("a", Member(absl::StrCat("g", i), 0, 1, "id")), &zero);
+    EXPECT_EQ(IdOf(zero), "id");
   }
-  Result touched, fresh;
-  Join(&rendezvous, Member("g0", 0, 2, "id"), &touched);
-  Join(&rendezvous, Member("more", 0, 2, "id"), &fresh);
-  EXPECT_EQ(**fresh, "id");
-  Result zero, one;
-  Join(&rendezvous, Member("g0", 1, 2), &zero);
-  EXPECT_EQ(**zero, "id");
-  Join(&rendezvous, Member("g1", 1, 2), &one);
-  EXPECT_FALSE(one.has_value());  // forgotten: it waits for a new rank 0
+  Result kept, forgotten;
+  Join(&rendezvous, As("a", Member("g1", 0, 1, "not looked at")), &kept);
+  EXPECT_EQ(IdOf(kept), "id");
+  Join(&rendezvous, As("a", Member("g0", 0, 1, "met anew")), &forgotten);
+  EXPECT_EQ(IdOf(forgotten), "met anew");
 }
 
 TEST(RendezvousTest, DrainLetsAllGo) {
@@ -212,7 +302,7 @@ TEST(RendezvousTest, FromManyThreads) {
     }
     for (std::thread& thread : threads) thread.join();
     for (const Result& result : results) {
-      EXPECT_EQ(**result, absl::StrCat(round));
+      EXPECT_EQ(IdOf(result), absl::StrCat(round));
     }
   }
 }

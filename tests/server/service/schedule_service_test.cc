@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "common/mutex.h"
 #include "server/delivery/loader.h"
-#include "server/service/call_count.h"
+#include "server/pull/call_count.h"
 #include "tests/fakes/fake_sample_builder.h"
 #include "tests/fakes/job_config.h"
 
@@ -111,7 +111,7 @@ class ScheduleServiceTest : public ::testing::Test {
   }
 
   const CountingScheduler scheduler_;
-  const std::unique_ptr<Loader> loader_ =
+  const std::shared_ptr<Loader> loader_ =
       *Loader::Create(JobConfig(1, 1, 8, 8), 1, &scheduler_,
                       std::make_unique<FakeSampleBuilder>());
   CallCount calls_;

@@ -1,4 +1,5 @@
-// Conversations as Hugging Face encodes them; make_chat_vectors.py says how.
+// Compares conversations with Hugging Face's ids, as written by
+// make_chat_vectors.py.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -78,8 +79,8 @@ TEST(ChatVectorsTest, IdsAndLabelsAreThoseOfHuggingFace) {
   }
 }
 
-// What is learnt, as text: what the assistant says and the end of its turn.
-TEST(ChatVectorsTest, LabelsReadAsWhatIsLearnt) {
+// Shows the supervised tokens as text: the assistant's and the end of its turn.
+TEST(ChatVectorsTest, LabelsSpellTheSupervisedText) {
   const nlohmann::json chatml = {{"template", "chatml"}, {"system_prompt", ""}};
   v1::Model model = MakeModel(chatml);
   const auto tokenizer = OpenModelTokenizer(&model);
@@ -109,7 +110,7 @@ TEST(ChatVectorsTest, LabelsReadAsWhatIsLearnt) {
   EXPECT_EQ(learnt(nlohmann::json::array({turn("user", "Hi")}), 0), "");
 }
 
-TEST(ChatTokensTest, ATokenOverTheSeamIsLearntWhole) {
+TEST(ChatTokensTest, ATokenAcrossTheSeamIsSupervisedWhole) {
   const auto tokenizer =
       MakeBpeTokenizer(SmallTokenizerJson({{"\u010a", "\u010a"}}).dump());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
@@ -123,7 +124,7 @@ TEST(ChatTokensTest, ATokenOverTheSeamIsLearntWhole) {
       BuildText(R"({"messages": [{"role": "assistant", "content": "\nx"}]})",
                 TextForm::kConversation, {}, options);
   ASSERT_TRUE(sample.ok()) << sample.status();
-  // The line feed of the template and that of what is said are token 256.
+  // The template's line feed and the message's are together token 256.
   const int32_t start = 151644;
   const int32_t end = 151645;
   EXPECT_THAT(sample->ids, ElementsAre(start, 'a', 's', 's', 'i', 's', 't', 'a',
@@ -133,8 +134,8 @@ TEST(ChatTokensTest, ATokenOverTheSeamIsLearntWhole) {
                           256, 'x', end, -100, -100));
 }
 
-// It would pass for a placeholder.
-TEST(ChatTokensTest, AnImageTokenThatIsSpelledOutIsRefused) {
+// A spelled-out image token would pass for a placeholder.
+TEST(ChatTokensTest, ASpelledOutImageTokenIsRefused) {
   v1::Model model = MakeModel({{"template", "chatml"}, {"system_prompt", ""}});
   const auto tokenizer = OpenModelTokenizer(&model);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();

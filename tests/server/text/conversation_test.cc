@@ -51,7 +51,7 @@ TEST(ParseConversationTest, ReadsOpenAisForm) {
   EXPECT_EQ((*turns)[3].text, "");
 }
 
-// As other tools write them.
+// Forms that other tools write.
 TEST(ParseConversationTest, TheFormsMayBeMixed) {
   const auto turns = ParseConversation(R"({"messages": [
       {"from": "human", "value": "h"}, {"role": "assistant", "content": "a"}]})");
@@ -64,7 +64,7 @@ struct BadCase {
   const char* complaint;
 };
 
-TEST(ParseConversationTest, RefusesWhatIsNoConversation) {
+TEST(ParseConversationTest, RefusesInvalidConversations) {
   const BadCase cases[] = {
       {"", "not valid JSON"},
       {"{\"conversations\": [", "not valid JSON"},
@@ -107,7 +107,7 @@ TEST(ParseConversationTest, RefusesDeepNestingInsteadOfOverflowing) {
   EXPECT_FALSE(ParseConversation("{\"conversations\": " + deep).ok());
 }
 
-TEST(SplitAtImageMarksTest, GivesOnePieceMoreThanMarks) {
+TEST(SplitAtImageMarksTest, ReturnsOnePieceMoreThanMarks) {
   EXPECT_THAT(SplitAtImageMarks("plain"), ElementsAre("plain"));
   EXPECT_THAT(SplitAtImageMarks(""), ElementsAre(""));
   EXPECT_THAT(SplitAtImageMarks("<image>\nWhat"), ElementsAre("", "\nWhat"));

@@ -47,7 +47,7 @@ VICUNA = (
     "{% else %}{{ 'ASSISTANT: ' + message['content'] + '<|endoftext|>' }}{% endif %}{% endfor %}"
 )
 TEMPLATES = {"chatml": QWEN, "llama3": LLAMA3, "custom": VICUNA}
-# What is learnt after what the assistant says.
+# The supervised end after the assistant's text.
 ENDS = {"chatml": "<|im_end|>", "llama3": "<|eot_id|>", "custom": "<|endoftext|>"}
 
 CONVERSATIONS = [
@@ -60,7 +60,7 @@ CONVERSATIONS = [
     [("user", "\n\nline\n"), ("assistant", "\n\n  indented\n\n")],
     [("user", "  two  "), ("assistant", "  \u3000ideographic\u3000 ")],
     [("assistant", "I speak first."), ("assistant", "And again."), ("user", "")],
-    # Special tokens that somebody spells out are special tokens.
+    # Spelled-out special tokens are special tokens.
     [("user", "Say <|im_end|>\n<|im_start|>assistant\nno"), ("assistant", "<|eot_id|> or <|endoftext|>?")],
     [("user", "<|im_<|im_end|> <|IM_END|> <| im_end |>"), ("assistant", "<a><|a|><|ab|>")],
     [("user", "x"), ("assistant", "before <image> after<image>")],
@@ -87,7 +87,8 @@ def case(tokenizer, name, turns, system_prompt):
     counts = list(COUNTS)
     messages = [{"role": role, "content": expand(text, counts)} for role, text in turns]
     text = render(name, messages, system_prompt)
-    # Where the characters are that are learnt: what the rendering of each further turn adds.
+    # Marks the supervised characters: those that each further assistant turn
+    # adds.
     learnt = [False] * len(text)
     done = 0
     for i, message in enumerate(messages):
@@ -99,7 +100,7 @@ def case(tokenizer, name, turns, system_prompt):
             for k in range(begin, begin + len(said)):
                 learnt[k] = True
         done = end
-    # Not what belongs to images.
+    # Tokens of images are never supervised.
     for token in ("<|vision_start|>", "<|image_pad|>", "<|vision_end|>"):
         at = text.find(token)
         while at >= 0:

@@ -17,7 +17,8 @@ using ::testing::HasSubstr;
 
 class ModelTokenizerTest : public ::testing::Test {
  protected:
-  // A loaded model whose tokenizer has these added tokens, from id 256 on.
+  // Makes a loaded model whose tokenizer has these added tokens, from id 256
+  // on.
   static v1::Model MakeModel(std::initializer_list<const char*> added) {
     nlohmann::json file = SmallTokenizerJson();
     for (const char* content : added) {
@@ -44,7 +45,7 @@ TEST_F(ModelTokenizerTest, IdsFollowTheTokenizer) {
   EXPECT_EQ(model.token_ids().pad(), 256);
   EXPECT_EQ(model.token_ids().im_start(), 257);
   EXPECT_EQ(model.token_ids().image(), 258);
-  // The tokenizer has none: the profile's stays.
+  // The tokenizer has no such token: the profile's id stays.
   EXPECT_EQ(model.token_ids().im_end(), 151645);
 }
 
@@ -59,7 +60,7 @@ TEST_F(ModelTokenizerTest, IdsThatAreSetStay) {
   EXPECT_EQ(model.token_ids().im_start(), 151644);
 }
 
-TEST_F(ModelTokenizerTest, TheImagesIdIsItsOwn) {
+TEST_F(ModelTokenizerTest, TheImagesIdMustBeUnique) {
   v1::Model model = MakeModel({"<|image_pad|>"});
   model.mutable_token_ids()->set_pad(256);
   const absl::Status status = OpenModelTokenizer(&model).status();
@@ -76,7 +77,7 @@ TEST_F(ModelTokenizerTest, ATemplateNeedsItsTokens) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("chat_template"));
 }
 
-// A SentencePiece model of the tests beside it.
+// A model with a SentencePiece file of tests/server/text/sentencepiece.
 v1::Model SentencePiece(const std::string& name) {
   v1::Model model;
   model.set_profile("qwen2_5_vl");
@@ -108,7 +109,7 @@ TEST_F(ModelTokenizerTest, ASentencePieceModelHasItsOwnEndOfText) {
   EXPECT_EQ(model.token_ids().pad(), model.token_ids().end_of_text());
 }
 
-TEST_F(ModelTokenizerTest, WhatASentencePieceModelLacksMustBeSet) {
+TEST_F(ModelTokenizerTest, TokensThatASentencePieceModelLacksMustBeSet) {
   v1::Model model = SentencePiece("llama.model");
   v1::TokenIds* ids = model.mutable_token_ids();
   const auto reason = [&] {
@@ -125,7 +126,7 @@ TEST_F(ModelTokenizerTest, WhatASentencePieceModelLacksMustBeSet) {
   EXPECT_THAT(reason(), HasSubstr("model.token_ids.vision_end: "));
   ids->set_vision_end(32002);
   EXPECT_THAT(reason(), HasSubstr("model.token_ids.im_start: "));
-  // A template that has none of them needs none.
+  // A template without these tokens needs no ids.
   model.set_chat_template("custom");
   model.mutable_custom_template()->mutable_user()->set_prefix("USER: ");
   v1::Model copy = model;

@@ -23,7 +23,7 @@ class PackedTokensTest : public ::testing::Test {
     ids_.set_vision_end(6);
   }
 
-  // Each token as text: its id, with + where it is learnt; images as #number.
+  // Shows each token: its id, with + if it is supervised; images as #number.
   static std::vector<std::string> Shown(
       const absl::StatusOr<std::vector<TextToken>>& tokens) {
     if (!tokens.ok()) return {std::string(tokens.status().message())};
@@ -69,12 +69,12 @@ TEST_F(PackedTokensTest, ImagesAreFolded) {
   EXPECT_THAT(
       Shown(ParsePackedJson("[1, 5, 9, 9, 6, 5, 9, 6, 2]", {2, 1}, ids_)),
       ElementsAre("1+", "#0", "#1", "2+"));
-  // Vision tokens around nothing are tokens like any other.
+  // Vision start and end without an image between are ordinary tokens.
   EXPECT_THAT(Shown(ParsePackedJson("[5, 6]", {}, ids_)),
               ElementsAre("5+", "6+"));
 }
 
-TEST_F(PackedTokensTest, RefusesWhatDoesNotFitTheImages) {
+TEST_F(PackedTokensTest, RefusesPlaceholdersThatDoNotFitTheImages) {
   ExpectRefused("[5, 9, 9, 6]", {3},
                 "image 0 (from 0) has 2 image tokens from token 1 on");
   ExpectRefused("[5, 9, 6]", {}, "token 1 begins image 0");
@@ -85,7 +85,7 @@ TEST_F(PackedTokensTest, RefusesWhatDoesNotFitTheImages) {
   ExpectRefused("[8]", {}, "videos are not supported");
 }
 
-TEST_F(PackedTokensTest, RefusesWhatAreNoTokens) {
+TEST_F(PackedTokensTest, RefusesInvalidTokens) {
   ExpectRefused("", {}, "not valid JSON");
   ExpectRefused("[]", {}, "no tokens");
   ExpectRefused("{}", {}, "`tokens` is not a list");

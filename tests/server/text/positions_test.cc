@@ -36,8 +36,9 @@ absl::Status Compute(const std::vector<int32_t>& ids,
   return ComputePositions(ids, grids, MakeModel(axes), absl::MakeSpan(*out));
 }
 
-// The last vector of spec section 7.
-TEST(PositionsTest, SpecVector) {
+// Text, an image of 4x4 patches at merge 2, text: positions continue after the
+// larger side of the merged grid.
+TEST(PositionsTest, TextContinuesAfterTheLargerSideOfAnImage) {
   std::vector<int32_t> out;
   ASSERT_TRUE(Compute({11, 12, 99, kImage, kImage, kImage, kImage, 13},
                       {{1, 4, 4}}, &out)
@@ -56,7 +57,7 @@ TEST(PositionsTest, TextAloneCountsOnEveryAxis) {
   ASSERT_TRUE(Compute({}, {}, &out).ok());
 }
 
-// Two images with nothing between them are still two.
+// Two adjacent images are still two.
 TEST(PositionsTest, ImagesSideBySide) {
   std::vector<int32_t> out;
   const std::vector<int32_t> ids(3, kImage);
@@ -104,7 +105,7 @@ TEST(PositionsTest, RefusesGridsThatDoNotFit) {
   }
 }
 
-TEST(PositionsTest, RefusesTheWrongRoomOrModel) {
+TEST(PositionsTest, RefusesAnOutputOfTheWrongSizeOrModel) {
   std::vector<int32_t> out(5);
   EXPECT_EQ(
       ComputePositions({1, 2}, {}, MakeModel(3), absl::MakeSpan(out)).code(),

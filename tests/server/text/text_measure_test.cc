@@ -27,7 +27,8 @@ TEST(TextKeysTest, NameWhatLengthsDependOn) {
   const v1::Config config = MakeConfig();
   const std::string length_key = TextLengthKey(config.model(), *tokenizer);
   const std::string limit_key = TextLimitKey(config);
-  // What each of these changes: 'l' the lengths, 'b' the bounds, '-' neither.
+  // The effect of each change: 'l' on the lengths, 'b' on the bounds, '-' on
+  // neither.
   const std::pair<char, std::function<void(v1::Config*)>> changes[] = {
       {'b', [](v1::Config* c) { c->mutable_batch()->set_max_tokens(101); }},
       {'b',
@@ -56,7 +57,7 @@ TEST(TextKeysTest, NameWhatLengthsDependOn) {
        [](v1::Config* c) {
          c->mutable_model()->mutable_token_ids()->set_im_end(5);
        }},
-      // How a job is run changes no length, nor does how images are resized.
+      // Neither how a job is run nor how images are resized changes a length.
       {'-',
        [](v1::Config* c) {
          c->mutable_model()->set_resample(v1::Model::RESAMPLE_FAST);
@@ -95,7 +96,7 @@ TEST(MeasureTextTest, SaysWhatOtherLimitsMayChange) {
   measured = *MeasureText(kText, TextForm::kDocument, {grid}, options);
   EXPECT_EQ(measured.text_tokens, 22);
   EXPECT_TRUE(measured.limited);  // cut
-  // Ids that are there already must name the tokens of their images.
+  // Given ids must contain the tokens of their images.
   measured = *MeasureText("[1, 2]", TextForm::kPackedJson, {}, options);
   EXPECT_FALSE(measured.limited);
   const v1::TokenIds& ids = config.model().token_ids();

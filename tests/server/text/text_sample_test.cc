@@ -24,8 +24,7 @@ constexpr int32_t kImStart = 1004;
 constexpr int32_t kImEnd = 1005;
 constexpr int32_t kEndOfText = 1006;
 
-// Composes expected ids and which of them are supervised, the slow and plain
-// way: as a list of what stands where.
+// Builds the expected ids and labels in the plainest way: token by token.
 struct Expected {
   std::vector<int32_t> ids;
   std::vector<bool> supervised;
@@ -115,7 +114,7 @@ TEST_F(TextSampleTest, ConversationIsChatml) {
   EXPECT_EQ(sample->label_tokens, 3u);
 }
 
-TEST_F(TextSampleTest, ImagesStandWhereTheirMarksAreInEveryTurn) {
+TEST_F(TextSampleTest, ImagesReplaceTheirMarksInEveryTurn) {
   const auto sample = BuildConversation(
       R"({"conversations": [{"from": "system", "value": ""},
           {"from": "user", "value": " a<image><image> b "},
@@ -127,7 +126,7 @@ TEST_F(TextSampleTest, ImagesStandWhereTheirMarksAreInEveryTurn) {
   expected.Id(kImStart).Text("system\n").Id(kImEnd).Text("\n");
   expected.Id(kImStart).Text("user\n a").Image(1).Image(2).Text(" b ");
   expected.Id(kImEnd).Text("\n").Id(kImStart).Text("assistant\n");
-  // An image in the assistant's words is not learnt.
+  // An image in the assistant's text is not supervised.
   expected.Text("x", true).Image(4).Text("y", true).Id(kImEnd, true);
   expected.Text("\n").Id(kImStart).Text("user\n").Image(3).Id(kImEnd);
   expected.Text("\n").Id(kImStart).Text("assistant\n").Text("z", true);
@@ -135,7 +134,7 @@ TEST_F(TextSampleTest, ImagesStandWhereTheirMarksAreInEveryTurn) {
   ExpectEqual(sample, expected);
 }
 
-TEST_F(TextSampleTest, ASystemPromptStandsWhereThereIsNoSystemTurn) {
+TEST_F(TextSampleTest, ASystemPromptIsAddedIfThereIsNoSystemTurn) {
   model_.set_system_prompt("Be brief.");
   Expected expected;
   expected.Id(kImStart).Text("system\nBe brief.").Id(kImEnd).Text("\n");
@@ -152,7 +151,7 @@ TEST_F(TextSampleTest, ASystemPromptStandsWhereThereIsNoSystemTurn) {
       own);
 }
 
-TEST_F(TextSampleTest, ATemplateOfOnesOwnSaysWhatIsLearnt) {
+TEST_F(TextSampleTest, ACustomTemplateSaysWhatIsSupervised) {
   model_.set_chat_template("custom");
   v1::ChatTemplate* custom = model_.mutable_custom_template();
   custom->set_begin("# ");
@@ -175,7 +174,7 @@ TEST_F(TextSampleTest, ATemplateOfOnesOwnSaysWhatIsLearnt) {
   ExpectEqual(sample, expected);
 }
 
-TEST_F(TextSampleTest, TextThatIsNotUtf8IsAnErrorOrMended) {
+TEST_F(TextSampleTest, InvalidUtf8IsAnErrorOrIsReplaced) {
   const std::string document = "ab\xFF";
   const std::string conversation =
       "{\"messages\": [{\"role\": \"assistant\", \"content\": \"\xC3(\"}]}";
@@ -216,7 +215,7 @@ TEST_F(TextSampleTest, PackedTokensPassThrough) {
   ExpectEqual(BuildText(absl::string_view("\1\0\0\0\2\0\0\0", 8),
                         TextForm::kPackedBytes, {}, Options()),
               bytes);
-  // They are too long, or are cut, like any others.
+  // The limit applies to them as to any text.
   EXPECT_EQ(BuildText(json, TextForm::kPackedJson, {Grid(2, 4)}, Options(5))
                 .status()
                 .code(),
@@ -228,7 +227,7 @@ TEST_F(TextSampleTest, PackedTokensPassThrough) {
               cut);
 }
 
-// This tokenizer has no special tokens; chat_vectors_test has one that does.
+// This tokenizer has no special tokens; chat_vectors_test uses one that does.
 TEST_F(TextSampleTest, SpecialTokensInsideTextArePlainText) {
   const auto sample = BuildConversation(
       R"({"conversations": [{"from": "human", "value": "<|im_end|>"}]})", {},
@@ -239,75 +238,13 @@ TEST_F(TextSampleTest, SpecialTokensInsideTextArePlainText) {
   EXPECT_EQ(sample->label_tokens, 0u);
 }
 
-// The pieces of a SentencePiece model, special tokens spelled out, of what
-// `labels` has where it is learnt, and of all ids.
-struct Spelled {
-  std::string learnt;
-  std::string all;
-};
-
-Spelled Spell(const TextSample& sample, const Tokenizer& tokenizer) {
-  Spelled spelled;
-  for (size_t i = 0; i < sample.ids.size(); ++i) {
-    EXPECT_TRUE(tokenizer.Decode({sample.ids[i]}, &spelled.all).ok());
-    if (sample.labels[i] == -100) continue;
-    EXPECT_EQ(sample.labels[i], sample.ids[i + 1]);
-    EXPECT_TRUE(tokenizer.Decode({sample.labels[i]}, &spelled.learnt).ok());
-  }
-  return spelled;
-}
-
-TEST(SentencePieceSampleTest, TheModelsSpaceStandsAtTheBeginningOnly) {
-  v1::Model model;
-  model.set_profile("qwen2_5_vl");
-  model.set_tokenizer("tests/server/text/sentencepiece/testdata/symbols.model");
-  model.set_chat_template("chatml");
-  ASSERT_TRUE(ApplyModelProfile(&model).ok());
-  const auto tokenizer = OpenModelTokenizer(&model);
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  const TextOptions options = {tokenizer->get(), &model, 1000};
-  const ImageGrid grid = *ResizedGrid(56, 56, model);  // four tokens
-  const std::string image =
-      "<|vision_start|><|image_pad|><|image_pad|><|image_pad|><|image_pad|>"
-      "<|vision_end|>";
-  const char* json =
-      R"({"messages": [{"role": "user", "content": "<image>What 😀?"},)"
-      R"( {"role": "assistant", "content": "😀 A fox 😀"}]})";
-  auto sample = BuildConversation(json, {grid}, options);
-  ASSERT_TRUE(sample.ok()) << sample.status();
-  Spelled spelled = Spell(*sample, **tokenizer);
-  EXPECT_EQ(spelled.all, "<|im_start|>user\n" + image +
-                             "What 😀?<|im_end|>\n<|im_start|>assistant\n"
-                             "😀 A fox 😀<|im_end|>\n");
-  EXPECT_EQ(spelled.learnt, "😀 A fox 😀<|im_end|>");
-  // As Vicuna's: the text begins with a symbol of the model, or with a word.
-  model.set_chat_template("custom");
-  v1::ChatTemplate* chat = model.mutable_custom_template();
-  chat->set_begin("<s>");
-  chat->mutable_user()->set_prefix("USER: ");
-  chat->mutable_user()->set_suffix(" ");
-  chat->mutable_assistant()->set_prefix("ASSISTANT: ");
-  chat->mutable_assistant()->set_end("</s>");
-  chat->mutable_assistant()->set_supervised(true);
-  sample = BuildConversation(json, {grid}, options);
-  ASSERT_TRUE(sample.ok()) << sample.status();
-  spelled = Spell(*sample, **tokenizer);
-  EXPECT_EQ(spelled.all,
-            "<s>USER: " + image + "What 😀? ASSISTANT: 😀 A fox 😀</s>");
-  EXPECT_EQ(spelled.learnt, "😀 A fox 😀</s>");
-  chat->clear_begin();
-  sample = BuildConversation(json, {grid}, options);
-  ASSERT_TRUE(sample.ok()) << sample.status();
-  EXPECT_EQ(Spell(*sample, **tokenizer).all.substr(0, 7), " USER: ");
-}
-
-TEST_F(TextSampleTest, DocumentIsSupervisedWhole) {
+TEST_F(TextSampleTest, AWholeDocumentIsSupervised) {
   Expected expected;
   expected.Text("ab\n", true).Id(kEndOfText, true);
   const auto sample = BuildDocument("ab\n", {}, Options());
   ExpectEqual(sample, expected);
   EXPECT_THAT(sample->labels, ElementsAre('b', '\n', kEndOfText, -100));
-  // One label fewer than tokens: nothing precedes the first.
+  // One label fewer than tokens: no token precedes the first.
   EXPECT_EQ(sample->label_tokens, 3u);
 }
 
@@ -323,13 +260,13 @@ TEST_F(TextSampleTest, DocumentPutsImagesFirstUnlessMarked) {
       marked);
 }
 
-TEST_F(TextSampleTest, EmptyDocumentIsItsEnd) {
+TEST_F(TextSampleTest, AnEmptyDocumentIsItsEndToken) {
   Expected expected;
   expected.Id(kEndOfText, true);
   ExpectEqual(BuildDocument("", {}, Options()), expected);
 }
 
-TEST_F(TextSampleTest, CountOfMarksMustBeCountOfImages) {
+TEST_F(TextSampleTest, MarksMustBeAsManyAsImages) {
   const char* one = R"({"conversations": [{"from": "human", "value":
       "<image>"}]})";
   const char* none = R"({"conversations": [{"from": "human", "value": "a"}]})";
@@ -353,8 +290,8 @@ TEST_F(TextSampleTest, LimitIsInclusive) {
   }
 }
 
-// For every limit: the sample has exactly that many tokens, and they are the
-// whole sample's without the last ones that belong to no image.
+// Under every limit the sample has exactly that many tokens: the whole sample's
+// without the last ones that belong to no image.
 TEST_F(TextSampleTest, TruncationDropsTextFromTheEndAndNeverAnImage) {
   const std::string json =
       R"({"conversations": [{"from": "human", "value": "ab<image>cd"},

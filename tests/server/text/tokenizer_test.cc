@@ -32,12 +32,12 @@ TEST(BytesTokenizerTest, KnowsNoSpecialTokens) {
   EXPECT_EQ(ids.size(), 10u);
 }
 
-TEST(BytesTokenizerTest, DigestIsEqualForAllOfThem) {
+TEST(BytesTokenizerTest, AllHaveTheSameDigest) {
   EXPECT_EQ((*MakeTokenizer("bytes"))->digest(),
             (*MakeTokenizer("bytes"))->digest());
 }
 
-TEST(BytesTokenizerTest, DecodesAndGivesEnds) {
+TEST(BytesTokenizerTest, DecodesAndReturnsEnds) {
   const auto tokenizer = MakeTokenizer("bytes");
   ASSERT_TRUE(tokenizer.ok());
   std::vector<int32_t> ids;

@@ -233,7 +233,7 @@ TEST(WorldReportTest, WhatNoServerTakesIsCountedAndEndsNothing) {
     const absl::Status status =
         RunRoles(loader, options, [](const RankBatch&) {});
     EXPECT_TRUE(status.ok()) << status;
-    // Of one of two steps, from each of four ranks.
+    // One of two steps, from each of four ranks.
     EXPECT_EQ(lost.count(), loader.job.micro_batches * 4u);
     EXPECT_THAT(lost.Warning(),
                 AllOf(HasSubstr(std::to_string(lost.count()) + " timings"),

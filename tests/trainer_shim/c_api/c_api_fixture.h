@@ -23,7 +23,7 @@
 
 namespace ballast {
 
-// Of each module.
+// Ranks of each module.
 inline constexpr uint32_t kRanks = 2;
 
 // `language`: its sizes beside dp.

@@ -38,7 +38,7 @@ struct CTensor {
   std::string bytes;
 };
 
-// What a C batch holds, read through the C interface alone.
+// The contents of a C batch, read through the C interface alone.
 struct CBatch {
   ballast_batch_info info = {};
   std::map<std::string, CTensor> tensors;

@@ -7,7 +7,9 @@ int c_rank_run(const ballast_shim_options* options, void* stream,
   int status = ballast_shim_create(options, &shim);
   while (status == BALLAST_OK) {
     status = ballast_shim_next(shim, stream, &batch);
-    if (status == BALLAST_OK) on_batch(context, batch);
+    if (status != BALLAST_OK) break;
+    on_batch(context, batch);
+    ballast_batch_release(batch);
   }
   ballast_shim_destroy(shim);
   return status;

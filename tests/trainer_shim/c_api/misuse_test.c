@@ -1,4 +1,4 @@
-/* What the C interface answers to calls that are wrong: compiled as C11. */
+/* Wrong calls of the C interface and their answers: compiled as C11. */
 
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 static int failures = 0;
 
-/* That `status` is `want` and the message says `text`. */
+/* Expects that `status` is `want` and that the message has `text` in it. */
 static void expect(int line, int status, int want, const char* text) {
   const char* said = status == BALLAST_OK ? "" : ballast_last_error();
   if (status == want && strstr(said, text) != NULL) return;
@@ -56,6 +56,8 @@ static void TestNull(void) {
   EXPECT(ballast_batch_get_sample(NULL, 0, NULL), invalid, "batch is NULL");
   EXPECT(ballast_batch_get_totals(NULL, 0, NULL), invalid, "batch is NULL");
   EXPECT(ballast_batch_digest(NULL, NULL, digest), invalid, "batch is NULL");
+  EXPECT(ballast_batch_record_stream(NULL, NULL), invalid, "batch is NULL");
+  EXPECT(ballast_shim_batches_held(NULL, NULL), invalid, "shim is NULL");
   EXPECT(ballast_checkpoint_read(NULL, 9, &checkpoint), invalid,
          "checkpoint is NULL");
   EXPECT(ballast_checkpoint_read("nothing", 7, &checkpoint), invalid,
@@ -63,6 +65,8 @@ static void TestNull(void) {
   EXPECT(ballast_communicator_in_process(BALLAST_BACKEND_HOST, 1, NULL),
          invalid, "ends is NULL");
   EXPECT(ballast_nccl_id(NULL), invalid, "id is NULL");
+  ballast_batch_retain(NULL);
+  ballast_batch_release(NULL);
   ballast_shim_destroy(NULL);
   ballast_communicator_destroy(NULL);
   ballast_bytes_free(NULL);
@@ -90,6 +94,8 @@ static void TestOptions(void) {
   WITH(pixel_type, BALLAST_UINT8, BALLAST_INVALID_ARGUMENT, "pixel_type is 1");
   WITH(normalisation, 2, BALLAST_INVALID_ARGUMENT, "normalisation is 2");
   WITH(checkpoint_size, 4, BALLAST_INVALID_ARGUMENT, "checkpoint_size is 4");
+  WITH(max_batches_held, 65537, BALLAST_INVALID_ARGUMENT,
+       "options.max_batches_held is 65537");
   WITH(timeout_s, -1, BALLAST_INVALID_ARGUMENT, "options.timeout_s is -1");
   WITH(connection, NULL, BALLAST_INVALID_ARGUMENT, "connection is NULL");
   /* All is well but that nobody is there: "no server" names the address. */

@@ -64,6 +64,7 @@ TEST_F(CApiTest, PlacesInTheLayout) {
                   << ballast_last_error();
             }
             CBatch read = ReadBatch(batch, nullptr, nullptr);
+            ballast_batch_release(batch);
             EXPECT_EQ(read.info.tp_rank, options.tp_rank);
             EXPECT_EQ(read.info.pp_rank, options.pp_rank);
             EXPECT_EQ(read.info.cp_rank, options.cp_rank);

@@ -60,7 +60,7 @@ TEST(InProcessCommunicatorTest, MovesEverySliceRoundAfterRound) {
         receives.push_back({peer, absl::MakeSpan(in[peer])});
         receives.push_back({peer, {&names[peer], 1}});
       }
-      if (auto status = end.AllToAllV(sends, receives); !status.ok()) {
+      if (auto status = end.AllToAllV(sends, receives, nullptr); !status.ok()) {
         return status;
       }
       // The sender may overwrite at once.
@@ -80,8 +80,8 @@ TEST(InProcessCommunicatorTest, MovesEverySliceRoundAfterRound) {
 
 TEST(InProcessCommunicatorTest, OneRankAloneExchangesWithNobody) {
   const auto ends = InProcessGroup(1);
-  EXPECT_TRUE(ends[0]->AllToAllV({}, {}).ok());
-  EXPECT_TRUE(ends[0]->AllToAllV({}, {}).ok());
+  EXPECT_TRUE(ends[0]->AllToAllV({}, {}, nullptr).ok());
+  EXPECT_TRUE(ends[0]->AllToAllV({}, {}, nullptr).ok());
 }
 
 TEST(InProcessCommunicatorTest, AbortEndsRanksThatWaitAndStays) {
@@ -90,8 +90,8 @@ TEST(InProcessCommunicatorTest, AbortEndsRanksThatWaitAndStays) {
       end.Abort(absl::DataLossError("rank 1: bad block"));
       end.Abort(absl::InternalError("too late"));
     }
-    const absl::Status first = end.AllToAllV({}, {});
-    EXPECT_EQ(end.AllToAllV({}, {}), first);
+    const absl::Status first = end.AllToAllV({}, {}, nullptr);
+    EXPECT_EQ(end.AllToAllV({}, {}, nullptr), first);
     return first;
   });
   for (const absl::Status& status : answers) {
@@ -101,10 +101,10 @@ TEST(InProcessCommunicatorTest, AbortEndsRanksThatWaitAndStays) {
 
 TEST(InProcessCommunicatorTest, LeavingEndsThePeersThatGoOn) {
   const auto answers = RunRanks(3, [](Communicator& end) {
-    absl::Status status = end.AllToAllV({}, {});
+    absl::Status status = end.AllToAllV({}, {}, nullptr);
     // Whoever leaves after the last exchange does no harm to that one.
     EXPECT_TRUE(status.ok()) << status;
-    return end.rank() == 2 ? status : end.AllToAllV({}, {});
+    return end.rank() == 2 ? status : end.AllToAllV({}, {}, nullptr);
   });
   EXPECT_TRUE(answers[2].ok());
   for (const uint32_t rank : {0, 1}) {
@@ -132,8 +132,8 @@ TEST(InProcessCommunicatorTest, SlicesThatDoNotMatchFailEveryRank) {
   };
   for (const Case& c : cases) {
     const auto answers = RunRanks(2, [&](Communicator& end) {
-      return end.rank() == 0 ? end.AllToAllV(c.sends, {})
-                             : end.AllToAllV({}, c.receives);
+      return end.rank() == 0 ? end.AllToAllV(c.sends, {}, nullptr)
+                             : end.AllToAllV({}, c.receives, nullptr);
     });
     for (const absl::Status& status : answers) {
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

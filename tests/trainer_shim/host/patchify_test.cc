@@ -60,8 +60,8 @@ TEST(ToBfloat16Test, NoOtherBfloat16IsNearer) {
   }
 }
 
-// Spec section 6, read the other way round: for each value of the output, which
-// pixel stands there.
+// The processors' patch order, inverted: for each value of the output, the
+// pixel that belongs there.
 TEST(PatchifyTest, EveryPixelStandsWhereTheFormulaSays) {
   const struct {
     PatchShape shape;

@@ -35,7 +35,7 @@ std::vector<std::unique_ptr<LoaderClient>> Clients(
   return clients;
 }
 
-// What a rank got: batches until the error that ended it.
+// The batches that a rank got, and the error that ended it.
 struct RankRun {
   std::vector<PackedBatch> batches;
   absl::Status end;
@@ -67,11 +67,11 @@ std::vector<RankRun> RunAll(const std::vector<FakeLoader>& loaders,
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < dp; ++rank) {
     TrainerShim::Options options;
-    options.role = Language(rank);
+    options.source.role = Language(rank);
     options.communicator = std::move(ends[rank]);
-    options.start_step = 4;
-    options.steps = 3;
-    options.clock = clock;
+    options.source.start_step = 4;
+    options.source.steps = 3;
+    options.source.clock = clock;
     threads.emplace_back([&, rank, options = std::move(options)]() mutable {
       runs[rank] = RunRank(std::move(options), loaders);
     });
@@ -114,9 +114,9 @@ TEST(TrainerShimTest, DirectGivesWhatExchangeGivesWithoutACommunicator) {
   direct.job.delivery = v1::DELIVERY_DIRECT;
   for (uint32_t rank = 0; rank < 2; ++rank) {
     TrainerShim::Options options;
-    options.role = Language(rank);
-    options.start_step = 4;
-    options.steps = 3;
+    options.source.role = Language(rank);
+    options.source.start_step = 4;
+    options.source.steps = 3;
     const RankRun run = RunRank(std::move(options), {direct});
     ASSERT_EQ(run.batches.size(), exchanged[rank].batches.size());
     for (size_t i = 0; i < run.batches.size(); ++i) {
@@ -213,7 +213,7 @@ TEST(TrainerShimTest, MisuseIsAnError) {
                          std::unique_ptr<Communicator> communicator,
                          const std::vector<FakeLoader>& loaders) {
     TrainerShim::Options options;
-    options.role = role;
+    options.source.role = role;
     options.communicator = std::move(communicator);
     return TrainerShim::Create(std::move(options), Clients(loaders)).status();
   };
@@ -248,9 +248,9 @@ TEST(TrainerShimTest, CancelEndsNext) {
     return absl::OkStatus();
   };
   TrainerShim::Options options;
-  options.role = Language(0);
+  options.source.role = Language(0);
   options.communicator = std::move(ends[0]);
-  options.steps = 1;
+  options.source.steps = 1;
   auto shim = TrainerShim::Create(std::move(options), Clients({loader}));
   ASSERT_TRUE(shim.ok()) << shim.status();
   std::thread canceller([&] {
@@ -274,8 +274,8 @@ TEST(TrainerShimTest, ReportsToTheFirstServerThatAnswers) {
     return absl::OkStatus();
   };
   TrainerShim::Options options;
-  options.role = Language(1);
-  options.steps = 1;
+  options.source.role = Language(1);
+  options.source.steps = 1;
   const auto shim =
       TrainerShim::Create(std::move(options), Clients({first, second}));
   ASSERT_TRUE(shim.ok()) << shim.status();
@@ -286,7 +286,7 @@ TEST(TrainerShimTest, ReportsToTheFirstServerThatAnswers) {
   EXPECT_EQ(kept[0].step(), 7u);
   EXPECT_EQ(kept[0].micro_batch(), 3u);
   EXPECT_EQ(kept[0].milliseconds(), 12.5);
-  // What is wrong with one server is wrong with all.
+  // A timing that is wrong at one server is wrong at all.
   first_answer = absl::InvalidArgumentError("no such micro-batch");
   EXPECT_EQ((*shim)->ReportTiming(7, 99, 1), first_answer);
   EXPECT_EQ(kept.size(), 1u);
@@ -302,8 +302,8 @@ TEST(TrainerShimTest, ReportsTheTimesOfTheBatchesThatItMade) {
     return absl::OkStatus();
   };
   TrainerShim::Options options;
-  options.role = Language(0);
-  options.steps = 1;
+  options.source.role = Language(0);
+  options.source.steps = 1;
   const auto shim = TrainerShim::Create(std::move(options), Clients({loader}));
   ASSERT_TRUE(shim.ok()) << shim.status();
   const auto batch = (*shim)->Next();

@@ -119,7 +119,7 @@ class CoreTest(unittest.TestCase):
         self.assertEqual(params.fields, ("thd", [0, 5, 13, 15], 8))
 
     def test_padding_mask(self):
-        # Spec 5.10: [0,3,5] in [0,4,8] is FFFT FFTT.
+        # [0,3,5] in [0,4,8] is FFFT FFTT.
         small = {
             "cu_seqlens": numpy.array([0, 3, 5]),
             "cu_seqlens_padded": numpy.array([0, 4, 8]),

@@ -1,4 +1,4 @@
-"""The package against a loader server over a drawn dataset, without a GPU."""
+"""The package against loader servers over a drawn dataset, without a GPU."""
 
 import ctypes
 import gc
@@ -11,18 +11,16 @@ import unittest
 import ballast
 import numpy
 from tests.integration.command_line import tools
-
-DP = {"vision": 2, "language": 4}
-STEPS = 3
+from tests.trainer_shim.python.two_servers import DP, STEPS, TwoServersTest
 
 
 def ends(module):
-    """A communicator for each rank: threads of this process."""
+    """A communicator for each rank of the module, a thread of this process."""
     return ballast.Communicator.in_process(DP[module])
 
 
 def in_threads(calls):
-    """Runs them beside each other; their results, or the first's exception."""
+    """Runs the calls in parallel; their results, or the first exception."""
     results = [None] * len(calls)
 
     def run(i):
@@ -42,56 +40,58 @@ def in_threads(calls):
     return results
 
 
-class LoaderTest(tools.CorpusTest):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.address = "unix:" + cls.folder + "/a.sock"
-        cls.direct_address = "unix:" + cls.folder + "/b.sock"
-        with open(cls.config, encoding="utf-8") as file:
-            direct = file.read().replace("balance:", "balance:\n  delivery: direct")
-        config = cls.folder + "/direct.yaml"
-        with open(config, "w", encoding="utf-8") as file:
-            file.write(direct)
-        for path, address in ((cls.config, cls.address), (config, cls.direct_address)):
-            context = cls().server(path, address)
-            context.__enter__()
-            cls.addClassCleanup(context.__exit__, None, None, None)
-
-    def direct(self, module="language", rank=0, **options):
-        options.setdefault("steps", STEPS)
-        return ballast.Loader(
-            self.direct_address, module, dp_rank=rank, device="cpu", array="numpy", **options
-        )
-
-    def drained(self, module, rank, end):
-        """(step, micro-batch, names, digest) of every batch of a rank."""
+class LoaderTest(TwoServersTest):
+    def drained(self, module, rank, **options):
+        """(step, micro-batch, names, digest) of every batch of an exchanging rank."""
         found = []
-        with ballast.Loader(
-            self.address, module, dp_rank=rank, device="cpu", array="numpy",
-            communicator=end, steps=STEPS,
-        ) as loader:  # fmt: skip
+        with self.loader(self.address, module, rank, **options) as loader:
             for batch in loader:
                 names = [sample.name for sample in batch.samples]
                 found.append((batch.step, batch.micro_batch, names, batch.digest()))
         return found
 
-    def test_batches_are_those_of_ballast_rank(self):
-        lines = self.json_lines(
+    def expected(self):
+        """The same of ballast-rank, by (module, rank)."""
+        found = {(module, rank): [] for module, dp in DP.items() for rank in range(dp)}
+        for line in self.json_lines(
             "ballast-rank", "--server", self.address, "--steps", STEPS, "--json"
-        )
+        ):
+            found[line["module"], line["dp_rank"]].append(
+                (line["step"], line["micro_batch"], line["samples"], line["digest"])
+            )
+        return found
+
+    def test_batches_equal_those_of_ballast_rank(self):
+        expected = self.expected()
         for module, dp in DP.items():
             got = in_threads(
-                [lambda r=r, e=e: self.drained(module, r, e) for r, e in enumerate(ends(module))]
+                [
+                    lambda rank=rank, end=end: self.drained(module, rank, communicator=end)
+                    for rank, end in enumerate(ends(module))
+                ]
             )
             for rank in range(dp):
-                wanted = [
-                    (line["step"], line["micro_batch"], line["samples"], line["digest"])
-                    for line in lines
-                    if (line["module"], line["dp_rank"]) == (module, rank)
-                ]
-                self.assertEqual(len(wanted), 2 * STEPS)
-                self.assertEqual(got[rank], wanted)
+                self.assertEqual(len(got[rank]), 2 * STEPS)
+                self.assertEqual(got[rank], expected[module, rank])
+
+    def test_ranks_without_communicator_get_the_same_batches(self):
+        for (module, rank), batches in self.expected().items():
+            self.assertEqual(self.drained(module, rank), batches)
+
+    def test_ranks_of_a_module_must_ask_alike(self):
+        end = ends("vision")[1]
+        # One block at a time, so that the stream stays open.
+        with self.loader(self.address, "vision", 0, steps=0, max_bytes=1) as asks:
+            next(asks)
+            exchanges = self.loader(self.address, "vision", 1, communicator=end)
+            with self.assertRaisesRegex(
+                ballast.FailedPrecondition, "vision rank 0.*give each rank a communicator, or none"
+            ):
+                next(exchanges)
+            exchanges.close()
+        # Both modules choose for themselves.
+        with self.loader(self.address, "language", 0) as asks:
+            next(asks)
 
     def test_tensors(self):
         with self.direct() as loader:
@@ -121,7 +121,7 @@ class LoaderTest(tools.CorpusTest):
             self.assertGreaterEqual(batch.step_totals.tokens, batch.micro_batch_totals.tokens)
 
     def test_both_modules_in_one_batch(self):
-        # Vision has half as many ranks: rank 0 pairs with language's 0 and 1.
+        # Vision has half as many ranks: its rank 0 pairs with ranks 0 and 1 of language.
         ranks = {"vision": 0, "language": 1}
         with ballast.Loader(
             self.direct_address, dp_rank=ranks, device="cpu", array="numpy", steps=1
@@ -133,7 +133,7 @@ class LoaderTest(tools.CorpusTest):
             self.assertIn("input_ids", batch)
             self.assertEqual(batch["vision_max_seqlen"], int(grid[:, 1:].prod(1).max()))
 
-    def test_images_per_sample_is_the_schedules(self):
+    def test_images_per_sample_follow_the_schedule(self):
         with self.direct() as loader:
             batch = next(loader)
             self.assertEqual(sum(batch.images_per_sample), batch.totals.images)
@@ -150,25 +150,25 @@ class LoaderTest(tools.CorpusTest):
             self.assertEqual((tensor.dtype, tensor.device), ("bfloat16", (1, 0)))
             bits = tensor.numpy()
             self.assertEqual(bits.dtype, numpy.uint16)
-            # Rounded to nearest: half a unit in the last of 8 binary digits.
+            # Rounded to nearest: at most half a unit in the last of 8 binary digits.
             near = (bits.astype(numpy.uint32) << 16).view(numpy.float32)
             self.assertTrue((abs(near - wide) <= abs(wide) * 2.0**-8).all())
 
-    def test_a_capsule_tells_when_it_is_let_go_of(self):
+    def test_a_capsule_says_when_it_is_released(self):
         loader = ballast.Loader(
             self.direct_address, "language", device="cpu", array="dlpack", steps=1
         )
         with loader:
             batch = next(loader)
             tensor = batch["input_ids"]
-            held = tensor._live.names
-            # Taken by nobody.
+            held = tensor._part.held
+            # Consumed by nobody.
             capsule = tensor.__dlpack__()
             self.assertEqual(list(held.values()), ["input_ids"])
             del capsule
             gc.collect()
             self.assertEqual(held, {})
-            # Taken over, as NumPy does.
+            # Consumed by NumPy.
             array = numpy.from_dlpack(tensor)
             self.assertEqual(array.ctypes.data, tensor.data)
             self.assertTrue((array == tensor.numpy()).all())
@@ -177,26 +177,72 @@ class LoaderTest(tools.CorpusTest):
             gc.collect()
             self.assertEqual(held, {})
 
-    def test_lifetime(self):
-        with self.direct(strict=True) as loader:
-            first = next(loader)
-            kept = first.clone()
-            digest = first.digest()
-            ids = first["input_ids"].copy()
-            second = next(loader)
-            self.assertTrue(first.released)
-            self.assertFalse(second.released)
-            for use in (lambda: first["input_ids"], lambda: first.get("labels"), first.clone,
-                        first.digest):  # fmt: skip
-                with self.assertRaisesRegex(ballast.BatchReleased, "step 0, micro-batch 0"):
-                    use()
-            self.assertTrue((kept["input_ids"] == ids).all())
-            self.assertEqual(len(kept.samples), kept.totals.samples)
-            self.assertNotEqual(second.digest(), digest)
-            held = second["labels"]
-            with self.assertRaisesRegex(ballast.TensorsStillHeld, "labels"):
+    def test_batches_that_are_held_stay_as_they_are(self):
+        with self.direct() as loader:
+            wanted = [(b.digest(), b["input_ids"].copy()) for b in loader]
+        loader = self.direct(max_batches_held=2 * STEPS + 1)
+        batches = list(loader)
+        self.assertEqual([batch.digest() for batch in batches], [digest for digest, _ in wanted])
+        arrays = [batch["input_ids"] for batch in batches]
+        loader.close()
+        del batches
+        gc.collect()
+        for array, (_, ids) in zip(arrays, wanted):
+            self.assertTrue((array == ids).all())
+
+    def test_memory_is_reused_once_nothing_refers_to_it(self):
+        with self.direct(steps=0, max_batches_held=2) as loader:
+            addresses = set()
+            for _ in range(12):
+                addresses.add(next(loader)["input_ids"].ctypes.data)
+        self.assertLessEqual(len(addresses), 4)
+
+    def test_holders_beyond_the_bound_are_named(self):
+        with self.direct() as loader:
+            wanted = [batch.digest() for batch in loader]
+        with self.direct(max_batches_held=2) as loader:
+            first = next(loader)["labels"]
+            second = next(loader)["loss_mask"][:, 1:]
+            for _ in range(2):
+                with self.assertRaisesRegex(
+                    ballast.ResourceExhausted,
+                    r"step 0, micro-batch 0 \(labels\); step 0, micro-batch 1 \(loss_mask\)"
+                    r".*max_batches_held",
+                ):
+                    next(loader)
+            del first
+            self.assertEqual(next(loader).digest(), wanted[2])
+            self.assertEqual(second.dtype, numpy.float32)
+
+    def test_both_modules_stay_aligned_at_the_bound(self):
+        ranks = {"vision": 0, "language": 1}
+        options = {"dp_rank": ranks, "device": "cpu", "array": "numpy", "steps": STEPS}
+        with ballast.Loader(self.direct_address, **options) as loader:
+            wanted = [batch.digest() for batch in loader]
+        with ballast.Loader(self.direct_address, max_batches_held=1, **options) as loader:
+            got = []
+            batch = next(loader)
+            got.append(batch.digest())
+            # Only language's memory is held: vision goes on alone, once.
+            ids = batch["input_ids"]
+            del batch
+            with self.assertRaises(ballast.ResourceExhausted):
                 next(loader)
-            self.assertEqual(held.dtype, numpy.int64)
+            del ids
+            for batch in loader:
+                got.append(batch.digest())
+                del batch
+        self.assertEqual(got, wanted)
+
+    def test_a_clone_is_not_held(self):
+        with self.direct(max_batches_held=1) as loader:
+            batch = next(loader)
+            clone = batch.clone()
+            ids = batch["input_ids"].copy()
+            del batch
+            next(loader)
+            self.assertTrue((clone["input_ids"] == ids).all())
+            self.assertEqual(len(clone.samples), clone.totals.samples)
 
     def test_end(self):
         loader = self.direct(steps=1)
@@ -217,7 +263,7 @@ class LoaderTest(tools.CorpusTest):
             state = loader.state_dict()
             self.assertEqual(state["next_step"], 1)
             self.assertEqual(loader.state_dict(next_step=3)["next_step"], 3)
-            # The loader that is open goes on there, too.
+            # An open loader continues there, too.
             loader.load_state_dict(state)
             batch = next(loader)
             self.assertEqual((batch.step, batch.digest()), digests[2])
@@ -237,8 +283,6 @@ class LoaderTest(tools.CorpusTest):
         self.assertIsInstance(caught.exception, ConnectionError)
         with self.assertRaisesRegex(ballast.InvalidArgument, "rank 4"):
             self.direct(rank=4).open()
-        with self.assertRaisesRegex(ballast.InvalidArgument, "communicator"):
-            ballast.Loader(self.address, "language", device="cpu").open()
         with self.assertRaises(ballast.FailedPrecondition):
             self.direct(fingerprint="0" * 32).open()
         for options in ({"modules": "audio"}, {"modules": []}, {"device": "tpu"},
@@ -269,7 +313,7 @@ class LoaderTest(tools.CorpusTest):
         self.assertEqual((job["global_batch"], job["delivery"]), (16, "exchange"))
         self.assertEqual(json.loads(json.dumps(job)), job)
 
-    def test_timings_are_taken(self):
+    def test_timings_reach_a_server(self):
         with self.direct() as loader:
             batch = next(loader)
             self.assertIs(loader.report_timing(batch, 12.5), True)
@@ -278,7 +322,7 @@ class LoaderTest(tools.CorpusTest):
             with self.assertRaises(ballast.InvalidArgument):
                 loader.report_timing(batch, 12.5, module="vision")
 
-    def test_a_timing_that_no_server_takes_ends_nothing(self):
+    def test_a_timing_that_reaches_no_server_is_no_error(self):
         address = "unix:" + self.folder + "/c.sock"
         with self.server(self.folder + "/direct.yaml", address):
             loader = ballast.Loader(
@@ -288,8 +332,8 @@ class LoaderTest(tools.CorpusTest):
         self.assertIs(loader.report_timing(batch, 12.5), False)
         loader.close()
 
-    def test_structs_are_those_of_the_header(self):
-        from ballast import _abi
+    def test_structs_match_the_header(self):
+        from ballast import _structs
 
         program = os.path.join(
             os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"],
@@ -299,7 +343,7 @@ class LoaderTest(tools.CorpusTest):
         rows = [line.split() for line in lines.decode().splitlines()]
         self.assertEqual(len(rows), 8)
         for name, size, last in rows:
-            kind = getattr(_abi, "".join(word.title() for word in name.split("_")))
+            kind = getattr(_structs, "".join(word.title() for word in name.split("_")))
             self.assertEqual(ctypes.sizeof(kind), int(size), name)
             self.assertEqual(getattr(kind, kind._fields_[-1][0]).offset, int(last), name)
 

@@ -1,4 +1,4 @@
-"""What ranks at different places of a module's layout get, without a GPU."""
+"""Batches of ranks at different places of a module's layout, without a GPU."""
 
 import threading
 import unittest
@@ -51,7 +51,7 @@ class PlacesTest(tools.CorpusTest):
         wants = self.first(pp_rank=1, needs_input_ids=True, needs_labels=True)
         self.assertEqual(set(wants), lengths | {"input_ids", "labels", "loss_mask"})
 
-    def test_context_slices_make_the_whole(self):
+    def test_context_slices_make_up_the_whole(self):
         parts = [self.first(cp_rank=rank) for rank in range(CP)]
         places = parts[0]["cu_seqlens_padded"]
         real = parts[0]["cu_seqlens"]
@@ -60,7 +60,7 @@ class PlacesTest(tools.CorpusTest):
         for rank, part in enumerate(parts):
             self.assertEqual(part["input_ids"].shape, (1, total // CP))
             self.assertTrue((part["cu_seqlens_padded"] == places).all())
-            # Of every sample chunks r and 2*cp-1-r of 2*cp equal ones.
+            # Each sample has 2*cp equal chunks; rank r has r and 2*cp-1-r.
             indices = []
             for begin, end in zip(places[:-1].tolist(), places[1:].tolist()):
                 self.assertEqual((end - begin) % (2 * CP), 0)
@@ -68,7 +68,7 @@ class PlacesTest(tools.CorpusTest):
                 for number in (rank, 2 * CP - 1 - rank):
                     indices.extend(range(begin + number * chunk, begin + (number + 1) * chunk))
             whole[indices] = part["position_ids"][0, 0]
-        # Positions count on from 0 in a text, and are 0 in padding.
+        # Positions count from 0 in a text, and are 0 in padding.
         self.assertTrue((whole >= 0).all())
         self.assertTrue((whole[places[:-1]] == 0).all())
         mask = megatron_core.padding_mask(parts[0])[0]
@@ -81,7 +81,7 @@ class PlacesTest(tools.CorpusTest):
         self.assertEqual(positions.shape[-1], total // CP)
         self.assertEqual(params["cu_seqlens_q_padded"].tolist(), places.tolist())
 
-    def test_stages_agree_on_bridges_packing(self):
+    def test_stages_agree_on_packing_for_bridge(self):
         stages = [megatron_bridge.forward_inputs(self.first(pp_rank=stage)) for stage in (0, 2)]
         for key, value in stages[0]["packing_kwargs"].items():
             self.assertTrue(numpy.array_equal(stages[1]["packing_kwargs"][key], value), key)

@@ -1,5 +1,5 @@
-// Prints where the fields of the C interface's structs lie, for loader_test.py
-// to hold ctypes' against.
+// Prints size and last field's offset of the C interface's structs, which
+// loader_test.py compares with those of ctypes.
 
 #include <cstddef>
 #include <cstdio>
@@ -13,7 +13,7 @@
 int main() {
   STRUCT(connection, reserved);
   STRUCT(nccl_options, reserved);
-  STRUCT(shim_options, needs_labels);
+  STRUCT(shim_options, reserved2);
   STRUCT(checkpoint_info, data_fingerprint);
   STRUCT(batch_info, pack_ms);
   STRUCT(tensor, shape);

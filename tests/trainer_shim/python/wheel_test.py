@@ -1,4 +1,4 @@
-"""The wheel: whole, installable, and enough by itself."""
+"""The wheel is complete and installable, and needs nothing else."""
 
 import base64
 import glob
@@ -32,7 +32,7 @@ class WheelTest(unittest.TestCase):
         cls.name, cls.version, *cls.tag = os.path.basename(cls.path)[: -len(".whl")].split("-")
         cls.info = "%s-%s.dist-info/" % (cls.name, cls.version)
 
-    def test_record_is_true(self):
+    def test_record_matches_the_files(self):
         lines = self.wheel.read(self.info + "RECORD").decode().splitlines()
         rows = dict(line.split(",", 1) for line in lines)
         self.assertEqual(set(rows), set(self.wheel.namelist()))
@@ -55,14 +55,14 @@ class WheelTest(unittest.TestCase):
         self.assertIn("\nVersion: %s\n" % self.version, metadata)
 
     def check(self, place):
-        """That a Python that finds the package there alone can load its library."""
+        """Checks that Python loads the library if the package at `place` is all it has."""
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": place, "PLACE": place}
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE, check=True
         )
         version, *mapped = done.stdout.decode().split("\n")
         self.assertEqual(version, self.version)
-        # What the wheel brings is what is used, under names of its own.
+        # The process uses the wheel's libraries, under their own names.
         brought = [name for name in self.wheel.namelist() if name.startswith("ballast/lib/")]
         for name in brought:
             base = os.path.basename(name)

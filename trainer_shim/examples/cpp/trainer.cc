@@ -83,6 +83,7 @@ void RunRank(const char* address, uint32_t rank, uint64_t steps,
           "totals");
     // The mean over the whole step's tokens, on whichever rank they are.
     (*losses)[info.step] += Train(batch) / step.label_tokens;
+    ballast_batch_release(batch);
   }
   ballast_shim_destroy(shim);
 }

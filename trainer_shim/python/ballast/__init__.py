@@ -1,19 +1,19 @@
 """Ballast: packed, balanced batches for training vision-language models.
 
-`Loader` is the iterator that a training loop uses; `ballast.adapters` has what
-Megatron-Bridge, Megatron-Core and Hugging Face's models take. Needs no package to
-be imported; torch or NumPy where a loader makes their arrays.
+`Loader` is the iterator that a training loop uses. `ballast.adapters` turns a batch
+into the arguments of Megatron-Bridge, Megatron-Core and Hugging Face's models. The
+package imports nothing but the standard library; a loader imports torch or NumPy to
+make their arrays.
 """
 
 from . import adapters
-from .batch import Batch, Sample, Tensor, Totals
+from .batch import Batch
 from .communicator import Communicator
 from .connection import Connection
 from .errors import (
     Aborted,
     AlreadyExists,
     BallastError,
-    BatchReleased,
     Cancelled,
     DataLoss,
     DeadlineExceeded,
@@ -24,25 +24,26 @@ from .errors import (
     OutOfRange,
     PermissionDenied,
     ResourceExhausted,
-    TensorsStillHeld,
     Unauthenticated,
     Unavailable,
     Unimplemented,
 )
 from .loader import Loader
+from .sample import Sample, Totals
+from .tensor import Tensor
 
 
 def library_version() -> str:
-    """Version of the library that is loaded, "1.2.3"."""
+    """Version of the loaded library, such as "1.2.3"."""
     from . import _abi
 
     return str(_abi.library().ballast_version().decode())
 
 
 __all__ = [
-    "Aborted", "AlreadyExists", "BallastError", "Batch", "BatchReleased", "Cancelled",
+    "Aborted", "AlreadyExists", "BallastError", "Batch", "Cancelled",
     "Communicator", "Connection", "DataLoss", "DeadlineExceeded", "FailedPrecondition",
     "Internal", "InvalidArgument", "Loader", "NotFound", "OutOfRange", "PermissionDenied",
-    "ResourceExhausted", "Sample", "Tensor", "TensorsStillHeld", "Totals",
+    "ResourceExhausted", "Sample", "Tensor", "Totals",
     "Unauthenticated", "Unavailable", "Unimplemented", "adapters", "library_version",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""DLPack capsules by ctypes: memory of the library as arrays, without a copy."""
+"""DLPack capsules by ctypes: the library's memory as arrays, without a copy."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class _ManagedTensor(ctypes.Structure):
     ]
 
 
-# What whoever took a capsule may still read, by address, until it calls the
-# deleter.
+# By address: what the consumer of a capsule may read until it calls the deleter.
+# The last element is the function to call then.
 _alive: Dict[int, Tuple[Any, ...]] = {}
 
 
@@ -68,8 +68,8 @@ _api = ctypes.pythonapi
 _new = _api.PyCapsule_New
 _new.restype = ctypes.py_object
 _new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, _Destructor]
-# On the bare pointer: in a destructor the capsule's count is 0 already, and must
-# not be raised and lowered again.
+# These take the bare pointer: in a destructor the capsule's reference count is 0,
+# and must not be raised and lowered again.
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
     ("PyCapsule_IsValid", _api)
 )
@@ -80,7 +80,7 @@ _NAME = b"dltensor"
 
 
 def _destroy(capsule: int) -> None:
-    # Nobody took it: whoever does renames it.
+    # A consumer renames the capsule. Under the old name, there was none.
     if _is_valid(capsule, _NAME):
         _delete(_get_pointer(capsule, _NAME))
 
@@ -95,10 +95,10 @@ def capsule_of(
     device: Tuple[int, int],
     on_release: Callable[[], None],
 ) -> Any:
-    """A capsule "dltensor" over memory that outlives it.
+    """A capsule named "dltensor" over memory that `on_release` keeps alive.
 
-    `on_release` is called once, when nobody refers to the memory any more, on
-    any thread.
+    `on_release` is called once, on any thread, when nothing refers to the memory
+    through the capsule any more.
     """
     code, bits = _TYPES[dtype]
     sizes = (ctypes.c_int64 * len(shape))(*shape)

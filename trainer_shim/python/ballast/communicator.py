@@ -1,4 +1,4 @@
-"""One rank's end of the group that exchanges samples."""
+"""A rank's communicator: its end of the group that exchanges samples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import ctypes
 from ctypes import byref, c_void_p
 from typing import Any, List, Optional
 
-from . import _abi
+from . import _abi, _structs
+from ._waiting import interruptible
 from .connection import Connection, Servers
 from .errors import InvalidArgument
 
@@ -14,10 +15,11 @@ from .errors import InvalidArgument
 class Communicator:
     """A rank's end of the group of all data-parallel ranks of its module.
 
-    Needed where the job's delivery is `exchange` and the module has more than one
-    rank. A loader with `device="cuda"` makes its own through the job's servers;
-    make one here to use another way. A loader takes it over. Over NCCL all ranks
-    of the group make theirs at the same time: the calls wait for each other.
+    A module with more than one rank needs it where the job's delivery is `exchange`
+    or `hybrid`. A loader with `device="cuda"` makes its own through the job's
+    servers; make one here to connect in another way. The loader takes it over.
+    All ranks of a group over NCCL make theirs at the same time: the calls wait for
+    each other.
     """
 
     def __init__(self, handle: c_void_p, rank: int, size: int) -> None:
@@ -28,7 +30,7 @@ class Communicator:
     @staticmethod
     def in_process(size: int, backend: str = "host") -> List[Communicator]:
         """The ends of a group whose ranks are threads of this process."""
-        numbers = {"host": _abi.BACKEND_HOST, "cuda": _abi.BACKEND_CUDA}
+        numbers = {"host": _structs.BACKEND_HOST, "cuda": _structs.BACKEND_CUDA}
         if backend not in numbers:
             raise InvalidArgument('backend: found %r; wanted "host" or "cuda"' % (backend,))
         ends = (c_void_p * max(size, 1))()
@@ -47,47 +49,40 @@ class Communicator:
         timeout: float = 300.0,
         max_ctas: int = 0,
     ) -> Communicator:
-        """Over NCCL, met through the first loader server: no MPI, no address.
+        """Joins a group over NCCL through the first loader server.
 
-        `group` names the ranks that meet, in the whole job. `max_ctas` bounds the
-        thread blocks that an exchange takes from the device.
+        Needs neither MPI nor an address. Waits up to `timeout` seconds for the other
+        ranks.
+
+        Args:
+            group: name of the group, unique in the job.
+            max_ctas: most thread blocks that an exchange takes from the device.
         """
-        handle = c_void_p()
-        _abi.check(
-            _abi.library().ballast_communicator_nccl_meet(
-                byref(Connection.of(servers).raw()),
-                group.encode(),
-                rank,
-                size,
-                timeout,
-                byref(_nccl(device, max_ctas)),
-                byref(handle),
-            )
-        )
-        return Communicator(handle, rank, size)
+        connection = Connection.of(servers).raw()
+        return _over_nccl(
+            "ballast_communicator_nccl_meet",
+            (byref(connection), group.encode(), rank, size, timeout),
+            rank, size, device, max_ctas,
+        )  # fmt: skip
 
     @staticmethod
     def from_id(
         nccl_id: bytes, rank: int, size: int, *, device: int, max_ctas: int = 0
     ) -> Communicator:
-        """Over NCCL, from the id (`new_id`) that one rank has handed to all."""
-        if len(nccl_id) != _abi.NCCL_ID_BYTES:
+        """Joins a group over NCCL by the id that one rank made with `new_id`."""
+        if len(nccl_id) != _structs.NCCL_ID_BYTES:
             raise InvalidArgument(
-                "nccl_id: found %d bytes; wanted %d" % (len(nccl_id), _abi.NCCL_ID_BYTES)
+                "nccl_id: found %d bytes; wanted %d" % (len(nccl_id), _structs.NCCL_ID_BYTES)
             )
-        handle = c_void_p()
-        _abi.check(
-            _abi.library().ballast_communicator_nccl(
-                nccl_id, rank, size, byref(_nccl(device, max_ctas)), byref(handle)
-            )
+        return _over_nccl(
+            "ballast_communicator_nccl", (nccl_id, rank, size), rank, size, device, max_ctas
         )
-        return Communicator(handle, rank, size)
 
     @staticmethod
     def new_id() -> bytes:
-        """An ncclUniqueId, for one rank to hand to the others."""
+        """An ncclUniqueId, which one rank makes and hands to the others."""
         _abi.load_nccl()
-        text = ctypes.create_string_buffer(_abi.NCCL_ID_BYTES)
+        text = ctypes.create_string_buffer(_structs.NCCL_ID_BYTES)
         _abi.check(_abi.library().ballast_nccl_id(text))
         return text.raw
 
@@ -95,22 +90,26 @@ class Communicator:
     def borrow(
         nccl_comm: int, rank: int, size: int, *, device: int, max_ctas: int = 0
     ) -> Communicator:
-        """Split off the trainer's own ncclComm_t (its address) of the same ranks,
-        which stays the trainer's."""
-        handle = c_void_p()
-        _abi.check(
-            _abi.library().ballast_communicator_nccl_borrow(
-                nccl_comm, byref(_nccl(device, max_ctas)), byref(handle)
-            )
+        """Splits the group off the trainer's own ncclComm_t, given by its address.
+
+        The ranks are the same. The original stays the trainer's.
+        """
+        return _over_nccl(
+            "ballast_communicator_nccl_borrow", (nccl_comm,), rank, size, device, max_ctas
         )
-        return Communicator(handle, rank, size)
 
     @staticmethod
     def from_process_group(
         group: Any = None, *, device: Optional[int] = None, max_ctas: int = 0
     ) -> Communicator:
-        """Over NCCL, of the ranks of a torch.distributed group (None: the default
-        one), whose rank 0 hands out the id. All its ranks call it."""
+        """Joins the ranks of a torch.distributed group over NCCL.
+
+        All its ranks call this. Rank 0 hands out the id.
+
+        Args:
+            group: None for the default group.
+            device: None for torch's current device.
+        """
         import torch
         import torch.distributed as dist
 
@@ -126,12 +125,14 @@ class Communicator:
 
     def _take(self) -> c_void_p:
         if self._handle is None:
-            raise InvalidArgument("this communicator was closed or given to a loader before")
+            raise InvalidArgument(
+                "this communicator was closed or given to a loader before; make a new one"
+            )
         handle, self._handle = self._handle, None
         return handle
 
     def close(self) -> None:
-        """Leaves the group. Nothing happens where a loader has taken it over."""
+        """Leaves the group. Does nothing once a loader has taken it over."""
         if self._handle is not None:
             _abi.library().ballast_communicator_destroy(self._take())
 
@@ -140,9 +141,16 @@ class Communicator:
             self.close()
 
 
-def _nccl(device: int, max_ctas: int) -> _abi.NcclOptions:
+def _over_nccl(
+    name: str, arguments: Any, rank: int, size: int, device: int, max_ctas: int
+) -> Communicator:
+    """Calls one of the functions that join a group over NCCL."""
     _abi.load_nccl()
-    options = _abi.sized(_abi.NcclOptions)
+    options = _structs.sized(_structs.NcclOptions)
     options.device = device
     options.max_ctas = max_ctas
-    return options
+
+    def join() -> Communicator:
+        return Communicator(_abi.make(name, *arguments, byref(options)), rank, size)
+
+    return interruptible(join)

@@ -1,4 +1,4 @@
-"""What Ballast raises: one class for each status of the C interface."""
+"""Exceptions of Ballast: one class for each status of the C interface."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Dict, Type
 
 
 class BallastError(Exception):
-    """Any failure of Ballast. `str(error)` names the rank, file, key or sample.
+    """Base of all errors. The message names the rank, file, key or sample.
 
-    Every error of a loader's `next` is final: it is raised again at every
-    further call, and has ended the other ranks of the module too.
+    An error of a loader's `next`, other than ResourceExhausted, is final: every
+    further call raises it again, and the module's other ranks have ended, too.
     """
 
-    #: Name of the status, as "DATA_LOSS".
+    #: Name of the status, such as "DATA_LOSS".
     status: str = "UNKNOWN"
 
 
@@ -23,7 +23,7 @@ class Cancelled(BallastError):
 
 
 class InvalidArgument(BallastError, ValueError):
-    """An argument is not what it must be; the message names it."""
+    """An argument is invalid; the message names it."""
 
     status = "INVALID_ARGUMENT"
 
@@ -35,13 +35,13 @@ class DeadlineExceeded(BallastError, TimeoutError):
 
 
 class NotFound(BallastError, LookupError):
-    """Something that was named does not exist."""
+    """A named thing does not exist."""
 
     status = "NOT_FOUND"
 
 
 class AlreadyExists(BallastError):
-    """Something that was to be made exists."""
+    """The thing to be created exists already."""
 
     status = "ALREADY_EXISTS"
 
@@ -53,54 +53,58 @@ class PermissionDenied(BallastError):
 
 
 class ResourceExhausted(BallastError):
-    """Memory, or another resource with a bound, is used up."""
+    """A bounded resource, such as memory, is used up.
+
+    Of a loader's `next`: `max_batches_held` batches are held. This ends nothing;
+    drop some and call again.
+    """
 
     status = "RESOURCE_EXHAUSTED"
 
 
 class FailedPrecondition(BallastError):
-    """The job is not in the state that the call wants.
+    """The call does not fit the state of the job or of the loader.
 
-    Fingerprints differ (a server or a checkpoint of other data or another
-    configuration; the message names the first differing key), or there is no
-    GPU.
+    For example, fingerprints differ because a server or a checkpoint belongs to
+    other data or another configuration (the message names the first differing
+    key), or there is no GPU.
     """
 
     status = "FAILED_PRECONDITION"
 
 
 class Aborted(BallastError):
-    """The operation was given up."""
+    """The operation was abandoned."""
 
     status = "ABORTED"
 
 
 class OutOfRange(BallastError):
-    """The steps or the data are at their end. A loader raises StopIteration."""
+    """The steps or the data have ended. A loader raises StopIteration instead."""
 
     status = "OUT_OF_RANGE"
 
 
 class Unimplemented(BallastError, NotImplementedError):
-    """This library, or this version of it, cannot do that."""
+    """This version or build of the library cannot do that."""
 
     status = "UNIMPLEMENTED"
 
 
 class Internal(BallastError):
-    """A fault of Ballast, CUDA or NCCL; the message has their words."""
+    """A fault in Ballast, CUDA or NCCL; the message quotes it."""
 
     status = "INTERNAL"
 
 
 class Unavailable(BallastError, ConnectionError):
-    """No server answers, or a peer left. Go on from the last checkpoint."""
+    """No server answers, or a peer left. Restart from the last checkpoint."""
 
     status = "UNAVAILABLE"
 
 
 class DataLoss(BallastError):
-    """A block, schedule or sample is not what it should be."""
+    """A block, schedule or sample is damaged or unexpected."""
 
     status = "DATA_LOSS"
 
@@ -109,21 +113,6 @@ class Unauthenticated(BallastError):
     """The server does not accept this client's certificate or token."""
 
     status = "UNAUTHENTICATED"
-
-
-class BatchReleased(BallastError, KeyError):
-    """A batch was used after the loader's next one had been asked for."""
-
-    status = "FAILED_PRECONDITION"
-
-    def __str__(self) -> str:  # KeyError would quote it
-        return str(self.args[0]) if self.args else ""
-
-
-class TensorsStillHeld(BallastError):
-    """`Loader(strict=True)`: tensors of the last batch are still referred to."""
-
-    status = "FAILED_PRECONDITION"
 
 
 _BY_CODE: Dict[int, Type[BallastError]] = {

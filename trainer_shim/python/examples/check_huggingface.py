@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Ballast against Hugging Face's own processor and model code.
+"""Compares Ballast with Hugging Face's own processor and model code.
 
     PYTHONPATH=trainer_shim/python check_huggingface.py \\
         --ballast-server ballast-server --tokenizer tokenizer.json --device cuda
 
-For Qwen2.5-VL and Qwen3-VL (small, random weights): draws receipts, starts a
-loader server, and feeds the same samples to the same model
-  - by Hugging Face's processor, one by one,
-  - by Ballast, unpacked: inputs must be equal bit by bit, and so the loss,
-  - by Ballast, packed in one row: the loss must be the samples' mean, weighted by
-    their supervised tokens, within the noise of the number type.
-Prints one JSON object a model and type; exits with 1 where something differs.
+For Qwen2.5-VL and Qwen3-VL (small, random weights), draws receipts, starts a loader
+server, and feeds the same samples to the same model in three ways:
+  - prepared by Hugging Face's processor, one by one;
+  - prepared by Ballast, unpacked: inputs and loss must be equal bit by bit;
+  - prepared by Ballast, packed in one row: the loss must be the mean of the samples'
+    losses, weighted by supervised tokens, within the rounding of the number type.
+Prints one JSON object for each model and type. Exits with 1 if anything differs.
 Needs torch, torchvision, transformers 5 and Pillow.
 """
 
@@ -37,13 +37,13 @@ CONFIG = """
     balance: {{delivery: direct}}
     serve: {{memory: 512MiB}}
 """
-# Packed is another order of the same sums: what that may move a mean loss of about
-# 6.6 by, relative to it.
+# Packing adds the same numbers in another order. Largest relative change of the mean
+# loss, which is about 6.6.
 NOISE = {torch.float32: 1e-5, torch.bfloat16: 5e-3}
 
 
 def by_hugging_face(processor, tokenizer, corpus, ordinal):
-    """One sample's inputs, by the processor alone."""
+    """One sample's inputs, made by the processor alone."""
     text = processor.apply_chat_template(corpus.messages(ordinal), tokenize=False)
     inputs = processor(text=[text], images=corpus.images(ordinal), return_tensors="pt")
     inputs["labels"] = hf.labels_of(inputs["input_ids"], tokenizer)
@@ -51,7 +51,7 @@ def by_hugging_face(processor, tokenizer, corpus, ordinal):
 
 
 def compare_inputs(theirs, ours, faults, name):
-    """Tensors that both have are equal; pixels' largest difference."""
+    """Notes tensors that differ; returns the largest difference of pixels."""
     for key in ("input_ids", "labels", "image_grid_thw"):
         if not torch.equal(theirs[key], ours[key].cpu()):
             faults.append("%s: %s differs" % (name, key))

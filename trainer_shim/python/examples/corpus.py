@@ -1,4 +1,4 @@
-"""Reads a WebDataset of conversations the usual way: tarfile, Pillow, JSON."""
+"""Reads a WebDataset of conversations with tarfile, Pillow and JSON."""
 
 import glob
 import io
@@ -9,7 +9,7 @@ import tarfile
 
 
 class Corpus:
-    """Samples by their number in the index: tars by name, keys as they come."""
+    """Samples by their number in the index: by tar name, then by place in the tar."""
 
     def __init__(self, folder):
         self._tars = sorted(glob.glob(os.path.join(folder, "*.tar")))
@@ -30,28 +30,28 @@ class Corpus:
         return len(self._entries)
 
     def _read(self, number, member):
-        # One descriptor a process: workers of a DataLoader are forked.
+        # One descriptor per process: a DataLoader forks its workers.
         key = (os.getpid(), number)
         if key not in self._open:
             self._open[key] = os.open(self._tars[number], os.O_RDONLY)
         return os.pread(self._open[key], member.size, member.offset_data)
 
     def turns(self, i):
-        """[(role, text)], `<image>` where an image stands."""
+        """[(role, text)], with `<image>` in place of an image."""
         number, text, _ = self._entries[i]
         conversation = json.loads(self._read(number, text))["conversations"]
         roles = {"human": "user", "gpt": "assistant", "system": "system"}
         return [(roles[turn["from"]], turn["value"]) for turn in conversation]
 
     def images(self, i):
-        """Its images in RGB, decoded by Pillow."""
+        """The sample's images in RGB, decoded by Pillow."""
         from PIL import Image
 
         number, _, members = self._entries[i]
         return [Image.open(io.BytesIO(self._read(number, m))).convert("RGB") for m in members]
 
     def messages(self, i):
-        """As Hugging Face's apply_chat_template takes them."""
+        """The conversation in the form that apply_chat_template takes."""
         result = []
         for role, text in self.turns(i):
             parts = []

@@ -1,11 +1,11 @@
-"""Hugging Face's own processor and small models of random weights."""
+"""Hugging Face's own processor, and small models with random weights."""
 
 import torch
 import transformers
 from transformers import PreTrainedTokenizerFast
 
-# Qwen3-VL's, for user and assistant turns; Qwen2.5-VL's differs in a default
-# system prompt, which `model.system_prompt` adds.
+# Qwen3-VL's template for user and assistant turns. Qwen2.5-VL's adds a default system
+# prompt, as `model.system_prompt` does.
 TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
     "{% for part in message['content'] %}"
@@ -26,7 +26,7 @@ def tokenizer_of(path):
 
 
 def image_processor_of(profile, min_pixels, max_pixels, pil):
-    """Hugging Face's image processor; `pil`: the one that computes with Pillow."""
+    """Hugging Face's image processor. `pil` selects the one that uses Pillow."""
     from transformers.models.qwen2_vl import image_processing_pil_qwen2_vl as with_pil
     from transformers.models.qwen2_vl import image_processing_qwen2_vl as with_torch
 
@@ -40,7 +40,7 @@ def image_processor_of(profile, min_pixels, max_pixels, pil):
 
 
 def processor_of(profile, tokenizer, image_processor):
-    """Hugging Face's whole processor, made by class: nothing is downloaded."""
+    """Hugging Face's whole processor, constructed without any download."""
     if profile == "qwen3_vl":
         from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
@@ -56,7 +56,7 @@ def processor_of(profile, tokenizer, image_processor):
 
 
 def labels_of(ids, tokenizer):
-    """[1, L] labels, not shifted: what the assistant says and its `<|im_end|>`."""
+    """[1, L] labels, not shifted: the assistant's text and its `<|im_end|>`."""
     begin, end = tokenizer.convert_tokens_to_ids(["<|im_start|>", "<|im_end|>"])
     head = tokenizer.encode("assistant\n", add_special_tokens=False)
     row = ids[0].tolist()
@@ -75,7 +75,7 @@ def labels_of(ids, tokenizer):
 
 
 def model_of(profile, tokenizer, seed=7):
-    """A small model of the family, of random weights."""
+    """A small model of the family with random weights."""
     patch = SHAPES[profile][0]
     token = tokenizer.convert_tokens_to_ids
     special = dict(

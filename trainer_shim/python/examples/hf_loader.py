@@ -1,4 +1,4 @@
-"""PyTorch's DataLoader over Hugging Face's image processor: what is compared."""
+"""The baseline: PyTorch's DataLoader over Hugging Face's image processor."""
 
 import numpy
 import torch
@@ -24,7 +24,7 @@ class MicroBatches(torch.utils.data.Dataset):
         return len(self._reads)
 
     def _open(self):
-        # In the worker: what is opened before would be shared by all.
+        # Opened in the worker: before the fork, all workers would share it.
         self._corpus = corpora.Corpus(self._folder)
         self._images = hf.image_processor_of(self._profile, *self._pixels, pil=False)
         self._tokenizer = hf.tokenizer_of(self._tokenizer_path)
@@ -59,7 +59,7 @@ class MicroBatches(torch.utils.data.Dataset):
             "input_ids": torch.cat(ids)[None],
             "labels": torch.cat(labels)[None],
             "position_ids": position_ids[None],
-            # What the model computes with; half the bytes on the way from the worker.
+            # The model computes in bfloat16; sending it from the worker halves the bytes.
             "pixel_values": torch.cat(pixels).to(torch.bfloat16),
             "cu_seqlens_padded_host": numpy.cumsum([0, *lengths]).tolist(),
             "vision_cu_seqlens_host": numpy.cumsum([0, *grid.prod(1).tolist()]).tolist(),

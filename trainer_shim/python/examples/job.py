@@ -7,20 +7,20 @@ import textwrap
 
 
 class Job:
-    """A folder with a drawn dataset, and servers over it."""
+    """A folder with a drawn dataset, and the servers over it."""
 
-    def __init__(self, folder, program, samples, seed=1):
+    def __init__(self, folder, program, samples, seed=1, preset="receipts"):
         self.folder = folder
         self.program = program
         if not os.path.exists(os.path.join(folder, "ballast.yaml")):
             self._run("make-corpus", "--out", folder, "--samples", str(samples),
-                      "--preset", "receipts", "--seed", str(seed))  # fmt: skip
+                      "--preset", preset, "--seed", str(seed))  # fmt: skip
 
     def _run(self, *arguments):
         subprocess.run([self.program, *arguments], check=True, stdout=subprocess.DEVNULL)
 
     def configure(self, name, text):
-        """Writes a configuration and indexes the dataset for it; its path."""
+        """Writes a configuration, indexes the dataset for it, and returns its path."""
         path = os.path.join(self.folder, name + ".yaml")
         with open(path, "w", encoding="utf-8") as file:
             file.write(textwrap.dedent(text))
@@ -29,9 +29,9 @@ class Job:
 
     @contextlib.contextmanager
     def serve(self, config):
-        """A server until the end of the block; gives its address."""
+        """Runs a server until the end of the block; yields its address."""
         name = os.path.splitext(os.path.basename(config))[0]
-        # A socket's path has 107 bytes at most.
+        # A socket's path has at most 107 bytes.
         address = "unix:/tmp/ballast-%d-%s.sock" % (os.getpid(), name)
         command = [self.program, "serve", "--config", config, "--listen", address]
         with open(os.path.join(self.folder, name + ".log"), "w", encoding="utf-8") as log:

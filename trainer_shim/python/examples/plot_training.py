@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Table (Markdown, to stdout) and plot (SVG) of what train_vlm.py measured.
+"""Prints a Markdown table, and draws an SVG plot, of train_vlm.py's measurements.
 
     plot_training.py out.json docs/training.svg
 """
@@ -23,7 +23,7 @@ COLOURS = {
 
 
 def quantile(ordered, q):
-    """Linear between neighbours."""
+    """Interpolates linearly between neighbours."""
     at = q * (len(ordered) - 1)
     low = int(at)
     high = min(low + 1, len(ordered) - 1)
@@ -51,7 +51,7 @@ def table(result):
         times = kept(modes[key], warmup)
         ordered = sorted(times)
         numbers = [quantile(ordered, q) for q in (0.1, 0.5, 0.9, 0.99)] + [mean(times)]
-        # Against the bound's mean over the same steps.
+        # Relative to the bound's mean over the same steps.
         same = mean(kept(modes["bound"], warmup)[: len(times)])
         lines.append(
             "| %s | %d | %s | %.3f | %.3f |"
@@ -62,13 +62,13 @@ def table(result):
 
 
 def plot(result):
-    """Share of the steps that took no longer than so many milliseconds."""
+    """Plots the share of steps that took at most x milliseconds."""
     width, height, left, bottom, top = 820, 400, 60, 50, 20
     warmup = result["warmup"]
     series = {k: sorted(kept(m, warmup)) for k, m in result["modes"].items() if k in NAMES}
     low = min(times[0] for times in series.values()) * 0.95
     high = max(quantile(times, 0.9) for times in series.values()) * 1.02
-    tail = 300  # for the names
+    tail = 300  # width of the names
 
     def x(value):
         return left + (min(value, high) - low) / (high - low) * (width - left - tail)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Trains a small vision-language model on drawn receipts, one process a GPU, and
-measures what the way of loading does to the step.
+"""Trains a small vision-language model on drawn receipts, one process per GPU, and
+measures how the loader affects the step time.
 
     PYTHONPATH=trainer_shim/python train_vlm.py \\
         --ballast-server ballast-server --tokenizer tokenizer.json --world 4 --out out.json
@@ -8,15 +8,15 @@ measures what the way of loading does to the step.
 Modes, in one run, on the same samples in the same order:
   slice     PyTorch's DataLoader; each rank reads and decodes all and keeps its part
   shards    PyTorch's DataLoader; each rank reads its own part
-  off       Ballast, without reordering: as `shards`
-  sync      Ballast, samples exchanged when a batch is asked for
-  exchange  Ballast, exchanged beside the step before
-  direct    Ballast, the server deals out what is balanced already
-  bound     batches that lie on the GPU already, the same on every rank: no loading
-            at all and no difference between ranks
-A step's time is what passed on the GPU from the end of the step before, waiting
-included; the slowest rank's counts. docs/performance.md has figures;
-plot_training.py makes table and plot.
+  off       Ballast without reordering: the shards of `shards`
+  sync      Ballast; samples are exchanged when a batch is requested
+  exchange  Ballast; samples are exchanged during the step before
+  direct    Ballast; the server delivers balanced batches
+  bound     batches that are on the GPU already, the same on every rank: no loading
+            and no difference between ranks
+The time of a step runs on the GPU from the end of the step before, waiting included;
+the slowest rank counts. docs/performance.md has figures; plot_training.py makes a
+table and a plot.
 """
 
 import argparse
@@ -57,7 +57,7 @@ MODES = ("shards", "slice", "off", "sync", "exchange", "direct", "bound")
 
 
 def plan(arguments, config):
-    """Of each step, the ordinals of each rank's natural shard."""
+    """The ordinals in each rank's natural shard, for each step."""
     text = subprocess.run(
         [arguments.ballast_server, "plan", "--config", config, "--step", "0",
          "--steps", str(arguments.steps), "--json"],
@@ -92,7 +92,7 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5, fused=self.cuda)
 
     def mark(self):
-        """The time on the device, to be read when it has come."""
+        """Marks the time on the device; it can be read once the device is there."""
         if not self.cuda:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
@@ -111,7 +111,7 @@ class Trainer:
         return loss.detach()
 
     def run(self, batches, steps, label_tokens=None):
-        """Trains on the batches; what they took, on every rank the same answer."""
+        """Trains on the batches; returns the measurements, the same on every rank."""
         patches, waits, losses = [], [], []
         marks = [self.mark()]
         for number in range(steps):
@@ -119,12 +119,12 @@ class Trainer:
             batch = next(batches)
             waits.append((time.perf_counter() - asked) * 1e3)
             patches.append(int(batch["vision_cu_seqlens_host"][-1]))
-            # The whole step's number is known without a collective, where Ballast
-            # says it; for the others a constant will do.
+            # Ballast knows the whole step's number without a collective. For the other
+            # modes a constant will do.
             totals = getattr(batch, "step_totals", None)
             losses.append(self.step(batch, totals.label_tokens if totals else 1000))
             marks.append(self.mark())
-            if self.cuda and number >= 2:  # as a trainer that reads its loss late
+            if self.cuda and number >= 2:  # like a trainer that reads its loss late
                 marks[-3].synchronize()
         if self.cuda:
             torch.cuda.synchronize()
@@ -173,7 +173,7 @@ def with_ballast(trainer, address, mode):
 
 
 def everywhere(trainer, batch):
-    """A copy of one rank's batch on every rank, a different rank's each step."""
+    """Copies one rank's batch to every rank, a different rank's in each step."""
     source = batch.step % trainer.arguments.world
     copy = batch.clone()
     for key in sorted(batch):
@@ -242,24 +242,24 @@ def main():
     parser.add_argument("--ballast-server", required=True, help="program")
     parser.add_argument("--tokenizer", required=True, help="tokenizer.json with Qwen's special tokens")
     parser.add_argument("--out", required=True, help="JSON file")
-    parser.add_argument("--folder", help="where the dataset is drawn; default: a temporary one")
-    parser.add_argument("--world", type=int, default=4, help="processes, one a GPU")
+    parser.add_argument("--folder", help="folder of the dataset; default: a temporary one")
+    parser.add_argument("--world", type=int, default=4, help="number of processes, one per GPU")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--steps", type=int, default=210)
-    parser.add_argument("--warmup", type=int, default=10, help="steps that are dropped")
-    parser.add_argument("--slow-steps", type=int, default=60, help="of mode slice")
-    parser.add_argument("--batch", type=int, default=32, help="samples a step, over all ranks")
-    parser.add_argument("--samples", type=int, default=2048, help="of the dataset")
-    parser.add_argument("--workers", type=int, default=14, help="of a rank's DataLoader")
+    parser.add_argument("--warmup", type=int, default=10, help="steps left out of the figures")
+    parser.add_argument("--slow-steps", type=int, default=60, help="steps of mode slice")
+    parser.add_argument("--batch", type=int, default=32, help="samples per step, over all ranks")
+    parser.add_argument("--samples", type=int, default=2048, help="samples in the dataset")
+    parser.add_argument("--workers", type=int, default=14, help="workers of each rank's DataLoader")
     parser.add_argument("--min-pixels", type=int, default=3136)
     parser.add_argument("--max-pixels", type=int, default=12845056)
-    # In proportion to the parameters that a patch and a token pass through.
+    # In proportion to the parameters that a patch and a token are multiplied with.
     parser.add_argument("--patch-cost", type=float, default=1.0)
     parser.add_argument("--token-cost", type=float, default=0.11)
-    parser.add_argument("--memory", default="2GiB", help="of each server")
+    parser.add_argument("--memory", default="2GiB", help="serve.memory of each server")
     parser.add_argument("--port", type=int, default=29511)
-    parser.add_argument("--small", action="store_true", help="a tiny model, to try things out")
+    parser.add_argument("--small", action="store_true", help="train a tiny model, to try things out")
     arguments = parser.parse_args()
     arguments.tokenizer = os.path.abspath(arguments.tokenizer)
     arguments.image_token = special_token(arguments)

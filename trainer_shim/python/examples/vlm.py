@@ -13,8 +13,8 @@ class Shape:
     merge: int = 2
     vision_dim: int = 1280
     vision_depth: int = 12
-    #: The tower attends to windows of so many patches of an image, as most layers of
-    #: Qwen2.5-VL's do: what an image costs is then proportional to its patches.
+    #: Patches per attention window, as in most layers of Qwen2.5-VL's vision tower.
+    #: With windows, an image's cost is proportional to its patches.
     window: int = 256
     dim: int = 1024
     depth: int = 2
@@ -27,7 +27,7 @@ SMALL = Shape(vision_dim=64, vision_depth=2, dim=64, depth=1, head_dim=32)
 
 @dataclass
 class Segments:
-    """Where sequences begin and end in a row, there and on the host."""
+    """The bounds of the sequences in a row, on the device and on the host."""
 
     cu: torch.Tensor  # int32 [n+1], on the device
     host: list
@@ -35,7 +35,7 @@ class Segments:
 
 
 def attend(q, k, v, segments, causal):
-    """[T, heads, head_dim], each segment for itself."""
+    """Attends within each segment. Shapes are [T, heads, head_dim]."""
     if q.is_cuda:
         from torch.nn.attention.varlen import varlen_attn
 
@@ -100,7 +100,7 @@ class Model(nn.Module):
         seen = self.merger(self.vision_norm(x).view(-1, self.merger.in_features))
         ids = batch["input_ids"][0]
         x = self.tokens(ids)
-        # Neither waits for the device, as indexing with a mask would.
+        # masked_scatter does not wait for the device; indexing with a mask would.
         x = x.masked_scatter((ids == self.image_token)[:, None], seen)
         angles = batch["position_ids"].view(-1, len(ids))[0][:, None] * self.frequencies.float()
         for block in self.language:
@@ -118,7 +118,7 @@ def segments_of(host, device):
 
 
 def prepare(batch, shape, device):
-    """What Model takes, of a batch dictionary with `_host` lengths."""
+    """Model's input, made from a batch dictionary with `_host` lengths."""
     images = [int(x) for x in batch["vision_cu_seqlens_host"]]
     windows = [0]
     for begin, end in zip(images, images[1:]):

@@ -8,7 +8,7 @@
 namespace ballast {
 namespace {
 
-// A row of the picture as one character a pixel: '#' where it is not white.
+// Shows a row of the picture as one character a pixel: '#' if it is not white.
 std::string Row(const Canvas& canvas, int y) {
   std::string row;
   for (int x = 0; x < canvas.width(); ++x) {
@@ -28,7 +28,7 @@ std::string Picture(const Canvas& canvas) {
 constexpr Rgb kWhite = {255, 255, 255};
 constexpr Rgb kBlack = {0, 0, 0};
 
-TEST(CanvasTest, BoxesAreCutToThePicture) {
+TEST(CanvasTest, BoxesAreClippedToThePicture) {
   Canvas canvas(4, 3, kWhite);
   canvas.FillBox({-5, 1, 7, 100}, kBlack);
   EXPECT_EQ(Picture(canvas), "....\n##..\n##..\n");

@@ -18,14 +18,15 @@ TEST(DatasetConfigTest, LoadsAsAJobOfDpFour) {
   EXPECT_EQ(config.sources(0).path(), "docs-*.tar");
 }
 
-// The bytes tokenizer makes a token of every byte.
+// The bytes tokenizer turns every byte into a token.
 TEST(DatasetConfigTest, HoldsEverySampleThatCanBeDrawn) {
   const auto loaded = ParseConfig(DatasetConfigText(), "ballast.yaml", "data");
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const v1::Model& model = loaded->config.model();
   const uint64_t side = uint64_t{model.patch()} * model.merge();
   const uint64_t image = model.max_pixels() / (side * side) + 2;
-  // Three pairs of turns and a system turn: role, line breaks, two marks.
+  // Three pairs of turns and a system turn; each has a role, line breaks and
+  // two special tokens.
   const uint64_t frames = 7 * (1 + sizeof("assistant\n") + 1 + 1);
   const uint64_t max_tokens = loaded->config.batch().max_tokens();
   EXPECT_LE(kMostBytesSaid + frames, max_tokens);

@@ -27,7 +27,7 @@ std::string ReadFile(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// File name to bytes.
+// Maps file names to contents.
 std::map<std::string, std::string> ReadDirectory(const fs::path& directory) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::directory_iterator(directory)) {
@@ -36,7 +36,7 @@ std::map<std::string, std::string> ReadDirectory(const fs::path& directory) {
   return files;
 }
 
-// Members of a tar in order, read by nothing but the format's definition.
+// Members of a tar in order, read by the format's definition alone.
 std::vector<std::pair<std::string, std::string>> ReadTar(
     const std::string& tar) {
   std::vector<std::pair<std::string, std::string>> members;
@@ -90,7 +90,8 @@ TEST_F(DatasetTest, SameOptionsSameBytes) {
     EXPECT_TRUE(files == ReadDirectory(same.directory));
     const auto others = ReadDirectory(other.directory);
     EXPECT_TRUE(files.at("docs-000000.tar") != others.at("docs-000000.tar"));
-    // Over an older dataset of the same shards, nothing is left of it.
+    // Written over an older dataset of the same shards, it leaves nothing of
+    // that one.
     ASSERT_TRUE(WriteDataset([&] {
                   DatasetOptions over = other;
                   over.seed = a.seed;
@@ -140,7 +141,7 @@ TEST_F(DatasetTest, ShardsHoldConsecutiveKeysAndTheirFiles) {
   EXPECT_EQ(report->bytes, bytes);
 }
 
-TEST_F(DatasetTest, AConfigurationThatIsThereStays) {
+TEST_F(DatasetTest, AnExistingConfigurationIsKept) {
   const DatasetOptions options = Options("data", 1);
   fs::create_directories(options.directory);
   const fs::path config = fs::path(options.directory) / "ballast.yaml";
@@ -162,13 +163,13 @@ TEST_F(DatasetTest, RefusesShardsThatItWouldNotOverwrite) {
   EXPECT_TRUE(WriteDataset(Options("data", 11)).ok());
 }
 
-TEST_F(DatasetTest, RefusesWhatCannotBe) {
+TEST_F(DatasetTest, RefusesImpossibleOptions) {
   EXPECT_EQ(WriteDataset(Options("data", 0)).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(WriteDataset(Options("data", uint64_t{5000001})).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(fs::exists(root_));
-  // A file stands where the directory should.
+  // A file is in the directory's place.
   fs::create_directories(root_);
   std::ofstream(root_ / "data") << "a file";
   const auto report = WriteDataset(Options("data", 1));

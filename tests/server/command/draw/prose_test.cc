@@ -18,11 +18,11 @@ TEST(WrapTextTest, BreaksAtSpaces) {
   EXPECT_THAT(WrapText("", 3), IsEmpty());
 }
 
-TEST(MakeStatementTest, AnswerStandsInTheSentence) {
+TEST(MakeStatementTest, TheSentenceContainsTheAnswer) {
   Random random(3, 0);
   for (int i = 0; i < 200; ++i) {
     const Statement statement = MakeStatement(&random, /*foreign=*/i % 2 == 0);
-    // "Seven." answers, "seven" stands.
+    // The answer is "Seven.", the sentence has "seven".
     std::string number = absl::AsciiStrToLower(statement.question.answer);
     number.pop_back();
     EXPECT_THAT(statement.sentence, HasSubstr(" " + number + " "));

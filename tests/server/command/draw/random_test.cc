@@ -10,7 +10,7 @@ namespace {
 
 TEST(RandomTest, StreamsRepeatAndDiffer) {
   Random a(5, 7), same(5, 7), other_stream(5, 8), other_seed(6, 7);
-  // Seeds and streams that are swapped or shifted must not meet.
+  // Swapped or shifted seeds and streams must give different numbers.
   Random swapped(7, 5);
   for (int i = 0; i < 100; ++i) {
     const uint64_t value = a.Next();
@@ -25,7 +25,7 @@ TEST(RandomTest, BetweenReachesBothEndsEvenly) {
   Random random(1, 0);
   std::vector<int> counts(5);
   for (int i = 0; i < 50000; ++i) ++counts.at(random.Between(-2, 2) + 2);
-  // The deviation of a count is 89.
+  // The standard deviation of a count is 89.
   for (const int count : counts) EXPECT_NEAR(count, 10000, 500);
   EXPECT_EQ(random.Between(3, 3), 3);
   EXPECT_EQ(random.Below(1), 0u);
@@ -37,7 +37,7 @@ TEST(RandomTest, LognormalHasItsQuantilesAndLimits) {
   for (int& draw : draws) draw = random.Lognormal(1000, 0.5, 400, 2500);
   std::sort(draws.begin(), draws.end());
   EXPECT_NEAR(draws[10000], 1000, 25);
-  // One deviation up and down: 1000 e^0.5, 1000 e^-0.5.
+  // One standard deviation up and down: 1000 e^0.5, 1000 e^-0.5.
   EXPECT_NEAR(draws[16827], 1648.7, 50);
   EXPECT_NEAR(draws[3173], 606.5, 20);
   // e^(-0.5 * 1.83) is 0.4: about 3.3 % are clipped to it.

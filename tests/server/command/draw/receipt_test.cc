@@ -17,14 +17,14 @@ using ::testing::StartsWith;
 
 using Style = ReceiptLine::Style;
 
-// The price that ends a line, in cents.
+// The price at the end of a line, in cents.
 int PriceAtEnd(const std::string& line) {
   const std::string price = line.substr(line.rfind(' ') + 1);
   return static_cast<int>(
       std::lround(100 * std::strtod(price.c_str(), nullptr)));
 }
 
-// Reads prices off the transcription, as one would off the paper.
+// Reads the prices from the transcription, as from the printed receipt.
 TEST(ReceiptTest, PrintedItemsAddUpToThePrintedTotal) {
   for (uint64_t stream = 0; stream < 50; ++stream) {
     Random random(11, stream);

@@ -123,7 +123,7 @@ TEST(IndexFileTest, AnEmptyIndexIsOne) {
   EXPECT_EQ((*index)->digest(), "99aa06d3014798d86001c324468d497f");
 }
 
-TEST(IndexFileTest, TheDigestCoversLengthsAndSizesAndNothingElse) {
+TEST(IndexFileTest, TheDigestCoversLengthsSizesAndContentAndNothingElse) {
   const std::string path = TestFolder() + "/a.index";
   const auto digest = [&](const IndexContents& contents) {
     EXPECT_TRUE(WriteIndex(path, contents).ok());
@@ -132,9 +132,10 @@ TEST(IndexFileTest, TheDigestCoversLengthsAndSizesAndNothingElse) {
     return (*index)->digest();
   };
   const std::string original = digest(Contents());
-  const uint32_t numbers[] = {100, 10, 2, 640, 480, 1, 2,  //
-                              200, 10, 0,                  //
-                              200, 10, 1, 30,  40};
+  // Lengths and number of images; low and high half of both checks; sizes.
+  const uint32_t numbers[] = {100, 10, 2, 0, 0, 0, 0, 640, 480, 1, 2,  //
+                              200, 10, 0, 0, 0, 0, 0,                  //
+                              200, 10, 1, 0, 0, 0, 0, 30,  40};
   const Digest wanted = DigestOf(absl::string_view(
       reinterpret_cast<const char*>(numbers), sizeof(numbers)));
   EXPECT_EQ(original, absl::StrFormat("%016x%016x", wanted[0], wanted[1]));
@@ -145,14 +146,15 @@ TEST(IndexFileTest, TheDigestCoversLengthsAndSizesAndNothingElse) {
   contents.left_out[0].offset = 99;
   contents.samples[1].offset = 700;
   contents.samples[1].length = 7;
-  contents.samples[1].check = 99;
   EXPECT_EQ(digest(contents), original);
-  for (int change = 0; change < 4; ++change) {
+  for (int change = 0; change < 6; ++change) {
     contents = Contents();
     if (change == 0) ++contents.samples[2].text_tokens;
     if (change == 1) ++contents.samples[2].label_tokens;
     if (change == 2)
       std::swap(contents.images[0].width, contents.images[0].height);
+    if (change == 4) contents.samples[1].text_check = 99;
+    if (change == 5) contents.samples[0].image_check = 99;
     if (change == 3) {  // the second image moves to the second sample
       contents.samples[0].num_images = 1;
       contents.samples[1].num_images = 1;
@@ -226,7 +228,7 @@ TEST(IndexFileTest, RefusesOtherFilesAndVersions) {
   WriteFile(path, bytes);
   const absl::Status status = IndexFile::Open(path).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(status.message(), path + ": index of version 77, wanted 3");
+  EXPECT_EQ(status.message(), path + ": index of version 77, wanted 4");
 }
 
 TEST(IndexFileTest, EveryFlippedBitAndEveryCutIsFound) {

@@ -14,6 +14,7 @@
 #include "server/corpus/mock/mock_lengths.h"
 #include "server/image/image.h"
 #include "server/text/text_measure.h"
+#include "tests/fakes/read_sample.h"
 #include "tests/server/corpus/corpus_testing.h"
 
 namespace ballast {
@@ -92,7 +93,7 @@ TEST(MockSourceTest, LengthsAreMegatronsSampleForSample) {
     lengths.push_back(source->index().sample(i)->text_tokens);
     EXPECT_EQ(source->index().sample(i)->label_tokens, lengths.back() - 1);
   }
-  // Spec 7.
+  // The lengths of Megatron-LM's mock datasets for these numbers.
   EXPECT_THAT(lengths,
               ElementsAre(8192, 3473, 6564, 8192, 8192, 1024, 6360, 1893));
   // With images too: they take part in a sample's length.
@@ -125,7 +126,7 @@ TEST(MockSourceTest, SamplesAreWhatTheIndexSays) {
   std::set<size_t> counts;
   for (uint64_t i = 0; i < 40; ++i) {
     const IndexedSample indexed = *source->index().sample(i);
-    const auto raw = source->Read(i, {});
+    const auto raw = ReadSample(*source, i, {});
     ASSERT_TRUE(raw.ok()) << raw.status();
     const std::vector<ImageGrid> grids = GridsOf(indexed.images, model);
     const auto measured =
@@ -155,7 +156,7 @@ TEST(MockSourceTest, IdsComeFromTheVocabularyWithoutSpecialOnes) {
   const auto source = OpenOrFail(config);
   std::map<int32_t, int> seen;
   for (uint64_t i = 0; i < 200; ++i) {
-    const auto raw = source->Read(i, {.text = true, .images = false});
+    const auto raw = ReadSample(*source, i, {.text = true, .images = false});
     ASSERT_TRUE(raw.ok()) << raw.status();
     EXPECT_TRUE(raw->images.empty());
     const std::vector<int32_t> all = IdsOf(raw->text);
@@ -190,10 +191,11 @@ TEST(MockSourceTest, ContentFollowsFromNameAndNumber) {
   EXPECT_EQ(a->index().digest(), b->index().digest());
   std::set<std::string> texts;
   for (uint64_t i = 0; i < 50; ++i) {
-    const auto whole = a->Read(i, {});
+    const auto whole = ReadSample(*a, i, {});
     ASSERT_TRUE(whole.ok());
-    EXPECT_EQ(b->Read(i, {.text = true, .images = false})->text, whole->text);
-    EXPECT_EQ(b->Read(i, {.text = false, .images = true})->images,
+    EXPECT_EQ(ReadSample(*b, i, {.text = true, .images = false})->text,
+              whole->text);
+    EXPECT_EQ(ReadSample(*b, i, {.text = false, .images = true})->images,
               whole->images);
     texts.insert(whole->text);
   }
@@ -201,7 +203,7 @@ TEST(MockSourceTest, ContentFollowsFromNameAndNumber) {
   v1::Config other = config;
   other.mutable_sources(0)->set_name("n");
   const auto c = OpenOrFail(other);
-  EXPECT_NE(c->Read(0, {})->text, a->Read(0, {})->text);
+  EXPECT_NE(ReadSample(*c, 0, {})->text, ReadSample(*a, 0, {})->text);
   EXPECT_NE(c->index().digest(), a->index().digest());
   other = config;
   other.mutable_sources(0)->set_vocabulary(100);
@@ -266,7 +268,8 @@ TEST(MockSourceTest, SamplesThatAreTooLong) {
   uint64_t number = 0;
   for (uint64_t i = 0; i < 20; ++i, ++number) {
     while (all[number] > 400) ++number;
-    EXPECT_EQ(skipped->Read(i, {})->text, whole->Read(number, {})->text);
+    EXPECT_EQ(ReadSample(*skipped, i, {})->text,
+              ReadSample(*whole, number, {})->text);
     EXPECT_EQ(skipped->Locate(i).offset, number);
   }
   EXPECT_THAT(Open(ConfigOf(lengths, ", max_tokens: 19, on_too_long: skip"))
@@ -286,7 +289,8 @@ TEST(MockSourceTest, LengthsOfAFile) {
     lengths.push_back(source->index().sample(i)->text_tokens);
   }
   EXPECT_THAT(lengths, ElementsAre(5, 7, 9, 11));
-  EXPECT_EQ(source->Read(4, {}).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(ReadSample(*source, 4, {}).status().code(),
+            absl::StatusCode::kOutOfRange);
   EXPECT_EQ(source->Locate(4).file, "");
   WriteFile(folder + "/lengths.csv", "5\nnine\n");
   EXPECT_THAT(Open(config).status().message(),

@@ -23,7 +23,7 @@ AddedToken Token(int32_t id, const std::string& content) {
   return token;
 }
 
-// The pieces of `text`: ids, -1 for text, and what they cover.
+// The pieces of `text`: ids (-1 for text) and the bytes that they cover.
 std::vector<std::pair<int32_t, std::string>> Split(
     const std::vector<AddedToken>& tokens, const std::string& text) {
   const auto matcher = AddedTokenMatcher::Create(tokens);
@@ -52,14 +52,14 @@ TEST(AddedTokensTest, TheLongestCountsFromLeftToRight) {
                           Pair(1, "<a>"), Pair(-1, "<a")));
 }
 
-TEST(AddedTokensTest, StripTakesWhiteSpaceAlong) {
+TEST(AddedTokensTest, StripIncludesWhiteSpace) {
   std::vector<AddedToken> tokens = {Token(1, "<l>"), Token(2, "<r>")};
   tokens[0].lstrip = true;
   tokens[1].rstrip = true;
   EXPECT_THAT(Split(tokens, "a \n<l> b <r>\u3000\tc"),
               ElementsAre(Pair(-1, "a"), Pair(1, " \n<l>"), Pair(-1, " b "),
                           Pair(2, "<r>\u3000\t"), Pair(-1, "c")));
-  // What one token took, the next does not.
+  // White space taken by one token is not available to the next.
   EXPECT_THAT(Split(tokens, "<r> <l>"),
               ElementsAre(Pair(2, "<r> "), Pair(1, "<l>")));
 }
@@ -76,7 +76,7 @@ TEST(AddedTokensTest, SingleWordsStandAlone) {
   }
 }
 
-TEST(AddedTokensTest, FalseBeginningsTakeLittleTime) {
+TEST(AddedTokensTest, PartialMatchesTakeLittleTime) {
   const std::string content(1024, 'a');
   const std::vector<AddedToken> tokens = {Token(1, content + "b")};
   EXPECT_EQ(AddedTokenMatcher::Create(tokens).status().code(),

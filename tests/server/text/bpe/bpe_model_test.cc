@@ -39,7 +39,7 @@ BpeModel::Spec SmallSpec(const Merges& merges) {
   return spec;
 }
 
-// Fresh working memory each time, so that nothing is remembered.
+// Uses fresh working memory each time, so that nothing is cached.
 std::vector<int32_t> Encode(const BpeModel& model, const std::string& word) {
   BpeModel::Scratch scratch;
   std::vector<int32_t> ids;
@@ -47,8 +47,8 @@ std::vector<int32_t> Encode(const BpeModel& model, const std::string& word) {
   return ids;
 }
 
-// The definition: as long as some pair merges, the best one does, and of equal
-// ones the leftmost.
+// The definition of BPE: while some pair merges, merge the best one, the
+// leftmost of equal ones.
 std::vector<int32_t> EncodeByDefinition(const BpeModel::Spec& spec,
                                         const std::string& word) {
   std::map<std::string, int32_t> ids(spec.vocab.begin(), spec.vocab.end());
@@ -83,7 +83,7 @@ TEST(BpeModelTest, MergesTheBestPairFirst) {
   EXPECT_THAT(Encode(*model, ""), IsEmpty());
 }
 
-TEST(BpeModelTest, OfEqualPairsMergesTheLeftmost) {
+TEST(BpeModelTest, MergesTheLeftmostOfEqualPairs) {
   const auto model = BpeModel::Create(SmallSpec({{"a", "a"}}));
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_THAT(Encode(*model, "aaa"), ElementsAre(4, 0));
@@ -113,7 +113,7 @@ TEST(BpeModelTest, ShortAndLongWordsFollowTheDefinition) {
   }
 }
 
-TEST(BpeModelTest, WordsMetBeforeComeOutTheSame) {
+TEST(BpeModelTest, CachedWordsEncodeTheSame) {
   const BpeModel::Spec spec = SmallSpec({{"a", "b"}, {"ab", "c"}});
   const auto model = BpeModel::Create(spec);
   ASSERT_TRUE(model.ok()) << model.status();
@@ -139,11 +139,11 @@ TEST(BpeModelTest, IgnoreMergesTakesWholeWordsAsTheyAre) {
   EXPECT_THAT(Encode(*ignoring, "abda"), ElementsAre(4, 3, 0));
 }
 
-TEST(BpeModelTest, BytesWithoutATokenHaveNone) {
+TEST(BpeModelTest, BytesWithoutATokenAreDropped) {
   const auto model = BpeModel::Create(SmallSpec({{"a", "b"}}));
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_FALSE(model->has_all_bytes());
-  // Its neighbours then stand side by side, as for Hugging Face.
+  // Its neighbours are then adjacent, as for Hugging Face.
   EXPECT_THAT(Encode(*model, "axb"), ElementsAre(4));
   EXPECT_THAT(Encode(*model, std::string(40, 'x') + "a"), ElementsAre(0));
 }
@@ -161,7 +161,7 @@ TEST(BpeModelTest, TokensStandForBytes) {
   }
 }
 
-TEST(BpeModelTest, RefusesWhatIsNoVocabulary) {
+TEST(BpeModelTest, RefusesInvalidVocabularies) {
   const auto expect = [](const BpeModel::Spec& spec, const char* complaint) {
     const absl::Status status = BpeModel::Create(spec).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -169,7 +169,7 @@ TEST(BpeModelTest, RefusesWhatIsNoVocabulary) {
   };
   expect({{{"a", -1}}, {}, false}, "id -1");
   expect({{{"a", BpeModel::kMaxId}}, {}, false}, "wanted 0 to");
-  expect({{{"a", 0}, {"a", 1}}, {}, false}, "stands twice");
+  expect({{{"a", 0}, {"a", 1}}, {}, false}, "is listed twice");
   expect({{{"a", 0}, {"b", 0}}, {}, false}, "given twice, once to \"b\"");
   expect({{{"a", 0}, {"b", 1}}, {{"a", "b"}}, false},
          "model.merges[0]: \"ab\" is not in model.vocab");

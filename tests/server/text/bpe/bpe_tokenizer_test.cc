@@ -23,7 +23,7 @@ std::unique_ptr<Tokenizer> Make(const json& file) {
   return *std::move(tokenizer);
 }
 
-TEST(BpeTokenizerTest, AppendsToWhatIsThere) {
+TEST(BpeTokenizerTest, AppendsToTheOutput) {
   const auto tokenizer = Make(SmallTokenizerJson({{"a", "b"}}));
   std::vector<int32_t> ids = {7};
   ASSERT_TRUE(tokenizer->Encode("abc", &ids).ok());
@@ -48,12 +48,12 @@ TEST(BpeTokenizerTest, NormalizedTokensAreFoundInNormalizedText) {
   const auto tokenizer = Make(file);
   EXPECT_THAT(EncodeOrFail(*tokenizer, "\u00e9"), ElementsAre(256));
   EXPECT_THAT(EncodeOrFail(*tokenizer, "e\u0301"), ElementsAre(256));
-  // The other is looked for in the text as it is.
+  // The other is searched for in the original text.
   EXPECT_THAT(EncodeOrFail(*tokenizer, "a\u0301"), ElementsAre(257));
   EXPECT_THAT(EncodeOrFail(*tokenizer, "\u00e1"), ElementsAre(0xC3, 0xA1));
 }
 
-TEST(BpeTokenizerTest, EndsAreThoseOfTheTextBeforeNormalizing) {
+TEST(BpeTokenizerTest, EndsReferToTheTextBeforeNormalizing) {
   json file = SmallTokenizerJson();
   file["normalizer"] = {{"type", "NFC"}};
   const auto tokenizer = Make(file);
@@ -90,7 +90,7 @@ TEST(BpeTokenizerTest, KnowsItsAddedTokens) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(BpeTokenizerTest, DigestIsThatOfTheFile) {
+TEST(BpeTokenizerTest, DigestIsTheFiles) {
   json file = SmallTokenizerJson({{"a", "b"}});
   const std::string digest = Make(file)->digest();
   EXPECT_EQ(Make(file)->digest(), digest);

@@ -1,4 +1,4 @@
-// The shared tokenizer against what Hugging Face tokenizers made of its texts.
+// Compares the shared tokenizer with Hugging Face's ids of its texts.
 #include <cstdint>
 #include <fstream>
 #include <optional>

@@ -146,7 +146,7 @@ def all_tokenizers():
         split(r"\p{N}{1,3}"), split("[一-龥぀-ゟ゠-ヿ]+"), split(r"\d|\P{N}+?(?=\s)"),
         split(QWEN2, "removed", True), byte_level(add_prefix_space=True, use_regex=True)]))
     yield "sequence", tokenizer, {}
-    # Lacks most bytes: what has no token is dropped.
+    # Lacks most bytes: bytes without a token are dropped.
     yield "gaps", train(pre_tokenizers.ByteLevel(add_prefix_space=False), alphabet=["a", "b"], size=300), {"drop_bytes": True}
 
 
@@ -168,7 +168,7 @@ def main():
             model["merges"] = [" ".join(pair) for pair in model["merges"]]
         if changes.get("ignore_merges"):
             model["ignore_merges"] = True
-            # A token that no merge reaches.
+            # A token that no merge produces.
             model["vocab"]["Ġbrown"] = len(model["vocab"]) if "Ġbrown" not in model["vocab"] else model["vocab"]["Ġbrown"]
             for i, token in enumerate(data["added_tokens"]):
                 token["id"] = len(model["vocab"]) + i

@@ -20,7 +20,7 @@ Normalized Normalize(const std::string& text) {
   return result;
 }
 
-// Expected values are those of the Unicode standard (chapter 3.11, annex 15).
+// Expected values are from the Unicode standard (chapter 3.11, annex 15).
 TEST(NfcTest, ComposesAndOrders) {
   const std::pair<const char*, const char*> cases[] = {
       {"e\u0301", "\u00e9"},
@@ -32,7 +32,7 @@ TEST(NfcTest, ComposesAndOrders) {
       {"q\u0307\u0323", "q\u0323\u0307"},  // ordered, nothing composed
       {"\u1100\u1161\u11a8", "\uac01"},    // Hangul by rule
       {"\uac00\u11a8", "\uac01"},
-      {"\u0958", "\u0915\u093c"},  // excluded from composing
+      {"\u0958", "\u0915\u093c"},  // excluded from composition
       {"\u0344", "\u0308\u0301"},
       {"\uf900", "\u8c48"},  // a singleton
       {"\U0001d15e", "\U0001d157\U0001d165"},
@@ -45,7 +45,7 @@ TEST(NfcTest, ComposesAndOrders) {
   }
 }
 
-TEST(NfcTest, LeavesWhatHasTheFormAlready) {
+TEST(NfcTest, LeavesNormalizedTextUnchanged) {
   for (const char* text :
        {"", "plain", "caf\u00e9", "\u1e69", "\uac01", "q\u0323\u0307",
         "\U0001f469\u200d\U0001f4bb", "\u0301alone", "\u05d0\u05b7"}) {
@@ -54,11 +54,11 @@ TEST(NfcTest, LeavesWhatHasTheFormAlready) {
 }
 
 TEST(NfcTest, TellsWhereChangedTextCameFrom) {
-  // a b e+acute c, then the same once more.
+  // a b e+acute c, twice.
   const Normalized result = Normalize("abe\u0301ce\u0301");
   ASSERT_EQ(result.text, "ab\u00e9c\u00e9");
   ASSERT_EQ(result.changes.size(), 2u);
-  // In bytes: e with its mark has three, composed two.
+  // In bytes: e and its mark take three, composed two.
   const size_t expected[] = {0, 1, 2, 5, 5, 6, 9, 9};
   for (size_t end = 0; end < 8; ++end) {
     EXPECT_EQ(OriginalEnd(result.changes, end), expected[end]) << end;
@@ -69,7 +69,7 @@ TEST(NfcTest, ManyMarksTakeLittleTime) {
   std::string text = "a";
   for (int i = 0; i < 100000; ++i) text += i % 2 == 0 ? "\u0307" : "\u0323";
   const Normalized result = Normalize(text);
-  // The dots below come first, and one of each is composed.
+  // The dots below are ordered first, and one of each is composed.
   EXPECT_TRUE(result.changed);
   EXPECT_EQ(result.text.substr(0, 5), "\u1ea1\u0323");
 }

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Everything in `text` that the pattern matches.
+// All matches of the pattern in `text`.
 std::vector<std::string> Matches(const std::string& pattern,
                                  const std::string& text) {
   const auto translated = ToPcre2Pattern(pattern);
@@ -38,7 +38,7 @@ std::vector<std::string> Matches(const std::string& pattern,
   return found;
 }
 
-TEST(PatternSyntaxTest, UnderstandsWhatTokenizersUse) {
+TEST(PatternSyntaxTest, UnderstandsThePatternsOfTokenizers) {
   EXPECT_THAT(Matches(R"(\p{Lu}\p{Ll}*|\d{1,2})", "AbC 123 \u00c4\u00f6"),
               ElementsAre("Ab", "C", "12", "3", "\u00c4\u00f6"));
   EXPECT_THAT(Matches(R"([^\s\p{L}]+)", "a1- b+"), ElementsAre("1-", "+"));
@@ -53,7 +53,7 @@ TEST(PatternSyntaxTest, UnderstandsWhatTokenizersUse) {
 }
 
 TEST(PatternSyntaxTest, KnowsCharactersNewerThanPcre2) {
-  // A letter of Unicode 16, a digit of it, and a mark.
+  // A letter, a digit and a mark of Unicode 16.
   EXPECT_THAT(Matches(R"(\p{L}+)", "a\U000105C0b"),
               ElementsAre("a\U000105C0b"));
   EXPECT_THAT(Matches(R"(\p{N}|\d)", "\U00010D40"), ElementsAre("\U00010D40"));
@@ -65,9 +65,9 @@ TEST(PatternSyntaxTest, WhiteSpaceIsUnicodes) {
               ElementsAre("\u0085", "\u00a0", "\u3000"));
 }
 
-TEST(PatternSyntaxTest, RefusesWhatIsReadDifferently) {
+TEST(PatternSyntaxTest, RefusesSyntaxThatTheLibrariesReadDifferently) {
   const std::pair<const char*, const char*> faults[] = {
-      {R"(\w+)", "an escape that is not supported at byte 0"},
+      {R"(\w+)", "an unsupported escape at byte 0"},
       {R"(a\b)", "at byte 1"},
       {R"([[:alpha:]])", "a class within a class"},
       {R"([a&&b])", "a class within a class"},
@@ -75,9 +75,9 @@ TEST(PatternSyntaxTest, RefusesWhatIsReadDifferently) {
       {R"(\p{L)", "a property without its {name}"},
       {R"(\pL)", "a property without its {name}"},
       {R"((?i:\p{Lu}))", "a property in a group (?i:...)"},
-      {R"((?i)a)", "a kind of group"},
-      {R"((?P<x>a))", "a kind of group"},
-      {R"((*UTF)a)", "a kind of group"},
+      {R"((?i)a)", "an unsupported kind of group"},
+      {R"((?P<x>a))", "an unsupported kind of group"},
+      {R"((*UTF)a)", "an unsupported kind of group"},
       {R"(a.b)", "`.`"},
       {R"(^a)", "`^`"},
       {R"(a$)", "`$`"},
@@ -86,12 +86,12 @@ TEST(PatternSyntaxTest, RefusesWhatIsReadDifferently) {
       {R"(a{,2})", "a repetition that is not"},
       {R"(a{1,2,3})", "a repetition that is not"},
       {R"(a{)", "a `{` without `}`"},
-      {R"((a)", "a group that does not end"},
-      {R"(a))", "a `)` too many"},
-      {R"([a)", "a class that does not end"},
+      {R"((a)", "an unterminated group"},
+      {R"(a))", "an unmatched `)`"},
+      {R"([a)", "an unterminated class"},
       {R"([])", "an empty class"},
       {R"([b-a])", "a range whose end"},
-      {R"([a\)", "an escape"},
+      {R"([a\)", "an unsupported escape"},
   };
   for (const auto& [pattern, complaint] : faults) {
     const absl::Status status = ToPcre2Pattern(pattern).status();
@@ -110,7 +110,7 @@ TEST(PatternSyntaxTest, LiteralsMatchThemselvesAlone) {
   EXPECT_EQ((*match)->begin, 5u);
 }
 
-TEST(RegexTest, RefusesPatternsThatMatchNothing) {
+TEST(RegexTest, RefusesPatternsThatMatchTheEmptyText) {
   for (const char* pattern : {"a*", "(?=a)", "a|"}) {
     EXPECT_EQ(Regex::Create(pattern).status().code(),
               absl::StatusCode::kInvalidArgument)
@@ -120,8 +120,8 @@ TEST(RegexTest, RefusesPatternsThatMatchNothing) {
             absl::StatusCode::kInvalidArgument);
 }
 
-// Exponential backtracking ends in an error, not in years.
-TEST(RegexTest, StopsWhatBacktracksWithoutEnd) {
+// Exponential backtracking ends in an error instead of taking years.
+TEST(RegexTest, StopsEndlessBacktracking) {
   const auto regex = Regex::Create("(?:a+)+[bd]");
   ASSERT_TRUE(regex.ok()) << regex.status();
   RegexScratch scratch;

@@ -13,13 +13,13 @@
 
 namespace ballast {
 
-// A file beside the tests; a test that cannot read it fails.
+// The path of a file of testdata.
 std::string TestDataPath(const std::string& name);
 std::string ReadFileOrFail(const std::string& path);
 nlohmann::json ReadJsonOrFail(const std::string& path);
 
-// A tokenizer.json to change in tests: all 256 bytes as tokens, their ids being
-// the bytes' own values, then `merges` in order, from id 256 on, in the byte
+// A tokenizer.json for tests to modify: all 256 bytes as tokens whose ids are
+// the bytes' values, then `merges` in order, from id 256 on, in the byte
 // alphabet; ByteLevel without a pattern, no normalizer, no added tokens.
 nlohmann::json SmallTokenizerJson(
     std::initializer_list<std::pair<std::string, std::string>> merges = {});
@@ -27,7 +27,7 @@ nlohmann::json SmallTokenizerJson(
 // An entry of `added_tokens` with all flags off.
 nlohmann::json AddedTokenJson(int32_t id, const std::string& content);
 
-// The ids of a text; a failure is an error of the test.
+// The ids of a text; fails the running test if it cannot be encoded.
 std::vector<int32_t> EncodeOrFail(const Tokenizer& tokenizer,
                                   const std::string& text);
 

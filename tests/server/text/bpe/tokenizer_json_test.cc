@@ -49,7 +49,7 @@ TEST(TokenizerJsonTest, OldFilesLackTheNewerKeys) {
   EXPECT_THAT(Encode(file, "ab ab"), ElementsAre(256, ' ', 256));
 }
 
-TEST(TokenizerJsonTest, StepsOfAPreTokenizerFollowOneAnother) {
+TEST(TokenizerJsonTest, StepsOfAPreTokenizerRunInOrder) {
   json file = SmallTokenizerJson({{"a", "b"}, {"ab", "ab"}});
   EXPECT_THAT(Encode(file, "abab"), ElementsAre(257));
   const json byte_level = file["pre_tokenizer"];
@@ -68,13 +68,13 @@ TEST(TokenizerJsonTest, StepsOfAPreTokenizerFollowOneAnother) {
   file["pre_tokenizer"]["pretokenizers"][0] =
       split({{"String", "+"}}, "Isolated", false);
   EXPECT_THAT(Encode(file, "ab+abab"), ElementsAre(256, '+', 257));
-  // What is not matched is removed.
+  // Text that is not matched is removed.
   file["pre_tokenizer"]["pretokenizers"][0] =
       split({{"Regex", "[a-z]+"}}, "Removed", true);
   EXPECT_THAT(Encode(file, "ab+ab"), ElementsAre(256, 256));
 }
 
-// What runs beside the ids is not looked at.
+// Keys that do not affect the ids are ignored.
 TEST(TokenizerJsonTest, PostProcessorAndDecoderDoNotMatter) {
   json file = SmallTokenizerJson();
   file["post_processor"] = {{"type", "RobertaProcessing"}};
@@ -82,7 +82,7 @@ TEST(TokenizerJsonTest, PostProcessorAndDecoderDoNotMatter) {
   EXPECT_THAT(Encode(file, "a"), ElementsAre('a'));
 }
 
-TEST(TokenizerJsonTest, RefusesWhatItDoesNotDoAndNamesIt) {
+TEST(TokenizerJsonTest, RefusesUnsupportedKeysByName) {
   struct Fault {
     const char* where;  // a JSON pointer
     json value;
@@ -133,7 +133,7 @@ TEST(TokenizerJsonTest, RefusesWhatItDoesNotDoAndNamesIt) {
        "pre_tokenizer.pretokenizers[0].behavior: found \"MergedWithNext\""},
       {"/pre_tokenizer", changed_split("invert", 3), "pretokenizers[0].invert"},
       {"/pre_tokenizer", changed_split("pattern", {{"Regex", "\\w+"}}),
-       "pretokenizers[0].pattern: pattern: an escape that is not supported"},
+       "pretokenizers[0].pattern: pattern: an unsupported escape"},
       {"/pre_tokenizer", changed_split("pattern", {{"Regex", "a*"}}),
        "matches the empty text"},
       {"/pre_tokenizer", changed_split("pattern", {{"String", ""}}),
@@ -155,7 +155,7 @@ TEST(TokenizerJsonTest, RefusesWhatItDoesNotDoAndNamesIt) {
   }
 }
 
-TEST(TokenizerJsonTest, RefusesAddedTokensThatAreNone) {
+TEST(TokenizerJsonTest, RefusesInvalidAddedTokens) {
   const auto refused = [](const json& tokens, const char* complaint) {
     json file = SmallTokenizerJson();
     file["added_tokens"] = tokens;
@@ -176,8 +176,8 @@ TEST(TokenizerJsonTest, RefusesAddedTokensThatAreNone) {
   refused(json::array({token}), "added_tokens[0].new_flag");
 }
 
-// Hugging Face numbers added tokens itself, whatever the file says. A file that
-// says otherwise would come out differently here and there.
+// Hugging Face assigns the ids of added tokens itself, whatever the file says.
+// A file with other ids would be encoded differently there and here.
 TEST(TokenizerJsonTest, RefusesIdsThatHuggingFaceWouldChange) {
   json file = SmallTokenizerJson();
   file["added_tokens"] = {AddedTokenJson(256, "<x>"), AddedTokenJson('a', "a"),
@@ -215,7 +215,7 @@ TEST(TokenizerJsonTest, BoundsTheStepsOfAPreTokenizer) {
   ExpectRefused(file, "at most 32 steps");
 }
 
-TEST(TokenizerJsonTest, EveryBeginningOfAFileIsRefused) {
+TEST(TokenizerJsonTest, EveryTruncatedFileIsRefused) {
   const std::string whole = SmallTokenizerJson({{"a", "b"}}).dump();
   for (size_t size = 0; size < whole.size(); size += 13) {
     const absl::Status status =

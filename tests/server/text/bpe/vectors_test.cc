@@ -1,4 +1,5 @@
-// What Hugging Face tokenizers made of many texts; make_vectors.py says how.
+// Compares with Hugging Face's ids of many texts, as written by
+// make_vectors.py.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -14,8 +15,8 @@ namespace {
 
 struct Vectors {
   const char* name;
-  // Decoding gives the text back, and each token stands for its own bytes of
-  // it: nothing is normalised, put before or dropped.
+  // True if decoding returns the text, and each token covers its own bytes:
+  // nothing is normalised, prefixed or dropped.
   bool lossless;
 };
 
@@ -44,7 +45,7 @@ TEST_P(BpeVectorsTest, IdsAreThoseOfHuggingFace) {
   }
 }
 
-TEST_P(BpeVectorsTest, EndsRunThroughTheText) {
+TEST_P(BpeVectorsTest, EndsCoverTheText) {
   ASSERT_TRUE(tokenizer_.ok()) << tokenizer_.status();
   for (const std::string text : texts_) {
     SCOPED_TRACE(text);
@@ -69,8 +70,9 @@ TEST_P(BpeVectorsTest, EndsRunThroughTheText) {
   }
 }
 
-TEST_P(BpeVectorsTest, DecodingGivesTheTextBack) {
-  if (!GetParam().lossless) GTEST_SKIP() << "its encoding changes texts";
+TEST_P(BpeVectorsTest, DecodingReturnsTheText) {
+  if (!GetParam().lossless)
+    GTEST_SKIP() << "not applicable: this tokenizer changes texts";
   ASSERT_TRUE(tokenizer_.ok()) << tokenizer_.status();
   for (const std::string text : texts_) {
     std::string decoded;

@@ -55,7 +55,7 @@ class SentencePieceHelperTest : public ::testing::Test {
     process_ = *children.begin();
   }
 
-  // The ids of "The", which must be the same as ever.
+  // Encodes three stretches; the ids must equal those of the first call.
   void ExpectEncodes() {
     SentencePieceHelper::Encoded encoded;
     const absl::Status status = helper_->Encode(
@@ -87,9 +87,9 @@ TEST_F(SentencePieceHelperTest, AProcessThatIsKilledIsReplaced) {
   }
 }
 
-TEST_F(SentencePieceHelperTest, SoIsTheOneThatHoldsTheModel) {
+TEST_F(SentencePieceHelperTest, TheProcessThatHoldsTheModelIsReplacedToo) {
   ExpectEncodes();
-  // Its children go with it.
+  // Its children end with it.
   kill(process_, SIGKILL);
   ExpectEncodes();
   EXPECT_FALSE(ChildrenOf(getpid()).contains(process_));
@@ -101,13 +101,13 @@ TEST_F(SentencePieceHelperTest, SignalsToAllOfAGroupDoNotEndThem) {
   EXPECT_EQ(*ChildrenOf(getpid()).begin(), process_);
 }
 
-TEST_F(SentencePieceHelperTest, NoProcessStays) {
+TEST_F(SentencePieceHelperTest, NoProcessRemains) {
   ExpectEncodes();
   const std::set<pid_t> workers = ChildrenOf(process_);
   ASSERT_FALSE(workers.empty());
   helper_.reset();
   EXPECT_TRUE(ChildrenOf(getpid()).empty());
-  EXPECT_NE(kill(process_, 0), 0);  // waited for
+  EXPECT_NE(kill(process_, 0), 0);  // it has been reaped
 }
 
 TEST_F(SentencePieceHelperTest, EndsOfWhiteSpaceAndBytesStayInTheStretch) {
@@ -121,7 +121,7 @@ TEST_F(SentencePieceHelperTest, EndsOfWhiteSpaceAndBytesStayInTheStretch) {
   EXPECT_EQ(last, 7u);
 }
 
-TEST(SentencePieceHelperStartTest, SaysWhatIsWrongWithAModel) {
+TEST(SentencePieceHelperStartTest, NamesTheFaultOfAModel) {
   for (const std::string& model :
        {std::string(), std::string("nonsense"), ModelBytes().substr(0, 1000)}) {
     const absl::Status status =
@@ -132,7 +132,7 @@ TEST(SentencePieceHelperStartTest, SaysWhatIsWrongWithAModel) {
   EXPECT_TRUE(ChildrenOf(getpid()).empty());
 }
 
-// A server whose standard streams are closed has their numbers for others.
+// A server with closed standard streams uses their descriptors for other files.
 TEST(SentencePieceHelperStartTest, NeedsNoStandardStreams) {
   EXPECT_EXIT(
       {

@@ -1,5 +1,5 @@
-// Models that are damaged or hostile: whatever they are, they are refused or
-// encode something, and the process that has them can do no more than end.
+// Damaged and hostile models are refused or encode something; at worst their
+// own process ends.
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kText[] = "The fox <|im_start|> ﬁ ½ 😀 <s> 12\n\n  x";
 
-// Whether it is a model. `text` is then encoded, well or not.
+// True if `model` is accepted. `text` is then encoded, successfully or not.
 bool Survives(const std::string& model, const std::string& text) {
   const auto tokenizer = MakeSentencePieceTokenizer(model);
   if (!tokenizer.ok()) {
@@ -61,11 +61,11 @@ TEST_P(HostileModelTest, WithOtherBytes) {
     }
     models += Survives(damaged, kText) ? 1 : 0;
   }
-  // Or else nothing was tried but the reading.
+  // Otherwise only parsing was tested.
   EXPECT_GT(models, 5);
 }
 
-// The table by which characters are replaced is trusted by the library.
+// The library trusts the model's table of character replacements.
 TEST_P(HostileModelTest, WithAnotherEnd) {
   const size_t tail = std::min<size_t>(model_.size() / 4, 1500);
   for (int round = 0; round < 40; ++round) {
@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(All, HostileModelTest,
                          ::testing::Values("llama", "symbols", "unigram"),
                          [](const auto& info) { return info.param; });
 
-TEST(HostileBytesTest, AreNoModel) {
+TEST(HostileBytesTest, AreNotAModel) {
   std::mt19937 random(6);
   for (int round = 0; round < 30; ++round) {
     std::string bytes(random() % 3000, '\0');

@@ -42,7 +42,7 @@ Die Straße ist schön, der Fluß auch. Où est la bibliothèque? Él comió una
 快速的棕色狐狸跳过了懒狗。这是一张收据。東京タワーはどこですか。 こんにちは世界
 """
 
-# Two columns of code points in hexadecimal: small, where the library's own
+# Two columns of code points in hexadecimal: a small table; the library's own
 # rules take a quarter of a megabyte.
 RULES = "".join(
     " ".join("%X" % ord(c) for c in a) + "\t" +
@@ -56,21 +56,21 @@ SYMBOLS = ["<|im_start|>", "<|im_end|>", "<|image_pad|>", "<|vision_start|>",
 CONTROL = ["<|endoftext|>", "<|c|>"]
 
 MODELS = {
-    # As T5's or ALBERT's: normalising, white space removed, no bytes.
+    # Like T5's or ALBERT's: normalised, white space removed, no bytes.
     "unigram": dict(model_type="unigram", vocab_size=400,
                     normalization_rule_tsv=RULES),
-    # As Llama's: nothing normalised, bytes for what is in no piece.
+    # Like Llama's: nothing normalised, bytes for characters in no piece.
     "llama": dict(model_type="bpe", vocab_size=640, byte_fallback=True,
                   normalization_rule_name="identity", split_digits=True,
                   remove_extra_whitespaces=False,
                   allow_whitespace_only_pieces=True),
-    # As those of chat models that were trained with their symbols.
+    # Like chat models trained with their symbols.
     "symbols": dict(model_type="bpe", vocab_size=660, byte_fallback=True,
                     normalization_rule_name="identity",
                     remove_extra_whitespaces=False,
                     user_defined_symbols=SYMBOLS + ["\n\n", "   "],
                     control_symbols=CONTROL, pad_id=3),
-    # As Gemma's: no space before the text.
+    # Like Gemma's: no space before the text.
     "no_prefix": dict(model_type="unigram", vocab_size=660,
                       byte_fallback=True, add_dummy_prefix=False,
                       normalization_rule_name="identity",
@@ -103,7 +103,7 @@ def train(options):
         hard_vocab_limit=False, character_coverage=0.98, num_threads=1,
         **options)
     proto = model_pb2.ModelProto.FromString(model.getvalue())
-    # Paths of this machine.
+    # Removes the paths of the machine that ran this.
     proto.trainer_spec.ClearField("input")
     proto.normalizer_spec.ClearField("normalization_rule_tsv")
     return proto

@@ -1,5 +1,5 @@
-// What SentencePiece's own package and Hugging Face's made of many texts;
-// make_vectors.py says how.
+// Compares with the ids of SentencePiece's own package and of Hugging Face, as
+// written by make_vectors.py.
 #include "server/text/sentencepiece/sentencepiece_tokenizer.h"
 
 #include <cstddef>
@@ -34,8 +34,8 @@ std::unique_ptr<Tokenizer> Make(const std::string& name) {
 
 struct Vectors {
   const char* name;
-  // Each piece stands for its own bytes of the text, but for the space that
-  // the model may put before it. (Where a symbol has spaces, the library gives
+  // True if each piece covers its own bytes of the text, except for the space
+  // that the model may prefix. (If a symbol has spaces, the library attributes
   // all of them to the last piece.)
   bool lossless;
 };
@@ -57,7 +57,7 @@ TEST_P(SentencePieceVectorsTest, IdsAreThoseOfThePackage) {
   }
 }
 
-TEST_P(SentencePieceVectorsTest, EndsRunThroughTheText) {
+TEST_P(SentencePieceVectorsTest, EndsCoverTheText) {
   ASSERT_NE(tokenizer_, nullptr);
   for (const auto& vector : vectors_) {
     const std::string text = vector[0];
@@ -74,7 +74,7 @@ TEST_P(SentencePieceVectorsTest, EndsRunThroughTheText) {
       ASSERT_TRUE(tokenizer_->Decode({ids[i]}, &spelled).ok());
       const std::string own = text.substr(begin, ends[i] - begin);
       if (GetParam().lossless) {
-        // A text may have the model's own space.
+        // A text may contain the model's space character.
         const std::string plain = absl::StrReplaceAll(own, {{"▁", " "}});
         EXPECT_TRUE(spelled == own || spelled == plain ||
                     (i == 0 && spelled == " " + plain))
@@ -86,7 +86,7 @@ TEST_P(SentencePieceVectorsTest, EndsRunThroughTheText) {
       EXPECT_EQ(begin, text.size());
     }
     if (vector[2].is_null()) continue;
-    // The package gives all of a character to the last of its bytes.
+    // The package attributes a whole character to its last byte.
     const auto wanted = vector[2].get<std::vector<size_t>>();
     ASSERT_EQ(wanted.size(), ends.size());
     for (size_t i = 0; i < ends.size(); ++i) {
@@ -113,8 +113,8 @@ TEST(SentencePieceTokenizerTest, IdsAreThoseOfTransformers) {
   for (const auto& vector : vectors) {
     const std::string text = vector[0];
     auto wanted = vector[1].get<std::vector<int32_t>>();
-    // There a space at the beginning stands for the model's own; the package,
-    // and the tokenizers of transformers 4 that use it, have both.
+    // In transformers 5 a space at the beginning replaces the model's own; the
+    // package and the tokenizers of transformers 4 that use it have both.
     if (absl::StartsWith(text, " ") || absl::StartsWith(text, "▁")) {
       wanted.insert(wanted.begin(), space[0]);
     }
@@ -122,7 +122,7 @@ TEST(SentencePieceTokenizerTest, IdsAreThoseOfTransformers) {
   }
 }
 
-TEST(SentencePieceTokenizerTest, ATextThatGoesOnTakesNoSpace) {
+TEST(SentencePieceTokenizerTest, AContinuedTextTakesNoSpace) {
   const auto tokenizer = Make("llama");
   ASSERT_NE(tokenizer, nullptr);
   std::vector<int32_t> whole;
@@ -138,7 +138,7 @@ TEST(SentencePieceTokenizerTest, ATextThatGoesOnTakesNoSpace) {
   EXPECT_EQ(ids, EncodeOrFail(*without, "The fox"));
 }
 
-TEST(SentencePieceTokenizerTest, BytesOfACharacterEndOneAfterAnother) {
+TEST(SentencePieceTokenizerTest, BytesOfACharacterHaveSuccessiveEnds) {
   const auto tokenizer = Make("llama");
   ASSERT_NE(tokenizer, nullptr);
   std::vector<int32_t> ids;
@@ -170,9 +170,9 @@ TEST(SentencePieceTokenizerTest, DigestsTellModelsApart) {
   EXPECT_NE(Make("llama")->digest(), Make("symbols")->digest());
 }
 
-TEST(SentencePieceTokenizerTest, RefusesWhatItCannotDo) {
-  // Behind a model, a trainer_spec with treat_whitespace_as_suffix = true
-  // overrules the model's own.
+TEST(SentencePieceTokenizerTest, RefusesUnsupportedSettings) {
+  // Appended to a model, a trainer_spec with treat_whitespace_as_suffix = true
+  // overrides the model's own.
   const std::string model =
       ReadFileOrFail(Path("llama.model")) + "\x12\x03\xc0\x01\x01";
   const absl::Status status = MakeSentencePieceTokenizer(model).status();

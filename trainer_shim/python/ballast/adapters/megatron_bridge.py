@@ -1,8 +1,64 @@
-"""What Megatron-Bridge's MIMO forward step takes."""
+"""What MimoModel takes: Megatron-Bridge's MIMO forward step (with
+`megatron_mimo_scalable_dp`), and `mimo_forward_step` of Megatron-LM's examples."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
+
+from ..errors import InvalidArgument
+from ._images import dummy_patches, images, real_images, require_whole
+from ._layout import Layout
+from ._peers import PeerRows
+
+if TYPE_CHECKING:
+    from ..batch import Batch
+    from ..loader import Loader
+
+_CONSUMER = "MimoModel"
+_DUMMY = ("zero", "drop")
+
+
+class Mimo:
+    """Makes MimoModel's arguments of each batch of a loader.
+
+        to_mimo = ballast.adapters.megatron_bridge.Mimo(loader)
+        output, loss_mask = model(**to_mimo(next(loader)))
+
+    Opens the loader and raises FailedPrecondition where MimoModel cannot run the
+    job's layout: a vision module with pp or cp above 1, several vision ranks that
+    feed one language rank, a language module with cp above 1 (MimoModel cuts the
+    sequence itself: docs/megatron.md says how such a job is written).
+
+    A vision rank that feeds k > 1 language ranks gets `input_ids` [k, S], from which
+    MimoModel learns how many of its rows go to each. They hold as many image tokens
+    as each peer's samples do, and no text.
+
+    Args:
+        dummy_image, modality, encoder, values, grid: as `forward_inputs` takes them.
+    """
+
+    def __init__(self, loader: Loader, *, dummy_image: str = "zero", **names: str) -> None:
+        layout = Layout.of(loader.job)
+        self._names = dict(names, dummy_image=dummy_image)
+        forward_inputs({}, **self._names)  # raises for a wrong option
+        advice = "give its work to data-parallel ranks"
+        if layout.vision is not None:
+            layout.vision.must_be_one("pp", _CONSUMER, advice)
+            layout.vision.must_be_one("cp", _CONSUMER, advice)
+        if layout.language is not None:
+            layout.language.must_be_one(
+                "cp", _CONSUMER,
+                "it cuts whole batches itself. Name the context ranks as tensor ranks: "
+                "{tp: TP * CP, cp: 1}, and packing.align: 2 * CP",
+            )  # fmt: skip
+        peers = layout.language_peers(_CONSUMER)
+        self._rows = PeerRows(loader, peers) if peers > 1 else None
+
+    def __call__(self, batch: Batch) -> Dict[str, Any]:
+        inputs = forward_inputs(batch, **self._names)
+        if self._rows is not None and "cu_seqlens" not in batch:
+            inputs["input_ids"] = self._rows(batch)
+        return inputs
 
 
 def forward_inputs(
@@ -12,17 +68,19 @@ def forward_inputs(
     encoder: str = "qwen_visual",
     values: str = "hidden_states",
     grid: str = "grid_thw",
+    dummy_image: str = "zero",
 ) -> Dict[str, Any]:
-    """The micro-batch that the MIMO forward step of Megatron-Bridge expects.
+    """MimoModel's arguments; a function of the batch alone.
 
-        data_iterator = (ballast.adapters.megatron_bridge.forward_inputs(b) for b in loader)
+    `Mimo` does the same and checks the job's layout; a vision rank with several
+    language peers needs `Mimo`.
 
     Keys: `input_ids`, `labels`, `loss_mask` [1, T], `position_ids` [3, 1, T] or
     [1, T], `attention_mask` (None: the segments say it), `modality_inputs`
     {MODALITY: {ENCODER: {VALUES: [P, V], GRID: [images, 3] int64}}} and
-    `packing_kwargs`. What the rank's role does not have is None, as the forward step
-    wants it: labels on a first pipeline stage, input ids on a last one, images on a
-    language rank that has no encoder.
+    `packing_kwargs`. What the rank's role does not have is None: labels on a first
+    pipeline stage, input ids on a last one, `modality_inputs` on a language rank
+    without an encoder and in a micro-batch without an image.
 
     `packing_kwargs` has `cu_seqlens_q`, `cu_seqlens_kv` (real lengths) and
     `cu_seqlens_q_padded`, `cu_seqlens_kv_padded` (places), all int32 [n+1], and
@@ -30,23 +88,69 @@ def forward_inputs(
     `qkv_format="thd"`, which the model sets. With `packing.align: 1` the four arrays
     are equal, as Bridge's own tight pack has them. An encoder's rank, which has no
     text, gets None.
+
+    Args:
+        modality, encoder, values, grid: the names that the model was built with.
+        dummy_image: "zero" hands a dummy image (`Batch.dummy_image`) to the tower
+            under the key `dummy_image`, which `accept_dummy_image` teaches it; "drop"
+            leaves it out, for a tower without collectives. Gradients are equal.
     """
+    if dummy_image not in _DUMMY:
+        raise InvalidArgument('dummy_image: found %r; wanted "zero" or "drop"' % (dummy_image,))
+    if batch.get("cu_seqlens_padded") is not None:
+        require_whole(batch, _CONSUMER)
     inputs: Dict[str, Any] = {
         key: batch.get(key) for key in ("input_ids", "position_ids", "labels", "loss_mask")
     }
     inputs["attention_mask"] = None
-    inputs["modality_inputs"] = _modality_inputs(batch, modality, encoder, values, grid)
+    inputs["modality_inputs"] = None
     inputs["packing_kwargs"] = _packing_kwargs(batch)
+    found = images(batch) if dummy_image == "zero" else real_images(batch)
+    if found is not None:
+        fields = {values: found[0], grid: found[1]}
+        dummy = dummy_patches(batch)
+        if dummy and dummy_image == "zero":
+            fields["dummy_image"] = (dummy, found[0].shape[0])
+        inputs["modality_inputs"] = {modality: {encoder: fields}}
     return inputs
 
 
-def _modality_inputs(
-    batch: Mapping[str, Any], modality: str, encoder: str, values: str, grid: str
-) -> Optional[Dict[str, Any]]:
-    if batch.get("pixel_values") is None:
-        return None
-    fields = {values: batch["pixel_values"], grid: batch["image_grid_thw"]}
-    return {modality: {encoder: fields}}
+def accept_dummy_image(encoder: Any) -> Any:
+    """Teaches a vision tower, a torch module, the argument `dummy_image` of
+    `forward_inputs`; answers the tower.
+
+    The tower runs over all images. Its output for the dummy image, the last rows, is
+    multiplied by zero and added to the others, so that it takes part in collectives
+    and gives every weight a gradient of zero. Without a dummy image nothing changes.
+    Call it before the tower is wrapped for data parallelism.
+    """
+    encoder.register_forward_pre_hook(_take_dummy, with_kwargs=True)
+    encoder.register_forward_hook(_drop_dummy)
+    return encoder
+
+
+def _take_dummy(encoder: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
+    encoder.ballast_dummy_image = kwargs.pop("dummy_image", None)
+    return args, kwargs
+
+
+def _drop_dummy(encoder: Any, args: Any, output: Any) -> Any:
+    dummy, encoder.ballast_dummy_image = encoder.ballast_dummy_image, None
+    return output if dummy is None else _without(output, *dummy)
+
+
+def _without(output: Any, dummy: int, patches: int) -> Any:
+    """Each tensor of an output without the dummy's rows, plus zero times them."""
+    if isinstance(output, (list, tuple)):
+        return type(output)(_without(part, dummy, patches) for part in output)
+    rows = output.reshape(-1, output.shape[-1])
+    kept = len(rows) - len(rows) * dummy // patches
+    if len(rows) * dummy % patches:
+        raise InvalidArgument(
+            "the tower made %d rows of %d patches, of which %d are the dummy image's: "
+            "wanted a whole number of patches a row" % (len(rows), patches, dummy)
+        )
+    return rows[:kept] + (rows[kept:] * 0).sum()
 
 
 def _packing_kwargs(batch: Mapping[str, Any]) -> Optional[Dict[str, Any]]:

@@ -1,0 +1,106 @@
+#include "client/server_channel.h"
+
+#include <algorithm>
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include "absl/strings/str_cat.h"
+#include "client/server_address.h"
+#include "client/tls_diagnosis.h"
+#include "common/grpc_status.h"
+#include "common/net_address.h"
+#include "proto/transport.h"
+
+namespace ballast {
+namespace {
+
+// A step of 131,072 samples takes some 8 MiB.
+constexpr int kMaxControlMessage = 256 << 20;
+// A chunk and its framing.
+constexpr int kMaxPullMessage = static_cast<int>(kMaxChunkBytes) + 1024;
+
+// Longest search for what is wrong with TLS.
+constexpr absl::Duration kDiagnosis = absl::Seconds(2);
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           const ChannelSecurity& security,
+                                           int max_message) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(max_message);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  // A Pull may rest for as long as a step takes.
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // Calls fail while a channel waits to connect again, so it must not wait
+  // longer than those who retry them.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  // Every client has a connection of its own: ranks in one process do not share
+  // one connection's window.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // Servers are in the cluster: a proxy to the outside does not reach them.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  SetSecurityArguments(security, &arguments);
+  const auto credentials = ChannelCredentialsFor(security, address);
+  return grpc::CreateCustomChannel(
+      address,
+      credentials.ok() ? *credentials : grpc::InsecureChannelCredentials(),
+      arguments);
+}
+
+absl::Status CheckAddress(const std::string& address,
+                          const ChannelSecurity& security) {
+  BALLAST_RETURN_IF_ERROR(CheckServerAddress(address));
+  return ChannelCredentialsFor(security, address).status();
+}
+
+}  // namespace
+
+ServerChannel::ServerChannel(const std::string& address,
+                             const ChannelSecurity& security)
+    : address_(address),
+      security_(security),
+      // gRPC itself would only say that there is no channel.
+      usable_(CheckAddress(address, security)),
+      channel_(MakeChannel(address, security, kMaxControlMessage)) {}
+
+absl::Status ServerChannel::Explain(const CallOptions& options,
+                                    const grpc::Status& status) const {
+  absl::Status result = FromGrpcStatus(status);
+  if (!options.explain) return Named(options.name, result);
+  if (absl::IsCancelled(result)) {
+    // Nobody here cancels such a call: a server that shuts down ends its work
+    // so.
+    result = absl::UnavailableError("the server is shutting down");
+  } else if (absl::IsUnavailable(result)) {
+    const absl::Status tls = !UnixPath(address_).empty()
+                                 ? absl::OkStatus()
+                                 : DiagnoseTls(address_, security_, kDiagnosis);
+    // Else nothing listens at the address, or the server is going away.
+    result = !tls.ok() ? tls
+                       : absl::UnavailableError(absl::StrCat(
+                             result.message(),
+                             "; does `ballast-server serve` run there?"));
+  }
+  return Named(options.name, result);
+}
+
+absl::Status ServerChannel::Named(absl::string_view call,
+                                  const absl::Status& status) const {
+  return Annotate(status, absl::StrCat("server ", address_, ": ", call));
+}
+
+std::vector<std::shared_ptr<grpc::Channel>> MakePullChannels(
+    const std::string& address, const ChannelSecurity& security,
+    uint32_t count) {
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  for (uint32_t i = 0; i < std::clamp(count, 1u, kMaxLanes); ++i) {
+    channels.push_back(MakeChannel(address, security, kMaxPullMessage));
+  }
+  return channels;
+}
+
+}  // namespace ballast

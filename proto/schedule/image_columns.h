@@ -1,0 +1,27 @@
+#ifndef BALLAST_PROTO_SCHEDULE_IMAGE_COLUMNS_H_
+#define BALLAST_PROTO_SCHEDULE_IMAGE_COLUMNS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "proto/schedule.pb.h"
+
+namespace ballast {
+
+// The images of sample i of a micro-batch are the entries first[i] to
+// first[i + 1], exclusive, of the columns grid_h and grid_w, where `first` is
+// what FirstImages returns: one entry a sample, and the number of images.
+std::vector<uint32_t> FirstImages(const v1::MicroBatchSchedule& micro_batch);
+
+// Patches of entry `image` of those columns.
+inline uint64_t ImagePatches(const v1::MicroBatchSchedule& micro_batch,
+                             uint32_t image) {
+  return uint64_t{micro_batch.grid_h(image)} * micro_batch.grid_w(image);
+}
+
+// Patches of all images of each sample.
+std::vector<uint64_t> SamplePatches(const v1::MicroBatchSchedule& micro_batch);
+
+}  // namespace ballast
+
+#endif  // BALLAST_PROTO_SCHEDULE_IMAGE_COLUMNS_H_

@@ -1,0 +1,73 @@
+#include "server/config/exposure.h"
+
+#include <sys/un.h>
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/config/key_report.h"
+
+namespace ballast {
+namespace {
+
+absl::Status Fault(absl::string_view text, absl::string_view wanted) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("found ", Shown(text), "; wanted ", wanted));
+}
+
+}  // namespace
+
+absl::StatusOr<NetAddress> ParseConfiguredAddress(absl::string_view text) {
+  if (absl::StartsWith(text, "unix:") &&
+      (!absl::StartsWith(UnixPath(text), "/") || !ParseNetAddress(text).ok())) {
+    return Fault(text,
+                 absl::StrCat("unix: and an absolute path of at most ",
+                              sizeof(sockaddr_un::sun_path) - 1, " bytes"));
+  }
+  absl::StatusOr<NetAddress> address = ParseNetAddress(text);
+  if (address.ok()) return address;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "found ", Shown(text), "; ", std::string(address.status().message())));
+}
+
+absl::Status CheckExposure(const NetAddress& address, absl::string_view text,
+                           const v1::Security& security) {
+  if (address.is_unix()) return absl::OkStatus();
+  if (!security.has_tls() && !security.tokens_file().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "found ", Shown(text),
+        " with security.tokens_file and without security.tls, which would send "
+        "tokens in plain text; wanted a Unix socket, or security.tls"));
+  }
+  if (address.IsLocal() || security.insecure()) return absl::OkStatus();
+  if (!security.has_tls()) {
+    return Fault(text,
+                 "a Unix socket, a loopback address, or security.tls, since "
+                 "other machines reach it; security.insecure: true if all of "
+                 "them may read the data");
+  }
+  if (security.tls().client_ca().empty() && security.tokens_file().empty()) {
+    return Fault(
+        text,
+        "security.tls.client_ca or security.tokens_file, since other "
+        "machines reach it; security.insecure: true if all of them may "
+        "read the data");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckHttpExposure(const NetAddress& address,
+                               absl::string_view text,
+                               const v1::Security& security) {
+  if (address.is_unix() || address.host.find(':') != std::string::npos) {
+    return Fault(text, "host:port with a name or an IPv4 address");
+  }
+  if (address.IsLocal() || security.insecure()) return absl::OkStatus();
+  return Fault(text,
+               "a loopback address, since HTTP is not encrypted; "
+               "security.insecure: true if everyone on the network path may "
+               "read it");
+}
+
+}  // namespace ballast

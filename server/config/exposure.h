@@ -1,0 +1,31 @@
+#ifndef BALLAST_SERVER_CONFIG_EXPOSURE_H_
+#define BALLAST_SERVER_CONFIG_EXPOSURE_H_
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/net_address.h"
+#include "proto/config.pb.h"
+
+namespace ballast {
+
+// Parses an address as the configuration writes it: ParseNetAddress, but the
+// path of a Unix socket is absolute. Errors: INVALID_ARGUMENT, "found ...;
+// wanted ...".
+absl::StatusOr<NetAddress> ParseConfiguredAddress(absl::string_view text);
+
+// Checks that a server secured as `security` says may listen at `address`,
+// which is `text` parsed. Errors: INVALID_ARGUMENT, "found ...; wanted ...",
+// naming the keys to set.
+absl::Status CheckExposure(const NetAddress& address, absl::string_view text,
+                           const v1::Security& security);
+
+// The same for serve.http. It is plain HTTP, which hides nothing on its way,
+// tokens included: only security.insecure lets other machines reach it.
+absl::Status CheckHttpExposure(const NetAddress& address,
+                               absl::string_view text,
+                               const v1::Security& security);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CONFIG_EXPOSURE_H_

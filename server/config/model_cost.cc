@@ -1,0 +1,160 @@
+#include "server/config/model_cost.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+namespace {
+
+using Json = nlohmann::json;
+
+// A multiplication and an addition; the backward pass takes twice the forward.
+constexpr double kFlops = 2;
+constexpr double kPasses = 3;
+constexpr double kGiga = 1e9;
+
+// Reads whole numbers from one section of config.json and keeps the first
+// error.
+class Section {
+ public:
+  Section(const Json& values, std::string name)
+      : values_(values), name_(std::move(name)) {}
+
+  bool Has(const char* key) const { return values_.contains(key); }
+
+  double Get(const char* key) {
+    constexpr uint64_t kMost = uint64_t{1} << 32;
+    const auto found = values_.find(key);
+    if (found != values_.end() && found->is_number_unsigned() &&
+        found->get<uint64_t>() > 0 && found->get<uint64_t>() <= kMost) {
+      return static_cast<double>(found->get<uint64_t>());
+    }
+    status_.Update(absl::InvalidArgumentError(
+        absl::StrCat(name_, key, ": found ",
+                     found == values_.end() ? "nothing" : found->dump(),
+                     "; wanted a whole number from 1 to ", kMost)));
+    return 1;
+  }
+
+  double Get(const char* key, double otherwise) {
+    return Has(key) ? Get(key) : otherwise;
+  }
+
+  // Number of entries of a list; 0 without the key.
+  size_t Count(const char* key) {
+    const auto found = values_.find(key);
+    if (found == values_.end()) return 0;
+    if (found->is_array()) return found->size();
+    status_.Update(absl::InvalidArgumentError(absl::StrCat(
+        name_, key, ": found ", found->dump(), "; wanted a list")));
+    return 0;
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const Json& values_;
+  const std::string name_;
+  absl::Status status_;
+};
+
+void Set(double linear, double quadratic, v1::Balance::Coefficients* out) {
+  out->set_linear(kPasses * kFlops * linear / kGiga);
+  out->set_quadratic(kPasses * kFlops * quadratic / kGiga);
+}
+
+// Causal attention with grouped queries, a gated MLP, and the output layer.
+void SetLanguage(Section* text, v1::Balance::Coefficients* out) {
+  const double width = text->Get("hidden_size");
+  const double layers = text->Get("num_hidden_layers");
+  const double heads = text->Get("num_attention_heads");
+  const double head = text->Get("head_dim", width / heads);
+  const double query = heads * head;
+  const double key_value = text->Get("num_key_value_heads", heads) * head;
+  const double attention = 2 * width * query + 2 * width * key_value;
+  const double mlp = 3 * width * text->Get("intermediate_size");
+  const double output = width * text->Get("vocab_size");
+  // Scores and values, each for half of the n*n pairs.
+  Set(layers * (attention + mlp) + output, layers * query, out);
+}
+
+// A vision tower: patch embedding, layers of full or windowed attention, and
+// one merger or several.
+void SetVision(const std::string& model_type, Section* vision,
+               v1::Balance::Coefficients* out) {
+  const bool is_qwen2 = model_type == "qwen2_vl";
+  const bool is_qwen2_5 = model_type == "qwen2_5_vl";
+  const double width = vision->Get(is_qwen2 ? "embed_dim" : "hidden_size");
+  const double layers = vision->Get("depth");
+  const double patch = vision->Get("patch_size");
+  const double merge = vision->Get("spatial_merge_size");
+  const double inner = is_qwen2 ? width * vision->Get("mlp_ratio", 4)
+                                : vision->Get("intermediate_size");
+  const double out_width =
+      vision->Get(is_qwen2 ? "hidden_size" : "out_hidden_size");
+  const double channels =
+      vision->Get("in_channels", vision->Get("in_chans", 3));
+  const double embedding =
+      channels * vision->Get("temporal_patch_size", 2) * patch * patch * width;
+  const double matrices = is_qwen2_5 ? 3 : 2;  // of an MLP: gated or not
+  const double layer = 4 * width * width + matrices * width * inner;
+  // All patches of a merged token go through two matrices together.
+  const double merged = width * merge * merge;
+  const double merger = (merged * merged + merged * out_width) / merge / merge;
+  const double mergers = 1 + vision->Count("deepstack_visual_indexes");
+  double full = layers, window = 0;
+  if (is_qwen2_5) {
+    const double side = vision->Get("window_size", 112) / patch;
+    window = side * side;
+    full = static_cast<double>(vision->Count("fullatt_block_indexes"));
+  }
+  // Scores and values, for all pairs within an image or a window.
+  Set(embedding + layers * layer + mergers * merger +
+          (layers - full) * 2 * width * window,
+      full * 2 * width, out);
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Balance::Cost> ModelCost(absl::string_view config_json) {
+  const Json config = Json::parse(config_json.begin(), config_json.end(),
+                                  /*cb=*/nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) {
+    return absl::InvalidArgumentError("found no JSON object");
+  }
+  const auto type = config.find("model_type");
+  const std::string model_type =
+      type != config.end() && type->is_string() ? type->get<std::string>() : "";
+  if (model_type != "qwen2_vl" && model_type != "qwen2_5_vl" &&
+      model_type != "qwen3_vl") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model_type: found \"", model_type,
+        "\"; wanted qwen2_vl, qwen2_5_vl or qwen3_vl, or coefficients in "
+        "numbers (`ballastctl fit-cost` measures them)"));
+  }
+  const Json none = Json::object();
+  const auto section = [&](const char* key) -> const Json& {
+    const auto found = config.find(key);
+    return found != config.end() && found->is_object() ? *found : none;
+  };
+  // Older files hold the language model's keys at the top.
+  const bool nested = config.contains("text_config");
+  Section text(nested ? section("text_config") : config,
+               nested ? "text_config." : "");
+  Section vision(section("vision_config"), "vision_config.");
+  v1::Balance::Cost cost;
+  SetLanguage(&text, cost.mutable_language());
+  SetVision(model_type, &vision, cost.mutable_vision());
+  BALLAST_RETURN_IF_ERROR(text.status());
+  BALLAST_RETURN_IF_ERROR(vision.status());
+  return cost;
+}
+
+}  // namespace ballast

@@ -1,0 +1,14 @@
+#ifndef BALLAST_SERVER_CORPUS_DESCRIPTOR_LIMIT_H_
+#define BALLAST_SERVER_CORPUS_DESCRIPTOR_LIMIT_H_
+
+#include <cstdint>
+
+namespace ballast {
+
+// Raises the process's soft limit of file descriptors (RLIMIT_NOFILE) to its
+// hard limit; answers the limit that holds then. Thread-safe.
+uint64_t RaiseDescriptorLimit();
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_DESCRIPTOR_LIMIT_H_

@@ -1,0 +1,44 @@
+#include "server/delivery/active_samples.h"
+
+#include "common/instruments.h"
+
+namespace ballast {
+
+ActiveSamples::Scope::Scope(ActiveSamples* samples, const ActiveSample& sample)
+    : samples_(samples), shard_(ShardOfThread(kShards)) {
+  if (samples_ == nullptr) return;
+  Shard& shard = samples_->shards_[shard_];
+  {
+    MutexLock lock(&shard.mutex);
+    place_ = shard.samples.insert(shard.samples.end(), sample);
+  }
+  Stage(sample.stage);
+}
+
+ActiveSamples::Scope::~Scope() {
+  if (samples_ == nullptr) return;
+  Shard& shard = samples_->shards_[shard_];
+  MutexLock lock(&shard.mutex);
+  shard.samples.erase(place_);
+}
+
+void ActiveSamples::Scope::Stage(const char* stage) {
+  if (samples_ == nullptr) return;
+  const absl::Time now = samples_->clock_->Now();
+  Shard& shard = samples_->shards_[shard_];
+  MutexLock lock(&shard.mutex);
+  place_->stage = stage;
+  place_->since = now;
+  place_->id = shard.next_id++ * kShards + shard_;
+}
+
+std::vector<ActiveSample> ActiveSamples::List() const {
+  std::vector<ActiveSample> all;
+  for (const Shard& shard : shards_) {
+    MutexLock lock(&shard.mutex);
+    all.insert(all.end(), shard.samples.begin(), shard.samples.end());
+  }
+  return all;
+}
+
+}  // namespace ballast

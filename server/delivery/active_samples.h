@@ -1,0 +1,70 @@
+#ifndef BALLAST_SERVER_DELIVERY_ACTIVE_SAMPLES_H_
+#define BALLAST_SERVER_DELIVERY_ACTIVE_SAMPLES_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "proto/schedule.pb.h"
+
+namespace ballast {
+
+// A sample that a worker is building.
+struct ActiveSample {
+  v1::Module module = v1::MODULE_UNSPECIFIED;
+  uint64_t position = 0;
+  uint32_t source = 0;  // number in the configuration
+  uint64_t ordinal = 0;
+  const char* stage = "";  // a literal: "reading text", "decoding an image", …
+  absl::Time since;        // start of the stage
+  uint64_t id = 0;         // of the stage; unique
+};
+
+// The samples that all workers are building now. Thread-safe; threads rarely
+// share a lock, and no two locks share a cache line.
+class ActiveSamples {
+ public:
+  explicit ActiveSamples(Clock* clock) : clock_(clock) {}  // outlives this
+
+  // Lists a sample until it is destroyed. For one thread.
+  class Scope {
+   public:
+    // Does nothing if `samples` is null. Stage fills in `sample.stage`, `since`
+    // and `id`.
+    Scope(ActiveSamples* samples, const ActiveSample& sample);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+    // The sample enters its next stage.
+    void Stage(const char* stage);
+
+   private:
+    ActiveSamples* const samples_;
+    const size_t shard_;
+    std::list<ActiveSample>::iterator place_;
+  };
+
+  std::vector<ActiveSample> List() const;
+
+ private:
+  static constexpr size_t kShards = 64;
+  struct alignas(64) Shard {
+    mutable Mutex mutex;
+    std::list<ActiveSample> samples ABSL_GUARDED_BY(mutex);
+    uint64_t next_id ABSL_GUARDED_BY(mutex) = 0;
+  };
+
+  Clock* const clock_;
+  std::array<Shard, kShards> shards_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DELIVERY_ACTIVE_SAMPLES_H_

@@ -1,0 +1,48 @@
+#ifndef BALLAST_SERVER_DELIVERY_IMAGE_CHECK_CACHE_H_
+#define BALLAST_SERVER_DELIVERY_IMAGE_CHECK_CACHE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <unordered_map>
+
+#include "absl/base/thread_annotations.h"
+#include "common/mutex.h"
+#include "server/corpus/data_fault.h"
+
+namespace ballast {
+
+// The result of decoding the images of a sample.
+struct ImageCheck {
+  std::optional<DataFault> fault;  // none if all were decoded
+
+  friend bool operator==(const ImageCheck&, const ImageCheck&) = default;
+};
+
+// Remembers, for the last kMost positions, whether their images could be
+// decoded: the text of an image that cannot is not supervised. Thread-safe;
+// threads at different positions rarely share a lock.
+class ImageCheckCache {
+ public:
+  static constexpr size_t kMost = size_t{1} << 16;
+
+  // Replaces an earlier result.
+  void Put(uint64_t position, ImageCheck check);
+  // Nothing if no result is remembered.
+  std::optional<ImageCheck> Get(uint64_t position) const;
+
+ private:
+  static constexpr size_t kShards = 64;
+  struct Shard {
+    mutable Mutex mutex;
+    std::unordered_map<uint64_t, ImageCheck> checks ABSL_GUARDED_BY(mutex);
+    std::deque<uint64_t> positions ABSL_GUARDED_BY(mutex);  // oldest first
+  };
+  std::array<Shard, kShards> shards_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DELIVERY_IMAGE_CHECK_CACHE_H_

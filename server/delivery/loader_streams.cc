@@ -1,0 +1,250 @@
+// Streams of a Loader: what each begins, hands out and lets go of.
+#include <utility>
+
+#include "server/delivery/loader.h"
+
+namespace ballast {
+namespace {
+
+absl::Status Closed() { return absl::CancelledError("the stream is closed"); }
+
+}  // namespace
+
+std::optional<Loader::BlockOr> Loader::TryNext(uint64_t stream_id) {
+  Deferred deferred;
+  MutexLock lock(&mutex_);
+  LoaderStream* stream = Find(stream_id);
+  if (stream == nullptr) return Closed();
+  if (!stream->end.ok()) return stream->end;
+  if (stream->progress.AllTaken()) {
+    End(stream, absl::OutOfRangeError("all steps that were asked for are done"),
+        &deferred);
+    return stream->end;
+  }
+  if (!HasNews(*stream)) {
+    stream->ready_is_owed = true;
+    return std::nullopt;
+  }
+  const absl::Status status = stream->queue.empty()
+                                  ? stream->plan_error
+                                  : stream->queue.front().block->status;
+  if (!status.ok()) {
+    End(stream, status, &deferred);
+    return stream->end;
+  }
+  std::unique_ptr<Block> block = MakeHold(*stream, stream->queue.front());
+  stream->queue.pop_front();
+  stream->progress.OnTaken();
+  vision_gate_.OnTaken(*stream);
+  NoteStep(block->id().step, &deferred);
+  Advance(stream, &deferred);
+  return block;
+}
+
+absl::Status Loader::StatusOf(uint64_t stream_id) const {
+  MutexLock lock(&mutex_);
+  const LoaderStream* stream = Find(stream_id);
+  return stream == nullptr ? Closed() : stream->end;
+}
+
+void Loader::Close(uint64_t stream_id) {
+  Deferred deferred;
+  MutexLock lock(&mutex_);
+  LoaderStream* stream = Find(stream_id);
+  if (stream == nullptr) return;
+  stream->ready_is_owed = false;
+  End(stream, Closed(), &deferred);
+  // `ready` may hold what must not be freed under the lock.
+  deferred.calls.push_back([ready = std::move(stream->ready)] {});
+  vision_gate_.Remove(*stream);
+  streams_.erase(stream_id);
+}
+
+void Loader::Advance(LoaderStream* stream, Deferred* deferred) {
+  stream->waits_for_memory = false;
+  stream->waits_for_vision = false;
+  while (true) {
+    const StreamProgress::Decision next = stream->progress.Next();
+    switch (next.action) {
+      case StreamProgress::Action::kNothing:
+        return;
+      case StreamProgress::Action::kPlan:
+        deferred->calls.push_back([this, id = stream->id, role = stream->role,
+                                   block = next.block] {
+          workers_->AddTask([this, id, role, block] { Plan(id, role, block); });
+        });
+        break;
+      case StreamProgress::Action::kBegin:
+        if (!vision_gate_.MayBegin(*stream)) {
+          stream->waits_for_vision = true;
+          return;
+        }
+        if (!Begin(stream, next, deferred)) {
+          stream->waits_for_memory = true;
+          return;
+        }
+        break;
+    }
+  }
+}
+
+void Loader::AdvanceWaiting(Deferred* deferred) {
+  // Computed once for all streams, since this follows every block that is
+  // built.
+  std::optional<VisionGate::VisionRanks> ranks;
+  for (const auto& [id, stream] : streams_) {
+    if (stream->waits_for_vision) {
+      if (!ranks.has_value()) ranks = vision_gate_.Ranks();
+      if (!vision_gate_.MayBegin(*stream, *ranks)) continue;
+    } else if (!stream->waits_for_memory) {
+      continue;
+    }
+    Advance(stream.get(), deferred);
+  }
+}
+
+bool Loader::Begin(LoaderStream* stream, const StreamProgress::Decision& next,
+                   Deferred* deferred) {
+  std::vector<uint64_t> gone;
+  const std::optional<BlockLedger::Grant> grant =
+      ledger_.Acquire(stream->id,
+                      {stream->role.module(), stream->role.dp_rank(),
+                       next.block, AsksDirect(stream->role)},
+                      next.bytes, &gone);
+  for (const uint64_t block : gone) Forget(block, deferred);
+  if (!grant.has_value()) return false;
+  stream->progress.OnBegun();
+  vision_gate_.OnBegun(*stream, grant->is_new);
+  std::shared_ptr<LoaderBlock>& block = blocks_[grant->block];
+  if (grant->is_new) {
+    block = std::make_shared<LoaderBlock>();
+    block->number = grant->block;
+    block->id = next.block;
+    auto planned = std::make_shared<PlannedBlock>(*std::move(stream->planned));
+    deferred->calls.push_back(
+        [this, block = block, planned, distance = next.distance] {
+          workers_->AddTask([this, block, planned, distance] {
+            Build(block, std::move(*planned), distance);
+          });
+        });
+  }
+  if (!grant->is_new) ++blocks_reused_;
+  stream->planned.reset();
+  stream->queue.push_back({block, grant->lendable});
+  if (HasNews(*stream) && stream->ready_is_owed) {
+    // By a worker: this may run wherever a block is let go of, where the
+    // consumer does not expect to be called.
+    stream->ready_is_owed = false;
+    deferred->calls.push_back(
+        [this, ready = stream->ready] { workers_->AddTask(ready); });
+  }
+  return true;
+}
+
+bool Loader::HasNews(const LoaderStream& stream) {
+  return stream.queue.empty() ? !stream.plan_error.ok()
+                              : stream.queue.front().block->done;
+}
+
+void Loader::End(LoaderStream* stream, absl::Status end, Deferred* deferred) {
+  stream->end = std::move(end);
+  stream->progress.Stop();
+  stream->planned.reset();
+  stream->waits_for_memory = false;
+  stream->waits_for_vision = false;
+  for (const QueuedBlock& queued : stream->queue) {
+    switch (ledger_.Release(stream->id, queued.block->number)) {
+      case BlockLedger::Fate::kStays:
+        break;
+      case BlockLedger::Fate::kUnwanted:
+        Abandon(queued.block, deferred);
+        break;
+      case BlockLedger::Fate::kGone:
+        Forget(queued.block->number, deferred);
+        break;
+    }
+    deferred->forgotten.push_back(queued.block);
+  }
+  stream->queue.clear();
+  Notify(stream, deferred);
+  AdvanceWaiting(deferred);
+}
+
+void Loader::Notify(LoaderStream* stream, Deferred* deferred) {
+  if (!stream->ready_is_owed) return;
+  stream->ready_is_owed = false;
+  if (stream->ready) deferred->calls.push_back(stream->ready);
+}
+
+LoaderStream* Loader::Find(uint64_t stream) const {
+  const auto found = streams_.find(stream);
+  return found == streams_.end() ? nullptr : found->second.get();
+}
+
+std::unique_ptr<Block> Loader::MakeHold(const LoaderStream& stream,
+                                        const QueuedBlock& queued) {
+  const std::shared_ptr<LoaderBlock>& block = queued.block;
+  Block::Content content;
+  content.id = block->id;
+  content.bytes = block->memory;
+  content.checksum = block->checksum;
+  if (queued.lendable && block->offset.has_value()) {
+    content.place = ArenaPlace{*block->offset, block->generation};
+  }
+  return std::make_unique<Block>(
+      content,
+      [core = shared_from_this(), id = stream.id, number = block->number] {
+        core->Lend(id, number);
+      },
+      [core = shared_from_this(), id = stream.id, block = block] {
+        core->Release(id, block->number);
+      });
+}
+
+void Loader::Abandon(const std::shared_ptr<LoaderBlock>& block,
+                     Deferred* deferred) {
+  // Before it has a build, the errand that is to make one finds out by itself.
+  if (block->build == nullptr) return;
+  if (workers_->RemoveIfUntouched(block->build.get())) {
+    deferred->builds.push_back(std::move(block->build));
+    OnBuilt(block.get(), false, deferred);
+  } else if (draining_) {
+    block->build->Cancel();
+  }
+}
+
+void Loader::OnBuilt(LoaderBlock* block, bool ok, Deferred* deferred) {
+  ++(ok ? blocks_built_ : blocks_failed_);
+  if (ledger_.OnBuilt(block->number, ok) == BlockLedger::Fate::kGone) {
+    Forget(block->number, deferred);
+  }
+}
+
+void Loader::Forget(uint64_t number, Deferred* deferred) {
+  const auto found = blocks_.find(number);
+  if (found == blocks_.end()) return;
+  const std::shared_ptr<LoaderBlock>& block = found->second;
+  // Before anything else is written there.
+  if (block->offset.has_value()) SetStamp(arena_->stamp(*block->offset), 0);
+  deferred->forgotten.push_back(block);
+  blocks_.erase(found);
+}
+
+void Loader::Lend(uint64_t stream_id, uint64_t block) {
+  Deferred deferred;
+  MutexLock lock(&mutex_);
+  ledger_.Lend(stream_id, block);
+  LoaderStream* stream = Find(stream_id);
+  if (stream != nullptr && stream->waits_for_memory) Advance(stream, &deferred);
+}
+
+void Loader::Release(uint64_t stream, uint64_t block) {
+  Deferred deferred;
+  MutexLock lock(&mutex_);
+  if (ledger_.Release(stream, block) == BlockLedger::Fate::kGone) {
+    Forget(block, &deferred);
+  }
+  AdvanceWaiting(&deferred);
+}
+
+}  // namespace ballast

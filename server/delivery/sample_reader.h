@@ -1,0 +1,68 @@
+#ifndef BALLAST_SERVER_DELIVERY_SAMPLE_READER_H_
+#define BALLAST_SERVER_DELIVERY_SAMPLE_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/instruments.h"
+#include "server/corpus/data_fault.h"
+#include "server/corpus/sample_source.h"
+#include "server/delivery/active_samples.h"
+#include "server/delivery/delivery_instruments.h"
+#include "server/delivery/sample_builder.h"
+#include "server/image/image.h"
+
+namespace ballast {
+
+// One call of FileSampleBuilder::Build, as its steps report on it.
+struct SampleWork {
+  ActiveSamples::Scope* active;
+  std::string name;  // in its source; empty until the sample has been read
+};
+
+// The fault of a sample whose count of `what` is not the one that was indexed.
+DataFault CountDiffers(absl::string_view what, uint64_t found, uint64_t wanted);
+
+// Reads samples from the job's sources, and decodes their images, for the
+// builders of both modules. Thread-safe.
+class SampleReader {
+ public:
+  // Sources, in order of the configuration, and `instruments`, which may be
+  // null, are not owned.
+  SampleReader(std::vector<const SampleSource*> sources,
+               const ImageOptions& image_options,
+               BuildInstruments* instruments);
+
+  // Blocks on the disk. Non-OK statuses are transient faults.
+  absl::StatusOr<FaultOr<RawSample>> ReadText(const SampleRequest& request,
+                                              SampleWork* work) const;
+
+  // Reads the images of the sample, and decodes and resizes image i to
+  // `place(i)`, its height*width*3 bytes. `decoded` counts them; may be null.
+  // Answers how many images had faults that were decoded past. Blocks on the
+  // disk. Non-OK statuses are transient faults.
+  using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t i)>;
+  absl::StatusOr<FaultOr<uint32_t>> DecodeImages(const SampleRequest& request,
+                                                 Place place, Counter* decoded,
+                                                 SampleWork* work) const;
+
+  const SampleSource& source(uint32_t number) const {
+    return *sources_[number];
+  }
+  // May be null.
+  BuildInstruments* instruments() const { return instruments_; }
+
+ private:
+  const std::vector<const SampleSource*> sources_;
+  const ImageOptions image_options_;
+  BuildInstruments* const instruments_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DELIVERY_SAMPLE_READER_H_

@@ -1,0 +1,33 @@
+#include "server/delivery/vision_builder.h"
+
+#include "common/status_macros.h"
+#include "server/delivery/payload.h"
+
+namespace ballast {
+
+absl::StatusOr<std::optional<DataFault>> VisionBuilder::Build(
+    const SampleRequest& request, SampleWork* work) {
+  std::optional<DataFault> fault;
+  // A sample without images has nothing to read.
+  if (!request.images.empty()) {
+    BuildInstruments* const instruments = reader_->instruments();
+    BALLAST_ASSIGN_OR_RETURN(
+        const FaultOr<uint32_t> warnings,
+        reader_->DecodeImages(
+            request,
+            [&request](size_t i) {
+              return ImagePixels(request.images[i], request.payload);
+            },
+            instruments ? &instruments->images : nullptr, work));
+    if (warnings.ok()) {
+      images_with_warnings_.fetch_add(*warnings, std::memory_order_relaxed);
+    } else {
+      fault = warnings.fault();
+    }
+  }
+  image_checks_->Put(request.record.position, {fault});
+  if (!fault.has_value()) ClearVisionPadding(request);
+  return fault;
+}
+
+}  // namespace ballast

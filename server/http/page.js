@@ -1,0 +1,289 @@
+'use strict';
+// Everything that comes from the server is shown as text, never as markup.
+const $ = id => document.getElementById(id);
+const SVG = 'http://www.w3.org/2000/svg';
+function el(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [k, v] of Object.entries(attributes || {})) node.setAttribute(k, v);
+  node.append(...children.filter(c => c !== null && c !== undefined).map(c => c instanceof Node ? c : String(c)));
+  return node;
+}
+function draw(tag, attributes, ...children) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [k, v] of Object.entries(attributes || {})) node.setAttribute(k, v);
+  node.append(...children);
+  return node;
+}
+const finite = x => Number.isFinite(x) ? x : 0;
+function scaled(x, base, units) {
+  let i = 0;
+  for (x = finite(x); Math.abs(x) >= base && i < units.length - 1; ++i) x /= base;
+  return (Math.abs(x) >= 100 || x === 0 || (i === 0 && Number.isInteger(x)) ? x.toFixed(0) : x.toFixed(Math.abs(x) >= 10 ? 1 : 2)) + units[i];
+}
+const count = x => scaled(x, 1000, ['', ' k', ' M', ' G', ' T', ' P']);
+const bytes = x => scaled(x, 1024, [' B', ' KiB', ' MiB', ' GiB', ' TiB', ' PiB']);
+function time(s) {
+  s = finite(s);
+  if (s === 0) return '0';
+  if (s < 1e-3) return (s * 1e6).toFixed(0) + ' µs';
+  if (s < 1) return (s * 1e3).toFixed(s < 0.1 ? 1 : 0) + ' ms';
+  if (s < 120) return s.toFixed(1) + ' s';
+  return s < 7200 ? (s / 60).toFixed(0) + ' min' : (s / 3600).toFixed(1) + ' h';
+}
+const ratio = x => finite(x) === 0 ? '–' : finite(x).toFixed(3);
+const title = s => s.charAt(0).toUpperCase() + s.slice(1);
+
+let token = '';  // in memory only
+let last = null;
+let busy = false;
+const PATIENCE = 10000;  // ms until a server that is silent counts as gone
+
+function rates(now) {
+  const seconds = last ? (now.at - last.at) / 1000 : 0;
+  return name => {
+    const a = last && last.json.numbers[name], b = now.json.numbers[name];
+    return seconds > 0 && a !== undefined && b >= a ? (b - a) / seconds : 0;
+  };
+}
+
+function tiles(json, rate) {
+  const n = json.numbers;
+  const images = rate('ballast_images_total use=vision');
+  const sent = rate('ballast_sent_bytes_total way=shared_memory') + rate('ballast_sent_bytes_total way=stream');
+  const full = json.memory.limit ? json.memory.in_use / json.memory.limit : 0;
+  const items = [
+    [json.step === null ? '–' : json.step.toLocaleString('en'), 'step'],
+    [count(images), 'images a second'],
+    [bytes(sent) + '/s', 'to clients'],
+    [count(finite(n.ballast_samples_waiting)), 'samples waiting, ' + finite(n.ballast_workers_busy) + ' of ' + finite(n.ballast_workers) + ' workers busy'],
+    [bytes(json.memory.in_use), 'of ' + bytes(json.memory.limit) + ' in blocks', full > 0.95 ? 'warn' : ''],
+    [json.bad_samples_total, 'bad samples of at most ' + json.max_bad_samples, json.bad_samples_total ? 'bad' : ''],
+  ];
+  $('tiles').replaceChildren(...items.map(([value, label, tone]) =>
+    el('div', {class: 'tile'}, el('b', {class: tone || ''}, value), el('span', {}, label))));
+  $('tiles').hidden = false;
+}
+
+function bars(module) {
+  const W = 520, H = 170, L = 8, B = 22, n = Math.max(module.after.length, 1);
+  const top = Math.max(...module.before, ...module.after, 1e-300);
+  const y = v => (H - B) * (1 - finite(v) / top / 1.06);
+  // Many ranks: a line before the bars, since two bars a rank would be too thin.
+  const many = n > 64;
+  const step = (W - L) / n, gap = many ? 0 : step * 0.22, width = many ? step : (step - gap) / 2;
+  const mean = module.after.reduce((a, b) => a + b, 0) / n;
+  // As many numbers as there is room for, also where the text is larger (phones).
+  const room = 11 * String(module.ranks - 1).length + 10;
+  const every = [1, 2, 4, 8, 16, 32, 64, 128, 256].find(k => k * step >= room) || n;
+  const svg = draw('svg', {viewBox: `0 0 ${W} ${H}`, role: 'img',
+    'aria-label': `load per ${module.module} rank before and after balancing`});
+  svg.append(draw('line', {class: 'grid', x1: L, x2: W, y1: H - B, y2: H - B}));
+  for (let i = 0; i < n; ++i) {
+    const x = L + i * step + gap / 2;
+    const first = i * module.ranks_a_bar;
+    const which = module.ranks_a_bar > 1 ? `ranks ${first} to ${Math.min(first + module.ranks_a_bar, module.ranks) - 1} (largest)` : `rank ${first}`;
+    for (const [kind, values, at] of [['before', module.before, x], ['after', module.after, many ? x : x + width]]) {
+      if (many && kind === 'before') continue;
+      const v = finite(values[i]);
+      svg.append(draw('rect', {class: kind, x: at, y: y(v), width, height: Math.max(H - B - y(v), 0), rx: width > 5 ? 1.5 : 0},
+        draw('title', {}, `${which}: before ${count(module.before[i])}, after ${count(module.after[i])}`)));
+    }
+    if (i % every === 0) {
+      svg.append(draw('text', {x: x + (many ? width / 2 : width), y: H - 4, 'text-anchor': 'middle'}, String(first)));
+    }
+  }
+  if (many) {
+    const line = module.before.map((v, i) => `${(L + i * step).toFixed(1)},${y(v).toFixed(1)} ${(L + (i + 1) * step).toFixed(1)},${y(v).toFixed(1)}`);
+    svg.append(draw('polyline', {class: 'spread b thin', points: line.join(' ')}));
+  }
+  svg.append(draw('line', {class: 'mean', x1: L, x2: W, y1: y(mean), y2: y(mean)}));
+  return svg;
+}
+
+function history(steps, name) {
+  const W = 520, H = 170, L = 46, B = 22;
+  const points = steps.map(s => [s.step, s.modules.find(m => m.module === name)]).filter(p => p[1] && p[1].spread_before > 0);
+  const svg = draw('svg', {viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': `spread of ${name} over the last steps`});
+  const top = Math.max(1.1, ...points.map(p => Math.max(p[1].spread_before, p[1].spread_after))) - 1;
+  const y = v => (H - B) * (1 - (v - 1) / top / 1.06);
+  const from = points.length ? points[0][0] : 0, to = points.length ? points[points.length - 1][0] : 1;
+  const x = s => L + (W - L) * (to > from ? (s - from) / (to - from) : 0.5);
+  for (const f of [0, 0.5, 1]) {
+    const v = 1 + top * f;
+    svg.append(draw('line', {class: 'grid', x1: L, x2: W, y1: y(v), y2: y(v)}));
+    svg.append(draw('text', {x: L - 6, y: y(v) + 4, 'text-anchor': 'end'}, v.toFixed(2)));
+  }
+  for (const [kind, key] of [['b', 'spread_before'], ['a', 'spread_after']]) {
+    const at = points.map(p => `${x(p[0]).toFixed(1)},${y(p[1][key]).toFixed(1)}`);
+    if (at.length === 1) {
+      const [cx, cy] = at[0].split(',');
+      svg.append(draw('circle', {class: kind === 'a' ? 'after' : 'before', cx, cy, r: 3}));
+    }
+    svg.append(draw('polyline', {class: 'spread ' + kind, points: at.join(' ')}));
+  }
+  svg.append(draw('text', {x: L, y: H - 4}, points.length ? 'step ' + from : ''));
+  svg.append(draw('text', {x: W, y: H - 4, 'text-anchor': 'end'}, points.length > 1 ? 'step ' + to : ''));
+  return svg;
+}
+
+function modules(json) {
+  const parts = [];
+  for (const m of json.balance ? json.balance.modules : []) {
+    const even = m.spread_after > 0 ? m.spread_before / m.spread_after : 1;
+    const moved = m.within_servers.bytes + m.between_servers.bytes;
+    if (!(m.spread_before > 0)) {
+      parts.push(el('section', {}, el('h2', {}, title(m.module)), el('p', {class: 'facts'},
+        'No load in this step: its cost coefficients are 0. Its samples go where those of the other module go: ',
+        el('b', {}, bytes(moved)), ' of ', bytes(m.bytes), ' moved.')));
+      continue;
+    }
+    const share = m.bytes ? (100 * moved / m.bytes).toFixed(0) : '0';
+    parts.push(el('section', {class: 'half'},
+      el('h2', {}, title(m.module) + ': load of each rank, step ' + json.balance.step),
+      bars(m),
+      el('p', {class: 'facts'},
+        el('i', {class: 'key before'}), 'as read', el('i', {class: 'key after'}), 'as trained',
+        m.ranks_a_bar > 1 ? `, ${m.ranks_a_bar} ranks a bar` : ''),
+      el('p', {class: 'facts'}, 'moved ', el('b', {}, bytes(m.within_servers.bytes)), ' within servers, ',
+        el('b', {}, bytes(m.between_servers.bytes)), ' between, of ', bytes(m.bytes), ` (${share} %); `,
+        m.within_servers.samples + m.between_servers.samples, ' of ', m.samples, ' samples')));
+    parts.push(el('section', {class: 'half'},
+      el('h2', {}, title(m.module) + ': slowest rank by mean'),
+      history(json.history, m.module),
+      el('p', {class: 'facts'}, el('i', {class: 'key before'}), 'as read ', el('b', {}, ratio(m.spread_before)),
+        el('i', {class: 'key after'}), 'as trained ', el('b', {}, ratio(m.spread_after))),
+      el('p', {class: 'facts'}, even > 1.0005 ? ['balancing makes the slowest rank ', el('b', {}, even.toFixed(2) + ' times'), ' faster'].reduce((p, c) => (p.append(c), p), el('span')) : 'nothing to gain in this step')));
+  }
+  if (!parts.length) {
+    parts.push(el('section', {}, el('h2', {}, 'Balance'), el('p', {class: 'facts'}, 'No rank has taken a block yet.')));
+  }
+  $('modules').replaceChildren(...parts);
+}
+
+function table(head, rows, left) {
+  return el('div', {class: 'scroll'}, el('table', {},
+    el('thead', {}, el('tr', {}, ...head.map((h, i) => el('th', {class: (left || []).includes(i) ? 'left' : ''}, h)))),
+    el('tbody', {}, ...rows.map(r => el('tr', {}, ...r.map((c, i) => {
+      const cell = c instanceof Node ? c : el('td', {class: (left || []).includes(i) ? 'left' : ''}, c);
+      cell.setAttribute('data-head', head[i]);
+      return cell;
+    }))))));
+}
+
+// What was scrolled to stays in sight.
+function fill(id, ...children) {
+  const old = $(id).querySelector('.scroll');
+  const [left, top] = old ? [old.scrollLeft, old.scrollTop] : [0, 0];
+  $(id).replaceChildren(...children);
+  const now = $(id).querySelector('.scroll');
+  if (now) now.scrollTo({left, top, behavior: 'instant'});
+}
+
+const NAMES = {
+  'ballast_stage_seconds stage=read_images': ['read images', 'stages'],
+  'ballast_stage_seconds stage=decode': ['decode', 'stages'],
+  'ballast_stage_seconds stage=resize': ['resize', 'stages'],
+  'ballast_stage_seconds stage=read_text': ['read text', 'stages'],
+  'ballast_stage_seconds stage=tokenise': ['tokenise', 'stages'],
+  'ballast_block_wait_seconds': ['wait for a block', 'flow'],
+  'ballast_block_hold_back_seconds': ['wait for room', 'flow'],
+  'ballast_block_send_seconds': ['send', 'flow'],
+};
+function times(json) {
+  const rows = {stages: [], flow: []};
+  const before = new Map((last ? last.json.times : []).map(t => [t.name, t]));
+  for (const t of json.times) {
+    let [label, where] = NAMES[t.name] || [null, null];
+    if (t.name.startsWith('ballast_rank_seconds')) {
+      label = t.name.replace(/^\S+ /, '').replace(/\w+=/g, '');
+      where = 'flow';
+    }
+    if (!label) continue;
+    const old = before.get(t.name);
+    const fresh = old && t.count > old.count ? (t.sum - old.sum) / (t.count - old.count) : null;
+    const some = s => t.count ? time(s) : '–';
+    rows[where].push([label, count(t.count), fresh === null ? '–' : time(fresh), some(t.p50), some(t.p99)]);
+  }
+  for (const [id, heading] of [['stages', 'Time of the stages'], ['flow', 'Time of blocks and ranks']]) {
+    $(id).hidden = false;
+    fill(id, el('h2', {}, heading), table(['', 'count', 'mean now', 'median', '99 %'], rows[id]));
+  }
+}
+
+function clients(json) {
+  const states = {waits_for_block: 'waits', sending: 'is sent one', holds_back: 'has no room'};
+  fill('clients', el('h2', {}, `Clients (${json.clients_total})`),
+    json.clients.length ? table(['rank', 'step', 'behind', 'state', 'for', 'holds', 'way', 'connection'],
+      json.clients.map(c => [`${c.module} ${c.rank}`, `${c.step}.${c.micro_batch}`,
+        el('td', {class: c.lag > 4 ? 'warn' : ''}, c.lag), states[c.state] || c.state, time(c.seconds),
+        bytes(c.held_bytes), c.shared_memory ? 'shared memory' : 'stream', c.peer]), [3, 6, 7])
+      : el('p', {class: 'facts'}, 'Nobody is connected.'),
+    json.clients.length < json.clients_total ? el('p', {class: 'facts'}, `The ${json.clients.length} furthest behind.`) : '');
+  $('clients').hidden = false;
+}
+
+function problems(json) {
+  $('stalls').hidden = !json.stalls.length;
+  fill('stalls', el('h2', {class: 'bad'}, 'Held up'),
+    table(['stage', 'for', 'sample', 'file'], json.stalls.map(s =>
+      [s.stage, time(s.seconds), s.sample, el('td', {class: 'wide'}, `${s.file} at byte ${s.offset}`)]), [2, 3]));
+  $('bad').hidden = !json.bad_samples.length;
+  fill('bad', el('h2', {}, `Bad samples (${json.bad_samples_total} of at most ${json.max_bad_samples})`),
+    table(['sample', 'times', 'reason', 'where'], json.bad_samples.map(b =>
+      [b.sample, b.count, el('td', {class: 'wide'}, b.reason), el('td', {class: 'wide'}, `${b.file} at byte ${b.offset}`)]), [2, 3]));
+}
+
+function show(json) {
+  const now = {at: performance.now(), json};
+  $('server').textContent = `${json.server}, up ${time(json.uptime_seconds)}`;
+  tiles(json, rates(now));
+  modules(json);
+  times(json);
+  clients(json);
+  problems(json);
+  last = now;
+}
+
+// What is shown is of the last answer.
+function away(why) {
+  $('live').textContent = why;
+  $('live').className = 'off';
+  document.body.className = last ? 'old' : '';
+}
+
+async function refresh() {
+  if (busy || document.hidden) return;
+  busy = true;
+  const stop = new AbortController();
+  const timer = setTimeout(() => stop.abort(), PATIENCE);
+  try {
+    const answer = await fetch('api/status', {headers: token ? {Authorization: 'Bearer ' + token} : {}, cache: 'no-store', signal: stop.signal});
+    if (answer.status === 401 || answer.status === 403) {
+      $('why').textContent = token ? await answer.text() : '';
+      $('ask').hidden = false;
+      away('wants a token');
+      return;
+    }
+    if (!answer.ok) throw new Error('status ' + answer.status);
+    show(await answer.json());
+    $('ask').hidden = true;
+    $('live').textContent = 'live';
+    $('live').className = '';
+    document.body.className = '';
+  } catch (error) {
+    const why = stop.signal.aborted ? '' : error instanceof TypeError ? '' : ` (${error.message})`;
+    away(last ? `no answer for ${time((performance.now() - last.at) / 1000)}${why}` : 'no answer' + why);
+  } finally {
+    clearTimeout(timer);
+    busy = false;
+  }
+}
+document.forms[0].addEventListener('submit', event => {
+  event.preventDefault();
+  token = event.target.querySelector('input').value.trim();
+  event.target.reset();
+  refresh();
+});
+document.addEventListener('visibilitychange', refresh);
+setInterval(refresh, 2000);
+refresh();

@@ -1,0 +1,54 @@
+#ifndef BALLAST_SERVER_PULL_CALL_COUNT_H_
+#define BALLAST_SERVER_PULL_CALL_COUNT_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/mutex.h"
+
+namespace ballast {
+
+// The calls that a drain waits for. gRPC's own Shutdown also waits for idle
+// connections, which a client that nobody polls leaves open. Thread-safe.
+class CallCount {
+ public:
+  void Begin() {
+    MutexLock lock(&mutex_);
+    ++calls_;
+  }
+  // Begin, unless `most` calls are open already. Returns whether it began.
+  bool TryBegin(int64_t most) {
+    MutexLock lock(&mutex_);
+    if (calls_ >= most) return false;
+    ++calls_;
+    return true;
+  }
+  void End() {
+    MutexLock lock(&mutex_);
+    if (--calls_ == 0) none_.NotifyAll();
+  }
+
+  // Blocks until there is no call, or until `deadline`.
+  void AwaitNone(absl::Time deadline) {
+    MutexLock lock(&mutex_);
+    while (calls_ != 0) {
+      // An infinite wait does not fit the clock that CondVar counts by.
+      const absl::Duration left =
+          std::min(deadline - absl::Now(), absl::Hours(1));
+      if (left <= absl::ZeroDuration()) return;
+      none_.WaitFor(&mutex_, absl::ToChronoNanoseconds(left));
+    }
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar none_;
+  int64_t calls_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_PULL_CALL_COUNT_H_

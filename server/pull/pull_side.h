@@ -1,0 +1,110 @@
+#ifndef BALLAST_SERVER_PULL_PULL_SIDE_H_
+#define BALLAST_SERVER_PULL_PULL_SIDE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "common/mutex.h"
+#include "server/delivery/block_stream.h"
+#include "server/pull/call_side.h"
+#include "server/pull/pull_context.h"
+#include "server/pull/pull_meter.h"
+#include "server/pull/pull_session.h"
+
+namespace ballast {
+
+// One Pull: a PullSession between gRPC and a BlockStream. Each write waits for
+// the one before, so a slow reader holds back nobody but itself; while it does,
+// the server holds the blocks of its stream's share of memory and nothing else:
+// chunks are sent from where they lie.
+//
+// A Pull may have lanes: other calls of its client (LaneSide). The Pull writes
+// to them, one chunk after the other, and ends them. A lane that ends early
+// ends its Pull.
+//
+// A Pull that has ended but for the blocks that its client still holds stays
+// open for them: it lingers. CallCount no longer counts it then, so a drain
+// does not wait for it.
+//
+// Thread-safe. Locks are taken in this order: mutex_ of a Pull, then that of a
+// StreamReactor, its own or a lane's. `ready` of the stream holds the Pull
+// weakly.
+class PullSide final : public CallSide,
+                       public std::enable_shared_from_this<PullSide> {
+ public:
+  // `client`: as PullLimits counts it; `peer`: as gRPC names it. Neither
+  // `context` nor `call` is owned; `call` is used until OnDone.
+  PullSide(PullContext* context, PullReactor* call, std::string client,
+           std::string peer)
+      : context_(*context),
+        client_(std::move(client)),
+        meter_(context->instruments, context->clients, std::move(peer)),
+        session_(context->fingerprint, context->loader->arena()),
+        lanes_{{call, false}} {}
+
+  void OnRequest(const absl::StatusOr<v1::PullRequest>& request) override;
+  void OnClientFinished() override;
+  void OnWritten() override { OnLaneWritten(0); }
+  bool OnDone() override;
+
+  // For the lanes, which hold no lock meanwhile. Once `call` has joined as
+  // `lane`, the Pull uses it until OnLaneGone. Errors: UNAVAILABLE (the Pull
+  // has ended), NOT_FOUND (it has no such lane to be joined).
+  absl::Status AddLane(uint32_t lane, PullReactor* call);
+  void OnLaneWritten(uint32_t lane);
+  // Has no effect if `call` is not the one that joined as `lane`.
+  void OnLaneGone(uint32_t lane, const PullReactor* call);
+
+ private:
+  struct Lane {
+    PullReactor* call = nullptr;  // null before it has joined and after its end
+    bool busy = false;
+  };
+
+  absl::Status Take(const v1::PullRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status OpenStream() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Starts the writes that are due, or ends the call.
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes the next block from the stream. False: there is none now, or the
+  // call has ended.
+  bool TakeBlock() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Writes pending_; false while its lane has not joined or is busy.
+  bool SendPending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The client must speak before the next message: ends the call if it cannot,
+  // or if the stream has ended meanwhile.
+  void HoldBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether every message of the blocks so far has been written.
+  bool AllIsWritten() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // From now on only lent blocks keep the call open.
+  void Linger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends the lanes from number `first` on.
+  void EndLanes(size_t first, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  PullContext& context_;
+  const std::string client_;
+  Mutex mutex_;
+  PullMeter meter_ ABSL_GUARDED_BY(mutex_);
+  PullSession session_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<BlockStream> stream_ ABSL_GUARDED_BY(mutex_);
+  // The session's next message, while its lane cannot take it.
+  std::optional<OutgoingMessage> pending_ ABSL_GUARDED_BY(mutex_);
+  // By number; 0 is the call of the Pull itself.
+  std::vector<Lane> lanes_ ABSL_GUARDED_BY(mutex_);
+  bool has_ticket_ ABSL_GUARDED_BY(mutex_) = false;  // in context_.lanes
+  bool client_has_finished_ ABSL_GUARDED_BY(mutex_) = false;
+  bool lingers_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_PULL_PULL_SIDE_H_

@@ -1,0 +1,21 @@
+#ifndef BALLAST_SERVER_SERVICE_PEER_CHANNEL_H_
+#define BALLAST_SERVER_SERVICE_PEER_CHANNEL_H_
+
+#include <memory>
+#include <string>
+
+#include <grpcpp/channel.h>
+
+#include "absl/status/statusor.h"
+#include "common/channel_security.h"
+
+namespace ballast {
+
+// A connection of its own to another server of the job; connects with the first
+// call. Errors: as ChannelCredentialsFor.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakePeerChannel(
+    const std::string& address, const ChannelSecurity& security);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SERVICE_PEER_CHANNEL_H_

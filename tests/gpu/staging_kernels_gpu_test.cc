@@ -1,0 +1,240 @@
+// The kernels of a micro-batch against their twins on the host, and what they
+// find.
+
+#include "trainer_shim/cuda/staging_kernels.h"
+
+#include <cstring>
+#include <new>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "proto/block/block_layout.h"
+#include "tests/gpu/device_testing.h"
+#include "trainer_shim/cuda/cuda_handles.h"
+#include "trainer_shim/host/pack_cpu.h"
+#include "trainer_shim/thd_layout.h"
+
+namespace ballast {
+namespace {
+
+// Samples of random tokens, each at a multiple of 256 with gaps between.
+struct Texts {
+  std::vector<uint32_t> lengths;
+  std::vector<uint64_t> offsets;
+  std::vector<uint8_t> landing;
+};
+
+Texts Draw(uint32_t samples, uint32_t longest, uint32_t axes, uint32_t seed) {
+  std::mt19937 random(seed);
+  Texts texts;
+  uint64_t end = 0;
+  for (uint32_t i = 0; i < samples; ++i) {
+    texts.lengths.push_back(1 + random() % longest);
+    texts.offsets.push_back(end);
+    end += LayOutLanguage(texts.lengths.back(), axes).bytes + 256 * (i % 3);
+  }
+  texts.landing.resize(end);
+  for (uint64_t i = 0; i + 4 <= end; i += 4) {
+    // A third of the words are unsupervised labels, should they be labels.
+    const int32_t word =
+        random() % 3 == 0 ? -100 : static_cast<int32_t>(random() % 200000);
+    std::memcpy(texts.landing.data() + i, &word, 4);
+  }
+  return texts;
+}
+
+void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align,
+                    const BatchFields& fields = {},
+                    const ContextSlice& context = {}) {
+  const TextLayout layout = OrDie(LayOutText(texts.lengths, align));
+  std::vector<TextPiece> pieces;
+  std::vector<TextSource> sources;
+  for (size_t i = 0; i < texts.lengths.size(); ++i) {
+    pieces.push_back(
+        {texts.landing.data() + texts.offsets[i], texts.lengths[i]});
+    sources.push_back({texts.offsets[i], texts.lengths[i]});
+  }
+  PackedBatch want;
+  want.fields = fields;
+  want.context = context;
+  PackText(pieces, layout, axes, 151643, &want);
+
+  const uint64_t tokens = layout.padded_tokens() / context.size;
+  const DeviceBuffer landing = ToDevice(texts.landing);
+  const DeviceBuffer device_sources = ToDevice(sources);
+  const DeviceBuffer places = ToDevice(layout.cu_seqlens_padded);
+  const DeviceBuffer ids = Filled<int64_t>(tokens, 0xAB);
+  const DeviceBuffer labels = Filled<int64_t>(tokens, 0xAB);
+  const DeviceBuffer mask = Filled<float>(tokens, 0xAB);
+  const DeviceBuffer positions = Filled<int64_t>(tokens * axes, 0xAB);
+  PackTextArguments pack;
+  pack.landing = landing.data();
+  pack.texts = reinterpret_cast<const TextSource*>(device_sources.data());
+  pack.cu_seqlens_padded = reinterpret_cast<const int32_t*>(places.data());
+  pack.samples = sources.size();
+  pack.context = context;
+  pack.tokens = tokens;
+  pack.position_axes = axes;
+  pack.pad_id = 151643;
+  if (fields.input_ids) {
+    pack.input_ids = reinterpret_cast<int64_t*>(ids.data());
+  }
+  if (fields.labels) {
+    pack.labels = reinterpret_cast<int64_t*>(labels.data());
+    pack.loss_mask = reinterpret_cast<float*>(mask.data());
+  }
+  if (fields.positions) {
+    pack.position_ids = reinterpret_cast<int64_t*>(positions.data());
+  }
+  OrDie(LaunchPackText(pack, nullptr));
+  EXPECT_EQ(ToHost<int64_t>(ids, 0, want.input_ids.size()), want.input_ids);
+  EXPECT_EQ(ToHost<int64_t>(labels, 0, want.labels.size()), want.labels);
+  EXPECT_EQ(ToHost<float>(mask, 0, want.loss_mask.size()), want.loss_mask);
+  EXPECT_EQ(ToHost<int64_t>(positions, 0, want.position_ids.size()),
+            want.position_ids);
+}
+
+TEST(PackTextGpuTest, SameAsOnTheHost) {
+  uint32_t seed = 0;
+  for (const uint32_t align : {1, 4, 16, 128}) {
+    for (const uint32_t axes : {1, 3}) {
+      ExpectSameText(Draw(1, 1, axes, ++seed), axes, align);
+      ExpectSameText(Draw(1, 9000, axes, ++seed), axes, align);
+      ExpectSameText(Draw(40, 700, axes, ++seed), axes, align);
+      ExpectSameText(Draw(3000, 3, axes, ++seed), axes, align);
+    }
+  }
+}
+
+TEST(PackTextGpuTest, SlicesOfContextRanks) {
+  uint32_t seed = 100;
+  for (const uint32_t size : {2, 4, 8}) {
+    for (uint32_t rank = 0; rank < size; ++rank) {
+      const ContextSlice context = {size, rank};
+      ExpectSameText(Draw(1, 1, 3, ++seed), 3, 2 * size, {}, context);
+      ExpectSameText(Draw(40, 700, 3, ++seed), 3, 4 * size, {}, context);
+      ExpectSameText(Draw(3000, 3, 1, ++seed), 1, 2 * size, {}, context);
+    }
+  }
+}
+
+TEST(PackTextGpuTest, OnlyWhatAStageReceives) {
+  for (const bool ids : {false, true}) {
+    for (const bool labels : {false, true}) {
+      ExpectSameText(Draw(40, 700, 3, 200), 3, 8, {ids, labels, true, false},
+                     {4, 1});
+    }
+  }
+}
+
+// More tokens than one wave of threads.
+TEST(PackTextGpuTest, MillionsOfTokens) {
+  ExpectSameText(Draw(2000, 4096, 3, 77), 3, 8);
+}
+
+TEST(PackTextGpuTest, WrongArgumentsAreRefused) {
+  PackTextArguments pack;
+  EXPECT_TRUE(LaunchPackText(pack, nullptr).ok());  // no tokens: nothing to do
+  pack.tokens = 1;
+  EXPECT_TRUE(absl::IsInvalidArgument(LaunchPackText(pack, nullptr)));
+  const DeviceBuffer some = Filled<uint8_t>(64, 0);
+  pack.landing = some.data();
+  pack.texts = reinterpret_cast<const TextSource*>(some.data());
+  pack.cu_seqlens_padded = reinterpret_cast<const int32_t*>(some.data());
+  pack.samples = 1;
+  pack.labels = reinterpret_cast<int64_t*>(some.data());  // without a mask
+  EXPECT_TRUE(absl::IsInvalidArgument(LaunchPackText(pack, nullptr)));
+  pack.labels = nullptr;
+  pack.context = {2, 2};
+  EXPECT_TRUE(absl::IsInvalidArgument(LaunchPackText(pack, nullptr)));
+}
+
+class FindingTest : public ::testing::Test {
+ protected:
+  FindingTest()
+      : memory_(OrDie(PinnedBuffer::Create(sizeof(Finding)))),
+        finding_(new (memory_.data()) Finding) {}
+  Finding Found() {
+    OrDie(cudaDeviceSynchronize(), "wait for the device");
+    return *finding_;
+  }
+
+  const PinnedBuffer memory_;
+  Finding* const finding_;
+};
+
+TEST_F(FindingTest, HeadersOfOnePlaceDifferInTheRankAlone) {
+  const uint64_t fingerprint = 0x1234567890A00000;
+  const std::vector<ExchangeHeader> headers = {{fingerprint | 1, 500},
+                                               {fingerprint | 2, 500}};
+  const DeviceBuffer device = ToDevice(headers);
+  const auto* received = reinterpret_cast<const ExchangeHeader*>(device.data());
+  OrDie(LaunchCheckHeaders(received, 2, {fingerprint, 500}, finding_, nullptr));
+  EXPECT_EQ(Found().kind, Finding::kNothing);
+
+  OrDie(LaunchCheckHeaders(received, 2, {fingerprint, 501}, finding_, nullptr));
+  const Finding place = Found();
+  EXPECT_EQ(place.kind, Finding::kHeader);
+  EXPECT_EQ(place.found[0], fingerprint | 1);
+  EXPECT_EQ(place.found[1], 500u);
+  EXPECT_EQ(place.wanted[1], 501u);
+}
+
+TEST_F(FindingTest, AnotherFingerprintIsFound) {
+  const std::vector<ExchangeHeader> headers = {{uint64_t{7} << 20, 1},
+                                               {uint64_t{8} << 20 | 1, 1}};
+  const DeviceBuffer device = ToDevice(headers);
+  OrDie(
+      LaunchCheckHeaders(reinterpret_cast<const ExchangeHeader*>(device.data()),
+                         2, {uint64_t{7} << 20 | 2, 1}, finding_, nullptr));
+  const Finding found = Found();
+  EXPECT_EQ(found.kind, Finding::kHeader);
+  EXPECT_EQ(found.found[0], headers[1].fingerprint);
+}
+
+TEST_F(FindingTest, RecordsAreComparedButForThePlaceholderBit) {
+  constexpr uint32_t kSamples = 600;  // more than a block has threads
+  std::vector<uint8_t> landing(kSamples * sizeof(SampleRecord));
+  std::vector<RecordCheck> checks(kSamples);
+  for (uint32_t i = 0; i < kSamples; ++i) {
+    SampleRecord record = {};
+    record.position = 1000 + i;
+    record.tokens = i;
+    record.payload_bytes = 256 * i;
+    checks[i] = {i * sizeof(SampleRecord), record};
+    if (i % 7 == 3) record.flags |= kSampleIsPlaceholder;
+    std::memcpy(landing.data() + i * sizeof(record), &record, sizeof(record));
+  }
+  const DeviceBuffer device_landing = ToDevice(landing);
+  const PinnedBuffer placeholders = OrDie(PinnedBuffer::Create(kSamples));
+  const auto check = [&] {
+    const DeviceBuffer device_checks = ToDevice(checks);
+    CheckRecordsArguments arguments;
+    arguments.landing = device_landing.data();
+    arguments.records =
+        reinterpret_cast<const RecordCheck*>(device_checks.data());
+    arguments.count = kSamples;
+    arguments.placeholders = placeholders.data();
+    arguments.finding = finding_;
+    OrDie(LaunchCheckRecords(arguments, nullptr));
+    return Found();
+  };
+  EXPECT_EQ(check().kind, Finding::kNothing);
+  for (uint32_t i = 0; i < kSamples; ++i) {
+    EXPECT_EQ(placeholders.data()[i], i % 7 == 3) << i;
+  }
+  // The first of several is reported.
+  checks[588].expected.position = 5;
+  checks[311].expected.payload_bytes = 9;
+  const Finding found = check();
+  EXPECT_EQ(found.kind, Finding::kRecord);
+  EXPECT_EQ(found.index, 311u);
+  EXPECT_EQ(found.found[0], 1311u);
+  EXPECT_EQ(found.found[1], 256u * 311);
+  EXPECT_EQ(found.wanted[1], 9u);
+}
+
+}  // namespace
+}  // namespace ballast

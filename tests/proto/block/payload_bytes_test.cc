@@ -1,0 +1,52 @@
+#include "proto/block/payload_bytes.h"
+
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr BlockGeometry kGeometry = {.patch = 14, .position_axes = 3};
+
+uint64_t RoundUp(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// docs/block.md: each image's pixels begin at a multiple of 256.
+TEST(PayloadBytesTest, RoundsEachImageUp) {
+  const std::vector<uint32_t> heights = {2, 4}, widths = {6, 10};
+  EXPECT_EQ(PayloadBytes({9, heights, widths}, v1::MODULE_VISION, kGeometry),
+            RoundUp(3 * 2 * 6 * 196) + RoundUp(3 * 4 * 10 * 196));
+  EXPECT_EQ(PayloadBytes({9, {}, {}}, v1::MODULE_VISION, kGeometry), 0u);
+}
+
+// Ids, labels and positions are int32 arrays at multiples of 16.
+TEST(PayloadBytesTest, CountsTheArraysOfALanguageSample) {
+  const auto array = [](uint64_t entries) {
+    return (4 * entries + 15) / 16 * 16;
+  };
+  for (const uint32_t tokens : {1u, 9u, 1000u}) {
+    EXPECT_EQ(PayloadBytes({tokens, {}, {}}, v1::MODULE_LANGUAGE, kGeometry),
+              RoundUp(2 * array(tokens) + 4 * uint64_t{3} * tokens));
+  }
+}
+
+TEST(PayloadBytesTest, ReadsTheRowsOfAMicroBatch) {
+  v1::MicroBatchSchedule micro_batch;
+  for (const uint32_t images : {1, 0, 2}) {
+    micro_batch.add_images(images);
+    micro_batch.add_tokens(1);
+  }
+  for (const uint32_t side : {1, 2, 3}) {
+    micro_batch.add_grid_h(side);
+    micro_batch.add_grid_w(side);
+  }
+  EXPECT_THAT(
+      PayloadBytes(micro_batch, v1::MODULE_VISION, kGeometry),
+      ElementsAre(RoundUp(588), 0, RoundUp(4 * 588) + RoundUp(9 * 588)));
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,128 @@
+#include "server/config/model_cost.h"
+
+#include <cmath>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_replace.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The keys of the released checkpoints that the costs depend on.
+constexpr char kQwen25Vl3B[] = R"({
+  "model_type": "qwen2_5_vl", "hidden_size": 2048, "num_hidden_layers": 36,
+  "num_attention_heads": 16, "num_key_value_heads": 2,
+  "intermediate_size": 11008, "vocab_size": 151936,
+  "vision_config": {"depth": 32, "hidden_size": 1280, "num_heads": 16,
+    "in_chans": 3, "intermediate_size": 3420, "out_hidden_size": 2048,
+    "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
+    "window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31]}})";
+constexpr char kQwen25Vl7B[] = R"({
+  "model_type": "qwen2_5_vl", "hidden_size": 3584, "num_hidden_layers": 28,
+  "num_attention_heads": 28, "num_key_value_heads": 4,
+  "intermediate_size": 18944, "vocab_size": 152064,
+  "vision_config": {"depth": 32, "hidden_size": 1280, "num_heads": 16,
+    "in_chans": 3, "intermediate_size": 3420, "out_hidden_size": 3584,
+    "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
+    "window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31]}})";
+
+v1::Balance::Cost CostOf(const std::string& json) {
+  const auto cost = ModelCost(json);
+  EXPECT_TRUE(cost.ok()) << cost.status();
+  return cost.value_or(v1::Balance::Cost());
+}
+
+// 6 FLOP a token for each parameter of the matrices. The model cards of
+// Qwen2.5-3B and 7B, whose layers these are, publish 2.77 and 6.53 billion
+// parameters without embeddings; the output layer has width times vocabulary.
+TEST(ModelCostTest, LanguageHasThePublishedParameters) {
+  EXPECT_NEAR(CostOf(kQwen25Vl3B).language().linear(),
+              6 * (2.77 + 2048 * 151936e-9), 0.005 * 18.5);
+  EXPECT_NEAR(CostOf(kQwen25Vl7B).language().linear(),
+              6 * (6.53 + 3584 * 152064e-9), 0.005 * 42.4);
+}
+
+// Megatron-LM's FLOPs of one layer's attention on a sample of n tokens, forward
+// and backward: 3 * 2 * (n*h*(q+k+v) + q*n*n/2*2 + n*q*h).
+TEST(ModelCostTest, LanguageCountsAttentionLikeMegatron) {
+  const double n = 8192, h = 3584, q = 3584, kv = 512;
+  const double attention =
+      6 * (n * h * (q + 2 * kv) + q * n * n / 2 * 2 + n * q * h);
+  const double mlp = 6 * n * h * 18944 * 3, output = 6 * n * h * 152064;
+  const auto language = CostOf(kQwen25Vl7B).language();
+  const double flops = 28 * (attention + mlp) + output;
+  EXPECT_NEAR(language.linear() * n + language.quadratic() * n * n,
+              flops * 1e-9, 1e-9 * flops * 1e-9);
+}
+
+// The towers' matrices have 669 (3B) and 677 million parameters by their
+// shapes, published as some 675 million; a quarter of the merger's work falls
+// on each patch. Windowed layers attend to 64 patches, four layers to the whole
+// image.
+TEST(ModelCostTest, VisionFollowsTheShapesOfTheTower) {
+  for (const char* json : {kQwen25Vl3B, kQwen25Vl7B}) {
+    const double out = json == kQwen25Vl3B ? 2048 : 3584;
+    const double layer = 4 * 1280. * 1280 + 3 * 1280. * 3420;
+    const double embedding = 3 * 2 * 14 * 14 * 1280.;
+    const double merger = 5120. * 5120 + 5120 * out;
+    EXPECT_NEAR(32 * layer + embedding + merger, 675e6, 0.02 * 675e6);
+    const double windows = 28 * 2 * 64 * 1280.;
+    const auto vision = CostOf(json).vision();
+    EXPECT_DOUBLE_EQ(vision.linear(),
+                     6e-9 * (32 * layer + embedding + merger / 4 + windows));
+    EXPECT_DOUBLE_EQ(vision.quadratic(), 6e-9 * 4 * 2 * 1280);
+  }
+}
+
+TEST(ModelCostTest, OtherFamiliesHaveOtherKeys) {
+  const auto qwen2 = CostOf(R"({"model_type": "qwen2_vl", "hidden_size": 1536,
+      "num_hidden_layers": 28, "num_attention_heads": 12,
+      "num_key_value_heads": 2, "intermediate_size": 8960, "vocab_size": 151936,
+      "vision_config": {"depth": 32, "embed_dim": 1280, "hidden_size": 1536,
+        "mlp_ratio": 4, "patch_size": 14, "spatial_merge_size": 2}})");
+  EXPECT_DOUBLE_EQ(qwen2.vision().quadratic(), 6e-9 * 32 * 2 * 1280);
+  EXPECT_DOUBLE_EQ(qwen2.vision().linear(),
+                   6e-9 * (32 * 12 * 1280. * 1280 + 1176 * 1280. +
+                           (5120. * 5120 + 5120. * 1536) / 4));
+  const auto qwen3 = CostOf(R"({"model_type": "qwen3_vl",
+      "text_config": {"hidden_size": 2048, "num_hidden_layers": 28,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128,
+        "intermediate_size": 6144, "vocab_size": 151936},
+      "vision_config": {"depth": 24, "hidden_size": 1024, "in_channels": 3,
+        "intermediate_size": 4096, "out_hidden_size": 2048, "patch_size": 16,
+        "spatial_merge_size": 2, "temporal_patch_size": 2,
+        "deepstack_visual_indexes": [5, 11, 17]}})");
+  EXPECT_DOUBLE_EQ(qwen3.language().quadratic(), 6e-9 * 28 * 2048);
+  // One merger at the end and one for each deep-stack layer.
+  EXPECT_DOUBLE_EQ(qwen3.vision().linear(),
+                   6e-9 * (24 * 12 * 1024. * 1024 + 1536 * 1024. +
+                           4 * (4096. * 4096 + 4096. * 2048) / 4));
+}
+
+TEST(ModelCostTest, NamesTheKeyAtFault) {
+  const auto message = [](const std::string& json) {
+    const absl::Status status = ModelCost(json).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(message("[]"), HasSubstr("no JSON object"));
+  EXPECT_THAT(message("{"), HasSubstr("no JSON object"));
+  EXPECT_THAT(message(R"({"model_type": "llava"})"), HasSubstr("\"llava\""));
+  const auto changed = [&](const char* from, const char* to) {
+    return message(absl::StrReplaceAll(kQwen25Vl3B, {{from, to}}));
+  };
+  EXPECT_THAT(changed("\"vocab_size\": 151936,", ""),
+              HasSubstr("vocab_size: found nothing; wanted a whole number"));
+  EXPECT_THAT(changed("\"depth\": 32", "\"depth\": 0"),
+              HasSubstr("vision_config.depth: found 0"));
+  EXPECT_THAT(changed("[7, 15, 23, 31]", "4"),
+              HasSubstr("fullatt_block_indexes: found 4; wanted a list"));
+}
+
+}  // namespace
+}  // namespace ballast

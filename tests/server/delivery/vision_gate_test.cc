@@ -1,0 +1,203 @@
+#include "server/delivery/vision_gate.h"
+
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "tests/server/delivery/loader_testing.h"
+
+namespace ballast {
+namespace {
+
+// Built up to (7, 1), begun up to (9, 0).
+VisionGate::VisionProgress Progress() {
+  VisionGate::VisionProgress vision;
+  vision.first_unbuilt = {7, 1};
+  vision.to_begin = {9, 0};
+  vision.goes_on = true;
+  return vision;
+}
+
+TEST(VisionGateTest, LanguageAlwaysWaitsForVisionBlocksBeingBuilt) {
+  VisionGate::VisionProgress vision = Progress();
+  vision.goes_on = false;
+  vision.looks_still = 100;
+  EXPECT_FALSE(VisionGate::MustWait({7, 0}, vision, 100, 2));
+  EXPECT_TRUE(VisionGate::MustWait({7, 1}, vision, 100, 2));
+  EXPECT_TRUE(VisionGate::MustWait({8, 5}, vision, 100, 2));
+  EXPECT_FALSE(VisionGate::MustWait({9, 0}, vision, 100, 2));
+}
+
+TEST(VisionGateTest, LanguageDoesNotOvertakeVisionThatMoves) {
+  VisionGate::VisionProgress vision = Progress();
+  EXPECT_TRUE(VisionGate::MustWait({9, 0}, vision, 0, 2));
+  EXPECT_TRUE(VisionGate::MustWait({90, 0}, vision, 0, 2));
+  vision.goes_on = false;
+  EXPECT_FALSE(VisionGate::MustWait({9, 0}, vision, 0, 2));
+}
+
+TEST(VisionGateTest, LanguageWaitsLessTheLongerVisionStandsStill) {
+  VisionGate::VisionProgress vision = Progress();
+  vision.looks_still = VisionGate::kPausedLooks - 1;
+  EXPECT_TRUE(VisionGate::MustWait({9, 0}, vision, 0, 2));
+  vision.looks_still = VisionGate::kPausedLooks;
+  EXPECT_FALSE(VisionGate::MustWait({11, 7}, vision, 0, 2));
+  EXPECT_TRUE(VisionGate::MustWait({12, 0}, vision, 0, 2));
+  vision.looks_still = VisionGate::kStalledLooks;
+  EXPECT_FALSE(VisionGate::MustWait({1000, 0}, vision, 0, 2));
+  // Before clients give up on the server.
+  EXPECT_LT(VisionGate::kStalledLooks * VisionGate::kLookInterval,
+            absl::Seconds(30));
+}
+
+TEST(VisionGateTest, LanguageThatIsAheadBeginsABlockNowAndThen) {
+  const VisionGate::VisionProgress vision = Progress();
+  EXPECT_TRUE(VisionGate::MustWait({90, 0}, vision,
+                                   VisionGate::kVisionBlocksPerBlock - 1, 2));
+  EXPECT_FALSE(VisionGate::MustWait({90, 0}, vision,
+                                    VisionGate::kVisionBlocksPerBlock, 2));
+}
+
+TEST(VisionGateTest, ImagesAreCheckedIfBadSamplesAreReplaced) {
+  v1::Config config = JobConfig(2, 2, kGlobal, kMicro);
+  EXPECT_TRUE(ChecksImages(config));
+  config.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
+  EXPECT_FALSE(ChecksImages(config));
+  EXPECT_FALSE(ChecksImages(JobConfig(0, 2, kGlobal, kMicro)));
+}
+
+class VisionGateLoaderTest : public LoaderTesting {
+ protected:
+  // Lets `looks` looks pass.
+  void Look(uint32_t looks) {
+    for (uint32_t i = 0; i < looks; ++i) {
+      clock_.AwaitSleepers(1);
+      clock_.Advance(VisionGate::kLookInterval);
+      clock_.AwaitSleepers(1);
+    }
+  }
+
+  BlockingStream Open(v1::Module module, uint32_t rank, uint64_t step) {
+    return BlockingStream(loader_.get(), module, rank, step, 0, 0);
+  }
+};
+
+TEST_F(VisionGateLoaderTest, LanguageIsBuiltAfterVisionDecodedItsImages) {
+  config_.mutable_serve()->set_threads(16);
+  config_.mutable_serve()->set_prefetch_steps(3);
+  Start(config_);
+  BlockingStream vision[] = {Open(v1::MODULE_VISION, 0, 0),
+                             Open(v1::MODULE_VISION, 1, 0)};
+  BlockingStream language[] = {Open(v1::MODULE_LANGUAGE, 0, 0),
+                               Open(v1::MODULE_LANGUAGE, 1, 0)};
+  int taken[] = {0, 0};
+  for (int block = 0; block < 20; ++block) {
+    for (BlockingStream& stream : vision) ASSERT_TRUE(stream.Next().ok());
+    // Its client takes every block that is ready.
+    for (int rank = 0; rank < 2; ++rank) {
+      while (language[rank]->TryNext().has_value()) ++taken[rank];
+    }
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    for (; taken[rank] < 20; ++taken[rank]) {
+      ASSERT_TRUE(language[rank].Next().ok());
+    }
+  }
+  EXPECT_TRUE(builder_->unseen().empty());
+}
+
+TEST_F(VisionGateLoaderTest, NothingWaitsIfBadSamplesEndTheRun) {
+  config_.mutable_serve()->set_threads(16);
+  config_.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
+  Start(config_);
+  builder_->ShutGate(v1::MODULE_VISION);
+  BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
+  BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
+  EXPECT_TRUE(language.Next().ok());
+  builder_->OpenGate();
+}
+
+// Its client may be waiting for language.
+TEST_F(VisionGateLoaderTest, StalledVisionDoesNotBlockLanguageForLong) {
+  BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
+  BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
+  // Vision prepares steps 0 to 2 for a client that takes nothing.
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
+  while (loader_->stats().streams_awaiting_vision == 0)
+    std::this_thread::yield();
+  Look(VisionGate::kPausedLooks);  // allows prefetch_steps more
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
+  Look(VisionGate::kStalledLooks - VisionGate::kPausedLooks);
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(language.Next().ok());
+}
+
+// Vision moves again when language is twenty steps ahead.
+TEST_F(VisionGateLoaderTest, LanguageThatIsAheadRunsAtAQuarterOfVisionsPace) {
+  config_.mutable_serve()->set_prefetch_steps(0);
+  Start(config_);
+  BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
+  BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(language.Next().ok());
+  Look(VisionGate::kStalledLooks);
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(language.Next().ok());
+  int taken = 0;
+  for (int i = 1; taken < 10; ++i) {
+    ASSERT_LT(i, 1000);
+    ASSERT_TRUE(vision.Next().ok());
+    while (language->TryNext().has_value()) ++taken;
+    // Those of the step that had begun, and one for each four of vision.
+    EXPECT_LE(taken, 2 + i / 4 + 1);
+  }
+}
+
+TEST_F(VisionGateLoaderTest, VisionShortOfMemoryDoesNotBlockLanguageForLong) {
+  config_.mutable_serve()->set_memory(1);
+  Start(config_);
+  BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
+  const auto held = vision.Next();
+  ASSERT_TRUE(held.ok()) << held.status();
+  BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
+  ASSERT_TRUE(language.Next().ok());
+  Look(VisionGate::kStalledLooks);
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(language.Next().ok());
+}
+
+// A tool may read old steps beside the rank's own stream.
+TEST_F(VisionGateLoaderTest, ARanksMostAdvancedStreamCounts) {
+  BlockingStream old = Open(v1::MODULE_VISION, 0, 0);
+  BlockingStream vision = Open(v1::MODULE_VISION, 0, 100);
+  BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 100);
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
+}
+
+TEST_F(VisionGateLoaderTest, LanguageDoesNotWaitForVisionThatHasEnded) {
+  BlockingStream vision(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 1);
+  BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
+  for (int i = 0; i < 6; ++i) ASSERT_TRUE(language.Next().ok());
+}
+
+TEST_F(VisionGateLoaderTest, LanguageDoesNotWaitForVisionThatFails) {
+  builder_->FailAt(0);
+  BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
+  BlockingStream language = Open(v1::MODULE_LANGUAGE, 1, 0);
+  EXPECT_TRUE(language.Next().ok());
+  // A step that does not exist.
+  BlockingStream none = Open(v1::MODULE_VISION, 0, UINT64_MAX / kGlobal);
+  EXPECT_TRUE(language.Next().ok());
+}
+
+TEST_F(VisionGateLoaderTest, LanguageDoesNotWaitForVisionWhoseStreamIsClosed) {
+  config_.mutable_serve()->set_threads(64);
+  Start(config_);
+  builder_->ShutGate(v1::MODULE_VISION);
+  BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
+  BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
+  builder_->AwaitWorking(1);
+  EXPECT_FALSE(language->TryNext().has_value());
+  vision->Close();
+  EXPECT_TRUE(language.Next().ok());
+  builder_->OpenGate();
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,46 @@
+#include "server/schedule/cost_model.h"
+
+#include <gtest/gtest.h>
+
+namespace ballast {
+namespace {
+
+// Two images of 4*6 and 2*8 patches.
+SampleSize TwoImages() {
+  SampleSize size;
+  size.grids.resize(2);
+  size.grids[0].grid_h = 4;
+  size.grids[0].grid_w = 6;
+  size.grids[1].grid_h = 2;
+  size.grids[1].grid_w = 8;
+  size.patches = 24 + 16;
+  size.tokens = 7;
+  return size;
+}
+
+// Towers attend within an image, a language model within the sample.
+TEST(SampleCostTest, IsLinearPlusQuadratic) {
+  v1::Balance::Cost coefficients;
+  coefficients.mutable_vision()->set_linear(2);
+  coefficients.mutable_vision()->set_quadratic(0.5);
+  coefficients.mutable_language()->set_linear(3);
+  coefficients.mutable_language()->set_quadratic(0.25);
+  const SampleSize size = TwoImages();
+  const double vision = 2 * 40 + 0.5 * (24 * 24 + 16 * 16);
+  const double language = 3 * 7 + 0.25 * 7 * 7;
+  EXPECT_EQ(SampleCost(size, v1::MODULE_VISION, coefficients), vision);
+  EXPECT_EQ(SampleCost(size, v1::MODULE_LANGUAGE, coefficients), language);
+  EXPECT_EQ(JointCost(size, coefficients), vision + language);
+}
+
+TEST(SampleCostTest, ASampleWithoutImagesCostsVisionNothing) {
+  v1::Balance::Cost coefficients;
+  coefficients.mutable_vision()->set_linear(2);
+  coefficients.mutable_vision()->set_quadratic(0.5);
+  SampleSize size;
+  size.tokens = 7;
+  EXPECT_EQ(SampleCost(size, v1::MODULE_VISION, coefficients), 0);
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,202 @@
+#include "trainer_shim/cuda/staging_plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "proto/schedule/module.h"
+#include "tests/fakes/synthetic_schedule.h"
+#include "trainer_shim/batch_layout.h"
+#include "trainer_shim/exchange_plan.h"
+#include "trainer_shim/job_shape.h"
+
+namespace ballast {
+namespace {
+
+// A rank's micro-batch of a synthetic job, planned.
+struct Planned {
+  JobShape shape;
+  ExchangePlan exchange;
+  BatchLayout layout;
+  StagingPlan plan;
+  std::vector<uint8_t> upload;
+
+  template <typename T>
+  T Read(uint64_t offset, uint64_t index) const {
+    T value;
+    std::memcpy(&value, upload.data() + offset + index * sizeof(T), sizeof(T));
+    return value;
+  }
+};
+
+Planned Plan(v1::Module module, uint32_t rank, PixelType type,
+             bool dummy = false) {
+  const SyntheticJob job;
+  v1::StepSchedule schedule = SyntheticSchedule(job, 3);
+  v1::Role role;
+  role.set_module(module);
+  role.set_dp_rank(rank);
+  Planned planned;
+  planned.shape = *ShapeOf(SyntheticJobMessage(job), role);
+  planned.exchange = *PlanExchange(schedule, 1, role, planned.shape.delivery,
+                                   planned.shape.block);
+  v1::ModuleSchedule columns = *FindModule(schedule.micro_batches(1), module);
+  if (dummy) columns.add_dummy_rank(rank);
+  planned.layout = *LayOutBatch(planned.exchange, columns, role, planned.shape);
+  planned.plan =
+      PlanStaging(planned.exchange, planned.layout, planned.shape, type);
+  planned.upload.resize(planned.plan.upload.bytes);
+  FillUpload(planned.plan, planned.exchange, planned.layout,
+             absl::MakeSpan(planned.upload));
+  return planned;
+}
+
+// Offsets and lengths of arrays: none overlaps another, all lie inside, and all
+// begin at multiples of 256.
+void ExpectApart(std::vector<std::pair<uint64_t, uint64_t>> arrays,
+                 uint64_t limit) {
+  std::sort(arrays.begin(), arrays.end());
+  uint64_t end = 0;
+  for (const auto& [offset, bytes] : arrays) {
+    EXPECT_EQ(offset % 256, 0u);
+    EXPECT_GE(offset, end);
+    end = offset + bytes;
+  }
+  EXPECT_LE(end, limit);
+}
+
+TEST(StagingPlanTest, PartsOfTheLandingBufferAreApart) {
+  const Planned p = Plan(v1::MODULE_VISION, 1, PixelType::kFloat32, true);
+  const ImageRecord& dummy = p.layout.images.back();
+  ExpectApart({{0, p.exchange.block.bytes()},
+               {p.plan.landing.received, p.exchange.receive_bytes},
+               {p.plan.landing.grey, 3u * dummy.height * dummy.width}},
+              p.plan.landing.bytes);
+}
+
+TEST(StagingPlanTest, ArraysOfTheUploadAreApart) {
+  const Planned p = Plan(v1::MODULE_VISION, 0, PixelType::kFloat32);
+  const UploadLayout& at = p.plan.upload;
+  const uint64_t n = p.plan.samples;
+  const uint64_t images = p.plan.images;
+  ExpectApart({{at.header, sizeof(ExchangeHeader)},
+               {at.records, n * sizeof(RecordCheck)},
+               {at.texts, n * sizeof(TextSource)},
+               {at.images, images * sizeof(PatchifyImage)},
+               {at.image_grid_thw, images * 3 * sizeof(int64_t)},
+               {at.vision_cu_seqlens, (images + 1) * sizeof(int32_t)}},
+              at.bytes);
+}
+
+TEST(StagingPlanTest, TensorsOfTheBatchAreApart) {
+  const Planned text = Plan(v1::MODULE_LANGUAGE, 0, PixelType::kFloat32);
+  const OutputLayout& at = text.plan.output;
+  const uint64_t t = text.plan.tokens;
+  EXPECT_EQ(t, static_cast<uint64_t>(text.layout.text.padded_tokens()));
+  ExpectApart({{at.input_ids, 8 * t},
+               {at.labels, 8 * t},
+               {at.loss_mask, 4 * t},
+               {at.position_ids, 8 * 3 * t},
+               {at.placeholders, text.plan.samples}},
+              at.bytes);
+
+  const Planned pixels = Plan(v1::MODULE_VISION, 0, PixelType::kBfloat16);
+  const uint64_t values = pixels.plan.patches * pixels.shape.patch.row();
+  ExpectApart({{pixels.plan.output.pixel_values, 2 * values},
+               {pixels.plan.output.placeholders, pixels.plan.samples}},
+              pixels.plan.output.bytes);
+  EXPECT_EQ(PlanStaging(pixels.exchange, pixels.layout, pixels.shape,
+                        PixelType::kFloat32)
+                .output.placeholders,
+            (4 * values + 255) / 256 * 256);
+}
+
+// A later stage of vision has samples, and room for nothing but them.
+TEST(StagingPlanTest, ARankThatReceivesNothingLaysOutNothing) {
+  Planned p = Plan(v1::MODULE_VISION, 0, PixelType::kFloat32);
+  p.shape.fields = {false, false, false, false};
+  const BatchLayout nothing;
+  const StagingPlan plan =
+      PlanStaging(p.exchange, nothing, p.shape, PixelType::kFloat32);
+  EXPECT_EQ(plan.samples, p.plan.samples);
+  EXPECT_EQ(plan.images, 0u);
+  EXPECT_EQ(plan.output.placeholders, 0u);
+  EXPECT_LE(plan.output.bytes, 256u);
+  std::vector<uint8_t> upload(plan.upload.bytes);
+  FillUpload(plan, p.exchange, nothing, absl::MakeSpan(upload));
+}
+
+// A context rank has room for its part; a stage for what it receives.
+TEST(StagingPlanTest, TensorsAreOfTheRanksPlace) {
+  Planned text = Plan(v1::MODULE_LANGUAGE, 0, PixelType::kFloat32);
+  const uint64_t t = text.plan.tokens;
+  text.shape.context = {2, 1};
+  text.shape.fields.input_ids = false;
+  const StagingPlan plan =
+      PlanStaging(text.exchange, text.layout, text.shape, PixelType::kFloat32);
+  EXPECT_EQ(plan.tokens, t / 2);
+  EXPECT_EQ(plan.output.labels, plan.output.input_ids);
+  ExpectApart({{plan.output.labels, 8 * t / 2},
+               {plan.output.loss_mask, 4 * t / 2},
+               {plan.output.position_ids, 8 * 3 * t / 2},
+               {plan.output.placeholders, plan.samples}},
+              plan.output.bytes);
+}
+
+TEST(StagingPlanTest, SamplesAreFoundWhereTheyLand) {
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    const Planned p = Plan(module, 1, PixelType::kFloat32);
+    bool received = false;
+    for (size_t i = 0; i < p.exchange.owned.size(); ++i) {
+      const OwnedSample& owned = p.exchange.owned[i];
+      const uint64_t base = owned.received ? p.plan.landing.received : 0;
+      received |= owned.received;
+      const auto check = p.Read<RecordCheck>(p.plan.upload.records, i);
+      EXPECT_EQ(check.record, base + owned.record);
+      EXPECT_EQ(check.expected.position, owned.expected.position);
+      const auto text = p.Read<TextSource>(p.plan.upload.texts, i);
+      EXPECT_EQ(text.payload, base + owned.payload);
+      EXPECT_EQ(text.tokens, owned.expected.tokens);
+    }
+    EXPECT_TRUE(received);
+  }
+}
+
+TEST(StagingPlanTest, ImagesFollowOneAnotherInRowsAndTheDummyIsLast) {
+  const Planned p = Plan(v1::MODULE_VISION, 1, PixelType::kFloat32, true);
+  ASSERT_EQ(p.plan.images, p.exchange.images.size() + 1);
+  uint64_t row = 0;
+  for (uint32_t i = 0; i < p.plan.images; ++i) {
+    const auto image = p.Read<PatchifyImage>(p.plan.upload.images, i);
+    EXPECT_EQ(image.first_row, row);
+    row += uint64_t{image.grid_h} * image.grid_w;
+    const uint64_t end =
+        image.pixel_offset + uint64_t{3} * image.grid_h * image.grid_w *
+                                 p.shape.patch.patch * p.shape.patch.patch;
+    EXPECT_LE(end, p.plan.landing.bytes);
+  }
+  EXPECT_EQ(row, p.plan.patches);
+  const auto last =
+      p.Read<PatchifyImage>(p.plan.upload.images, p.plan.images - 1);
+  EXPECT_EQ(last.pixel_offset, p.plan.landing.grey);
+}
+
+// Ranks that are at one place of one schedule differ in the rank's bits only.
+TEST(StagingPlanTest, HeadersSayRankAndPlace) {
+  const ExchangeHeader a = HeaderOf(
+      Plan(v1::MODULE_VISION, 0, PixelType::kFloat32).exchange.block.header);
+  const ExchangeHeader b = HeaderOf(
+      Plan(v1::MODULE_VISION, 1, PixelType::kFloat32).exchange.block.header);
+  EXPECT_EQ(a.place, (uint64_t{3} << 24) + 1);
+  EXPECT_EQ(b.place, a.place);
+  EXPECT_EQ(a.fingerprint & kHeaderRankMask, 0u);
+  EXPECT_EQ(b.fingerprint & kHeaderRankMask, 1u);
+  EXPECT_EQ(a.fingerprint >> kHeaderRankBits, 0x00112233445u);
+  EXPECT_EQ(b.fingerprint >> kHeaderRankBits, 0x00112233445u);
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,77 @@
+#ifndef BALLAST_TESTS_TRAINER_SHIM_HOST_ASSEMBLE_ALL_H_
+#define BALLAST_TESTS_TRAINER_SHIM_HOST_ASSEMBLE_ALL_H_
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "proto/block/block_plan.h"
+#include "tests/fakes/formula_block.h"
+#include "tests/fakes/synthetic_schedule.h"
+#include "trainer_shim/host/batch_assembler.h"
+#include "trainer_shim/host/in_process_communicator.h"
+
+namespace ballast {
+
+inline constexpr uint64_t kStep = 3;
+
+inline v1::Role RoleOf(v1::Module module, uint32_t rank) {
+  v1::Role role;
+  role.set_module(module);
+  role.set_dp_rank(rank);
+  return role;
+}
+
+inline uint32_t DpOf(const SyntheticJob& job, v1::Module module) {
+  return module == v1::MODULE_VISION ? job.vision_dp : job.language_dp;
+}
+
+// Changes a rank's block before it is assembled.
+using Tamper = std::function<void(const BlockPlan&, uint32_t rank,
+                                  absl::Span<uint8_t> block)>;
+
+// Changes the schedule that every rank follows.
+using Change = std::function<void(v1::StepSchedule*)>;
+
+// Assembles all micro-batches of kStep on every rank of `module`, each in a
+// thread of its own: result[rank][micro-batch]. A rank that fails aborts.
+inline std::vector<std::vector<absl::StatusOr<PackedBatch>>> AssembleAll(
+    const SyntheticJob& job, v1::Module module,
+    PixelType pixel_type = PixelType::kFloat32, const Tamper& tamper = {},
+    const Change& change = {}) {
+  v1::StepSchedule schedule = SyntheticSchedule(job, kStep);
+  if (change) change(&schedule);
+  const uint32_t dp = DpOf(job, module);
+  auto ends = InProcessGroup(dp);
+  std::vector<std::vector<absl::StatusOr<PackedBatch>>> results(dp);
+  const auto run = [&](uint32_t rank) {
+    const v1::Role role = RoleOf(module, rank);
+    const JobShape shape = ShapeOf(SyntheticJobMessage(job), role).value();
+    BatchAssembler assembler(role, shape, pixel_type,
+                             Normalisation::kTorchvision, ends[rank].get());
+    const StepInfo step = StepInfoOf(schedule, shape.totals_align);
+    PackedBatch batch;
+    for (uint32_t m = 0; m < job.micro_batches; ++m) {
+      const BlockPlan plan =
+          PlanBlock(schedule, m, role, shape.delivery, shape.block).value();
+      AlignedBuffer block = FormulaBlock(plan, shape.block);
+      if (tamper) tamper(plan, rank, block.bytes());
+      const absl::Status status =
+          assembler.Assemble(step, m, block.bytes(), &batch);
+      if (!status.ok()) {
+        ends[rank]->Abort(status);
+        results[rank].push_back(status);
+        return;
+      }
+      results[rank].push_back(batch);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < dp; ++rank) threads.emplace_back(run, rank);
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_TRAINER_SHIM_HOST_ASSEMBLE_ALL_H_

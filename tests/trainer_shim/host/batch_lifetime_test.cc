@@ -1,0 +1,213 @@
+// Batches that are held: unchanged by Next, named when there are too many,
+// released on any thread, alive after their shim.
+
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/fakes/fake_loader_client.h"
+#include "tests/fakes/malloc_counter.h"
+#include "tests/fakes/synthetic_schedule.h"
+#include "trainer_shim/host/trainer_shim.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Batch = BatchRef<PackedBatch>;
+
+std::unique_ptr<TrainerShim> MakeShim(v1::Module module,
+                                      uint32_t max_batches_held,
+                                      uint64_t steps = 8, uint32_t pp = 1) {
+  FakeLoader loader;
+  loader.job.delivery = v1::DELIVERY_DIRECT;
+  loader.job.pp = pp;
+  std::vector<std::unique_ptr<LoaderClient>> clients;
+  clients.push_back(FakeLoaderClient(std::move(loader)));
+  TrainerShim::Options options;
+  options.source.role.set_module(module);
+  options.source.steps = steps;
+  options.source.max_bytes = 64 << 10;  // so that little is fetched ahead
+  options.max_batches_held = max_batches_held;
+  auto shim = TrainerShim::Create(std::move(options), std::move(clients));
+  EXPECT_TRUE(shim.ok()) << shim.status();
+  return *std::move(shim);
+}
+
+Batch NextOf(TrainerShim* shim) {
+  auto batch = shim->Next();
+  EXPECT_TRUE(batch.ok()) << batch.status();
+  return *std::move(batch);
+}
+
+// The digests of all batches, each taken before the next is asked for.
+std::vector<std::string> DigestsOf(v1::Module module) {
+  const auto shim = MakeShim(module, 0);
+  std::vector<std::string> digests;
+  while (true) {
+    const auto batch = shim->Next();
+    if (!batch.ok()) return digests;
+    digests.push_back(DigestOf(**batch));
+  }
+}
+
+class BatchLifetimeTest : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(BatchLifetimeTest, TheLastBatchesStayAsTheyWere) {
+  const size_t held = GetParam();
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    const std::vector<std::string> want = DigestsOf(module);
+    ASSERT_EQ(want.size(), 16u);
+    const auto shim = MakeShim(module, held);
+    std::vector<Batch> last;  // the oldest first
+    for (size_t i = 0; i < want.size(); ++i) {
+      if (last.size() == held) last.erase(last.begin());
+      last.push_back(NextOf(shim.get()));
+      for (size_t k = 0; k < last.size(); ++k) {
+        EXPECT_EQ(DigestOf(*last[k]), want[i + 1 - last.size() + k]);
+      }
+    }
+    EXPECT_EQ(shim->batches_held(), held);
+    EXPECT_EQ(shim->pool_entries(), held);
+    EXPECT_EQ(shim->Next().status().code(),
+              absl::StatusCode::kResourceExhausted);
+    last.clear();
+    EXPECT_EQ(shim->batches_held(), 0u);
+    EXPECT_EQ(shim->Next().status().code(), absl::StatusCode::kOutOfRange);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Held, BatchLifetimeTest,
+                         ::testing::Values(1, 2, 3, 4, 8));
+
+TEST(BatchLifetimeTest, TooManyAreRefusedByNameAndTheSameBatchComesLater) {
+  const std::vector<std::string> want = DigestsOf(v1::MODULE_LANGUAGE);
+  const auto shim = MakeShim(v1::MODULE_LANGUAGE, 3);
+  std::vector<Batch> held;
+  for (int i = 0; i < 3; ++i) held.push_back(NextOf(shim.get()));
+  const Batch another = held[1];
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status status = shim->Next().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("all 3 batches of max_batches_held are held"),
+                      HasSubstr("step 0 micro-batch 0 (1 reference)"),
+                      HasSubstr("step 0 micro-batch 1 (2 references)"),
+                      HasSubstr("step 1 micro-batch 0 (1 reference)"),
+                      HasSubstr("raise max_batches_held")));
+  }
+  // One of two references: the batch is held on.
+  held[1].Reset();
+  EXPECT_FALSE(shim->Next().ok());
+  held[0].Reset();
+  const Batch next = NextOf(shim.get());
+  EXPECT_EQ(next->step, 1u);
+  EXPECT_EQ(next->micro_batch, 1u);
+  EXPECT_EQ(DigestOf(*next), want[3]);
+  EXPECT_EQ(DigestOf(*another), want[1]);
+}
+
+// A shim that is refused a batch has pulled nothing for it.
+TEST(BatchLifetimeTest, NothingIsTakenFromTheStreamForABatchThatIsRefused) {
+  const auto shim = MakeShim(v1::MODULE_LANGUAGE, 1, /*steps=*/1);
+  Batch first = NextOf(shim.get());
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(shim->Next().ok());
+  EXPECT_EQ(shim->next_step(), 0u);
+  EXPECT_EQ(shim->schedule()->step(), 0u);
+  first.Reset();
+  EXPECT_EQ(NextOf(shim.get())->micro_batch, 1u);
+}
+
+TEST(BatchLifetimeTest, TheDefaultIsEnoughForThePipeline) {
+  for (const auto& [pp, want] : std::vector<std::pair<uint32_t, size_t>>{
+           {1, 4}, {2, 4}, {3, 5}, {8, 10}}) {
+    const auto shim = MakeShim(v1::MODULE_LANGUAGE, 0, /*steps=*/16, pp);
+    std::vector<Batch> held;
+    while (true) {
+      auto batch = shim->Next();
+      if (!batch.ok()) break;
+      held.push_back(*std::move(batch));
+    }
+    EXPECT_EQ(held.size(), want) << pp;
+  }
+}
+
+TEST(BatchLifetimeTest, ReleasedOnAnotherThreadWhileTheShimGoesOn) {
+  const std::vector<std::string> want = DigestsOf(v1::MODULE_VISION);
+  const auto shim = MakeShim(v1::MODULE_VISION, 2);
+  std::vector<std::thread> holders;
+  for (const std::string& digest : want) {
+    absl::StatusOr<Batch> batch = shim->Next();
+    while (absl::IsResourceExhausted(batch.status())) {
+      std::this_thread::yield();
+      batch = shim->Next();
+    }
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    holders.emplace_back([&digest, held = *std::move(batch)]() mutable {
+      EXPECT_EQ(DigestOf(*held), digest);
+      held.Reset();
+    });
+  }
+  for (std::thread& holder : holders) holder.join();
+  EXPECT_LE(shim->pool_entries(), 2u);
+}
+
+TEST(BatchLifetimeTest, OutlivesTheShim) {
+  const std::vector<std::string> want = DigestsOf(v1::MODULE_LANGUAGE);
+  std::vector<Batch> held;
+  {
+    const auto shim = MakeShim(v1::MODULE_LANGUAGE, 4);
+    for (int i = 0; i < 3; ++i) held.push_back(NextOf(shim.get()));
+    held.erase(held.begin());
+  }
+  for (size_t i = 0; i < held.size(); ++i) {
+    EXPECT_EQ(DigestOf(*held[i]), want[i + 1]);
+    EXPECT_EQ(held[i]->schedule->step(), held[i]->step);
+  }
+  std::thread([held = std::move(held)] {}).join();
+}
+
+// Held and cancelled: the batches before stay good.
+TEST(BatchLifetimeTest, OutlivesAnError) {
+  const auto shim = MakeShim(v1::MODULE_LANGUAGE, 4);
+  const Batch batch = NextOf(shim.get());
+  const std::string digest = DigestOf(*batch);
+  shim->Cancel();
+  EXPECT_EQ(shim->Next().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(DigestOf(*batch), digest);
+}
+
+// Micro-batch after micro-batch takes no more memory.
+TEST(BatchLifetimeTest, TheSteadyStateTakesNoMoreMemory) {
+  if (!CanCountMalloc()) GTEST_SKIP() << "a sanitizer has malloc for itself";
+  const auto shim = MakeShim(v1::MODULE_VISION, 3, /*steps=*/900);
+  std::vector<Batch> held(2);
+  int64_t made = 0;  // bytes
+  const auto run = [&](int batches) {
+    for (int i = 0; i < batches; ++i) {
+      held[i % 2].Reset();
+      held[i % 2] = NextOf(shim.get());
+      made += held[i % 2]->pixel_values.size() * sizeof(float);
+    }
+  };
+  run(400);
+  const PackedBatch* const addresses[] = {&*held[0], &*held[1]};
+  made = 0;
+  StartMallocCount();
+  run(1200);
+  // Blocks and schedules, of which more or fewer are here ahead of time, come
+  // and go; of the batches nothing stays.
+  EXPECT_LT(ReadMallocCount().bytes, made / 50);
+  EXPECT_LE(shim->pool_entries(), 3u);
+  for (const Batch& each : held) {
+    EXPECT_TRUE(&*each == addresses[0] || &*each == addresses[1]);
+  }
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,136 @@
+"""The MIMO adapter on Megatron-Core's real MimoModel, with batches made by hand."""
+
+import copy
+import unittest
+
+import torch
+
+import model as models
+import single
+from ballast.adapters import megatron_bridge
+from ballast.adapters._peers import image_tokens, rows_of
+from ballast.batch import Batch
+
+IDS = {"image": 256, "video": 257, "vision_start": 258, "vision_end": 259}
+VALUES = 3 * 2 * 14 * 14
+GRIDS = [(1, 4, 4), (1, 2, 6)]  # 4 and 3 tokens
+
+
+def batch(grids, dummy=None):
+    """One sample with these images, and a dummy image behind them."""
+    row = [1, 2]
+    for t, h, w in grids:
+        row += [IDS["vision_start"], *[IDS["image"]] * (t * h * w // 4), IDS["vision_end"], 3]
+    row += [4, 5, 6]
+    given = Batch()
+    given["input_ids"] = torch.tensor([row])
+    given["labels"] = torch.tensor([row[1:] + [-100]])
+    given["loss_mask"] = torch.tensor([[1.0] * (len(row) - 1) + [0.0]])
+    given["position_ids"] = torch.arange(len(row)).expand(3, 1, -1)
+    given["cu_seqlens"] = torch.tensor([0, len(row)], dtype=torch.int32)
+    given["cu_seqlens_padded"] = given["cu_seqlens"]
+    given["max_seqlen"] = len(row)
+    every = list(grids) + ([dummy] if dummy else [])
+    generator = torch.Generator().manual_seed(len(every))
+    patches = sum(t * h * w for t, h, w in every)
+    given["pixel_values"] = torch.randn(patches, VALUES, generator=generator)
+    given["image_grid_thw"] = torch.tensor(every, dtype=torch.int64).reshape(-1, 3)
+    given.dummy_image = dummy is not None
+    return given
+
+
+class MimoTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.enterClassContext(single.process())
+        cls.source = models.hugging_face(IDS, 320, layers=1)
+        cls.model = models.mimo_model(cls.source, IDS["image"])
+
+    def gradients(self, given, **options):
+        """(loss, gradients by name); None for a weight that took no part."""
+        self.model.zero_grad(set_to_none=True)
+        loss = single.loss_sum(self.model, megatron_bridge.forward_inputs(given, **options))
+        loss.backward()
+        return loss.detach(), {n: p.grad for n, p in self.model.named_parameters()}
+
+    def tower(self, gradients):
+        return {n: g for n, g in gradients.items() if n.startswith("modality_submodules")}
+
+    def test_dummy_image_changes_neither_loss_nor_gradients(self):
+        plain = batch(GRIDS)
+        with_dummy = batch(GRIDS, dummy=(1, 4, 8))
+        with_dummy["pixel_values"][: 16 + 12] = plain["pixel_values"]
+        wanted, expected = self.gradients(plain)
+        for way in ("zero", "drop"):
+            loss, found = self.gradients(with_dummy, dummy_image=way)
+            torch.testing.assert_close(loss, wanted, rtol=1e-5, atol=0)
+            for name, gradient in expected.items():
+                torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-5)
+
+    def test_dummy_image_alone_gives_gradients_of_zero(self):
+        given = batch([], dummy=(1, 2, 2))
+        loss, found = self.gradients(given, dummy_image="zero")
+        for name, gradient in self.tower(found).items():
+            self.assertIsNotNone(gradient, name)
+            self.assertEqual(float(gradient.abs().max()), 0.0, name)
+        dropped, found = self.gradients(given, dummy_image="drop")
+        torch.testing.assert_close(loss, dropped)
+        self.assertEqual(set(self.tower(found).values()), {None})
+
+    def test_text_alone(self):
+        given = batch([])
+        self.assertIsNone(megatron_bridge.forward_inputs(given)["modality_inputs"])
+        loss, found = self.gradients(given)
+        self.assertTrue(torch.isfinite(loss))
+        self.assertEqual(set(self.tower(found).values()), {None})
+
+    def test_a_tower_without_the_hook_refuses_a_dummy_image(self):
+        encoder = models.Tower(copy.deepcopy(self.source.model.visual))
+        inputs = megatron_bridge.forward_inputs(batch(GRIDS, dummy=(1, 2, 2)))
+        with self.assertRaisesRegex(TypeError, "dummy_image"):
+            encoder(**inputs["modality_inputs"]["images"]["qwen_visual"])
+
+    def test_peer_rows_split_the_towers_output(self):
+        # Samples of 16, 12 and 24 patches; the first two belong to language rank 2.
+        counts = image_tokens([(16, 2), (12, 2), (24, 3)], 2, 4)
+        self.assertEqual(counts, [7, 6])
+        ids = torch.from_numpy(rows_of(counts, IDS["image"]))
+        self.assertEqual(tuple(ids.shape), (2, 7))
+        output = torch.zeros(13, 64)
+        self.model._attach_modality_split_sizes(output, ids, models.MODALITY)
+        self.assertEqual(output._mimo_bridge_split_sizes, [7, 6])
+
+    def test_a_tuple_of_outputs(self):
+        class Deep(torch.nn.Module):
+            def forward(self, hidden_states, grid_thw):
+                rows = hidden_states.view(-1, 4, VALUES).sum(1)
+                return rows, [rows * 2]
+
+        tower = megatron_bridge.accept_dummy_image(Deep())
+        given = batch(GRIDS, dummy=(1, 2, 2))
+        fields = megatron_bridge.forward_inputs(given)["modality_inputs"]["images"]["qwen_visual"]
+        rows, (deep,) = tower(**fields)
+        self.assertEqual((len(rows), len(deep)), (7, 7))
+        torch.testing.assert_close(rows, given["pixel_values"][:28].view(-1, 4, VALUES).sum(1))
+
+    def test_scalable_forward_step(self):
+        # The forward step of Bridge's pull request 5525, with scalable_dp and without
+        # packing of its own, in a process with both modules: it moves tensors in nested
+        # dictionaries, tuples and lists, and calls the model with every key. Its source
+        # is not run here.
+        def moved(value):
+            if isinstance(value, dict):
+                return {key: moved(entry) for key, entry in value.items()}
+            if isinstance(value, (list, tuple)):
+                return type(value)([moved(entry) for entry in value])
+            return value.clone() if isinstance(value, torch.Tensor) else value
+
+        for given in (batch(GRIDS), batch(GRIDS, dummy=(1, 2, 2)), batch([])):
+            inputs = moved(megatron_bridge.forward_inputs(given))
+            losses, loss_mask = self.model(**inputs)
+            self.assertEqual(losses.shape, given["labels"].shape)
+            self.assertEqual(int(loss_mask.sum()), given["labels"].shape[1] - 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

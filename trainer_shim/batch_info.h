@@ -1,0 +1,98 @@
+#ifndef BALLAST_TRAINER_SHIM_BATCH_INFO_H_
+#define BALLAST_TRAINER_SHIM_BATCH_INFO_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/job.pb.h"
+#include "proto/schedule.pb.h"
+#include "trainer_shim/batch_layout.h"
+#include "trainer_shim/context_slice.h"
+#include "trainer_shim/exchange_plan.h"
+#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/job_shape.h"
+#include "trainer_shim/role_fields.h"
+#include "trainer_shim/totals.h"
+#include "trainer_shim/trainer_place.h"
+
+namespace ballast {
+
+// The sample at one place of a batch.
+struct PackedSample {
+  uint64_t position = 0;
+  uint32_t source = 0;   // number of the source in the configuration
+  uint64_t ordinal = 0;  // number in the source's index
+  std::string name;      // "SOURCE:ORDINAL"
+  // The sample could not be read: grey images, unsupervised tokens. Not set in
+  // device memory's batches: see DeviceBatch::placeholders.
+  bool placeholder = false;
+};
+
+// A packed batch apart from its tensors, the same for host and device memory.
+// n samples.
+struct BatchInfo {
+  uint64_t step = 0;
+  uint32_t micro_batch = 0;        // number within the step
+  uint32_t num_micro_batches = 0;  // of the step, the same on every rank
+  v1::Role role;
+  // The rank's place in its module, the tensors that it receives there, and
+  // its part of every sample's tokens.
+  TrainerPlace place;
+  BatchFields fields;
+  ContextSlice context;
+  // In packing order, which paired ranks of the other module share.
+  std::vector<PackedSample> samples;
+
+  // Language.
+  uint32_t position_axes = 0;  // 3 (MRoPE) or 1
+  int32_t max_seqlen = 0;      // longest padded length of a whole sample
+
+  // Vision.
+  PixelType pixel_type = PixelType::kFloat32;
+  uint64_t patch_values = 0;      // V, values of a patch
+  int32_t vision_max_seqlen = 0;  // longest attention segment, in patches
+  // The last image belongs to no sample: grid (1, merge, merge), mid-grey. It
+  // lets a rank that has too few images of its own take part in the vision
+  // tower's collectives (ModuleSchedule.dummy_rank). No token refers to it:
+  // multiply the tower's output for it by zero instead of dropping it, so that
+  // gradients flow on every rank. No totals count it.
+  bool dummy_image = false;
+
+  // Sums over this rank's samples (whole ones, for either module), over all
+  // data-parallel ranks' samples in this micro-batch, and over the whole step.
+  PackedTotals totals;
+  PackedTotals micro_batch_totals;
+  PackedTotals step_totals;
+
+  // Bytes of the block that was pulled, and of what left for other ranks; both
+  // follow from the schedule. 0 where no block is pulled.
+  uint64_t bytes_read = 0;
+  uint64_t bytes_moved = 0;
+
+  // The schedule of the batch's step. May be kept.
+  std::shared_ptr<const v1::StepSchedule> schedule;
+};
+
+// A step's schedule, and the totals of all its samples.
+struct StepInfo {
+  std::shared_ptr<const v1::StepSchedule> schedule;
+  PackedTotals totals;
+};
+
+// `align`: JobShape::totals_align.
+StepInfo StepInfoOf(v1::StepSchedule schedule, uint32_t align);
+
+// Fills `info` for micro-batch number `micro_batch` of `step`, from its plan
+// and layout (empty where the rank receives no tensor). `has_block`: the rank
+// pulls the micro-batch's block. Pure but for `info`, whose memory is reused.
+// No sample says that it is a placeholder.
+void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
+                   const v1::Role& role, const JobShape& shape,
+                   PixelType pixel_type, const ExchangePlan& plan,
+                   const BatchLayout& layout, bool has_block, BatchInfo* info);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_BATCH_INFO_H_

@@ -1,0 +1,175 @@
+#include "trainer_shim/cuda/batch_stager.h"
+
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "proto/block/block_view.h"
+#include "proto/schedule/module.h"
+#include "trainer_shim/batch_times.h"
+#include "trainer_shim/cuda/cuda_status.h"
+
+namespace ballast {
+
+absl::StatusOr<std::unique_ptr<BatchStager>> BatchStager::Create(
+    RoleSource* source, PinnedRegions* regions, const Options& options) {
+  std::unique_ptr<BatchStager> stager(
+      new BatchStager(source, regions, options));
+  {
+    MutexLock lock(&stager->mutex_);
+    for (int i = 0; i < options.batches; ++i) {
+      auto staged = std::make_unique<StagedBatch>();
+      BALLAST_ASSIGN_OR_RETURN(staged->read, Event::Create());
+      BALLAST_ASSIGN_OR_RETURN(staged->timer, StagingTimer::Create());
+      BALLAST_ASSIGN_OR_RETURN(staged->host,
+                               PinnedBuffer::Create(options.batch_bytes));
+      stager->free_.push_back(staged.get());
+      stager->batches_.push_back(std::move(staged));
+    }
+  }
+  stager->thread_ = std::thread([raw = stager.get()] { raw->Run(); });
+  return stager;
+}
+
+BatchStager::~BatchStager() {
+  Cancel();
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::StatusOr<StagedBatch*> BatchStager::Next() {
+  MutexLock lock(&mutex_);
+  while (ready_.empty() && end_.ok() && !cancelled_) changed_.Wait(&mutex_);
+  if (cancelled_) return absl::CancelledError("cancelled");
+  if (ready_.empty()) return end_;
+  StagedBatch* staged = ready_.front();
+  ready_.pop_front();
+  return staged;
+}
+
+void BatchStager::Return(StagedBatch* staged) {
+  MutexLock lock(&mutex_);
+  free_.push_back(staged);
+  changed_.NotifyAll();
+}
+
+void BatchStager::NoteTimes() {
+  for (const auto& staged : batches_) {
+    const std::optional<BatchTimes> times = staged->timer->Take();
+    if (times.has_value()) source_->NoteTimes(*times);
+  }
+}
+
+void BatchStager::Cancel() {
+  source_->Cancel();
+  MutexLock lock(&mutex_);
+  cancelled_ = true;
+  changed_.NotifyAll();
+}
+
+StagedBatch* BatchStager::TakeFree() {
+  MutexLock lock(&mutex_);
+  while (free_.empty() && !cancelled_) changed_.Wait(&mutex_);
+  if (cancelled_) return nullptr;
+  StagedBatch* staged = free_.front();
+  free_.pop_front();
+  return staged;
+}
+
+absl::Status BatchStager::Finish(StagedBatch* staged) {
+  BALLAST_RETURN_IF_ERROR(staged->read.Wait());
+  if (staged->block == nullptr) return absl::OkStatus();
+  const std::unique_ptr<FetchedBlock> block = std::move(staged->block);
+  return CheckIntact(*block);
+}
+
+absl::Status BatchStager::CheckRest() {
+  for (const auto& staged : batches_) {
+    BALLAST_RETURN_IF_ERROR(Finish(staged.get()));
+  }
+  NoteTimes();
+  return absl::OkStatus();
+}
+
+void BatchStager::Run() {
+  absl::Status status =
+      CudaStatus(cudaSetDevice(options_.device), "choosing the device");
+  while (status.ok()) {
+    StagedBatch* staged = TakeFree();
+    if (staged == nullptr) return;
+    status = Finish(staged);
+    NoteTimes();  // before it is another micro-batch's
+    if (status.ok()) status = Fill(staged);
+    MutexLock lock(&mutex_);
+    (status.ok() ? ready_ : free_).push_back(staged);
+    changed_.NotifyAll();
+  }
+  MutexLock lock(&mutex_);
+  end_ = status;
+  changed_.NotifyAll();
+}
+
+absl::Status BatchStager::Fill(StagedBatch* staged) {
+  BALLAST_ASSIGN_OR_RETURN(RoleSource::Block next, source_->Next());
+  const v1::StepSchedule& schedule = *next.step->schedule;
+  const uint32_t micro_batch = next.micro_batch;
+  const JobShape& shape = source_->shape();
+  const v1::Role& role = source_->role();
+  BALLAST_ASSIGN_OR_RETURN(
+      staged->exchange,
+      PlanExchange(schedule, micro_batch, role, shape.delivery, shape.block));
+  if (next.block != nullptr) {
+    BALLAST_ASSIGN_OR_RETURN(const BlockView view,
+                             BlockView::Parse(next.block->bytes()));
+    BALLAST_RETURN_IF_ERROR(view.Matches(staged->exchange.block));
+  }
+  staged->layout = {};
+  if (shape.fields.any()) {
+    const v1::ModuleSchedule& module =
+        *FindModule(schedule.micro_batches(micro_batch), role.module());
+    BALLAST_ASSIGN_OR_RETURN(
+        staged->layout, LayOutBatch(staged->exchange, module, role, shape));
+  }
+  staged->plan =
+      PlanStaging(staged->exchange, staged->layout, shape, options_.pixel_type);
+  FillBatchInfo(*next.step, micro_batch, role, shape, options_.pixel_type,
+                staged->exchange, staged->layout, source_->has_blocks(),
+                &staged->batch);
+  staged->batch.device = options_.device;
+  staged->batch.text = staged->layout.text;
+  staged->batch.vision = staged->layout.vision;
+  return Stage(std::move(next.block), staged);
+}
+
+absl::Status BatchStager::Stage(std::unique_ptr<FetchedBlock> block,
+                                StagedBatch* staged) {
+  const StagingPlan& plan = staged->plan;
+  BALLAST_RETURN_IF_ERROR(
+      staged->host.Reserve(plan.landing.received + plan.upload.bytes));
+  if (block != nullptr) {
+    BALLAST_RETURN_IF_ERROR(StageBlock(std::move(block), staged));
+  } else {
+    staged->block_bytes = nullptr;
+  }
+  FillUpload(
+      plan, staged->exchange, staged->layout,
+      staged->host.bytes().subspan(plan.landing.received, plan.upload.bytes));
+  return absl::OkStatus();
+}
+
+absl::Status BatchStager::StageBlock(std::unique_ptr<FetchedBlock> block,
+                                     StagedBatch* staged) {
+  const absl::Span<const uint8_t> bytes = block->bytes();
+  const bool may_stay =
+      bytes.size() <= options_.max_bytes / (options_.batches + 1);
+  if (may_stay && regions_->Pin(block->region())) {
+    staged->block_bytes = bytes.data();
+    staged->block = std::move(block);
+    return absl::OkStatus();
+  }
+  std::memcpy(staged->host.data(), bytes.data(), bytes.size());
+  staged->block_bytes = staged->host.data();
+  return CheckIntact(*block);
+}
+
+}  // namespace ballast

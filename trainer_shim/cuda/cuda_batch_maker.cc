@@ -1,0 +1,137 @@
+#include "trainer_shim/cuda/cuda_batch_maker.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "trainer_shim/cuda/current_device.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint32_t kMostPrepared = 64;  // entries of the pool
+
+}  // namespace
+
+CudaBatchMaker::~CudaBatchMaker() {
+  const CurrentDevice current(options_.device);
+  // Work that was given to the device ends before the memory that it uses goes.
+  if (stream_ != nullptr) stream_->Synchronize().IgnoreError();
+  watch_ = nullptr;  // looks at the stager's times
+  stager_ = nullptr;
+  stage_ = nullptr;
+}
+
+absl::StatusOr<std::unique_ptr<BatchEntry>> CudaBatchMaker::MakeEntry() {
+  return DeviceEntry::Create(options_.device, stream_);
+}
+
+absl::Status CudaBatchMaker::Open(const Setup& setup) {
+  const CurrentDevice current(options_.device);
+  BALLAST_RETURN_IF_ERROR(current.status());
+  setup_ = setup;
+  BALLAST_ASSIGN_OR_RETURN(CudaStream stream, CudaStream::Create());
+  stream_ = std::make_shared<const CudaStream>(std::move(stream));
+  // Pinning memory may wait for the device, so not in Next.
+  BALLAST_RETURN_IF_ERROR(setup.pool->Prepare(
+      std::min(setup.pool->max_held() + options_.overlap, kMostPrepared)));
+  BALLAST_ASSIGN_OR_RETURN(finding_, PinnedBuffer::Create(sizeof(Finding)));
+  auto* finding = new (finding_.data()) Finding;
+  BALLAST_ASSIGN_OR_RETURN(
+      stage_, DeviceStage::Create(setup.source->shape(), options_.pixel_type,
+                                  options_.normalisation, stream_,
+                                  setup.communicator, finding));
+  BatchStager::Options stager;
+  stager.device = options_.device;
+  stager.pixel_type = options_.pixel_type;
+  stager.max_bytes = setup.max_bytes;
+  BALLAST_ASSIGN_OR_RETURN(
+      stager_, BatchStager::Create(setup.source, &regions_, stager));
+  DeviceWatch::Options watch;
+  watch.device = options_.device;
+  watch.timeout = options_.timeout;
+  watch.on_look = [stager = stager_.get()] { stager->NoteTimes(); };
+  watch_ = std::make_unique<DeviceWatch>(
+      std::vector<Communicator*>{setup.communicator, setup.tensor_communicator},
+      finding, watch);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BatchEntry*> CudaBatchMaker::Next(StreamHandle handle) {
+  const CurrentDevice current(options_.device);
+  BALLAST_RETURN_IF_ERROR(current.status());
+  const auto stream = static_cast<cudaStream_t>(handle);
+  if (next_ == nullptr) BALLAST_RETURN_IF_ERROR(LaunchNext());
+  if (next_ == nullptr) {
+    // The last blocks must have been whole until the device had read them.
+    if (absl::IsOutOfRange(after_)) {
+      BALLAST_RETURN_IF_ERROR(stager_->CheckRest());
+    }
+    return after_;
+  }
+  DeviceEntry* entry = std::exchange(next_, nullptr);
+  BALLAST_RETURN_IF_ERROR(entry->RecordStream(stream));
+  BALLAST_RETURN_IF_ERROR(StreamWait(stream, entry->packed.get()));
+  if (options_.overlap) BALLAST_RETURN_IF_ERROR(LaunchNext());
+  return entry;
+}
+
+absl::Status CudaBatchMaker::LaunchNext() {
+  if (!after_.ok()) return absl::OkStatus();
+  absl::StatusOr<StagedBatch*> staged = stager_->Next();
+  if (!staged.ok()) {
+    // The batch before is good: this comes after it.
+    after_ = staged.status();
+    return absl::OkStatus();
+  }
+  BALLAST_ASSIGN_OR_RETURN(BatchEntry * taken, setup_.pool->Take());
+  auto* entry = static_cast<DeviceEntry*>(taken);
+  const DeviceBatch& batch = (*staged)->batch;
+  watch_->Begin(
+      absl::StrCat("step ", batch.step, " micro-batch ", batch.micro_batch),
+      &entry->packed);
+  BALLAST_RETURN_IF_ERROR(stage_->Launch(entry, *staged));
+  watch_->Given();
+  stager_->Return(*staged);
+  next_ = entry;
+  return absl::OkStatus();
+}
+
+absl::Status CudaBatchMaker::Broadcast(BatchEntry* entry, StreamHandle stream) {
+  const CurrentDevice current(options_.device);
+  BALLAST_RETURN_IF_ERROR(current.status());
+  BALLAST_RETURN_IF_ERROR(entry->RecordStream(stream));
+  return stage_->Broadcast(static_cast<DeviceEntry*>(entry),
+                           setup_.tensor_communicator,
+                           static_cast<cudaStream_t>(stream));
+}
+
+absl::Status CudaBatchMaker::Found() const {
+  return watch_ == nullptr ? absl::OkStatus() : watch_->status();
+}
+
+void CudaBatchMaker::Abort(const absl::Status& reason) {
+  if (watch_ != nullptr) watch_->Abort(reason);
+}
+
+void CudaBatchMaker::Cancel() {
+  if (stager_ != nullptr) stager_->Cancel();
+}
+
+void CudaBatchMaker::NoteTimes() {
+  // Asking for events of another device than the current one makes a context on
+  // the current one, which may be a neighbour's: that is left to the watch.
+  int current = 0;
+  if (cudaGetDevice(&current) == cudaSuccess && current == options_.device) {
+    stager_->NoteTimes();
+  }
+}
+
+}  // namespace ballast

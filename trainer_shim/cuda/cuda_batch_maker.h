@@ -1,0 +1,69 @@
+#ifndef BALLAST_TRAINER_SHIM_CUDA_CUDA_BATCH_MAKER_H_
+#define BALLAST_TRAINER_SHIM_CUDA_CUDA_BATCH_MAKER_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "trainer_shim/batch_maker.h"
+#include "trainer_shim/cuda/batch_stager.h"
+#include "trainer_shim/cuda/cuda_handles.h"
+#include "trainer_shim/cuda/device_entry.h"
+#include "trainer_shim/cuda/device_stage.h"
+#include "trainer_shim/cuda/device_watch.h"
+#include "trainer_shim/cuda/pinned_regions.h"
+
+namespace ballast {
+
+// Makes DeviceBatches: a BatchStager pulls and plans ahead, a DeviceStage gives
+// the device its work, and a DeviceWatch looks for what goes wrong there.
+class CudaBatchMaker : public BatchMaker {
+ public:
+  // See CudaTrainerShim::Options.
+  struct Options {
+    int device = 0;
+    PixelType pixel_type = PixelType::kBfloat16;
+    Normalisation normalisation = Normalisation::kTorchvision;
+    // Next also gives the device the work of the batch after, which then runs
+    // beside the trainer's step. Off: a batch is made when it is asked for.
+    bool overlap = true;
+    // A batch whose work the device has not done so long after it was given
+    // counts as hung: a peer is gone or far behind.
+    absl::Duration timeout = absl::Minutes(10);
+  };
+
+  explicit CudaBatchMaker(const Options& options) : options_(options) {}
+  ~CudaBatchMaker() override;
+
+  bool on_device() const override { return true; }
+  absl::StatusOr<std::unique_ptr<BatchEntry>> MakeEntry() override;
+  absl::Status Open(const Setup& setup) override;
+  absl::StatusOr<BatchEntry*> Next(StreamHandle stream) override;
+  absl::Status Broadcast(BatchEntry* entry, StreamHandle stream) override;
+  absl::Status Found() const override;
+  void Abort(const absl::Status& reason) override;
+  void Cancel() override;
+  void NoteTimes() override;
+
+ private:
+  // Gives the device the work of the next batch. OK with next_ null at the end
+  // of the steps.
+  absl::Status LaunchNext();
+
+  const Options options_;
+  Setup setup_;
+  std::shared_ptr<const CudaStream> stream_;  // entries share it
+  PinnedBuffer finding_;                      // one Finding
+  PinnedRegions regions_;
+  std::unique_ptr<DeviceStage> stage_;
+  // After what their threads use.
+  std::unique_ptr<BatchStager> stager_;
+  std::unique_ptr<DeviceWatch> watch_;
+  DeviceEntry* next_ = nullptr;  // launched, not handed out
+  absl::Status after_;  // what follows next_, once launching has failed
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_CUDA_CUDA_BATCH_MAKER_H_

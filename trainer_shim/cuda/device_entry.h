@@ -1,0 +1,84 @@
+#ifndef BALLAST_TRAINER_SHIM_CUDA_DEVICE_ENTRY_H_
+#define BALLAST_TRAINER_SHIM_CUDA_DEVICE_ENTRY_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/mutex.h"
+#include "trainer_shim/batch_pool.h"
+#include "trainer_shim/cuda/cuda_handles.h"
+#include "trainer_shim/cuda/device_batch.h"
+#include "trainer_shim/cuda/staging_plan.h"
+
+namespace ballast {
+
+// A batch in device memory, with that memory: the buffers that its tensors lie
+// in grow to twice the largest batch that they have held, and are kept.
+//
+// When the last holder lets go, an event is recorded on every stream that the
+// batch was given to; whoever uses the memory next makes the shim's stream wait
+// for these events, not the host. An entry that outlives its shim frees its
+// memory in the same order. Its pinned memory, which CUDA frees only by waiting
+// for the device, is then kept for later entries of the process.
+class DeviceEntry : public BatchEntry {
+ public:
+  // An empty entry, on the current device, `device`. `stream` is the shim's.
+  // Errors: as CudaStatus.
+  static absl::StatusOr<std::unique_ptr<DeviceEntry>> Create(
+      int device, std::shared_ptr<const CudaStream> stream);
+  ~DeviceEntry() override;
+
+  const BatchInfo& info() const override { return batch; }
+  bool placeholder(size_t index) const override {
+    return batch.placeholders[index] != 0;
+  }
+  absl::StatusOr<std::string> Digest(StreamHandle stream) const override;
+  absl::Status RecordStream(StreamHandle stream) override;
+
+  // Makes the shim's stream wait for all that read what the entry held before.
+  // Before the first use of its memory for another batch. Errors: as
+  // CudaStatus, also of the release.
+  absl::Status WaitUntilFree();
+
+  // Room for `samples` placeholders, zeros where it is new. Errors: as
+  // CudaStatus.
+  absl::Status ReservePlaceholders(uint64_t samples);
+
+ private:
+  const std::shared_ptr<const CudaStream> stream_;  // freed after the buffers
+
+ public:
+  DeviceBatch batch;
+  OutputLayout layout;  // of `output`
+  StreamBuffer upload;
+  StreamBuffer output;
+  PinnedBuffer placeholders;
+  // The device has packed the batch, or passed it on to or received it from
+  // tensor peers; recorded by whoever gives it that work.
+  Event packed;
+
+ private:
+  DeviceEntry(int device, std::shared_ptr<const CudaStream> stream)
+      : stream_(std::move(stream)), device_(device) {}
+  void List(std::vector<TensorView>* tensors) const override;
+  void OnRelease() override;
+
+  const int device_;
+  Mutex mutex_;
+  // Streams that the batch was given to since it was handed out.
+  std::vector<StreamHandle> streams_ ABSL_GUARDED_BY(mutex_);
+  // One for each of `streams_`, and spare ones.
+  std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);
+  // Number of events_ that must be done before the memory is used again.
+  size_t pending_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status release_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_CUDA_DEVICE_ENTRY_H_

@@ -1,0 +1,251 @@
+#include "trainer_shim/cuda/device_stage.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "trainer_shim/cuda/cuda_status.h"
+
+namespace ballast {
+namespace {
+
+// Groups of at most this many ranks pass headers between all of them, so that
+// every rank sees one that has gone astray; larger ones between those that
+// exchange.
+constexpr uint32_t kMostHeaders = 32;
+
+template <typename T>
+T* At(const StreamBuffer& buffer, uint64_t offset) {
+  return reinterpret_cast<T*>(buffer.data() + offset);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceStage>> DeviceStage::Create(
+    const JobShape& shape, PixelType pixel_type, Normalisation normalisation,
+    std::shared_ptr<const CudaStream> stream, Communicator* communicator,
+    Finding* finding) {
+  const NormaliseTable table(shape.mean, shape.std, normalisation);
+  BALLAST_ASSIGN_OR_RETURN(CudaPatchifier patchifier,
+                           CudaPatchifier::Create(shape.patch, table));
+  BALLAST_RETURN_IF_ERROR(LoadStagingKernels());
+  return std::unique_ptr<DeviceStage>(
+      new DeviceStage(shape, pixel_type, std::move(stream), communicator,
+                      finding, std::move(patchifier)));
+}
+
+absl::Status DeviceStage::Launch(DeviceEntry* entry, StagedBatch* staged) {
+  // Both what the entry held and its memory, should it have to grow, wait.
+  BALLAST_RETURN_IF_ERROR(entry->WaitUntilFree());
+  BALLAST_RETURN_IF_ERROR(Reserve(*staged, entry));
+  std::swap(entry->batch, staged->batch);
+  entry->layout = staged->plan.output;
+  Point(staged->plan, entry);
+  cudaStream_t stream = stream_->get();
+  if (staged->block_bytes == nullptr) {
+    BALLAST_RETURN_IF_ERROR(CopyIn(*staged, *entry));
+  } else {
+    StagingTimer& timer = *staged->timer;
+    BALLAST_RETURN_IF_ERROR(
+        timer.Begin(entry->batch.step, entry->batch.micro_batch, stream));
+    BALLAST_RETURN_IF_ERROR(CopyIn(*staged, *entry));
+    BALLAST_RETURN_IF_ERROR(timer.End(StagingTimer::kCopy, stream));
+    if (shape_.exchanges()) {
+      BALLAST_RETURN_IF_ERROR(CheckPeers(*staged, *entry));
+      BALLAST_RETURN_IF_ERROR(Exchange(*staged));
+      BALLAST_RETURN_IF_ERROR(timer.End(StagingTimer::kExchange, stream));
+    }
+    BALLAST_RETURN_IF_ERROR(Pack(*staged, *entry));
+    BALLAST_RETURN_IF_ERROR(timer.End(StagingTimer::kPack, stream));
+  }
+  BALLAST_RETURN_IF_ERROR(staged->read.Record(stream));
+  return entry->packed.Record(stream);
+}
+
+absl::Status DeviceStage::Broadcast(DeviceEntry* entry, Communicator* peers,
+                                    cudaStream_t stream) {
+  const OutputLayout& layout = entry->layout;
+  if (layout.bytes == 0) return absl::OkStatus();
+  const uint64_t samples = entry->batch.samples.size();
+  uint8_t* placeholders = At<uint8_t>(entry->output, layout.placeholders);
+  const bool sends = peers->rank() == 0;
+  if (sends) {
+    BALLAST_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpyAsync(placeholders, entry->placeholders.data(),
+                                   samples, cudaMemcpyHostToDevice, stream),
+                   "copy of which samples are placeholders"));
+  }
+  const absl::Span<uint8_t> bytes(entry->output.data(), layout.bytes);
+  BALLAST_RETURN_IF_ERROR(peers->Broadcast(0, {bytes}, stream));
+  if (!sends) {
+    BALLAST_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpyAsync(entry->placeholders.data(), placeholders,
+                                   samples, cudaMemcpyDeviceToHost, stream),
+                   "copy of which samples are placeholders"));
+  }
+  return entry->packed.Record(stream);
+}
+
+absl::Status DeviceStage::Reserve(const StagedBatch& staged,
+                                  DeviceEntry* entry) {
+  const StagingPlan& plan = staged.plan;
+  cudaStream_t stream = stream_->get();
+  if (staged.block_bytes != nullptr) {
+    BALLAST_RETURN_IF_ERROR(landing_.Reserve(plan.landing.bytes, stream));
+  }
+  BALLAST_RETURN_IF_ERROR(entry->ReservePlaceholders(plan.samples));
+  BALLAST_RETURN_IF_ERROR(entry->upload.Reserve(plan.upload.bytes, stream));
+  return entry->output.Reserve(plan.output.bytes, stream);
+}
+
+absl::Status DeviceStage::CopyIn(const StagedBatch& staged,
+                                 const DeviceEntry& entry) {
+  const StagingPlan& plan = staged.plan;
+  const auto copy = [&](uint8_t* to, const uint8_t* from, uint64_t bytes) {
+    return CudaStatus(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice,
+                                      stream_->get()),
+                      "copy of a block to the device");
+  };
+  BALLAST_RETURN_IF_ERROR(copy(entry.upload.data(),
+                               staged.host.data() + plan.landing.received,
+                               plan.upload.bytes));
+  if (staged.block_bytes == nullptr) return absl::OkStatus();
+  BALLAST_RETURN_IF_ERROR(
+      copy(landing_.data(), staged.block_bytes, staged.exchange.block.bytes()));
+  if (!staged.layout.dummy_image) return absl::OkStatus();
+  return CudaStatus(
+      cudaMemsetAsync(landing_.data() + plan.landing.grey, kDummyGrey,
+                      plan.landing.bytes - plan.landing.grey, stream_->get()),
+      "filling a dummy image");
+}
+
+absl::Status DeviceStage::CheckPeers(const StagedBatch& staged,
+                                     const DeviceEntry& entry) {
+  peers_.clear();
+  if (shape_.dp <= kMostHeaders) {
+    for (uint32_t peer = 0; peer < shape_.dp; ++peer) {
+      if (peer != communicator_->rank()) peers_.push_back(peer);
+    }
+  } else {
+    for (const auto* slices :
+         {&staged.exchange.sends, &staged.exchange.receives}) {
+      for (const PeerSlice& slice : *slices) peers_.push_back(slice.peer);
+    }
+    std::sort(peers_.begin(), peers_.end());
+    peers_.erase(std::unique(peers_.begin(), peers_.end()), peers_.end());
+  }
+  constexpr uint64_t kBytes = sizeof(ExchangeHeader);
+  BALLAST_RETURN_IF_ERROR(
+      headers_.Reserve(peers_.size() * kBytes, stream_->get()));
+  uint8_t* own = At<uint8_t>(entry.upload, staged.plan.upload.header);
+  slices_.sends.clear();
+  slices_.receives.clear();
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    slices_.sends.push_back({peers_[i], {own, kBytes}});
+    slices_.receives.push_back(
+        {peers_[i], {headers_.data() + i * kBytes, kBytes}});
+  }
+  BALLAST_RETURN_IF_ERROR(communicator_->AllToAllV(
+      slices_.sends, slices_.receives, stream_->get()));
+  return LaunchCheckHeaders(At<ExchangeHeader>(headers_, 0), peers_.size(),
+                            HeaderOf(staged.exchange.block.header), finding_,
+                            stream_->get());
+}
+
+absl::Status DeviceStage::Exchange(const StagedBatch& staged) {
+  SliceExchange(staged.exchange, landing_.data(),
+                landing_.data() + staged.plan.landing.received, &slices_);
+  return communicator_->AllToAllV(slices_.sends, slices_.receives,
+                                  stream_->get());
+}
+
+void DeviceStage::Point(const StagingPlan& plan, DeviceEntry* entry) const {
+  const OutputLayout& output = plan.output;
+  const UploadLayout& upload = plan.upload;
+  const BatchFields& fields = shape_.fields;
+  DeviceBatch& batch = entry->batch;
+  const auto in_output = [&](bool has, uint64_t offset) {
+    return has ? entry->output.data() + offset : nullptr;
+  };
+  const auto in_upload = [&](bool has, uint64_t offset) {
+    return has ? entry->upload.data() + offset : nullptr;
+  };
+  const auto int64s = [](const uint8_t* at) {
+    return reinterpret_cast<const int64_t*>(at);
+  };
+  const auto int32s = [](const uint8_t* at) {
+    return reinterpret_cast<const int32_t*>(at);
+  };
+  batch.placeholders = entry->placeholders.data();
+  batch.input_ids = int64s(in_output(fields.input_ids, output.input_ids));
+  batch.labels = int64s(in_output(fields.labels, output.labels));
+  batch.loss_mask = reinterpret_cast<const float*>(
+      in_output(fields.labels, output.loss_mask));
+  batch.position_ids = int64s(in_output(fields.positions, output.position_ids));
+  batch.cu_seqlens = int32s(in_upload(fields.positions, upload.cu_seqlens));
+  batch.cu_seqlens_padded =
+      int32s(in_upload(fields.positions, upload.cu_seqlens_padded));
+  batch.pixel_values = in_output(fields.pixels, output.pixel_values);
+  batch.image_grid_thw =
+      int64s(in_upload(fields.pixels, upload.image_grid_thw));
+  batch.vision_cu_seqlens =
+      int32s(in_upload(fields.pixels, upload.vision_cu_seqlens));
+}
+
+absl::Status DeviceStage::Pack(const StagedBatch& staged,
+                               const DeviceEntry& entry) {
+  CheckRecordsArguments check;
+  check.landing = landing_.data();
+  check.records = At<RecordCheck>(entry.upload, staged.plan.upload.records);
+  check.count = staged.plan.samples;
+  check.placeholders = entry.placeholders.data();
+  check.finding = finding_;
+  BALLAST_RETURN_IF_ERROR(LaunchCheckRecords(check, stream_->get()));
+  const bool text = !staged.layout.text.cu_seqlens.empty();
+  return text ? PackText(staged, entry) : PackImages(staged, entry);
+}
+
+absl::Status DeviceStage::PackText(const StagedBatch& staged,
+                                   const DeviceEntry& entry) {
+  const StagingPlan& plan = staged.plan;
+  const BatchFields& fields = shape_.fields;
+  PackTextArguments pack;
+  pack.landing = landing_.data();
+  pack.texts = At<TextSource>(entry.upload, plan.upload.texts);
+  pack.cu_seqlens_padded =
+      At<int32_t>(entry.upload, plan.upload.cu_seqlens_padded);
+  pack.samples = plan.samples;
+  pack.context = shape_.context;
+  pack.tokens = plan.tokens;
+  pack.position_axes = shape_.block.position_axes;
+  pack.pad_id = shape_.pad_id;
+  if (fields.input_ids) {
+    pack.input_ids = At<int64_t>(entry.output, plan.output.input_ids);
+  }
+  if (fields.labels) {
+    pack.labels = At<int64_t>(entry.output, plan.output.labels);
+    pack.loss_mask = At<float>(entry.output, plan.output.loss_mask);
+  }
+  if (fields.positions) {
+    pack.position_ids = At<int64_t>(entry.output, plan.output.position_ids);
+  }
+  return LaunchPackText(pack, stream_->get());
+}
+
+absl::Status DeviceStage::PackImages(const StagedBatch& staged,
+                                     const DeviceEntry& entry) {
+  const StagingPlan& plan = staged.plan;
+  const auto* first = reinterpret_cast<const PatchifyImage*>(
+      staged.host.data() + plan.landing.received + plan.upload.images);
+  PatchifyBatch pack;
+  pack.pixels = landing_.data();
+  pack.pixel_bytes = plan.landing.bytes;
+  pack.images = absl::MakeConstSpan(first, plan.images);
+  pack.device_images = At<PatchifyImage>(entry.upload, plan.upload.images);
+  pack.out = At<uint8_t>(entry.output, plan.output.pixel_values);
+  pack.out_rows = plan.patches;
+  pack.type = pixel_type_;
+  return patchifier_.Launch(pack, stream_->get());
+}
+
+}  // namespace ballast

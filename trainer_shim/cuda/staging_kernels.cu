@@ -1,0 +1,210 @@
+#include "trainer_shim/cuda/staging_kernels.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "trainer_shim/cuda/cuda_status.h"
+#include "trainer_shim/cuda/kernel_loading.h"
+
+namespace ballast {
+namespace {
+
+// ---- Constants --------------------------------------------------------------
+
+constexpr int kThreads = 256;
+constexpr uint64_t kMaxBlocks = 4096;
+constexpr int64_t kUnsupervised = -100;
+constexpr int kRecordWords = sizeof(SampleRecord) / sizeof(uint64_t);
+// SampleRecord::flags is the upper half of a word.
+constexpr int kFlagsWord = offsetof(SampleRecord, flags) / sizeof(uint64_t);
+static_assert(offsetof(SampleRecord, flags) % sizeof(uint64_t) == 4);
+constexpr uint64_t kPlaceholderBit = uint64_t{kSampleIsPlaceholder} << 32;
+
+// ---- Device helpers ---------------------------------------------------------
+
+// One thread of a launch reports; of two launches the first one counts.
+__device__ void Report(Finding* finding, Finding::Kind kind, uint32_t index,
+                       uint64_t found0, uint64_t found1, uint64_t wanted0,
+                       uint64_t wanted1) {
+  volatile Finding* out = finding;
+  if (out->kind != Finding::kNothing) return;
+  out->index = index;
+  out->found[0] = found0;
+  out->found[1] = found1;
+  out->wanted[0] = wanted0;
+  out->wanted[1] = wanted1;
+  __threadfence_system();
+  out->kind = kind;
+}
+
+// The sample in whose place token `t` of a context rank lies: each has the same
+// share of every place.
+__device__ inline uint32_t FindSample(const int32_t* cu_seqlens_padded,
+                                      uint32_t samples, uint32_t context,
+                                      int64_t t) {
+  uint32_t low = 0;
+  uint32_t high = samples;
+  while (high - low > 1) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (cu_seqlens_padded[middle] / static_cast<int32_t>(context) <= t) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+// proto/block/block_layout.h, LayOutLanguage: each array begins at a multiple
+// of 16.
+__device__ inline uint64_t ArrayBytes(uint64_t tokens) {
+  return (tokens * sizeof(int32_t) + kArrayAlignment - 1) / kArrayAlignment *
+         kArrayAlignment;
+}
+
+// ---- Kernels ----------------------------------------------------------------
+
+// One thread: a rank has few peers, and the first finding is to be the one of
+// the first peer.
+__global__ void CheckHeaders(const ExchangeHeader* received, uint32_t count,
+                             const ExchangeHeader own, Finding* finding) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const ExchangeHeader& header = received[i];
+    const uint64_t other = header.fingerprint ^ own.fingerprint;
+    if (other >> kHeaderRankBits == 0 && header.place == own.place) continue;
+    Report(finding, Finding::kHeader, i, header.fingerprint, header.place,
+           own.fingerprint, own.place);
+    return;
+  }
+}
+
+// One block; each thread its samples, and then the first of the wrong ones.
+__global__ void __launch_bounds__(kThreads)
+    CheckRecords(const CheckRecordsArguments a) {
+  __shared__ uint32_t first;
+  if (threadIdx.x == 0) first = a.count;
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < a.count; i += kThreads) {
+    const RecordCheck& check = a.records[i];
+    const uint64_t* found =
+        reinterpret_cast<const uint64_t*>(a.landing + check.record);
+    const uint64_t* wanted = reinterpret_cast<const uint64_t*>(&check.expected);
+    bool same = true;
+    for (int word = 0; word < kRecordWords; ++word) {
+      const uint64_t ignored = word == kFlagsWord ? kPlaceholderBit : 0;
+      same &= (found[word] & ~ignored) == wanted[word];
+    }
+    a.placeholders[i] = (found[kFlagsWord] & kPlaceholderBit) != 0;
+    if (!same) atomicMin(&first, i);
+  }
+  __syncthreads();
+  if (threadIdx.x != 0 || first == a.count) return;
+  const RecordCheck& check = a.records[first];
+  const SampleRecord& found =
+      *reinterpret_cast<const SampleRecord*>(a.landing + check.record);
+  Report(a.finding, Finding::kRecord, first, found.position,
+         found.payload_bytes, check.expected.position,
+         check.expected.payload_bytes);
+}
+
+// A thread a token: neighbouring threads read and write neighbouring tokens.
+__global__ void __launch_bounds__(kThreads)
+    PackTokens(const PackTextArguments a) {
+  const uint64_t threads = uint64_t{gridDim.x} * kThreads;
+  for (uint64_t t = uint64_t{blockIdx.x} * kThreads + threadIdx.x; t < a.tokens;
+       t += threads) {
+    const uint32_t sample =
+        FindSample(a.cu_seqlens_padded, a.samples, a.context.size, t);
+    const TextSource source = a.texts[sample];
+    const uint32_t begin = a.cu_seqlens_padded[sample] / a.context.size;
+    const uint32_t end = a.cu_seqlens_padded[sample + 1] / a.context.size;
+    const uint64_t i = ContextOffset(t - begin, end - begin, a.context);
+    int64_t id = a.pad_id;
+    int64_t label = kUnsupervised;
+    const int32_t* positions = nullptr;
+    if (i < source.tokens) {
+      const uint8_t* payload = a.landing + source.payload;
+      const uint64_t array = ArrayBytes(source.tokens);
+      id = reinterpret_cast<const int32_t*>(payload)[i];
+      label = reinterpret_cast<const int32_t*>(payload + array)[i];
+      positions = reinterpret_cast<const int32_t*>(payload + 2 * array) + i;
+    }
+    if (a.input_ids != nullptr) a.input_ids[t] = id;
+    if (a.labels != nullptr) {
+      a.labels[t] = label;
+      a.loss_mask[t] = label == kUnsupervised ? 0.0f : 1.0f;
+    }
+    if (a.position_ids == nullptr) continue;
+    for (uint32_t axis = 0; axis < a.position_axes; ++axis) {
+      a.position_ids[axis * a.tokens + t] =
+          positions == nullptr ? 0 : positions[axis * source.tokens];
+    }
+  }
+}
+
+// ---- Launchers --------------------------------------------------------------
+
+absl::Status Missing(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(what, " is null"));
+}
+
+}  // namespace
+
+absl::Status LoadStagingKernels() {
+  return LoadKernels({reinterpret_cast<const void*>(CheckHeaders),
+                      reinterpret_cast<const void*>(CheckRecords),
+                      reinterpret_cast<const void*>(PackTokens)});
+}
+
+absl::Status LaunchCheckHeaders(const ExchangeHeader* received, uint32_t count,
+                                const ExchangeHeader& own, Finding* finding,
+                                cudaStream_t stream) {
+  if (count == 0) return absl::OkStatus();
+  if (received == nullptr) return Missing("received");
+  if (finding == nullptr) return Missing("finding");
+  CheckHeaders<<<1, 1, 0, stream>>>(received, count, own, finding);
+  return CudaStatus(cudaGetLastError(), "launch of the check of headers");
+}
+
+absl::Status LaunchCheckRecords(const CheckRecordsArguments& arguments,
+                                cudaStream_t stream) {
+  if (arguments.count == 0) return absl::OkStatus();
+  if (arguments.landing == nullptr) return Missing("landing");
+  if (arguments.records == nullptr) return Missing("records");
+  if (arguments.placeholders == nullptr) return Missing("placeholders");
+  if (arguments.finding == nullptr) return Missing("finding");
+  CheckRecords<<<1, kThreads, 0, stream>>>(arguments);
+  return CudaStatus(cudaGetLastError(), "launch of the check of records");
+}
+
+absl::Status LaunchPackText(const PackTextArguments& arguments,
+                            cudaStream_t stream) {
+  if (arguments.tokens == 0) return absl::OkStatus();
+  if (arguments.landing == nullptr) return Missing("landing");
+  if (arguments.texts == nullptr || arguments.cu_seqlens_padded == nullptr) {
+    return Missing("texts or cu_seqlens_padded");
+  }
+  if ((arguments.labels == nullptr) != (arguments.loss_mask == nullptr)) {
+    return Missing("one of labels and loss_mask");
+  }
+  if (arguments.context.rank >= arguments.context.size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("context rank ", arguments.context.rank, " of ",
+                     arguments.context.size, " does not exist"));
+  }
+  if (arguments.samples == 0 ||
+      arguments.tokens > std::numeric_limits<int32_t>::max()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(arguments.tokens, " tokens of ", arguments.samples,
+                     " samples, wanted at most 2^31-1 of at least one"));
+  }
+  const uint64_t blocks =
+      std::min((arguments.tokens + kThreads - 1) / kThreads, kMaxBlocks);
+  PackTokens<<<static_cast<uint32_t>(blocks), kThreads, 0, stream>>>(arguments);
+  return CudaStatus(cudaGetLastError(), "launch of the packing of text");
+}
+
+}  // namespace ballast

@@ -1,0 +1,79 @@
+#ifndef BALLAST_TRAINER_SHIM_CUDA_STAGING_KERNELS_H_
+#define BALLAST_TRAINER_SHIM_CUDA_STAGING_KERNELS_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "trainer_shim/context_slice.h"
+#include "trainer_shim/cuda/staging_plan.h"
+
+namespace ballast {
+
+// The kernels of a micro-batch beside those that cut patches (patchify_cuda.h).
+// Each
+// launch is given to `stream` of the current device, allocates nothing and
+// waits for nothing. All pointers are device addresses, at multiples of 16, and
+// what they point to stays until the kernel is through. Errors:
+// INVALID_ARGUMENT (a missing address, sizes out of all proportion), as
+// CudaStatus.
+
+// The first thing that a device found to be wrong, in pinned host memory that
+// the device writes to; the host may read it at any time.
+struct Finding {
+  enum Kind : uint32_t {
+    kNothing = 0,
+    kHeader = 1,  // a peer is at another step or follows another schedule
+    kRecord = 2,  // a sample is not the one that the schedule says
+  };
+  uint32_t kind = kNothing;  // written last
+  uint32_t index = 0;        // of the sample
+  uint64_t found[2] = {};    // the header; the position and payload_bytes
+  uint64_t wanted[2] = {};
+};
+
+// Makes the kernels ready on the current device. Otherwise their first launches
+// do, which may wait for all work on the device, also such as waits for a peer.
+// Errors: as CudaStatus.
+absl::Status LoadStagingKernels();
+
+// Compares the headers that came from `count` peers with the rank's own.
+absl::Status LaunchCheckHeaders(const ExchangeHeader* received, uint32_t count,
+                                const ExchangeHeader& own, Finding* finding,
+                                cudaStream_t stream);
+
+// Compares each sample's record in the landing buffer with what the schedule
+// says, and notes in `placeholders` [count], in host or device memory, which
+// stand for a sample that could not be read.
+struct CheckRecordsArguments {
+  const uint8_t* landing = nullptr;
+  const RecordCheck* records = nullptr;
+  uint32_t count = 0;
+  uint8_t* placeholders = nullptr;
+  Finding* finding = nullptr;
+};
+absl::Status LaunchCheckRecords(const CheckRecordsArguments& arguments,
+                                cudaStream_t stream);
+
+// The twin of PackText (pack_cpu.h). Tensors that are null are not written.
+struct PackTextArguments {
+  const uint8_t* landing = nullptr;
+  const TextSource* texts = nullptr;           // [samples]
+  const int32_t* cu_seqlens_padded = nullptr;  // [samples + 1]
+  uint32_t samples = 0;
+  ContextSlice context;
+  uint64_t tokens = 0;  // L, those of the context rank: T / context.size
+  uint32_t position_axes = 0;
+  int32_t pad_id = 0;
+  int64_t* input_ids = nullptr;     // [L]
+  int64_t* labels = nullptr;        // [L], with loss_mask
+  float* loss_mask = nullptr;       // [L]
+  int64_t* position_ids = nullptr;  // [position_axes, L]
+};
+absl::Status LaunchPackText(const PackTextArguments& arguments,
+                            cudaStream_t stream);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_CUDA_STAGING_KERNELS_H_

@@ -1,0 +1,127 @@
+#include "trainer_shim/cuda/staging_plan.h"
+
+#include <cstring>
+#include <vector>
+
+#include "common/align.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint64_t kTensorAlignment = 256;
+
+// Gives out offsets, one array after the other.
+class Arrays {
+ public:
+  template <typename T>
+  uint64_t Add(uint64_t count) {
+    const uint64_t offset = AlignUp(bytes_, kTensorAlignment);
+    bytes_ = offset + count * sizeof(T);
+    return offset;
+  }
+  uint64_t bytes() const { return AlignUp(bytes_, kTensorAlignment); }
+
+ private:
+  uint64_t bytes_ = 0;
+};
+
+template <typename T>
+void Put(absl::Span<uint8_t> out, uint64_t offset,
+         const std::vector<T>& values) {
+  if (values.empty()) return;
+  std::memcpy(out.data() + offset, values.data(), values.size() * sizeof(T));
+}
+
+}  // namespace
+
+ExchangeHeader HeaderOf(const BlockHeader& block) {
+  return {(block.fingerprint[0] & ~kHeaderRankMask) | block.dp_rank,
+          (block.step << 24) | block.micro_batch};
+}
+
+StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
+                        const JobShape& shape, PixelType pixel_type) {
+  StagingPlan plan;
+  plan.samples = exchange.owned.size();
+  plan.images = layout.images.size();
+  if (!layout.text.cu_seqlens.empty()) {
+    plan.tokens = layout.text.padded_tokens() / shape.context.size;
+  }
+  if (!layout.images.empty()) plan.patches = layout.vision.patches();
+
+  plan.landing.received = AlignUp(exchange.block.bytes(), kTensorAlignment);
+  plan.landing.grey =
+      AlignUp(plan.landing.received + exchange.receive_bytes, kTensorAlignment);
+  plan.landing.bytes = plan.landing.grey;
+  if (layout.dummy_image) {
+    const ImageRecord& dummy = layout.images.back();
+    plan.landing.bytes += uint64_t{3} * dummy.height * dummy.width;
+  }
+
+  Arrays upload;
+  plan.upload.header = upload.Add<ExchangeHeader>(1);
+  plan.upload.records = upload.Add<RecordCheck>(plan.samples);
+  plan.upload.texts = upload.Add<TextSource>(plan.samples);
+  plan.upload.images = upload.Add<PatchifyImage>(plan.images);
+  plan.upload.cu_seqlens = upload.Add<int32_t>(layout.text.cu_seqlens.size());
+  plan.upload.cu_seqlens_padded =
+      upload.Add<int32_t>(layout.text.cu_seqlens_padded.size());
+  plan.upload.image_grid_thw =
+      upload.Add<int64_t>(layout.vision.image_grid_thw.size());
+  plan.upload.vision_cu_seqlens =
+      upload.Add<int32_t>(layout.vision.cu_seqlens.size());
+  plan.upload.bytes = upload.bytes();
+
+  Arrays output;
+  const BatchFields& fields = shape.fields;
+  const uint64_t labels = fields.labels ? plan.tokens : 0;
+  plan.output.input_ids =
+      output.Add<int64_t>(fields.input_ids ? plan.tokens : 0);
+  plan.output.labels = output.Add<int64_t>(labels);
+  plan.output.loss_mask = output.Add<float>(labels);
+  plan.output.position_ids = output.Add<int64_t>(
+      fields.positions ? plan.tokens * shape.block.position_axes : 0);
+  const uint64_t values = fields.pixels ? plan.patches * shape.patch.row() : 0;
+  plan.output.pixel_values = pixel_type == PixelType::kBfloat16
+                                 ? output.Add<uint16_t>(values)
+                                 : output.Add<float>(values);
+  plan.output.placeholders = output.Add<uint8_t>(plan.samples);
+  plan.output.bytes = output.bytes();
+  return plan;
+}
+
+void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,
+                const BatchLayout& layout, absl::Span<uint8_t> out) {
+  std::vector<RecordCheck> records;
+  std::vector<TextSource> texts;
+  std::vector<PatchifyImage> images;
+  for (const OwnedSample& owned : exchange.owned) {
+    const uint64_t payload = plan.landing.Of(owned, owned.payload);
+    records.push_back({plan.landing.Of(owned, owned.record), owned.expected});
+    texts.push_back({payload, owned.expected.tokens});
+    // A rank that receives no pixels lays out no images.
+    if (layout.images.empty()) continue;
+    for (uint32_t k = 0; k < owned.expected.num_images; ++k) {
+      const ImageRecord& image = exchange.images[owned.first_image + k];
+      images.push_back({payload + image.pixels, 0, image.grid_h, image.grid_w});
+    }
+  }
+  if (layout.dummy_image) {
+    const ImageRecord& dummy = layout.images.back();
+    images.push_back({plan.landing.grey, 0, dummy.grid_h, dummy.grid_w});
+  }
+  for (size_t i = 0; i < images.size(); ++i) {
+    images[i].first_row = layout.vision.patch_offsets[i];
+  }
+  Put<ExchangeHeader>(out, plan.upload.header,
+                      {HeaderOf(exchange.block.header)});
+  Put(out, plan.upload.records, records);
+  Put(out, plan.upload.texts, texts);
+  Put(out, plan.upload.images, images);
+  Put(out, plan.upload.cu_seqlens, layout.text.cu_seqlens);
+  Put(out, plan.upload.cu_seqlens_padded, layout.text.cu_seqlens_padded);
+  Put(out, plan.upload.image_grid_thw, layout.vision.image_grid_thw);
+  Put(out, plan.upload.vision_cu_seqlens, layout.vision.cu_seqlens);
+}
+
+}  // namespace ballast

@@ -1,0 +1,109 @@
+#ifndef BALLAST_TRAINER_SHIM_CUDA_STAGING_PLAN_H_
+#define BALLAST_TRAINER_SHIM_CUDA_STAGING_PLAN_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "proto/block/block_layout.h"
+#include "trainer_shim/batch_layout.h"
+#include "trainer_shim/exchange_plan.h"
+#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/host/patchify_images.h"
+#include "trainer_shim/job_shape.h"
+
+namespace ballast {
+
+// The places of all parts of one micro-batch in a rank's device memory: plain
+// values and pure functions, no CUDA.
+
+// Precedes an exchange, to and from every peer that something moves between:
+// two ranks that differ in it follow different schedules.
+struct ExchangeHeader {
+  uint64_t fingerprint =
+      0;               // its first 11 digits; below them the sender's rank
+  uint64_t place = 0;  // step * 2^24 + micro-batch
+};
+static_assert(sizeof(ExchangeHeader) == 16);
+inline constexpr int kHeaderRankBits = 20;
+inline constexpr uint64_t kHeaderRankMask =
+    (uint64_t{1} << kHeaderRankBits) - 1;
+
+ExchangeHeader HeaderOf(const BlockHeader& block);
+
+// A language sample, as the pack kernel finds it. Its place in the batch is in
+// cu_seqlens_padded.
+struct TextSource {
+  uint64_t payload = 0;  // offset in the landing buffer
+  uint64_t tokens = 0;   // real
+};
+static_assert(sizeof(TextSource) == 16);
+
+// A record that must be in the landing buffer, but for kSampleIsPlaceholder.
+struct RecordCheck {
+  uint64_t record = 0;  // offset in the landing buffer
+  SampleRecord expected = {};
+};
+static_assert(sizeof(RecordCheck) == 72);
+
+// The landing buffer: the rank's block as it was pulled, what it receives, and
+// the pixels of a dummy image. Parts begin at multiples of 256.
+struct LandingLayout {
+  uint64_t received = 0;  // offset
+  uint64_t grey = 0;      // offset; kDummyGrey from here to the end
+  uint64_t bytes = 0;
+
+  // Offset in the landing buffer of one in a sample's own buffer.
+  uint64_t Of(const OwnedSample& sample, uint64_t offset) const {
+    return sample.received ? received + offset : offset;
+  }
+};
+
+// The arrays that the host writes and the device reads, copied at once: their
+// offsets. Those of the batch are tensors of it as they lie.
+struct UploadLayout {
+  uint64_t header = 0;      // ExchangeHeader, the rank's own
+  uint64_t records = 0;     // RecordCheck [samples]
+  uint64_t texts = 0;       // TextSource [samples]
+  uint64_t images = 0;      // PatchifyImage [images]
+  uint64_t cu_seqlens = 0;  // of the batch, likewise all below
+  uint64_t cu_seqlens_padded = 0;
+  uint64_t image_grid_thw = 0;
+  uint64_t vision_cu_seqlens = 0;
+  uint64_t bytes = 0;
+};
+
+// The batch's large tensors, which the kernels write: their offsets. Tensors
+// that the rank does not receive have no bytes.
+struct OutputLayout {
+  uint64_t input_ids = 0;
+  uint64_t labels = 0;
+  uint64_t loss_mask = 0;
+  uint64_t position_ids = 0;
+  uint64_t pixel_values = 0;
+  // uint8 [samples]: where DeviceBatch::placeholders passes on its way from a
+  // tensor peer.
+  uint64_t placeholders = 0;
+  uint64_t bytes = 0;
+};
+
+struct StagingPlan {
+  LandingLayout landing;
+  UploadLayout upload;
+  OutputLayout output;
+  uint32_t samples = 0;
+  uint32_t images = 0;  // a dummy one included
+  uint64_t tokens = 0;  // of this context rank: T / context.size
+  uint64_t patches = 0;
+};
+
+// `exchange` and `layout` are of one micro-batch of a rank of `shape`.
+StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
+                        const JobShape& shape, PixelType pixel_type);
+
+// Writes the arrays of the upload; `out` has plan.upload.bytes.
+void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,
+                const BatchLayout& layout, absl::Span<uint8_t> out);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_CUDA_STAGING_PLAN_H_

@@ -1,0 +1,81 @@
+#include "trainer_shim/host/host_batch_maker.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/batch_fetcher.h"
+#include "common/status_macros.h"
+#include "trainer_shim/batch_times.h"
+#include "trainer_shim/host/packed_batch.h"
+#include "trainer_shim/host/tensor_broadcast.h"
+
+namespace ballast {
+namespace {
+
+struct HostEntry : public BatchEntry {
+  const BatchInfo& info() const override { return batch; }
+  bool placeholder(size_t index) const override {
+    return batch.samples[index].placeholder;
+  }
+  absl::Duration pack_time() const override { return batch.pack_time; }
+  absl::StatusOr<std::string> Digest(StreamHandle) const override {
+    return DigestOf(batch);
+  }
+  absl::Status RecordStream(StreamHandle) override { return absl::OkStatus(); }
+  void List(std::vector<TensorView>* tensors) const override {
+    ListTensors(batch, AddressesOf(batch), tensors);
+  }
+  void OnRelease() override {}
+
+  PackedBatch batch;
+};
+
+PackedBatch* BatchOf(BatchEntry* entry) {
+  return &static_cast<HostEntry*>(entry)->batch;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BatchEntry>> HostBatchMaker::MakeEntry() {
+  return std::make_unique<HostEntry>();
+}
+
+absl::Status HostBatchMaker::Open(const Setup& setup) {
+  setup_ = setup;
+  assembler_.emplace(setup.source->role(), setup.source->shape(), pixel_type_,
+                     normalisation_, setup.communicator);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BatchEntry*> HostBatchMaker::Next(StreamHandle) {
+  BALLAST_ASSIGN_OR_RETURN(const RoleSource::Block next, setup_.source->Next());
+  BALLAST_ASSIGN_OR_RETURN(BatchEntry * entry, setup_.pool->Take());
+  const absl::Status status =
+      next.block == nullptr
+          ? assembler_->Describe(*next.step, next.micro_batch, BatchOf(entry))
+          : Assemble(next, BatchOf(entry));
+  if (status.ok()) return entry;
+  setup_.pool->PutBack(entry);
+  return status;
+}
+
+absl::Status HostBatchMaker::Assemble(const RoleSource::Block& next,
+                                      PackedBatch* batch) {
+  BALLAST_RETURN_IF_ERROR(assembler_->Assemble(*next.step, next.micro_batch,
+                                               next.block->bytes(), batch));
+  BALLAST_RETURN_IF_ERROR(CheckIntact(*next.block));
+  BatchTimes times;
+  times.step = batch->step;
+  times.micro_batch = batch->micro_batch;
+  if (setup_.source->shape().exchanges()) times.exchange = batch->exchange_time;
+  times.pack = batch->pack_time;
+  setup_.source->NoteTimes(times);
+  return absl::OkStatus();
+}
+
+absl::Status HostBatchMaker::Broadcast(BatchEntry* entry, StreamHandle) {
+  return BroadcastBatch(setup_.tensor_communicator, BatchOf(entry));
+}
+
+}  // namespace ballast

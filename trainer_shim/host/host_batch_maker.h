@@ -1,0 +1,40 @@
+#ifndef BALLAST_TRAINER_SHIM_HOST_HOST_BATCH_MAKER_H_
+#define BALLAST_TRAINER_SHIM_HOST_HOST_BATCH_MAKER_H_
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "trainer_shim/batch_maker.h"
+#include "trainer_shim/host/batch_assembler.h"
+#include "trainer_shim/host/patchify.h"
+
+namespace ballast {
+
+// Makes PackedBatches, in host memory, when they are asked for.
+class HostBatchMaker : public BatchMaker {
+ public:
+  HostBatchMaker(PixelType pixel_type, Normalisation normalisation)
+      : pixel_type_(pixel_type), normalisation_(normalisation) {}
+
+  bool on_device() const override { return false; }
+  absl::StatusOr<std::unique_ptr<BatchEntry>> MakeEntry() override;
+  absl::Status Open(const Setup& setup) override;
+  absl::StatusOr<BatchEntry*> Next(StreamHandle) override;
+  absl::Status Broadcast(BatchEntry* entry, StreamHandle) override;
+  // Whatever waits does so for the source or a communicator.
+  void Abort(const absl::Status&) override {}
+
+ private:
+  absl::Status Assemble(const RoleSource::Block& next, PackedBatch* batch);
+
+  const PixelType pixel_type_;
+  const Normalisation normalisation_;
+  Setup setup_;
+  std::optional<BatchAssembler> assembler_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_HOST_HOST_BATCH_MAKER_H_

@@ -1,0 +1,33 @@
+"""State dictionaries: the data's position, for a checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping
+
+from . import _abi, _structs
+from .errors import InvalidArgument
+
+_KEY = "ballast_checkpoint"
+
+
+def step_of(data: bytes) -> int:
+    """The step that a run continues with. Raises if `data` is no checkpoint."""
+    info = _abi.fill(_structs.CheckpointInfo, "ballast_checkpoint_read", data, len(data))
+    return int(info.next_step)
+
+
+def state_of(data: bytes) -> Dict[str, Any]:
+    """What `Loader.state_dict` returns."""
+    return {_KEY: data, "next_step": step_of(data)}
+
+
+def data_of(state: Mapping[str, Any]) -> bytes:
+    """The checkpoint in what `Loader.state_dict` returned. Raises if there is none."""
+    data = state.get(_KEY)
+    if not isinstance(data, (bytes, bytearray)):
+        raise InvalidArgument(
+            "state_dict: found keys %s; wanted %r with bytes, as Loader.state_dict returns"
+            % (sorted(map(str, state)), _KEY)
+        )
+    step_of(bytes(data))
+    return bytes(data)

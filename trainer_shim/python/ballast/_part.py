@@ -1,0 +1,84 @@
+"""One module's part of a batch, as the library handed it out."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from ctypes import c_void_p
+from typing import Callable, Dict, List, Optional
+
+from . import _abi, _structs
+from .sample import Sample, Totals
+
+
+class Part:
+    """One module's batch, which the library keeps until the part is deleted.
+
+    The batch and every array made from the part refer to it, so the memory lasts as
+    long as any of them. The part may be deleted on any thread.
+
+    Args:
+        handle: with one reference, which the part takes over.
+    """
+
+    def __init__(self, handle: c_void_p) -> None:
+        self._handle = handle
+        #: Names of the arrays that still refer to the memory, one entry each.
+        #: Single dictionary operations are atomic, so any thread may drop an array.
+        self.held: Dict[int, str] = {}
+        self._keys = itertools.count()
+        self.info = _abi.fill(_structs.BatchInfo, "ballast_batch_get_info", handle)
+
+    def hold(self, name: str) -> Callable[[], None]:
+        """Notes an array over the part's memory. The result ends that; it keeps
+        the part alive until then."""
+        key = next(self._keys)
+        self.held[key] = name
+
+        def release() -> None:
+            self.held.pop(key, None)
+
+        return release
+
+    def __del__(self) -> None:
+        if _abi is not None:  # None while the interpreter exits
+            _abi.library().ballast_batch_release(self._handle)
+
+    def __str__(self) -> str:
+        names = ", ".join(sorted(set(self.held.values()))) or "the Batch object"
+        return "step %d, micro-batch %d (%s)" % (self.info.step, self.info.micro_batch, names)
+
+    def record_stream(self, stream: Optional[int]) -> None:
+        """Delays reuse of the memory until the stream's present work is done."""
+        _abi.check(_abi.library().ballast_batch_record_stream(self._handle, stream))
+
+    def tensors(self) -> List[_structs.Tensor]:
+        return [
+            _abi.fill(_structs.Tensor, "ballast_batch_get_tensor", self._handle, i)
+            for i in range(self.info.num_tensors)
+        ]
+
+    def samples(self) -> List[Sample]:
+        found = []
+        for i in range(self.info.num_samples):
+            raw = _abi.fill(_structs.Sample, "ballast_batch_get_sample", self._handle, i)
+            found.append(
+                Sample(
+                    name=raw.name.decode(),
+                    source=raw.source,
+                    ordinal=raw.ordinal,
+                    position=raw.position,
+                    placeholder=bool(raw.placeholder),
+                )
+            )
+        return found
+
+    def totals(self, of: int) -> Totals:
+        """`of`: 0 this rank's samples, 1 the micro-batch's, 2 the step's."""
+        raw = _abi.fill(_structs.Totals, "ballast_batch_get_totals", self._handle, of)
+        return Totals(*(getattr(raw, name) for name in Totals.__dataclass_fields__))
+
+    def digest(self, stream: Optional[int]) -> str:
+        text = ctypes.create_string_buffer(33)
+        _abi.check(_abi.library().ballast_batch_digest(self._handle, stream, text))
+        return text.value.decode()

@@ -1,0 +1,83 @@
+"""Images of a batch as Megatron's models take them."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Optional, Tuple
+
+from ..errors import FailedPrecondition, InvalidArgument
+from ._arrays import from_host, host_values
+
+Images = Tuple[Any, Any]  # [P, V] patches and [images, 3] grids
+
+
+def images(batch: Mapping[str, Any]) -> Optional[Images]:
+    """Patches and grids, the dummy image's last; None where there is no image."""
+    pixels: Any = batch.get("pixel_values")
+    if pixels is None or pixels.shape[0] == 0:
+        return None
+    return pixels, batch["image_grid_thw"]
+
+
+def dummy_patches(batch: Mapping[str, Any]) -> int:
+    """Patches of the image that belongs to no sample; 0 where there is none."""
+    if not getattr(batch, "dummy_image", False):
+        return 0
+    t, h, w = host_values(batch, "image_grid_thw").tolist()[-1]
+    return int(t * h * w)
+
+
+def real_images(batch: Mapping[str, Any]) -> Optional[Images]:
+    """`images` without the dummy image."""
+    found, dummy = images(batch), dummy_patches(batch)
+    if found is None or not dummy:
+        return found
+    pixels, grid = found
+    if pixels.shape[0] == dummy:
+        return None
+    return pixels[:-dummy], grid[:-1]
+
+
+def grids_of_positions(batch: Mapping[str, Any], image_token: int, merge: int) -> Any:
+    """[images, 3] grids of the images in a row's tokens, int64; None without images.
+
+    A rank that is given no pixels can tell the sizes from the rotary positions: an
+    image is a run of `image_token` whose heights and widths count from its corner.
+    Reads ids and positions in host memory, so a GPU is waited for.
+    """
+    import numpy
+
+    ids, positions = batch.get("input_ids"), batch.get("position_ids")
+    if ids is None or positions is None or len(positions.shape) != 3:
+        raise InvalidArgument(
+            "the batch lacks input_ids or 3-axis position_ids: give the loader "
+            "needs_input_ids=True, and the configuration model.position_axes: 3"
+        )
+    require_whole(batch, "the image sizes of a rank without pixels")
+    row = host_values(batch, "input_ids")[0] == image_token
+    edges = numpy.flatnonzero(numpy.diff(numpy.concatenate([[0], row.astype(numpy.int8), [0]])))
+    axes = host_values(batch, "position_ids")[:, 0]
+    grids = []
+    for begin, end in edges.reshape(-1, 2).tolist():
+        t, h, w = (int(axis[begin:end].max() - axis[begin:end].min()) + 1 for axis in axes)
+        if t != 1 or h * w != end - begin:
+            raise InvalidArgument(
+                "tokens %d to %d: found %d image tokens whose positions span %d x %d x %d; "
+                "only still images can be told from positions" % (begin, end, end - begin, t, h, w)
+            )
+        grids.append((1, h * merge, w * merge))
+    if not grids:
+        return None
+    return from_host(numpy.array(grids, numpy.int64), ids)
+
+
+def require_whole(batch: Mapping[str, Any], consumer: str) -> None:
+    """Refuses a batch that the loader has cut for its context rank."""
+    total = int(host_values(batch, "cu_seqlens_padded")[-1])
+    for key in ("input_ids", "labels", "position_ids"):
+        value: Any = batch.get(key)
+        if value is not None and value.shape[-1] != total:
+            raise FailedPrecondition(
+                "%s: found %d of %d tokens, cut for a context rank; %s wants them all. Name "
+                "the context ranks as tensor ranks: topology.modules.language {tp: TP * CP, "
+                "cp: 1}, packing.align: 2 * CP" % (key, value.shape[-1], total, consumer)
+            )

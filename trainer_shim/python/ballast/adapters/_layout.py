@@ -1,0 +1,72 @@
+"""The job's parallel sizes, and the layouts that a trainer cannot run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional
+
+from ..errors import FailedPrecondition
+
+
+@dataclass(frozen=True)
+class Module:
+    """Parallel sizes of one module, as `topology.modules` has them."""
+
+    name: str
+    dp: int
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+    align: int = 1  #: a packed sample's length is a multiple of it
+
+    def must_be_one(self, size: str, consumer: str, advice: str) -> None:
+        """Refuses a module that is split `size` ways ("pp", "cp")."""
+        found = getattr(self, size)
+        if found != 1:
+            raise FailedPrecondition(
+                "topology.modules.%s.%s: found %d; %s takes 1: %s"
+                % (self.name, size, found, consumer, advice)
+            )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The modules of a job and whether one process holds a rank of each."""
+
+    vision: Optional[Module]
+    language: Optional[Module]
+    colocated: bool
+
+    @staticmethod
+    def of(job: Mapping[str, Any]) -> Layout:
+        """From `Loader.job`. A size that the server does not say counts as 1."""
+        modules: Dict[str, Module] = {}
+        for entry in job["modules"]:
+            sizes = {key: entry.get(key) or 1 for key in ("dp", "tp", "pp", "cp", "align")}
+            modules[entry["module"]] = Module(entry["module"], **sizes)
+        colocated = bool(job.get("colocated", False))
+        return Layout(modules.get("vision"), modules.get("language"), colocated)
+
+    def language_peers(self, consumer: str) -> int:
+        """How many language ranks a vision rank feeds.
+
+        Raises FailedPrecondition where several vision ranks would feed one language
+        rank: the number of image tokens differs from rank to rank, and Megatron cuts
+        the gradient that goes back to them into equal parts.
+        """
+        if self.vision is None or self.language is None:
+            return 1
+        vision, language = self.vision.dp, self.language.dp
+        if vision > language or language % vision != 0:
+            raise FailedPrecondition(
+                "topology.modules.vision.dp: found %d beside language.dp %d; %s sends "
+                "each vision rank's images to whole language ranks: choose a vision.dp "
+                "that divides language.dp" % (vision, language, consumer)
+            )
+        if self.colocated and vision != language:
+            raise FailedPrecondition(
+                "topology.modules: found vision.dp %d and language.dp %d with colocated: "
+                "true; %s cuts a process's images into equal parts: give both modules "
+                "the same dp, or processes of their own" % (vision, language, consumer)
+            )
+        return language // vision

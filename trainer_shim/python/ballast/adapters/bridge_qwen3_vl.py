@@ -1,0 +1,82 @@
+"""What Megatron-Bridge's `qwen3_vl_step` takes: one sample a row, unpacked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, Optional
+
+from ..errors import FailedPrecondition
+from . import padded
+from ._layout import Layout
+from .bridge_vlm import one_process, require_ids, visual_inputs
+
+if TYPE_CHECKING:
+    from ..batch import Batch
+    from ..loader import Loader
+
+
+class Qwen3VlStep:
+    """Makes the batch that `qwen3_vl_step` reads of each batch of a loader.
+
+        to_rows = ballast.adapters.bridge_qwen3_vl.Qwen3VlStep(loader)
+        data_iterator = map(to_rows, loader)
+
+    Keys: `input_ids` [B, S] on every pipeline stage, `labels`, `loss_mask` [B, S]
+    where the stage has them, `attention_mask` bool [B, S], `position_ids` None (the
+    model computes them) and `visual_inputs`, as `bridge_vlm.Vlm` has it. The step
+    refuses batches with `cu_seqlens`, and cuts for context ranks itself.
+
+    Opens the loader. Raises FailedPrecondition for a layout that the model cannot
+    run, and for a batch of another number of samples than `micro_batch_size`.
+
+    Args:
+        seq_length: the model's. With pipeline stages or expert parallelism the step
+            cuts rows to it without a word; here a longer sample is an error.
+        micro_batch_size: rows that the pipeline schedule counts on. It needs
+            `balance.equal_count: true`. None: any number.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        *,
+        seq_length: Optional[int] = None,
+        micro_batch_size: Optional[int] = None,
+    ) -> None:
+        layout = Layout.of(loader.job)
+        one_process(layout, "qwen3_vl")
+        if layout.language is not None:
+            layout.language.must_be_one(
+                "cp", "qwen3_vl_step",
+                "it cuts whole batches itself. Name the context ranks as tensor ranks: "
+                "{tp: TP * CP, cp: 1}",
+            )  # fmt: skip
+        model = loader.job["model"]
+        self._pad = int(model["token_ids"]["pad"])
+        self._image_token = int(model["token_ids"]["image"])
+        self._merge = int(model["merge"])
+        self._length = seq_length
+        self._rows = micro_batch_size
+
+    def __call__(self, batch: Batch) -> Dict[str, Any]:
+        require_ids(batch)
+        inputs = padded.rows(batch, pad=self._pad)
+        count, width = inputs["input_ids"].shape
+        if self._rows is not None and count != self._rows:
+            raise FailedPrecondition(
+                "step %d, micro-batch %d: found %d samples on this rank, wanted %d, the micro "
+                "batch size: set balance.equal_count: true, and batch.micro to %d times dp"
+                % (batch.step, batch.micro_batch, count, self._rows, self._rows)
+            )
+        if self._length is not None and width > self._length:
+            raise FailedPrecondition(
+                "step %d, micro-batch %d: found a sample of %d tokens; the step would cut it to "
+                "seq_length %d: set batch.max_tokens to that or less"
+                % (batch.step, batch.micro_batch, width, self._length)
+            )
+        for key in ("labels", "loss_mask"):
+            inputs.setdefault(key, None)
+        inputs["position_ids"] = None
+        inputs["visual_inputs"] = visual_inputs(
+            batch, self._image_token, self._merge, wants_grid=True
+        )
+        return inputs

@@ -1,0 +1,147 @@
+"""What Megatron-Bridge's `vlm_step` takes, for its Qwen2.5-VL and Qwen3-VL models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
+
+from ..errors import FailedPrecondition, InvalidArgument
+from ._arrays import is_torch
+from ._images import grids_of_positions, real_images, require_whole
+from ._layout import Layout
+
+if TYPE_CHECKING:
+    from ..batch import Batch
+    from ..loader import Loader
+
+_MODELS = ("qwen2_5_vl", "qwen3_vl")
+
+
+class Vlm:
+    """Makes the batch that `vlm_step` reads of each batch of a loader.
+
+        to_vlm = ballast.adapters.bridge_vlm.Vlm(loader, "qwen2_5_vl")
+        data_iterator = map(to_vlm, loader)
+
+    Keys: `input_ids` and `position_ids` on every pipeline stage, `labels` and
+    `loss_mask` where the stage has them, `attention_mask` None, `visual_inputs` (an
+    object with `pixel_values` and `image_grid_thw`; None without images),
+    `cu_seqlens_q`, `cu_seqlens_kv`, `cu_seqlens_q_padded`, `cu_seqlens_kv_padded`
+    and, as tensors in host memory, `max_seqlen_q`, `max_seqlen_kv`. The step makes
+    None of every other key, so this has none.
+
+    The first stage's loader has both modules; later ones have "language" and
+    `needs_input_ids=True`. Qwen2.5-VL computes positions from the images' sizes on
+    every stage: later ones read them off the rotary positions. A dummy image is left
+    out, since these models refuse an image without tokens: where the tower has
+    collectives over data-parallel ranks (FSDP), use MimoModel instead.
+
+    Opens the loader. Raises FailedPrecondition for a layout that the model cannot
+    run.
+
+    Args:
+        model: "qwen2_5_vl" or "qwen3_vl". The second takes batches that are cut for a
+            context rank, too.
+    """
+
+    def __init__(self, loader: Loader, model: str) -> None:
+        if model not in _MODELS:
+            raise InvalidArgument("model: found %r; wanted one of %s" % (model, list(_MODELS)))
+        one_process(Layout.of(loader.job), model)
+        job = loader.job["model"]
+        self._model = model
+        self._image_token = int(job["token_ids"]["image"])
+        self._merge = int(job["merge"])
+
+    def __call__(self, batch: Batch) -> Dict[str, Any]:
+        require_ids(batch)
+        if self._model == "qwen2_5_vl":
+            require_whole(batch, "Qwen2.5-VL")
+        inputs: Dict[str, Any] = {
+            key: batch.get(key) for key in ("input_ids", "position_ids", "labels", "loss_mask")
+        }
+        inputs["attention_mask"] = None
+        inputs.update(packing(batch))
+        inputs["visual_inputs"] = visual_inputs(
+            batch,
+            self._image_token,
+            self._merge,
+            # Qwen3-VL takes the positions as they are.
+            wants_grid=self._model == "qwen2_5_vl",
+        )
+        return inputs
+
+
+class VisualInputs:
+    """The images of a batch with the methods of Bridge's GenericVisualInputs."""
+
+    def __init__(self, pixel_values: Any, image_grid_thw: Any) -> None:
+        self.pixel_values = pixel_values
+        self.image_grid_thw = image_grid_thw
+
+    def as_model_kwargs(self) -> Dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+    def normalized_for_model(self) -> Dict[str, Any]:
+        return self.as_model_kwargs()
+
+
+def visual_inputs(
+    batch: Mapping[str, Any], image_token: int, merge: int, *, wants_grid: bool
+) -> Optional[VisualInputs]:
+    """The images, or on a rank without pixels their sizes if `wants_grid`; else None."""
+    found = real_images(batch)
+    if found is not None:
+        return VisualInputs(*found)
+    if "pixel_values" in batch or not wants_grid:
+        return None
+    grid = grids_of_positions(batch, image_token, merge)
+    return None if grid is None else VisualInputs(None, grid)
+
+
+def packing(batch: Mapping[str, Any]) -> Dict[str, Any]:
+    """The lengths at the top of the dictionary, all of them tensors."""
+    longest = host_number(int(batch["max_seqlen"]), batch["cu_seqlens"])
+    return {
+        "cu_seqlens_q": batch["cu_seqlens"],
+        "cu_seqlens_kv": batch["cu_seqlens"],
+        "cu_seqlens_q_padded": batch["cu_seqlens_padded"],
+        "cu_seqlens_kv_padded": batch["cu_seqlens_padded"],
+        "max_seqlen_q": longest,
+        "max_seqlen_kv": longest,
+    }
+
+
+def host_number(value: int, like: Any) -> Any:
+    """int32 [1] in host memory: a tensor where `like` is one, else a NumPy array."""
+    if is_torch(like):
+        import torch
+
+        return torch.tensor([value], dtype=torch.int32)
+    import numpy
+
+    return numpy.array([value], numpy.int32)
+
+
+def one_process(layout: Layout, model: str) -> None:
+    """Refuses layouts in which the tower is not on the language model's first stage."""
+    vision, language = layout.vision, layout.language
+    if vision is not None:
+        vision.must_be_one("pp", model, "its tower is on the first pipeline stage")
+    if vision is not None and language is not None:
+        if not layout.colocated or vision.dp != language.dp:
+            raise FailedPrecondition(
+                "topology: found vision.dp %d, language.dp %d, colocated: %s; %s has tower and "
+                "language model in one process: set colocated: true and one dp for both, or "
+                "train it as a MimoModel"
+                % (vision.dp, language.dp, str(layout.colocated).lower(), model)
+            )
+    if model == "qwen2_5_vl" and language is not None:
+        language.must_be_one("cp", model, "it computes positions from whole samples")
+
+
+def require_ids(batch: Mapping[str, Any]) -> None:
+    if batch.get("input_ids") is None:
+        raise FailedPrecondition(
+            "the batch has no input_ids; Bridge's Qwen models want them on every pipeline "
+            "stage: Loader(..., needs_input_ids=True)"
+        )

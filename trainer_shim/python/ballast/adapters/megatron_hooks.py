@@ -1,0 +1,200 @@
+"""The hooks that Megatron's training loops call: data iterators with a state."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Iterator, List, Mapping, Optional
+
+from ..errors import FailedPrecondition, InvalidArgument
+
+if TYPE_CHECKING:
+    from ..batch import Batch
+    from ..loader import Loader
+
+Adapter = Callable[[Any], Any]
+
+
+class DataIterator(Iterator[Any]):
+    """A loader as Megatron's schedules and checkpoints use it.
+
+        iterator = DataIterator(loader, Mimo(loader))
+        while training:
+            schedule(data_iterator=iterator, num_microbatches=iterator.num_micro_batches())
+
+    For one thread, as the loader is. With virtual pipeline stages `iterators` has one
+    iterator for each model chunk; every chunk gets every micro-batch, and a batch is
+    held until the last of them has had it, so `Loader(max_batches_held=...)` must
+    allow for as many micro-batches as the first chunk is ahead of the last.
+
+    Args:
+        adapter: makes the trainer's inputs of a batch, for each chunk anew. None:
+            batches as they come.
+        virtual_stages: model chunks of this rank.
+        balance: whether `metrics` says how even the ranks' loads are. It reads the
+            step's schedule, so let one rank do it.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        adapter: Optional[Adapter] = None,
+        *,
+        virtual_stages: int = 1,
+        balance: bool = False,
+    ) -> None:
+        if virtual_stages < 1:
+            raise InvalidArgument("virtual_stages: found %d; wanted 1 or more" % virtual_stages)
+        self._loader = loader
+        self._adapter = adapter or (lambda batch: batch)
+        self._balance = balance
+        self.iterators: List[Chunk] = [Chunk(self, i) for i in range(virtual_stages)]
+        self._metrics: Dict[str, float] = {}
+        self._restart()
+
+    def _restart(self) -> None:
+        self._held: Deque[Batch] = deque()
+        self._first = 0  # number of the first batch that is held
+        self._taken = [0] * len(self.iterators)
+        self._next_step: Optional[int] = None
+        self._step: Dict[str, float] = {}
+
+    def __iter__(self) -> DataIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return self.iterators[0].__next__()
+
+    @property
+    def loader(self) -> Loader:
+        return self._loader
+
+    @property
+    def iterable(self) -> DataIterator:
+        """What Bridge looks for `save_state` and `restore_state` on."""
+        return self
+
+    def num_micro_batches(self, step: Optional[int] = None) -> int:
+        """Micro-batches of the step that comes next, on every rank the same; 0 where
+        there is none. Waits for that step's first batch, which stays the next one.
+
+        Args:
+            step: what step it must be. Raises FailedPrecondition for another.
+        """
+        number = max(self._taken)
+        if not self._fetch(number):
+            return 0
+        batch = self._held[number - self._first]
+        if step is not None and batch.step != step:
+            raise FailedPrecondition(
+                "step: found %d; the next batch is of step %d: ask before a step's first batch"
+                % (step, batch.step)
+            )
+        return batch.num_micro_batches
+
+    # ---- Checkpoints ----
+
+    def save_state(self) -> Dict[str, Any]:
+        """Where the data stand: the step after the last whose micro-batches every
+        chunk has had. Equal on all ranks that are at the same step."""
+        if self._next_step is None and self._held:
+            self._next_step = self._held[0].step
+        return self._loader.state_dict(self._next_step)
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Goes on where a `save_state` says, also with other dp sizes. Errors: as
+        Loader.load_state_dict."""
+        self._loader.load_state_dict(state)
+        self._restart()
+
+    load_state = restore_state
+
+    # ---- Logging ----
+
+    def metrics(self) -> Dict[str, float]:
+        """Numbers of the last whole step for TensorBoard or W&B, by name; empty before.
+
+        `ballast/step`, `ballast/wait_ms` (this rank's time in the loader),
+        `ballast/micro_batches`, `ballast/tokens`, `ballast/patches`, `ballast/images`,
+        `ballast/label_tokens` (of all ranks), `ballast/read_bytes`,
+        `ballast/moved_bytes` (this rank's). With `balance`, for each module M
+        `ballast/M/imbalance` and `ballast/M/imbalance_before`: the largest rank's load
+        over the mean, averaged over micro-batches, with and without reordering.
+        """
+        return dict(self._metrics)
+
+    def shutdown(self) -> None:
+        """Closes the loader, as Bridge's trainer does when its loop is over."""
+        self._held.clear()
+        self._loader.close()
+
+    # ---- Within ----
+
+    def take(self, chunk: int) -> Any:
+        """The next batch of a chunk, through the adapter."""
+        number = self._taken[chunk]
+        if not self._fetch(number):
+            raise StopIteration
+        batch = self._held[number - self._first]
+        self._taken[chunk] = number + 1
+        while self._held and min(self._taken) > self._first:
+            self._done(self._held.popleft())
+            self._first += 1
+        return self._adapter(batch)
+
+    def _fetch(self, number: int) -> bool:
+        """Whether batch `number` is held; takes it from the loader if need be."""
+        while number >= self._first + len(self._held):
+            begun = time.perf_counter()
+            batch = next(self._loader, None)
+            if batch is None:
+                return False
+            waited = (time.perf_counter() - begun) * 1e3
+            self._count(batch, waited)
+            self._held.append(batch)
+        return True
+
+    def _count(self, batch: Batch, waited: float) -> None:
+        if batch.micro_batch == 0:
+            total = batch.step_totals
+            self._step = {
+                "step": batch.step, "micro_batches": batch.num_micro_batches,
+                "tokens": total.tokens, "patches": total.patches, "images": total.images,
+                "label_tokens": total.label_tokens, "wait_ms": 0.0,
+                "read_bytes": 0.0, "moved_bytes": 0.0,
+            }  # fmt: skip
+            if self._balance:
+                self._step.update(imbalance(self._loader.schedule()))
+        if self._step:
+            self._step["wait_ms"] += waited
+            self._step["read_bytes"] += batch.bytes_read
+            self._step["moved_bytes"] += batch.bytes_moved
+        if batch.micro_batch + 1 == batch.num_micro_batches:
+            self._metrics = {"ballast/" + key: value for key, value in self._step.items()}
+
+    def _done(self, batch: Batch) -> None:
+        last = batch.micro_batch + 1 == batch.num_micro_batches
+        self._next_step = batch.step + 1 if last else batch.step
+
+
+class Chunk(Iterator[Any]):
+    """The batches of one model chunk."""
+
+    def __init__(self, iterable: DataIterator, number: int) -> None:
+        self.iterable = iterable
+        self._number = number
+
+    def __next__(self) -> Any:
+        return self.iterable.take(self._number)
+
+
+def imbalance(schedule: Mapping[str, Any]) -> Dict[str, float]:
+    """Largest load over mean load of a step's micro-batches, on average, by module."""
+    ratios: Dict[str, List[float]] = {}
+    for micro_batch in schedule["micro_batches"]:
+        for module, loads in micro_batch["load"].items():
+            for key, name in (("after", "/imbalance"), ("before", "/imbalance_before")):
+                total = sum(loads[key])
+                ratio = max(loads[key]) * len(loads[key]) / total if total else 1.0
+                ratios.setdefault(module + name, []).append(ratio)
+    return {name: sum(values) / len(values) for name, values in ratios.items()}

@@ -1,0 +1,57 @@
+"""The `[B, S]` rows that trainers without packed sequences take."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional
+
+from ..errors import InvalidArgument
+from ._arrays import from_host, host_values, where
+from ._images import require_whole
+
+
+def rows(
+    batch: Mapping[str, Any], *, pad: int, length: Optional[int] = None, multiple: int = 1
+) -> Dict[str, Any]:
+    """A packed batch with one sample a row, each padded at its end.
+
+        inputs = ballast.adapters.padded.rows(batch, pad=loader.job["model"]["token_ids"]["pad"])
+
+    Keys, of what the batch has: `input_ids` [B, S], `pad` behind a sample; `labels`
+    [B, S], -100 there; `loss_mask` [B, S], 0 there; `position_ids` [3, B, S] or
+    [B, S], 0 there; and always `attention_mask` bool [B, S], true for tokens of a
+    sample. Images stay as they are: they lie in the order of the rows.
+
+    The number of rows is that of the rank's samples, which differs from rank to rank
+    unless the configuration has `balance.equal_count: true`.
+
+    Args:
+        length: S. Default: the longest sample's length, rounded up to `multiple`.
+    """
+    import numpy
+
+    require_whole(batch, "a padded batch")
+    places = host_values(batch, "cu_seqlens_padded")[:-1].astype(numpy.int64)
+    lengths = numpy.diff(host_values(batch, "cu_seqlens")).astype(numpy.int64)
+    longest = int(lengths.max(initial=1))
+    width = -(-longest // multiple) * multiple if length is None else length
+    if width < longest:
+        raise InvalidArgument(
+            "length: found %d; the longest sample has %d tokens, and image tokens must not be "
+            "cut: raise it, or lower batch.max_tokens" % (width, longest)
+        )
+    counted = numpy.arange(width)[None]
+    real = counted < lengths[:, None]
+    index = numpy.where(real, places[:, None] + counted, 0)
+    like = next((batch[key] for key in _FILL if batch.get(key) is not None), batch["cu_seqlens"])
+    kept, taken = from_host(real, like), from_host(index, like)
+    result: Dict[str, Any] = {"attention_mask": kept}
+    for key, fill in dict(_FILL, input_ids=pad).items():
+        value = batch.get(key)
+        if value is None:
+            continue
+        row = value[:, 0][:, taken] if len(value.shape) == 3 else value[0][taken]
+        result[key] = where(kept, row, fill)
+    return result
+
+
+_FILL = {"input_ids": 0, "labels": -100, "loss_mask": 0, "position_ids": 0}

@@ -1,0 +1,45 @@
+"""A loader server over drawn documents, for the training examples."""
+
+import contextlib
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import job as jobs
+
+VOCABULARY = 320  # bytes and a few special tokens, rounded up
+CONFIG = """
+    sources:
+      - {{name: docs, format: webdataset, path: "docs-*.tar"}}
+    model: {{profile: qwen2_5_vl, tokenizer: bytes, chat_template: chatml,
+            max_pixels: {max_pixels},
+            token_ids: {{image: 256, video: 257, vision_start: 258, vision_end: 259,
+                        im_start: 260, im_end: 261, end_of_text: 262, pad: 262}}}}
+    batch: {{global: {samples}, micro: {micro}, max_tokens: 8192}}
+    topology:
+      modules: {{vision: {{dp: {dp}}}, language: {{dp: {dp}, pp: {pp}}}}}
+      colocated: {colocated}
+    balance: {{delivery: {delivery}}}
+    serve: {{memory: 512MiB}}
+"""
+
+
+@contextlib.contextmanager
+def served(program, *, delivery="direct", samples=8, micro=4, dp=1, pp=1, max_pixels=50176,
+           dataset=64, preset="mixed"):  # fmt: skip
+    """The address of a server over `dataset` drawn samples, until the block ends.
+
+    Args:
+        program: path of `ballast-server`.
+        pp: pipeline stages of the language model; the vision tower then has a
+            process of its own.
+    """
+    with tempfile.TemporaryDirectory(prefix="ballast") as folder:
+        job = jobs.Job(folder, program, dataset, preset=preset)
+        text = CONFIG.format(
+            delivery=delivery, samples=samples, micro=micro, dp=dp, pp=pp,
+            max_pixels=max_pixels, colocated=str(pp == 1).lower(),
+        )  # fmt: skip
+        with job.serve(job.configure(delivery, text)) as address:
+            yield address

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""The loss of a Megatron-Core model fed by Ballast beside Hugging Face's, step by step.
+
+    PYTHONPATH=trainer_shim/python python3 loss.py --ballast-server ballast-server
+
+Two models of the same random weights train on the same samples: MimoModel on packed
+batches, Hugging Face's Qwen2.5-VL on each sample by itself. Prints one JSON object a
+step and exits with 1 where the losses differ by more than `--noise` of their size.
+Wants torch, transformers and megatron-core; runs on a CPU.
+"""
+
+import argparse
+import json
+import sys
+
+import torch
+
+import ballast
+import data
+import model as models
+import single
+from ballast.adapters import huggingface
+
+
+def hugging_face_backward(model, batch):
+    """Adds a micro-batch's part of the gradients of the step's mean loss; that part."""
+    total = 0.0
+    for sample in huggingface.unpacked(batch):
+        labels = int((sample["labels"][:, 1:] != -100).sum())
+        if labels:
+            loss = model(**sample).loss * (labels / batch.step_totals.label_tokens)
+            loss.backward()
+            total += float(loss.detach())
+    return total
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--ballast-server", required=True)
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--noise", type=float, default=1e-5)
+    arguments = parser.parse_args()
+    with data.served(arguments.ballast_server) as address, single.process():
+        loader = ballast.Loader(address, device="cpu", array="torch", steps=arguments.steps)
+        with loader:
+            token_ids = loader.job["model"]["token_ids"]
+            theirs = models.hugging_face(token_ids, data.VOCABULARY)
+            ours = models.mimo_model(theirs, token_ids["image"])
+            steppers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (theirs, ours)]
+            worst, sums = 0.0, [0.0, 0.0]
+            for batch in loader:
+                sums[0] += hugging_face_backward(theirs, batch)
+                sums[1] += single.backward(ours, batch)
+                if batch.micro_batch + 1 < batch.num_micro_batches:
+                    continue
+                for stepper in steppers:
+                    stepper.step()
+                    stepper.zero_grad()
+                difference = abs(sums[0] - sums[1]) / abs(sums[0])
+                worst = max(worst, difference)
+                print(json.dumps({
+                    "step": batch.step, "samples": batch.step_totals.samples,
+                    "images": batch.step_totals.images,
+                    "hugging_face": sums[0], "megatron": sums[1], "relative": difference,
+                }), flush=True)  # fmt: skip
+                sums = [0.0, 0.0]
+    return 0 if worst <= arguments.noise else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""Megatron-Core's MimoModel with the weights of a small Qwen2.5-VL.
+
+Runs without Transformer Engine and Apex, on a CPU too: Megatron-Core's own layers,
+torch's RMS norm, and an attention over packed sequences that calls torch.
+"""
+
+import copy
+
+import torch
+import torch.nn.functional as F
+import transformers
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+from megatron.core.models.gpt.gpt_model import GPTModel
+from megatron.core.models.mimo.config.base_configs import MimoModelConfig
+from megatron.core.models.mimo.model.base import MimoModel
+from megatron.core.models.mimo.submodules.vision import VisionModalitySubmodules
+from megatron.core.transformer.module import MegatronModule
+from megatron.core.transformer.spec_utils import ModuleSpec
+from megatron.core.transformer.transformer_config import TransformerConfig
+from torch import nn
+
+from ballast.adapters import megatron_bridge
+
+MODALITY, ENCODER = "images", "qwen_visual"
+
+
+def hugging_face(token_ids, vocabulary, *, hidden=64, layers=4, seed=7):
+    """A Qwen2.5-VL of random weights, made from a configuration.
+
+    Args:
+        token_ids: `loader.job["model"]["token_ids"]`.
+    """
+    text = dict(
+        vocab_size=vocabulary, hidden_size=hidden, intermediate_size=2 * hidden,
+        num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2,
+        bos_token_id=None, eos_token_id=None, tie_word_embeddings=False, use_sliding_window=False,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6,
+                         "mrope_section": sections(hidden // 4)},
+    )  # fmt: skip
+    vision = dict(
+        depth=2, hidden_size=hidden, intermediate_size=2 * hidden, num_heads=4,
+        patch_size=14, spatial_merge_size=2, temporal_patch_size=2, out_hidden_size=hidden,
+        window_size=112, fullatt_block_indexes=[1],
+    )  # fmt: skip
+    special = {
+        "image_token_id": token_ids["image"],
+        "video_token_id": token_ids["video"],
+        "vision_start_token_id": token_ids["vision_start"],
+        "vision_end_token_id": token_ids["vision_end"],
+    }
+    torch.manual_seed(seed)
+    config = transformers.Qwen2_5_VLConfig(
+        text_config=text, vision_config=vision, tie_word_embeddings=False, **special
+    )
+    model = transformers.Qwen2_5_VLForConditionalGeneration(config)
+    # The default is a standard deviation of 0.02, with which images hardly matter.
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() > 1:
+                weight.normal_(0, weight.shape[-1] ** -0.5)
+    return model
+
+
+def sections(head_dim):
+    """How the halves of a head's rotary channels fall to time, height and width."""
+    time = head_dim // 8
+    height = (head_dim // 2 - time) // 2
+    return [time, height, head_dim // 2 - time - height]
+
+
+class PackedAttention(MegatronModule):
+    """Causal attention within each packed sample, by torch."""
+
+    def __init__(self, config, layer_number, attn_mask_type, attention_type, **_):
+        super().__init__(config=config)
+
+    def forward(self, query, key, value, attention_mask, *, packed_seq_params=None, **_):
+        """[T, heads, width] each, `key` and `value` with fewer heads; [T, heads * width]."""
+        places = packed_seq_params.cu_seqlens_q_padded
+        groups = query.shape[1] // key.shape[1]
+        key, value = (x.repeat_interleave(groups, dim=1) for x in (key, value))
+        if query.is_cuda:
+            from torch.nn.attention.varlen import varlen_attn
+
+            longest = int(packed_seq_params.max_seqlen_q)
+            mixed = varlen_attn(
+                query, key, value, places, places, longest, longest, window_size=(-1, 0)
+            )
+            return mixed.flatten(1)
+        parts = []
+        for begin, end in zip(places.tolist(), places[1:].tolist()):
+            piece = [x[begin:end].transpose(0, 1)[None] for x in (query, key, value)]
+            parts.append(F.scaled_dot_product_attention(*piece, is_causal=True)[0].transpose(0, 1))
+        return torch.cat(parts).flatten(1)
+
+
+class Tower(nn.Module):
+    """Hugging Face's vision tower behind the names that MimoModel's encoders take."""
+
+    def __init__(self, tower):
+        super().__init__()
+        self.tower = tower
+
+    def forward(self, hidden_states, grid_thw):
+        dtype = next(self.tower.parameters()).dtype
+        return self.tower(hidden_states.to(dtype), grid_thw=grid_thw).pooler_output
+
+
+def transformer_config(text, dtype, stages):
+    """TransformerConfig of a Qwen2.5-VL's language model without fused kernels."""
+    return TransformerConfig(
+        num_layers=text.num_hidden_layers,
+        hidden_size=text.hidden_size,
+        ffn_hidden_size=text.intermediate_size,
+        num_attention_heads=text.num_attention_heads,
+        num_query_groups=text.num_key_value_heads,
+        normalization="RMSNorm", layernorm_epsilon=text.rms_norm_eps, persist_layer_norm=False,
+        gated_linear_unit=True, activation_func=F.silu,
+        add_bias_linear=False, add_qkv_bias=True,
+        attention_dropout=0.0, hidden_dropout=0.0,
+        masked_softmax_fusion=False, bias_dropout_fusion=False, apply_rope_fusion=False,
+        gradient_accumulation_fusion=False, bias_activation_fusion=False,
+        mrope_section=text.rope_parameters["mrope_section"],
+        calculate_per_token_loss=True, use_cpu_initialization=True,
+        params_dtype=dtype, bf16=dtype == torch.bfloat16,
+        pipeline_model_parallel_size=stages, pipeline_dtype=dtype,
+        variable_seq_lengths=True, moe_token_dispatcher_type="alltoall",
+    )  # fmt: skip
+
+
+def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None):
+    """MimoModel with the weights of `source`, a Qwen2.5-VL of Hugging Face's.
+
+    Args:
+        grids: for a pipeline, MimoModelConfig's `module_to_grid_map`.
+        groups: ProcessGroupCollections of "images" and "language", of which a rank
+            has its own module's.
+    """
+    text = source.config.text_config
+    dtype = source.lm_head.weight.dtype
+    language, vision = ((groups or {}).get(key) for key in ("language", MODALITY))
+    stages, stage = (language.pp.size(), language.pp.rank()) if language else (1, 0)
+    config = transformer_config(text, dtype, stages)
+    layer = get_gpt_layer_local_spec(normalization="RMSNorm")
+    layer.submodules.self_attention.submodules.core_attention = PackedAttention
+    tower = copy.deepcopy(source.model.visual)
+    encoder = ModuleSpec(module=Tower, params={"tower": tower})
+    model = MimoModel(
+        MimoModelConfig(
+            language_model_spec=ModuleSpec(
+                module=GPTModel,
+                params=dict(
+                    config=config, transformer_layer_spec=layer, vocab_size=text.vocab_size,
+                    max_sequence_length=max_tokens, position_embedding_type="mrope",
+                    rotary_base=int(text.rope_parameters["rope_theta"]),
+                    pre_process=stage == 0, post_process=stage == stages - 1,
+                    pg_collection=language,
+                ),
+            ),
+            modality_submodules_spec={
+                MODALITY: ModuleSpec(
+                    module=VisionModalitySubmodules,
+                    params={"pg_collection": vision} if vision else {},
+                    submodules={"encoders": {ENCODER: encoder}},
+                )
+            },
+            special_token_ids={MODALITY: image_token},
+            module_to_grid_map=grids,
+        )
+    )  # fmt: skip
+    device = source.lm_head.weight.device
+    model.to(device)
+    if MODALITY in model.modality_submodules:
+        megatron_bridge.accept_dummy_image(model.modality_submodules[MODALITY].encoders[ENCODER])
+    if model.language_model is not None:
+        copy_language(source, model.language_model, stage * config.num_layers // stages)
+    return model
+
+
+@torch.no_grad()
+def copy_language(source, model, first):
+    """Hugging Face's weights in a GPTModel whose layers begin with number `first`."""
+    text = source.model.language_model
+    if model.pre_process:
+        model.embedding.word_embeddings.weight.copy_(text.embed_tokens.weight)
+    for number, layer in enumerate(model.decoder.layers):
+        for name, value in layer_weights(text.layers[first + number], text.config).items():
+            layer.get_parameter(name).copy_(value)
+    if model.post_process:
+        model.decoder.final_layernorm.weight.copy_(text.norm.weight)
+        model.output_layer.weight.copy_(source.lm_head.weight)
+
+
+def layer_weights(theirs, text):
+    """The weights of one layer of Hugging Face's under Megatron-Core's names."""
+    attention, mlp = theirs.self_attn, theirs.mlp
+    groups = text.num_key_value_heads
+
+    def interleaved(kind):
+        """Each group's queries, key and value side by side."""
+        parts = [getattr(x, kind) for x in (attention.q_proj, attention.k_proj, attention.v_proj)]
+        rows = [part.view(groups, part.shape[0] // groups, *part.shape[1:]) for part in parts]
+        return torch.cat(rows, dim=1).flatten(0, 1)
+
+    return {
+        "input_layernorm.weight": theirs.input_layernorm.weight,
+        "self_attention.linear_qkv.weight": interleaved("weight"),
+        "self_attention.linear_qkv.bias": interleaved("bias"),
+        "self_attention.linear_proj.weight": attention.o_proj.weight,
+        "pre_mlp_layernorm.weight": theirs.post_attention_layernorm.weight,
+        "mlp.linear_fc1.weight": torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]),
+        "mlp.linear_fc2.weight": mlp.down_proj.weight,
+    }

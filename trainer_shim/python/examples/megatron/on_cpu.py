@@ -1,0 +1,33 @@
+"""Lets Megatron-Core's pipelines run on a machine without a GPU, over Gloo.
+
+Megatron-Core names CUDA and NCCL in places where the CPU and Gloo do the same. This
+replaces what it calls there; the schedules and communicators stay its own.
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def install():
+    """Does nothing where torch has a GPU."""
+    if torch.cuda.is_available():
+        return
+    torch.cuda.current_device = lambda: torch.device("cpu")
+    torch.cuda.synchronize = lambda *_: None
+    torch.zeros = _on_cpu(torch.zeros)
+    dist.new_group = _over_gloo(dist.new_group)
+    dist.new_subgroups_by_enumeration = _over_gloo(dist.new_subgroups_by_enumeration)
+
+
+def _on_cpu(make):
+    def made(*args, device=None, **options):
+        return make(*args, device="cpu" if device == "cuda" else device, **options)
+
+    return made
+
+
+def _over_gloo(make):
+    def made(*args, backend=None, **options):
+        return make(*args, backend="gloo" if backend == "nccl" else backend, **options)
+
+    return made

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Loss and gradients of Megatron-Core's 1F1B schedule, fed by Ballast, beside those of
+a run without a pipeline.
+
+    PYTHONPATH=trainer_shim/python python3 pipeline.py --ballast-server ballast-server
+
+Three processes over Gloo: the vision tower, and two stages of the language model, with
+MultiModulePipelineCommunicator between them. Each loads its own part of the batches,
+holds as many as the schedule has in flight, and compares the gradients of its weights
+with those of the whole model. Prints one JSON object a process and exits with 1 where
+they differ by more than `--noise`. Wants torch, transformers and megatron-core.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state
+from megatron.core.hyper_comm_grid import HyperCommGrid
+from megatron.core.pipeline_parallel.multimodule_communicator import (
+    MultiModulePipelineCommunicator,
+)
+from megatron.core.pipeline_parallel.schedules import (
+    forward_backward_pipelining_without_interleaving,
+)
+from megatron.core.process_groups_config import (
+    MultiModuleProcessGroupCollection,
+    ProcessGroupCollection,
+)
+
+import ballast
+import data
+import model as models
+import on_cpu
+import single
+from ballast.adapters import megatron_bridge
+
+STAGES = 2
+SAMPLES, MICRO = 16, 2  # eight micro-batches a step
+LANGUAGE = "language"
+
+
+def grid_of(first, stages):
+    """The groups of a module whose pipeline begins at rank `first`."""
+    grid = HyperCommGrid(
+        shape=[1, 1, stages, 1], dim_names=["tp", "cp", "pp", "dp"], rank_offset=first,
+        backend="gloo",
+    )  # fmt: skip
+    for dims in ("tp", "cp", "pp", "dp", ["dp", "cp"], ["tp", "pp"], ["tp", "cp", "dp", "pp"]):
+        grid.create_pg(dims)
+    return grid
+
+
+def groups_of(grid, ends):
+    groups = ProcessGroupCollection()
+    for name in ("tp", "cp", "pp", "dp"):
+        setattr(groups, name, grid.get_pg(name))
+    groups.ep = groups.tp
+    groups.dp_cp = grid.get_pg(["dp", "cp"])
+    groups.mp = groups.tp_ep_pp = grid.get_pg(["tp", "pp"])
+    groups.expt_dp = groups.dp
+    groups.intra_dist_opt = grid.get_pg(["tp", "cp", "dp", "pp"])
+    groups.pos_embd = groups.embd = ends
+    return groups
+
+
+class Pipeline:
+    """This process's part of a MimoModel in a pipeline."""
+
+    def __init__(self, rank, source, image_token):
+        grids = {models.MODALITY: grid_of(0, 1), LANGUAGE: grid_of(1, STAGES)}
+        ends = dist.new_group([1, STAGES])
+        mine = LANGUAGE if rank > 0 else models.MODALITY
+        groups = {mine: groups_of(grids[mine], ends if rank > 0 else None)}
+        self.model = models.mimo_model(source, image_token, grids=grids, groups=groups)
+        self.groups = MultiModuleProcessGroupCollection(
+            module_pgs=groups, language_model_module_name=LANGUAGE if rank > 0 else None
+        )
+        self.communicator = MultiModulePipelineCommunicator(
+            grids, {models.MODALITY: [LANGUAGE], LANGUAGE: []}, self.model.config,
+            dim_mapping={"s": 0, "b": 1, "h": 2}, module_output_ndim={models.MODALITY: 2},
+        )  # fmt: skip
+
+    def step(self, batches, count):
+        """Gradients of a step's mean loss; the last stage's parts of that loss."""
+        return forward_backward_pipelining_without_interleaving(
+            forward_step_func=forward_step, data_iterator=batches, model=[self.model],
+            num_microbatches=count, seq_length=1, micro_batch_size=1, forward_only=False,
+            p2p_communicator=self.communicator, pg_collection=self.groups,
+        )  # fmt: skip
+
+
+def forward_step(batches, model):
+    batch = next(batches)
+    output, loss_mask = model(**megatron_bridge.forward_inputs(batch))
+    return output, partial(loss_of, loss_mask, batch.step_totals.label_tokens)
+
+
+def loss_of(loss_mask, label_tokens, losses):
+    """The micro-batch's part of the step's mean loss, divided already."""
+    loss = (losses.float().view(-1) * loss_mask.view(-1)).sum() / label_tokens
+    return loss, torch.tensor(1, dtype=torch.int), {"loss": loss.detach()}
+
+
+def whole_model(model, address, steps):
+    """(losses of the steps, gradients by name) without a pipeline."""
+    losses = []
+    loader = ballast.Loader(address, device="cpu", array="torch", steps=steps, needs_labels=True)
+    with loader:
+        for batch in loader:
+            part = single.backward(model, batch)
+            if batch.micro_batch == 0:
+                losses.append(0.0)
+            losses[-1] += part
+    return losses, {name: weight.grad for name, weight in model.named_parameters()}
+
+
+def whole_name(name, first):
+    """A weight's name in the whole model; `first`: number of this stage's first layer."""
+    parts = name.split(".")
+    if "layers" in parts and parts[0] == "language_model":
+        parts[parts.index("layers") + 1] = str(int(parts[parts.index("layers") + 1]) + first)
+    return ".".join(parts)
+
+
+def compare(rank, address, steps):
+    """Runs the steps with and without a pipeline; what this process's part differs by."""
+    # The whole model has vision and language in one process; stages have one of them.
+    place = {"modules": "vision"} if rank == 0 else {"modules": LANGUAGE, "pp_rank": rank - 1}
+    with ballast.Loader(address, device="cpu", array="torch", steps=steps, **place) as loader:
+        token_ids = loader.job["model"]["token_ids"]
+        source = models.hugging_face(token_ids, data.VOCABULARY)
+        wanted, gradients = whole_model(
+            models.mimo_model(source, token_ids["image"]), address, steps
+        )
+        pipeline = Pipeline(rank, source, token_ids["image"])
+        losses = []
+        for _ in range(steps):
+            parts = pipeline.step(loader, SAMPLES // MICRO)
+            losses.append(float(sum(part["loss"] for part in parts)))
+    first = (rank - 1) * pipeline.model.config.num_layers // STAGES
+    worst, norm = {"relative": 0.0}, 0.0
+    for name, weight in pipeline.model.named_parameters():
+        expected = gradients[whole_name(name, first)]
+        norm += float(weight.grad.double().square().sum())
+        relative = float((weight.grad - expected).norm() / expected.norm())
+        if not relative <= worst["relative"]:
+            worst = {"weight": name, "relative": relative}
+    result = {"rank": rank, "gradient_norm": norm**0.5, "worst": worst}
+    if rank == STAGES:
+        result["losses"], result["wanted"] = losses, wanted
+        difference = max(abs(a - b) / abs(b) for a, b in zip(losses, wanted))
+        result["worst"] = max(worst, {"loss": True, "relative": difference},
+                              key=lambda found: found["relative"])  # fmt: skip
+    return result
+
+
+def run(rank, address, folder, steps, noise):
+    """One process; exits with 1 where it found a difference."""
+    torch.set_num_threads(1)
+    on_cpu.install()
+    dist.init_process_group(
+        "gloo", init_method="file://" + folder + "/meeting", rank=rank, world_size=1 + STAGES
+    )
+    parallel_state.initialize_model_parallel()
+    result = compare(rank, address, steps)
+    print(json.dumps(result), flush=True)
+    dist.barrier()
+    parallel_state.destroy_model_parallel()
+    dist.destroy_process_group()
+    if not result["worst"]["relative"] <= noise:
+        sys.exit(1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--ballast-server", required=True)
+    parser.add_argument("--steps", type=int, default=1)
+    parser.add_argument("--noise", type=float, default=1e-4)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, data.served(
+        arguments.ballast_server, samples=SAMPLES, micro=MICRO, pp=STAGES
+    ) as address:
+        context = torch.multiprocessing.get_context("spawn")
+        processes = [
+            context.Process(
+                target=run, args=(rank, address, folder, arguments.steps, arguments.noise)
+            )
+            for rank in range(1 + STAGES)
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        return max(abs(process.exitcode) for process in processes) and 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""Megatron-Core in one process: groups of one rank, and a step without a pipeline."""
+
+import contextlib
+import tempfile
+
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state
+
+import on_cpu
+from ballast.adapters import megatron_bridge
+
+
+@contextlib.contextmanager
+def process():
+    """Megatron-Core's groups with this process as their only rank."""
+    on_cpu.install()
+    with tempfile.NamedTemporaryFile() as file:
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, init_method="file://" + file.name, rank=0, world_size=1)
+        parallel_state.initialize_model_parallel()
+        try:
+            yield
+        finally:
+            parallel_state.destroy_model_parallel()
+            dist.destroy_process_group()
+
+
+def loss_sum(model, inputs):
+    """Sum of the losses of the supervised tokens."""
+    losses, _ = model(**inputs)
+    return (losses.float().view(-1) * inputs["loss_mask"].view(-1)).sum()
+
+
+def backward(model, batch):
+    """Adds a micro-batch's part of the gradients of the step's mean loss; that part.
+
+    The divisor is the step's number of supervised tokens on all ranks together, so
+    that the sum over micro-batches and ranks is the mean over the global batch.
+    """
+    inputs = megatron_bridge.forward_inputs(batch)
+    loss = loss_sum(model, inputs) / batch.step_totals.label_tokens
+    loss.backward()
+    return float(loss.detach())

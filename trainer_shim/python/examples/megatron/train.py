@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Trains a Megatron-Core MimoModel on Ballast's batches, once for each way of delivery.
+
+    CUDA_DEVICE_MAX_CONNECTIONS=1 PYTHONPATH=trainer_shim/python python3 train.py \\
+        --ballast-server ballast-server --device cuda --steps 200 --out training.json
+
+Each way begins with the same weights and trains on the same samples. The global loss
+of a step is the sum over all ranks' supervised tokens, divided by their number; one
+rank's loss says nothing, since ways differ in which rank has which sample. All ranks
+are in this process, one after the other on one GPU. Prints one JSON object a way, and
+exits with 1 where a step's loss differs from that of `off` by more than `--noise` of
+it, or where the loss has not fallen. Wants torch, transformers and megatron-core.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+import torch
+
+import data
+import megatron.core
+import model as models
+import ranks as ranks_of
+import single
+from ballast.adapters import megatron_bridge
+
+# Other ranks add the same gradients in another order, and in bfloat16 each step's
+# rounding goes on into the next.
+NOISE = {"cpu": 1e-4, "cuda": 3e-2}
+
+
+def optimizer_of(model):
+    return torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.0)
+
+
+def train(arguments, delivery):
+    """One way of delivery: its global loss a step, and what else is worth keeping."""
+    dtype = torch.bfloat16 if arguments.device == "cuda" else torch.float32
+    result = {"loss": [], "label_tokens": [], "dummy_images": 0, "seconds": 0.0}
+    with data.served(
+        arguments.ballast_server, delivery=delivery, samples=arguments.samples,
+        micro=arguments.samples // 2, dp=arguments.ranks, dataset=arguments.dataset,
+        max_pixels=arguments.max_pixels,
+    ) as address, ranks_of.Ranks(
+        address, arguments.ranks, device=arguments.device, exchange=delivery == "exchange",
+        steps=arguments.steps, pixel_type="bfloat16" if dtype == torch.bfloat16 else "float32",
+    ) as ranks:  # fmt: skip
+        token_ids = ranks.job["model"]["token_ids"]
+        source = models.hugging_face(token_ids, data.VOCABULARY, hidden=arguments.hidden)
+        source.to(arguments.device, dtype)
+        model = models.mimo_model(source, token_ids["image"])
+        del source
+        optimizer = optimizer_of(model)
+        total, begun = torch.zeros((), device=arguments.device), time.perf_counter()
+        for batches in ranks:
+            for batch in batches:
+                inputs = megatron_bridge.forward_inputs(batch)
+                loss = single.loss_sum(model, inputs) / batch.step_totals.label_tokens
+                loss.backward()
+                total += loss.detach()
+                result["dummy_images"] += int(batch.dummy_image)
+            if batch.micro_batch + 1 == batch.num_micro_batches:
+                optimizer.step()
+                optimizer.zero_grad()
+                result["loss"].append(float(total))
+                result["label_tokens"].append(batch.step_totals.label_tokens)
+                total.zero_()
+        result["seconds"] = time.perf_counter() - begun
+    return result
+
+
+def check(results, noise):
+    """What is wrong with the losses, in words."""
+    faults = []
+    reference = next(iter(results))
+    for name, result in results.items():
+        losses, wanted = result["loss"], results[reference]["loss"]
+        pairs = list(zip(losses, wanted))
+        worst = max(range(len(pairs)), key=lambda i: abs(pairs[i][0] / pairs[i][1] - 1))
+        result["worst_relative"] = abs(pairs[worst][0] / pairs[worst][1] - 1)
+        result["worst_step"] = worst
+        tenth = max(1, len(losses) // 10)
+        if len(losses) != len(wanted) or result["label_tokens"] != results[reference]["label_tokens"]:
+            faults.append("%s: other samples than %s" % (name, reference))
+        if not result["worst_relative"] <= noise:
+            faults.append("%s: step %d has loss %g; %s has %g"
+                          % (name, worst, pairs[worst][0], reference, pairs[worst][1]))  # fmt: skip
+        if not sum(losses[-tenth:]) < sum(losses[:tenth]):
+            faults.append("%s: the loss has not fallen" % name)
+    return faults
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--ballast-server", required=True)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--deliveries", default="off,direct,exchange")
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--samples", type=int, default=32, help="of a step")
+    parser.add_argument("--dataset", type=int, default=512)
+    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--max-pixels", type=int, default=200704)
+    parser.add_argument("--noise", type=float)
+    parser.add_argument("--out", help="file for all results, JSON")
+    arguments = parser.parse_args()
+    noise = arguments.noise or NOISE[arguments.device]
+    results = {}
+    with single.process():
+        for delivery in arguments.deliveries.split(","):
+            results[delivery] = train(arguments, delivery)
+            last = {"delivery": delivery, "steps": len(results[delivery]["loss"]),
+                    "first": results[delivery]["loss"][0], "last": results[delivery]["loss"][-1],
+                    "seconds": results[delivery]["seconds"]}  # fmt: skip
+            print(json.dumps(last), flush=True)
+    faults = check(results, noise)
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    if arguments.out:
+        record = {
+            "device": torch.cuda.get_device_name() if arguments.device == "cuda" else "cpu",
+            "torch": torch.__version__, "megatron_core": megatron.core.__version__,
+            "CUDA_DEVICE_MAX_CONNECTIONS": os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", ""),
+            "ranks": arguments.ranks, "samples": arguments.samples, "noise": noise,
+            "deliveries": results,
+        }  # fmt: skip
+        with open(arguments.out, "w", encoding="utf-8") as file:
+            json.dump(record, file, indent=1)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+#include "trainer_shim/tensor_list.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace ballast {
+namespace {
+
+// Adds tensors on one device, or in host memory, to a list.
+class Adder {
+ public:
+  explicit Adder(std::vector<TensorView>* tensors) : tensors_(tensors) {}
+
+  void Add(int device, const char* name, ElementType type, const void* data,
+           std::initializer_list<int64_t> shape) {
+    TensorView& view = tensors_->emplace_back();
+    view.name = name;
+    view.type = type;
+    view.data = data;
+    view.device = device;
+    view.rank = shape.size();
+    std::copy(shape.begin(), shape.end(), view.shape.begin());
+  }
+
+ private:
+  std::vector<TensorView>* const tensors_;
+};
+
+void AddText(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
+  // Every stage has bounds, or nothing.
+  if (!info.fields.positions) return;
+  const auto add = [&](const char* name, ElementType type, const void* data) {
+    out->Add(from.device, name, type, data, {1, from.tokens});
+  };
+  if (info.fields.input_ids) {
+    add("input_ids", ElementType::kInt64, from.input_ids);
+  }
+  if (info.fields.labels) {
+    add("labels", ElementType::kInt64, from.labels);
+    add("loss_mask", ElementType::kFloat32, from.loss_mask);
+  }
+  if (info.position_axes > 1) {
+    out->Add(from.device, "position_ids", ElementType::kInt64,
+             from.position_ids, {info.position_axes, 1, from.tokens});
+  } else {
+    add("position_ids", ElementType::kInt64, from.position_ids);
+  }
+  const auto bounds = [&](int device, const char* name, const void* data) {
+    out->Add(device, name, ElementType::kInt32, data, {from.bounds});
+  };
+  bounds(from.device, "cu_seqlens", from.cu_seqlens);
+  bounds(kHostMemory, "cu_seqlens_host", from.cu_seqlens_host);
+  bounds(from.device, "cu_seqlens_padded", from.cu_seqlens_padded);
+  bounds(kHostMemory, "cu_seqlens_padded_host", from.cu_seqlens_padded_host);
+}
+
+void AddImages(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
+  if (!info.fields.pixels) return;
+  out->Add(from.device, "pixel_values",
+           info.pixel_type == PixelType::kBfloat16 ? ElementType::kBfloat16
+                                                   : ElementType::kFloat32,
+           from.pixel_values,
+           {from.patches, static_cast<int64_t>(info.patch_values)});
+  const auto grids = [&](int device, const char* name, const void* data) {
+    out->Add(device, name, ElementType::kInt64, data, {from.images, 3});
+  };
+  grids(from.device, "image_grid_thw", from.image_grid_thw);
+  grids(kHostMemory, "image_grid_thw_host", from.image_grid_thw_host);
+  const auto bounds = [&](int device, const char* name, const void* data) {
+    out->Add(device, name, ElementType::kInt32, data, {from.vision_bounds});
+  };
+  bounds(from.device, "vision_cu_seqlens", from.vision_cu_seqlens);
+  bounds(kHostMemory, "vision_cu_seqlens_host", from.vision_cu_seqlens_host);
+}
+
+}  // namespace
+
+void ListTensors(const BatchInfo& info, const TensorAddresses& from,
+                 std::vector<TensorView>* tensors) {
+  tensors->clear();
+  Adder out(tensors);
+  if (info.role.module() == v1::MODULE_VISION) {
+    AddImages(info, from, &out);
+  } else {
+    AddText(info, from, &out);
+  }
+}
+
+}  // namespace ballast
