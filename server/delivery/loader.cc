@@ -216,7 +216,7 @@ void Loader::GetSchedule(uint64_t step, ScheduleAnswer answer) {
 }
 
 void Loader::PeekSchedule(uint64_t step, ScheduleAnswer answer) {
-  workers_->AddTask([this, step, answer = std::move(answer)] {
+  workers_->AddWatchTask([this, step, answer = std::move(answer)] {
     answer(schedules_.Peek(step));
   });
 }

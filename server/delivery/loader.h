@@ -94,8 +94,9 @@ class Loader : public std::enable_shared_from_this<Loader> {
       absl::StatusOr<std::shared_ptr<const v1::StepSchedule>>)>;
   void GetSchedule(uint64_t step, ScheduleAnswer answer);
 
-  // The same for callers that look at many steps: schedules that streams need
-  // stay in the cache.
+  // The same for watchers and others that look at many steps: samples come
+  // before it (work_queue.h), and schedules that streams need stay in the
+  // cache.
   void PeekSchedule(uint64_t step, ScheduleAnswer answer);
 
   // `on_step` is called by a worker with each LoaderStats.current_step, which

@@ -14,6 +14,10 @@ void WorkQueue::AddTask(std::function<void()> task) {
   tasks_.push_back(std::move(task));
 }
 
+void WorkQueue::AddWatchTask(std::function<void()> task) {
+  watch_tasks_.push_back(std::move(task));
+}
+
 void WorkQueue::AddItems(uint64_t distance, std::shared_ptr<WorkItems> items) {
   items_ += items->items();
   const uint64_t turn = added_++ + kPatience * std::min(distance, kFarthest);
@@ -36,17 +40,25 @@ bool WorkQueue::RemoveIfUntouched(const WorkItems* items) {
   return false;
 }
 
+WorkQueue::Work WorkQueue::Take(std::deque<std::function<void()>>* tasks) {
+  Work work{std::move(tasks->front()), nullptr, 0};
+  tasks->pop_front();
+  return work;
+}
+
 std::optional<WorkQueue::Work> WorkQueue::Pop() {
-  if (!tasks_.empty()) {
-    Work work{std::move(tasks_.front()), nullptr, 0};
-    tasks_.pop_front();
-    return work;
+  if (!tasks_.empty()) return Take(&tasks_);
+  if (!watch_tasks_.empty() &&
+      (by_turn_.empty() || since_watch_task_ >= kItemsPerWatchTask)) {
+    since_watch_task_ = 0;
+    return Take(&watch_tasks_);
   }
   if (by_turn_.empty()) return std::nullopt;
   const auto nearest = by_turn_.begin();
   Pending& front = nearest->second.front();
   Work work{nullptr, front.items, front.next_item++};
   --items_;
+  ++since_watch_task_;
   if (front.next_item == front.items->items()) {
     nearest->second.pop_front();
     if (nearest->second.empty()) by_turn_.erase(nearest);

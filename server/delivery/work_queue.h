@@ -47,6 +47,15 @@ class WorkQueue {
 
   void AddTask(std::function<void()> task);
 
+  // A schedule takes as long as one to ten samples of photos.
+  static constexpr uint64_t kItemsPerWatchTask = 64;
+
+  // A task that no rank waits for. Those that wait come in the order in which
+  // they were added: at once if neither tasks nor items wait, otherwise at most
+  // one after every kItemsPerWatchTask items. So watchers, however many, take a
+  // bounded share of the work from ranks.
+  void AddWatchTask(std::function<void()> task);
+
   // More than a server's streams add for a few blocks each, so that it does not
   // change the order while all keep up.
   static constexpr uint64_t kPatience = 64;
@@ -60,10 +69,10 @@ class WorkQueue {
   // Nothing if the queue is empty.
   std::optional<Work> Pop();
 
-  // Tasks and items that wait.
-  uint64_t tasks() const { return tasks_.size(); }
+  // Tasks, of both kinds, and items that wait.
+  uint64_t tasks() const { return tasks_.size() + watch_tasks_.size(); }
   uint64_t items() const { return items_; }
-  bool empty() const { return tasks_.empty() && by_turn_.empty(); }
+  bool empty() const { return tasks() == 0 && by_turn_.empty(); }
 
  private:
   struct Pending {
@@ -71,8 +80,12 @@ class WorkQueue {
     uint32_t next_item = 0;
   };
 
+  static Work Take(std::deque<std::function<void()>>* tasks);
+
   std::deque<std::function<void()>> tasks_;
-  uint64_t added_ = 0;  // calls of AddItems so far
+  std::deque<std::function<void()>> watch_tasks_;
+  uint64_t since_watch_task_ = 0;  // items popped since the last one
+  uint64_t added_ = 0;             // calls of AddItems so far
   // The turn is the number of the addition, plus kPatience for each unit of its
   // distance. Oldest first among equals; no list is empty.
   std::map<uint64_t, std::deque<Pending>> by_turn_;

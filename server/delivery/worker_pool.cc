@@ -38,6 +38,15 @@ void WorkerPool::AddTask(std::function<void()> task) {
   changed_.NotifyOne();
 }
 
+void WorkerPool::AddWatchTask(std::function<void()> task) {
+  {
+    MutexLock lock(&mutex_);
+    if (stopping_) return;
+    queue_.AddWatchTask(std::move(task));
+  }
+  changed_.NotifyOne();
+}
+
 void WorkerPool::AddItems(uint64_t distance, std::shared_ptr<WorkItems> items) {
   uint32_t wanted = items->items();
   {

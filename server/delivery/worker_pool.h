@@ -27,6 +27,7 @@ class WorkerPool final : public Workers {
   ~WorkerPool() override;
 
   void AddTask(std::function<void()> task) override;
+  void AddWatchTask(std::function<void()> task) override;
   void AddItems(uint64_t distance, std::shared_ptr<WorkItems> items) override;
   bool RemoveIfUntouched(const WorkItems* items) override;
   void Stop() override;

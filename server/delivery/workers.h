@@ -18,6 +18,7 @@ class Workers {
 
   // As WorkQueue. After Stop they do nothing: what is added is dropped.
   virtual void AddTask(std::function<void()> task) = 0;
+  virtual void AddWatchTask(std::function<void()> task) = 0;
   virtual void AddItems(uint64_t distance,
                         std::shared_ptr<WorkItems> items) = 0;
   virtual bool RemoveIfUntouched(const WorkItems* items) = 0;

@@ -73,6 +73,8 @@ class BalanceBoard : public std::enable_shared_from_this<BalanceBoard> {
                const BlockGeometry& geometry)
       : loader_(loader), servers_(std::move(servers)), geometry_(geometry) {}
 
+  // Computes the balance of the schedule that it is called with, for `answer`.
+  Loader::ScheduleAnswer Measure(Answer answer);
   void OnStep(uint64_t step);
   void Reach(const Shared& balance);
   void Keep(const Shared& balance);

@@ -46,16 +46,16 @@ class ScheduleWatch final : public ScheduleReactor,
 
  private:
   void AskForNext() {
-    watches_->loader_->GetSchedule(next_,
-                                   [self = shared_from_this()](auto schedule) {
-                                     if (!schedule.ok()) {
-                                       self->End(schedule.status());
-                                       return;
-                                     }
-                                     v1::WatchScheduleResponse response;
-                                     *response.mutable_schedule() = **schedule;
-                                     self->Write(std::move(response));
-                                   });
+    watches_->loader_->PeekSchedule(next_,
+                                    [self = shared_from_this()](auto schedule) {
+                                      if (!schedule.ok()) {
+                                        self->End(schedule.status());
+                                        return;
+                                      }
+                                      v1::WatchScheduleResponse response;
+                                      *response.mutable_schedule() = **schedule;
+                                      self->Write(std::move(response));
+                                    });
   }
 
   ScheduleWatches* const watches_;

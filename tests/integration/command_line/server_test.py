@@ -194,7 +194,7 @@ class ServerTest(tools.CorpusTest):
         message = self.error_of_serve(self.addresses[1])
         self.assertIn(f"serve.listen: cannot listen at {self.addresses[1]}", message)
         message = self.error_of_serve("nonsense")
-        self.assertIn("serve.listen: found "nonsense"; wanted unix:", message)
+        self.assertIn('serve.listen: found "nonsense"; wanted unix:', message)
 
     def error_of_serve(self, address):
         done = tools.run(

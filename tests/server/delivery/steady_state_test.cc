@@ -59,6 +59,9 @@ class TimedWorkers final : public Workers {
   void AddTask(std::function<void()> task) override {
     queue_.AddTask(std::move(task));
   }
+  void AddWatchTask(std::function<void()> task) override {
+    queue_.AddWatchTask(std::move(task));
+  }
   void AddItems(uint64_t distance, std::shared_ptr<WorkItems> items) override {
     queue_.AddItems(distance, std::move(items));
   }

@@ -1,5 +1,6 @@
 #include "server/delivery/work_queue.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -66,6 +67,38 @@ TEST(WorkQueueTest, NobodyWaitsForEver) {
     ++passed;
   }
   EXPECT_GE(passed, WorkQueue::kPatience);
+}
+
+// Watchers that ask again as soon as they are answered get one turn in so many
+// items, however many they are.
+TEST(WorkQueueTest, WatchTasksTakeABoundedShareOfTheTurns) {
+  constexpr uint64_t kTurns = 10;
+  constexpr uint64_t kItems = kTurns * WorkQueue::kItemsPerWatchTask;
+  for (const int watchers : {1, 12, 1000}) {
+    std::string log;
+    WorkQueue queue;
+    uint64_t watched = 0;
+    std::function<void()> watch = [&] {
+      ++watched;
+      queue.AddWatchTask(watch);
+    };
+    queue.AddItems(0, std::make_shared<LoggedRun>('a', kItems, &log));
+    for (int i = 0; i < watchers; ++i) queue.AddWatchTask(watch);
+    while (queue.items() > 0) queue.Pop()->Do();
+    EXPECT_EQ(watched, kTurns - 1) << watchers;
+  }
+}
+
+TEST(WorkQueueTest, WatchTasksWaitForTasksAndForNothingElseOfAnIdleQueue) {
+  std::string log;
+  WorkQueue queue;
+  queue.AddWatchTask([&log] { log += "watch1 "; });
+  queue.AddWatchTask([&log] { log += "watch2 "; });
+  queue.AddTask([&log] { log += "task "; });
+  EXPECT_EQ(queue.tasks(), 3u);
+  DoAll(&queue);
+  EXPECT_EQ(log, "task watch1 watch2 ");
+  EXPECT_TRUE(queue.empty());
 }
 
 TEST(WorkQueueTest, ARunIsTakenOutBeforeItsFirstItemOnly) {
