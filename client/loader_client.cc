@@ -6,6 +6,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "client/arena_mapping.h"
 #include "client/buffer_pool.h"
@@ -121,23 +122,32 @@ class GrpcLoaderClient final : public LoaderClient {
       const absl::StatusOr<v1::RendezvousResponse> response = server_.Call(
           {.name = name,
            .deadline = deadline - absl::Now(),
-           .wait_for_server = true},
+           .wait_for_server = true,
+           .explain = false},
           loader_.get(), &v1::LoaderService::Stub::Rendezvous, request);
       if (response.ok()) return response->id();
       const absl::Status& status = response.status();
-      const bool may_pass =
-          absl::IsUnavailable(status) || absl::IsResourceExhausted(status);
+      // CANCELLED: the server is shutting down.
+      const bool may_pass = absl::IsUnavailable(status) ||
+                            absl::IsCancelled(status) ||
+                            absl::IsResourceExhausted(status);
+      const auto said = [&] {
+        absl::string_view message = status.message();
+        absl::ConsumePrefix(
+            &message, server_.Named(name, absl::UnknownError("")).message());
+        return std::string(message);
+      };
       if (may_pass && absl::Now() + kMeetingPause < deadline) {
-        before = std::string(status.message());
+        before = said();
         absl::SleepFor(kMeetingPause);
         continue;
       }
       if (!may_pass && !absl::IsDeadlineExceeded(status)) return status;
-      if (may_pass) before = std::string(status.message());
+      if (may_pass) before = said();
       return absl::DeadlineExceededError(absl::StrCat(
           "server ", address(), ": ", name, ": not all ranks met within ",
           absl::FormatDuration(timeout),
-          before.empty() ? "" : absl::StrCat("; the last answer: ", before)));
+          before.empty() ? "" : absl::StrCat("; the server said: ", before)));
     }
   }
 

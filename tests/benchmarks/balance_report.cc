@@ -86,7 +86,7 @@ Groups Refined(const std::vector<double>& costs, uint32_t ranks) {
     shards.reader.push_back(i / kSamplesPerRank);
     shards.bytes.push_back(static_cast<uint64_t>(costs[i]) * 588);
   }
-  return PlaceGroups(*BalanceRefined(costs, ranks, false), 1, {shards});
+  return NumberGroups(*BalanceRefined(costs, ranks, false), 1, {shards});
 }
 
 void Print(const std::string& kind, uint32_t ranks, const char* algorithm,

@@ -25,6 +25,7 @@ static ballast_connection Connection(void) {
   ballast_connection connection = {.struct_size = sizeof(connection)};
   connection.num_servers = 1;
   connection.servers = kServers;
+  connection.wait_for_server_s = -1; /* nobody comes */
   return connection;
 }
 

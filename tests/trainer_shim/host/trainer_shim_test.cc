@@ -125,17 +125,33 @@ TEST(TrainerShimTest, DirectGivesWhatExchangeGivesWithoutACommunicator) {
   }
 }
 
-TEST(TrainerShimTest, ServersOfDifferentConfigurationsAreRefused) {
+TEST(TrainerShimTest, AStandbyOfAnotherConfigurationIsPassedOver) {
+  const std::vector<RankRun> alone = RunAll({FakeLoader()});
   FakeLoader other;
   other.address = "fake:2";
   other.fingerprint = "ffeeddccbbaa99887766554433221100";
-  for (const RankRun& run : RunAll({FakeLoader(), other})) {
-    EXPECT_EQ(run.end.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(
-        run.end.message(),
-        AllOf(HasSubstr("language rank"), HasSubstr("fake:2"),
-              HasSubstr(kSyntheticFingerprint), HasSubstr(other.fingerprint)));
+  const std::vector<RankRun> both = RunAll({FakeLoader(), other});
+  ASSERT_EQ(both.size(), alone.size());
+  for (size_t rank = 0; rank < both.size(); ++rank) {
+    EXPECT_EQ(both[rank].end.code(), absl::StatusCode::kOutOfRange)
+        << both[rank].end;
+    ASSERT_EQ(both[rank].batches.size(), alone[rank].batches.size());
+    for (size_t i = 0; i < both[rank].batches.size(); ++i) {
+      EXPECT_EQ(DigestOf(both[rank].batches[i]),
+                DigestOf(alone[rank].batches[i]));
+    }
   }
+}
+
+TEST(TrainerShimTest, APrimaryOfAnotherConfigurationIsRefused) {
+  FakeLoader other;
+  other.fingerprint = "ffeeddccbbaa99887766554433221100";
+  TrainerShim::Options options;
+  options.source.role = Language(1);
+  options.source.fingerprint.set_hash(kSyntheticFingerprint);
+  const RankRun run = RunRank(std::move(options), {other});
+  EXPECT_EQ(run.end.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(run.end.message(), HasSubstr("language rank 1"));
 }
 
 // The first server goes away in the middle; the second one goes on.
@@ -266,12 +282,13 @@ TEST(TrainerShimTest, CancelEndsNext) {
 TEST(TrainerShimTest, ReportsToTheFirstServerThatAnswers) {
   std::vector<v1::StepTiming> kept;
   absl::Status first_answer = absl::UnavailableError("gone");
+  absl::Status second_answer;
   FakeLoader first, second;
   first.job.delivery = second.job.delivery = v1::DELIVERY_DIRECT;
   first.on_report = [&](const v1::StepTiming&) { return first_answer; };
   second.on_report = [&](const v1::StepTiming& timing) {
-    kept.push_back(timing);
-    return absl::OkStatus();
+    if (second_answer.ok()) kept.push_back(timing);
+    return second_answer;
   };
   TrainerShim::Options options;
   options.source.role = Language(1);
@@ -286,9 +303,10 @@ TEST(TrainerShimTest, ReportsToTheFirstServerThatAnswers) {
   EXPECT_EQ(kept[0].step(), 7u);
   EXPECT_EQ(kept[0].micro_batch(), 3u);
   EXPECT_EQ(kept[0].milliseconds(), 12.5);
-  // A timing that is wrong at one server is wrong at all.
-  first_answer = absl::InvalidArgumentError("no such micro-batch");
-  EXPECT_EQ((*shim)->ReportTiming(7, 99, 1), first_answer);
+  // A timing that is wrong at one server is wrong at all: no other is asked.
+  first_answer = absl::OkStatus();
+  second_answer = absl::InvalidArgumentError("no such micro-batch");
+  EXPECT_EQ((*shim)->ReportTiming(7, 99, 1), second_answer);
   EXPECT_EQ(kept.size(), 1u);
   EXPECT_TRUE((*shim)->Next().ok()) << "a refused timing ends nothing";
 }

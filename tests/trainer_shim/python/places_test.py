@@ -11,7 +11,7 @@ from tests.integration.command_line import tools
 CP, TP, STEPS = 2, 2, 2
 LAYOUT = """
 topology:
-  modules: {vision: {dp: 2, tp: 1}, language: {dp: 2, tp: 2, pp: 3, cp: 2}}
+  modules: {vision: {dp: 2, tp: 1}, language: {dp: 2, tp: %d, pp: 3, cp: %d}}
 balance:
   delivery: direct
 """
@@ -21,20 +21,28 @@ class PlacesTest(tools.CorpusTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.address = "unix:" + cls.folder + "/a.sock"
+        cls.address = cls.serve("a", TP, CP)
+        # MimoModel cuts the sequence itself: context ranks are named as tensor ranks.
+        cls.whole = cls.serve("b", TP * CP, 1)
+
+    @classmethod
+    def serve(cls, name, tp, cp):
+        """The address of a server of a job of that layout, until the class ends."""
         with open(cls.config, encoding="utf-8") as file:
             text = file.read()
         begin, end = text.index("topology:"), text.index("serve:")
-        config = cls.folder + "/places.yaml"
+        config = f"{cls.folder}/{name}.yaml"
         with open(config, "w", encoding="utf-8") as file:
-            file.write(text[:begin] + LAYOUT.lstrip() + text[end:])
-        context = cls().server(config, cls.address)
+            file.write(text[:begin] + LAYOUT.lstrip() % (tp, cp) + text[end:])
+        address = f"unix:{cls.folder}/{name}.sock"
+        context = cls().server(config, address)
         context.__enter__()
         cls.addClassCleanup(context.__exit__, None, None, None)
+        return address
 
-    def loader(self, module="language", **options):
+    def loader(self, module="language", address=None, **options):
         return ballast.Loader(
-            self.address, module, device="cpu", array="numpy", steps=STEPS, **options
+            address or self.address, module, device="cpu", array="numpy", steps=STEPS, **options
         )
 
     def first(self, **options):
@@ -82,7 +90,12 @@ class PlacesTest(tools.CorpusTest):
         self.assertEqual(params["cu_seqlens_q_padded"].tolist(), places.tolist())
 
     def test_stages_agree_on_packing_for_bridge(self):
-        stages = [megatron_bridge.forward_inputs(self.first(pp_rank=stage)) for stage in (0, 2)]
+        with self.assertRaisesRegex(ballast.FailedPrecondition, "cut for a context rank"):
+            megatron_bridge.forward_inputs(self.first(pp_rank=0))
+        stages = [
+            megatron_bridge.forward_inputs(self.first(pp_rank=stage, address=self.whole))
+            for stage in (0, 2)
+        ]
         for key, value in stages[0]["packing_kwargs"].items():
             self.assertTrue(numpy.array_equal(stages[1]["packing_kwargs"][key], value), key)
         for stage in stages:
