@@ -180,6 +180,12 @@ void AddProblems(const v1::GetStatusResponse& status, View* view) {
   const int stalls = std::min(status.stalls_size(), kMostProblems);
   for (int i = 0; i < stalls; ++i) {
     const auto& stall = status.stalls(i);
+    if (stall.file().empty()) {
+      view->AddWrapped(
+          4, absl::StrFormat("  %s for %s: %s", stall.stage(),
+                             SecondsText(stall.seconds()), stall.sample()));
+      continue;
+    }
     view->AddWrapped(
         4, absl::StrFormat("  %s for %s: %s, %s at byte %d, for %s position %d",
                            stall.stage(), SecondsText(stall.seconds()),

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -15,7 +16,7 @@
 
 namespace ballast {
 
-// A sample that a worker is building.
+// A sample that a worker is building, or a schedule that it computes.
 struct ActiveSample {
   v1::Module module = v1::MODULE_UNSPECIFIED;
   uint64_t position = 0;
@@ -24,6 +25,9 @@ struct ActiveSample {
   const char* stage = "";  // a literal: "reading text", "decoding an image", …
   absl::Time since;        // start of the stage
   uint64_t id = 0;         // of the stage; unique
+  // Set for the schedule of this step, whose samples are looked up in the
+  // index: module, position, source and ordinal then mean nothing.
+  std::optional<uint64_t> step;
 };
 
 // The samples that all workers are building now. Thread-safe; threads rarely

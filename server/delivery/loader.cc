@@ -101,7 +101,8 @@ class Loader::Stream : public BlockStream {
 
 absl::StatusOr<std::shared_ptr<Loader>> Loader::Create(
     const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
-    std::unique_ptr<SampleBuilder> builder, Clock* clock) {
+    std::unique_ptr<SampleBuilder> builder, Clock* clock,
+    ActiveSamples* active) {
   BALLAST_ASSIGN_OR_RETURN(const Settings settings,
                            SettingsOf(config, scheduler->job(), ranks));
   BALLAST_ASSIGN_OR_RETURN(
@@ -112,7 +113,7 @@ absl::StatusOr<std::shared_ptr<Loader>> Loader::Create(
                            WorkerPool::Create(config.serve().threads()));
   std::shared_ptr<Loader> loader =
       CreateOver(settings, scheduler, std::move(builder), std::move(arena),
-                 std::move(workers));
+                 std::move(workers), active);
   if (settings.vision_first) {
     BALLAST_ASSIGN_OR_RETURN(
         loader->ticker_,
@@ -127,10 +128,10 @@ absl::StatusOr<std::shared_ptr<Loader>> Loader::Create(
 std::shared_ptr<Loader> Loader::CreateOver(
     const Settings& settings, const Scheduler* scheduler,
     std::unique_ptr<SampleBuilder> builder, std::unique_ptr<Arena> arena,
-    std::unique_ptr<Workers> workers) {
+    std::unique_ptr<Workers> workers, ActiveSamples* active) {
   const std::shared_ptr<Loader> loader(
       new Loader(settings, scheduler, std::move(builder), std::move(arena),
-                 std::move(workers)));
+                 std::move(workers), active));
   // Streams and blocks share `loader`; the caller's pointer stops it.
   return std::shared_ptr<Loader>(loader.get(),
                                  [loader](Loader* l) { l->Stop(); });
@@ -138,14 +139,15 @@ std::shared_ptr<Loader> Loader::CreateOver(
 
 Loader::Loader(const Settings& settings, const Scheduler* scheduler,
                std::unique_ptr<SampleBuilder> builder,
-               std::unique_ptr<Arena> arena, std::unique_ptr<Workers> workers)
+               std::unique_ptr<Arena> arena, std::unique_ptr<Workers> workers,
+               ActiveSamples* active)
     : settings_(settings),
       job_(scheduler->job()),
       max_streams_(std::max(kLeastStreams,
                             (settings.peers + kSpareStreams) * settings.ranks)),
       builder_(std::move(builder)),
       arena_(std::move(arena)),
-      schedules_(scheduler, settings.prefetch_steps + kSpareSchedules),
+      schedules_(scheduler, settings.prefetch_steps + kSpareSchedules, active),
       next_generation_(FirstGeneration(*arena_)),
       ledger_(settings.memory, settings.ranks, arena_->begin(), arena_->end()),
       vision_gate_(settings.vision_first, settings.prefetch_steps),

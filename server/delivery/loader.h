@@ -20,6 +20,7 @@
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
 #include "proto/schedule/delivery_rule.h"
+#include "server/delivery/active_samples.h"
 #include "server/delivery/arena.h"
 #include "server/delivery/block.h"
 #include "server/delivery/block_ledger.h"
@@ -59,7 +60,8 @@ class Loader : public std::enable_shared_from_this<Loader> {
 
   // `config` is a loaded one; `ranks` is the number of ranks that this server
   // serves, over all modules: the memory is divided into as many shares.
-  // `scheduler` and `clock` are not owned and outlive the loader.
+  // `scheduler` and `clock` are not owned and outlive the loader, and so does
+  // `active`, which lists the schedules that are being computed; may be null.
   //
   // The loader stops when the last copy of the answered pointer is gone: every
   // stream ends with UNAVAILABLE, and samples that are being built are waited
@@ -67,13 +69,14 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // RESOURCE_EXHAUSTED (threads); as MakeArena and RuleOf.
   static absl::StatusOr<std::shared_ptr<Loader>> Create(
       const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
-      std::unique_ptr<SampleBuilder> builder, Clock* clock = Clock::Real());
+      std::unique_ptr<SampleBuilder> builder, Clock* clock = Clock::Real(),
+      ActiveSamples* active = nullptr);
   // The same over given memory and workers. If settings.vision_first, the
   // caller calls LookForPausedVision every VisionGate::kLookInterval.
   static std::shared_ptr<Loader> CreateOver(
       const Settings& settings, const Scheduler* scheduler,
       std::unique_ptr<SampleBuilder> builder, std::unique_ptr<Arena> arena,
-      std::unique_ptr<Workers> workers);
+      std::unique_ptr<Workers> workers, ActiveSamples* active = nullptr);
 
   // Opens the stream of `role` at (step, micro_batch). It ends after `steps`
   // steps (0: never), or where the data end. Building begins at once. `ready`
@@ -135,7 +138,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
 
   Loader(const Settings& settings, const Scheduler* scheduler,
          std::unique_ptr<SampleBuilder> builder, std::unique_ptr<Arena> arena,
-         std::unique_ptr<Workers> workers);
+         std::unique_ptr<Workers> workers, ActiveSamples* active);
 
   // Drains and stops the workers. Afterwards only TryNext, Close and the
   // releases of blocks are called.

@@ -5,8 +5,19 @@
 
 namespace ballast {
 
-ScheduleCache::ScheduleCache(const Scheduler* scheduler, size_t capacity)
-    : scheduler_(scheduler), capacity_(std::max<size_t>(capacity, 1)) {}
+ScheduleCache::ScheduleCache(const Scheduler* scheduler, size_t capacity,
+                             ActiveSamples* active)
+    : scheduler_(scheduler),
+      capacity_(std::max<size_t>(capacity, 1)),
+      active_(active) {}
+
+absl::StatusOr<v1::StepSchedule> ScheduleCache::Compute(uint64_t step) const {
+  ActiveSample work;
+  work.stage = "looking samples up in the index";
+  work.step = step;
+  const ActiveSamples::Scope scope(active_, work);
+  return scheduler_->Schedule(step);
+}
 
 // Moves the step to the front.
 std::shared_ptr<ScheduleCache::CachedStep> ScheduleCache::Find(uint64_t step) {
@@ -33,7 +44,7 @@ absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> ScheduleCache::Peek(
     const std::shared_ptr<CachedStep> cached = Find(step);
     if (cached != nullptr) return Await(*cached);
   }
-  absl::StatusOr<v1::StepSchedule> computed = scheduler_->Schedule(step);
+  absl::StatusOr<v1::StepSchedule> computed = Compute(step);
   if (!computed.ok()) return computed.status();
   return std::make_shared<const v1::StepSchedule>(*std::move(computed));
 }
@@ -60,7 +71,7 @@ absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> ScheduleCache::Get(
     if (steps_.size() > capacity_) steps_.pop_back();
   }
 
-  absl::StatusOr<v1::StepSchedule> computed = scheduler_->Schedule(step);
+  absl::StatusOr<v1::StepSchedule> computed = Compute(step);
   std::shared_ptr<const v1::StepSchedule> schedule;
   if (computed.ok()) {
     schedule = std::make_shared<const v1::StepSchedule>(*std::move(computed));

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/mutex.h"
 #include "proto/schedule.pb.h"
+#include "server/delivery/active_samples.h"
 #include "server/schedule/scheduler.h"
 
 namespace ballast {
@@ -18,8 +19,10 @@ namespace ballast {
 // the first caller computes it and the others wait. Thread-safe.
 class ScheduleCache {
  public:
-  // Keeps up to `capacity` schedules (at least 1). `scheduler` is not owned.
-  ScheduleCache(const Scheduler* scheduler, size_t capacity);
+  // Keeps up to `capacity` schedules (at least 1). Not owned: `scheduler`, and
+  // `active`, which lists each schedule while it is computed and may be null.
+  ScheduleCache(const Scheduler* scheduler, size_t capacity,
+                ActiveSamples* active = nullptr);
 
   // Blocks while the schedule is computed. Errors: as the scheduler.
   absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> Get(uint64_t step);
@@ -47,11 +50,13 @@ class ScheduleCache {
 
   std::shared_ptr<CachedStep> Find(uint64_t step)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<v1::StepSchedule> Compute(uint64_t step) const;
   absl::StatusOr<Shared> Await(const CachedStep& cached)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Scheduler* scheduler_;
   const size_t capacity_;
+  ActiveSamples* const active_;
   mutable Mutex mutex_;
   CondVar computed_;
   Uses uses_ ABSL_GUARDED_BY(mutex_);

@@ -64,11 +64,17 @@ void StallWatch::Look() {
   const absl::Time now = clock_->Now();
   for (const ActiveSample& item :
        reports_.New(Stalled(samples_->List(), now, after_.Get()))) {
+    const std::string taken = absl::FormatDuration(
+        absl::Trunc(now - item.since, absl::Milliseconds(100)));
+    if (item.step.has_value()) {
+      LogWarning("stall: ", item.stage, " for the schedule of step ",
+                 *item.step, " has taken ", taken,
+                 "; does the file system of the index files answer?");
+      continue;
+    }
     LogWarning("stall: ", item.stage, " of ", describe_(item), " for ",
                ModuleName(item.module), " position ", item.position,
-               " has taken ",
-               absl::FormatDuration(
-                   absl::Trunc(now - item.since, absl::Milliseconds(100))));
+               " has taken ", taken);
   }
 }
 

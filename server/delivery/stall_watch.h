@@ -37,7 +37,8 @@ class StallReports {
 // stage that lasts too long once, with file and place. Thread-safe.
 class StallWatch {
  public:
-  // Names the sample: "docs:17 (docs-000.tar at byte 512)".
+  // Names the sample: "docs:17 (docs-000.tar at byte 512)". Not called for a
+  // schedule.
   using Describe = std::function<std::string(const ActiveSample& work)>;
 
   // `samples` and `clock` are not owned and outlive this. Errors:

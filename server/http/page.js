@@ -226,7 +226,7 @@ function problems(json) {
   $('stalls').hidden = !json.stalls.length;
   fill('stalls', el('h2', {class: 'bad'}, 'Held up'),
     table(['stage', 'for', 'sample', 'file'], json.stalls.map(s =>
-      [s.stage, time(s.seconds), s.sample, el('td', {class: 'wide'}, `${s.file} at byte ${s.offset}`)]), [2, 3]));
+      [s.stage, time(s.seconds), s.sample, el('td', {class: 'wide'}, s.file ? `${s.file} at byte ${s.offset}` : '')]), [2, 3]));
   $('bad').hidden = !json.bad_samples.length;
   fill('bad', el('h2', {}, `Bad samples (${json.bad_samples_total} of at most ${json.max_bad_samples})`),
     table(['sample', 'times', 'reason', 'where'], json.bad_samples.map(b =>

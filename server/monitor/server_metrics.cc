@@ -164,8 +164,10 @@ void AddProblems(const v1::GetStatusResponse& status, uint64_t placeholders,
   for (const auto& stall : status.stalls()) {
     longest = std::max(longest, stall.seconds());
   }
-  list->Begin("ballast_stalls", FamilyList::kGauge,
-              "Samples in one stage for serve.stall_after or longer.");
+  list->Begin(
+      "ballast_stalls", FamilyList::kGauge,
+      "Samples in one stage, and schedules that are being computed, for "
+      "serve.stall_after or longer.");
   list->Add(status.stalls_size());
   list->Begin("ballast_stall_seconds", FamilyList::kGauge,
               "How long the longest of them has lasted; 0: there is none.");

@@ -68,15 +68,19 @@ void ServerState::AddProblems(v1::GetStatusResponse* status) const {
   const absl::Time now = sources_.clock->Now();
   for (const ActiveSample& work : sources_.stalls->Stalls()) {
     v1::GetStatusResponse::Stall* stall = status->add_stalls();
+    stall->set_stage(work.stage);
+    stall->set_seconds(absl::ToDoubleSeconds(now - work.since));
+    if (work.step.has_value()) {
+      stall->set_sample(absl::StrCat("step ", *work.step));
+      continue;
+    }
     const SampleLocation at =
         sources_.builder->Locate(work.source, work.ordinal);
     stall->set_sample(sources_.builder->NameOf(work.source, work.ordinal));
     stall->set_file(at.file);
     stall->set_offset(at.offset);
-    stall->set_stage(work.stage);
     stall->set_module(work.module);
     stall->set_position(work.position);
-    stall->set_seconds(absl::ToDoubleSeconds(now - work.since));
   }
 }
 

@@ -91,7 +91,8 @@ void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
 }
 
 // "docs:17 (docs-000.tar at byte 512)"
-std::string Describe(const FileSampleBuilder& builder, const ActiveSample& work) {
+std::string Describe(const FileSampleBuilder& builder,
+                     const ActiveSample& work) {
   const SampleLocation at = builder.Locate(work.source, work.ordinal);
   return absl::StrCat(builder.NameOf(work.source, work.ordinal), " (", at.file,
                       " at byte ", at.offset, ")");
@@ -184,8 +185,9 @@ absl::StatusOr<LoaderServer::Parts> LoaderServer::MakeParts(
       parts.build.get());
   parts.builder = builder.get();
   BALLAST_ASSIGN_OR_RETURN(
-      parts.loader, Loader::Create(job.config, ranks, job.scheduler.get(),
-                                   std::move(builder)));
+      parts.loader,
+      Loader::Create(job.config, ranks, job.scheduler.get(), std::move(builder),
+                     Clock::Real(), parts.board.get()));
   BALLAST_ASSIGN_OR_RETURN(
       parts.stall_watch,
       StallWatch::Start(

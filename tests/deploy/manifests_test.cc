@@ -48,7 +48,7 @@ class ManifestsTest : public ::testing::Test {
     return node.IsDefined() && node.IsScalar() ? node.Scalar() : "";
   }
 
-  // The pod template of a DaemonSet or Job.
+  // The pod template of a DaemonSet, StatefulSet or Job.
   YAML::Node Pod(const std::string& key) const {
     return objects_.at(key)["spec"]["template"];
   }
@@ -111,7 +111,9 @@ TEST_F(ManifestsTest, AllThatAClusterNeedsIsThere) {
                         "PodDisruptionBudget/ballast-server",
                         "Secret/ballast-tls",
                         "Secret/ballast-tokens",
+                        "Service/ballast-meeting",
                         "Service/ballast-server",
+                        "StatefulSet/ballast-meeting",
                     }));
   EXPECT_EQ(Text(objects_["Service/ballast-server"]["spec"]["clusterIP"]),
             "None");
@@ -142,6 +144,42 @@ TEST_F(ManifestsTest, SelectorsFindThePods) {
         Selects(peer["podSelector"]["matchLabels"], "Job/ballast-training");
   }
   EXPECT_TRUE(lets_in);
+}
+
+// Ranks of two nodes, each of which asks its own node's server, meet only if
+// these pass them on to one place.
+TEST_F(ManifestsTest, GroupsMeetAtOneServer) {
+  const std::string meeting = "StatefulSet/ballast-meeting";
+  const YAML::Node service = objects_["Service/ballast-meeting"]["spec"];
+  EXPECT_EQ(Configuration().topology().meeting(),
+            absl::StrCat("ballast-meeting.ballast.svc:",
+                         Text(service["ports"][0]["port"])));
+  EXPECT_EQ(Text(objects_[meeting]["spec"]["replicas"]), "1");
+  EXPECT_EQ(Text(objects_[meeting]["spec"]["serviceName"]), "ballast-meeting");
+  for (const YAML::Node& labels :
+       {service["selector"],
+        objects_[meeting]["spec"]["selector"]["matchLabels"]}) {
+    EXPECT_TRUE(Selects(labels, meeting)) << labels;
+    EXPECT_FALSE(Selects(labels, "DaemonSet/ballast-server")) << labels;
+  }
+  // No rank reads from it.
+  EXPECT_FALSE(
+      Selects(objects_["Service/ballast-server"]["spec"]["selector"], meeting));
+  // It serves the same configuration, where the other servers may reach it.
+  const YAML::Node container = Pod(meeting)["spec"]["containers"][0];
+  const YAML::Node server =
+      Pod("DaemonSet/ballast-server")["spec"]["containers"][0];
+  EXPECT_EQ(YAML::Dump(container["args"]), YAML::Dump(server["args"]));
+  EXPECT_EQ(YAML::Dump(container["ports"]), YAML::Dump(server["ports"]));
+  EXPECT_EQ(Mounts(Pod(meeting)), Mounts(Pod("DaemonSet/ballast-server")));
+  const YAML::Node policy = objects_["NetworkPolicy/ballast-server"]["spec"];
+  for (const YAML::Node& peer : {policy, policy["ingress"][0]["from"][0],
+                                 policy["egress"][0]["to"][0]}) {
+    for (const char* pod :
+         {"DaemonSet/ballast-server", "StatefulSet/ballast-meeting"}) {
+      EXPECT_TRUE(Selects(peer["podSelector"]["matchLabels"], pod)) << pod;
+    }
+  }
 }
 
 TEST_F(ManifestsTest, VolumesAndWhatTheyComeFromAreDefined) {

@@ -1,6 +1,7 @@
 #include "server/delivery/stall_watch.h"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/mutex.h"
+#include "server/delivery/loader.h"
+#include "server/schedule/scheduler.h"
+#include "tests/fakes/fake_sample_builder.h"
+#include "tests/fakes/fake_source_index.h"
+#include "tests/fakes/job_config.h"
 #include "tests/fakes/manual_clock.h"
 
 namespace ballast {
@@ -115,6 +121,79 @@ TEST(StallWatchTest, LooksByItself) {
   MutexLock lock(&mutex);
   while (told.empty()) changed.Wait(&mutex);
   EXPECT_THAT(told, ElementsAre("reading 7"));
+}
+
+// An index on a file system that has stopped answering: look-ups do not return
+// until it answers again.
+class HangingIndex final : public SourceIndex {
+ public:
+  uint64_t size() const override { return index_.size(); }
+  absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const override {
+    MutexLock lock(&mutex_);
+    if (hangs_) {
+      ++hanging_;
+      changed_.NotifyAll();
+      while (hangs_) changed_.Wait(&mutex_);
+      --hanging_;
+    }
+    return index_.sample(ordinal);
+  }
+  std::string digest() const override { return index_.digest(); }
+
+  void Hang() {
+    MutexLock lock(&mutex_);
+    hangs_ = true;
+  }
+  void AwaitHanging(int lookups) {
+    MutexLock lock(&mutex_);
+    while (hanging_ < lookups) changed_.Wait(&mutex_);
+  }
+  void Answer() {
+    MutexLock lock(&mutex_);
+    hangs_ = false;
+    changed_.NotifyAll();
+  }
+
+ private:
+  const FakeSourceIndex index_{FormulaSamples(97)};
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  mutable int hanging_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool hangs_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// By a stream's plan, a query and a watcher alike.
+TEST(StallWatchTest, AnIndexThatHangsIsAStallOfTheSchedule) {
+  ManualClock clock;
+  ActiveSamples active(&clock);
+  HangingIndex index;
+  v1::Config config = JobConfig(1, 1, 8, 8);
+  config.mutable_serve()->set_threads(3);
+  const auto scheduler = Scheduler::Create(config, {&index});
+  ASSERT_TRUE(scheduler.ok()) << scheduler.status();
+  index.Hang();
+  auto loader =
+      Loader::Create(config, 2, scheduler->get(),
+                     std::make_unique<FakeSampleBuilder>(), &clock, &active);
+  ASSERT_TRUE(loader.ok()) << loader.status();
+  v1::Role role;
+  role.set_module(v1::MODULE_VISION);
+  const auto stream = (*loader)->OpenStream(role, 3, 0, 1, [] {});
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  (*loader)->GetSchedule(5, [](const auto&) {});
+  (*loader)->PeekSchedule(7, [](const auto&) {});
+  index.AwaitHanging(3);
+  clock.Advance(kAfter);
+  std::set<uint64_t> steps;
+  for (const ActiveSample& work : Stalled(active.List(), clock.Now(), kAfter)) {
+    EXPECT_STREQ(work.stage, "looking samples up in the index");
+    ASSERT_TRUE(work.step.has_value());
+    steps.insert(*work.step);
+  }
+  EXPECT_THAT(steps, ElementsAre(3, 5, 7));
+  index.Answer();
+  loader->reset();
+  EXPECT_THAT(active.List(), IsEmpty());
 }
 
 }  // namespace
