@@ -1,8 +1,10 @@
 #include "tests/fakes/fake_loader_client.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
+#include "client/memory_region.h"
 #include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "proto/block/block_plan.h"
@@ -12,17 +14,57 @@
 namespace ballast {
 namespace {
 
-class FakeBlock : public FetchedBlock {
+constexpr uint64_t kPage = 4096;
+
+// The pages of one block.
+class FakeRegion : public MemoryRegion {
  public:
-  FakeBlock(const BlockHeader& header, AlignedBuffer buffer)
-      : header_(header), buffer_(std::move(buffer)) {}
-  uint64_t step() const override { return header_.step; }
-  uint32_t micro_batch() const override { return header_.micro_batch; }
-  absl::Span<const uint8_t> bytes() const override { return buffer_.bytes(); }
+  explicit FakeRegion(absl::Span<const uint8_t> block)
+      : buffer_(*AlignedBuffer::Create(block.size() + 2 * kPage)) {
+    uint8_t* const any = buffer_.bytes().data();
+    const uint64_t before = -reinterpret_cast<uintptr_t>(any) % kPage;
+    pages_ = {any + before, (block.size() + kPage - 1) / kPage * kPage};
+    std::copy(block.begin(), block.end(), any + before);
+  }
+  absl::Span<const uint8_t> bytes() const override { return pages_; }
+  bool read_only() const override { return false; }
 
  private:
+  AlignedBuffer buffer_;
+  absl::Span<const uint8_t> pages_;
+};
+
+class FakeBlock : public FetchedBlock {
+ public:
+  FakeBlock(const FakeLoader& loader, const BlockHeader& header,
+            AlignedBuffer buffer)
+      : loader_(loader), header_(header), buffer_(std::move(buffer)) {
+    if (loader.on_block) {
+      loader.on_block(header.step, header.micro_batch,
+                      buffer_.bytes().subspan(sizeof(BlockHeader)));
+    }
+    if (loader.in_regions) {
+      region_ = std::make_shared<FakeRegion>(buffer_.bytes());
+    }
+  }
+  uint64_t step() const override { return header_.step; }
+  uint32_t micro_batch() const override { return header_.micro_batch; }
+  absl::Span<const uint8_t> bytes() const override {
+    if (region_ == nullptr) return buffer_.bytes();
+    return region_->bytes().first(buffer_.size());
+  }
+  bool intact() const override {
+    return !loader_.intact || loader_.intact(step(), micro_batch());
+  }
+  std::shared_ptr<const MemoryRegion> region() const override {
+    return region_;
+  }
+
+ private:
+  const FakeLoader& loader_;
   const BlockHeader header_;
-  const AlignedBuffer buffer_;
+  AlignedBuffer buffer_;
+  std::shared_ptr<const FakeRegion> region_;
 };
 
 class FakeFetcher : public BatchFetcher {
@@ -55,7 +97,7 @@ class FakeFetcher : public BatchFetcher {
       micro_batch_ = 0;
       ++step_;
     }
-    return std::make_unique<FakeBlock>(plan.header,
+    return std::make_unique<FakeBlock>(loader_, plan.header,
                                        FormulaBlock(plan, geometry));
   }
 

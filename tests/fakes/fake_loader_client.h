@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/types/span.h"
 #include "client/loader_client.h"
 #include "proto/schedule.pb.h"
 #include "proto/timing.pb.h"
@@ -23,6 +24,15 @@ struct FakeLoader {
   std::function<absl::Status(const v1::Role&, uint64_t step,
                              uint32_t micro_batch)>
       before_fetch;
+  // Called with the bytes behind the header of each block; may change them.
+  std::function<void(uint64_t step, uint32_t micro_batch,
+                     absl::Span<uint8_t> bytes)>
+      on_block;
+  // Answers each block's intact(). Null: true.
+  std::function<bool(uint64_t step, uint32_t micro_batch)> intact;
+  // Whether each block lies in a MemoryRegion, as blocks in shared memory do,
+  // so that devices read it where it lies.
+  bool in_regions = false;
   // May change a schedule or return an error instead.
   std::function<absl::Status(v1::StepSchedule*)> on_schedule;
   // Called with each reported timing; an error becomes the answer.

@@ -6,7 +6,8 @@
 #                            with the shared libraries that they need, and the
 #                            corpus of $BALLAST_SHARED_DIR if that is set; needs
 #                            a CUDA toolkit and no GPU
-#   tests/gpu/run.sh run     runs every test of the bundle; needs a GPU and no
+#   tests/gpu/run.sh run     runs every test of the bundle, each for at most 150
+#                            seconds, all for at most 460; needs a GPU and no
 #                            Bazel; ends with "N passed, N failed"
 #   tests/gpu/run.sh bench   runs every benchmark of the bundle
 #   tests/gpu/run.sh         build, then run
@@ -108,9 +109,12 @@ shorten() {
   grep -vE '^\[( RUN| +OK|-)' || true
 }
 
-# each KIND SECONDS FILTER: runs every program of the kind, one after the other.
+# each KIND SECONDS FILTER TOTAL: runs every program of the kind, one after the
+# other, for at most SECONDS each. One that fails stops no other; those that are
+# left after TOTAL seconds count as failed.
 each() {
-  local program libraries passed=0 failed=0
+  local program libraries limit passed=0 failed=0
+  SECONDS=0
   if [[ -f $bundle/$packed ]]; then
     tar -C "$bundle" -xzf "$bundle/$packed"
     rm "$bundle/$packed"
@@ -126,26 +130,30 @@ each() {
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
   for program in "$bundle/$1"/*; do
-    echo "== $program"
-    if LD_LIBRARY_PATH=$libraries TEST_TMPDIR=$scratch \
-      timeout --kill-after=10 "$2" "$program" 2>&1 | "$3"; then
+    limit=$(($4 - SECONDS < $2 ? $4 - SECONDS : $2))
+    echo "== $program (at $SECONDS s)"
+    if ((limit <= 0)); then
+      failed=$((failed + 1))
+      echo "NOT RUN $program: $4 seconds are over"
+    elif LD_LIBRARY_PATH=$libraries TEST_TMPDIR=$scratch \
+      timeout --kill-after=10 "$limit" "$program" 2>&1 | "$3"; then
       passed=$((passed + 1))
     else
       failed=$((failed + 1))
       echo "FAILED $program"
     fi
   done
-  echo "$passed passed, $failed failed"
+  echo "$passed passed, $failed failed, in $SECONDS s"
   ((failed == 0))
 }
 
 case ${1-} in
   build) build ;;
-  run) each tests 300 shorten ;;
-  bench) each benchmarks 600 cat ;;
+  run) each tests 150 shorten 460 ;;
+  bench) each benchmarks 600 cat 3600 ;;
   "")
     build
-    each tests 300 shorten
+    each tests 150 shorten 460
     ;;
   *)
     sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2

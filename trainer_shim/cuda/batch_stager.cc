@@ -11,6 +11,19 @@
 #include "trainer_shim/cuda/cuda_status.h"
 
 namespace ballast {
+namespace {
+
+// Whether the block is as planned. An overwritten one may look damaged in any
+// way, so that is the error where both are true. Errors: as CheckIntact,
+// BlockView::Parse and Matches.
+absl::Status CheckBlock(const FetchedBlock& block, const BlockPlan& plan) {
+  const absl::StatusOr<BlockView> view = BlockView::Parse(block.bytes());
+  const absl::Status found = view.ok() ? view->Matches(plan) : view.status();
+  if (!found.ok()) BALLAST_RETURN_IF_ERROR(CheckIntact(block));
+  return found;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<BatchStager>> BatchStager::Create(
     RoleSource* source, PinnedRegions* regions, const Options& options) {
@@ -119,9 +132,7 @@ absl::Status BatchStager::Fill(StagedBatch* staged) {
       staged->exchange,
       PlanExchange(schedule, micro_batch, role, shape.delivery, shape.block));
   if (next.block != nullptr) {
-    BALLAST_ASSIGN_OR_RETURN(const BlockView view,
-                             BlockView::Parse(next.block->bytes()));
-    BALLAST_RETURN_IF_ERROR(view.Matches(staged->exchange.block));
+    BALLAST_RETURN_IF_ERROR(CheckBlock(*next.block, staged->exchange.block));
   }
   staged->layout = {};
   if (shape.fields.any()) {

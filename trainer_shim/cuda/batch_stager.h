@@ -77,7 +77,7 @@ class BatchStager {
 
   // The next staged batch, in order; the caller's until it is returned. Blocks
   // until it is staged. Errors, final and repeated, after the batches before:
-  // as RoleSource::Next, CheckIntact (of a batch before), PlanExchange,
+  // as RoleSource::Next, CheckIntact (also of a batch before), PlanExchange,
   // BlockView::Parse and Matches, LayOutBatch and CudaStatus.
   absl::StatusOr<StagedBatch*> Next();
 

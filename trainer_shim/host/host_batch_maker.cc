@@ -62,9 +62,13 @@ absl::StatusOr<BatchEntry*> HostBatchMaker::Next(StreamHandle) {
 
 absl::Status HostBatchMaker::Assemble(const RoleSource::Block& next,
                                       PackedBatch* batch) {
-  BALLAST_RETURN_IF_ERROR(assembler_->Assemble(*next.step, next.micro_batch,
-                                               next.block->bytes(), batch));
-  BALLAST_RETURN_IF_ERROR(CheckIntact(*next.block));
+  const absl::Status assembled = assembler_->Assemble(
+      *next.step, next.micro_batch, next.block->bytes(), batch);
+  // First, since an overwritten block may look damaged in any way.
+  if (!absl::IsCancelled(assembled)) {
+    BALLAST_RETURN_IF_ERROR(CheckIntact(*next.block));
+  }
+  BALLAST_RETURN_IF_ERROR(assembled);
   BatchTimes times;
   times.step = batch->step;
   times.micro_batch = batch->micro_batch;

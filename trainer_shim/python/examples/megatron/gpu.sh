@@ -3,10 +3,12 @@
 #
 #   gpu.sh prepare      where Bazel, a CUDA toolkit and pip work: makes megatron_bundle/
 #                       (the programs, their libraries, megatron-core)
-#   gpu.sh run [ARG...] on the GPU machine, which has torch and transformers: 200 steps
-#                       in bfloat16 of `off`, `direct` and `exchange`, with
-#                       CUDA_DEVICE_MAX_CONNECTIONS=1; ARG... are train.py's. Writes
-#                       megatron_bundle/training.json, or what --out names
+#   gpu.sh run FOLDER [ARG...]
+#                       on the GPU machine, which has Python 3.12, torch and transformers:
+#                       200 steps in bfloat16 of `off`, `direct` and `exchange`, or as
+#                       many as take 6 minutes, with CUDA_DEVICE_MAX_CONNECTIONS=1.
+#                       Writes FOLDER/megatron.json (train.py) and FOLDER/megatron.svg
+#                       (plot_losses.py); ends within 8 minutes. ARG... are train.py's
 #
 # Both begin at the root of the repository.
 set -euo pipefail
@@ -15,7 +17,8 @@ readonly self
 cd "$(dirname "$self")/../../../.."
 
 readonly bundle=megatron_bundle
-readonly max_mib=64
+readonly max_mib=60
+readonly examples=trainer_shim/python/examples/megatron
 readonly server=server/ballast-server
 
 prepare() {
@@ -26,14 +29,16 @@ prepare() {
   rm -rf "$bundle"
   mkdir -p "$bundle"/{bin,lib,wheels}
   install -m 755 "$bin/$server" "$bundle/bin/"
-  strip --strip-unneeded "$bundle/bin/ballast-server"
   # All but the C library, which must be the machine's own.
   ldd "$bundle/bin/ballast-server" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv))\.so[^/]*$' |
     xargs install -m 644 -t "$bundle/lib"
+  strip --strip-unneeded "$bundle/bin/ballast-server"
   install -m 644 "$bin"/trainer_shim/python/ballast-*.whl "$bundle/wheels/"
-  python3 -m pip download --quiet --no-deps --ignore-requires-python \
-    --dest "$bundle/wheels" megatron-core==0.19.2 einops
+  python3 -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 \
+    --platform manylinux_2_28_x86_64 --dest "$bundle/wheels" megatron-core==0.19.2 einops
+  tar -C "$bundle" -czf "$bundle/lib.tar.gz" lib
+  rm -r "$bundle/lib"
   mib=$(du -sm "$bundle" | cut -f1)
   echo "$bundle: $mib MiB"
   if ((mib > max_mib)); then
@@ -43,32 +48,47 @@ prepare() {
 }
 
 run() {
-  local site wheel
+  local out wheel status=0
+  mkdir -p "$1"
+  out=$(realpath "$1")
+  shift
   site=$(mktemp -d /tmp/ballast-XXXXXX)
   trap 'rm -rf "$site"' EXIT
-  # Python only, but for helpers that are not used: no need for the version's own.
+  # Unpacked, not installed: nothing else of the machine's Python changes.
   for wheel in "$bundle"/wheels/*.whl; do
     python3 -m zipfile -e "$wheel" "$site"
   done
+  tar -C "$site" -xzf "$bundle/lib.tar.gz"
   cat >"$site/ballast-server" <<SH
 #!/usr/bin/env bash
-LD_LIBRARY_PATH=$PWD/$bundle/lib exec "$PWD/$bundle/bin/ballast-server" "\$@"
+LD_LIBRARY_PATH=$site/lib exec "$PWD/$bundle/bin/ballast-server" "\$@"
 SH
   chmod +x "$site/ballast-server"
+  # One process without a network: Gloo keeps to itself, NCCL needs no multicast.
   PYTHONPATH=$site PYTHONWARNINGS=ignore CUDA_DEVICE_MAX_CONNECTIONS=1 \
-    python3 trainer_shim/python/examples/megatron/train.py \
-    --ballast-server "$site/ballast-server" --device cuda \
-    --out "$bundle/training.json" "$@"
+    GLOO_SOCKET_IFNAME=lo NCCL_SOCKET_IFNAME=lo NCCL_NVLS_ENABLE=0 \
+    timeout --signal=INT --kill-after=10 465 \
+    python3 -X faulthandler "$examples/train.py" \
+    --ballast-server "$site/ballast-server" --device cuda --seconds 390 \
+    --samples 16 --max-pixels 100352 \
+    --out "$out/megatron.json" "$@" || status=$?
+  if [[ -e $out/megatron.json ]]; then
+    python3 "$examples/plot_losses.py" "$out/megatron.json" "$out/megatron.svg"
+  fi
+  return "$status"
+}
+
+usage() {
+  sed -n '2,/^set -/{/^set -/!s/^# \{0,1\}//p}' "$self" >&2
+  exit 2
 }
 
 case ${1-} in
   prepare) prepare ;;
   run)
     shift
+    (($# > 0)) || usage
     run "$@"
     ;;
-  *)
-    sed -n '2,/^set -/{/^set -/!s/^# \{0,1\}//p}' "$self" >&2
-    exit 2
-    ;;
+  *) usage ;;
 esac

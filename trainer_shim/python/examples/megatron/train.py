@@ -9,11 +9,14 @@ of a step is the sum over all ranks' supervised tokens, divided by their number;
 rank's loss says nothing, since ways differ in which rank has which sample. All ranks
 are in this process, one after the other on one GPU. Prints one JSON object a way, and
 exits with 1 where a step's loss differs from that of `off` by more than `--noise` of
-it, or where the loss has not fallen. Wants torch, transformers and megatron-core.
+it, or where the loss has not fallen. `--out` is written after each way; plot_losses.py
+draws it. Wants torch, transformers and megatron-core.
 """
 
 import argparse
+import functools
 import json
+import math
 import os
 import sys
 import time
@@ -32,12 +35,36 @@ from ballast.adapters import megatron_bridge
 NOISE = {"cpu": 1e-4, "cuda": 3e-2}
 
 
-def optimizer_of(model):
-    return torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.0)
+class Optimizer:
+    """AdamW over float32 copies of the weights, with gradients added up in float32, as
+    Megatron-Core's own optimizer has them beside bfloat16."""
+
+    def __init__(self, model):
+        self._weights = list(model.parameters())
+        self._copies = [weight.detach().float().clone() for weight in self._weights]
+        for weight, copy in zip(self._weights, self._copies):
+            copy.grad = torch.zeros_like(copy)
+            weight.register_post_accumulate_grad_hook(functools.partial(self._add, copy))
+        self._adam = torch.optim.AdamW(self._copies, lr=3e-4, weight_decay=0.0)
+
+    @staticmethod
+    def _add(copy, weight):
+        copy.grad += weight.grad
+        weight.grad = None
+
+    @torch.no_grad()
+    def step(self):
+        self._adam.step()
+        for weight, copy in zip(self._weights, self._copies):
+            weight.copy_(copy)
+            copy.grad.zero_()
 
 
-def train(arguments, delivery):
-    """One way of delivery: its global loss a step, and what else is worth keeping."""
+def train(arguments, delivery, steps, seconds):
+    """One way of delivery: its global loss a step, and what else is worth keeping.
+
+    Ends after `steps`, or with the first step that is done after `seconds`.
+    """
     dtype = torch.bfloat16 if arguments.device == "cuda" else torch.float32
     result = {"loss": [], "label_tokens": [], "dummy_images": 0, "seconds": 0.0}
     with data.served(
@@ -46,14 +73,14 @@ def train(arguments, delivery):
         max_pixels=arguments.max_pixels,
     ) as address, ranks_of.Ranks(
         address, arguments.ranks, device=arguments.device, exchange=delivery == "exchange",
-        steps=arguments.steps, pixel_type="bfloat16" if dtype == torch.bfloat16 else "float32",
+        steps=steps, pixel_type="bfloat16" if dtype == torch.bfloat16 else "float32",
     ) as ranks:  # fmt: skip
         token_ids = ranks.job["model"]["token_ids"]
         source = models.hugging_face(token_ids, data.VOCABULARY, hidden=arguments.hidden)
         source.to(arguments.device, dtype)
         model = models.mimo_model(source, token_ids["image"])
         del source
-        optimizer = optimizer_of(model)
+        optimizer = Optimizer(model)
         total, begun = torch.zeros((), device=arguments.device), time.perf_counter()
         for batches in ranks:
             for batch in batches:
@@ -64,16 +91,17 @@ def train(arguments, delivery):
                 result["dummy_images"] += int(batch.dummy_image)
             if batch.micro_batch + 1 == batch.num_micro_batches:
                 optimizer.step()
-                optimizer.zero_grad()
                 result["loss"].append(float(total))
                 result["label_tokens"].append(batch.step_totals.label_tokens)
                 total.zero_()
+                if time.perf_counter() - begun > seconds:
+                    break
         result["seconds"] = time.perf_counter() - begun
     return result
 
 
 def check(results, noise):
-    """What is wrong with the losses, in words."""
+    """What is wrong with the losses, in words; notes each way's largest difference."""
     faults = []
     reference = next(iter(results))
     for name, result in results.items():
@@ -93,6 +121,20 @@ def check(results, noise):
     return faults
 
 
+def write(arguments, noise, results, faults):
+    cuda = arguments.device == "cuda"
+    record = {
+        "device": torch.cuda.get_device_name() if cuda else "cpu",
+        "dtype": "bfloat16" if cuda else "float32",
+        "torch": torch.__version__, "megatron_core": megatron.core.__version__,
+        "CUDA_DEVICE_MAX_CONNECTIONS": os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", ""),
+        "ranks": arguments.ranks, "samples": arguments.samples, "noise": noise,
+        "agree": not faults, "faults": faults, "deliveries": results,
+    }  # fmt: skip
+    with open(arguments.out, "w", encoding="utf-8") as file:
+        json.dump(record, file, indent=1)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ballast-server", required=True)
@@ -105,30 +147,28 @@ def main():
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--max-pixels", type=int, default=200704)
     parser.add_argument("--noise", type=float)
+    parser.add_argument("--seconds", type=float, default=math.inf,
+                        help="end the first way after its share of this time, and the others "
+                        "after as many steps")  # fmt: skip
     parser.add_argument("--out", help="file for all results, JSON")
     arguments = parser.parse_args()
     noise = arguments.noise or NOISE[arguments.device]
-    results = {}
+    results, faults = {}, []
+    deliveries = arguments.deliveries.split(",")
+    steps, seconds = arguments.steps, arguments.seconds / len(deliveries)
     with single.process():
-        for delivery in arguments.deliveries.split(","):
-            results[delivery] = train(arguments, delivery)
+        for delivery in deliveries:
+            results[delivery] = train(arguments, delivery, steps, seconds)
+            steps, seconds = len(results[delivery]["loss"]), math.inf
             last = {"delivery": delivery, "steps": len(results[delivery]["loss"]),
                     "first": results[delivery]["loss"][0], "last": results[delivery]["loss"][-1],
                     "seconds": results[delivery]["seconds"]}  # fmt: skip
             print(json.dumps(last), flush=True)
-    faults = check(results, noise)
+            faults = check(results, noise)
+            if arguments.out:
+                write(arguments, noise, results, faults)
     for fault in faults:
         print(fault, file=sys.stderr)
-    if arguments.out:
-        record = {
-            "device": torch.cuda.get_device_name() if arguments.device == "cuda" else "cpu",
-            "torch": torch.__version__, "megatron_core": megatron.core.__version__,
-            "CUDA_DEVICE_MAX_CONNECTIONS": os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", ""),
-            "ranks": arguments.ranks, "samples": arguments.samples, "noise": noise,
-            "deliveries": results,
-        }  # fmt: skip
-        with open(arguments.out, "w", encoding="utf-8") as file:
-            json.dump(record, file, indent=1)
     return 1 if faults else 0
 
 

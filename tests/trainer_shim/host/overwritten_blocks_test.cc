@@ -1,0 +1,75 @@
+// Blocks in shared memory that the server has overwritten after Next answered
+// them: the rank says so, whatever the memory then holds.
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/types/span.h"
+#include "tests/fakes/fake_loader_client.h"
+#include "trainer_shim/host/trainer_shim.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The second micro-batch of the only step is damaged, or overwritten, or both.
+absl::Status EndOf(v1::Module module, bool damaged, bool overwritten) {
+  FakeLoader loader;
+  loader.job.delivery = v1::DELIVERY_DIRECT;
+  loader.on_block = [=](uint64_t, uint32_t micro_batch,
+                        absl::Span<uint8_t> bytes) {
+    if (damaged && micro_batch == 1) {
+      std::fill(bytes.begin(), bytes.end(), uint8_t{0x5A});
+    }
+  };
+  loader.intact = [=](uint64_t, uint32_t micro_batch) {
+    return !(overwritten && micro_batch == 1);
+  };
+  std::vector<std::unique_ptr<LoaderClient>> clients;
+  clients.push_back(FakeLoaderClient(std::move(loader)));
+  TrainerShim::Options options;
+  options.source.role.set_module(module);
+  options.source.steps = 1;
+  auto shim = TrainerShim::Create(std::move(options), std::move(clients));
+  if (!shim.ok()) return shim.status();
+  const auto first = (*shim)->Next();
+  EXPECT_TRUE(first.ok()) << first.status();
+  const absl::Status second = (*shim)->Next().status();
+  return second.ok() ? (*shim)->Next().status() : second;
+}
+
+class OverwrittenBlocksTest : public ::testing::TestWithParam<v1::Module> {};
+
+TEST_P(OverwrittenBlocksTest, AreNamedWhetherOrNotTheyStillParse) {
+  for (const bool damaged : {false, true}) {
+    const absl::Status end = EndOf(GetParam(), damaged, /*overwritten=*/true);
+    EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable) << end;
+    EXPECT_THAT(end.message(),
+                HasSubstr("step 0 micro-batch 1 was overwritten"));
+  }
+}
+
+TEST_P(OverwrittenBlocksTest, ADamagedBlockThatWasNotSaysWhatIsWrongInIt) {
+  const absl::Status end =
+      EndOf(GetParam(), /*damaged=*/true, /*overwritten=*/false);
+  EXPECT_EQ(end.code(), absl::StatusCode::kInvalidArgument) << end;
+}
+
+TEST_P(OverwrittenBlocksTest, WholeBlocksReachTheEnd) {
+  const absl::Status end =
+      EndOf(GetParam(), /*damaged=*/false, /*overwritten=*/false);
+  EXPECT_EQ(end.code(), absl::StatusCode::kOutOfRange) << end;
+}
+
+INSTANTIATE_TEST_SUITE_P(Modules, OverwrittenBlocksTest,
+                         ::testing::Values(v1::MODULE_VISION,
+                                           v1::MODULE_LANGUAGE));
+
+}  // namespace
+}  // namespace ballast
