@@ -29,8 +29,8 @@ inline bool ShareServer(const ServerOfRank& servers, uint32_t a, uint32_t b) {
 //                   reader's: only samples that must cross servers are
 //                   exchanged
 //
-// A plain value. A mode alone is also a rule; `hybrid` alone is that of a job
-// with one server.
+// A plain value. A mode converts to a rule; a bare `hybrid` is the rule of a
+// job with one server.
 struct DeliveryRule {
   DeliveryRule() = default;
   DeliveryRule(v1::Delivery mode) : mode(mode) {}  // NOLINT: see above
