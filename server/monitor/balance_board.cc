@@ -101,7 +101,7 @@ void BalanceBoard::Reach(const Shared& balance) {
   {
     MutexLock lock(&mutex_);
     current_ = balance;
-    // Ranks that restarted at an earlier step pass the same steps again.
+    // Ranks that restarted at an earlier step go through the same steps again.
     while (!history_.empty() && history_.back()->step() >= balance->step()) {
       history_.pop_back();
     }
