@@ -83,9 +83,9 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // schedule is, so TryNext reports that. Errors: INVALID_ARGUMENT (no such
   // module or rank), OUT_OF_RANGE (the data end before the step), UNAVAILABLE
   // (the loader drains), RESOURCE_EXHAUSTED (too many open streams: for each
-  // rank one per peer and three more, 64 at least), FAILED_PRECONDITION (some of
-  // the module's ranks with an open stream request direct delivery and some do
-  // not).
+  // rank one per peer and three more, 64 at least), FAILED_PRECONDITION (some
+  // of the module's ranks with an open stream request direct delivery and some
+  // do not).
   absl::StatusOr<std::unique_ptr<BlockStream>> OpenStream(
       const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
       std::function<void()> ready);

@@ -103,7 +103,7 @@ v1::Fingerprint ScheduleFingerprint(
     entries[absl::StrCat("index.", source.name())] = indexes[i]->digest();
   }
   AddMessage("order", config.order(), &entries);
-  // As for lists: the default does not change older fingerprints.
+  // Like an empty list, the default does not change older fingerprints.
   if (config.order().epochs() == 0) entries.erase("order.epochs");
   AddMessage("model", config.model(), &entries);
   AddMessage("batch", config.batch(), &entries);

@@ -31,8 +31,8 @@ using LiveTlsMaterial = LiveValue<std::shared_ptr<const TlsMaterial>>;
 // prevents, the previous one stays in use, and gRPC logs it.
 //
 // Only gRPC's C interface allows this (the fetcher of grpc_security.h). gRPC's
-// file watcher in C++ accepts a key that belongs to another certificate and then
-// refuses everyone. See docs/decisions/0013.
+// file watcher in C++ accepts a key that belongs to another certificate and
+// then refuses everyone. See docs/decisions/0013.
 //
 // SetAuthMetadataProcessor: the processor must not block, and is given no
 // AuthContext.
