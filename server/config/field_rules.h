@@ -24,7 +24,7 @@ struct FieldRule {
   bool byte_size = false;
 };
 
-// Whether an explicit value is within the rule's bounds.
+// Returns whether an explicit value is within the rule's bounds.
 bool IsWithin(double value, const FieldRule& rule);
 
 // Describes for a message the numbers that the rule allows in a type of that

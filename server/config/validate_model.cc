@@ -10,7 +10,7 @@
 namespace ballast {
 namespace {
 
-// Whether the profile is known or empty.
+// Returns whether the profile is known or empty.
 bool CheckProfile(const v1::Model& model, KeyReport* report) {
   if (report->IsFaulty("model.profile")) return false;
   const std::vector<std::string> known = ModelProfileNames();

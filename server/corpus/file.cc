@@ -89,8 +89,8 @@ absl::string_view AdviceFor(int number) {
   }
 }
 
-// Whether the error comes from the path or from permissions, so that a retry
-// cannot help.
+// Returns whether the error comes from the path or from permissions, so that a
+// retry cannot help.
 bool IsLasting(int number) {
   switch (number) {
     case EACCES:

@@ -32,8 +32,8 @@ struct FileStamp {
 // INVALID_ARGUMENT if it is not a regular file.
 absl::StatusOr<FileStamp> StampFile(const std::string& path);
 
-// Whether `descriptor` is on a local file system, where opening a file whose
-// entry is in memory waits for no other machine.
+// Returns whether `descriptor` is on a local file system, where opening a file
+// whose entry is in memory waits for no other machine.
 bool OpensAlone(int descriptor);
 
 // A file descriptor that closes itself. Movable. ReadAt and IsUnchanged are
@@ -64,9 +64,9 @@ class File {
   // The stamp that the file had when it was opened.
   const FileStamp& stamp() const { return stamp_; }
 
-  // Whether the file still has the stamp that it was opened with. kMemory: as
-  // far as the system's memory tells. A deleted or replaced file counts as
-  // unchanged. Errors: as FileError.
+  // Returns whether the file still has the stamp that it was opened with (kMemory:
+  // as far as the system knows without asking a disk or network). A deleted or
+  // replaced file counts as unchanged. Errors: as FileError.
   absl::StatusOr<bool> IsUnchanged(ReadFrom from = ReadFrom::kDisk) const;
 
   // Reads exactly `size` bytes at `offset` into `out`. Errors: DATA_LOSS (the

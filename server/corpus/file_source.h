@@ -48,7 +48,7 @@ class FileSource : public SampleSource {
                                                absl::string_view file_name,
                                                ReadParts parts) const = 0;
 
-  // Whether the images are in the data file itself.
+  // Returns whether the images are in the data file itself.
   virtual bool HoldsImages() const = 0;
 
   const std::shared_ptr<const IndexFile> index_;

@@ -49,7 +49,7 @@ class SampleSource {
 
   virtual const SourceIndex& index() const = 0;
 
-  // Reads sample `ordinal`; parts not asked for stay empty. Blocks on the disk.
+  // Reads sample `ordinal`; parts not requested stay empty. Blocks on the disk.
   // Both kinds of failure name the file and the sample:
   //   a data fault     the bytes are bad, or are not those that were indexed
   //   a status         a transient fault: UNAVAILABLE (I/O error, no

@@ -64,7 +64,7 @@ absl::Status FillRandom(void* bytes, size_t size) {
   return SystemError("draw", "random bytes");
 }
 
-// Whether `path` still names the file that is open at `descriptor`.
+// Returns whether `path` still names the file that is open at `descriptor`.
 bool Names(const std::string& path, int descriptor) {
   struct stat open_file, named;
   return fstat(descriptor, &open_file) == 0 &&

@@ -8,7 +8,7 @@
 namespace ballast {
 namespace {
 
-// Whether held + bytes <= limit, without wrapping.
+// Returns whether held + bytes <= limit, without wrapping.
 bool Within(uint64_t held, uint64_t bytes, uint64_t limit) {
   return held <= limit && bytes <= limit - held;
 }

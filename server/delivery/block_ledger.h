@@ -20,7 +20,7 @@ struct BlockKey {
   v1::Module module = v1::MODULE_UNSPECIFIED;
   uint32_t dp_rank = 0;
   BlockId id;
-  // Whether the rank requested `direct` although balance.delivery is another.
+  // True if the rank requested `direct` although balance.delivery is another.
   bool asked_direct = false;
 
   auto operator<=>(const BlockKey&) const = default;
@@ -48,10 +48,10 @@ struct BlockKey {
 //   - more, while its blocks, lent ones included, stay within one share, those
 //     of all streams within `memory`, and the arena has a place.
 // A block that a stream may hold by the first rule alone cannot be lent, so it
-// is released as soon as it has been sent; without room in `memory` or a place
-// in the arena it lies outside and is then gone. A block counts for each of its
-// streams, and once in total, from Acquire until Release, and while it is in
-// work.
+// is released as soon as it has been sent. Without room in `memory` or a place
+// in the arena, its memory is outside the arena, and it is gone once released.
+// A block counts for each of its streams, and once in total, from Acquire until
+// Release, and while it is in work.
 //
 // Worst case: memory + S·B bytes for S open streams and a largest block of B.
 // The bound is `memory` itself if no block is larger than a share, every rank

@@ -28,7 +28,7 @@ namespace ballast {
 //   data fault       serve.on_bad_sample: with `placeholder` the sample is
 //                    listed as bad and a placeholder (placeholder.h) replaces
 //                    it, until serve.max_bad_samples are listed. With `error`,
-//                    and after that, Build answers DATA_LOSS naming the sample.
+//                    and after that, Build returns DATA_LOSS naming the sample.
 //   transient fault  UNAVAILABLE naming the sample; nothing is listed, and the
 //                    next Build of it starts afresh.
 class FileSampleBuilder : public SampleBuilder {

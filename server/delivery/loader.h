@@ -150,8 +150,8 @@ class Loader : public std::enable_shared_from_this<Loader> {
   void Lend(uint64_t stream, uint64_t block);
   void Release(uint64_t stream, uint64_t block);
 
-  // Whether the role requests `direct` although balance.delivery is another
-  // mode that moves samples.
+  // Returns whether the role requests `direct` although balance.delivery is
+  // another mode that moves samples.
   bool AsksDirect(const v1::Role& role) const;
   // FAILED_PRECONDITION if another rank of the module does not request the same
   // delivery as `role`.
@@ -167,9 +167,9 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // that is not possible now.
   bool Begin(LoaderStream* stream, const StreamProgress::Decision& next,
              Deferred* deferred) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether TryNext has something to return.
+  // Returns whether TryNext has something to return.
   static bool HasNews(const LoaderStream& stream);
-  // Makes `end` the stream's final answer and drops what it has built.
+  // Makes `end` the stream's final result and drops what it has built.
   void End(LoaderStream* stream, absl::Status end, Deferred* deferred)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Calls `ready` if the consumer waits for it.
@@ -179,8 +179,8 @@ class Loader : public std::enable_shared_from_this<Loader> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::unique_ptr<Block> MakeHold(const LoaderStream& stream,
                                   const QueuedBlock& queued);
-  // Ends the build of a block that nobody holds, unless samples of it have been
-  // begun: the next stream that asks for it will want them.
+  // Ends the build of a block that no stream holds, unless samples of it have
+  // been begun: then the next stream that requests it will need them.
   void Abandon(const std::shared_ptr<LoaderBlock>& block, Deferred* deferred)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnBuilt(LoaderBlock* block, bool ok, Deferred* deferred)

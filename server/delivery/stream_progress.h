@@ -65,7 +65,7 @@ class StreamProgress {
   const BlockId& to_begin() const { return to_begin_; }
   bool goes_on() const { return !stopped_ && !PastEnd(to_begin_); }
 
-  // Whether every block of the range has been taken.
+  // Returns whether every block of the range has been taken.
   bool AllTaken() const;
 
  private:

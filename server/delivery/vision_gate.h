@@ -11,8 +11,8 @@
 
 namespace ballast {
 
-// Whether a language block depends on the images of its samples: a text must
-// not be supervised if an image of its sample cannot be decoded
+// Returns whether a language block depends on the images of its samples: a text
+// must not be supervised if an image of its sample cannot be decoded
 // (serve.on_bad_sample: placeholder).
 bool ChecksImages(const v1::Config& config);
 
@@ -73,14 +73,14 @@ class VisionGate {
   // Counts the looks for which each stream has been idle.
   void Look();
 
-  // Whether `stream` may begin its next block now. Vision always may.
+  // Returns whether `stream` may begin its next block now. Vision always may.
   bool MayBegin(const LoaderStream& stream) const;
   // Like the above, for several streams with one call of Ranks().
   bool MayBegin(const LoaderStream& stream, const VisionRanks& ranks) const;
   // The progress of each vision rank, i.e. of its most advanced stream.
   VisionRanks Ranks() const;
 
-  // Whether language block `block` must wait for one vision rank.
+  // Returns whether language block `block` must wait for one vision rank.
   // `vision_begun` is the number of blocks that an average vision rank has
   // begun since the language stream last began one. Pure.
   static bool MustWait(const BlockId& block, const VisionProgress& vision,

@@ -73,7 +73,7 @@ absl::StatusOr<TextLengths> Measure(const RawSample& sample,
                      /*skip=*/false, measured.limited};
 }
 
-// Whether lengths measured under other bounds also hold under `text`.
+// Returns whether lengths measured under other bounds also hold under `text`.
 bool Hold(const TextLengths& lengths, absl::Span<const ImageSize> images,
           const TextOptions& text) {
   const auto grids = Grids(images, *text.model);

@@ -28,7 +28,7 @@ v1::Config Adopted(const v1::Config& running, const v1::Config& wanted) {
   return config;
 }
 
-// Whether `key` concerns only this server: paths, or how it works.
+// Returns whether `key` concerns only this server: paths, or how it works.
 bool IsOfOneServer(const std::string& key) {
   return absl::StartsWith(key, "serve.") || key == "security" ||
          absl::StartsWith(key, "security.") ||

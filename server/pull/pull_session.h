@@ -22,8 +22,8 @@ class CreditWindow {
   // `allowance` is Open.credit.
   explicit CreditWindow(uint64_t allowance) : allowance_(allowance) {}
 
-  // Whether a block of `bytes` may begin: the unspent credit covers it, or the
-  // client holds nothing.
+  // Returns whether a block of `bytes` may begin: the unspent credit covers it,
+  // or the client holds nothing.
   bool MayBegin(uint64_t bytes) const;
   // Records that a block of `bytes` goes to the client: in chunks, or lent in
   // place.
@@ -79,9 +79,9 @@ class PullSession {
   // Number of lanes that carry chunks; at least 1.
   uint32_t lanes() const { return lanes_; }
 
-  // Whether the next block is wanted: the session is open and has not ended,
-  // the client has said whether it has mapped the arena, and the last block
-  // taken has been sent.
+  // Returns whether the next block is wanted: the session is open and has not
+  // ended, the client has said whether it has mapped the arena, and the last
+  // block taken has been sent.
   bool WantsBlock() const;
   // Takes `block`, which must follow the previous one.
   void OnBlock(std::unique_ptr<Block> block) { block_ = std::move(block); }
@@ -91,11 +91,11 @@ class PullSession {
   // chunk.
   std::optional<OutgoingMessage> NextMessage();
 
-  // Whether the client must speak before anything is sent: say that it has
-  // mapped the arena, or grant credit for the block to be sent.
+  // Returns whether the client must speak before anything is sent: say that it
+  // has mapped the arena, or grant credit for the block to be sent.
   bool WaitsForClient() const;
 
-  // Whether some but not all of a block's messages have been returned.
+  // Returns whether some but not all of a block's messages have been returned.
   bool MidBlock() const { return begun_; }
   // Bytes of blocks that the client holds or is being sent.
   uint64_t held() const { return credit_.held(); }

@@ -80,7 +80,7 @@ class PullSide final : public CallSide,
   // Called if the client must speak before the next message: ends the call if
   // the client cannot, or if the stream has ended meanwhile.
   void HoldBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether every message of the blocks so far has been written.
+  // Returns whether every message of the blocks so far has been written.
   bool AllIsWritten() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // From now on only lent blocks keep the call open.
   void Linger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -41,8 +41,8 @@ std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
   return bytes;
 }
 
-// Whether the largest load exceeds the mean by at most that fraction of the
-// mean.
+// Returns whether the largest load exceeds the mean by at most that fraction of
+// the mean.
 bool IsBalanced(const std::vector<double>& costs, const Groups& groups,
                 double skip_below) {
   const std::vector<double> loads = GroupLoads(costs, groups);

@@ -52,7 +52,7 @@ struct Ownership {
 // Assigns owners in a window of whole micro-batches; `samples` are in order of
 // position. Pure. Returns one Ownership for each micro-batch:
 //  - With delivery `off`, or if the heaviest group as read exceeds the mean by
-//    at most balance.skip_below, the groups are those of reading.
+//    at most balance.skip_below, the groups stay as read.
 //  - Otherwise the balancer partitions all samples of the window by
 //    balance.objective. `refined` then numbers the groups so that few bytes
 //    move; `lpt` always balances the sum of both modules and keeps the

@@ -96,7 +96,7 @@ class BalanceWatch final : public BalanceReactor,
   Mutex mutex_;
   // nullopt: the step that training is at, once there is one.
   std::optional<uint64_t> next_ ABSL_GUARDED_BY(mutex_);
-  // Whether next_ is still to be sent or requested.
+  // True if next_ is still to be sent or requested.
   bool waits_ ABSL_GUARDED_BY(mutex_) = true;
   uint64_t sent_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -43,7 +43,7 @@ namespace ballast {
 // serve.stall_after is logged. Thread-safe.
 class LoaderServer {
  public:
-  // Whether to build the first blocks before serving anything.
+  // Selects whether the first blocks are built before anything is served.
   enum class Rehearsal { kNone, kFirstBlocks };
 
   // Opens the job of `config` and serves it; listens only once it can serve.

@@ -17,7 +17,8 @@
 namespace ballast {
 namespace {
 
-// Whether `count` records of `size` bytes at `offset` end exactly at `end`.
+// Returns whether `count` records of `size` bytes at `offset` end exactly at
+// `end`.
 bool Fills(uint64_t offset, uint64_t count, uint64_t size, uint64_t end) {
   return offset <= end && count <= (end - offset) / size &&
          offset + count * size == end;

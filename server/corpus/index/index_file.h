@@ -60,7 +60,8 @@ class IndexFile final : public SourceIndex {
   absl::Status Touch(uint64_t number) const {
     return IsTouched(number) ? absl::OkStatus() : TouchAnew(number);
   }
-  // Whether Touch(number) has already checked it. Does not touch the disk.
+  // Returns whether Touch(number) has already checked it. Does not touch the
+  // disk.
   bool IsTouched(uint64_t number) const {
     const Range record = RecordRange(number);
     if (!pages_.IsTouched(record.offset, record.size)) return false;
@@ -118,7 +119,7 @@ class IndexFile final : public SourceIndex {
   absl::Status TouchPagesAnew(Range range) const;
   absl::Status CheckRecord(uint64_t number) const;
   absl::Status CheckPlace(uint64_t number, uint64_t first_image) const;
-  // Whether the record's file and images are within their bounds.
+  // Returns whether the record's file and images are within their bounds.
   bool LeadsInside(const IndexSampleRecord& record) const {
     if (record.file >= files_.size()) return false;
     const uint64_t size = files_[record.file].size;

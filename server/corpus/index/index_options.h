@@ -30,7 +30,7 @@ struct TextLengths {
 // Measures the lengths of a sample. An error makes it bad, with its message as
 // the reason, except UNAVAILABLE, a failure of the machine, which ends the
 // build. The RawSample has a name and a text but no images; the sizes of its
-// images are passed beside it. Called from several threads at once.
+// images are passed separately. Called from several threads at once.
 using SampleMeasure = std::function<absl::StatusOr<TextLengths>(
     const RawSample& sample, absl::Span<const ImageSize> images)>;
 
@@ -58,7 +58,7 @@ struct IndexOptions {
   IndexKey key;
   // If empty, all texts are measured again under other limits.
   LengthsHold lengths_hold;
-  // Whether parts of the old index that still fit may be reused.
+  // True if parts of the old index that still fit may be reused.
   bool reuse = true;
   // May be empty. Called from any thread, one call at a time, about once per
   // MiB; the last call has bytes_done == bytes_total.

@@ -37,8 +37,8 @@ class CheckedPages {
   CheckedPages(absl::string_view bytes, absl::Span<const uint64_t> checksums);
 
   absl::string_view bytes() const { return bytes_; }
-  // Whether all pages of [offset, offset + size), which lies inside, have been
-  // checked. Does not read them.
+  // Returns whether all pages of [offset, offset + size), which lies inside,
+  // have been checked. Does not read them.
   bool IsChecked(uint64_t offset, uint64_t size) const {
     if (size == 0) return true;
     const uint64_t last = (offset + size - 1) / kIndexPageBytes;

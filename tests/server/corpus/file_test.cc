@@ -59,8 +59,8 @@ TEST(FileTest, RefusesFilesThatAreNotRegular) {
             absl::StatusCode::kNotFound);
 }
 
-// Whether reads from memory must succeed in `folder`: on a tmpfs, or a file
-// system that supports RWF_NOWAIT.
+// Returns whether reads from memory must succeed in `folder`: on a tmpfs, or a
+// file system that supports RWF_NOWAIT.
 bool TellsWhatIsInMemory(const std::string& folder) {
   struct statfs system;
   if (statfs(folder.c_str(), &system) != 0) return false;

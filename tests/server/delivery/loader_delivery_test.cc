@@ -29,7 +29,7 @@ class LoaderDeliveryTest : public LoaderTesting {
         .status();
   }
 
-  // Whether `block` is vision rank 0's under `delivery`.
+  // Returns whether `block` is vision rank 0's under `delivery`.
   bool IsOf(const Block& block, v1::Delivery delivery) {
     const v1::Role role =
         RoleOf(v1::MODULE_VISION, 0, v1::DELIVERY_UNSPECIFIED);
