@@ -64,9 +64,9 @@ class File {
   // The stamp that the file had when it was opened.
   const FileStamp& stamp() const { return stamp_; }
 
-  // Returns whether the file still has the stamp that it was opened with (kMemory:
-  // as far as the system knows without asking a disk or network). A deleted or
-  // replaced file counts as unchanged. Errors: as FileError.
+  // Returns whether the file still has the stamp that it was opened with
+  // (kMemory: as far as the system knows without asking a disk or network). A
+  // deleted or replaced file counts as unchanged. Errors: as FileError.
   absl::StatusOr<bool> IsUnchanged(ReadFrom from = ReadFrom::kDisk) const;
 
   // Reads exactly `size` bytes at `offset` into `out`. Errors: DATA_LOSS (the
