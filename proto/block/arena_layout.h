@@ -15,7 +15,7 @@ namespace ballast {
 inline constexpr uint64_t kArenaMagic = 0x414E524154534C42;  // "BLSTARNA"
 inline constexpr uint32_t kArenaVersion = 1;
 
-// Unit of an arena's size and header, and of the places of blocks.
+// Alignment of blocks in an arena; its size and header are multiples of it.
 inline constexpr uint64_t kArenaPage = 4096;
 // Distance from a stamp to its block.
 inline constexpr uint64_t kArenaStampBytes = 256;
@@ -27,34 +27,35 @@ struct ArenaHeader {
   uint64_t magic;
   uint32_t version;
   uint32_t reserved;  // zero
-  uint64_t bytes;     // of the file
+  uint64_t bytes;     // the file's size
   char id[kArenaIdDigits];
-  // Random; known only to readers of the file, who send it to the server alone.
+  // Random. Only processes that can read the file know it; they send it to the
+  // server alone.
   uint8_t nonce[kArenaNonceBytes];
 };
 static_assert(sizeof(ArenaHeader) == 72);
 
-// Stands before a block. The server sets it before it announces the block and
-// clears it before it uses the memory for anything else. A reader that still
-// finds the generation after reading has read that block and nothing else.
+// Precedes a block. The server sets it before it announces the block and clears
+// it before it reuses the memory. A reader that still finds the same generation
+// after reading has read that block and nothing else.
 struct ArenaStamp {
   uint64_t generation;
 };
 
 #pragma GCC diagnostic push
-// GCC warns that TSan does not follow fences. TSan does not follow two mappings
-// of a file either, for which these are needed.
+// GCC warns that TSan does not follow fences. These fences order accesses
+// through two mappings of one file, which TSan does not follow anyway.
 #pragma GCC diagnostic ignored "-Wpragmas"
 #pragma GCC diagnostic ignored "-Wtsan"
 
-// Reader's side. To be called after the block has been read.
+// Reader's side. Call after the block has been read.
 inline bool StampHolds(const ArenaStamp* stamp, uint64_t generation) {
-  // Reads before this must not move after it.
+  // Reads before the fence must not move after it.
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   return __atomic_load_n(&stamp->generation, __ATOMIC_RELAXED) == generation;
 }
 
-// Writer's side. To be called before the memory is written for another purpose.
+// Writer's side. Call before the memory is reused.
 inline void SetStamp(ArenaStamp* stamp, uint64_t generation) {
   __atomic_store_n(&stamp->generation, generation, __ATOMIC_RELAXED);
   __atomic_thread_fence(__ATOMIC_RELEASE);

@@ -16,9 +16,9 @@ inline constexpr uint16_t kBlockVersion = 1;
 // length is rounded up to it, so that slices of several samples keep the
 // alignment when they are received one after the other.
 inline constexpr uint64_t kSampleAlignment = 256;
-// Pixels of each image within a sample's payload.
+// Alignment of each image's pixels within a sample's payload.
 inline constexpr uint64_t kPixelAlignment = 256;
-// Everything else within a sample's payload.
+// Alignment of every other array within a sample's payload.
 inline constexpr uint64_t kArrayAlignment = 16;
 
 struct BlockHeader {
@@ -35,7 +35,7 @@ struct BlockHeader {
   uint64_t image_table;
   uint64_t payload;
   uint64_t total_bytes;
-  uint32_t micro_batches;  // of the step; more than micro_batch
+  uint32_t micro_batches;  // count in the step; > micro_batch
   uint32_t reserved[11];   // zero
 };
 static_assert(sizeof(BlockHeader) == 128);
@@ -55,7 +55,7 @@ struct SampleRecord {
 };
 static_assert(sizeof(SampleRecord) == 64);
 
-// Set where the sample could not be read: only its size is right.
+// Set if the sample could not be read: only its size is right.
 inline constexpr uint32_t kSampleIsPlaceholder = 1;
 
 struct ImageRecord {
@@ -69,7 +69,7 @@ struct ImageRecord {
 };
 static_assert(sizeof(ImageRecord) == 32);
 
-// Offsets of a language sample's arrays from its payload's first byte.
+// Offsets of a language sample's arrays from the first byte of its payload.
 //   ids        int32 [tokens]
 //   labels     int32 [tokens], already shifted; -100 where unsupervised
 //   positions  int32 [axes, tokens]

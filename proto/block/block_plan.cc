@@ -26,8 +26,8 @@ absl::Status ParseFingerprint(const std::string& hash, uint64_t out[2]) {
   return absl::OkStatus();
 }
 
-// Appends the records of a sample's images, entries `first` to `end` of the
-// image columns.
+// Appends the records of a sample's images: entries [first, end) of the image
+// columns.
 void LayOutImages(const v1::MicroBatchSchedule& micro_batch, uint32_t first,
                   uint32_t end, uint32_t patch,
                   std::vector<ImageRecord>* images) {

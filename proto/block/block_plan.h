@@ -20,9 +20,9 @@ struct PlannedSample {
   SampleRecord record;
 };
 
-// A block before any byte is known: its samples, their order and places. The
-// server fills it, and a rank knows from it what will arrive and what its peers
-// will send, so that sizes are never communicated.
+// The layout of a block before its bytes exist: its samples, their order and
+// places. The server fills the block by it. A rank derives from it what will
+// arrive and what its peers will send, so sizes are never communicated.
 struct BlockPlan {
   BlockHeader header;
   // In destination order: ascending (owner, place).
@@ -34,11 +34,12 @@ struct BlockPlan {
   uint64_t bytes() const { return header.total_bytes; }
 };
 
-// Plans the block that `role` pulls of micro-batch number `micro_batch` of
-// `schedule`: the samples that `delivery` has it pull. Pure. `schedule` must
+// Plans the block that `role` pulls for micro-batch number `micro_batch` of
+// `schedule`: the samples that `delivery` assigns to it. Pure. `schedule` must
 // have passed CheckColumns (proto/schedule/schedule_columns.h). Errors:
 // INVALID_ARGUMENT (no such module or micro-batch, a fingerprint that is not 32
-// hexadecimal digits, servers with another number of ranks than the module).
+// hexadecimal digits, a list of servers whose number of ranks differs from the
+// module's).
 absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
                                     uint32_t micro_batch, const v1::Role& role,
                                     const DeliveryRule& delivery,

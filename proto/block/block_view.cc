@@ -16,7 +16,7 @@ absl::Status Wrong(absl::string_view field, uint64_t found,
       absl::StrCat("block: ", field, " is ", found, ", wanted ", wanted));
 }
 
-// Whether [offset, offset + count * size) lies inside `limit` bytes.
+// Returns whether [offset, offset + count * size) lies inside `limit` bytes.
 bool Fits(uint64_t offset, uint64_t count, uint64_t size, uint64_t limit) {
   return offset <= limit && count <= (limit - offset) / size;
 }

@@ -10,10 +10,10 @@
 
 namespace ballast {
 
-// A copy of the header of a received block. Checks magic, version and that
-// total_bytes is the length, and no sample. Bytes from anywhere, at any
-// address, are safe to pass. Errors: INVALID_ARGUMENT naming the field, what it
-// holds and what was wanted.
+// Copies the header out of a received block. Checks magic, version and that
+// total_bytes is the length, but no sample. Any bytes at any address are safe
+// to pass. Errors: INVALID_ARGUMENT naming the field, the value found and the
+// value wanted.
 absl::StatusOr<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes);
 
 // A received block, checked. Borrows the bytes, which must outlive it and begin
@@ -21,15 +21,14 @@ absl::StatusOr<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes);
 class BlockView {
  public:
   // Checks magic, version and that every table, sample and image lies inside
-  // `bytes` without wrapping. Bytes from anywhere are safe to pass.
-  // Errors: INVALID_ARGUMENT naming the field, what it holds and what was
-  // wanted.
+  // `bytes` without overflow. Any bytes are safe to pass. Errors:
+  // INVALID_ARGUMENT naming the field, the value found and the value wanted.
   static absl::StatusOr<BlockView> Parse(absl::Span<const uint8_t> bytes);
 
   // Checks in addition that this is the block of `plan`: same identity
-  // (fingerprint, step, micro-batch, module, rank), as many micro-batches in
-  // the step, same samples in the same order at the same places. Errors:
-  // DATA_LOSS, naming the first difference.
+  // (fingerprint, step, micro-batch, module, rank), same number of
+  // micro-batches in the step, same samples in the same order at the same
+  // places. Errors: DATA_LOSS, naming the first difference.
   absl::Status Matches(const BlockPlan& plan) const;
 
   const BlockHeader& header() const { return *header_; }

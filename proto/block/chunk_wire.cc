@@ -31,8 +31,8 @@ std::string ChunkPrefix(uint64_t length) {
 
 std::optional<size_t> ReadChunkPrefix(absl::Span<const uint8_t> first,
                                       uint64_t message_bytes) {
-  // ChunkPrefix writes only the shortest framing whose lengths fit, so
-  // comparing with it is enough.
+  // ChunkPrefix always writes the shortest framing whose lengths fit, so it is
+  // enough to compare with it.
   for (size_t size = 4; size <= first.size() && size <= message_bytes; ++size) {
     const std::string prefix = ChunkPrefix(message_bytes - size);
     if (prefix.size() != size) continue;

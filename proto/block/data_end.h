@@ -8,15 +8,15 @@
 
 namespace ballast {
 
-// The number of the `steps` (0: without end) from `step` on that have data: 0,
-// without end, only where neither `steps` nor the data end. All ranks of a job
-// know its end, so each stops by itself before the same step. Errors:
-// OUT_OF_RANGE (no step has data: DataEnd's status).
+// How many of the `steps` steps (0: no end) from step number `step` on have
+// data. Returns 0, no end, only if neither `steps` nor the data end. All ranks
+// of a job know where the data end, so each stops by itself before the same
+// step. Errors: OUT_OF_RANGE (no step has data: DataEnd's status).
 absl::StatusOr<uint64_t> StepsWithData(const v1::Job& job, uint64_t step,
                                        uint64_t steps);
 
-// The status after the last step of a job whose data end:
-// OUT_OF_RANGE naming the step.
+// The status after the last step of a job whose data end: OUT_OF_RANGE naming
+// the step.
 absl::Status DataEnd(const v1::Job& job);
 
 }  // namespace ballast

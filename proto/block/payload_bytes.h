@@ -15,32 +15,33 @@ struct BlockGeometry {
   uint32_t position_axes = 3;  // 3 (MRoPE) or 1
 };
 
-// The part of a sample's row in the schedule that the size of its payload
-// depends on. Spans point into memory of somebody else.
+// The part of a sample's row in the schedule that determines the size of its
+// payload. The spans point into memory owned elsewhere.
 struct PayloadRow {
   uint32_t tokens = 0;
-  // Per image: its size in patches.
+  // For each image: its size in patches.
   absl::Span<const uint32_t> grid_h;
   absl::Span<const uint32_t> grid_w;
 };
 
-// The row of sample `sample` of a micro-batch (one that passed CheckColumns);
-// `first_images` is its FirstImages. Spans point into `micro_batch`.
+// The row of sample `sample` of a micro-batch that passed CheckColumns.
+// `first_images` is FirstImages of that micro-batch. The spans point into
+// `micro_batch`.
 PayloadRow RowOf(const v1::MicroBatchSchedule& micro_batch,
                  const std::vector<uint32_t>& first_images, uint32_t sample);
 
 // Length of the sample's payload in the module's blocks, a multiple of
-// kSampleAlignment: the bytes that move when its owner is not its reader.
+// kSampleAlignment. This is what moves if its owner is not its reader.
 uint64_t PayloadBytes(const PayloadRow& row, v1::Module module,
                       const BlockGeometry& geometry);
 
-// The same for every sample of a micro-batch.
+// PayloadBytes of every sample of a micro-batch.
 std::vector<uint64_t> PayloadBytes(const v1::MicroBatchSchedule& micro_batch,
                                    v1::Module module,
                                    const BlockGeometry& geometry);
 
-// Within a vision payload: the offset after an image of that many patches that
-// begins at `offset`, where the next one begins.
+// The offset within a vision payload after an image of this many patches that
+// begins at `offset`; the next image begins there.
 uint64_t NextImageOffset(uint64_t offset, uint32_t grid_h, uint32_t grid_w,
                          uint32_t patch);
 

@@ -14,8 +14,8 @@ namespace ballast {
 // the server that reads for it. Empty: one server reads for all ranks.
 using ServerOfRank = std::vector<uint32_t>;
 
-// Whether one server reads for ranks `a` and `b`. With more than one server
-// both are below the length of `servers`.
+// Returns whether one server reads for ranks `a` and `b`. With more than one
+// server both are below the length of `servers`.
 inline bool ShareServer(const ServerOfRank& servers, uint32_t a, uint32_t b) {
   return servers.empty() || servers[a] == servers[b];
 }
@@ -29,8 +29,8 @@ inline bool ShareServer(const ServerOfRank& servers, uint32_t a, uint32_t b) {
 //                   reader's: only samples that must cross servers are
 //                   exchanged
 //
-// A plain value. A mode alone is also a rule; `hybrid` alone is that of a job
-// with one server.
+// A plain value. A mode converts to a rule; a bare `hybrid` is the rule of a
+// job with one server.
 struct DeliveryRule {
   DeliveryRule() = default;
   DeliveryRule(v1::Delivery mode) : mode(mode) {}  // NOLINT: see above
@@ -48,8 +48,8 @@ struct DeliveryRule {
     }
   }
 
-  // Whether a sample may be in another block than its owner's, so that it must
-  // be exchanged. Under `off` readers own what they read.
+  // Returns whether a sample may be in another block than its owner's, so that
+  // it must be exchanged. Under `off` readers own what they read.
   bool moves() const {
     return mode == v1::DELIVERY_EXCHANGE ||
            (mode == v1::DELIVERY_HYBRID && !server_of_rank.empty());
@@ -61,12 +61,12 @@ struct DeliveryRule {
 };
 
 // The rule for the job's ranks of `module`. Errors: INVALID_ARGUMENT (the job
-// has no delivery or no such module, or its list of servers has another number
-// of ranks than the module).
+// has no delivery or no such module, or the number of ranks in its list of
+// servers differs from the module's).
 absl::StatusOr<DeliveryRule> RuleOf(const v1::Job& job, v1::Module module);
 
-// The rule of `role`: `direct` if it asks for that, else its module's. Errors:
-// INVALID_ARGUMENT (it asks for another delivery; as above).
+// The rule of `role`: `direct` if the role requests that, else its module's.
+// Errors: INVALID_ARGUMENT (it requests another delivery; as above).
 absl::StatusOr<DeliveryRule> RuleOf(const v1::Job& job, const v1::Role& role);
 
 }  // namespace ballast

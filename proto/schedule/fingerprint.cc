@@ -29,7 +29,7 @@ std::map<std::string, std::string> Entries(const v1::Fingerprint& fingerprint) {
   return entries;
 }
 
-// Hash of those entries whose keys `wanted` accepts.
+// Hash of the entries whose keys `wanted` accepts.
 template <typename Wanted>
 std::string HashOf(const std::map<std::string, std::string>& entries,
                    Wanted wanted) {
@@ -56,7 +56,7 @@ struct Difference {
   std::string key, a, b;
 };
 
-// The first key, in ascending order over both, whose values differ.
+// The first key, in ascending order over both maps, whose values differ.
 std::optional<Difference> FirstDifference(
     const std::map<std::string, std::string>& a,
     const std::map<std::string, std::string>& b) {

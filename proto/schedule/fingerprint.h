@@ -16,10 +16,10 @@ namespace ballast {
 v1::Fingerprint MakeFingerprint(
     const std::map<std::string, std::string>& entries);
 
-// Whether `key` belongs to the data: it determines which sample has which
-// position or what the sample contains. The other keys are layout: dp sizes,
-// servers, the micro-batch, balance, packing, and where the data end (topology,
-// balance, packing, batch.micro, order.epochs).
+// Returns whether `key` belongs to the data: it determines which sample has
+// which position or what the sample contains. The other keys are layout: dp
+// sizes, servers, the micro-batch, balance, packing, and where the data end
+// (topology, balance, packing, batch.micro, order.epochs).
 bool IsDataKey(absl::string_view key);
 
 // Describes a mismatch by both hashes and the first key, in ascending order,

@@ -52,7 +52,7 @@ absl::Status CheckModule(const v1::ModuleSchedule& module, uint64_t samples) {
                     dp);
 }
 
-// Every slot is known to be a micro-batch of the step.
+// Precondition: every slot is a micro-batch of the step.
 absl::Status CheckPlaces(const v1::StepSchedule& schedule) {
   std::vector<uint32_t> samples(schedule.micro_batches_size());
   for (const v1::MicroBatchSchedule& micro_batch : schedule.micro_batches()) {

@@ -26,7 +26,7 @@ absl::Status InspectLengths(const LognormalLengths& lengths, uint64_t count,
     return absl::Status(checked.code(), absl::StrCat("--", checked.message()));
   }
   MockLengths drawn(lengths);
-  // Written one by one: `count` lengths may exceed memory.
+  // Writes one length at a time: `count` lengths may exceed memory.
   out << '[';
   for (uint64_t i = 0; i < count && out; ++i) {
     if (i > 0) out << ',';

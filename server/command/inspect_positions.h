@@ -13,9 +13,10 @@ namespace ballast {
 // Adds `inspect positions`, which prints the position ids of token ids.
 void AddInspectPositions(CommandLine* line, Command* inspect);
 
-// Runs the command on any streams: {"input_ids": […], "image_grid_thw":
-// [[t,h,w], …]} a line to {"position_ids": [[…], …]} a line, one list an axis
-// of `model`. Errors name the line: INVALID_ARGUMENT.
+// Runs the command on any streams. Each input line {"input_ids": […],
+// "image_grid_thw": [[t,h,w], …]} gives an output line {"position_ids": [[…],
+// …]} with one list for each axis of `model`. Errors name the line:
+// INVALID_ARGUMENT.
 absl::Status InspectPositions(const v1::Model& model, std::istream& in,
                               std::ostream& out);
 

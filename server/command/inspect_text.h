@@ -13,8 +13,8 @@ namespace ballast {
 // Adds `inspect text`, which prints the token ids of texts.
 void AddInspectText(CommandLine* line, Command* inspect);
 
-// Runs the command on any streams: {"text": …} a line to {"ids": […]} a line.
-// Errors name the line: INVALID_ARGUMENT, the tokenizer's.
+// Runs the command on any streams. Each input line {"text": …} gives an output
+// line {"ids": […]}. Errors name the line: INVALID_ARGUMENT, the tokenizer's.
 absl::Status InspectText(const Tokenizer& tokenizer, std::istream& in,
                          std::ostream& out);
 

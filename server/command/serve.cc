@@ -29,12 +29,12 @@
 namespace ballast {
 namespace {
 
-// The time that blocks being sent have to finish after a signal.
+// Time for blocks in transmission to finish after a signal.
 constexpr absl::Duration kDrainTime = absl::Seconds(10);
 constexpr absl::Duration kLongWait = absl::Hours(1);
 // A signal that follows another this soon counts as the same.
 constexpr absl::Duration kSameSignal = absl::Milliseconds(100);
-// The interval between checks of the files of security.tls.
+// Interval between checks of the files of security.tls.
 constexpr absl::Duration kTlsLook = absl::Minutes(1);
 
 struct Options {
@@ -79,8 +79,8 @@ void KeepFreedMemory() {
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
 
-// Reads the configuration again and applies the settings that may change.
-// Otherwise logs why not, and changes nothing.
+// Reads the configuration again and applies the settings that may change. If it
+// cannot, logs why and changes nothing.
 void Reload(const Options& options, LoaderServer* server, v1::Config* running) {
   NotifyReloading();
   const absl::Status status = [&]() -> absl::Status {

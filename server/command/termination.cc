@@ -33,7 +33,7 @@ int AwaitServeSignal(absl::Duration most) {
   const sigset_t set = SetOf({SIGTERM, SIGINT, SIGHUP});
   const timespec wait = absl::ToTimespec(most);
   const int signal = sigtimedwait(&set, nullptr, &wait);
-  // Returns 0 also if a debugger interrupted the wait.
+  // Returns 0 also if a debugger interrupts the wait.
   return signal > 0 ? signal : 0;
 }
 

@@ -9,8 +9,9 @@
 
 namespace ballast {
 
-// The signals of `serve`. No handler runs for them: they are blocked before any
-// thread starts, so that every thread inherits the mask, and waited for.
+// The signals of `serve`. No handler runs for them. They are blocked before any
+// thread starts, so that every thread inherits the mask, and are then waited
+// for.
 
 // Blocks SIGTERM, SIGINT, SIGHUP, and SIGUSR1, which EndAtOnce uses.
 void BlockServeSignals();
@@ -22,11 +23,11 @@ int AwaitServeSignal(absl::Duration most);
 // "SIGTERM"
 std::string SignalName(int signal);
 
-// While this object exists, SIGTERM and SIGINT end the process at once. A log
-// line says `what` it was doing; the exit status is the one of a process killed
-// by the signal (143, 130). The kernel frees its resources; the next server
-// removes an arena's file (docs/operations.md). For phases in which a signal
-// would otherwise have to wait: opening the data, and draining.
+// While this object exists, SIGTERM and SIGINT end the process at once. `what`
+// is the activity that the log line names. The exit status is that of a process
+// killed by the signal (143, 130). The kernel frees its resources; the next
+// server removes the arena's file (docs/operations.md). Use it in phases in
+// which a signal would otherwise have to wait: opening the data, and draining.
 class EndAtOnce {
  public:
   explicit EndAtOnce(std::string what);

@@ -76,7 +76,7 @@ void DefaultBatch(const KeyReport& keys, v1::Batch* batch) {
   }
 }
 
-// Comes after DefaultServe: the default server has its first address.
+// Call after DefaultServe: the default server's address is its first one.
 void DefaultTopology(const KeyReport& keys, const v1::Serve& serve,
                      v1::Topology* topology) {
   for (auto& [name, module] : *topology->mutable_modules()) {
@@ -96,7 +96,8 @@ void DefaultTopology(const KeyReport& keys, const v1::Serve& serve,
   }
 }
 
-// `key`: that of the section. With `model` ResolveModelCosts fills in the rest.
+// `key` is the section's key. If `model` is set, ResolveModelCosts fills in the
+// rest.
 void DefaultCost(const KeyReport& keys, absl::string_view key,
                  v1::Balance::Cost* cost) {
   cost->mutable_language();
@@ -105,7 +106,7 @@ void DefaultCost(const KeyReport& keys, absl::string_view key,
   }
 }
 
-// Comes after DefaultTopology.
+// Call after DefaultTopology.
 void DefaultBalance(const KeyReport& keys, bool colocated,
                     v1::Balance* balance) {
   if (!keys.Has("balance.delivery")) {

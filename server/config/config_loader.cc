@@ -42,7 +42,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return text;
 }
 
-// Absolute, so that a resolved path stays valid.
+// The result is absolute, so that a resolved path stays valid.
 std::string DirectoryOf(const std::string& path) {
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);

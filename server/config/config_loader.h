@@ -30,8 +30,8 @@ struct LoadedConfig {
 // the file cannot be read. Blocks on the disk.
 absl::StatusOr<LoadedConfig> LoadConfig(const std::string& path);
 
-// The same from text. Messages name the file `name`; relative paths start from
-// `directory`.
+// Parses the text `yaml` in the same way. Messages call the file `name`;
+// relative paths start from `directory`.
 absl::StatusOr<LoadedConfig> ParseConfig(absl::string_view yaml,
                                          absl::string_view name,
                                          absl::string_view directory);

@@ -54,7 +54,7 @@ void ValidateBatch(const v1::Config& config, KeyReport* report) {
   }
 }
 
-// `key`: that of the section. `delivery` is not `off`.
+// `key` is the section's key. `delivery` is not `off`.
 void ValidateCost(const v1::Balance::Cost& cost, absl::string_view key,
                   KeyReport* report) {
   if (report->HasFaultWithin(key)) return;

@@ -12,7 +12,7 @@ namespace ballast {
 // `report` already lists as faulty are not checked again. Accesses no file.
 void ValidateConfig(const v1::Config& config, KeyReport* report);
 
-// The checks of single sections.
+// Checks of single sections.
 void ValidateSources(const v1::Config& config, KeyReport* report);
 void ValidateModel(const v1::Model& model, KeyReport* report);
 void ValidateTopology(const v1::Config& config, KeyReport* report);

@@ -12,7 +12,7 @@
 namespace ballast {
 namespace {
 
-// Real ones have a few KB.
+// A real config.json has a few KB.
 constexpr size_t kMaxModelConfig = size_t{1} << 20;
 
 absl::StatusOr<v1::Balance::Cost> ReadModelCost(const std::string& path) {
@@ -23,8 +23,8 @@ absl::StatusOr<v1::Balance::Cost> ReadModelCost(const std::string& path) {
   return cost;
 }
 
-// Sets the coefficients that the file does not give. `key`: that of the
-// section.
+// Sets the coefficients that the file does not give. `key` is the section's
+// key.
 void FillIn(const KeyReport& report, const std::string& key,
             const v1::Balance::Coefficients& computed,
             v1::Balance::Coefficients* out) {
@@ -34,7 +34,7 @@ void FillIn(const KeyReport& report, const std::string& key,
   }
 }
 
-// `key`: that of `cost`.
+// `key` is the key of `cost`.
 void Resolve(const std::string& key, v1::Balance::Cost* cost,
              KeyReport* report) {
   if (cost->model().empty()) return;

@@ -14,14 +14,14 @@ namespace ballast {
 // wanted ...".
 absl::StatusOr<NetAddress> ParseConfiguredAddress(absl::string_view text);
 
-// Checks that a server secured as `security` says may listen at `address`,
-// which is `text` parsed. Errors: INVALID_ARGUMENT, "found ...; wanted ...",
-// naming the keys to set.
+// Checks that a server with the settings `security` may listen at `address`,
+// parsed from `text`. Errors: INVALID_ARGUMENT, "found ...; wanted ...", naming
+// the keys to set.
 absl::Status CheckExposure(const NetAddress& address, absl::string_view text,
                            const v1::Security& security);
 
-// The same for serve.http. It is plain HTTP, which hides nothing on its way,
-// tokens included: only security.insecure lets other machines reach it.
+// Checks serve.http in the same way. It is plain HTTP, which encrypts nothing,
+// not even tokens: only security.insecure lets other machines reach it.
 absl::Status CheckHttpExposure(const NetAddress& address,
                                absl::string_view text,
                                const v1::Security& security);

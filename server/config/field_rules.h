@@ -24,11 +24,11 @@ struct FieldRule {
   bool byte_size = false;
 };
 
-// Whether an explicit value is within the rule's bounds.
+// Returns whether an explicit value is within the rule's bounds.
 bool IsWithin(double value, const FieldRule& rule);
 
 // Describes for a message the numbers that the rule allows in a type of that
-// range: with `kind` "a whole number", "a whole number from 1 to 4096".
+// range. With `kind` "a whole number": "a whole number from 1 to 4096".
 std::string DescribeNumbers(absl::string_view kind, const FieldRule& rule,
                             double type_min, double type_max);
 

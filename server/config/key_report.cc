@@ -115,7 +115,7 @@ std::string Shown(absl::string_view text) {
 std::string SuggestName(absl::string_view name,
                         const std::vector<std::string>& known) {
   const std::string* nearest = nullptr;
-  // Accept up to a third of wrong letters; beyond that a guess is arbitrary.
+  // Accepts up to a third of wrong letters; beyond that a guess is arbitrary.
   size_t best = name.size() / 3 + 1;
   for (const std::string& candidate : known) {
     if (name.size() > 2 * candidate.size() + 2) continue;

@@ -25,7 +25,7 @@ class KeyReport {
   // Records that the file has `key` at `location`.
   void AddKey(absl::string_view key, KeyLocation location);
 
-  // Whether the file contains the key, whatever its value.
+  // Returns whether the file contains the key, whatever its value.
   bool Has(absl::string_view key) const;
 
   // The position of the key, or of the innermost enclosing section if the file
@@ -41,12 +41,13 @@ class KeyReport {
   // Adds a fault for a key that the file lacks: "missing; wanted ...".
   void AddMissing(absl::string_view key, absl::string_view wanted);
 
-  // Whether the key or an enclosing section has a fault. Its value is then
-  // meaningless, and a check that used it would only report the same fault
+  // Returns whether the key or an enclosing section has a fault. Its value is
+  // then meaningless, and a check that used it would only report the same fault
   // again.
   bool IsFaulty(absl::string_view key) const;
 
-  // Whether the key, an enclosing section or a key inside it has a fault.
+  // Returns whether the key, an enclosing section or a key inside it has a
+  // fault.
   bool HasFaultWithin(absl::string_view key) const;
 
   // Returns OK, or INVALID_ARGUMENT with one line for each fault, "FILE:LINE:

@@ -81,7 +81,7 @@ void SetLanguage(Section* text, v1::Balance::Coefficients* out) {
   const double attention = 2 * width * query + 2 * width * key_value;
   const double mlp = 3 * width * text->Get("intermediate_size");
   const double output = width * text->Get("vocab_size");
-  // Scores and values, each for half of the n*n pairs.
+  // Scores and values; causal attention covers half of the n*n pairs.
   Set(layers * (attention + mlp) + output, layers * query, out);
 }
 

@@ -165,9 +165,9 @@ absl::StatusOr<ImageGrid> ResizedGrid(uint32_t height, uint32_t width,
         absl::StrCat("an image of height ", height, " and width ", width,
                      "; wanted sides in a ratio of at most 200"));
   }
-  // Same operations in the same order as in the Python function, so that every
-  // intermediate value is rounded the same way. nearbyint rounds half to even,
-  // like Python's round().
+  // Performs the same operations in the same order as the Python function, so
+  // that every intermediate value is rounded the same way. nearbyint rounds
+  // half to even, like Python's round().
   const double factor = static_cast<double>(model.patch()) * model.merge();
   const double min_pixels = static_cast<double>(model.min_pixels());
   const double max_pixels = static_cast<double>(model.max_pixels());

@@ -190,8 +190,8 @@ absl::StatusOr<Names> ExpandGlob(absl::string_view directory,
                                  const std::string& name) {
   const std::string pattern = ResolvePath(EscapeGlob(directory), name);
   glob_t found = {};
-  // GLOB_ERR, so that the files of an unreadable directory are not silently
-  // left out. Sorted below, because glob sorts by locale.
+  // GLOB_ERR reports an unreadable directory instead of silently leaving out
+  // its files. Sorted below, because glob sorts by locale.
   const int result =
       glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, &found);
   const int error = errno;

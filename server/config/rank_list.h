@@ -12,7 +12,7 @@
 namespace ballast {
 
 // Parses "0-3,6" into {0, 1, 2, 3, 6}, and the empty text into {}. The result
-// is ascending, whatever the order of the parts; blanks around parts are
+// is ascending, whatever the order of the parts. Blanks around parts are
 // ignored. Errors: INVALID_ARGUMENT (not a number, a descending range, a
 // repeated rank, a rank of 2^20 or more).
 absl::StatusOr<std::vector<uint32_t>> ParseRankList(absl::string_view text);

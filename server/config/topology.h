@@ -28,16 +28,16 @@ uint32_t DpSize(const v1::Config& config, v1::Module module);
 // The module's number of pipeline stages; 0 if the module is not configured.
 uint32_t PpSize(const v1::Config& config, v1::Module module);
 
-// The number to a multiple of which this module pads a sample's tokens when it
-// packs them: packing.align, or for `auto`
+// The multiple to which this module pads a sample's tokens when it packs them:
+// packing.align, or for `auto`
 //   (2*cp if cp > 1 else 1) * (tp if sequence_parallel else 1)
-// 1 for a module that is not configured.
+// It is 1 for a module that is not configured.
 uint32_t PackAlign(const v1::Config& config, v1::Module module);
 
 // The servers that read for the module's ranks, by topology.servers. Ranks that
-// no server names belong to server 0, which a loaded configuration does not
-// have. Errors: INVALID_ARGUMENT (text that is not a list of ranks; a rank
-// outside the module).
+// no server names belong to server 0; a loaded configuration has no such ranks.
+// Errors: INVALID_ARGUMENT (text that is not a list of ranks; a rank outside
+// the module).
 absl::StatusOr<ServerOfRank> FindServerOfRank(const v1::Config& config,
                                               v1::Module module);
 

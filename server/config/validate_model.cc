@@ -10,7 +10,7 @@
 namespace ballast {
 namespace {
 
-// Whether the profile is known or empty.
+// Returns whether the profile is known or empty.
 bool CheckProfile(const v1::Model& model, KeyReport* report) {
   if (report->IsFaulty("model.profile")) return false;
   const std::vector<std::string> known = ModelProfileNames();
@@ -51,7 +51,7 @@ void CheckTemplate(const v1::Model& model, KeyReport* report) {
   }
 }
 
-// Only its id distinguishes an image token from all others.
+// An image token differs from all others only by its id.
 void CheckImageToken(const v1::TokenIds& ids, KeyReport* report) {
   struct Other {
     const char* name;
@@ -63,7 +63,7 @@ void CheckImageToken(const v1::TokenIds& ids, KeyReport* report) {
         Other{"im_start", ids.im_start()}, Other{"im_end", ids.im_end()},
         Other{"end_of_text", ids.end_of_text()}, Other{"pad", ids.pad()}}) {
     if (other.id != ids.image()) continue;
-    // Reported at the one of the two keys that the file contains.
+    // Reports the fault at whichever of the two keys the file contains.
     const std::string key = report->Has("model.token_ids.image")
                                 ? "model.token_ids.image"
                                 : ChildKey("model.token_ids", other.name);

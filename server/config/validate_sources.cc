@@ -48,7 +48,8 @@ class SourceCheck {
   }
 
  private:
-  // Whether the file contains the key and no fault was found in it so far.
+  // Returns whether the file contains the key and no fault was found in it so
+  // far.
   bool IsSound(absl::string_view name) const {
     const std::string key = ChildKey(key_, name);
     return report_.Has(key) && !report_.IsFaulty(key);

@@ -122,7 +122,7 @@ class Coverage {
 
   std::string module_;
   std::vector<int> servers_;
-  // Whether every server's list could be parsed.
+  // True if every server's list could be parsed.
   bool is_certain_ = true;
 };
 

@@ -104,7 +104,7 @@ class Reader {
     Fault(key, absl::StrCat("found ", Describe(node), "; wanted ", wanted));
   }
 
-  // Calls `read(name, key, value)` for each entry of a map, once a name.
+  // Calls `read(name, key, value)` for each entry of a map, once for each name.
   template <typename Read>
   void ForEachEntry(const YAML::Node& node, const std::string& parent,
                     Read read) {
@@ -174,7 +174,7 @@ class Reader {
       const YAML::Node item = node[i];
       report_.AddKey(item_key, LocationOf(item));
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-        // Added even if faulty, so that later indexes stay correct.
+        // A faulty item is added too, so that later indexes stay correct.
         ReadMessage(item, item_key,
                     message->GetReflection()->AddMessage(message, field));
       } else {
@@ -203,7 +203,7 @@ class Reader {
         return ReadUnsigned(node, key, field,
                             std::numeric_limits<uint64_t>::max(), message);
       default:
-        // The schema uses no other type.
+        // The schema uses no other types.
         return Mistyped(key, node, "a key of another type");
     }
   }

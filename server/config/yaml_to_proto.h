@@ -12,13 +12,13 @@ namespace ballast {
 // Reads one YAML document into `message` by reflection: a map is a message
 // whose keys are field names, a list is a repeated field, and a map field
 // accepts any keys. Enum values are written in lower case without their prefix
-// (the one of X_UNSPECIFIED). Numbers and booleans are plain scalars, sizes in
-// bytes may also be quoted, strings are any scalars; lists contain messages,
+// (the one of X_UNSPECIFIED). Numbers and booleans are plain scalars; sizes in
+// bytes may also be quoted; strings are any scalars. Lists contain messages,
 // strings or doubles. `rules` constrain values further. Fields that the text
 // does not name are left unchanged.
 //
 // Adds to `report` every key with its position and every fault: broken YAML
-// (then the only one), unknown, repeated, mistyped and empty keys, values
+// (then the only fault), unknown, repeated, mistyped and empty keys, values
 // outside their rules. A faulty value leaves its field unset. Any text is read
 // in bounded time and memory.
 void ReadYaml(absl::string_view yaml, const FieldRules& rules,

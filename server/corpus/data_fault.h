@@ -14,12 +14,12 @@
 namespace ballast {
 
 // A data fault: the bytes of a sample are bad (a damaged image, text that is
-// not UTF-8, bytes that are not those that were indexed), so every server that
-// reads them finds the same. A placeholder may replace the sample.
+// not UTF-8, bytes other than those indexed). Every server that reads them
+// finds the same fault. A placeholder may replace the sample.
 //
 // A transient fault (I/O error, stale handle, no descriptor, no memory,
 // time-out) may be gone at the next attempt or at another server. It is an
-// absl::Status, never a DataFault, and no placeholder may follow from it.
+// absl::Status, never a DataFault, and must never lead to a placeholder.
 class DataFault {
  public:
   explicit DataFault(std::string reason) : reason_(std::move(reason)) {}
@@ -38,7 +38,7 @@ class DataFault {
   std::string reason_;
 };
 
-// A value, or the data fault that keeps it from being one.
+// A value, or the data fault that prevented it.
 template <typename T>
 class FaultOr {
  public:
@@ -59,9 +59,10 @@ class FaultOr {
   std::variant<T, DataFault> held_;
 };
 
-// The data fault that `status` of a parser or decoder states; none if it is OK
-// or a transient fault. Parsers report bad bytes as INVALID_ARGUMENT, DATA_LOSS
-// or OUT_OF_RANGE. Errors of reading a file never have these codes (file.h).
+// The data fault that a parser's or decoder's `status` reports; nullopt if it
+// is OK or a transient fault. Parsers report bad bytes as INVALID_ARGUMENT,
+// DATA_LOSS or OUT_OF_RANGE. Errors of reading a file never have these codes
+// (file.h).
 inline std::optional<DataFault> DataFaultOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
@@ -73,7 +74,7 @@ inline std::optional<DataFault> DataFaultOf(const absl::Status& status) {
   }
 }
 
-// `parsed` with its data fault, if any, told apart from its status.
+// Splits `parsed`: a status that reports bad bytes becomes a data fault.
 template <typename T>
 absl::StatusOr<FaultOr<T>> SeparateFault(absl::StatusOr<T> parsed) {
   if (parsed.ok()) return FaultOr<T>(*std::move(parsed));

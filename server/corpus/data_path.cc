@@ -42,7 +42,7 @@ std::string Printable(absl::string_view bytes) {
   const bool cut = bytes.size() > kMaxPrinted;
   if (cut) {
     bytes = bytes.substr(0, kMaxPrinted);
-    // Not inside a character, or the rest would not be UTF-8.
+    // Does not cut inside a character, or the rest would not be UTF-8.
     while (!bytes.empty() && (bytes.back() & 0xC0) == 0x80) {
       bytes.remove_suffix(1);
     }

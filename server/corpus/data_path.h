@@ -13,8 +13,8 @@ namespace ballast {
 // is). Otherwise INVALID_ARGUMENT with the path and the reason.
 absl::Status CheckDataPath(absl::string_view path);
 
-// `bytes` of a dataset for messages: escapes control characters, and non-ASCII
-// bytes unless the whole is UTF-8; cuts after 200 bytes.
+// Formats `bytes` of a dataset for messages. Escapes control characters, and
+// non-ASCII bytes unless the whole is UTF-8. Cuts after 200 bytes.
 std::string Printable(absl::string_view bytes);
 
 }  // namespace ballast

@@ -6,7 +6,7 @@
 namespace ballast {
 
 // Raises the process's soft limit of file descriptors (RLIMIT_NOFILE) to its
-// hard limit; answers the limit that holds then. Thread-safe.
+// hard limit. Returns the limit then in force. Thread-safe.
 uint64_t RaiseDescriptorLimit();
 
 }  // namespace ballast

@@ -34,7 +34,7 @@ FileStamp StampOf(const struct statx& status) {
               status.stx_mtime.tv_nsec};
 }
 
-// From memory: a network's file system answers with what it was told last.
+// kMemory: a network file system answers from its cached attributes.
 absl::StatusOr<FileStamp> StampDescriptor(int descriptor,
                                           const std::string& path,
                                           ReadFrom from) {
@@ -51,15 +51,15 @@ absl::Status NotInMemory(absl::string_view path) {
   return absl::AbortedError(absl::StrCat(path, ": not in memory"));
 }
 
-// Files of a tmpfs lie in memory; it does not know RWF_NOWAIT, though.
+// Files of a tmpfs are in memory, although it does not support RWF_NOWAIT.
 bool LiesInMemory(int descriptor) {
   struct statfs system;
   return fstatfs(descriptor, &system) == 0 &&
          (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
 }
 
-// As pread. From memory: fewer bytes, or errno, where the disk would be waited
-// for.
+// Like pread. kMemory: returns fewer bytes, or sets errno, instead of waiting
+// for the disk.
 ssize_t ReadSome(int descriptor, char* out, uint64_t size, off_t offset,
                  ReadFrom from) {
   if (from == ReadFrom::kDisk) return pread(descriptor, out, size, offset);
@@ -71,7 +71,7 @@ ssize_t ReadSome(int descriptor, char* out, uint64_t size, off_t offset,
   return pread(descriptor, out, size, offset);
 }
 
-// What a user can do about it.
+// Advice to the user.
 absl::string_view AdviceFor(int number) {
   switch (number) {
     case EMFILE:
@@ -89,7 +89,8 @@ absl::string_view AdviceFor(int number) {
   }
 }
 
-// Whether the error follows from the path or from rights, so that it will stay.
+// Returns whether the error comes from the path or from permissions, so that a
+// retry cannot help.
 bool IsLasting(int number) {
   switch (number) {
     case EACCES:
@@ -145,8 +146,8 @@ absl::StatusOr<FileStamp> StampFile(const std::string& path) {
 }
 
 absl::StatusOr<File> File::Open(const std::string& path) {
-  // O_NONBLOCK: a pipe is opened (and then refused) without waiting for a
-  // writer. It means nothing to regular files.
+  // O_NONBLOCK opens a pipe (which is then refused) without waiting for a
+  // writer. It has no effect on regular files.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return FileError(errno, "open", path);
   File file(path, descriptor);
@@ -188,7 +189,8 @@ absl::StatusOr<File> File::CreateUnique(const std::string& prefix) {
   const int descriptor = mkostemp(path.data(), O_CLOEXEC);
   if (descriptor < 0) return FileError(errno, "create", path);
   File file(path, descriptor);
-  // mkostemp lets nobody else read it; others may serve from it.
+  // mkostemp makes the file readable by its owner alone; other users may serve
+  // from it.
   if (fchmod(descriptor, 0644) != 0) return FileError(errno, "chmod", path);
   return file;
 }
@@ -233,7 +235,7 @@ absl::Status File::ReadAt(uint64_t offset, uint64_t size, char* out,
     if (count < 0 && from == ReadFrom::kMemory) return NotInMemory(path_);
     if (count < 0) return FileError(errno, "read", path_);
     if (count == 0) {
-      // The file's end, unless the file system says otherwise.
+      // No bytes: the end of the file, unless the file system says otherwise.
       BALLAST_ASSIGN_OR_RETURN(const FileStamp now,
                                StampDescriptor(descriptor_, path_, from));
       if (now.size > offset + done) {

@@ -25,7 +25,7 @@ absl::Status CheckImageCount(size_t found, const IndexSampleRecord& record) {
   return Differs(found, " images, the index has ", record.num_images);
 }
 
-// Whether the lengths and headers of the images are those that were indexed.
+// Checks that the lengths and headers of the images are those indexed.
 absl::Status CheckImages(const std::vector<std::string>& images,
                          const IndexSampleRecord& record) {
   ImagesHash hash;
@@ -69,8 +69,8 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
     if (!parts.images || record.num_images == 0 || !HoldsImages()) {
       return sample;
     }
-    // Looked at after the bytes. Those of images are known by their headers
-    // alone.
+    // Checked after the bytes have been read. Images are identified by their
+    // headers alone.
     const absl::StatusOr<bool> unchanged = view.IsUnchanged();
     if (!unchanged.ok()) {
       sample = unchanged.status();
@@ -83,8 +83,8 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
           "restore it, or index the source again and restart the servers");
     }
   }
-  // The next attempt opens the file anew: a stale handle never recovers, and
-  // the file may have been replaced.
+  // Drops the file so that the next attempt opens it again: a stale handle
+  // never recovers, and the file may have been replaced.
   if (parts.from == ReadFrom::kDisk) files_.Drop(record.file, **file);
   if (!sample.ok()) return Annotate(sample.status(), where);
   return DataFault(absl::StrCat(where, ": ", sample->fault().reason(),
@@ -92,7 +92,7 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
 }
 
 SampleLocation FileSource::Locate(uint64_t ordinal) const {
-  // The disk of a caller that asks may well hang.
+  // Does not touch the disk: it may hang while a caller asks.
   if (ordinal >= index_->size() || !index_->IsTouched(ordinal)) return {};
   const IndexSampleRecord& record = index_->record(ordinal);
   return {std::string(index_->file_name(record.file)), record.offset};
@@ -117,7 +117,8 @@ absl::StatusOr<RawSample> WebDatasetSource::ReadRecord(
   BALLAST_RETURN_IF_ERROR(
       at_key(CheckImageCount(found->images.size(), record)));
   sample.text_format = found->text_format;
-  // Read with the images too: it shows that they belong to this sample.
+  // Also read if only images are wanted: it shows that they belong to this
+  // sample.
   BALLAST_ASSIGN_OR_RETURN(std::string text,
                            file.ReadAt(found->text.data, found->text.size));
   if (TextHash(found->key, text) != record.text_check) {

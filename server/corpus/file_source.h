@@ -17,8 +17,8 @@
 
 namespace ballast {
 
-// The base of sources whose samples lie in files: index, open files, and the
-// check of what was read against the index. Thread-safe.
+// Base of sources whose samples are in files: holds the index and the open
+// files, and checks what was read against the index. Thread-safe.
 class FileSource : public SampleSource {
  public:
   FileSource(std::shared_ptr<const IndexFile> index,
@@ -28,33 +28,34 @@ class FileSource : public SampleSource {
 
   const SourceIndex& index() const final { return *index_; }
 
-  // A data fault if the bytes are not those that were indexed. A file that was
-  // touched but holds the same text is read; its images are UNAVAILABLE, for
-  // only their headers can be compared.
+  // Returns a data fault if the bytes are not those indexed. A file whose time
+  // changed but whose text is the same is still read; its images are
+  // UNAVAILABLE, since only their headers can be compared.
   absl::StatusOr<FaultOr<RawSample>> Read(uint64_t ordinal,
                                           ReadParts parts) const final;
   SampleLocation Locate(uint64_t ordinal) const final;
 
-  // Read for any record of the index, including those left out. `number` must
-  // be below its num_records().
+  // Reads any record of the index, including those left out. `number` must be
+  // below its num_records().
   absl::StatusOr<FaultOr<RawSample>> ReadNumber(uint64_t number,
                                                 ReadParts parts) const;
 
  private:
-  // Reads what `record` says from `file`. Data faults are those of DataFaultOf.
+  // Reads the parts of `record` from `file`. Data faults are returned as
+  // statuses that DataFaultOf recognises.
   virtual absl::StatusOr<RawSample> ReadRecord(const IndexSampleRecord& record,
                                                FileView file,
                                                absl::string_view file_name,
                                                ReadParts parts) const = 0;
 
-  // Whether images lie in the data file itself.
+  // Returns whether the images are in the data file itself.
   virtual bool HoldsImages() const = 0;
 
   const std::shared_ptr<const IndexFile> index_;
   const OpenFiles files_;
 };
 
-// Samples in tar files. Reads headers, the text, and images if asked for.
+// Samples in tar files. Reads headers, the text, and images if requested.
 class WebDatasetSource final : public FileSource {
  public:
   using FileSource::FileSource;
@@ -67,7 +68,7 @@ class WebDatasetSource final : public FileSource {
   bool HoldsImages() const override { return true; }
 };
 
-// Samples in lines. Reads the line, and images if asked for.
+// Samples in lines. Reads the line, and images if requested.
 class JsonlSource final : public FileSource {
  public:
   JsonlSource(std::shared_ptr<const IndexFile> index,

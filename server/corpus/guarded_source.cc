@@ -36,8 +36,8 @@ class GuardedSource final : public SampleSource {
 
   absl::StatusOr<FaultOr<RawSample>> Read(uint64_t ordinal,
                                           ReadParts parts) const override {
-    // Most often the bytes are in memory, so no other thread need be woken to
-    // fetch them. Any failure is left to the read below.
+    // The bytes are usually in memory; then no other thread need be woken to
+    // fetch them. The read below handles any failure.
     ReadParts here = parts;
     here.from = ReadFrom::kMemory;
     absl::StatusOr<FaultOr<RawSample>> in_memory = source_->Read(ordinal, here);

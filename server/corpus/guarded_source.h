@@ -22,7 +22,7 @@ struct ReadPolicy {
 };
 
 // How long to wait before the next attempt, after `attempts` that took
-// `elapsed` and of which the last ended with `status`; nothing if `status` is
+// `elapsed` and of which the last ended with `status`; nullopt if `status` is
 // final. Only UNAVAILABLE (an I/O error, a stale handle) and ABORTED are
 // retried. Pure.
 std::optional<absl::Duration> RetryReadAfter(const ReadPolicy& policy,
@@ -30,10 +30,10 @@ std::optional<absl::Duration> RetryReadAfter(const ReadPolicy& policy,
                                              absl::Duration elapsed,
                                              const absl::Status& status);
 
-// A source whose Read retries if the disk fails, and gives up if it hangs.
-// Bytes in the system's memory are read by the caller's thread, which cannot
-// block; others by threads of `calls`. Only data faults that were read from the
-// disk are answered. Further errors, which name file, sample and place:
+// A source whose Read retries if the disk fails, and gives up if it hangs. The
+// caller's thread, which this cannot block, reads bytes in the system's memory;
+// threads of `calls` read all others. Returns only data faults that were read
+// from the disk. Further errors, which name file, sample and place:
 // DEADLINE_EXCEEDED (the read has not returned within the policy's timeout),
 // RESOURCE_EXHAUSTED (too many reads hang). Thread-safe.
 //

@@ -5,14 +5,14 @@
 
 namespace ballast {
 
-// Bounds on one sample, checked before memory is taken for it; a sample beyond
-// them is bad.
+// Bounds on one sample, checked before memory is allocated for it. A sample
+// beyond them is bad.
 inline constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
-// Text and encoded images together.
+// Text and encoded images of a sample together.
 inline constexpr uint64_t kMaxSampleBytes = uint64_t{1} << 30;
 inline constexpr uint32_t kMaxImages = 10'000;
-// From a sample's first byte in its file to its last, members that are ignored
-// included; the index keeps it in 32 bits, as it does a line's number.
+// From a sample's first byte in its file to its last, including ignored
+// members. The index stores it, like a line's number, in 32 bits.
 inline constexpr uint64_t kMaxSampleSpan = 0xFFFFFFFF;
 inline constexpr uint64_t kMaxLineNumber = 0xFFFFFFFF;
 

@@ -25,7 +25,7 @@ std::shared_ptr<OpenFileCache> OpenFileCache::OfProcess() {
 }
 
 void OpenFileCache::Put(Slot* slot, std::shared_ptr<const File> file) {
-  std::shared_ptr<const File> before;  // closed without the locks
+  std::shared_ptr<const File> before;  // closed outside the locks
   MutexLock lock(&mutex_);
   if (std::find(open_.begin(), open_.end(), slot) == open_.end()) {
     while (open_.size() >= std::max<size_t>(capacity_, 1)) CloseOldest();
@@ -38,7 +38,7 @@ void OpenFileCache::Put(Slot* slot, std::shared_ptr<const File> file) {
 }
 
 void OpenFileCache::Remove(Slot* slot, const File* file) {
-  std::shared_ptr<const File> before;  // closed without the locks
+  std::shared_ptr<const File> before;  // closed outside the locks
   MutexLock lock(&mutex_);
   MutexLock slot_lock(&slot->mutex_);
   if (file != nullptr && slot->file_.get() != file) return;

@@ -13,12 +13,12 @@
 
 namespace ballast {
 
-// Bounds the data files that all sources of a process keep open together: the
-// one that was used least recently is closed first. Files that a reader holds
-// stay open until it is done. Thread-safe.
+// Bounds the data files that all sources of a process keep open together.
+// Closes the least recently used file first. Files that a reader holds stay
+// open until it is done. Thread-safe.
 class OpenFileCache {
  public:
-  // A file's place in the cache. Readers of different files share no lock.
+  // One file's slot in the cache. Readers of different files share no lock.
   class Slot {
    public:
     // The open file, or null.
@@ -39,11 +39,11 @@ class OpenFileCache {
   // media files find descriptors too; 8 to 4096 files.
   static std::shared_ptr<OpenFileCache> OfProcess();
 
-  // Puts `file` into the slot, in place of the one that is there.
+  // Puts `file` into the slot in place of the present one.
   void Put(Slot* slot, std::shared_ptr<const File> file);
-  // Empties the slot, if it holds `file` or `file` is null.
+  // Empties the slot if it holds `file`, or in any case if `file` is null.
   void Remove(Slot* slot, const File* file);
-  // Closes half of the files: the process has run out of descriptors.
+  // Closes half of the files. For a process that has run out of descriptors.
   void CloseHalf();
 
   size_t capacity() const { return capacity_; }

@@ -27,12 +27,12 @@ absl::StatusOr<std::shared_ptr<const File>> OpenFiles::Get(
   if (from == ReadFrom::kMemory) {
     return absl::AbortedError(absl::StrCat(path, ": not open"));
   }
-  // Without a lock: an open that hangs must not block readers from memory. Two
-  // threads may open the same file; the later one stays.
+  // Opens without a lock: an open that hangs must not block readers from
+  // memory. Two threads may open the same file; the later one is kept.
   absl::StatusOr<File> opened = File::Open(path);
   if (!opened.ok()) {
-    // A retry may need descriptors. A file that is missing or unreadable says
-    // nothing of its bytes, whatever the code.
+    // Frees descriptors for a retry. A file that is missing or unreadable says
+    // nothing about its bytes, whatever the code.
     cache_->CloseHalf();
     return absl::UnavailableError(opened.status().message());
   }

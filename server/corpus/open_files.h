@@ -13,8 +13,8 @@
 
 namespace ballast {
 
-// The data files of an index, opened when they are first needed and kept open
-// by a cache that sources share. Thread-safe.
+// The data files of an index, opened when first needed and kept open by a cache
+// that sources share. Thread-safe.
 class OpenFiles {
  public:
   OpenFiles(std::vector<SourceFile> files,
@@ -24,12 +24,13 @@ class OpenFiles {
   OpenFiles& operator=(const OpenFiles&) = delete;
 
   // File `number`, which must be below the number of files. Blocks on the disk
-  // if the file is not open. Errors, all of them transient faults: UNAVAILABLE
-  // (it cannot be opened), ABORTED (from memory: it is not open).
+  // if the file is not open. Errors, all transient faults: UNAVAILABLE (it
+  // cannot be opened), ABORTED (kMemory, and it is not open).
   absl::StatusOr<std::shared_ptr<const File>> Get(
       uint32_t number, ReadFrom from = ReadFrom::kDisk) const;
 
-  // Closes `file`, which Get answered for `number`: the next Get opens it anew.
+  // Closes `file`, which Get returned for `number`: the next Get opens it
+  // again.
   void Drop(uint32_t number, const File& file) const;
 
  private:

@@ -31,7 +31,8 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
         absl::StrCat("source ", source.name(),
                      ": only webdataset and jsonl sources can be read"));
   }
-  // Before the index, so that a missing data file is reported as such.
+  // Lists the files before it opens the index, so that a missing data file is
+  // reported as such.
   BALLAST_ASSIGN_OR_RETURN(std::vector<SourceFile> files,
                            ListSourceFiles(source, directory));
   auto index = OpenFreshIndex(source, directory, key);

@@ -16,13 +16,13 @@ namespace ballast {
 // the same `key`. Paths are relative to `directory`. `cache` keeps the data
 // files open; a Read in progress opens a few media files. Errors:
 // FAILED_PRECONDITION (the index is missing, damaged or stale: the message says
-// which, and names the command that builds it); those of ExpandPath and of the
-// disk; UNIMPLEMENTED (mock).
+// which, and names the command that builds it); UNIMPLEMENTED (mock); as
+// ExpandPath and the disk.
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
     const v1::Source& source, absl::string_view directory, const IndexKey& key,
     std::shared_ptr<OpenFileCache> cache = OpenFileCache::OfProcess());
 
-// The same for any source of `config`, a loaded one: a mock source is drawn and
+// Opens any source of `config`, a loaded one. A mock source is generated and
 // needs neither index nor key. Errors: as OpenSource and MockSource::Create.
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenAnySource(
     const v1::Source& source, const v1::Config& config,

@@ -12,7 +12,7 @@
 
 namespace ballast {
 
-// A sample as it lies on disk, nothing decoded.
+// A sample as stored on disk, nothing decoded.
 struct RawSample {
   enum class TextFormat {
     kConversation,  // a JSON object with turns
@@ -34,7 +34,7 @@ struct SampleLocation {
   uint64_t offset = 0;  // bytes from its start
 };
 
-// The parts of a sample to read, and where from.
+// The parts of a sample to read, and from where.
 struct ReadParts {
   bool text = true;
   bool images = true;
@@ -49,14 +49,14 @@ class SampleSource {
 
   virtual const SourceIndex& index() const = 0;
 
-  // Reads sample `ordinal`; parts not asked for stay empty. Blocks on the disk.
+  // Reads sample `ordinal`; parts not requested stay empty. Blocks on the disk.
   // Both kinds of failure name the file and the sample:
   //   a data fault     the bytes are bad, or are not those that were indexed
   //   a status         a transient fault: UNAVAILABLE (I/O error, no
   //                    descriptor), NOT_FOUND and PERMISSION_DENIED (a media
   //                    file), DATA_LOSS (the index is damaged, which
-  //                    index().sample() would have said first); OUT_OF_RANGE
-  //                    (no such sample)
+  //                    index().sample() would have reported first);
+  //                    OUT_OF_RANGE (no such sample)
   // From memory: does not block; any failure may only mean that the sample must
   // be read from the disk.
   virtual absl::StatusOr<FaultOr<RawSample>> Read(uint64_t ordinal,

@@ -13,7 +13,7 @@
 namespace ballast {
 namespace {
 
-// The place of a file in the lists: numbers of the source and of its file.
+// A file's position in the lists: numbers of the source and of its file.
 struct Place {
   int source = 0;
   size_t file = 0;

@@ -11,11 +11,11 @@
 namespace ballast {
 
 // A data file that is listed a second time: by another source, or by the same
-// source under another name (a link, "a/../a"). Its samples then come more
+// source under another name (a link, "a/../a"). Its samples then occur more
 // often than the weights say.
 struct SharedFile {
-  std::string source, file;        // the later one, in order of configuration
-  std::string as_source, as_file;  // where the file was first
+  std::string source, file;        // the later one in the configuration
+  std::string as_source, as_file;  // its first occurrence
 };
 
 // All such files of the configuration's sources, in order. Files are identified

@@ -19,8 +19,8 @@ namespace ballast {
 // A data file of a source.
 struct SourceFile {
   std::string path;
-  // Relative to the configuration's directory if it lies inside, so that a
-  // dataset may move together with its configuration.
+  // Relative to the configuration's directory if inside it, so that a dataset
+  // may move together with its configuration.
   std::string name;
 };
 
@@ -44,17 +44,17 @@ std::string IndexPath(const v1::Source& source, absl::string_view directory);
 absl::StatusOr<std::shared_ptr<const IndexFile>> OpenFreshIndex(
     const v1::Source& source, absl::string_view directory, const IndexKey& key);
 
-// The status of OpenFreshIndex: OK if the index need not be built.
+// Returns OpenFreshIndex's status: OK if the index need not be built.
 absl::Status CheckIndexFresh(const v1::Source& source,
                              absl::string_view directory, const IndexKey& key);
 
-// The same, and DATA_LOSS if anything else of it is damaged: reads all of it.
-// `progress` as in IndexFile::Verify.
+// Like CheckIndexFresh, but reads the whole index and returns DATA_LOSS if any
+// of it is damaged. `progress` as in IndexFile::Verify.
 absl::Status VerifyIndex(const v1::Source& source, absl::string_view directory,
                          const IndexKey& key,
                          const std::function<void(uint64_t samples)>& progress);
 
-// Names for messages: "docs-000003.tar: 000123", "chat.jsonl:17".
+// Names of samples for messages: "docs-000003.tar: 000123", "chat.jsonl:17".
 std::string WebDatasetSampleName(absl::string_view file, absl::string_view key);
 std::string JsonlSampleName(absl::string_view file, uint64_t line);
 

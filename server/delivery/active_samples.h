@@ -20,7 +20,7 @@ namespace ballast {
 struct ActiveSample {
   v1::Module module = v1::MODULE_UNSPECIFIED;
   uint64_t position = 0;
-  uint32_t source = 0;  // number in the configuration
+  uint32_t source = 0;  // its number in the configuration
   uint64_t ordinal = 0;
   const char* stage = "";  // a literal: "reading text", "decoding an image", …
   absl::Time since;        // start of the stage
@@ -46,7 +46,7 @@ class ActiveSamples {
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
-    // The sample enters its next stage.
+    // Moves the sample to its next stage.
     void Stage(const char* stage);
 
    private:

@@ -28,9 +28,9 @@
 namespace ballast {
 namespace {
 
-// Allocated in the file system at a time.
+// Allocated in the file system in steps of this size.
 constexpr uint64_t kReserveBytes = uint64_t{16} << 20;
-// A cleaner may take a new file for a stale one until it is locked.
+// A cleaner may mistake a new file for a stale one until it is locked.
 constexpr int kAttempts = 8;
 constexpr char kSuffix[] = ".arena";
 
@@ -64,7 +64,7 @@ absl::Status FillRandom(void* bytes, size_t size) {
   return SystemError("draw", "random bytes");
 }
 
-// Whether `path` still names the file that is open at `descriptor`.
+// Returns whether `path` still names the file that is open at `descriptor`.
 bool Names(const std::string& path, int descriptor) {
   struct stat open_file, named;
   return fstat(descriptor, &open_file) == 0 &&
@@ -95,7 +95,7 @@ bool LiesInMemory(const std::string& directory) {
           file_system.f_type == RAMFS_MAGIC);
 }
 
-// Creates a file that no cleaner can take for a stale one.
+// Creates a file that no cleaner can mistake for a stale one.
 absl::StatusOr<int> CreateLocked(const std::string& directory,
                                  ArenaIdentity* identity) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -111,7 +111,7 @@ absl::StatusOr<int> CreateLocked(const std::string& directory,
     if (descriptor < 0) return SystemError("make", identity->path);
     if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 &&
         Names(identity->path, descriptor)) {
-      // Regardless of the umask.
+      // Sets the mode regardless of the umask.
       if (fchmod(descriptor, 0640) == 0) return descriptor;
       const absl::Status status = SystemError("set the mode of", path);
       unlink(path);
@@ -166,7 +166,7 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::CreatePrivate(uint64_t bytes) {
 Arena::~Arena() {
   if (base_ != nullptr) munmap(base_, bytes_);
   if (descriptor_ < 0) return;
-  // Before closing the descriptor releases the lock.
+  // Removes the file before closing the descriptor releases the lock.
   unlink(identity_.path.c_str());
   close(descriptor_);
 }
@@ -221,7 +221,7 @@ int RemoveStaleArenas(const std::string& directory) {
     const int descriptor =
         open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (descriptor < 0) continue;
-    // A living server holds the lock.
+    // The lock is held by a living server.
     if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 && Names(path, descriptor) &&
         unlink(path.c_str()) == 0) {
       ++removed;

@@ -22,28 +22,30 @@ struct ArenaIdentity {
   std::string nonce;
 };
 
-// Memory for blocks, of a fixed size, laid out as proto/block/arena_layout.h
-// says: either a file that other processes may map, or this process's own.
+// Memory for blocks, of a fixed size, laid out as in
+// proto/block/arena_layout.h. It is either a file that other processes may map,
+// or private to this process.
 //
-// The file is DIRECTORY/ballast-UID-ID.arena, of mode 0640, and locked (flock)
-// while its server lives, however it dies. The destructor removes it; failing
-// that, the next server of the same user that creates an arena in the directory
-// does. Processes that have it mapped keep its pages, with their last content,
-// until they unmap it.
+// The file is DIRECTORY/ballast-UID-ID.arena, of mode 0640. Its server holds a
+// lock on it (flock), which ends with the server, however it dies. The
+// destructor removes the file; failing that, the next server of the same user
+// that creates an arena in the directory does. Processes that have it mapped
+// keep its pages, with their last content, until they unmap it.
 //
 // Pages are allocated in the file system before they are first written, so that
 // a full file system is an error here and never a signal. Thread-safe.
 class Arena {
  public:
-  // Creates a file in `directory`, after removing those that dead servers have
+  // Creates a file in `directory`, after removing the files that dead servers
   // left there. `bytes` is rounded down to whole pages. Errors:
-  // RESOURCE_EXHAUSTED (the file system has not that much room),
-  // PERMISSION_DENIED, NOT_FOUND (no such directory), UNAVAILABLE (the system
-  // refuses something else); each names the directory.
+  // RESOURCE_EXHAUSTED (the file system lacks the room), PERMISSION_DENIED,
+  // NOT_FOUND (no such directory), UNAVAILABLE (the system refuses something
+  // else); each names the directory.
   static absl::StatusOr<std::unique_ptr<Arena>> CreateShared(
       const std::string& directory, uint64_t bytes);
 
-  // Errors: RESOURCE_EXHAUSTED (no free address range of that size).
+  // Allocates memory private to this process. Errors: RESOURCE_EXHAUSTED (no
+  // free address range of that size).
   static absl::StatusOr<std::unique_ptr<Arena>> CreatePrivate(uint64_t bytes);
 
   ~Arena();
@@ -54,7 +56,7 @@ class Arena {
   static constexpr uint64_t begin() { return kArenaPage; }
   uint64_t end() const { return bytes_; }
 
-  // The byte at `offset`. Not to be accessed before EnsureReserved covers it.
+  // The byte at `offset`. Must not be accessed before EnsureReserved covers it.
   uint8_t* at(uint64_t offset) const { return base_ + offset; }
   ArenaStamp* stamp(uint64_t block_offset) const {
     return reinterpret_cast<ArenaStamp*>(at(block_offset - kArenaStampBytes));
@@ -64,7 +66,7 @@ class Arena {
   // millisecond per MiB, once for each page. Errors: RESOURCE_EXHAUSTED.
   absl::Status EnsureReserved(uint64_t end);
 
-  // Null for a private one.
+  // Null for a private arena.
   const ArenaIdentity* identity() const {
     return identity_.path.empty() ? nullptr : &identity_;
   }
@@ -75,21 +77,21 @@ class Arena {
 
   uint8_t* base_ = nullptr;
   uint64_t bytes_ = 0;
-  int descriptor_ = -1;  // private: none
+  int descriptor_ = -1;  // -1 for a private arena
   ArenaIdentity identity_;
   Mutex mutex_;
   uint64_t reserved_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// Removes the arenas that dead servers of this user have left in `directory`;
-// answers their number.
+// Removes the arenas that dead servers of this user left in `directory`.
+// Returns their number.
 int RemoveStaleArenas(const std::string& directory);
 
-// The arena that `setting` (serve.arena: `off`, `auto` or a directory) asks
-// for. `socket` is the path of the server's Unix socket, or empty. `auto` tries
-// the socket's directory if that is in memory, then /dev/shm; failing both, it
-// logs why and creates a private one. Errors: as CreateShared for a directory;
-// as CreatePrivate.
+// Makes the arena that `setting` (serve.arena: `off`, `auto` or a directory)
+// requests. `socket` is the path of the server's Unix socket, or empty. `auto`
+// tries the socket's directory if that is in memory, then /dev/shm; failing
+// both, it logs why and creates a private arena. Errors: as CreateShared for a
+// directory; as CreatePrivate.
 absl::StatusOr<std::unique_ptr<Arena>> MakeArena(absl::string_view setting,
                                                  absl::string_view socket,
                                                  uint64_t bytes);

@@ -6,7 +6,7 @@
 namespace ballast {
 namespace {
 
-// Earlier samples that are named when there are too many.
+// Number of earlier samples that the error names when there are too many.
 constexpr size_t kNamed = 3;
 
 }  // namespace

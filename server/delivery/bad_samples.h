@@ -32,16 +32,16 @@ class BadSamples {
 
   explicit BadSamples(uint32_t most) : most_(most) {}
 
-  // Lists sample `ordinal` of source number `source`. Errors: DATA_LOSS if it
-  // would be one more than `most`, naming it and the last that were listed.
+  // Lists sample `ordinal` of source number `source`. Errors: DATA_LOSS if
+  // `most` are listed already, naming this sample and the last ones listed.
   absl::Status Add(uint32_t source, uint64_t ordinal, absl::string_view name,
                    const SampleLocation& location, const DataFault& fault);
 
-  // In order of source and ordinal.
+  // Ordered by source, then by ordinal.
   std::vector<Sample> List() const;
 
   uint32_t most() const { return most_; }
-  // Holds from now on; listed samples stay.
+  // Changes `most` from now on; listed samples stay.
   void SetMost(uint32_t most) { most_ = most; }
 
  private:

@@ -17,9 +17,9 @@ struct ArenaPlace {
   uint64_t generation = 0;
 };
 
-// One stream's hold on a block in memory, which other streams may hold too. The
-// destructor releases it, on any thread: it takes a lock for a moment, may
-// begin the next block, and calls nobody back. Thread-compatible.
+// One stream's hold on a block in memory; other streams may hold the same
+// block. The destructor releases the hold, on any thread: it takes a lock for a
+// moment, may begin the next block, and runs no callback. Thread-compatible.
 class Block {
  public:
   struct Content {
@@ -32,7 +32,7 @@ class Block {
     std::optional<ArenaPlace> place;
   };
 
-  // `on_lend` runs at most once, `on_release` exactly once; it keeps the memory
+  // `on_lend` runs at most once, `on_release` exactly once; the memory is kept
   // until then.
   Block(const Content& content, std::function<void()> on_lend,
         std::function<void()> on_release)
@@ -50,8 +50,8 @@ class Block {
   uint64_t checksum() const { return content_.checksum; }
   const std::optional<ArenaPlace>& place() const { return content_.place; }
 
-  // Lends the block, which has a place, to the client until the hold ends: it
-  // no longer keeps the stream from its next block.
+  // Lends the block, which must have a place, to the client until the hold
+  // ends: the block no longer keeps its stream from the next one.
   void Lend() {
     if (on_lend_) std::exchange(on_lend_, nullptr)();
   }

@@ -57,7 +57,7 @@ void BlockBuild::Run(uint32_t item) {
     absl::Status status = BuildSample(item);
     if (!status.ok()) Fail(std::move(status));
   }
-  // The last one sees what all others wrote.
+  // The last item to end sees what all others wrote.
   if (remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1) Finish();
 }
 

@@ -19,7 +19,7 @@
 
 namespace ballast {
 
-// A block whose size is known and that is not in memory yet.
+// A block whose size is known but that is not in memory yet.
 struct PlannedBlock {
   BlockPlan plan;
   // The grids of all samples' images, in the plan's order, for either module.
@@ -28,16 +28,16 @@ struct PlannedBlock {
   std::vector<uint32_t> first_grid;
 };
 
-// PlanBlock, with the grids that building needs. Errors: as PlanBlock.
+// PlanBlock, plus the grids that building needs. Errors: as PlanBlock.
 absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
                                              uint32_t micro_batch,
                                              const v1::Role& role,
                                              const DeliveryRule& delivery,
                                              const BlockGeometry& geometry);
 
-// Fills one block: one item per sample, each written in its place without a
-// lock. The last item to end computes the checksum and reports. After the first
-// failure, samples that have not begun are skipped.
+// Fills one block: one item per sample, each written to its place without a
+// lock. The last item to end computes the checksum and calls `finished`. After
+// the first failure, samples that have not begun are skipped.
 class BlockBuild : public WorkItems {
  public:
   // The block's XXH3-64, or the first failure.
@@ -49,11 +49,11 @@ class BlockBuild : public WorkItems {
   BlockBuild(PlannedBlock planned, const SampleBuilder* builder,
              absl::Span<uint8_t> memory, Finished finished);
 
-  // Writes the tables; called once, before any item runs. False if there are no
-  // items: the block is then finished.
+  // Writes the tables. Called once, before any item runs. Returns false if
+  // there are no items: the block is then finished.
   bool Start();
 
-  // Skips samples that have not begun. From any thread.
+  // Skips samples that have not begun. May be called from any thread.
   void Cancel();
 
   uint32_t items() const override { return planned_.plan.samples.size(); }

@@ -8,7 +8,7 @@
 namespace ballast {
 namespace {
 
-// Whether held + bytes <= limit, without wrapping.
+// Returns whether held + bytes <= limit, without wrapping.
 bool Within(uint64_t held, uint64_t bytes, uint64_t limit) {
   return held <= limit && bytes <= limit - held;
 }
@@ -120,7 +120,7 @@ bool BlockLedger::IsHeld(uint64_t block) const {
 
 std::optional<uint64_t> BlockLedger::Place(uint64_t bytes,
                                            std::vector<uint64_t>* gone) {
-  // Idle blocks are evicted only if that may help.
+  // Evicts idle blocks only if that may help.
   if (!Within(bytes, 0, arena_.free() + idle_bytes_)) return std::nullopt;
   std::optional<uint64_t> place = arena_.Allocate(bytes);
   while (!place.has_value() && !idle_.empty()) {

@@ -20,19 +20,20 @@ struct BlockKey {
   v1::Module module = v1::MODULE_UNSPECIFIED;
   uint32_t dp_rank = 0;
   BlockId id;
-  // Whether the rank asked for `direct` against balance.delivery.
+  // True if the rank requested `direct` although balance.delivery is another.
   bool asked_direct = false;
 
   auto operator<=>(const BlockKey&) const = default;
 };
 
 // Accounts for the server's memory: which blocks exist, which streams hold
-// each, where in the arena it lies, and how much more a stream may hold.
+// them, where each is in the arena, and how much more a stream may hold.
 //
-// A block is recorded once, however many streams want it: the first to ask has
-// it built, the others share it. When its last holder releases it, it stays as
-// an idle block, for a peer that is behind or a rank that connects again. When
-// its place is needed, the block that has been idle longest goes first.
+// A block is recorded once, however many streams want it: the first stream to
+// ask has it built, the others share it. When its last holder releases it, it
+// stays as an idle block, for a peer that is behind or a rank that reconnects.
+// When its place is needed, the block that has been idle longest is evicted
+// first.
 //
 //   Acquire, new            OnBuilt             last Release
 //  ------------> in work ------------> held ------------------> idle --> gone
@@ -47,10 +48,10 @@ struct BlockKey {
 //   - more, while its blocks, lent ones included, stay within one share, those
 //     of all streams within `memory`, and the arena has a place.
 // A block that a stream may hold by the first rule alone cannot be lent, so it
-// is released as soon as it has been sent; without room in `memory` or a place
-// in the arena it lies outside and is then gone. A block counts for each of its
-// streams, and once in total, from Acquire until Release, and while it is in
-// work.
+// is released as soon as it has been sent. Without room in `memory` or a place
+// in the arena, its memory is outside the arena, and it is gone once released.
+// A block counts for each of its streams, and once in total, from Acquire until
+// Release, and while it is in work.
 //
 // Worst case: memory + S·B bytes for S open streams and a largest block of B.
 // The bound is `memory` itself if no block is larger than a share, every rank
@@ -67,24 +68,24 @@ class BlockLedger {
 
   struct Grant {
     uint64_t block = 0;   // its number in this ledger; never 0
-    bool is_new = false;  // the caller has it built and calls OnBuilt
+    bool is_new = false;  // the caller must build it and call OnBuilt
     bool lendable = false;
   };
-  // Has `stream` hold the block `key`, of `bytes` bytes, which it does not hold
-  // yet. Nothing if it must wait until a block is released, lent or built.
-  // Blocks that were evicted are added to `gone`: the caller forgets them
-  // before the new one's memory is written.
+  // Makes `stream` hold the block `key`, of `bytes` bytes, which it does not
+  // hold yet. Returns nullopt if it must wait until a block is released, lent
+  // or built. Blocks that were evicted are added to `gone`: the caller forgets
+  // them before the new block's memory is written.
   std::optional<Grant> Acquire(uint64_t stream, const BlockKey& key,
                                uint64_t bytes, std::vector<uint64_t>* gone);
 
-  // The place of the block's stamp in the arena; nothing if it lies outside or
-  // is gone.
+  // The place of the block's stamp in the arena; nullopt if it is outside the
+  // arena or gone.
   std::optional<uint64_t> PlaceOf(uint64_t block) const;
 
   // Lends the block, which was granted as lendable, to the stream's client.
   void Lend(uint64_t stream, uint64_t block);
 
-  // Ends the stream's hold on the block. Answers its fate:
+  // Ends the stream's hold on the block. Returns the block's fate:
   enum class Fate {
     kStays,     // held by others, or idle
     kUnwanted,  // in work, and nobody holds it
@@ -92,13 +93,13 @@ class BlockLedger {
   };
   Fate Release(uint64_t stream, uint64_t block);
 
-  // The block is complete, or (`ok` false) has failed: then no other stream
-  // gets it. Answers kStays or kGone.
+  // Records that the block is complete or, if not `ok`, has failed: then no
+  // other stream gets it. Returns kStays or kGone.
   Fate OnBuilt(uint64_t block, bool ok);
 
   bool IsHeld(uint64_t block) const;
 
-  // Bytes of blocks that are held or in work, and of idle ones.
+  // Bytes of blocks that are held or in work, and of idle blocks.
   uint64_t in_use() const { return in_use_; }
   uint64_t idle() const { return idle_bytes_; }
   uint64_t share() const { return share_; }
@@ -111,7 +112,7 @@ class BlockLedger {
     bool in_work = true;
     bool failed = false;
     std::map<uint64_t, bool> holders;  // stream -> whether it is lent
-    // Its place in idle_, while it is idle.
+    // Position in idle_ while the block is idle.
     std::optional<std::list<uint64_t>::iterator> idle;
   };
   struct Holdings {
@@ -130,7 +131,7 @@ class BlockLedger {
   uint64_t next_block_ = 1;
   std::map<uint64_t, LedgerBlock> blocks_;
   std::map<BlockKey, uint64_t> by_key_;
-  std::map<uint64_t, Holdings> streams_;  // those that hold a block
+  std::map<uint64_t, Holdings> streams_;  // streams that hold a block
   std::list<uint64_t> idle_;              // longest idle first
   uint64_t in_use_ = 0;
   uint64_t idle_bytes_ = 0;

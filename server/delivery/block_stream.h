@@ -11,14 +11,14 @@
 namespace ballast {
 
 // A role's blocks in order of (step, micro-batch), built ahead of demand.
-// Created by Loader::OpenStream. Thread-safe; for one consumer. May outlive the
-// loader, and its blocks may outlive both.
+// Created by Loader::OpenStream. Thread-safe, but for one consumer. May outlive
+// the loader, and its blocks may outlive both.
 class BlockStream {
  public:
   // Calls Close().
   virtual ~BlockStream() = default;
 
-  // The next block, or nothing while it is being built: the stream's `ready`
+  // The next block, or nullopt while it is being built: `ready` of the stream
   // then runs once, as soon as another call is worthwhile. (It also runs when
   // the loader drains, whether or not the consumer waits.) Never blocks. An
   // error follows the blocks before it, is final, and is repeated at every
@@ -33,7 +33,7 @@ class BlockStream {
   //   RESOURCE_EXHAUSTED  the system has no memory
   virtual std::optional<absl::StatusOr<std::unique_ptr<Block>>> TryNext() = 0;
 
-  // OK while blocks may follow; otherwise the error that TryNext answers. For a
+  // OK while blocks may follow; otherwise the error that TryNext returns. For a
   // consumer that holds a block and does not call TryNext for a while. Never
   // blocks.
   virtual absl::Status status() const = 0;

@@ -10,33 +10,34 @@ namespace ballast {
 
 // Measurements of building samples; see docs/metrics.md. Thread-safe.
 struct BuildInstruments {
-  // Reads from the disk: one entry per sample and module that reads anything.
+  // Time of reads from the disk: one entry per sample and module that reads
+  // anything.
   DurationHistogram read_images;
   DurationHistogram read_text;
   // One entry per image. Decoding and resizing are one pass, strip by strip:
   // `resize` is the time of resampling all its strips, `decode` the rest.
   DurationHistogram decode;
   DurationHistogram resize;
-  // From a sample's text to token ids, labels and positions.
+  // Time from a sample's text to token ids, labels and positions.
   DurationHistogram tokenise;
 
-  // Images decoded for vision, and those that language decoded to know whether
-  // they can be (LanguageBuilder).
+  // Images decoded for vision, and images that language decoded to check that
+  // they can be decoded (LanguageBuilder).
   Counter images;
   Counter images_checked;
-  Counter image_bytes;  // encoded, of both
+  Counter image_bytes;  // encoded, of both modules
   Counter tokens;
   Counter placeholders;  // samples replaced
 };
 
 // Measurements of sending blocks to clients. Thread-safe.
 struct PullInstruments {
-  // One entry per block. Time that its client, which had room for it, waited
-  // until it was built; 0 if it was built before.
+  // Time that a client with room for a block waited until it was built; 0 if it
+  // was built before. One entry per block.
   DurationHistogram wait;
   // Time that a built block waited for its client to have room.
   DurationHistogram hold_back;
-  // From the first of its messages until gRPC has written the last.
+  // Time from the first of a block's messages until gRPC has written the last.
   DurationHistogram send;
 
   Counter blocks_shared;  // lent in shared memory

@@ -28,14 +28,14 @@ namespace ballast {
 //   data fault       serve.on_bad_sample: with `placeholder` the sample is
 //                    listed as bad and a placeholder (placeholder.h) replaces
 //                    it, until serve.max_bad_samples are listed. With `error`,
-//                    and after that, Build answers DATA_LOSS naming the sample.
+//                    and after that, Build returns DATA_LOSS naming the sample.
 //   transient fault  UNAVAILABLE naming the sample; nothing is listed, and the
 //                    next Build of it starts afresh.
 class FileSampleBuilder : public SampleBuilder {
  public:
-  // `config` is a loaded one; sources[i] belongs to config.sources(i). Sources
-  // and tokenizer are not owned, nor are `active`, which lists the samples that
-  // are being built, and `instruments`, which count them; both may be null.
+  // `config` is a loaded one; sources[i] belongs to config.sources(i). Nothing
+  // is owned. `active` lists the samples being built, and `instruments`
+  // measures them; both may be null.
   FileSampleBuilder(const v1::Config& config,
                     std::vector<const SampleSource*> sources,
                     const Tokenizer* tokenizer, ActiveSamples* active = nullptr,
@@ -48,8 +48,7 @@ class FileSampleBuilder : public SampleBuilder {
   // Changes serve.max_bad_samples from now on.
   void SetMaxBadSamples(uint32_t most) { bad_samples_.SetMost(most); }
 
-  // Images with faults that were decoded past, as Pillow does; they count as
-  // good.
+  // Images with faults that were skipped, as Pillow does; they count as good.
   uint64_t images_with_warnings() const {
     return vision_.images_with_warnings();
   }

@@ -14,23 +14,23 @@
 
 namespace ballast {
 
-// The result of decoding the images of a sample.
+// The result of decoding a sample's images.
 struct ImageCheck {
-  std::optional<DataFault> fault;  // none if all were decoded
+  std::optional<DataFault> fault;  // nullopt if all were decoded
 
   friend bool operator==(const ImageCheck&, const ImageCheck&) = default;
 };
 
 // Remembers, for the last kMost positions, whether their images could be
-// decoded: the text of an image that cannot is not supervised. Thread-safe;
-// threads at different positions rarely share a lock.
+// decoded: if not, the sample's text is not supervised. Thread-safe; threads at
+// different positions rarely share a lock.
 class ImageCheckCache {
  public:
   static constexpr size_t kMost = size_t{1} << 16;
 
   // Replaces an earlier result.
   void Put(uint64_t position, ImageCheck check);
-  // Nothing if no result is remembered.
+  // nullopt if no result is remembered.
   std::optional<ImageCheck> Get(uint64_t position) const;
 
  private:

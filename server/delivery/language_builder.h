@@ -24,8 +24,8 @@ class LanguageBuilder {
   LanguageBuilder(const v1::Config* config, const Tokenizer* tokenizer,
                   const SampleReader* reader, ImageCheckCache* image_checks);
 
-  // Fills the payload, or answers the data fault that keeps it from being
-  // filled. Non-OK statuses are transient faults. Blocks on the disk.
+  // Fills the payload, or returns the data fault that prevented it. Non-OK
+  // statuses are transient faults. Blocks on the disk.
   absl::StatusOr<std::optional<DataFault>> Build(const SampleRequest& request,
                                                  SampleWork* work) const;
 

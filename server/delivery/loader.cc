@@ -17,7 +17,7 @@ namespace ballast {
 namespace {
 
 // Streams that a rank may have open besides those of its peers: attempts whose
-// end the server has not noticed yet, and a tool's.
+// end the server has not noticed yet, and a tool's stream.
 constexpr uint64_t kSpareStreams = 3;
 constexpr uint64_t kLeastStreams = 64;
 
@@ -55,7 +55,7 @@ absl::StatusOr<Loader::Settings> SettingsOf(const v1::Config& config,
 }
 
 // The first generation of blocks in `arena`. Random, so that generations of two
-// arenas differ and none is found among the bytes of a block.
+// arenas differ and none occurs among the bytes of a block.
 uint64_t FirstGeneration(const Arena& arena) {
   uint64_t first = 1;
   if (const ArenaIdentity* identity = arena.identity()) {
@@ -83,7 +83,8 @@ absl::Status CheckRole(const v1::Job& job, const v1::Role& role) {
       "module ", ModuleName(role.module()), " is not in topology.modules"));
 }
 
-// Keeps the loader, and with it the memory of its blocks, while it is open.
+// Keeps the loader, and with it the memory of its blocks, alive while it is
+// open.
 class Loader::Stream : public BlockStream {
  public:
   Stream(std::shared_ptr<Loader> loader, uint64_t id)
@@ -132,7 +133,8 @@ std::shared_ptr<Loader> Loader::CreateOver(
   const std::shared_ptr<Loader> loader(
       new Loader(settings, scheduler, std::move(builder), std::move(arena),
                  std::move(workers), active));
-  // Streams and blocks share `loader`; the caller's pointer stops it.
+  // Streams and blocks share `loader`; the pointer returned to the caller stops
+  // it.
   return std::shared_ptr<Loader>(loader.get(),
                                  [loader](Loader* l) { l->Stop(); });
 }
@@ -174,7 +176,7 @@ absl::StatusOr<std::unique_ptr<BlockStream>> Loader::OpenStream(
                      "do clients reconnect without closing theirs?"));
   }
   BALLAST_RETURN_IF_ERROR(CheckAskAlike(role));
-  // Ranks that start anew may start at an earlier step.
+  // Restarted ranks may begin at an earlier step.
   if (streams_.empty()) current_step_.reset();
   const uint64_t id = next_stream_++;
   auto stream = std::make_unique<LoaderStream>(
@@ -250,7 +252,7 @@ void Loader::Drain() {
   draining_ = true;
   for (const auto& [id, stream] : streams_) {
     if (!stream->end.ok()) continue;
-    // A consumer that is busy with a block should learn of it too.
+    // Also notifies a consumer that is busy with a block.
     stream->ready_is_owed = true;
     End(stream.get(), Drained(), &deferred);
   }

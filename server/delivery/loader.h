@@ -39,16 +39,17 @@ namespace ballast {
 // wants it, and once for all streams that do: they share the block
 // (block_ledger.h). All streams share `serve.threads` workers, whose unit of
 // work is one sample, and `serve.memory` (block_ledger.h states its bound),
-// which lies where `serve.arena` says. Each stream is prepared up to
+// which is where `serve.arena` says. Each stream is prepared up to
 // `serve.prefetch_steps` steps ahead of the block that its client takes next.
 // Thread-safe.
 //
-// One lock guards the bookkeeping (streams and ledger), a few times a block.
+// One lock guards the bookkeeping (streams and ledger); a block takes it a few
+// times.
 // Planning, building, callbacks and freeing memory happen outside it.
 class Loader : public std::enable_shared_from_this<Loader> {
  public:
   struct Settings {
-    // By module: which rank pulls which samples.
+    // For each module: which rank pulls which samples.
     std::array<DeliveryRule, v1::Module_ARRAYSIZE> delivery;
     BlockGeometry geometry;
     uint64_t memory = 0;  // bytes
@@ -58,21 +59,21 @@ class Loader : public std::enable_shared_from_this<Loader> {
     bool vision_first = false;  // vision_gate.h
   };
 
-  // `config` is a loaded one; `ranks` is the number of ranks that this server
+  // `config` is a loaded one. `ranks` is the number of ranks that this server
   // serves, over all modules: the memory is divided into as many shares.
   // `scheduler` and `clock` are not owned and outlive the loader, and so does
   // `active`, which lists the schedules that are being computed; may be null.
   //
-  // The loader stops when the last copy of the answered pointer is gone: every
+  // The loader stops when the last copy of the returned pointer is gone: every
   // stream ends with UNAVAILABLE, and samples that are being built are waited
-  // for. Streams and blocks keep what they need beyond that. Errors:
+  // for. Streams and blocks keep alive what they need beyond that. Errors:
   // RESOURCE_EXHAUSTED (threads); as MakeArena and RuleOf.
   static absl::StatusOr<std::shared_ptr<Loader>> Create(
       const v1::Config& config, uint32_t ranks, const Scheduler* scheduler,
       std::unique_ptr<SampleBuilder> builder, Clock* clock = Clock::Real(),
       ActiveSamples* active = nullptr);
-  // The same over given memory and workers. If settings.vision_first, the
-  // caller calls LookForPausedVision every VisionGate::kLookInterval.
+  // Creates a loader over given memory and workers. If settings.vision_first,
+  // the caller must call LookForPausedVision every VisionGate::kLookInterval.
   static std::shared_ptr<Loader> CreateOver(
       const Settings& settings, const Scheduler* scheduler,
       std::unique_ptr<SampleBuilder> builder, std::unique_ptr<Arena> arena,
@@ -81,52 +82,53 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // Opens the stream of `role` at (step, micro_batch). It ends after `steps`
   // steps (0: never), or where the data end. Building begins at once. `ready`
   // is called from any thread with no lock held, see BlockStream::TryNext; it
-  // must not block. Whether the step has such a micro-batch is known with its
-  // schedule, so TryNext answers that. Errors: INVALID_ARGUMENT (no such
+  // must not block. Whether the step has this micro-batch is known once its
+  // schedule is, so TryNext reports that. Errors: INVALID_ARGUMENT (no such
   // module or rank), OUT_OF_RANGE (the data end before the step), UNAVAILABLE
-  // (the loader drains), RESOURCE_EXHAUSTED (more streams than the rank's peers
-  // and three a rank, and at least 64), FAILED_PRECONDITION (of the module's
-  // ranks with an open stream, some ask for direct delivery and some do not).
+  // (the loader drains), RESOURCE_EXHAUSTED (too many open streams: for each
+  // rank one per peer and three more, 64 at least), FAILED_PRECONDITION (some
+  // of the module's ranks with an open stream request direct delivery and some
+  // do not).
   absl::StatusOr<std::unique_ptr<BlockStream>> OpenStream(
       const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
       std::function<void()> ready);
 
-  // Has a worker get the schedule of `step` and pass it to `answer`. The loader
-  // must live until then. Errors: as the scheduler.
+  // Makes a worker get the schedule of `step` and pass it to `answer`. The
+  // loader must live until then. Errors: as the scheduler.
   using ScheduleAnswer = std::function<void(
       absl::StatusOr<std::shared_ptr<const v1::StepSchedule>>)>;
   void GetSchedule(uint64_t step, ScheduleAnswer answer);
 
-  // The same for watchers and others that look at many steps: samples come
-  // before it (work_queue.h), and schedules that streams need stay in the
+  // Like GetSchedule, for watchers and others that look at many steps: samples
+  // come before it (work_queue.h), and schedules that streams need stay in the
   // cache.
   void PeekSchedule(uint64_t step, ScheduleAnswer answer);
 
-  // `on_step` is called by a worker with each LoaderStats.current_step, which
-  // counts from now on. To be called at most once.
+  // From now on a worker calls `on_step` with each new
+  // LoaderStats.current_step. Call at most once.
   void WatchSteps(std::function<void(uint64_t step)> on_step);
 
-  // Updates for how long vision streams have stood still (VisionGate::Look).
+  // Updates how long each vision stream has been idle (VisionGate::Look).
   void LookForPausedVision();
 
   // Refuses new streams from now on and ends the open ones with UNAVAILABLE at
   // the next TryNext. Final. Does not wait.
   void Drain();
 
-  // The shared memory that blocks lie in; null if there is none.
+  // The shared memory that holds the blocks; null if there is none.
   const ArenaIdentity* arena() const { return arena_->identity(); }
 
-  // Bytes of blocks that are held or being built, and the open streams.
+  // Bytes of blocks that are held or being built; number of open streams.
   uint64_t memory_in_use() const;
   uint64_t open_streams() const;
   LoaderStats stats() const;
 
  private:
-  class Stream;  // the BlockStream that OpenStream answers
+  class Stream;  // the BlockStream that OpenStream returns
   using BlockOr = absl::StatusOr<std::unique_ptr<Block>>;
 
-  // Work deferred until the lock is released: done by the destructor, so it is
-  // declared before the lock is taken.
+  // Work deferred until the lock is released. The destructor does it, so
+  // declare it before taking the lock.
   struct Deferred {
     std::vector<std::function<void()>> calls;
     std::vector<std::shared_ptr<LoaderBlock>> forgotten;
@@ -151,24 +153,26 @@ class Loader : public std::enable_shared_from_this<Loader> {
   void Lend(uint64_t stream, uint64_t block);
   void Release(uint64_t stream, uint64_t block);
 
-  // Whether the role asks for `direct` where balance.delivery is another that
-  // moves samples.
+  // Returns whether the role requests `direct` although balance.delivery is
+  // another mode that moves samples.
   bool AsksDirect(const v1::Role& role) const;
-  // FAILED_PRECONDITION if another rank of the module does not ask as `role`.
+  // FAILED_PRECONDITION if another rank of the module does not request the same
+  // delivery as `role`.
   absl::Status CheckAskAlike(const v1::Role& role) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Begins all that the stream may begin now.
+  // Begins everything that the stream may begin now.
   void Advance(LoaderStream* stream, Deferred* deferred)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The same for every stream that waits for memory or for vision.
+  // Calls Advance for every stream that waits for memory or for vision.
   void AdvanceWaiting(Deferred* deferred) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Acquires memory for the block that the stream has planned. False: not now.
+  // Acquires memory for the block that the stream has planned. Returns false if
+  // that is not possible now.
   bool Begin(LoaderStream* stream, const StreamProgress::Decision& next,
              Deferred* deferred) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether TryNext has an answer.
+  // Returns whether TryNext has something to return.
   static bool HasNews(const LoaderStream& stream);
-  // Makes `end` the stream's final answer and drops what it has built.
+  // Makes `end` the stream's final result and drops what it has built.
   void End(LoaderStream* stream, absl::Status end, Deferred* deferred)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Calls `ready` if the consumer waits for it.
@@ -178,19 +182,19 @@ class Loader : public std::enable_shared_from_this<Loader> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::unique_ptr<Block> MakeHold(const LoaderStream& stream,
                                   const QueuedBlock& queued);
-  // Ends the build of a block that nobody holds, unless samples of it have been
-  // begun: the next stream that asks for it will want them.
+  // Ends the build of a block that no stream holds, unless samples of it have
+  // been begun: then the next stream that requests it will need them.
   void Abandon(const std::shared_ptr<LoaderBlock>& block, Deferred* deferred)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnBuilt(LoaderBlock* block, bool ok, Deferred* deferred)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(uint64_t number, Deferred* deferred)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // A stream has got a block of `step`.
+  // Records that a stream has got a block of `step`.
   void NoteStep(uint64_t step, Deferred* deferred)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Tasks of the workers.
+  // The workers' tasks.
   void Plan(uint64_t stream_id, const v1::Role& role, const BlockId& id);
   void Build(const std::shared_ptr<LoaderBlock>& block, PlannedBlock planned,
              uint64_t distance);
@@ -230,7 +234,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
 };
 
 // OK, or INVALID_ARGUMENT naming the module or rank that the job lacks, or the
-// delivery that a rank may not ask for.
+// delivery that the rank may not request.
 absl::Status CheckRole(const v1::Job& job, const v1::Role& role);
 
 }  // namespace ballast

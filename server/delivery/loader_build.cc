@@ -18,7 +18,7 @@ void Loader::Plan(uint64_t stream_id, const v1::Role& role, const BlockId& id) {
                                             : settings_.delivery[role.module()],
                            settings_.geometry);
   }();
-  // No rank can go on from here, and its trainer may be the last to know why.
+  // Every rank is stuck here, and its trainer may be the last to know why.
   if (absl::IsDataLoss(planned.status())) {
     LogError("no schedule of step ", id.step, ": ", planned.status().message());
   }
@@ -35,7 +35,8 @@ void Loader::Plan(uint64_t stream_id, const v1::Role& role, const BlockId& id) {
     return;
   }
   stream->progress.Stop();
-  // OUT_OF_RANGE is the end of a stream; a step that does not exist is not.
+  // OUT_OF_RANGE would mean the normal end of a stream, which a step that does
+  // not exist is not.
   stream->plan_error =
       absl::IsOutOfRange(planned.status())
           ? absl::InvalidArgumentError(planned.status().message())
@@ -80,7 +81,7 @@ void Loader::Build(const std::shared_ptr<LoaderBlock>& block,
     return;
   }
   block->build = build;
-  // Under the lock, so that End either prevents this or finds the run.
+  // Added under the lock, so that End either prevents this or finds the build.
   workers_->AddItems(distance, std::move(build));
 }
 

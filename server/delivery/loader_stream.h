@@ -25,7 +25,7 @@ namespace ballast {
 struct LoaderBlock {
   uint64_t number = 0;  // in the ledger
   BlockId id;
-  std::optional<uint64_t> offset;  // in the arena; none if it lies outside
+  std::optional<uint64_t> offset;  // in the arena; nullopt: outside
   AlignedBuffer buffer;            // its memory outside the arena
   absl::Span<uint8_t> memory;
   std::shared_ptr<BlockBuild> build;  // while samples are being built
@@ -35,7 +35,7 @@ struct LoaderBlock {
   uint64_t generation = 0;  // valid once done and OK, in the arena only
 };
 
-// A stream's hold on a block that it has begun and not handed out.
+// A stream's hold on a block that it has begun but not handed out.
 struct QueuedBlock {
   std::shared_ptr<LoaderBlock> block;
   bool lendable;
@@ -50,7 +50,7 @@ struct LoaderStream {
         progress(range, prefetch_steps),
         ready(std::move(ready)) {}
 
-  // The first block that has been begun and is not built; none if all are.
+  // The first block that has been begun but is not built; nullopt if all are.
   std::optional<BlockId> FirstUnbuilt() const {
     for (const QueuedBlock& queued : queue) {
       if (!queued.block->done) return queued.block->id;
@@ -68,7 +68,7 @@ struct LoaderStream {
   bool waits_for_memory = false;
   bool waits_for_vision = false;
   bool ready_is_owed = false;
-  absl::Status end;  // once not OK, the answer to every call
+  absl::Status end;  // once not OK, returned by every call
 };
 
 }  // namespace ballast

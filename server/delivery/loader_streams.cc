@@ -1,4 +1,4 @@
-// Streams of a Loader: what each begins, hands out and lets go of.
+// Streams of a Loader: the blocks that each begins, hands out and releases.
 #include <utility>
 
 #include "server/delivery/loader.h"
@@ -54,7 +54,7 @@ void Loader::Close(uint64_t stream_id) {
   if (stream == nullptr) return;
   stream->ready_is_owed = false;
   End(stream, Closed(), &deferred);
-  // `ready` may hold what must not be freed under the lock.
+  // Destroying `ready` may free objects that must not be freed under the lock.
   deferred.calls.push_back([ready = std::move(stream->ready)] {});
   vision_gate_.Remove(*stream);
   streams_.erase(stream_id);
@@ -89,7 +89,7 @@ void Loader::Advance(LoaderStream* stream, Deferred* deferred) {
 }
 
 void Loader::AdvanceWaiting(Deferred* deferred) {
-  // Computed once for all streams, since this follows every block that is
+  // Computed once for all streams, since this runs after every block that is
   // built.
   std::optional<VisionGate::VisionRanks> ranks;
   for (const auto& [id, stream] : streams_) {
@@ -132,8 +132,8 @@ bool Loader::Begin(LoaderStream* stream, const StreamProgress::Decision& next,
   stream->planned.reset();
   stream->queue.push_back({block, grant->lendable});
   if (HasNews(*stream) && stream->ready_is_owed) {
-    // By a worker: this may run wherever a block is let go of, where the
-    // consumer does not expect to be called.
+    // Calls `ready` from a worker: this may run wherever a block is released,
+    // where the consumer does not expect to be called.
     stream->ready_is_owed = false;
     deferred->calls.push_back(
         [this, ready = stream->ready] { workers_->AddTask(ready); });
@@ -203,7 +203,7 @@ std::unique_ptr<Block> Loader::MakeHold(const LoaderStream& stream,
 
 void Loader::Abandon(const std::shared_ptr<LoaderBlock>& block,
                      Deferred* deferred) {
-  // Before it has a build, the errand that is to make one finds out by itself.
+  // Without a build yet, the task that is to create it finds out by itself.
   if (block->build == nullptr) return;
   if (workers_->RemoveIfUntouched(block->build.get())) {
     deferred->builds.push_back(std::move(block->build));
@@ -224,7 +224,7 @@ void Loader::Forget(uint64_t number, Deferred* deferred) {
   const auto found = blocks_.find(number);
   if (found == blocks_.end()) return;
   const std::shared_ptr<LoaderBlock>& block = found->second;
-  // Before anything else is written there.
+  // Clears the stamp before anything else is written there.
   if (block->offset.has_value()) SetStamp(arena_->stamp(*block->offset), 0);
   deferred->forgotten.push_back(block);
   blocks_.erase(found);

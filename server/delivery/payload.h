@@ -10,7 +10,7 @@
 
 namespace ballast {
 
-// Views of a sample's payload as the arrays that it holds (docs/block.md).
+// Views of a sample's payload as the arrays in it (docs/block.md).
 
 // The pixels of one image: height*width*3 bytes.
 absl::Span<uint8_t> ImagePixels(const ImageRecord& image,
@@ -25,7 +25,7 @@ struct LanguageArrays {
   absl::Span<int32_t> positions;  // [axes, tokens]
 };
 
-// Zeroes the bytes between and after the arrays, and answers these.
+// Zeroes the bytes between and after the arrays. Returns the arrays.
 LanguageArrays OpenLanguagePayload(const SampleRequest& request,
                                    uint32_t position_axes);
 

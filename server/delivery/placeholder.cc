@@ -41,7 +41,8 @@ void FillLanguagePlaceholder(const SampleRequest& request,
     grids.push_back({1, grid.grid_h, grid.grid_w});
   }
   if (ComputePositions(arrays.ids, grids, model, arrays.positions).ok()) return;
-  // The model pads with its image id: positions count up.
+  // ComputePositions fails if the model pads with its image id; then positions
+  // count up.
   const size_t tokens = arrays.ids.size();
   for (size_t i = 0; i < arrays.positions.size(); ++i) {
     arrays.positions[i] = i % tokens;

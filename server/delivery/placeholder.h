@@ -6,16 +6,16 @@
 
 namespace ballast {
 
-// Placeholders replace a sample that has a data fault, in exactly its size, so
-// that every other sample stays where the schedule says. Both functions write
-// every byte of request.payload.
+// Placeholders replace a sample that has a data fault, with exactly its size,
+// so that every other sample stays where the schedule places it. Both functions
+// write every byte of request.payload.
 
-// Grey (128) images.
+// Fills in grey (128) images.
 void FillVisionPlaceholder(const SampleRequest& request);
 
-// The images' tokens (vision start, image tokens, vision end) as far as they
-// fit, so that the language model still finds one for each image embedding;
-// then pad ids. Nothing is supervised. Positions as for any sample.
+// Fills in the images' tokens (vision start, image tokens, vision end) as far
+// as they fit, so that the language model still finds a token for each image
+// embedding; then pad ids. Nothing is supervised. Positions as for any sample.
 void FillLanguagePlaceholder(const SampleRequest& request,
                              const v1::Model& model);
 

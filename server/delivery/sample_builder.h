@@ -15,7 +15,7 @@ namespace ballast {
 struct SampleRequest {
   v1::Module module = v1::MODULE_UNSPECIFIED;
   SampleRecord record = {};
-  // The grids of all images of the sample, for either module.
+  // The grids of all images of the sample; set for either module.
   absl::Span<const ImageGrid> grids;
   // Vision only: the place of each image's pixels, from the payload's start.
   absl::Span<const ImageRecord> images;
@@ -25,8 +25,8 @@ struct SampleRequest {
 
 enum class SampleOutcome { kBuilt, kPlaceholder };
 
-// Fills the payload of one sample: the seam between blocks and their content.
-// Thread-safe: many samples are built at once.
+// Fills the payload of one sample: the interface between blocks and their
+// content. Thread-safe: many samples are built at once.
 class SampleBuilder {
  public:
   virtual ~SampleBuilder() = default;

@@ -20,7 +20,7 @@ ImageDecoder& ThreadDecoder(const ImageOptions& options) {
   return *decoder;
 }
 
-// FAILED_PRECONDITION: the image has another size than was indexed.
+// FAILED_PRECONDITION means that the image's size is not the indexed one.
 std::optional<DataFault> FaultOfImage(const absl::Status& status) {
   if (absl::IsFailedPrecondition(status)) {
     return DataFault(std::string(status.message()));

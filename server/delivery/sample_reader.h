@@ -19,21 +19,21 @@
 
 namespace ballast {
 
-// One call of FileSampleBuilder::Build, as its steps report on it.
+// One call of FileSampleBuilder::Build, as its steps report it.
 struct SampleWork {
   ActiveSamples::Scope* active;
   std::string name;  // in its source; empty until the sample has been read
 };
 
-// The fault of a sample whose count of `what` is not the one that was indexed.
+// The fault of a sample whose number of `what` is not the indexed one.
 DataFault CountDiffers(absl::string_view what, uint64_t found, uint64_t wanted);
 
 // Reads samples from the job's sources, and decodes their images, for the
 // builders of both modules. Thread-safe.
 class SampleReader {
  public:
-  // Sources, in order of the configuration, and `instruments`, which may be
-  // null, are not owned.
+  // The sources are in order of the configuration. They and `instruments`,
+  // which may be null, are not owned.
   SampleReader(std::vector<const SampleSource*> sources,
                const ImageOptions& image_options,
                BuildInstruments* instruments);
@@ -44,8 +44,8 @@ class SampleReader {
 
   // Reads the images of the sample, and decodes and resizes image i to
   // `place(i)`, its height*width*3 bytes. `decoded` counts them; may be null.
-  // Answers how many images had faults that were decoded past. Blocks on the
-  // disk. Non-OK statuses are transient faults.
+  // Returns how many images had faults that were skipped. Blocks on the disk.
+  // Non-OK statuses are transient faults.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t i)>;
   absl::StatusOr<FaultOr<uint32_t>> DecodeImages(const SampleRequest& request,
                                                  Place place, Counter* decoded,

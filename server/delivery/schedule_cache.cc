@@ -40,7 +40,7 @@ absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> ScheduleCache::Peek(
     uint64_t step) {
   {
     MutexLock lock(&mutex_);
-    // Held during the wait, in which it may be dropped from the list.
+    // Held during the wait, since it may be dropped from the list meanwhile.
     const std::shared_ptr<CachedStep> cached = Find(step);
     if (cached != nullptr) return Await(*cached);
   }

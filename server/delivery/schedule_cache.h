@@ -15,8 +15,8 @@
 
 namespace ballast {
 
-// Caches the schedules used last. All streams of a step need the same one, so
-// the first caller computes it and the others wait. Thread-safe.
+// Caches the schedules used last. All streams of a step need the same schedule,
+// so the first caller computes it and the others wait. Thread-safe.
 class ScheduleCache {
  public:
   // Keeps up to `capacity` schedules (at least 1). Not owned: `scheduler`, and
@@ -27,12 +27,12 @@ class ScheduleCache {
   // Blocks while the schedule is computed. Errors: as the scheduler.
   absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> Get(uint64_t step);
 
-  // The same for callers that go through many steps: a schedule that is not
-  // cached is computed and not cached, so that those of streams stay.
+  // Like Get, for callers that go through many steps: a schedule that is not
+  // cached is computed but not cached, so that the streams' schedules stay.
   absl::StatusOr<std::shared_ptr<const v1::StepSchedule>> Peek(uint64_t step);
 
-  // How often Get found the schedule, computed or being computed, and how often
-  // it computed it.
+  // How often Get found the schedule (computed or being computed), and how
+  // often it computed one.
   struct Uses {
     uint64_t found = 0;
     uint64_t computed = 0;

@@ -18,7 +18,7 @@
 
 namespace ballast {
 
-// The samples whose stage has lasted for `after` or longer, oldest stage first.
+// The samples whose stage has lasted `after` or longer, oldest stage first.
 // Pure.
 std::vector<ActiveSample> Stalled(absl::Span<const ActiveSample> work,
                                   absl::Time now, absl::Duration after);
@@ -26,14 +26,14 @@ std::vector<ActiveSample> Stalled(absl::Span<const ActiveSample> work,
 // Reports each stall once. Pure; thread-compatible.
 class StallReports {
  public:
-  // Those of `stalled` that were not in the previous call.
+  // The entries of `stalled` that were not in the previous call.
   std::vector<ActiveSample> New(absl::Span<const ActiveSample> stalled);
 
  private:
   std::set<uint64_t> reported_;
 };
 
-// Checks the active samples periodically, in a thread of its own, and logs each
+// Checks the active samples periodically, in its own thread, and logs each
 // stage that lasts too long once, with file and place. Thread-safe.
 class StallWatch {
  public:
@@ -48,7 +48,7 @@ class StallWatch {
       Clock* clock);
 
   // Changes `after` from now on. The thread notices when its present sleep, a
-  // quarter of the value before, ends.
+  // quarter of the old value, ends.
   void SetAfter(absl::Duration after) { after_.Set(after); }
 
   // The samples that are stalled now.
@@ -63,7 +63,7 @@ class StallWatch {
   LiveValue<absl::Duration> after_;
   const Describe describe_;
   Clock* const clock_;
-  StallReports reports_;            // the ticker's thread alone
+  StallReports reports_;            // used only by the ticker's thread
   std::unique_ptr<Ticker> ticker_;  // last: its thread uses all the others
 };
 

@@ -9,16 +9,16 @@
 
 namespace ballast {
 
-// The blocks of a stream: from `first` to the end of step first.step + steps
-// - 1.
+// The blocks of a stream: from `first` to the end of step number first.step +
+// steps - 1.
 struct BlockRange {
   BlockId first;
   uint64_t steps = 0;  // 0: no end
 };
 
 // Decides what one stream does next. Blocks are planned, begun and taken in
-// order: planning finds a block's size, and it begins once there is memory for
-// it:
+// order. Planning determines a block's size; the block begins once there is
+// memory for it:
 //
 //   taken        begun                planned   later
 //   ...........|####|####|####|####|+++++++++|........................
@@ -32,40 +32,40 @@ class StreamProgress {
  public:
   enum class Action {
     kNothing,  // ask again after OnPlanned or OnTaken
-    kPlan,     // find the size of `block`, then OnPlanned or Stop
+    kPlan,     // determine the size of `block`, then OnPlanned or Stop
     kBegin,    // get memory for `block`, then OnBegun; repeated until then
   };
   struct Decision {
     Action action = Action::kNothing;
     BlockId block;
-    // Blocks of this stream that come before this one and are not taken.
+    // Blocks of this stream that precede this one and have not been taken.
     uint64_t distance = 0;
     uint64_t bytes = 0;  // with kBegin
   };
 
   StreamProgress(const BlockRange& range, uint32_t prefetch_steps);
 
-  // The next thing to do. A kPlan counts as done.
+  // The next action. A kPlan counts as done.
   Decision Next();
 
-  // The block that kPlan named has `bytes`, its step `micro_batches`
+  // Records that the block of kPlan has `bytes` and its step `micro_batches`
   // micro-batches.
   void OnPlanned(uint64_t bytes, uint32_t micro_batches);
 
-  // The block that kBegin named has been begun.
+  // Records that the block of kBegin has been begun.
   void OnBegun();
 
-  // The oldest block that was begun has been handed out.
+  // Records that the oldest block begun has been handed out.
   void OnTaken();
 
-  // Ends planning and beginning of blocks.
+  // Stops planning and beginning blocks.
   void Stop() { stopped_ = true; }
 
   // The first block that has not been begun, and whether it will be.
   const BlockId& to_begin() const { return to_begin_; }
   bool goes_on() const { return !stopped_ && !PastEnd(to_begin_); }
 
-  // Whether every block of the range has been taken.
+  // Returns whether every block of the range has been taken.
   bool AllTaken() const;
 
  private:

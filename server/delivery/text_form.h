@@ -6,7 +6,8 @@
 
 namespace ballast {
 
-// The corpus's text format as the text library's: neither knows the other.
+// Converts the corpus's text format to the text library's: neither library
+// knows the other.
 inline TextForm FormOf(RawSample::TextFormat format) {
   switch (format) {
     case RawSample::TextFormat::kConversation:

@@ -14,7 +14,7 @@
 namespace ballast {
 
 // Builds vision payloads: reads, decodes and resizes the images straight into
-// the payload, and remembers for language whether they could be decoded.
+// the payload, and records for language whether they could be decoded.
 // Thread-safe.
 class VisionBuilder {
  public:
@@ -22,12 +22,12 @@ class VisionBuilder {
   VisionBuilder(const SampleReader* reader, ImageCheckCache* image_checks)
       : reader_(reader), image_checks_(image_checks) {}
 
-  // Fills the payload, or answers the data fault that keeps it from being
-  // filled. Non-OK statuses are transient faults. Blocks on the disk.
+  // Fills the payload, or returns the data fault that prevented it. Non-OK
+  // statuses are transient faults. Blocks on the disk.
   absl::StatusOr<std::optional<DataFault>> Build(const SampleRequest& request,
                                                  SampleWork* work);
 
-  // Images with faults that were decoded past, as Pillow does.
+  // Images with faults that were skipped, as Pillow does.
   uint64_t images_with_warnings() const { return images_with_warnings_; }
 
  private:

@@ -69,7 +69,7 @@ VisionGate::VisionRanks VisionGate::Ranks() const {
 bool VisionGate::MustWait(const BlockId& block, const VisionProgress& vision,
                           uint64_t vision_begun, uint32_t prefetch_steps) {
   if (block < vision.first_unbuilt) return false;
-  // A block that is being built will be built or fail.
+  // A block that is being built ends by itself, built or failed.
   if (block < vision.to_begin) return true;
   if (!vision.goes_on || vision_begun >= kVisionBlocksPerBlock) return false;
   if (vision.looks_still >= kStalledLooks) return false;

@@ -11,16 +11,16 @@
 
 namespace ballast {
 
-// Whether a language block depends on the images of its samples: a text must
-// not be supervised if an image of its sample cannot be decoded
+// Returns whether a language block depends on the images of its samples: a text
+// must not be supervised if an image of its sample cannot be decoded
 // (serve.on_bad_sample: placeholder).
 bool ChecksImages(const v1::Config& config);
 
 // Holds language back until vision has decoded the images of the same samples,
 // so that language need not decode them again. A language block may begin once
 // this server's vision streams have built every block up to it. Images that
-// vision decodes elsewhere, or later, are decoded by language itself.
-// docs/decisions/0015-vision-first.md
+// vision decodes elsewhere, or later, are decoded by language itself
+// (docs/decisions/0015-vision-first.md).
 //
 // Plain values, no threads or locks: thread-compatible.
 class VisionGate {
@@ -32,16 +32,17 @@ class VisionGate {
   // being built, for this many looks. Its client may be waiting for language,
   // so language may run `prefetch_steps` steps ahead of it.
   static constexpr uint32_t kPausedLooks = 3;
-  // After this many looks it is stalled and language ignores it. Clients give
-  // up on a silent server after --hang-after, 30 s.
+  // A vision stream counts as stalled after this many looks, and language
+  // ignores it. Clients give up on a silent server after --hang-after, 30 s.
   static constexpr uint32_t kStalledLooks = 5;
 
-  // While language is ahead of vision that moves again, one language block may
-  // begin for this many vision blocks: slow enough for vision to catch up, fast
-  // enough for language's clients not to take the server for hung.
+  // While language is ahead of a vision stream that makes progress again, one
+  // language block may begin for this many vision blocks: slow enough for
+  // vision to catch up, fast enough that language's clients do not give up the
+  // server as hung.
   static constexpr uint64_t kVisionBlocksPerBlock = 4;
 
-  // How far a vision stream has come:
+  // Progress of a vision stream:
   //
   //   built                  being built        not begun
   //   ......................|###|...|###|###|............
@@ -49,10 +50,10 @@ class VisionGate {
   struct VisionProgress {
     BlockId first_unbuilt;  // equals to_begin if every begun block is built
     BlockId to_begin;
-    bool goes_on = false;      // to_begin will begin as the client takes blocks
+    bool goes_on = false;      // to_begin begins as blocks are taken
     uint32_t looks_still = 0;  // looks without a block taken or being built
   };
-  // By data-parallel rank of vision.
+  // Keyed by data-parallel rank of vision.
   using VisionRanks = std::map<uint32_t, VisionProgress>;
 
   // `enabled` is false if language does not depend on images (ChecksImages):
@@ -60,25 +61,26 @@ class VisionGate {
   VisionGate(bool enabled, uint32_t prefetch_steps)
       : enabled_(enabled), prefetch_steps_(prefetch_steps) {}
 
-  // Streams are read, not owned: each stays in place until it is removed.
+  // Streams are only read and not owned: each must stay in place until removed.
   void Add(const LoaderStream* stream) { streams_[stream->id] = {stream}; }
   void Remove(const LoaderStream& stream) { streams_.erase(stream.id); }
 
-  // `stream` has begun a block; `is_new` is false if the block was there.
+  // Records that `stream` has begun a block; `is_new` is false if the block
+  // existed already.
   void OnBegun(const LoaderStream& stream, bool is_new);
-  // The client of `stream` has taken a block.
+  // Records that the client of `stream` has taken a block.
   void OnTaken(const LoaderStream& stream);
-  // Counts for how long each stream has stood still.
+  // Counts the looks for which each stream has been idle.
   void Look();
 
-  // Whether `stream` may begin its next block now. Vision always may.
+  // Returns whether `stream` may begin its next block now. Vision always may.
   bool MayBegin(const LoaderStream& stream) const;
-  // The same for several streams, with one call of Ranks() for all of them.
+  // Like the above, for several streams with one call of Ranks().
   bool MayBegin(const LoaderStream& stream, const VisionRanks& ranks) const;
-  // The progress of each vision rank: that of its most advanced stream.
+  // The progress of each vision rank, i.e. of its most advanced stream.
   VisionRanks Ranks() const;
 
-  // Whether language block `block` must wait for one vision rank.
+  // Returns whether language block `block` must wait for one vision rank.
   // `vision_begun` is the number of blocks that an average vision rank has
   // begun since the language stream last began one. Pure.
   static bool MustWait(const BlockId& block, const VisionProgress& vision,

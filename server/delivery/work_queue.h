@@ -15,22 +15,22 @@ namespace ballast {
 class WorkItems {
  public:
   virtual ~WorkItems() = default;
-  // Constant.
+  // Must not change.
   virtual uint32_t items() const = 0;
-  // Called once for each item below items(), each from any thread.
+  // Called once for each item below items(), possibly each on another thread.
   virtual void Run(uint32_t item) = 0;
 };
 
 // The order in which work is done. Tasks (short; most of them create more work)
-// come before items. Items of the smallest distance come first, and at equal
-// distances those that were added first. But work is overtaken by no more than
-// kPatience later additions for each unit that its distance is above theirs:
-// otherwise a client that takes blocks as fast as they are built would starve
+// come before items. Items of the smallest distance come first; among equal
+// distances the earliest addition comes first. But work is overtaken by at most
+// kPatience later additions for each unit by which its distance exceeds theirs.
+// Otherwise a client that takes blocks as fast as they are built would starve
 // one whose next block was far away when it was added. Plain values, no threads
 // or locks: thread-compatible.
 class WorkQueue {
  public:
-  // Either a task, or one item.
+  // Either a task or one item.
   struct Work {
     std::function<void()> task;
     std::shared_ptr<WorkItems> items;
@@ -50,26 +50,26 @@ class WorkQueue {
   // A schedule takes as long as one to ten samples of photos.
   static constexpr uint64_t kItemsPerWatchTask = 64;
 
-  // A task that no rank waits for. Those that wait come in the order in which
-  // they were added: at once if neither tasks nor items wait, otherwise at most
-  // one after every kItemsPerWatchTask items. So watchers, however many, take a
-  // bounded share of the work from ranks.
+  // Adds a task that no rank waits for. Waiting watch tasks run in the order in
+  // which they were added: at once if neither tasks nor items wait, otherwise
+  // at most one after every kItemsPerWatchTask items. Any number of watchers
+  // thereby takes only a bounded share of the work from ranks.
   void AddWatchTask(std::function<void()> task);
 
-  // More than a server's streams add for a few blocks each, so that it does not
-  // change the order while all keep up.
+  // More additions than a server's streams make for a few blocks each, so that
+  // it does not change the order while all keep up.
   static constexpr uint64_t kPatience = 64;
 
   // `items` has at least one item.
   void AddItems(uint64_t distance, std::shared_ptr<WorkItems> items);
 
-  // Removes `items` if none of them has been popped; answers whether it did.
+  // Removes `items` if none of them has been popped. Returns whether it did.
   bool RemoveIfUntouched(const WorkItems* items);
 
-  // Nothing if the queue is empty.
+  // nullopt if the queue is empty.
   std::optional<Work> Pop();
 
-  // Tasks, of both kinds, and items that wait.
+  // Number of waiting tasks of both kinds, and of waiting items.
   uint64_t tasks() const { return tasks_.size() + watch_tasks_.size(); }
   uint64_t items() const { return items_; }
   bool empty() const { return tasks() == 0 && by_turn_.empty(); }

@@ -55,7 +55,8 @@ void WorkerPool::AddItems(uint64_t distance, std::shared_ptr<WorkItems> items) {
     queue_.AddItems(distance, std::move(items));
     wanted = std::min(wanted, idle_);
   }
-  // Wakes no more threads than there are items: all of them take the lock.
+  // Wakes no more threads than there are items, since all of them take the
+  // lock.
   for (uint32_t i = 0; i < wanted; ++i) changed_.NotifyOne();
 }
 

@@ -19,11 +19,11 @@ namespace ballast {
 // work, never while working. Thread-safe.
 class WorkerPool final : public Workers {
  public:
-  // `threads` of 0: one per core. Errors: RESOURCE_EXHAUSTED (the system
+  // `threads` of 0 means one per core. Errors: RESOURCE_EXHAUSTED (the system
   // refuses so many threads).
   static absl::StatusOr<std::unique_ptr<WorkerPool>> Create(uint32_t threads);
 
-  // Stop().
+  // Calls Stop().
   ~WorkerPool() override;
 
   void AddTask(std::function<void()> task) override;

@@ -10,13 +10,13 @@
 namespace ballast {
 
 // Executes Loader's work: a thread pool (worker_pool.h), or a test. The order
-// of work is WorkQueue's. Thread-safe. Nothing that is added runs on the
-// calling thread before the call returns.
+// of work is WorkQueue's. Thread-safe. Added work never runs on the calling
+// thread before the call returns.
 class Workers {
  public:
   virtual ~Workers() = default;
 
-  // As WorkQueue. After Stop they do nothing: what is added is dropped.
+  // As WorkQueue. After Stop, added work is dropped.
   virtual void AddTask(std::function<void()> task) = 0;
   virtual void AddWatchTask(std::function<void()> task) = 0;
   virtual void AddItems(uint64_t distance,
@@ -29,10 +29,11 @@ class Workers {
     uint32_t threads = 0;
     uint32_t busy = 0;  // threads at work
   };
-  // For statistics alone.
+  // For statistics only.
   virtual Load load() const { return {}; }
 
-  // Drops what has not begun and waits for the rest. Not from a worker.
+  // Drops work that has not begun and waits for the rest. Must not be called
+  // from a worker.
   virtual void Stop() = 0;
 };
 

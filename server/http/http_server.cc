@@ -19,7 +19,7 @@ namespace ballast {
 namespace {
 
 absl::StatusOr<std::string> FindIpv4(const std::string& host) {
-  // RFC 6761; a bare container may have no file that says so.
+  // RFC 6761; a bare container may have no hosts file with this entry.
   if (host == "localhost") return std::string("127.0.0.1");
   addrinfo hints = {};
   hints.ai_family = AF_INET;
@@ -38,7 +38,7 @@ absl::StatusOr<std::string> FindIpv4(const std::string& host) {
   return std::string(text);
 }
 
-// "127.0.0.1:9464" of "localhost:9464".
+// Resolves a host name: "localhost:9464" to "127.0.0.1:9464".
 absl::StatusOr<std::string> Resolve(const std::string& address) {
   const absl::StatusOr<NetAddress> parsed = ParseNetAddress(address);
   if (!parsed.ok() || parsed->is_unix() ||
@@ -60,7 +60,7 @@ std::optional<std::string> HeaderOf(mg_connection* connection,
 
 int OnLog(const mg_connection* /*connection*/, const char* message) {
   LogWarning("http: ", message);
-  return 1;  // and nowhere else
+  return 1;  // civetweb logs nothing itself
 }
 
 }  // namespace

@@ -24,17 +24,16 @@ struct HttpResponse {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
-  // Headers beside those of every answer, each "Name: value\r\n".
+  // Headers besides those of every answer, each "Name: value\r\n".
   std::string headers;
 };
 
-// Serves small answers over HTTP/1.1 to browsers and scrapers, one request a
+// Serves small answers over HTTP/1.1 to browsers and scrapers, one request per
 // connection. Uses civetweb, set up to serve no file and run no program.
-// Bounds: 16 requests at work, 32 connections that wait for one of these and 64
-// that the system holds; 16 KiB of a request before its body, which is not
-// read; 3 seconds to send it, for which a client that connects and stays silent
-// holds one of the
-// 16. Thread-safe.
+// Bounds: 16 requests being handled, 32 connections that wait for one of these,
+// and 64 held by the system; 16 KiB of a request before its body, which is not
+// read; 3 seconds to send it, so a client that connects and stays silent takes
+// one of the 16 for that long. Thread-safe.
 class HttpServer {
  public:
   // Answers a request. Called on several threads at once. Must not throw.
@@ -47,12 +46,12 @@ class HttpServer {
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(
       const std::string& address, Handler handler);
 
-  // Ends the requests at work and waits for them.
+  // Ends the requests being handled and waits for them.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // The address it listens at: IPv4, with the port that the system chose.
+  // The address in use: IPv4, with the port that the system chose.
   const std::string& address() const { return address_; }
 
  private:

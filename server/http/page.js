@@ -68,11 +68,11 @@ function bars(module) {
   const W = 520, H = 170, L = 8, B = 22, n = Math.max(module.after.length, 1);
   const top = Math.max(...module.before, ...module.after, 1e-300);
   const y = v => (H - B) * (1 - finite(v) / top / 1.06);
-  // Many ranks: a line before the bars, since two bars a rank would be too thin.
+  // Many ranks: draws a line before the bars, since two bars per rank would be too thin.
   const many = n > 64;
   const step = (W - L) / n, gap = many ? 0 : step * 0.22, width = many ? step : (step - gap) / 2;
   const mean = module.after.reduce((a, b) => a + b, 0) / n;
-  // As many numbers as there is room for, also where the text is larger (phones).
+  // Labels as many ranks as there is room for, also if the text is larger (phones).
   const room = 11 * String(module.ranks - 1).length + 10;
   const every = [1, 2, 4, 8, 16, 32, 64, 128, 256].find(k => k * step >= room) || n;
   const svg = draw('svg', {viewBox: `0 0 ${W} ${H}`, role: 'img',
@@ -170,7 +170,7 @@ function table(head, rows, left) {
     }))))));
 }
 
-// What was scrolled to stays in sight.
+// Replaces the children of an element, and keeps its scroll position.
 function fill(id, ...children) {
   const old = $(id).querySelector('.scroll');
   const [left, top] = old ? [old.scrollLeft, old.scrollTop] : [0, 0];
@@ -244,7 +244,7 @@ function show(json) {
   last = now;
 }
 
-// What is shown is of the last answer.
+// Marks the page as showing the last answer, which is out of date.
 function away(why) {
   $('live').textContent = why;
   $('live').className = 'off';

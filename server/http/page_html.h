@@ -3,7 +3,7 @@
 
 namespace ballast {
 
-// page.html with page.css and page.js in it, put together by the build.
+// page.html with page.css and page.js inserted by the build.
 extern const char kPageHtml[];
 
 }  // namespace ballast

@@ -42,7 +42,7 @@ std::string PolicyOf(absl::string_view page) {
       SourceHash(page, "<style>", "</style>"), "\r\n");
 }
 
-// Whether `host` is localhost or an address, with or without a port.
+// Returns whether `host` is localhost or an address, with or without a port.
 bool IsLocalName(absl::string_view host) {
   if (!host.empty() && host.front() == '[') return true;  // IPv6
   host = host.substr(0, host.rfind(':'));

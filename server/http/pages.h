@@ -22,10 +22,11 @@ struct PageSources {
   std::function<std::string()> metrics;
   std::function<std::string()> status;
   // Whether a request with this `Authorization` may see them: OK, or
-  // UNAUTHENTICATED or PERMISSION_DENIED with the reason. Null: anyone may.
+  // UNAUTHENTICATED or PERMISSION_DENIED with the reason. Null: every request
+  // may.
   std::function<absl::Status(const std::optional<std::string>&)> check;
-  // Whether only this machine reaches the server. Then a request's host must be
-  // a numeric address or localhost, so that no page of another site can read
+  // True if only this machine can reach the server. Then a request's host must
+  // be a numeric address or localhost, so that no page of another site can read
   // this one under a name of its own (DNS rebinding).
   bool is_local = true;
 };

@@ -23,7 +23,7 @@ prometheus::MetricType TypeOf(v1::MetricFamily::Type type) {
   }
 }
 
-// Prometheus' buckets are cumulative, and the last has no bound.
+// Prometheus buckets are cumulative, and the last has no bound.
 prometheus::ClientMetric::Histogram HistogramOf(
     const v1::MetricFamily::Histogram& histogram) {
   prometheus::ClientMetric::Histogram converted;

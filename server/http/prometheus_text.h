@@ -8,7 +8,7 @@
 
 namespace ballast {
 
-// `families` in Prometheus' text format 0.0.4, by prometheus-cpp.
+// Formats `families` in Prometheus text format 0.0.4, by prometheus-cpp.
 std::string PrometheusText(const std::vector<v1::MetricFamily>& families);
 
 }  // namespace ballast

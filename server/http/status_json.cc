@@ -176,7 +176,7 @@ std::string PageJson(
       {"max_bad_samples", status.max_bad_samples()},
       {"bad_samples", BadSamplesJson(status)},
       {"stalls", StallsJson(status)}};
-  // Names of files may be anything; what is not UTF-8 is replaced.
+  // File names may be any bytes; whatever is not UTF-8 is replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -11,8 +11,8 @@
 
 namespace ballast {
 
-// The page's data. Bounded whatever the size of the job: in larger modules one
-// bar stands for several consecutive ranks, with the largest of their loads.
+// The page's data. Its size is bounded for any job: in larger modules one bar
+// stands for several consecutive ranks, with the largest of their loads.
 inline constexpr int kMostBars = 256;
 inline constexpr int kMostListed = 100;  // clients, bad samples, stalls
 

@@ -23,7 +23,7 @@ constexpr bool IsResizedAlongYFirst(uint32_t width, uint32_t height,
   return height > uint64_t{100} * width && new_height < height;
 }
 
-// Resizes as Pillow's resize(BICUBIC) does, to the bit. Thread-compatible.
+// Resizes bit for bit as Pillow's resize(BICUBIC) does. Thread-compatible.
 class BicubicSink : public RowSink {
  public:
   // Arguments as for StripResampler.
@@ -40,7 +40,7 @@ class BicubicSink : public RowSink {
   void RowsDone(size_t count) override { first_->RowsDone(count); }
   absl::Status Finish() override;
 
-  // Time spent resampling, without the decoder's.
+  // Time spent resampling, excluding the decoder's time.
   std::chrono::nanoseconds busy() const {
     return second_busy_ +
            (first_.has_value() ? first_->busy() : std::chrono::nanoseconds(0));

@@ -7,8 +7,8 @@
 
 namespace ballast {
 
-// How a stored picture must be turned to be upright, in EXIF's numbers: 1 as it
-// is; 2 mirrored left to right; 3 rotated by 180 degrees; 4 mirrored top to
+// The transformation that makes a stored picture upright, in EXIF's numbers: 1
+// none; 2 mirrored left to right; 3 rotated by 180 degrees; 4 mirrored top to
 // bottom; 5 transposed; 6 rotated by 90 degrees clockwise; 7 transposed along
 // the other diagonal; 8 rotated by 90 degrees anticlockwise.
 using Orientation = int;

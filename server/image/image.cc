@@ -42,7 +42,7 @@ absl::StatusOr<Stored> ReadStored(absl::string_view bytes,
   return stored;
 }
 
-// A header that ends early in a whole file is damage.
+// A header that ends early in a complete file is damage.
 absl::StatusOr<Stored> ReadWholeFile(absl::string_view bytes,
                                      const ImageOptions& options) {
   absl::StatusOr<Stored> stored = ReadStored(bytes, options);
@@ -68,8 +68,8 @@ struct ImageDecoder::State {
   explicit State(const ImageOptions& o)
       : options(o), arena(o.max_memory, kKeptMemory), jpeg(&arena) {}
 
-  // Decodes to `sink` and applies the orientation on the way. With a size to
-  // cover, a JPEG may be decoded at a smaller scale.
+  // Decodes to `sink` and applies the orientation on the way. Given a size to
+  // cover, may decode a JPEG at a smaller scale.
   absl::Status DecodeTo(absl::string_view bytes, const Stored& stored,
                         const JpegDecoder::Size* cover, RowSink* sink) {
     OrientingSink turned(stored.orientation, &arena, sink);

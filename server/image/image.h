@@ -61,7 +61,7 @@ class ImageDecoder {
 
   const ImageOptions& options() const;
 
-  // Faults in the last image that were decoded past, as Pillow does.
+  // Faults in the last image that were skipped, as Pillow does.
   uint64_t warnings() const;
 
   // Time that resizing took in the last DecodeResized. Resizing and decoding

@@ -1,6 +1,6 @@
 // Reads format and size from a file's first bytes. The parsers are our own: the
-// index asks for the size of every image of a dataset, and the libraries would
-// set up a whole decoder for each.
+// index reads the size of every image of a dataset, and the libraries would set
+// up a whole decoder for each.
 #include "server/image/image_header.h"
 
 #include <cstddef>

@@ -18,10 +18,10 @@ struct ImageOptions {
   // sizes are then those after turning. The Hugging Face processors do not do
   // this.
   bool apply_exif_orientation = false;
-  // The most memory that work on one image may take, beyond its result. A
-  // baseline JPEG or a PNG takes a few rows; a progressive JPEG 2 bytes a
-  // coefficient (3 to 6 a pixel); interlaced PNG and turning 3 bytes a pixel;
-  // WebP 7.
+  // Most memory that work on one image may take, beyond its result. A baseline
+  // JPEG or a PNG takes a few rows; a progressive JPEG 2 bytes per coefficient
+  // (3 to 6 per pixel); an interlaced PNG and rotation 3 bytes per pixel; WebP
+  // 7.
   uint64_t max_memory = uint64_t{1} << 30;
 
   friend bool operator==(const ImageOptions&, const ImageOptions&) = default;

@@ -17,7 +17,7 @@
 namespace ballast {
 namespace {
 
-// A progressive file of a few bytes a scan can ask for any number of passes
+// A progressive file of a few bytes per scan can request any number of passes
 // over the image. Encoders write about ten.
 constexpr int kMaxScans = 100;
 
@@ -33,7 +33,7 @@ struct ErrorManager {
   std::longjmp(error->jump, 1);
 }
 
-// Pillow accepts what libjpeg only warns about.
+// Ignores what libjpeg only warns about, as Pillow does.
 void IgnoreMessage(j_common_ptr) {}
 
 void LimitScans(j_common_ptr info) {
@@ -63,8 +63,8 @@ void SkipBytes(j_decompress_ptr info, long count) {
 }
 
 // Pillow treats every CMYK file as Adobe's, inverted: libjpeg returns 255 minus
-// the ink. Then follows Pillow's own CMYK to RGB: 255 - k, less c's share of
-// it.
+// the ink. Then Pillow's own conversion to RGB follows: 255 - k, less c's share
+// of it.
 void InvertedCmykToRgb(const uint8_t* cmyk, size_t pixels, uint8_t* rgb) {
   for (size_t i = 0; i < pixels; ++i, cmyk += 4, rgb += 3) {
     const int white = cmyk[3];

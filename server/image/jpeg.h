@@ -22,7 +22,7 @@ class JpegDecoder {
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
   // Writes the rows of `bytes`, a JPEG of width x height pixels, to `sink`:
-  // calls Begin, not Finish. With a size to cover, decodes at the smallest
+  // calls Begin, not Finish. Given a size to cover, decodes at the smallest
   // scale of 1/8, 1/4, 1/2 and 1 that is no smaller than that size, and with
   // plain instead of smooth chroma: the `fast` setting. Errors:
   // INVALID_ARGUMENT (damaged, truncated, another size); RESOURCE_EXHAUSTED
@@ -34,7 +34,7 @@ class JpegDecoder {
   absl::Status Decode(absl::string_view bytes, Size size, const Size* cover,
                       RowSink* sink);
 
-  // Faults in the last image that libjpeg, like Pillow, decoded past.
+  // Faults in the last image that libjpeg, like Pillow, skipped.
   uint64_t warnings() const;
 
   // Ends the last image; afterwards the arena may be reset.

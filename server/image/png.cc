@@ -15,8 +15,8 @@ namespace ballast {
 namespace {
 
 // Decodes with libpng's push reader, which returns every row that the available
-// bytes complete. So, as in Pillow, a file is good when all its rows are; what
-// is cut or broken after them does not matter.
+// bytes complete. So, as in Pillow, a file is good if all its rows are; damage
+// after them does not matter.
 class PngDecoder {
  public:
   PngDecoder(uint32_t width, uint32_t height, ScratchArena* arena,
@@ -90,7 +90,7 @@ class PngDecoder {
     }
     if (setjmp(png_jmpbuf(png_))) return false;
     png_set_progressive_read_fn(png_, this, OnInfo, OnRow, nullptr);
-    // The pixels are bounded already, and a chunk by the file.
+    // The pixels are already bounded, and a chunk is bounded by the file.
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
     png_set_chunk_malloc_max(png_, 0);
     // Reads only the chunks that carry the picture; transparency does not

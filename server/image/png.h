@@ -12,8 +12,8 @@ namespace ballast {
 
 // Writes the rows of `bytes`, a PNG of width x height pixels, to `sink`: calls
 // Begin, not Finish. Memory, including libpng's and zlib's, comes from `arena`;
-// an interlaced image takes 3 bytes a pixel of it. Sets `warnings` to the
-// number of faults that were decoded past. Errors: INVALID_ARGUMENT (damaged,
+// an interlaced image takes 3 bytes per pixel of it. Sets `warnings` to the
+// number of faults that were skipped. Errors: INVALID_ARGUMENT (damaged,
 // truncated, another size); RESOURCE_EXHAUSTED (the arena's limit); the sink's.
 absl::Status DecodePng(absl::string_view bytes, uint32_t width, uint32_t height,
                        ScratchArena* arena, RowSink* sink, uint64_t* warnings);

@@ -9,14 +9,13 @@
 #include "server/image/quad_table.h"
 
 // The inner loops of resampling, for each instruction set that the compiler
-// knows; the best one of the machine is chosen at run time. All give the same
-// bits: the exact sums, rounded and clipped as ClipWeightedSum does.
+// knows; the machine's best one is chosen at run time. All give the same bits:
+// the exact sums, rounded and clipped as by ClipWeightedSum.
 //
 // Three layouts of 8-bit pixels, a "value" being one channel of one pixel:
 //   strip  16 rows of RGB, top to bottom
 //   tile   a strip transposed so that a quad of a row is one word and the 16
-//   rows
-//          are adjacent: [quad of a row][channel][row][pixel of the quad]
+//          rows are adjacent: [quad of a row][channel][row][pixel of the quad]
 //   line   4 rows, already resampled along x, transposed so that a quad of a
 //          column is one word: [value of a row][row]
 // All begin at multiples of 64 bytes. Every function is reentrant.
@@ -60,8 +59,8 @@ void ResampleTile(const uint8_t* tile, const QuadTable& table,
                   uint8_t* const (&lines)[4]);
 
 // Resamples along y: row `i` of the table's output, out.size() values. `lines`
-// are those from the row's first quad on: taps.count, and one more, whose
-// pixels may be anything if they have no weight.
+// begins with the line of the row's first quad and has taps.count + 1 lines;
+// pixels without a weight may be anything.
 void ResampleLines(const uint8_t* const* lines, const QuadTable& table,
                    uint32_t i, absl::Span<uint8_t> out);
 

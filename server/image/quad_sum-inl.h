@@ -83,7 +83,7 @@ HWY_INLINE HWY_ATTR SignedVector FirstSum() {
   return hn::Set(Signed(), kHalf >> 16);
 }
 
-// One weighted sum a lane.
+// One weighted sum per lane.
 class QuadSums {
  public:
   HWY_INLINE HWY_ATTR QuadSums()
@@ -144,7 +144,7 @@ struct QuadWeights {
   hn::Vec<Shorts> high_even, high_odd, low_even, low_odd;
 };
 
-// One weighted sum a lane. Highway spreads the products of pairs over two
+// One weighted sum per lane. Highway spreads the products of pairs over two
 // vectors; some instruction sets leave the second at 0.
 class QuadSums {
  public:

@@ -60,7 +60,7 @@ class QuadTable {
   QuadFormat format() const { return format_; }
   uint32_t source() const { return source_; }
   uint32_t output() const { return output_; }
-  // One entry an output pixel. Ends with weight 0 are omitted, so the first
+  // One entry per output pixel. Ends with weight 0 are omitted, so the first
   // quad may decrease from one output pixel to the next.
   const std::vector<QuadTaps>& taps() const { return taps_; }
   const uint32_t* words(const QuadTaps& taps) const {

@@ -28,7 +28,7 @@ class RowSink {
   // unless all have been written. Valid until RowsDone.
   virtual absl::Span<uint8_t* const> NextRows() = 0;
 
-  // Says that the first `count` of NextRows() are written. Neither this nor
+  // Reports that the first `count` of NextRows() are written. Neither this nor
   // NextRows allocates, fails or throws: decoders call them where they may
   // longjmp.
   virtual void RowsDone(size_t count) = 0;
@@ -37,7 +37,7 @@ class RowSink {
   virtual absl::Status Finish() { return absl::OkStatus(); }
 };
 
-// Writes a whole image to a sink that is begun.
+// Writes a whole image to a sink that has begun.
 inline void CopyRows(const uint8_t* pixels, uint32_t width, uint32_t height,
                      RowSink* sink) {
   const size_t stride = size_t{width} * 3;

@@ -23,8 +23,8 @@ uint32_t StripResampler::QuadsNeeded(uint32_t y) const {
   return std::min<uint32_t>(end, (vertical_->source() + 3) / 4);
 }
 
-// The most lines between the last one made and the first one that some output
-// row still needs.
+// The most lines between the last one computed and the first one that some
+// output row still needs.
 uint64_t StripResampler::RingSize() const {
   uint64_t made = 0;
   uint64_t size = kStripQuads;
@@ -84,7 +84,7 @@ void StripResampler::RowsDone(size_t count) {
   strip_rows_ += count;
   rows_left_ -= count;
   if (strip_rows_ < kStripRows && rows_left_ > 0) return;
-  // Measured once a strip, so that the cost of the clock is negligible.
+  // Measured once per strip, so that the cost of the clock is negligible.
   const auto start = std::chrono::steady_clock::now();
   ResampleStrip();
   WriteReadyRows();

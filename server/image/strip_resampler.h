@@ -36,7 +36,7 @@ class StripResampler : public RowSink {
   absl::Span<uint8_t* const> NextRows() override;
   void RowsDone(size_t count) override;
 
-  // Time spent resampling, without the decoder's.
+  // Time spent resampling, excluding the decoder's time.
   std::chrono::nanoseconds busy() const { return busy_; }
 
  private:
@@ -62,7 +62,7 @@ class StripResampler : public RowSink {
   const uint8_t** lines_ = nullptr;  // the lines of one output row
   uint32_t rows_left_ = 0;           // rows not yet decoded
   uint32_t strip_rows_ = 0;          // rows of the strip already written
-  uint32_t quads_ = 0;               // lines made so far
+  uint32_t quads_ = 0;               // lines computed so far
   uint32_t next_ = 0;                // output row
   std::chrono::nanoseconds busy_{0};
 };

@@ -12,7 +12,7 @@ const QuadTable* TableCache::Find(QuadFormat format, uint32_t source,
       return &slot.table;
     }
   }
-  // Tables reuse one another's memory well before the limit is reached.
+  // Reuses the memory of other tables well before the limit is reached.
   Slot* slot = Oldest(bytes() < kMostBytes / 2);
   slot->table.Build(format, source, output);
   slot->last_use = uses_;

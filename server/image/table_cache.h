@@ -14,12 +14,11 @@ namespace ballast {
 // Thread-compatible.
 class TableCache {
  public:
-  // The most bytes that all tables together may hold, except for the two used
-  // last.
+  // Most bytes that all tables together may hold, except for the two used last.
   static constexpr size_t kMostBytes = size_t{1} << 20;
 
-  // The table for these lengths. Valid until the second next Find. Neither
-  // length is 0.
+  // The table for these lengths. Valid until the second Find after this one.
+  // Neither length is 0.
   const QuadTable* Find(QuadFormat format, uint32_t source, uint32_t output);
 
   // Memory held, in bytes.

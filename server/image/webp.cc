@@ -15,8 +15,8 @@
 namespace ballast {
 namespace {
 
-// The most memory that libwebp itself takes: a lossless picture is first
-// decoded to four bytes a pixel.
+// Most memory that libwebp itself takes: a lossless picture is first decoded to
+// four bytes per pixel.
 constexpr uint64_t kOwnBytesAPixel = 4;
 
 struct DeleteDemuxer {
@@ -37,7 +37,7 @@ struct Canvas {
 };
 
 // Decodes a frame to its place on the canvas, directly to RGB: transparent
-// pixels keep the colour that the file gives them.
+// pixels keep the colour given in the file.
 absl::Status DecodeFrame(const WebPIterator& frame, const Canvas& canvas) {
   const auto [left, top] = std::pair(frame.x_offset, frame.y_offset);
   if (left < 0 || top < 0 || frame.width <= 0 || frame.height <= 0 ||

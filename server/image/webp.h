@@ -12,7 +12,7 @@ namespace ballast {
 
 // Writes the rows of `bytes`, a WebP of width x height pixels, to `sink`: calls
 // Begin, not Finish. libwebp only writes whole pictures, so this takes 3 bytes
-// a pixel from `arena`, and up to 4 of libwebp's own from malloc, which count
+// per pixel from `arena`, and up to 4 from malloc in libwebp, which count
 // towards the arena's limit. Errors: INVALID_ARGUMENT (damaged, truncated,
 // another size); RESOURCE_EXHAUSTED (the arena's limit); the sink's.
 absl::Status DecodeWebp(absl::string_view bytes, uint32_t width,

@@ -7,7 +7,7 @@ namespace ballast {
 
 IndexKey IndexKeyOf(const v1::Config& config, const Tokenizer& tokenizer) {
   IndexKey key;
-  // A turned image has its sides swapped.
+  // A rotated image has its sides swapped.
   key.sizes =
       absl::StrCat("exif_orientation=", config.model().exif_orientation());
   key.lengths = TextLengthKey(config.model(), tokenizer);

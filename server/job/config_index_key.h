@@ -7,9 +7,9 @@
 
 namespace ballast {
 
-// The key of all that the indexes of a loaded `config` depend on. `tokenizer`
-// is the one that its model names; the model's token ids agree with it
-// (OpenModelTokenizer).
+// The key of everything that the indexes of a loaded `config` depend on.
+// `tokenizer` is the one that its model names; the model's token ids agree with
+// it (OpenModelTokenizer).
 IndexKey IndexKeyOf(const v1::Config& config, const Tokenizer& tokenizer);
 
 }  // namespace ballast

@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<ImageGrid>> Grids(absl::Span<const ImageSize> images,
   return grids;
 }
 
-// Measures a sample's text under `text`. Counts in `too_long` the samples whose
+// Measures a sample's text under `text`. `too_long` counts the samples whose
 // length is an error.
 absl::StatusOr<TextLengths> Measure(const RawSample& sample,
                                     absl::Span<const ImageSize> images,
@@ -73,14 +73,14 @@ absl::StatusOr<TextLengths> Measure(const RawSample& sample,
                      /*skip=*/false, measured.limited};
 }
 
-// Whether lengths measured under other bounds also hold under `text`.
+// Returns whether lengths measured under other bounds also hold under `text`.
 bool Hold(const TextLengths& lengths, absl::Span<const ImageSize> images,
           const TextOptions& text) {
   const auto grids = Grids(images, *text.model);
   return grids.ok() && TextFits(lengths.text_tokens, *grids, text);
 }
 
-// VerifyIndex, with its progress reported as that of a build of `samples`
+// Runs VerifyIndex and reports its progress like that of a build of `samples`
 // bytes.
 absl::Status Verify(const v1::Source& source, absl::string_view directory,
                     const IndexKey& key, uint64_t samples,
@@ -147,7 +147,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
                                 absl::Span<const ImageSize> images) {
       return Measure(sample, images, text, &too_long);
     };
-    // An index without them would be taken as up to date and served.
+    // An index without these samples would count as up to date and be served.
     index_options.accept = [&](const IndexReport&) { return too_long == 0; };
     index_options.read_image_size = SizeReader(c.model());
     index_options.key = key;

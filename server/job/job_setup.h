@@ -17,8 +17,9 @@
 
 namespace ballast {
 
-// A configuration with its tokenizer, sources and scheduler opened: all that
-// serving or planning needs. Each part refers to those before it. Move-only.
+// A configuration with its tokenizer, sources and scheduler opened: everything
+// that serving or planning needs. Each part refers to those before it.
+// Move-only.
 struct OpenedJob {
   v1::Config config;
   std::unique_ptr<Tokenizer> tokenizer;
@@ -43,10 +44,11 @@ struct ServerIdentity {
   std::vector<v1::Role> first_ranks;
 };
 
-// By serve.listen. Errors: NOT_FOUND, INVALID_ARGUMENT (see FindServer).
+// Finds the entry by serve.listen. Errors: NOT_FOUND, INVALID_ARGUMENT (see
+// FindServer).
 absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config);
 
-// The address of the server where the groups of the job's ranks meet
+// The address of the server at which the groups of the job's ranks meet
 // (LoaderService.Rendezvous): topology.meeting, else the first of
 // topology.servers.
 std::string MeetingAddress(const v1::Config& config);

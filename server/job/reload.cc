@@ -10,7 +10,7 @@
 namespace ballast {
 namespace {
 
-// `running` with the keys that a running server can take over from `wanted`.
+// `running` with the keys that a running server can adopt from `wanted`.
 v1::Config Adopted(const v1::Config& running, const v1::Config& wanted) {
   v1::Config config = running;
   v1::Serve& serve = *config.mutable_serve();
@@ -28,7 +28,7 @@ v1::Config Adopted(const v1::Config& running, const v1::Config& wanted) {
   return config;
 }
 
-// Whether `key` concerns this server alone: paths, or how it works.
+// Returns whether `key` concerns only this server: paths, or how it works.
 bool IsOfOneServer(const std::string& key) {
   return absl::StartsWith(key, "serve.") || key == "security" ||
          absl::StartsWith(key, "security.") ||

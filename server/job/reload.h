@@ -6,16 +6,16 @@
 
 namespace ballast {
 
-// Checks what a server can take over from its configuration file while it
-// serves:
+// Checks that a server can adopt its changed configuration file while it
+// serves. It can adopt:
 //
 //   serve.log_level, serve.stall_after, serve.read_attempts,
 //   serve.read_timeout, serve.max_bad_samples, security.job,
 //   security.tokens_file (and what the file holds), what the files of
 //   security.tls hold
 //
-// Everything else is fixed when it starts. OK if the two loaded configurations
-// differ in these keys alone. Otherwise FAILED_PRECONDITION with the first
+// Everything else is fixed at start. OK if the two loaded configurations differ
+// in these keys alone. Otherwise FAILED_PRECONDITION with the first
 // other key that differs, both values, and what the change needs: a restart of
 // this server, or of every server and rank, since the schedule's settings must
 // be the same for all. Whether tokens are needed at all is such a key, too.

@@ -82,8 +82,8 @@ void BalanceBoard::SetListener(std::function<void(uint64_t step)> on_step) {
 }
 
 void BalanceBoard::OnStep(uint64_t step) {
-  // Not behind the watchers: the sums count every step, as fast as ranks take
-  // them.
+  // Not queued behind the watchers: the sums count every step as fast as ranks
+  // take them.
   loader_->GetSchedule(
       step, Measure([this](const absl::StatusOr<Shared>& balance) {
         if (balance.ok()) {
@@ -101,7 +101,7 @@ void BalanceBoard::Reach(const Shared& balance) {
   {
     MutexLock lock(&mutex_);
     current_ = balance;
-    // Ranks that restarted at an earlier step pass the same steps again.
+    // Ranks that restarted at an earlier step go through the same steps again.
     while (!history_.empty() && history_.back()->step() >= balance->step()) {
       history_.pop_back();
     }

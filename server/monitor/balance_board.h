@@ -46,11 +46,11 @@ class BalanceBoard : public std::enable_shared_from_this<BalanceBoard> {
   // The kept balance of `step`; null if there is none.
   Shared Find(uint64_t step) const;
 
-  // Has a worker compute the balance of `step`, with columns by rank, and pass
-  // it to `answer`. Errors: as Loader::PeekSchedule.
+  // Makes a worker compute the balance of `step`, with columns by rank, and
+  // pass it to `answer`. Errors: as Loader::PeekSchedule.
   void Get(uint64_t step, Answer answer);
 
-  // The balance of the step that training is at; null before the first.
+  // The balance of the step that training has reached; null before the first.
   Shared Current() const;
   // The last steps that training has reached, in ascending order.
   std::vector<Shared> History() const;

@@ -22,8 +22,8 @@ class ClientBoard {
   struct Client {
     v1::Role role;
     std::string peer;
-    // The block that the client got last or is getting; before the first, the
-    // one it asked for.
+    // The block that the client got last or is getting; before the first block,
+    // the one that it requested.
     uint64_t step = 0;
     uint32_t micro_batch = 0;
     State state = v1::GetStatusResponse::Client::STATE_HOLDS_BACK;
@@ -43,13 +43,13 @@ class ClientBoard {
   // time.
   class Entry {
    public:
-    // `board` outlives this.
+    // `board` must outlive this.
     Entry(ClientBoard* board, Client client);
     ~Entry();
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
 
-    // Replaces what the board says of the client.
+    // Replaces the board's record of the client.
     void Set(const Client& client);
 
    private:
@@ -65,7 +65,7 @@ class ClientBoard {
 };
 
 // At most `most` clients for GetStatus: those furthest behind the leading one
-// first, and among equals those longest in their state.
+// first; among equals, those longest in their state first.
 std::vector<v1::GetStatusResponse::Client> ByLag(
     const std::vector<ClientBoard::Client>& clients,
     std::chrono::steady_clock::time_point now, size_t most);

@@ -18,10 +18,10 @@ namespace {
 
 using Client = v1::GetStatusResponse::Client;
 
-// Ranks of a module that have metrics of their own; those of larger ones are
-// summed up.
+// Ranks of a module that have their own metrics; larger modules are summed up.
 constexpr int kMostRanks = 64;
-// Sources that have one; bad samples of further ones count as "other".
+// Sources that have their own metric; bad samples of further ones count as
+// "other".
 constexpr size_t kMostSources = 32;
 
 std::string NameOf(v1::Module module) {

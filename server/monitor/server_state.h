@@ -18,14 +18,15 @@
 
 namespace ballast {
 
-// A server's state, for MetricsService, /metrics and the page alike.
-// Thread-safe. Takes each lock that it needs for a moment.
+// A server's state, for MetricsService, /metrics and the page. Thread-safe.
+// Holds each lock that it needs only for a moment.
 class ServerState {
  public:
   // Most clients that Status lists.
   static constexpr size_t kListed = 1024;
 
-  // Where the state comes from. Nothing is owned; all must outlive this.
+  // The objects that the state comes from. Nothing is owned; all must outlive
+  // this.
   struct Sources {
     std::string name;  // the server's name for itself
     const Loader* loader = nullptr;
@@ -43,8 +44,8 @@ class ServerState {
 
   v1::GetStatusResponse Status() const;
 
-  // Every family of docs/metrics.md, in its order, except those without metrics
-  // now.
+  // Every family of docs/metrics.md, in its order, except those that have no
+  // metrics now.
   std::vector<v1::MetricFamily> Metrics() const;
 
  private:

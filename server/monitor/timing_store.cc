@@ -42,7 +42,7 @@ absl::Status TimingStore::Check(const v1::StepTiming& timing) const {
     return absl::InvalidArgumentError(absl::StrCat(
         "step is ", timing.step(), ", whose positions do not fit 64 bits"));
   }
-  // Each of the grid's groups has a sample in every micro-batch.
+  // Each of the grid's groups has at least one sample in every micro-batch.
   const uint64_t micro_batches = std::max<uint64_t>(samples / grid_, 1);
   if (timing.micro_batch() >= micro_batches) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -22,9 +22,9 @@
 namespace ballast {
 
 // The last kMaxTimings timings that ranks reported to this server, at most some
-// 12 MiB. A timing of the same (role, step, micro-batch) replaces the one
-// before; when the store is full, a new one replaces the one that was first
-// reported longest ago. Thread-safe.
+// 12 MiB. A timing replaces an earlier one of the same (role, step,
+// micro-batch); when the store is full, a new one replaces the one that was
+// first reported longest ago. Thread-safe.
 class TimingStore {
  public:
   static constexpr size_t kMaxTimings = 65536;
@@ -35,23 +35,23 @@ class TimingStore {
 
   // Keeps all `timings`, or none of them. Errors: INVALID_ARGUMENT (no timing,
   // or more than kMaxReported; no such role; a step whose positions do not fit
-  // 64 bits; a micro-batch that no step of the job can have, which is not to
-  // say that this step has it; a time that is negative or not finite).
+  // 64 bits; a micro-batch that no step of the job can have, without a check
+  // that this step has it; a time that is negative or not finite).
   absl::Status Add(absl::Span<const v1::StepTiming* const> timings);
 
   // The last timing of each rank that has reported, of at most kMaxRanks ranks,
-  // in order of module and rank.
+  // ordered by module and rank.
   static constexpr size_t kMaxRanks = 1024;
   std::vector<v1::StepTiming> Latest() const;
 
-  // The times of each phase over all ranks of `module`, of every timing that
-  // was added, also of those that replaced another; null for a module that does
-  // not exist.
+  // The times of each phase over all ranks of `module`, of every timing ever
+  // added, including those that were replaced; null for a module that does not
+  // exist.
   enum Phase { kTrain, kWait, kCopy, kExchange, kPack, kPhases };
   const std::array<DurationHistogram, kPhases>* phases(v1::Module module) const;
 
   // The kept timings of steps from `from_step` on and of `module` (unspecified:
-  // of all), in ascending order of (step, micro-batch, module, rank).
+  // of all modules), in ascending order of (step, micro-batch, module, rank).
   std::vector<v1::StepTiming> Get(uint64_t from_step, v1::Module module) const;
 
  private:
@@ -77,7 +77,7 @@ class TimingStore {
   mutable Mutex mutex_;
   // (module, rank)
   std::map<std::pair<int, uint32_t>, Kept> latest_ ABSL_GUARDED_BY(mutex_);
-  // A ring once it is full; the oldest is then at oldest_.
+  // A ring once it is full; oldest_ is then the index of its oldest entry.
   std::vector<Kept> ring_ ABSL_GUARDED_BY(mutex_);
   size_t oldest_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::flat_hash_map<Key, size_t> places_ ABSL_GUARDED_BY(mutex_);

@@ -19,7 +19,7 @@ class CallCount {
     MutexLock lock(&mutex_);
     ++calls_;
   }
-  // Begin, unless `most` calls are open already. Returns whether it began.
+  // Like Begin, unless `most` calls are open already. Returns whether it began.
   bool TryBegin(int64_t most) {
     MutexLock lock(&mutex_);
     if (calls_ >= most) return false;
@@ -31,11 +31,11 @@ class CallCount {
     if (--calls_ == 0) none_.NotifyAll();
   }
 
-  // Blocks until there is no call, or until `deadline`.
+  // Blocks until no call is open, or until `deadline`.
   void AwaitNone(absl::Time deadline) {
     MutexLock lock(&mutex_);
     while (calls_ != 0) {
-      // An infinite wait does not fit the clock that CondVar counts by.
+      // An infinite wait does not fit the clock that CondVar uses.
       const absl::Duration left =
           std::min(deadline - absl::Now(), absl::Hours(1));
       if (left <= absl::ZeroDuration()) return;

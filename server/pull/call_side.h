@@ -11,13 +11,14 @@
 namespace ballast {
 
 // A call of LoaderService.Pull. Its messages are bytes, so that chunks are sent
-// from where they lie.
+// from where they are, without a copy.
 using PullReactor =
     StreamReactor<grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                   grpc::ByteBuffer>;
 
 // The role that a call takes with its first message: a Pull (PullSide) or a
-// lane of one (LaneSide). Receives the events of the call, with no lock held.
+// lane of a Pull (LaneSide). Receives the events of the call, with no lock
+// held.
 class CallSide {
  public:
   virtual ~CallSide() = default;
@@ -27,7 +28,7 @@ class CallSide {
   virtual void OnRequest(const absl::StatusOr<v1::PullRequest>& request) = 0;
   // The client sends no further message.
   virtual void OnClientFinished() = 0;
-  // A write is over. May run beside OnRequest.
+  // A write is over. May run concurrently with OnRequest.
   virtual void OnWritten() = 0;
   // The last event: the call must not be used afterwards. Returns whether
   // CallCount still counts the call.

@@ -16,7 +16,7 @@ class PullSide;
 // The Pulls that lanes may join (PullRequest.Join), by ticket. Thread-safe.
 class LaneDirectory {
  public:
-  // False if another Pull has this ticket.
+  // Returns false if another Pull has this ticket.
   bool Add(const std::string& ticket, std::weak_ptr<PullSide> pull) {
     MutexLock lock(&mutex_);
     return pulls_.emplace(ticket, std::move(pull)).second;

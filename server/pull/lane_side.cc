@@ -25,7 +25,7 @@ absl::Status LaneSide::Join(const v1::PullRequest::Join& join) {
         "between client and server spread connections over several servers?");
   }
   {
-    // Before the Pull writes: OnWritten looks for it.
+    // Set before the Pull writes, since OnWritten reads it.
     MutexLock lock(&mutex_);
     joined_ = {pull, join.lane()};
   }

@@ -11,19 +11,18 @@
 
 namespace ballast {
 
-// A lane: a call that carries chunks of another call, its Pull, which writes to
-// it and ends it. Tells the Pull when a write is over and when the lane is
-// gone. Thread-safe.
+// A lane: a call that carries chunks of another call, its Pull. The Pull writes
+// to the lane and ends it. The lane tells the Pull when a write is over and
+// when the lane is gone. Thread-safe.
 class LaneSide final : public CallSide {
  public:
   // Neither is owned. `call` is used until OnDone.
   LaneSide(LaneDirectory* directory, PullReactor* call)
       : directory_(directory), call_(call) {}
 
-  // The first message is a Join; any other ends the call with
-  // INVALID_ARGUMENT. The call ends with NOT_FOUND if no Pull has the ticket,
-  // or none has such a lane to be joined, with UNAVAILABLE if the Pull has
-  // ended.
+  // The first message is a Join; any other ends the call with INVALID_ARGUMENT.
+  // The call ends with NOT_FOUND if no Pull has the ticket, or that Pull has no
+  // such lane to be joined, and with UNAVAILABLE if the Pull has ended.
   void OnRequest(const absl::StatusOr<v1::PullRequest>& request) override;
   void OnClientFinished() override {}
   void OnWritten() override;

@@ -60,7 +60,7 @@ void PullCall::Dispatch(const absl::StatusOr<v1::PullRequest>& request) {
     side = std::make_shared<PullSide>(&context_, this, client_, peer_);
   }
   {
-    // Before the side writes: OnWritten looks for it.
+    // Set before the side writes, since OnWritten reads it.
     MutexLock lock(&side_mutex_);
     side_ = side;
   }

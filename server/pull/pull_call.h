@@ -20,8 +20,8 @@ namespace ballast {
 // done with it.
 class PullCall final : public PullReactor {
  public:
-  // Starts a call for `peer`, the client as gRPC names it. Never null; beyond
-  // the limits the call ends with RESOURCE_EXHAUSTED.
+  // Starts a call for `peer`, the client as named by gRPC. Never returns null;
+  // beyond the limits the call ends with RESOURCE_EXHAUSTED.
   static grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Start(
       PullContext* context, const std::string& peer);
 
@@ -37,17 +37,17 @@ class PullCall final : public PullReactor {
         client_(std::move(client)),
         peer_(std::move(peer)) {}
 
-  // Chooses the side, if `request` is the first message, and passes it on.
+  // Chooses the side if `request` is the first message, then passes it on.
   void Dispatch(const absl::StatusOr<v1::PullRequest>& request);
   std::shared_ptr<CallSide> side() const;
 
   PullContext& context_;
-  const std::string client_;  // as PullLimits counts it
+  const std::string client_;  // as counted by PullLimits
   const std::string peer_;
   mutable Mutex side_mutex_;
   // Null before the first message.
   std::shared_ptr<CallSide> side_ ABSL_GUARDED_BY(side_mutex_);
-  grpc::ByteBuffer request_;  // gRPC's while a read is under way
+  grpc::ByteBuffer request_;  // owned by gRPC during a read
 };
 
 }  // namespace ballast

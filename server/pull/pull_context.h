@@ -12,13 +12,13 @@
 
 namespace ballast {
 
-// State shared by all Pulls of a server. Pointers are not owned; what they
-// point at must outlive the gRPC server, and so must this.
+// State shared by all Pulls of a server. Pointers are not owned; their targets
+// must outlive the gRPC server, and so must this.
 struct PullContext {
   Loader* loader = nullptr;
   v1::Fingerprint fingerprint;
   const Refusal* refusal = nullptr;        // ends Pulls with its reason
-  CallCount* calls = nullptr;              // the calls that a drain waits for
+  CallCount* calls = nullptr;              // the calls a drain waits for
   PullInstruments* instruments = nullptr;  // may be null
   ClientBoard* clients = nullptr;          // may be null
   PullLimits limits;

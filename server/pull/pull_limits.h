@@ -13,8 +13,8 @@
 namespace ballast {
 
 // Counts open Pulls and bounds them. gRPC bounds the calls of one connection
-// but not the connections; a Pull is what costs a server something, so every
-// Pull counts from its first moment. Thread-safe.
+// but not the connections. Pulls are what costs a server memory and work, so
+// each counts from its start. Thread-safe.
 class PullLimits {
  public:
   // serve.max_streams and serve.max_streams_per_client.
@@ -37,8 +37,9 @@ class PullLimits {
   std::map<std::string, uint64_t> by_client_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The client that a peer, as gRPC names it ("ipv4:10.0.0.1:4711"), is counted
-// as: its address without the port. All peers over Unix sockets are one client.
+// The client as which a peer is counted: its address without the port. `peer`
+// is as named by gRPC ("ipv4:10.0.0.1:4711"). All peers over Unix sockets are
+// one client.
 std::string ClientOf(absl::string_view peer);
 
 }  // namespace ballast

@@ -19,7 +19,8 @@ namespace ballast {
 // Thread-compatible.
 class PullMeter {
  public:
-  // Either may be null. Neither is owned. `peer`: the client's connection.
+  // `instruments` and `board` may be null and are not owned. `peer` is the
+  // client's connection.
   PullMeter(PullInstruments* instruments, ClientBoard* board, std::string peer)
       : instruments_(instruments), board_(board) {
     client_.peer = std::move(peer);
@@ -35,9 +36,9 @@ class PullMeter {
   // The client, which holds `held` bytes, has no room for the block. May be
   // repeated.
   void HoldsBack(uint64_t held);
-  // The next message of the block goes out; it may be the first.
+  // The next message of the block is being sent; it may be the first.
   void Sends(const v1::PullResponse& message, uint64_t held);
-  // The message is written. `whole_block`: and with it the whole block.
+  // The message has been written. `whole_block`: it was the block's last.
   void Wrote(bool whole_block);
   // The stream is closed.
   void Ended() { entry_.reset(); }

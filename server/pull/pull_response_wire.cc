@@ -14,7 +14,7 @@ namespace {
 
 using Holder = std::shared_ptr<const Block>;
 
-// Bytes of `block`, held until gRPC destroys the slice.
+// The bytes of `block`, which is held until gRPC destroys the slice.
 grpc::Slice SliceOf(Holder block, absl::Span<const uint8_t> bytes) {
   return grpc::Slice(
       const_cast<uint8_t*>(bytes.data()), bytes.size(),

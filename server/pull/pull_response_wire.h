@@ -11,11 +11,11 @@ namespace ballast {
 
 // Encodes and decodes the messages of a Pull as the bytes that gRPC carries.
 
-// Does not copy a chunk's data: gRPC sends them from where they lie, holds the
-// block until then, and releases it on any of its threads.
+// Does not copy a chunk's data: gRPC sends it from where it is, holds the block
+// until then, and releases it on any of its threads.
 grpc::ByteBuffer EncodeResponse(OutgoingMessage message);
 
-// Errors: INVALID_ARGUMENT (not a PullRequest).
+// Parses a client's message. Errors: INVALID_ARGUMENT (not a PullRequest).
 absl::StatusOr<v1::PullRequest> DecodeRequest(grpc::ByteBuffer bytes);
 
 }  // namespace ballast

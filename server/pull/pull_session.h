@@ -19,20 +19,21 @@ namespace ballast {
 // values.
 class CreditWindow {
  public:
-  // `allowance`: Open.credit.
+  // `allowance` is Open.credit.
   explicit CreditWindow(uint64_t allowance) : allowance_(allowance) {}
 
-  // Whether a block of `bytes` may begin: the unspent credit covers it, or the
-  // client holds nothing.
+  // Returns whether a block of `bytes` may begin: the unspent credit covers it,
+  // or the client holds nothing.
   bool MayBegin(uint64_t bytes) const;
-  // A block of `bytes` goes to the client: in chunks, or lent in place.
+  // Records that a block of `bytes` goes to the client: in chunks, or lent in
+  // place.
   void Begin(uint64_t bytes) { sent_ += bytes; }
   void Lend(uint64_t bytes) { lent_ += bytes; }
 
-  // The client has released `bytes` of blocks that were sent. Errors:
-  // INVALID_ARGUMENT (more than it was sent).
+  // Records that the client has released `bytes` of blocks that were sent.
+  // Errors: INVALID_ARGUMENT (more than it was sent).
   absl::Status Return(uint64_t bytes);
-  // The client has released a lent block of `bytes`.
+  // Records that the client has released a lent block of `bytes`.
   void ReturnLent(uint64_t bytes) { lent_ -= bytes; }
 
   // Bytes that the client holds or is being sent.
@@ -44,8 +45,8 @@ class CreditWindow {
   uint64_t lent_ = 0;
 };
 
-// The next message to a client. A chunk's data are not in `message`: they are
-// the bytes `chunk` of `block`, which must be kept until they are sent.
+// The next message to a client. A chunk's data is not in `message`: it is the
+// bytes `chunk` of `block`, which must be kept until they are sent.
 struct OutgoingMessage {
   uint32_t lane = 0;  // 0: the Pull itself
   v1::PullResponse message;
@@ -53,20 +54,20 @@ struct OutgoingMessage {
   absl::Span<const uint8_t> chunk;
 };
 
-// The protocol of one Pull without gRPC: decides which message follows from the
+// The protocol of one Pull without gRPC: decides the next message from the
 // requests and blocks so far. Holds the blocks that are lent to the client
 // until it releases them or the session ends. Thread-compatible.
 class PullSession {
  public:
-  // `server`: this server's fingerprint. `arena`: its shared memory, or null;
-  // not owned.
+  // `server` is this server's fingerprint. `arena` is its shared memory, or
+  // null; not owned.
   PullSession(const v1::Fingerprint& server, const ArenaIdentity* arena)
       : server_(server), arena_(arena) {}
 
   // Takes the client's next message. Errors: INVALID_ARGUMENT (no Open first, a
-  // second Open, more credit than was spent, a block that it does not hold, a
-  // Mapped that was not asked for or has another nonce, too many lanes or no
-  // ticket for them, a Join, which opens a lane and no session),
+  // second Open, more credit than was spent, a block that the client does not
+  // hold, a Mapped that was not requested or has another nonce, too many lanes
+  // or no ticket for them, a Join, which opens a lane and not a session),
   // FAILED_PRECONDITION (fingerprint).
   absl::Status OnRequest(const v1::PullRequest& request);
 
@@ -75,33 +76,34 @@ class PullSession {
     return open_.has_value() ? &*open_ : nullptr;
   }
 
-  // The number of lanes that chunks go over; at least 1.
+  // Number of lanes that carry chunks; at least 1.
   uint32_t lanes() const { return lanes_; }
 
-  // Whether the next block is wanted: the session is open and has not ended,
-  // the client has said whether it has mapped the arena, and no block is in
-  // hand.
+  // Returns whether the next block is wanted: the session is open and has not
+  // ended, the client has said whether it has mapped the arena, and the last
+  // block taken has been sent.
   bool WantsBlock() const;
-  // Takes `block`, which follows the one before.
+  // Takes `block`, which must follow the previous one.
   void OnBlock(std::unique_ptr<Block> block) { block_ = std::move(block); }
 
-  // The next message; nothing if no block is in hand, the credit does not cover
-  // it, or the client must speak first. Releases a block with its last chunk.
+  // The next message; nullopt if there is no block to send, the credit does not
+  // cover it, or the client must speak first. Releases a block with its last
+  // chunk.
   std::optional<OutgoingMessage> NextMessage();
 
-  // Whether the client must speak before anything is sent: say that it has
-  // mapped the arena, or grant credit for the block in hand.
+  // Returns whether the client must speak before anything is sent: say that it
+  // has mapped the arena, or grant credit for the block to be sent.
   bool WaitsForClient() const;
 
-  // Whether some but not all of a block's messages have been given out.
+  // Returns whether some but not all of a block's messages have been returned.
   bool MidBlock() const { return begun_; }
   // Bytes of blocks that the client holds or is being sent.
   uint64_t held() const { return credit_.held(); }
 
-  // No block follows. If the client still holds lent blocks it is told `status`
-  // by a message, otherwise by the end of the call.
+  // Records that no block follows. If the client still holds lent blocks, a
+  // message tells it `status`; otherwise the end of the call does.
   void OnEnd(absl::Status status);
-  // The status after OnEnd or the client's Stop; nothing before.
+  // The status after OnEnd or the client's Stop; nullopt before.
   const std::optional<absl::Status>& end() const { return end_; }
   // The number of lent blocks that the client has not released.
   size_t lent() const { return lent_.size(); }
@@ -122,7 +124,7 @@ class PullSession {
   CreditWindow credit_{0};
   std::shared_ptr<Block> block_;
   bool begun_ = false;  // block_'s Begin has been sent
-  uint64_t sent_ = 0;   // bytes of block_, with begun_
+  uint64_t sent_ = 0;   // bytes of block_, if begun_
   uint32_t lanes_ = 1;
   uint32_t next_lane_ = 0;                           // for the next chunk
   std::map<uint64_t, std::shared_ptr<Block>> lent_;  // by generation

@@ -75,7 +75,7 @@ absl::Status PullSide::OpenStream() {
 }
 
 void PullSide::Advance() {
-  // With lanes, a message may go out while the Pull's own call is writing.
+  // With lanes, a message may be sent while the Pull's own call is writing.
   while (!ended_ && (!lanes_[0].busy || session_.lanes() > 1)) {
     absl::Status refused = context_.refusal->status();
     if (!refused.ok()) {
@@ -120,10 +120,10 @@ bool PullSide::TakeBlock() {
     session_.OnBlock(**std::move(next));
     return true;
   }
-  // OUT_OF_RANGE: all that was asked for has been sent.
+  // OUT_OF_RANGE: everything requested has been sent.
   absl::Status status =
       absl::IsOutOfRange(next->status()) ? absl::OkStatus() : next->status();
-  // A server that drains does not wait for lent blocks.
+  // A draining server does not wait for lent blocks.
   if (absl::IsUnavailable(status)) {
     End(std::move(status));
     return false;

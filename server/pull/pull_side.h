@@ -20,15 +20,15 @@
 namespace ballast {
 
 // One Pull: a PullSession between gRPC and a BlockStream. Each write waits for
-// the one before, so a slow reader holds back nobody but itself; while it does,
-// the server holds the blocks of its stream's share of memory and nothing else:
-// chunks are sent from where they lie.
+// the previous one, so a slow reader delays only itself. While it does, the
+// server holds only the blocks of its stream's share of memory: chunks are sent
+// without a copy.
 //
 // A Pull may have lanes: other calls of its client (LaneSide). The Pull writes
 // to them, one chunk after the other, and ends them. A lane that ends early
 // ends its Pull.
 //
-// A Pull that has ended but for the blocks that its client still holds stays
+// A Pull that has ended except for the blocks that its client still holds stays
 // open for them: it lingers. CallCount no longer counts it then, so a drain
 // does not wait for it.
 //
@@ -38,7 +38,7 @@ namespace ballast {
 class PullSide final : public CallSide,
                        public std::enable_shared_from_this<PullSide> {
  public:
-  // `client`: as PullLimits counts it; `peer`: as gRPC names it. Neither
+  // `client` is as counted by PullLimits, `peer` as named by gRPC. Neither
   // `context` nor `call` is owned; `call` is used until OnDone.
   PullSide(PullContext* context, PullReactor* call, std::string client,
            std::string peer)
@@ -53,17 +53,17 @@ class PullSide final : public CallSide,
   void OnWritten() override { OnLaneWritten(0); }
   bool OnDone() override;
 
-  // For the lanes, which hold no lock meanwhile. Once `call` has joined as
-  // `lane`, the Pull uses it until OnLaneGone. Errors: UNAVAILABLE (the Pull
-  // has ended), NOT_FOUND (it has no such lane to be joined).
+  // For lanes, which must hold no lock. Once `call` has joined as `lane`, the
+  // Pull uses it until OnLaneGone. Errors: UNAVAILABLE (the Pull has ended),
+  // NOT_FOUND (it has no such lane to be joined).
   absl::Status AddLane(uint32_t lane, PullReactor* call);
   void OnLaneWritten(uint32_t lane);
-  // Has no effect if `call` is not the one that joined as `lane`.
+  // Has no effect if `call` is not the call that joined as `lane`.
   void OnLaneGone(uint32_t lane, const PullReactor* call);
 
  private:
   struct Lane {
-    PullReactor* call = nullptr;  // null before it has joined and after its end
+    PullReactor* call = nullptr;  // null before it joins and after its end
     bool busy = false;
   };
 
@@ -72,15 +72,15 @@ class PullSide final : public CallSide,
   absl::Status OpenStream() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts the writes that are due, or ends the call.
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Takes the next block from the stream. False: there is none now, or the
-  // call has ended.
+  // Takes the next block from the stream. Returns false if there is none now or
+  // the call has ended.
   bool TakeBlock() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Writes pending_; false while its lane has not joined or is busy.
+  // Writes pending_. Returns false while its lane has not joined or is busy.
   bool SendPending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The client must speak before the next message: ends the call if it cannot,
-  // or if the stream has ended meanwhile.
+  // Called if the client must speak before the next message: ends the call if
+  // the client cannot, or if the stream has ended meanwhile.
   void HoldBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether every message of the blocks so far has been written.
+  // Returns whether every message of the blocks so far has been written.
   bool AllIsWritten() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // From now on only lent blocks keep the call open.
   void Linger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -95,9 +95,9 @@ class PullSide final : public CallSide,
   PullMeter meter_ ABSL_GUARDED_BY(mutex_);
   PullSession session_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<BlockStream> stream_ ABSL_GUARDED_BY(mutex_);
-  // The session's next message, while its lane cannot take it.
+  // The session's next message while its lane cannot take it.
   std::optional<OutgoingMessage> pending_ ABSL_GUARDED_BY(mutex_);
-  // By number; 0 is the call of the Pull itself.
+  // Indexed by lane number; 0 is the call of the Pull itself.
   std::vector<Lane> lanes_ ABSL_GUARDED_BY(mutex_);
   bool has_ticket_ ABSL_GUARDED_BY(mutex_) = false;  // in context_.lanes
   bool client_has_finished_ ABSL_GUARDED_BY(mutex_) = false;

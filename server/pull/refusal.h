@@ -10,18 +10,18 @@
 
 namespace ballast {
 
-// Why a server serves no rank, while there is a reason. Thread-safe; asking
-// takes no lock while there is none.
+// The reason why a server serves no rank, if there is one. Thread-safe;
+// status() takes no lock while there is none.
 class Refusal {
  public:
-  // OK: ranks are served from now on.
+  // OK means that ranks are served from now on.
   void Set(absl::Status why) {
     MutexLock lock(&mutex_);
     is_set_.store(!why.ok(), std::memory_order_release);
     why_ = std::move(why);
   }
 
-  // OK: ranks are served.
+  // OK means that ranks are served.
   absl::Status status() const {
     if (!is_set_.load(std::memory_order_acquire)) return absl::OkStatus();
     MutexLock lock(&mutex_);

@@ -21,8 +21,8 @@ namespace ballast {
 template <typename Base, typename Response>
 class StreamReactor : public Base {
  public:
-  // Sends `response`; OnWritten follows. Dropped without OnWritten when the
-  // call has ended. One write at a time.
+  // Sends `response`; OnWritten follows. If the call has ended, drops it
+  // without OnWritten. One write at a time.
   void Write(Response response) {
     MutexLock lock(&mutex_);
     if (end_.has_value()) return;
@@ -31,8 +31,8 @@ class StreamReactor : public Base {
     this->StartWrite(&response_);
   }
 
-  // Ends the call with `status`, once no write is under way. The first end
-  // counts.
+  // Ends the call with `status` once no write is in progress. Only the first
+  // End counts.
   void End(absl::Status status) {
     MutexLock lock(&mutex_);
     EndLocked(std::move(status));
@@ -51,7 +51,7 @@ class StreamReactor : public Base {
   }
 
   void OnWriteDone(bool ok) final {
-    response_.Clear();  // and with it the memory that was sent
+    response_.Clear();  // frees the memory that was sent
     {
       MutexLock lock(&mutex_);
       writing_ = false;
@@ -63,8 +63,8 @@ class StreamReactor : public Base {
   void OnCancel() final { End(Left()); }
 
  protected:
-  // A write is over, and the next may start. The call may have ended. Called
-  // with no lock held, by one thread at a time.
+  // Called when a write is over and the next may start; the call may have
+  // ended. Runs with no lock held, on one thread at a time.
   virtual void OnWritten() = 0;
 
   static absl::Status Left() { return absl::CancelledError("the client left"); }
@@ -85,8 +85,8 @@ class StreamReactor : public Base {
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  // gRPC's from StartWrite until OnWriteDone, and OnWriteDone's until it has
-  // cleared writing_.
+  // Used by gRPC from StartWrite until OnWriteDone, then by OnWriteDone until
+  // it has cleared writing_.
   Response response_;
 };
 

@@ -76,7 +76,7 @@ class Matcher {
       }
       Assign(row, column);
     }
-    // Rows that have not bid: any price that their pairs allow is valid.
+    // Rows that have not bid may have any price that their pairs allow.
     for (const uint32_t row : bidders) {
       for (const Benefit& benefit : rows_[row]) {
         row_price_[row] = std::min(

@@ -34,7 +34,8 @@ absl::StatusOr<Groups> BalanceLpt(absl::Span<const double> costs,
 absl::StatusOr<Groups> BalanceRefined(absl::Span<const double> costs,
                                       uint32_t groups, bool equal_count);
 
-// Calls the one of them that `algorithm` names; `lpt` ignores `equal_count`.
+// Calls BalanceLpt or BalanceRefined, as `algorithm` says; `lpt` ignores
+// `equal_count`.
 absl::StatusOr<Groups> BalanceSamples(absl::Span<const double> costs,
                                       uint32_t groups,
                                       v1::Balance::Algorithm algorithm,

@@ -57,7 +57,7 @@ class Search {
  private:
   int64_t Largest(int m) const { return sorted_[m].rbegin()->first; }
 
-  // The largest load of module m over all groups but a and b.
+  // The largest load of module m over all groups except a and b.
   int64_t LargestBeside(int m, uint32_t a, uint32_t b) const {
     for (auto it = sorted_[m].rbegin(); it != sorted_[m].rend(); ++it) {
       if (it->second != a && it->second != b) return it->first;

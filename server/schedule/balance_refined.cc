@@ -55,7 +55,7 @@ absl::StatusOr<Groups> BalanceRefined(absl::Span<const double> costs,
   BALLAST_RETURN_IF_ERROR(CheckBalanceInput(costs, groups, equal_count));
   const std::vector<int64_t> fixed =
       FixedPoint(costs, std::accumulate(costs.begin(), costs.end(), 0.0));
-  // Starts from the better of the two; the search only improves it.
+  // Starts from the better of the two partitions; the search only improves it.
   Groups start;
   if (costs.size() % groups == 0) {
     BALLAST_ASSIGN_OR_RETURN(start, BalanceLpt(costs, groups));

@@ -20,8 +20,8 @@ struct SampleSize {
   std::vector<ImageGrid> grids;  // one for each image
 };
 
-// Computes it from the sample's entry in the index. Errors: INVALID_ARGUMENT
-// (an image that cannot be resized; more than 2^32-1 tokens).
+// Computes a sample's size from its entry in the index. Errors:
+// INVALID_ARGUMENT (an image that cannot be resized; more than 2^32-1 tokens).
 absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
                                          const v1::Model& model);
 
@@ -33,7 +33,7 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
 double SampleCost(const SampleSize& size, v1::Module module,
                   const v1::Balance::Cost& coefficients);
 
-// The coefficients that hold at step `step`: those of the last entry of
+// The coefficients in effect at step `step`: those of the last entry of
 // cost_changes whose step is at most `step`, or else balance.cost.
 const v1::Balance::Cost& CostAt(const v1::Balance& balance, uint64_t step);
 

@@ -15,7 +15,7 @@ constexpr uint32_t kMaxGroupsPerRank = 64;
 constexpr uint32_t kMaxExactGroups = 512;
 constexpr int64_t kSlackShare = 512;
 
-// For each rank, the ranks of the same server.
+// For each rank, the ranks with the same server.
 class Neighbours {
  public:
   explicit Neighbours(const ModuleRanks& ranks) : ranks_(ranks) {

@@ -30,11 +30,11 @@ inline constexpr int64_t kBetweenServers = 4;
 
 // Reorders the groups so that as few bytes as possible move from readers to
 // owners, where bytes between servers count kBetweenServers times. Loads do not
-// depend on the order, so which rank owns which group is free to choose.
-// Optimal for up to 512 groups; beyond, within 1/512 of the bytes that could
-// stay. Modules whose ranks own more than 64 groups each are ignored. The
-// groups fill `slots` micro-batches of `grid` groups each, one after the other;
-// a group may end up in any of them.
+// depend on the order, so any rank may own any group. Optimal for up to 512
+// groups; beyond, within 1/512 of the bytes that could stay. Modules whose
+// ranks own more than 64 groups each are ignored. The groups fill `slots`
+// micro-batches of `grid` groups each, one after the other; a group may end up
+// in any of them.
 Groups NumberGroups(Groups groups, uint32_t slots,
                     const std::vector<ModuleShards>& shards);
 

@@ -32,18 +32,18 @@ class Mixture {
   // O(1).
   Draw At(uint64_t position) const;
 
-  // The position of draw `number` of `source`: the inverse of At, or the
-  // largest 64-bit number where the position does not fit. O(table).
+  // The position of draw `number` of `source`: the inverse of At. Returns the
+  // largest 64-bit number if the position does not fit. O(table).
   uint64_t PositionOf(uint32_t source, uint64_t number) const;
 
-  // The integer weights from which the pattern is made.
+  // The integer weights that the pattern is made from.
   const std::vector<uint64_t>& weights() const { return weights_; }
 
  private:
   // A draw within the pattern.
   struct PatternDraw {
     uint32_t source;
-    uint32_t number;  // draws of this source before, within the pattern
+    uint32_t number;  // draws of this source before it in the pattern
   };
 
   std::vector<uint64_t> weights_;

@@ -12,7 +12,7 @@
 namespace ballast {
 namespace {
 
-// The window's groups as they are read: equal ranges of positions.
+// The window's groups as read: equal ranges of positions.
 Groups ReadingGroups(uint32_t samples, const MicroBatchShape& shape) {
   const uint32_t per_group = shape.micro_batch / shape.grid;
   Groups groups(samples / per_group);
@@ -20,7 +20,8 @@ Groups ReadingGroups(uint32_t samples, const MicroBatchShape& shape) {
   return groups;
 }
 
-// PayloadBytes of each sample, whose row the schedule will hold.
+// PayloadBytes of each sample, computed from the row that the schedule will
+// hold.
 std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
                                    v1::Module module,
                                    const BlockGeometry& geometry) {
@@ -40,7 +41,8 @@ std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
   return bytes;
 }
 
-// Whether the largest load exceeds the mean by at most that fraction of it.
+// Returns whether the largest load exceeds the mean by at most that fraction of
+// the mean.
 bool IsBalanced(const std::vector<double>& costs, const Groups& groups,
                 double skip_below) {
   const std::vector<double> loads = GroupLoads(costs, groups);

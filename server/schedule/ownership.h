@@ -27,7 +27,7 @@ struct MicroBatchShape {
   uint32_t micro_batch = 1;  // samples a micro-batch
   uint32_t grid = 1;         // divides micro_batch
   std::vector<ModuleRanks> modules;
-  v1::Balance balance;  // `cost` is that of the step at hand
+  v1::Balance balance;  // `cost` applies to the present step
   BlockGeometry geometry;
 };
 
@@ -37,7 +37,7 @@ struct MicroBatchShape {
 uint32_t ReaderOf(uint32_t index, const ModuleRanks& ranks,
                   const MicroBatchShape& shape);
 
-// The shards that each module's ranks read of such samples, for NumberGroups.
+// The shards that each module's ranks read of the samples, for NumberGroups.
 std::vector<ModuleShards> MakeShards(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape);
 
@@ -52,8 +52,7 @@ struct Ownership {
 // Assigns owners in a window of whole micro-batches; `samples` are in order of
 // position. Pure. Returns one Ownership for each micro-batch:
 //  - With delivery `off`, or if the heaviest group as read exceeds the mean by
-//  at
-//    most balance.skip_below, the groups are those of reading.
+//    at most balance.skip_below, the groups stay as read.
 //  - Otherwise the balancer partitions all samples of the window by
 //    balance.objective. `refined` then numbers the groups so that few bytes
 //    move; `lpt` always balances the sum of both modules and keeps the

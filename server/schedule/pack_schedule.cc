@@ -41,7 +41,8 @@ uint64_t Cost(const std::vector<uint32_t>& lengths,
   return cost;
 }
 
-// Sorts by descending cost, so that packs that run together have similar costs.
+// Sorts by descending cost, so that packs that run at the same time have
+// similar costs.
 void SortByCost(const std::vector<uint32_t>& lengths, Groups* packs) {
   for (std::vector<uint32_t>& pack : *packs)
     std::sort(pack.begin(), pack.end());

@@ -8,9 +8,9 @@
 
 namespace ballast {
 
-// Makes every vision rank own a sample with images, or none: a rank without one
-// would not take part in the collectives inside the vision tower, and all
-// others would wait for it without end.
+// Ensures that every vision rank owns a sample with images, or that none does.
+// A rank without one would not take part in the collectives inside the vision
+// tower, and all others would wait for it forever.
 //
 // Rank r owns groups [r*groups_per_rank, (r+1)*groups_per_rank). While one rank
 // has no image and another has at least two samples with images, one of these

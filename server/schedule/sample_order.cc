@@ -26,7 +26,7 @@ SampleOrder::SampleOrder(std::vector<Source> sources, uint64_t seed,
       shuffle_(shuffle),
       mixture_(Weights(sources_)) {
   for (const Source& source : sources_) {
-    // By name, so that adding a source does not reshuffle the others.
+    // Keyed by name, so that adding a source does not reshuffle the others.
     keys_.push_back(
         XXH3_64bits_withSeed(source.name.data(), source.name.size(), seed));
   }

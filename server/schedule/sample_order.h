@@ -32,9 +32,9 @@ class SampleOrder {
   Sample At(uint64_t position) const;
 
   // The first position whose sample occurs for the (epochs + 1)-th time. Before
-  // it each sample of the source that runs out first occurs `epochs` times, and
-  // no sample more often. The largest 64-bit number where the position does not
-  // fit.
+  // it, each sample of the source that runs out first occurs `epochs` times,
+  // and no sample more often. Returns the largest 64-bit number if the position
+  // does not fit.
   uint64_t EndOf(uint32_t epochs) const;
 
  private:

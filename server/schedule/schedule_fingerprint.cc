@@ -23,8 +23,7 @@ using google::protobuf::Reflection;
 // be raised whenever any schedule changes, so that servers of different
 // versions refuse each other instead of sending ranks to different samples.
 //   2: vision's quadratic cost is summed over images; placement counts the
-//   bytes
-//      of payloads as blocks hold them
+//      bytes of payloads as blocks hold them
 constexpr int kScheduleRules = 2;
 
 // Shortest text that reads back as the same double.
@@ -104,7 +103,7 @@ v1::Fingerprint ScheduleFingerprint(
     entries[absl::StrCat("index.", source.name())] = indexes[i]->digest();
   }
   AddMessage("order", config.order(), &entries);
-  // As for lists: the default does not change older fingerprints.
+  // Like an empty list, the default does not change older fingerprints.
   if (config.order().epochs() == 0) entries.erase("order.epochs");
   AddMessage("model", config.model(), &entries);
   AddMessage("batch", config.batch(), &entries);

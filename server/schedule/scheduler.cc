@@ -57,7 +57,7 @@ class ConfiguredScheduler final : public Scheduler {
   const v1::Config config_;
   const std::vector<const SourceIndex*> indexes_;
   const SampleOrder order_;
-  // With the coefficients of step 0.
+  // The shape with the coefficients of step 0.
   const MicroBatchShape shape_;
   const std::optional<PackShape> packs_;  // only with packing.mode `scheduled`
   const v1::Fingerprint fingerprint_;

@@ -29,17 +29,17 @@ class Scheduler {
   static absl::StatusOr<std::unique_ptr<Scheduler>> Create(
       const v1::Config& config, const std::vector<const SourceIndex*>& indexes);
 
-  // Errors: OUT_OF_RANGE (the data end before the step, see job().end_step();
-  // its positions do not fit 64 bits), INVALID_ARGUMENT (an image that cannot
-  // be resized; a sample too long for a pack), DATA_LOSS (the index is damaged
-  // at one of the step's samples). Blocks on the disk for pages of the index
-  // that have not been read before.
+  // Computes the schedule of `step`. Errors: OUT_OF_RANGE (the data end before
+  // the step, see job().end_step(); its positions do not fit 64 bits),
+  // INVALID_ARGUMENT (an image that cannot be resized; a sample too long for a
+  // pack), DATA_LOSS (the index is damaged at one of the step's samples).
+  // Blocks on the disk for pages of the index that have not been read before.
   virtual absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const = 0;
 
   // The fingerprint of everything that the schedules depend on.
   virtual const v1::Fingerprint& fingerprint() const = 0;
 
-  // The settings from which clients lay out batches.
+  // The settings that clients need to lay out batches.
   virtual const v1::Job& job() const = 0;
 };
 

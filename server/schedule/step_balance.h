@@ -17,7 +17,7 @@ namespace ballast {
 // The servers that read for the ranks of each module.
 using ServersOfRanks = std::map<v1::Module, ServerOfRank>;
 
-// Those of a loaded configuration. Errors: as FindServerOfRank.
+// The servers of a loaded configuration. Errors: as FindServerOfRank.
 absl::StatusOr<ServersOfRanks> FindServersOfRanks(const v1::Config& config);
 
 // The balance of a step (proto/balance.proto), columns by rank included. Pure;

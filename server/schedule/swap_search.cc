@@ -11,11 +11,11 @@
 namespace ballast {
 namespace {
 
-// Number of lightest groups that are always tried as partners of the heaviest
-// one, and of further ones while none of these helps.
+// Number of lightest groups always tried as partners of the heaviest one, and
+// the most that are tried while none helps.
 constexpr int kFirstPartners = 4;
 constexpr int kMaxPartners = 128;
-// Average number of swaps a group after which the search stops.
+// Average number of swaps per group after which the search stops.
 constexpr uint64_t kMaxSwapsPerGroup = 64;
 // The search ends this close to the lower bound: within 1/2^12 of it.
 constexpr int kCloseEnoughShift = 12;
@@ -104,8 +104,8 @@ class Search {
       if (partner == heavy) break;
       if (tried >= (best ? kFirstPartners : kMaxPartners)) break;
       ++tried;
-      // The larger of the two cannot fall below their mean, and later partners
-      // are heavier.
+      // The larger of the two loads cannot fall below their mean, and later
+      // partners are heavier.
       if ((loads_[heavy] + load + 1) / 2 >= best_load) break;
       const std::optional<Swap> found = BestSwap(heavy, partner, pairs);
       if (!found) continue;

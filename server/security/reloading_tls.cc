@@ -14,10 +14,10 @@ namespace {
 
 using Processor = grpc::AuthMetadataProcessor;
 
-// State of one listening port; gRPC owns it until the port is closed.
+// State of one listening port. gRPC owns it until the port is closed.
 struct Port {
   std::shared_ptr<const LiveTlsMaterial> material;
-  // The material of the last handshake. gRPC fetches under a lock.
+  // The material of the last handshake. gRPC calls Fetch under a lock.
   std::shared_ptr<const TlsMaterial> shown;
   std::shared_ptr<Processor> processor;  // null: every call is admitted
 };
@@ -32,8 +32,8 @@ grpc_ssl_certificate_config_reload_status Fetch(
   const TlsIdentity& identity = port.shown->identity;
   const grpc_ssl_pem_key_cert_pair pair = {identity.key.c_str(),
                                            identity.cert.c_str()};
-  // gRPC wants authorities even if clients show no certificate; it does not use
-  // them then.
+  // gRPC requires authorities even if clients show no certificate; it does not
+  // use them then.
   const std::string& client_ca =
       port.shown->client_ca.empty() ? identity.cert : port.shown->client_ca;
   *config =
@@ -104,8 +104,8 @@ class ReloadingCredentials final : public grpc::ServerCredentials {
         grpc_ssl_server_credentials_create_with_options(
             grpc_ssl_server_credentials_create_options_using_config_fetcher(
                 request_, &Fetch, port));
-    // Set even without a processor: the credentials free the port with it when
-    // they go.
+    // Set even without a processor: the credentials free the port together with
+    // it.
     grpc_server_credentials_set_auth_metadata_processor(
         credentials,
         {processor_ == nullptr ? nullptr : &Process, &Destroy, port});

@@ -11,8 +11,8 @@
 
 namespace ballast {
 
-// The certificate that a server shows to its clients, and the CAs that it knows
-// them by. PEM.
+// The certificate that a server shows to its clients, and the CAs by which it
+// verifies theirs. PEM.
 struct TlsMaterial {
   TlsIdentity identity;
   std::string client_ca;  // empty: clients show no certificate
@@ -24,15 +24,15 @@ struct TlsMaterial {
 };
 using LiveTlsMaterial = LiveValue<std::shared_ptr<const TlsMaterial>>;
 
-// As grpc::SslServerCredentials, but every handshake uses what `material` holds
-// when it begins; existing connections stay as they are. Whether clients must
-// show a certificate is decided once, here: whether `material` holds a
-// client_ca now. Material that TLS cannot use, which ReadTlsIdentity prevents,
-// leaves the previous one in use, and gRPC logs it.
+// Like grpc::SslServerCredentials, but every handshake uses the content of
+// `material` at its start; existing connections are unaffected. Whether clients
+// must show a certificate is decided once, here: whether `material` holds a
+// client_ca now. If the material cannot be used by TLS, which ReadTlsIdentity
+// prevents, the previous one stays in use, and gRPC logs it.
 //
-// Only gRPC's C interface allows this (the fetcher of grpc_security.h); its
-// file watcher in C++ accepts a key of another certificate and then refuses
-// everyone. See docs/decisions/0013.
+// Only gRPC's C interface allows this (the fetcher of grpc_security.h). gRPC's
+// file watcher in C++ accepts a key that belongs to another certificate and
+// then refuses everyone. See docs/decisions/0013.
 //
 // SetAuthMetadataProcessor: the processor must not block, and is given no
 // AuthContext.

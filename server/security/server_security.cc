@@ -56,14 +56,14 @@ absl::Status Judge(const TokenList& tokens, absl::string_view authorization) {
       "security.tokens_file changed without a SIGHUP to the server?");
 }
 
-// Demands a token of every call.
+// Requires a token with every call.
 class TokenGate final : public grpc::AuthMetadataProcessor {
  public:
   explicit TokenGate(
       std::shared_ptr<const LiveValue<std::shared_ptr<const TokenList>>> tokens)
       : tokens_(std::move(tokens)) {}
 
-  // Some hashing: not worth a thread.
+  // Only some hashing: not worth a thread.
   bool IsBlocking() const override { return false; }
 
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext*,
@@ -79,7 +79,7 @@ class TokenGate final : public grpc::AuthMetadataProcessor {
                         "no token came with the call; give the client "
                         "--token-file with one for this job");
     }
-    // Consumed here, so that nothing further on can show it.
+    // Consumes the metadata here, so that no later code can show it.
     for (auto entry = begin; entry != end; ++entry) {
       consumed->emplace(
           std::string(entry->first.data(), entry->first.size()),
@@ -206,7 +206,8 @@ std::shared_ptr<grpc::ServerCredentials> ServerSecurity::CredentialsFor(
   std::shared_ptr<grpc::ServerCredentials> credentials;
   if (!UnixPath(address).empty()) {
     if (tokens_ == nullptr) return grpc::InsecureServerCredentials();
-    // On the wire as if there were none; gRPC asks for tokens over no other.
+    // Plain on the wire, like insecure credentials, but gRPC checks tokens only
+    // with these.
     credentials = grpc::experimental::LocalServerCredentials(UDS);
   } else if (tls_ != nullptr) {
     credentials = ReloadingTlsCredentials(tls_);

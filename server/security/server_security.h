@@ -18,10 +18,10 @@
 
 namespace ballast {
 
-// Decides who may talk to a server, as `security` of the configuration says.
-// Its files can be read again after Load; whether there are tokens, TLS and
-// client certificates is decided by Load. Thread-safe, except Reload and
-// RenewTls, which are for one thread at a time.
+// Decides who may talk to a server, according to `security` of the
+// configuration. Load decides whether there are tokens, TLS and client
+// certificates; their files can be read again later. Thread-safe, except Reload
+// and RenewTls, which are for one thread at a time.
 //
 //   address   security.tls        security.tokens_file
 //   unix:     none: mode 0660     a token with every call
@@ -49,17 +49,18 @@ class ServerSecurity {
   absl::Status CheckAuthorization(
       const std::optional<std::string>& authorization) const;
 
-  // Reads the files of `security` again: those of TLS and of tokens, where
-  // there were such before. They hold for every later handshake and call; open
-  // connections and streams go on. Errors: as Load; then nothing has changed.
+  // Reads the files of `security` again: those of TLS and of tokens, if there
+  // were any before. They apply to every later handshake and call; open
+  // connections and streams continue. Errors: as Load; then nothing has
+  // changed.
   absl::Status Reload(const v1::Security& security);
 
-  // Reads the files of `security.tls` again, as of the last Load or Reload, and
-  // applies them as Reload does. Returns whether they had changed, and logs it;
-  // false without TLS. Errors: as Load; then nothing has changed.
+  // Reads the files of `security.tls` again, as named at the last Load or
+  // Reload, and applies them as Reload does. Returns whether they had changed,
+  // and logs it; false without TLS. Errors: as Load; then nothing has changed.
   absl::StatusOr<bool> RenewTls();
 
-  // How this server connects to the job's other servers: with its own
+  // Security of connections to the job's other servers: this server's own
   // certificate and the first token of the job, as of Load.
   const ChannelSecurity& to_peers() const { return to_peers_; }
 

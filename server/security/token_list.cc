@@ -48,7 +48,7 @@ absl::StatusOr<TokenList> TokenList::Parse(absl::string_view text,
     bool allowed = words.size() == 1;
     for (size_t i = 1; i < words.size(); ++i) {
       if (!IsJobName(words[i])) {
-        // Not shown: it might be a token.
+        // The text is not shown: it might be a token.
         return absl::InvalidArgumentError(
             absl::StrCat(place, ": word ", i + 1,
                          " is not the name of a job: letters, digits, _, . "

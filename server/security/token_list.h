@@ -13,7 +13,7 @@
 namespace ballast {
 
 // The bearer tokens of security.tokens_file. Holds their digests; in full only
-// the one that the server itself shows to the job's other servers. No message
+// the token that the server itself shows to the job's other servers. No message
 // contains a token. Immutable; thread-safe.
 class TokenList {
  public:
@@ -24,15 +24,15 @@ class TokenList {
   };
 
   // Parses `text` of the file `file`, for a server of job `job` (security.job;
-  // may be empty). A line is a token and the jobs that it is for; none: any
-  // job. A token may have several lines. Errors: INVALID_ARGUMENT, "FILE:LINE:
-  // ..." (not a token, not the name of a job) or because no token is for this
-  // job.
+  // may be empty). A line is a token and the jobs that it is for; if none, it
+  // is for any job. A token may have several lines. Errors: INVALID_ARGUMENT,
+  // "FILE:LINE: ..." (not a token, not the name of a job) or because no token
+  // is for this job.
   static absl::StatusOr<TokenList> Parse(absl::string_view text,
                                          absl::string_view file,
                                          absl::string_view job);
 
-  // Takes the same time whatever tokens the list has.
+  // Takes the same time for any tokens in the list.
   Verdict Check(absl::string_view token) const;
 
   // The first token that is for this job.

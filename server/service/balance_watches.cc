@@ -15,7 +15,7 @@ using BalanceReactor =
     StreamReactor<grpc::ServerWriteReactor<v1::WatchBalanceResponse>,
                   v1::WatchBalanceResponse>;
 
-// One WatchBalance. mutex_ is never held while the reactor or the board is
+// One WatchBalance call. mutex_ is never held while the reactor or the board is
 // called.
 class BalanceWatch final : public BalanceReactor,
                            public std::enable_shared_from_this<BalanceWatch> {
@@ -26,7 +26,8 @@ class BalanceWatch final : public BalanceReactor,
     watches_->calls_->Begin();
   }
 
-  // Also when training has reached another step.
+  // Sends the next step if it is due. Also called when training has reached
+  // another step.
   void SendIfDue() {
     const std::optional<uint64_t> step = TakeDueStep();
     if (!step.has_value()) return;
@@ -46,7 +47,7 @@ class BalanceWatch final : public BalanceReactor,
   }
 
   void OnDone() override {
-    // The last owner, unless a worker still computes for it.
+    // Keeps this alive: the last owner, unless a worker still computes for it.
     const std::shared_ptr<BalanceWatch> self = shared_from_this();
     watches_->open_.Forget(self);
     watches_->calls_->End();
@@ -70,7 +71,7 @@ class BalanceWatch final : public BalanceReactor,
   }
 
  private:
-  // The next step, once, if training has reached it.
+  // Returns the next step, once, if training has reached it.
   std::optional<uint64_t> TakeDueStep() {
     const BalanceBoard::Shared current = watches_->board_->Current();
     if (current == nullptr) return std::nullopt;
@@ -93,9 +94,9 @@ class BalanceWatch final : public BalanceReactor,
   const uint64_t steps_;  // 0: no end
   const bool ranks_;
   Mutex mutex_;
-  // Nothing: the step that training is at, once there is one.
+  // nullopt: the step that training is at, once there is one.
   std::optional<uint64_t> next_ ABSL_GUARDED_BY(mutex_);
-  // Whether next_ is still to be sent or asked for.
+  // True if next_ is still to be sent or requested.
   bool waits_ ABSL_GUARDED_BY(mutex_) = true;
   uint64_t sent_ ABSL_GUARDED_BY(mutex_) = 0;
 };

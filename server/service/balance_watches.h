@@ -15,8 +15,8 @@ namespace ballast {
 
 class BalanceWatch;
 
-// The WatchBalance calls of a server. A call holds at most one step's balance.
-// Thread-safe. Must outlive the gRPC server.
+// The WatchBalance calls of a server. Each call holds at most one step's
+// balance. Thread-safe. Must outlive the gRPC server.
 class BalanceWatches {
  public:
   // Becomes the board's listener; the board may outlive it. `calls` counts the
@@ -24,8 +24,8 @@ class BalanceWatches {
   static std::shared_ptr<BalanceWatches> Create(
       std::shared_ptr<BalanceBoard> board, CallCount* calls);
 
-  // Never null; owned by this until gRPC is done with it. Beyond
-  // WatchSet::kMaxOpen calls it ends with RESOURCE_EXHAUSTED.
+  // Never returns null. This owns the call until gRPC is done with it. Beyond
+  // WatchSet::kMaxOpen calls, the call ends with RESOURCE_EXHAUSTED.
   grpc::ServerWriteReactor<v1::WatchBalanceResponse>* Open(
       const v1::WatchBalanceRequest& request);
 

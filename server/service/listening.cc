@@ -25,7 +25,7 @@ absl::Status SystemError(const std::string& path, absl::string_view what) {
              : absl::UnavailableError(message);
 }
 
-// Whether somebody accepts connections at the socket.
+// Checks that no process accepts connections at the socket.
 absl::Status CheckNobodyAnswers(const std::string& path,
                                 const sockaddr_un& address) {
   const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -58,7 +58,7 @@ absl::Status TooLong(const std::string& path) {
                    sizeof(sockaddr_un::sun_path) - 1));
 }
 
-// What the system says to a socket of ours that would listen there.
+// The system's status for a socket of ours that would listen there.
 absl::Status TryBind(absl::string_view address, int family,
                      const sockaddr* name, socklen_t length) {
   const auto error = [address](int number) {
@@ -72,7 +72,7 @@ absl::Status TryBind(absl::string_view address, int family,
   };
   const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return error(errno);
-  // As gRPC does: connections that have ended do not count.
+  // Ignores connections that have ended, as gRPC does.
   const int on = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   absl::Status status;

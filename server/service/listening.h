@@ -11,8 +11,8 @@ namespace ballast {
 
 // Addresses that a server listens at: `unix:/path` or `host:port`.
 
-// Whether a server that is secured as `security` says may listen at `address`
-// (CheckExposure); also for addresses that no configuration file was checked
+// Checks that a server with the settings `security` may listen at `address`
+// (CheckExposure). Also covers addresses that no configuration file was checked
 // for. Errors: INVALID_ARGUMENT, naming serve.listen.
 absl::Status CheckListen(absl::string_view address,
                          const v1::Security& security);
@@ -24,13 +24,12 @@ absl::Status CheckListen(absl::string_view address,
 // messages name serve.listen and the address.
 absl::Status TryListen(absl::string_view address);
 
-// Removes the socket file at `path` that a server left behind when it was
-// killed. OK if there is nothing.
-// Errors: ALREADY_EXISTS (a server answers there, or the file is no socket),
-// PERMISSION_DENIED, INVALID_ARGUMENT (too long for a socket).
+// Removes the socket file at `path` that a killed server left behind. OK if
+// there is none. Errors: ALREADY_EXISTS (a server answers there, or the file is
+// no socket), PERMISSION_DENIED, INVALID_ARGUMENT (too long for a socket).
 absl::Status RemoveStaleSocket(const std::string& path);
 
-// `address` with `port`, which the system chose, in place of its port.
+// `address` with its port replaced by `port`, which the system chose.
 std::string WithPort(absl::string_view address, int port);
 
 }  // namespace ballast

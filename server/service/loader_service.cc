@@ -12,7 +12,8 @@
 namespace ballast {
 namespace {
 
-// One Rendezvous that meets here; deletes itself when gRPC is done with it.
+// One Rendezvous call that meets here. Deletes itself when gRPC is done with
+// it.
 class RendezvousCall final : public grpc::ServerUnaryReactor {
  public:
   RendezvousCall(Rendezvous* rendezvous, CallCount* calls,
@@ -20,8 +21,8 @@ class RendezvousCall final : public grpc::ServerUnaryReactor {
                  v1::RendezvousResponse* response)
       : rendezvous_(rendezvous), calls_(calls) {
     calls_->Begin();
-    // gRPC runs no reaction before the handler that makes this has returned, so
-    // ticket_ is set when OnCancel reads it.
+    // gRPC runs no reaction before the handler that creates this has returned,
+    // so ticket_ is set when OnCancel reads it.
     ticket_ = rendezvous->Join(
         request,
         [this, response](absl::StatusOr<v1::RendezvousResponse> answer) {
@@ -30,7 +31,7 @@ class RendezvousCall final : public grpc::ServerUnaryReactor {
         });
   }
 
-  // Also when the deadline has passed.
+  // Also called when the deadline has passed.
   void OnCancel() override {
     if (rendezvous_->Leave(ticket_)) {
       Finish(ToGrpcStatus(absl::CancelledError("the caller left")));

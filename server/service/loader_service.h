@@ -33,10 +33,10 @@ class LoaderServiceImpl final
                       v1::LoaderService::WithCallbackMethod_GetTimings<
                           v1::LoaderService::Service>>>>> {
  public:
-  // `name`: the server's name for itself. `calls` counts the open Pulls and
+  // `name` is the server's name for itself. `calls` counts the open Pulls and
   // Rendezvous. `limits` bounds Pulls. `instruments` and `clients` record
   // Pulls; either may be null. `meeting` passes Rendezvous on to another
-  // server; null: groups meet here. Nothing is owned; all must outlive this.
+  // server; if null, groups meet here. Nothing is owned; all must outlive this.
   LoaderServiceImpl(std::string name, const Scheduler* scheduler,
                     Loader* loader, CallCount* calls,
                     const PullLimits::Settings& limits = {},
@@ -54,9 +54,10 @@ class LoaderServiceImpl final
       const v1::RendezvousRequest* request,
       v1::RendezvousResponse* response) override;
 
-  // Not OK: until the next call, no rank is served: Attach and Pull answer
-  // `why`, and so do the open Pulls, at their next message. Attach to no rank
-  // goes on, so that tools and other servers learn of it. OK: ranks are served.
+  // If `why` is not OK, no rank is served until the next call: Attach and Pull
+  // return `why`, and open Pulls end with it at their next message. Attach
+  // without a rank still works, so that tools and other servers learn of it. If
+  // `why` is OK, ranks are served.
   void Refuse(absl::Status why) { refusal_.Set(std::move(why)); }
 
   grpc::ServerUnaryReactor* Report(grpc::CallbackServerContext* context,

@@ -11,13 +11,13 @@
 
 namespace ballast {
 
-// One call that is passed on; deletes itself when gRPC is done with it.
+// One forwarded call. Deletes itself when gRPC is done with it.
 class MeetingForwarder::Call final : public grpc::ServerUnaryReactor {
  public:
   Call(MeetingForwarder* forwarder, grpc::CallbackServerContext* context,
        const v1::RendezvousRequest& request)
       : forwarder_(forwarder),
-        // Takes over the deadline.
+        // Adopts the caller's deadline.
         context_(grpc::ClientContext::FromCallbackServerContext(*context)),
         request_(request) {
     request_.set_passed_on(forwarder_->fingerprint_);
@@ -85,7 +85,7 @@ grpc::ServerUnaryReactor* MeetingForwarder::Open(
 void MeetingForwarder::Drain() {
   MutexLock lock(&mutex_);
   draining_ = true;
-  // No call goes while the lock is held: Forget takes it.
+  // No call is deleted while the lock is held, because Forget takes it.
   for (Call* call : open_) call->Cancel();
 }
 
@@ -96,8 +96,8 @@ void MeetingForwarder::Forget(Call* call) {
 
 absl::Status MeetingForwarder::Annotated(const grpc::Status& status) const {
   absl::Status result = FromGrpcStatus(status);
-  // Cancelled by Drain, or by a server that shuts down: worth another try. To a
-  // client that has left it says nothing.
+  // Cancelled by Drain, or by a server that shuts down: worth another try. A
+  // client that has left does not see the status.
   if (absl::IsCancelled(result)) {
     result = absl::UnavailableError("the meeting was broken off");
   }

@@ -16,21 +16,21 @@
 
 namespace ballast {
 
-// Passes Rendezvous calls on to the server where all groups of the job meet, so
+// Forwards Rendezvous calls to the server where all groups of the job meet, so
 // that ranks of one group meet whichever servers they ask. Thread-safe. Must
 // outlive the gRPC server.
 class MeetingForwarder {
  public:
-  // `address`: of the server where groups meet. `fingerprint`: hash of this
-  // server's, which the other one compares with its own. `calls` counts the
-  // open calls; it is not owned and must outlive this.
+  // `address` is the server where groups meet. `fingerprint` is the hash of
+  // this server's fingerprint, which the other server compares with its own.
+  // `calls` counts the open calls; it is not owned and must outlive this.
   MeetingForwarder(std::string address, const ChannelSecurity& security,
                    std::string fingerprint, CallCount* calls);
   ~MeetingForwarder();
 
-  // Never null. The call ends with the other server's answer, at its own
-  // deadline, or when the client leaves; with UNAVAILABLE, naming the address,
-  // if the other server cannot be reached.
+  // Never returns null. The call ends with the other server's answer, at its
+  // own deadline, or when the client leaves; or with UNAVAILABLE, naming the
+  // address, if the other server cannot be reached.
   grpc::ServerUnaryReactor* Open(grpc::CallbackServerContext* context,
                                  const v1::RendezvousRequest& request,
                                  v1::RendezvousResponse* response);

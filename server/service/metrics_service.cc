@@ -12,8 +12,9 @@
 namespace ballast {
 namespace {
 
-// One GetBalance: asks workers for one step after the other, so that it never
-// occupies more than one. Deletes itself when gRPC is done with it.
+// One GetBalance call. Asks workers for one step after the other, so that it
+// never occupies more than one worker. Deletes itself when gRPC is done with
+// it.
 class BalanceCall final : public grpc::ServerUnaryReactor {
  public:
   BalanceCall(BalanceBoard* board, const v1::GetBalanceRequest& request,
@@ -62,7 +63,7 @@ class BalanceCall final : public grpc::ServerUnaryReactor {
   }
 
   void End(const absl::Status& status) {
-    // The data end before the last step.
+    // If the data end before the last step, the steps so far are the answer.
     const bool enough =
         absl::IsOutOfRange(status) && !response_->steps().empty();
     Finish(ToGrpcStatus(enough ? absl::OkStatus() : status));

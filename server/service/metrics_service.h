@@ -21,12 +21,12 @@ class MetricsServiceImpl final : public v1::MetricsService::CallbackService {
  public:
   static constexpr uint32_t kMaxSteps = 256;
   static constexpr uint64_t kMaxRankEntries = uint64_t{1} << 20;
-  // Most GetBalances at work; more end with RESOURCE_EXHAUSTED.
+  // Most GetBalance calls in progress; more end with RESOURCE_EXHAUSTED.
   static constexpr int kMaxWaiting = 16;
   static constexpr size_t kMaxPrefix = 128;
 
-  // `calls` counts open WatchBalances. Neither `state` nor `calls` is owned;
-  // both must outlive this.
+  // `calls` counts open WatchBalance calls. Neither `state` nor `calls` is
+  // owned; both must outlive this.
   MetricsServiceImpl(v1::Job job, const ServerState* state,
                      const std::shared_ptr<BalanceBoard>& balance,
                      CallCount* calls)

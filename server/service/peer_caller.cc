@@ -53,7 +53,7 @@ class GrpcPeerCaller final : public PeerCaller {
   const ChannelSecurity security_;
   Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  // Of the Attach under way; null when there is none.
+  // Context of the Attach in progress; null if there is none.
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 

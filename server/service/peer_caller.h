@@ -10,22 +10,23 @@
 
 namespace ballast {
 
-// The seam to the other servers of a job.
+// Interface to the other servers of a job.
 class PeerCaller {
  public:
   virtual ~PeerCaller() = default;
 
-  // LoaderService.Attach without a role or an expected fingerprint. Blocks for
-  // two seconds at most. Called from one thread. Errors: CANCELLED, and those
-  // of the call.
+  // Calls LoaderService.Attach without a role or an expected fingerprint.
+  // Blocks for at most two seconds. For one thread. Errors: CANCELLED; as the
+  // call.
   virtual absl::StatusOr<v1::AttachResponse> Attach(
       const std::string& address) = 0;
 
-  // Ends an Attach that blocks and every later one. From any thread.
+  // Ends an Attach in progress and every later one. May be called from any
+  // thread.
   virtual void Cancel() = 0;
 };
 
-// Over gRPC, secured as `security` says.
+// Makes calls over gRPC, secured by `security`.
 std::unique_ptr<PeerCaller> MakeGrpcPeerCaller(ChannelSecurity security);
 
 }  // namespace ballast

@@ -10,9 +10,9 @@ namespace ballast {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakePeerChannel(
     const std::string& address, const ChannelSecurity& security) {
   grpc::ChannelArguments arguments;
-  // No other channel's failed attempts delay this one's.
+  // Failed attempts of other channels must not delay this one.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // Servers are in the cluster: an HTTP proxy does not lead to them.
+  // Servers are in the cluster, which no HTTP proxy leads to.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);

@@ -11,8 +11,8 @@
 
 namespace ballast {
 
-// A connection of its own to another server of the job; connects with the first
-// call. Errors: as ChannelCredentialsFor.
+// A separate connection to another server of the job, made at the first call.
+// Errors: as ChannelCredentialsFor.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakePeerChannel(
     const std::string& address, const ChannelSecurity& security);
 

@@ -23,32 +23,32 @@
 
 namespace ballast {
 
-// Checks that all servers of a job were started with the same configuration
-// and index. Each asks every other one when it starts, so of two that differ at
-// least the later one finds out. A server that finds a difference serves no
-// rank, since it cannot know which of the two is wrong; it asks that peer again
+// Checks that all servers of a job were started with the same configuration and
+// index. Each server asks every other one when it starts, so of two that differ
+// at least the later one finds out. A server that finds a difference serves no
+// rank, since it cannot know which of the two is wrong. It asks that peer again
 // until the difference is gone, and then serves.
 
 // The addresses of `topology.servers` except `own`, in order.
 std::vector<std::string> PeerAddresses(const v1::Topology& topology,
                                        absl::string_view own);
 
-// Compares a peer's answer to Attach with the fingerprint `own`: true, they are
-// equal; false, the answer says nothing (the peer is not there, drains, or is
-// no loader server). Errors: FAILED_PRECONDITION (they differ), naming both
-// addresses, both fingerprints and the first differing key.
+// Compares a peer's answer to Attach with the fingerprint `own`. Returns true
+// if they are equal; false if the answer says nothing (the peer is not there,
+// drains, or is no loader server). Errors: FAILED_PRECONDITION (they differ),
+// naming both addresses, both fingerprints and the first differing key.
 absl::StatusOr<bool> ComparePeer(
     const v1::Fingerprint& own, absl::string_view own_address,
     const absl::StatusOr<v1::AttachResponse>& answer,
     absl::string_view peer_address);
 
-// The wait before round `round` (1, 2, …) of asking those that have said
-// nothing yet; nothing when that was enough. Some two minutes in all: a server
-// that starts later asks in turn.
+// The wait before round `round` (1, 2, …) of asking the silent peers; nullopt
+// after enough rounds. Some two minutes in all: a server that starts later asks
+// by itself.
 std::optional<absl::Duration> PeerRetryDelay(int round);
 
-// What the peers have answered so far. Decides whom to ask when, and whether
-// ranks may be served. Thread-compatible.
+// The peers' answers so far. Decides whom to ask when, and whether ranks may be
+// served. Thread-compatible.
 class PeerVerdict {
  public:
   // The wait between rounds while a peer differs.
@@ -59,28 +59,28 @@ class PeerVerdict {
 
   // The peers to ask in this round: all that are not known to be equal.
   std::vector<std::string> ToAsk() const;
-  // `compared`: what ComparePeer says of `peer`.
+  // `compared` is ComparePeer's result for `peer`.
   void Note(const std::string& peer, const absl::StatusOr<bool>& compared);
-  // The round is over. Returns the wait before the next one; nothing if there
-  // is none: all are equal, or the silent ones have been asked often enough. A
-  // peer that differs is asked until it is equal or silent, and a silent one
-  // that differed before as often as at the start.
+  // Ends the round. Returns the wait before the next one; nullopt if there is
+  // none: all peers are equal, or the silent ones have been asked often enough.
+  // A peer that differs is asked until it is equal or silent; a silent one that
+  // differed before is asked as often as at the start.
   std::optional<absl::Duration> EndRound();
 
   // OK, or the error of the first peer, in order, that differs now.
   absl::Status status() const;
-  // Peers that have said nothing, in order.
+  // Silent peers, in order.
   std::vector<std::string> silent() const;
 
  private:
   const std::vector<std::string> peers_;
-  // By peer, where it has been compared: equal or different.
+  // Result for each peer that has been compared: equal or different.
   std::map<std::string, absl::Status> compared_;
   int round_ = 0;
-  bool differed_ = false;  // in the round before
+  bool differed_ = false;  // in the previous round
 };
 
-// Asks the peers, in a thread of its own. Thread-safe.
+// Asks the peers, in its own thread. Thread-safe.
 class PeerCheck {
  public:
   struct Self {
@@ -88,20 +88,20 @@ class PeerCheck {
     std::string address;
   };
 
-  // `on_change` is called from the thread whenever the verdict has changed:
-  // with ComparePeer's error, or with OK once no peer differs any more. Peers
-  // that say nothing in the first round are logged, in one line. `clock` is not
+  // The thread calls `on_change` whenever the verdict has changed: with
+  // ComparePeer's error, or with OK once no peer differs any more. Peers that
+  // are silent in the first round are logged, in one line. `clock` is not
   // owned. Errors: RESOURCE_EXHAUSTED (no thread).
   static absl::StatusOr<std::unique_ptr<PeerCheck>> Start(
       Self self, std::vector<std::string> peers,
       std::unique_ptr<PeerCaller> caller, Clock* clock,
       std::function<void(absl::Status)> on_change);
 
-  // Stop().
+  // Calls Stop().
   ~PeerCheck() { Stop(); }
 
   // Ends the check and waits for `on_change` if it is running. Must not be
-  // called from there, nor from two threads at once.
+  // called from `on_change`, nor from two threads at once.
   void Stop();
 
  private:

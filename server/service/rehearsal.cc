@@ -11,7 +11,7 @@
 namespace ballast {
 namespace {
 
-// Set from any thread, awaited in one.
+// Set from any thread, awaited by one.
 class Signal {
  public:
   void Set() {
@@ -32,7 +32,7 @@ class Signal {
 };
 
 absl::Status BuildFirst(Loader* loader, const v1::Role& role) {
-  // The stream may call after it has been closed here.
+  // Shared, since the stream may call after it has been closed here.
   const auto news = std::make_shared<Signal>();
   auto stream = loader->OpenStream(role, 0, 0, 1, [news] { news->Set(); });
   if (absl::IsOutOfRange(stream.status())) return absl::OkStatus();

@@ -10,9 +10,9 @@
 namespace ballast {
 
 // Builds the first block of each role, micro-batch 0 of step 0, as if a rank
-// had asked for it, and releases it. This shows that the schedule can be made,
+// had requested it, and releases it. This shows that the schedule can be made,
 // that the data can be read and decoded, and that there is memory for blocks. A
-// job that goes on at a later step does not use these blocks; they are among
+// job that continues at a later step does not use these blocks; they are among
 // the first to be evicted. OK if the data have no step 0. Blocks until they are
 // built, which serve.read_timeout bounds if a disk hangs. Errors: as
 // Loader::OpenStream and the block, with the role.

@@ -56,8 +56,8 @@ absl::Status Drained() {
       "the server is draining; meet through another server of the job");
 }
 
-// A run for a meeting that has been given none: the same wherever it is drawn
-// from this id, which no other meeting has.
+// The run of a meeting that was given none. Derived from the meeting's id,
+// which no other meeting has, so that it is the same wherever it is derived.
 std::string RunOf(const std::string& id) {
   return Sha256Hex(absl::MakeSpan(reinterpret_cast<const uint8_t*>(id.data()),
                                   id.size()))

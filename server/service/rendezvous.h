@@ -17,15 +17,15 @@
 
 namespace ballast {
 
-// Hands what rank 0 of a group gives to all its ranks, in whichever order they
-// come (proto/loader_service.proto).
+// Passes the data that rank 0 of a group gives to all ranks of the group, in
+// whatever order they arrive (proto/loader_service.proto).
 //
-// A group meets when all its ranks wait at once; all are then answered
-// together. A rank that leaves before that takes no part, so a start of the job
-// that was broken off leaves nothing behind. Groups of one name and different
-// runs are different groups.
+// A group meets when all its ranks wait at the same time; all are then answered
+// together. A rank that leaves earlier takes no part, so a start of the job
+// that was aborted leaves nothing behind. Groups with the same name and
+// different runs are different groups.
 //
-// Bounded: kMaxGroups groups and kMaxWaiters ranks that wait; the last kMaxMet
+// Bounds: kMaxGroups groups and kMaxWaiters waiting ranks; the last kMaxMet
 // meetings, of kMaxMetMembers ranks in all, are kept for ranks whose answer was
 // lost. Thread-safe.
 class Rendezvous {
@@ -39,20 +39,20 @@ class Rendezvous {
   static constexpr size_t kMaxIdBytes = 4096;
   static constexpr size_t kMaxMemberBytes = 64;
 
-  // Called once, with no lock held, from any thread. Errors beside those of the
-  // RPC: ABORTED (the same rank came again while this one waited), UNAVAILABLE
-  // (Drain).
+  // Called once, with no lock held, from any thread. Errors besides those of
+  // the RPC: ABORTED (the same rank came again while this one waited),
+  // UNAVAILABLE (Drain).
   using Answer = std::function<void(absl::StatusOr<v1::RendezvousResponse>)>;
 
   // Brings a rank to its group. `answer` may run before this returns. Returns a
   // ticket for Leave.
   uint64_t Join(const v1::RendezvousRequest& request, Answer answer);
 
-  // The rank has gone. True: its answer will not run. False: it has been
-  // answered, or is being answered.
+  // Records that the rank has gone. Returns true if its answer will not run,
+  // false if it has been answered or is being answered.
   bool Leave(uint64_t ticket);
 
-  // Answers all who wait, and all who come, with UNAVAILABLE.
+  // Answers all waiting and all later ranks with UNAVAILABLE.
   void Drain();
 
  private:
@@ -78,14 +78,15 @@ class Rendezvous {
   };
   using Replies = std::vector<Reply>;
 
-  // The errors of Join, before it changes anything.
+  // Returns Join's errors, before it changes anything.
   absl::Status Check(const v1::RendezvousRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The answer that this member has been given; null if there is none.
+  // The answer already given to this member; null if there is none.
   const v1::RendezvousResponse* FindAnswered(
       const v1::RendezvousRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // All ranks of the group wait: answers them and forgets the group.
+  // Called when all ranks of the group wait: answers them and forgets the
+  // group.
   void Meet(const Key& key, Replies* replies)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Keep(Met met) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -96,7 +97,7 @@ class Rendezvous {
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 1;
   std::map<Key, Group> groups_ ABSL_GUARDED_BY(mutex_);  // each has waiters
-  // The group and rank of every ticket that waits.
+  // The group and rank of every waiting ticket.
   std::map<uint64_t, std::pair<Key, uint32_t>> tickets_ ABSL_GUARDED_BY(mutex_);
   std::list<Met> met_ ABSL_GUARDED_BY(mutex_);  // oldest first, one a key
   std::map<Key, std::list<Met>::iterator> met_by_key_ ABSL_GUARDED_BY(mutex_);

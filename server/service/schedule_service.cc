@@ -15,7 +15,7 @@ grpc::ServerUnaryReactor* ScheduleServiceImpl::GetSchedule(
         kMaxWaiting, " queries of the schedule are waiting; try again"))));
     return reactor;
   }
-  // Request and response live until the reactor has finished.
+  // The request and the response live until the reactor has finished.
   loader_->GetSchedule(request->step(),
                        [this, reactor, response](auto schedule) {
                          if (schedule.ok())

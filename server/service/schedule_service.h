@@ -15,11 +15,11 @@ namespace ballast {
 // Thread-safe. Must outlive the gRPC server that it is registered with.
 class ScheduleServiceImpl final : public v1::ScheduleService::CallbackService {
  public:
-  // Most queries that wait for a worker; more end with RESOURCE_EXHAUSTED.
+  // Most queries waiting for a worker; more end with RESOURCE_EXHAUSTED.
   static constexpr int kMaxWaiting = 1024;
 
-  // Neither is owned; both must outlive this. `calls` counts open
-  // WatchSchedules.
+  // Neither is owned; both must outlive this. `calls` counts open WatchSchedule
+  // calls.
   ScheduleServiceImpl(Loader* loader, CallCount* calls)
       : loader_(loader), watches_(loader, calls) {}
 

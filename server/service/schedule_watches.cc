@@ -13,7 +13,7 @@ using ScheduleReactor =
     StreamReactor<grpc::ServerWriteReactor<v1::WatchScheduleResponse>,
                   v1::WatchScheduleResponse>;
 
-// One WatchSchedule. next_ and sent_ need no lock: Start and then each
+// One WatchSchedule call. next_ and sent_ need no lock: Start and then each
 // OnWritten use them, one after the other.
 class ScheduleWatch final : public ScheduleReactor,
                             public std::enable_shared_from_this<ScheduleWatch> {
@@ -27,7 +27,7 @@ class ScheduleWatch final : public ScheduleReactor,
   void Start() { AskForNext(); }
 
   void OnDone() override {
-    // The last owner, unless a worker still computes for it.
+    // Keeps this alive: the last owner, unless a worker still computes for it.
     const std::shared_ptr<ScheduleWatch> self = shared_from_this();
     watches_->open_.Forget(self);
     watches_->calls_->End();

@@ -14,20 +14,20 @@ namespace ballast {
 
 class ScheduleWatch;
 
-// The WatchSchedule calls of a server. A call holds at most one schedule: it
-// asks the loader's workers for the next when the one before has been written.
-// Thread-safe. Must outlive the gRPC server.
+// The WatchSchedule calls of a server. Each call holds at most one schedule: it
+// asks the loader's workers for the next one when the previous one has been
+// written. Thread-safe. Must outlive the gRPC server.
 class ScheduleWatches {
  public:
   static constexpr size_t kMaxOpen = WatchSet<ScheduleWatch>::kMaxOpen;
 
-  // Not owned; both must outlive this. `calls` counts the open calls.
+  // Neither is owned; both must outlive this. `calls` counts the open calls.
   ScheduleWatches(Loader* loader, CallCount* calls)
       : loader_(loader), calls_(calls) {}
   ~ScheduleWatches();
 
-  // Never null; owned by this until gRPC is done with it. Beyond kMaxOpen
-  // calls it ends with RESOURCE_EXHAUSTED.
+  // Never returns null. This owns the call until gRPC is done with it. Beyond
+  // kMaxOpen calls, the call ends with RESOURCE_EXHAUSTED.
   grpc::ServerWriteReactor<v1::WatchScheduleResponse>* Open(
       const v1::WatchScheduleRequest& request);
 

@@ -33,17 +33,17 @@ namespace {
 // Requests are small; the largest is an Attach with every entry of a
 // fingerprint.
 constexpr int kMaxRequestBytes = 4 << 20;
-// A client opens a few streams on a connection; thousands are a fault.
+// A client opens a few streams on a connection; thousands indicate a fault.
 constexpr int kMaxCallsPerConnection = 1024;
 constexpr int kHandshakeTimeoutMs = 20'000;
 // A token has up to 4096 bytes.
 constexpr int kMaxMetadataBytes = 16 << 10;
-// What short calls get to end in once the long ones have.
+// Time for short calls to end once the long ones have ended.
 constexpr absl::Duration kLastCalls = absl::Milliseconds(500);
 
-// While it lives, sockets are created for their owner and group alone. It
-// applies to the whole process, so other files created meanwhile get no more
-// rights than these.
+// While this object exists, sockets are created for their owner and group only.
+// It affects the whole process, so other files created meanwhile get no more
+// permissions than these.
 class SocketMode {
  public:
   static constexpr mode_t kMode = 0660;
@@ -70,7 +70,7 @@ absl::Status CheckAddresses(const v1::Config& config) {
                   "serve.http");
 }
 
-// Reads that may hang at once before no further one is begun.
+// Reads that may hang at the same time before further ones are refused.
 constexpr size_t kMaxStuckReads = 64;
 
 ReadPolicy ReadPolicyOf(const v1::Serve& serve) {
@@ -80,7 +80,7 @@ ReadPolicy ReadPolicyOf(const v1::Serve& serve) {
   return policy;
 }
 
-// From here on the job's sources read as `policy` says.
+// Makes the job's sources read according to `policy` from now on.
 void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
                   OpenedJob* job) {
   const auto calls =
@@ -98,7 +98,7 @@ std::string Describe(const FileSampleBuilder& builder,
                       " at byte ", at.offset, ")");
 }
 
-// Null if groups meet at this server, whose address is `own`.
+// Returns null if groups meet at this server, whose address is `own`.
 std::unique_ptr<MeetingForwarder> MakeForwarder(const OpenedJob& job,
                                                 const std::string& own,
                                                 const ServerSecurity& security,
@@ -130,7 +130,7 @@ void SetLimits(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                               kHandshakeTimeoutMs);
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
-  // Two servers at one port would each get some of the clients.
+  // Two servers at one port would each get only some of the clients.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
@@ -138,7 +138,7 @@ void SetLimits(grpc::ServerBuilder* builder) {
 
 absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
     const LoadedConfig& config, Rehearsal rehearsal) {
-  // Checked before the steps that take long.
+  // Checked before the slow steps.
   BALLAST_RETURN_IF_ERROR(CheckAddresses(config.config));
   BALLAST_RETURN_IF_ERROR(
       ServerSecurity::Load(config.config.security()).status());
@@ -160,7 +160,7 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   if (rehearsal == Rehearsal::kFirstBlocks) {
     BALLAST_RETURN_IF_ERROR(Rehearse(parts.loader.get(), identity.first_ranks));
   }
-  // Made after the rehearsal, whose blocks no rank trains on.
+  // Created after the rehearsal, since no rank trains on its blocks.
   BALLAST_ASSIGN_OR_RETURN(ServersOfRanks servers,
                            FindServersOfRanks(job.config));
   const v1::Model& model = job.scheduler->job().model();
@@ -249,9 +249,9 @@ absl::Status LoaderServer::Listen() {
   const auto& listen = job_.config.serve().listen();
   for (const std::string& address : listen) {
     const std::string path(UnixPath(address));
-    // gRPC would delete the socket of a server that still runs.
+    // gRPC would delete the socket of a running server.
     if (!path.empty()) BALLAST_RETURN_IF_ERROR(RemoveStaleSocket(path));
-    // gRPC says no more than that it cannot listen, and logs the rest.
+    // gRPC reports only that it cannot listen, and logs the reason.
     BALLAST_RETURN_IF_ERROR(TryListen(address));
   }
   std::vector<int> ports(listen.size(), 0);  // filled in by BuildAndStart
@@ -279,7 +279,7 @@ absl::Status LoaderServer::Listen() {
     const std::string path(UnixPath(listen[i]));
     addresses_.push_back(path.empty() ? WithPort(listen[i], ports[i])
                                       : listen[i]);
-    // A folder's access list can have overruled SocketMode.
+    // The folder's access control list can have overruled SocketMode.
     if (!path.empty() && chmod(path.c_str(), SocketMode::kMode) != 0) {
       return absl::ErrnoToStatus(
           errno, absl::StrCat("serve.listen: ", path, ": cannot chmod"));
@@ -360,7 +360,7 @@ void LoaderServer::Drain(absl::Time deadline) {
     metrics_service_.Drain();
     loader_->Drain();
     calls_.AwaitNone(deadline);
-    // gRPC takes a time before 1970 for the end of time.
+    // gRPC takes a time before 1970 for the infinite future.
     server_->Shutdown(absl::ToChronoTime(
         std::clamp(deadline, absl::UnixEpoch(), absl::Now() + kLastCalls)));
   }

@@ -37,58 +37,58 @@ namespace ballast {
 // with health checking (SERVING from Start to Drain) and reflection, at every
 // address of serve.listen, to clients that security admits (server_security.h).
 // Compares itself with the other servers of the job in the background
-// (peer_check.h); while one differs, it logs so, its health is NOT_SERVING and
-// it serves no rank. Reads that fail or hang are retried as serve.read_attempts
-// and serve.read_timeout say; work that takes longer than serve.stall_after is
-// logged. Thread-safe.
+// (peer_check.h); while one differs, it logs that, its health is NOT_SERVING
+// and it serves no rank. Reads that fail or hang are retried according to
+// serve.read_attempts and serve.read_timeout; work that takes longer than
+// serve.stall_after is logged. Thread-safe.
 class LoaderServer {
  public:
-  // Whether to build the first blocks before serving anything.
+  // Selects whether the first blocks are built before anything is served.
   enum class Rehearsal { kNone, kFirstBlocks };
 
   // Opens the job of `config` and serves it; listens only once it can serve.
   // Blocks on the disk. Errors: as OpenJob, Rehearse, ServerSecurity::Load,
-  // IdentifyServer and Loader::Create; as CheckListen, RemoveStaleSocket and
-  // TryListen, for the addresses; UNAVAILABLE (gRPC does not listen, and does
-  // not say why).
+  // IdentifyServer and Loader::Create; for the addresses, as CheckListen,
+  // RemoveStaleSocket and TryListen; UNAVAILABLE (gRPC does not listen, and
+  // does not say why).
   static absl::StatusOr<std::unique_ptr<LoaderServer>> Start(
       const LoadedConfig& config, Rehearsal rehearsal = Rehearsal::kNone);
 
-  // As above, with a job that has been opened. `clock` times the comparison
-  // with other servers; not owned.
+  // As above, with an opened job. `clock` times the comparison with other
+  // servers; not owned.
   static absl::StatusOr<std::unique_ptr<LoaderServer>> Start(
       OpenedJob job, Clock* clock = Clock::Real(),
       Rehearsal rehearsal = Rehearsal::kNone);
 
-  // Shutdown().
+  // Calls Shutdown().
   ~LoaderServer();
 
-  // The addresses it listens at, in the order of serve.listen, with the ports
-  // that the system chose.
+  // The addresses in use, in the order of serve.listen, with the ports that the
+  // system chose.
   const std::vector<std::string>& addresses() const { return addresses_; }
 
   // The address of the page and of /metrics, with the port that the system
   // chose; empty without serve.http.
   const std::string& http_address() const { return http_address_; }
 
-  // Takes over from `config` what CheckReload allows (reload.h), which the
-  // caller has called; ignores the rest. Errors: as ServerSecurity::Reload;
-  // then nothing has changed. Reload and RenewTls are for one thread at a time.
+  // Adopts from `config` what CheckReload allows (reload.h), which the caller
+  // must have called; ignores the rest. Errors: as ServerSecurity::Reload; then
+  // nothing has changed. Reload and RenewTls are for one thread at a time.
   absl::Status Reload(const v1::Config& config);
   // See ServerSecurity.
   absl::StatusOr<bool> RenewTls();
 
-  // The number of open Pulls. Takes the lock that all streams share for a
-  // moment, so it returns only while they can go on.
+  // The number of open Pulls. Briefly takes the lock that all streams share, so
+  // it returns only while they can make progress.
   uint64_t open_streams() const { return loader_->open_streams(); }
 
-  // Sets the health to NOT_SERVING; ends open streams with UNAVAILABLE after
-  // the block that is being sent, and ranks that wait in Rendezvous; refuses
-  // new streams. Shuts down when all have ended, or at `deadline`. Further
-  // calls wait for the first.
+  // Sets the health to NOT_SERVING. Ends open streams with UNAVAILABLE after
+  // the block being sent, and ranks that wait in Rendezvous. Refuses new
+  // streams. Shuts down when all have ended, or at `deadline`. Further calls
+  // wait for the first.
   void Drain(absl::Time deadline);
 
-  // Drain without waiting: calls that are still open are cancelled.
+  // Drains without waiting: calls that are still open are cancelled.
   void Shutdown() { Drain(absl::InfinitePast()); }
 
   // Blocks until Drain or Shutdown is done.

@@ -23,9 +23,9 @@ class WatchSet {
   // Each call may keep a worker busy, so further ones are refused.
   static constexpr size_t kMaxOpen = 64;
 
-  // Adds the call in any case. Not OK: the status that it must end with:
-  // UNAVAILABLE after Drain, RESOURCE_EXHAUSTED beyond kMaxOpen. `what` names
-  // what is watched.
+  // Adds the call in any case. If not OK, the call must end with the returned
+  // status: UNAVAILABLE after Drain, RESOURCE_EXHAUSTED beyond kMaxOpen. `what`
+  // names what is watched.
   absl::Status Add(const std::shared_ptr<Call>& call, absl::string_view what) {
     MutexLock lock(&mutex_);
     const size_t open = open_.size();

@@ -9,7 +9,7 @@
 namespace ballast {
 namespace {
 
-// A template whose turns differ only in the role's name.
+// A template in which only the role's name differs between turns.
 v1::ChatTemplate WithNames(absl::string_view before_name,
                            absl::string_view after_name, const char* end,
                            const char* suffix) {

@@ -12,10 +12,10 @@
 
 namespace ballast {
 
-// Parses texts that are already token ids. In all forms the placeholders of
-// image i stand between vision start and vision end, `image_tokens[i]` of them,
-// and there are as many images as the sample has. All errors are
-// INVALID_ARGUMENT and name the token by its number from 0.
+// Parses texts that are already token ids. In all forms, the `image_tokens[i]`
+// placeholders of image i are between vision start and vision end, and the
+// number of images is that of the sample. All errors are INVALID_ARGUMENT and
+// name the token by its number from 0.
 
 // Parses 32-bit little-endian ids. All are supervised except those of images.
 absl::StatusOr<std::vector<TextToken>> ParsePackedBytes(

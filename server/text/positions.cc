@@ -17,8 +17,8 @@ struct MergedGrid {
   size_t tokens() const { return t * h * w; }
 };
 
-// The merged grid of image `number`. It must fit in the `room` ids that are
-// left, which also keeps the product from overflowing.
+// The merged grid of image `number`. It must fit in the remaining `room` ids,
+// which also prevents the product from overflowing.
 absl::StatusOr<MergedGrid> Merge(const GridThw& grid, uint32_t merge,
                                  size_t number, size_t room) {
   const auto fault = [&](absl::string_view what) {

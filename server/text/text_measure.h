@@ -29,7 +29,8 @@ struct MeasuredText {
 };
 
 // Measures the sample that BuildText would build from the same arguments,
-// truncation included, without building it. Errors: INVALID_ARGUMENT as there.
+// truncation included, without building it. Errors: INVALID_ARGUMENT as
+// BuildText.
 absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
                                          absl::Span<const ImageGrid> images,
                                          const TextOptions& options);
@@ -39,11 +40,11 @@ absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
 bool TextFits(uint32_t text_tokens, absl::Span<const ImageGrid> images,
               const TextOptions& options);
 
-// Both list everything that a measured length depends on beside the sample
-// itself, one KEY=VALUE a line: the first the settings that determine the whole
-// text, the second its limits. An index built under another key is stale.
-// `model` and `config` are loaded ones; `tokenizer` is the one that the model
-// names.
+// Both list everything that a measured length depends on besides the sample
+// itself, one KEY=VALUE per line: the first lists the settings that determine
+// the whole text, the second its limits. An index built under another key is
+// stale. `model` and `config` are loaded ones; `tokenizer` is the one that the
+// model names.
 std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer);
 std::string TextLimitKey(const v1::Config& config);
 

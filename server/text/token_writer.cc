@@ -63,8 +63,8 @@ void TokenWriter::AddEndOfText(Kind kind) {
 
 void TokenWriter::AddSpecial(absl::string_view content, int32_t id, Kind kind) {
   if (tokenizer_->SpecialTokenId(content) == id) {
-    // The tokenizer matches it, with whatever it does to the white space around
-    // it.
+    // The tokenizer matches it, together with any white space that it takes
+    // around it.
     AddText(content, kind);
   } else {
     EncodePending();
@@ -80,7 +80,7 @@ void TokenWriter::AddImage() {
 TextToken::Kind TokenWriter::KindOf(size_t begin, size_t end,
                                     size_t* at) const {
   // Some tokens cover no byte of their own: parts of a character that
-  // normalising produced. They belong to the byte before.
+  // normalising produced. They belong to the previous byte.
   end = std::max<size_t>(end, 1);
   begin = std::min(begin, end - 1);
   while (stretches_[*at].end <= begin) ++*at;

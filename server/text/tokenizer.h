@@ -29,9 +29,9 @@ class Tokenizer {
     return EncodeWithEnds(text, ids, /*ends=*/nullptr);
   }
 
-  // As Encode; and unless `ends` is null, appends to it for each id the end, in
-  // bytes of `text`, of what it stands for: never less than for the id before.
-  // An id begins where the one before ends.
+  // Like Encode. Unless `ends` is null, also appends for each id the end, in
+  // bytes of `text`, of the text that it covers; ends never decrease. Each id
+  // begins where the previous one ends.
   virtual absl::Status EncodeWithEnds(absl::string_view text,
                                       std::vector<int32_t>* ids,
                                       std::vector<size_t>* ends) const = 0;
@@ -55,8 +55,8 @@ class Tokenizer {
   virtual std::optional<int32_t> SpecialTokenId(
       absl::string_view content) const = 0;
 
-  // Ids to which the file itself assigns a role, as SentencePiece models do;
-  // nullopt if it does not. -1: there is no such token.
+  // Ids whose role the file itself assigns, as SentencePiece models do; nullopt
+  // if it does not. -1: there is no such token.
   struct ModelIds {
     int32_t end_of_text = -1;
     int32_t pad = -1;
@@ -67,7 +67,7 @@ class Tokenizer {
   virtual std::string digest() const = 0;
 };
 
-// Opens `bytes` (one token a byte, ids 0..255), or the file of a Hugging Face
+// Opens `bytes` (one token per byte, ids 0..255), or the file of a Hugging Face
 // tokenizer.json with a byte-level BPE model, or of a SentencePiece model.
 // Errors name the file: NOT_FOUND and others of the file system,
 // INVALID_ARGUMENT (not such a file; an unsupported setting, with its key),

@@ -10,8 +10,8 @@ namespace ballast {
 
 class FakeBatchServer::Block final : public FetchedBlock {
  public:
-  // Block `number` of all that were delivered. `held` is the connection's part
-  // of state->held; `share` counts the block in the stream's account.
+  // Block number `number` of all delivered blocks. `held` is the connection's
+  // part of state->held; `share` counts the block in the stream's account.
   Block(const FakeBlock& block, int number, std::shared_ptr<State> state,
         std::shared_ptr<uint64_t> held, std::unique_ptr<HeldBytes::Share> share)
       : number_(number),

@@ -23,17 +23,18 @@ struct FakeBlock {
 };
 using FakeEvent = std::variant<FakeBlock, absl::Status>;
 
-// A scripted server behind the BatchFetcher seam. Each connection plays one
-// script: a block is delivered when the allowance covers it (or nothing of that
-// connection is held), a status ends the connection, and after the last event
-// Fetch blocks until it is cancelled. Thread-safe; blocks and fetchers may
-// outlive it.
+// A scripted server behind the BatchFetcher interface. Each connection plays
+// one script: a block is delivered when the allowance covers it (or nothing of
+// that connection is held), a status ends the connection, and after the last
+// event Fetch blocks until it is cancelled. Thread-safe; blocks and fetchers
+// may outlive it.
 //
 //   FakeBatchServer server;
-//   server.AddConnection({FakeBlock{0, 0, bytes},
-//   absl::UnavailableError("x")}); server.AddConnection({FakeBlock{0, 1,
-//   bytes}, absl::OutOfRangeError("end")}); auto stream =
-//   BatchStream::Create(server.connect(), {...});
+//   server.AddConnection(
+//       {FakeBlock{0, 0, bytes}, absl::UnavailableError("x")});
+//   server.AddConnection(
+//       {FakeBlock{0, 1, bytes}, absl::OutOfRangeError("end")});
+//   auto stream = BatchStream::Create(server.connect(), {...});
 class FakeBatchServer {
  public:
   void AddConnection(std::vector<FakeEvent> script);
@@ -51,8 +52,8 @@ class FakeBatchServer {
   // Bytes of live blocks over all connections, and the maximum at any time.
   uint64_t held_bytes() const;
   uint64_t most_held_bytes() const;
-  // Overwrites, as a server that gave its connection up may, every block
-  // delivered so far: none of them is intact.
+  // Overwrites every block delivered so far, as a server may that has given its
+  // connection up: none of them is intact afterwards.
   void OverwriteBlocks();
   // Blocks delivered so far.
   int delivered() const;
@@ -74,7 +75,7 @@ class FakeBatchServer {
     uint64_t held ABSL_GUARDED_BY(mutex) = 0;
     uint64_t most_held ABSL_GUARDED_BY(mutex) = 0;
     int delivered ABSL_GUARDED_BY(mutex) = 0;
-    int overwritten ABSL_GUARDED_BY(mutex) = 0;  // of these, the first so many
+    int overwritten ABSL_GUARDED_BY(mutex) = 0;  // the first ones
     // Fetchers whose Fetch is running.
     std::set<const Fetcher*> fetching ABSL_GUARDED_BY(mutex);
   };

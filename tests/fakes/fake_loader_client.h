@@ -20,7 +20,7 @@ struct FakeLoader {
   std::string address = "fake:1";
   SyntheticJob job;
   std::string fingerprint = kSyntheticFingerprint;
-  // Called before each Fetch with what it fetches; an error becomes its result.
+  // Called before each Fetch with its arguments; an error becomes its result.
   std::function<absl::Status(const v1::Role&, uint64_t step,
                              uint32_t micro_batch)>
       before_fetch;
@@ -35,7 +35,7 @@ struct FakeLoader {
   bool in_regions = false;
   // May change a schedule or return an error instead.
   std::function<absl::Status(v1::StepSchedule*)> on_schedule;
-  // Called with each reported timing; an error becomes the answer.
+  // Called with each reported timing; an error becomes Report's result.
   std::function<absl::Status(const v1::StepTiming&)> on_report;
 };
 

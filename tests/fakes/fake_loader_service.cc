@@ -191,7 +191,7 @@ class GrpcFakeServer final : public FakeLoaderServer,
     return ToGrpcStatus(schedule.status());
   }
 
-  // Plays the same script until it fails.
+  // Plays the same script for each step until it fails.
   grpc::Status WatchSchedule(
       grpc::ServerContext*, const v1::WatchScheduleRequest* request,
       grpc::ServerWriter<v1::WatchScheduleResponse>* writer) override {

@@ -23,7 +23,7 @@ class FakePull {
   virtual ~FakePull() = default;
   virtual const v1::PullRequest::Open& open() const = 0;
 
-  // False if the client has disconnected.
+  // Returns false if the client has disconnected.
   virtual bool Send(const v1::PullResponse& message) = 0;
   bool SendBegin(uint64_t step, uint32_t micro_batch, uint64_t bytes,
                  uint64_t checksum);
@@ -37,8 +37,9 @@ class FakePull {
   // not be mixed with AwaitCredit, which also reads messages.
   virtual std::optional<v1::PullRequest> Receive() = 0;
 
-  // Waits until the client has granted at least `bytes` since the start, beside
-  // the Open's, and returns what it has granted: less if it has disconnected.
+  // Waits until the client has granted at least `bytes` since the start,
+  // besides the Open's credit. Returns the bytes granted: fewer if it has
+  // disconnected.
   virtual uint64_t AwaitCredit(uint64_t bytes) = 0;
   // Waits until the client disconnects.
   virtual void AwaitGone() = 0;
@@ -62,11 +63,11 @@ class FakeLoaderServer {
   virtual void SetAttach(absl::StatusOr<v1::AttachResponse> answer) = 0;
   using ScheduleScript =
       std::function<absl::StatusOr<v1::StepSchedule>(uint64_t step)>;
-  // For GetSchedule and WatchSchedule.
+  // Used by GetSchedule and WatchSchedule.
   virtual void SetSchedule(ScheduleScript script) = 0;
-  // With an empty id Rendezvous blocks until its deadline.
+  // With an empty id, Rendezvous blocks until its deadline.
   virtual void SetRendezvous(const std::string& id) = 0;
-  // The next Rendezvous, one after the other, end with these instead.
+  // Makes the next Rendezvous calls end with these errors, one after the other.
   virtual void FailRendezvous(std::vector<absl::Status> errors) = 0;
   virtual void SetStatus(v1::GetStatusResponse status) = 0;
   virtual void SetStats(v1::GetStatsResponse stats) = 0;

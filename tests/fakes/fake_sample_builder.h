@@ -69,7 +69,7 @@ class FakeSampleBuilder : public SampleBuilder {
     while (working_ < threads) changed_.Wait(&mutex_);
   }
 
-  // Number of samples begun so far; one begun twice counts twice.
+  // Number of samples begun so far; a sample begun twice counts twice.
   uint64_t builds() const {
     MutexLock lock(&mutex_);
     return builds_;

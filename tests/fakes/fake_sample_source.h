@@ -45,13 +45,13 @@ class FakeSampleSource : public SampleSource {
     return {"fake.jsonl", 100 * ordinal};
   }
 
-  // Every Read of `ordinal`, or the next `times`, returns `status`, or the data
-  // fault that it states (DataFaultOf).
+  // Makes every Read of `ordinal`, or the next `times`, return `status`, or the
+  // data fault that it reports (DataFaultOf).
   void Fail(uint64_t ordinal, absl::Status status, int times = INT_MAX);
-  // Every Read of `ordinal` blocks until Release.
+  // Makes every Read of `ordinal` block until Release.
   void Hang(uint64_t ordinal);
   void Release();
-  // Waits until this many Reads hang.
+  // Waits until this many Reads are blocked.
   void AwaitHanging(int reads) const;
 
   // Lets `ordinal` be read from memory; other samples cannot be.

@@ -40,7 +40,7 @@ std::string PathOf(int descriptor) {
       .string();
 }
 
-// The errno with which a read of `descriptor` fails, or 0. A read from memory
+// The errno that a read of `descriptor` fails with, or 0. A read from memory
 // (`peeks`) does not use up a fault.
 int ErrnoOf(int descriptor, bool peeks) {
   Faults& faults = TheFaults();
@@ -59,7 +59,7 @@ int ErrnoOf(int descriptor, bool peeks) {
   return faults.number;
 }
 
-// A number that is opened anew is another handle.
+// A descriptor number that is opened again is another handle.
 int Opened(int descriptor) {
   Faults& faults = TheFaults();
   MutexLock lock(&faults.mutex);

@@ -59,7 +59,7 @@ uint8_t FormulaPixel(uint64_t position, uint32_t image, uint32_t grid_w,
 
 AlignedBuffer FormulaBlock(const BlockPlan& plan,
                            const BlockGeometry& geometry) {
-  // A test may crash when out of memory.
+  // A test may crash if memory runs out.
   AlignedBuffer block = AlignedBuffer::Create(plan.bytes()).value();
   std::memset(block.bytes().data(), 0, block.size());
   WriteBlockTables(plan, block.bytes());

@@ -9,10 +9,10 @@
 namespace ballast {
 
 // Blocks whose contents are formulas of their place, so that a misplaced value
-// shows where it came from.
+// shows its origin.
 
 int32_t FormulaId(uint64_t position, uint32_t token);
-// -100 at every third token.
+// The label of a token: -100 for every third one.
 int32_t FormulaLabel(uint64_t position, uint32_t token);
 int32_t FormulaPositionId(uint64_t position, uint32_t axis, uint32_t token);
 // Channel `c` of the pixel at (y, x) of the sample's image number `image`,

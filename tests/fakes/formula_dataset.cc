@@ -38,7 +38,7 @@ absl::StatusOr<std::string> FormulaImage(uint32_t sample, uint32_t image) {
 std::string Conversation(uint32_t sample, uint32_t images) {
   std::string marks;
   for (uint32_t k = 0; k < images; ++k) marks += "<image>";
-  // The lengths vary too.
+  // The lengths of the texts vary too.
   return absl::StrCat(R"({"conversations": [{"from": "human", "value": ")",
                       marks, "What is this?", std::string(sample % 7, '!'),
                       R"("}, {"from": "gpt", "value": "Sample )", sample,

@@ -10,8 +10,8 @@
 
 namespace ballast {
 
-// A WebDataset of PNGs in which every pixel identifies its place, at sizes that
-// the qwen2_5_vl profile does not resize (multiples of 28).
+// A WebDataset of PNGs in which every pixel identifies its place. The sizes are
+// ones that the qwen2_5_vl profile does not resize (multiples of 28).
 
 inline constexpr uint32_t kFormulaPatch = 14;
 

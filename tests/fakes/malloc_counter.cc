@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdlib>
 
-// BALLAST_TSAN: .bazelrc undefines the compiler's own macro.
+// BALLAST_TSAN is ours: .bazelrc undefines the compiler's own macro.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
     defined(BALLAST_TSAN)
 #define BALLAST_COUNT_MALLOC 0

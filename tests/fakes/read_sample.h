@@ -9,7 +9,7 @@
 
 namespace ballast {
 
-// A sample of `source`. For tests alone a data fault is a status too:
+// Reads a sample of `source`. For tests only: a data fault is a status too,
 // DATA_LOSS.
 inline absl::StatusOr<RawSample> ReadSample(const SampleSource& source,
                                             uint64_t ordinal,

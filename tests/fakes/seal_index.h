@@ -5,8 +5,8 @@
 
 namespace ballast {
 
-// Corrects the checksums of an index file as far as its header says where they
-// lie. Without right checksums nothing else of the file is read.
+// Corrects the checksums of an index file, as far as its header says where they
+// are. Without right checksums nothing else of the file is read.
 void SealIndex(std::string* bytes);
 
 }  // namespace ballast

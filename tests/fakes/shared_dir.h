@@ -8,9 +8,9 @@
 
 namespace ballast {
 
-// The folder that BALLAST_SHARED_DIR names, with corpora and golden values that
-// are no part of the tree, if `file` lies in it. A test that needs one says so
-// and passes where it is not there:
+// The folder that BALLAST_SHARED_DIR names, if `file` is in it. It has corpora
+// and golden values that are not part of the tree. A test that needs one skips
+// if it is not there:
 //
 //   const std::optional<std::string> shared = SharedDirWith(kGolden);
 //   if (!shared) GTEST_SKIP() << NotShared(kGolden);

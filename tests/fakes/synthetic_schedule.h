@@ -16,11 +16,11 @@ struct SyntheticJob {
   uint32_t language_dp = 2;
   uint32_t samples_per_group = 3;  // a micro-batch has this times the grid
   uint32_t micro_batches = 2;
-  // Step s has 1 + s % 3 micro-batches instead.
+  // Step s has 1 + s % 3 micro-batches instead of a fixed number.
   bool dynamic = false;
-  // Under `hybrid` each of two servers reads for half of the ranks.
+  // Under `hybrid`, each of two servers reads for half of the ranks.
   v1::Delivery delivery = v1::DELIVERY_EXCHANGE;
-  // Group 0 owns one sample more, and the last group one less.
+  // Group 0 owns one more sample, and the last group one fewer.
   bool uneven = false;
   uint32_t align = 4;
   // Peers of each data-parallel rank, in both modules.

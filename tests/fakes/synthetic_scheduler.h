@@ -6,7 +6,7 @@
 
 namespace ballast {
 
-// Returns the schedules of a synthetic job through the server's seam.
+// Returns the schedules of a synthetic job through the server's Scheduler.
 class SyntheticScheduler final : public Scheduler {
  public:
   explicit SyntheticScheduler(const SyntheticJob& job)

@@ -10,8 +10,8 @@
 
 namespace ballast {
 
-// A certificate authority for one test: keys are generated at run time and none
-// is kept in the tree.
+// A certificate authority for one test. Keys are generated at run time; none is
+// kept in the tree.
 class TestAuthority {
  public:
   explicit TestAuthority(const std::string& name);
@@ -28,7 +28,7 @@ class TestAuthority {
     std::vector<std::string> hosts = {"IP:127.0.0.1"};
     absl::Duration from = -absl::Hours(1);  // from now
     absl::Duration until = absl::Hours(1);
-    const char* curve = "P-256";  // of its key
+    const char* curve = "P-256";  // the key's curve
   };
   TlsIdentity Issue(const Wanted& wanted) const;
 
@@ -38,8 +38,8 @@ class TestAuthority {
   std::string cert_;
 };
 
-// Writes `text` to a new file `name` of the test's folder, for its owner alone;
-// returns its path.
+// Writes `text` to a new file `name` in the test's folder, readable by its
+// owner only. Returns its path.
 std::string WriteTestFile(const std::string& name, const std::string& text);
 
 }  // namespace ballast

@@ -30,15 +30,16 @@ class TestCluster {
 
   const std::vector<std::string>& addresses() const { return addresses_; }
 
-  // Kill ends a server without draining; Restart starts it at the same address.
+  // Kill ends a server without draining. Restart starts it again at the same
+  // address.
   void Kill(int server);
   absl::Status Restart(int server);
 
-  // The batches of ranks: (step, micro-batch, module, rank) -> batch.
+  // Batches keyed by (step, micro-batch, module, rank).
   using Batches =
       std::map<std::tuple<uint64_t, uint32_t, int, uint32_t>, PackedBatch>;
   // Runs every data-parallel rank of every module that has `place`, at that
-  // place, for `steps` steps from `step`, or until the data end.
+  // place, for `steps` steps from `step` on, or until the data end.
   absl::StatusOr<Batches> RunRanks(
       uint64_t step, uint64_t steps,
       const v1::Fingerprint& checkpoint = v1::Fingerprint(),

@@ -10,8 +10,8 @@
 namespace ballast {
 
 // A block of `bytes` bytes (at least a header's) with a valid header and no
-// sample: all that a stream of blocks looks at. Every byte after the header is
-// `fill`.
+// sample, which is all that a stream of blocks looks at. Every byte after the
+// header is `fill`.
 inline std::vector<uint8_t> TinyBlock(uint64_t step, uint32_t micro_batch,
                                       uint32_t micro_batches, size_t bytes,
                                       uint8_t fill = 0) {

@@ -1,4 +1,4 @@
-// Data files that change, shrink and vanish under servers that are running.
+// Data files that change, shrink and vanish under running servers.
 
 #include <sys/stat.h>
 
@@ -33,7 +33,7 @@ constexpr uint32_t kSamplesAFile = 12;
 
 class BadDataTest : public ::testing::Test {
  protected:
-  // A folder with two tar files of its own, read in order.
+  // Creates a folder with two tar files, read in order.
   BadDataTest()
       : folder_(absl::StrCat(
             ::testing::TempDir(), "/bad_data_",
@@ -68,8 +68,9 @@ class BadDataTest : public ::testing::Test {
     return *std::move(cluster);
   }
 
-  // Pass number `epoch` through both files, whose samples come in order, as if
-  // it were the first. (Blocks of a pass may be kept, so each is run once.)
+  // Runs pass number `epoch` through both files, whose samples come in order,
+  // and numbers its steps as if it were the first. (Blocks of a pass may be
+  // kept, so each pass is run once.)
   TestCluster::Batches RunAll(const TestCluster& cluster, uint64_t epoch) {
     constexpr uint64_t kSteps = 2 * kSamplesAFile / 4;
     auto got = cluster.RunRanks(epoch * kSteps, kSteps);
@@ -90,7 +91,7 @@ class BadDataTest : public ::testing::Test {
     return *status;
   }
 
-  // Blocks that the server could not build so far.
+  // Number of blocks that the server could not build so far.
   double FailedBlocks(const TestCluster& cluster) {
     const auto stats =
         MetricsClient(cluster.addresses()[0]).GetStats("ballast_blocks_failed");
@@ -105,11 +106,11 @@ class BadDataTest : public ::testing::Test {
   const std::string folder_;
 };
 
-// Overwrites the first byte of every text, and leaves the file's size and time.
+// Overwrites the first byte of every text, but keeps the file's size and time.
 void Damage(const std::string& path) {
   const auto time = std::filesystem::last_write_time(path);
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  constexpr uint64_t kBlock = 512;  // of a tar file
+  constexpr uint64_t kBlock = 512;  // a tar file's
   char header[kBlock];
   for (uint64_t at = 0;
        file.seekg(at).read(header, kBlock) && header[0] != 0;) {
@@ -121,8 +122,8 @@ void Damage(const std::string& path) {
   std::filesystem::last_write_time(path, time);
 }
 
-// Placeholders stand exactly for the samples of the second file that `bad`
-// says, and no token of theirs is supervised.
+// Checks that placeholders replace exactly the samples of the second file that
+// `bad` selects, and that none of their tokens is supervised.
 void ExpectPlaceholders(const TestCluster::Batches& batches,
                         const TestCluster::Batches& before) {
   ASSERT_EQ(batches.size(), before.size());
@@ -146,7 +147,7 @@ void ExpectPlaceholders(const TestCluster::Batches& batches,
         }
       }
     }
-    // The schedule stands, and so does all that is not of the file.
+    // The schedule is unchanged, and so is everything outside of the file.
     EXPECT_EQ(batch.totals.tokens, before.at(key).totals.tokens);
     if (!any) {
       EXPECT_EQ(DigestOf(batch), DigestOf(before.at(key)));
@@ -154,7 +155,7 @@ void ExpectPlaceholders(const TestCluster::Batches& batches,
   }
 }
 
-TEST_F(BadDataTest, AFileThatChangesIsReplacedByPlaceholders) {
+TEST_F(BadDataTest, ReplacesSamplesOfAChangedFile) {
   const auto cluster = Start();
   const auto before = RunAll(*cluster, 0);
   Damage(Path("docs-1.tar"));
@@ -173,7 +174,7 @@ TEST_F(BadDataTest, AFileThatChangesIsReplacedByPlaceholders) {
   }
 }
 
-TEST_F(BadDataTest, AFileThatShrinksIsReplacedByPlaceholders) {
+TEST_F(BadDataTest, ReplacesSamplesOfAShrunkFile) {
   const auto cluster = Start();
   const auto before = RunAll(*cluster, 0);
   std::filesystem::resize_file(Path("docs-1.tar"), 512);
@@ -181,7 +182,7 @@ TEST_F(BadDataTest, AFileThatShrinksIsReplacedByPlaceholders) {
 }
 
 // An open file outlives its name.
-TEST_F(BadDataTest, AFileThatIsDeletedIsServedToTheEnd) {
+TEST_F(BadDataTest, ServesADeletedFileToTheEnd) {
   const auto cluster = Start();
   const auto before = RunAll(*cluster, 0);
   std::filesystem::remove(Path("docs-1.tar"));
@@ -193,8 +194,8 @@ TEST_F(BadDataTest, AFileThatIsDeletedIsServedToTheEnd) {
   EXPECT_EQ(StatusOf(*cluster).bad_samples_size(), 0);
 }
 
-// A file that is missing says nothing of its samples' bytes.
-TEST_F(BadDataTest, AFileThatIsAwayIsWaitedFor) {
+// A missing file says nothing about its samples' bytes.
+TEST_F(BadDataTest, WaitsForAMissingFile) {
   const auto other = Start();
   const auto before = RunAll(*other, 0);
   const auto cluster = Start();
@@ -213,7 +214,7 @@ TEST_F(BadDataTest, AFileThatIsAwayIsWaitedFor) {
   EXPECT_EQ(StatusOf(*cluster).bad_samples_size(), 0);
 }
 
-TEST_F(BadDataTest, TooManyBadSamplesEndTheRunNamingTheLast) {
+TEST_F(BadDataTest, EndsTheRunAfterTooManyBadSamples) {
   const auto cluster = Start(", max_bad_samples: 2", 2);
   Damage(Path("docs-1.tar"));
   const auto batches = cluster->RunRanks(0, 6);
@@ -226,7 +227,7 @@ TEST_F(BadDataTest, TooManyBadSamplesEndTheRunNamingTheLast) {
   EXPECT_EQ(StatusOf(*cluster).bad_samples_size(), 2);
 }
 
-TEST_F(BadDataTest, WithErrorTheFirstBadSampleEndsTheRun) {
+TEST_F(BadDataTest, EndsTheRunAtTheFirstBadSampleIfConfigured) {
   const auto cluster = Start(", on_bad_sample: error");
   Damage(Path("docs-1.tar"));
   const auto batches = cluster->RunRanks(0, 6);

@@ -1,8 +1,8 @@
-"""A job of real processes: loader servers, and one ballast-rank a rank.
+"""A job of real processes: loader servers, and one ballast-rank per rank.
 
-The harness is the trainer: a rank's process writes a line a batch into a pipe of
-one page, and goes no further than a page ahead of the lines that `advance` has
-taken. So a test decides how far each rank is when something is killed, and
+The harness is the trainer. A rank's process writes one line per batch into a
+pipe of one page, so it is at most a page ahead of the lines that `advance` has
+taken. A test thereby decides how far each rank is when something is killed, and
 nothing here sleeps: every wait is for a line, or for a process.
 """
 
@@ -22,7 +22,7 @@ _TIMEOUT_S = 120
 
 
 def resident_mib(process):
-    """What the process has in memory of its own: not the arena, which all who
+    """The process's private memory: excludes the arena, which all processes that
     map it share."""
     with open(f"/proc/{process.pid}/status", encoding="ascii") as status:
         for line in status:
@@ -56,7 +56,7 @@ class Server:
             raise AssertionError(f"server {self.address} did not start: {line!r}")
 
     def kill(self):
-        """As a node that loses power: no word to anybody."""
+        """Kills the process (SIGKILL), like a node that loses power."""
         self._process.kill()
         self._process.wait(_TIMEOUT_S)
         self._process.stdout.close()
@@ -69,7 +69,7 @@ class Server:
             raise AssertionError(f"server {self.address} drained with {status}")
 
     def hang(self):
-        """Its sockets accept and answer nothing."""
+        """Stops the process: its sockets accept connections and answer nothing."""
         self._process.send_signal(signal.SIGSTOP)
 
     def wake(self):
@@ -80,7 +80,7 @@ class Server:
 
 
 class Rank:
-    """One rank's trainer, which starts again at its checkpoint when it dies."""
+    """One rank's trainer, which restarts from its checkpoint when it dies."""
 
     def __init__(self, role, servers, steps, log, flags=()):
         self.role = role
@@ -96,8 +96,8 @@ class Rank:
         self.start(0)
 
     def start(self, step):
-        """From `step` on, as from a checkpoint. Whatever came of it before comes
-        again."""
+        """Runs from `step` on, as from a checkpoint. Batches from there on that
+        came before come again."""
         self.restarts += 1
         self.ended = step == self._steps
         self._process = None
@@ -131,16 +131,15 @@ class Rank:
                 lines -= 1
 
     def kill(self):
-        """kill -9; what is in the pipe is lost with it."""
+        """Kills the process (SIGKILL); lines in the pipe are lost."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(_TIMEOUT_S)
             os.close(self._pipe)
 
     def checkpoint(self):
-        """A step of whose successors no batch has come, and whose predecessors
-        are complete: what a trainer that saves after each step would start
-        from."""
+        """The step from which a trainer that saves after each step would resume:
+        all earlier steps are complete, and no batch of a later one has come."""
         if not self.batches:
             return 0
         last = max(step for step, *_ in self.batches)

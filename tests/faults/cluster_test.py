@@ -1,9 +1,9 @@
-"""Servers and ranks die at random moments, and nobody's samples change.
+"""Servers and ranks die at random moments, and no rank's samples change.
 
     bazel test //tests/faults:cluster_test
     bazel run //tests/faults:cluster_test -- --kills 200 --seed 7
 
-Ends with one line that says what was done; a seed repeats the same decisions.
+Ends with one line that sums up the faults; a seed repeats the same decisions.
 """
 
 import argparse
@@ -32,8 +32,8 @@ serve: {{threads: 2, memory: 64MiB, prefetch_steps: 2}}
 SERVERS = 3
 SAMPLES = 48
 MICRO_BATCHES = 2
-# One block at a time, so that a rank needs its server at every batch; and what
-# hangs is left after three seconds instead of thirty.
+# Allows one block at a time, so that a rank needs its server at every batch.
+# Gives up a hung server after three seconds instead of thirty.
 FLAGS = ["--max-bytes", "1", "--hang-after", "3", "--give-up-after", "100"]
 
 
@@ -71,13 +71,13 @@ class Job:
             raise AssertionError(done.stderr.decode())
 
     def ranks(self, steps):
-        """One process a rank; with the exchange, one for all."""
+        """Starts one process per rank; with the exchange, one for all ranks."""
         roles = [("all", 0)]
         if self.delivery != "exchange":
             roles = [(m, r) for m in ("vision", "language") for r in range(2)]
         ranks = []
         for number, role in enumerate(roles):
-            # Each prefers another server, as ranks of several nodes do.
+            # Each rank prefers another server, as ranks of several nodes do.
             first = number % SERVERS
             order = self.addresses[first:] + self.addresses[:first]
             ranks.append(cluster.Rank(role, order, steps, self.log, FLAGS))
@@ -97,7 +97,7 @@ class Job:
         return batches
 
     def disturbed(self, steps, kills, faults):
-        """The same with `kills` faults, spread over the steps."""
+        """Runs the same job with `kills` faults, spread over the steps."""
         servers = self.start_servers()
         ranks = self.ranks(steps)
         lines_a_rank = steps * MICRO_BATCHES * (4 if self.delivery == "exchange" else 1)
@@ -119,7 +119,8 @@ class Job:
                 getattr(server, fault)()
                 out = (server, fault)
             done[fault] += 1
-            # Half of the servers that went are back before anything else.
+            # With probability one half, the server returns before anything
+            # else.
             if out and self.random.random() < 0.5:
                 self.bring_back(*out)
                 out = None

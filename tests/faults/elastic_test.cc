@@ -1,6 +1,6 @@
-// A job that is stopped and goes on with other dp sizes, servers and delivery
-// trains on what the job that was left alone trains on; and all ranks see the
-// end of the data at the same step.
+// A job that is stopped and resumed with other dp sizes, servers and delivery
+// trains on the same data as an undisturbed job, and all ranks see the end of
+// the data at the same step.
 
 #include <filesystem>
 #include <map>
@@ -39,7 +39,7 @@ const std::string& Dataset() {
   return *directory;
 }
 
-// What of a job may change between two runs.
+// The parts of a job that may change between two runs.
 struct Layout {
   uint32_t vision = 1, language = 1, micro = kGlobal;
   int servers = 1;
@@ -79,10 +79,10 @@ std::string Bytes(const std::vector<T>& values, size_t begin, size_t count) {
                      count * sizeof(T));
 }
 
-// (step, module, position) -> all that the module gets of the sample.
+// (step, module, position) -> everything that the module gets of the sample.
 using Trained = std::map<std::tuple<uint64_t, int, uint64_t>, std::string>;
 
-// Fails where a sample is trained on twice.
+// Fails if a sample is trained on twice.
 void AddBatch(const PackedBatch& batch, Trained* trained) {
   const bool vision = batch.role.module() == v1::MODULE_VISION;
   const size_t row = 3 * 2 * kFormulaPatch * kFormulaPatch;
@@ -115,8 +115,8 @@ void AddBatch(const PackedBatch& batch, Trained* trained) {
   }
 }
 
-// Steps `step` to `step + steps - 1` of a job of `layout`. `checkpoint` becomes
-// the job's fingerprint.
+// Runs steps `step` to `step + steps - 1` of a job of `layout`. Sets
+// `checkpoint` to the job's fingerprint.
 void Train(const Layout& layout, uint64_t step, uint64_t steps,
            v1::Fingerprint* checkpoint, Trained* trained) {
   SCOPED_TRACE(Describe(layout));
@@ -133,7 +133,7 @@ void Train(const Layout& layout, uint64_t step, uint64_t steps,
 class Dice {
  public:
   explicit Dice(uint32_t seed) : random_(seed) {}
-  // Not std::uniform_int_distribution, whose values differ by library.
+  // Does not use std::uniform_int_distribution, whose values differ by library.
   uint32_t Below(uint32_t n) { return random_() % n; }
 
  private:
@@ -147,7 +147,7 @@ Layout RandomLayout(Dice* dice) {
   std::tie(layout.vision, layout.language) = kSizes[dice->Below(7)];
   layout.delivery =
       std::vector<std::string>{"exchange", "direct", "off"}[dice->Below(3)];
-  // Direct delivery is one server's.
+  // Direct delivery needs a single server.
   layout.servers = layout.delivery == "direct" ? 1 : 1 + dice->Below(3);
   const uint32_t grid = std::lcm(layout.vision, layout.language);
   do {
@@ -158,7 +158,7 @@ Layout RandomLayout(Dice* dice) {
 
 class ElasticTest : public ::testing::TestWithParam<uint32_t> {};
 
-TEST_P(ElasticTest, ResizedRunsTrainOnWhatTheUndisturbedRunDoes) {
+TEST_P(ElasticTest, ResizedRunsTrainOnTheSameData) {
   Trained expected;
   v1::Fingerprint none;
   Train(Layout(), 0, kSteps, &none, &expected);
@@ -185,7 +185,7 @@ TEST_P(ElasticTest, ResizedRunsTrainOnWhatTheUndisturbedRunDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ElasticTest, ::testing::Range(1u, 5u));
 
-TEST(CheckpointTest, OtherDataAreRefused) {
+TEST(CheckpointTest, RefusesOtherData) {
   Layout layout;
   layout.delivery = "exchange";
   const auto a = TestCluster::Start(MakeConfig(layout));
@@ -202,7 +202,7 @@ TEST(CheckpointTest, OtherDataAreRefused) {
 // 50 samples in steps of 12: four steps an epoch, eight in two.
 class DataEndTest : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(DataEndTest, ComesOnEveryRankBeforeTheSameStep) {
+TEST_P(DataEndTest, EveryRankStopsBeforeTheSameStep) {
   Layout layout;
   layout.vision = layout.language = 3;
   layout.micro = 6;
@@ -219,7 +219,7 @@ TEST_P(DataEndTest, ComesOnEveryRankBeforeTheSameStep) {
       EXPECT_EQ(batches->size(), (end - 2) * 2 * 3 * 2);
       for (const auto& [key, batch] : *batches) EXPECT_LT(batch.step, end);
     }
-    // Nothing is left, and that is no failure.
+    // Nothing is left, which is no failure.
     const auto nothing = (*cluster)->RunRanks(end, 1);
     ASSERT_TRUE(nothing.ok()) << nothing.status();
     EXPECT_TRUE(nothing->empty());

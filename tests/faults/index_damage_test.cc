@@ -1,4 +1,5 @@
-// An index whose bytes are damaged on the disk, and what a server reads of one.
+// An index with damaged bytes on the disk, and the parts of an index that a
+// server reads.
 
 #include <cstdint>
 #include <cstdlib>
@@ -25,7 +26,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr uint64_t kSamples = 60'000;
-// As docs/index_format.md has them; the head takes less than a page.
+// Page size as in docs/index_format.md; the head takes less than a page.
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kRecord = 56;
 
@@ -56,7 +57,7 @@ class IndexDamageTest : public ::testing::Test {
 
   std::string IndexPath() const { return folder_ + "/.ballast/text.index"; }
 
-  // The pages of records that the samples of a step lie in.
+  // The pages that hold the records of a step's samples.
   std::set<uint64_t> PagesOf(const Scheduler& scheduler, uint64_t step) {
     std::set<uint64_t> pages;
     const auto schedule = scheduler.Schedule(step);
@@ -81,7 +82,7 @@ class IndexDamageTest : public ::testing::Test {
   LoadedConfig config_;
 };
 
-// Bytes of memory that this process has of the file at `path`.
+// Bytes of the file at `path` in this process's memory.
 uint64_t ResidentBytes(const std::string& path) {
   const std::string name = std::filesystem::canonical(path);
   std::ifstream maps("/proc/self/smaps");
@@ -97,26 +98,27 @@ uint64_t ResidentBytes(const std::string& path) {
   return bytes;
 }
 
-TEST_F(IndexDamageTest, AServerReadsOfItsIndexWhatItsStepsNeed) {
+TEST_F(IndexDamageTest, AServerReadsOnlyTheIndexPagesOfItsSteps) {
   ASSERT_GT(std::filesystem::file_size(IndexPath()), 3'000'000u);
   const auto cluster = TestCluster::Start(config_);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
-  // The system maps what lies around a page and is in memory anyway: 64 KiB and
-  // the rest of what was read with them. Here, one page.
+  // The system also maps neighbours of a page that are in memory already: 64
+  // KiB around it and the rest of that read-ahead. This bounds both for one
+  // page.
   constexpr uint64_t kAround = 128 << 10;
   ASSERT_GT(ResidentBytes(IndexPath()), 0u);
   EXPECT_LE(ResidentBytes(IndexPath()), kAround);
   const auto got = (*cluster)->RunRanks(0, 1);
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(got->size(), 2u);
-  // The head, the checksums, and 4 samples of this step and of each that server
-  // and ranks look ahead, which are a few.
+  // The head, the checksums, and 4 samples of this step and of each of the few
+  // steps that server and ranks prefetch.
   EXPECT_LE(ResidentBytes(IndexPath()), (1 + 1 + 4 * 4) * kAround);
 }
 
-// Nothing that the index says is guessed, and no sample is left out or
-// replaced: the job ends.
-TEST_F(IndexDamageTest, AJobEndsWhereItsIndexIsDamaged) {
+// The job ends: no content of the index is guessed, and no sample is left out
+// or replaced.
+TEST_F(IndexDamageTest, EndsAJobAtADamagedIndexPage) {
   const auto job = OpenJob(config_);
   ASSERT_TRUE(job.ok()) << job.status();
   constexpr uint64_t kBad = 5;

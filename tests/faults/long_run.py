@@ -1,12 +1,12 @@
-"""A long run of the host backend while servers are killed: nothing is lost, and
-memory and latency stay as they are.
+"""A long run of the host backend while servers are killed: no sample is lost, and
+memory and latency stay constant.
 
     bazel run --config=opt //tests/faults:long_run -- --steps 20000 --out run.json
     tests/faults/plot_long_run.py run.json docs/long_run.svg
 
 Two servers; one process with every rank of two modules, which exchange. Every
 --kill-every steps one of the servers is killed with SIGKILL and started again.
-Ends with one line that sums up, and writes what it saw to --out.
+Ends with one line that sums up, and writes the measurements to --out.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Watched(cluster.Rank):
         self.samples = collections.Counter()  # of each module, by name
         self.batches_seen = 0
         self.placeholders = 0
-        self.next_ms = 0.0  # the longest since it was last asked for
+        self.next_ms = 0.0  # the longest since the last query
         super().__init__(*arguments)
 
     def _on_line(self, batch):
@@ -85,7 +85,7 @@ def run(folder, options, log):
     choose = random.Random(options.seed)
     seen = []
     kills = 0
-    awaited = None  # a server that was killed and is starting
+    awaited = None  # a killed server that is starting again
     begin = time.monotonic()
     for step in range(options.steps):
         if step % options.kill_every == options.kill_every // 2:
@@ -120,8 +120,8 @@ def run(folder, options, log):
 
 
 def check(rank, steps):
-    """Each epoch holds every sample once, so the counts say what was lost or came
-    twice."""
+    """Each epoch contains every sample once, so the counts show samples that were
+    lost or came twice."""
     for module in ("vision", "language"):
         counts = {n: c for (m, n), c in rank.samples.items() if m == module}
         total = steps * GLOBAL

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Draws what long_run.py wrote as an SVG: plot_long_run.py RUN.json OUT.svg
+"""Draws the output of long_run.py as an SVG: plot_long_run.py RUN.json OUT.svg
 
-Above, how long Next took (logarithmic; of a hundred steps the median and the
-longest); below, memory of the ranks' process and of the servers; lines where a
-server was killed. Needs nothing but Python's standard library.
+Above: duration of Next (logarithmic; median and maximum of every hundred steps).
+Below: memory of the ranks' process and of the servers. Lines mark where a server
+was killed. Needs only Python's standard library.
 """
 
 import json

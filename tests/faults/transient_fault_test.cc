@@ -1,5 +1,5 @@
-// I/O errors and stale handles under servers that are running: no sample is
-// lost or replaced, and the servers recover by themselves.
+// I/O errors and stale handles under running servers: no sample is lost or
+// replaced, and the servers recover by themselves.
 
 #include <errno.h>
 
@@ -50,8 +50,8 @@ class TransientFaultTest : public ::testing::Test {
   }
   ~TransientFaultTest() override { HealFiles(); }
 
-  // The batches' digests of pass number `epoch` through the file, by step of
-  // the pass, micro-batch, module and rank.
+  // Digests of the batches of pass number `epoch` through the file, keyed by
+  // step of the pass, micro-batch, module and rank.
   using Digests =
       std::map<std::tuple<uint64_t, uint32_t, int, uint32_t>, std::string>;
   Digests Run(uint64_t epoch) {
@@ -83,14 +83,14 @@ class TransientFaultTest : public ::testing::Test {
 TEST_F(TransientFaultTest, IoErrorsNeverBecomePlaceholders) {
   const Digests before = Run(0);
   ASSERT_FALSE(before.empty());
-  // More than the retries of one sample, so that streams end too.
+  // More failures than one sample's retries, so that streams end too.
   FailReads("docs-0.tar", EIO, 25);
   EXPECT_EQ(Run(1), before);
   EXPECT_EQ(FailedReads(), 25u);
   EXPECT_EQ(BadSamples(), 0);
 }
 
-TEST_F(TransientFaultTest, AStaleHandleIsOpenedAnew) {
+TEST_F(TransientFaultTest, ReopensAStaleHandle) {
   const Digests before = Run(0);
   ASSERT_FALSE(before.empty());
   const uint64_t failed = FailedReads();

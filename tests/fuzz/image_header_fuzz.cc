@@ -12,7 +12,7 @@ namespace {
 void CheckPart(absl::string_view bytes, size_t length,
                const ImageOptions& options) {
   const auto part = ReadImageSize(bytes.substr(0, length), options);
-  // More bytes may be needed, whatever the result for the whole file.
+  // A prefix may need more bytes, whatever the result for the whole file.
   if (absl::IsOutOfRange(part.status())) return;
   const auto whole = ReadImageSize(bytes, options);
   if (part.ok() != whole.ok()) std::abort();

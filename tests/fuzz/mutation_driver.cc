@@ -5,8 +5,8 @@
 //   -seed=N -runs=N -max_len=N    as libFuzzer's
 //   -max_total_time=SECONDS       an upper bound for slow machines
 //
-// While an input is tried it is in TEST_UNDECLARED_OUTPUTS_DIR or TEST_TMPDIR
-// as `fuzz_input`, and remains there after a crash.
+// The input being tried is in TEST_UNDECLARED_OUTPUTS_DIR or TEST_TMPDIR as
+// `fuzz_input`, and remains there after a crash.
 #include <fcntl.h>
 #include <unistd.h>
 

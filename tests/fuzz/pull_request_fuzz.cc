@@ -12,7 +12,7 @@
 #include "server/pull/pull_session.h"
 #include "tests/fuzz/seed_requests.h"
 
-// The input is a sequence of client messages, each after a byte with its
+// The input is a sequence of client messages, each preceded by a byte with its
 // length.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ballast;  // NOLINT: one function

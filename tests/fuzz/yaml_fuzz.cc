@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (loaded.status().message().substr(0, 2) != "F:") std::abort();
     return 0;
   }
-  // Fields that callers divide by are not 0 in a loaded configuration.
+  // Fields that callers divide by must not be 0 in a loaded configuration.
   const ballast::v1::Config& config = loaded->config;
   if (config.sources().empty() || config.batch().micro() == 0 ||
       config.batch().global() % config.batch().micro() != 0 ||

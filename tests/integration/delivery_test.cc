@@ -1,5 +1,5 @@
-// The whole path, from tar files to packed batches in every rank, by dp sizes
-// and delivery mode.
+// The whole path, from tar files to packed batches in every rank, for several
+// dp sizes and delivery modes.
 
 #include <algorithm>
 #include <filesystem>
@@ -106,8 +106,8 @@ class DeliveryTest
   uint32_t language() const { return std::get<1>(GetParam()); }
   uint32_t micro() const { return 4 * std::lcm(vision(), language()); }
 
-  // Every position of every step is in exactly one batch of each module, and
-  // both modules hold the same samples in the same order.
+  // Checks that every position of every step is in exactly one batch of each
+  // module, and that both modules hold the same samples in the same order.
   void ExpectComplete(const TestCluster::Batches& batches) {
     for (uint64_t step = 0; step < kSteps; ++step) {
       for (uint32_t m = 0; m < 2; ++m) {
@@ -270,9 +270,9 @@ void ExpectFormulaPixels(const PackedBatch& batch) {
   EXPECT_EQ(batch.pixel_values.size(), first_row * kColumns);
 }
 
-// A pixel whose colour is a formula of (sample, image, patch) must be where the
-// formula says after decoding, exchange and packing.
-TEST(PixelsTest, EndWhereTheFormulaSays) {
+// Every pixel's colour is a formula of (sample, image, patch). After decoding,
+// exchange and packing it must be where the formula says.
+TEST(PixelsTest, AreAtTheirPlacesAfterPacking) {
   const auto batches = RunJob(MakeConfig(4, 2, "exchange"));
   ASSERT_FALSE(batches.empty());
   for (const auto& [key, batch] : batches) {
@@ -280,8 +280,8 @@ TEST(PixelsTest, EndWhereTheFormulaSays) {
   }
 }
 
-// Text of the formula's samples in ChatML with one token a byte.
-TEST(TextTest, IdsAndLabelsSayWhatTheSampleSays) {
+// Text of the formula's samples in ChatML, with one token per byte.
+TEST(TextTest, IdsAndLabelsSpellTheSample) {
   const auto batches = RunJob(MakeConfig(2, 2, "exchange"));
   for (const auto& [key, batch] : batches) {
     if (std::get<2>(key) != v1::MODULE_LANGUAGE) continue;
@@ -320,8 +320,8 @@ TEST(ServersTest, SeveralServersGiveTheSameBatchesAsOne) {
 }
 
 // A rank whose first server is away cannot tell which of the others is right:
-// both fingerprints and the first differing key are named.
-TEST(ServersTest, DifferentConfigurationsAreRefused) {
+// the error names both fingerprints and the first differing key.
+TEST(ServersTest, RefusesDifferentConfigurations) {
   const auto a = TestCluster::Start(MakeConfig(2, 2, "exchange"));
   const auto b =
       TestCluster::Start(MakeConfig(2, 2, "exchange", "order: {seed: 99}\n"));
@@ -341,14 +341,14 @@ TEST(ServersTest, DifferentConfigurationsAreRefused) {
                 HasSubstr(client->Attach({}, {})->fingerprint().hash()));
     EXPECT_THAT(message, HasSubstr(client->address()));
   }
-  // One whose first server answers starts without those that differ.
+  // A rank whose first server answers starts without the servers that differ.
   const auto started = AttachAll(clients, {}, {});
   ASSERT_TRUE(started.ok()) << started.status();
   EXPECT_EQ(started->fingerprint().hash(),
             first->Attach({}, {})->fingerprint().hash());
 }
 
-TEST(ServersTest, ARestartedServerGoesOnWhereItWas) {
+TEST(ServersTest, ARestartedServerContinues) {
   auto cluster = TestCluster::Start(MakeConfig(2, 2, "exchange"));
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   const auto before = (*cluster)->RunRanks(5, 2);

@@ -84,8 +84,8 @@ TEST(DummyImageTest, EveryVisionRankHasAnImageOrNoneHas) {
   for (const char* delivery : {"exchange", "direct", "off"}) {
     const TestCluster::Batches& batches = of_delivery[delivery] =
         RunJob(delivery);
-    // Numbers of vision ranks with an image of their own, and with a dummy, by
-    // micro-batch.
+    // Numbers of vision ranks with an image of their own, and with a dummy,
+    // keyed by micro-batch.
     std::map<std::pair<uint64_t, uint32_t>, uint32_t> own, dummies;
     for (const auto& [key, batch] : batches) {
       const auto [step, micro_batch, module, rank] = key;

@@ -62,7 +62,7 @@ class FitCostTest : public ::testing::Test {
   v1::AttachResponse attached_;
 };
 
-TEST_F(FitCostTest, FindsTheCostThatTheRanksHave) {
+TEST_F(FitCostTest, FindsTheRanksCost) {
   for (uint64_t step = 100; step < 110; ++step) {
     const auto schedule = client_->GetSchedule(step);
     ASSERT_TRUE(schedule.ok()) << schedule.status();

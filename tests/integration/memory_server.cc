@@ -3,7 +3,7 @@
 //   memory_server SOCKET ARENA MEMORY_MIB RANKS
 //
 // prints "ready FINGERPRINT" and serves until its standard input ends. Its
-// samples are four images of 448 x 448 a rank and step, filled by a formula,
+// samples are four images of 448 x 448 per rank and step, filled by a formula,
 // not decoded.
 
 #include <chrono>

@@ -29,8 +29,8 @@ namespace {
 constexpr uint32_t kClients = 64;
 constexpr uint64_t kMemoryMib = 384;
 constexpr uint64_t kSteps = 12;
-// Blocks of 2.3 MiB: two fit into a client's share of 6 MiB, and all that
-// clients pull is five times the server's memory.
+// Blocks of 2.3 MiB: two fit into a client's share of 6 MiB, and all clients
+// together pull five times the server's memory.
 constexpr uint64_t kPlenty = uint64_t{1} << 40;
 
 class ServerProcess {
@@ -78,7 +78,7 @@ class ServerProcess {
   std::string address() const { return "unix:" + directory_ + "/s"; }
   const std::string& fingerprint() const { return fingerprint_; }
 
-  // The peak of resident memory.
+  // The peak of the resident memory.
   uint64_t PeakMib() const {
     std::ifstream status(absl::StrCat("/proc/", pid_, "/status"));
     for (std::string line; std::getline(status, line);) {
@@ -101,7 +101,7 @@ class ServerProcess {
 
 class MemoryTest : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(MemoryTest, StaysWithinTheBoundAndTheOthersGoOn) {
+TEST_P(MemoryTest, StaysWithinTheBoundAndServesTheOthers) {
   ServerProcess server(GetParam());
   const auto open = [&](LoaderClient* client, uint32_t rank) {
     FetchRequest request;
@@ -118,7 +118,7 @@ TEST_P(MemoryTest, StaysWithinTheBoundAndTheOthersGoOn) {
   for (uint32_t rank = 0; rank < kClients; ++rank) {
     clients.push_back(LoaderClient::Create(server.address()));
   }
-  // Client 0 keeps all blocks that it gets; client 1 reads one block and stops.
+  // Client 0 keeps all its blocks; client 1 reads one block and stops.
   const auto keeper = open(clients[0].get(), 0);
   std::vector<std::unique_ptr<FetchedBlock>> kept;
   const auto stopped = open(clients[1].get(), 1);

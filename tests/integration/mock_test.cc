@@ -101,12 +101,12 @@ TEST(MockTest, VisionAndLanguageRanksArePaired) {
 }
 
 // A sample's content does not depend on its reader.
-TEST(MockTest, AnotherLayoutFindsTheSameSamples) {
+TEST(MockTest, AnotherLayoutHasTheSameSamples) {
   const auto a = TextsOf(RunJob(ConfigOf(4, 4), 2));
   const auto b = TextsOf(RunJob(ConfigOf(2, 3, "direct"), 1));
   EXPECT_EQ(a, b);
   EXPECT_EQ(a.size(), 72u);
-  // No two samples are equal, whichever ranks hold them.
+  // No two samples are equal, on any ranks.
   std::set<std::vector<int64_t>> distinct;
   for (const auto& [name, ids] : a) distinct.insert(ids);
   EXPECT_EQ(distinct.size(), a.size());

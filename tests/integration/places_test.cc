@@ -32,7 +32,7 @@ struct Layout {
 };
 
 // The batches of the ranks at `place`. The schedule is the same for every tp,
-// pp and cp, since the alignment is.
+// pp and cp, since the alignment is the same.
 TestCluster::Batches BatchesAt(const TestCluster& cluster,
                                const TrainerPlace& place) {
   auto batches = cluster.RunRanks(0, kSteps, {}, place);
@@ -78,8 +78,8 @@ std::vector<T> Pick(const std::vector<T>& whole,
   return picked;
 }
 
-// The part of `whole`, the batch of the only rank of a layout without peers,
-// that a rank at `place` must receive.
+// The part of `whole` that a rank at `place` must receive. `whole` is the batch
+// of the only rank of a layout without peers.
 PackedBatch PartOf(const PackedBatch& whole, const TrainerPlace& place,
                    const Layout& layout) {
   PackedBatch part = whole;
@@ -109,7 +109,7 @@ using Sizes = std::tuple<uint32_t, uint32_t, uint32_t>;
 
 class PlacesTest : public ::testing::TestWithParam<Sizes> {};
 
-TEST_P(PlacesTest, EveryPlaceHasItsPartOfTheWhole) {
+TEST_P(PlacesTest, EveryPlaceHasItsPart) {
   Layout layout;
   const TestCluster::Batches whole = BatchesAt(*Start(layout), {});
   ASSERT_EQ(whole.size(), kSteps * 2 * 4);
@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, PlacesTest,
 
 // Compares sums over the tensors of all context and data-parallel ranks with
 // the totals in the batches.
-TEST(PlaceTotalsTest, AreWhatTheTensorsHold) {
+TEST(PlaceTotalsTest, AreTheSumsOverTheTensors) {
   for (const std::string packing :
        {"{align: auto}", "{align: 24}",
         "{mode: scheduled, max_tokens_per_rank: 1200, virtual_pipeline_group: "
@@ -173,7 +173,7 @@ TEST(PlaceTotalsTest, AreWhatTheTensorsHold) {
           sum.images += batch.image_grid_thw.size() / 3;
           continue;
         }
-        // Each context rank has its own labels; all else is of whole samples.
+        // Each context rank has its own labels; all else counts whole samples.
         sum.label_tokens += static_cast<uint64_t>(std::accumulate(
             batch.loss_mask.begin(), batch.loss_mask.end(), 0.0));
         EXPECT_EQ(batch.input_ids.size(),
@@ -226,7 +226,7 @@ std::vector<std::string> NamesOf(const TestCluster::Batches& batches,
 
 // If one dp size divides the other, a rank of the smaller holds what its
 // partners hold together, in order; otherwise only all ranks together do.
-TEST(PairingTest, RanksHoldWhatTheirPartnersHold) {
+TEST(PairingTest, RanksHoldTheSamplesOfTheirPartners) {
   const std::tuple<uint32_t, uint32_t> sizes[] = {{2, 4}, {4, 2}, {1, 4},
                                                   {4, 4}, {2, 3}, {6, 4}};
   for (const auto& [vision, language] : sizes) {

@@ -16,7 +16,7 @@
 namespace ballast {
 namespace {
 
-TEST(SharedCorpusTest, IsIndexedServedAndPacked) {
+TEST(SharedCorpusTest, IndexesServesAndPacksTheCorpus) {
   constexpr char kSamples[] = "corpus/samples.jsonl";
   const std::optional<std::string> shared = SharedDirWith(kSamples);
   if (!shared) GTEST_SKIP() << NotShared(kSamples);

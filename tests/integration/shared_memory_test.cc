@@ -1,4 +1,4 @@
-// Real servers, files and ranks: the bytes are the same by every way, and
+// Real servers, files and ranks: the bytes are the same by every transport, and
 // nothing is left behind.
 
 #include <unistd.h>
@@ -115,7 +115,7 @@ TEST_F(SharedMemoryDeliveryTest, PacksTheSameBytesAsTheStream) {
   }
 }
 
-TEST_F(SharedMemoryDeliveryTest, BlocksAreTheSameToTheByte) {
+TEST_F(SharedMemoryDeliveryTest, DeliversTheSameBlocksByEveryTransport) {
   const auto cluster = TestCluster::Start(MakeConfig("exchange", arenas_));
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
@@ -137,7 +137,7 @@ TEST_F(SharedMemoryDeliveryTest, BlocksAreTheSameToTheByte) {
 }
 
 // An arena replaces the server's own memory; without one, memory stays private.
-TEST_F(SharedMemoryDeliveryTest, AServerThatMakesNoArenaServesAllTheSame) {
+TEST_F(SharedMemoryDeliveryTest, ServesWithoutAnArena) {
   const auto cluster = TestCluster::Start(MakeConfig("exchange", "off"));
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   const auto blocks = Pull((*cluster)->addresses()[0], v1::MODULE_VISION, true);
@@ -158,7 +158,7 @@ TEST_F(SharedMemoryDeliveryTest, BlocksOutliveTheServerAndItsFile) {
   EXPECT_EQ(Arenas(), 0);
   ASSERT_TRUE((*cluster)->Restart(0).ok());
   EXPECT_EQ(Arenas(), 1);
-  // The new server's blocks are in an arena of its own.
+  // The new server's blocks are in its own arena.
   const auto again = Pull((*cluster)->addresses()[0], v1::MODULE_VISION, true);
   ASSERT_EQ(again.size(), blocks.size());
   for (size_t i = 0; i < blocks.size(); ++i) {

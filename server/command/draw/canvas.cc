@@ -52,7 +52,7 @@ void Canvas::DrawFrame(const Box& box, int thickness, Rgb color) {
 
 void Canvas::FillEllipse(const Box& box, Rgb color) {
   for (int row = 0; row < box.height; ++row) {
-    // Runs from -1 at the top to 1 at the bottom; sqrt is exact on every
+    // dy runs from -1 at the top to 1 at the bottom. sqrt is exact on every
     // platform.
     const double dy = (2.0 * row + 1.0) / box.height - 1.0;
     const double half = 0.5 * box.width * std::sqrt(1.0 - dy * dy);
@@ -107,7 +107,7 @@ void Canvas::AddNoise(int amplitude, Random* random) {
   const int mask = 2 * amplitude - 1;
   const size_t count = pixels_.size() / 3;
   for (size_t i = 0; i < count; ++i) {
-    // One random number gives four bits to each of sixteen pixels.
+    // One random number has four bits for each of sixteen pixels.
     if (i % 16 == 0) bits = random->Next();
     const int grain = static_cast<int>(bits & 15 & mask) - amplitude;
     bits >>= 4;

@@ -23,7 +23,7 @@ struct Box {
 // outside is clipped. Thread-compatible.
 class Canvas {
  public:
-  // Sides are at least 1.
+  // Both sides are at least 1.
   Canvas(int width, int height, Rgb background);
 
   int width() const { return width_; }

@@ -24,8 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The number of samples that are drawn, and held in memory, before any is
-// written.
+// Number of samples drawn, and held in memory, before any is written.
 constexpr uint64_t kChunk = 32;
 // The number in a shard's name has six digits.
 constexpr uint64_t kMostShards = 1000000;

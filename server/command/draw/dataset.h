@@ -15,7 +15,7 @@ struct DatasetOptions {
   uint64_t samples = 0;
   uint64_t seed = 1;
   Preset preset = Preset::kMixed;
-  // Samples a shard; the last shard may hold fewer.
+  // Samples in a shard; the last shard may hold fewer.
   uint32_t shard_samples = 256;
   // Called on the caller's thread with the number of samples in the shards
   // written so far. May be empty.
@@ -39,9 +39,9 @@ struct DatasetReport {
 //
 // A shard appears under its name when it is complete, and replaces an older
 // one. Blocks on the disk; draws with one thread a core. Errors:
-// INVALID_ARGUMENT (no samples, over a million shards), FAILED_PRECONDITION
+// INVALID_ARGUMENT (no samples, over a million shards); FAILED_PRECONDITION
 // (the directory contains shards that this dataset would not overwrite: both
-// would be read as one), the file system's.
+// would be read as one); those of the file system.
 absl::StatusOr<DatasetReport> WriteDataset(const DatasetOptions& options);
 
 }  // namespace ballast

@@ -13,7 +13,7 @@ using Style = ReceiptLine::Style;
 constexpr Rgb kInk = {48, 46, 52};
 constexpr Rgb kPaper = {246, 244, 240};
 
-// Lines of a receipt beside its items: margins, logo, title, the ten other
+// Lines of a receipt besides its items: margins, logo, title, the ten other
 // lines, bar code.
 constexpr int kFixedLines = 25;
 

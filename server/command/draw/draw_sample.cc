@@ -20,7 +20,7 @@ namespace ballast {
 namespace {
 
 constexpr int kMostTurns = 3;
-// Answers longer than this appear only as the first of a conversation.
+// A longer answer appears only as the first of a conversation.
 constexpr size_t kShortAnswer = 120;
 
 int ImageCount(Preset preset, Random* random) {

@@ -56,7 +56,7 @@ int Random::Between(int low, int high) {
 double Random::Unit() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
 
 int Random::Lognormal(double median, double sigma, int low, int high) {
-  // Twelve uniform numbers have the mean 6 and the variance 1.
+  // The sum of twelve uniform numbers has mean 6 and variance 1.
   double normal = -6.0;
   for (int i = 0; i < 12; ++i) normal += Unit();
   return static_cast<int>(

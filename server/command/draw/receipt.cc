@@ -53,8 +53,8 @@ Receipt MakeReceipt(int items, Random* random) {
   receipt.shop = random->Pick(kShops);
   const int number = random->Between(1, 140);
   receipt.street = absl::StrCat(number, " ", random->Pick(kStreets));
-  // One random number a statement: the order in which arguments are evaluated
-  // is unspecified.
+  // Each statement draws one random number: the order in which arguments are
+  // evaluated is unspecified.
   const int year = random->Between(2015, 2025);
   const int month = random->Between(1, 12);
   const int day = random->Between(1, 28);

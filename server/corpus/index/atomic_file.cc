@@ -17,7 +17,7 @@
 namespace ballast {
 namespace {
 
-// So that a crash of the machine cannot undo the rename.
+// Syncs the folder, so that a crash of the machine cannot undo the rename.
 absl::Status SyncFolder(const std::string& folder) {
   const int descriptor =
       open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

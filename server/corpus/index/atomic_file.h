@@ -9,9 +9,9 @@
 
 namespace ballast {
 
-// Replaces `path` with `pieces`, one after another: writes a file beside it,
-// syncs it to the disk and renames it. Creates missing folders. After an error
-// `path` is as it was. Two writers at once do not disturb each other; the last
+// Replaces `path` with `pieces`, concatenated: writes a file beside it, syncs
+// it to the disk and renames it. Creates missing folders. After an error `path`
+// is as it was. Two concurrent writers do not disturb each other; the last
 // one's file stays. Blocks on the disk. Errors: as File, naming the file.
 absl::Status WriteFileAtomically(
     const std::string& path, std::initializer_list<absl::string_view> pieces);

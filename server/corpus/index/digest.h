@@ -26,8 +26,8 @@ uint64_t TextHash(absl::string_view key, absl::string_view text);
 // in order. 0 without images. Thread-compatible.
 class ImagesHash {
  public:
-  // Holds the header of nearly every image. Building an index reads no more of
-  // most.
+  // Covers the header of nearly every image. Building an index reads no more
+  // than this of most images.
   static constexpr uint64_t kHeadBytes = 4096;
 
   // Adds an image of `length` bytes; `head` holds the first kHeadBytes of them,

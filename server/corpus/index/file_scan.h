@@ -24,7 +24,7 @@ struct FileScan {
   FileStamp stamp;
   std::vector<IndexSampleRecord> samples;
   std::vector<ImageSize> images;
-  // Bad or skipped because of their text, with images of their own.
+  // Samples that are bad or skipped because of their text, with their images.
   std::vector<IndexSampleRecord> left_out;
   std::vector<ImageSize> left_out_images;
   uint64_t unreadable = 0;  // bad for other reasons
@@ -52,14 +52,14 @@ class FileScanner {
   // Adds a sample with known lengths.
   void AddMeasured(IndexSampleRecord record, const TextLengths& lengths,
                    absl::Span<const ImageSize> images);
-  // Counts samples of a file that is not read again, with `known_bad` bad ones.
+  // Counts samples of a file that is not read again; `known_bad` are bad ones.
   void AddReused(uint64_t samples, uint64_t lengths, uint64_t known_bad);
   // Lists a bad sample. A failure of the machine (disk, descriptors, memory) is
   // returned instead and ends the build.
   absl::Status AddBad(uint64_t offset, absl::string_view key,
                       const absl::Status& reason);
   void AddIgnored(absl::string_view extension, uint64_t count);
-  // The file has been scanned up to `offset`.
+  // Reports that the file has been scanned up to `offset`.
   void Advance(uint64_t offset);
 
   FileScan Finish() &&;

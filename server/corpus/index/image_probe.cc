@@ -13,7 +13,7 @@ absl::StatusOr<ImageSize> ProbeImage(const File& file, uint64_t offset,
                                      uint64_t size,
                                      const ImageSizeReader& reader,
                                      ImagesHash* hash) {
-  // On the stack, and enough for most images.
+  // On the stack, and large enough for most images.
   char first[ImagesHash::kHeadBytes];
   std::string more;
   uint64_t have = 0;
@@ -21,7 +21,7 @@ absl::StatusOr<ImageSize> ProbeImage(const File& file, uint64_t offset,
   while (true) {
     char* bytes = first;
     if (wanted > sizeof(first)) {
-      // Four times as much as before.
+      // Reads four times as much as before.
       more.resize(wanted);
       bytes = more.data();
       if (have == sizeof(first)) std::copy_n(first, have, bytes);

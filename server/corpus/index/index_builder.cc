@@ -52,7 +52,7 @@ class Scan {
   }
 
  private:
-  // Files are taken in order, so every file before one that failed was taken.
+  // Takes files in order, so every file before one that failed was taken.
   void Work() {
     while (!failed_) {
       const size_t number = next_++;
@@ -92,12 +92,12 @@ class Scan {
   ProgressMeter* progress_;
   std::atomic<size_t> next_{0};
   std::atomic<bool> failed_{false};
-  // Each is written by one thread and read after all have ended.
+  // Each entry is written by one thread and read after all threads have ended.
   std::vector<absl::StatusOr<FileScan>> results_;
 };
 
-// Appends a file's scan to the whole. The images of samples that are left out
-// are collected separately.
+// Appends a file's scan to the contents of the index. The images of samples
+// that are left out are collected separately.
 void Append(FileScan scan, IndexContents& contents,
             std::vector<ImageSize>& left_out_images, IndexReport& report) {
   const auto file = static_cast<uint32_t>(contents.files.size());

@@ -13,10 +13,10 @@ namespace ballast {
 // was. Files that have not changed since the old index, under the same key of
 // sizes, are not searched again: places and image sizes are taken from it, and
 // lengths if the key and the limits allow. Bad samples are reported and left
-// out; they are no error. Equal files give an equal index, whatever `threads`.
-// Holds the index in memory until it is written. Blocks until then. Errors: as
-// ExpandPath and File; ABORTED (a data file changed meanwhile); UNIMPLEMENTED
-// (a mock source has no index).
+// out; they are no error. Equal files give an equal index for any number of
+// `threads`. Holds the index in memory until it is written. Blocks until then.
+// Errors: as ExpandPath and File; ABORTED (a data file changed meanwhile);
+// UNIMPLEMENTED (a mock source has no index).
 absl::StatusOr<IndexReport> BuildIndex(const v1::Source& source,
                                        absl::string_view directory,
                                        const IndexOptions& options);

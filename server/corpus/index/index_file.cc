@@ -17,13 +17,14 @@
 namespace ballast {
 namespace {
 
-// Whether `count` records of `size` bytes at `offset` end exactly at `end`.
+// Returns whether `count` records of `size` bytes at `offset` end exactly at
+// `end`.
 bool Fills(uint64_t offset, uint64_t count, uint64_t size, uint64_t end) {
   return offset <= end && count <= (end - offset) / size &&
          offset + count * size == end;
 }
 
-// About one second of work.
+// Samples between calls of `progress`: about one second of work.
 constexpr uint64_t kSamplesOfProgress = 1 << 23;
 
 Digest DigestAt(const uint64_t (&halves)[2]) { return {halves[0], halves[1]}; }
@@ -34,7 +35,7 @@ absl::StatusOr<std::shared_ptr<const IndexFile>> IndexFile::Open(
     const std::string& path) {
   BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(path));
   const uint64_t size = file.stamp().size;
-  // Headers of other versions have other sizes.
+  // Headers of other versions may have other sizes.
   if (size < offsetof(IndexHeader, total_bytes)) {
     return absl::DataLossError(absl::StrCat(
         path, ": index of ", size, " bytes, wanted at least ",
@@ -55,7 +56,7 @@ IndexFile::~IndexFile() {
 }
 
 void IndexFile::Advise(int advice) const {
-  // If it fails, pages are read all the same.
+  // Ignores a failure: the pages are read all the same.
   madvise(const_cast<char*>(mapped_.data()), mapped_.size(), advice);
 }
 
@@ -64,8 +65,8 @@ absl::Status IndexFile::Damaged(absl::string_view reason) const {
 }
 
 absl::Status IndexFile::CheckHead() {
-  // Look-ups are spread over the file, so only the pages that Prefetch asks for
-  // are read, without those around them.
+  // Look-ups are spread over the file, so only the pages that Prefetch requests
+  // are read, without their neighbours.
   Advise(MADV_RANDOM);
   header_ = reinterpret_cast<const IndexHeader*>(mapped_.data());
   BALLAST_RETURN_IF_ERROR(CheckHeader());
@@ -125,7 +126,7 @@ absl::Status IndexFile::CheckHeader() const {
 
 bool IndexFile::TablesFit() const {
   const IndexHeader& header = *header_;
-  // Each below 2^63, so that the sum does not wrap.
+  // Each is below 2^63, so that the sum does not wrap.
   if (header.num_samples > header.total_bytes ||
       header.num_left_out > header.total_bytes) {
     return false;
@@ -217,7 +218,7 @@ absl::StatusOr<IndexedSample> IndexFile::sample(uint64_t ordinal) const {
 
 void IndexFile::Prefetch(absl::Span<const uint64_t> ordinals) const {
   std::vector<uint64_t> untouched;
-  // Brings pages in memory into the processor's cache, others into memory.
+  // Fetches pages in memory into the processor's cache, others into memory.
   const auto fetch = [&](Range range) {
     const char* begin = mapped_.data() + header_->sample_table + range.offset;
     __builtin_prefetch(begin);
@@ -228,7 +229,7 @@ void IndexFile::Prefetch(absl::Span<const uint64_t> ordinals) const {
   pages_.Prefetch(std::move(untouched));
   untouched.clear();
   for (const uint64_t ordinal : ordinals) {
-    // A look-up reports what is wrong with it.
+    // Skips a damaged record: its look-up reports the damage.
     if (!TouchRecord(ordinal).ok()) continue;
     const Range range = ImagesRange(ordinal);
     if (range.size > 0) fetch(range);
@@ -263,7 +264,7 @@ absl::Status IndexFile::CheckPlace(uint64_t number,
                                 sample.first_image, ", wanted from ",
                                 first_image));
   }
-  // Samples left out start a new order.
+  // Samples left out are ordered among themselves.
   if (number == 0 || number == header_->num_samples) return absl::OkStatus();
   const IndexSampleRecord& before = samples_[number - 1];
   if (sample.file < before.file ||

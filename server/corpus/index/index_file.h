@@ -21,9 +21,9 @@ namespace ballast {
 
 // An index file mapped into memory. Opening reads its head; each page of its
 // records is checked when it is first touched. Thread-safe. Replacing the file,
-// as BuildIndex does, leaves the mapping as it is. A file that is truncated in
-// place, or whose disk fails, kills the process that touches the lost pages, as
-// with every mapping. Blocks on the disk at the first touch of a page.
+// as BuildIndex does, does not affect the mapping. If the file is truncated in
+// place, or its disk fails, the process that touches the lost pages is killed,
+// as with every mapping. Blocks on the disk at the first touch of a page.
 class IndexFile final : public SourceIndex {
  public:
   // Maps `path` and checks its head: header, files, names. Errors: as
@@ -52,15 +52,16 @@ class IndexFile final : public SourceIndex {
   // v1::Source::Format as a number.
   uint32_t format() const { return header_->format; }
   const IndexDigests& digests() const { return digests_; }
-  // size(), and the samples that are left out, which follow.
+  // Number of samples: size(), then those left out, which follow.
   uint64_t num_records() const { return samples_.size(); }
   // Checks that record `number`, which must be below num_records(), and its
-  // images are as they were written and refer to nothing outside. Errors:
-  // DATA_LOSS, with the file and the place in it.
+  // images are as they were written and within bounds. Errors: DATA_LOSS,
+  // naming the file and the offset in it.
   absl::Status Touch(uint64_t number) const {
     return IsTouched(number) ? absl::OkStatus() : TouchAnew(number);
   }
-  // Whether that has been checked. Does not touch the disk.
+  // Returns whether Touch(number) has already checked it. Does not touch the
+  // disk.
   bool IsTouched(uint64_t number) const {
     const Range record = RecordRange(number);
     if (!pages_.IsTouched(record.offset, record.size)) return false;
@@ -72,7 +73,7 @@ class IndexFile final : public SourceIndex {
     }
     return true;
   }
-  // Valid after Touch(number), or Verify, was OK.
+  // Valid once Touch(number), or Verify, has returned OK.
   const IndexSampleRecord& record(uint64_t number) const {
     return samples_[number];
   }
@@ -92,7 +93,7 @@ class IndexFile final : public SourceIndex {
   uint64_t num_touched_pages() const { return pages_.num_touched(); }
 
  private:
-  // A range of bytes, from the first record.
+  // A range of bytes, relative to the first record.
   struct Range {
     uint64_t offset;
     uint64_t size;
@@ -104,7 +105,7 @@ class IndexFile final : public SourceIndex {
   absl::Status CheckHeader() const;
   bool TablesFit() const;
   absl::Status CheckFiles() const;
-  // Touch for the record alone.
+  // Like Touch, but without the images.
   absl::Status TouchRecord(uint64_t number) const {
     const absl::Status status = TouchPages(RecordRange(number));
     if (!status.ok() || LeadsInside(samples_[number])) return status;
@@ -118,7 +119,7 @@ class IndexFile final : public SourceIndex {
   absl::Status TouchPagesAnew(Range range) const;
   absl::Status CheckRecord(uint64_t number) const;
   absl::Status CheckPlace(uint64_t number, uint64_t first_image) const;
-  // Whether the record refers to its file and the images within their bounds.
+  // Returns whether the record's file and images are within their bounds.
   bool LeadsInside(const IndexSampleRecord& record) const {
     if (record.file >= files_.size()) return false;
     const uint64_t size = files_[record.file].size;
@@ -136,7 +137,7 @@ class IndexFile final : public SourceIndex {
                 sample.first_image * sizeof(ImageSize),
             sample.num_images * sizeof(ImageSize)};
   }
-  // Advises the system of how the mapping is used from now on (madvise).
+  // Tells the system how the mapping will be used from now on (madvise).
   void Advise(int advice) const;
   absl::Status Damaged(absl::string_view reason) const;
 

@@ -19,8 +19,8 @@ namespace ballast {
 static_assert(std::endian::native == std::endian::little);
 
 inline constexpr uint64_t kIndexMagic = 0x58444954534C4C42;  // "BLLSTIDX"
-// Raised with the layout and with the rules by which files become samples. An
-// index of another version is rebuilt.
+// Raised when the layout, or the rules by which files become samples, change.
+// An index of another version is rebuilt.
 inline constexpr uint32_t kIndexVersion = 4;
 
 struct IndexHeader {
@@ -33,7 +33,7 @@ struct IndexHeader {
   // Samples with known sizes that are bad or skipped because of their text.
   // Their records follow those of the samples.
   uint64_t num_left_out;
-  uint64_t num_images;  // of both
+  uint64_t num_images;  // of samples and those left out
   // Offsets of the sections. They follow one another without a gap, except that
   // zeros fill the pages before `sample_table` and `page_checksums`.
   uint64_t file_table;
@@ -42,12 +42,12 @@ struct IndexHeader {
   uint64_t sample_table;
   uint64_t image_table;
   uint64_t page_checksums;  // XXH3-64 of each page of samples and images
-  // XXH3-128, high half first, of the parts of an IndexKey, the first with the
-  // format and the media root, ...
+  // XXH3-128, high half first, of the parts of an IndexKey; sizes_digest also
+  // covers the format and the media root.
   uint64_t sizes_digest[2];
   uint64_t lengths_digest[2];
   uint64_t limits_digest[2];
-  // ... and of the samples (DigestOfSamples).
+  // XXH3-128, high half first, of the samples (DigestOfSamples).
   uint64_t data_digest[2];
   // XXH3-64 of the bytes between header and samples, and of the header up to
   // this field.
@@ -81,7 +81,7 @@ struct IndexSampleRecord {
   uint32_t line;
   uint32_t file;
   uint32_t num_images : 31;
-  // The lengths hold under the index's limits alone: under others the text is
+  // The lengths hold only under the index's limits; under others the text is
   // measured again (TextLengths::limited).
   uint32_t limited : 1;
   // Both 0 if the sample is left out.

@@ -7,21 +7,22 @@
 
 namespace ballast {
 
-// What an index depends on besides the data files, in three parts, so that a
-// change rebuilds only what depends on it. Each names all that it covers, in
-// any form: only equality counts.
+// The inputs of an index besides the data files, in three parts, so that a
+// change rebuilds only what depends on it. Each part names all that it covers,
+// in any form: only equality counts.
 struct IndexKey {
-  // Places of samples and sizes of images: whether images are turned, say.
+  // Inputs of the samples' places and the images' sizes, e.g. whether images
+  // are rotated.
   std::string sizes;
-  // Lengths of whole texts: tokenizer, template, token ids.
+  // Inputs of the lengths of whole texts: tokenizer, template, token ids.
   std::string lengths;
-  // Bounds of a text and of the image sizes beside it: pixels and tokens.
+  // Bounds of a text and of its image sizes: pixels and tokens.
   std::string limits;
 
   friend bool operator==(const IndexKey&, const IndexKey&) = default;
 };
 
-// The key as an index holds it. `sizes` also covers the format and the media
+// The key as stored in an index. `sizes` also covers the format and the media
 // root of the source.
 struct IndexDigests {
   Digest sizes = {};

@@ -23,14 +23,14 @@ struct TextLengths {
   // The sample is left out without being bad.
   bool skip = false;
   // Other limits (IndexKey) may give other lengths, even limits that the sample
-  // keeps: it was truncated, or its text is checked against its images.
+  // is within: it was truncated, or its text is checked against its images.
   bool limited = false;
 };
 
-// Finds the lengths of a sample. An error makes it bad, with its message as the
-// reason, except UNAVAILABLE, a failure of the machine, which ends the build.
-// The RawSample has a name and a text but no images; the sizes of its images
-// are passed beside it. Called from several threads at once.
+// Measures the lengths of a sample. An error makes it bad, with its message as
+// the reason, except UNAVAILABLE, a failure of the machine, which ends the
+// build. The RawSample has a name and a text but no images; the sizes of its
+// images are passed separately. Called from several threads at once.
 using SampleMeasure = std::function<absl::StatusOr<TextLengths>(
     const RawSample& sample, absl::Span<const ImageSize> images)>;
 
@@ -54,25 +54,25 @@ struct IndexReport;
 struct IndexOptions {
   SampleMeasure measure;
   ImageSizeReader read_image_size;
-  // An index built with another is stale.
+  // An index built with another key is stale.
   IndexKey key;
-  // May be empty: then all texts are measured again under other limits.
+  // If empty, all texts are measured again under other limits.
   LengthsHold lengths_hold;
-  // Whether parts of the old index that still fit may be reused.
+  // True if parts of the old index that still fit may be reused.
   bool reuse = true;
-  // May be empty. One call at a time, from any thread, about once a MiB; the
-  // last call has bytes_done == bytes_total.
+  // May be empty. Called from any thread, one call at a time, about once per
+  // MiB; the last call has bytes_done == bytes_total.
   std::function<void(const IndexProgress&)> progress;
   // Called once with the result of all files, before anything is written. If it
-  // answers false, no index is written and the old one stays. May be empty.
+  // returns false, no index is written and the old one stays. May be empty.
   std::function<bool(const IndexReport&)> accept;
   // Files read at the same time. At least 1.
   uint32_t threads = 1;
 };
 
-// A sample that is not in the index, or the place of damage in a tar file: the
-// index then has nothing from there to the file's end, nor the sample `key`
-// before it, which may lack members.
+// A bad sample, which is not in the index, or damage in a tar file. For damage,
+// the index holds neither the samples from there to the file's end nor the
+// sample `key` before it, which may lack members.
 struct BadSample {
   std::string file;  // relative to the configuration's directory if inside it
   uint64_t offset = 0;
@@ -85,19 +85,19 @@ struct IndexReport {
   uint64_t samples = 0;
   uint64_t images = 0;
   uint64_t skipped = 0;
-  // Files unchanged since the old index: the places and image sizes of their
+  // Files unchanged since the old index; the places and image sizes of their
   // samples were taken from it.
   uint64_t reused_files = 0;
   uint64_t reused_samples = 0;
-  // Samples among them whose text was not read either.
+  // Samples of those files whose text was not read either.
   uint64_t reused_lengths = 0;
   // Bad samples of reused files. They are not in `bad`: the build that read the
   // files listed them.
   uint64_t known_bad = 0;
-  // Tar members that are no part of a sample, by extension
+  // Tar members that belong to no sample, by extension
   // (WebDatasetReader::ignored).
   std::map<std::string, uint64_t> ignored;
-  // In the order of files, then of offsets.
+  // Ordered by file, then by offset.
   std::vector<BadSample> bad;
 };
 

@@ -16,13 +16,13 @@ namespace ballast {
 namespace {
 
 constexpr uint64_t kChecksumsInPage = kIndexPageBytes / sizeof(uint64_t);
-// Gaps of up to this many pages between two wanted ones are read with them: one
-// long read is cheaper than two, and steps that want so many pages of an index
-// soon want the rest.
+// Gaps of up to this many pages between two wanted pages are read with them:
+// one long read is cheaper than two, and steps that want so many pages of an
+// index soon want the rest.
 constexpr uint64_t kSmallGap = 16;
 
-// The system reads ahead at most a device's `read_ahead_kb` per call, by
-// default this much.
+// The system reads ahead at most the device's `read_ahead_kb` per call; this is
+// the default.
 constexpr uint64_t kReadAheadBytes = 128 << 10;
 
 void ReadAheadPages(absl::string_view bytes, std::vector<uint64_t>* pages) {

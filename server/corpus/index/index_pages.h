@@ -16,28 +16,29 @@
 namespace ballast {
 
 // The unit of checking. A step's samples are spread over an index, so larger
-// units would read bytes in vain; a page of memory is read anyway.
+// units would read bytes in vain; the system reads a whole page of memory in
+// any case.
 inline constexpr uint64_t kIndexPageBytes = 4096;
 
 // XXH3-64 of each page of `pieces`, one after another; the last may be short.
 std::vector<uint64_t> PageChecksums(absl::Span<const absl::string_view> pieces);
 
-// Has the system read these bytes of a mapped file from the disk
+// Asks the system to read these bytes of a mapped file from the disk,
 // asynchronously.
 void ReadAhead(absl::string_view bytes);
 
 // Bytes in memory, each page of which is checked against its checksum once,
-// when it is first touched. Thread-safe: two threads that touch a page at the
-// same time both check it.
+// when first touched. Thread-safe: two threads that touch a page at the same
+// time both check it.
 class CheckedPages {
  public:
   CheckedPages() = default;
-  // There are as many checksums as pages. Both must outlive this.
+  // The number of checksums is the number of pages. Both must outlive this.
   CheckedPages(absl::string_view bytes, absl::Span<const uint64_t> checksums);
 
   absl::string_view bytes() const { return bytes_; }
-  // Whether all pages of [offset, offset + size), which lies inside, have been
-  // checked. Does not read them.
+  // Returns whether all pages of [offset, offset + size), which lies inside,
+  // have been checked. Does not read them.
   bool IsChecked(uint64_t offset, uint64_t size) const {
     if (size == 0) return true;
     const uint64_t last = (offset + size - 1) / kIndexPageBytes;
@@ -49,20 +50,21 @@ class CheckedPages {
   bool IsPageChecked(uint64_t page) const {
     return checked_[page / 64].load(std::memory_order_relaxed) >> page % 64 & 1;
   }
-  // Reads and checks the others. Answers the first damaged page, if any.
+  // Reads and checks those not yet checked. Returns the first damaged page, if
+  // any.
   std::optional<uint64_t> Check(uint64_t offset, uint64_t size) const;
-  // Pages that have been checked.
+  // Number of pages checked so far.
   uint64_t num_checked() const;
 
  private:
   absl::string_view bytes_;
   absl::Span<const uint64_t> checksums_;
-  // One bit per page. Only the bits are shared, the bytes never change:
-  // relaxed.
+  // One bit per page. Only the bits are shared and the bytes never change, so
+  // relaxed order suffices.
   std::unique_ptr<std::atomic<uint64_t>[]> checked_;
 };
 
-// The pages of an index's records, checked by a table of checksums, whose own
+// The pages of an index's records, checked by a table of checksums whose own
 // pages are checked in the same way. Thread-safe.
 class IndexPages {
  public:
@@ -84,14 +86,14 @@ class IndexPages {
     return records_.IsChecked(offset, size);
   }
 
-  // Adds the pages that Touch would read.
+  // Appends the pages that Touch would read.
   void AddUntouched(uint64_t offset, uint64_t size,
                     std::vector<uint64_t>* pages) const;
-  // Has these pages of the records, and the pages of the table that Touch needs
-  // for them, read from the disk all at once, asynchronously.
+  // Starts reading these pages of the records, and the pages of the table that
+  // Touch needs for them, from the disk, all at once and asynchronously.
   void Prefetch(std::vector<uint64_t> pages) const;
 
-  // Pages of both that have been read.
+  // Pages of records and table that have been read.
   uint64_t num_touched() const {
     return records_.num_checked() + table_.num_checked();
   }

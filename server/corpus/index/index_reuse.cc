@@ -20,7 +20,8 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
   index_ = *std::move(index);
   absl::flat_hash_map<absl::string_view, const SourceFile*> by_name;
   for (const SourceFile& file : files) by_name.emplace(file.name, &file);
-  // Indexed by the numbers of the index. Files that are gone are never read.
+  // Indexed by the file numbers of the old index. Files that are gone are never
+  // read.
   std::vector<SourceFile> known(index_->num_files());
   for (uint64_t i = 0; i < known.size(); ++i) {
     const auto found = by_name.find(index_->file_name(i));
@@ -52,7 +53,7 @@ absl::Status IndexReuse::Scan(uint64_t number, FileScanner& scanner) const {
   Range left_out = RecordsOf(number, index_->size(), index_->num_records());
   uint64_t samples = 0;
   uint64_t lengths = 0;
-  // In the order of the file.
+  // Passes both kinds in the order of the file.
   while (kept.begin < kept.end || left_out.begin < left_out.end) {
     const bool is_kept =
         left_out.begin == left_out.end ||

@@ -36,9 +36,9 @@ class IndexReuse {
                                const FileStamp& stamp) const;
 
   // Passes the samples of file `number` to `scanner`, with the image sizes of
-  // the index. Texts are read and measured if the lengths of the index do not
-  // hold. Errors: as SampleSource::Read; DATA_LOSS (the file has other content,
-  // though the same size and time).
+  // the index. Reads and measures the texts whose lengths in the index do not
+  // hold. Errors: as SampleSource::Read; DATA_LOSS (the file has the same size
+  // and time but other content).
   absl::Status Scan(uint64_t number, FileScanner& scanner) const;
 
  private:
@@ -49,7 +49,7 @@ class IndexReuse {
 
   // The records of a file among those in [begin, end).
   Range RecordsOf(uint64_t file, uint64_t begin, uint64_t end) const;
-  // The lengths of a sample, if those of the index hold.
+  // The lengths of a sample, if those in the index hold.
   std::optional<TextLengths> KnownLengths(uint64_t number) const;
   absl::Status Measure(uint64_t number, FileScanner& scanner) const;
 

@@ -18,7 +18,7 @@ absl::string_view Bytes(const std::vector<Record>& records) {
                            records.size() * sizeof(Record));
 }
 
-// The zeros that fill the page after `size` bytes.
+// Zeros that fill the last page after `size` bytes.
 std::string Padding(uint64_t size) {
   return std::string(AlignUp(size, kIndexPageBytes) - size, '\0');
 }

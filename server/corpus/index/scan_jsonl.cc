@@ -28,7 +28,7 @@ absl::StatusOr<JsonSample> ReadSample(const Line& line) {
   return ParseJsonSample(line.text);
 }
 
-// The sizes of the images that a line of `bytes` names.
+// Reads the sizes of the images that a line of `bytes` names.
 absl::StatusOr<std::vector<ImageSize>> ReadSizes(
     const std::vector<std::string>& paths, uint64_t bytes,
     const MediaRoot& media, const ImageSizeReader& reader, ImagesHash* hash) {

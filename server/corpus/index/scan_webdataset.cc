@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<ImageSize>> ReadSizes(const File& file,
   return sizes;
 }
 
-// Adds the sample to the scan, or says why it is bad.
+// Adds the sample to the scan, or returns why it is bad.
 absl::Status AddSample(const File& file, const WebDatasetSample& sample,
                        FileScanner& scanner) {
   BALLAST_RETURN_IF_ERROR(sample.fault);
@@ -72,8 +72,8 @@ absl::Status AddSample(const File& file, const WebDatasetSample& sample,
 
 absl::Status ScanSamples(const File& file, WebDatasetReader& reader,
                          FileScanner& scanner) {
-  // Digests of the keys so far; 128 bits, since a collision would lose a
-  // sample.
+  // Digests of the keys so far. They have 128 bits, since a collision would
+  // lose a sample.
   absl::flat_hash_set<Digest> seen;
   while (true) {
     const auto sample = reader.Next();

@@ -31,7 +31,7 @@ class SourceIndex {
  public:
   virtual ~SourceIndex() = default;
 
-  // Samples in the source.
+  // Number of samples in the source.
   virtual uint64_t size() const = 0;
 
   // `ordinal` must be below size(). O(1); the spans live as long as the index.
@@ -39,12 +39,13 @@ class SourceIndex {
   // index is damaged), naming the place.
   virtual absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const = 0;
 
-  // Called before sample() of many: fetches what they need from disk and memory
-  // all at once. Changes no answer.
+  // Called before sample() of many ordinals: fetches what they need from disk
+  // and memory all at once. Does not change any result.
   virtual void Prefetch(absl::Span<const uint64_t> /*ordinals*/) const {}
 
-  // 32 hexadecimal digits over all that sample() answers and over the samples'
-  // content: equal for equal data on every machine, wherever the files lie.
+  // 32 hexadecimal digits over everything that sample() returns and over the
+  // samples' content. Equal for equal data on every machine, wherever the files
+  // are.
   virtual std::string digest() const = 0;
 };
 

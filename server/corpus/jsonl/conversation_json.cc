@@ -80,7 +80,7 @@ absl::StatusOr<object> ParseObject(absl::string_view json,
   element root;
   auto error = parser.parse(json.data(), json.size()).get(root);
   if (error == simdjson::UTF8_ERROR) {
-    // The parser keeps a copy.
+    // The parser keeps a copy of it.
     const std::string replaced = ReplaceInvalidUtf8(json);
     error = parser.parse(replaced.data(), replaced.size()).get(root);
   }
@@ -99,7 +99,7 @@ absl::StatusOr<object> ParseObject(absl::string_view json,
   return result;
 }
 
-// Adds the paths of `key`. Answers whether the key exists and is not null.
+// Adds the paths of `key`. Returns whether the key exists and is not null.
 absl::StatusOr<bool> ReadImages(const object& root, const char* key,
                                 std::vector<std::string>* paths) {
   element value;

@@ -12,11 +12,11 @@
 namespace ballast {
 
 // The parts of a conversation's JSON that the corpus needs. server/text handles
-// the rest, and bytes that are not UTF-8: here they count as U+FFFD. Both
+// the rest, and bytes that are not UTF-8, which count as U+FFFD here. Both
 // functions return INVALID_ARGUMENT with the reason if `json` is not an object,
-// or has a video: a key `video` that is not null, the mark `<video>`
-// in a turn, or a part of type `video` or `video_url`. Turns are
-// `conversations` or `messages`.
+// or has a video: a key `video` that is not null, the mark `<video>` in a turn,
+// or a part of type `video` or `video_url`. Turns are `conversations` or
+// `messages`.
 absl::Status CheckConversation(absl::string_view json);
 
 // A sample of a jsonl source.

@@ -31,7 +31,7 @@ absl::StatusOr<std::optional<Line>> LineReader::Next() {
     const size_t size = std::min(end, buffer_.size()) - used_;
     if (size > 0) ends_with_return = buffer_[used_ + size - 1] == '\r';
     length += size;
-    // One byte more than the bound may be a '\r'.
+    // The extra byte beyond the bound may be a '\r'.
     if (length <= max_length_ + 1) line_.append(buffer_, used_, size);
     used_ += size + (found_break ? 1 : 0);
   }

@@ -28,7 +28,7 @@ class LineReader {
   // is dropped.
   LineReader(const File* file, uint64_t max_length);
 
-  // The next line, or none at the end. Errors: as File::ReadAt.
+  // The next line, or nullopt at the end. Errors: as File::ReadAt.
   absl::StatusOr<std::optional<Line>> Next();
 
  private:

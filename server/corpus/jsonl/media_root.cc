@@ -13,7 +13,7 @@
 
 namespace ballast {
 
-// The folder itself, for opening files known in memory.
+// The folder's descriptor, for opening files whose entries are in memory.
 struct MediaRoot::Folder {
   explicit Folder(const std::string& path)
       : descriptor(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)),

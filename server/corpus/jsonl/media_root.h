@@ -12,17 +12,17 @@
 
 namespace ballast {
 
-// The folder to which a dataset's image paths are relative, and which they
-// never leave. Thread-safe; blocks on the disk.
+// The folder to which a dataset's image paths are relative and which they must
+// not leave. Thread-safe; blocks on the disk.
 class MediaRoot {
  public:
   // Errors: as FileError, naming `folder`.
   static absl::StatusOr<MediaRoot> Create(const std::string& folder);
 
-  // Opens a file below the folder. Follows links; a link that leads outside is
-  // refused by the path of the opened file, so that it cannot change in
-  // between. Errors: INVALID_ARGUMENT (CheckDataPath, outside, not a regular
-  // file); as FileError. From memory (read_from.h) also ABORTED.
+  // Opens a file below the folder. Follows links. A link that leads outside is
+  // refused by the path of the opened file, so it cannot be changed between
+  // check and use. Errors: INVALID_ARGUMENT (CheckDataPath, outside, not a
+  // regular file); as FileError. From memory (read_from.h) also ABORTED.
   absl::StatusOr<File> Open(absl::string_view path,
                             ReadFrom from = ReadFrom::kDisk) const;
 

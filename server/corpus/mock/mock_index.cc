@@ -27,7 +27,7 @@ std::vector<ImageSize> DrawImages(const v1::Source& source, uint64_t number) {
   const v1::Source::Images::Pixels& pixels = images.pixels();
   Random random(MockSeed(source), 2 * number);
   const int count = random.Between(images.min(), images.max());
-  // The median of a lognormal of that mean.
+  // The median of a lognormal distribution with that mean.
   const double median =
       pixels.mean() * std::exp(-pixels.sigma() * pixels.sigma() / 2);
   for (int i = 0; i < count; ++i) {
@@ -102,7 +102,8 @@ absl::StatusOr<std::unique_ptr<MockIndex>> MockIndex::Draw(
       return fault(absl::StrCat("an image of sample ", number, ": ",
                                 placeholders.status().message()));
     }
-    // With vision start and end for each, and at least one token of text.
+    // Includes vision start and end of each image and at least one token of
+    // text.
     const uint64_t least = *placeholders + 2 * images.size() + 1;
     uint64_t tokens = std::max<uint64_t>(lengths[number], least);
     if (tokens > batch.max_tokens()) {

@@ -13,14 +13,14 @@
 namespace ballast {
 
 // The index of a source without files (docs/mock.md): lengths and image sizes,
-// drawn once and kept in memory, 16 bytes per sample and 8 per image.
+// generated once and kept in memory, 16 bytes per sample and 8 per image.
 // Immutable; thread-safe.
 class MockIndex : public SourceIndex {
  public:
   // Draws sample k's image sizes from (name of the source, k) alone and takes
   // its length, image placeholders included, from `lengths`. `model` and
   // `batch` are from a loaded configuration. The same on every machine. Errors,
-  // which name the source: INVALID_ARGUMENT (samples of more than
+  // all naming the source: INVALID_ARGUMENT (samples of more than
   // batch.max_tokens, with their number and the first of them, unless
   // on_too_long handles them; images that cannot be resized; every sample left
   // out).
@@ -33,7 +33,8 @@ class MockIndex : public SourceIndex {
   absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const override;
   std::string digest() const override { return digest_; }
 
-  // The number of the draw that sample `ordinal` is: some may be left out.
+  // The number of the draw that became sample `ordinal`: some draws may be left
+  // out.
   uint64_t draw(uint64_t ordinal) const { return samples_[ordinal].draw; }
 
  private:
@@ -56,8 +57,8 @@ class MockIndex : public SourceIndex {
 // The seed of a source's samples, from its name alone.
 uint64_t MockSeed(const v1::Source& source);
 
-// The lengths of `source`, of format mock, drawn or from its file. Blocks on
-// the disk. Errors, which name the source: as ReadSmallFile (1 GiB) and
+// The lengths of `source`, of format mock, drawn or read from its file. Blocks
+// on the disk. Errors, all naming the source: as ReadSmallFile (1 GiB) and
 // ParseLengths.
 absl::StatusOr<std::vector<uint32_t>> MockLengthsOf(const v1::Source& source);
 

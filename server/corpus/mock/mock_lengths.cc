@@ -18,7 +18,7 @@ constexpr uint32_t kMostTokens = 1u << 24;
 
 constexpr size_t kMostLengths = size_t{1} << 28;
 
-// Reads the numbers of one line into `lengths`. Answers the first entry that is
+// Reads the numbers of one line into `lengths`. Returns the first entry that is
 // not a number, if any.
 std::optional<absl::string_view> ReadLine(absl::string_view line,
                                           std::vector<uint32_t>* lengths) {

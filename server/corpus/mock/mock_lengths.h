@@ -21,8 +21,8 @@ struct LognormalLengths {
   double sigma = 0;  // deviation of the logarithm
 };
 
-// INVALID_ARGUMENT names the value that is outside its range: min and max 1 to
-// 2^24, min not above max; mean above 0, to 2^24; sigma 0 to 100.
+// Errors: INVALID_ARGUMENT, naming the value outside its range: min and max 1
+// to 2^24, min not above max; mean above 0, to 2^24; sigma 0 to 100.
 absl::Status CheckLognormalLengths(const LognormalLengths& lengths);
 
 // The lengths in `text`, the content of a file: whole numbers of 1 to 2^24, one
@@ -31,13 +31,13 @@ absl::Status CheckLognormalLengths(const LognormalLengths& lengths);
 // naming the line; no number at all; over 2^28 numbers).
 absl::StatusOr<std::vector<uint32_t>> ParseLengths(absl::string_view text);
 
-// Draws the lengths of Megatron-LM's mock datasets, those of
+// Draws the lengths of Megatron-LM's mock datasets, i.e.
 //
 //   numpy.random.seed(0)
 //   numpy.clip(numpy.random.lognormal(ln(mean) - sigma^2 / 2, sigma, n),
 //              min, max).astype(int)
 //
-// which is MT19937 seeded with 0, two 32-bit draws a double, and the polar
+// This is MT19937 seeded with 0, two 32-bit draws per double, and the polar
 // Box-Muller method. The first n lengths are the same for every n. Pure;
 // thread-compatible. A length whose exact value lies within an ulp of a whole
 // number could differ under a C library whose `exp` and `log` round
@@ -51,7 +51,7 @@ class MockLengths {
   uint32_t Next();
 
  private:
-  // In [0, 1), 53 bits.
+  // Uniform in [0, 1), 53 bits.
   double NextUniform();
   // Normal, with mean 0 and deviation 1.
   double NextNormal();
@@ -59,7 +59,7 @@ class MockLengths {
   LognormalLengths lengths_;
   double mu_;
   std::mt19937 bits_{0};
-  // Box-Muller draws two at a time.
+  // Box-Muller draws two numbers at a time.
   bool has_second_ = false;
   double second_ = 0;
 };

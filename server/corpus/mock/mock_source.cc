@@ -87,8 +87,8 @@ absl::StatusOr<FaultOr<RawSample>> MockSource::Read(uint64_t ordinal,
     BALLAST_ASSIGN_OR_RETURN(sample.text, DrawText(ordinal));
   }
   if (!parts.images) return sample;
-  // Even streams draw sizes. Each image continues where the one before stopped,
-  // so that they differ.
+  // Even streams draw sizes, so pixels use an odd one. Each image continues
+  // where the previous one stopped, so that they differ.
   Random random(~MockSeed(source_), 2 * index_->draw(ordinal) + 1);
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            index_->sample(ordinal));

@@ -13,9 +13,9 @@
 
 namespace ballast {
 
-// A source without files (docs/mock.md): texts are token ids, images PNG files,
-// both generated when they are read, from the name of the source and the number
-// of the sample alone. Thread-safe.
+// A source without files (docs/mock.md). Texts are token ids, images PNG files;
+// both are generated when read, from the name of the source and the number of
+// the sample alone. Thread-safe.
 class MockSource : public SampleSource {
  public:
   // `source`, of format mock, `model` and `batch` are from a loaded
@@ -30,7 +30,8 @@ class MockSource : public SampleSource {
   // RESOURCE_EXHAUSTED or INTERNAL (libpng).
   absl::StatusOr<FaultOr<RawSample>> Read(uint64_t ordinal,
                                           ReadParts parts) const override;
-  // The source's name as the file, the number of the draw as the offset.
+  // Gives the source's name as the file and the number of the draw as the
+  // offset.
   SampleLocation Locate(uint64_t ordinal) const override;
 
  private:

@@ -17,7 +17,7 @@ bool IsVideo(absl::string_view extension) {
          extension == "mov" || extension == "mkv";
 }
 
-// At most 9 digits, so that they fit.
+// Accepts at most 9 digits, so that the number fits.
 std::optional<uint32_t> ParseNumber(absl::string_view digits) {
   uint32_t number = 0;
   if (digits.empty() || digits.size() > 9 ||

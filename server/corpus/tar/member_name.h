@@ -23,7 +23,7 @@ struct MemberName {
   Kind kind = Kind::kIgnored;
   // The path up to the first dot of the base name, without "./" before it.
   std::string key;
-  // What follows that dot, in lower case.
+  // The rest of the name after that dot, in lower case.
   std::string extension;
   // The N of KEY.N.jpg.
   std::optional<uint32_t> number;

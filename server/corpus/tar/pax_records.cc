@@ -9,7 +9,7 @@
 namespace ballast {
 namespace {
 
-// Decimal digits and nothing else; at most 2^63-1.
+// Parses decimal digits, and nothing else, up to 2^63-1.
 std::optional<uint64_t> ParseDecimal(absl::string_view digits) {
   int64_t value = 0;
   if (digits.empty() ||

@@ -10,16 +10,17 @@
 
 namespace ballast {
 
-// The values of a pax extended header that are used.
+// Values of a pax extended header that we use.
 struct PaxRecords {
   std::optional<std::string> path;
   std::optional<uint64_t> size;
 };
 
 // Reads records "LENGTH KEY=VALUE\n", where LENGTH counts the whole record. The
-// last of records with equal keys holds; other keys are ignored, except those
-// of sparse files, which change the meaning of the member's bytes. Errors:
-// DATA_LOSS (other records, a size that is no number, a sparse file).
+// last of several records with the same key holds. Other keys are ignored,
+// except those of sparse files, which change the meaning of the member's bytes.
+// Errors: DATA_LOSS (malformed records, a size that is no number, a sparse
+// file).
 absl::StatusOr<PaxRecords> ParsePaxRecords(absl::string_view bytes);
 
 }  // namespace ballast

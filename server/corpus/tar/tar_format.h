@@ -36,7 +36,7 @@ struct TarHeader {
   char group[32];
   char device_major[8];
   char device_minor[8];
-  char prefix[155];  // ustar: stands before `name` with a '/' between
+  char prefix[155];  // ustar: precedes `name` and a '/'
   char padding[12];
 };
 static_assert(sizeof(TarHeader) == kTarBlock);

@@ -42,7 +42,7 @@ bool IsZero(const TarHeader& header) {
                                   sizeof(header)));
 }
 
-// `prefix` means other things in GNU and older headers.
+// `prefix` has other meanings in GNU and older headers.
 std::string Name(const TarHeader& header) {
   const bool posix = std::memcmp(header.magic, "ustar\0", 6) == 0;
   if (!posix || header.prefix[0] == '\0') return std::string(Text(header.name));
@@ -166,7 +166,7 @@ absl::StatusOr<TarMember> TarReader::TakeMember(const TarHeader& header,
                                 member.size,
                                 " bytes reaches past the end; was it cut?"));
   }
-  // The last member's padding may be cut: its bytes are complete.
+  // The last member's padding may be cut off: its bytes are complete.
   position_ += std::min(AlignUp(member.size, kTarBlock), end_ - position_);
   member.end = position_;
   return member;

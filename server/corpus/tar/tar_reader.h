@@ -15,7 +15,7 @@ namespace ballast {
 
 // One member of a tar file. All offsets count from the file's start.
 struct TarMember {
-  // As in the file: any bytes but NUL.
+  // As in the file: any bytes except NUL.
   std::string name;
   // Offset of its first header, which may be an extended one.
   uint64_t header = 0;
@@ -39,11 +39,11 @@ class TarReader {
   // ends with a block of zeros and only zeros follow.
   TarReader(FileView file, uint64_t begin, uint64_t end, bool whole);
 
-  // The next member, or none at the end. Errors: DATA_LOSS (damaged at
+  // The next member, or nullopt at the end. Errors: DATA_LOSS (damaged at
   // offset(), with the reason; the reader cannot continue); as File::ReadAt.
   absl::StatusOr<std::optional<TarMember>> Next();
 
-  // Offset of the header that was read last.
+  // Offset of the header read last.
   uint64_t offset() const { return offset_; }
 
  private:

@@ -11,13 +11,13 @@
 namespace ballast {
 namespace {
 
-// `width` counts the NUL at the end.
+// Writes `value` in octal; `width` counts the NUL at the end.
 void PutOctal(uint64_t value, size_t width, char* out) {
   const std::string digits = absl::StrFormat("%0*o", width - 1, value);
   std::memcpy(out, digits.data(), width - 1);
 }
 
-// Fills `prefix` and `name`; false if the name does not fit.
+// Fills `prefix` and `name`. Returns false if the name does not fit.
 bool PutName(absl::string_view name, TarHeader& header) {
   if (name.size() > sizeof(header.name)) {
     // The leftmost '/' that leaves at most 100 bytes to its right.
@@ -63,7 +63,7 @@ absl::Status TarWriter::Add(absl::string_view name, absl::string_view bytes) {
   header.type = kTarFile;
   std::memcpy(header.magic, "ustar", sizeof(header.magic));
   std::memcpy(header.version, "00", sizeof(header.version));
-  // Six digits, NUL, space, as usual.
+  // Six digits, NUL and space, as is usual.
   PutOctal(TarChecksum(header), sizeof(header.checksum) - 1, header.checksum);
   header.checksum[sizeof(header.checksum) - 1] = ' ';
 

@@ -12,7 +12,7 @@
 namespace ballast {
 namespace {
 
-// Collects the members of one sample; the first fault stays.
+// Collects the members of one sample and keeps the first fault.
 class Grouper {
  public:
   explicit Grouper(const MemberName& first) { sample_.key = first.key; }

@@ -15,7 +15,7 @@
 
 namespace ballast {
 
-// Where the parts of one sample lie in a tar file.
+// The places of one sample's parts in a tar file.
 struct WebDatasetSample {
   std::string key;
   // [begin, end): its members' headers and bytes. Nothing of another sample
@@ -45,7 +45,7 @@ class WebDatasetReader {
   // As TarReader.
   WebDatasetReader(FileView file, uint64_t begin, uint64_t end, bool whole);
 
-  // The next sample, or none at the end. Errors: DATA_LOSS (the tar file is
+  // The next sample, or nullopt at the end. Errors: DATA_LOSS (the tar file is
   // damaged at offset(); the sample before that place, pending_key(), may lack
   // members and is not returned); as File::ReadAt.
   absl::StatusOr<std::optional<WebDatasetSample>> Next();
@@ -54,8 +54,8 @@ class WebDatasetReader {
   // The sample that Next was collecting when it failed; empty if none.
   const std::string& pending_key() const { return pending_key_; }
 
-  // Ignored members so far by extension; a member without one counts as "".
-  // Extensions over 32 bytes, and all after the first thousand, count as
+  // Number of ignored members so far, by extension; a member without one counts
+  // as "". Extensions over 32 bytes, and all after the first thousand, count as
   // "(other)".
   const absl::flat_hash_map<std::string, uint64_t>& ignored() const {
     return ignored_;
@@ -65,7 +65,7 @@ class WebDatasetReader {
   void CountIgnored(absl::string_view extension);
 
   TarReader tar_;
-  // Already read; belongs to the next sample.
+  // A member already read that belongs to the next sample.
   std::optional<TarMember> next_;
   std::string pending_key_;
   absl::flat_hash_map<std::string, uint64_t> ignored_;

@@ -65,7 +65,7 @@ absl::StatusOr<BpeModel> BpeModel::Create(Spec spec) {
             "model.merges[", rank, "]: \"", name, "\" is not in model.vocab"));
       }
     }
-    // The last of equal pairs counts.
+    // The last of several equal pairs counts.
     model.merges_[Pair(model.Find(left), model.Find(right))] = {
         static_cast<uint32_t>(rank), model.Find(joined)};
   }

@@ -197,7 +197,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeBpeTokenizer(
       before.push_back(token);
       continue;
     }
-    // These are searched for in normalised text, so in their normalised form.
+    // These tokens are searched for in normalised text, so in their normalised
+    // form.
     AddedToken normalized = token;
     std::vector<NfcChange> changes;
     if (spec.nfc) {

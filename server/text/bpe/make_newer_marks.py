@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes newer_marks.inc: what Hugging Face's NFC does not know.
+"""Writes newer_marks.inc: characters that Hugging Face's NFC does not know.
 
 Its normalizers know Unicode 9: to them, marks of later versions have no
 combining class, and there are no later compositions. Run where tokenizers
@@ -26,7 +26,7 @@ for code in range(0x110000):
         parts = unicodedata2.normalize("NFD", text)
         if nfc(parts) != unicodedata2.normalize("NFC", parts):
             found.add(code)
-            # Marks such as U+0307 are also halves of compositions that it knows.
+            # Marks such as U+0307 are also halves of compositions known to it.
             codes = [int(part, 16) for part in decomposition.split()]
             found.update(c for c in codes if not unicodedata2.combining(chr(c)))
 

@@ -22,7 +22,7 @@ struct NfcChange {
 // `result` unchanged, if `text` already has that form; this costs one look at
 // each character. Otherwise `result` is the normalised text and `changes` the
 // ranges that differ, in order; everything else is copied. `text` must be valid
-// UTF-8. Takes O(n·log n) time, however many marks a character has.
+// UTF-8. Takes O(n·log n) time for any number of marks per character.
 bool NormalizeNfc(absl::string_view text, std::string* result,
                   std::vector<NfcChange>* changes);
 

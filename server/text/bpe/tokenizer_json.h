@@ -30,10 +30,10 @@ struct TokenizerSpec {
 };
 
 // Parses a Hugging Face tokenizer.json with a byte-level BPE model
-// (docs/text.md lists what it may contain). Ignores `post_processor` and
-// `decoder`: the former adds special tokens, which is the chat template's task
-// here. Errors: INVALID_ARGUMENT (not JSON; an unsupported or unknown key or
-// value, with its place in the file, its value and the value wanted).
+// (docs/text.md lists what it may contain). Ignores `decoder`, and
+// `post_processor`, whose special tokens are the chat template's task here.
+// Errors: INVALID_ARGUMENT (not JSON; an unsupported or unknown key or value,
+// with its place in the file, its value and the value wanted).
 absl::StatusOr<TokenizerSpec> ParseTokenizerJson(absl::string_view json);
 
 }  // namespace ballast

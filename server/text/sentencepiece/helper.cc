@@ -1,6 +1,6 @@
 // The program that runs libsentencepiece; protocol.h has its purpose and
-// answers. Its main process loads the model and only forks others, which so
-// share the model's memory.
+// answers. Its main process loads the model and only forks others, which
+// thereby share the model's memory.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@ using sentencepiece::SentencePieceProcessor;
 // overrides the model's own: protobuf merges a field that occurs twice.
 constexpr char kNoDummyPrefix[] = {0x1a, 0x02, 0x18, 0x00};
 
-// False at the end of the stream.
+// Returns false at the end of the stream.
 bool ReadAll(int fd, void* to, size_t size) {
   char* next = static_cast<char*>(to);
   while (size > 0) {
@@ -98,7 +98,7 @@ struct Models {
   SentencePieceProcessor continued;
 };
 
-// Answers one request; false at the end of the stream.
+// Answers one request. Returns false at the end of the stream.
 bool AnswerNext(int fd, const Models& models) {
   EncodeRequest request;
   if (!ReadAll(fd, &request, sizeof(request))) return false;
@@ -179,7 +179,8 @@ bool Load(Models* models) {
 }  // namespace
 
 int main() {
-  // Ends only when the server ends, however long that takes to shut down.
+  // Ignores these signals: it ends only when the server ends, however long that
+  // takes to shut down.
   for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
     ::signal(signal, SIG_IGN);
   }

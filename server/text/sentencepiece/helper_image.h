@@ -5,8 +5,8 @@
 
 namespace ballast {
 
-// The program helper.cc, embedded in the server: both are always of one build,
-// and there is one file to install.
+// The program helper.cc, embedded in the server: both always come from one
+// build, and there is one file to install.
 extern const unsigned char kHelperImage[];
 extern const size_t kHelperImageBytes;
 

@@ -45,7 +45,7 @@ absl::Status Contradiction() {
       "damaged?");
 }
 
-// False at the end of the stream.
+// Returns false at the end of the stream.
 bool ReadAll(int fd, void* to, size_t size) {
   char* next = static_cast<char*>(to);
   while (size > 0) {
@@ -114,8 +114,8 @@ absl::StatusOr<OwnedFd> MoveUp(OwnedFd fd) {
   return moved;
 }
 
-// Runs the image with `control` as kControl; it inherits nothing else of ours
-// but stderr.
+// Runs the image with `control` as kControl; it inherits nothing else from us
+// except stderr.
 absl::StatusOr<pid_t> Spawn(OwnedFd end) {
   BALLAST_ASSIGN_OR_RETURN(OwnedFd low_image, OpenImage());
   BALLAST_ASSIGN_OR_RETURN(const OwnedFd image, MoveUp(std::move(low_image)));

@@ -1,4 +1,4 @@
-"""make-corpus and index, as their user sees them."""
+"""make-corpus and index, from the user's side."""
 
 import glob
 import os
@@ -82,7 +82,7 @@ class CorpusCommandsTest(tools.ToolTest):
         with open(config, encoding="utf-8") as file:
             text = file.read()
         self.assertIn("max_tokens: 8192", text)
-        # Too little for any document.
+        # Too few bytes for any document.
         short = self.write(
             "long/short.yaml", text.replace("max_tokens: 8192", "max_tokens: 64")
         )

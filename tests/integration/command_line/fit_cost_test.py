@@ -1,4 +1,4 @@
-"""ballastctl fit-cost over times that ballast-rank reports."""
+"""ballastctl fit-cost with times that ballast-rank reports."""
 
 import json
 import math
@@ -60,7 +60,7 @@ class FitCostTest(tools.CorpusTest):
             cost = {term: found[term] for term in ("linear", "quadratic")}
             if any(cost.values()):
                 self.assertEqual(fit["cost"][module], cost)
-            else:  # the times of so short runs may follow anything
+            else:  # the times of such short runs may be anything
                 self.assertNotIn(module, fit["cost"])
         self.assertEqual(fit["modules"]["vision"]["n"], "patches")
         self.assertEqual(fit["modules"]["language"]["n"], "tokens")

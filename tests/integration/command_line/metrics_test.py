@@ -23,7 +23,7 @@ SAMPLE = re.compile(
 
 
 def parse(text):
-    """The exposition format, strictly: {family: (type, {labels: value})}."""
+    """Parses the exposition format strictly: {family: (type, {labels: value})}."""
     families = {}
     current = None
     for line in text.splitlines():
@@ -126,7 +126,7 @@ class MetricsTest(tools.CorpusTest):
         with open(repository("docs/metrics.md"), encoding="utf-8") as file:
             rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ", file.read(), re.MULTILINE)
         found = [(n, k) for n, (k, _) in parse(self.get("/metrics")).items()]
-        # The page may name some that are absent now.
+        # The page may name metrics that are absent now.
         self.assertEqual(found, [row for row in rows if row in found])
         self.assertLessEqual(
             {name for name, _ in rows} - {name for name, _ in found},
@@ -231,7 +231,7 @@ class MetricsTest(tools.CorpusTest):
 
     @contextlib.contextmanager
     def prometheus(self):
-        """A Prometheus that scrapes the server; gives its port."""
+        """Runs a Prometheus that scrapes the server; yields its port."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -255,7 +255,7 @@ class MetricsTest(tools.CorpusTest):
                 process.terminate()
 
     def queries(self):
-        """What the dashboard and the alerts ask Prometheus for."""
+        """The Prometheus queries of the dashboard and the alerts."""
         with open(repository("deploy/grafana/ballast.json"), encoding="utf-8") as file:
             board = json.load(file)
         found = [t["expr"] for p in board["panels"] for t in p["targets"]]
@@ -288,8 +288,8 @@ class MetricsTest(tools.CorpusTest):
                 time.sleep(0.2)
             self.assertGreaterEqual(scrapes, 2)
             found = ask("ballast_workers")
-            # A metric or a label that no server has would answer nothing. Now there
-            # are no clients and no warnings.
+            # A metric or a label that no server has would return nothing. There
+            # are no clients and no warnings now.
             for query in self.queries():
                 compared = re.split(r" (?:[<>]|==|unless) ", query)[0]
                 if not re.search("ballast_client|^up", query):

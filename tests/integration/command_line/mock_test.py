@@ -1,4 +1,4 @@
-"""A configuration of mock sources alone, run by every command: no file is there."""
+"""Every command on a configuration of mock sources only, without data files."""
 
 import os
 import unittest
@@ -68,7 +68,7 @@ class MockTest(tools.ToolTest):
 
     @staticmethod
     def least(sample):
-        """Tokens of the sample's images and one of text."""
+        """Tokens of the sample's images, and one token of text."""
         return sample["patches"] // 4 + 2 * sample["images"] + 1
 
     def test_ranks_at_all_places_go_through_the_same_steps(self):
@@ -97,7 +97,7 @@ class MockTest(tools.ToolTest):
                     whole = first[key]
                     for name in ("samples", "tokens", "padded_tokens", "images"):
                         self.assertEqual(line[name], whole[name])
-                    # Only tensor peers have the same tensors.
+                    # Only tensor-parallel peers have the same tensors.
                     self.assertEqual(
                         line["digest"] == whole["digest"], place == ("--tp-rank", 1)
                     )

@@ -1,4 +1,4 @@
-"""plan --json against the definitions of its numbers."""
+"""Compares plan --json with the definitions of its numbers."""
 
 import collections
 import math

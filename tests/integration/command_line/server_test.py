@@ -17,7 +17,7 @@ class ServerTest(tools.CorpusTest):
         cls.socket = "unix:" + cls.folder + "/a.sock"
         context = cls().server(cls.config, cls.socket, "127.0.0.1:0")
         cls.addresses = context.__enter__()
-        # Sends SIGTERM and holds the server to status 0.
+        # Sends SIGTERM and requires the server to exit with status 0.
         cls.addClassCleanup(context.__exit__, None, None, None)
 
     def ctl(self, *arguments, address=None):

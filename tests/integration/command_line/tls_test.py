@@ -26,12 +26,12 @@ def openssl(*arguments):
 
 
 class TlsTest(tools.CorpusTest):
-    """One server; its addresses are a Unix socket and one of TCP with TLS."""
+    """One server that listens at a Unix socket and at a TCP address with TLS."""
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        # The test makes its keys and deletes them.
+        # The test generates its keys and deletes them.
         for authority in ("ca", "stranger"):
             cls.make(authority, "req", "-x509", "-days", "2")
         cls.issue("server", "subjectAltName=IP:127.0.0.1")
@@ -145,7 +145,7 @@ class TlsTest(tools.CorpusTest):
             self.ok("ballastctl", "--server", address, *flags, "status")
 
     def certificate(self, address):
-        """What the server shows now, as bytes."""
+        """The certificate that the server shows now, as bytes."""
         context = ssl.create_default_context(cafile=self.at("ca.pem"))
         context.load_cert_chain(self.at("client.pem"), self.at("client.key"))
         host, port = address.split(":")

@@ -42,7 +42,7 @@ def run(name, *arguments, stdin="", env=None):
 
 
 def without_ms(value):
-    """`value` of JSON without the keys that end in _ms."""
+    """The JSON value without the keys that end in _ms."""
     if isinstance(value, dict):
         return {k: without_ms(v) for k, v in value.items() if k[-3:] != "_ms"}
     if isinstance(value, list):
@@ -51,11 +51,12 @@ def without_ms(value):
 
 
 class ToolTest(unittest.TestCase):
-    """Asserts on whole runs. `self.folder` is an empty folder, class-wide."""
+    """Assertions on whole runs. `self.folder` is an empty folder for the class."""
 
     @classmethod
     def setUpClass(cls):
-        # Not TEST_TMPDIR: the path of a Unix socket has 107 bytes at most.
+        # Does not use TEST_TMPDIR: the path of a Unix socket has at most 107
+        # bytes.
         cls.folder = tempfile.mkdtemp(prefix="ballast", dir="/tmp")
         cls.addClassCleanup(shutil.rmtree, cls.folder)
 
@@ -86,7 +87,7 @@ class ToolTest(unittest.TestCase):
         return message
 
     def keys(self, value, *expected):
-        """Exactly these keys, in this order."""
+        """Asserts exactly these keys, in this order."""
         self.assertEqual(list(value), list(expected))
 
     @contextlib.contextmanager
@@ -97,7 +98,7 @@ class ToolTest(unittest.TestCase):
 
     @contextlib.contextmanager
     def server_process(self, config, *listen):
-        """Likewise; also yields the process, whose log is its stderr."""
+        """Like server(); also yields the process, whose log is its stderr."""
         arguments = ["serve", "--config", config, "--listen", *listen]
         with subprocess.Popen(
             [program("ballast-server"), *arguments],
@@ -138,7 +139,7 @@ SAMPLES = 64
 
 
 class CorpusTest(ToolTest):
-    """With a drawn dataset of SAMPLES samples, indexed under CONFIG."""
+    """A test with a drawn dataset of SAMPLES samples, indexed under CONFIG."""
 
     @classmethod
     def setUpClass(cls):

@@ -1,5 +1,5 @@
-// Certificates that are replaced while a server runs: who comes in from then
-// on, what goes on, and what faulty files change.
+// Certificates that are replaced while a server runs: the clients accepted from
+// then on, the connections that continue, and the effect of faulty files.
 
 #include <memory>
 #include <string>
@@ -19,8 +19,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// A server whose certificate and clients are of `old_`, until a test writes
-// other files in the places of its own.
+// A server whose certificate and clients are by `old_`, until a test replaces
+// its files.
 class RenewalTest : public ::testing::Test {
  protected:
   RenewalTest() {
@@ -37,14 +37,14 @@ class RenewalTest : public ::testing::Test {
     address_ = server_->addresses()[0];
   }
 
-  // All three files, by `ca`.
+  // Writes all three files, issued by `ca`.
   void Write(const TestAuthority& ca) {
     SetIdentity(ca.Issue({}), config_.mutable_security());
     config_.mutable_security()->mutable_tls()->set_client_ca(
         WriteTestFile("ca.pem", ca.cert()));
   }
 
-  // Of a client whose servers are of `of_server`, and itself of `of_client`.
+  // A client whose certificate is by `of_client` and that trusts `of_server`.
   static ChannelSecurity Client(const TestAuthority& of_server,
                                 const TestAuthority& of_client) {
     ChannelSecurity security;
@@ -55,7 +55,7 @@ class RenewalTest : public ::testing::Test {
     return security;
   }
 
-  // That the server goes by the files of `ca` alone.
+  // Checks that the server uses the files of `ca` only.
   void ExpectOf(const TestAuthority& ca, const TestAuthority& other) {
     const absl::Status own = TryPull(address_, Client(ca, ca));
     EXPECT_TRUE(own.ok()) << own;
@@ -72,7 +72,7 @@ class RenewalTest : public ::testing::Test {
   std::string address_;
 };
 
-TEST_F(RenewalTest, HandshakesGoByTheNewFilesAndStreamsGoOn) {
+TEST_F(RenewalTest, HandshakesUseTheNewFilesAndStreamsContinue) {
   Start();
   ExpectOf(old_, new_);
   const auto client = LoaderClient::CreateSecure(address_, Client(old_, old_));
@@ -82,12 +82,12 @@ TEST_F(RenewalTest, HandshakesGoByTheNewFilesAndStreamsGoOn) {
 
   Write(new_);
   EXPECT_TRUE((*watcher)->Next().ok());
-  ExpectOf(old_, new_);  // nobody has told the server
+  ExpectOf(old_, new_);  // the server has not been told
   const absl::Status reloaded = server_->Reload(config_);
   ASSERT_TRUE(reloaded.ok()) << reloaded;
   ExpectOf(new_, old_);
   EXPECT_TRUE((*watcher)->Next().ok());
-  // The connection is there: also for further calls.
+  // The connection is still there, also for further calls.
   EXPECT_TRUE(client->GetSchedule(0).ok());
 
   Write(old_);
@@ -95,21 +95,21 @@ TEST_F(RenewalTest, HandshakesGoByTheNewFilesAndStreamsGoOn) {
   ExpectOf(old_, new_);
 }
 
-TEST_F(RenewalTest, ALookFindsNewFilesOnce) {
+TEST_F(RenewalTest, RenewTlsFindsNewFilesOnce) {
   Start();
   EXPECT_EQ(*server_->RenewTls(), false);
   Write(new_);
   EXPECT_EQ(*server_->RenewTls(), true);
   EXPECT_EQ(*server_->RenewTls(), false);
   ExpectOf(new_, old_);
-  // The authorities alone.
+  // Replaces only the authorities.
   WriteTestFile("ca.pem", new_.cert() + old_.cert());
   EXPECT_EQ(*server_->RenewTls(), true);
   const absl::Status both = TryAttach(address_, Client(new_, old_));
   EXPECT_TRUE(both.ok()) << both;
 }
 
-TEST_F(RenewalTest, WithoutTlsThereIsNothingToLookAt) {
+TEST_F(RenewalTest, RenewTlsDoesNothingWithoutTls) {
   const auto server = StartSmallServer("127.0.0.1:0", v1::Security());
   ASSERT_TRUE(server.ok()) << server.status();
   EXPECT_EQ(*(*server)->RenewTls(), false);
@@ -148,7 +148,7 @@ TEST_F(RenewalTest, FaultyFilesLeaveTheOldOnesInUse) {
     }
     ExpectOf(old_, new_);
   }
-  // What is whole again is taken.
+  // Files without faults are adopted again.
   Write(new_);
   EXPECT_EQ(*server_->RenewTls(), true);
   ExpectOf(new_, old_);
@@ -187,8 +187,8 @@ TEST_F(RenewalTest, TokensAndCertificatesChangeTogetherOrNotAtAll) {
   EXPECT_EQ(attach(old_, kAfter), refused);
 }
 
-// Whatever a handshake is done with, it is one identity and not parts of two.
-TEST_F(RenewalTest, HandshakesAtTheSameTimeGoByOneOrTheOther) {
+// Each handshake uses one identity as a whole, not parts of two.
+TEST_F(RenewalTest, ConcurrentHandshakesUseOneIdentity) {
   config_.mutable_security()->mutable_tls()->clear_client_ca();
   const std::string both = old_.cert() + new_.cert();
   Start();

@@ -41,7 +41,7 @@ absl::Status TryPull(const std::string& address,
   FetchRequest request;
   request.role.set_module(v1::MODULE_VISION);
   request.steps = 1;
-  // A client that may not attach still tries.
+  // A client that may not attach still tries to.
   const auto attached = client->Attach({}, {});
   request.fingerprint =
       attached.ok() ? attached->fingerprint().hash() : std::string("none");

@@ -13,17 +13,17 @@
 
 namespace ballast {
 
-// A server of a small job at one address, secured as `security` says.
+// A server of a small job at one address, with the settings `security`.
 absl::StatusOr<std::unique_ptr<LoaderServer>> StartSmallServer(
     const std::string& address, const v1::Security& security);
 
 // Writes the identity's files and names them in `security`.
 void SetIdentity(const TlsIdentity& identity, v1::Security* security);
 
-// What Attach answers a client that is secured so.
+// Attach's status for a client with the settings `security`.
 absl::Status TryAttach(const std::string& address,
                        const ChannelSecurity& security);
-// Fetches the first block of vision rank 0, checksum and all.
+// Fetches the first block of vision rank 0 and checks its checksum.
 absl::Status TryPull(const std::string& address,
                      const ChannelSecurity& security);
 

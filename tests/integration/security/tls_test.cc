@@ -1,4 +1,5 @@
-// TLS on both sides: who comes in, and what those hear who do not.
+// TLS on both sides: which clients are accepted, and the errors of those
+// refused.
 
 #include <memory>
 #include <string>
@@ -21,7 +22,7 @@ using ::testing::HasSubstr;
 
 class TlsTest : public ::testing::Test {
  protected:
-  // Of a server that knows its clients by `ca_`.
+  // Settings of a server that accepts clients with certificates by `ca_`.
   v1::Security ServerSide(const TestAuthority::Wanted& wanted = {}) const {
     v1::Security security;
     SetIdentity(ca_.Issue(wanted), &security);
@@ -29,7 +30,7 @@ class TlsTest : public ::testing::Test {
     return security;
   }
 
-  // Of a client that `issuer` has signed, or of none.
+  // Settings of a client with a certificate by `issuer`; none if null.
   ChannelSecurity ClientSide(const TestAuthority* issuer,
                              const TestAuthority::Wanted& wanted = {}) const {
     ChannelSecurity security;
@@ -50,7 +51,7 @@ class TlsTest : public ::testing::Test {
     return server.ok() ? *std::move(server) : nullptr;
   }
 
-  // UNAUTHENTICATED, with `why` and the server's address.
+  // Checks for UNAUTHENTICATED with `why` and the server's address.
   static void ExpectRefused(const absl::Status& status,
                             const std::string& address,
                             const std::string& why) {
@@ -64,7 +65,7 @@ class TlsTest : public ::testing::Test {
   const TestAuthority other_ca_{"elsewhere"};
 };
 
-TEST_F(TlsTest, ClientsWithACertificateComeIn) {
+TEST_F(TlsTest, AcceptsClientsWithACertificate) {
   const auto server = Start(ServerSide());
   ASSERT_NE(server, nullptr);
   const std::string address = server->addresses()[0];
@@ -75,7 +76,7 @@ TEST_F(TlsTest, ClientsWithACertificateComeIn) {
   EXPECT_TRUE(client->CheckHealth().ok());
 }
 
-TEST_F(TlsTest, ClientsWithoutACertificateDoNot) {
+TEST_F(TlsTest, RefusesClientsWithoutACertificate) {
   const auto server = Start(ServerSide());
   ASSERT_NE(server, nullptr);
   const std::string address = server->addresses()[0];
@@ -87,7 +88,7 @@ TEST_F(TlsTest, ClientsWithoutACertificateDoNot) {
   ExpectRefused(client->GetSchedule(0).status(), address, "--tls-cert");
 }
 
-TEST_F(TlsTest, NorThoseOfAnotherAuthority) {
+TEST_F(TlsTest, RefusesClientsOfAnotherAuthority) {
   const auto server = Start(ServerSide());
   ASSERT_NE(server, nullptr);
   ExpectRefused(
@@ -97,7 +98,7 @@ TEST_F(TlsTest, NorThoseOfAnotherAuthority) {
       "security.tls.client_ca");
 }
 
-TEST_F(TlsTest, NorThoseWhoseCertificateHasExpired) {
+TEST_F(TlsTest, RefusesClientsWithAnExpiredCertificate) {
   const auto server = Start(ServerSide());
   ASSERT_NE(server, nullptr);
   TestAuthority::Wanted wanted;
@@ -108,7 +109,7 @@ TEST_F(TlsTest, NorThoseWhoseCertificateHasExpired) {
                 "refuses the client's certificate: it has expired");
 }
 
-TEST_F(TlsTest, AServerOfAnotherAuthorityIsNotTrusted) {
+TEST_F(TlsTest, ClientsRefuseAServerOfAnotherAuthority) {
   const auto server = Start(ServerSide());
   ASSERT_NE(server, nullptr);
   ChannelSecurity client = ClientSide(&ca_);
@@ -118,7 +119,7 @@ TEST_F(TlsTest, AServerOfAnotherAuthorityIsNotTrusted) {
                 "the server's certificate is not by a CA of --tls-ca: ");
 }
 
-TEST_F(TlsTest, NorOneOfAnotherName) {
+TEST_F(TlsTest, ClientsRefuseAServerOfAnotherName) {
   TestAuthority::Wanted wanted;
   wanted.hosts = {"DNS:node-a", "DNS:node-a.cluster"};
   const auto server = Start(ServerSide(wanted));
@@ -134,9 +135,9 @@ TEST_F(TlsTest, NorOneOfAnotherName) {
   EXPECT_TRUE(TryAttach(address, client).ok());
 }
 
-// A LoaderServer does not start with it; one whose certificate expires while it
-// runs is in this place.
-TEST_F(TlsTest, NorOneWhoseCertificateHasExpired) {
+// A LoaderServer does not start with an expired certificate. This server stands
+// in for one whose certificate expires while it runs.
+TEST_F(TlsTest, ClientsRefuseAServerWithAnExpiredCertificate) {
   TestAuthority::Wanted wanted;
   wanted.from = -absl::Hours(2);
   wanted.until = -absl::Hours(1);
@@ -155,7 +156,7 @@ TEST_F(TlsTest, NorOneWhoseCertificateHasExpired) {
                 "the server's certificate has expired");
 }
 
-TEST_F(TlsTest, TlsOnOneSideAloneIsSaid) {
+TEST_F(TlsTest, NamesTlsThatOnlyOneSideUses) {
   const auto tls = Start(ServerSide());
   const auto plain = Start(v1::Security());
   ASSERT_TRUE(tls != nullptr && plain != nullptr);
@@ -165,7 +166,7 @@ TEST_F(TlsTest, TlsOnOneSideAloneIsSaid) {
                 plain->addresses()[0], "speaks no TLS there");
 }
 
-TEST_F(TlsTest, AServerThatIsNotThereIsStillUnavailable) {
+TEST_F(TlsTest, AMissingServerIsUnavailable) {
   auto server = Start(ServerSide());
   ASSERT_NE(server, nullptr);
   const std::string address = server->addresses()[0];
@@ -176,7 +177,7 @@ TEST_F(TlsTest, AServerThatIsNotThereIsStillUnavailable) {
             absl::StatusCode::kUnavailable);
 }
 
-TEST_F(TlsTest, WithoutAClientCaTheServerAloneShowsACertificate) {
+TEST_F(TlsTest, NeedsNoClientCertificateWithoutAClientCa) {
   v1::Security security = ServerSide();
   security.mutable_tls()->clear_client_ca();
   const auto server = Start(security);
@@ -192,7 +193,7 @@ TEST_F(TlsTest, ServersCallEachOtherOverTls) {
   EXPECT_FALSE(MakeGrpcPeerCaller({})->Attach(address).ok());
 }
 
-// What a server says that does not start with a change of its security.
+// The error of a server that does not start after a change of its security.
 template <typename Change>
 std::string StartMessage(v1::Security security, Change change) {
   change(&security);
@@ -200,7 +201,7 @@ std::string StartMessage(v1::Security security, Change change) {
       StartSmallServer("127.0.0.1:0", security).status().message());
 }
 
-TEST_F(TlsTest, FaultyFilesAreNamedBeforeAnythingIsServed) {
+TEST_F(TlsTest, NamesFaultyFilesBeforeServing) {
   const v1::Security good = ServerSide();
   const TlsIdentity other = ca_.Issue({});
   TestAuthority::Wanted wanted;
@@ -232,7 +233,7 @@ TEST_F(TlsTest, FaultyFilesAreNamedBeforeAnythingIsServed) {
                     HasSubstr("no certificate")));
 }
 
-TEST_F(TlsTest, OtherMachinesReachNothingThatIsOpen) {
+TEST_F(TlsTest, RefusesToServeOtherMachinesUnsecured) {
   const auto message = [](const v1::Security& security) {
     const auto server = StartSmallServer("0.0.0.0:0", security);
     return std::string(server.status().message());

@@ -27,7 +27,7 @@ using ::testing::Not;
 constexpr char kDay[] = "token-of-the-day-job";
 constexpr char kNight[] = "token-of-the-night-job";
 
-// Of a server of the job `day`.
+// Settings of a server of the job `day`.
 v1::Security DaySecurity() {
   v1::Security security;
   security.set_tokens_file(WriteTestFile(
@@ -44,7 +44,8 @@ ChannelSecurity With(const std::string& token) {
 
 class UnixTokenTest : public ::testing::Test {
  protected:
-  // A socket's path is short, and that of the test's directory is not.
+  // Uses a short path, since a socket's is limited and the test's directory is
+  // too long.
   UnixTokenTest() {
     EXPECT_EQ(chdir(::testing::TempDir().c_str()), 0);
     auto server = StartSmallServer(kAddress, DaySecurity());
@@ -56,7 +57,7 @@ class UnixTokenTest : public ::testing::Test {
   std::unique_ptr<LoaderServer> server_;
 };
 
-TEST_F(UnixTokenTest, TheJobsTokenComesIn) {
+TEST_F(UnixTokenTest, AcceptsTheJobsToken) {
   ASSERT_NE(server_, nullptr);
   const absl::Status attached = TryAttach(kAddress, With(kDay));
   EXPECT_TRUE(attached.ok()) << attached;
@@ -69,7 +70,7 @@ TEST_F(UnixTokenTest, TheJobsTokenComesIn) {
   EXPECT_TRUE((*watcher)->Next().ok());
 }
 
-TEST_F(UnixTokenTest, NoTokenAndAnUnknownOneAreUnauthenticated) {
+TEST_F(UnixTokenTest, RefusesNoTokenAndAnUnknownOne) {
   ASSERT_NE(server_, nullptr);
   const absl::Status none = TryAttach(kAddress, ChannelSecurity());
   EXPECT_EQ(none.code(), absl::StatusCode::kUnauthenticated) << none;
@@ -84,7 +85,7 @@ TEST_F(UnixTokenTest, NoTokenAndAnUnknownOneAreUnauthenticated) {
                     Not(HasSubstr(wrong))));
 }
 
-TEST_F(UnixTokenTest, AnotherJobsTokenIsDenied) {
+TEST_F(UnixTokenTest, DeniesAnotherJobsToken) {
   ASSERT_NE(server_, nullptr);
   const absl::Status denied = TryAttach(kAddress, With(kNight));
   EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
@@ -92,20 +93,20 @@ TEST_F(UnixTokenTest, AnotherJobsTokenIsDenied) {
               AllOf(HasSubstr("for another job"), Not(HasSubstr(kNight))));
 }
 
-TEST_F(UnixTokenTest, TokensAreReadAgainWithTheConfiguration) {
+TEST_F(UnixTokenTest, ReloadsTokensWithTheConfiguration) {
   ASSERT_NE(server_, nullptr);
   v1::Config config;
   config.mutable_serve()->set_read_attempts(3);
   config.mutable_serve()->set_read_timeout(30);
   config.mutable_serve()->set_stall_after(10);
   *config.mutable_security() = DaySecurity();
-  // Calls that are under way go on.
+  // Calls in progress continue.
   const auto client = LoaderClient::CreateSecure(kAddress, With(kDay));
   const auto watcher = client->WatchSchedule(0, 2);
   ASSERT_TRUE(watcher.ok());
   EXPECT_TRUE((*watcher)->Next().ok());
 
-  // Another file, in which the other job's token is for this one.
+  // Another file, in which the other job's token is valid for this job.
   config.mutable_security()->set_tokens_file(
       WriteTestFile("new-tokens", std::string(kNight) + " day\n"));
   const absl::Status reloaded = server_->Reload(config);
@@ -122,7 +123,7 @@ TEST_F(UnixTokenTest, TokensAreReadAgainWithTheConfiguration) {
   EXPECT_TRUE(TryAttach(kAddress, With(kNight)).ok());
 }
 
-TEST_F(UnixTokenTest, EveryCallIsAsked) {
+TEST_F(UnixTokenTest, RequiresATokenWithEveryCall) {
   ASSERT_NE(server_, nullptr);
   const auto client = LoaderClient::CreateSecure(kAddress, ChannelSecurity());
   const auto code = [](const absl::Status& status) { return status.code(); };
@@ -140,7 +141,7 @@ TEST_F(UnixTokenTest, EveryCallIsAsked) {
   EXPECT_EQ(code(TryPull(kAddress, ChannelSecurity())), refused);
 }
 
-TEST_F(UnixTokenTest, HealthIsOpenAndReflectionIsNot) {
+TEST_F(UnixTokenTest, HealthNeedsNoTokenButReflectionDoes) {
   ASSERT_NE(server_, nullptr);
   const auto client = LoaderClient::CreateSecure(kAddress, ChannelSecurity());
   const absl::Status health = client->CheckHealth();
@@ -166,7 +167,7 @@ TEST_F(UnixTokenTest, HealthIsOpenAndReflectionIsNot) {
   }
 }
 
-TEST_F(UnixTokenTest, WhatIsNoBearerTokenIsRefused) {
+TEST_F(UnixTokenTest, RefusesOtherCredentials) {
   ASSERT_NE(server_, nullptr);
   const auto stub = v1::LoaderService::NewStub(
       grpc::CreateChannel(kAddress, grpc::InsecureChannelCredentials()));
@@ -202,7 +203,7 @@ TEST_F(UnixTokenTest, ServersCallEachOtherWithTheJobsToken) {
             absl::StatusCode::kUnauthenticated);
 }
 
-TEST(TokenTest, OverTlsTheyNeedNoCertificateOfTheClient) {
+TEST(TokenTest, OverTlsNeedsNoClientCertificate) {
   const TestAuthority ca("cluster");
   v1::Security security = DaySecurity();
   SetIdentity(ca.Issue({}), &security);
@@ -221,7 +222,7 @@ TEST(TokenTest, OverTlsTheyNeedNoCertificateOfTheClient) {
             absl::StatusCode::kUnauthenticated);
 }
 
-TEST(TokenTest, NoTokenCrossesTcpInTheClear) {
+TEST(TokenTest, RefusesTokensOverPlainTcp) {
   const auto server = StartSmallServer("127.0.0.1:0", DaySecurity());
   EXPECT_EQ(server.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(server.status().message()),
@@ -231,7 +232,7 @@ TEST(TokenTest, NoTokenCrossesTcpInTheClear) {
   EXPECT_EQ(client.code(), absl::StatusCode::kInvalidArgument) << client;
 }
 
-TEST(TokenTest, AFaultyTokensFileIsNamedBeforeAnythingIsServed) {
+TEST(TokenTest, NamesAFaultyTokensFileBeforeServing) {
   v1::Security security = DaySecurity();
   security.set_tokens_file("/no/tokens");
   EXPECT_THAT(std::string(StartSmallServer("unix:/tmp/never.sock", security)

@@ -63,8 +63,8 @@ TEST(BlockPlanTest, RanksTogetherHoldEverySampleOnce) {
   }
 }
 
-// Within a server as `direct`, between servers as `exchange`.
-TEST(BlockPlanTest, HybridLeavesInPlaceWhatCrossesServers) {
+// Behaves like `direct` within a server, like `exchange` between servers.
+TEST(BlockPlanTest, HybridExchangesOnlyBetweenServers) {
   const v1::StepSchedule schedule = MakeSchedule(4, 2);
   DeliveryRule hybrid(v1::DELIVERY_HYBRID);
   hybrid.server_of_rank = {0, 1, 0, 1};
@@ -89,7 +89,7 @@ TEST(BlockPlanTest, HybridLeavesInPlaceWhatCrossesServers) {
   }
 }
 
-TEST(BlockPlanTest, SamplesLieInDestinationOrder) {
+TEST(BlockPlanTest, OrdersSamplesByDestination) {
   const v1::StepSchedule schedule = MakeSchedule(4, 2);
   for (uint32_t rank = 0; rank < 4; ++rank) {
     const auto plan = PlanBlock(schedule, 0, RoleOf(v1::MODULE_VISION, rank),
@@ -143,7 +143,7 @@ TEST(BlockPlanTest, OffsetsFollowTheFormula) {
   }
 }
 
-TEST(BlockPlanTest, Refusals) {
+TEST(BlockPlanTest, RefusesInvalidArguments) {
   v1::StepSchedule schedule = MakeSchedule(2, 2);
   const auto plan = [&](uint32_t micro_batch, v1::Module module, uint32_t rank,
                         const DeliveryRule& delivery) {

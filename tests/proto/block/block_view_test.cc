@@ -25,7 +25,7 @@ class BlockViewTest : public ::testing::Test {
     role_.set_module(v1::MODULE_VISION);
     role_.set_dp_rank(1);
     plan_ = *PlanBlock(schedule_, 0, role_, v1::DELIVERY_EXCHANGE, {});
-    // uint64_t elements give the alignment that Parse wants.
+    // uint64_t elements give the alignment that Parse needs.
     storage_.resize(plan_.bytes() / sizeof(uint64_t));
     WriteBlockTables(plan_, bytes());
   }
@@ -102,7 +102,7 @@ TEST_F(BlockViewTest, NamesTheFaultyField) {
               HasSubstr("length is 100"));
 }
 
-TEST_F(BlockViewTest, RefusesAnotherBlockThanPlanned) {
+TEST_F(BlockViewTest, RefusesABlockOtherThanPlanned) {
   const struct {
     std::function<void()> damage;
     const char* message;
@@ -159,7 +159,7 @@ TEST_F(BlockViewTest, ReadsTheHeaderAloneAtAnyAddress) {
   EXPECT_THAT(ReadBlockHeader({}).status().message(), HasSubstr("length is 0"));
 }
 
-// Whatever the tables hold, accepted or not, no span leaves the block (asan
+// Damaged tables may be accepted or refused, but no span leaves the block (asan
 // watches the reads).
 TEST_F(BlockViewTest, SurvivesRandomDamage) {
   std::mt19937 random(7);

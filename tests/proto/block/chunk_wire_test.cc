@@ -16,7 +16,7 @@ absl::Span<const uint8_t> FirstOf(const std::string& message) {
 }
 
 // Protobuf itself is the oracle.
-TEST(ChunkWireTest, IsWhatProtobufWrites) {
+TEST(ChunkWireTest, EqualsProtobufsEncoding) {
   for (const size_t length :
        {1, 2, 60, 124, 125, 126, 127, 128, 129, 130, 16379, 16380, 16381, 16382,
         16383, 16384, 16385, 1 << 20, (1 << 21) + 3}) {
@@ -30,7 +30,7 @@ TEST(ChunkWireTest, IsWhatProtobufWrites) {
   }
 }
 
-TEST(ChunkWireTest, OtherMessagesAreLeftToProtobuf) {
+TEST(ChunkWireTest, LeavesOtherMessagesToProtobuf) {
   v1::PullResponse message;
   EXPECT_EQ(ReadChunkPrefix({}, 0), std::nullopt);
   message.mutable_begin()->set_step(3);
@@ -39,7 +39,7 @@ TEST(ChunkWireTest, OtherMessagesAreLeftToProtobuf) {
   message.mutable_chunk();  // without data
   bytes = message.SerializeAsString();
   EXPECT_EQ(ReadChunkPrefix(FirstOf(bytes), bytes.size()), std::nullopt);
-  // Bytes after the chunk, or fewer than it says.
+  // Bytes after the chunk, or fewer bytes than its length.
   message.mutable_chunk()->set_data("abc");
   bytes = message.SerializeAsString();
   EXPECT_NE(ReadChunkPrefix(FirstOf(bytes), bytes.size()), std::nullopt);

@@ -39,7 +39,7 @@ TEST(FingerprintTest, NamesTheFirstDifferingKey) {
   EXPECT_THAT(text, Not(HasSubstr("z is")));
 }
 
-TEST(FingerprintTest, NamesAKeyThatOneLacks) {
+TEST(FingerprintTest, NamesAKeyMissingFromOneSide) {
   const auto a = MakeFingerprint({{"a", "1"}, {"c", "3"}});
   const auto b = MakeFingerprint({{"a", "1"}, {"b", "2"}, {"c", "3"}});
   EXPECT_THAT(DescribeDifference(a, "A", b, "B"),
@@ -89,7 +89,7 @@ TEST(FingerprintTest, ACheckpointMayNotChangeTheData) {
        {"batch.global", "index.docs", "order.seed", "sources.0000"}) {
     auto entries = SomeEntries();
     entries[key] = "2";
-    entries["batch.micro"] = "8";  // is not what is named
+    entries["batch.micro"] = "8";  // must not be the key named
     const v1::Fingerprint after = MakeFingerprint(entries);
     const absl::Status status = CheckSameData(before, after, "A");
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
@@ -102,7 +102,7 @@ TEST(FingerprintTest, ACheckpointMayNotChangeTheData) {
   }
 }
 
-TEST(FingerprintTest, CheckpointsWithOnlyAHash) {
+TEST(FingerprintTest, AcceptsCheckpointsWithOnlyAHash) {
   const v1::Fingerprint server = MakeFingerprint(SomeEntries());
   EXPECT_TRUE(CheckSameData({}, server, "A").ok());
   v1::Fingerprint checkpoint;

@@ -32,7 +32,7 @@ std::string Index(const std::string& config,
   return ::testing::internal::GetCapturedStdout();
 }
 
-TEST(IndexTest, WarnsOfFilesThatAreReachedTwice) {
+TEST(IndexTest, WarnsOfFilesListedTwice) {
   const std::string folder = ::testing::TempDir() + "/index_test";
   fs::remove_all(folder);
   fs::create_directories(folder);
@@ -65,7 +65,7 @@ topology: {modules: {language: {dp: 2}}}
   EXPECT_THAT(Index(config), HasSubstr(shared));
 }
 
-TEST(IndexTest, ReportsWhatItReusedOfTheOldIndex) {
+TEST(IndexTest, ReportsHowMuchItReused) {
   const std::string folder = ::testing::TempDir() + "/index_reuse_test";
   fs::remove_all(folder);
   fs::create_directories(folder);

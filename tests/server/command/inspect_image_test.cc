@@ -29,7 +29,7 @@ v1::Model Profile(const std::string& name, uint64_t min_pixels = 0,
   return model;
 }
 
-// Runs the command; `lines` has one object a line of its output.
+// Runs the command; `lines` gets the objects of its output, one per line.
 absl::Status Inspect(const v1::Model& model,
                      const std::vector<std::string>& files,
                      std::vector<Json>* lines) {
@@ -92,7 +92,7 @@ TEST(InspectImageTest, TurnsAndResizesAsTheModelSays) {
   EXPECT_NE(fast[0]["resized_sha256"], stored[0]["resized_sha256"]);
 }
 
-TEST(InspectImageTest, GoesOnAfterABadFileAndFailsAtTheEnd) {
+TEST(InspectImageTest, ContinuesAfterABadFileAndFailsAtTheEnd) {
   std::vector<Json> lines;
   const std::string absent = TestDataPath("absent\xff.png");
   const absl::Status status = Inspect(
@@ -117,7 +117,7 @@ TEST(InspectImageTest, RefusesAnUnboundedSize) {
   EXPECT_EQ(KeysOf(lines[0]), (std::vector<std::string>{"file", "error"}));
 }
 
-TEST(InspectImageTest, CommandLine) {
+TEST(InspectImageTest, RunsFromTheCommandLine) {
   const auto run = [](std::vector<std::string> arguments) {
     CommandLine line("ballast-server", "");
     AddInspectImage(&line, line.AddGroup("inspect", "", ""));

@@ -9,7 +9,7 @@
 namespace ballast {
 namespace {
 
-TEST(InspectLengthsTest, OneArray) {
+TEST(InspectLengthsTest, WritesOneArray) {
   const LognormalLengths lengths = {1024, 8192, 4096, 1.1};
   std::ostringstream out;
   ASSERT_TRUE(InspectLengths(lengths, 4, out).ok());

@@ -28,7 +28,7 @@ absl::Status Inspect(const std::string& input, std::string* output,
 
 // Text, an image of 4x4 patches at merge 2, text: positions continue after the
 // larger side of the merged grid.
-TEST(InspectPositionsTest, OneListAnAxis) {
+TEST(InspectPositionsTest, WritesOneListPerAxis) {
   std::string output;
   ASSERT_TRUE(Inspect("{\"input_ids\": [11, 12, 151652, 151655, 151655, 151655,"
                       " 151655, 13], \"image_grid_thw\": [[1, 4, 4]]}\n"
@@ -43,7 +43,7 @@ TEST(InspectPositionsTest, OneListAnAxis) {
   EXPECT_EQ(output, "{\"position_ids\":[[0,1]]}\n");
 }
 
-TEST(InspectPositionsTest, BadLinesAreNamed) {
+TEST(InspectPositionsTest, NamesBadLines) {
   struct Case {
     const char* line;
     const char* complaint;

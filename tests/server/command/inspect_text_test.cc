@@ -19,7 +19,7 @@ absl::Status Inspect(const std::string& input, std::string* output) {
   return status;
 }
 
-TEST(InspectTextTest, OneLineOfIdsForEachText) {
+TEST(InspectTextTest, WritesOneLineOfIdsPerText) {
   std::string output;
   ASSERT_TRUE(
       Inspect("{\"text\": \"A\\u00e4\"}\n\n{\"text\": \"\", \"x\": 1}", &output)
@@ -27,7 +27,7 @@ TEST(InspectTextTest, OneLineOfIdsForEachText) {
   EXPECT_EQ(output, "{\"ids\":[65,195,164]}\n{\"ids\":[]}\n");
 }
 
-TEST(InspectTextTest, BadLinesAreNamed) {
+TEST(InspectTextTest, NamesBadLines) {
   std::string output;
   for (const char* bad : {"{\"text\": 1}", "{}", "[]", "\"text\"", "{", "x"}) {
     const absl::Status status =

@@ -9,7 +9,7 @@
 
 namespace ballast {
 
-// The program serve_main, running. Its standard output and error are pipes.
+// The running program serve_main. Its standard output and error are pipes.
 class ServeProcess {
  public:
   explicit ServeProcess(std::vector<std::string> arguments);
@@ -20,9 +20,9 @@ class ServeProcess {
 
   // The next line of standard output, without its line break.
   std::string ReadLine();
-  // Standard error to its end.
+  // Standard error up to its end.
   std::string ReadErrors();
-  // The next line of the log that contains `text`; empty at its end.
+  // The next line of the log that contains `text`; empty at the end of the log.
   std::string AwaitLog(const std::string& text);
   void Signal(int signal);
   // The exit status; -1 if a signal killed it.
@@ -38,7 +38,7 @@ class ServeProcess {
 // test's directory; returns the configuration's path.
 std::string WriteJob(const std::string& more);
 
-// The same with its index built. Fails the running test if it cannot be.
+// Like WriteJob, and builds the index. Fails the running test if that fails.
 std::string IndexedJob(const std::string& more = "");
 
 }  // namespace ballast

@@ -62,7 +62,8 @@ class ModelCostFileTest : public ::testing::Test {
   const std::string directory_;
 };
 
-// Layers of 8*8*2 + 8*4*2 + 3*8*16 = 576, twice, and an output of 8*100.
+// Two layers of 8*8*2 + 8*4*2 + 3*8*16 = 576 each, and an output layer of
+// 8*100.
 constexpr double kLanguageLinear = 6e-9 * (2 * 576 + 800);
 constexpr double kLanguageQuadratic = 6e-9 * 2 * 8;
 constexpr double kVisionQuadratic = 6e-9 * 3 * 2 * 4;
@@ -107,7 +108,7 @@ TEST(QuotedSizeTest, SizesMayBeQuoted) {
             uint64_t{1} << 30);
   EXPECT_EQ(Load("", "serve: {memory: '512MiB'}").serve().memory(),
             uint64_t{512} << 20);
-  // Other numbers may not.
+  // Other numbers may not be quoted.
   EXPECT_FALSE(Parse("", "serve: {prefetch_steps: \"4\"}").ok());
 }
 

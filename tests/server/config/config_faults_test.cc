@@ -1,4 +1,4 @@
-// Runs every case of faults.txt, whose head describes its format.
+// Runs every case of faults.txt; the head of that file describes its format.
 
 #include <fstream>
 #include <string>
@@ -52,7 +52,7 @@ std::vector<FaultCase> ReadCases() {
   return cases;
 }
 
-TEST(ConfigFaults, AreAllReported) {
+TEST(ConfigFaults, ReportsEveryFault) {
   const std::vector<FaultCase> cases = ReadCases();
   EXPECT_GE(cases.size(), 30u);
   for (const FaultCase& c : cases) {

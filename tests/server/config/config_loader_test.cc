@@ -360,7 +360,7 @@ TEST(LoadConfig, ReadsAFileAndResolvesFromItsDirectory) {
               AllOf(HasSubstr(path), Not(HasSubstr("##"))));
 }
 
-TEST(LoadConfig, SaysWhichFileItCannotRead) {
+TEST(LoadConfig, NamesAFileThatItCannotRead) {
   const std::string path = testing::TempDir() + "/no such file.yaml";
   const absl::Status missing = LoadConfig(path).status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);

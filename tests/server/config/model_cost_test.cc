@@ -37,7 +37,7 @@ v1::Balance::Cost CostOf(const std::string& json) {
   return cost.value_or(v1::Balance::Cost());
 }
 
-// 6 FLOP a token for each parameter of the matrices. The model cards of
+// 6 FLOP per token for each parameter of the matrices. The model cards of
 // Qwen2.5-3B and 7B, whose layers these are, publish 2.77 and 6.53 billion
 // parameters without embeddings; the output layer has width times vocabulary.
 TEST(ModelCostTest, LanguageHasThePublishedParameters) {
@@ -60,10 +60,10 @@ TEST(ModelCostTest, LanguageCountsAttentionLikeMegatron) {
               flops * 1e-9, 1e-9 * flops * 1e-9);
 }
 
-// The towers' matrices have 669 (3B) and 677 million parameters by their
-// shapes, published as some 675 million; a quarter of the merger's work falls
-// on each patch. Windowed layers attend to 64 patches, four layers to the whole
-// image.
+// By their shapes, the towers' matrices have 669 (3B) and 677 million
+// parameters, published as some 675 million; a quarter of the merger's work
+// belongs to each patch. Windowed layers attend to 64 patches, four layers to
+// the whole image.
 TEST(ModelCostTest, VisionFollowsTheShapesOfTheTower) {
   for (const char* json : {kQwen25Vl3B, kQwen25Vl7B}) {
     const double out = json == kQwen25Vl3B ? 2048 : 3584;

@@ -123,7 +123,8 @@ void ExpectResizes(const v1::Model& model,
   }
 }
 
-// From smart_resize of transformers, at the checkpoints' limits.
+// Expected values from smart_resize of transformers, at the checkpoints'
+// limits.
 TEST(ResizedGrid, AgreesWithTransformers) {
   ExpectResizes(MakeModel("qwen2_vl"), {{480, 640, 476, 644, 391},
                                         {1080, 1920, 1092, 1932, 2691},

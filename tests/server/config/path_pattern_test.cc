@@ -27,7 +27,7 @@ TEST(ResolvePath, JoinsUnlessAbsolute) {
   EXPECT_EQ(ResolvePath("", "."), ".");
 }
 
-// What bash prints for the same words.
+// Expected values are bash's output for the same words.
 TEST(ExpandBraces, AgreesWithTheShell) {
   const auto expand = [](const char* pattern) {
     return ExpandBraces(pattern).value();
@@ -63,7 +63,7 @@ TEST(ExpandBraces, RefusesMalformedBraces) {
   EXPECT_EQ(ExpandBraces("{0..999}{0..999}").value().size(), 1000000u);
 }
 
-TEST(ExpandBraces, HostilePatternsEndSoon) {
+TEST(ExpandBraces, BoundsTheWorkOfHostilePatterns) {
   std::string nested;
   for (int i = 0; i < 30000; ++i) nested += "{";
   EXPECT_FALSE(ExpandBraces(nested).ok());

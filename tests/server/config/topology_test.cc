@@ -41,7 +41,7 @@ TEST(DpSize, IsZeroForAModuleThatIsNotConfigured) {
   EXPECT_EQ(DpSize(WithDp(0, 4), v1::MODULE_VISION), 0u);
 }
 
-// The values of Megatron-LM's datasets.
+// Expected values from Megatron-LM's datasets.
 TEST(PackAlign, FollowsContextAndSequenceParallelism) {
   struct Case {
     uint32_t cp, tp;

@@ -21,11 +21,11 @@ namespace ballast {
 // An empty folder of the running test.
 std::string TestFolder();
 
-// The file's bytes; the test fails where it cannot be read or written.
+// Reads or writes a whole file; the test fails if that is impossible.
 std::string ReadFile(const std::string& path);
 void WriteFile(const std::string& path, absl::string_view bytes);
 
-// A tar header block by hand. `size` is the text of the size field; the
+// A tar header block made by hand. `size` is the text of the size field; the
 // checksum is right.
 std::string TarBlock(absl::string_view name, absl::string_view size,
                      char type = '0', absl::string_view prefix = "");
@@ -34,7 +34,7 @@ std::string TarBlock(absl::string_view name, absl::string_view size,
 std::string TarEntry(absl::string_view name, absl::string_view bytes,
                      char type = '0');
 
-// The two blocks of zeros.
+// The two blocks of zeros at the end.
 std::string TarEnd();
 
 // "LENGTH KEY=VALUE\n".
@@ -47,22 +47,23 @@ void WriteTar(const std::string& path,
 // A stand-in for image files: `before` bytes, then the size.
 std::string FakeImage(uint32_t width, uint32_t height, size_t before = 0);
 
-// Reads FakeImages: OUT_OF_RANGE where the size is not reached,
-// INVALID_ARGUMENT ("no image") where it is something else.
+// Reads FakeImages. OUT_OF_RANGE if the bytes end before the size,
+// INVALID_ARGUMENT ("no image") if they are something else.
 absl::StatusOr<ImageSize> ReadFakeImage(absl::string_view bytes);
 
-// Tokens = bytes of the text, label tokens = 1000 * images. A text that holds
-// "unmeasurable" is an error with that message, one with "skip" is skipped.
+// Measures a text: tokens = its bytes, label tokens = 1000 * images. A text
+// that contains "unmeasurable" is an error with that message; one that contains
+// "skip" is skipped.
 absl::StatusOr<TextLengths> MeasureBytes(const RawSample& sample,
                                          absl::Span<const ImageSize> images);
 
-// Any key, always the same.
+// A key, always the same one.
 IndexKey FakeKey();
 
 // Options with all of the above; MeasureBytes' lengths hold under any limits.
 IndexOptions FakeOptions();
 
-// A source whose index is `index/NAME.index` under the configuration's folder.
+// A source whose index is `index/NAME.index` in the configuration's folder.
 v1::Source MakeSource(v1::Source::Format format, absl::string_view path);
 
 }  // namespace ballast

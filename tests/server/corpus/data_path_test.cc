@@ -7,7 +7,7 @@
 namespace ballast {
 namespace {
 
-TEST(DataPathTest, TakesPathsThatStayInside) {
+TEST(DataPathTest, AcceptsPathsThatStayInside) {
   for (const absl::string_view path :
        {"a.jpg", "./a.jpg", "a/b/c.jpg", "..a/b..", "a/...", "é.jpg"}) {
     EXPECT_TRUE(CheckDataPath(path).ok()) << path;
@@ -15,7 +15,7 @@ TEST(DataPathTest, TakesPathsThatStayInside) {
   EXPECT_TRUE(CheckDataPath(std::string(4096, 'a')).ok());
 }
 
-TEST(DataPathTest, RefusesOthersWithTheReason) {
+TEST(DataPathTest, RefusesOtherPathsWithTheReason) {
   EXPECT_EQ(CheckDataPath("").message(), "path \"\" is empty");
   EXPECT_EQ(CheckDataPath("/a").message(), "path \"/a\" is absolute");
   EXPECT_EQ(CheckDataPath("..").message(), "path \"..\" holds \"..\"");
@@ -31,7 +31,8 @@ TEST(DataPathTest, RefusesOthersWithTheReason) {
 TEST(DataPathTest, PrintsAnyBytes) {
   EXPECT_EQ(Printable("é\n"), "é\\n");
   EXPECT_EQ(Printable("\xc3"), "\\303");
-  // Cut inside the two bytes of an é: the é goes, the rest stays readable.
+  // The cut would be inside the two bytes of an é: the é is dropped, and the
+  // rest stays readable.
   EXPECT_EQ(Printable("é" + std::string(197, 'a') + "éé"),
             "é" + std::string(197, 'a') + "...");
 }

@@ -40,13 +40,13 @@ TEST(FileTest, ReadsExactly) {
     EXPECT_EQ(file->ReadAt(offset, size).status().code(),
               absl::StatusCode::kDataLoss);
   }
-  // Cut since it was opened.
+  // Truncates the file after it was opened.
   std::filesystem::resize_file(path, 5);
   EXPECT_EQ(file->ReadAt(2, 8).status().message(),
             path + ": ends at byte 5, wanted 8 bytes at 2");
 }
 
-TEST(FileTest, RefusesWhatIsNoRegularFile) {
+TEST(FileTest, RefusesFilesThatAreNotRegular) {
   const std::string folder = TestFolder();
   ASSERT_EQ(mkfifo((folder + "/pipe").c_str(), 0600), 0);
   for (const std::string& path : {folder, folder + "/pipe"}) {
@@ -59,8 +59,8 @@ TEST(FileTest, RefusesWhatIsNoRegularFile) {
             absl::StatusCode::kNotFound);
 }
 
-// Whether reads from memory must succeed there: a tmpfs, or a file system that
-// knows RWF_NOWAIT.
+// Returns whether reads from memory must succeed in `folder`: on a tmpfs, or a
+// file system that supports RWF_NOWAIT.
 bool TellsWhatIsInMemory(const std::string& folder) {
   struct statfs system;
   if (statfs(folder.c_str(), &system) != 0) return false;
@@ -68,7 +68,7 @@ bool TellsWhatIsInMemory(const std::string& folder) {
          system.f_type == XFS_SUPER_MAGIC;
 }
 
-TEST(FileTest, ReadsFromMemoryWhatWasJustWritten) {
+TEST(FileTest, ReadsJustWrittenBytesFromMemory) {
   const std::string folder = TestFolder();
   const std::string path = folder + "/a";
   WriteFile(path, "0123456789");
@@ -85,7 +85,7 @@ TEST(FileTest, ReadsFromMemoryWhatWasJustWritten) {
   EXPECT_EQ(file->IsUnchanged(ReadFrom::kMemory).value_or(true), false);
 }
 
-TEST(FileTest, WhatIsOnTheDiskIsNotWaitedFor) {
+TEST(FileTest, DoesNotWaitForTheDisk) {
   const std::string path = TestFolder() + "/a";
   const std::string bytes(1 << 20, 'x');
   WriteFile(path, bytes);
@@ -95,7 +95,7 @@ TEST(FileTest, WhatIsOnTheDiskIsNotWaitedFor) {
   ASSERT_EQ(fsync(descriptor), 0);
   ASSERT_EQ(posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED), 0);
   close(descriptor);
-  // All, which a tmpfs has, or nothing.
+  // Reads all of it, as from a tmpfs, or nothing.
   const auto read = file->ReadAt(0, bytes.size(), ReadFrom::kMemory);
   if (read.ok()) {
     EXPECT_EQ(*read, bytes);
@@ -117,7 +117,7 @@ TEST(AtomicFileTest, ReplacesAndLeavesNothingElse) {
 
 TEST(AtomicFileTest, AFailureLeavesNothing) {
   const std::string folder = TestFolder();
-  // The rename fails: a folder that is not empty has the name.
+  // The rename fails, because the name belongs to a folder that is not empty.
   const std::string path = folder + "/taken";
   WriteFile(path + "/inside", "x");
   EXPECT_FALSE(WriteFileAtomically(path, {"a"}).ok());
@@ -127,7 +127,7 @@ TEST(AtomicFileTest, AFailureLeavesNothing) {
   EXPECT_FALSE(WriteFileAtomically(folder + "/file/below", {"a"}).ok());
 }
 
-TEST(MediaRootTest, OpensWhatLiesInside) {
+TEST(MediaRootTest, OpensFilesInside) {
   const std::string folder = TestFolder();
   WriteFile(folder + "/root/sub/a.jpg", "inside");
   std::filesystem::create_symlink("sub/a.jpg", folder + "/root/link.jpg");
@@ -144,7 +144,7 @@ TEST(MediaRootTest, OpensWhatLiesInside) {
             absl::StatusCode::kNotFound);
 }
 
-TEST(MediaRootTest, RefusesWhatLeadsOutside) {
+TEST(MediaRootTest, RefusesPathsThatLeadOutside) {
   const std::string folder = TestFolder();
   WriteFile(folder + "/root/a.jpg", "inside");
   WriteFile(folder + "/root2/b.jpg", "outside");
@@ -165,7 +165,7 @@ TEST(MediaRootTest, RefusesWhatLeadsOutside) {
             absl::StatusCode::kNotFound);
 }
 
-TEST(MediaRootTest, OpensFromMemoryOnlyWhatIsPlainlyInside) {
+TEST(MediaRootTest, OpensFromMemoryOnlyRegularFilesInside) {
   const std::string folder = TestFolder();
   WriteFile(folder + "/root/a.jpg", "inside");
   WriteFile(folder + "/b.jpg", "outside");
@@ -190,7 +190,7 @@ TEST(MediaRootTest, OpensFromMemoryOnlyWhatIsPlainlyInside) {
   }
 }
 
-TEST(ImageProbeTest, ReadsMoreWhereItMust) {
+TEST(ImageProbeTest, ReadsMoreIfNeeded) {
   const std::string path = TestFolder() + "/images";
   const size_t far = 300'000;
   const std::string image = FakeImage(20, 10, far);

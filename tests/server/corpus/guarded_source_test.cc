@@ -19,7 +19,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(RetryReadAfterTest, TriesAgainWhatMayPassWithinTheTime) {
+TEST(RetryReadAfterTest, RetriesTransientErrorsWithinTheTimeout) {
   ReadPolicy policy;
   policy.attempts = 4;
   policy.timeout = absl::Seconds(1);
@@ -61,7 +61,7 @@ class GuardedSourceTest : public ::testing::Test {
   std::unique_ptr<SampleSource> source_;
 };
 
-TEST_F(GuardedSourceTest, ReadsWhatTheSourceReads) {
+TEST_F(GuardedSourceTest, ReturnsTheSourcesSamples) {
   const auto sample = ReadSample(*source_, 5, {});
   ASSERT_TRUE(sample.ok()) << sample.status();
   EXPECT_EQ(sample->name, ReadSample(*inner_, 5, {})->name);
@@ -71,8 +71,8 @@ TEST_F(GuardedSourceTest, ReadsWhatTheSourceReads) {
   EXPECT_EQ(source_->Locate(5).offset, 500u);
 }
 
-TEST_F(GuardedSourceTest, WhatIsInMemoryNeedsNoThread) {
-  // Of these, none may run.
+TEST_F(GuardedSourceTest, ReadsFromMemoryWithoutAThread) {
+  // A pool of no threads.
   const auto none = std::make_shared<BlockingCalls>(0, &clock_);
   const auto source = GuardSource(inner_, policy_, none, &clock_);
   inner_->KeepInMemory(5);
@@ -84,19 +84,19 @@ TEST_F(GuardedSourceTest, WhatIsInMemoryNeedsNoThread) {
             absl::StatusCode::kResourceExhausted);
 }
 
-TEST_F(GuardedSourceTest, WhatFailsInMemoryIsReadFromTheDisk) {
+TEST_F(GuardedSourceTest, ReadsFromTheDiskIfMemoryFails) {
   inner_->KeepInMemory(5);
   inner_->Fail(5, absl::DataLossError("seen in memory only"), 1);
   EXPECT_TRUE(ReadSample(*source_, 5, {}).ok());
 }
 
-TEST_F(GuardedSourceTest, ADiskErrorThatPassesIsNotSeen) {
+TEST_F(GuardedSourceTest, HidesAPassingDiskError) {
   inner_->Fail(3, absl::UnavailableError("x: cannot read: disk error"), 2);
   absl::Status status;
   std::thread reader([&] { status = ReadSample(*source_, 3, {}).status(); });
   for (const int wait : {100, 200}) {
     clock_.AwaitSleepers(1);
-    // The reader's sleep, once it sleeps for that and not for the read.
+    // Waits until the reader sleeps before a retry, and not for the read.
     while (clock_.sleeps().back() != absl::Milliseconds(wait)) {
       std::this_thread::yield();
     }
@@ -106,13 +106,13 @@ TEST_F(GuardedSourceTest, ADiskErrorThatPassesIsNotSeen) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-TEST_F(GuardedSourceTest, OtherErrorsComeAtOnce) {
+TEST_F(GuardedSourceTest, ReturnsOtherErrorsAtOnce) {
   inner_->Fail(3, absl::NotFoundError("x: cannot open"));
   EXPECT_EQ(ReadSample(*source_, 3, {}).status(),
             absl::NotFoundError("x: cannot open"));
 }
 
-TEST_F(GuardedSourceTest, AReadThatHangsIsGivenUp) {
+TEST_F(GuardedSourceTest, GivesUpAHangingRead) {
   inner_->Hang(3);
   absl::Status status;
   std::thread reader([&] { status = ReadSample(*source_, 3, {}).status(); });
@@ -124,7 +124,7 @@ TEST_F(GuardedSourceTest, AReadThatHangsIsGivenUp) {
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("fake.jsonl: sample 3 at byte 300"),
                     HasSubstr("not read within 30s (serve.read_timeout)")));
-  // Others are read meanwhile, and what hangs may outlive its guard.
+  // Others are read meanwhile, and a hanging read may outlive its guard.
   EXPECT_TRUE(ReadSample(*source_, 4, {}).ok());
   source_.reset();
   inner_->Release();

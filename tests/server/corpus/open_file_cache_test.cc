@@ -38,7 +38,7 @@ TEST(OpenFileCacheTest, ClosesTheLeastRecentlyUsed) {
   EXPECT_NE(c.Get(cache), nullptr);
 }
 
-TEST(OpenFileCacheTest, RemovesTheFileThatIsMeantAlone) {
+TEST(OpenFileCacheTest, RemovesOnlyTheGivenFile) {
   OpenFileCache cache(2);
   OpenFileCache::Slot slot;
   const auto first = OpenNew("a");
@@ -52,8 +52,9 @@ TEST(OpenFileCacheTest, RemovesTheFileThatIsMeantAlone) {
   EXPECT_EQ(second.use_count(), 1);
 }
 
-// As under `ulimit -n 100`. Last, for the hard limit cannot be raised again.
-TEST(OpenFileCacheTest, SourcesOfManyFilesKeepWithinTheLimitOfDescriptors) {
+// As under `ulimit -n 100`. This test is last because the hard limit cannot be
+// raised again.
+TEST(OpenFileCacheTest, SourcesStayWithinTheLimitOfDescriptors) {
   constexpr int kSources = 3;
   constexpr int kFiles = 120;
   // A soft limit that is too low is raised.

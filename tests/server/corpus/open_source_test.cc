@@ -91,7 +91,7 @@ TEST_F(OpenSourceTest, ReadsJsonl) {
   EXPECT_EQ(sample->text, line);
   EXPECT_EQ(sample->text_format, RawSample::TextFormat::kConversation);
   EXPECT_THAT(sample->images, ElementsAre(FakeImage(3, 4), FakeImage(1, 2)));
-  // From memory the same, where the file system tells what lies there.
+  // From memory it is the same, if the file system can tell what is there.
   const auto in_memory = ReadSample(*source, 1, {.from = ReadFrom::kMemory});
   if (in_memory.ok()) {
     EXPECT_EQ(in_memory->text, line);
@@ -99,7 +99,7 @@ TEST_F(OpenSourceTest, ReadsJsonl) {
   } else {
     EXPECT_EQ(in_memory.status().code(), absl::StatusCode::kAborted);
   }
-  // Without images their files are not opened.
+  // Without images, their files are not opened.
   std::filesystem::remove(folder_ + "/m/a.jpg");
   EXPECT_TRUE(ReadSample(*source, 1, {.text = true, .images = false}).ok());
   const absl::Status gone = ReadSample(*source, 1, {}).status();
@@ -109,7 +109,7 @@ TEST_F(OpenSourceTest, ReadsJsonl) {
   EXPECT_THAT(std::string(gone.message()), HasSubstr("m/a.jpg"));
 }
 
-TEST_F(OpenSourceTest, AsksForAnIndex) {
+TEST_F(OpenSourceTest, RequiresAnIndex) {
   const auto message = [&] {
     const absl::Status status = OpenSource(lines_, folder_, FakeKey()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
@@ -151,7 +151,7 @@ TEST_F(OpenSourceTest, FindsFilesThatChangedSinceTheyWereOpened) {
             "docs-0.tar: sample 0 at byte 0: tar: end mark where a member was "
             "expected; the file has changed since it was indexed");
 
-  // Opened before it is overwritten in place.
+  // The file is opened before it is overwritten in place.
   WriteTar(tar, {{"a.txt", "x"}, {"a.jpg", FakeImage(1, 1)}});
   Build(tars_);
   source = Open(tars_);
@@ -167,7 +167,7 @@ TEST_F(OpenSourceTest, FindsFilesThatChangedSinceTheyWereOpened) {
   EXPECT_THAT(error(*source), HasSubstr("key a: image 0 is missing"));
   WriteFile(tar, "short");
   EXPECT_THAT(error(*source), HasSubstr("ends at byte 5"));
-  // Its images are known by their headers alone.
+  // Images are identified by their headers alone.
   WriteTar(tar, {{"a.txt", "x"}, {"a.jpg", FakeImage(1, 1)}});
   const absl::Status touched = ReadSample(*source, 0).status();
   EXPECT_EQ(touched.code(), absl::StatusCode::kUnavailable);
@@ -183,7 +183,7 @@ TEST_F(OpenSourceTest, FindsFilesThatChangedSinceTheyWereOpened) {
   EXPECT_THAT(error(*source), HasSubstr("line 1 is another"));
 }
 
-// With the file's time as before, as after `rsync --times`.
+// The file's time stays as before, as after `rsync --times`.
 TEST_F(OpenSourceTest, FindsOtherContentOfEqualLength) {
   const std::string tar = folder_ + "/docs-0.tar";
   const auto write = [&](const std::string& first, const std::string& second,
@@ -217,7 +217,7 @@ TEST_F(OpenSourceTest, FindsOtherContentOfEqualLength) {
   ASSERT_TRUE(read.ok()) << read.status();
   ASSERT_FALSE(read->ok());
   EXPECT_THAT(read->fault().reason(), HasSubstr("header of an image"));
-  // What is mended is read again.
+  // A repaired file is read again.
   write("one", "two", FakeImage(3, 4, 10) + "pixels");
   EXPECT_TRUE(ReadSample(*source, 1).ok());
 }
@@ -242,7 +242,7 @@ TEST_F(OpenSourceTest, TheDigestCoversContent) {
   EXPECT_NE(Open(tars_)->index().digest(), original);
 }
 
-TEST_F(OpenSourceTest, ReadsNothingOutsideTheRootLaterEither) {
+TEST_F(OpenSourceTest, ReadsNothingOutsideTheRootAfterAChange) {
   WriteFile(folder_ + "/data/m/a.jpg", FakeImage(1, 2));
   WriteFile(folder_ + "/secret.jpg", FakeImage(1, 2));
   WriteFile(folder_ + "/chat.jsonl", R"({"image": "m/a.jpg"})");
@@ -266,16 +266,16 @@ TEST_F(OpenSourceTest, ReadsNothingOutsideTheRootLaterEither) {
   WriteFile(folder_ + "/elsewhere/a.jpg", FakeImage(1, 2));
   std::filesystem::create_symlink(folder_ + "/elsewhere", folder_ + "/data/m");
   EXPECT_THAT(refusal(), HasSubstr("leads outside "));
-  // And a device, which is no file.
+  // Then it becomes a device, which is no regular file.
   std::filesystem::remove(folder_ + "/data/m");
   std::filesystem::create_directory(folder_ + "/data/m");
   std::filesystem::create_symlink("/dev/zero", folder_ + "/data/m/a.jpg");
   EXPECT_THAT(refusal(), HasSubstr("not a regular file"));
 }
 
-// No file of a member's name is ever opened, and members with such names, or
-// that are links, make their samples bad all the same.
-TEST_F(OpenSourceTest, NamesOfMembersLeadNowhere) {
+// No file is ever opened by a member's name. Members with such names, or that
+// are links, make their samples bad nevertheless.
+TEST_F(OpenSourceTest, NeverOpensAMembersName) {
   WriteFile(folder_ + "/secret.jpg", FakeImage(9, 9));
   WriteFile(folder_ + "/docs-0.tar",
             TarEntry("good.txt", "one") + TarEntry("../secret.txt", "two") +
@@ -332,7 +332,7 @@ TEST_F(OpenSourceTest, ReadsFromManyThreads) {
              {{"a.txt", absl::StrCat("text ", i)}, {"a.jpg", image}});
   }
   Build(tars_);
-  // Fewer than the threads read.
+  // A cache smaller than the number of threads.
   const auto source = *OpenSource(tars_, folder_, FakeKey(),
                                   std::make_shared<OpenFileCache>(3));
   std::atomic<int> wrong{0};

@@ -52,7 +52,7 @@ class SharedCorpusTest : public ::testing::Test {
 };
 
 TEST_F(SharedCorpusTest, IndexesAndReadsAllSamples) {
-  // Sizes as Pillow has them.
+  // Sizes as found by Pillow.
   std::map<std::string, ImageSize> golden;
   const nlohmann::json photographs =
       nlohmann::json::parse(ReadFile(shared_ + "/golden/images.json"));

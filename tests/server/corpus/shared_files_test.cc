@@ -43,7 +43,7 @@ class SharedFilesTest : public ::testing::Test {
   v1::Config config_;
 };
 
-TEST_F(SharedFilesTest, FilesOfTheirOwnAreFine) {
+TEST_F(SharedFilesTest, AcceptsSeparateFiles) {
   for (const char* name : {"a0.tar", "a1.tar", "b0.tar"}) Write(name);
   fs::copy_file(folder_ + "/a0.tar", folder_ + "/b1.tar");  // equal bytes
   Add("a", "a*.tar");
@@ -53,7 +53,7 @@ TEST_F(SharedFilesTest, FilesOfTheirOwnAreFine) {
   EXPECT_THAT(Find(), IsEmpty());
 }
 
-TEST_F(SharedFilesTest, TwoSourcesMayMeetByAnyName) {
+TEST_F(SharedFilesTest, FindsAFileOfTwoSourcesByAnyName) {
   for (const char* name : {"0.tar", "1.tar", "2.tar", "3.tar"}) Write(name);
   fs::create_symlink("1.tar", folder_ + "/symbolic.tar");
   fs::create_hard_link(folder_ + "/2.tar", folder_ + "/hard.tar");
@@ -65,14 +65,14 @@ TEST_F(SharedFilesTest, TwoSourcesMayMeetByAnyName) {
                           "b hard.tar = a 2.tar", "b sub/../2.tar = a 2.tar"));
 }
 
-TEST_F(SharedFilesTest, OneSourceMayHaveAFileTwice) {
+TEST_F(SharedFilesTest, FindsAFileListedTwiceByOneSource) {
   Write("0.tar");
   fs::create_symlink(folder_ + "/0.tar", folder_ + "/link.tar");
   Add("a", "*.tar");
   EXPECT_THAT(Find(), ElementsAre("a link.tar = a 0.tar"));
 }
 
-TEST_F(SharedFilesTest, APatternThatMatchesNothingNamesItsSource) {
+TEST_F(SharedFilesTest, NamesTheSourceOfAPatternWithoutMatch) {
   Add("a", "gone*.tar");
   const auto missing = FindSharedFiles(config_, folder_);
   EXPECT_THAT(missing.status().message(), HasSubstr("source a"));

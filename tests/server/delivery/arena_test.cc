@@ -43,7 +43,7 @@ class ArenaTest : public ::testing::Test {
     EXPECT_TRUE(arena.ok()) << arena.status();
     return *std::move(arena);
   }
-  // An arena whose server was killed.
+  // Leaves an arena behind, as a killed server does.
   void LeaveStale() {
     const pid_t child = fork();
     if (child == 0) {
@@ -58,7 +58,7 @@ class ArenaTest : public ::testing::Test {
   const std::string directory_ = ::testing::TempDir() + "/arenas";
 };
 
-TEST_F(ArenaTest, AnotherMappingSeesWhatIsWritten) {
+TEST_F(ArenaTest, AnotherMappingSeesWrites) {
   const auto arena = Make();
   const ArenaIdentity& identity = *arena->identity();
   EXPECT_EQ(identity.bytes, kMiB);
@@ -96,7 +96,7 @@ TEST_F(ArenaTest, AnotherMappingSeesWhatIsWritten) {
   munmap(const_cast<uint8_t*>(seen), kMiB);
 }
 
-TEST_F(ArenaTest, PagesAreTakenAsTheyAreNeededAndOnce) {
+TEST_F(ArenaTest, AllocatesPagesOnceWhenNeeded) {
   const auto arena = Make(256 * kMiB);
   struct stat file;
   ASSERT_EQ(stat(arena->identity()->path.c_str(), &file), 0);
@@ -110,25 +110,25 @@ TEST_F(ArenaTest, PagesAreTakenAsTheyAreNeededAndOnce) {
   EXPECT_EQ(file.st_blocks, blocks);
 }
 
-TEST_F(ArenaTest, NothingIsLeftBehind) {
+TEST_F(ArenaTest, RemovesItsFile) {
   Make();
   EXPECT_EQ(Files(), 0);
 }
 
-TEST_F(ArenaTest, TheNextServerRemovesWhatKilledOnesHaveLeft) {
+TEST_F(ArenaTest, TheNextServerRemovesFilesOfKilledOnes) {
   LeaveStale();
   EXPECT_EQ(Files(), 1);
-  LeaveStale();  // its server has removed the first one
+  LeaveStale();  // its creation removed the first one
   EXPECT_EQ(Files(), 1);
   const auto living = Make();
   EXPECT_EQ(Files(), 1);
-  // A living server's stays.
+  // The arena of a living server stays.
   const auto other = Make();
   EXPECT_EQ(Files(), 2);
   EXPECT_EQ(RemoveStaleArenas(directory_), 0);
 }
 
-TEST_F(ArenaTest, OtherFilesStay) {
+TEST_F(ArenaTest, KeepsOtherFiles) {
   const std::string uid = absl::StrCat("ballast-", getuid());
   for (const std::string& name :
        {std::string("ballast-x.arena"), uid + "-data", std::string("a.arena"),
@@ -142,7 +142,7 @@ TEST_F(ArenaTest, OtherFilesStay) {
   EXPECT_EQ(RemoveStaleArenas(directory_ + "/none"), 0);
 }
 
-TEST_F(ArenaTest, AMappingKeepsItsPagesWhenTheServerHasGone) {
+TEST_F(ArenaTest, AMappingKeepsItsPagesAfterTheServer) {
   auto arena = Make();
   const int descriptor = open(arena->identity()->path.c_str(), O_RDONLY);
   const auto* seen = static_cast<const uint8_t*>(
@@ -158,7 +158,7 @@ TEST_F(ArenaTest, AMappingKeepsItsPagesWhenTheServerHasGone) {
   munmap(const_cast<uint8_t*>(seen), kMiB);
 }
 
-TEST_F(ArenaTest, SaysWhatIsWrongWithTheDirectory) {
+TEST_F(ArenaTest, NamesTheFaultOfTheDirectory) {
   absl::Status status =
       Arena::CreateShared(directory_ + "/none", kMiB).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
@@ -171,7 +171,7 @@ TEST_F(ArenaTest, SaysWhatIsWrongWithTheDirectory) {
   EXPECT_EQ(Files(), 0);
 }
 
-TEST_F(ArenaTest, APrivateOneHasNoFile) {
+TEST_F(ArenaTest, APrivateArenaHasNoFile) {
   const auto arena = Arena::CreatePrivate(kMiB + 5);
   ASSERT_TRUE(arena.ok()) << arena.status();
   EXPECT_EQ((*arena)->identity(), nullptr);
@@ -182,7 +182,7 @@ TEST_F(ArenaTest, APrivateOneHasNoFile) {
             absl::StatusCode::kResourceExhausted);
 }
 
-// Bytes that the file system of `directory` has; 0 where there is none.
+// Free bytes of the file system of `directory`; 0 if there is none.
 uint64_t RoomIn(const std::string& directory) {
   std::error_code error;
   const std::filesystem::space_info space =
@@ -190,7 +190,7 @@ uint64_t RoomIn(const std::string& directory) {
   return error ? 0 : space.available;
 }
 
-TEST_F(ArenaTest, TheSettingSaysWhere) {
+TEST_F(ArenaTest, TheSettingChoosesTheDirectory) {
   auto arena = MakeArena("off", "", kMiB);
   ASSERT_TRUE(arena.ok());
   EXPECT_EQ((*arena)->identity(), nullptr);
@@ -199,7 +199,7 @@ TEST_F(ArenaTest, TheSettingSaysWhere) {
   EXPECT_THAT((*arena)->identity()->path, HasSubstr(directory_));
   const absl::Status none = MakeArena(directory_ + "/no", "", kMiB).status();
   EXPECT_THAT(std::string(none.message()), HasSubstr("serve.arena"));
-  // Without that much room anywhere there is none, which is no error.
+  // Without that much room anywhere the arena is private, which is no error.
   arena = MakeArena(
       "auto", directory_ + "/a.sock",
       std::max(RoomIn(directory_), RoomIn("/dev/shm")) + (uint64_t{1} << 34));

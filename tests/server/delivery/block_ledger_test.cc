@@ -19,14 +19,14 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr uint64_t kPage = 4096;
-// A block of so many pages, with its stamp.
+// Size of a block that takes this many pages with its stamp.
 constexpr uint64_t Pages(uint64_t pages) { return pages * kPage - 256; }
 
 BlockKey Key(uint64_t step, uint32_t dp_rank = 0) {
   return {v1::MODULE_VISION, dp_rank, {step, 0}};
 }
 
-// Of `pages` pages, all of them in the arena.
+// A ledger of `pages` pages, all of them in the arena.
 class BlockLedgerTest : public ::testing::Test {
  protected:
   void Start(uint64_t pages, uint32_t shares) {
@@ -38,7 +38,7 @@ class BlockLedgerTest : public ::testing::Test {
     gone_.clear();
     return ledger_->Acquire(stream, key, Pages(pages), &gone_);
   }
-  // Acquires and builds it.
+  // Acquires the block and marks it as built.
   uint64_t Hold(uint64_t stream, const BlockKey& key, uint64_t pages = 1) {
     const auto grant = Acquire(stream, key, pages);
     EXPECT_TRUE(grant.has_value());
@@ -74,7 +74,7 @@ TEST_F(BlockLedgerTest, PeersShareABlock) {
   EXPECT_EQ(ledger_->idle(), kPage);
 }
 
-TEST_F(BlockLedgerTest, WhatDiffersInAnythingIsAnotherBlock) {
+TEST_F(BlockLedgerTest, KeysThatDifferInAnyFieldAreDifferentBlocks) {
   Start(8, 1);
   std::set<uint64_t> blocks;
   blocks.insert(Acquire(1, {v1::MODULE_VISION, 0, {0, 0}})->block);
@@ -85,7 +85,7 @@ TEST_F(BlockLedgerTest, WhatDiffersInAnythingIsAnotherBlock) {
   EXPECT_EQ(blocks.size(), 5u);
 }
 
-TEST_F(BlockLedgerTest, AnIdleBlockIsTakenUpAgain) {
+TEST_F(BlockLedgerTest, ReusesAnIdleBlock) {
   Start(8, 1);
   const uint64_t block = Hold(1, Key(3));
   ledger_->Release(1, block);
@@ -97,7 +97,7 @@ TEST_F(BlockLedgerTest, AnIdleBlockIsTakenUpAgain) {
   EXPECT_EQ(ledger_->idle(), 0u);
 }
 
-TEST_F(BlockLedgerTest, TheLongestIdleGoesFirstAndOnlyForItsPlace) {
+TEST_F(BlockLedgerTest, EvictsTheLongestIdleFirstAndOnlyIfNeeded) {
   Start(4, 1);
   std::vector<uint64_t> blocks;
   for (uint64_t step = 0; step < 4; ++step)
@@ -106,14 +106,14 @@ TEST_F(BlockLedgerTest, TheLongestIdleGoesFirstAndOnlyForItsPlace) {
   Hold(1, Key(10));
   EXPECT_THAT(gone_, ElementsAre(blocks[2]));
   EXPECT_EQ(ledger_->PlaceOf(blocks[2]), std::nullopt);
-  // Two pages that touch: those of blocks 0 and 1.
+  // Takes two adjacent pages: those of blocks 0 and 1.
   const uint64_t large = Hold(1, Key(11), 2);
   EXPECT_THAT(gone_, ElementsAre(blocks[3], blocks[0], blocks[1]));
   EXPECT_EQ(ledger_->PlaceOf(large), 0u);
   EXPECT_EQ(ledger_->idle(), 0u);
 }
 
-TEST_F(BlockLedgerTest, IdleBlocksDoNotGoInVain) {
+TEST_F(BlockLedgerTest, DoesNotEvictIdleBlocksInVain) {
   Start(4, 1);
   const uint64_t held = Hold(1, Key(0), 2);
   const uint64_t idle = Hold(2, Key(1), 1);
@@ -124,14 +124,14 @@ TEST_F(BlockLedgerTest, IdleBlocksDoNotGoInVain) {
   EXPECT_TRUE(ledger_->IsHeld(held));
 }
 
-TEST_F(BlockLedgerTest, AStreamStaysWithinItsShareAndTheWhole) {
+TEST_F(BlockLedgerTest, AStreamStaysWithinItsShareAndTheTotal) {
   Start(8, 2);
   Hold(1, Key(0));
   Hold(1, Key(1), 3);
   EXPECT_FALSE(Acquire(1, Key(2)));  // its share is 4 pages
   Hold(2, Key(3, 1), 4);
   EXPECT_FALSE(Acquire(2, Key(4, 1)));
-  // A third stream makes more than the whole; it gets one outside the arena.
+  // A third stream would exceed the total; it gets a block outside the arena.
   const auto beyond = Acquire(3, Key(5));
   ASSERT_TRUE(beyond);
   EXPECT_FALSE(beyond->lendable);
@@ -141,7 +141,7 @@ TEST_F(BlockLedgerTest, AStreamStaysWithinItsShareAndTheWhole) {
   EXPECT_EQ(ledger_->Release(3, beyond->block), Fate::kGone);
 }
 
-TEST_F(BlockLedgerTest, ABlockLargerThanAllMemoryPassesAlone) {
+TEST_F(BlockLedgerTest, ABlockLargerThanAllMemoryIsGrantedAlone) {
   Start(2, 1);
   for (uint64_t step = 0; step < 3; ++step) {
     const uint64_t block = Hold(1, Key(step), 5);
@@ -151,7 +151,7 @@ TEST_F(BlockLedgerTest, ABlockLargerThanAllMemoryPassesAlone) {
   EXPECT_EQ(ledger_->in_use(), 0u);
 }
 
-// A client that keeps its blocks gets the next one all the same, but a copy.
+// A client that keeps its blocks still gets the next one, but as a copy.
 TEST_F(BlockLedgerTest, LentBlocksFillTheShareButDoNotStopTheStream) {
   Start(4, 2);
   const uint64_t first = Hold(1, Key(0));
@@ -160,28 +160,28 @@ TEST_F(BlockLedgerTest, LentBlocksFillTheShareButDoNotStopTheStream) {
   ledger_->Lend(1, first);
   EXPECT_FALSE(Acquire(1, Key(2)));
   ledger_->Lend(1, second);
-  ledger_->Lend(1, second);  // without effect
+  ledger_->Lend(1, second);  // no effect
   const auto third = Acquire(1, Key(2));
   ASSERT_TRUE(third);
   EXPECT_FALSE(third->lendable);
   EXPECT_FALSE(Acquire(1, Key(3)));
-  // There was room for it in the arena, so it stays for peers.
+  // There was room for it in the arena, so it stays there for peers.
   EXPECT_TRUE(ledger_->PlaceOf(third->block).has_value());
   ledger_->OnBuilt(third->block, true);
   EXPECT_EQ(ledger_->Release(1, third->block), Fate::kStays);
-  // Nor does it get a peer's block in place.
+  // A peer's block is not lent to it either.
   Hold(2, Key(3));
   const auto shared = Acquire(1, Key(3));
   ASSERT_TRUE(shared);
   EXPECT_FALSE(shared->is_new);
   EXPECT_FALSE(shared->lendable);
-  // Once it lets go of some, it does.
+  // Once it has released some blocks, it is.
   ledger_->Release(1, shared->block);
   ledger_->Release(1, first);
   EXPECT_TRUE(Acquire(1, Key(3))->lendable);
 }
 
-TEST_F(BlockLedgerTest, UnwantedWorkMayBeDroppedOrTakenUp) {
+TEST_F(BlockLedgerTest, UnwantedWorkMayBeDroppedOrReused) {
   Start(8, 1);
   const uint64_t dropped = Acquire(1, Key(0))->block;
   EXPECT_EQ(ledger_->Release(1, dropped), Fate::kUnwanted);
@@ -202,7 +202,7 @@ TEST_F(BlockLedgerTest, UnwantedWorkMayBeDroppedOrTakenUp) {
   EXPECT_EQ(Acquire(1, Key(1))->block, finished);
 }
 
-TEST_F(BlockLedgerTest, AFailedBlockIsTriedAgain) {
+TEST_F(BlockLedgerTest, RebuildsAFailedBlock) {
   Start(8, 1);
   const uint64_t failed = Acquire(1, Key(0))->block;
   EXPECT_EQ(ledger_->OnBuilt(failed, false), Fate::kStays);
@@ -214,7 +214,7 @@ TEST_F(BlockLedgerTest, AFailedBlockIsTriedAgain) {
   EXPECT_EQ(Acquire(3, Key(0))->block, again->block);
 }
 
-TEST_F(BlockLedgerTest, WhatIsNotThereChangesNothing) {
+TEST_F(BlockLedgerTest, IgnoresUnknownStreamsAndBlocks) {
   Start(4, 0);  // 0 shares count as 1
   EXPECT_EQ(ledger_->share(), 4 * kPage);
   EXPECT_EQ(ledger_->Release(1, 7), Fate::kStays);
@@ -225,21 +225,21 @@ TEST_F(BlockLedgerTest, WhatIsNotThereChangesNothing) {
   EXPECT_EQ(ledger_->in_use(), kPage);
 }
 
-// Streams that come, hold, lend and go at random: places never overlap, the
-// bound that the header states holds, and all is given back.
-TEST_F(BlockLedgerTest, TheBoundHoldsWhateverStreamsDo) {
+// Streams come, hold, lend and leave at random. Places never overlap, the bound
+// stated in the header holds, and everything is released in the end.
+TEST_F(BlockLedgerTest, TheBoundHoldsForRandomStreams) {
   constexpr uint64_t kWhole = 64, kStreams = 6, kLargest = 8;
   Start(kWhole, 4);
   std::mt19937 random(3);
   std::set<std::pair<uint64_t, uint64_t>> asked;  // (stream, step)
   std::set<std::pair<uint64_t, uint64_t>> holds;  // (stream, block)
-  std::map<uint64_t, uint64_t> pages;             // of blocks that are there
+  std::map<uint64_t, uint64_t> pages;             // of blocks that exist
   for (int i = 0; i < 20000; ++i) {
     const uint64_t stream = 1 + random() % kStreams;
     if (random() % 2 == 0) {
       const uint64_t step = i / 100 + random() % 40;
       const uint64_t size = 1 + step % kLargest;
-      // A stream asks for a block once.
+      // A stream requests a block only once.
       if (!asked.emplace(stream, step).second) continue;
       const auto grant = Acquire(stream, Key(step), size);
       for (const uint64_t block : gone_) pages.erase(block);

@@ -9,10 +9,10 @@
 
 namespace ballast {
 
-// A stream whose Next waits.
+// A stream whose Next blocks.
 class BlockingStream {
  public:
-  // Aborts when the stream cannot be opened.
+  // Aborts if the stream cannot be opened.
   BlockingStream(Loader* loader, v1::Module module, uint32_t dp_rank,
                  uint64_t step, uint32_t micro_batch, uint64_t steps,
                  v1::Delivery delivery = v1::DELIVERY_UNSPECIFIED) {

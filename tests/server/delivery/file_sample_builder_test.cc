@@ -46,7 +46,7 @@ class FileSampleBuilderTest : public ::testing::Test {
                             {config_.model().patch(), 3});
   }
 
-  // Builds the sample of that ordinal into memory that holds garbage.
+  // Builds the sample of that ordinal into memory that is filled with garbage.
   absl::StatusOr<SampleOutcome> Build(v1::Module module, uint64_t ordinal) {
     if (builder_ == nullptr) {
       builder_ = std::make_unique<FileSampleBuilder>(
@@ -100,7 +100,7 @@ class FileSampleBuilderTest : public ::testing::Test {
     return grids;
   }
 
-  // The payload without its arrays or images.
+  // The bytes of the payload outside of its arrays or images.
   std::vector<uint8_t> Padding() const {
     std::vector<bool> taken(request_.payload.size());
     const auto take = [&](uint64_t offset, uint64_t length) {
@@ -131,7 +131,7 @@ class FileSampleBuilderTest : public ::testing::Test {
   std::vector<uint64_t> payload_;
 };
 
-TEST_F(FileSampleBuilderTest, VisionPixelsAreThoseOfTheImageLibrary) {
+TEST_F(FileSampleBuilderTest, VisionPixelsEqualTheImageLibrarys) {
   for (uint64_t ordinal = 0; ordinal < kSamples; ++ordinal) {
     const auto outcome = Build(v1::MODULE_VISION, ordinal);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
@@ -151,7 +151,7 @@ TEST_F(FileSampleBuilderTest, VisionPixelsAreThoseOfTheImageLibrary) {
   }
 }
 
-TEST_F(FileSampleBuilderTest, LanguageArraysAreThoseOfTheTextLibrary) {
+TEST_F(FileSampleBuilderTest, LanguageArraysEqualTheTextLibrarys) {
   const TextOptions options{tokenizer_.get(), &config_.model(),
                             config_.batch().max_tokens(),
                             config_.batch().on_too_long()};
@@ -194,7 +194,7 @@ TEST_F(FileSampleBuilderTest, WithoutAVisionModuleNoImageIsRead) {
   EXPECT_THAT(source_.images_read(), ElementsAre());
 }
 
-// In either order of the modules.
+// Holds for either order of the modules.
 TEST_F(FileSampleBuilderTest, ATextWhoseImageFailsIsNotSupervised) {
   for (const uint64_t ordinal : {2, 3}) {
     source_.mutable_sample(ordinal)->images[1].resize(100);
@@ -215,7 +215,7 @@ TEST_F(FileSampleBuilderTest, ATextWhoseImageFailsIsNotSupervised) {
   EXPECT_EQ(bad[1].offset, 300u);
 }
 
-TEST_F(FileSampleBuilderTest, ASampleBeingBuiltIsListed) {
+TEST_F(FileSampleBuilderTest, ListsASampleBeingBuilt) {
   ManualClock clock;
   ActiveSamples active(&clock);
   builder_ = std::make_unique<FileSampleBuilder>(
@@ -258,7 +258,7 @@ TEST_F(FileSampleBuilderTest, AMissingImageIsNamed) {
               HasSubstr("has 2 images, and had 3"));
 }
 
-TEST_F(FileSampleBuilderTest, ATextThatChangedKeepsItsImageTokens) {
+TEST_F(FileSampleBuilderTest, AChangedTextKeepsItsImageTokens) {
   std::string* text = &source_.mutable_sample(2)->text;
   text->insert(text->find("What"), "More than before. ");
   ASSERT_EQ(*Build(v1::MODULE_LANGUAGE, 2), SampleOutcome::kPlaceholder);
@@ -283,7 +283,7 @@ TEST_F(FileSampleBuilderTest, ATextThatChangedKeepsItsImageTokens) {
   EXPECT_THAT(Padding(), Each(0));
 }
 
-TEST_F(FileSampleBuilderTest, AnUnreadableTextCountsItsPositions) {
+TEST_F(FileSampleBuilderTest, PositionsOfAnUnreadableTextCountUp) {
   source_.Fail(4, absl::DataLossError("cut"));
   ASSERT_EQ(*Build(v1::MODULE_LANGUAGE, 4), SampleOutcome::kPlaceholder);
   EXPECT_THAT(ids(), Each(config_.model().token_ids().pad()));
@@ -314,7 +314,7 @@ TEST_F(FileSampleBuilderTest, BadSamplesAreBounded) {
   EXPECT_EQ(builder_->bad_samples().List().size(), 2);
 }
 
-// Whatever fails outside the bytes: the next attempt may well succeed.
+// A failure outside the bytes is transient: the next attempt may succeed.
 TEST_F(FileSampleBuilderTest, ATransientFaultNeverBecomesAPlaceholder) {
   config_.mutable_serve()->set_max_bad_samples(0);
   for (const absl::Status& fault :
@@ -337,7 +337,7 @@ TEST_F(FileSampleBuilderTest, ATransientFaultNeverBecomesAPlaceholder) {
   EXPECT_THAT(builder_->bad_samples().List(), ElementsAre());
 }
 
-// Nor does language remember it as a fault of the images.
+// Language does not remember it as a fault of the images either.
 TEST_F(FileSampleBuilderTest, ATransientFaultOfVisionDoesNotReachLanguage) {
   source_.Fail(2, absl::UnavailableError("stale handle"), 1);
   EXPECT_FALSE(Build(v1::MODULE_VISION, 2).ok());
@@ -345,7 +345,7 @@ TEST_F(FileSampleBuilderTest, ATransientFaultOfVisionDoesNotReachLanguage) {
   EXPECT_EQ(*Build(v1::MODULE_VISION, 2), SampleOutcome::kBuilt);
 }
 
-TEST_F(FileSampleBuilderTest, WithErrorADataFaultIsDataLoss) {
+TEST_F(FileSampleBuilderTest, ADataFaultIsDataLossIfConfigured) {
   config_.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
   source_.mutable_sample(1)->images[0] = "not an image";
   const absl::Status status = Build(v1::MODULE_VISION, 1).status();

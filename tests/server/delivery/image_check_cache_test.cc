@@ -7,7 +7,7 @@
 namespace ballast {
 namespace {
 
-TEST(ImageCheckCacheTest, TheLastCheckCounts) {
+TEST(ImageCheckCacheTest, ReturnsTheLastCheck) {
   ImageCheckCache cache;
   EXPECT_EQ(cache.Get(7), std::nullopt);
   cache.Put(7, ImageCheck{DataFault("cut")});

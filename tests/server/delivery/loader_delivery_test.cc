@@ -1,4 +1,4 @@
-// Roles that ask for direct delivery against the configuration.
+// Roles that request direct delivery although the configuration has another.
 
 #include <memory>
 
@@ -29,7 +29,7 @@ class LoaderDeliveryTest : public LoaderTesting {
         .status();
   }
 
-  // Whether `block` is vision rank 0's under `delivery`.
+  // Returns whether `block` is vision rank 0's under `delivery`.
   bool IsOf(const Block& block, v1::Delivery delivery) {
     const v1::Role role =
         RoleOf(v1::MODULE_VISION, 0, v1::DELIVERY_UNSPECIFIED);
@@ -40,8 +40,9 @@ class LoaderDeliveryTest : public LoaderTesting {
   }
 };
 
-// The two follow each other, so that a block kept of one is not the other's.
-TEST_F(LoaderDeliveryTest, ARoleGetsTheDeliveryItAsksFor) {
+// Alternates the two, so that a block kept from one is not returned for the
+// other.
+TEST_F(LoaderDeliveryTest, ARoleGetsTheRequestedDelivery) {
   bool differ = false;
   for (int round = 0; round < 2; ++round) {
     BlockingStream natural(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 2);
@@ -60,7 +61,7 @@ TEST_F(LoaderDeliveryTest, ARoleGetsTheDeliveryItAsksFor) {
   EXPECT_TRUE(differ) << "the schedule moves nothing: the test shows nothing";
 }
 
-TEST_F(LoaderDeliveryTest, RanksOfAModuleMustAskAlike) {
+TEST_F(LoaderDeliveryTest, RanksOfAModuleMustRequestTheSameDelivery) {
   auto direct = std::make_unique<BlockingStream>(
       loader_.get(), v1::MODULE_VISION, 0, 0, 0, 0, v1::DELIVERY_DIRECT);
   const absl::Status refused =
@@ -77,7 +78,7 @@ TEST_F(LoaderDeliveryTest, RanksOfAModuleMustAskAlike) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_F(LoaderDeliveryTest, AskingForTheConfiguredDeliveryIsAskingForNothing) {
+TEST_F(LoaderDeliveryTest, RequestingTheConfiguredDeliveryHasNoEffect) {
   v1::Config config = JobConfig(2, 2, kGlobal, kMicro);
   config.mutable_balance()->set_delivery(v1::DELIVERY_DIRECT);
   Start(config);
@@ -85,7 +86,7 @@ TEST_F(LoaderDeliveryTest, AskingForTheConfiguredDeliveryIsAskingForNothing) {
   EXPECT_TRUE(Open(v1::MODULE_VISION, 1, v1::DELIVERY_DIRECT).ok());
 }
 
-TEST_F(LoaderDeliveryTest, NoOtherDeliveryMayBeAskedFor) {
+TEST_F(LoaderDeliveryTest, RefusesAnyOtherDelivery) {
   const absl::Status refused =
       Open(v1::MODULE_VISION, 0, v1::DELIVERY_EXCHANGE);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);

@@ -1,5 +1,5 @@
-// Blocks that several streams take, one after the other or at once, and where
-// they lie.
+// Blocks that several streams take, one after the other or concurrently, and
+// their places in the arena.
 
 #include <algorithm>
 #include <memory>
@@ -18,11 +18,11 @@ namespace {
 
 using LoaderSharingTest = LoaderTesting;
 
-// The samples of the role's blocks of `steps` steps.
+// Number of samples in the role's blocks of `steps` steps.
 constexpr uint64_t SamplesOf(uint64_t steps) { return steps * kGlobal / 2; }
 
-// Tensor- and context-parallel ranks of a data-parallel rank, at once.
-TEST_F(LoaderSharingTest, ABlockIsBuiltOnceHoweverManyPeersTakeIt) {
+// Tensor- and context-parallel ranks of a data-parallel rank, at the same time.
+TEST_F(LoaderSharingTest, BuildsABlockOnceForAllPeers) {
   std::vector<std::thread> threads;
   for (int peer = 0; peer < 8; ++peer) {
     threads.emplace_back([this] {
@@ -39,8 +39,9 @@ TEST_F(LoaderSharingTest, ABlockIsBuiltOnceHoweverManyPeersTakeIt) {
   EXPECT_EQ(loader_->memory_in_use(), 0);
 }
 
-// One after the other: the last peer comes when the first has gone.
-TEST_F(LoaderSharingTest, NorIsItBuiltAgainForAPeerThatIsFarBehind) {
+// One after the other: the last peer opens its stream after the first has
+// closed its own.
+TEST_F(LoaderSharingTest, DoesNotRebuildForAPeerFarBehind) {
   for (int peer = 0; peer < 3; ++peer) {
     BlockingStream stream(loader_.get(), v1::MODULE_LANGUAGE, 0, 0, 0, 4);
     for (int i = 0; i < 8; ++i) ASSERT_TRUE(stream.Next().ok());
@@ -48,9 +49,9 @@ TEST_F(LoaderSharingTest, NorIsItBuiltAgainForAPeerThatIsFarBehind) {
   EXPECT_EQ(builder_->builds(), SamplesOf(4));
 }
 
-// It is cut off anywhere and comes back for the block after the last it took;
-// what was begun for it meanwhile is finished and found.
-TEST_F(LoaderSharingTest, NorForARankThatConnectsAgain) {
+// The rank is cut off anywhere and reconnects for the block after the last one
+// it took. Blocks begun for it meanwhile are finished and reused.
+TEST_F(LoaderSharingTest, DoesNotRebuildForAReconnectingRank) {
   for (uint64_t i = 0; i < 8; ++i) {
     BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, i / 2, i % 2, 0);
     const auto block = stream.Next();
@@ -65,8 +66,9 @@ TEST_F(LoaderSharingTest, NorForARankThatConnectsAgain) {
   EXPECT_EQ(builder_->builds(), builder_->begun().size());
 }
 
-// Until its place is needed: memory stays bounded, and it is built again.
-TEST_F(LoaderSharingTest, KeptBlocksGiveWay) {
+// Blocks are kept until their place is needed: memory stays bounded, and they
+// are built again.
+TEST_F(LoaderSharingTest, EvictsKeptBlocks) {
   uint64_t block_bytes = 0;
   for (uint64_t step = 0; step < 10; ++step) {
     for (uint32_t m = 0; m < 2; ++m) {
@@ -88,7 +90,7 @@ TEST_F(LoaderSharingTest, KeptBlocksGiveWay) {
   EXPECT_GT(builder_->builds(), SamplesOf(10));
 }
 
-TEST_F(LoaderSharingTest, AFailedBlockFailsForEveryPeerAndIsTriedAgain) {
+TEST_F(LoaderSharingTest, AFailedBlockFailsForEveryPeerAndIsRebuilt) {
   builder_->FailAt(kGlobal);
   builder_->ShutGate();
   BlockingStream first(loader_.get(), v1::MODULE_VISION, 0, 1, 0, 0);
@@ -103,8 +105,8 @@ TEST_F(LoaderSharingTest, AFailedBlockFailsForEveryPeerAndIsTriedAgain) {
   EXPECT_GT(builder_->builds(), before);
 }
 
-// Stamps, and what becomes of a block that somebody still looks at.
-TEST_F(LoaderSharingTest, BlocksOfAnArenaSayWhetherTheyAreStillThere) {
+// Checks stamps, and a block that is still being read when its place is reused.
+TEST_F(LoaderSharingTest, StampsTellWhetherABlockIsIntact) {
   config_.mutable_serve()->set_arena(::testing::TempDir());
   config_.mutable_serve()->set_prefetch_steps(0);
   config_.mutable_serve()->set_memory(uint64_t{32} << 20);
@@ -142,7 +144,7 @@ TEST_F(LoaderSharingTest, BlocksOfAnArenaSayWhetherTheyAreStillThere) {
   EXPECT_LE(loader_->memory_in_use(), config_.serve().memory());
 }
 
-TEST_F(LoaderSharingTest, AnArenaThatCannotBeMadeIsAnError) {
+TEST_F(LoaderSharingTest, RefusesAnArenaThatCannotBeCreated) {
   config_.mutable_serve()->set_arena("/nonexistent");
   const auto loader = Loader::Create(config_, 4, scheduler_.get(),
                                      std::make_unique<FakeSampleBuilder>());

@@ -45,7 +45,7 @@ TEST_F(LoaderTest, DeliversTheRolesBlocksInOrder) {
   }
 }
 
-TEST_F(LoaderTest, ReadsOnlyWhatOpenStreamsWant) {
+TEST_F(LoaderTest, ReadsOnlySamplesOfOpenStreams) {
   BlockingStream stream(loader_.get(), v1::MODULE_LANGUAGE, 1, 0, 0, 1);
   std::set<uint64_t> wanted;
   while (true) {
@@ -60,7 +60,7 @@ TEST_F(LoaderTest, ReadsOnlyWhatOpenStreamsWant) {
   EXPECT_EQ(builder_->begun(), wanted);
 }
 
-TEST_F(LoaderTest, ManyStreamsAtOnce) {
+TEST_F(LoaderTest, ServesManyStreamsConcurrently) {
   std::vector<std::thread> threads;
   for (uint32_t t = 0; t < 8; ++t) {
     threads.emplace_back([this, t] {
@@ -80,8 +80,8 @@ TEST_F(LoaderTest, ManyStreamsAtOnce) {
   EXPECT_EQ(loader_->open_streams(), 0);
 }
 
-TEST_F(LoaderTest, BlocksBeforeAnErrorComeFirst) {
-  // Rank 0 needs it in the second micro-batch of step 1.
+TEST_F(LoaderTest, DeliversBlocksBeforeAnError) {
+  // Rank 0 needs this sample in the second micro-batch of step 1.
   builder_->FailAt(kGlobal + kMicro);
   BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 0);
   for (int i = 0; i < 3; ++i) {
@@ -107,7 +107,7 @@ TEST_F(LoaderTest, AStepThatTheScheduleRefusesIsAnErrorInOrder) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("64 bits"));
 }
 
-TEST_F(LoaderTest, PrefetchesSoManyStepsAndNoMore) {
+TEST_F(LoaderTest, PrefetchesExactlyTheConfiguredSteps) {
   config_.mutable_serve()->set_prefetch_steps(1);
   Start(config_);
   BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 0);
@@ -147,7 +147,7 @@ TEST_F(LoaderTest, MemoryStaysWithinTheBound) {
   EXPECT_EQ(loader_->memory_in_use(), 0);
 }
 
-TEST_F(LoaderTest, WithAlmostNoMemoryAStreamStillMoves) {
+TEST_F(LoaderTest, AStreamMakesProgressWithAlmostNoMemory) {
   config_.mutable_serve()->set_memory(1);
   Start(config_);
   BlockingStream stream(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 2);
@@ -159,8 +159,8 @@ TEST_F(LoaderTest, WithAlmostNoMemoryAStreamStillMoves) {
   }
 }
 
-// A held block keeps its memory, so the next one waits for it to be destroyed.
-TEST_F(LoaderTest, AHeldBlockHoldsUpItsOwnStreamOnly) {
+// A held block keeps its memory, so the next one waits until it is released.
+TEST_F(LoaderTest, AHeldBlockDelaysOnlyItsOwnStream) {
   config_.mutable_serve()->set_memory(1);
   Start(config_);
   BlockingStream held(loader_.get(), v1::MODULE_VISION, 0, 0, 0, 0);
@@ -184,14 +184,14 @@ TEST_F(LoaderTest, CloseFreesEverythingEvenWithWorkInFlight) {
   stream->Close();
   EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kCancelled);
   builder_->OpenGate();
-  // The same worker builds this, so it has let go of the closed stream's block.
+  // The same worker builds this, so it has released the closed stream's block.
   {
     BlockingStream other(loader_.get(), v1::MODULE_LANGUAGE, 0, 0, 0, 1);
     EXPECT_TRUE(other.Next().ok());
     EXPECT_TRUE(other.Next().ok());
   }
   EXPECT_EQ(loader_->memory_in_use(), 0);
-  // For the closed stream no more than the block that was begun was read.
+  // For the closed stream, at most the block that had begun was read.
   EXPECT_LE(builder_->begun().size(), kMicro / 2 + kGlobal / 2);
 }
 
@@ -201,8 +201,8 @@ TEST_F(LoaderTest, CloseAtAnyMoment) {
     std::vector<std::unique_ptr<Block>> kept;
     BlockingStream stream(loader_.get(), v1::MODULE_VISION, rank, 0, 0, 0);
     for (int i = 0; i < taken; ++i) kept.push_back(*stream.Next());
-    // Another thread takes blocks meanwhile. It does not wait: nobody wakes a
-    // consumer whose stream is closed.
+    // Another thread takes blocks meanwhile. It does not wait, since nothing
+    // wakes a consumer whose stream is closed.
     std::thread taker([&stream] {
       while (true) {
         const auto next = stream->TryNext();
@@ -290,7 +290,7 @@ TEST_F(LoaderTest, EveryStepHasItsOwnNumberOfMicroBatches) {
   }
 }
 
-// Under `direct` rank 1 pulls what it owns, which is nothing.
+// Under `direct`, rank 1 pulls the samples that it owns, which are none.
 TEST_F(LoaderTest, BlocksWithoutSamplesAreDelivered) {
   StartSynthetic({.samples_per_group = 1,
                   .delivery = v1::DELIVERY_DIRECT,
@@ -307,7 +307,7 @@ TEST_F(LoaderTest, BlocksWithoutSamplesAreDelivered) {
   EXPECT_EQ(loader_->memory_in_use(), 0);
 }
 
-TEST_F(LoaderTest, StreamsAreBounded) {
+TEST_F(LoaderTest, BoundsTheNumberOfStreams) {
   std::vector<std::unique_ptr<BlockStream>> streams;
   v1::Role role;
   role.set_module(v1::MODULE_LANGUAGE);
@@ -323,7 +323,7 @@ TEST_F(LoaderTest, StreamsAreBounded) {
   EXPECT_TRUE(loader_->OpenStream(role, 0, 0, 1, [] {}).ok());
 }
 
-TEST_F(LoaderTest, AnswersSchedules) {
+TEST_F(LoaderTest, ReturnsSchedules) {
   Mutex mutex;
   CondVar changed;
   std::optional<uint64_t> step;

@@ -43,7 +43,7 @@ class LoaderTesting : public ::testing::Test {
                               std::move(builder), &clock_);
   }
 
-  // The same loader over the schedules of a synthetic job.
+  // Starts the same loader over the schedules of a synthetic job.
   void StartSynthetic(const SyntheticJob& job) {
     loader_.reset();
     config_.mutable_balance()->set_delivery(job.delivery);
@@ -63,7 +63,8 @@ class LoaderTesting : public ::testing::Test {
                       {scheduler_->job().model().patch(), 3});
   }
 
-  // That `block` is the role's, whole, with every sample in its place.
+  // Checks that `block` is the role's, complete, with every sample in its
+  // place.
   void Check(const Block& block, v1::Module module, uint32_t rank) {
     const auto view = BlockView::Parse(block.bytes());
     ASSERT_TRUE(view.ok()) << view.status();

@@ -42,7 +42,7 @@ TEST(ScheduleCacheTest, ComputesOnceAndForgetsTheLeastRecentlyUsed) {
   EXPECT_EQ(scheduler.computed, 4);
 }
 
-TEST(ScheduleCacheTest, ErrorsAreNotKept) {
+TEST(ScheduleCacheTest, DoesNotCacheErrors) {
   CountingScheduler scheduler;
   ScheduleCache cache(&scheduler, 2);
   EXPECT_EQ(cache.Get(666).status().code(), absl::StatusCode::kOutOfRange);
@@ -50,7 +50,7 @@ TEST(ScheduleCacheTest, ErrorsAreNotKept) {
   EXPECT_EQ(scheduler.computed, 2);
 }
 
-TEST(ScheduleCacheTest, AllThatAskTogetherGetTheSameOne) {
+TEST(ScheduleCacheTest, ConcurrentCallersGetTheSameSchedule) {
   CountingScheduler scheduler;
   ScheduleCache cache(&scheduler, 8);
   std::vector<std::thread> threads;

@@ -39,7 +39,7 @@ std::vector<uint64_t> Ordinals(const std::vector<ActiveSample>& all) {
 
 constexpr absl::Duration kAfter = absl::Seconds(10);
 
-TEST(StalledTest, IsWhatLastsTooLongTheLongestFirst) {
+TEST(StalledTest, ListsLongStagesOldestFirst) {
   ManualClock clock;
   ActiveSamples board(&clock);
   ActiveSamples::Scope first(&board, Work(1));
@@ -54,13 +54,13 @@ TEST(StalledTest, IsWhatLastsTooLongTheLongestFirst) {
   EXPECT_THAT(stalled(), ElementsAre(1));
   clock.Advance(absl::Seconds(4));
   EXPECT_THAT(stalled(), ElementsAre(1, 2));
-  first.Stage("decoding");  // goes on
+  first.Stage("decoding");  // next stage
   EXPECT_THAT(stalled(), ElementsAre(2));
   clock.Advance(absl::Seconds(10));
   EXPECT_THAT(stalled(), ElementsAre(2, 1));
 }
 
-TEST(StallReportsTest, TellsEachStallOnce) {
+TEST(StallReportsTest, ReportsEachStallOnce) {
   ManualClock clock;
   ActiveSamples board(&clock);
   StallReports reports;
@@ -83,7 +83,7 @@ TEST(StallReportsTest, TellsEachStallOnce) {
   EXPECT_THAT(fresh(), IsEmpty());
 }
 
-TEST(ActiveSamplesTest, HoldsNothingWhenAllIsDone) {
+TEST(ActiveSamplesTest, IsEmptyWhenAllIsDone) {
   ManualClock clock;
   ActiveSamples board(&clock);
   {
@@ -96,7 +96,7 @@ TEST(ActiveSamplesTest, HoldsNothingWhenAllIsDone) {
   nothing.Stage("decoding");
 }
 
-TEST(StallWatchTest, LooksByItself) {
+TEST(StallWatchTest, ChecksPeriodically) {
   ManualClock clock;
   ActiveSamples board(&clock);
   Mutex mutex;

@@ -1,8 +1,8 @@
-// Whether a trainer waits, as far as what is built when decides it: the
-// server's own planning, prefetching, memory and order of work (Loader), on
-// a manual clock. Its workers are threads on paper, on which a sample takes as
-// long as was recorded: nothing runs beside the test, so nothing but those
-// times decides.
+// Checks whether a trainer waits, as far as that depends on which block is
+// built when, i.e. on the server's own planning, prefetching, memory and order
+// of work (Loader), on a manual clock. The workers are simulated threads on
+// which a sample takes a recorded time. Nothing runs beside the test, so only
+// those times matter.
 
 #include <algorithm>
 #include <cmath>
@@ -31,9 +31,8 @@ namespace ballast {
 namespace {
 
 // Milliseconds that single images took to decode and resize, one after the
-// other as tests/benchmarks/first_batch_benchmark.cc goes through them: drawn
-// receipts, on a machine with two cores on which others worked, too, whence the
-// long ones.
+// other, in tests/benchmarks/first_batch_benchmark.cc: drawn receipts, on a
+// machine with two cores that others used too, which explains the long ones.
 constexpr double kRecorded[] = {
     10.6, 2.4, 1.5, 2.2,  23.3, 2.3, 1.5, 2.1,  2.9, 22.5, 2.0, 1.8, 1.2,
     1.2,  1.0, 6.7, 16.2, 1.5,  1.1, 1.2, 17.6, 1.0, 13.6, 0.8, 5.4, 2.4,
@@ -46,11 +45,11 @@ double Mean() {
          std::size(kRecorded);
 }
 
-constexpr uint32_t kSamples = 8;  // of a block
+constexpr uint32_t kSamples = 8;  // per block
 constexpr absl::Time kNever = absl::InfiniteFuture();
 
-// Threads on paper. A task takes no time, an item what the next sample of
-// the recording took, at whose end it is run.
+// Simulated threads. A task takes no time; an item takes the time of the next
+// sample of the recording and runs at the end of that time.
 class TimedWorkers final : public Workers {
  public:
   TimedWorkers(uint32_t threads, ManualClock* clock)
@@ -73,7 +72,7 @@ class TimedWorkers final : public Workers {
     busy_ = {};
   }
 
-  // Ends what is due, and has idle threads begin what there is to do.
+  // Ends items that are due, and makes idle threads begin waiting work.
   void Work() {
     while (!busy_.empty() && busy_.top().end <= clock_->Now()) {
       WorkQueue::Work work = busy_.top().work;
@@ -93,7 +92,7 @@ class TimedWorkers final : public Workers {
       busy_.push({clock_->Now() + absl::Milliseconds(took), *std::move(work)});
     }
   }
-  // When the next item ends.
+  // Time at which the next item ends.
   absl::Time NextEnd() const {
     return busy_.empty() ? kNever : busy_.top().end;
   }
@@ -136,9 +135,9 @@ v1::Role RoleOf(uint32_t stream) {
   return role;
 }
 
-// `streams` clients of a server, each of which takes a block every `step`,
-// holds it meanwhile, and waits where there is none. The server's memory holds
-// `blocks` for each.
+// A server with `streams` clients. Each client takes a block every `step`,
+// holds it meanwhile, and waits if there is none. The server's memory holds
+// `blocks` blocks for each.
 class SteadyState {
  public:
   SteadyState(uint32_t threads, uint32_t streams, uint32_t prefetch,
@@ -152,7 +151,7 @@ class SteadyState {
     settings.memory = streams * blocks * LargestBlock(settings.geometry);
     settings.prefetch_steps = prefetch;
     settings.ranks = streams;
-    // For the arena's own first page.
+    // The arena's own first page needs room too.
     auto arena = Arena::CreatePrivate(settings.memory + (1 << 20));
     EXPECT_TRUE(arena.ok()) << arena.status();
     loader_ =
@@ -165,12 +164,12 @@ class SteadyState {
     }
   }
 
-  // How long clients have waited, from their block number `after` on, until
-  // each has had `blocks`. For ever, where they never get them.
+  // Total time that clients have waited, from their block number `after` on,
+  // until each has had `blocks`. Infinite if they never get them.
   absl::Duration Run(uint64_t blocks, uint64_t after) {
     absl::Duration waited;
     while (true) {
-      // Taking a block gives others work, and may give them blocks.
+      // Taking a block enables further work, which may give others blocks.
       bool again = true;
       while (again) {
         again = false;
@@ -189,7 +188,7 @@ class SteadyState {
           }
         }
       }
-      // To the next thing that happens: a sample is done or a client wants.
+      // Advances to the next event: a sample is done or a client wants a block.
       absl::Time next = workers_->NextEnd();
       bool all = true;
       for (const Client& client : clients_) {
@@ -212,7 +211,8 @@ class SteadyState {
   };
 
   uint64_t LargestBlock(const BlockGeometry& geometry) const {
-    // The positions' images repeat after four, so that one is as large as all.
+    // The positions' images repeat after four, so all blocks have the same
+    // size.
     const auto schedule = scheduler_.Schedule(0);
     EXPECT_TRUE(schedule.ok()) << schedule.status();
     const auto plan =
@@ -229,12 +229,12 @@ class SteadyState {
   std::vector<Client> clients_;
 };
 
-// A step that leaves `slack` times what decoding its samples takes.
+// The time of a step that is `slack` times the time to decode its samples.
 absl::Duration Step(uint32_t threads, uint32_t streams, double slack) {
   return absl::Milliseconds(slack * Mean() * kSamples * streams / threads);
 }
 
-// Steps that are to be prefetched so that what is prepared lasts for twice as
+// The number of steps to prefetch so that the prepared blocks last twice as
 // long as the longest sample takes.
 uint32_t PrefetchFor(absl::Duration step) {
   const double longest =
@@ -244,10 +244,10 @@ uint32_t PrefetchFor(absl::Duration step) {
          2;
 }
 
-// Once prefetching has filled up, nobody waits where decoding keeps up by a
-// tenth and what is prepared outlasts the longest sample, whatever the number
-// of threads and clients.
-TEST(SteadyStateTest, NobodyWaitsWhereDecodingKeepsUp) {
+// Once prefetching has filled up, no client waits if decoding is faster by a
+// tenth and the prepared blocks outlast the longest sample, for any number of
+// threads and clients.
+TEST(SteadyStateTest, NobodyWaitsIfDecodingKeepsUp) {
   for (const uint32_t threads : {1, 4, 16}) {
     for (const uint32_t streams : {1, 4, 16}) {
       const absl::Duration step = Step(threads, streams, 1.1);
@@ -260,14 +260,14 @@ TEST(SteadyStateTest, NobodyWaitsWhereDecodingKeepsUp) {
   }
 }
 
-// Memory for fewer blocks than that prefetches less and does no more harm.
-TEST(SteadyStateTest, NorWithMemoryForThreeBlocksAClientWhereStepsAreLong) {
+// Memory for fewer blocks reduces prefetching and does no other harm.
+TEST(SteadyStateTest, NobodyWaitsWithThreeBlocksPerClientInLongSteps) {
   SteadyState job(8, 16, 4, 3, Step(8, 16, 1.5));
   EXPECT_EQ(job.Run(300, 100), absl::ZeroDuration());
 }
 
-// The other way round, so that the test can tell.
-TEST(SteadyStateTest, TheyWaitWhereItDoesNot) {
+// The opposite case, so that the test can tell them apart.
+TEST(SteadyStateTest, ClientsWaitIfDecodingIsTooSlow) {
   SteadyState job(4, 4, 4, 8, Step(4, 4, 0.9));
   const absl::Duration waited = job.Run(200, 60);
   EXPECT_GT(waited, absl::ZeroDuration());

@@ -17,14 +17,14 @@ using ::testing::Pair;
 
 using Ids = std::vector<std::pair<uint64_t, uint32_t>>;
 
-// How many micro-batches each step has.
+// The number of micro-batches of each step.
 using MicroBatches = std::function<uint32_t(uint64_t step)>;
 
 MicroBatches Always(uint32_t micro_batches) {
   return [=](uint64_t) { return micro_batches; };
 }
 
-// Plans and begins all that may be begun now.
+// Plans and begins everything that may begin now.
 Ids BeginAll(StreamProgress* progress, const MicroBatches& micro_batches) {
   Ids begun;
   while (true) {
@@ -54,7 +54,7 @@ TEST(StreamProgressTest, BeginsTheWindowInOrderAndMovesItAsBlocksAreTaken) {
               ElementsAre(Pair(8, 0), Pair(8, 1)));
 }
 
-TEST(StreamProgressTest, SaysWhatWillBeBegun) {
+TEST(StreamProgressTest, NamesTheNextBlockToBegin) {
   StreamProgress progress({{5, 1}, 3}, 1);
   EXPECT_EQ(progress.to_begin(), (BlockId{5, 1}));
   EXPECT_TRUE(progress.goes_on());
@@ -133,7 +133,7 @@ TEST(StreamProgressTest, PlansOneBlockAtATimeAndAsksUntilItIsBegun) {
   EXPECT_EQ(progress.Next().distance, 1u);
 }
 
-TEST(StreamProgressTest, StoppedDoesNothing) {
+TEST(StreamProgressTest, DoesNothingOnceStopped) {
   StreamProgress progress({{0, 0}, 0}, 1);
   EXPECT_EQ(progress.Next().action, Action::kPlan);
   progress.OnPlanned(1, 1);

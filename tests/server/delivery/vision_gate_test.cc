@@ -9,7 +9,7 @@
 namespace ballast {
 namespace {
 
-// Built up to (7, 1), begun up to (9, 0).
+// Progress of a stream: built up to (7, 1), begun up to (9, 0).
 VisionGate::VisionProgress Progress() {
   VisionGate::VisionProgress vision;
   vision.first_unbuilt = {7, 1};
@@ -28,7 +28,7 @@ TEST(VisionGateTest, LanguageAlwaysWaitsForVisionBlocksBeingBuilt) {
   EXPECT_FALSE(VisionGate::MustWait({9, 0}, vision, 100, 2));
 }
 
-TEST(VisionGateTest, LanguageDoesNotOvertakeVisionThatMoves) {
+TEST(VisionGateTest, LanguageDoesNotOvertakeActiveVision) {
   VisionGate::VisionProgress vision = Progress();
   EXPECT_TRUE(VisionGate::MustWait({9, 0}, vision, 0, 2));
   EXPECT_TRUE(VisionGate::MustWait({90, 0}, vision, 0, 2));
@@ -36,7 +36,7 @@ TEST(VisionGateTest, LanguageDoesNotOvertakeVisionThatMoves) {
   EXPECT_FALSE(VisionGate::MustWait({9, 0}, vision, 0, 2));
 }
 
-TEST(VisionGateTest, LanguageWaitsLessTheLongerVisionStandsStill) {
+TEST(VisionGateTest, LanguageWaitsLessTheLongerVisionIsIdle) {
   VisionGate::VisionProgress vision = Progress();
   vision.looks_still = VisionGate::kPausedLooks - 1;
   EXPECT_TRUE(VisionGate::MustWait({9, 0}, vision, 0, 2));
@@ -45,12 +45,12 @@ TEST(VisionGateTest, LanguageWaitsLessTheLongerVisionStandsStill) {
   EXPECT_TRUE(VisionGate::MustWait({12, 0}, vision, 0, 2));
   vision.looks_still = VisionGate::kStalledLooks;
   EXPECT_FALSE(VisionGate::MustWait({1000, 0}, vision, 0, 2));
-  // Before clients give up on the server.
+  // This is before clients give up on the server.
   EXPECT_LT(VisionGate::kStalledLooks * VisionGate::kLookInterval,
             absl::Seconds(30));
 }
 
-TEST(VisionGateTest, LanguageThatIsAheadBeginsABlockNowAndThen) {
+TEST(VisionGateTest, LanguageAheadOfVisionBeginsABlockNowAndThen) {
   const VisionGate::VisionProgress vision = Progress();
   EXPECT_TRUE(VisionGate::MustWait({90, 0}, vision,
                                    VisionGate::kVisionBlocksPerBlock - 1, 2));
@@ -68,7 +68,7 @@ TEST(VisionGateTest, ImagesAreCheckedIfBadSamplesAreReplaced) {
 
 class VisionGateLoaderTest : public LoaderTesting {
  protected:
-  // Lets `looks` looks pass.
+  // Makes `looks` looks pass.
   void Look(uint32_t looks) {
     for (uint32_t i = 0; i < looks; ++i) {
       clock_.AwaitSleepers(1);
@@ -93,7 +93,7 @@ TEST_F(VisionGateLoaderTest, LanguageIsBuiltAfterVisionDecodedItsImages) {
   int taken[] = {0, 0};
   for (int block = 0; block < 20; ++block) {
     for (BlockingStream& stream : vision) ASSERT_TRUE(stream.Next().ok());
-    // Its client takes every block that is ready.
+    // The client takes every block that is ready.
     for (int rank = 0; rank < 2; ++rank) {
       while (language[rank]->TryNext().has_value()) ++taken[rank];
     }
@@ -117,7 +117,7 @@ TEST_F(VisionGateLoaderTest, NothingWaitsIfBadSamplesEndTheRun) {
   builder_->OpenGate();
 }
 
-// Its client may be waiting for language.
+// The stalled stream's client may be waiting for language.
 TEST_F(VisionGateLoaderTest, StalledVisionDoesNotBlockLanguageForLong) {
   BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 0, 0);
@@ -131,8 +131,8 @@ TEST_F(VisionGateLoaderTest, StalledVisionDoesNotBlockLanguageForLong) {
   for (int i = 0; i < 40; ++i) ASSERT_TRUE(language.Next().ok());
 }
 
-// Vision moves again when language is twenty steps ahead.
-TEST_F(VisionGateLoaderTest, LanguageThatIsAheadRunsAtAQuarterOfVisionsPace) {
+// Vision makes progress again when language is twenty steps ahead.
+TEST_F(VisionGateLoaderTest, LanguageAheadRunsAtAQuarterOfVisionsPace) {
   config_.mutable_serve()->set_prefetch_steps(0);
   Start(config_);
   BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
@@ -145,7 +145,7 @@ TEST_F(VisionGateLoaderTest, LanguageThatIsAheadRunsAtAQuarterOfVisionsPace) {
     ASSERT_LT(i, 1000);
     ASSERT_TRUE(vision.Next().ok());
     while (language->TryNext().has_value()) ++taken;
-    // Those of the step that had begun, and one for each four of vision.
+    // Blocks of the step that had begun, and one for every four of vision.
     EXPECT_LE(taken, 2 + i / 4 + 1);
   }
 }
@@ -162,7 +162,7 @@ TEST_F(VisionGateLoaderTest, VisionShortOfMemoryDoesNotBlockLanguageForLong) {
   for (int i = 0; i < 40; ++i) ASSERT_TRUE(language.Next().ok());
 }
 
-// A tool may read old steps beside the rank's own stream.
+// A tool may read old steps besides the rank's own stream.
 TEST_F(VisionGateLoaderTest, ARanksMostAdvancedStreamCounts) {
   BlockingStream old = Open(v1::MODULE_VISION, 0, 0);
   BlockingStream vision = Open(v1::MODULE_VISION, 0, 100);
@@ -181,7 +181,7 @@ TEST_F(VisionGateLoaderTest, LanguageDoesNotWaitForVisionThatFails) {
   BlockingStream vision = Open(v1::MODULE_VISION, 0, 0);
   BlockingStream language = Open(v1::MODULE_LANGUAGE, 1, 0);
   EXPECT_TRUE(language.Next().ok());
-  // A step that does not exist.
+  // The step does not exist.
   BlockingStream none = Open(v1::MODULE_VISION, 0, UINT64_MAX / kGlobal);
   EXPECT_TRUE(language.Next().ok());
 }

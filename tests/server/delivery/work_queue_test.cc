@@ -43,7 +43,7 @@ TEST(WorkQueueTest, TasksThenTheNearestRunsThenTheOldest) {
   EXPECT_TRUE(queue.empty());
 }
 
-TEST(WorkQueueTest, WhatIsAddedLaterAndNearerGoesFirst) {
+TEST(WorkQueueTest, ALaterButNearerRunGoesFirst) {
   std::string log;
   WorkQueue queue;
   queue.AddItems(5, std::make_shared<LoggedRun>('a', 3, &log));
@@ -53,9 +53,9 @@ TEST(WorkQueueTest, WhatIsAddedLaterAndNearerGoesFirst) {
   EXPECT_EQ(log, "a0 b0 a1 a2 ");
 }
 
-// A client that takes what is built at once has another run added for each that
-// is done, nearer than the one that waits: that comes all the same.
-TEST(WorkQueueTest, NobodyWaitsForEver) {
+// A client that takes blocks as soon as they are built adds, for each one done,
+// a run nearer than the waiting one. The waiting one must still get its turn.
+TEST(WorkQueueTest, StarvesNoRun) {
   std::string log;
   WorkQueue queue;
   queue.AddItems(3, std::make_shared<LoggedRun>('w', 1, &log));
@@ -69,8 +69,8 @@ TEST(WorkQueueTest, NobodyWaitsForEver) {
   EXPECT_GE(passed, WorkQueue::kPatience);
 }
 
-// Watchers that ask again as soon as they are answered get one turn in so many
-// items, however many they are.
+// Watchers that ask again as soon as they are answered get one turn in
+// kItemsPerWatchTask items, for any number of watchers.
 TEST(WorkQueueTest, WatchTasksTakeABoundedShareOfTheTurns) {
   constexpr uint64_t kTurns = 10;
   constexpr uint64_t kItems = kTurns * WorkQueue::kItemsPerWatchTask;
@@ -89,7 +89,7 @@ TEST(WorkQueueTest, WatchTasksTakeABoundedShareOfTheTurns) {
   }
 }
 
-TEST(WorkQueueTest, WatchTasksWaitForTasksAndForNothingElseOfAnIdleQueue) {
+TEST(WorkQueueTest, RunsWatchTasksOfAnIdleQueueAfterItsTasks) {
   std::string log;
   WorkQueue queue;
   queue.AddWatchTask([&log] { log += "watch1 "; });
@@ -101,7 +101,7 @@ TEST(WorkQueueTest, WatchTasksWaitForTasksAndForNothingElseOfAnIdleQueue) {
   EXPECT_TRUE(queue.empty());
 }
 
-TEST(WorkQueueTest, ARunIsTakenOutBeforeItsFirstItemOnly) {
+TEST(WorkQueueTest, RemovesARunOnlyBeforeItsFirstItem) {
   std::string log;
   WorkQueue queue;
   auto begun = std::make_shared<LoggedRun>('a', 2, &log);
@@ -112,7 +112,7 @@ TEST(WorkQueueTest, ARunIsTakenOutBeforeItsFirstItemOnly) {
   EXPECT_FALSE(queue.RemoveIfUntouched(begun.get()));
   EXPECT_TRUE(queue.RemoveIfUntouched(untouched.get()));
   EXPECT_EQ(untouched.use_count(), 1);
-  EXPECT_FALSE(queue.RemoveIfUntouched(untouched.get()));  // not there
+  EXPECT_FALSE(queue.RemoveIfUntouched(untouched.get()));  // not in the queue
   DoAll(&queue);
   EXPECT_EQ(log, "a0 a1 ");
 }

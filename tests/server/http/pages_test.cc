@@ -53,9 +53,9 @@ TEST(PagesTest, ServesThePageTheMetricsAndTheStatus) {
   EXPECT_EQ(status.body, "{}");
 }
 
-// The page may run its own script and nothing else, and holds nothing that
-// would ask another host for anything.
-TEST(PagesTest, ThePageAsksNobodyElse) {
+// The page may run its own script and nothing else, and contains nothing that
+// would request anything from another host.
+TEST(PagesTest, ThePageLoadsNothingFromOtherHosts) {
   const HttpResponse page = MakePages(Sources())(Get("/"));
   EXPECT_THAT(
       page.headers,
@@ -63,7 +63,7 @@ TEST(PagesTest, ThePageAsksNobodyElse) {
             HasSubstr("connect-src 'self'"),
             HasSubstr("frame-ancestors 'none'"), Not(HasSubstr("unsafe"))));
   std::string body = page.body;
-  const std::string svg = "'http://www.w3.org/2000/svg'";  // a name, no address
+  const std::string svg = "'http://www.w3.org/2000/svg'";  // only a name
   ASSERT_NE(body.find(svg), std::string::npos);
   body.erase(body.find(svg), svg.size());
   for (const char* outside :
@@ -74,7 +74,7 @@ TEST(PagesTest, ThePageAsksNobodyElse) {
   }
 }
 
-TEST(PagesTest, NothingElseIsThere) {
+TEST(PagesTest, RefusesOtherPathsAndMethods) {
   const HttpServer::Handler pages = MakePages(Sources());
   for (const char* path : {"/index.html", "/metrics/", "//", "/../etc/passwd",
                            "/api", "", "/api/status/x"}) {
@@ -86,7 +86,7 @@ TEST(PagesTest, NothingElseIsThere) {
   EXPECT_THAT(pages(post).headers, HasSubstr("Allow: GET, HEAD"));
 }
 
-TEST(PagesTest, ATokenIsWantedForAllButThePage) {
+TEST(PagesTest, RequiresATokenForAllButThePage) {
   PageSources sources = Sources();
   sources.check = [](const std::optional<std::string>& authorization) {
     if (authorization == "Bearer of-this-job") return absl::OkStatus();
@@ -110,7 +110,7 @@ TEST(PagesTest, ATokenIsWantedForAllButThePage) {
   }
 }
 
-TEST(PagesTest, ALocalServerAnswersToNoNameButItsOwn) {
+TEST(PagesTest, ALocalServerRefusesForeignHostNames) {
   PageSources sources = Sources();
   const HttpServer::Handler local = MakePages(sources);
   sources.is_local = false;
@@ -142,7 +142,7 @@ int Connect(const std::string& address) {
   return fd;
 }
 
-// What a client that sends `text` gets, until the server closes.
+// The bytes that a client that sends `text` gets until the server closes.
 std::string Ask(const std::string& address, const std::string& text) {
   const int fd = Connect(address);
   EXPECT_EQ(send(fd, text.data(), text.size(), MSG_NOSIGNAL), text.size());
@@ -155,7 +155,7 @@ std::string Ask(const std::string& address, const std::string& text) {
   return answer;
 }
 
-TEST(HttpServerTest, AnswersOverTheWire) {
+TEST(HttpServerTest, ServesOverTcp) {
   const auto server = HttpServer::Start("localhost:0", MakePages(Sources()));
   ASSERT_TRUE(server.ok()) << server.status();
   const std::string& address = (*server)->address();
@@ -172,13 +172,13 @@ TEST(HttpServerTest, AnswersOverTheWire) {
   EXPECT_THAT(Ask(address, "GET /%2e%2e/etc/passwd HTTP/1.0\r\n\r\n"),
               Not(HasSubstr("root")));
   EXPECT_THAT(Ask(address, "nonsense\r\n\r\n"), Not(HasSubstr("200 OK")));
-  // More than it reads of a request.
+  // The request exceeds what the server reads of one.
   EXPECT_THAT(Ask(address, absl::StrCat("GET / HTTP/1.1\r\nX: ",
                                         std::string(20'000, 'x'))),
               Not(HasSubstr("200 OK")));
 }
 
-TEST(HttpServerTest, AnswersWhileOthersSayNothing) {
+TEST(HttpServerTest, AnswersWhileOtherClientsAreSilent) {
   auto server = HttpServer::Start("localhost:0", MakePages(Sources()));
   ASSERT_TRUE(server.ok()) << server.status();
   const std::string address = (*server)->address();
@@ -189,12 +189,12 @@ TEST(HttpServerTest, AnswersWhileOthersSayNothing) {
   }
   EXPECT_THAT(Ask(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"),
               StartsWith("HTTP/1.1 200 OK\r\n"));
-  // Nor do they keep it from ending.
+  // The silent clients do not keep it from stopping.
   server->reset();
   for (const int fd : silent) close(fd);
 }
 
-TEST(HttpServerTest, AnAddressThatCannotBeIsRefused) {
+TEST(HttpServerTest, RefusesImpossibleAddresses) {
   for (const char* address : {"unix:/a", "[::1]:0", "127.0.0.1"}) {
     const auto server = HttpServer::Start(address, MakePages(Sources()));
     EXPECT_EQ(server.status().code(), absl::StatusCode::kInvalidArgument);

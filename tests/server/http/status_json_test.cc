@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-TEST(PageJsonTest, AnIdleServer) {
+TEST(PageJsonTest, ShowsAnIdleServer) {
   const json page = json::parse(PageJson({}, {}, nullptr, {}));
   EXPECT_TRUE(page["step"].is_null());
   EXPECT_TRUE(page["balance"].is_null());
@@ -22,7 +22,7 @@ TEST(PageJsonTest, AnIdleServer) {
   EXPECT_EQ(page["clients_total"], 0);
 }
 
-TEST(PageJsonTest, NumbersAndTimesByName) {
+TEST(PageJsonTest, ListsNumbersAndTimesByName) {
   FamilyList list;
   list.Begin("a_total", FamilyList::kCounter, "");
   list.Add(3, {{"way", "stream"}, {"module", "vision"}});
@@ -40,7 +40,7 @@ TEST(PageJsonTest, NumbersAndTimesByName) {
   EXPECT_DOUBLE_EQ(times["p50"].get<double>(), 0.00175);
 }
 
-// 1000 ranks in bars of four: the largest of each.
+// 1000 ranks in bars of four: each shows the largest load.
 TEST(PageJsonTest, BarsAreBounded) {
   v1::StepBalance balance;
   balance.set_step(9);
@@ -62,7 +62,7 @@ TEST(PageJsonTest, BarsAreBounded) {
   EXPECT_FALSE(page["history"][0]["modules"][0].contains("before"));
 }
 
-TEST(PageJsonTest, ListsAreBoundedAndHostileNamesHarmless) {
+TEST(PageJsonTest, BoundsListsAndReplacesHostileNames) {
   v1::GetStatusResponse status;
   for (int i = 0; i < 500; ++i) {
     auto* bad = status.add_bad_samples();

@@ -44,7 +44,7 @@ TEST(GoldenImagesTest, DecodeAndResizeMatchPillow) {
       ASSERT_TRUE(status.ok()) << status;
       EXPECT_EQ(Sha256Hex(pixels), resized["resized_sha256"]);
 
-      // The same in one pass.
+      // The same sizes in one pass.
       std::fill(pixels.begin(), pixels.end(), 0);
       const absl::Status fused =
           decoder.DecodeResized(bytes, ReadImageHeader(bytes).value(), width,

@@ -1,5 +1,5 @@
-// Damaged files must give an error or an image, and nothing else. Run it under
-// asan too.
+// Damaged files must give an error or an image, and nothing else. Run this
+// under asan too.
 #include <algorithm>
 #include <cstdint>
 #include <random>
@@ -14,8 +14,8 @@
 namespace ballast {
 namespace {
 
-// Larger claimed sizes have one test of their own: allocating for each would
-// take long.
+// Larger claimed sizes have a separate test: allocating for each would take
+// long.
 constexpr uint64_t kManyPixels = 1 << 22;
 
 void ExpectErrorOrImage(const std::vector<char>& bytes) {
@@ -49,7 +49,7 @@ class HostileImageTest : public ::testing::Test {
   std::mt19937 random_{20};
 };
 
-TEST_F(HostileImageTest, FlippedBytes) {
+TEST_F(HostileImageTest, SurvivesFlippedBytes) {
   for (const std::string& file : files_) {
     for (int round = 0; round < 60; ++round) {
       std::vector<char> bytes(file.begin(), file.end());
@@ -61,7 +61,7 @@ TEST_F(HostileImageTest, FlippedBytes) {
   }
 }
 
-TEST_F(HostileImageTest, OverwrittenAndMovedStretches) {
+TEST_F(HostileImageTest, SurvivesOverwrittenAndMovedStretches) {
   for (const std::string& file : files_) {
     for (int round = 0; round < 30; ++round) {
       std::vector<char> bytes(file.begin(), file.end());
@@ -77,7 +77,7 @@ TEST_F(HostileImageTest, OverwrittenAndMovedStretches) {
   }
 }
 
-TEST_F(HostileImageTest, GarbageAfterAGoodStart) {
+TEST_F(HostileImageTest, SurvivesGarbageAfterAGoodStart) {
   for (const std::string& file : files_) {
     std::vector<char> bytes(file.begin(), file.end());
     const size_t keep = random_() % bytes.size();
@@ -87,7 +87,7 @@ TEST_F(HostileImageTest, GarbageAfterAGoodStart) {
 }
 
 // libjpeg would process the image once for each scan.
-TEST(HostileJpegTest, TooManyScans) {
+TEST(HostileJpegTest, RefusesTooManyScans) {
   const std::string file = ReadFileOrFail(TestDataPath("420_progressive.jpg"));
   const size_t scan = file.rfind("\xff\xda");
   const size_t end = file.rfind("\xff\xd9");
@@ -100,7 +100,7 @@ TEST(HostileJpegTest, TooManyScans) {
 }
 
 // The largest size that is accepted, claimed in a few bytes.
-TEST(HostilePngTest, ALargeClaimWithoutDataIsRefused) {
+TEST(HostilePngTest, RefusesALargeClaimWithoutData) {
   const std::string small = ReadFileOrFail(TestDataPath("one_pixel.png"));
   std::string large = small;
   large.replace(16, 8, std::string("\0\0\x40\0\0\0\x40\0", 8));
@@ -108,7 +108,7 @@ TEST(HostilePngTest, ALargeClaimWithoutDataIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(DecodeResizedTest, RefusesAFileThatIsNotAsIndexed) {
+TEST(DecodeResizedTest, RefusesAFileOfAnotherSizeThanIndexed) {
   const std::string file = ReadFileOrFail(TestDataPath("width_1.png"));
   std::vector<uint8_t> out(2 * 2 * 3);
   const auto code = [&](uint32_t width, uint32_t height) {

@@ -80,7 +80,7 @@ TEST(ImageDecoderTest, AnErrorDoesNotAffectTheNextImage) {
 
 // An abbreviated JPEG, without tables of its own, must not be decoded with
 // those of the previous image.
-TEST(ImageDecoderTest, TablesOfOneImageAreNotUsedForTheNext) {
+TEST(ImageDecoderTest, DoesNotUseTablesOfThePreviousImage) {
   const std::string whole = ReadFileOrFail(TestDataPath("444.jpg"));
   std::string abbreviated = whole;
   while (true) {
@@ -98,11 +98,11 @@ TEST(ImageDecoderTest, TablesOfOneImageAreNotUsedForTheNext) {
   EXPECT_FALSE(alone.ok());
 }
 
-TEST(ImageDecoderTest, OnceWarmItAllocatesNothingForJpegAndPng) {
+TEST(ImageDecoderTest, AllocatesNothingForJpegAndPngOnceWarm) {
   if (!CanCountMalloc()) GTEST_SKIP() << "the sanitizer replaces malloc";
   for (const absl::string_view extension : {".jpg", ".png"}) {
     const std::vector<Job> all = Jobs(extension);
-    // No more sizes than a decoder caches.
+    // At most as many sizes as a decoder caches.
     const std::vector<Job> jobs(all.begin(), all.begin() + 14);
     ImageDecoder decoder;
     std::vector<uint8_t> out(1 << 20);
@@ -177,7 +177,7 @@ TEST(LargeImageTest, ABaselineJpegTakesAtMost4MB) {
     const ImageDecoder::Memory memory = decoder.memory();
     EXPECT_LE(memory.most_used, 4u << 20) << width;
     EXPECT_LE(memory.held, 4u << 20) << width;
-    // Counts everything, tables and libjpeg's own memory included.
+    // Counts all allocations, including tables and libjpeg's own memory.
     if (CanCountMalloc()) {
       EXPECT_LE(ReadMallocCount().peak, 4 << 20) << width;
     }

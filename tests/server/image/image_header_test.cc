@@ -101,7 +101,7 @@ TEST(ImageHeaderTest, FindsEveryFrameHeaderOfJpeg) {
                ImageFormat::kJpeg, 11, 12);
 }
 
-TEST(ImageHeaderTest, EveryCutHeaderAsksForMore) {
+TEST(ImageHeaderTest, EveryCutHeaderNeedsMoreBytes) {
   for (const std::string& bytes :
        {Png(7, 8), WebpLossy(7, 8), WebpLossless(7, 8), WebpExtended(7, 8)}) {
     for (size_t size = 0; size < bytes.size(); ++size) {

@@ -7,9 +7,9 @@
 vectors.json names the Pillow that was used and holds, for each file: its size,
 SHA-256 of convert("RGB")'s bytes, SHA-256 of several BICUBIC sizes, and the
 length of the shortest prefix that is accepted (it and all longer ones give the
-same pixels, all shorter ones are refused); and of files with an EXIF orientation the
-same of exif_transpose's picture. `refused` lists files that Pillow does not
-open, or that we refuse on purpose.
+same pixels, all shorter ones are refused). For files with an EXIF orientation it
+also has these for exif_transpose's picture. `refused` lists files that Pillow does
+not open, or that we refuse on purpose.
 
 damaged.json holds bytes to change in these files, and Pillow's verdict on each:
 SHA-256 of the pixels, or null where it refuses.
@@ -73,7 +73,8 @@ def damaged():
     return verdicts
 
 
-# ---- what Pillow says --------------------------------------------------------
+# ---- Pillow's results
+# ---------------------------------------------------------
 
 
 def decoded(data):
@@ -103,7 +104,7 @@ def sizes(width, height):
 
 
 def smart_resize(width, height, factor, least, most):
-    """As the Qwen processors choose it."""
+    """The size that the Qwen processors choose."""
     w, h = (round(side / factor) * factor for side in (width, height))
     if w * h > most:
         beta = math.sqrt(width * height / most)
@@ -131,7 +132,7 @@ def resized(image):
 
 
 def transposed(data):
-    """The picture turned as EXIF says, where it says something."""
+    """The picture rotated as EXIF says; unchanged without EXIF."""
     with Image.open(io.BytesIO(data)) as image:
         if image.getexif().get(0x0112, 1) == 1:
             return {}

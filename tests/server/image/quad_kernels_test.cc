@@ -68,7 +68,7 @@ class QuadKernelsTest : public ::testing::TestWithParam<int64_t> {
   std::mt19937 random_{6};
 };
 
-TEST_P(QuadKernelsTest, RandomSizes) {
+TEST_P(QuadKernelsTest, EqualThePlainLoopsAtRandomSizes) {
   const auto side = [&](uint32_t most) {
     return static_cast<uint32_t>(random_() % most + 1);
   };
@@ -78,7 +78,7 @@ TEST_P(QuadKernelsTest, RandomSizes) {
 }
 
 // Covers tables of one quad, two and many, and ratios near 1.
-TEST_P(QuadKernelsTest, EveryRatioOfSmallSizes) {
+TEST_P(QuadKernelsTest, EqualThePlainLoopsAtEveryRatioOfSmallSizes) {
   for (uint32_t source = 1; source < 40; ++source) {
     const RgbImage image = Picture(source, 40 - source);
     for (uint32_t output = 1; output < 20; ++output) {
@@ -87,7 +87,7 @@ TEST_P(QuadKernelsTest, EveryRatioOfSmallSizes) {
   }
 }
 
-TEST_P(QuadKernelsTest, ExtremeSizes) {
+TEST_P(QuadKernelsTest, EqualThePlainLoopsAtExtremeSizes) {
   ExpectAsReference(Picture(1, 1), 84, 56);
   ExpectAsReference(Picture(1, 700), 28, 112);
   ExpectAsReference(Picture(1900, 10), 1876, 28);
@@ -97,7 +97,7 @@ TEST_P(QuadKernelsTest, ExtremeSizes) {
   ExpectAsReference(Picture(2, 3), 300, 500);
 }
 
-TEST_P(QuadKernelsTest, OneSideUnchanged) {
+TEST_P(QuadKernelsTest, EqualThePlainLoopsIfOneSideIsUnchanged) {
   ExpectAsReference(Picture(61, 33), 61, 20);
   ExpectAsReference(Picture(61, 33), 61, 70);
   ExpectAsReference(Picture(61, 33), 20, 33);

@@ -50,7 +50,7 @@ TEST(ScratchArenaTest, AsksTheSystemOnlyUntilItHasSeenTheMost) {
   EXPECT_GE(arena.used(), 5000000u);
 }
 
-TEST(ScratchArenaTest, KeepsNoMoreThanItMay) {
+TEST(ScratchArenaTest, KeepsAtMostTheGivenMemory) {
   ScratchArena arena(1 << 30, 100000);
   ASSERT_NE(arena.Allocate(1 << 20), nullptr);
   EXPECT_GE(arena.held(), 1u << 20);

@@ -10,11 +10,11 @@
 
 namespace ballast {
 
-// Reads a whole file. Fails the running test, and returns nothing, if it cannot
-// be read.
+// Reads a whole file. Fails the running test, and returns an empty string, if
+// it cannot be read.
 std::string ReadFileOrFail(const std::string& path);
 
-// Reads a JSON file; fails likewise.
+// Reads a JSON file. Fails the running test if it cannot be read.
 nlohmann::json ReadJsonOrFail(const std::string& path);
 
 // The path of `name` in testdata, drawn by make_vectors.py.

@@ -89,7 +89,7 @@ def jpegs():
     yield "420_optimised_low_quality", jpeg(64, 48, quality=5, optimize=True)
     yield "420_restarts", jpeg(50, 50, restart_marker_blocks=2)
     yield "rgb", jpeg(31, 33, keep_rgb=True)
-    # As many luma blocks a unit and as many units, arranged differently.
+    # The same number of luma blocks per unit and of units, arranged differently.
     square = jpeg(64, 64, subsampling="4:2:2")
     yield "440", patched(square, 0xC0, 7, [0x12])
     square = jpeg(64, 64, subsampling="4:2:0")

@@ -88,7 +88,7 @@ TEST_F(ImageVectorsTest, OrientedPixelsMatchPillow) {
   EXPECT_GE(turned, 15u);
 }
 
-TEST_F(ImageVectorsTest, DamagedFilesAreJudgedAsByPillow) {
+TEST_F(ImageVectorsTest, JudgesDamagedFilesLikePillow) {
   const nlohmann::json cases = ReadJsonOrFail(TestDataPath("damaged.json"));
   ASSERT_FALSE(cases.empty());
   ImageDecoder decoder;

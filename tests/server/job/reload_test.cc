@@ -33,7 +33,7 @@ std::string Reason(const v1::Config& running, const v1::Config& wanted) {
   return std::string(CheckReload(running, wanted).message());
 }
 
-TEST(ReloadTest, WhatCanBeTakenOverIs) {
+TEST(ReloadTest, AcceptsKeysThatCanBeReloaded) {
   const v1::Config running = Parse(std::string(kServe) + kTokens);
   EXPECT_EQ(Reason(running, running), "");
   const v1::Config wanted = Parse(
@@ -44,7 +44,7 @@ TEST(ReloadTest, WhatCanBeTakenOverIs) {
   EXPECT_EQ(Reason(running, wanted), "");
 }
 
-TEST(ReloadTest, WhatOneServerHasDecidedTakesItsRestart) {
+TEST(ReloadTest, SettingsOfOneServerNeedItsRestart) {
   const v1::Config running = Parse(kServe);
   EXPECT_EQ(
       Reason(running, Parse("serve: {listen: [\"unix:/run/a.sock\"], "
@@ -56,7 +56,7 @@ TEST(ReloadTest, WhatOneServerHasDecidedTakesItsRestart) {
                             "\"127.0.0.1:1\"]}\n")),
       HasSubstr(
           "serve.listen[1] is absent in this server and \\\"127.0.0.1:1"));
-  // Whether tokens are asked for, and where certificates lie.
+  // Whether tokens are required, and the paths of certificates.
   EXPECT_THAT(Reason(running, Parse(std::string(kServe) + kTokens)),
               HasSubstr("security is absent in this server and a section in "
                         "the file; that takes a restart of this server"));
@@ -64,7 +64,7 @@ TEST(ReloadTest, WhatOneServerHasDecidedTakesItsRestart) {
               HasSubstr("security is a section"));
 }
 
-TEST(ReloadTest, WhatDecidesTheScheduleIsRefused) {
+TEST(ReloadTest, RefusesChangesOfTheSchedule) {
   const v1::Config running = Parse(kServe);
   const struct {
     const char* more;
@@ -91,7 +91,7 @@ TEST(ReloadTest, WhatDecidesTheScheduleIsRefused) {
                         "1 in the file"));
 }
 
-TEST(ReloadTest, TheFirstDifferenceIsNamedWhateverCanBeTakenOver) {
+TEST(ReloadTest, NamesTheFirstKeyThatNeedsARestart) {
   EXPECT_THAT(
       Reason(Parse(kServe), Parse("serve: {listen: [\"unix:/run/a.sock\"], "
                                   "log_level: debug, memory: 1GiB}\n"

@@ -65,7 +65,7 @@ std::vector<std::string> Lines(const TimingStore& store, uint64_t from = 0,
   return lines;
 }
 
-TEST(TimingStoreTest, AnswersInOrder) {
+TEST(TimingStoreTest, ReturnsTimingsInOrder) {
   TimingStore store(SomeJob());
   EXPECT_THAT(Lines(store), IsEmpty());
   ASSERT_TRUE(Add(&store, {Timing(7, 1, v1::MODULE_LANGUAGE, 1, 5),
@@ -81,7 +81,7 @@ TEST(TimingStoreTest, AnswersInOrder) {
   EXPECT_THAT(Lines(store, 8), IsEmpty());
 }
 
-TEST(TimingStoreTest, TheSameAgainTakesThePlaceOfTheOneBefore) {
+TEST(TimingStoreTest, ReplacesATimingOfTheSameMicroBatch) {
   TimingStore store(SomeJob());
   ASSERT_TRUE(Add(&store, {Vision(1, 10), Vision(2, 20)}).ok());
   ASSERT_TRUE(Add(&store, {Vision(1, 10), Vision(2, 21), Vision(2, 22)}).ok());
@@ -93,7 +93,7 @@ TEST(TimingStoreTest, KeepsTheLast) {
   constexpr uint64_t kMore = TimingStore::kMaxTimings + 1000;
   for (uint64_t step = 0; step < kMore; ++step) {
     ASSERT_TRUE(Add(&store, {Vision(step, step % 7)}).ok());
-    // Over and over: takes no further place, and ages.
+    // Repeated timings take no further place, and age.
     if (step < 500) {
       ASSERT_TRUE(Add(&store, {Vision(3, 3)}).ok());
     }
@@ -104,7 +104,7 @@ TEST(TimingStoreTest, KeepsTheLast) {
     ASSERT_EQ(kept[i].step(), 1000 + i);
     ASSERT_EQ(kept[i].milliseconds(), (1000 + i) % 7);
   }
-  // What was forgotten may come again, and what is kept is still known.
+  // A forgotten timing may come again, and a kept one is still recognised.
   ASSERT_TRUE(Add(&store, {Vision(5, 1), Vision(kMore - 1, 50)}).ok());
   EXPECT_THAT(store.Get(0, v1::MODULE_VISION),
               SizeIs(TimingStore::kMaxTimings));
@@ -114,7 +114,7 @@ TEST(TimingStoreTest, KeepsTheLast) {
   EXPECT_EQ(store.Get(0, v1::MODULE_VISION)[1].step(), 1001u);
 }
 
-TEST(TimingStoreTest, RefusesAllOfWhatIsPartlyWrong) {
+TEST(TimingStoreTest, RefusesAllTimingsIfOneIsInvalid) {
   const double infinity = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const uint64_t top = ~uint64_t{0};
@@ -153,7 +153,7 @@ TEST(TimingStoreTest, RefusesAllOfWhatIsPartlyWrong) {
   EXPECT_TRUE(Add(&store, {Vision(top / 16 - 1, 0)}).ok());
 }
 
-TEST(TimingStoreTest, ManyMayReportAtOnce) {
+TEST(TimingStoreTest, AcceptsConcurrentReports) {
   TimingStore store(SomeJob());
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < 2; ++rank) {

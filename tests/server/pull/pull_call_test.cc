@@ -20,7 +20,7 @@ using grpc::StatusCode;
 using ::testing::HasSubstr;
 using PullCallTest = LoaderServiceFixture;
 
-TEST_F(PullCallTest, PullDeliversInOrderAndEndsWithOk) {
+TEST_F(PullCallTest, DeliversInOrderAndEndsWithOk) {
   for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
     Puller puller(stub_.get());
     puller.Open(fingerprint(), module, 1, 2, kPlenty, 4, 1);
@@ -37,7 +37,7 @@ TEST_F(PullCallTest, PullDeliversInOrderAndEndsWithOk) {
   }
 }
 
-TEST_F(PullCallTest, WithoutCreditBlocksComeOneByOne) {
+TEST_F(PullCallTest, SendsBlocksOneByOneWithoutCredit) {
   Puller puller(stub_.get());
   puller.Open(fingerprint(), v1::MODULE_VISION, 0, 2, 0);
   for (int i = 0; i < 4; ++i) {
@@ -48,7 +48,7 @@ TEST_F(PullCallTest, WithoutCreditBlocksComeOneByOne) {
   EXPECT_TRUE(puller.Finish().ok());
 }
 
-TEST_F(PullCallTest, ManyPullsAtOnce) {
+TEST_F(PullCallTest, ServesManyPullsConcurrently) {
   std::vector<std::thread> threads;
   for (uint32_t t = 0; t < 8; ++t) {
     threads.emplace_back([this, t] {
@@ -66,8 +66,8 @@ TEST_F(PullCallTest, ManyPullsAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// A reader that does not read holds its own blocks, and nobody else's.
-TEST_F(PullCallTest, ASlowReaderHoldsBackItself) {
+// A client that does not read holds back its own blocks, and no other client's.
+TEST_F(PullCallTest, ASlowReaderDelaysOnlyItself) {
   Puller slow(stub_.get());
   slow.Open(fingerprint(), v1::MODULE_VISION, 0, 0, kPlenty);
   Puller quick(stub_.get());
@@ -77,7 +77,7 @@ TEST_F(PullCallTest, ASlowReaderHoldsBackItself) {
   Check(slow.NextBlock(), v1::MODULE_VISION, 0, 0, 0);
 }
 
-TEST_F(PullCallTest, PullValidatesItsRequests) {
+TEST_F(PullCallTest, RefusesInvalidRequests) {
   const auto ends_with = [this](auto talk) {
     Puller puller(stub_.get());
     talk(&puller);
@@ -115,7 +115,7 @@ TEST_F(PullCallTest, PullValidatesItsRequests) {
             StatusCode::INVALID_ARGUMENT);
 }
 
-// The status that a call ends with if `request` is its only message.
+// The status of a call whose only message is `request`.
 grpc::Status EndOf(v1::LoaderService::Stub* stub,
                    const v1::PullRequest& request) {
   grpc::ClientContext context;
@@ -127,7 +127,7 @@ grpc::Status EndOf(v1::LoaderService::Stub* stub,
   return stream->Finish();
 }
 
-TEST_F(PullCallTest, LanesAreChecked) {
+TEST_F(PullCallTest, RefusesInvalidLanes) {
   v1::PullRequest request;
   v1::PullRequest::Open& open = *request.mutable_open();
   open.mutable_role()->set_module(v1::MODULE_VISION);
@@ -145,9 +145,10 @@ TEST_F(PullCallTest, LanesAreChecked) {
   EXPECT_EQ(EndOf(stub_.get(), request).error_code(), StatusCode::NOT_FOUND);
 }
 
-// Chunks come in turn; a lane that joins twice, or has no number of the Pull's,
-// is refused and does it no harm; the Pull's end is its lanes'.
-TEST_F(PullCallTest, ChunksComeOverLanesInTurn) {
+// Chunks alternate between the lanes. A lane that joins twice, or whose number
+// the Pull does not have, is refused and does no harm. The Pull's end ends its
+// lanes.
+TEST_F(PullCallTest, SendsChunksOverLanesInTurn) {
   v1::PullRequest request;
   v1::PullRequest::Open& open = *request.mutable_open();
   open.mutable_role()->set_module(v1::MODULE_VISION);
@@ -207,10 +208,10 @@ TEST_F(PullCallTest, ALaneThatLeavesEndsItsPull) {
   join.mutable_join()->set_ticket(open.ticket());
   join.mutable_join()->set_lane(1);
   v1::PullResponse message;
-  ASSERT_TRUE(main->Read(&message));  // the Pull is known
+  ASSERT_TRUE(main->Read(&message));  // the Pull is registered
   const auto side = stub_->Pull(&contexts[1]);
   side->Write(join);
-  ASSERT_TRUE(side->Read(&message));  // and so is the lane
+  ASSERT_TRUE(side->Read(&message));  // the lane has joined
   contexts[1].TryCancel();
   while (main->Read(&message)) {
   }
@@ -218,7 +219,7 @@ TEST_F(PullCallTest, ALaneThatLeavesEndsItsPull) {
   side->Finish();
 }
 
-TEST_F(PullCallTest, TooManyPullsAreRefused) {
+TEST_F(PullCallTest, RefusesTooManyPulls) {
   LoaderServiceImpl service("me", scheduler_.get(), loader_.get(), &calls_,
                             {.most = 65'536, .most_a_client = 1});
   grpc::ServerBuilder builder;
@@ -241,9 +242,9 @@ TEST_F(PullCallTest, TooManyPullsAreRefused) {
   server->Shutdown(std::chrono::system_clock::now());
 }
 
-// A client that has ended its side gets what its credit covers, and then an
-// error rather than silence.
-TEST_F(PullCallTest, AClientThatEndsItsSideIsNotLeftHanging) {
+// A client that has ended its side gets the blocks that its credit covers, and
+// then an error rather than silence.
+TEST_F(PullCallTest, EndsThePullOfAClientThatEndsItsSide) {
   Puller puller(stub_.get());
   puller.Open(fingerprint(), v1::MODULE_VISION, 0, 2, 0);
   puller.WritesDone();
@@ -253,7 +254,7 @@ TEST_F(PullCallTest, AClientThatEndsItsSideIsNotLeftHanging) {
   EXPECT_THAT(status.error_message(), HasSubstr("credit"));
 }
 
-TEST_F(PullCallTest, ABadSampleEndsThePullAfterTheBlocksBefore) {
+TEST_F(PullCallTest, SendsTheBlocksBeforeABadSample) {
   builder_->FailAt(kGlobal + 1);
   Puller puller(stub_.get());
   puller.Open(fingerprint(), v1::MODULE_VISION, 0, 0, kPlenty);
@@ -265,7 +266,7 @@ TEST_F(PullCallTest, ABadSampleEndsThePullAfterTheBlocksBefore) {
   EXPECT_THAT(status.error_message(), HasSubstr("position 17"));
 }
 
-TEST_F(PullCallTest, CancelAtAnyMoment) {
+TEST_F(PullCallTest, MayBeCancelledAtAnyMoment) {
   for (int taken = 0; taken < 4; ++taken) {
     for (const uint64_t credit : {uint64_t{0}, kPlenty}) {
       Puller puller(stub_.get());
@@ -279,12 +280,12 @@ TEST_F(PullCallTest, CancelAtAnyMoment) {
     }
   }
   { Puller before_open(stub_.get()); }
-  // Shutdown waits for all calls; nothing of them may be left.
+  // Shutdown waits for all calls; none of them may be left.
   server_->Shutdown();
   EXPECT_EQ(loader_->open_streams(), 0);
 }
 
-TEST_F(PullCallTest, CancelWhileASampleIsInWork) {
+TEST_F(PullCallTest, MayBeCancelledWhileASampleIsBuilt) {
   builder_->ShutGate();
   {
     Puller puller(stub_.get());
@@ -296,11 +297,11 @@ TEST_F(PullCallTest, CancelWhileASampleIsInWork) {
   builder_->OpenGate();
 }
 
-TEST_F(PullCallTest, DrainEndsPullsWhereverTheyAre) {
-  Puller begun(stub_.get());  // waits for credit with a block in hand
+TEST_F(PullCallTest, DrainEndsPullsInEveryState) {
+  Puller begun(stub_.get());  // waits for credit to send a block
   begun.Open(fingerprint(), v1::MODULE_VISION, 0, 0, 0);
   ASSERT_FALSE(begun.NextBlock().empty());
-  Puller sending(stub_.get());  // has more on the way than was read
+  Puller sending(stub_.get());  // more was sent than was read
   sending.Open(fingerprint(), v1::MODULE_VISION, 1, 0, kPlenty);
   ASSERT_FALSE(sending.NextBlock().empty());
   builder_->ShutGate();

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(PullLimitsTest, OverAllAndOfOneClient) {
+TEST(PullLimitsTest, BoundsPullsInAllAndPerClient) {
   PullLimits limits({.most = 3, .most_a_client = 2});
   EXPECT_TRUE(limits.Begin("a").ok());
   EXPECT_TRUE(limits.Begin("a").ok());
@@ -29,7 +29,7 @@ TEST(PullLimitsTest, OverAllAndOfOneClient) {
   EXPECT_TRUE(limits.Begin("a").ok());
 }
 
-TEST(PullLimitsTest, ClientsAreAddresses) {
+TEST(PullLimitsTest, CountsClientsByAddress) {
   EXPECT_EQ(ClientOf("ipv4:10.0.0.1:4711"), "ipv4:10.0.0.1");
   EXPECT_EQ(ClientOf("ipv6:%5B::1%5D:4711"), "ipv6:%5B::1%5D");
   EXPECT_EQ(ClientOf("unix:/run/a.sock"), "unix");

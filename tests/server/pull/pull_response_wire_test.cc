@@ -27,7 +27,7 @@ v1::PullResponse Parse(const grpc::ByteBuffer& bytes) {
   return message;
 }
 
-TEST(PullWireTest, AChunkIsSentFromWhereItLies) {
+TEST(PullWireTest, SendsAChunkWithoutACopy) {
   std::vector<uint8_t> bytes(300000, 5);
   bool released = false;
   Block::Content content;
@@ -48,14 +48,14 @@ TEST(PullWireTest, AChunkIsSentFromWhereItLies) {
   EXPECT_TRUE(released);
 }
 
-TEST(PullWireTest, OtherMessagesAreProtobuf) {
+TEST(PullWireTest, EncodesOtherMessagesAsProtobuf) {
   OutgoingMessage outgoing;
   outgoing.message.mutable_shared()->set_offset(4096);
   EXPECT_EQ(Parse(EncodeResponse(std::move(outgoing))).shared().offset(),
             4096u);
 }
 
-TEST(PullWireTest, RequestsAreParsed) {
+TEST(PullWireTest, ParsesRequests) {
   v1::PullRequest request;
   request.mutable_credit()->add_blocks(77);
   const grpc::Slice slice(request.SerializeAsString());

@@ -22,7 +22,7 @@ uint8_t FormulaByte(uint64_t step, uint64_t offset) {
   return static_cast<uint8_t>(step * 13 + offset * 7 + offset / 256);
 }
 
-// A block that counts when it is lent and released. It lies in the arena where
+// A block that counts its loans and releases. It is in the arena if
 // `generation` is not 0.
 struct Counts {
   int lent = 0;
@@ -86,7 +86,8 @@ PullSession MakeSession(const ArenaIdentity* arena = nullptr) {
   return PullSession(server, arena);
 }
 
-// Opened by a client that has answered the arena with `nonce`.
+// A session opened by a client that has answered the arena's offer with
+// `nonce`.
 PullSession MappedSession(uint64_t credit, const std::string& nonce) {
   PullSession session = MakeSession(&TestArena());
   v1::PullRequest open = OpenRequest(credit);
@@ -147,7 +148,7 @@ void ExpectLent(PullSession* session, uint64_t step, uint64_t bytes,
   EXPECT_EQ(shared.generation(), generation);
 }
 
-TEST(CreditWindowTest, ABlockBeginsWhenTheUnspentCreditCoversIt) {
+TEST(CreditWindowTest, ABlockMayBeginIfTheUnspentCreditCoversIt) {
   CreditWindow credit(100);
   EXPECT_TRUE(credit.MayBegin(100));
   credit.Begin(60);
@@ -158,7 +159,7 @@ TEST(CreditWindowTest, ABlockBeginsWhenTheUnspentCreditCoversIt) {
   EXPECT_FALSE(credit.MayBegin(61));
 }
 
-TEST(CreditWindowTest, OrWhenTheClientHoldsNothing) {
+TEST(CreditWindowTest, ABlockMayBeginIfTheClientHoldsNothing) {
   CreditWindow credit(100);
   EXPECT_TRUE(credit.MayBegin(UINT64_MAX));
   credit.Begin(1000);
@@ -170,7 +171,7 @@ TEST(CreditWindowTest, OrWhenTheClientHoldsNothing) {
   EXPECT_TRUE(credit.MayBegin(1000));
 }
 
-TEST(CreditWindowTest, WithoutAnyCreditBlocksPassOneByOne) {
+TEST(CreditWindowTest, BlocksPassOneByOneWithoutCredit) {
   CreditWindow credit(0);
   EXPECT_TRUE(credit.MayBegin(5));
   credit.Begin(5);
@@ -179,7 +180,7 @@ TEST(CreditWindowTest, WithoutAnyCreditBlocksPassOneByOne) {
   EXPECT_TRUE(credit.MayBegin(5));
 }
 
-TEST(CreditWindowTest, MoreThanIsHeldCannotBeReturned) {
+TEST(CreditWindowTest, RefusesAReturnOfMoreThanIsHeld) {
   CreditWindow credit(100);
   credit.Begin(10);
   const absl::Status status = credit.Return(11);
@@ -189,7 +190,7 @@ TEST(CreditWindowTest, MoreThanIsHeldCannotBeReturned) {
   EXPECT_EQ(credit.held(), 10);
 }
 
-TEST(PullSessionTest, ABlockIsABeginAndItsChunks) {
+TEST(PullSessionTest, SendsABlockAsABeginAndItsChunks) {
   for (const uint64_t bytes :
        {uint64_t{1}, kMiB - 1, kMiB, kMiB + 1, 3 * kMiB}) {
     PullSession session = MakeSession();
@@ -216,7 +217,7 @@ TEST(PullSessionTest, TheNextBlockWaitsForCredit) {
   ExpectBlock(&session, 2, 80);
 }
 
-TEST(PullSessionTest, ABlockIsLetGoOfWhenItsLastChunkHasBeenSent) {
+TEST(PullSessionTest, ReleasesABlockWithItsLastChunk) {
   Counts counts;
   PullSession session = MakeSession();
   ASSERT_TRUE(session.OnRequest(OpenRequest(4 * kMiB)).ok());
@@ -233,7 +234,7 @@ TEST(PullSessionTest, ABlockIsLetGoOfWhenItsLastChunkHasBeenSent) {
   EXPECT_EQ(counts.lent, 0);
 }
 
-TEST(PullSessionTest, ABlockIsLentUntilItIsLetGoOf) {
+TEST(PullSessionTest, LendsABlockUntilTheClientReleasesIt) {
   Counts counts;
   PullSession session = MappedSession(kMiB, TestArena().nonce);
   session.OnBlock(MakeBlock(1, 100, &counts, 7));
@@ -250,7 +251,7 @@ TEST(PullSessionTest, ABlockIsLentUntilItIsLetGoOf) {
   EXPECT_EQ(session.lent(), 0u);
 }
 
-TEST(PullSessionTest, LentBlocksAreLetGoOfWithTheSession) {
+TEST(PullSessionTest, ReleasesLentBlocksWithTheSession) {
   Counts counts;
   {
     PullSession session = MappedSession(kMiB, TestArena().nonce);
@@ -260,20 +261,20 @@ TEST(PullSessionTest, LentBlocksAreLetGoOfWithTheSession) {
   EXPECT_EQ(counts.released, 1);
 }
 
-TEST(PullSessionTest, LentBytesAreCreditToo) {
+TEST(PullSessionTest, LentBytesCountAgainstTheCredit) {
   PullSession session = MappedSession(150, TestArena().nonce);
   session.OnBlock(MakeBlock(1, 100, nullptr, 7));
   ExpectLent(&session, 1, 100, 7);
   session.OnBlock(MakeBlock(2, 100, nullptr, 8));
   EXPECT_TRUE(session.WaitsForClient());
-  // Not those bytes, though: they name the block.
+  // A client returns lent bytes by naming the block, not as credit.
   EXPECT_EQ(session.OnRequest(CreditRequest(100)).code(),
             absl::StatusCode::kInvalidArgument);
   ASSERT_TRUE(session.OnRequest(LetGo(7)).ok());
   ExpectLent(&session, 2, 100, 8);
 }
 
-TEST(PullSessionTest, AClientLetsGoOnlyOfWhatItHolds) {
+TEST(PullSessionTest, RefusesTheReleaseOfABlockThatIsNotLent) {
   PullSession session = MappedSession(kMiB, TestArena().nonce);
   session.OnBlock(MakeBlock(1, 100, nullptr, 7));
   ExpectLent(&session, 1, 100, 7);
@@ -286,29 +287,29 @@ TEST(PullSessionTest, AClientLetsGoOnlyOfWhatItHolds) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(PullSessionTest, BlocksOutsideTheArenaComeInChunks) {
+TEST(PullSessionTest, SendsBlocksOutsideTheArenaInChunks) {
   PullSession session = MappedSession(kMiB, TestArena().nonce);
   session.OnBlock(MakeBlock(1, 100));
   ExpectBlock(&session, 1, 100);
 }
 
-TEST(PullSessionTest, WithoutAMappingBlocksComeInChunks) {
+TEST(PullSessionTest, SendsBlocksInChunksWithoutAMapping) {
   PullSession session = MappedSession(kMiB, "");
   session.OnBlock(MakeBlock(1, 100, nullptr, 7));
   ExpectBlock(&session, 1, 100);
-  // A client that does not ask for the arena is not told of it.
+  // The arena is not offered to a client that does not request it.
   PullSession other = MakeSession(&TestArena());
   ASSERT_TRUE(other.OnRequest(OpenRequest(kMiB)).ok());
   other.OnBlock(MakeBlock(1, 100, nullptr, 7));
   ExpectBlock(&other, 1, 100);
 }
 
-TEST(PullSessionTest, RefusesAMappingOfSomethingElse) {
+TEST(PullSessionTest, RefusesAMappingOfAnotherArena) {
   PullSession session = MakeSession(&TestArena());
   v1::PullRequest open = OpenRequest(1);
   open.mutable_open()->set_accepts_arena(true);
   ASSERT_TRUE(session.OnRequest(open).ok());
-  // Before it was offered.
+  // The arena has not been offered yet.
   EXPECT_EQ(session.OnRequest(MappedRequest(TestArena().nonce)).code(),
             absl::StatusCode::kInvalidArgument);
   session.NextMessage();
@@ -320,8 +321,8 @@ TEST(PullSessionTest, RefusesAMappingOfSomethingElse) {
             absl::StatusCode::kInvalidArgument);
 }
 
-// Whoever holds lent blocks learns of the end before the call ends.
-TEST(PullSessionTest, TheEndIsToldWhileBlocksAreLent) {
+// A client that holds lent blocks learns of the end before the call ends.
+TEST(PullSessionTest, SendsTheEndWhileBlocksAreLent) {
   PullSession session = MappedSession(kMiB, TestArena().nonce);
   session.OnBlock(MakeBlock(1, 100, nullptr, 7));
   ExpectLent(&session, 1, 100, 7);
@@ -337,14 +338,14 @@ TEST(PullSessionTest, TheEndIsToldWhileBlocksAreLent) {
   EXPECT_EQ(session.lent(), 0u);
 }
 
-TEST(PullSessionTest, TheEndIsNotToldWhereNoneAre) {
+TEST(PullSessionTest, SendsNoEndIfNoBlockIsLent) {
   PullSession session = MappedSession(kMiB, TestArena().nonce);
   session.OnEnd(absl::OkStatus());
   EXPECT_FALSE(session.NextMessage().has_value());
   EXPECT_TRUE(session.end()->ok());
 }
 
-TEST(PullSessionTest, AStoppedClientGetsNoFurtherBlock) {
+TEST(PullSessionTest, SendsNoBlockAfterAStop) {
   Counts counts;
   PullSession session = MappedSession(kMiB, TestArena().nonce);
   session.OnBlock(MakeBlock(1, 100, &counts, 7));
@@ -353,13 +354,13 @@ TEST(PullSessionTest, AStoppedClientGetsNoFurtherBlock) {
   v1::PullRequest stop;
   stop.mutable_stop();
   ASSERT_TRUE(session.OnRequest(stop).ok());
-  EXPECT_EQ(counts.released, 1);  // the one that was not sent
+  EXPECT_EQ(counts.released, 1);  // the unsent block
   EXPECT_FALSE(session.NextMessage().has_value());
   EXPECT_TRUE(session.end()->ok());
   EXPECT_EQ(session.lent(), 1u);
 }
 
-TEST(PullSessionTest, RefusesWhatIsOutOfOrder) {
+TEST(PullSessionTest, RefusesRequestsOutOfOrder) {
   PullSession session = MakeSession();
   EXPECT_EQ(session.OnRequest(CreditRequest(0)).code(),
             absl::StatusCode::kInvalidArgument);

@@ -22,7 +22,7 @@ using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The concatenated groups.
+// The groups' members, concatenated.
 std::vector<uint32_t> Flat(const Groups& groups) {
   std::vector<uint32_t> flat;
   for (const auto& group : groups) {
@@ -52,7 +52,7 @@ std::vector<double> ReceiptCosts(size_t n, uint32_t seed) {
   return costs;
 }
 
-// Worked examples of the reference.
+// Worked examples from the reference.
 TEST(BalanceLptTest, AgreesWithTheReferencesExamples) {
   EXPECT_THAT(*BalanceLpt({10, 1, 9, 2, 8, 3, 7, 4}, 2),
               ElementsAre(ElementsAre(0, 6, 7, 1), ElementsAre(2, 4, 5, 3)));
@@ -72,13 +72,13 @@ TEST(BalanceLptTest, AllZeroCostsStayInOrder) {
   EXPECT_THAT(Flat(*BalanceLpt(zeros, 4)), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-TEST(BalanceLptTest, LoadsAreThoseOfTheReference) {
+TEST(BalanceLptTest, LoadsEqualTheReferences) {
   const std::vector<double> costs = {12, 1, 11, 2, 10, 3, 9, 4, 8, 5, 7, 6};
   EXPECT_THAT(GroupLoads(costs, *BalanceLpt(costs, 4)),
               ElementsAre(21, 20, 19, 18));
 }
 
-TEST(BalanceLptTest, GoldenVectors) {
+TEST(BalanceLptTest, AgreesWithTheGoldenVectors) {
   constexpr char kGolden[] = "golden/balance_lpt.json";
   const std::optional<std::string> shared = SharedDirWith(kGolden);
   if (!shared) GTEST_SKIP() << NotShared(kGolden);
@@ -104,7 +104,7 @@ TEST(BalanceLptTest, GoldenVectors) {
   }
 }
 
-TEST(BalanceTest, RefusesWhatItCannotBalance) {
+TEST(BalanceTest, RefusesInvalidInput) {
   EXPECT_THAT(BalanceLpt({1, 2}, 0).status().message(),
               HasSubstr("groups is 0"));
   EXPECT_THAT(BalanceLpt({1, 2, 3}, 2).status().message(),
@@ -166,7 +166,7 @@ TEST(BalanceRefinedTest, NeverWorseThanLpt) {
     const uint32_t groups = 1 + random() % 12;
     std::vector<double> costs(groups * (1 + random() % 9));
     for (double& cost : costs) {
-      // From uniform to heavy-tailed to many ties.
+      // Covers uniform costs, heavy tails and many ties.
       const double u = (random() % 10000 + 1) / 10000.0;
       cost = seed % 3 == 0   ? std::floor(u * 1000)
              : seed % 3 == 1 ? std::floor(100 / std::pow(u, 1.5))

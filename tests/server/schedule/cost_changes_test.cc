@@ -49,7 +49,7 @@ class CostChangesTest : public ::testing::Test {
   v1::Config config_ = JobConfig(2, 4, 32, 16);
 };
 
-TEST(CostAtTest, TheLastChangeThatIsNotAboveTheStepHolds) {
+TEST(CostAtTest, UsesTheLastChangeUpToTheStep) {
   v1::Config config;
   auto& balance = *config.mutable_balance();
   *balance.mutable_cost() = Cost(1, 0);
@@ -92,7 +92,7 @@ TEST_F(CostChangesTest, EachStepUsesItsCoefficients) {
   }
 }
 
-TEST_F(CostChangesTest, TheFingerprintNamesThem) {
+TEST_F(CostChangesTest, TheFingerprintContainsTheChanges) {
   const v1::Fingerprint without = Make(config_)->fingerprint();
   for (const auto& entry : without.entries()) {
     EXPECT_EQ(entry.key().find("cost_changes"), std::string::npos);

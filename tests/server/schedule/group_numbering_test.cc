@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Bytes that move; those between servers count kBetweenServers times.
+// Bytes that move, where bytes between servers count kBetweenServers times.
 int64_t Moved(const Groups& groups, uint32_t slots,
               const std::vector<ModuleShards>& shards) {
   const uint32_t grid = groups.size() / slots;

@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Worked examples of the reference.
+// Worked examples from the reference.
 TEST(PackInOrderTest, AgreesWithTheReferencesExamples) {
   EXPECT_THAT(*PackInOrder({5, 4, 3, 6, 2, 2, 7}, {10, 2}),
               ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3),
@@ -25,7 +25,7 @@ TEST(PackInOrderTest, AgreesWithTheReferencesExamples) {
                           ElementsAre(4, 5)));
 }
 
-TEST(PackInOrderTest, RefusesWhatCannotBePacked) {
+TEST(PackInOrderTest, RefusesSamplesThatCannotBePacked) {
   const auto nine = PackInOrder({9, 9, 9}, {10, 2});
   EXPECT_EQ(nine.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(nine.status().message(), HasSubstr("3 samples cannot fill 4"));

@@ -20,8 +20,8 @@ std::vector<StageTimes> Apply(const std::vector<StageTimes>& micro_batches,
   return ordered;
 }
 
-// With equal stages of forward time f and backward 2f, 1F1B takes
-// (n + p - 1) * 3f.
+// For equal stages with forward time f and backward time 2f, 1F1B takes (n + p
+// - 1) * 3f.
 TEST(PipelineSimulatorTest, EqualStagesFollowTheClosedForm) {
   for (const size_t p : {1, 2, 4, 7}) {
     for (const size_t n : {1, 2, 5, 16}) {
@@ -44,7 +44,7 @@ TEST(PipelineSimulatorTest, NoMicroBatchesTakeNoTime) {
   EXPECT_THAT(SimulateOneForwardOneBackward({}), DoubleEq(0));
 }
 
-TEST(PipelineOrderTest, KeepsTheOrderWhereNothingIsGained) {
+TEST(PipelineOrderTest, KeepsTheOrderIfNothingIsGained) {
   EXPECT_THAT(PipelineOrder({}), ElementsAre());
   EXPECT_THAT(PipelineOrder({{1, 1}}), ElementsAre(0));
   EXPECT_THAT(PipelineOrder({{1, 1}, {1, 1}, {1, 1}}), ElementsAre(0, 1, 2));

@@ -34,7 +34,7 @@ TEST(AlignImagesTest, TakesTheSwapWithTheSmallestLoad) {
   EXPECT_THAT(groups, ElementsAre(ElementsAre(3, 1), ElementsAre(2, 0)));
 }
 
-TEST(AlignImagesTest, NamesDummiesWhereImagesAreTooFew) {
+TEST(AlignImagesTest, NamesDummiesIfImagesAreTooFew) {
   Groups groups = {{0}, {1}, {2}, {3}};
   EXPECT_THAT(AlignImages({5, 0, 5, 0}, {true, false, true, false}, 1, &groups),
               ElementsAre(1, 3));

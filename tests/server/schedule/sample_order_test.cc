@@ -90,7 +90,7 @@ TEST(MixtureTest, ExtremeWeightsFitTheTable) {
             uint64_t{1} << 20);
 }
 
-TEST(SampleOrderTest, EachSourceIsPassedThroughOnceAnEpoch) {
+TEST(SampleOrderTest, VisitsEachSampleOncePerEpoch) {
   const SampleOrder order({{"a", 7, 2}, {"b", 3, 1}}, 1234, true);
   std::vector<std::set<uint64_t>> seen(2);
   std::vector<uint64_t> drawn(2, 0);
@@ -108,7 +108,8 @@ TEST(SampleOrderTest, EachSourceIsPassedThroughOnceAnEpoch) {
   EXPECT_EQ(drawn[1], 700u);
 }
 
-// Against the order itself: the end is where the first epoch too many begins.
+// Compares with the order itself: the end is where the first excess epoch
+// begins.
 TEST(SampleOrderTest, EndsBeforeTheFirstEpochTooMany) {
   const std::vector<std::vector<SampleOrder::Source>> cases = {
       {{"a", 7, 1}},
@@ -141,12 +142,12 @@ TEST(SampleOrderTest, EpochsAndSeedsDiffer) {
             Ordinals(SampleOrder({{"a", 50, 1}}, 2, true), 50));
 }
 
-TEST(SampleOrderTest, UnshuffledIsFileOrder) {
+TEST(SampleOrderTest, FollowsTheFilesWithoutShuffling) {
   const SampleOrder order({{"a", 4, 1}}, 1, false);
   EXPECT_EQ(Ordinals(order, 6), (std::vector<uint64_t>{0, 1, 2, 3, 0, 1}));
 }
 
-// A source beside it changes when a sample comes, not the source's own order.
+// Another source changes when a sample comes, but not this source's own order.
 TEST(SampleOrderTest, ASourceKeepsItsOrderInAMixture) {
   const SampleOrder alone({{"a", 20, 1}}, 5, true);
   const SampleOrder mixed({{"b", 9, 2}, {"a", 20, 1}}, 5, true);

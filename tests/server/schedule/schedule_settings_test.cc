@@ -1,4 +1,5 @@
-// Settings that change which samples are balanced together, and in which order.
+// Settings that determine which samples are balanced together, and in which
+// order.
 
 #include <algorithm>
 #include <map>
@@ -35,8 +36,8 @@ v1::StepSchedule ScheduleOf(const v1::Config& config, uint64_t step) {
   return *std::move(schedule);
 }
 
-// Samples move between the micro-batches of a window, never out of it, and each
-// is read where its position says.
+// Samples move between the micro-batches of a window, never out of it. Each is
+// read where its position says.
 TEST(ScheduleSettingsTest, AWindowBalancesItsMicroBatchesTogether) {
   auto config = JobConfig(2, 4, 80, 16);
   const auto natural = ScheduleOf(config, 1);
@@ -44,7 +45,8 @@ TEST(ScheduleSettingsTest, AWindowBalancesItsMicroBatchesTogether) {
   config.mutable_balance()->set_window(2);
   const auto schedule = ScheduleOf(config, 1);
   ASSERT_EQ(schedule.micro_batches_size(), 5);
-  // The heaviest rank of each micro-batch, summed: what the step takes.
+  // The load of the heaviest rank of each micro-batch, summed: the time of the
+  // step.
   double natural_time = 0, time = 0;
   for (int first = 0; first < 5; first += 2) {
     std::set<uint64_t> wanted, found;
@@ -72,8 +74,8 @@ TEST(ScheduleSettingsTest, AWindowBalancesItsMicroBatchesTogether) {
   EXPECT_LT(time, natural_time);
 }
 
-// Every pack fits, and the number of micro-batches is equal on all
-// ranks, whatever the lengths.
+// Every pack fits, and the number of micro-batches is equal on all ranks for
+// any lengths.
 TEST(ScheduleSettingsTest, ScheduledPackingFillsPacks) {
   for (const auto algorithm :
        {v1::Balance::ALGORITHM_LPT, v1::Balance::ALGORITHM_REFINED}) {
@@ -108,11 +110,11 @@ TEST(ScheduleSettingsTest, ScheduledPackingFillsPacks) {
       for (uint64_t i = 0; i < 64; ++i) all.insert(step * 64 + i);
       EXPECT_EQ(positions, all);
     }
-    EXPECT_GT(counts.size(), 1u);  // it is dynamic
+    EXPECT_GT(counts.size(), 1u);  // the number varies
   }
 }
 
-TEST(ScheduleSettingsTest, ASampleThatNoPackHoldsIsNamed) {
+TEST(ScheduleSettingsTest, NamesASampleThatFitsNoPack) {
   auto config = JobConfig(2, 2, 64, 16);
   config.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
   config.mutable_packing()->set_max_tokens_per_rank(50);
@@ -132,7 +134,8 @@ TEST(ScheduleSettingsTest, SkipBelowLeavesABalancedMicroBatchAlone) {
   }
 }
 
-// The micro-batches of a step change places as wholes, and slots say where.
+// The micro-batches of a step change places as wholes; slots give the new
+// places.
 TEST(ScheduleSettingsTest, PipelineOrderKeepsTheStepsSamples) {
   auto config = JobConfig(2, 2, 64, 8);
   (*config.mutable_topology()->mutable_modules())["language"].set_pp(4);
@@ -159,7 +162,7 @@ TEST(ScheduleSettingsTest, PipelineOrderKeepsTheStepsSamples) {
   EXPECT_TRUE(moved);
 }
 
-// With `phases` the sum of both modules' largest loads is never larger, and the
+// With `phases`, the sum of both modules' largest loads is never larger. The
 // objective decides, not whether the modules share GPUs.
 TEST(ScheduleSettingsTest, TheObjectiveDecidesWhatIsBalanced) {
   auto config = JobConfig(4, 4, 64, 64);

@@ -1,5 +1,5 @@
-// Totals against sums over the samples, for random configurations: a trainer
-// scales its loss by them without asking anyone.
+// Compares totals with sums over the samples, for random configurations: a
+// trainer scales its loss by them without asking anyone.
 
 #include <algorithm>
 #include <cstdint>
@@ -25,7 +25,7 @@ constexpr uint32_t kMaxTextTokens = uint32_t{1} << 24;
 class Random {
  public:
   explicit Random(uint32_t seed) : engine_(seed) {}
-  // Of [least, most].
+  // A number in [least, most].
   uint32_t Int(uint32_t least, uint32_t most) {
     return least + engine_() % (most - least + 1);
   }
@@ -35,8 +35,8 @@ class Random {
   std::mt19937 engine_;
 };
 
-// Up to three images; text of any order of magnitude, so that the squares of
-// some samples alone are beyond 2^32.
+// Samples with up to three images and text of any order of magnitude, so that
+// the squares of some samples alone exceed 2^32.
 std::vector<FakeSourceIndex::Sample> RandomSamples(Random* random) {
   std::vector<FakeSourceIndex::Sample> samples(random->Int(1, 60));
   for (FakeSourceIndex::Sample& sample : samples) {
@@ -76,7 +76,7 @@ v1::Config RandomConfig(Random* random) {
 }
 
 struct Sums {
-  // Wide enough for any, so that a wrapped total differs.
+  // Wide enough that no sum wraps, so that a wrapped total differs.
   unsigned __int128 tokens = 0, squared = 0, labels = 0, patches = 0,
                     images = 0;
 
@@ -89,7 +89,7 @@ struct Sums {
   }
 };
 
-// From the index, but for the sizes of the images after resizing.
+// Sums from the index, except for the sizes of the images after resizing.
 Sums SumsOf(const std::vector<FakeSourceIndex::Sample>& samples,
             const v1::MicroBatchSchedule& micro_batch) {
   Sums sums;
@@ -141,7 +141,7 @@ TEST(ScheduleTotalsTest, AreTheSumsOverTheSamples) {
     }
     ExpectEqual(schedule->totals(), step_sums);
     largest = std::max(largest, schedule->totals().tokens_squared());
-    // Each sample of the step is in the sums once.
+    // Each sample of the step is counted once.
     std::multiset<uint64_t> wanted;
     for (uint64_t i = 0; i < config.batch().global(); ++i) {
       wanted.insert(step * config.batch().global() + i);
@@ -151,7 +151,7 @@ TEST(ScheduleTotalsTest, AreTheSumsOverTheSamples) {
   EXPECT_GT(largest, uint64_t{1} << 50);
 }
 
-// The largest sample that there may be: 2^32 - 1 tokens.
+// The largest possible sample: 2^32 - 1 tokens.
 TEST(ScheduleTotalsTest, ASquareOfSixtyFourBitsIsExact) {
   constexpr uint64_t kTokens = 0xffffffff;
   const FakeSourceIndex index(

@@ -84,8 +84,8 @@ TEST_P(SchedulerTest, StepsCoverThePositionsWithoutAGap) {
   EXPECT_EQ(position, 5 * 8 * grid());
 }
 
-// Rank r of d reads groups [r*grid/d, (r+1)*grid/d), so its samples
-// are consecutive.
+// Rank r of d reads groups [r*grid/d, (r+1)*grid/d), so its samples are
+// consecutive.
 TEST_P(SchedulerTest, ReadersTakeEqualRangesOfPositions) {
   const auto schedule = ScheduleOf(Config(v1::DELIVERY_EXCHANGE), 3);
   for (const auto& micro_batch : schedule.micro_batches()) {
@@ -151,8 +151,8 @@ INSTANTIATE_TEST_SUITE_P(
                       std::make_tuple(4, 2), std::make_tuple(2, 3),
                       std::make_tuple(3, 6), std::make_tuple(8, 2)));
 
-// The step fails: without the sample ranks would disagree.
-TEST(SchedulerErrorsTest, ADamagedIndexEndsTheStepsThatNeedTheSample) {
+// The step fails: without the sample, ranks would disagree.
+TEST(SchedulerErrorsTest, ADamagedIndexFailsTheStepsThatNeedTheSample) {
   const v1::Config config = JobConfig(2, 2, 16, 8);
   const WatchedIndex index(40);
   const auto scheduler = Scheduler::Create(config, {&index});
@@ -284,7 +284,7 @@ TEST(SchedulerValuesTest, TheJobContainsTheLayout) {
   EXPECT_EQ(job.virtual_pipeline_group(), 3u);
 }
 
-TEST(SchedulerValuesTest, FingerprintFollowsWhatTheScheduleDependsOn) {
+TEST(SchedulerValuesTest, TheFingerprintCoversTheSchedulesInputs) {
   const auto config = JobConfig(2, 2, 16, 8);
   const std::string hash = Make(config)->fingerprint().hash();
   EXPECT_EQ(hash.size(), 32u);
@@ -344,7 +344,7 @@ TEST(SchedulerValuesTest, TheDataEndAfterTheirEpochs) {
       HasSubstr(absl::StrCat("at ", samples, " samples")));
 }
 
-TEST(SchedulerValuesTest, RefusesWhatCannotBeScheduled) {
+TEST(SchedulerValuesTest, RefusesImpossibleSchedules) {
   const FakeSourceIndex empty({});
   EXPECT_THAT(
       Scheduler::Create(JobConfig(1, 1, 2, 2), {&empty}).status().message(),

@@ -96,8 +96,8 @@ TEST(StepBalanceTest, AModuleWithoutLoadHasNoSpread) {
   EXPECT_EQ(BalanceOf(schedule, {}, Geometry()).modules(0).spread_after(), 0);
 }
 
-// For both modules the bytes are those of the blocks.
-TEST(StepBalanceTest, BytesAreThoseOfTheBlockPlan) {
+// For both modules, the bytes equal those of the blocks.
+TEST(StepBalanceTest, BytesEqualTheBlockPlans) {
   SyntheticJob job;
   job.vision_dp = 4;
   job.language_dp = 2;
@@ -142,7 +142,7 @@ TEST(StepBalanceTest, DropRanksKeepsTheSums) {
   EXPECT_EQ(balance.modules(0).samples(), 4u);
 }
 
-TEST(StepBalanceTest, ServersAreThoseOfTheTopology) {
+TEST(StepBalanceTest, ServersFollowTheTopology) {
   v1::Config config = JobConfig(4, 2, 16, 8);
   config.mutable_topology()->clear_servers();
   for (const char* ranks : {"0,3", "1-2"}) {

@@ -44,7 +44,7 @@ TEST(TokenList, ATokenMayHaveSeveralJobsAndLines) {
   EXPECT_EQ(Check("night", "token-of-day-run-000"), Verdict::kOtherJob);
 }
 
-TEST(TokenList, OnlyWholeTokensAreKnown) {
+TEST(TokenList, AcceptsOnlyWholeTokens) {
   for (const char* token :
        {"", "token-of-night-run-", "token-of-night-run-12", "night", "#",
         "token-of-night-run-1 night", "Token-of-night-run-1"}) {
@@ -52,7 +52,7 @@ TEST(TokenList, OnlyWholeTokensAreKnown) {
   }
 }
 
-TEST(TokenList, TheServersOwnIsTheFirstOfItsJob) {
+TEST(TokenList, TheServersOwnTokenIsTheFirstOfItsJob) {
   EXPECT_EQ(TokenList::Parse(kFile, "tokens", "day")->own(),
             "token-of-day-run-000");
   EXPECT_EQ(TokenList::Parse(kFile, "tokens", "")->own(), "token-of-everybody");
@@ -62,7 +62,7 @@ std::string Message(const std::string& text, const std::string& job = "") {
   return std::string(TokenList::Parse(text, "tokens", job).status().message());
 }
 
-TEST(TokenList, FaultsNameTheLineAndNotTheToken) {
+TEST(TokenList, FaultsNameTheLineButNotTheToken) {
   EXPECT_THAT(Message("# one\nsecret\n"),
               AllOf(HasSubstr("tokens:2: "), HasSubstr("6 bytes"),
                     Not(HasSubstr("secret"))));
@@ -72,7 +72,7 @@ TEST(TokenList, FaultsNameTheLineAndNotTheToken) {
               AllOf(HasSubstr("tokens:1: word 3"), Not(HasSubstr("secret"))));
 }
 
-TEST(TokenList, ATokenForTheJobIsWanted) {
+TEST(TokenList, RequiresATokenForTheJob) {
   for (const char* text : {"", "# none\n", "0123456789abcdef night\n"}) {
     EXPECT_THAT(Message(text, "day"),
                 AllOf(HasSubstr("tokens: "), HasSubstr("day")));

@@ -30,8 +30,8 @@ int ListenAt(const std::string& path) {
   return fd;
 }
 
-// Paths of sockets are short, and that of the test's directory is not: the
-// tests go there and use relative ones.
+// Changes to the test's directory and uses relative paths, since paths of
+// sockets are short and that of the directory is long.
 class SocketFileTest : public ::testing::Test {
  protected:
   SocketFileTest() { EXPECT_EQ(chdir(::testing::TempDir().c_str()), 0); }
@@ -51,7 +51,7 @@ absl::Status Check(const std::string& address, bool tls, bool tokens,
   return CheckListen(address, security);
 }
 
-TEST(ListenAddressTest, OnlyThisMachineMayReachWhatIsOpen) {
+TEST(ListenAddressTest, RefusesToServeOtherMachinesUnsecured) {
   for (const char* address : {"unix:/run/a.sock", "127.0.0.1:0", "127.1.2.3:70",
                               "localhost:7070", "[::1]:7"}) {
     EXPECT_TRUE(Check(address, false, false, false).ok()) << address;
@@ -73,7 +73,7 @@ TEST(ListenAddressTest, OnlyThisMachineMayReachWhatIsOpen) {
   }
 }
 
-TEST(ListenAddressTest, TokensWantTlsOrASocket) {
+TEST(ListenAddressTest, TokensNeedTlsOrASocket) {
   EXPECT_TRUE(Check("unix:/run/a.sock", false, true, false).ok());
   EXPECT_TRUE(Check("127.0.0.1:0", true, true, false).ok());
   for (const bool insecure : {false, true}) {
@@ -82,7 +82,7 @@ TEST(ListenAddressTest, TokensWantTlsOrASocket) {
   }
 }
 
-TEST_F(SocketFileTest, TheReasonForNotListeningIsTheSystems) {
+TEST_F(SocketFileTest, ReportsTheSystemsReasonForNotListening) {
   EXPECT_TRUE(TryListen("127.0.0.1:0").ok());
   EXPECT_TRUE(TryListen("unix:free.sock").ok());
   EXPECT_FALSE(Exists("free.sock"));
@@ -92,7 +92,7 @@ TEST_F(SocketFileTest, TheReasonForNotListeningIsTheSystems) {
   EXPECT_THAT(message("unix:/no/such/folder/a.sock"),
               AllOf(HasSubstr("unix:/no/such/folder/a.sock"),
                     HasSubstr("No such file or directory")));
-  // Of the addresses that are nobody's: documentation's own.
+  // An address that no machine has: reserved for documentation.
   EXPECT_THAT(message("192.0.2.1:0"),
               AllOf(HasSubstr("192.0.2.1:0"),
                     HasSubstr("Cannot assign requested address")));
@@ -102,11 +102,11 @@ TEST_F(SocketFileTest, TheReasonForNotListeningIsTheSystems) {
   close(fd);
 }
 
-TEST_F(SocketFileTest, NothingThereIsFine) {
+TEST_F(SocketFileTest, AcceptsAMissingFile) {
   EXPECT_TRUE(RemoveStaleSocket("none.sock").ok());
 }
 
-TEST_F(SocketFileTest, ASocketLeftBehindIsRemoved) {
+TEST_F(SocketFileTest, RemovesASocketLeftBehind) {
   const std::string path = "stale.sock";
   close(ListenAt(path));
   ASSERT_TRUE(Exists(path));
@@ -114,7 +114,7 @@ TEST_F(SocketFileTest, ASocketLeftBehindIsRemoved) {
   EXPECT_FALSE(Exists(path));
 }
 
-TEST_F(SocketFileTest, ASocketThatAnswersIsLeftAlone) {
+TEST_F(SocketFileTest, KeepsASocketThatAnswers) {
   const std::string path = "alive.sock";
   const int fd = ListenAt(path);
   const absl::Status status = RemoveStaleSocket(path);
@@ -125,19 +125,19 @@ TEST_F(SocketFileTest, ASocketThatAnswersIsLeftAlone) {
   unlink(path.c_str());
 }
 
-TEST_F(SocketFileTest, AFileIsLeftAlone) {
+TEST_F(SocketFileTest, KeepsAFile) {
   const std::string path = "file.sock";
   std::ofstream(path) << "precious";
   EXPECT_EQ(RemoveStaleSocket(path).code(), absl::StatusCode::kAlreadyExists);
   EXPECT_TRUE(Exists(path));
 }
 
-TEST_F(SocketFileTest, APathTooLongForASocketIsRefused) {
+TEST_F(SocketFileTest, RefusesAPathTooLongForASocket) {
   EXPECT_EQ(RemoveStaleSocket("/" + std::string(200, 'x')).code(),
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(ListenAddressTest, PortsTakeTheLastPlace) {
+TEST(ListenAddressTest, ReplacesThePort) {
   EXPECT_EQ(WithPort("127.0.0.1:0", 4711), "127.0.0.1:4711");
   EXPECT_EQ(WithPort("[::1]:0", 4711), "[::1]:4711");
 }

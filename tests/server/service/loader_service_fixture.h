@@ -21,7 +21,7 @@
 namespace ballast {
 
 // LoaderService and ScheduleService over gRPC, with a loader whose samples are
-// drawn: two vision ranks and two language ranks.
+// generated: two vision ranks and two language ranks.
 class LoaderServiceFixture : public ::testing::Test {
  protected:
   static constexpr uint32_t kGlobal = 16;
@@ -58,7 +58,7 @@ class LoaderServiceFixture : public ::testing::Test {
     return scheduler_->fingerprint().hash();
   }
 
-  // Checks that `block` is the one that the role's plan foresees.
+  // Checks that `block` is the one that the role's plan specifies.
   void Check(const std::vector<uint64_t>& block, v1::Module module,
              uint32_t rank, uint64_t step, uint32_t micro_batch) {
     v1::Role role;

@@ -17,7 +17,7 @@ using grpc::StatusCode;
 using ::testing::HasSubstr;
 using LoaderServiceTest = LoaderServiceFixture;
 
-TEST_F(LoaderServiceTest, AttachTellsOfTheJob) {
+TEST_F(LoaderServiceTest, AttachReturnsTheJob) {
   v1::AttachRequest request;
   v1::AttachResponse response;
   ASSERT_TRUE(Attach(request, &response).ok());
@@ -54,7 +54,7 @@ TEST_F(LoaderServiceTest, AttachRefusesRanksThatTheJobLacks) {
             StatusCode::INVALID_ARGUMENT);
 }
 
-TEST_F(LoaderServiceTest, KeepsWhatRanksReport) {
+TEST_F(LoaderServiceTest, KeepsReportedTimings) {
   v1::ReportRequest report;
   report.set_fingerprint(fingerprint());
   for (const uint64_t step : {8, 7}) {
@@ -104,7 +104,7 @@ TEST_F(LoaderServiceTest, KeepsWhatRanksReport) {
   EXPECT_EQ(send().error_code(), StatusCode::FAILED_PRECONDITION);
 }
 
-TEST_F(LoaderServiceTest, RendezvousHandsOutTheId) {
+TEST_F(LoaderServiceTest, RendezvousPassesOnTheId) {
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < 4; ++rank) {
     threads.emplace_back([this, rank] {
@@ -145,7 +145,7 @@ TEST_F(LoaderServiceTest, RendezvousHonoursDeadlineAndDrain) {
             StatusCode::UNAVAILABLE);
 }
 
-TEST_F(LoaderServiceTest, GetScheduleAnswersTheScheduler) {
+TEST_F(LoaderServiceTest, GetScheduleReturnsTheSchedulersSchedule) {
   v1::GetScheduleRequest request;
   v1::GetScheduleResponse response;
   request.set_step(12);

@@ -1,4 +1,4 @@
-// MetricsService of a real server whose sources lie in memory.
+// MetricsService of a real server whose sources are in memory.
 #include "server/service/metrics_service.h"
 
 #include <map>
@@ -53,14 +53,15 @@ class MetricsServiceTest : public ::testing::Test {
     metrics_ = v1::MetricsService::NewStub(channel);
   }
 
-  // What the pure function says of a step.
+  // The pure function's balance of a step.
   v1::StepBalance Expected(uint64_t step) const {
     const v1::Model& model = scheduler_->job().model();
     return BalanceOf(*scheduler_->Schedule(step), servers_,
                      {model.patch(), model.position_axes()});
   }
 
-  // All blocks of `steps` steps of one role; how many bytes they have.
+  // Pulls all blocks of `steps` steps of one role. Returns their number of
+  // bytes.
   uint64_t Pull(v1::Module module, uint32_t rank, uint64_t steps) {
     Puller puller(loader_.get());
     puller.Open(scheduler_->fingerprint().hash(), module, rank, steps, kCredit);
@@ -170,7 +171,7 @@ TEST_F(MetricsServiceTest, TooManyStepsAreRefused) {
               HasSubstr("GetBalanceRequest.steps is 257, wanted at most 256"));
 }
 
-TEST_F(MetricsServiceTest, APrefixMustBeAPartOfAName) {
+TEST_F(MetricsServiceTest, FiltersByAValidPrefix) {
   for (const std::string& prefix :
        {std::string("a b"), std::string(129, 'a')}) {
     grpc::ClientContext context;
@@ -185,8 +186,8 @@ TEST_F(MetricsServiceTest, APrefixMustBeAPartOfAName) {
   }
 }
 
-// What was pulled is what is counted.
-TEST_F(MetricsServiceTest, CountsWhatWasBuiltAndSent) {
+// The counts equal what was pulled.
+TEST_F(MetricsServiceTest, CountsBuiltAndSentBlocks) {
   uint64_t bytes = 0;
   uint64_t images = 0;
   uint64_t tokens = 0;
@@ -198,7 +199,7 @@ TEST_F(MetricsServiceTest, CountsWhatWasBuiltAndSent) {
     images += schedule.totals().images();
     tokens += schedule.totals().tokens();
   }
-  // Prefetching may have built more.
+  // Prefetching may have built more blocks.
   std::map<std::string, double> stats = Stats();
   EXPECT_GE(stats["ballast_images_total use=vision"], images);
   EXPECT_EQ(stats["ballast_stage_seconds stage=decode"],
@@ -216,7 +217,7 @@ TEST_F(MetricsServiceTest, CountsWhatWasBuiltAndSent) {
   EXPECT_GE(stats["ballast_schedules_computed_total"], 2);
 }
 
-TEST_F(MetricsServiceTest, TellsOfTheStepThatTrainingIsAt) {
+TEST_F(MetricsServiceTest, ReturnsTheStepThatTrainingHasReached) {
   EXPECT_FALSE(Status().has_current_step());
   Pull(v1::MODULE_VISION, 0, 2);
   EXPECT_EQ(Status().current_step(), 1u);
@@ -260,7 +261,7 @@ TEST_F(MetricsServiceTest, WatchFollowsTraining) {
     EXPECT_EQ(response.balance().SerializeAsString(),
               expected.SerializeAsString());
   }
-  // Step 2 comes when a rank gets there, and not before.
+  // Step 2 is sent when a rank gets there, and not before.
   Pull(v1::MODULE_LANGUAGE, 1, 3);
   ASSERT_TRUE(watch->Read(&response));
   EXPECT_EQ(response.balance().step(), 2u);
@@ -268,7 +269,7 @@ TEST_F(MetricsServiceTest, WatchFollowsTraining) {
   EXPECT_TRUE(watch->Finish().ok());
 }
 
-TEST_F(MetricsServiceTest, AWatchEndsWhenTheServerDrains) {
+TEST_F(MetricsServiceTest, DrainEndsAWatch) {
   grpc::ClientContext context;
   const auto watch = metrics_->WatchBalance(&context, {});
   Pull(v1::MODULE_VISION, 0, 1);
@@ -279,10 +280,11 @@ TEST_F(MetricsServiceTest, AWatchEndsWhenTheServerDrains) {
   EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-TEST_F(MetricsServiceTest, TellsOfClientsThatWaitAndThatHoldBack) {
+TEST_F(MetricsServiceTest, ListsClientsThatWaitAndThatHoldBack) {
   Puller ahead(loader_.get());
   const std::string hash = scheduler_->fingerprint().hash();
-  // No credit: a block comes when the client holds nothing, and then none.
+  // Without credit, a block comes when the client holds nothing, and then no
+  // other.
   ahead.Open(hash, v1::MODULE_VISION, 0, 0, 0, 5);
   ASSERT_FALSE(ahead.NextBlock().empty());
   Puller behind(loader_.get());
@@ -309,14 +311,14 @@ TEST_F(MetricsServiceTest, TellsOfClientsThatWaitAndThatHoldBack) {
   EXPECT_EQ(Stats()["ballast_client_lag_steps"], 3);
 }
 
-TEST_F(MetricsServiceTest, BadSamplesAreCountedAndListedWithTheirReasons) {
+TEST_F(MetricsServiceTest, CountsBadSamplesAndListsTheirReasons) {
   std::set<uint64_t> bad;
   for (uint64_t ordinal = 0; ordinal < 32; ++ordinal) {
     if (source_->mutable_sample(ordinal)->images.empty()) continue;
     source_->Fail(ordinal, absl::DataLossError("a scratch on the disk"));
     bad.insert(ordinal);
   }
-  // Two steps are each of the 32 samples once, as both ranks read them.
+  // Two steps contain each of the 32 samples once, since both ranks read them.
   Pull(v1::MODULE_VISION, 0, 2);
   Pull(v1::MODULE_VISION, 1, 2);
   const v1::GetStatusResponse status = Status();
@@ -329,7 +331,7 @@ TEST_F(MetricsServiceTest, BadSamplesAreCountedAndListedWithTheirReasons) {
   EXPECT_GE(stats["ballast_placeholders_total"], bad.size());
 }
 
-TEST_F(MetricsServiceTest, TellsWhatRanksReport) {
+TEST_F(MetricsServiceTest, ReturnsReportedTimings) {
   v1::ReportRequest request;
   request.set_fingerprint(scheduler_->fingerprint().hash());
   v1::StepTiming& timing = *request.add_timings();

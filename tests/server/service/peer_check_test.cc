@@ -76,7 +76,7 @@ TEST(PeerCheckTest, DelaysGrowAndEnd) {
   EXPECT_FALSE(PeerRetryDelay(round + 1).has_value());
 }
 
-// Answers as told; UNAVAILABLE if it was told nothing.
+// Answers as instructed; UNAVAILABLE without an instruction.
 class FakeCaller final : public PeerCaller {
  public:
   struct Script {
@@ -149,7 +149,7 @@ class PeerCheckThreadTest : public ::testing::Test {
   std::unique_ptr<PeerCheck> check_;
 };
 
-TEST_F(PeerCheckThreadTest, PeersThatAreEqualAreNotAskedAgain) {
+TEST_F(PeerCheckThreadTest, DoesNotAskEqualPeersAgain) {
   SetAnswer("c", "16");
   Start();
   clock_.AwaitSleepers(1);
@@ -166,7 +166,7 @@ TEST_F(PeerCheckThreadTest, PeersThatAreEqualAreNotAskedAgain) {
                                            PeerVerdict::kDiffersDelay));
 }
 
-TEST(PeerVerdictTest, AStrangerIsAskedUntilItIsGoneAndThenAsAtTheStart) {
+TEST(PeerVerdictTest, AsksADifferingPeerUntilItIsGoneAndThenAsAtTheStart) {
   PeerVerdict verdict({"b", "c"});
   EXPECT_TRUE(verdict.status().ok());
   verdict.Note("b", absl::FailedPreconditionError("b differs"));
@@ -188,7 +188,7 @@ TEST(PeerVerdictTest, AStrangerIsAskedUntilItIsGoneAndThenAsAtTheStart) {
   EXPECT_FALSE(verdict.EndRound().has_value());
 }
 
-TEST(PeerVerdictTest, TheFirstPeerThatDiffersIsTheCause) {
+TEST(PeerVerdictTest, NamesTheFirstPeerThatDiffers) {
   PeerVerdict verdict({"b", "c"});
   verdict.Note("c", absl::FailedPreconditionError("c differs"));
   EXPECT_EQ(verdict.status().message(), "c differs");
@@ -198,7 +198,7 @@ TEST(PeerVerdictTest, TheFirstPeerThatDiffersIsTheCause) {
   EXPECT_EQ(verdict.status().message(), "c differs");
 }
 
-TEST_F(PeerCheckThreadTest, ADifferenceThatIsGoneIsToldToo) {
+TEST_F(PeerCheckThreadTest, ReportsThatADifferenceIsGone) {
   SetAnswer("b", "32");
   SetAnswer("c", "16");
   SetAnswer("d", "16");
@@ -216,7 +216,7 @@ TEST_F(PeerCheckThreadTest, ADifferenceThatIsGoneIsToldToo) {
   EXPECT_THAT(asked(), ElementsAre("b", "c", "d", "b"));
 }
 
-TEST_F(PeerCheckThreadTest, ItGivesUp) {
+TEST_F(PeerCheckThreadTest, GivesUpOnSilentPeers) {
   Start();
   int rounds = 1;
   for (; PeerRetryDelay(rounds).has_value(); ++rounds) {

@@ -1,4 +1,4 @@
-// Several servers of one job, or of two.
+// Several servers of one job, or of two jobs.
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -84,7 +84,7 @@ class PeerServersTest : public ::testing::Test {
     return stub->Attach(&context, request, response);
   }
 
-  // Blocks until the server refuses ranks; answers why.
+  // Blocks until the server refuses ranks. Returns the reason.
   static std::string AwaitRefusal(v1::LoaderService::Stub* stub) {
     v1::AttachResponse response;
     while (response.refusal().empty()) {
@@ -105,7 +105,7 @@ class PeerServersTest : public ::testing::Test {
   ManualClock clock_;
 };
 
-TEST_F(PeerServersTest, BothFindTheDifferenceAndRefuse) {
+TEST_F(PeerServersTest, BothServersFindTheDifferenceAndRefuse) {
   const auto first = Start(0, 1234, &clock_);
   const auto first_channel = Connect(0);
   const auto first_stub = v1::LoaderService::NewStub(first_channel);
@@ -114,10 +114,10 @@ TEST_F(PeerServersTest, BothFindTheDifferenceAndRefuse) {
   Puller open(first_stub.get());
   open.Open(attached.fingerprint().hash(), v1::MODULE_VISION, 0, 0, 0);
   EXPECT_FALSE(open.NextBlock().empty());
-  clock_.AwaitSleepers(1);  // the second server was not there
+  clock_.AwaitSleepers(1);  // no second server was running
   EXPECT_TRUE(IsServing(first_channel));
 
-  // The second finds out at once, the first when it asks again.
+  // The second server finds out at once, the first when it asks again.
   const auto second = Start(1, 99, &clock_);
   const auto second_channel = Connect(1);
   const auto second_stub = v1::LoaderService::NewStub(second_channel);
@@ -148,14 +148,14 @@ TEST_F(PeerServersTest, BothFindTheDifferenceAndRefuse) {
   open.Credit(open.begin().bytes());
   EXPECT_TRUE(open.NextBlock().empty());
   EXPECT_EQ(open.Finish().error_code(), StatusCode::FAILED_PRECONDITION);
-  // The health turns right after the refusal that was awaited.
+  // The health changes right after the refusal that was awaited.
   while (IsServing(first_channel) || IsServing(second_channel)) {
   }
 }
 
-// Another job's server at the address of a peer: while it is there, no rank is
+// Another job's server uses the address of a peer. While it runs, no rank is
 // served; once it has gone, ranks are.
-TEST_F(PeerServersTest, AServerServesAgainOnceAStrangerHasLeft) {
+TEST_F(PeerServersTest, ServesAgainOnceADifferingPeerHasLeft) {
   auto stranger = Start(1, 99, &clock_);
   clock_.AwaitSleepers(1);
   ManualClock own_clock;
@@ -176,7 +176,7 @@ TEST_F(PeerServersTest, AServerServesAgainOnceAStrangerHasLeft) {
   own_clock.AwaitSleepers(1);  // the health has been set before
   EXPECT_TRUE(IsServing(channel));
 
-  // It comes back: found again, and again not for good.
+  // It comes back: it is found again, and again not permanently.
   stranger = Start(1, 99, &clock_);
   own_clock.Advance(absl::Seconds(1));
   AwaitRefusal(stub.get());
@@ -219,9 +219,9 @@ TEST_F(PeerServersTest, AGroupMeetsAcrossServers) {
   }
 }
 
-// A rank waits through the second server while that drains, and at a server
-// whose meeting place is not there or of another job.
-TEST_F(PeerServersTest, AMeetingThatCannotBeEndsWithTheCause) {
+// A rank waits through the second server while that drains; then at a server
+// whose meeting place is missing or belongs to another job.
+TEST_F(PeerServersTest, AnImpossibleMeetingEndsWithTheCause) {
   auto first = Start(0, 1234, &clock_);
   auto second = Start(1, 1234, &clock_);
   const auto stub = v1::LoaderService::NewStub(Connect(1));
@@ -240,7 +240,7 @@ TEST_F(PeerServersTest, AMeetingThatCannotBeEndsWithTheCause) {
     grpc::ClientContext context;
     v1::RendezvousResponse response;
     EXPECT_EQ(stub->Rendezvous(&context, request, &response).error_code(),
-              StatusCode::INVALID_ARGUMENT);  // no deadline
+              StatusCode::INVALID_ARGUMENT);  // it has no deadline
   }
   first.reset();
   grpc::Status status = meet();
@@ -249,7 +249,7 @@ TEST_F(PeerServersTest, AMeetingThatCannotBeEndsWithTheCause) {
               HasSubstr("the job's groups meet at server " + Address(0)));
 
   first = Start(0, 99, &clock_);
-  do {  // until the connection is made again
+  do {  // until it has reconnected
     status = meet();
   } while (status.error_code() == StatusCode::UNAVAILABLE);
   EXPECT_EQ(status.error_code(), StatusCode::FAILED_PRECONDITION);

@@ -14,7 +14,7 @@
 
 namespace ballast {
 
-// A Pull from the client's side, over a raw stub.
+// The client's side of a Pull, over a raw stub.
 class Puller {
  public:
   explicit Puller(v1::LoaderService::Stub* stub)

@@ -47,18 +47,18 @@ class RehearsalTest : public ::testing::Test {
   std::shared_ptr<Loader> loader_;
 };
 
-TEST_F(RehearsalTest, BuildsTheFirstBlocksAndLetsGoOfThem) {
+TEST_F(RehearsalTest, BuildsTheFirstBlocksAndReleasesThem) {
   const absl::Status status =
       Rehearse(loader_.get(),
                {Role(v1::MODULE_VISION, 0), Role(v1::MODULE_LANGUAGE, 1)});
   EXPECT_TRUE(status.ok()) << status;
-  // Half of micro-batch 0 each, and nothing beyond it is waited for.
+  // Half of micro-batch 0 for each role; nothing beyond it is awaited.
   EXPECT_GE(builder_->builds(), 8u);
   EXPECT_LT(*builder_->begun().begin(), 8u);
   EXPECT_EQ(loader_->open_streams(), 0u);
 }
 
-TEST_F(RehearsalTest, LastsUntilTheyAreBuilt) {
+TEST_F(RehearsalTest, WaitsUntilTheBlocksAreBuilt) {
   builder_->ShutGate();
   std::atomic<bool> done = false;
   std::thread thread([&] {
@@ -71,7 +71,7 @@ TEST_F(RehearsalTest, LastsUntilTheyAreBuilt) {
   thread.join();
 }
 
-TEST_F(RehearsalTest, SaysWhichBlockCannotBeBuilt) {
+TEST_F(RehearsalTest, NamesTheBlockThatCannotBeBuilt) {
   for (uint64_t position = 0; position < 8; ++position) {
     builder_->FailAt(position);
   }

@@ -40,7 +40,7 @@ v1::RendezvousRequest As(const std::string& member,
   return request;
 }
 
-// Joins and keeps the answer in `result`, which must outlive it.
+// Joins and stores the answer in `result`, which must outlive it.
 uint64_t Join(Rendezvous* rendezvous, const v1::RendezvousRequest& request,
               Result* result) {
   return rendezvous->Join(
@@ -69,7 +69,7 @@ absl::StatusCode CodeOf(Rendezvous* rendezvous,
   return CodeOf(result);
 }
 
-TEST(RendezvousTest, AllLearnWhatRank0Gave) {
+TEST(RendezvousTest, AllRanksGetRank0sId) {
   Rendezvous rendezvous;
   std::vector<Result> results(4);
   Join(&rendezvous, Member("g", 1, 4), &results[1]);
@@ -101,9 +101,9 @@ TEST(RendezvousTest, AGroupThatHasMetMayMeetAgain) {
   }
 }
 
-// A start of three ranks is broken off after any of its ranks have come, and
-// all of them are gone. The next start meets as if there had been none.
-TEST(RendezvousTest, AStartBrokenOffAtAnyPointLeavesNothingBehind) {
+// A start of three ranks is aborted after any of its ranks have come, and all
+// of them leave. The next start meets as if there had been no earlier one.
+TEST(RendezvousTest, AnAbortedStartLeavesNothingBehind) {
   constexpr uint32_t kSize = 3;
   for (uint32_t came = 1; came + 1 < 1u << kSize; ++came) {
     for (const uint32_t first : {0u, 1u, 2u}) {
@@ -131,8 +131,8 @@ TEST(RendezvousTest, AStartBrokenOffAtAnyPointLeavesNothingBehind) {
   }
 }
 
-// Ranks of an earlier start that still wait take no part, and are not answered.
-TEST(RendezvousTest, TwoRunsAtOnceNeverMix) {
+// Ranks of an earlier start that still wait take no part and are not answered.
+TEST(RendezvousTest, NeverMixesTwoRuns) {
   Rendezvous rendezvous;
   Result old_zero, old_one, new_zero, new_one;
   Join(&rendezvous, OfRun("1", Member("g", 1, 2)), &old_one);
@@ -144,12 +144,12 @@ TEST(RendezvousTest, TwoRunsAtOnceNeverMix) {
   EXPECT_EQ(IdOf(new_one), "new");
   EXPECT_EQ((*new_one)->run(), "2");
   EXPECT_FALSE(old_one.has_value());
-  // Whole, the earlier one meets by itself.
+  // Once complete, the earlier one meets by itself.
   Join(&rendezvous, OfRun("1", Member("g", 0, 2, "old")), &old_zero);
   EXPECT_EQ(IdOf(old_one), "old");
 }
 
-TEST(RendezvousTest, AMeetingWithoutARunIsGivenOneOfItsOwn) {
+TEST(RendezvousTest, AssignsARunToAMeetingWithoutOne) {
   Rendezvous rendezvous;
   std::set<std::string> runs;
   for (const char* id : {"first", "second"}) {
@@ -163,8 +163,8 @@ TEST(RendezvousTest, AMeetingWithoutARunIsGivenOneOfItsOwn) {
   EXPECT_THAT(runs, SizeIs(2));
 }
 
-// Also with another id: an earlier rank 0 that waits gives way.
-TEST(RendezvousTest, ARankThatComesAgainTakesThePlaceOfTheFirst) {
+// This holds for another id too: an earlier rank 0 that waits is replaced.
+TEST(RendezvousTest, ReplacesAWaitingRankThatComesAgain) {
   Rendezvous rendezvous;
   Result first, second, zero, other_zero;
   const uint64_t ticket = Join(&rendezvous, Member("g", 1, 3), &first);
@@ -182,7 +182,7 @@ TEST(RendezvousTest, ARankThatComesAgainTakesThePlaceOfTheFirst) {
 }
 
 // The answer was lost on its way; the rank asks again.
-TEST(RendezvousTest, AMemberThatWasAnsweredIsAnsweredTheSameAgain) {
+TEST(RendezvousTest, RepeatsTheAnswerToAMember) {
   Rendezvous rendezvous;
   Result zero, one, again, other;
   Join(&rendezvous, As("a", Member("g", 0, 2, "id")), &zero);
@@ -195,7 +195,7 @@ TEST(RendezvousTest, AMemberThatWasAnsweredIsAnsweredTheSameAgain) {
   EXPECT_FALSE(other.has_value());
 }
 
-TEST(RendezvousTest, ARankThatHasLeftIsNotAnswered) {
+TEST(RendezvousTest, DoesNotAnswerARankThatHasLeft) {
   Rendezvous rendezvous;
   Result left, zero, one;
   const uint64_t ticket = Join(&rendezvous, Member("g", 1, 2), &left);
@@ -208,7 +208,7 @@ TEST(RendezvousTest, ARankThatHasLeftIsNotAnswered) {
   EXPECT_FALSE(rendezvous.Leave(answered));
 }
 
-TEST(RendezvousTest, AGroupThatAllHaveLeftIsForgotten) {
+TEST(RendezvousTest, ForgetsAGroupThatAllHaveLeft) {
   Rendezvous rendezvous;
   Result left, other;
   EXPECT_TRUE(rendezvous.Leave(Join(&rendezvous, Member("g", 1, 2), &left)));
@@ -216,7 +216,7 @@ TEST(RendezvousTest, AGroupThatAllHaveLeftIsForgotten) {
   EXPECT_FALSE(other.has_value());
 }
 
-TEST(RendezvousTest, RefusesWhatMakesNoSense) {
+TEST(RendezvousTest, RefusesInvalidRequests) {
   Rendezvous rendezvous;
   const auto invalid = absl::StatusCode::kInvalidArgument;
   EXPECT_EQ(CodeOf(&rendezvous, Member("", 0, 1, "id")), invalid);
@@ -236,7 +236,7 @@ TEST(RendezvousTest, RefusesWhatMakesNoSense) {
             invalid);
 }
 
-TEST(RendezvousTest, AllMustSayTheSameSize) {
+TEST(RendezvousTest, RefusesDifferentGroupSizes) {
   Rendezvous rendezvous;
   Result one, two;
   Join(&rendezvous, Member("g", 1, 4), &one);
@@ -247,7 +247,7 @@ TEST(RendezvousTest, AllMustSayTheSameSize) {
   EXPECT_FALSE(one.has_value());
 }
 
-TEST(RendezvousTest, GroupsAreBounded) {
+TEST(RendezvousTest, BoundsGroups) {
   Rendezvous rendezvous;
   std::vector<Result> results(Rendezvous::kMaxGroups);
   std::vector<uint64_t> tickets;
@@ -263,7 +263,7 @@ TEST(RendezvousTest, GroupsAreBounded) {
   EXPECT_FALSE(more.has_value());
 }
 
-TEST(RendezvousTest, TheOldestMeetingIsForgottenFirst) {
+TEST(RendezvousTest, ForgetsTheOldestMeetingFirst) {
   Rendezvous rendezvous;
   for (size_t i = 0; i <= Rendezvous::kMaxMet; ++i) {
     Result zero;
@@ -277,7 +277,7 @@ TEST(RendezvousTest, TheOldestMeetingIsForgottenFirst) {
   EXPECT_EQ(IdOf(forgotten), "met anew");
 }
 
-TEST(RendezvousTest, DrainLetsAllGo) {
+TEST(RendezvousTest, DrainAnswersAllRanks) {
   Rendezvous rendezvous;
   Result waiting, late;
   Join(&rendezvous, Member("g", 1, 2), &waiting);
@@ -287,7 +287,7 @@ TEST(RendezvousTest, DrainLetsAllGo) {
   EXPECT_EQ(late->status().code(), absl::StatusCode::kUnavailable);
 }
 
-TEST(RendezvousTest, FromManyThreads) {
+TEST(RendezvousTest, WorksFromManyThreads) {
   constexpr uint32_t kSize = 8;
   Rendezvous rendezvous;
   for (int round = 0; round < 20; ++round) {

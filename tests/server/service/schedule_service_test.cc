@@ -25,8 +25,8 @@ namespace {
 using grpc::StatusCode;
 using ::testing::HasSubstr;
 
-// Schedules of a megabyte that hold nothing, up to step 999,999; counts what it
-// is asked for.
+// Returns empty schedules of a megabyte, up to step 999,999, and counts the
+// steps requested.
 class CountingScheduler final : public Scheduler {
  public:
   CountingScheduler() {
@@ -48,7 +48,7 @@ class CountingScheduler final : public Scheduler {
   const v1::Fingerprint& fingerprint() const override { return fingerprint_; }
   const v1::Job& job() const override { return job_; }
 
-  // Steps of [first, last) that were asked for.
+  // Number of requested steps in [first, last).
   int Asked(uint64_t first, uint64_t last) const {
     MutexLock lock(&mutex_);
     return std::distance(asked_.lower_bound(first), asked_.lower_bound(last));
@@ -61,7 +61,7 @@ class CountingScheduler final : public Scheduler {
   mutable std::map<uint64_t, int> asked_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One WatchSchedule from the client's side.
+// The client's side of one WatchSchedule call.
 class Watch {
  public:
   Watch(v1::ScheduleService::Stub* stub, uint64_t from_step, uint64_t steps) {
@@ -75,7 +75,7 @@ class Watch {
     if (!finished_) Finish();
   }
 
-  // The step that comes next; nothing when the stream has ended.
+  // The step that comes next; nullopt when the stream has ended.
   std::optional<uint64_t> Next() {
     if (!reader_->Read(&response_)) return std::nullopt;
     return response_.schedule().step();
@@ -129,7 +129,7 @@ TEST_F(ScheduleServiceTest, WatchGivesConsecutiveSteps) {
   EXPECT_EQ(scheduler_.Asked(0, 1000), 5);
 }
 
-TEST_F(ScheduleServiceTest, WatchEndsWhereThePositionsEnd) {
+TEST_F(ScheduleServiceTest, WatchEndsWithThePositions) {
   Watch watch(stub_.get(), 999'998, 0);
   EXPECT_EQ(watch.Next(), 999'998u);
   EXPECT_EQ(watch.Next(), 999'999u);
@@ -139,9 +139,9 @@ TEST_F(ScheduleServiceTest, WatchEndsWhereThePositionsEnd) {
   EXPECT_THAT(status.error_message(), HasSubstr("too far"));
 }
 
-// What is computed for a watcher that does not read is what the connection's
-// buffers hold, whatever others get meanwhile.
-TEST_F(ScheduleServiceTest, ASlowWatcherHoldsBackItself) {
+// For a watcher that does not read, no more is computed than the connection's
+// buffers hold, regardless of what others get meanwhile.
+TEST_F(ScheduleServiceTest, ASlowWatcherDelaysOnlyItself) {
   Watch slow(stub_.get(), 1000, 0);
   EXPECT_EQ(slow.Next(), 1000u);
   Watch quick(stub_.get(), 0, 100);
@@ -151,7 +151,7 @@ TEST_F(ScheduleServiceTest, ASlowWatcherHoldsBackItself) {
   for (uint64_t step = 1001; step < 1050; ++step) EXPECT_EQ(slow.Next(), step);
 }
 
-TEST_F(ScheduleServiceTest, DrainEndsWatchesAfterWhatIsBeingSent) {
+TEST_F(ScheduleServiceTest, DrainEndsWatchesAfterTheScheduleBeingSent) {
   Watch watch(stub_.get(), 0, 0);
   uint64_t step = 0;
   EXPECT_EQ(watch.Next(), step);
@@ -164,7 +164,7 @@ TEST_F(ScheduleServiceTest, DrainEndsWatchesAfterWhatIsBeingSent) {
   calls_.AwaitNone(absl::InfiniteFuture());
 }
 
-TEST_F(ScheduleServiceTest, CancelledWatchesAreForgotten) {
+TEST_F(ScheduleServiceTest, ForgetsCancelledWatches) {
   for (int taken = 0; taken < 4; ++taken) {
     Watch watch(stub_.get(), 0, 0);
     for (int i = 0; i < taken; ++i) EXPECT_TRUE(watch.Next().has_value());
@@ -176,7 +176,7 @@ TEST_F(ScheduleServiceTest, CancelledWatchesAreForgotten) {
   calls_.AwaitNone(absl::InfiniteFuture());
 }
 
-TEST_F(ScheduleServiceTest, TooManyWatchersAreRefused) {
+TEST_F(ScheduleServiceTest, RefusesTooManyWatchers) {
   std::vector<std::unique_ptr<Watch>> watches;
   for (size_t i = 0; i < ScheduleWatches::kMaxOpen; ++i) {
     watches.push_back(std::make_unique<Watch>(stub_.get(), 0, 0));

@@ -50,7 +50,8 @@ std::unique_ptr<LoaderServer> StartAt(std::vector<std::string> listen) {
 }
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
-  // gRPC shares connections between equal channels; each test wants its own.
+  // Each test needs its own connection; gRPC shares connections between equal
+  // channels.
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
@@ -67,7 +68,8 @@ absl::StatusOr<v1::AttachResponse> Attach(const std::string& address) {
   return response;
 }
 
-// Unix sockets' paths are short, and that of the test's directory is not.
+// Uses a short path: those of Unix sockets are limited, and the test's
+// directory is too long.
 class ServerTest : public ::testing::Test {
  protected:
   ServerTest() { EXPECT_EQ(chdir(::testing::TempDir().c_str()), 0); }
@@ -85,7 +87,7 @@ TEST_F(ServerTest, ServesAtEveryAddress) {
   }
 }
 
-TEST_F(ServerTest, BlocksAreBuiltOfTheSources) {
+TEST_F(ServerTest, BuildsBlocksFromTheSources) {
   const auto server = StartAt({"127.0.0.1:0"});
   const auto attached = Attach(server->addresses()[0]);
   ASSERT_TRUE(attached.ok()) << attached.status();
@@ -106,7 +108,7 @@ TEST_F(ServerTest, BlocksAreBuiltOfTheSources) {
 }
 
 // The disk hangs at one sample of the first block.
-TEST_F(ServerTest, AStallIsToldAndAReadThatHangsIsGivenUp) {
+TEST_F(ServerTest, ReportsAStallAndGivesUpAHangingRead) {
   OpenedJob job = Job({"127.0.0.1:0"});
   // The first position with an image, which vision reads.
   const v1::StepSchedule schedule = *job.scheduler->Schedule(0);
@@ -144,7 +146,7 @@ TEST_F(ServerTest, AStallIsToldAndAReadThatHangsIsGivenUp) {
   const std::string name = absl::StrCat("docs:", columns.ordinal(hanging));
   v1::GetStatusResponse::Stall stall;
   while (stall.sample() != name) {
-    // On a busy machine others may take long, too, and pass.
+    // On a busy machine other samples may take long too, and then pass.
     const v1::GetStatusResponse answer = status();
     if (answer.stalls_size() > 0) stall = answer.stalls(0);
   }
@@ -155,8 +157,8 @@ TEST_F(ServerTest, AStallIsToldAndAReadThatHangsIsGivenUp) {
   EXPECT_EQ(stall.module(), v1::MODULE_VISION);
   EXPECT_GE(stall.seconds(), 0.01);
 
-  // A read that is given up may end well elsewhere: no placeholder replaces the
-  // sample, and the rank goes on there, or here later.
+  // A read that is given up may succeed elsewhere: no placeholder replaces the
+  // sample, and the rank continues at another server, or here later.
   v1::PullResponse response;
   int blocks = 0;
   while (stream->Read(&response)) blocks += response.has_begin();
@@ -177,14 +179,14 @@ TEST_F(ServerTest, AStallIsToldAndAReadThatHangsIsGivenUp) {
   EXPECT_TRUE(second->Finish().ok());
 }
 
-TEST_F(ServerTest, ASocketLeftBehindIsReplacedAndOneInUseIsNot) {
+TEST_F(ServerTest, ReplacesASocketLeftBehindButNotOneInUse) {
   const auto server = StartAt({"unix:b.sock"});
   const auto second = LoaderServer::Start(Job({"unix:b.sock"}));
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_TRUE(Attach("unix:b.sock").ok());
 }
 
-TEST_F(ServerTest, ASocketIsForOwnerAndGroupWhateverTheUmask) {
+TEST_F(ServerTest, ASocketIsForOwnerAndGroupUnderAnyUmask) {
   for (const mode_t mask : {0000, 0077, 0777}) {
     const mode_t before = umask(mask);
     const auto server = StartAt({"unix:mode.sock"});
@@ -195,7 +197,7 @@ TEST_F(ServerTest, ASocketIsForOwnerAndGroupWhateverTheUmask) {
   }
 }
 
-TEST_F(ServerTest, APortInUseIsRefused) {
+TEST_F(ServerTest, RefusesAPortInUse) {
   const auto server = StartAt({"127.0.0.1:0"});
   const auto second = LoaderServer::Start(Job({server->addresses()[0]}));
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
@@ -222,7 +224,7 @@ TEST_F(ServerTest, HealthIsServingUntilTheDrain) {
   EXPECT_FALSE(stub->Check(&context, request, &response).ok());
 }
 
-// Asks, in bytes, for the list of services: field 7, a string.
+// Requests the list of services as bytes: field 7, a string.
 TEST_F(ServerTest, ReflectionListsTheServices) {
   const auto server = StartAt({"127.0.0.1:0"});
   grpc::GenericStub stub(Connect(server->addresses()[0]));
@@ -284,7 +286,7 @@ TEST_F(ServerTest, DrainEndsStreamsAndWakesWaiters) {
   EXPECT_FALSE(Attach(server->addresses()[0]).ok());
 }
 
-TEST_F(ServerTest, ShutdownCancelsWhoNeverReads) {
+TEST_F(ServerTest, ShutdownCancelsClientsThatNeverRead) {
   auto server = StartAt({"127.0.0.1:0"});
   const auto attached = Attach(server->addresses()[0]);
   ASSERT_TRUE(attached.ok()) << attached.status();
@@ -304,7 +306,7 @@ TEST_F(ServerTest, ShutdownCancelsWhoNeverReads) {
   EXPECT_FALSE(stream->Finish().ok());
 }
 
-TEST_F(ServerTest, HttpBeyondLoopbackWantsInsecure) {
+TEST_F(ServerTest, HttpBeyondLoopbackNeedsInsecure) {
   const auto start = [](bool insecure) {
     OpenedJob job = Job({"127.0.0.1:0"});
     job.config.mutable_serve()->set_http("0.0.0.0:0");
@@ -319,7 +321,7 @@ TEST_F(ServerTest, HttpBeyondLoopbackWantsInsecure) {
   EXPECT_TRUE(start(true).ok());
 }
 
-TEST_F(ServerTest, HttpListensWhereItWasToldAndNowhereElse) {
+TEST_F(ServerTest, HttpListensOnlyAtItsAddress) {
   EXPECT_EQ(StartAt({"127.0.0.1:0"})->http_address(), "");
   OpenedJob job = Job({"127.0.0.1:0"});
   job.config.mutable_serve()->set_http("localhost:0");
@@ -334,7 +336,7 @@ TEST_F(ServerTest, HttpListensWhereItWasToldAndNowhereElse) {
   EXPECT_THAT(std::string(taken.message()), HasSubstr("serve.http"));
 }
 
-TEST_F(ServerTest, TheServerIsOneOfTheTopologys) {
+TEST_F(ServerTest, IdentifiesTheServerInTheTopology) {
   v1::Config config = JobConfig(2, 2, 16, 8);
   EXPECT_EQ(IdentifyServer(config)->ranks, 4);
   EXPECT_EQ(IdentifyServer(config)->name, "127.0.0.1:0");

@@ -42,7 +42,7 @@ v1::Model MakeModel(const nlohmann::json& expected) {
   return model;
 }
 
-TEST(ChatVectorsTest, IdsAndLabelsAreThoseOfHuggingFace) {
+TEST(ChatVectorsTest, IdsAndLabelsEqualHuggingFaces) {
   const nlohmann::json cases =
       ReadJsonOrFail(std::string(kTestData) + "chat.json");
   ASSERT_GT(cases.size(), 30u);
@@ -110,7 +110,7 @@ TEST(ChatVectorsTest, LabelsSpellTheSupervisedText) {
   EXPECT_EQ(learnt(nlohmann::json::array({turn("user", "Hi")}), 0), "");
 }
 
-TEST(ChatTokensTest, ATokenAcrossTheSeamIsSupervisedWhole) {
+TEST(ChatTokensTest, SupervisesATokenAcrossTheSeamAsAWhole) {
   const auto tokenizer =
       MakeBpeTokenizer(SmallTokenizerJson({{"\u010a", "\u010a"}}).dump());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
@@ -124,7 +124,7 @@ TEST(ChatTokensTest, ATokenAcrossTheSeamIsSupervisedWhole) {
       BuildText(R"({"messages": [{"role": "assistant", "content": "\nx"}]})",
                 TextForm::kConversation, {}, options);
   ASSERT_TRUE(sample.ok()) << sample.status();
-  // The template's line feed and the message's are together token 256.
+  // The template's line feed and the message's together are token 256.
   const int32_t start = 151644;
   const int32_t end = 151645;
   EXPECT_THAT(sample->ids, ElementsAre(start, 'a', 's', 's', 'i', 's', 't', 'a',
@@ -135,7 +135,7 @@ TEST(ChatTokensTest, ATokenAcrossTheSeamIsSupervisedWhole) {
 }
 
 // A spelled-out image token would pass for a placeholder.
-TEST(ChatTokensTest, ASpelledOutImageTokenIsRefused) {
+TEST(ChatTokensTest, RefusesASpelledOutImageToken) {
   v1::Model model = MakeModel({{"template", "chatml"}, {"system_prompt", ""}});
   const auto tokenizer = OpenModelTokenizer(&model);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();

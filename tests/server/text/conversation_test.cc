@@ -51,8 +51,8 @@ TEST(ParseConversationTest, ReadsOpenAisForm) {
   EXPECT_EQ((*turns)[3].text, "");
 }
 
-// Forms that other tools write.
-TEST(ParseConversationTest, TheFormsMayBeMixed) {
+// Mixed forms that other tools write.
+TEST(ParseConversationTest, AcceptsMixedForms) {
   const auto turns = ParseConversation(R"({"messages": [
       {"from": "human", "value": "h"}, {"role": "assistant", "content": "a"}]})");
   ASSERT_TRUE(turns.ok()) << turns.status();

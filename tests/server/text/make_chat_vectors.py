@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes testdata/: conversations, and what Hugging Face makes of them.
+"""Writes testdata/: conversations, and Hugging Face's ids and labels of them.
 
     pip install tokenizers==0.23.3 jinja2
     python3 make_chat_vectors.py
 
 Each conversation is rendered with the Jinja template of the real model, as
 transformers' apply_chat_template(tokenize=True) does: the whole text is encoded
-at once, special tokens in it found wherever they stand. A token is learnt when
-a character of it is, as for transformers' return_assistant_tokens_mask.
+at once, and special tokens are found anywhere in it. A token is supervised if one
+of its characters is, as for transformers' return_assistant_tokens_mask.
 
 chat.tokenizer.json is bpe/testdata/llama3.tokenizer.json with the special tokens
 of Qwen and Llama 3; chat.json holds the cases.

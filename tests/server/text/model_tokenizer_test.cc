@@ -49,7 +49,7 @@ TEST_F(ModelTokenizerTest, IdsFollowTheTokenizer) {
   EXPECT_EQ(model.token_ids().im_end(), 151645);
 }
 
-TEST_F(ModelTokenizerTest, IdsThatAreSetStay) {
+TEST_F(ModelTokenizerTest, KeepsIdsThatAreSet) {
   v1::Model model = MakeModel({"<|im_start|>", "<|image_pad|>"});
   model.mutable_token_ids()->set_im_start(7);
   ASSERT_TRUE(OpenModelTokenizer(&model).ok());
@@ -87,7 +87,7 @@ v1::Model SentencePiece(const std::string& name) {
   return model;
 }
 
-TEST_F(ModelTokenizerTest, ASentencePieceModelsSymbolsAreFollowed) {
+TEST_F(ModelTokenizerTest, FollowsASentencePieceModelsSymbols) {
   v1::Model model = SentencePiece("symbols.model");
   const auto tokenizer = OpenModelTokenizer(&model);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();

@@ -57,8 +57,8 @@ TEST(PositionsTest, TextAloneCountsOnEveryAxis) {
   ASSERT_TRUE(Compute({}, {}, &out).ok());
 }
 
-// Two adjacent images are still two.
-TEST(PositionsTest, ImagesSideBySide) {
+// Two adjacent images still count as two.
+TEST(PositionsTest, CountsAdjacentImagesSeparately) {
   std::vector<int32_t> out;
   const std::vector<int32_t> ids(3, kImage);
   ASSERT_TRUE(Compute(ids, {{1, 2, 4}, {1, 2, 2}}, &out).ok());

@@ -22,7 +22,7 @@ v1::Config MakeConfig() {
   return config;
 }
 
-TEST(TextKeysTest, NameWhatLengthsDependOn) {
+TEST(TextKeysTest, CoverTheInputsOfLengths) {
   const std::unique_ptr<Tokenizer> tokenizer = *MakeTokenizer("bytes");
   const v1::Config config = MakeConfig();
   const std::string length_key = TextLengthKey(config.model(), *tokenizer);
@@ -79,7 +79,7 @@ TEST(TextKeysTest, NameWhatLengthsDependOn) {
 // 20 bytes, and end-of-text.
 constexpr char kText[] = "twenty bytes of text";
 
-TEST(MeasureTextTest, SaysWhatOtherLimitsMayChange) {
+TEST(MeasureTextTest, MarksLengthsThatOtherLimitsMayChange) {
   const std::unique_ptr<Tokenizer> tokenizer = *MakeTokenizer("bytes");
   const v1::Config config = MakeConfig();
   TextOptions options = {tokenizer.get(), &config.model(), 100,

@@ -151,7 +151,7 @@ TEST_F(TextSampleTest, ASystemPromptIsAddedIfThereIsNoSystemTurn) {
       own);
 }
 
-TEST_F(TextSampleTest, ACustomTemplateSaysWhatIsSupervised) {
+TEST_F(TextSampleTest, ACustomTemplateChoosesTheSupervisedText) {
   model_.set_chat_template("custom");
   v1::ChatTemplate* custom = model_.mutable_custom_template();
   custom->set_begin("# ");
@@ -215,7 +215,7 @@ TEST_F(TextSampleTest, PackedTokensPassThrough) {
   ExpectEqual(BuildText(absl::string_view("\1\0\0\0\2\0\0\0", 8),
                         TextForm::kPackedBytes, {}, Options()),
               bytes);
-  // The limit applies to them as to any text.
+  // The limit applies to packed tokens as to any text.
   EXPECT_EQ(BuildText(json, TextForm::kPackedJson, {Grid(2, 4)}, Options(5))
                 .status()
                 .code(),
@@ -266,7 +266,7 @@ TEST_F(TextSampleTest, AnEmptyDocumentIsItsEndToken) {
   ExpectEqual(BuildDocument("", {}, Options()), expected);
 }
 
-TEST_F(TextSampleTest, MarksMustBeAsManyAsImages) {
+TEST_F(TextSampleTest, RefusesAnotherNumberOfMarksThanImages) {
   const char* one = R"({"conversations": [{"from": "human", "value":
       "<image>"}]})";
   const char* none = R"({"conversations": [{"from": "human", "value": "a"}]})";
@@ -290,8 +290,8 @@ TEST_F(TextSampleTest, LimitIsInclusive) {
   }
 }
 
-// Under every limit the sample has exactly that many tokens: the whole sample's
-// without the last ones that belong to no image.
+// Under every limit the sample has exactly that many tokens: the whole
+// sample's, without the last tokens that belong to no image.
 TEST_F(TextSampleTest, TruncationDropsTextFromTheEndAndNeverAnImage) {
   const std::string json =
       R"({"conversations": [{"from": "human", "value": "ab<image>cd"},

@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(BytesTokenizerTest, AppendsOneIdAByte) {
+TEST(BytesTokenizerTest, AppendsOneIdPerByte) {
   const auto tokenizer = MakeTokenizer("bytes");
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   std::vector<int32_t> ids = {7};

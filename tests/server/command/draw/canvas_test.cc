@@ -8,7 +8,8 @@
 namespace ballast {
 namespace {
 
-// Shows a row of the picture as one character a pixel: '#' if it is not white.
+// Shows a row of the picture with one character per pixel: '#' if it is not
+// white.
 std::string Row(const Canvas& canvas, int y) {
   std::string row;
   for (int x = 0; x < canvas.width(); ++x) {
@@ -37,7 +38,7 @@ TEST(CanvasTest, BoxesAreClippedToThePicture) {
   EXPECT_EQ(Picture(canvas), "....\n##..\n##..\n");
 }
 
-TEST(CanvasTest, Shapes) {
+TEST(CanvasTest, FillsShapes) {
   Canvas frame(5, 4, kWhite);
   frame.DrawFrame({0, 0, 5, 4}, 1, kBlack);
   EXPECT_EQ(Picture(frame), "#####\n#...#\n#...#\n#####\n");

@@ -36,7 +36,7 @@ std::map<std::string, std::string> ReadDirectory(const fs::path& directory) {
   return files;
 }
 
-// Members of a tar in order, read by the format's definition alone.
+// Members of a tar file in order, read by the format's definition alone.
 std::vector<std::pair<std::string, std::string>> ReadTar(
     const std::string& tar) {
   std::vector<std::pair<std::string, std::string>> members;
@@ -71,7 +71,7 @@ class DatasetTest : public ::testing::Test {
   fs::path root_;
 };
 
-TEST_F(DatasetTest, SameOptionsSameBytes) {
+TEST_F(DatasetTest, EqualOptionsGiveEqualBytes) {
   for (const Preset preset :
        {Preset::kReceipts, Preset::kMixed, Preset::kText}) {
     const std::string name = std::to_string(static_cast<int>(preset));
@@ -90,8 +90,8 @@ TEST_F(DatasetTest, SameOptionsSameBytes) {
     EXPECT_TRUE(files == ReadDirectory(same.directory));
     const auto others = ReadDirectory(other.directory);
     EXPECT_TRUE(files.at("docs-000000.tar") != others.at("docs-000000.tar"));
-    // Written over an older dataset of the same shards, it leaves nothing of
-    // that one.
+    // Writes over an older dataset with the same shards; nothing of that must
+    // remain.
     ASSERT_TRUE(WriteDataset([&] {
                   DatasetOptions over = other;
                   over.seed = a.seed;
@@ -141,7 +141,7 @@ TEST_F(DatasetTest, ShardsHoldConsecutiveKeysAndTheirFiles) {
   EXPECT_EQ(report->bytes, bytes);
 }
 
-TEST_F(DatasetTest, AnExistingConfigurationIsKept) {
+TEST_F(DatasetTest, KeepsAnExistingConfiguration) {
   const DatasetOptions options = Options("data", 1);
   fs::create_directories(options.directory);
   const fs::path config = fs::path(options.directory) / "ballast.yaml";
@@ -169,7 +169,7 @@ TEST_F(DatasetTest, RefusesImpossibleOptions) {
   EXPECT_EQ(WriteDataset(Options("data", uint64_t{5000001})).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(fs::exists(root_));
-  // A file is in the directory's place.
+  // A file occupies the directory's path.
   fs::create_directories(root_);
   std::ofstream(root_ / "data") << "a file";
   const auto report = WriteDataset(Options("data", 1));

@@ -43,7 +43,7 @@ TEST(DrawSampleTest, IsAPureFunctionOfItsArguments) {
   }
 }
 
-TEST(DrawSampleTest, ImagesAreWhatTheyClaim) {
+TEST(DrawSampleTest, ImagesHaveTheClaimedFormat) {
   std::set<size_t> counts;
   for (const Preset preset : kPresets) {
     for (uint64_t number = 0; number < kSamples; ++number) {
@@ -116,7 +116,7 @@ TEST(DrawSampleTest, ConversationsAlternateAndMarkEveryImage) {
   EXPECT_EQ(pairs, (std::set<size_t>{1, 2, 3}));
 }
 
-TEST(ParsePresetTest, NamesWhatItWants) {
+TEST(ParsePresetTest, NamesThePresetsItAccepts) {
   EXPECT_EQ(*ParsePreset("receipts"), Preset::kReceipts);
   EXPECT_EQ(*ParsePreset("mixed"), Preset::kMixed);
   EXPECT_EQ(*ParsePreset("text"), Preset::kText);

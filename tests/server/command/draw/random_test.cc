@@ -31,7 +31,7 @@ TEST(RandomTest, BetweenReachesBothEndsEvenly) {
   EXPECT_EQ(random.Below(1), 0u);
 }
 
-TEST(RandomTest, LognormalHasItsQuantilesAndLimits) {
+TEST(RandomTest, LognormalHasTheExpectedQuantilesAndLimits) {
   Random random(1, 0);
   std::vector<int> draws(20001);
   for (int& draw : draws) draw = random.Lognormal(1000, 0.5, 400, 2500);

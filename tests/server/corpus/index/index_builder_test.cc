@@ -106,7 +106,8 @@ TEST_F(IndexBuilderTest, ListsEveryBadSampleOfTars) {
                                           {"h.txt", "good"},
                                           {"a.txt", "again"},
                                           {"i.mov", "x"}});
-  // Damaged in its third header; the sample before it may lack members.
+  // The tar is damaged in its third header; the sample before it may lack
+  // members.
   std::string tar = TarEntry("a.txt", "good") + TarEntry("b.txt", "x") +
                     TarEntry("c.txt", "x") + TarEnd();
   tar[2048] = 'z';
@@ -190,7 +191,7 @@ TEST_F(IndexBuilderTest, IndexesJsonl) {
   EXPECT_EQ(index->record(2).line, 13);
 }
 
-TEST_F(IndexBuilderTest, ALineThatIsTooLongIsBad) {
+TEST_F(IndexBuilderTest, ListsATooLongLineAsBad) {
   std::string line = "{\"a\": \"";
   line.append(64 << 20, 'x');
   line += "\"}\n{}\n";
@@ -232,7 +233,7 @@ TEST_F(IndexBuilderTest, ThreadsDoNotChangeTheIndex) {
   EXPECT_EQ(calls.back().bad, 8);
 }
 
-TEST_F(IndexBuilderTest, AFailedBuildLeavesTheOldIndex) {
+TEST_F(IndexBuilderTest, AFailedBuildKeepsTheOldIndex) {
   WriteFile(folder_ + "/chat.jsonl", "{}\n");
   Build(lines_);
   const std::string bytes = ReadFile(folder_ + "/index/docs.index");
@@ -258,7 +259,7 @@ TEST_F(IndexBuilderTest, AFailedBuildLeavesTheOldIndex) {
   EXPECT_EQ(BuildIndex(lines_, folder_, FakeOptions()).status().code(),
             absl::StatusCode::kNotFound);
   EXPECT_EQ(ReadFile(folder_ + "/index/docs.index"), bytes);
-  // Nothing is left beside it.
+  // No other file is left beside the index.
   EXPECT_EQ(std::distance(
                 std::filesystem::directory_iterator(folder_ + "/index"), {}),
             1);
@@ -301,7 +302,7 @@ TEST_F(IndexBuilderTest, AnIndexGoesStale) {
             absl::StatusCode::kNotFound);
 }
 
-TEST_F(IndexBuilderTest, AnotherMediaRootIsAnotherIndexAndAMoveIsNot) {
+TEST_F(IndexBuilderTest, AnotherMediaRootMakesAnIndexStaleButAMoveDoesNot) {
   WriteFile(folder_ + "/here/chat.jsonl", "{}\n");
   std::filesystem::create_directories(folder_ + "/here/media");
   v1::Source source = lines_;

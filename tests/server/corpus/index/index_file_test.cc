@@ -36,7 +36,7 @@ IndexContents Contents() {
   sample.file = 1;
   sample.num_images = 1;
   contents.samples.push_back(sample);
-  // Left out, with one image.
+  // A sample that is left out, with one image.
   sample = {};
   sample.length = 100;
   sample.offset = 600;
@@ -47,7 +47,8 @@ IndexContents Contents() {
   return contents;
 }
 
-// Opens it and reads all that it lets be read, then verifies the whole.
+// Opens the index, reads everything that it allows to be read, then verifies
+// the whole.
 absl::Status ReadAll(const std::string& path) {
   const auto index = IndexFile::Open(path);
   if (!index.ok()) return index.status();
@@ -68,8 +69,8 @@ absl::Status ReadAll(const std::string& path) {
   return (*index)->Verify(nullptr);
 }
 
-// The same of `bytes` with checksums that are right, so that only the checks of
-// the records stand between them and the reader.
+// ReadAll of `bytes` with corrected checksums, so that only the checks of the
+// records protect the reader.
 absl::Status ReadSealed(const std::string& path, std::string bytes) {
   SealIndex(&bytes);
   WriteFile(path, bytes);
@@ -82,7 +83,7 @@ IndexHeader HeaderOf(absl::string_view bytes) {
   return header;
 }
 
-TEST(IndexFileTest, HoldsWhatWasWritten) {
+TEST(IndexFileTest, ReturnsTheWrittenContents) {
   const std::string path = TestFolder() + "/a.index";
   ASSERT_TRUE(WriteIndex(path, Contents()).ok());
   const auto opened = IndexFile::Open(path);
@@ -104,26 +105,26 @@ TEST(IndexFileTest, HoldsWhatWasWritten) {
   EXPECT_EQ(index.file_name(1), "sub/b.tar");
   EXPECT_EQ(index.file_stamp(1), (FileStamp{2000, -6}));
   EXPECT_EQ(index.file_unreadable(0), 7);
-  // What is left out is no sample.
+  // A record that is left out is no sample.
   ASSERT_EQ(index.num_records(), 4);
   EXPECT_EQ(index.record(3).offset, 600);
   ASSERT_EQ(index.images(3).size(), 1);
   EXPECT_EQ(index.images(3)[0].height, 60);
-  // The head, the records and a checksum, each from a page on.
+  // The head, the records and one checksum, each starting at a page.
   EXPECT_EQ(ReadFile(path).size(), 4096 + 4096 + 8);
 }
 
-TEST(IndexFileTest, AnEmptyIndexIsOne) {
+TEST(IndexFileTest, AcceptsAnEmptyIndex) {
   const std::string path = TestFolder() + "/a.index";
   ASSERT_TRUE(WriteIndex(path, IndexContents()).ok());
   const auto index = IndexFile::Open(path);
   ASSERT_TRUE(index.ok()) << index.status();
   EXPECT_EQ((*index)->size(), 0);
-  // XXH3-128 of nothing, as xxHash's own test vectors have it.
+  // XXH3-128 of nothing, from xxHash's own test vectors.
   EXPECT_EQ((*index)->digest(), "99aa06d3014798d86001c324468d497f");
 }
 
-TEST(IndexFileTest, TheDigestCoversLengthsSizesAndContentAndNothingElse) {
+TEST(IndexFileTest, TheDigestCoversOnlyLengthsSizesAndContent) {
   const std::string path = TestFolder() + "/a.index";
   const auto digest = [&](const IndexContents& contents) {
     EXPECT_TRUE(WriteIndex(path, contents).ok());
@@ -165,11 +166,11 @@ TEST(IndexFileTest, TheDigestCoversLengthsSizesAndContentAndNothingElse) {
   }
 }
 
-TEST(IndexFileTest, RefusesRecordsThatLeadOutside) {
+TEST(IndexFileTest, RefusesRecordsOutOfBounds) {
   const std::string path = TestFolder() + "/a.index";
   ASSERT_TRUE(WriteIndex(path, Contents()).ok());
   const std::string bytes = ReadFile(path);
-  // The reason for which an index with `value` in a record's field is refused.
+  // Returns why an index with `value` in a record's field is refused.
   const auto reason = [&](uint64_t table, size_t record_bytes, size_t record,
                           size_t field, auto value) {
     std::string damaged = bytes;
@@ -231,12 +232,12 @@ TEST(IndexFileTest, RefusesOtherFilesAndVersions) {
   EXPECT_EQ(status.message(), path + ": index of version 77, wanted 4");
 }
 
-TEST(IndexFileTest, EveryFlippedBitAndEveryCutIsFound) {
+TEST(IndexFileTest, FindsEveryFlippedBitAndEveryCut) {
   const std::string path = TestFolder() + "/a.index";
   ASSERT_TRUE(WriteIndex(path, Contents()).ok());
   const std::string bytes = ReadFile(path);
   for (size_t i = 0; i < bytes.size(); ++i) {
-    // Of the zeros that fill a page, some will do.
+    // Tests only some of the zeros that fill a page.
     if (bytes[i] == '\0' && bytes[i - 1] == '\0' && i % 31 != 0) continue;
     std::string damaged = bytes;
     damaged[i] ^= static_cast<char>(1 << i % 8);
@@ -256,7 +257,7 @@ TEST(IndexFileTest, SurvivesHostileBytesWithRightChecksums) {
   std::mt19937 random(11);
   for (int round = 0; round < 1000; ++round) {
     std::string damaged = bytes;
-    // Bytes of the header, of files, of records.
+    // Damages bytes of the header, of files, or of records.
     const size_t start = std::vector<size_t>{0, 184, 4096}[round % 3];
     const size_t length = std::vector<size_t>{184, 200, 280}[round % 3];
     for (int flip = 0; flip < 1 + round % 4; ++flip) {

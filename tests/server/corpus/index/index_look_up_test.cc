@@ -55,7 +55,7 @@ std::shared_ptr<const IndexFile> OpenOrFail(const std::string& path) {
   return index.ok() ? *std::move(index) : nullptr;
 }
 
-// Bytes of memory that the process has of the file at `path`.
+// Bytes of the file at `path` in this process's memory.
 uint64_t ResidentBytes(const std::string& path) {
   std::ifstream maps("/proc/self/smaps");
   std::string line;
@@ -70,8 +70,8 @@ uint64_t ResidentBytes(const std::string& path) {
   return bytes;
 }
 
-// What a look-up of `ordinal` must read: its record, its images and their
-// checksums, by the layout.
+// The pages that a look-up of `ordinal` must read by the layout: its record,
+// its images and their checksums.
 std::set<uint64_t> PagesOf(const IndexHeader& header,
                            const IndexSampleRecord& record, uint64_t ordinal) {
   std::set<uint64_t> pages;
@@ -88,7 +88,7 @@ std::set<uint64_t> PagesOf(const IndexHeader& header,
   return pages;
 }
 
-TEST(IndexLookUpTest, OpeningReadsTheHeadAndALookUpItsPages) {
+TEST(IndexLookUpTest, OpeningReadsOnlyTheHeadAndALookUpItsPages) {
   const std::string path = TestFolder() + "/a.index";
   const IndexContents contents = ManySamples(100'000);
   ASSERT_TRUE(WriteIndex(path, contents).ok());
@@ -97,8 +97,8 @@ TEST(IndexLookUpTest, OpeningReadsTheHeadAndALookUpItsPages) {
   ASSERT_NE(index, nullptr);
   EXPECT_EQ(index->num_touched_pages(), 0);
   EXPECT_EQ(index->digest().size(), 32);
-  // The system maps what lies around a page and is in memory anyway: 64 KiB and
-  // the rest of what was read with them.
+  // The system also maps neighbours of a page that are in memory already: 64
+  // KiB around it and the rest of that read-ahead.
   constexpr uint64_t kAround = 128 << 10;
   ASSERT_GT(ResidentBytes(path), 0);
   EXPECT_LE(ResidentBytes(path), kAround);
@@ -114,26 +114,26 @@ TEST(IndexLookUpTest, OpeningReadsTheHeadAndALookUpItsPages) {
   EXPECT_LE(ResidentBytes(path), (1 + pages.size()) * kAround);
   EXPECT_FALSE(index->IsTouched(50'000));
   EXPECT_TRUE(index->IsTouched(5'000));
-  // Prefetch reads records, to know where their images lie.
+  // Prefetch reads the records to find their images.
   const std::vector<uint64_t> some = {7, 50'000, 50'000, 70'000};
   index->Prefetch(some);
   index->Prefetch({});
   EXPECT_EQ(index->sample(50'000)->text_tokens, 50'000);
   uint64_t last = 0;
   ASSERT_TRUE(index->Verify([&](uint64_t samples) { last = samples; }).ok());
-  EXPECT_EQ(last, 0);  // called for the first, and each some million after it
+  EXPECT_EQ(last, 0);  // called at the first, then each few million
   EXPECT_EQ(index->num_touched_pages(),
             (header.page_checksums - header.sample_table) / 4096 +
                 (header.total_bytes - header.page_checksums + 4095) / 4096);
 }
 
-TEST(IndexLookUpTest, DamageIsToldToWhoeverLooksThere) {
+TEST(IndexLookUpTest, ALookUpReportsDamageOfItsPages) {
   const std::string path = TestFolder() + "/a.index";
   const IndexContents contents = ManySamples(60'000);
   ASSERT_TRUE(WriteIndex(path, contents).ok());
   const std::string bytes = ReadFile(path);
   const IndexHeader header = HeaderOf(bytes);
-  // A page of samples, a page of images, a page of checksums.
+  // Damages a page of samples, a page of images and a page of checksums.
   for (const uint64_t at :
        {header.sample_table + 7 * 4096 + 100, header.image_table + 3 * 4096 + 9,
         header.page_checksums + 4096 + 1}) {
@@ -191,10 +191,10 @@ TEST(IndexLookUpTest, ManyThreadsMayTouchTheSamePages) {
   EXPECT_EQ(right, 4 * index->size());
 }
 
-TEST(IndexLookUpTest, KeepsToTheBoundOfBytesASample) {
+TEST(IndexLookUpTest, StaysWithinTheBytesPerSample) {
   const std::string path = TestFolder() + "/a.index";
   ASSERT_TRUE(WriteIndex(path, ManySamples(30'000)).ok());
-  // At most 64 bytes a sample and 8 an image besides the head.
+  // At most 64 bytes per sample and 8 per image, besides the head.
   EXPECT_LE(ReadFile(path).size(), 4096 + 30'000 * 64 + 30'000 * 8);
 }
 

@@ -27,7 +27,7 @@ std::vector<uint64_t> ChecksumsOf(const std::string& bytes) {
   return checksums;
 }
 
-TEST(PageChecksumsTest, PiecesAreCutIntoPages) {
+TEST(PageChecksumsTest, CutsPiecesIntoPages) {
   for (const size_t size : {0, 1, 4095, 4096, 4097, 8192, 20'000}) {
     const std::string bytes = Bytes(size);
     const absl::string_view whole = bytes;
@@ -42,7 +42,7 @@ TEST(PageChecksumsTest, PiecesAreCutIntoPages) {
   }
 }
 
-TEST(CheckedPagesTest, EachPageIsCheckedWhenItIsTouched) {
+TEST(CheckedPagesTest, ChecksEachPageWhenItIsTouched) {
   std::string bytes = Bytes(3 * 4096 + 10);
   const std::vector<uint64_t> checksums = ChecksumsOf(bytes);
   bytes[4096 + 5] ^= 1;
@@ -54,7 +54,7 @@ TEST(CheckedPagesTest, EachPageIsCheckedWhenItIsTouched) {
   EXPECT_TRUE(pages.IsChecked(0, 4096));
   EXPECT_FALSE(pages.IsChecked(4095, 2));
   EXPECT_EQ(pages.num_checked(), 1);
-  // Those before it are checked all the same, and it stays damaged.
+  // The pages before it are checked nevertheless, and it stays damaged.
   EXPECT_EQ(pages.Check(0, bytes.size()), 1);
   EXPECT_EQ(pages.Check(4095, 2), 1);
   EXPECT_FALSE(pages.IsChecked(4096, 1));

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 constexpr char kIndex[] = "/index/docs.index";
 
-// What a build has read.
+// Counts of what a build has read.
 struct Reads {
   int images = 0;
   int texts = 0;
@@ -26,7 +26,7 @@ struct Reads {
 
 class IndexReuseTest : public ::testing::Test {
  protected:
-  // Builds over what is there and counts.
+  // Builds over the existing index and counts.
   IndexReport Build(const v1::Source& source, IndexOptions options) {
     std::atomic<int> images = 0;
     std::atomic<int> texts = 0;
@@ -47,8 +47,9 @@ class IndexReuseTest : public ::testing::Test {
     return report.ok() ? *report : IndexReport();
   }
 
-  // That `options` give over the old index, byte for byte, what they give over
-  // none; the report and the reads are those of the former.
+  // Checks that `options` over the old index give, byte for byte, the index
+  // that they give without one. The report and the reads are those of the build
+  // over the old index.
   IndexReport BuildBothWays(const v1::Source& source, IndexOptions options) {
     const IndexReport report = Build(source, options);
     const Reads reads = reads_;
@@ -64,8 +65,9 @@ class IndexReuseTest : public ::testing::Test {
     return report;
   }
 
-  // Two files; of the second one sample is bad for its image, and one for its
-  // text. Seven images in all, one of them bad; nine texts.
+  // Writes two files. In the second, one sample is bad because of its image,
+  // and one because of its text. Seven images in all, one of them bad; nine
+  // texts.
   v1::Source WriteTars() {
     std::filesystem::create_directories(folder_ + "/data");
     WriteTar(folder_ + "/data/docs-0.tar", {{"a.txt", "one"},
@@ -127,7 +129,7 @@ TEST_F(IndexReuseTest, AnotherTemplateReadsTextsOnly) {
   EXPECT_EQ(report.bad[0].reason, "three");
 }
 
-TEST_F(IndexReuseTest, OtherLimitsReadOnlyTheTextsThatTheyMayChange) {
+TEST_F(IndexReuseTest, OtherLimitsReadOnlyTextsThatMayChange) {
   const v1::Source source = WriteTars();
   Build(source, FakeOptions());
   IndexOptions options = FakeOptions();
@@ -145,7 +147,7 @@ TEST_F(IndexReuseTest, OtherLimitsReadOnlyTheTextsThatTheyMayChange) {
   EXPECT_EQ(report.samples, 4);
   EXPECT_EQ(report.reused_samples, 6);
   EXPECT_EQ(report.reused_lengths, 2);
-  // And without a rule all of them.
+  // Without a rule, all texts are read.
   options.key.limits = "yet others";
   options.lengths_hold = nullptr;
   BuildBothWays(source, options);
@@ -153,7 +155,7 @@ TEST_F(IndexReuseTest, OtherLimitsReadOnlyTheTextsThatTheyMayChange) {
   EXPECT_EQ(reads_.texts, 6);
 }
 
-TEST_F(IndexReuseTest, AFileThatIsNewOrChangedIsReadAndNoOther) {
+TEST_F(IndexReuseTest, ReadsOnlyNewAndChangedFiles) {
   const v1::Source source = WriteTars();
   Build(source, FakeOptions());
   WriteTar(folder_ + "/data/docs-00.tar",
@@ -174,7 +176,7 @@ TEST_F(IndexReuseTest, AFileThatIsNewOrChangedIsReadAndNoOther) {
   EXPECT_EQ(report.samples, 2);
 }
 
-TEST_F(IndexReuseTest, WhatSizesDependOnReadsAll) {
+TEST_F(IndexReuseTest, AnotherKeyOfSizesReadsEverything) {
   const v1::Source source = WriteTars();
   Build(source, FakeOptions());
   IndexOptions options = FakeOptions();
@@ -185,7 +187,7 @@ TEST_F(IndexReuseTest, WhatSizesDependOnReadsAll) {
   EXPECT_EQ(report.reused_files, 0);
 }
 
-TEST_F(IndexReuseTest, LinesToo) {
+TEST_F(IndexReuseTest, ReusesLinesToo) {
   v1::Source source = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
   source.set_media_root("media");
   WriteFile(folder_ + "/media/a.jpg", FakeImage(3, 4));
@@ -205,7 +207,7 @@ TEST_F(IndexReuseTest, LinesToo) {
   EXPECT_EQ(report.bad[0].offset, 29);
 }
 
-TEST_F(IndexReuseTest, ADamagedOrOlderIndexIsNotUsed) {
+TEST_F(IndexReuseTest, IgnoresADamagedOrOlderIndex) {
   const v1::Source source = WriteTars();
   for (const size_t at : {8, 300}) {
     Build(source, FakeOptions());
@@ -218,14 +220,14 @@ TEST_F(IndexReuseTest, ADamagedOrOlderIndexIsNotUsed) {
   }
 }
 
-// The same size and time, and other bytes.
-TEST_F(IndexReuseTest, AFileThatIsAnotherInDisguiseIsAnError) {
+// The size and the time are the same, but other bytes differ.
+TEST_F(IndexReuseTest, RefusesChangedContentOfEqualSizeAndTime) {
   const v1::Source source = WriteTars();
   Build(source, FakeOptions());
   const std::string path = folder_ + "/data/docs-0.tar";
   const auto time = std::filesystem::last_write_time(path);
   std::string bytes = ReadFile(path);
-  bytes[0] = 'z';  // the name; and the checksum says so
+  bytes[0] = 'z';  // the name; the checksum then differs
   WriteFile(path, bytes);
   std::filesystem::last_write_time(path, time);
   IndexOptions options = FakeOptions();

@@ -56,8 +56,8 @@ TEST(ConversationJsonTest, TokensMakeAPackedSample) {
             RawSample::TextFormat::kConversation);
 }
 
-// Whether that is an error is for the configuration to say.
-TEST(ConversationJsonTest, BytesThatAreNotUtf8DoNotMatterHere) {
+// The configuration decides whether that is an error.
+TEST(ConversationJsonTest, AcceptsBytesThatAreNotUtf8) {
   const auto sample =
       ParseJsonSample("{\"image\": \"a.jpg\", \"x\": \"\xff\"}");
   ASSERT_TRUE(sample.ok()) << sample.status();
@@ -111,7 +111,7 @@ TEST(ConversationJsonTest, RefusesVideo) {
                 {"type": "video", "video": "a.mp4"}]}]})")
                 .message(),
             "video is not supported: part of type video");
-  // Elsewhere it is no mark; other shapes are the text builder's business.
+  // Elsewhere it is no mark; the text builder handles other forms.
   EXPECT_TRUE(CheckConversation(R"({"id": "<video>"})").ok());
   EXPECT_TRUE(
       CheckConversation(R"({"conversations": [1, {"value": 2}]})").ok());

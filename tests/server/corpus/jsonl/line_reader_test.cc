@@ -46,7 +46,7 @@ TEST(LineReaderTest, ReadsLines) {
   EXPECT_THAT(ReadLines("a\rb\n", 10), ElementsAre(Kept{1, 0, 3, "a\rb"}));
 }
 
-TEST(LineReaderTest, PassesOverLongLines) {
+TEST(LineReaderTest, SkipsTheTextOfLongLines) {
   EXPECT_THAT(ReadLines("1234\r\n12345\n12\n", 4),
               ElementsAre(Kept{1, 0, 4, "1234"}, Kept{2, 6, 5, ""},
                           Kept{3, 12, 2, "12"}));

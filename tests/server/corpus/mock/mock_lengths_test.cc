@@ -26,7 +26,7 @@ std::vector<uint32_t> Draw(const LognormalLengths& lengths, size_t count) {
   return all;
 }
 
-// Vectors that numpy's legacy generator gave.
+// Expected values from numpy's legacy generator.
 TEST(MockLengthsTest, EqualsNumpy) {
   EXPECT_THAT(
       Draw({1024, 8192, 4096, 1.1}, 8),
@@ -39,9 +39,9 @@ TEST(MockLengthsTest, EqualsNumpy) {
       testing::ElementsAre(4096, 1736, 3282, 4096, 4096, 381, 3180, 946));
 }
 
-// With wide bounds the logarithms show the normal draws that seed 0 begins
-// with; a length of more than 10^4 tokens has them to 4 digits.
-TEST(MockLengthsTest, LogarithmsAreTheNormalDraws) {
+// With wide bounds, the lengths' logarithms are the normal draws that seed 0
+// begins with; a length of more than 10^4 tokens has them to 4 digits.
+TEST(MockLengthsTest, LogarithmsAreNumpysNormalDraws) {
   const double kSigma = 0.1;
   const std::vector<uint32_t> lengths = Draw({1, 1u << 24, 1e7, kSigma}, 6);
   const double normals[] = {1.76405235, 0.40015721, 0.97873798,
@@ -80,7 +80,7 @@ TEST(MockLengthsTest, WithoutDeviationEveryLengthIsTheMean) {
   EXPECT_THAT(Draw({7, 7, 64, 1}, 5), testing::Each(7));
 }
 
-TEST(MockLengthsTest, TheWidestValuesStayWithinTheBounds) {
+TEST(MockLengthsTest, ExtremeParametersStayWithinTheBounds) {
   for (const double mean : {1e-300, 1.0, 16777216.0}) {
     for (const uint32_t length : Draw({3, 1u << 24, mean, 100}, 1000)) {
       EXPECT_GE(length, 3u);
@@ -90,7 +90,7 @@ TEST(MockLengthsTest, TheWidestValuesStayWithinTheBounds) {
 }
 
 // With or without a heading: the first line counts unless it is no number.
-TEST(ParseLengthsTest, TakesNumbersAndAHeading) {
+TEST(ParseLengthsTest, ReadsNumbersAndAHeading) {
   using ::testing::ElementsAre;
   EXPECT_THAT(*ParseLengths("5\n6\n"), ElementsAre(5, 6));
   EXPECT_THAT(*ParseLengths("length\n5\n6"), ElementsAre(5, 6));
@@ -117,7 +117,7 @@ TEST(ParseLengthsTest, TakesNumbersAndAHeading) {
   }
 }
 
-TEST(MockLengthsTest, ChecksNameTheValue) {
+TEST(MockLengthsTest, NamesTheValueOutOfRange) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const struct {
     LognormalLengths lengths;

@@ -96,7 +96,7 @@ TEST(MockSourceTest, LengthsAreMegatronsSampleForSample) {
   // The lengths of Megatron-LM's mock datasets for these numbers.
   EXPECT_THAT(lengths,
               ElementsAre(8192, 3473, 6564, 8192, 8192, 1024, 6360, 1893));
-  // With images too: they take part in a sample's length.
+  // Images count towards a sample's length.
   const v1::Config pictures = ConfigOf(absl::StrCat(kLengths, kImages));
   const auto with_images = OpenOrFail(pictures);
   MockLengths drawn({20, 900, 300, 1.1});
@@ -106,7 +106,7 @@ TEST(MockSourceTest, LengthsAreMegatronsSampleForSample) {
     const uint64_t length = drawn.Next();
     const uint64_t total = TotalOf(sample, pictures.model());
     if (total == length) continue;
-    // Images and one token of text.
+    // Covers its images and at least one token of text.
     EXPECT_GT(total, length);
     EXPECT_EQ(sample.text_tokens, 2 * sample.images.size() + 1);
     EXPECT_EQ(sample.label_tokens, 1);
@@ -116,8 +116,8 @@ TEST(MockSourceTest, LengthsAreMegatronsSampleForSample) {
   EXPECT_LT(longer, with_images->index().size() / 2);
 }
 
-// What the index says is what tokenising and decoding find.
-TEST(MockSourceTest, SamplesAreWhatTheIndexSays) {
+// The index agrees with what tokenising and decoding find.
+TEST(MockSourceTest, SamplesMatchTheIndex) {
   const v1::Config config = ConfigOf(absl::StrCat(kLengths, kImages));
   const auto source = OpenOrFail(config);
   const v1::Model& model = config.model();
@@ -169,7 +169,7 @@ TEST(MockSourceTest, IdsComeFromTheVocabularyWithoutSpecialOnes) {
       ++seen[all[t]];
     }
   }
-  // 1, 2, 4, 6, 7, about equally often.
+  // The ids 1, 2, 4, 6, 7, about equally often.
   ASSERT_EQ(seen.size(), 5u);
   int total = 0;
   for (const auto& [id, count] : seen) total += count;
@@ -183,8 +183,9 @@ TEST(MockSourceTest, IdsComeFromTheVocabularyWithoutSpecialOnes) {
               HasSubstr("source m: vocabulary is 2"));
 }
 
-// Of the name and the number alone: any part, again, by anyone.
-TEST(MockSourceTest, ContentFollowsFromNameAndNumber) {
+// Content depends on the name and the number alone: any part, read again, by
+// any source object.
+TEST(MockSourceTest, ContentDependsOnlyOnNameAndNumber) {
   const v1::Config config = ConfigOf(absl::StrCat(kLengths, kImages));
   const auto a = OpenOrFail(config);
   const auto b = OpenOrFail(config);
@@ -210,7 +211,7 @@ TEST(MockSourceTest, ContentFollowsFromNameAndNumber) {
   EXPECT_NE(OpenOrFail(other)->index().digest(), a->index().digest());
 }
 
-TEST(MockSourceTest, ImagesKeepToTheirBounds) {
+TEST(MockSourceTest, ImagesStayWithinTheirBounds) {
   const v1::Config config = ConfigOf(
       "lengths: {mode: lognormal, min: 1, max: 1, mean: 1, sigma: 0, count: "
       "4000}, images: {min: 2, max: 2, pixels: {min: 5000, max: 90000, mean: "
@@ -233,13 +234,13 @@ TEST(MockSourceTest, ImagesKeepToTheirBounds) {
       squeezed += ratio > 1.5;
     }
   }
-  // Clipping takes little of sigma 0.5.
+  // Clipping changes little at sigma 0.5.
   EXPECT_NEAR(pixels / 8000, 30000, 1500);
   EXPECT_NEAR(upright / 8000.0, 0.5, 0.03);
   EXPECT_NEAR(squeezed / 8000.0, 0.5, 0.03);
 }
 
-TEST(MockSourceTest, SamplesThatAreTooLong) {
+TEST(MockSourceTest, HandlesTooLongSamples) {
   const std::string lengths =
       "lengths: {mode: lognormal, min: 20, max: 900, mean: 300, sigma: 1.1, "
       "count: 1000}";
@@ -263,7 +264,7 @@ TEST(MockSourceTest, SamplesThatAreTooLong) {
   const auto skipped =
       OpenOrFail(ConfigOf(lengths, ", max_tokens: 400, on_too_long: skip"));
   ASSERT_EQ(skipped->index().size(), 1000u - longer);
-  // Those that stay are those of the whole.
+  // The remaining samples equal those of the whole source.
   const auto whole = OpenOrFail(ConfigOf(lengths));
   uint64_t number = 0;
   for (uint64_t i = 0; i < 20; ++i, ++number) {
@@ -278,7 +279,7 @@ TEST(MockSourceTest, SamplesThatAreTooLong) {
               HasSubstr("all samples"));
 }
 
-TEST(MockSourceTest, LengthsOfAFile) {
+TEST(MockSourceTest, TakesLengthsFromAFile) {
   const std::string folder = TestFolder();
   WriteFile(folder + "/lengths.csv", "length\n5\n7, 9\n\n11\r\n");
   const v1::Config config =

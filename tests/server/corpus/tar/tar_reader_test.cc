@@ -16,11 +16,11 @@ using ::testing::HasSubstr;
 
 struct Members {
   std::vector<TarMember> members;
-  absl::Status status;  // of the end
-  uint64_t offset = 0;  // of the damage
+  absl::Status status;  // status at the end
+  uint64_t offset = 0;  // offset of the damage
 };
 
-// Reads the tar of these bytes to its end.
+// Reads a tar file of these bytes to its end.
 Members ReadTar(absl::string_view bytes, bool whole = true) {
   const std::string path = TestFolder() + "/a.tar";
   WriteFile(path, bytes);
@@ -120,7 +120,7 @@ TEST(TarReaderTest, ParsesNumbers) {
   }
 }
 
-TEST(TarReaderTest, SkipsTheBytesThatLinksDoNotHave) {
+TEST(TarReaderTest, ReadsNoBytesForLinks) {
   const Members found = ReadTar(TarBlock("link.jpg", "00000007777", '2') +
                                 TarBlock("dir/", "00000000000", '5') +
                                 TarEntry("a", "x") + TarEnd());
@@ -138,7 +138,7 @@ TEST(TarReaderTest, ReadsARange) {
   EXPECT_EQ(found.members.size(), 2);
 }
 
-TEST(TarReaderTest, NamesTheDamageAndItsPlace) {
+TEST(TarReaderTest, NamesTheDamageAndItsOffset) {
   const std::string good = TarEntry("good", "1");
   std::string flipped = TarEntry("a", "x");
   flipped[0] = 'b';

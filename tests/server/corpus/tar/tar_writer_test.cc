@@ -21,8 +21,8 @@ std::string Field(absl::string_view text, size_t width) {
   return field;
 }
 
-// A header as POSIX.1-1988 lays it out; `checksum` is worked out by hand (by
-// Python's tarfile, for the names below).
+// A header laid out as in POSIX.1-1988. `checksum` was computed independently
+// (by Python's tarfile, for the names below).
 std::string Header(absl::string_view name, absl::string_view size,
                    absl::string_view checksum, absl::string_view prefix = "") {
   return Field(name, 100) + Field("0000644", 8) + Field("0000000", 8) +
@@ -69,7 +69,7 @@ TEST(TarWriterTest, RefusesNamesThatDoNotFit) {
           .ok());
 }
 
-TEST(TarWriterTest, NamesADirectoryThatIsMissing) {
+TEST(TarWriterTest, NamesAMissingDirectory) {
   const std::string path = ::testing::TempDir() + "/no/such/place.tar";
   const auto writer = TarWriter::Create(path);
   EXPECT_EQ(writer.status().code(), absl::StatusCode::kNotFound);

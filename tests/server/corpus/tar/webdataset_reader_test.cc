@@ -20,7 +20,7 @@ using ::testing::UnorderedElementsAre;
 
 class WebDatasetReaderTest : public ::testing::Test {
  protected:
-  // Reads the samples of a tar of these bytes until the end or a failure.
+  // Reads the samples of a tar file of these bytes until the end or a failure.
   std::vector<WebDatasetSample> Read(absl::string_view bytes) {
     const std::string path = TestFolder() + "/a.tar";
     WriteFile(path, bytes);
@@ -83,7 +83,7 @@ TEST_F(WebDatasetReaderTest, GroupsMembers) {
                                              Pair("hidden", 1), Pair("", 1)));
 }
 
-TEST_F(WebDatasetReaderTest, KnowsTextsThatAreTokens) {
+TEST_F(WebDatasetReaderTest, RecognisesTextsThatAreTokens) {
   const auto samples =
       Read(TarEntry("a.tokens.bin", "1234") + TarEntry("a.jpg", "x") +
            TarEntry("b.Tokens.JSON", "[1]") + TarEnd());
@@ -122,7 +122,7 @@ TEST_F(WebDatasetReaderTest, GivesEachFaultItsReason) {
   }
 }
 
-TEST_F(WebDatasetReaderTest, RefusesNamesThatLeadOutsideAndLinks) {
+TEST_F(WebDatasetReaderTest, RefusesLinksAndNamesThatLeadOutside) {
   const auto samples =
       Read(TarEntry("/a.txt", "x") + TarEntry("../b.txt", "x") +
            TarEntry("c.txt", "x") + TarEntry("c.jpg", "", '2') +
@@ -136,7 +136,7 @@ TEST_F(WebDatasetReaderTest, RefusesNamesThatLeadOutsideAndLinks) {
   EXPECT_EQ(samples[3].fault.message(), "path \"d\\377.txt\" is not UTF-8");
 }
 
-TEST_F(WebDatasetReaderTest, ChecksBytesByTheHeadersAlone) {
+TEST_F(WebDatasetReaderTest, ChecksSizesByTheHeadersAlone) {
   // Only the headers are written: the file is sparse.
   const std::string path = TestFolder() + "/a.tar";
   const std::string text = TarBlock("a.txt", "00400000001");  // 64 MiB + 1

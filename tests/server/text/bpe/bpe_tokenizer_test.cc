@@ -30,7 +30,7 @@ TEST(BpeTokenizerTest, AppendsToTheOutput) {
   EXPECT_THAT(ids, ElementsAre(7, 256, 'c'));
 }
 
-TEST(BpeTokenizerTest, InvalidUtf8IsAnErrorWithItsPlace) {
+TEST(BpeTokenizerTest, NamesTheOffsetOfInvalidUtf8) {
   const auto tokenizer = Make(SmallTokenizerJson());
   std::vector<int32_t> ids;
   const absl::Status status = tokenizer->Encode("ab\xC3(", &ids);
@@ -39,7 +39,7 @@ TEST(BpeTokenizerTest, InvalidUtf8IsAnErrorWithItsPlace) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("0xC3"));
 }
 
-TEST(BpeTokenizerTest, NormalizedTokensAreFoundInNormalizedText) {
+TEST(BpeTokenizerTest, FindsNormalizedTokensInNormalizedText) {
   json file = SmallTokenizerJson();
   file["normalizer"] = {{"type", "NFC"}};
   json token = AddedTokenJson(256, "e\u0301");
@@ -48,7 +48,7 @@ TEST(BpeTokenizerTest, NormalizedTokensAreFoundInNormalizedText) {
   const auto tokenizer = Make(file);
   EXPECT_THAT(EncodeOrFail(*tokenizer, "\u00e9"), ElementsAre(256));
   EXPECT_THAT(EncodeOrFail(*tokenizer, "e\u0301"), ElementsAre(256));
-  // The other is searched for in the original text.
+  // The other token is searched for in the original text.
   EXPECT_THAT(EncodeOrFail(*tokenizer, "a\u0301"), ElementsAre(257));
   EXPECT_THAT(EncodeOrFail(*tokenizer, "\u00e1"), ElementsAre(0xC3, 0xA1));
 }
@@ -90,7 +90,7 @@ TEST(BpeTokenizerTest, KnowsItsAddedTokens) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(BpeTokenizerTest, DigestIsTheFiles) {
+TEST(BpeTokenizerTest, TheDigestIsTheFiles) {
   json file = SmallTokenizerJson({{"a", "b"}});
   const std::string digest = Make(file)->digest();
   EXPECT_EQ(Make(file)->digest(), digest);

@@ -1,4 +1,4 @@
-// Compares the shared tokenizer with Hugging Face's ids of its texts.
+// Compares the shared tokenizer's ids with Hugging Face's.
 #include <cstdint>
 #include <fstream>
 #include <optional>
@@ -14,7 +14,7 @@
 namespace ballast {
 namespace {
 
-TEST(GoldenTextTest, IdsAreThoseOfHuggingFace) {
+TEST(GoldenTextTest, IdsEqualHuggingFaces) {
   constexpr char kGolden[] = "golden/text.json";
   const std::optional<std::string> shared = SharedDirWith(kGolden);
   if (!shared) GTEST_SKIP() << NotShared(kGolden);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes testdata/: small tokenizers, and what Hugging Face makes of texts.
+"""Writes testdata/: small tokenizers, and Hugging Face's ids of texts.
 
     pip install tokenizers==0.23.3
     python3 make_vectors.py

@@ -53,7 +53,7 @@ TEST(NfcTest, LeavesNormalizedTextUnchanged) {
   }
 }
 
-TEST(NfcTest, TellsWhereChangedTextCameFrom) {
+TEST(NfcTest, MapsChangedTextToTheOriginal) {
   // a b e+acute c, twice.
   const Normalized result = Normalize("abe\u0301ce\u0301");
   ASSERT_EQ(result.text, "ab\u00e9c\u00e9");

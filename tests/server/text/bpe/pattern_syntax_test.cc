@@ -101,7 +101,7 @@ TEST(PatternSyntaxTest, RefusesSyntaxThatTheLibrariesReadDifferently) {
   }
 }
 
-TEST(PatternSyntaxTest, LiteralsMatchThemselvesAlone) {
+TEST(PatternSyntaxTest, LiteralsMatchOnlyThemselves) {
   const auto regex = Regex::Create(Pcre2Literal("a.\u00e9*"));
   ASSERT_TRUE(regex.ok()) << regex.status();
   RegexScratch scratch;

@@ -30,7 +30,7 @@ void ExpectRefused(const json& file, const std::string& complaint) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(complaint));
 }
 
-TEST(TokenizerJsonTest, MergesComeInTwoForms) {
+TEST(TokenizerJsonTest, ReadsBothFormsOfMerges) {
   const json pairs = SmallTokenizerJson({{"a", "b"}, {"ab", "c"}});
   json lines = pairs;
   lines["model"]["merges"] = {"#version: 0.2", "a b", "ab c"};
@@ -39,7 +39,7 @@ TEST(TokenizerJsonTest, MergesComeInTwoForms) {
   }
 }
 
-TEST(TokenizerJsonTest, OldFilesLackTheNewerKeys) {
+TEST(TokenizerJsonTest, AcceptsOldFilesWithoutTheNewerKeys) {
   json file = SmallTokenizerJson({{"a", "b"}});
   file["model"].erase("type");
   file["pre_tokenizer"].erase("use_regex");
@@ -177,7 +177,7 @@ TEST(TokenizerJsonTest, RefusesInvalidAddedTokens) {
 }
 
 // Hugging Face assigns the ids of added tokens itself, whatever the file says.
-// A file with other ids would be encoded differently there and here.
+// A file with other ids would be encoded differently by Hugging Face and by us.
 TEST(TokenizerJsonTest, RefusesIdsThatHuggingFaceWouldChange) {
   json file = SmallTokenizerJson();
   file["added_tokens"] = {AddedTokenJson(256, "<x>"), AddedTokenJson('a', "a"),

@@ -34,7 +34,7 @@ class BpeVectorsTest : public ::testing::TestWithParam<Vectors> {
   const absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer_;
 };
 
-TEST_P(BpeVectorsTest, IdsAreThoseOfHuggingFace) {
+TEST_P(BpeVectorsTest, IdsEqualHuggingFaces) {
   ASSERT_TRUE(tokenizer_.ok()) << tokenizer_.status();
   ASSERT_GT(texts_.size(), 200u);
   ASSERT_EQ(ids_.size(), texts_.size());

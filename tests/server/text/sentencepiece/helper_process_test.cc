@@ -95,13 +95,13 @@ TEST_F(SentencePieceHelperTest, TheProcessThatHoldsTheModelIsReplacedToo) {
   EXPECT_FALSE(ChildrenOf(getpid()).contains(process_));
 }
 
-TEST_F(SentencePieceHelperTest, SignalsToAllOfAGroupDoNotEndThem) {
+TEST_F(SentencePieceHelperTest, SurvivesSignalsToTheProcessGroup) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) kill(process_, signal);
   ExpectEncodes();
   EXPECT_EQ(*ChildrenOf(getpid()).begin(), process_);
 }
 
-TEST_F(SentencePieceHelperTest, NoProcessRemains) {
+TEST_F(SentencePieceHelperTest, LeavesNoProcessBehind) {
   ExpectEncodes();
   const std::set<pid_t> workers = ChildrenOf(process_);
   ASSERT_FALSE(workers.empty());

@@ -45,14 +45,14 @@ class HostileModelTest : public ::testing::TestWithParam<const char*> {
   std::mt19937 random_{5};
 };
 
-TEST_P(HostileModelTest, CutAnywhere) {
+TEST_P(HostileModelTest, SurvivesAnyCut) {
   EXPECT_TRUE(Survives(model_, kText));
   for (int round = 0; round < 30; ++round) {
     Survives(model_.substr(0, random_() % model_.size()), kText);
   }
 }
 
-TEST_P(HostileModelTest, WithOtherBytes) {
+TEST_P(HostileModelTest, SurvivesChangedBytes) {
   int models = 0;
   for (int round = 0; round < 60; ++round) {
     std::string damaged = model_;
@@ -61,12 +61,12 @@ TEST_P(HostileModelTest, WithOtherBytes) {
     }
     models += Survives(damaged, kText) ? 1 : 0;
   }
-  // Otherwise only parsing was tested.
+  // If all models were refused, only parsing would be tested.
   EXPECT_GT(models, 5);
 }
 
 // The library trusts the model's table of character replacements.
-TEST_P(HostileModelTest, WithAnotherEnd) {
+TEST_P(HostileModelTest, SurvivesAnotherEnd) {
   const size_t tail = std::min<size_t>(model_.size() / 4, 1500);
   for (int round = 0; round < 40; ++round) {
     std::string damaged = model_;
@@ -91,7 +91,7 @@ TEST(HostileBytesTest, AreNotAModel) {
   }
 }
 
-TEST(HostileTextTest, LongTextsOfOneCharacter) {
+TEST(HostileTextTest, SurvivesLongTextsOfOneCharacter) {
   const std::string model =
       ReadFileOrFail("tests/server/text/sentencepiece/testdata/llama.model");
   for (const char* unit : {"a", " ", "😀", "<s>", "▁"}) {

@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""Writes testdata/: small SentencePiece models, and what others make of texts.
+"""Writes testdata/: small SentencePiece models, and other programs' ids of texts.
 
     pip install sentencepiece==0.2.3 transformers==5.23.0
     python3 make_vectors.py
 
-The models are trained on the prose below and differ as models in use do. NAME.ids.json holds a list of [text, ids, ends]:
+The models are trained on the prose below and differ as models in use do.
+NAME.ids.json holds a list of [text, ids, ends]:
 
   ids   SentencePieceProcessor.encode(text). Where a text spells out a control
-        symbol, or begins with a user-defined one, it is instead what Hugging
-        Face's rules make of it: the text is cut at control symbols, and only
-        what stands at its very beginning, and is no symbol, takes the model's
-        space (the same model with add_dummy_prefix off encodes the rest).
-  ends  where each piece ends, in bytes of UTF-8; null where symbols were cut.
+        symbol, or begins with a user-defined one, Hugging Face's rules apply
+        instead: the text is cut at control symbols, and the model's space
+        precedes it only if it begins with text, not a symbol (the same model
+        with add_dummy_prefix off encodes the rest).
+  ends  the end of each piece, in bytes of UTF-8; null where symbols were cut.
 
 llama.hf.json holds [text, ids] of transformers' LlamaTokenizer, made of the
-same model file and with legacy=False, which knows nothing of these rules.
+same model file with legacy=False, which does not follow these rules.
 """
 
 import io

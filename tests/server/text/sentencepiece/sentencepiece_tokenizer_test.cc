@@ -47,7 +47,7 @@ class SentencePieceVectorsTest : public ::testing::TestWithParam<Vectors> {
   const std::unique_ptr<Tokenizer> tokenizer_ = Make(GetParam().name);
 };
 
-TEST_P(SentencePieceVectorsTest, IdsAreThoseOfThePackage) {
+TEST_P(SentencePieceVectorsTest, IdsEqualThePackages) {
   ASSERT_NE(tokenizer_, nullptr);
   ASSERT_GT(vectors_.size(), 300u);
   for (const auto& vector : vectors_) {
@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Vectors{"symbols", false}, Vectors{"unigram", false}),
     [](const auto& info) { return std::string(info.param.name); });
 
-TEST(SentencePieceTokenizerTest, IdsAreThoseOfTransformers) {
+TEST(SentencePieceTokenizerTest, IdsEqualTransformers) {
   const auto tokenizer = Make("llama");
   ASSERT_NE(tokenizer, nullptr);
   const nlohmann::json vectors = ReadJsonOrFail(Path("llama.hf.json"));
