@@ -102,7 +102,7 @@ class CommandsTest(unittest.TestCase):
             if name != "docs/README.md":
                 self.assertIn(f"({os.path.relpath(name, 'docs')})", index)
 
-    def test_what_is_not_run_is_written_right(self):
+    def test_commands_that_are_not_run_are_valid(self):
         helps = {}
 
         def help_of(path):
@@ -140,7 +140,7 @@ class CommandsTest(unittest.TestCase):
                                 word.split("=")[0], known, f"{name}: {words}"
                             )
 
-    def test_what_can_be_run_is(self):
+    def test_commands_that_can_be_run_succeed(self):
         ran = 0
         for name in page_names():
             scripts = [t for l, t, why in blocks(name) if l == "sh" and why is None]

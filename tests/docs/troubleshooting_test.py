@@ -172,12 +172,12 @@ class TroubleshootingTest(tools.CorpusTest):
             with contextlib.ExitStack() as ends:
                 ends.callback(server.kill)
                 address = server.stdout.readline().decode().split()[1]
-                # Every text is another of equal length.
+                # Every text changes and keeps its length.
                 with open(os.path.join(folder, "docs-000000.tar"), "r+b") as tar:
                     changed = tar.read().replace(b'{"', b"{x")
                     tar.seek(0)
                     tar.write(changed)
-                # The file may be one that was open before it changed.
+                # The file may have been open before it changed.
                 self.says(
                     "sample …: … (and … samples before it were bad, the most that "
                     "serve.max_bad_samples allows…",
