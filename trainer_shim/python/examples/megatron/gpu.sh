@@ -27,7 +27,7 @@ prepare() {
   mkdir -p "$bundle"/{bin,lib,wheels}
   install -m 755 "$bin/$server" "$bundle/bin/"
   strip --strip-unneeded "$bundle/bin/ballast-server"
-  # All but the C library, which must be the machine's own.
+  # All except the C library, which must be the machine's own.
   ldd "$bundle/bin/ballast-server" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv))\.so[^/]*$' |
     xargs install -m 644 -t "$bundle/lib"
@@ -46,7 +46,8 @@ run() {
   local site wheel
   site=$(mktemp -d /tmp/ballast-XXXXXX)
   trap 'rm -rf "$site"' EXIT
-  # Python only, but for helpers that are not used: no need for the version's own.
+  # Pure Python except for unused helpers, so the Python version of the wheel
+  # does not matter.
   for wheel in "$bundle"/wheels/*.whl; do
     python3 -m zipfile -e "$wheel" "$site"
   done

@@ -5,11 +5,11 @@
         --ballast-server ballast-server --device cuda --steps 200 --out training.json
 
 Each way begins with the same weights and trains on the same samples. The global loss
-of a step is the sum over all ranks' supervised tokens, divided by their number; one
-rank's loss says nothing, since ways differ in which rank has which sample. All ranks
-are in this process, one after the other on one GPU. Prints one JSON object a way, and
-exits with 1 where a step's loss differs from that of `off` by more than `--noise` of
-it, or where the loss has not fallen. Wants torch, transformers and megatron-core.
+of a step is the sum over all ranks' supervised tokens, divided by their number. One
+rank's loss cannot be compared, since the ranks have different samples in each way. All
+ranks are in this process, one after the other on one GPU. Prints one JSON object per
+way, and exits with 1 if a step's loss differs from that of `off` by more than `--noise`
+of it, or if the loss has not fallen. Needs torch, transformers and megatron-core.
 """
 
 import argparse
@@ -27,8 +27,8 @@ import ranks as ranks_of
 import single
 from ballast.adapters import megatron_bridge
 
-# Other ranks add the same gradients in another order, and in bfloat16 each step's
-# rounding goes on into the next.
+# Ways add the same gradients in different orders, and in bfloat16 each step's rounding carries over
+# to the next.
 NOISE = {"cpu": 1e-4, "cuda": 3e-2}
 
 
@@ -37,7 +37,8 @@ def optimizer_of(model):
 
 
 def train(arguments, delivery):
-    """One way of delivery: its global loss a step, and what else is worth keeping."""
+    """Runs one way of delivery; returns its global loss per step and other
+    measurements."""
     dtype = torch.bfloat16 if arguments.device == "cuda" else torch.float32
     result = {"loss": [], "label_tokens": [], "dummy_images": 0, "seconds": 0.0}
     with data.served(
@@ -73,7 +74,7 @@ def train(arguments, delivery):
 
 
 def check(results, noise):
-    """What is wrong with the losses, in words."""
+    """Describes the faults of the losses."""
     faults = []
     reference = next(iter(results))
     for name, result in results.items():
