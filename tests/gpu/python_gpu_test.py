@@ -58,7 +58,7 @@ def digests(batches):
 
 
 def exchange(rank, addresses, folder):
-    """A process of its own for each GPU, as trainers have."""
+    """One process for each GPU, as in trainers."""
     torch.cuda.set_device(rank)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29517")
     dist.init_process_group("nccl", rank=rank, world_size=GPUS, device_id=torch.device("cuda", rank))

@@ -1,4 +1,4 @@
-"""The hooks of Megatron's training loops, over a loader that counts."""
+"""The hooks of Megatron's training loops, over a fake loader that counts."""
 
 import types
 import unittest

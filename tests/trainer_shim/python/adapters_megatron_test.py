@@ -23,7 +23,7 @@ IMAGE, MERGE = 77, 2
 
 
 def job(vision=None, language=None, colocated=True):
-    """As Loader.job answers it."""
+    """The job, in the form of Loader.job."""
     modules = [
         dict({"module": name, "dp": 1, "tp": 1, "pp": 1, "cp": 1, "align": 4}, **sizes)
         for name, sizes in (("vision", vision or {}), ("language", language or {}))
@@ -57,7 +57,7 @@ def whole(dummy=False):
 
 
 def text():
-    """A language rank's, without pixels."""
+    """A language rank's batch, without pixels."""
     values = numbers()
     del values["pixel_values"], values["image_grid_thw"]
     return batch_of(values)

@@ -21,7 +21,7 @@ class Raised(Exception):
 
 
 class Hooked:
-    """The library, with a function called before those of some names."""
+    """The library, with a hook that runs before the functions of some names."""
 
     def __init__(self, library, **hooks):
         self._library = library

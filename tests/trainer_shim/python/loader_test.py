@@ -15,12 +15,13 @@ from tests.trainer_shim.python.two_servers import DP, STEPS, TwoServersTest
 
 
 def ends(module):
-    """A communicator for each rank of the module, a thread of this process."""
+    """A communicator for each rank of the module; the ranks are threads of this
+    process."""
     return ballast.Communicator.in_process(DP[module])
 
 
 def in_threads(calls):
-    """Runs the calls in parallel; their results, or the first exception."""
+    """Runs the calls in parallel; returns their results or raises the first exception."""
     results = [None] * len(calls)
 
     def run(i):
@@ -51,7 +52,7 @@ class LoaderTest(TwoServersTest):
         return found
 
     def expected(self):
-        """The same of ballast-rank, by (module, rank)."""
+        """The same from ballast-rank, by (module, rank)."""
         found = {(module, rank): [] for module, dp in DP.items() for rank in range(dp)}
         for line in self.json_lines(
             "ballast-rank", "--server", self.address, "--steps", STEPS, "--json"
