@@ -21,7 +21,7 @@ _OPTIONS = [
     "-std=c++20",
     "-lineinfo",
     "-Werror=all-warnings",
-    # The options of all other sources (.bazelrc).
+    # The same options as for all other sources (.bazelrc).
     "-Xcompiler=-fPIC,-Wall,-Wextra,-Werror,-ffp-contract=off,-fno-strict-aliasing",
 ]
 

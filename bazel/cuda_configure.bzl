@@ -12,8 +12,8 @@ package(default_visibility = ["//visibility:public"])
 
 cc_library(
     name = "cuda_headers",
-    # Headers of host code; CCCL's 1,700 headers are for nvcc alone, which finds
-    # its own.
+    # Headers for host code. CCCL's 1,700 headers are left out: only nvcc needs
+    # them, and it finds its own.
     hdrs = glob([
         "include/*.h",
         "include/*.hpp",
@@ -25,8 +25,8 @@ cc_library(
 
 cc_library(
     name = "cudart",
-    # Static, so that programs also run where CUDA is not installed; the driver
-    # is loaded by name. So is NCCL, of which only the header is used
+    # Static, so that programs also run without CUDA installed; the driver is
+    # loaded by name. So is NCCL, of which only the header is used
     # (trainer_shim/cuda/nccl_api.h).
     linkopts = [
         "-L{root}/lib64",
@@ -57,8 +57,8 @@ def _cuda_configure_impl(ctx):
     if wanted == "1" and not found:
         fail("BALLAST_CUDA=1, but there is no {}/bin/nvcc; set CUDA_PATH".format(root))
     if found:
-        # The path with its version, so that another toolkit behind the same link
-        # rebuilds nvcc's outputs.
+        # The resolved path has the version, so that another toolkit behind the
+        # same link rebuilds nvcc's outputs.
         root = str(ctx.path(root).realpath)
         ctx.symlink(root + "/include", "include")
         ctx.file("BUILD.bazel", _BUILD_WITH_CUDA.format(root = root))

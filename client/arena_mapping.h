@@ -15,14 +15,14 @@
 namespace ballast {
 
 // A server's arena (proto/block/arena_layout.h), mapped for reading. Keeps the
-// mapping and no open file: nothing is left behind however the client ends, and
-// the pages stay while mapped, even when the server is gone. The server is
-// trusted not to make the file shorter.
+// mapping but no open file, so nothing is left behind however the client ends,
+// and the pages stay valid while mapped, even if the server is gone. Trusts the
+// server not to shorten the file.
 class ArenaMapping final : public MemoryRegion {
  public:
   // Maps the file at `path`, which must be an arena of `bytes` bytes with `id`.
-  // Errors, whose message says what to check: NOT_FOUND, PERMISSION_DENIED,
-  // FAILED_PRECONDITION (another file is there), UNAVAILABLE.
+  // Errors: NOT_FOUND, PERMISSION_DENIED, FAILED_PRECONDITION (the path holds
+  // another file), UNAVAILABLE; messages say what to check.
   static absl::StatusOr<std::shared_ptr<const ArenaMapping>> Open(
       const std::string& path, uint64_t bytes, const std::string& id);
   ~ArenaMapping() override;
@@ -34,8 +34,8 @@ class ArenaMapping final : public MemoryRegion {
   // Proves to the server that this is its arena.
   const std::string& nonce() const { return nonce_; }
 
-  // The `bytes` bytes from `offset` on. Errors: INTERNAL, naming both, where no
-  // such block can be.
+  // The `bytes` bytes at `offset`. Errors: INTERNAL, naming both, if no block
+  // can lie there.
   absl::StatusOr<absl::Span<const uint8_t>> Block(uint64_t offset,
                                                   uint64_t bytes) const;
   // The stamp of a block that Block returned.
@@ -53,11 +53,11 @@ class ArenaMapping final : public MemoryRegion {
   std::string nonce_;
 };
 
-// The arena of one server, mapped once for all its users at a time. Where it
-// cannot be mapped, logs once why blocks come over the stream. Thread-safe.
+// The arena of one server, mapped once and shared by all its current users. If
+// it cannot be mapped, logs once why blocks come over the stream. Thread-safe.
 class ArenaCache {
  public:
-  // Null where the arena cannot be mapped. `server` is for the log.
+  // Null if the arena cannot be mapped. `server` is for the log.
   std::shared_ptr<const ArenaMapping> Get(const std::string& server,
                                           const std::string& path,
                                           uint64_t bytes,

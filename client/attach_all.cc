@@ -32,7 +32,7 @@ std::vector<Answer> AskAll(absl::Span<LoaderClient* const> servers,
   return answers;
 }
 
-// The cause of each server, which names the server.
+// Every server's cause, which names the server.
 std::string AllAway(absl::Span<LoaderClient* const> servers,
                     const std::vector<Answer>& answers) {
   std::string text =
@@ -43,8 +43,8 @@ std::string AllAway(absl::Span<LoaderClient* const> servers,
   return text;
 }
 
-// The fingerprint leaves out balance.delivery, which the schedule does not
-// depend on; a rank that goes from one server to another does.
+// The fingerprint leaves out balance.delivery because the schedule does not
+// depend on it. A rank that moves between servers does depend on it.
 absl::Status CheckSameDelivery(const v1::AttachResponse& a,
                                const std::string& a_address,
                                const v1::AttachResponse& b,
@@ -56,7 +56,7 @@ absl::Status CheckSameDelivery(const v1::AttachResponse& a,
       v1::Delivery_Name(b.job().delivery()), " at server ", b_address));
 }
 
-// The first error that waiting does not change; UNAVAILABLE with every cause if
+// The first error that waiting cannot fix; UNAVAILABLE with every cause if
 // there is none.
 absl::Status NoneAnswers(absl::Span<LoaderClient* const> servers,
                          const std::vector<Answer>& answers) {

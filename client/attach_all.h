@@ -11,25 +11,25 @@
 
 namespace ballast {
 
-// Attaches `role` to every one of `servers` (at least one, the primary first),
-// all at once, and returns what the first that answered said. `expected` is
-// what the caller knows of the job's fingerprint, from a checkpoint say; it may
-// be empty.
+// Attaches `role` to all of `servers` (at least one, the primary first) at the
+// same time, and returns the answer of the first in order that answered.
+// `expected` is the part of the job's fingerprint that the caller knows, for
+// example from a checkpoint; it may be empty.
 //
-// A rank starts when its primary answers, whatever the others do: one that is
-// away, fails or has another fingerprint (a server of another job at a port
-// that was used before) is passed over with a line in the log; a Pull from it
-// later is refused. If the primary is away (UNAVAILABLE, DEADLINE_EXCEEDED,
-// RESOURCE_EXHAUSTED), those others that answer must agree. If none answers,
-// all are asked again each second, for `patience`, timed by `clock`; 0: not
-// again. Blocks for that, and for as long as the slowest Attach takes.
+// A rank can start once its primary answers. Another server that is away, fails
+// or has another fingerprint (a server of another job on a reused port) is
+// skipped and logged; a later Pull from it is refused. If the primary is away
+// (UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED), the others that answer
+// must agree. If none answers, all are asked again every second for `patience`,
+// timed by `clock`; 0: not again. Blocks for that time, and for as long as the
+// slowest Attach takes.
 //
 // Errors: as LoaderClient::Attach to the primary, or to the first that failed
 // if none answered; UNAVAILABLE if all are away, naming each with its cause;
 // FAILED_PRECONDITION if the primary is away and two others have different
 // fingerprints, naming both addresses, both fingerprints and the first
-// differing key, or if two servers of one fingerprint have another
-// balance.delivery; INVALID_ARGUMENT for no servers.
+// differing key, or if two servers of one fingerprint differ in
+// balance.delivery; INVALID_ARGUMENT if there are no servers.
 absl::StatusOr<v1::AttachResponse> AttachAll(
     absl::Span<LoaderClient* const> servers, const v1::Role& role,
     const v1::Fingerprint& expected,

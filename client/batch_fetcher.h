@@ -15,7 +15,7 @@
 
 namespace ballast {
 
-// One block in host memory, and the allowance that it takes up. Destroying it
+// One block in host memory, and its share of the allowance. Destroying it
 // releases both.
 class FetchedBlock {
  public:
@@ -23,20 +23,20 @@ class FetchedBlock {
   virtual uint64_t step() const = 0;
   virtual uint32_t micro_batch() const = 0;
   // The whole block (docs/block.md), read-only; begins at a multiple of 256.
-  // Unchanged while the connection that it came by lives. A server that has
-  // given the connection up (because the client was stopped for long, say) may
+  // Unchanged while its connection lives. A server that has given the
+  // connection up (for example because the client was stopped for long) may
   // overwrite a block in its shared memory: see intact().
   virtual absl::Span<const uint8_t> bytes() const = 0;
 
-  // Whether all that has been read of bytes() until now was the block. Ask once
-  // reading has ended (a copy to a device: is done) and before trusting what
-  // was read, an error in its format included; false: throw the result away and
-  // fetch the block again. Never blocks; always true of blocks in the client's
-  // own memory. From any thread.
+  // Whether everything read from bytes() until now was the block. Ask after
+  // reading has ended (for a copy to a device: after the copy is done) and
+  // before trusting the result, including any error in its format. False:
+  // discard the result and fetch the block again. Never blocks. Always true for
+  // blocks in the client's own memory. From any thread.
   virtual bool intact() const { return true; }
 
-  // The memory that holds bytes() and other blocks; null where the block has
-  // memory of its own.
+  // The memory that holds bytes() and other blocks; null if the block has its
+  // own memory.
   virtual std::shared_ptr<const MemoryRegion> region() const { return nullptr; }
 };
 
@@ -50,25 +50,25 @@ inline absl::Status CheckIntact(const FetchedBlock& block) {
       "from the last checkpoint"));
 }
 
-// The start of a stream of blocks, and how much of it may be held.
+// The start of a stream of blocks, and the bounds on what may be held.
 struct FetchRequest {
   v1::Role role;
   uint64_t step = 0;
   uint32_t micro_batch = 0;
   uint64_t steps = 0;  // 0: no end
   std::string fingerprint;
-  // Bytes of blocks that may be outstanding: fetched or on their way, and not
-  // yet destroyed. One block of any size always may.
+  // Bytes of blocks that may be outstanding: in flight, or fetched and not yet
+  // destroyed. One block of any size is always allowed.
   uint64_t max_bytes = uint64_t{256} << 20;
-  // The account that the fetcher counts its blocks in, with the bound
-  // `max_bytes`; null: an account of its own. A BatchStream gives all its
-  // fetchers one.
+  // The account in which the fetcher counts its blocks, bounded by `max_bytes`.
+  // A BatchStream shares one among all its fetchers. Null: the fetcher creates
+  // its own.
   std::shared_ptr<HeldBytes> held;
   // Most bytes of one block, far above any rank's shard of a micro-batch. A
-  // server that announces more is at fault, and no memory is taken for it.
+  // server that announces more is at fault; no memory is allocated for it.
   uint64_t max_block_bytes = uint64_t{16} << 30;
-  // Whether blocks may lie in the server's shared memory where that can be
-  // mapped; otherwise they come over the stream.
+  // Whether blocks may lie in the server's shared memory, if it can be mapped;
+  // otherwise they come over the stream.
   bool accept_shared_memory = true;
   // Whether Fetch verifies the checksum of blocks in shared memory, at the cost
   // of reading them once. Blocks that come over the stream are always verified.
@@ -81,21 +81,20 @@ class BatchFetcher {
  public:
   virtual ~BatchFetcher() = default;
 
-  // The next block in order of (step, micro-batch). Blocks until it is complete
-  // and its checksum, where it came over the stream, has been verified. Called
-  // from one thread. Errors: OUT_OF_RANGE (after `steps` steps; again at every
-  // further call), UNAVAILABLE (the server went away; another may go on),
-  // CANCELLED, DATA_LOSS (checksum), INTERNAL (the server broke the protocol),
-  // RESOURCE_EXHAUSTED (no memory for the block), and what the server's Pull
-  // answers.
+  // Returns the next block in order of (step, micro-batch). Blocks until it is
+  // complete and, if it came over the stream, its checksum has been verified.
+  // Must be called from one thread. Errors: OUT_OF_RANGE (after `steps` steps;
+  // again at every further call), UNAVAILABLE (the server went away; another
+  // may continue), CANCELLED, DATA_LOSS (checksum), INTERNAL (the server broke
+  // the protocol), RESOURCE_EXHAUSTED (no memory for the block), and the errors
+  // of the server's Pull.
   virtual absl::StatusOr<std::unique_ptr<FetchedBlock>> Fetch() = 0;
 
-  // Ends a Fetch that is blocking, and every later one, with CANCELLED. From
-  // any thread.
+  // Ends a blocked Fetch, and every later one, with CANCELLED. From any thread.
   virtual void Cancel() = 0;
 
-  // Bytes received so far of the block that Fetch waits for: a sign of life,
-  // not exact; 0 where unknown. From any thread.
+  // Bytes received so far of the block that Fetch waits for. A sign of life,
+  // not exact; 0 if unknown. From any thread.
   virtual uint64_t bytes_received() const { return 0; }
 };
 

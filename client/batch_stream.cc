@@ -48,7 +48,7 @@ absl::Status CheckOptions(const BatchStream::Options& options) {
   return CheckFailoverOptions(options.failover);
 }
 
-// How often the guard looks at a server that may hang.
+// Interval at which the guard checks a server that may hang.
 absl::Duration GuardPeriod(const FailoverOptions& options) {
   return std::min(options.silent_after, options.slow_after) / 8;
 }
@@ -92,17 +92,17 @@ class ThreadedBatchStream final : public BatchStream {
 
   void Run();    // the thread
   void Guard();  // a thread that ends a Fetch from a server that hangs
-  // Drops the queue and has the thread fetch from `block` on, which is not
-  // intact.
+  // Drops the queue and makes the thread fetch again from `block` on, which is
+  // not intact.
   void FetchAgain(std::unique_ptr<FetchedBlock> block);
-  // Takes position_ back to where FetchAgain asked for, if it did.
+  // Moves position_ back to the block that FetchAgain asked for, if it did.
   bool MoveBack();
   // Returns the error that the stream ends with.
   absl::Status FetchAll();
   // Connects at position_ and fetches until an error.
   absl::Status FetchFromPosition();
-  // Fetcher::Fetch, under the guard's eyes: DEADLINE_EXCEEDED beside the
-  // fetcher's errors.
+  // Calls Fetch while the guard watches. Errors: the fetcher's;
+  // DEADLINE_EXCEEDED (the guard's).
   absl::StatusOr<std::unique_ptr<FetchedBlock>> Fetch(BatchFetcher* fetcher);
   // Lets Cancel, FetchAgain and the guard reach the fetcher. False after Cancel
   // or FetchAgain.
@@ -130,11 +130,11 @@ class ThreadedBatchStream final : public BatchStream {
   const Options options_;
   const uint64_t end_step_;
   const std::shared_ptr<HeldBytes> held_;
-  // What the thread fetches next; the thread's alone.
+  // What the thread fetches next. Used by the thread only.
   FetchRequest position_;
   const std::unique_ptr<Sleeper> sleeper_;
-  Failover failover_;  // the thread's alone
-  // The first failure since the last block. The thread's alone.
+  Failover failover_;  // used by the thread only
+  // The first failure since the last block. Used by the thread only.
   absl::Time failing_since_ = absl::InfiniteFuture();
   const std::unique_ptr<Sleeper> guard_sleeper_;
 
@@ -142,11 +142,11 @@ class ThreadedBatchStream final : public BatchStream {
   CondVar changed_;
   // Shared only so that Cancel and the guard reach it without holding mutex_.
   std::shared_ptr<BatchFetcher> fetcher_ ABSL_GUARDED_BY(mutex_);
-  // State of the Fetch under way.
+  // State of the Fetch in progress.
   bool fetching_ ABSL_GUARDED_BY(mutex_) = false;
   HangTimer hang_timer_ ABSL_GUARDED_BY(mutex_);
   absl::Status hang_ ABSL_GUARDED_BY(mutex_);  // why the guard ended it
-  // Where the thread is to go back to.
+  // The position that the thread must return to.
   std::optional<Position> again_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::unique_ptr<FetchedBlock>> queue_ ABSL_GUARDED_BY(mutex_);
   // OK while the thread fetches.
@@ -277,7 +277,7 @@ absl::Status ThreadedBatchStream::FetchFromPosition() {
                            connect_(failover_.server(), position_));
   if (!SetFetcher(fetcher)) return Cancelled();
   while (true) {
-    // The end comes even where the caller keeps its blocks.
+    // The end must come even if the caller keeps its blocks.
     if (!AtEnd() && !held_->AwaitRoom()) return Cancelled();
     BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<FetchedBlock> block,
                              Fetch(fetcher.get()));
@@ -318,7 +318,7 @@ void ThreadedBatchStream::Guard() {
       if (!fetching_ || !hang_.ok()) continue;
       HangTimer::Wait wait;
       wait.bytes = fetcher_->bytes_received();
-      // A block that has begun has credit to its end.
+      // A block that has begun has credit for all of its bytes.
       wait.may_send = wait.bytes > 0 || held_->MaySend();
       hang_ = hang_timer_.Check(options_.clock->Now(), wait);
       if (!hang_.ok()) hung = fetcher_;
@@ -331,7 +331,7 @@ bool ThreadedBatchStream::SetFetcher(std::shared_ptr<BatchFetcher> fetcher) {
   MutexLock lock(&mutex_);
   if (cancelled_ || (fetcher != nullptr && again_.has_value())) return false;
   hang_ = absl::OkStatus();
-  // The one before is destroyed after the lock is released.
+  // The previous one is destroyed after the lock is released.
   fetcher_.swap(fetcher);
   return true;
 }

@@ -24,9 +24,9 @@ struct AssembledBlock {
 };
 
 // Assembles the blocks of a Pull from their chunks, one after the other, and
-// checks that the messages keep to the protocol. Safe with messages from
-// anywhere: takes memory only for a block within the limits. Thread-compatible.
-// Not to be used after an error.
+// checks that the messages follow the protocol. Safe with untrusted messages:
+// allocates memory only for a block within the limits. Thread-compatible. Must
+// not be used after an error.
 class BlockAssembler {
  public:
   // `pool` outlives it.
@@ -35,20 +35,20 @@ class BlockAssembler {
   BlockAssembler(const BlockAssembler&) = delete;
   BlockAssembler& operator=(const BlockAssembler&) = delete;
 
-  // Takes the next message. `allowance`: the largest block that it may begin.
-  // Errors: INTERNAL (naming what is wrong with the message),
-  // RESOURCE_EXHAUSTED (no memory).
+  // Begins a block. `allowance`: the largest block that may begin. Errors:
+  // INTERNAL (naming what is wrong with the message), RESOURCE_EXHAUSTED (no
+  // memory).
   absl::Status Begin(const v1::PullResponse::Begin& begin, uint64_t allowance);
-  // A chunk's data, in pieces. Errors: INTERNAL, DATA_LOSS (checksum).
+  // Adds a chunk's data, in pieces. Errors: INTERNAL, DATA_LOSS (checksum).
   absl::Status AddChunk(absl::Span<const absl::Span<const uint8_t>> pieces);
 
   // Whether a block has begun and lacks bytes.
   bool in_block() const { return in_block_; }
-  // Whether Take has a block.
+  // Whether Take can return a block.
   bool complete() const { return complete_; }
   AssembledBlock Take();
 
-  // The block under way, for messages: "step 3 micro-batch 1, byte 5 of 9".
+  // The unfinished block, for messages: "step 3 micro-batch 1, byte 5 of 9".
   std::string Describe() const;
 
  private:

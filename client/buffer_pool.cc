@@ -24,9 +24,9 @@ uint64_t RegionBytes(uint64_t wanted) {
 
 class BufferPool::Region final : public MemoryRegion {
  public:
-  // Null where the system maps no such memory.
+  // Null if the system refuses to map the memory.
   static std::shared_ptr<const Region> Map(uint64_t bytes) {
-    // Large enough to begin at a huge page.
+    // Extra space, so that the region can begin at a huge page.
     const uint64_t mapped = bytes + kHugePage;
     void* mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -34,8 +34,8 @@ class BufferPool::Region final : public MemoryRegion {
     const auto first = reinterpret_cast<uintptr_t>(mapping);
     const uint64_t skipped = AlignUp(uint64_t{first}, kHugePage) - first;
     auto* const base = static_cast<uint8_t*>(mapping) + skipped;
-    // One fault for 2 MiB instead of 512 where the system has such pages; no
-    // loss where it does not.
+    // One page fault per 2 MiB instead of 512, if the system has huge pages;
+    // harmless if not.
     madvise(base, bytes, MADV_HUGEPAGE);
     return std::shared_ptr<const Region>(
         new Region({mapping, mapped}, base, bytes));

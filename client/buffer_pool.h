@@ -15,31 +15,31 @@
 
 namespace ballast {
 
-// Memory for blocks that come in chunks: places in one region, which is mapped
-// for the first and kept, since fresh memory costs a page fault every 4 KiB and
-// pinning it costs more. A buffer that finds no place there gets its own
-// memory, which is freed with it. Thread-safe. Must outlive its buffers; the
-// region may outlive it.
+// Memory for blocks that come in chunks. Buffers are places in one region,
+// which is mapped for the first buffer and kept, since fresh memory costs a
+// page fault every 4 KiB and pinning costs more. A buffer that does not fit
+// there gets its own memory, which is freed with it. Thread-safe. Must outlive
+// its buffers; the region may outlive it.
 class BufferPool {
  public:
   struct Buffer {
-    // As many as were asked for, uninitialised; begin at a multiple of 256.
+    // The requested number of bytes, uninitialised; begin at a multiple of 256.
     absl::Span<uint8_t> bytes;
     AlignedBuffer own;  // holds them outside the region
   };
 
-  // `region_bytes` are rounded up to whole pages; at most 1 TiB are used.
+  // `region_bytes` is rounded up to whole pages; at most 1 TiB is used.
   explicit BufferPool(uint64_t region_bytes);
 
   // Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<Buffer> Take(uint64_t bytes);
-  // Gives back a buffer of Take.
+  // Gives back a buffer from Take.
   void Return(Buffer buffer);
 
-  // Bytes that the region has, or would have.
+  // Size of the region, mapped or not.
   uint64_t region_bytes() const { return region_bytes_; }
 
-  // The region that holds the buffer; null where it has its own memory.
+  // The region that holds the buffer; null if the buffer has its own memory.
   std::shared_ptr<const MemoryRegion> RegionOf(const Buffer& buffer) const;
 
  private:
@@ -52,17 +52,17 @@ class BufferPool {
   const uint64_t region_bytes_;
 };
 
-// The pools of one client's fetchers. A pool goes on to the next fetcher that
-// wants a region of its size, so that a rank that connects again, or whose
-// trainer opens a stream for each task, does not fault in and pin its pages
-// again. Thread-safe; pools may outlive it.
+// The pools of one client's fetchers. A released pool passes to the next
+// fetcher that needs a region of its size, so that a rank that reconnects, or
+// whose trainer opens a stream for each task, need not fault in and pin its
+// pages again. Thread-safe; pools may outlive it.
 class BufferPools {
  public:
   BufferPools();
 
-  // A pool that nobody else uses. It comes back when its last owner releases
-  // it, and no buffer may be out then. The latest kMostIdle unused pools are
-  // kept with their regions.
+  // Returns an unused pool. It comes back when its last owner releases it; all
+  // its buffers must have been returned by then. The latest kMostIdle unused
+  // pools are kept with their regions.
   static constexpr size_t kMostIdle = 2;
   std::shared_ptr<BufferPool> Take(uint64_t region_bytes);
 

@@ -22,11 +22,11 @@ using Columns = Eigen::Matrix<Real, Eigen::Dynamic, Eigen::Dynamic>;
 using Terms = unsigned;
 constexpr Terms kAllTerms = (1u << kCostTerms) - 1;
 
-// A column counts as dependent on others when at most this share of it is left
-// without them; times are not trusted any further.
+// A column counts as dependent on others if at most this share of it remains
+// after projecting them out. Times are not trusted to a higher precision.
 constexpr Real kRelativePrecision = 1e-9L;
-// What leaving terms out must add to the squared residuals, per term and in
-// units of the noise's variance, for the data to support them.
+// The data support a term if leaving it out adds at least this much to the
+// squared residuals, in units of the noise's variance.
 constexpr Real kSignificant = 4;
 
 // Least squares of `target` over some of the columns.
@@ -50,8 +50,8 @@ std::vector<CostTerm> List(Terms terms) {
   return list;
 }
 
-// By QR with column pivoting, which finds dependent columns. Columns have
-// length 1 (or 0), so that their scales do not matter.
+// Solves by QR with column pivoting, which finds dependent columns. Columns
+// have length 1 (or 0), so that their scales do not matter.
 Solution Solve(const Columns& columns, const Column& target, Terms terms) {
   Solution solution;
   solution.residual = target.squaredNorm();
@@ -74,7 +74,7 @@ Solution Solve(const Columns& columns, const Column& target, Terms terms) {
 using Solutions = std::array<Solution, kAllTerms + 1>;
 
 // The terms of the best solution without a negative coefficient. `precision`:
-// differences of squared residuals that mean nothing.
+// differences of squared residuals below it are noise.
 Terms BestTerms(const Solutions& solutions, Real precision) {
   Terms best = 0;
   for (Terms terms = 1; terms <= kAllTerms; ++terms) {
@@ -89,7 +89,7 @@ Terms BestTerms(const Solutions& solutions, Real precision) {
   return best;
 }
 
-// The smallest set of terms any of which may be left out, but not all.
+// The smallest set of terms of which any one, but not all, may be left out.
 Terms ConfoundedTerms(const Solutions& solutions, Real noise) {
   const auto matters = [&](Terms without) {
     const Real loss = solutions[kAllTerms & ~without].residual -

@@ -29,10 +29,11 @@ struct CostObservation {
 
 using CostObservations = std::map<v1::Module, std::vector<CostObservation>>;
 
-// Adds an observation for each of `timings`, all of the step of `schedule`,
-// which has passed CheckColumns. Dummy images do not count. Errors:
-// INVALID_ARGUMENT (a timing of another step, or of a role or micro-batch that
-// the schedule does not have; a time that is negative or not finite).
+// Adds an observation for each of `timings`, which all belong to the step of
+// `schedule`. `schedule` must have passed CheckColumns. Dummy images do not
+// count. Errors: INVALID_ARGUMENT (a timing of another step, or of a role or
+// micro-batch that the schedule does not have; a time that is negative or not
+// finite).
 absl::Status AddObservations(const v1::StepSchedule& schedule,
                              absl::Span<const v1::StepTiming> timings,
                              CostObservations* observations);
@@ -49,26 +50,26 @@ struct CostFit {
   size_t observations = 0;
   // Root mean square of the residuals, in milliseconds.
   double rms = 0;
-  // Share of the times' variance that the fit explains; absent where all times
-  // are equal.
+  // Share of the times' variance that the fit explains; absent if all times are
+  // equal.
   std::optional<double> r_squared;
-  // Terms that are 0 because a coefficient would be negative with them, or
-  // because they explain nothing more.
+  // Terms set to 0 because a coefficient would be negative with them, or
+  // because they explain nothing further.
   std::vector<CostTerm> left_out;
-  // Terms that the data cannot tell apart: without any one of them the times
-  // are explained as well (within four times the noise, about 95 %), but not
-  // without all. Their coefficients mean little one by one. Two or three terms,
-  // or none.
+  // Terms that the data cannot tell apart: the times are explained as well
+  // without any one of them (within four times the noise, about 95 %), but not
+  // without all of them. Their single coefficients mean little. Two or three
+  // terms, or none.
   std::vector<CostTerm> confounded;
 };
 
 inline constexpr size_t kMinObservations = 8;
 
-// Non-negative least squares: of all sets of terms whose least-squares
-// coefficients are all non-negative, the one with the least residual. Where
-// terms depend on each other exactly, the fewest terms with that residual are
-// taken, linear before quadratic before constant. Errors: INVALID_ARGUMENT
-// (fewer than kMinObservations, values that are negative or not finite).
+// Non-negative least squares: takes the set of terms with the least residual
+// among those whose least-squares coefficients are all non-negative. If terms
+// depend on each other exactly, it takes the fewest terms with that residual,
+// linear before quadratic before constant. Errors: INVALID_ARGUMENT (fewer than
+// kMinObservations, values that are negative or not finite).
 absl::StatusOr<CostFit> FitCost(absl::Span<const CostObservation> observations);
 
 }  // namespace ballast

@@ -8,7 +8,7 @@
 namespace ballast {
 namespace {
 
-// Beyond 2^6 times the limit a rank's patience is over anyway.
+// A rank's patience ends before 2^6 times the limit.
 constexpr int kMostDoublings = 6;
 
 std::string Duration(absl::Duration duration) {

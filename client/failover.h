@@ -12,50 +12,51 @@
 
 namespace ballast {
 
-// How a rank goes on when a server fails.
+// A rank's reaction to a failed server.
 struct FailoverOptions {
-  // Pause before a server that failed is asked again; doubled with each further
-  // failure in a row, up to the most.
+  // Pause before a failed server is asked again; doubled with each consecutive
+  // failure, up to the maximum.
   absl::Duration first_backoff = absl::Milliseconds(500);
   absl::Duration max_backoff = absl::Seconds(10);
-  // Each pause is shortened by a random share of up to this, so that the ranks
-  // of a job do not all come back at once. 0 to 1.
+  // Largest share by which each pause is randomly shortened, so that the ranks
+  // of a job do not all return at once. 0 to 1.
   double jitter = 0.5;
   // Seed of that randomness: different for each rank.
   uint64_t seed = 0;
-  // How long a rank that starts waits for the first server to answer, so that
+  // Time that a starting rank waits for the first server to answer, so that
   // servers and ranks may start in any order. 0: a server must answer at once.
   absl::Duration start_patience = absl::Minutes(1);
-  // The run ends this long after the first failure if no server has given
+  // The run ends this long after the first failure if no server has delivered
   // anything since.
   absl::Duration patience = absl::Minutes(5);
   // A server that may send and sends no byte for this long is hung.
   absl::Duration silent_after = absl::Seconds(30);
-  // One that may send and has not completed a block after this long is slow.
+  // A server that may send and has not completed a block after this long is
+  // slow.
   absl::Duration slow_after = absl::Minutes(2);
 };
 
 // OK, or INVALID_ARGUMENT naming the option that is out of range.
 absl::Status CheckFailoverOptions(const FailoverOptions& options);
 
-// What a failure of one server means for the others.
+// Kinds of failures, by what they mean for the other servers.
 enum class Fault {
-  // The server is away, drains, hangs, is slow or busy: another goes on, and
+  // The server is away, drains, hangs, is slow or busy: another takes over, and
   // this one may come back. UNAVAILABLE, DEADLINE_EXCEEDED, ABORTED,
   // RESOURCE_EXHAUSTED.
   kPassing,
-  // This server cannot do it, and will not be able to soon, though another
-  // might: its disk, its build, or it is of another job or configuration.
-  // DATA_LOSS, INTERNAL, UNKNOWN, FAILED_PRECONDITION.
+  // This server cannot do it and will not be able to soon, but another might:
+  // its disk or build is at fault, or it belongs to another job or
+  // configuration. DATA_LOSS, INTERNAL, UNKNOWN, FAILED_PRECONDITION.
   kLasting,
   // No server can: the request is wrong. All other codes.
   kFinal,
 };
 Fault FaultOf(const absl::Status& status);
 
-// Decides which of a job's servers a rank uses, and when. Any of them can serve
-// any rank, so a rank leaves a server that fails for the next. Pure: time comes
-// in, decisions go out. Thread-compatible.
+// Decides which of a job's servers a rank uses, and when. Any server can serve
+// any rank, so a rank moves from a failed server to the next. Pure: takes the
+// time as an argument and returns decisions. Thread-compatible.
 //
 //   A fails -> B at once; B fails -> A again, once its back-off is over
 class Failover {
@@ -67,12 +68,12 @@ class Failover {
   size_t server() const { return current_; }
   const std::string& name() const { return servers_[current_].name; }
 
-  // server() gave what was asked for.
+  // Call when server() has delivered.
   void OnProgress();
 
-  // server() failed with `why`. Moves on to the server that may be asked
-  // soonest, among equals the next in order, and returns how long to wait
-  // before asking it. Or the error to end with:
+  // Call when server() has failed with `why`. Moves to the server that may be
+  // asked soonest, among equals the next in order, and returns how long to wait
+  // before asking it. Or returns the error to end with:
   //   `why` itself                  a fault that is final
   //   UNAVAILABLE, or `why`'s code  when all have failed since the last
   //     progress, each with a lasting fault, or `patience` is over; names each
@@ -80,8 +81,8 @@ class Failover {
   absl::StatusOr<absl::Duration> OnFailure(absl::Time now,
                                            const absl::Status& why);
 
-  // HangTimer's limits for server(): doubled after each round in which no
-  // server was quick enough, since the limit is then at fault, not the servers.
+  // HangTimer's limits for server(). Doubled after each round in which no
+  // server was fast enough, since then the limit is at fault, not the servers.
   absl::Duration silent_after() const;
   absl::Duration slow_after() const;
 

@@ -30,7 +30,8 @@ class Connection {
                   ? request.held
                   : std::make_shared<HeldBytes>(request.max_bytes)),
         number_(held_->NextFetcher()),
-        // More than the blocks that may be held, for the holes between them.
+        // More than the blocks that may be held, to allow for holes between
+        // them.
         pool_(pools->Take(std::min(request.max_bytes, UINT64_MAX / 2) / 4 * 5)),
         stream_(PullStream::Open(channel, First(request, lanes))) {}
 
@@ -175,7 +176,7 @@ class GrpcBatchFetcher final : public BatchFetcher {
   absl::Status OnBegin(const v1::PullResponse::Begin& begin);
   // Reads until a block is complete.
   absl::StatusOr<std::unique_ptr<FetchedBlock>> Receive();
-  // Maps the arena that the server offers, and answers whether that worked.
+  // Maps the arena that the server offers, and tells the server the result.
   absl::Status OnArena(const v1::PullResponse::Arena& arena);
   absl::StatusOr<std::unique_ptr<FetchedBlock>> OnShared(
       const v1::PullResponse::Shared& shared);

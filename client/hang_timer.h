@@ -8,8 +8,8 @@
 
 namespace ballast {
 
-// Tells a server that hangs, or is too slow to wait for, from one that must not
-// send: a client that holds its whole allowance waits for itself. Pure;
+// Detects a server that hangs or is too slow. A server without credit does not
+// count: a client that holds its whole allowance waits for itself. Pure;
 // thread-compatible.
 class HangTimer {
  public:
@@ -25,10 +25,10 @@ class HangTimer {
     bool may_send = false;
   };
 
-  // The wait for a block begins.
+  // Begins the wait for a block.
   void Start(absl::Time now);
 
-  // Call now and then during the wait. OK, or DEADLINE_EXCEEDED saying what was
+  // Call regularly during the wait. OK, or DEADLINE_EXCEEDED saying what was
   // waited for and how long. Accurate to the time between two calls.
   absl::Status Check(absl::Time now, const Wait& wait);
 

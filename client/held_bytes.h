@@ -8,10 +8,10 @@
 
 namespace ballast {
 
-// The one account of the bytes of a stream's blocks that are alive. Each of the
-// stream's fetchers, one after the other, grants its server the bound less what
-// its own blocks hold; the account also keeps a new fetcher from starting
-// afresh while blocks of the one before are still held. Thread-safe.
+// Counts the bytes of a stream's live blocks. The stream's fetchers use it one
+// after the other. Each grants its server the bound minus the bytes of its own
+// blocks; the account also keeps a new fetcher from starting while too many
+// blocks of the one before are held. Thread-safe.
 class HeldBytes {
  public:
   // The bytes of one block, held until this is destroyed or released.
@@ -32,15 +32,16 @@ class HeldBytes {
 
   explicit HeldBytes(uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  // Begins a fetcher and returns its number, which its blocks' shares carry.
+  // Registers a new fetcher and returns its number, which its blocks' shares
+  // carry.
   uint64_t NextFetcher();
-  // Largest block that the present fetcher's server may begin: any, while none
-  // of the fetcher's blocks is held.
+  // Largest block that the current fetcher's server may begin; no limit while
+  // none of the fetcher's blocks is held.
   uint64_t Allowance();
-  // Whether that covers a block as large as any so far.
+  // Whether Allowance covers a block as large as the largest so far.
   bool MaySend();
   // Blocks until another block may be fetched: no block of an earlier fetcher
-  // is held, or fewer than `max_bytes` in all. False after Cancel.
+  // is held, or fewer than `max_bytes` are held in total. False after Cancel.
   bool AwaitRoom();
   void Cancel();
 
@@ -51,7 +52,7 @@ class HeldBytes {
   Mutex mutex_;
   CondVar changed_;
   uint64_t held_ ABSL_GUARDED_BY(mutex_) = 0;
-  // The part of held_ that came by the present fetcher.
+  // The part of held_ that belongs to the current fetcher.
   uint64_t held_of_fetcher_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t fetcher_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t largest_block_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -21,11 +21,10 @@
 namespace ballast {
 namespace {
 
-// A trainer's step waits for a Report, and is worth more than the times that
-// are lost.
+// A trainer's step waits for a Report and is worth more than a lost timing.
 constexpr absl::Duration kReportDeadline = absl::Seconds(1);
 
-// Between two tries of a Rendezvous.
+// Pause between two attempts of a Rendezvous.
 constexpr absl::Duration kMeetingPause = absl::Milliseconds(500);
 
 // Marks an error of CheckHealth (absl::Status::SetPayload).
@@ -42,7 +41,7 @@ std::string DrawMember() {
   return member;
 }
 
-// Callers divide by what a server says of the job, and index with it.
+// Callers divide by and index with the server's values of the job.
 absl::Status CheckAttached(const v1::AttachResponse& response) {
   if (response.fingerprint().hash().empty()) {
     return absl::InternalError("answered no fingerprint");
@@ -116,9 +115,9 @@ class GrpcLoaderClient final : public LoaderClient {
     const std::string name = absl::StrCat("Rendezvous of rank ", rank, " of ",
                                           size, " in group ", group);
     const absl::Time deadline = absl::Now() + timeout;
-    std::string before;  // the last answer that may pass
+    std::string before;  // the last transient error
     while (true) {
-      // A rank that waits for others also waits for the server.
+      // A rank that waits for other ranks also waits for the server.
       const absl::StatusOr<v1::RendezvousResponse> response = server_.Call(
           {.name = name,
            .deadline = deadline - absl::Now(),

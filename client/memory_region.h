@@ -8,14 +8,14 @@
 namespace ballast {
 
 // Host memory that holds many blocks over time: the server's arena, mapped, or
-// the client's own. It lives as long as somebody holds it (blocks do). Code
-// that pins memory for a GPU therefore pins a region once, not each block, and
-// holds the region while it is pinned. Thread-safe.
+// the client's own. It lives as long as it is held; its blocks hold it. Code
+// that pins memory for a GPU can therefore pin a region once instead of each
+// block, and must hold the region while it is pinned. Thread-safe.
 class MemoryRegion {
  public:
   virtual ~MemoryRegion() = default;
 
-  // Whole pages, at a multiple of a page. Blocks lie anywhere in it.
+  // Whole pages, page-aligned. Blocks may lie anywhere in it.
   virtual absl::Span<const uint8_t> bytes() const = 0;
 
   // Whether it is mapped read-only: pinning it needs cudaHostRegisterReadOnly.

@@ -18,8 +18,8 @@ namespace ballast {
 
 // The further lanes of one Pull (PullRequest.Open.lanes): RPCs, each on its own
 // connection, that carry chunks in turn with the Pull itself. Opened when the
-// server first says that it uses them. Thread-safe; Open and Read are for one
-// thread.
+// server first says that it uses them. Thread-safe, but Open and Read must be
+// called from one thread.
 class PullLanes {
  public:
   // One lane for each of `channels`, beside the Pull itself.
@@ -27,17 +27,17 @@ class PullLanes {
 
   // Lanes with the Pull itself: at least 1.
   uint32_t count() const { return channels_.size() + 1; }
-  // Random, so that it names this Pull alone.
+  // Random, so that it identifies this Pull.
   const std::string& ticket() const { return ticket_; }
 
-  // Joins the lanes to the Pull, once. Does not wait.
+  // Joins the lanes to the Pull; call it once. Does not wait.
   void Open();
   bool open() const { return opened_; }
 
-  // The next message of lane 1 to count() - 1, as PullStream::Read.
+  // Reads the next message of lane 1 to count() - 1, as PullStream::Read.
   absl::Status Read(uint32_t lane, grpc::ByteBuffer* message);
 
-  // Ends a Read that is blocking, and every later one.
+  // Ends a blocked Read, and every later one.
   void Cancel();
 
  private:

@@ -11,7 +11,7 @@
 namespace ballast {
 namespace {
 
-// Messages that wait for Read, at most; one more may be on its way.
+// Most messages that wait for Read; one more may be in flight.
 constexpr size_t kReadAhead = 2;
 
 }  // namespace
@@ -62,7 +62,7 @@ absl::Status PullStream::Read(grpc::ByteBuffer* message) {
   }
   in_read_ = false;
   Write();
-  // The read that is under way may outlast this.
+  // The read in progress may outlast this.
   if (cancelled_) return EndStatus();
   if (!received_.empty()) {
     message->Swap(&received_.front());
@@ -200,7 +200,7 @@ absl::Status PullStream::EndStatus() const {
   if (status_.ok()) {
     return absl::OutOfRangeError("the server has ended the stream");
   }
-  // A server that shuts down cancels its calls; this side did not ask for it.
+  // A server that shuts down cancels its calls; Cancel was not called here.
   if (status_.code() == absl::StatusCode::kCancelled) {
     return absl::UnavailableError(
         absl::StrCat("the server cancelled the pull: ", status_.message()));

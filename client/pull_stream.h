@@ -23,14 +23,15 @@ namespace ballast {
 // The first message of a Pull, without lanes.
 v1::PullRequest OpenRequest(const FetchRequest& request);
 
-// One Pull RPC: messages in, credit out. Thread-safe; Read is for one thread.
-// Uses gRPC's callback interface, where a write never blocks: the thread that
-// destroys a block grants credit, and may be the trainer's. Messages are read
-// as bytes, so that chunks are not copied to be parsed (pull_wire.h).
+// One Pull RPC: messages in, credit out. Thread-safe, but Read must be called
+// from one thread. Uses gRPC's callback interface, in which a write never
+// blocks: the thread that destroys a block grants credit, and it may be the
+// trainer's. Messages are read as bytes, so that parsing does not copy chunks
+// (pull_wire.h).
 //
-// Blocks that the server has lent in its shared memory are unchanged while the
-// RPC lives, so it is kept until all are returned: a cancelled stream asks the
-// server to stop and ends with the last of them.
+// Blocks that the server has lent in its shared memory stay unchanged while the
+// RPC lives, so the RPC is kept until all are returned: a cancelled stream asks
+// the server to stop, and ends when the last block is returned.
 class PullStream final
     : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
@@ -39,33 +40,33 @@ class PullStream final
       const std::shared_ptr<grpc::Channel>& channel,
       const v1::PullRequest& first);
 
-  // Blocks until the next message is there. Errors: OUT_OF_RANGE (the server
-  // has ended the stream with OK), CANCELLED (by Cancel), UNAVAILABLE (the
-  // server went away or cancelled), or the server's. An error is final.
+  // Reads the next message; blocks until it has arrived. Errors are final:
+  // OUT_OF_RANGE (the server has ended the stream with OK), CANCELLED (by
+  // Cancel), UNAVAILABLE (the server went away or cancelled), or the server's.
   absl::Status Read(grpc::ByteBuffer* message);
 
   // Lets the server send `bytes` more. Never blocks; no effect once the stream
   // has ended.
   void Grant(uint64_t bytes);
 
-  // Answers the server's Arena: the nonce of the mapping, or nothing.
+  // Answers the server's Arena message: the nonce of the mapping; empty if it
+  // could not be mapped.
   void SendMapped(const std::string& nonce);
 
-  // A block has been lent, or has been returned, which grants its bytes again.
-  // Never block.
+  // Notes that a block has been lent, or has been returned, which grants its
+  // bytes again. Neither blocks.
   void Lend();
   void Return(uint64_t generation);
 
-  // Ends a Read that is blocking, and every later one. Never blocks.
+  // Ends a blocked Read, and every later one. Never blocks.
   void Cancel();
 
-  // Blocks until gRPC is done with the stream, after Cancel. Returns at once
-  // while blocks are lent: the stream must then be kept until they are
-  // returned.
+  // After Cancel: blocks until gRPC is done with the stream. Returns at once if
+  // blocks are lent; the stream must then be kept until they are returned.
   void AwaitDoneUnlessLent();
 
   // Ends the RPC, even while blocks are lent, and blocks until gRPC is done
-  // with it. Must not run on one of gRPC's threads: where it drops the last
+  // with it. Must not run on one of gRPC's threads: if it drops the last
   // reference to the channel, gRPC waits for those threads to end.
   ~PullStream() override;
 
@@ -76,16 +77,16 @@ class PullStream final
   void OnWriteDone(bool ok) override;
   void OnDone(const grpc::Status& status) override;
 
-  // Reads the next message unless enough are there.
+  // Starts reading the next message unless enough are queued.
   void ReadAhead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Writes what is pending, unless a thread in Read can: a write costs a system
-  // call and more, and the caller may be a trainer.
+  // Writes what is pending, or leaves it to a thread in Read if there is one: a
+  // write costs a system call and more, and the caller may be a trainer.
   void WriteOrHandOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Writes what is pending, if anything, unless a write is under way.
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StartWriteOf(const v1::PullRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // From here on no operation is started outside a reaction. Idempotent.
+  // From now on no operation is started outside a reaction. Idempotent.
   void Close() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Close, and cancels the RPC.
   void BreakOff() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -16,7 +16,7 @@ absl::Span<const uint8_t> BytesOf(const grpc::Slice& slice) {
   return {slice.begin(), slice.size()};
 }
 
-// The first bytes of `slices`, as many as a chunk's framing can have.
+// The first bytes of `slices`, up to the longest framing of a chunk.
 std::vector<uint8_t> FirstBytes(const std::vector<grpc::Slice>& slices) {
   std::vector<uint8_t> first;
   for (const grpc::Slice& slice : slices) {
@@ -55,7 +55,7 @@ absl::StatusOr<PullMessage> DecodeResponse(grpc::ByteBuffer bytes) {
     return malformed;
   }
   if (decoded.message.has_chunk()) {
-    // Framed otherwise than this project's servers do.
+    // A valid framing, but not the one that this project's servers use.
     decoded.is_chunk = true;
     decoded.parsed_chunk =
         std::make_unique<v1::PullResponse>(std::move(decoded.message));

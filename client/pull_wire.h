@@ -13,11 +13,11 @@
 
 namespace ballast {
 
-// The messages of a Pull as the bytes that gRPC carries.
+// Decodes the messages of a Pull from the bytes that gRPC carries.
 
 // A message of the server. Move-only: pieces point into it.
 struct PullMessage {
-  // The data of a chunk, in pieces as they came; empty for other messages.
+  // The data of a chunk, in pieces as received; empty for other messages.
   bool is_chunk = false;
   std::vector<absl::Span<const uint8_t>> chunk;
   // Any other message.

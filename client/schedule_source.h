@@ -16,11 +16,12 @@
 namespace ballast {
 
 // The schedules of a job, step after step, from any server that answers: all
-// have the same. One thread calls Get; any may call Cancel.
+// servers have the same ones. Get must be called from one thread; Cancel may be
+// called from any.
 class ScheduleSource {
  public:
   struct Options {
-    // Fingerprint.hash that every schedule must say.
+    // Fingerprint.hash that every schedule must carry.
     std::string fingerprint;
     FailoverOptions failover;
     Clock* clock = Clock::Real();  // outlives this

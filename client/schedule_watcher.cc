@@ -62,10 +62,10 @@ class GrpcScheduleWatcher final : public ScheduleWatcher {
   }
 
  private:
-  // The error that the call's end means to the caller.
+  // Converts the call's final status to the caller's error.
   absl::Status End(const grpc::Status& status) const {
     if (cancelled_) return absl::CancelledError("the watch was cancelled");
-    // A server that shuts down cancels its calls; this side did not ask for it.
+    // A server that shuts down cancels its calls; Cancel was not called here.
     if (status.error_code() == grpc::StatusCode::CANCELLED) {
       return absl::UnavailableError(absl::StrCat(
           "the server cancelled the watch: ", status.error_message()));

@@ -13,20 +13,21 @@
 namespace ballast {
 
 // The schedules of consecutive steps, as a server publishes them. The server
-// computes the next while one is read, and no further ahead than the
-// connection's window holds. Destroying a watcher cancels it.
+// computes ahead while the client reads, as far as the connection's window
+// holds. Destroying a watcher cancels it.
 class ScheduleWatcher {
  public:
   virtual ~ScheduleWatcher() = default;
 
-  // Blocks until the next step's schedule is there; nothing after the last
-  // step asked for. Called from one thread. An error is final: CANCELLED (by
-  // Cancel), UNAVAILABLE (the server went away or drains; another may go on),
-  // INTERNAL (a schedule that is malformed, or of another step), and what the
-  // server's WatchSchedule answers. Messages name the server's address.
+  // Returns the next step's schedule; blocks until it has arrived; nothing
+  // after the last requested step. Must be called from one thread. Errors are
+  // final: CANCELLED (by Cancel), UNAVAILABLE (the server went away or drains;
+  // another may continue), INTERNAL (a schedule that is malformed or of another
+  // step), and the errors of the server's WatchSchedule. Messages name the
+  // server's address.
   virtual absl::StatusOr<std::optional<v1::StepSchedule>> Next() = 0;
 
-  // Ends a Next that is blocking, and every later one. From any thread.
+  // Ends a blocked Next, and every later one. From any thread.
   virtual void Cancel() = 0;
 };
 
@@ -35,8 +36,8 @@ std::unique_ptr<ScheduleWatcher> MakeGrpcScheduleWatcher(
     v1::ScheduleService::Stub* stub, uint64_t from_step, uint64_t steps,
     const std::string& address);
 
-// OK when `schedule` is of `step` and well-formed, so that callers may index by
-// what it says; otherwise INTERNAL.
+// OK if `schedule` is of `step` and well-formed, so that callers may index with
+// its values; otherwise INTERNAL.
 absl::Status CheckReceivedSchedule(const v1::StepSchedule& schedule,
                                    uint64_t step);
 

@@ -9,9 +9,9 @@
 
 namespace ballast {
 
-// Checks that clients can connect to an address of that form: as
-// ParseNetAddress (common/net_address.h) reads it, with a port above 0. Does not
-// connect. Errors: INVALID_ARGUMENT, naming the address and what was wanted.
+// Checks that `address` has a form that clients can connect to: valid for
+// ParseNetAddress (common/net_address.h), with a port above 0. Does not
+// connect. Errors: INVALID_ARGUMENT, naming the address and the form wanted.
 absl::Status CheckServerAddress(absl::string_view address);
 
 // Splits "A,B,C" into addresses without checking them: at least one, possibly

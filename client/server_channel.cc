@@ -21,7 +21,7 @@ constexpr int kMaxControlMessage = 256 << 20;
 // A chunk and its framing.
 constexpr int kMaxPullMessage = static_cast<int>(kMaxChunkBytes) + 1024;
 
-// Longest search for what is wrong with TLS.
+// Longest search for a fault of TLS.
 constexpr absl::Duration kDiagnosis = absl::Seconds(2);
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
@@ -31,17 +31,17 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
   arguments.SetMaxReceiveMessageSize(max_message);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  // A Pull may rest for as long as a step takes.
+  // A Pull may be idle for as long as a step takes.
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Calls fail while a channel waits to connect again, so it must not wait
-  // longer than those who retry them.
+  // Calls fail while a channel waits to reconnect, so it must not wait longer
+  // than their callers do before they retry.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
   // Every client has a connection of its own: ranks in one process do not share
   // one connection's window.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // Servers are in the cluster: a proxy to the outside does not reach them.
+  // Servers are inside the cluster: a proxy to the outside cannot reach them.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   SetSecurityArguments(security, &arguments);
   const auto credentials = ChannelCredentialsFor(security, address);
@@ -63,7 +63,7 @@ ServerChannel::ServerChannel(const std::string& address,
                              const ChannelSecurity& security)
     : address_(address),
       security_(security),
-      // gRPC itself would only say that there is no channel.
+      // gRPC's own message would only say that there is no channel.
       usable_(CheckAddress(address, security)),
       channel_(MakeChannel(address, security, kMaxControlMessage)) {}
 
@@ -72,14 +72,13 @@ absl::Status ServerChannel::Explain(const CallOptions& options,
   absl::Status result = FromGrpcStatus(status);
   if (!options.explain) return Named(options.name, result);
   if (absl::IsCancelled(result)) {
-    // Nobody here cancels such a call: a server that shuts down ends its work
-    // so.
+    // Unary calls are never cancelled here: the server is shutting down.
     result = absl::UnavailableError("the server is shutting down");
   } else if (absl::IsUnavailable(result)) {
     const absl::Status tls = !UnixPath(address_).empty()
                                  ? absl::OkStatus()
                                  : DiagnoseTls(address_, security_, kDiagnosis);
-    // Else nothing listens at the address, or the server is going away.
+    // Otherwise nothing listens at the address, or the server is going away.
     result = !tls.ok() ? tls
                        : absl::UnavailableError(absl::StrCat(
                              result.message(),

@@ -18,28 +18,29 @@
 
 namespace ballast {
 
-// How one unary call is made.
+// Options of one unary call.
 struct CallOptions {
   absl::string_view name;  // in messages
-  // A server that is away fails the call after this at the latest.
+  // The call fails after this long if the server does not answer.
   absl::Duration deadline = absl::Seconds(10);
   // Waits for a server that is not there yet, until the deadline.
   bool wait_for_server = false;
-  // Looks for a fault of TLS where the server does not answer, for up to two
+  // If the server does not answer, looks for a fault of TLS, for up to two
   // seconds more.
   bool explain = true;
 };
 
-// The connection to one server for everything but blocks. Thread-safe.
+// The connection to one server for everything except blocks. Thread-safe.
 class ServerChannel {
  public:
-  // Does not connect yet. `address`: `unix:/path` or `host:port`; where it is
-  // neither, or does not fit `security`, every call answers INVALID_ARGUMENT.
+  // Does not connect yet. `address`: `unix:/path` or `host:port`; with any
+  // other, or one that does not fit `security`, every call returns
+  // INVALID_ARGUMENT.
   ServerChannel(const std::string& address, const ChannelSecurity& security);
 
   const std::string& address() const { return address_; }
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
-  // OK, or why no call can be made.
+  // OK, or the reason why no call can be made.
   const absl::Status& usable() const { return usable_; }
 
   // One unary call of a generated stub:
@@ -62,9 +63,9 @@ class ServerChannel {
     return response;
   }
 
-  // The status of a call in words for people: it names server and call.
-  // UNAUTHENTICATED where TLS is at fault; UNAVAILABLE also where the server
-  // shuts down; else the server's own code.
+  // Explains a call's status to people: names server and call. UNAUTHENTICATED
+  // if TLS is at fault; UNAVAILABLE also if the server shuts down; otherwise
+  // the server's own code.
   absl::Status Explain(const CallOptions& options,
                        const grpc::Status& status) const;
   // `status` with "server ADDRESS: CALL: " before its message.
@@ -77,9 +78,9 @@ class ServerChannel {
   const std::shared_ptr<grpc::Channel> channel_;
 };
 
-// `count` channels for blocks, apart from the one for calls: a large block
-// never stands before a small answer, and their messages have a tighter bound.
-// Each is a connection of its own.
+// Creates `count` channels for blocks, separate from the one for calls, so that
+// a large block never delays a small answer and messages have a tighter bound.
+// Each is its own connection.
 std::vector<std::shared_ptr<grpc::Channel>> MakePullChannels(
     const std::string& address, const ChannelSecurity& security,
     uint32_t count);

@@ -19,7 +19,7 @@ namespace ballast {
 
 // Reports a rank's timings to the first of its servers that takes them, and
 // stays with that one. A server that has not answered kTolerated times in a row
-// is left alone for 10 s, doubled with each further failure up to 5 minutes: a
+// is skipped for 10 s, doubled with each further failure up to 5 minutes: a
 // trainer's step waits for reports, and hung servers must not cost it a second
 // each time. Thread-safe.
 class TimingReporter {
@@ -32,9 +32,9 @@ class TimingReporter {
         clock_(clock),
         failures_(servers_.size()) {}
 
-  // Blocks for at most a second a server. Errors: as LoaderClient::Report;
+  // Blocks for at most a second per server. Errors: as LoaderClient::Report;
   // UNAVAILABLE or DEADLINE_EXCEEDED if no server took the timing, which is
-  // lost; UNAVAILABLE at once while all are left alone.
+  // lost; UNAVAILABLE at once while all servers are skipped.
   absl::Status Report(const v1::StepTiming& timing,
                       const std::string& fingerprint);
 
@@ -44,9 +44,9 @@ class TimingReporter {
     absl::Time not_before = absl::InfinitePast();
   };
 
-  // The `i`th server to ask, if it is not left alone now.
+  // The `i`th server to ask, unless it is skipped now.
   std::optional<size_t> Choose(size_t i) const;
-  // `status`: what `server` answered.
+  // Notes that `server` answered `status`.
   void Note(size_t server, const absl::Status& status);
 
   const std::vector<LoaderClient*> servers_;

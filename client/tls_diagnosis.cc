@@ -81,7 +81,7 @@ std::vector<std::string> NamesOf(X509* cert) {
   return names;
 }
 
-// The server asked for a certificate of the client.
+// Notes that the server asked for a client certificate.
 int OnAsked(SSL*, void* asked) {
   *static_cast<bool*>(asked) = true;
   return 1;
@@ -103,7 +103,7 @@ Owned<BIO> Reader(const std::string& pem) {
   return Owned<BIO>(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
 }
 
-// The files were checked when they were loaded.
+// Errors are ignored: the files were checked when they were loaded.
 Owned<SSL_CTX> MakeContext(const ChannelSecurity& security) {
   Owned<SSL_CTX> context(SSL_CTX_new(TLS_client_method()));
   if (security.ca.empty()) return context;
@@ -155,8 +155,7 @@ int Connect(const addrinfo& where, absl::Time deadline) {
   return -1;
 }
 
-// Repeats an operation of TLS until it succeeds (1) or fails (0), or until time
-// is up (-1).
+// Repeats a TLS operation until it succeeds (1), fails (0), or time is up (-1).
 template <typename Operation>
 int Complete(SSL* ssl, absl::Time deadline, Operation operation) {
   while (true) {
@@ -199,8 +198,8 @@ absl::Status OfServerCertificate(const Verdict& verdict,
   }
 }
 
-// The server asked for a client certificate and then hung up without the alert
-// that would say why, as gRPC's servers do.
+// For a server that asked for a client certificate and then hung up without the
+// alert that would say why, as gRPC's servers do.
 absl::Status OfClientCertificate(SSL* ssl) {
   X509* const cert = SSL_get_certificate(ssl);
   if (cert == nullptr) {
@@ -225,8 +224,8 @@ absl::Status OfClientCertificate(SSL* ssl) {
                 "it is not by a CA of the server's security.tls.client_ca");
 }
 
-// Whether the handshake, or the first read after it, ended with an error of
-// OpenSSL with this reason.
+// Explains OpenSSL's error `reason`, which ended the handshake or the first
+// read after it.
 absl::Status OfEnd(int reason, bool asked, SSL* ssl) {
   if (reason == SSL_R_WRONG_VERSION_NUMBER ||
       reason == SSL_R_PACKET_LENGTH_TOO_LONG ||
@@ -290,7 +289,7 @@ absl::Status DiagnoseTls(const std::string& address,
     return Failed("the server speaks TLS there; give --tls-ca");
   }
   if (done == 1) {
-    // The server judges our certificate after the handshake.
+    // The server checks our certificate after the handshake.
     char byte;
     done = Complete(ssl.get(), deadline,
                     [&] { return SSL_read(ssl.get(), &byte, 1); });

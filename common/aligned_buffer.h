@@ -11,8 +11,8 @@
 
 namespace ballast {
 
-// Uninitialised bytes of a fixed size that begin at a multiple of 256, or none
-// at all. Movable. Thread-compatible.
+// Uninitialised memory of a fixed size, which may be 0; begins at a multiple of
+// 256. Movable. Thread-compatible.
 class AlignedBuffer {
  public:
   static constexpr uint64_t kAlignment = 256;

@@ -65,10 +65,10 @@ absl::Status BlockingCalls::Run(std::function<void()> call,
     }
     state_->tasks.push_back(task);
   }
-  // Not under the lock: waking a thread takes long where processors sleep, and
-  // all callers would wait for it.
+  // Not under the lock: waking a thread takes long if its core sleeps, and all
+  // callers would wait for it.
   state_->changed.NotifyOne();
-  // Woken when the call has returned.
+  // Wakes when the call has returned.
   task->caller->Sleep(timeout);
   MutexLock lock(&state_->mutex);
   if (task->done) return absl::OkStatus();

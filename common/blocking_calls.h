@@ -13,14 +13,14 @@ namespace ballast {
 
 // Runs calls that may never return (a read from a disk that hangs) in its own
 // threads, so that the caller's wait has an end. A call cannot be ended from
-// outside: it keeps its thread until it returns by itself, and at most
-// `max_stuck` calls may. Threads are kept for the next call.
+// outside: it occupies its thread until it returns by itself. At most
+// `max_stuck` calls may be stuck. Threads are kept for later calls.
 // Thread-safe.
 class BlockingCalls {
  public:
   // `clock` times the waits; outlives this.
   BlockingCalls(size_t max_stuck, Clock* clock);
-  // Waits for no call. One that is stuck goes on in a detached thread.
+  // Waits for no call. A stuck call continues in a detached thread.
   ~BlockingCalls();
   BlockingCalls(const BlockingCalls&) = delete;
   BlockingCalls& operator=(const BlockingCalls&) = delete;
@@ -31,7 +31,7 @@ class BlockingCalls {
   // no thread can be started; `call` does not run).
   absl::Status Run(std::function<void()> call, absl::Duration timeout);
 
-  // Calls that were given up and have not returned.
+  // Number of calls that timed out and have not returned.
   size_t stuck() const;
 
  private:

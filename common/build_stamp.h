@@ -4,8 +4,7 @@
 namespace ballast {
 
 // Output of bazel/workspace_status.sh when this program was linked; empty
-// without --stamp or git. `kStampedTree`: "clean" or
-// "modified".
+// without --stamp or git. `kStampedTree`: "clean" or "modified".
 extern const char* const kStampedCommit;
 extern const char* const kStampedTree;
 

@@ -87,7 +87,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
   std::shared_ptr<grpc::ChannelCredentials> channel;
   if (!UnixPath(address).empty()) {
     if (security.token.empty()) return grpc::InsecureChannelCredentials();
-    // Local credentials add nothing to the wire; gRPC sends tokens only over
+    // Local credentials add nothing on the wire; gRPC sends tokens only over
     // credentials.
     channel = grpc::experimental::LocalCredentials(UDS);
   } else if (!security.ca.empty()) {

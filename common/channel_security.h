@@ -12,16 +12,17 @@
 
 namespace ballast {
 
-// The files by which client and servers know each other. Empty: none.
+// The files by which client and servers authenticate each other. Empty: none.
 struct SecurityFiles {
-  // PEM: the CAs of the servers' certificates. TCP then goes over TLS; Unix
+  // PEM: the CAs of the servers' certificates. If given, TCP uses TLS; Unix
   // sockets never do.
   std::string tls_ca;
-  // PEM: the client's certificate and its key, both or neither; with tls_ca.
+  // PEM: the client's certificate and its key, both or neither. Requires
+  // tls_ca.
   std::string tls_cert;
   std::string tls_key;
-  // The name in the servers' certificates where it is not the host of their
-  // addresses; with tls_ca.
+  // The name in the servers' certificates, if it is not the host of their
+  // addresses. Requires tls_ca.
   std::string tls_server_name;
   // A file whose first line is the bearer token.
   std::string token_file;
@@ -36,10 +37,10 @@ struct ChannelSecurity {
   std::string token;  // empty: none
 };
 
-// Reads and checks `files`. Messages name the option of the command lines
-// (--tls-ca, --tls-cert, --tls-key, --tls-server-name, --token-file). Blocks on
-// the disk. Errors: INVALID_ARGUMENT (an option without the one that it needs,
-// a damaged token), and as ReadTlsIdentity and ReadTlsAuthorities.
+// Reads and checks `files`. Messages name the command-line option (--tls-ca,
+// --tls-cert, --tls-key, --tls-server-name, --token-file). Blocks on the disk.
+// Errors: as ReadTlsIdentity and ReadTlsAuthorities; INVALID_ARGUMENT (an
+// option without the one that it requires, a damaged token).
 absl::StatusOr<ChannelSecurity> LoadChannelSecurity(const SecurityFiles& files);
 
 // OK if a request can carry `token`: 16 to 4096 letters, digits and -._~+/=.
@@ -51,7 +52,7 @@ absl::Status CheckToken(absl::string_view token);
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
     const ChannelSecurity& security, absl::string_view address);
 
-// Sets the channel arguments that `security` needs beside credentials.
+// Sets the channel arguments that `security` needs in addition to credentials.
 void SetSecurityArguments(const ChannelSecurity& security,
                           grpc::ChannelArguments* arguments);
 

@@ -17,12 +17,12 @@ class Sleeper {
   // (false).
   virtual bool Sleep(absl::Duration duration) = 0;
 
-  // Ends the Sleep under way and every later one. From any thread.
+  // Ends the current Sleep and every later one. From any thread.
   virtual void Wake() = 0;
 };
 
-// The seam to time: code that waits or measures takes a Clock, so that tests
-// need no sleeps (tests/fakes/manual_clock.h). Thread-safe.
+// The seam to time: code that waits or measures time takes a Clock, so that
+// tests need no sleeps (tests/fakes/manual_clock.h). Thread-safe.
 class Clock {
  public:
   // The system's clock; never destroyed.

@@ -23,7 +23,7 @@ namespace {
 // CLI11's group of the options that every program has.
 constexpr char kCommonOptions[] = "Common";
 
-// "ballast-server inspect image": `app` as one calls it.
+// The command as typed: "ballast-server inspect image".
 std::string CommandPath(const CLI::App* app) {
   const CLI::App* parent = app->get_parent();
   return parent == nullptr
@@ -31,7 +31,7 @@ std::string CommandPath(const CLI::App* app) {
              : absl::StrCat(CommandPath(parent), " ", app->get_name());
 }
 
-// "--step N", "FILE...": `option` with its value's type, as one writes it.
+// `option` with its value's type, as typed: "--step N", "FILE...".
 std::string OptionUsage(const CLI::Option* option) {
   const bool many =
       option->get_expected_max() >= CLI::detail::expected_max_vector_size;
@@ -45,8 +45,8 @@ std::string OptionUsage(const CLI::Option* option) {
   return absl::StrCat(name, " ", option->get_type_name(), dots);
 }
 
-// The options that may stand on the line of `app`, in order: those of its
-// parents, its own, those that every program has, positional ones.
+// The options that `app` accepts, in order: its parents', its own, those that
+// every program has, positional ones.
 std::vector<const CLI::Option*> OptionsOf(const CLI::App* app) {
   std::vector<const CLI::App*> chain;
   for (; app != nullptr; app = app->get_parent()) chain.push_back(app);
@@ -57,7 +57,7 @@ std::vector<const CLI::Option*> OptionsOf(const CLI::App* app) {
     for (const CLI::Option* option : (*at)->get_options({})) {
       if (option == (*at)->get_help_ptr()) continue;
       if (option == (*at)->get_version_ptr()) {
-        // A program's, not a command's.
+        // An option of the program, not of a command.
         if (*at == chain.front()) common.push_back(option);
       } else if (option->get_group() == kCommonOptions) {
         common.push_back(option);
@@ -83,7 +83,7 @@ std::string About(const CLI::Option* option) {
   return about;
 }
 
-// --help in our words (help_text.h) instead of CLI11's.
+// Formats --help as help_text.h defines it instead of as CLI11 does.
 class HelpFormatter : public CLI::FormatterBase {
  public:
   std::string make_help(const CLI::App* app, std::string /*name*/,
@@ -115,7 +115,7 @@ CLI::Option* WholeNumber(CLI::Option* option, uint64_t least, uint64_t most) {
   });
 }
 
-// The innermost command on the line.
+// The innermost command on the command line.
 CLI::App* Given(CLI::App* app) {
   while (!app->get_subcommands().empty()) {
     app = app->get_subcommands().front();
@@ -130,7 +130,7 @@ std::string CommandsOf(CLI::App* app) {
                        });
 }
 
-// The required options of `app` and its parents that the line lacks.
+// The required options of `app` and its parents that are missing.
 std::string MissingOptions(const CLI::App* app) {
   std::vector<std::string> missing;
   for (; app != nullptr; app = app->get_parent()) {
@@ -143,9 +143,8 @@ std::string MissingOptions(const CLI::App* app) {
   return absl::StrJoin(missing, ", ");
 }
 
-// Explains what is wrong with the line. CLI11 asks for what is missing before
-// it looks at what is unknown, but a misspelt word is both, and known by its
-// spelling.
+// Explains the fault in the command line. CLI11 reports missing options before
+// unknown ones, but a misspelt option is both, and its spelling explains more.
 std::string Explain(CLI::App* app, CLI::App* given,
                     const CLI::ParseError& error) {
   const bool wants_command = !given->get_subcommands({}).empty();
@@ -368,7 +367,7 @@ int CommandLine::Run(int argc, char** argv) {
   if (const auto format = ParseLogFormat(log_format_)) SetLogFormat(*format);
   const absl::Status status = chosen_ ? chosen_() : absl::OkStatus();
   if (status.ok()) return 0;
-  // A message can hold several faults, one a line.
+  // A message can hold several faults, one per line.
   for (const absl::string_view line : absl::StrSplit(status.message(), '\n')) {
     if (CurrentLogFormat() == LogFormat::kJson) {
       LogError(app_->get_name(), ": ", line);

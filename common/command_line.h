@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 
-// CLI11 parses the line. Its headers cost seconds in each file that includes
-// them, so only command_line.cc does.
+// CLI11 parses the command line. Its headers cost seconds in each file that
+// includes them, so only command_line.cc includes them.
 namespace CLI {
 class App;
 class Option;
@@ -19,32 +19,33 @@ class Option;
 
 namespace ballast {
 
-// One option of a command: a handle, valid while its CommandLine lives. The
+// A handle of one option of a command, valid while its CommandLine lives. The
 // setters return the option itself.
 class Option {
  public:
-  // The line must have it; --help lists it apart.
+  // Makes the option mandatory; --help lists it separately.
   Option Required() const;
-  // What stands for its value in --help and messages: "FILE".
+  // Names its value in --help and messages: "FILE".
   Option TypeName(const std::string& name) const;
-  // `variable` of the environment gives the value where the line does not.
+  // Takes the value from the environment variable `variable` if the command
+  // line does not give it.
   Option FromEnvironment(const std::string& variable) const;
-  // --help says "(default X)": what the variable holds now, or `text`.
+  // Makes --help say "(default X)": the variable's present value, or `text`.
   Option ShowDefault() const;
   Option ShowDefault(const std::string& text) const;
-  // Listed after a command's own options, with those of every program.
+  // Lists it after a command's own options, with those that every program has.
   Option Common() const;
-  // Values, one of which is wanted; --help shows them in place of a type.
+  // The allowed values; --help shows them in place of a type.
   Option OneOf(const std::vector<std::string>& choices) const;
-  // Bounds of a number, both allowed.
+  // Inclusive bounds of a number.
   Option Between(double least, double most) const;
-  // A value "a,b" counts as two.
+  // Splits a value "a,b" into two.
   Option SplitAtCommas() const;
-  // Must, or must not, stand on one line with `other`.
+  // Requires, or excludes, `other` on the same command line.
   Option Needs(Option other) const;
   Option Excludes(Option other) const;
 
-  // Whether the line or the environment gave it. Known once the line is parsed.
+  // Whether the command line or the environment gave it. Known after parsing.
   bool given() const;
 
  private:
@@ -54,23 +55,24 @@ class Option {
   CLI::Option* option_;
 };
 
-// A program or one of its commands, to which options are added: by name
-// ("--step"; "FILE" for one without a name), the variable that takes the value,
-// which must outlive the CommandLine's Run, and what --help says of it.
+// A program or one of its commands, to which options are added. An option has a
+// name ("--step"; "FILE" for a positional one), a variable that receives the
+// value and must outlive the CommandLine's Run, and a text for --help.
 class Command {
  public:
   using Action = std::function<absl::Status()>;
 
   Option AddText(const std::string& name, std::string* value,
                  const std::string& about);
-  // May be given more than once.
+  // Adds an option that may be given more than once.
   Option AddTexts(const std::string& name, std::vector<std::string>* values,
                   const std::string& about);
   Option AddFlag(const std::string& name, bool* value,
                  const std::string& about);
   Option AddReal(const std::string& name, double* value,
                  const std::string& about);
-  // A whole number of `least` to `most` in decimal digits; shown with type N.
+  // Adds a whole number from `least` to `most` in decimal digits; shown with
+  // type N.
   Option AddWholeNumber(const std::string& name, uint32_t* value,
                         const std::string& about, uint64_t least = 0,
                         uint32_t most = std::numeric_limits<uint32_t>::max());
@@ -83,7 +85,7 @@ class Command {
                         const std::string& about, uint64_t least,
                         uint64_t most);
 
-  // The program's own options may also follow the command.
+  // Allows the program's own options after the command, too.
   void AllowOptionsAfterCommand();
 
  private:
@@ -97,14 +99,13 @@ class Command {
 //
 //   CommandLine line("ballastctl", "Queries loader servers.",
 //                    "  ballastctl --server A status");
-//   Command* status = line.AddCommand(line.program(), "status", "What it
-//   does.",
-//                                     "  ballastctl --server A status",
-//                                     [] { return PrintStatus(); });
+//   Command* status = line.AddCommand(
+//       line.program(), "status", "Shows a server's state.",
+//       "  ballastctl --server A status", [] { return PrintStatus(); });
 //   status->AddFlag("--json", &json, "one JSON object");
 //   return line.Run(argc, argv);
 //
-// A program without commands gives its action to SetAction. common/help_text.h
+// A program without commands passes its action to SetAction. common/help_text.h
 // defines how --help reads. Every program has --version (common/build_info.h),
 // and every command --log-level and --log-format (common/log.h).
 class CommandLine {
@@ -117,7 +118,7 @@ class CommandLine {
 
   Command* program() { return commands_.front().get(); }
 
-  // Text that --version adds to what every program says of its build.
+  // Adds text to the output of --version.
   void SetBuildOptions(std::string options);
 
   // Makes this a program without commands: `action` runs once the whole line
@@ -134,10 +135,10 @@ class CommandLine {
   Command* AddGroup(const std::string& name, const std::string& description,
                     const std::string& examples);
 
-  // Parses and runs. Returns the exit status: 0, 1 when the action failed, 2
-  // when the line is wrong; the message then goes to stderr, each line after
-  // the program's name. With --log-format json an action's error is logged, a
-  // line of it an event.
+  // Parses the command line and runs the action. Returns the exit status: 0, 1
+  // if the action failed, 2 if the command line is wrong. The error's message
+  // goes to stderr, each line after the program's name. With --log-format json
+  // an action's error is logged, one event per line.
   int Run(int argc, char** argv);
 
  private:

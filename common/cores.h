@@ -7,12 +7,12 @@
 
 namespace ballast {
 
-// Threads that the machine runs at once; 1 where it does not say.
+// Number of threads that the machine runs at once; 1 if unknown.
 inline uint32_t Cores() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-// The threads that a setting asks for: 0 means one a core.
+// Number of threads for a setting: 0 means one per core.
 inline uint32_t ThreadsOrCores(uint32_t threads) {
   return threads > 0 ? threads : Cores();
 }

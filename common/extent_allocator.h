@@ -7,22 +7,22 @@
 
 namespace ballast {
 
-// Places extents in the range [begin, end) of memory or a file, which it does
-// not own. Each goes to the lowest hole that it fits, so that used places are
-// used again, and the same calls give the same places on every machine.
-// Neighbouring holes merge. A request may fail although as many bytes are free,
-// in holes that are each too small. With extents of S/2 to S that go in the
-// order in which they came, that happens only when at least this much of the
-// range is used (measured by the test): a half for S of an eighth of the range,
-// three quarters for a sixteenth, nine tenths for a sixty-fourth. Plain values:
-// thread-compatible. Both calls take time in proportion to the number of holes.
+// Places extents in the range [begin, end) of memory or of a file, which it
+// does not own. Each extent goes to the lowest hole that fits, so that freed
+// places are reused first, and the same calls give the same places on every
+// machine. Neighbouring holes merge. A request may fail although enough bytes
+// are free, if every single hole is too small. If extents have sizes of S/2 to
+// S and are freed in the order of allocation, that happens only when at least
+// this much of the range is in use (measured by the test): a half for S = 1/8
+// of the range, three quarters for 1/16, nine tenths for 1/64. Plain values;
+// thread-compatible. Both calls take time proportional to the number of holes.
 class ExtentAllocator {
  public:
-  // An empty range where `begin` is not below `end`.
+  // The range is empty unless `begin` is below `end`.
   ExtentAllocator(uint64_t begin, uint64_t end);
 
-  // The offset that `bytes` (at least 1) now have; nothing where no hole is
-  // large enough.
+  // Allocates `bytes` (at least 1) and returns their offset; nothing if no hole
+  // is large enough.
   std::optional<uint64_t> Allocate(uint64_t bytes);
 
   // Frees the extent that Allocate placed at `offset`.

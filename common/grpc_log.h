@@ -3,12 +3,12 @@
 
 namespace ballast {
 
-// Sends gRPC's messages (a handshake that failed, a peer that pings too often;
-// more with $GRPC_VERBOSITY and $GRPC_TRACE) from now on to the log of the
-// process (common/log.h) instead of stderr. gRPC's errors become warnings: the
-// caller reports an error that ends a call or the program. Other levels stay.
-// The setting is one for each copy of gRPC, so programs call this, and
-// libraries that hold their own copy. Thread-safe; may be called again.
+// From now on sends gRPC's messages (a failed handshake, a peer that pings too
+// often; more with $GRPC_VERBOSITY and $GRPC_TRACE) to the log of the process
+// (common/log.h) instead of stderr. gRPC's errors become warnings, since the
+// caller reports any error that ends a call or the program; other levels stay.
+// Each copy of gRPC has its own setting: programs call this, and so do
+// libraries that contain a copy. Thread-safe; may be called again.
 void SendGrpcLogToLog();
 
 }  // namespace ballast

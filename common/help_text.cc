@@ -20,7 +20,7 @@ std::string Fill(std::string head, const std::vector<std::string>& pieces,
                  size_t indent) {
   std::string text;
   std::string line = std::move(head);
-  bool empty = true;  // but for its head or indent
+  bool empty = true;  // except for its head or indent
   for (const std::string& piece : pieces) {
     if (!empty && line.size() + 1 + piece.size() > kWidth) {
       absl::StrAppend(&text, line, "\n");
@@ -37,7 +37,7 @@ std::vector<std::string> Words(absl::string_view text) {
   return absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty());
 }
 
-// Two columns: `name`, then `about` from column `column` on.
+// Formats two columns: `name`, then `about` from column `column` on.
 std::string Entry(absl::string_view name, size_t column,
                   absl::string_view about) {
   std::string head = absl::StrCat("  ", name);
@@ -51,7 +51,7 @@ std::string Entry(absl::string_view name, size_t column,
 }
 
 std::string FirstSentence(absl::string_view text) {
-  // The next one begins with a capital: "e.g. this" goes on.
+  // A sentence ends only before a capital, so "e.g. this" does not end one.
   for (size_t i = 0; i + 2 < text.size(); ++i) {
     if (text[i] == '.' && absl::ascii_isspace(text[i + 1]) &&
         absl::ascii_isupper(text[i + 2])) {

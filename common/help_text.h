@@ -6,25 +6,25 @@
 
 namespace ballast {
 
-// What --help of one command shows.
+// The contents of one command's --help.
 struct HelpPage {
   struct Entry {
-    std::string usage;  // as one writes it: "--step N", "FILE..."
+    std::string usage;  // as typed: "--step N", "FILE..."
     std::string about;
     bool required = false;
   };
 
-  std::string path;  // the command as one calls it
+  std::string path;  // the command as typed
   std::string description;
   std::vector<Entry> options;   // in the order of the usage line
-  std::vector<Entry> commands;  // those below it; usage is the name
+  std::vector<Entry> commands;  // its subcommands; usage is the name
   std::string footer;
 };
 
-// The page as text: description, a usage line with every option, the options
-// that are required apart from the others, the commands with the first sentence
-// of what they do, and the footer. At most 80 columns where the texts given
-// keep to them. Pure.
+// Formats the page: description, a usage line with every option, required
+// options separate from the others, subcommands with the first sentence of
+// their descriptions, and the footer. At most 80 columns, if the given texts
+// allow it. Pure.
 std::string HelpText(const HelpPage& page);
 
 }  // namespace ballast

@@ -13,11 +13,11 @@ namespace ballast {
 
 // Counters and histograms that cost the counting thread a few nanoseconds: each
 // thread adds to its shard with relaxed atomics, and a reader sums the shards.
-// No locks, no allocation. A value read while others count may lack what they
-// are just adding (some of several values and not others) but never goes back.
-// Thread-safe.
+// No locks, no allocation. A value read during counting may miss additions in
+// progress (some of several related values and not others), but never
+// decreases. Thread-safe.
 
-// The one of `shards` that this thread adds to.
+// Index of the shard, of `shards`, that this thread adds to.
 size_t ShardOfThread(size_t shards);
 
 inline constexpr size_t kInstrumentShards = 16;
@@ -55,7 +55,7 @@ class DurationHistogram {
 
     uint64_t count() const;
     // The q-quantile (0 to 1) in seconds, interpolated within its bucket; the
-    // last bound for durations beyond it, 0 where there are none.
+    // last bound for durations beyond it; 0 without durations.
     double Quantile(double q) const;
   };
   Snapshot Read() const;

@@ -8,9 +8,9 @@
 
 namespace ballast {
 
-// A setting that can be replaced while others use it: each Get returns the
-// value of one Set. For reads now and then (a call, a sample), not in inner
-// loops. Thread-safe.
+// A setting that can be replaced while in use: each Get returns the value of
+// one Set. For occasional reads (one per call or sample), not for inner loops.
+// Thread-safe.
 template <typename T>
 class LiveValue {
  public:

@@ -21,7 +21,7 @@ constexpr std::array<const char*, 4> kLevelNames = {"debug", "info", "warning",
                                                     "error"};
 constexpr std::array<const char*, 2> kFormatNames = {"text", "json"};
 
-// The place of `name`, or nothing.
+// Index of `name` in the list; absent if not found.
 template <typename Names>
 std::optional<size_t> Find(const Names& names, absl::string_view name) {
   for (size_t i = 0; i < names.size(); ++i) {
@@ -50,7 +50,7 @@ struct Settings {
   std::atomic<absl::Time (*)()> clock{nullptr};
 };
 
-// Never destroyed: threads may log until the process is gone.
+// Never destroyed: threads may log until the process ends.
 Settings& TheSettings() {
   static Settings* const settings = new Settings;
   return *settings;
@@ -110,7 +110,7 @@ void Log(LogLevel level, absl::string_view message) {
   const std::string line =
       FormatLogLine(CurrentLogFormat(),
                     clock != nullptr ? clock() : absl::Now(), level, message);
-  // A pipe takes what is longer than PIPE_BUF in pieces.
+  // A pipe splits writes longer than PIPE_BUF.
   static Mutex* const mutex = new Mutex;
   MutexLock lock(mutex);
   size_t done = 0;
@@ -118,7 +118,7 @@ void Log(LogLevel level, absl::string_view message) {
     const ssize_t written =
         write(STDERR_FILENO, line.data() + done, line.size() - done);
     if (written < 0 && errno == EINTR) continue;
-    // A log line that cannot be written has nowhere to be reported.
+    // A failure to write the log cannot be reported anywhere.
     if (written <= 0) return;
     done += written;
   }

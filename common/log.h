@@ -10,17 +10,17 @@
 
 namespace ballast {
 
-// The log of a process: stderr, one line an event, nothing for each sample.
+// The log of a process: stderr, one line per event, nothing per sample.
 //
-//   debug     for the search for a fault: streams that begin and end
+//   debug     for finding a fault: streams that begin and end
 //   info      expected events: ready, draining, reloaded
-//   warning   a failure that was made up for: a bad sample, another server
-//   error     a failure that nothing makes up for
+//   warning   a failure that was compensated: a bad sample, another server
+//   error     a failure that was not compensated
 //
-// The environment sets the first level and format, also for a trainer that
+// The environment sets the initial level and format, also for a trainer that
 // links the shim: BALLAST_LOG_LEVEL (debug, info, warning, error) and
-// BALLAST_LOG_FORMAT (text, json). --log-level and --log-format of every
-// program win over them.
+// BALLAST_LOG_FORMAT (text, json). Every program's --log-level and --log-format
+// override them.
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 enum class LogFormat {
@@ -33,7 +33,7 @@ enum class LogFormat {
 // below the level (info at first) are dropped.
 void Log(LogLevel level, absl::string_view message);
 
-// Override all earlier settings, from now on. Thread-safe, as are all below.
+// Both override all earlier settings. Thread-safe, as are all functions below.
 void SetLogLevel(LogLevel lowest);
 void SetLogFormat(LogFormat format);
 // The level of a configuration file: applies unless SetLogLevel or
@@ -43,19 +43,19 @@ void SuggestLogLevel(LogLevel lowest);
 LogLevel CurrentLogLevel();
 LogFormat CurrentLogFormat();
 
-// The source of the lines' time; null: the system's clock.
+// Sets the clock of the lines' times; null: the system's clock.
 void SetLogClock(absl::Time (*now)());
 
-// A level or format by its name above; nothing for other names.
+// Parses a level's or format's name; absent for other names.
 std::optional<LogLevel> ParseLogLevel(absl::string_view name);
 std::optional<LogFormat> ParseLogFormat(absl::string_view name);
 
-// The line with its line break. In JSON, bytes of `message` that are not UTF-8
-// become U+FFFD. Pure.
+// Formats a line, with its line break. In JSON, bytes of `message` that are not
+// UTF-8 become U+FFFD. Pure.
 std::string FormatLogLine(LogFormat format, absl::Time time, LogLevel level,
                           absl::string_view message);
 
-// LogInfo("served ", n, " blocks"): the pieces as absl::StrCat takes them.
+// LogInfo("served ", n, " blocks"): takes the same pieces as absl::StrCat.
 template <typename... Piece>
 void LogDebug(const Piece&... pieces) {
   if (CurrentLogLevel() == LogLevel::kDebug) {

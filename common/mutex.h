@@ -9,10 +9,9 @@
 
 namespace ballast {
 
-// std::mutex with Clang's thread-safety annotations. Abseil's own Mutex is not
-// used: Debian's Abseil is not built with ThreadSanitizer, which therefore
-// cannot see the order that it makes and would report every guarded member as a
-// race.
+// std::mutex with Clang's thread-safety annotations. Abseil's Mutex is not used
+// because Debian's Abseil is not built with ThreadSanitizer, which therefore
+// cannot see its ordering and would report every guarded member as a race.
 class ABSL_LOCKABLE Mutex {
  public:
   Mutex() = default;
@@ -52,7 +51,7 @@ class CondVar {
     lock.release();
   }
 
-  // False when `timeout` passed first.
+  // False if `timeout` passed first.
   bool WaitFor(Mutex* mutex, std::chrono::nanoseconds timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);

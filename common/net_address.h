@@ -23,13 +23,14 @@ struct NetAddress {
   bool IsLocal() const;
 };
 
-// Parses an address without looking anything up. A Unix socket's path may be
-// relative. Errors: INVALID_ARGUMENT; the message says what was wanted, for the
-// caller to put after what was found: "wanted unix:/path or host:port".
+// Parses an address, without resolving names. A Unix socket's path may be
+// relative. Errors: INVALID_ARGUMENT; the message states only the form wanted
+// ("wanted unix:/path or host:port"), for the caller to append to the value
+// found.
 absl::StatusOr<NetAddress> ParseNetAddress(absl::string_view text);
 
-// The path of `unix:PATH`, where unix:///path is /path; empty for any other
-// text. Points into `address`.
+// The path of `unix:PATH` (unix:///path is /path); empty for any other text.
+// Points into `address`.
 absl::string_view UnixPath(absl::string_view address);
 
 }  // namespace ballast

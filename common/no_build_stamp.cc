@@ -1,4 +1,4 @@
-// Replaces what common/BUILD.bazel generates for builds with --stamp.
+// Used without --stamp, in place of the file that common/BUILD.bazel generates.
 #include "common/build_stamp.h"
 
 namespace ballast {

@@ -9,8 +9,8 @@
 namespace ballast {
 
 // `text` as one line for a terminal or a log file: ASCII's control characters
-// become \n, \r, \t or \x1b, so that the name of a file or a peer neither
-// begins a new line nor controls the terminal. All other bytes stay. Pure.
+// become \n, \r, \t or \x1b, so that a file's or a peer's name cannot begin a
+// new line or control the terminal. All other bytes stay. Pure.
 inline std::string OneLine(absl::string_view text) {
   std::string line;
   line.reserve(text.size());

@@ -7,14 +7,15 @@
 
 namespace ballast {
 
-// Checks of an option's value. Each answers what was found and what is wanted,
-// or nothing where the value will do. Pure.
+// Checks of an option's value. Each returns a message with the value found and
+// the one wanted, or "" if the value is valid. Pure.
 
-// A whole number of `least` to `most` in decimal digits: "-1" is none.
+// Checks for a whole number from `least` to `most` in decimal digits; "-1" is
+// not one.
 std::string CheckWholeNumber(const std::string& given, uint64_t least,
                              uint64_t most);
 
-// One of `choices`.
+// Checks for one of `choices`.
 std::string CheckChoice(const std::string& given,
                         const std::vector<std::string>& choices);
 

@@ -41,7 +41,7 @@ Owned<BIO> Reader(const std::string& bytes) {
       BIO_new_mem_buf(bytes.data(), static_cast<int>(bytes.size())));
 }
 
-// Without it OpenSSL asks for a password on the terminal.
+// Password callback; without it OpenSSL asks for a password on the terminal.
 int NoPassword(char*, int, int, void* asked) {
   *static_cast<bool*>(asked) = true;
   return 0;
@@ -52,7 +52,7 @@ absl::StatusOr<std::string> Read(const NamedFile& file) {
   return bytes.ok() ? bytes : Annotate(bytes.status(), file.name);
 }
 
-// The first certificate of `pem`; every one must be well-formed.
+// Returns the first certificate of `pem`; all of them must be well-formed.
 absl::StatusOr<Owned<X509>> ParseCertificates(const NamedFile& file,
                                               const std::string& pem) {
   const Owned<BIO> reader = Reader(pem);
@@ -90,7 +90,7 @@ absl::StatusOr<Owned<EVP_PKEY>> ParseKey(const NamedFile& file,
                "KEY-----");
 }
 
-// The end of time where it cannot be read.
+// InfiniteFuture if the time cannot be read.
 absl::Time TimeOf(const ASN1_TIME* time) {
   tm parts = {};
   if (ASN1_TIME_to_tm(time, &parts) != 1) return absl::InfiniteFuture();
@@ -116,8 +116,8 @@ absl::Status CheckDates(const NamedFile& file, const X509* cert,
   return absl::OkStatus();
 }
 
-// TLS has bounds of its own, such as on the lengths of keys (the security level
-// of the system's OpenSSL).
+// Checks TLS's own limits, such as on key lengths (the security level of the
+// system's OpenSSL).
 absl::Status TryTls(const NamedFile& file, X509* cert, EVP_PKEY* key) {
   const Owned<SSL_CTX> context(SSL_CTX_new(TLS_method()));
   if (context == nullptr) return absl::InternalError("OpenSSL has no TLS");

@@ -8,8 +8,8 @@
 
 namespace ballast {
 
-// TLS keys and certificates (PEM), read and checked before use: gRPC itself
-// says of a bad one only that it does not work.
+// Reads and checks TLS keys and certificates (PEM) before use, since gRPC gives
+// no reason when one is bad.
 
 // A file as the user named it.
 struct NamedFile {
@@ -17,21 +17,22 @@ struct NamedFile {
   std::string path;
 };
 
-// A certificate, followed by those between it and its CA, and its key.
+// A certificate, followed by the intermediate certificates up to its CA, and
+// its key.
 struct TlsIdentity {
   std::string cert;
   std::string key;
   absl::Time expires = absl::InfiniteFuture();
 };
 
-// Errors of both begin with the name and the path: as ReadSmallFile;
-// INVALID_ARGUMENT (not PEM, no certificate or key in it, a key with a password
-// or of another certificate, a certificate that is not valid at `now` or that
-// TLS refuses, such as one with a short key). Both block on the disk.
+// Both functions block on the disk. Their errors begin with the name and the
+// path: as ReadSmallFile; INVALID_ARGUMENT (not PEM, no certificate or key in
+// it, a key with a password or of another certificate, a certificate that is
+// not valid at `now` or that TLS refuses, such as one with a short key).
 absl::StatusOr<TlsIdentity> ReadTlsIdentity(const NamedFile& cert,
                                             const NamedFile& key,
                                             absl::Time now);
-// One or more certificates of CAs.
+// Reads one or more CA certificates.
 absl::StatusOr<std::string> ReadTlsAuthorities(const NamedFile& file);
 
 }  // namespace ballast

@@ -10,9 +10,9 @@
 
 namespace ballast {
 
-// One line for a terminal that overwrites the one before: it begins with a
-// carriage return and ends in a line break once `done` is 1. `done` is clamped
-// to 0..1. Pure.
+// A terminal line that overwrites the one before: begins with a carriage
+// return, and ends in a line break once `done` is 1. `done` is clamped to 0..1.
+// Pure.
 inline std::string ProgressBar(absl::string_view what, double done,
                                absl::string_view more) {
   constexpr int kWidth = 30;

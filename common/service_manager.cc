@@ -33,7 +33,7 @@ void NotifyServiceManager(absl::string_view state) {
   const size_t length = std::strlen(path);
   if (length >= sizeof(address.sun_path)) return;
   std::memcpy(address.sun_path, path, length);
-  // The abstract namespace is written with an @.
+  // A leading @ denotes the abstract namespace.
   if (path[0] == '@') address.sun_path[0] = '\0';
   const int socket_fd =
       socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -10,18 +10,19 @@ namespace ballast {
 
 // Notifies the service manager that started this process, by systemd's protocol
 // (sd_notify(3), units with Type=notify): one datagram, no library. Does
-// nothing where $NOTIFY_SOCKET is not set; drops what cannot be sent. `state`
-// holds assignments, one a line:
+// nothing if $NOTIFY_SOCKET is not set; drops messages that cannot be sent.
+// `state` holds assignments, one per line:
 //   READY=1, RELOADING=1 (NotifyReloading), STOPPING=1, WATCHDOG=1, STATUS=...
 // Thread-safe while the environment does not change. Does not block.
 void NotifyServiceManager(absl::string_view state);
 
-// Sends RELOADING=1 with the time that the protocol wants; READY=1 ends it.
+// Sends RELOADING=1 with the time that the protocol requires; READY=1 ends the
+// reload.
 void NotifyReloading();
 
-// The time without a WATCHDOG=1 after which the service manager takes the
-// process to hang ($WATCHDOG_USEC, if meant for this process); nothing where it
-// does not watch.
+// Time without a WATCHDOG=1 after which the service manager considers the
+// process hung ($WATCHDOG_USEC, if meant for this process); absent if it does
+// not watch.
 std::optional<absl::Duration> WatchdogTimeout();
 
 }  // namespace ballast

@@ -42,8 +42,8 @@ absl::StatusOr<std::string> ReadAll(int descriptor, const std::string& path,
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path,
                                           size_t most) {
-  // O_NONBLOCK: a pipe is opened (and then refused) without waiting for a
-  // writer. It means nothing to regular files.
+  // O_NONBLOCK: opens a pipe (and then refuses it) without waiting for a
+  // writer. It has no effect on regular files.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot open"));

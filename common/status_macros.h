@@ -10,7 +10,7 @@
 
 namespace ballast {
 
-// `status` with "CONTEXT: " before its message. OK stays OK.
+// Returns `status` with "CONTEXT: " before its message. OK stays OK.
 inline absl::Status Annotate(const absl::Status& status,
                              absl::string_view context) {
   if (status.ok()) return status;

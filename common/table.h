@@ -14,7 +14,7 @@ namespace ballast {
 //   std::cout << table.ToString();
 class Table {
  public:
-  // kRight is for numbers, whose digits then line up.
+  // kRight aligns the digits of numbers.
   enum Align { kLeft, kRight };
   struct Column {
     std::string title;
@@ -23,8 +23,8 @@ class Table {
 
   explicit Table(std::vector<Column> columns);
 
-  // Cells that are missing at the end of a row are blank; those past the last
-  // column are dropped. UTF-8; every code point counts as one wide.
+  // Missing cells at the end of a row are blank; those past the last column are
+  // dropped. UTF-8; every code point counts as one column wide.
   void AddRow(std::vector<std::string> cells);
   // A line of dashes, such as above a row of sums.
   void AddRule();

@@ -12,15 +12,15 @@
 
 namespace ballast {
 
-// Calls a function every `period`, in its own thread, until it is destroyed,
-// which waits for a call under way. The first call comes one period after
-// Start. `period` is asked before each wait.
+// Calls a function every `period`, in its own thread, until destroyed;
+// destruction waits for a call in progress. The first call comes one period
+// after Start. `period` is evaluated before each wait.
 class Ticker {
  public:
   using Period = std::function<absl::Duration()>;
 
-  // `clock` is not owned and outlives this; `tick` must not destroy it. Errors:
-  // RESOURCE_EXHAUSTED (no thread to `purpose`).
+  // `clock` is not owned and outlives this; `tick` must not destroy the Ticker.
+  // Errors: RESOURCE_EXHAUSTED ("no thread to `purpose`").
   static absl::StatusOr<std::unique_ptr<Ticker>> Start(
       absl::string_view purpose, Period period, std::function<void()> tick,
       Clock* clock);

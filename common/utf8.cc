@@ -8,8 +8,8 @@
 namespace ballast {
 namespace {
 
-// The number of first bytes of `text` that begin a character, and whether they
-// are a whole one. At least 1; `text` is not empty.
+// The number of leading bytes of `text` that belong to its first character, and
+// whether that character is complete. At least 1; `text` must not be empty.
 struct Prefix {
   size_t bytes;
   bool whole;
@@ -22,8 +22,8 @@ Prefix FirstPrefix(absl::string_view text) {
   const unsigned char lead = byte(0);
   if (lead < 0x80) return {1, true};
   if (lead < 0xC2 || lead > 0xF4) return {1, false};
-  // Bounds of the second byte: overlong forms, surrogates and what lies above
-  // U+10FFFF end there.
+  // Bounds of the second byte: they exclude overlong forms, surrogates and
+  // values above U+10FFFF.
   unsigned char low = 0x80;
   unsigned char high = 0xBF;
   if (lead == 0xE0) low = 0xA0;

@@ -47,18 +47,18 @@ inline bool IsWhiteSpace(uint32_t code) {
          code == 0x3000;
 }
 
-// Appends a character to `text`. `code` must be one that UTF-8 can hold.
+// Appends a character to `text`. UTF-8 must be able to hold `code`.
 void AppendCharacter(uint32_t code, std::string* text);
 
-// The offset at which `text` stops being UTF-8 (surrogates, overlong forms and
-// characters above U+10FFFF are not); text.size() if it is all valid.
+// The offset of the first byte of `text` that is not UTF-8 (nor are surrogates,
+// overlong forms and characters above U+10FFFF); text.size() if all is valid.
 size_t FirstInvalidUtf8(absl::string_view text);
 
 // OK, or INVALID_ARGUMENT with the offset and value of the first bad byte.
 absl::Status CheckUtf8(absl::string_view text);
 
-// `text` with U+FFFD in place of each maximal part of a broken character, like
-// Python's decode(errors="replace") and the Unicode standard.
+// Replaces each maximal part of a broken character in `text` by U+FFFD, as
+// Python's decode(errors="replace") and the Unicode standard do.
 std::string ReplaceInvalidUtf8(absl::string_view text);
 
 }  // namespace ballast

@@ -30,7 +30,7 @@ say "Installing the packages that are missing"
 deploy/setup.sh
 
 say "Building three programs: [done / all] counts the actions so far"
-# Without CUDA, which the demonstration does not use.
+# Builds without CUDA, which the demonstration does not use.
 build=(--config=opt --config=nocuda)
 bazel build "${build[@]}" --color=no --curses=no --show_progress_rate_limit=10 \
   //server:ballast-server //client/ballastctl //trainer_shim/ballast_rank:ballast-rank

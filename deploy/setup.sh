@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the packages of Debian 12 that Ballast is built with, and nothing else.
-# Safe to repeat: prints nothing where none is missing. Uses sudo unless it runs
-# as root.
+# Installs the packages of Debian 12 that Ballast is built with, and nothing
+# else. Safe to repeat: prints nothing if none is missing. Uses sudo unless it
+# runs as root.
 #
 #   deploy/setup.sh            install what is missing
 #   deploy/setup.sh --tests    also programs that only tests use: without promtool
@@ -52,7 +52,7 @@ packages=(
   python3-numpy
 )
 
-# Their services are not started.
+# Services of these packages are not started.
 test_packages=(
   chromium
   prometheus

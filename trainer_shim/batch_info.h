@@ -25,8 +25,8 @@ struct PackedSample {
   uint32_t source = 0;   // number of the source in the configuration
   uint64_t ordinal = 0;  // number in the source's index
   std::string name;      // "SOURCE:ORDINAL"
-  // The sample could not be read: grey images, unsupervised tokens. Not set in
-  // device memory's batches: see DeviceBatch::placeholders.
+  // The sample could not be read: grey images and unsupervised tokens replace
+  // it. Not set for batches in device memory: see DeviceBatch::placeholders.
   bool placeholder = false;
 };
 
@@ -42,7 +42,8 @@ struct BatchInfo {
   TrainerPlace place;
   BatchFields fields;
   ContextSlice context;
-  // In packing order, which paired ranks of the other module share.
+  // In packing order, which is the same on the paired ranks of the other
+  // module.
   std::vector<PackedSample> samples;
 
   // Language.
@@ -60,18 +61,19 @@ struct BatchInfo {
   // gradients flow on every rank. No totals count it.
   bool dummy_image = false;
 
-  // Sums over this rank's samples (whole ones, for either module), over all
-  // data-parallel ranks' samples in this micro-batch, and over the whole step.
+  // Sums over this rank's samples (whole samples, for either module), over the
+  // samples of all data-parallel ranks in this micro-batch, and over the whole
+  // step.
   PackedTotals totals;
   PackedTotals micro_batch_totals;
   PackedTotals step_totals;
 
-  // Bytes of the block that was pulled, and of what left for other ranks; both
-  // follow from the schedule. 0 where no block is pulled.
+  // Bytes of the pulled block, and bytes sent to other ranks. Both follow from
+  // the schedule. 0 if no block is pulled.
   uint64_t bytes_read = 0;
   uint64_t bytes_moved = 0;
 
-  // The schedule of the batch's step. May be kept.
+  // The schedule of the batch's step. May outlive the batch.
   std::shared_ptr<const v1::StepSchedule> schedule;
 };
 
@@ -85,9 +87,9 @@ struct StepInfo {
 StepInfo StepInfoOf(v1::StepSchedule schedule, uint32_t align);
 
 // Fills `info` for micro-batch number `micro_batch` of `step`, from its plan
-// and layout (empty where the rank receives no tensor). `has_block`: the rank
-// pulls the micro-batch's block. Pure but for `info`, whose memory is reused.
-// No sample says that it is a placeholder.
+// and layout (empty if the rank receives no tensor). `has_block`: the rank
+// pulls the micro-batch's block. Pure except for `info`, whose memory is
+// reused. Leaves PackedSample::placeholder false.
 void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
                    const v1::Role& role, const JobShape& shape,
                    PixelType pixel_type, const ExchangePlan& plan,

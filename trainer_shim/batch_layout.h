@@ -16,8 +16,8 @@ namespace ballast {
 // Mid-grey: every byte of a dummy image.
 inline constexpr uint8_t kDummyGrey = 128;
 
-// The places of everything that a rank owns in one micro-batch, once packed.
-// A language rank has `text`, a vision rank the rest. A plain value.
+// The packed places of everything that a rank owns in one micro-batch. A
+// language rank has `text`, a vision rank the rest. A plain value.
 struct BatchLayout {
   TextLayout text;
   // The images of the plan's samples in packing order, then the dummy image.
@@ -30,9 +30,10 @@ struct BatchLayout {
 // The record of a dummy image: one token, grid (1, merge, merge).
 ImageRecord DummyImageOf(const PatchShape& shape);
 
-// Pure. `module` is the role's in the micro-batch that `plan` is of; it says
-// whether the rank adds a dummy image. Errors: as LayOutText and LayOutVision;
-// INVALID_ARGUMENT (a grid that is no multiple of the merge size).
+// Pure. `module` is the schedule of the role's module in the micro-batch of
+// `plan`; it says whether the rank adds a dummy image. Errors: as LayOutText
+// and LayOutVision; INVALID_ARGUMENT (a grid that is not a multiple of the
+// merge size).
 absl::StatusOr<BatchLayout> LayOutBatch(const ExchangePlan& plan,
                                         const v1::ModuleSchedule& module,
                                         const v1::Role& role,

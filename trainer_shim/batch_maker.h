@@ -12,13 +12,14 @@
 
 namespace ballast {
 
-// The seam between the rules of a shim's calls (RankShim) and the memory that
-// its batches are made in: HostBatchMaker, CudaBatchMaker. All calls come from
-// the shim's thread but Abort, Cancel, Found and NoteTimes, which are for any.
-// No call changes the thread's current CUDA device.
+// The seam between the rules of a shim's calls (RankShim) and the memory of its
+// batches. Implementations: HostBatchMaker, CudaBatchMaker. Abort, Cancel,
+// Found and NoteTimes may be called from any thread, all others from the shim's
+// thread only. No call changes the thread's current CUDA device.
 class BatchMaker {
  public:
-  // Everything a maker uses. Nothing is owned; all outlives the maker.
+  // Everything a maker uses. The maker owns none of it; all of it outlives the
+  // maker.
   struct Setup {
     RoleSource* source = nullptr;
     BatchPool* pool = nullptr;
@@ -27,35 +28,38 @@ class BatchMaker {
     uint64_t max_bytes = 0;  // RoleSource::Options::max_bytes
   };
 
-  // Ends all work that it has given to a device, or waits for it.
+  // Ends all its work on a device, or waits for it.
   virtual ~BatchMaker() = default;
 
-  // Whether calls take a stream, and communicators are for device memory.
+  // Whether calls take a stream and communicators move device memory.
   virtual bool on_device() const = 0;
 
-  // An entry of the pool, empty. Called by the pool, after Open too.
+  // Creates an empty entry for the pool, which calls this before and after
+  // Open.
   virtual absl::StatusOr<std::unique_ptr<BatchEntry>> MakeEntry() = 0;
 
-  // Before all other calls but MakeEntry, Abort, Cancel and Found. Errors: as
-  // CudaStatus.
+  // Must come before all other calls except MakeEntry, Abort, Cancel and Found.
+  // Errors: as CudaStatus.
   virtual absl::Status Open(const Setup& setup) = 0;
 
-  // The next batch, in an entry of the pool; for a rank that has it from a
-  // tensor peer, all but the contents of its tensors. Errors: see
-  // RankShim::Next; OUT_OF_RANGE only at the end of the steps or of the data.
+  // Makes the next batch in an entry of the pool. On a rank that receives from
+  // a tensor peer, the contents of the tensors are left to Broadcast. Errors:
+  // as RankShim::Next; OUT_OF_RANGE only at the end of the steps or of the
+  // data.
   virtual absl::StatusOr<BatchEntry*> Next(StreamHandle stream) = 0;
 
   // Sends the tensors of `entry` to the tensor peers, or, on ranks other than
   // 0, fills them. Errors: as Communicator::Broadcast.
   virtual absl::Status Broadcast(BatchEntry* entry, StreamHandle stream) = 0;
 
-  // The first thing found wrong since, on a device or with a peer.
+  // The first error found so far on a device or with a peer; OK if there is
+  // none.
   virtual absl::Status Found() const { return absl::OkStatus(); }
-  // Ends calls and work that wait, with `reason`, which the shim also gives to
+  // Ends waiting calls and device work with `reason`. The shim also gives it to
   // the communicators and, for Cancel, to the source.
   virtual void Abort(const absl::Status& reason) = 0;
   virtual void Cancel() {}
-  // Tells the source the times of batches that have become known.
+  // Passes newly known times of batches to the source.
   virtual void NoteTimes() {}
 };
 

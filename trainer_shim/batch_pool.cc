@@ -10,7 +10,7 @@ namespace ballast {
 
 void BatchEntry::Release() {
   if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  // The pool may go with this entry.
+  // Keeps the pool alive: this entry's reference may be the last.
   const std::shared_ptr<BatchPool> pool = std::move(pool_);
   OnRelease();
   pool->Return(this);

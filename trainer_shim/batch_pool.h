@@ -22,33 +22,34 @@ namespace ballast {
 
 class BatchPool;
 
-// A packed batch and its memory, counted by its holders. Made and recycled by a
-// BatchPool. While somebody holds it nothing of it changes, and all calls may
-// be made from any thread.
+// A packed batch and its memory, reference-counted. A BatchPool creates and
+// recycles it. While it is held nothing in it changes, and all calls may be
+// made from any thread.
 class BatchEntry {
  public:
   virtual ~BatchEntry() = default;
 
   virtual const BatchInfo& info() const = 0;
   const std::vector<TensorView>& tensors() const { return tensors_; }
-  // Whether the sample at place `index` stands in for one that could not be
-  // read. Device memory: known once the device has packed the batch.
+  // Whether the sample at place `index` is a placeholder for one that could not
+  // be read. Device memory: known once the device has packed the batch.
   virtual bool placeholder(size_t index) const = 0;
 
-  // Host time that packing took; 0 in device memory, where it is not known yet.
+  // Host time of packing. 0 for device memory, where it is not known yet.
   virtual absl::Duration pack_time() const { return absl::ZeroDuration(); }
 
   // XXH3-128 over all tensors as 32 hexadecimal digits (DigestOf). Device
   // memory: copies the batch to the host and waits for `stream`.
   virtual absl::StatusOr<std::string> Digest(StreamHandle stream) const = 0;
 
-  // Work on `stream` reads the batch: its memory is not used again before all
-  // that `stream` has been given by the time of release is done. `stream` must
-  // live until then. Does nothing for host memory. Errors: as CudaStatus.
+  // States that work on `stream` reads the batch: its memory is not reused
+  // before all work enqueued on `stream` by the time of release is done.
+  // `stream` must exist until the release. Does nothing for host memory.
+  // Errors: as CudaStatus.
   virtual absl::Status RecordStream(StreamHandle stream) = 0;
 
-  // One holder more; one holder fewer. The last Release gives the memory back
-  // without waiting for anything. A holder calls each at most once.
+  // Adds or removes one holder. The last Release returns the memory to the pool
+  // and never waits. A holder calls each at most once.
   void Retain() { references_.fetch_add(1, std::memory_order_relaxed); }
   void Release();
   uint32_t references() const { return references_.load(); }
@@ -56,8 +57,8 @@ class BatchEntry {
  protected:
   // Lists the batch's tensors (tensor_list.h).
   virtual void List(std::vector<TensorView>* tensors) const = 0;
-  // The last holder has let go, on its thread: notes what must be done before
-  // the memory is used again or freed. Never blocks, never throws.
+  // Called at the last Release, on its thread: notes what must be done before
+  // the memory is reused or freed. Never blocks, never throws.
   virtual void OnRelease() = 0;
 
  private:
@@ -69,14 +70,14 @@ class BatchEntry {
 };
 
 // A holder's reference to a batch: copy it to hold the batch longer, destroy or
-// Reset it to let go. `Batch` is BatchInfo, or PackedBatch or DeviceBatch,
-// which derive from it. A reference is for one thread at a time, copies of it
-// for different ones.
+// Reset it to release the batch. `Batch` is BatchInfo, or PackedBatch or
+// DeviceBatch, which derive from it. One reference may be used by one thread at
+// a time; copies of it may be used by different threads.
 template <typename Batch>
 class BatchRef {
  public:
   BatchRef() = default;
-  // Takes over one reference, which has been counted.
+  // Takes over one reference that has already been counted.
   explicit BatchRef(BatchEntry* entry) : entry_(entry) {}
   BatchRef(const BatchRef& other) : entry_(other.entry_) {
     if (entry_ != nullptr) entry_->Retain();
@@ -102,7 +103,7 @@ class BatchRef {
   void Reset() {
     if (entry_ != nullptr) Detach()->Release();
   }
-  // Hands the reference on: whoever gets it calls Release.
+  // Gives up the reference without releasing it: the caller must call Release.
   BatchEntry* Detach() {
     BatchEntry* entry = entry_;
     entry_ = nullptr;
@@ -113,7 +114,7 @@ class BatchRef {
   BatchEntry* entry_ = nullptr;
 };
 
-// The reference with its batch's own type, which is the caller's to know.
+// Casts the reference to its batch's own type, which the caller must know.
 template <typename Batch>
 absl::StatusOr<BatchRef<Batch>> CastBatch(
     absl::StatusOr<BatchRef<BatchInfo>> batch) {
@@ -121,15 +122,14 @@ absl::StatusOr<BatchRef<Batch>> CastBatch(
   return BatchRef<Batch>(batch->Detach());
 }
 
-// The memory of a shim's batches. Batches that are held, at most `max_held`,
-// and those in preparation each have an entry. Entries that have been used
-// before are used again first, the one released longest ago before the others,
-// so that only as many fill with memory as a loop needs; others are made when
-// there is none. So there are never more than `max_held` and those in
-// preparation.
+// The memory of a shim's batches. Each held batch (at most `max_held`) and each
+// batch in preparation has an entry. Take prefers used entries, the one
+// released longest ago first, so that only as many fill with memory as a loop
+// needs; it makes a new entry only if none is free. So there are never more
+// entries than `max_held` plus those in preparation.
 //
-// One thread, the shim's, calls all but what BatchEntry::Release does. Held
-// entries outlive the shim: each keeps the pool.
+// Only the shim's thread calls it, except through BatchEntry::Release. Held
+// entries outlive the shim: each keeps the pool alive.
 class BatchPool : public std::enable_shared_from_this<BatchPool> {
  public:
   using MakeEntry =
@@ -138,17 +138,17 @@ class BatchPool : public std::enable_shared_from_this<BatchPool> {
   // `max_held` is at least 1. `make` is only called by Prepare and Take.
   BatchPool(uint32_t max_held, MakeEntry make);
 
-  // RESOURCE_EXHAUSTED where `max_held` batches are held: names each by step,
-  // micro-batch and number of references, and says what to do.
+  // RESOURCE_EXHAUSTED if `max_held` batches are held: the message names each
+  // by step, micro-batch and number of references, and says what to do.
   absl::Status CheckRoom() const;
 
   uint32_t max_held() const { return max_held_; }
 
-  // Makes `count` entries for Take to come, where making them later would wait
-  // for a device. Errors: as MakeEntry.
+  // Makes `count` entries for later calls of Take, when making them then would
+  // wait for a device. Errors: as MakeEntry.
   absl::Status Prepare(uint32_t count);
 
-  // An entry to prepare a batch in. Errors: as MakeEntry.
+  // Returns an entry to prepare a batch in. Errors: as MakeEntry.
   absl::StatusOr<BatchEntry*> Take();
   // Hands a prepared entry out, with one reference.
   BatchRef<BatchInfo> GiveOut(BatchEntry* entry);
@@ -158,8 +158,8 @@ class BatchPool : public std::enable_shared_from_this<BatchPool> {
   uint32_t held() const;     // batches that somebody holds
   uint32_t entries() const;  // all that exist
 
-  // Destroys all entries that nobody holds; held ones go with their last
-  // holder. No other call of the shim's thread follows.
+  // Destroys all free entries; a held one is destroyed at its last Release. The
+  // shim's thread calls nothing after this.
   void Close();
 
  private:
@@ -173,7 +173,7 @@ class BatchPool : public std::enable_shared_from_this<BatchPool> {
   mutable Mutex mutex_;
   std::vector<std::unique_ptr<BatchEntry>> entries_ ABSL_GUARDED_BY(mutex_);
   std::vector<BatchEntry*> held_ ABSL_GUARDED_BY(mutex_);  // oldest first
-  // Used before; the one released longest ago first.
+  // Used before; longest released first.
   std::vector<BatchEntry*> free_ ABSL_GUARDED_BY(mutex_);
   std::vector<BatchEntry*> unused_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;

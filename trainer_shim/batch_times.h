@@ -8,9 +8,9 @@
 
 namespace ballast {
 
-// Time that each phase of making one micro-batch's packed batch took, from its
-// block on (StepTiming in proto/timing.proto). Absent: there is no such phase,
-// or it is not known.
+// Time spent in each phase between a micro-batch's block and its packed batch
+// (StepTiming in proto/timing.proto). Absent: there is no such phase, or its
+// time is not known.
 struct BatchTimes {
   uint64_t step = 0;
   uint32_t micro_batch = 0;

@@ -11,8 +11,8 @@ namespace ballast {
 // A queue of work on a device: a cudaStream_t. Null for host memory.
 using StreamHandle = void*;
 
-// Bytes for one other rank of the group, and room for bytes from one: in host
-// or in device memory, as the communicator says.
+// Bytes to send to one other rank of the group, and space for bytes received
+// from one. Host or device memory, according to the communicator.
 struct SendSlice {
   uint32_t peer = 0;
   absl::Span<const uint8_t> bytes;
@@ -26,17 +26,18 @@ struct ReceiveSlice {
 // ranks of its module, or its tensor peers. Implementations: threads of one
 // process (in_process_communicator.h, in_process_device_communicator.h) and
 // NCCL (nccl_communicator.h). One object is one rank's end of the group; all
-// calls but Check and Abort are made from one thread.
+// calls except Check and Abort must come from one thread.
 //
 // A communicator for host memory moves bytes within the call: it blocks until
-// this rank's part is done, and takes no stream. One for device memory enqueues
-// the work on `stream`, of the calling thread's current device, and does not
-// wait for the device; the slices must stay until the device has done the work.
+// this rank's part is done and ignores the stream. A communicator for device
+// memory enqueues work on `stream`, a stream of the calling thread's current
+// device, and does not wait for the device; the slices must stay valid until
+// that work is done.
 class Communicator {
  public:
   // Leaves the group. Host memory: peers that exchange after it end with
-  // UNAVAILABLE. Device memory: may wait for the other ranks to leave too; call
-  // Abort before where they may not come.
+  // UNAVAILABLE. Device memory: may wait for the other ranks to leave too; if
+  // they may never do so, call Abort first.
   virtual ~Communicator() = default;
 
   virtual uint32_t rank() const = 0;
@@ -48,32 +49,32 @@ class Communicator {
   // slice that rank a sends to b is the k-th that b receives from a, and both
   // have the same length: sizes follow from the schedule and are not
   // communicated. A rank sends nothing to itself. Every rank of the group makes
-  // the same calls in the same order, also those with nothing to move.
+  // the same calls in the same order, even with nothing to move.
   //
   // Errors are final for this end (host memory: for the whole group) and
   // repeated at every further call: INVALID_ARGUMENT (a peer that does not
   // exist; lengths or counts that differ, naming both ranks), UNAVAILABLE (a
   // peer left), INTERNAL (NCCL's), and the reason given to Abort. After an
-  // error the receive slices hold anything.
+  // error the contents of the receive slices are undefined.
   virtual absl::Status AllToAllV(absl::Span<const SendSlice> sends,
                                  absl::Span<const ReceiveSlice> receives,
                                  StreamHandle stream) = 0;
 
-  // Copies the slices of rank `root` to those of every other rank, whose number
-  // and lengths are the same. All ranks call it with the same root. Rank `root`
-  // only reads its slices. Made of AllToAllV unless overridden. Errors: as
-  // AllToAllV; INVALID_ARGUMENT also for a root that does not exist.
+  // Copies the slices of rank `root` into those of every other rank; all ranks
+  // give the same root, and the same number and lengths of slices. Rank `root`
+  // only reads its slices. The default implementation calls AllToAllV. Errors:
+  // as AllToAllV; INVALID_ARGUMENT also if the root does not exist.
   virtual absl::Status Broadcast(uint32_t root,
                                  absl::Span<const absl::Span<uint8_t>> slices,
                                  StreamHandle stream);
 
-  // The first thing that has gone wrong since, on the device or with a peer; OK
-  // where nothing has. Never waits. From any thread.
+  // The first error so far on the device or with a peer; OK if there is none.
+  // Never waits. From any thread.
   virtual absl::Status Check() = 0;
 
-  // Ends the calls, and the work on the device, that wait for peers, and every
-  // later call, with `reason` (the first one given counts), which must not be
-  // OK. Host memory: of all ranks of the group. From any thread.
+  // Ends calls and device work that wait for peers, and every later call, with
+  // `reason`, which must not be OK; the first reason given counts. Host memory:
+  // ends those of all ranks of the group. From any thread.
   virtual void Abort(const absl::Status& reason) = 0;
 };
 

@@ -47,8 +47,8 @@ struct Candidate {
   const ImageRecord* images;
 };
 
-// Appends the rows [first, end) of `block`, which the rank owns, and which lie
-// from `records` and `payload` on in the block or in the receive buffer.
+// Appends the rows [first, end) of `block`, which the rank owns. They begin at
+// `records` and `payload` in the block or in the receive buffer.
 void AppendOwned(const BlockPlan& block, size_t first, size_t end,
                  bool received, uint64_t records, uint64_t payload,
                  std::vector<Candidate>* owned) {
@@ -79,8 +79,8 @@ void PlanSends(uint32_t me, ExchangePlan* plan) {
   }
 }
 
-// Places what each of `peers` (their blocks, ascending) sends to `me` in the
-// receive buffer.
+// Places in the receive buffer what each of `peers` (their blocks, ascending)
+// sends to `me`.
 void PlanReceives(uint32_t me, const std::vector<BlockPlan>& peers,
                   ExchangePlan* plan, std::vector<Candidate>* owned) {
   uint64_t records = 0;

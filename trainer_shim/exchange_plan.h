@@ -14,24 +14,24 @@
 
 namespace ballast {
 
-// A run of bytes, and where it begins in its buffer.
+// A run of bytes in a buffer.
 struct ByteRange {
   uint64_t offset = 0;
   uint64_t bytes = 0;
 };
 
-// The bytes that pass between this rank and one other. Samples lie in a block
-// in destination order, so all that goes to one peer is one run of records (the
-// rows of the sample table) and one run of payload. The records travel too:
-// they carry what only the reader knows (kSampleIsPlaceholder), and let the
-// owner see that it got the samples that the schedule promised.
+// The bytes that pass between this rank and one peer. Samples lie in a block in
+// destination order, so everything for one peer is one run of records (rows of
+// the sample table) and one run of payload. Records travel too: they carry what
+// only the reader knows (kSampleIsPlaceholder), and let the owner check that it
+// received the samples that the schedule lists.
 struct PeerSlice {
   uint32_t peer = 0;  // data-parallel rank of the same module
   ByteRange records;
   ByteRange payload;
 };
 
-// A sample that this rank owns, and where it lies before packing.
+// A sample that this rank owns, and its location before packing.
 struct OwnedSample {
   uint32_t index = 0;  // into the micro-batch's columns
   // false: `record` and `payload` are offsets into the rank's own block; true:
@@ -39,16 +39,17 @@ struct OwnedSample {
   bool received = false;
   uint64_t record = 0;   // of its SampleRecord as the reader wrote it
   uint64_t payload = 0;  // of its payload; a multiple of kSampleAlignment
-  // The record as it must be, but for kSampleIsPlaceholder.
+  // The record that the reader must have written, except for
+  // kSampleIsPlaceholder.
   SampleRecord expected = {};
-  // Its images in ExchangePlan::images (expected.first_image counts in the
-  // reader's block and is of no use here).
+  // Index of its first image in ExchangePlan::images. (expected.first_image
+  // counts images of the reader's block instead.)
   uint32_t first_image = 0;
 };
 
-// Everything about one micro-batch of one rank that is known before a byte
-// moves: the block that it pulls, what it sends, what it receives and where,
-// and the order in which it packs. A plain value.
+// Everything known about one micro-batch of one rank before a byte moves: the
+// block that it pulls, the ranges that it sends, the ranges that it receives,
+// and the packing order. A plain value.
 //
 // The receive buffer holds the records of all peers, peer after peer, then
 // (from a multiple of kSampleAlignment) their payloads, peer after peer.
@@ -60,14 +61,14 @@ struct ExchangePlan {
   std::vector<OwnedSample> owned;   // in ascending order of place
   std::vector<ImageRecord> images;  // of owned[0], then of owned[1], …
 
-  // Bytes that leave for other ranks, and that arrive from them.
+  // Bytes sent to other ranks, and received from them.
   uint64_t bytes_sent() const;
   uint64_t bytes_received() const;
 
-  // Checks that the plan adds up: what is sent and what is kept make up the
-  // block's payload; what arrives makes up the receive buffer; every owned
-  // sample and its images lie inside their buffer. Errors: INTERNAL with both
-  // numbers.
+  // Checks that the plan is consistent: the bytes sent and kept add up to the
+  // block's payload, the bytes received add up to the receive buffer, and every
+  // owned sample and its images lie inside their buffer. Errors: INTERNAL with
+  // both numbers.
   absl::Status Validate() const;
 };
 
@@ -78,12 +79,12 @@ struct ExchangePlan {
 // Under `direct` and `off` nothing is sent or received, and under `hybrid` only
 // between ranks that different servers read for.
 //
-// Cost: as PlanBlock for the rank's own block and for each peer that pulls a
-// sample which the rank owns.
+// Cost: one PlanBlock for the rank's own block, and one for each peer that
+// pulls a sample of this rank.
 //
-// Errors: as PlanBlock; INVALID_ARGUMENT (under `off` a sample has another
-// owner than its reader; two samples share a place; a sample says that it is
-// trained on in another micro-batch than it stands in).
+// Errors: as PlanBlock; INVALID_ARGUMENT (under `off` a sample's owner is not
+// its reader; two samples share a place; a sample names another micro-batch
+// than the one that lists it).
 absl::StatusOr<ExchangePlan> PlanExchange(const v1::StepSchedule& schedule,
                                           uint32_t micro_batch,
                                           const v1::Role& role,

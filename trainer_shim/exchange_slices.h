@@ -15,9 +15,9 @@ struct ExchangeSlices {
   std::vector<ReceiveSlice> receives;
 };
 
-// Replaces `slices` by those of `plan`: for each peer its records, then its
-// payload. `block` and `received` are the rank's block and its receive buffer,
-// in host or in device memory; neither is touched.
+// Replaces `slices` with the slices of `plan`: for each peer its records, then
+// its payload. `block` and `received` are the rank's block and its receive
+// buffer, in host or in device memory; neither is touched.
 void SliceExchange(const ExchangePlan& plan, const uint8_t* block,
                    uint8_t* received, ExchangeSlices* slices);
 

@@ -10,8 +10,8 @@
 namespace ballast {
 namespace {
 
-// Far above any model; they keep sums of sizes inside 64 bits, and a dummy
-// image, for which no block has to arrive first, small.
+// Far above any model. These limits keep sums of sizes inside 64 bits, and keep
+// a dummy image small, which is made without a block.
 constexpr uint64_t kMaxPatch = 1024;
 constexpr uint64_t kMaxMerge = 64;
 constexpr uint64_t kMaxTokenSide = 1024;  // pixels: patch times merge
@@ -98,7 +98,7 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
   shape.place = place;
   shape.layout = layout;
   shape.fields = FieldsOf(role.module(), place, layout);
-  // Pixels are not cut: a context peer of vision has all of them.
+  // Pixels are not sliced: every vision context rank has all of them.
   if (role.module() != v1::MODULE_VISION) {
     shape.context = {layout.cp, place.cp_rank};
   }

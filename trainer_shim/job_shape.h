@@ -15,13 +15,14 @@
 
 namespace ballast {
 
-// The part of the job that a rank of one module needs to plan and pack, checked
-// once, so that no later code has to doubt a size.
+// The part of the job that a rank of one module needs to plan and pack. It is
+// checked once, so that later code can rely on every size.
 struct JobShape {
   uint32_t dp = 1;     // data-parallel ranks of the module
   uint32_t align = 1;  // tokens
   // The alignment of padded tokens in totals, on ranks of any module: the
-  // language module's `align`, which is what is trained on, where there is one.
+  // language module's `align` if there is a language module, since that is what
+  // is trained on.
   uint32_t totals_align = 1;
   DeliveryRule delivery;
   BlockGeometry block;
@@ -30,8 +31,8 @@ struct JobShape {
   std::array<double, 3> std = {};
   int32_t pad_id = 0;
 
-  // The rank's place in the module, what it receives of a batch there, and its
-  // slice of text tensors.
+  // The rank's place in the module, the fields that it receives there, and its
+  // slice of the text tensors.
   TrainerPlace place;
   ModuleLayout layout;
   BatchFields fields;
@@ -41,12 +42,12 @@ struct JobShape {
   bool exchanges() const { return delivery.moves() && dp > 1; }
 };
 
-// The module's ranks; 0, which an older server leaves, is 1.
+// The module's layout. A count of 0, from an older server, is taken as 1.
 ModuleLayout LayoutOf(const v1::Job::ModuleSize& module);
 
-// Errors: INVALID_ARGUMENT (the role's module or rank or the place does not
-// exist, a size out of its range, naming the field, the value and the range;
-// an alignment that context parallelism cannot cut; those of RuleOf).
+// Errors: as RuleOf; INVALID_ARGUMENT (the role's module or rank, or the place,
+// does not exist; a size out of its range, naming the field, the value and the
+// range; an alignment that context parallelism cannot divide).
 absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
                                  const TrainerPlace& place = {});
 

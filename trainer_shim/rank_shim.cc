@@ -15,8 +15,8 @@ RankShim::RankShim(Options options, std::unique_ptr<BatchMaker> maker)
       next_step_(options_.source.start_step) {}
 
 RankShim::~RankShim() {
-  // After the last step all ranks leave their groups in good order. Before, the
-  // others would wait for this one.
+  // After the last step all ranks leave their groups in good order. Before it,
+  // abort: the others would wait for this rank.
   if (source_ != nullptr && !absl::IsOutOfRange(end_)) {
     maker_->Cancel();
     source_->Cancel();
@@ -138,7 +138,7 @@ absl::Status RankShim::ReportTiming(uint64_t step, uint32_t micro_batch,
 absl::Status RankShim::End(const absl::Status& status) {
   // At the end of the steps all ranks leave their groups in good order.
   if (absl::IsOutOfRange(status)) return end_ = status;
-  // The maker may have seen the cause.
+  // The maker may know the cause.
   const absl::Status found = maker_->Found();
   return end_ = Fail(found.ok() ? status : found);
 }

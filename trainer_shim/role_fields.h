@@ -9,9 +9,9 @@
 
 namespace ballast {
 
-// Which tensors of a batch a rank receives. The others are not computed, and
-// where there are none at all no block is pulled. Sample identities and totals
-// every rank receives. Plain values and pure functions.
+// The tensors of a batch that a rank receives. The others are not computed, and
+// a rank that receives none pulls no block. Every rank receives sample
+// identities and totals. Plain values and pure functions.
 struct BatchFields {
   bool input_ids = true;
   bool labels = true;  // and loss_mask
@@ -24,9 +24,9 @@ struct BatchFields {
   bool operator==(const BatchFields& other) const = default;
 };
 
-// A stage of the pipeline through all parts of the model. With virtual stages a
-// rank holds several parts: part `part` of pipeline rank `pp_rank` of `pp` is
-// stage part * pp + pp_rank of pp * parts, as Megatron-Core counts them.
+// A pipeline stage, counted through all parts of the model. With virtual stages
+// a rank holds several parts: part `part` of pipeline rank `pp_rank` of `pp` is
+// stage part * pp + pp_rank of pp * parts, as in Megatron-Core.
 struct PipelineStage {
   uint32_t number = 0;
   uint32_t count = 1;
@@ -42,22 +42,23 @@ PipelineStage StageOf(uint32_t pp_rank, uint32_t pp, uint32_t part = 0,
 //   vision, first stage     pixels
 //   vision, others          nothing
 //
-// and a language stage what `place` says that it needs besides. Language stages
-// never receive pixels: a process that is also a rank of vision (FeedsVision)
-// has them from its vision shim. tp_rank and cp_rank make no difference:
-// tensor peers receive the same, context peers the same fields of other tokens.
+// A language stage also receives what `place` says that it needs. Language
+// stages never receive pixels: a process that is also a vision rank
+// (FeedsVision) gets them from its vision shim. tp_rank and cp_rank make no
+// difference: tensor peers receive the same tensors, context peers the same
+// fields of other tokens.
 BatchFields FieldsOfStage(v1::Module module, const PipelineStage& stage,
                           const TrainerPlace& place);
 
-// The fields that a rank receives: those of all its parts together. However
-// many those are, they are the fields that the rank would receive as a single
+// The fields that a rank receives: the union over all its parts. The number of
+// parts does not matter: the union is what the rank would receive as a single
 // stage.
 BatchFields FieldsOf(v1::Module module, const TrainerPlace& place,
                      const ModuleLayout& layout);
 
-// Whether a process whose language rank stands at `place` runs the vision tower
-// too, and so has a shim of the vision module beside: `colocated`, and on the
-// first pipeline stage, where embeddings are put in the place of image tokens.
+// Whether the process of the language rank at `place` also runs the vision
+// tower, and so has a vision shim too: true if `colocated` and on the first
+// pipeline stage, where embeddings replace image tokens.
 bool FeedsVision(const TrainerPlace& place, bool colocated);
 
 // INVALID_ARGUMENT naming the rank of `place` that `layout` lacks.

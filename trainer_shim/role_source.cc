@@ -116,7 +116,7 @@ absl::StatusOr<RoleSource::Block> RoleSource::Next() {
   BALLAST_ASSIGN_OR_RETURN(next.block, std::move(block));
   absl::StatusOr<const v1::StepSchedule*> schedule =
       schedules_->Get(next.block->step());
-  // The end of the steps is the stream's to say.
+  // Only the stream reports the end of the steps.
   if (absl::IsOutOfRange(schedule.status())) {
     return absl::InternalError(schedule.status().message());
   }

@@ -33,35 +33,37 @@
 
 namespace ballast {
 
-// The job's servers, and how they and this rank know each other.
+// The job's servers, and how they and this rank authenticate each other.
 struct ServerOptions {
   // `unix:/path` or `host:port` of at least one server, in order of preference.
-  // All that answer are attached to, and must have one fingerprint; blocks come
-  // from the first, and from the next when it dies, hangs, drains or is too
-  // slow.
+  // The rank attaches to all that answer, and they must have one fingerprint.
+  // Blocks come from the first server, and from the next when it dies, hangs,
+  // drains or is too slow.
   std::vector<std::string> addresses;
   // Messages name the fields as options of the command lines.
   SecurityFiles security;
-  // Number of connections, 1 to 8, over which blocks come that are not in
-  // shared memory; other numbers count as the nearest of these.
-  // docs/flow_control.md says how to choose.
+  // Number of connections, 1 to 8, that carry blocks outside shared memory;
+  // other numbers count as the nearest of these. docs/flow_control.md says how
+  // to choose.
   uint32_t streams = 1;
 };
 
 // The source of a shim's blocks and schedules: one role of one job, over all of
-// its servers. One thread calls Next; Cancel is for any.
+// its servers. Next must be called from one thread; Cancel may be called from
+// any.
 class RoleSource {
  public:
   struct Options {
     v1::Role role;
     TrainerPlace place;
-    // Schedules come without blocks, for a rank that has its batches from a
-    // tensor peer; the shim's to set. They also do for a rank that receives no
-    // tensor (JobShape.fields).
+    // Schedules come without blocks: for a rank that receives its batches from
+    // a tensor peer. The shim sets this. A rank that receives no tensor
+    // (JobShape.fields) gets no blocks either way.
     bool without_blocks = false;
-    // A checkpoint is (next step, fingerprint()): the run goes on at exactly
-    // the next position, also with another dp size, micro-batch, delivery,
-    // balance or packing, or other servers, as long as the data are the same.
+    // First step. A checkpoint is (next step, fingerprint()): the run resumes
+    // at exactly the next position, also with another dp size, micro-batch,
+    // delivery, balance or packing, or other servers, as long as the data are
+    // the same.
     uint64_t start_step = 0;
     // The checkpoint's fingerprint: its data must be the servers'
     // (CheckSameData). Empty: there is no checkpoint.
@@ -69,8 +71,8 @@ class RoleSource {
     uint64_t steps = 0;  // 0: as long as there are data
     // The job's fingerprint must be this one in every part. May be empty.
     v1::Fingerprint fingerprint;
-    // Bytes of blocks that may be held or on their way. One block may always
-    // be, however large.
+    // Bytes of blocks that may be held or in flight. One block is always
+    // allowed, however large.
     uint64_t max_bytes = uint64_t{256} << 20;
     // Its seed is mixed with the role, so that ranks differ.
     FailoverOptions failover;
@@ -83,10 +85,10 @@ class RoleSource {
   static absl::StatusOr<std::unique_ptr<RoleSource>> Create(
       std::vector<std::unique_ptr<LoaderClient>> clients, Options options);
 
-  // The next block, null without blocks, and its step, which is valid until the
-  // next call and whose schedule may be kept. Errors: as BatchStream::Next and
-  // ScheduleSource::Get; OUT_OF_RANGE only at the end of the steps or of the
-  // data, saying which.
+  // Returns the next block (null without blocks) and its step. `step` is valid
+  // until the next call; its schedule may be kept. Errors: as BatchStream::Next
+  // and ScheduleSource::Get; OUT_OF_RANGE only at the end of the steps or of
+  // the data, saying which.
   struct Block {
     std::unique_ptr<FetchedBlock> block;
     const StepInfo* step = nullptr;
@@ -94,18 +96,17 @@ class RoleSource {
   };
   absl::StatusOr<Block> Next();
 
-  // Ends a Next that blocks, and every later one, with CANCELLED.
+  // Ends a blocked Next, and every later one, with CANCELLED.
   void Cancel();
 
-  // Keeps the time that making a micro-batch's packed batch took, for the
-  // report of its timing, beside the time that Next waited for its block. Kept
-  // for the last kKnownTimes micro-batches that Next answered with a block.
-  // From any thread.
+  // Keeps how long a micro-batch's packed batch took to make, for ReportTiming,
+  // beside the time that Next waited for its block. Kept for the last
+  // kKnownTimes micro-batches for which Next returned a block. From any thread.
   static constexpr size_t kKnownTimes = 64;
   void NoteTimes(const BatchTimes& times);
 
-  // See RankShim::ReportTiming. Adds what is known of the micro-batch's times.
-  // From any thread.
+  // As RankShim::ReportTiming. Adds the known times of the micro-batch. From
+  // any thread.
   absl::Status ReportTiming(uint64_t step, uint32_t micro_batch,
                             double milliseconds);
 
@@ -135,15 +136,16 @@ class RoleSource {
   const std::vector<std::unique_ptr<LoaderClient>> clients_;
   v1::AttachResponse attached_;
   JobShape shape_;
-  // OK: what ends the stream is the end of the steps that were asked for.
+  // Set if the data end before the requested steps; OK: the stream ends at the
+  // last requested step.
   absl::Status data_end_;
   std::unique_ptr<TimingReporter> timings_;
   std::unique_ptr<ScheduleSource> schedules_;
   StepInfo step_;  // of the last block
-  // After what its thread uses. Null without blocks, and where there are no
-  // data for any step.
+  // Declared after everything its thread uses. Null without blocks, and if
+  // there are no data for any step.
   std::unique_ptr<BatchStream> stream_;
-  // Without blocks: what comes next, and after how many steps the end.
+  // Without blocks only: the next micro-batch, and the number of steps left.
   bool without_blocks_ = false;
   uint64_t next_step_ = 0;
   uint32_t next_micro_batch_ = 0;
@@ -160,19 +162,18 @@ class RoleSource {
 absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> ClientsOf(
     const ServerOptions& servers);
 
-// OK where `communicator`, which may be null, is what a role of `shape`
-// exchanges over. Errors: INVALID_ARGUMENT with its rank and size and those
-// wanted.
+// OK if `communicator`, which may be null, fits a role of `shape`. Errors:
+// INVALID_ARGUMENT with its rank and size and those wanted.
 absl::Status CheckCommunicator(const JobShape& shape, const v1::Role& role,
                                const Communicator* communicator);
 
-// Likewise for the communicator of the rank's tensor peers; having none is
-// fine.
+// The same check for the communicator of the rank's tensor peers, which may
+// always be null.
 absl::Status CheckTensorCommunicator(const JobShape& shape,
                                      const Communicator* communicator);
 
-// `status` under the name of its role. Only the end of the steps is
-// OUT_OF_RANGE: any other becomes INTERNAL.
+// Prefixes `status` with the role's name. OUT_OF_RANGE, which is reserved for
+// the end of the steps, becomes INTERNAL.
 absl::Status NameRole(const absl::Status& status, const v1::Role& role);
 
 }  // namespace ballast

@@ -27,7 +27,7 @@ class Adder {
 };
 
 void AddText(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
-  // Every stage has bounds, or nothing.
+  // Every language stage that receives anything receives the bounds.
   if (!info.fields.positions) return;
   const auto add = [&](const char* name, ElementType type, const void* data) {
     out->Add(from.device, name, type, data, {1, from.tokens});

@@ -14,7 +14,7 @@ enum class ElementType { kInt32 = 2, kInt64 = 3, kFloat32 = 4, kBfloat16 = 5 };
 
 inline constexpr int kHostMemory = -1;
 
-// A dense, row-major array that somebody else owns.
+// A dense, row-major array. Owns nothing.
 struct TensorView {
   const char* name = "";  // static
   ElementType type = ElementType::kInt64;
@@ -24,8 +24,8 @@ struct TensorView {
   std::array<int64_t, 4> shape = {};  // the first `rank`, then 0
 };
 
-// Addresses and sizes of a batch's tensors, for ListTensors. Tensors that the
-// batch's fields do not name are not looked at.
+// Addresses and sizes of a batch's tensors, for ListTensors. Tensors outside
+// the batch's fields are ignored.
 struct TensorAddresses {
   int device = kHostMemory;  // of all but the small ones' copies below
   int64_t tokens = 0;        // L, of this context rank
@@ -42,15 +42,15 @@ struct TensorAddresses {
   const void* pixel_values = nullptr;
   const void* image_grid_thw = nullptr;
   const void* vision_cu_seqlens = nullptr;
-  // The small ones in host memory.
+  // Copies of the small tensors in host memory.
   const void* cu_seqlens_host = nullptr;
   const void* cu_seqlens_padded_host = nullptr;
   const void* image_grid_thw_host = nullptr;
   const void* vision_cu_seqlens_host = nullptr;
 };
 
-// Replaces what `tensors` holds by the tensors of a batch, in the order of
-// c_api_batch.h. Allocates nothing once `tensors` has held as many.
+// Replaces the contents of `tensors` with the tensors of a batch, in the order
+// of c_api_batch.h. Allocates only if `tensors` lacks the capacity.
 void ListTensors(const BatchInfo& info, const TensorAddresses& from,
                  std::vector<TensorView>* tensors);
 

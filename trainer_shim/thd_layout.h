@@ -17,9 +17,9 @@ namespace ballast {
 // Tokens of n samples, one after the other in one row of length T. Each sample
 // is padded to a multiple of the alignment.
 struct TextLayout {
-  // [n+1]: sums of real lengths. How long a sample is.
+  // [n+1]: sums of real lengths; differences are samples' lengths.
   std::vector<int32_t> cu_seqlens;
-  // [n+1]: sums of padded lengths. Where a sample begins; ends with T.
+  // [n+1]: sums of padded lengths: where each sample begins; ends with T.
   std::vector<int32_t> cu_seqlens_padded;
   // Longest padded length.
   int32_t max_seqlen = 0;
@@ -27,15 +27,15 @@ struct TextLayout {
   int64_t tokens() const { return cu_seqlens.back(); }                // real
   int64_t padded_tokens() const { return cu_seqlens_padded.back(); }  // T
 
-  // Both arrays begin with 0 and rise; no sample is longer than its place;
-  // every place is a multiple of `align`; max_seqlen is the longest. Errors:
-  // INTERNAL naming the entry.
+  // Checks that both arrays begin with 0 and rise, no sample is longer than its
+  // place, every place's length is a multiple of `align`, and max_seqlen is the
+  // longest. Errors: INTERNAL naming the entry.
   absl::Status Validate(uint32_t align) const;
 };
 
-// `tokens`: real length of each sample, in packing order. `align`: at least 1.
-// Errors: INVALID_ARGUMENT (no sample, a sample without tokens, align 0, T over
-// 2^31-1).
+// Lays out samples. `tokens`: real length of each sample, in packing order.
+// `align`: at least 1. Errors: INVALID_ARGUMENT (no sample, a sample without
+// tokens, align 0, T over 2^31-1).
 absl::StatusOr<TextLayout> LayOutText(absl::Span<const uint32_t> tokens,
                                       uint32_t align);
 
@@ -54,12 +54,14 @@ struct VisionLayout {
   int64_t num_images() const { return patch_offsets.size() - 1; }
   int64_t patches() const { return patch_offsets.back(); }
 
-  // All arrays agree with image_grid_thw. Errors: INTERNAL naming the entry.
+  // Checks that all arrays agree with image_grid_thw. Errors: INTERNAL naming
+  // the entry.
   absl::Status Validate() const;
 };
 
-// Images in packing order; only their grids are read. No image at all is fine.
-// Errors: INVALID_ARGUMENT (a grid with a side of 0, more than 2^31-1 patches).
+// Lays out images, given in packing order; only their grids are read. `images`
+// may be empty. Errors: INVALID_ARGUMENT (a grid with a side of 0, more than
+// 2^31-1 patches).
 absl::StatusOr<VisionLayout> LayOutVision(absl::Span<const ImageRecord> images);
 
 }  // namespace ballast

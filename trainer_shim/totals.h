@@ -10,9 +10,9 @@
 namespace ballast {
 
 // Exact sums over samples, for loss scaling and counting operations without a
-// collective (docs/thd_format.md). Padded numbers count each sample at its
-// aligned length (of the language module, JobShape::totals_align); the others are
-// real. A sample counts whole, whichever part of it a rank at some place has.
+// collective (docs/thd_format.md). Padded sums use each sample's length aligned
+// as in the language module (JobShape::totals_align); the others use real
+// lengths. A sample counts whole even if a rank has only part of it.
 struct PackedTotals {
   uint64_t samples = 0;
   uint64_t tokens = 0;
@@ -27,9 +27,9 @@ struct PackedTotals {
   bool operator==(const PackedTotals& other) const = default;
 };
 
-// Sums over the samples of a micro-batch, or over those that `owner` trains on.
-// Pure; O(samples). `micro_batch` must have passed CheckColumns; `align` is at
-// least 1. An owner whose module is not configured owns nothing.
+// Sums over all samples of a micro-batch or, with `owner`, over those it trains
+// on. Pure; O(samples). `micro_batch` must have passed CheckColumns; `align` is
+// at least 1. An owner whose module is not configured owns nothing.
 PackedTotals SumTotals(const v1::MicroBatchSchedule& micro_batch,
                        uint32_t align,
                        const std::optional<v1::Role>& owner = std::nullopt);

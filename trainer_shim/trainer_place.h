@@ -5,22 +5,24 @@
 
 namespace ballast {
 
-// The place of a trainer's rank in its module's layout, beside its
-// data-parallel rank (v1::Role). All ranks of one data-parallel rank have the
-// same block; what each keeps of the batch follows from this (role_fields.h).
+// The place of a trainer's rank in its module's layout, in addition to its
+// data-parallel rank (v1::Role). All ranks that share a data-parallel rank have
+// the same block; their place decides what each keeps of the batch
+// (role_fields.h).
 struct TrainerPlace {
   uint32_t tp_rank = 0;  // tensor
   uint32_t pp_rank = 0;  // pipeline
   uint32_t cp_rank = 0;  // context
-  // A stage of the language module wants these wherever it stands, as one that
-  // predicts several tokens does (MTP). No meaning for vision.
+  // A language stage receives these at any pipeline stage. Multi-token
+  // prediction (MTP) needs them. Ignored for vision.
   bool needs_input_ids = false;
   bool needs_labels = false;
 
   bool operator==(const TrainerPlace& other) const = default;
 };
 
-// Ranks of a module in each direction beside data; each at least 1.
+// Number of a module's ranks in each direction other than data; each at least
+// 1.
 struct ModuleLayout {
   uint32_t tp = 1;
   uint32_t pp = 1;

@@ -15,23 +15,24 @@
 
 namespace ballast {
 
-// `balance`: how even the ranks' load is.
+// `balance`: the ranks' load and how even it is.
 void AddBalance(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
 struct BalanceOptions {
-  std::optional<uint64_t> step;  // nothing: training's current one
-  uint64_t steps = 1;            // with watch: 0 is without end
+  std::optional<uint64_t> step;  // absent: training's current one
+  uint64_t steps = 1;            // with watch, 0: without end
   bool ranks = false;
   bool watch = false;
   bool json = false;
 };
 
-// Writes a table a step, or one JSON object a line (keys: the command's
+// Writes a table per step, or one JSON object per line (keys: the command's
 // --help). Errors: as MetricsClient.
 absl::Status PrintBalance(MetricsClient* client, const BalanceOptions& options,
                           std::ostream* out);
 
-// A table of a step: a line a module, and one a rank where `balance` has them.
+// A table of one step: a line per module, and one per rank if `balance` has
+// ranks.
 std::string BalanceTable(const v1::StepBalance& balance);
 // One line of JSON.
 std::string BalanceJson(const v1::StepBalance& balance);

@@ -41,7 +41,7 @@ struct ModuleFit {
   size_t observations = 0;
   absl::StatusOr<CostFit> fit;
 
-  // Whether balance.cost can be set from this.
+  // Whether balance.cost can be set from this fit.
   bool has_cost() const {
     return fit.ok() && (fit->coefficients[kLinear] > 0 ||
                         fit->coefficients[kQuadratic] > 0);
@@ -188,7 +188,7 @@ std::string FitTable(const Fits& fits) {
       fits.first_step, " to ", fits.last_step, "\n\n", table.ToString());
 }
 
-// Warnings about the numbers, a line each.
+// Warnings about the numbers, one per line.
 std::string Warnings(v1::Module module, const ModuleFit& of_module) {
   const std::string name(ModuleName(module));
   if (!of_module.fit.ok()) {
@@ -218,7 +218,7 @@ std::string Warnings(v1::Module module, const ModuleFit& of_module) {
 }
 
 std::string YamlLines(const Fits& fits) {
-  // Schedules before the change stay, so training may start again from any
+  // Schedules before the change stay the same, so training can restart from any
   // checkpoint.
   std::string text = absl::StrCat("balance:\n  cost_changes:\n    - step: ",
                                   fits.last_step + 1, "\n      cost:\n");

@@ -23,11 +23,11 @@ struct FitCostOptions {
   bool json = false;
 };
 
-// Fits every module of which the server keeps enough timings, with the
+// Fits every module for which the server keeps enough timings, using the
 // schedules of their steps. Writes one line of JSON (keys: the command's
 // --help), or a table, warnings and the lines for the configuration. Errors: as
 // LoaderClient and AddObservations; NOT_FOUND (no such timing);
-// INVALID_ARGUMENT (too few of every module).
+// INVALID_ARGUMENT (too few timings for every module).
 absl::Status PrintCostFit(LoaderClient* client, const FitCostOptions& options,
                           std::ostream* out);
 

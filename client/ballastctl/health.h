@@ -18,16 +18,16 @@ namespace ballast {
 // `health`: whether a server serves, for probes and scripts.
 void AddHealth(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
-// What AwaitHealth waits for: a server that serves, or one that answers at all
-// (kAlive), as a liveness probe wants.
+// What AwaitHealth waits for: a server that serves, or, for liveness probes,
+// one that answers at all (kAlive).
 enum class Wanted { kServing, kAlive };
 
-// Asks gRPC's health checking, again and again for up to `wait`, and writes
-// "serving" to `out` once the server serves; with kAlive also "not serving"
-// once it answers that. Each time over a new client of `connect`: one that
-// found nobody waits for seconds before it looks again. `clock` is not owned.
-// Errors: as `connect`; as LoaderClient::CheckHealth the last time, and at once
-// if waiting does not change them (UNAUTHENTICATED, INVALID_ARGUMENT, ...).
+// Repeats gRPC's health check for up to `wait`, and writes "serving" to `out`
+// once the server serves; with kAlive also "not serving" once it answers that.
+// Each check uses a new client from `connect`, because a client that could not
+// connect waits for seconds before it tries again. `clock` is not owned.
+// Errors: as `connect`; as the last LoaderClient::CheckHealth, at once if
+// waiting cannot change the error (UNAUTHENTICATED, INVALID_ARGUMENT, ...).
 using Connect = std::function<absl::StatusOr<std::unique_ptr<LoaderClient>>()>;
 absl::Status AwaitHealth(const Connect& connect, absl::Duration wait,
                          Clock* clock, std::ostream* out,

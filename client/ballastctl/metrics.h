@@ -21,8 +21,8 @@ void AddMetrics(CommandLine* line, std::shared_ptr<const ServerOption> server);
 absl::Status PrintMetrics(MetricsClient* client, const std::string& prefix,
                           bool json, std::ostream* out);
 
-// A table: a line a metric, those with labels below the name of their family;
-// for histograms the number of times and their quantiles.
+// A table with a line per metric; metrics with labels are listed below the name
+// of their family. Histograms show the number of times and their quantiles.
 std::string MetricsTable(const v1::GetStatsResponse& stats);
 
 }  // namespace ballast

@@ -12,9 +12,10 @@
 
 namespace ballast {
 
-// MetricsService of one server (proto/metrics_service.proto). Thread-safe.
-// Errors: the server's, naming its address; UNIMPLEMENTED from a server that
-// does not know the service; as LoaderClient's for address, TLS and token.
+// A client of one server's MetricsService (proto/metrics_service.proto).
+// Thread-safe. Errors: the server's, naming its address; UNIMPLEMENTED from a
+// server that does not know the service; as LoaderClient's for address, TLS and
+// token.
 class MetricsClient {
  public:
   // Does not connect yet.
@@ -28,8 +29,8 @@ class MetricsClient {
       const v1::GetBalanceRequest& request);
   // The instruments whose names begin with `prefix`.
   absl::StatusOr<v1::GetStatsResponse> GetStats(const std::string& prefix);
-  // Hands each step's balance to `on_balance` until that answers false, or the
-  // server ends the call; blocks meanwhile, without a deadline.
+  // Passes each step's balance to `on_balance`. Blocks, without a deadline,
+  // until `on_balance` returns false or the server ends the call.
   absl::Status WatchBalance(
       const v1::WatchBalanceRequest& request,
       absl::FunctionRef<bool(const v1::StepBalance&)> on_balance);
@@ -37,7 +38,8 @@ class MetricsClient {
   const std::string& address() const;
 
  private:
-  struct Connection;  // keeps gRPC's headers out of the commands
+  struct Connection;  // defined in the .cc file: keeps gRPC's headers out of
+                      // the commands
 
   const std::unique_ptr<const Connection> connection_;
 };

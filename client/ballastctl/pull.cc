@@ -94,12 +94,12 @@ std::string ToJson(const BlockSummary& block) {
                      {"bytes", block.bytes},
                      {"xxh3", absl::StrFormat("%016x", block.xxh3)},
                      {"placeholders", block.placeholders},
-                     // To the microsecond.
+                     // Rounded to the microsecond.
                      {"wait_ms", std::round(block.wait_ms * 1e3) / 1e3}};
   return json.dump() + "\n";
 }
 
-// Lines are printed as blocks come, so their widths are fixed beforehand.
+// Lines are printed as blocks arrive, so column widths are fixed beforehand.
 std::string Titles() {
   return absl::StrFormat("%8s %11s %7s %6s %8s %12s %12s %16s %12s %9s\n",
                          "step", "micro_batch", "samples", "images", "tokens",
@@ -171,7 +171,8 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
         const BlockPlan plan,
         PlanBlock(*schedule, micro_batch, options.role, delivery, geometry));
     auto summary = Verify(**block, plan);
-    // Before its error: faults of overwritten bytes mean nothing.
+    // Checked before the block's own error: faults in overwritten bytes mean
+    // nothing.
     BALLAST_RETURN_IF_ERROR(CheckIntact(**block));
     if (!summary.ok()) {
       return Annotate(

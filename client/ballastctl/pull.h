@@ -30,11 +30,11 @@ struct PullOptions {
 
 // Pulls the role's blocks of the steps from `servers` (at least one; the next
 // when one fails), checks each against its checksum, its layout and the
-// schedule, and writes a line for each to `out`: the same on every run but for
-// keys that end in `_ms`. Errors: as AttachAll, ScheduleSource and BatchStream;
-// OUT_OF_RANGE where the data end before the first step (where they end later,
-// the blocks up to the end are pulled, and a line is logged); DATA_LOSS for a
-// block that differs from the schedule; UNAVAILABLE for one that was
+// schedule, and writes a line for each to `out`, the same on every run except
+// for keys that end in `_ms`. Errors: as AttachAll, ScheduleSource and
+// BatchStream; OUT_OF_RANGE if the data end before the first step (if they end
+// later, the blocks up to the end are pulled and a line is logged); DATA_LOSS
+// for a block that differs from the schedule; UNAVAILABLE for one that was
 // overwritten while it was checked.
 absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
                          const PullOptions& options, Clock* clock,

@@ -9,13 +9,13 @@
 
 namespace ballast {
 
-// Numbers for people, at most eight wide.
+// Numbers for people, at most eight columns wide.
 std::string CountText(double count);      // "1.23 M"
 std::string BytesText(double bytes);      // "12.5 MiB"
 std::string SecondsText(double seconds);  // "3.1 ms"
 std::string RatioText(double ratio);      // "1.070"; "-" for 0
 
-// Text of a server, without characters that control a terminal.
+// A server's text without characters that control a terminal.
 std::string Printable(absl::string_view text);
 
 // "ballast_images_total use=vision": the full name of a metric.

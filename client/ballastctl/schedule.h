@@ -21,8 +21,8 @@ void AddSchedule(CommandLine* line, std::shared_ptr<const ServerOption> server);
 absl::Status PrintSchedules(LoaderClient* client, uint64_t first,
                             uint64_t steps, bool json, std::ostream* out);
 
-// Likewise from WatchSchedule, each step as it comes; 0 steps: until the server
-// ends the watch. Errors: as ScheduleWatcher::Next.
+// Writes the same from WatchSchedule, each step as it arrives; 0 steps: until
+// the server ends the watch. Errors: as ScheduleWatcher::Next.
 absl::Status WatchSchedules(LoaderClient* client, uint64_t first,
                             uint64_t steps, bool json, std::ostream* out);
 

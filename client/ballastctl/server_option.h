@@ -12,13 +12,13 @@
 
 namespace ballast {
 
-// The servers that a command asks, and the files that it proves itself with.
+// The servers that a command asks, and the files that secure the connection.
 struct ServerOption {
   std::string addresses;  // separated by commas
   SecurityFiles security;
 };
 
-// A client of each address: at least one. Errors: as LoadChannelSecurity.
+// One client for each address; at least one. Errors: as LoadChannelSecurity.
 absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> ClientsOf(
     const ServerOption& option);
 // The clients of the first address.

@@ -17,17 +17,17 @@ struct Snapshot {
   absl::Time at;
   v1::GetStatusResponse status;
   v1::GetStatsResponse stats;
-  // Balance of training's current step; nothing before the first.
+  // Balance of training's current step; absent before the first.
   std::optional<v1::StepBalance> balance;
 };
 
-// `ranks`: with the balance's columns by rank. Errors: as
+// Takes a snapshot. `ranks`: include the balance's columns by rank. Errors: as
 // MetricsClient.
 absl::StatusOr<Snapshot> TakeSnapshot(MetricsClient* client, Clock* clock,
                                       bool ranks);
 
-// The instruments of a server that `status` and `top` show (docs/metrics.md);
-// 0 where a server lacks one.
+// The server's instruments that `status` and `top` show (docs/metrics.md); 0 if
+// the server lacks one.
 struct Figures {
   // Per second, between two snapshots.
   struct Rates {
@@ -36,7 +36,7 @@ struct Figures {
     double sent_bytes = 0;
     double tokens = 0;
   };
-  std::optional<Rates> rates;  // nothing without an earlier one
+  std::optional<Rates> rates;  // absent without an earlier snapshot
   double workers = 0;
   double workers_busy = 0;
   double samples_waiting = 0;

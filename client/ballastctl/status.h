@@ -23,8 +23,8 @@ struct StatusOptions {
 };
 
 // Writes the state to `out` (status_view.h). Blocks for the interval. Errors:
-// as LoaderClient::Attach, GetStatus, GetStats and GetBalance; that a server
-// does not know the latter is none.
+// as LoaderClient::Attach, GetStatus, GetStats and GetBalance. A server without
+// GetBalance is not an error.
 absl::Status PrintStatus(LoaderClient* client, MetricsClient* metrics,
                          const StatusOptions& options, Clock* clock,
                          std::ostream* out);

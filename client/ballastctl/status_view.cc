@@ -158,7 +158,7 @@ void AddWork(const v1::GetStatusResponse& status, const Figures& figures,
                    CountText(figures.schedules_computed), " computed"));
 }
 
-// A line with the number of `all` that are not shown.
+// Adds a line with the number of `all` that are not shown.
 void AddRest(int all, View* view) {
   if (all <= kMostProblems) return;
   view->Add(absl::StrFormat("  and %d more: see --json", all - kMostProblems));

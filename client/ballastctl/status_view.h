@@ -11,16 +11,16 @@ namespace ballast {
 
 // State of a server and its job.
 struct ServerReport {
-  std::string address;  // that was asked
+  std::string address;  // the server's, as given
   bool serving = false;
   v1::AttachResponse attach;
   // Absent for a server without MetricsService.
   std::optional<Snapshot> now;
-  std::optional<Snapshot> before;  // the start of the rates
+  std::optional<Snapshot> before;  // start of the interval of the rates
 };
 
-// Text of at most 80 columns, except for longer words such as paths. Lists end
-// with how many more there are. Pure.
+// Text of at most 80 columns, except for longer words such as paths. Shortened
+// lists end with the number of entries left out. Pure.
 std::string StatusText(const ServerReport& report);
 
 // One line of JSON with everything; keys: `status --help`. Pure.

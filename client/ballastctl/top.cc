@@ -97,7 +97,7 @@ std::string TimeName(const v1::MetricFamily& family,
   if (!of_ranks && family.name() != "ballast_stage_seconds") return "";
   for (const v1::MetricFamily::Label& label : metric.labels()) {
     if (label.name() == "stage") return Printable(label.value());
-    // Of all modules' ranks; what they train is not the server's to judge.
+    // Of all modules' ranks. Training time says nothing about the server.
     if (label.name() == "phase" && label.value() != "train") {
       return absl::StrCat("rank ", Printable(label.value()));
     }
@@ -201,7 +201,7 @@ absl::Status RunTop(const std::function<absl::StatusOr<Snapshot>()>& take,
                     std::ostream* out) {
   const std::unique_ptr<Sleeper> sleeper = clock->NewSleeper();
   std::optional<Snapshot> before;
-  absl::Time answered = absl::InfinitePast();  // last
+  absl::Time answered = absl::InfinitePast();  // of the last answer
   for (uint64_t round = 0; options.rounds == 0 || round < options.rounds;
        ++round) {
     if (round > 0) sleeper->Sleep(options.interval);

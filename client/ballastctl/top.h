@@ -23,7 +23,7 @@ namespace ballast {
 void AddTop(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
 // The view of a server, with its balance by rank: lines that fit `size`. Rates
-// are those since `before`; "-" without. Pure.
+// are since `before`; "-" without it. Pure.
 std::string TopView(const Snapshot& now, const Snapshot* before, ViewSize size);
 
 // The view while `server` does not answer. Pure.
@@ -35,13 +35,14 @@ struct TopOptions {
   absl::Duration interval = absl::Seconds(2);
   uint64_t rounds = 0;  // views; 0: without end
   bool clears = false;  // clears the screen before each view
-  // Asked before each view, since a terminal's size changes.
+  // Called before each view, since a terminal's size changes.
   std::function<ViewSize()> size = [] { return ViewSize(); };
 };
 
-// Shows the snapshot of `take` every interval. A server that is away at first
-// is an error, as is any fault but of the connection; one that goes away later
-// (UNAVAILABLE, DEADLINE_EXCEEDED) is asked until it is back.
+// Shows the snapshot from `take` every interval. A server that is away at first
+// is an error, as is any failure other than of the connection. If the server
+// goes away later (UNAVAILABLE, DEADLINE_EXCEEDED), it is asked until it is
+// back.
 absl::Status RunTop(const std::function<absl::StatusOr<Snapshot>()>& take,
                     const TopOptions& options, Clock* clock, std::ostream* out);
 

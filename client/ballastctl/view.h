@@ -16,8 +16,8 @@ struct ViewSize {
   int columns = 80;  // further ones stay unused
 };
 
-// Text of a server for a terminal of 80 columns or fewer: nothing in it
-// controls the terminal. Thread-compatible.
+// A server's text for a terminal of 80 columns or fewer, without characters
+// that control the terminal. Thread-compatible.
 class View {
  public:
   // Further lines are dropped.
@@ -25,12 +25,12 @@ class View {
 
   int left() const { return left_; }  // lines that still fit
   size_t width() const { return width_; }
-  // One line, cut off at the width. One byte a column: those beyond ASCII
-  // become
-  // "?".
+  // Adds one line, cut off at the width. One byte per column: bytes beyond
+  // ASCII become "?".
   void Add(absl::string_view line);
-  // Broken at spaces, further lines indented by `indent`. Longer words, such as
-  // paths, stay whole and UTF-8 stays as it is, so that they can be copied.
+  // Adds text broken at spaces, further lines indented by `indent`. Longer
+  // words, such as paths, stay whole and UTF-8 stays unchanged, so that they
+  // can be copied.
   void AddWrapped(size_t indent, absl::string_view text);
   // "KEY          VALUE", wrapped.
   void AddField(absl::string_view key, absl::string_view value);
@@ -45,8 +45,8 @@ class View {
   std::string text_;
 };
 
-// A line for each client, under titles, furthest behind first; after `most` of
-// them the number of the others. Nothing without clients.
+// Adds a titled list of clients, furthest behind first: at most `most` lines,
+// then the number of the others. Adds nothing without clients.
 void AddClients(const v1::GetStatusResponse& status, int most, View* view);
 
 }  // namespace ballast

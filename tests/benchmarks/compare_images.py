@@ -28,7 +28,8 @@ NAME = "BM_DecodeResize/max_pixels:{}/avx2:0"
 
 
 def smart_resize(width, height, factor, least, most):
-    """As Qwen's processors choose the size; round() halves to even, as theirs."""
+    """The size that Qwen's processors choose; round() rounds halves to even, as theirs
+    does."""
     w, h = (round(side / factor) * factor for side in (width, height))
     if w * h > most:
         beta = (width * height / most) ** 0.5
@@ -51,7 +52,7 @@ def pillow(data, most):
 
 
 def hugging_face(most):
-    """A function of a file's bytes, or None where there is no such processor."""
+    """A function of a file's bytes, or None if there is no such processor."""
     try:
         import transformers
 
@@ -74,7 +75,7 @@ def hugging_face(most):
 
 
 def rate(work, files):
-    """Images a second of processor time; threads count together."""
+    """Images per second of processor time, summed over threads."""
     start = time.process_time()
     for data in files:
         work(data)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Hugging Face's tokenizers, or SentencePiece's own package, beside ours: MB/s on
-one core, in one run.
+"""Compares the speed of Hugging Face's tokenizers, or SentencePiece's package, with ours.
+
+Prints MB/s on one core, measured in one run.
 
     pip install tokenizers==0.23.3 sentencepiece==0.2.3
     bazel build --config=opt //tests/benchmarks:text_benchmark //server:ballast-server

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Draws balance_report's CSV as an SVG: plot_balance.py IN.csv OUT.svg
 
-One panel a kind of load: the heaviest rank over the mean, by number of ranks.
-Needs nothing but Python's standard library.
+One panel per kind of load: the heaviest rank over the mean, by number of ranks. Needs
+only Python's standard library.
 """
 
 import csv

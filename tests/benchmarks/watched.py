@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What it costs a server to be looked at: processor time of an image, and images
-a second, while nobody looks and while one scraper asks for /metrics every second
-and one `ballastctl top` for its view (docs/performance.md, "Instruments").
+"""Measures the cost of monitoring a server: processor time per image, and images per
+second, without monitoring, and with a scraper that reads /metrics every second and a
+`ballastctl top` (docs/performance.md, "Instruments").
 
     tests/benchmarks/watched.py --programs DIR [--rounds N] [--steps N]
 
@@ -24,7 +24,7 @@ import urllib.request
 
 
 class Server:
-    """A server of one thread over drawn receipts, and what it says of itself."""
+    """A server with one thread over drawn receipts, and its metrics."""
 
     def __init__(self, programs, folder):
         self._programs = programs
@@ -92,7 +92,7 @@ class Server:
 
 
 class Watchers:
-    """While it is open, a scraper and a `top`."""
+    """Runs a scraper and a `top` while it is open."""
 
     def __init__(self, server):
         self._server = server
@@ -115,7 +115,7 @@ class Watchers:
 
 
 def measure(server, step, steps, watched):
-    """(images/s, processor ms of an image) of so many steps from `step` on."""
+    """(images/s, processor ms per image) over the given number of steps from `step` on."""
     images, used, began = server.images(), server.processor_seconds(), time.monotonic()
     if watched:
         with Watchers(server):

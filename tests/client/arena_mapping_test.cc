@@ -37,9 +37,9 @@ class ArenaMappingTest : public ::testing::Test {
     return ArenaMapping::Open(identity().path, identity().bytes, identity().id);
   }
   const ArenaIdentity& identity() const { return *arena_->identity(); }
-  // The status of Open in a child process that is not root's: root may read
-  // everything. The child enters the directory first, since an unprivileged
-  // user may not reach it.
+  // The status of Open in an unprivileged child process, since root may read
+  // everything. The child enters the directory first, which an unprivileged
+  // user may be unable to reach.
   std::string OpenUnprivileged() {
     int ends[2];
     EXPECT_EQ(pipe(ends), 0);
@@ -77,7 +77,7 @@ class ArenaMappingTest : public ::testing::Test {
   std::unique_ptr<Arena> arena_;
 };
 
-TEST_F(ArenaMappingTest, SeesBlocksAndStamps) {
+TEST_F(ArenaMappingTest, ReadsBlocksAndStamps) {
   const auto mapping = Open();
   ASSERT_TRUE(mapping.ok()) << mapping.status();
   EXPECT_TRUE((*mapping)->read_only());
@@ -113,7 +113,7 @@ TEST_F(ArenaMappingTest, BlocksLieWithinIt) {
   }
 }
 
-TEST_F(ArenaMappingTest, RefusesWhatIsNotTheArena) {
+TEST_F(ArenaMappingTest, RefusesFilesThatAreNotTheArena) {
   const std::string& path = identity().path;
   ExpectError(ArenaMapping::Open(path + "x", kMiB, identity().id).status(),
               absl::StatusCode::kNotFound, "another machine");
@@ -135,7 +135,7 @@ TEST_F(ArenaMappingTest, RefusesWhatIsNotTheArena) {
   EXPECT_FALSE(ArenaMapping::Open(link, kMiB, identity().id).ok());
 }
 
-TEST_F(ArenaMappingTest, NeedsTheRightToReadIt) {
+TEST_F(ArenaMappingTest, NeedsReadPermission) {
   const char* const path = identity().path.c_str();
   ASSERT_EQ(chmod(path, 0644), 0);
   EXPECT_EQ(OpenUnprivileged(), "OK");
@@ -144,7 +144,7 @@ TEST_F(ArenaMappingTest, NeedsTheRightToReadIt) {
               AllOf(StartsWith("PERMISSION_DENIED"), HasSubstr("group")));
 }
 
-TEST_F(ArenaMappingTest, OneMappingForAllWhoNeedItAtATime) {
+TEST_F(ArenaMappingTest, ConcurrentUsersShareOneMapping) {
   ArenaCache cache;
   const auto get = [&](const ArenaIdentity& arena) {
     return cache.Get("the server", arena.path, arena.bytes, arena.id);
@@ -159,7 +159,7 @@ TEST_F(ArenaMappingTest, OneMappingForAllWhoNeedItAtATime) {
   EXPECT_NE(second, first);
 }
 
-TEST_F(ArenaMappingTest, SaysOnceWhyThereIsNone) {
+TEST_F(ArenaMappingTest, LogsOnceWhyItCannotBeMapped) {
   ArenaCache cache;
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 3; ++i) {

@@ -1,4 +1,5 @@
-// Servers that fail, hang or give a connection up: where the stream goes on.
+// Servers that fail, hang or give up a connection: the stream's next server and
+// position.
 #include "client/batch_stream.h"
 
 #include <utility>
@@ -73,7 +74,7 @@ TEST_F(BatchStreamTest, GivesUpWhenItsPatienceIsOver) {
                                            absl::Seconds(5)));
 }
 
-TEST_F(BatchStreamTest, WaitsForBlocksOfTheFetcherBefore) {
+TEST_F(BatchStreamTest, WaitsForBlocksOfThePreviousFetcher) {
   server_.AddConnection(
       {NumberedBlock(0), NumberedBlock(1), absl::UnavailableError("draining")});
   server_.AddConnection({NumberedBlock(2), NumberedBlock(3)});
@@ -85,14 +86,14 @@ TEST_F(BatchStreamTest, WaitsForBlocksOfTheFetcherBefore) {
   ASSERT_TRUE(first.ok() && second.ok());
   clock_.AwaitSleepers(1);
   clock_.Advance(options.failover.first_backoff);
-  // The new connection has its own allowance, yet nothing is fetched before
+  // The new connection has its own allowance, but nothing is fetched until
   // there is room.
   first->reset();
   ASSERT_TRUE(stream->Next().ok());
   EXPECT_EQ(server_.most_held_bytes(), 2 * kBlockBytes);
 }
 
-TEST_F(BatchStreamTest, GoesOnWithAnotherServerAtOnce) {
+TEST_F(BatchStreamTest, ContinuesWithAnotherServerAtOnce) {
   server_.AddConnection({NumberedBlock(0), absl::UnavailableError("died")});
   server_.AddFailedConnection(absl::UnavailableError("refused"));
   server_.AddConnection(
@@ -116,7 +117,7 @@ TEST_F(BatchStreamTest, AServerThatHangsIsLeft) {
   const auto stream = Start(options);
   ExpectBlocks(stream.get(), 0, 0);
   server_.AwaitBlockedFetch();
-  // The guard looks every two seconds.
+  // The guard checks every two seconds.
   for (int i = 0; i < 8; ++i) {
     EXPECT_EQ(server_.requests().size(), 1u);
     clock_.AwaitSleepers(1);
@@ -159,9 +160,9 @@ TEST_F(BatchStreamTest, EndsWhileWaitingToRetry) {
   server_.AddFailedConnection(absl::UnavailableError("refused"));
   const auto stream = Start(SomeOptions(0, &clock_));
   clock_.AwaitSleepers(1);
-}  // the destructor returns although time stands still
+}  // the destructor returns though the clock never advances
 
-TEST_F(BatchStreamTest, EndsWhileBlocksFromBeforeAreHeld) {
+TEST_F(BatchStreamTest, EndsWhileEarlierBlocksAreHeld) {
   server_.AddConnection({NumberedBlock(0), absl::UnavailableError("x")});
   server_.AddConnection({NumberedBlock(1)});
   BatchStream::Options options = SomeOptions(0, &clock_);
@@ -177,8 +178,8 @@ TEST_F(BatchStreamTest, EndsWhileBlocksFromBeforeAreHeld) {
   EXPECT_EQ(server_.held_bytes(), 0u);
 }
 
-// The server gave the connection up while this process was stopped, and uses
-// the memory of the queued blocks for others.
+// The server gave up the connection while this process was stopped, and reuses
+// the memory of the queued blocks.
 TEST_F(BatchStreamTest, OverwrittenBlocksOfTheQueueAreFetchedAgain) {
   server_.AddConnection(
       {NumberedBlock(0), NumberedBlock(1), NumberedBlock(2), NumberedBlock(3)});
@@ -211,7 +212,7 @@ TEST_F(BatchStreamTest, OverwrittenBlocksAreFetchedAgainAfterTheEnd) {
   ExpectError(stream.get(), absl::StatusCode::kOutOfRange, "before step 1");
 }
 
-// Overwritten bytes hold no header, which is not the server's fault.
+// Overwritten bytes have no valid header, which is not the server's fault.
 TEST_F(BatchStreamTest, AnOverwrittenHeaderIsAPassingFault) {
   FakeBlock overwritten = NumberedBlock(0);
   overwritten.bytes[0] ^= 1;

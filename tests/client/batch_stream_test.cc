@@ -50,7 +50,7 @@ TEST_F(BatchStreamTest, BlockLargerThanTheBoundPassesAlone) {
   EXPECT_EQ(server_.most_held_bytes(), 10 * kBlockBytes);
 }
 
-TEST_F(BatchStreamTest, CountBoundsBlocksThatAreTiny) {
+TEST_F(BatchStreamTest, TheCountBoundsTinyBlocks) {
   server_.AddConnection(
       {NumberedBlock(0), NumberedBlock(1), NumberedBlock(2), NumberedBlock(3)});
   BatchStream::Options options = SomeOptions(0, &clock_);
@@ -69,7 +69,8 @@ TEST_F(BatchStreamTest, RefusesBlocksOutOfOrder) {
               "step 1 micro-batch 0, wanted step 0 micro-batch 1");
 }
 
-// Steps of 1, 3 and 2 micro-batches, with failures within one and between two.
+// Steps of 1, 3 and 2 micro-batches, with failures within a step and between
+// two steps.
 TEST_F(BatchStreamTest, EveryStepHasItsOwnNumberOfMicroBatches) {
   server_.AddConnection(
       {BlockOf(7, 0, 1), BlockOf(8, 0, 3), absl::UnavailableError("draining")});
@@ -103,7 +104,7 @@ TEST_F(BatchStreamTest, EveryStepHasItsOwnNumberOfMicroBatches) {
   EXPECT_EQ(requests[2].steps, 1u);
 }
 
-TEST_F(BatchStreamTest, RefusesAStepThatEndsOtherwiseThanItsBlocksSay) {
+TEST_F(BatchStreamTest, RefusesAStepWhoseBlocksDisagreeOnItsEnd) {
   server_.AddConnection({BlockOf(0, 0, 2), BlockOf(1, 0, 2)});
   auto stream = Start(SomeOptions(0, &clock_));
   ASSERT_TRUE(stream->Next().ok());

@@ -37,7 +37,7 @@ TEST(BufferPoolTest, BuffersLieInOneRegion) {
   }
 }
 
-TEST(BufferPoolTest, PlacesAreUsedAgain) {
+TEST(BufferPoolTest, PlacesAreReused) {
   BufferPool pool(kMiB);
   auto first = Take(&pool, kMiB);
   const uint8_t* const data = first.bytes.data();
@@ -45,7 +45,7 @@ TEST(BufferPoolTest, PlacesAreUsedAgain) {
   EXPECT_EQ(Take(&pool, 3 * kMiB / 4).bytes.data(), data);
 }
 
-TEST(BufferPoolTest, WhatFindsNoPlaceLiesAlone) {
+TEST(BufferPoolTest, BuffersThatDoNotFitGetTheirOwnMemory) {
   BufferPool pool(kMiB);
   auto all = Take(&pool, kMiB);
   for (const uint64_t bytes : {uint64_t{1}, 2 * kMiB}) {
@@ -69,26 +69,26 @@ TEST(BufferPoolTest, TheRegionMayOutliveThePool) {
   EXPECT_EQ(region->bytes()[0], 7);
 }
 
-TEST(BufferPoolTest, WithoutARegionAllLieAlone) {
+TEST(BufferPoolTest, WithoutARegionAllBuffersGetTheirOwnMemory) {
   BufferPool pool(0);
   EXPECT_EQ(pool.RegionOf(Take(&pool, 10)), nullptr);
   EXPECT_EQ(Take(&pool, 0).bytes.size(), 0u);
 }
 
-TEST(BufferPoolTest, RefusesWhatNoMachineHas) {
+TEST(BufferPoolTest, RefusesAbsurdSizes) {
   BufferPool pool(UINT64_MAX);
   EXPECT_EQ(pool.Take(UINT64_MAX).status().code(),
             absl::StatusCode::kResourceExhausted);
 }
 
-TEST(BufferPoolsTest, TheNextOneGetsTheRegionOfTheOneBefore) {
+TEST(BufferPoolsTest, TheNextPoolReusesTheRegionOfTheReleasedOne) {
   BufferPools pools;
   auto pool = pools.Take(kMiB);
   auto buffer = Take(pool.get(), 1);
   const uint8_t* const data = buffer.bytes.data();
   std::memset(buffer.bytes.data(), 1, 1);
 
-  // One in use and one of another size: two pools.
+  // One pool in use and one of another size: two pools.
   const auto beside = pools.Take(kMiB);
   EXPECT_NE(Take(beside.get(), 1).bytes.data(), data);
   pool->Return(std::move(buffer));

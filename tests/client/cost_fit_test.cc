@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Observation i of a formula whose sums do not follow from each other.
+// Observation i of a formula, with sums that are independent of each other.
 CostObservation Formula(int i, double linear, double quadratic,
                         double constant) {
   CostObservation each;
@@ -110,7 +110,8 @@ TEST(FitCostTest, TimesThatFallLeaveTheMean) {
 }
 
 // Samples of one size m: the sum of squares is m times the sum, so any mix of
-// linear and quadratic explains the times alike. All goes to the linear term.
+// linear and quadratic explains the times equally well. The linear term gets
+// everything.
 TEST(FitCostTest, SamplesOfOneSizeConfoundLinearAndQuadratic) {
   constexpr double kSize = 1024;
   std::vector<CostObservation> all;
@@ -125,7 +126,8 @@ TEST(FitCostTest, SamplesOfOneSizeConfoundLinearAndQuadratic) {
   EXPECT_NEAR(fit.coefficients[kLinear], 2e-3 + 1e-6 * kSize, 1e-6);
 }
 
-// Equal sums everywhere (perfect balance): linear and constant are one.
+// Equal sums everywhere (perfect balance): linear and constant cannot be told
+// apart.
 TEST(FitCostTest, EqualLoadsConfoundLinearAndConstant) {
   std::vector<CostObservation> all;
   for (int i = 0; i < 20; ++i) {
@@ -145,7 +147,7 @@ TEST(FitCostTest, EqualObservationsConfoundEverything) {
   EXPECT_FALSE(fit.r_squared.has_value());
 }
 
-// Nearly dependent: the difference between the terms drowns in the noise.
+// Nearly dependent terms: their difference is lost in the noise.
 TEST(FitCostTest, NoiseThatDrownsTheDifferenceConfounds) {
   const auto make = [](double noise) {
     std::vector<CostObservation> all;
@@ -164,7 +166,7 @@ TEST(FitCostTest, NoiseThatDrownsTheDifferenceConfounds) {
 }
 
 // The scale of n and of the times does not matter.
-TEST(FitCostTest, ScalesDoNotMatter) {
+TEST(FitCostTest, ScalesMakeNoDifference) {
   for (const double n : {1e-3, 1.0, 1e6}) {
     for (const double ms : {1e-6, 1.0, 1e6}) {
       std::vector<CostObservation> all = Formula(0.01, 2e-6, 5, 0.05);
@@ -182,14 +184,14 @@ TEST(FitCostTest, ScalesDoNotMatter) {
   }
 }
 
-TEST(FitCostTest, NothingOwnedLeavesTheConstant) {
+TEST(FitCostTest, OwningNothingLeavesTheConstant) {
   const CostFit fit = Fit(std::vector<CostObservation>(8, {0, 0, 3}));
   ExpectCoefficients(fit, 0, 0, 3);
   EXPECT_THAT(fit.confounded, IsEmpty());
   ExpectCoefficients(Fit(std::vector<CostObservation>(8)), 0, 0, 0);
 }
 
-TEST(FitCostTest, RefusesTooFewAndWhatIsNoNumber) {
+TEST(FitCostTest, RefusesTooFewAndNonFiniteObservations) {
   EXPECT_THAT(FitCost(std::vector<CostObservation>(7)).status().message(),
               HasSubstr("found 7 timings, wanted at least 8"));
   for (const double bad : {-1.0, std::numeric_limits<double>::infinity(),

@@ -48,7 +48,7 @@ TEST_F(FailoverTest, TheNextServerIsAskedAtOnce) {
   EXPECT_EQ(failover_.name(), "c");
 }
 
-TEST_F(FailoverTest, WhenAllHaveFailedTheFirstToBeFreeIsWaitedFor) {
+TEST_F(FailoverTest, WhenAllHaveFailedItWaitsForTheEarliestToBeAskable) {
   Fail();
   Pass(0.25);
   Fail();
@@ -123,8 +123,8 @@ TEST_F(FailoverTest, GivesUpWhenAllAreOutForTooLong) {
   }
 }
 
-// A long pause of the trainer is no failure, and one failure after it counts
-// as one.
+// A long pause of the trainer is not a failure, and a failure after it is the
+// first.
 TEST_F(FailoverTest, PatienceBeginsWithTheFirstFailure) {
   Failover alone({"a"}, Exact());
   Pass(5000);
@@ -138,14 +138,14 @@ TEST_F(FailoverTest, PatienceBeginsWithTheFirstFailure) {
   EXPECT_FALSE(alone.OnFailure(now_, absl::UnavailableError("x")).ok());
 }
 
-TEST_F(FailoverTest, AServerThatHasNotBeenAskedIsAskedWhateverTheTime) {
+TEST_F(FailoverTest, AServerNotYetAskedIsAskedEvenAfterThePatience) {
   Fail();
   Pass(1000);
   EXPECT_EQ(Fail(), 0);
   EXPECT_EQ(failover_.name(), "c");
 }
 
-// Asking a server with a damaged file again gains nothing.
+// Asking a server with a damaged file again is useless.
 TEST_F(FailoverTest, LastingFaultsOfAllEndItAtOnce) {
   Fail(absl::DataLossError("sample docs:3 of a"));
   Fail(absl::DataLossError("sample docs:3 of b"));
@@ -157,14 +157,15 @@ TEST_F(FailoverTest, LastingFaultsOfAllEndItAtOnce) {
   }
 }
 
-TEST_F(FailoverTest, OneThatMayComeBackIsWaitedForBesideLastingFaults) {
+TEST_F(FailoverTest,
+       WaitsForAServerThatMayComeBackDespiteLastingFaultsOfOthers) {
   Fail(absl::DataLossError("damaged"));
   Fail(absl::DataLossError("damaged"));
   EXPECT_EQ(Fail(absl::UnavailableError("restarts")), 1);
   EXPECT_EQ(failover_.name(), "a");
 }
 
-// A server that is busy says RESOURCE_EXHAUSTED.
+// A busy server returns RESOURCE_EXHAUSTED.
 TEST_F(FailoverTest, ABusyServerIsAskedAgain) {
   const absl::Status busy = absl::ResourceExhaustedError("try again");
   Failover alone({"a"}, Exact());
@@ -178,8 +179,8 @@ TEST_F(FailoverTest, ABusyServerIsAskedAgain) {
             absl::StatusCode::kUnavailable);
 }
 
-// A server of another job at the port of a standby.
-TEST_F(FailoverTest, AStrangerIsPassedOver) {
+// A server of another job listens at a standby's port.
+TEST_F(FailoverTest, AServerOfAnotherJobIsSkipped) {
   const absl::Status stranger =
       absl::FailedPreconditionError("fingerprints differ");
   Fail(absl::UnavailableError("restarts"));
@@ -199,7 +200,7 @@ TEST_F(FailoverTest, ProgressForgetsLastingFaults) {
   EXPECT_EQ(failover_.name(), "a");
 }
 
-TEST_F(FailoverTest, FinalFaultsAreReturnedAsTheyAre) {
+TEST_F(FailoverTest, FinalFaultsAreReturnedUnchanged) {
   for (const absl::Status& why : {absl::InvalidArgumentError("no such rank"),
                                   absl::CancelledError("cancelled"),
                                   absl::UnauthenticatedError("token")}) {
@@ -208,7 +209,7 @@ TEST_F(FailoverTest, FinalFaultsAreReturnedAsTheyAre) {
   }
 }
 
-// Where no server is quick enough, the limit is wrong.
+// If no server is fast enough, the limit is too low.
 TEST_F(FailoverTest, LimitsDoubleWithEachRoundOfHangs) {
   const absl::Status hang = absl::DeadlineExceededError("no byte");
   EXPECT_EQ(failover_.silent_after(), absl::Seconds(30));

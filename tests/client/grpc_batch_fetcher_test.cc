@@ -1,5 +1,5 @@
-// The fetcher as users get it: LoaderClient::OpenPull against a real gRPC
-// server that plays a script.
+// The fetcher from LoaderClient::OpenPull, as users get it, against a real gRPC
+// server that follows a script.
 #include <cstdint>
 #include <future>
 #include <memory>
@@ -105,7 +105,7 @@ TEST_F(GrpcBatchFetcherTest, FetchesBlocksInChunks) {
   EXPECT_EQ(open.credit(), 5 * kMiB);
 }
 
-// A server of an earlier version knows no lanes.
+// A server of an earlier version does not support lanes.
 TEST_F(GrpcBatchFetcherTest, AServerMayUseOneLaneOnly) {
   const auto client =
       LoaderClient::CreateSecure(server_->address(), ChannelSecurity(), 3);
@@ -142,7 +142,7 @@ TEST_F(GrpcBatchFetcherTest, ALaneThatFailsEndsThePull) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(GrpcBatchFetcherTest, MoreLanesThanAskedFor) {
+TEST_F(GrpcBatchFetcherTest, RefusesMoreLanesThanItAskedFor) {
   ExpectError(
       [](FakePull* pull) {
         v1::PullResponse begin;
@@ -182,7 +182,7 @@ TEST_F(GrpcBatchFetcherTest, GrantsCreditWhenABlockIsDestroyed) {
   EXPECT_EQ(all_credit, 1800u);
 }
 
-TEST_F(GrpcBatchFetcherTest, ManyThreadsLetGo) {
+TEST_F(GrpcBatchFetcherTest, BlocksMayBeDestroyedOnManyThreads) {
   constexpr int kBlocks = 64;
   server_->AddPull([&](FakePull* pull) {
     for (int i = 0; i < kBlocks; ++i) {
@@ -261,17 +261,17 @@ TEST_F(GrpcBatchFetcherTest, DestroyedWhileTheServerWaits) {
   Open();
 }
 
-TEST_F(GrpcBatchFetcherTest, ErrorsOfTheServer) {
+TEST_F(GrpcBatchFetcherTest, ReturnsErrorsOfTheServer) {
   ExpectError([](FakePull*) { return absl::UnavailableError("drains"); },
               absl::StatusCode::kUnavailable, "drains");
   ExpectError([](FakePull*) { return absl::FailedPreconditionError("other"); },
               absl::StatusCode::kFailedPrecondition, "other");
-  // Cancelled by the server: another may go on.
+  // Cancelled by the server: another may continue.
   ExpectError([](FakePull*) { return absl::CancelledError("stopped"); },
               absl::StatusCode::kUnavailable, "stopped");
 }
 
-TEST_F(GrpcBatchFetcherTest, BrokenOffWithinABlock) {
+TEST_F(GrpcBatchFetcherTest, AStreamThatEndsWithinABlockIsAnError) {
   const auto begin_then = [](absl::Status status) {
     return [status](FakePull* pull) {
       pull->SendBegin(4, 2, 100, 0);
@@ -285,7 +285,7 @@ TEST_F(GrpcBatchFetcherTest, BrokenOffWithinABlock) {
               absl::StatusCode::kUnavailable, "drains");
 }
 
-TEST_F(GrpcBatchFetcherTest, DamagedBlock) {
+TEST_F(GrpcBatchFetcherTest, RefusesADamagedBlock) {
   ExpectError(
       [](FakePull* pull) {
         pull->SendBegin(0, 0, 100, /*checksum=*/1);
@@ -296,7 +296,7 @@ TEST_F(GrpcBatchFetcherTest, DamagedBlock) {
       absl::StatusCode::kDataLoss, "has checksum");
 }
 
-TEST_F(GrpcBatchFetcherTest, HostileServers) {
+TEST_F(GrpcBatchFetcherTest, RefusesHostileServers) {
   ExpectError(
       [](FakePull* pull) {
         pull->SendBegin(0, 0, uint64_t{1} << 60, 0);
@@ -312,7 +312,7 @@ TEST_F(GrpcBatchFetcherTest, HostileServers) {
         return absl::OkStatus();
       },
       absl::StatusCode::kInternal, "a chunk of 1048577 bytes");
-  // Too large for gRPC, which refuses it before it is read.
+  // Too large for gRPC, which refuses it before reading it.
   ExpectError(
       [](FakePull* pull) {
         pull->SendBegin(0, 0, 16 * kMiB, 0);
@@ -331,7 +331,7 @@ TEST_F(GrpcBatchFetcherTest, HostileServers) {
       absl::StatusCode::kInternal, "too many");
 }
 
-TEST_F(GrpcBatchFetcherTest, OverdrawnCredit) {
+TEST_F(GrpcBatchFetcherTest, RefusesOverdrawnCredit) {
   server_->AddPull([](FakePull* pull) {
     pull->SendBlock(0, 0, Content(60, 0));
     pull->SendBlock(0, 1, Content(60, 0));
@@ -349,7 +349,7 @@ TEST_F(GrpcBatchFetcherTest, OverdrawnCredit) {
               HasSubstr("of 60 bytes without the credit for it, which is 40"));
 }
 
-TEST_F(GrpcBatchFetcherTest, NoServer) {
+TEST_F(GrpcBatchFetcherTest, WithoutAServerFetchFails) {
   const std::string address = "unix:/nonexistent/ballast.sock";
   const auto client = LoaderClient::Create(address);
   auto fetcher = client->OpenPull({});

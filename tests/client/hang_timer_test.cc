@@ -39,7 +39,7 @@ TEST_F(HangTimerTest, BytesAreASignOfLife) {
   EXPECT_THAT(Check(28, 6).message(), HasSubstr("no byte for 10s (after 6"));
 }
 
-TEST_F(HangTimerTest, OneThatTricklesIsTooSlow) {
+TEST_F(HangTimerTest, AServerThatTricklesIsTooSlow) {
   for (int second = 1; second < 30; ++second) {
     EXPECT_TRUE(Check(second, second).ok()) << second;
   }
@@ -49,13 +49,13 @@ TEST_F(HangTimerTest, OneThatTricklesIsTooSlow) {
 }
 
 // The client holds its whole allowance: the server waits for the client.
-TEST_F(HangTimerTest, WithoutCreditNobodyIsWaitedFor) {
+TEST_F(HangTimerTest, AServerWithoutCreditDoesNotHang) {
   EXPECT_TRUE(Check(1000, 0, false).ok());
   EXPECT_TRUE(Check(1009, 0).ok());
   EXPECT_FALSE(Check(1010, 0).ok());
 }
 
-TEST_F(HangTimerTest, EveryBlockStartsAnew) {
+TEST_F(HangTimerTest, EveryBlockRestartsTheTimer) {
   EXPECT_TRUE(Check(9, 100).ok());
   timer_.Start(At(20));
   EXPECT_TRUE(Check(29, 0).ok());

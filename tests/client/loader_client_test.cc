@@ -65,13 +65,13 @@ TEST_F(LoaderClientTest, Attaches) {
   EXPECT_FALSE(requests[1].has_role());
 }
 
-TEST_F(LoaderClientTest, PassesOnWhyAttachWasRefused) {
+TEST_F(LoaderClientTest, ReportsWhyAttachWasRefused) {
   server_->SetAttach(absl::FailedPreconditionError("fingerprint X differs"));
   ExpectError(client_->Attach(SomeRole(), {}).status(),
               absl::StatusCode::kFailedPrecondition, "fingerprint X differs");
 }
 
-TEST_F(LoaderClientTest, RefusesAJobThatCannotBe) {
+TEST_F(LoaderClientTest, RefusesAnImpossibleJob) {
   v1::AttachResponse answer = SomeJob();
   answer.mutable_job()->set_micro_batch(0);
   server_->SetAttach(answer);
@@ -154,7 +154,7 @@ TEST_F(LoaderClientTest, AWatchIsCancelled) {
               "WatchSchedule");
 }
 
-TEST_F(LoaderClientTest, Meets) {
+TEST_F(LoaderClientTest, RanksOfAGroupMeet) {
   server_->SetRendezvous("an id");
   const auto id =
       client_->Rendezvous("group", 1, 4, "not sent", absl::Seconds(10));
@@ -177,8 +177,8 @@ TEST_F(LoaderClientTest, MeetingEndsAtItsDeadline) {
       "Rendezvous of rank 1 of 4 in group group");
 }
 
-// The server, or the one where groups meet, is not there yet or is busy.
-TEST_F(LoaderClientTest, AsksAgainToMeet) {
+// The server, or the one where groups meet, is not up yet or is busy.
+TEST_F(LoaderClientTest, RetriesAMeeting) {
   server_->SetRendezvous("an id");
   server_->FailRendezvous({absl::UnavailableError("the meeting is elsewhere"),
                            absl::ResourceExhaustedError("busy")});
@@ -193,13 +193,13 @@ TEST_F(LoaderClientTest, AsksAgainToMeet) {
   for (const v1::RendezvousRequest& request : requests) {
     EXPECT_EQ(request.SerializeAsString(), requests[0].SerializeAsString());
   }
-  // Another meeting, another member.
+  // Another meeting draws another member id.
   ASSERT_TRUE(
       client_->Rendezvous("group", 1, 4, "", absl::Seconds(60), "run 7").ok());
   EXPECT_NE(server_->rendezvous_requests()[3].member(), requests[0].member());
 }
 
-TEST_F(LoaderClientTest, AMeetingThatNeverCameSaysWhy) {
+TEST_F(LoaderClientTest, AFailedMeetingReportsTheLastError) {
   server_->FailRendezvous({absl::UnavailableError("X cannot be reached")});
   ExpectError(
       client_->Rendezvous("group", 1, 4, "", absl::Milliseconds(1)).status(),
@@ -232,7 +232,7 @@ TEST_F(LoaderClientTest, AServerThatShutsDownIsUnavailable) {
               "Attach: the server is shutting down");
 }
 
-TEST_F(LoaderClientTest, NoServer) {
+TEST_F(LoaderClientTest, WithoutAServerCallsFail) {
   const std::string address = "unix:/nonexistent/ballast.sock";
   const auto client = LoaderClient::Create(address);
   for (const absl::Status& status :
@@ -243,7 +243,7 @@ TEST_F(LoaderClientTest, NoServer) {
   }
 }
 
-TEST_F(LoaderClientTest, NoAddress) {
+TEST_F(LoaderClientTest, WithoutAValidAddressCallsFail) {
   const auto client = LoaderClient::Create("node7");
   for (const absl::Status& status :
        {client->Attach({}, {}).status(), client->GetSchedule(0).status(),
@@ -264,7 +264,7 @@ TEST_F(LoaderClientTest, AttachesToAll) {
   EXPECT_EQ(AttachAll({}, SomeRole(), {}).status().code(),
             absl::StatusCode::kInvalidArgument);
 
-  // A primary that answers is enough, whatever becomes of the others.
+  // A primary that answers is enough, whatever the others do.
   for (const absl::StatusOr<v1::AttachResponse>& standby :
        std::vector<absl::StatusOr<v1::AttachResponse>>{
            SomeJob("32"), absl::FailedPreconditionError("not this job"),

@@ -28,7 +28,7 @@ std::string Join(const PullMessage& message) {
   return all;
 }
 
-TEST(ClientPullWireTest, ChunksAreTakenHoweverTheyAreCut) {
+TEST(ClientPullWireTest, ChunksAreDecodedHoweverTheyAreSliced) {
   std::string data;
   for (int i = 0; i < 300; ++i) data.push_back(static_cast<char>(i * 7));
   const std::string bytes = ChunkPrefix(data.size()) + data;
@@ -40,9 +40,9 @@ TEST(ClientPullWireTest, ChunksAreTakenHoweverTheyAreCut) {
   }
 }
 
-TEST(ClientPullWireTest, ChunksFramedOtherwiseAreTakenToo) {
-  // Field 2 in its longest varint form: 0x12, the length in two bytes where one
-  // would do.
+TEST(ClientPullWireTest, ChunksInOtherValidFramingsAreDecoded) {
+  // Field 2 in a longer varint form: 0x12, and the length in two bytes instead
+  // of one.
   const std::string data = "hello";
   const std::string bytes = std::string("\x12\x87\x00\x0a\x05", 5) + data;
   auto message = DecodeResponse(Cut(bytes, 100));
@@ -61,7 +61,7 @@ TEST(ClientPullWireTest, OtherMessagesAreParsed) {
   EXPECT_EQ(message->message.shared().generation(), 5u);
 }
 
-TEST(ClientPullWireTest, RefusesWhatIsNoMessage) {
+TEST(ClientPullWireTest, RefusesBytesThatAreNotAMessage) {
   EXPECT_EQ(DecodeResponse(Cut("\xff\xff\xff\xff", 2)).status().code(),
             absl::StatusCode::kInternal);
   EXPECT_EQ(DecodeResponse(grpc::ByteBuffer()).status().code(),

@@ -25,7 +25,8 @@ ScheduleSource::Options OptionsWith(Clock* clock) {
   return options;
 }
 
-// A server whose first `failures` answers are `status`; counts its calls.
+// A server that returns `status` for its first `failures` calls, and counts its
+// calls.
 FakeLoader Failing(int failures, const absl::Status& status, int* calls) {
   FakeLoader loader;
   loader.on_schedule = [=](v1::StepSchedule*) {
@@ -34,7 +35,7 @@ FakeLoader Failing(int failures, const absl::Status& status, int* calls) {
   return loader;
 }
 
-TEST(ScheduleSourceTest, AsksOnceAStep) {
+TEST(ScheduleSourceTest, AsksOncePerStep) {
   int calls = 0;
   const auto client = FakeLoaderClient(Failing(0, absl::OkStatus(), &calls));
   LoaderClient* const servers[] = {client.get()};

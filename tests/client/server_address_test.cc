@@ -20,7 +20,7 @@ TEST(CheckServerAddressTest, AcceptsAddressesOfServers) {
   EXPECT_TRUE(CheckServerAddress("unix:/" + std::string(106, 'a')).ok());
 }
 
-TEST(CheckServerAddressTest, NamesTheAddressAndWhatWasWanted) {
+TEST(CheckServerAddressTest, ErrorsNameTheAddressAndTheFormWanted) {
   const std::string long_path = "unix:/" + std::string(107, 'a');
   const struct {
     std::string address, message;

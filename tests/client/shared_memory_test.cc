@@ -1,5 +1,6 @@
-// Blocks in a server's shared memory, as users get them: LoaderClient::OpenPull
-// against a real gRPC server that plays a script, and a real arena.
+// Blocks in a server's shared memory, as users get them from
+// LoaderClient::OpenPull, against a real gRPC server that follows a script, and
+// a real arena.
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -38,7 +39,7 @@ class SharedMemoryTest : public ::testing::Test {
     EXPECT_TRUE(arena_->EnsureReserved(arena_->end()).ok());
   }
 
-  // Writes block number `i` and answers the message that lends it.
+  // Writes block number `i` and returns the message that lends it.
   v1::PullResponse Write(uint64_t i) {
     const uint64_t offset = kOffset + i * 8192;
     std::memset(arena_->at(offset), static_cast<int>(i + 1), kBytes);
@@ -62,7 +63,7 @@ class SharedMemoryTest : public ::testing::Test {
     return message;
   }
 
-  // Offers the arena; true when the client has mapped it.
+  // Offers the arena; true if the client has mapped it.
   bool Handshake(FakePull* pull) {
     if (!pull->open().accepts_arena() || !pull->Send(Offer())) return false;
     const auto answer = pull->Receive();
@@ -107,7 +108,7 @@ class SharedMemoryTest : public ::testing::Test {
       LoaderClient::Create(server_->address());
 };
 
-TEST_F(SharedMemoryTest, BlocksLieInOneRegionOfTheServers) {
+TEST_F(SharedMemoryTest, BlocksLieInOneRegionOfTheServer) {
   server_->AddPull([&](FakePull* pull) {
     EXPECT_TRUE(Handshake(pull));
     pull->Send(Write(0));
@@ -129,7 +130,7 @@ TEST_F(SharedMemoryTest, BlocksLieInOneRegionOfTheServers) {
   EXPECT_EQ((*first)->bytes().data(), region->bytes().data() + kOffset);
 }
 
-TEST_F(SharedMemoryTest, EachBlockIsLetGoOfByItsName) {
+TEST_F(SharedMemoryTest, EachBlockIsReturnedByItsName) {
   std::vector<uint64_t> returned;
   server_->AddPull([&](FakePull* pull) {
     EXPECT_TRUE(Handshake(pull));
@@ -189,7 +190,7 @@ TEST_F(SharedMemoryTest, TheCallLastsAsLongAsItsBlocks) {
   while (!ended) changed.Wait(&mutex);
 }
 
-TEST_F(SharedMemoryTest, CancelEndsAFetchThoughABlockIsHeld) {
+TEST_F(SharedMemoryTest, CancelEndsAFetchWhileABlockIsHeld) {
   server_->AddPull([&](FakePull* pull) {
     EXPECT_TRUE(Handshake(pull));
     pull->Send(Write(0));
@@ -205,7 +206,7 @@ TEST_F(SharedMemoryTest, CancelEndsAFetchThoughABlockIsHeld) {
   ExpectBlock(**block, 0);
 }
 
-TEST_F(SharedMemoryTest, TheEndComesThoughABlockIsHeld) {
+TEST_F(SharedMemoryTest, TheEndComesWhileABlockIsHeld) {
   for (const auto& [code, expected] :
        std::vector<std::pair<int, absl::StatusCode>>{
            {0, absl::StatusCode::kOutOfRange},
@@ -230,8 +231,8 @@ TEST_F(SharedMemoryTest, TheEndComesThoughABlockIsHeld) {
   }
 }
 
-// A server that has given the connection up uses the memory for something else.
-TEST_F(SharedMemoryTest, AnOverwrittenBlockIsNoticed) {
+// A server that has given up the connection reuses the memory.
+TEST_F(SharedMemoryTest, AnOverwrittenBlockIsDetected) {
   server_->AddPull([&](FakePull* pull) {
     EXPECT_TRUE(Handshake(pull));
     pull->Send(Write(0));
@@ -247,12 +248,12 @@ TEST_F(SharedMemoryTest, AnOverwrittenBlockIsNoticed) {
   EXPECT_FALSE((*block)->intact());
   EXPECT_THAT(std::string(CheckIntact(**block).message()),
               HasSubstr("step 7 micro-batch 0 was overwritten"));
-  // Nor is the next block at that place taken for it.
+  // The next block at that place is not taken for it either.
   SetStamp(arena_->stamp(kOffset), 555);
   EXPECT_FALSE((*block)->intact());
 }
 
-// The pages stay when the server is gone.
+// The pages stay after the server is gone.
 TEST_F(SharedMemoryTest, BlocksOutliveTheServer) {
   server_->AddPull([&](FakePull* pull) {
     EXPECT_TRUE(Handshake(pull));
@@ -265,7 +266,7 @@ TEST_F(SharedMemoryTest, BlocksOutliveTheServer) {
   ExpectBlock(**block, 0);
 }
 
-TEST_F(SharedMemoryTest, FallsBackToTheStreamAndSaysWhyOnce) {
+TEST_F(SharedMemoryTest, FallsBackToTheStreamAndLogsWhyOnce) {
   const std::vector<uint8_t> content(3000, 9);
   const auto script = [&](FakePull* pull) {
     v1::PullResponse offer = Offer();
@@ -293,7 +294,7 @@ TEST_F(SharedMemoryTest, FallsBackToTheStreamAndSaysWhyOnce) {
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
 }
 
-TEST_F(SharedMemoryTest, BlocksOfBothKindsMayFollowEachOther) {
+TEST_F(SharedMemoryTest, SharedAndStreamedBlocksMayAlternate) {
   const std::vector<uint8_t> content(kBytes, 2);
   server_->AddPull([&](FakePull* pull) {
     EXPECT_TRUE(Handshake(pull));
@@ -311,7 +312,7 @@ TEST_F(SharedMemoryTest, BlocksOfBothKindsMayFollowEachOther) {
   }
 }
 
-TEST_F(SharedMemoryTest, AClientMayDoWithout) {
+TEST_F(SharedMemoryTest, AClientMayDeclineSharedMemory) {
   server_->AddPull([&](FakePull* pull) {
     EXPECT_FALSE(pull->open().accepts_arena());
     return absl::OkStatus();
@@ -321,7 +322,7 @@ TEST_F(SharedMemoryTest, AClientMayDoWithout) {
   EXPECT_TRUE(absl::IsOutOfRange(Open(request)->Fetch().status()));
 }
 
-TEST_F(SharedMemoryTest, VerifiesWhereItIsAskedTo) {
+TEST_F(SharedMemoryTest, VerifiesChecksumsOnRequest) {
   v1::PullResponse damaged = Write(0);
   damaged.mutable_shared()->set_checksum(1);
   FetchRequest request;
@@ -330,7 +331,7 @@ TEST_F(SharedMemoryTest, VerifiesWhereItIsAskedTo) {
                 absl::StatusCode::kDataLoss);
 }
 
-TEST_F(SharedMemoryTest, HostileServers) {
+TEST_F(SharedMemoryTest, RefusesHostileServers) {
   v1::PullResponse message = Write(0);
   message.mutable_shared()->set_offset(4 * kMiB);
   ExpectRefused(message, "placed 5000 bytes at 4194304");
@@ -359,7 +360,7 @@ TEST_F(SharedMemoryTest, HostileServers) {
               HasSubstr("something else within step 0"));
 }
 
-TEST_F(SharedMemoryTest, OverdrawnCredit) {
+TEST_F(SharedMemoryTest, RefusesOverdrawnCredit) {
   server_->AddPull([&](FakePull* pull) {
     EXPECT_TRUE(Handshake(pull));
     pull->Send(Write(0));

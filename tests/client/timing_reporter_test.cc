@@ -12,7 +12,7 @@
 namespace ballast {
 namespace {
 
-// Two servers whose answers are set, and how often each has been asked.
+// Two servers with given answers, and the number of calls of each.
 class TimingReporterTest : public ::testing::Test {
  protected:
   TimingReporterTest() {
@@ -41,7 +41,7 @@ class TimingReporterTest : public ::testing::Test {
   std::unique_ptr<TimingReporter> reporter_;
 };
 
-TEST_F(TimingReporterTest, AHungFirstServerIsPaidForOnce) {
+TEST_F(TimingReporterTest, AHungFirstServerDelaysOnlyOnce) {
   answers_[0] = hung_;
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(Report().ok());
   EXPECT_EQ(asked_[0], 1);
@@ -55,7 +55,7 @@ TEST_F(TimingReporterTest, AHungFirstServerIsPaidForOnce) {
   EXPECT_EQ(asked_[1], 101);
 }
 
-TEST_F(TimingReporterTest, ServersThatHangAreLeftAlone) {
+TEST_F(TimingReporterTest, ServersThatHangAreSkipped) {
   answers_[0] = answers_[1] = hung_;
   for (int i = 0; i < 100; ++i) {
     EXPECT_EQ(Report().code(), i < TimingReporter::kTolerated

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A gate: calls wait until it is opened.
+// A gate at which calls wait until it is opened.
 class Gate {
  public:
   void Pass() {
@@ -62,7 +62,7 @@ TEST(BlockingCallsTest, RunsCallsOfManyThreads) {
   EXPECT_EQ(calls.stuck(), 0u);
 }
 
-TEST(BlockingCallsTest, ACallThatHangsIsGivenUp) {
+TEST(BlockingCallsTest, ACallThatHangsTimesOut) {
   ManualClock clock;
   const auto gate = std::make_shared<Gate>();
   BlockingCalls calls(1, &clock);
@@ -92,7 +92,7 @@ TEST(BlockingCallsTest, ACallThatHangsIsGivenUp) {
   EXPECT_TRUE(ran);
 }
 
-TEST(BlockingCallsTest, MayGoWhileACallHangs) {
+TEST(BlockingCallsTest, MayBeDestroyedWhileACallHangs) {
   ManualClock clock;
   const auto gate = std::make_shared<Gate>();
   const auto returned = std::make_shared<Gate>();

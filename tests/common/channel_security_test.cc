@@ -20,7 +20,7 @@ std::string Message(const SecurityFiles& files) {
   return std::string(LoadChannelSecurity(files).status().message());
 }
 
-TEST(LoadChannelSecurity, NothingIsNoSecurity) {
+TEST(LoadChannelSecurity, NoFilesMeanNoSecurity) {
   const auto security = LoadChannelSecurity({});
   ASSERT_TRUE(security.ok()) << security.status();
   EXPECT_EQ(security->ca, "");
@@ -71,7 +71,7 @@ TEST(LoadChannelSecurity, AFaultyTokenIsNotRepeated) {
   }
 }
 
-TEST(ChannelCredentialsFor, ATokenGoesOverTlsOrAUnixSocketAlone) {
+TEST(ChannelCredentialsFor, ATokenGoesOnlyOverTlsOrAUnixSocket) {
   ChannelSecurity security;
   security.token = kToken;
   EXPECT_TRUE(ChannelCredentialsFor(security, "unix:/a.sock").ok());

@@ -16,15 +16,15 @@ TEST(ClockTest, RealSleepEndsAfterItsTime) {
   EXPECT_GE(clock->Now() - start, absl::Milliseconds(1));
 }
 
-TEST(ClockTest, RealSleepIsWoken) {
+TEST(ClockTest, WakeEndsARealSleep) {
   const std::unique_ptr<Sleeper> sleeper = Clock::Real()->NewSleeper();
   std::thread waker([&] { sleeper->Wake(); });
   EXPECT_FALSE(sleeper->Sleep(absl::Hours(1)));
   waker.join();
-  EXPECT_FALSE(sleeper->Sleep(absl::Hours(1)));  // for good
+  EXPECT_FALSE(sleeper->Sleep(absl::Hours(1)));  // for all later sleeps
 }
 
-TEST(ManualClockTest, SleepLastsUntilTimeIsMoved) {
+TEST(ManualClockTest, SleepLastsUntilTheClockAdvances) {
   ManualClock clock;
   const absl::Time start = clock.Now();
   const std::unique_ptr<Sleeper> sleeper = clock.NewSleeper();
@@ -40,7 +40,7 @@ TEST(ManualClockTest, SleepLastsUntilTimeIsMoved) {
   EXPECT_EQ(clock.sleeps(), std::vector<absl::Duration>{absl::Seconds(2)});
 }
 
-TEST(ManualClockTest, SleepIsWoken) {
+TEST(ManualClockTest, WakeEndsASleep) {
   ManualClock clock;
   const std::unique_ptr<Sleeper> sleeper = clock.NewSleeper();
   std::thread slept([&] { EXPECT_FALSE(sleeper->Sleep(absl::Seconds(2))); });

@@ -70,7 +70,7 @@ TEST(CommandLineTest, RunsTheActionThatIsGiven) {
   EXPECT_EQ(failed.err, "tool: number 13\ntool: is bad\n");
 }
 
-TEST(CommandLineTest, FaultsOfTheCommandLineAreEventsWhereTheLogIsJson) {
+TEST(CommandLineTest, FaultsOfTheCommandLineAreEventsInAJsonLog) {
   for (const std::vector<std::string>& format :
        {std::vector<std::string>{"--log-format", "json"},
         std::vector<std::string>{"--log-format=json"}}) {
@@ -87,7 +87,7 @@ TEST(CommandLineTest, FaultsOfTheCommandLineAreEventsWhereTheLogIsJson) {
   }
 }
 
-TEST(CommandLineTest, ErrorsAreEventsWhereTheLogIsJson) {
+TEST(CommandLineTest, ErrorsAreEventsInAJsonLog) {
   const Outcome failed =
       RunTool({"--at", "x", "go", "--number", "13", "--log-format", "json"});
   SetLogFormat(LogFormat::kText);
@@ -112,7 +112,7 @@ TEST(CommandLineTest, EveryProgramKnowsItsVersion) {
                                "tool [0-9.]+\ncommit .*\nbuilt by .*\n"));
 }
 
-TEST(CommandLineTest, AProgramSaysWhatItAloneWasBuiltWith) {
+TEST(CommandLineTest, VersionIncludesAProgramsOwnBuildOptions) {
   CommandLine line("tool", "Does one thing.");
   line.SetBuildOptions("with wings");
   char name[] = "tool", version[] = "--version";
@@ -173,7 +173,7 @@ TEST(CommandLineTest, AWrongLineIsExplained) {
   }
 }
 
-TEST(CommandLineTest, HelpShowsWhatTheLineMayHold) {
+TEST(CommandLineTest, HelpShowsEveryOption) {
   const Outcome outcome = RunTool({"go", "--help"});
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.out,

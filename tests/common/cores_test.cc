@@ -5,9 +5,9 @@
 namespace ballast {
 namespace {
 
-TEST(CoresTest, AMachineHasOne) { EXPECT_GE(Cores(), 1u); }
+TEST(CoresTest, AMachineHasAtLeastOne) { EXPECT_GE(Cores(), 1u); }
 
-TEST(CoresTest, ASettingOfZeroIsOneACore) {
+TEST(CoresTest, ASettingOfZeroIsOnePerCore) {
   EXPECT_EQ(ThreadsOrCores(0), Cores());
   EXPECT_EQ(ThreadsOrCores(1), 1u);
   EXPECT_EQ(ThreadsOrCores(300), 300u);

@@ -27,7 +27,7 @@ TEST(ExtentAllocatorTest, FillsTheLowestHole) {
   EXPECT_EQ(allocator.free(), 0u);
 }
 
-TEST(ExtentAllocatorTest, NeighbouringHolesAreOne) {
+TEST(ExtentAllocatorTest, NeighbouringHolesMerge) {
   for (const auto& order : std::vector<std::vector<uint64_t>>{
            {0, 10, 20}, {20, 10, 0}, {0, 20, 10}, {10, 0, 20}}) {
     ExtentAllocator allocator(0, 40);
@@ -37,7 +37,7 @@ TEST(ExtentAllocatorTest, NeighbouringHolesAreOne) {
   }
 }
 
-TEST(ExtentAllocatorTest, NoRangeNoRoom) {
+TEST(ExtentAllocatorTest, AnEmptyRangeHasNoSpace) {
   EXPECT_EQ(ExtentAllocator(5, 5).Allocate(1), std::nullopt);
   EXPECT_EQ(ExtentAllocator(6, 5).Allocate(1), std::nullopt);
   ExtentAllocator allocator(0, 10);
@@ -47,7 +47,7 @@ TEST(ExtentAllocatorTest, NoRangeNoRoom) {
 }
 
 // Compared with a map of every unit: extents never overlap, and a request fails
-// only where no run of free units is as long.
+// only if no run of free units is long enough.
 TEST(ExtentAllocatorTest, AgreesWithAMapOfEveryUnit) {
   constexpr uint64_t kUnits = 200;
   std::mt19937 random(7);
@@ -79,8 +79,8 @@ TEST(ExtentAllocatorTest, AgreesWithAMapOfEveryUnit) {
   }
 }
 
-// The header's figures for holes that are too small.
-TEST(ExtentAllocatorTest, ExtentsThatGoInTheirOrderLeaveLittleUnused) {
+// The header's figures for holes that are too small to use.
+TEST(ExtentAllocatorTest, ExtentsFreedInOrderLeaveLittleUnused) {
   constexpr uint64_t kRange = 1024;
   for (const auto& [largest, least_used] :
        std::map<uint64_t, uint64_t>{{kRange / 8, kRange / 2},

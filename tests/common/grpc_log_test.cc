@@ -20,7 +20,7 @@ std::string Captured(gpr_log_severity severity, const char* message) {
   return testing::internal::GetCapturedStderr();
 }
 
-TEST(GrpcLogTest, WhatGrpcSaysHasTheFormatOfTheLog) {
+TEST(GrpcLogTest, GrpcMessagesHaveTheFormatOfTheLog) {
   SendGrpcLogToLog();
   gpr_set_log_verbosity(GPR_LOG_SEVERITY_DEBUG);
   const std::string text =

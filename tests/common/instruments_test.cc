@@ -8,7 +8,7 @@
 namespace ballast {
 namespace {
 
-TEST(CounterTest, SumsWhatAllThreadsAdd) {
+TEST(CounterTest, SumsAllThreadsAdditions) {
   Counter counter;
   std::vector<std::thread> threads;
   for (int i = 1; i <= 20; ++i) {

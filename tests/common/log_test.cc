@@ -26,7 +26,7 @@ TEST(LogTest, ALineHasLevelTimeAndMessage) {
             "\"message\":\"a b\"}\n");
 }
 
-TEST(LogTest, AnEventIsOneLineWhateverItSays) {
+TEST(LogTest, AnEventIsAlwaysOneLine) {
   const std::string message = "first\nsecond \"quoted\" \\ \x01 \xff end";
   const std::string text =
       FormatLogLine(LogFormat::kText, kTime, LogLevel::kError, message);
@@ -52,7 +52,7 @@ TEST(LogTest, TheClockCanBeSet) {
       absl::StrContains(Captured(LogLevel::kInfo, "now"), "12:00:00.123"));
 }
 
-TEST(LogTest, WhatIsBelowTheLevelIsDropped) {
+TEST(LogTest, LinesBelowTheLevelAreDropped) {
   EXPECT_EQ(Captured(LogLevel::kDebug, "no"), "");
   // A configuration's level applies until the user of the program sets one.
   SuggestLogLevel(LogLevel::kError);
@@ -66,7 +66,7 @@ TEST(LogTest, WhatIsBelowTheLevelIsDropped) {
   EXPECT_NE(Captured(LogLevel::kWarning, "yes"), "");
 }
 
-TEST(LogTest, NamesOfLevelsAndFormats) {
+TEST(LogTest, ParsesNamesOfLevelsAndFormats) {
   EXPECT_EQ(ParseLogLevel("warning"), LogLevel::kWarning);
   EXPECT_EQ(ParseLogLevel("Warning"), std::nullopt);
   EXPECT_EQ(ParseLogFormat("json"), LogFormat::kJson);

@@ -34,7 +34,7 @@ TEST(ParseNetAddressTest, ReadsHostsAndPorts) {
   EXPECT_EQ(ParseNetAddress("node-a.rack_1:65535").value().port, 65535);
 }
 
-TEST(ParseNetAddressTest, NamesWhatWasWanted) {
+TEST(ParseNetAddressTest, ErrorsNameTheFormWanted) {
   const struct {
     const char* text;
     const char* wanted;

@@ -45,7 +45,7 @@ TEST(ReadTlsIdentity, ReadsACertificateAndItsKey) {
   EXPECT_LE(identity->expires, absl::Now() + absl::Hours(1));
 }
 
-TEST(ReadTlsIdentity, RefusesWhatTlsWould) {
+TEST(ReadTlsIdentity, RefusesKeysThatTlsRefuses) {
   TestAuthority::Wanted wanted;
   wanted.curve = "P-192";
   const TlsIdentity identity = Authority().Issue(wanted);
@@ -79,7 +79,7 @@ TEST(ReadTlsIdentity, NamesAMissingFile) {
                     HasSubstr("No such file or directory")));
 }
 
-TEST(ReadTlsIdentity, NamesWhatIsNoFile) {
+TEST(ReadTlsIdentity, NamesAPathThatIsNotAFile) {
   EXPECT_THAT(Message(CertFile(), ::testing::TempDir()),
               HasSubstr("not a regular file"));
   // A pipe without a writer: opening must not wait.
@@ -91,7 +91,7 @@ TEST(ReadTlsIdentity, NamesWhatIsNoFile) {
       AllOf(HasSubstr("--cert: "), HasSubstr("over 1048576 bytes")));
 }
 
-TEST(ReadTlsIdentity, NamesWhatIsNotPem) {
+TEST(ReadTlsIdentity, NamesAFileThatIsNotPem) {
   EXPECT_THAT(Message(WriteTestFile("no.pem", "hello"), ""),
               AllOf(HasSubstr("--cert: "), HasSubstr("no.pem: "),
                     HasSubstr("no certificate")));
@@ -112,7 +112,7 @@ TEST(ReadTlsIdentity, NamesAKeyOfAnotherCertificate) {
                     HasSubstr("cert.pem")));
 }
 
-TEST(ReadTlsIdentity, NamesACertificateOutOfItsTime) {
+TEST(ReadTlsIdentity, NamesACertificateThatIsNotValidNow) {
   TestAuthority::Wanted wanted;
   wanted.from = -absl::Hours(2);
   wanted.until = -absl::Hours(1);
@@ -126,7 +126,7 @@ TEST(ReadTlsIdentity, NamesACertificateOutOfItsTime) {
               HasSubstr("not valid before 20"));
 }
 
-TEST(ReadTlsIdentity, AKeyWithAPasswordIsRefusedAndNobodyIsAsked) {
+TEST(ReadTlsIdentity, AKeyWithAPasswordIsRefusedWithoutAPrompt) {
   // As `openssl ec -aes128` writes it: the header alone makes OpenSSL ask.
   const std::string locked =
       "-----BEGIN EC PRIVATE KEY-----\n"

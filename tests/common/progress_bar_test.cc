@@ -14,7 +14,7 @@ TEST(ProgressBarTest, ShowsTheShareThatIsDone) {
             "\rdocs [##############################] 100%  x\n");
 }
 
-TEST(ProgressBarTest, WhatCannotBeIsHeldToTheBar) {
+TEST(ProgressBarTest, SharesOutsideZeroToOneAreClamped) {
   EXPECT_EQ(ProgressBar("a", -1, ""), ProgressBar("a", 0, ""));
   EXPECT_EQ(ProgressBar("a", std::nan(""), ""), ProgressBar("a", 0, ""));
   EXPECT_EQ(ProgressBar("a", 3, ""), ProgressBar("a", 1, ""));

@@ -11,7 +11,7 @@ cat >"$work/cluster/scontrol" <<'END'
 #!/usr/bin/env bash
 hostname
 END
-# Drops its own options, and lives and dies with the command that it runs.
+# Drops srun's options and is replaced by the command that it runs.
 cat >"$work/cluster/srun" <<'END'
 #!/usr/bin/env bash
 while [[ $1 == --* ]]; do
@@ -42,7 +42,8 @@ grep -q '"message":"SIGTERM: draining' "$work/err" ||
   { cat "$work/err" >&2; echo "the server was not drained" >&2; exit 1; }
 [[ ! -e $work/run ]] || { echo "$work/run was not removed" >&2; exit 1; }
 
-# A folder that others can write to, or that is none, is not used.
+# A folder that others can write to, or a path that is not a folder, is not
+# used.
 mkdir -m 777 "$work/run"
 status=0
 run true >"$work/out" 2>"$work/err" || status=$?

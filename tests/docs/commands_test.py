@@ -1,4 +1,4 @@
-"""Every command in the pages: run, or where that takes what a test lacks, checked.
+"""Runs every command in the pages, or checks it if a test cannot run it.
 
 Commands stand in blocks marked `sh`. They are run in order, a page at a time, in a
 folder with a drawn data set and the page's configuration (its first `yaml` block
@@ -7,8 +7,8 @@ that begins with `sources:`, or else the README's), where the address
 
     <!-- as written: WHY IT IS NOT RUN -->
 
-is held to this much: it is shell, the scripts that it calls are there, and the
-programs know the commands and options that it gives them.
+is only checked: it must be valid shell, the scripts that it calls must exist, and the
+    programs must know its commands and options.
 """
 
 import glob
@@ -102,7 +102,7 @@ class CommandsTest(unittest.TestCase):
             if name != "docs/README.md":
                 self.assertIn(f"({os.path.relpath(name, 'docs')})", index)
 
-    def test_what_is_not_run_is_written_right(self):
+    def test_commands_that_are_not_run_are_valid(self):
         helps = {}
 
         def help_of(path):
@@ -140,7 +140,7 @@ class CommandsTest(unittest.TestCase):
                                 word.split("=")[0], known, f"{name}: {words}"
                             )
 
-    def test_what_can_be_run_is(self):
+    def test_commands_that_can_be_run_succeed(self):
         ran = 0
         for name in page_names():
             scripts = [t for l, t, why in blocks(name) if l == "sh" and why is None]
@@ -193,7 +193,7 @@ class CommandsTest(unittest.TestCase):
         return text.replace(ADDRESS, f"unix:{folder}/a.sock")
 
     def draw(self, folder, name):
-        """The data that the pages speak of, and ballast.yaml."""
+        """Creates the data that the pages mention, and ballast.yaml."""
         data = os.path.join(folder, "data")
         os.mkdir(data)
         for i in range(8):

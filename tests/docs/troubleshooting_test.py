@@ -1,7 +1,7 @@
-"""docs/troubleshooting.md has, word for word, what the programs say.
+"""Checks that docs/troubleshooting.md quotes the programs' messages word for word.
 
-Each case makes a program fail as a user first would, and names the row of the page
-that must match what it then says on standard error.
+Each case makes a program fail as a user first would, and names the row of the page that
+must match its message on standard error.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ PAGE = os.path.join(
 
 
 def rows():
-    """The messages of the page: {as it stands there: what it matches}."""
+    """The messages of the page: {as written there: pattern that it matches}."""
     found = {}
     with open(PAGE, encoding="utf-8") as file:
         for line in file:
@@ -42,7 +42,7 @@ class TroubleshootingTest(tools.CorpusTest):
             cls.text = file.read()
 
     def says(self, message, program, *arguments, status=1):
-        """That the run fails with `message`, which is a row of the page."""
+        """Checks that the run fails with `message`, which is a row of the page."""
         self.assertIn(message, self.rows)
         done = tools.run(program, *arguments)
         text = done.stderr.decode()
@@ -157,7 +157,7 @@ class TroubleshootingTest(tools.CorpusTest):
             self.says(end, "ballastctl", "--server", addresses[0], "schedule", "--step", 99)
 
     def test_data_that_change_under_a_server(self):
-        """Of a corpus of its own, whose tar is touched."""
+        """Uses its own corpus, whose tar is changed."""
         folder = self.path("changing")
         self.ok("ballast-server", "make-corpus", "--out", folder, "--samples", 16,
                 "--preset", "text")  # fmt: skip
@@ -174,12 +174,12 @@ class TroubleshootingTest(tools.CorpusTest):
             with contextlib.ExitStack() as ends:
                 ends.callback(server.kill)
                 address = server.stdout.readline().decode().split()[1]
-                # Every text is another of equal length.
+                # Every text changes and keeps its length.
                 with open(os.path.join(folder, "docs-000000.tar"), "r+b") as tar:
                     changed = tar.read().replace(b'{"', b"{x")
                     tar.seek(0)
                     tar.write(changed)
-                # The file may be one that was open before it changed.
+                # The file may have been open before it changed.
                 self.says(
                     "sample …: … (and … samples before it were bad, the most that "
                     "serve.max_bad_samples allows…",

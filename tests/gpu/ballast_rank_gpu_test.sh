@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The stand-in rank as its user runs it: batches made on GPUs, by all ranks in
-# one process and by a process for each rank, are those made on the host.
+# Runs the stand-in rank as its user does: batches made on GPUs, by all ranks in
+# one process and by one process per rank, equal those made on the host.
 set -euo pipefail
 readonly bin=$(cd "$(dirname "$0")/../bin" && pwd)
 readonly gpus=$(nvidia-smi --list-gpus | wc -l)
@@ -27,7 +27,7 @@ for _ in $(seq 600); do
   sleep 0.1
 done
 
-# What a rank got, but for the time that it took.
+# A rank's lines without their times.
 lines() { sed -E 's/"next_ms":[^,}]*,?//' "$1" | sort; }
 rank() { "$bin/ballast-rank" --server "unix:$scratch/a.sock" --steps 3 --json "$@"; }
 

@@ -1,5 +1,5 @@
-// Batches in device memory that are held, released while slow work still reads
-// them, and alive after their shim.
+// Held batches in device memory: unchanged, released while slow work still
+// reads them, and valid after their shim.
 
 #include <cuda_runtime_api.h>
 
@@ -65,7 +65,7 @@ std::string DigestOn(const Batch& batch, const CudaStream& stream) {
   return DigestOf(OrDie(CopyToHost(*batch, stream.get())));
 }
 
-// Holds a stream's work back until Open, as a kernel that spins would.
+// Blocks a stream's work until Open, like a kernel that spins.
 class Gate {
  public:
   ~Gate() { Open(); }
@@ -89,7 +89,7 @@ class Gate {
 
 class BatchLifetimeGpuTest : public ::testing::TestWithParam<bool> {};
 
-TEST_P(BatchLifetimeGpuTest, TheLastBatchesStayAsTheyWere) {
+TEST_P(BatchLifetimeGpuTest, HeldBatchesStayUnchanged) {
   for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
     const std::vector<PackedBatch> want = OnHost(module);
     ASSERT_EQ(want.size(), 2 * kSteps);
@@ -116,8 +116,9 @@ TEST_P(BatchLifetimeGpuTest, TheLastBatchesStayAsTheyWere) {
   }
 }
 
-// Released as soon as the work that reads them has been given to a stream that
-// gets nowhere, their memory is not used for later batches until it has.
+// Batches are released as soon as the work that reads them has been enqueued on
+// a blocked stream. Their memory is not reused for later batches until that
+// work is done.
 TEST_P(BatchLifetimeGpuTest, SlowReadersSeeTheirBatch) {
   for (const bool two_streams : {false, true}) {
     const std::vector<PackedBatch> want = OnHost(v1::MODULE_LANGUAGE);
@@ -173,7 +174,7 @@ TEST_P(BatchLifetimeGpuTest, OutlivesTheShimAndIsReleasedElsewhere) {
   }
 }
 
-// A release after the shim waits for nothing, also where the device is busy.
+// A release after the shim never waits, even if the device is busy.
 TEST_P(BatchLifetimeGpuTest, AReleaseAfterTheShimDoesNotWait) {
   const CudaStream stream = OrDie(CudaStream::Create());
   Gate gate;

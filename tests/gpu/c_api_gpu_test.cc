@@ -51,7 +51,7 @@ LoadedConfig MakeConfig(uint32_t dp) {
       "test.yaml", directory));
 }
 
-// A rank of each module on one GPU: what one process of a trainer holds.
+// One rank of each module on one GPU, as in one process of a trainer.
 struct Process {
   uint32_t rank = 0;
   int device = 0;
@@ -72,7 +72,8 @@ class CApiGpuTest : public ::testing::TestWithParam<Kind> {
     connection_.servers = addresses_.data();
   }
 
-  // Makes the ends of a process, together with the other processes' threads.
+  // Creates a process's communicators, together with the other processes'
+  // threads.
   void MakeEnds(Kind kind, uint32_t dp,
                 const std::vector<std::vector<ballast_communicator*>>& here,
                 const void* ids, Process* process) {
@@ -177,7 +178,7 @@ class CApiGpuTest : public ::testing::TestWithParam<Kind> {
   Mutex mutex_;
 };
 
-TEST_P(CApiGpuTest, BatchesAreThoseOfTheHost) {
+TEST_P(CApiGpuTest, BatchesEqualTheHosts) {
   const Kind kind = GetParam();
   const uint32_t dp = kind == Kind::kInProcess ? 4 : DeviceCount();
   const auto cluster = OrDie(TestCluster::Start(MakeConfig(dp), 1));
@@ -206,7 +207,7 @@ TEST_P(CApiGpuTest, BatchesAreThoseOfTheHost) {
       process.device = kind == Kind::kInProcess ? 0 : rank;
       MakeEnds(kind, dp, here, ids.data(), &process);
       RunProcess(process, &made, &got);
-      // The lent communicator is whole, and its owner's.
+      // The lent communicator is intact and still its owner's.
       for (ncclComm_t trainers : lent_.at(rank)) {
         EXPECT_EQ(OrDie(LoadNccl())->CommDestroy(trainers), ncclSuccess);
       }
@@ -222,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, CApiGpuTest,
                          ::testing::Values(Kind::kInProcess, Kind::kId,
                                            Kind::kMeet, Kind::kBorrow));
 
-TEST_F(CApiGpuTest, ADeviceThatIsNotThereIsAnError) {
+TEST_F(CApiGpuTest, AMissingDeviceIsAnError) {
   const auto cluster = OrDie(TestCluster::Start(MakeConfig(1), 1));
   Connect(*cluster);
   ballast_shim_options options = {};

@@ -1,4 +1,4 @@
-// The whole way into the memory of GPUs, against the way into the host's: every
+// Compares the whole path into GPU memory with the path into host memory: every
 // batch byte for byte.
 
 #include <filesystem>
@@ -26,7 +26,8 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kSteps = 3;
 
-// Datasets written once: `docs` with 0 to 3 images a sample, `text` with none.
+// Datasets, written once: `docs` with 0 to 3 images per sample, `text` without
+// images.
 const std::string& Datasets() {
   static const std::string* directory = [] {
     auto* path = new std::string(::testing::TempDir() + "/formula_gpu");
@@ -166,7 +167,8 @@ TEST(NcclGpuTest, AThousandSteps) {
   }
 }
 
-// The last rank starts a step later than the others. All end, and say why.
+// The last rank starts a step later than the others. All end and report the
+// cause.
 TEST(NcclGpuTest, ARankAtAnotherStepStopsAll) {
   const uint32_t ranks = DeviceCount();
   if (ranks == 1) GTEST_SKIP() << "one rank cannot differ from itself";
@@ -200,8 +202,7 @@ TEST(NcclGpuTest, ARankAtAnotherStepStopsAll) {
   }
 }
 
-// A rank goes away after a batch, without a word. The others end in bounded
-// time.
+// A rank dies after a batch without notice. The others end in bounded time.
 TEST(NcclGpuTest, ARankThatDiesEndsTheOthers) {
   const uint32_t ranks = DeviceCount();
   if (ranks == 1) GTEST_SKIP() << "a rank without peers waits for none";

@@ -21,7 +21,8 @@ struct Collected {
   absl::Status failure ABSL_GUARDED_BY(mutex);
 };
 
-// The shims of one process of a trainer: a rank of each module, on one GPU.
+// Runs the shims of one process of a trainer: one rank of each module, on one
+// GPU.
 absl::Status RunProcess(std::vector<CudaTrainerShim::Options> options,
                         std::barrier<>* ready, Collected* collected) {
   std::vector<std::unique_ptr<CudaTrainerShim>> shims;

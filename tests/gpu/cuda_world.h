@@ -23,8 +23,8 @@ enum class Exchange {
   kNccl,       // rank r on GPU r
 };
 
-// The ends of a module's group. NCCL's are made by as many threads. Ends the
-// process when that fails.
+// Creates the communicators of a module's group; NCCL's are created by one
+// thread per rank. Ends the process on failure.
 std::vector<std::unique_ptr<Communicator>> MakeGroup(Exchange exchange,
                                                      uint32_t size);
 
@@ -36,9 +36,9 @@ struct CudaWorldOptions {
   uint64_t steps = 1;
 };
 
-// Runs every rank of every module of a job against its servers, ranks r of all
-// modules in a thread and on a stream of their own, and answers every batch as
-// copied to the host: what TestCluster::RunRanks does without GPUs.
+// Runs every rank of every module of a job against its servers. Ranks r of all
+// modules share a thread and a stream. Returns every batch, copied to the host,
+// as TestCluster::RunRanks does without GPUs.
 absl::StatusOr<TestCluster::Batches> RunCudaRanks(
     const std::vector<std::string>& servers, const CudaWorldOptions& options);
 

@@ -16,8 +16,8 @@
 
 namespace ballast {
 
-// For tests and benchmarks on a GPU: what fails ends the process with its
-// reason, so that a machine without one can only fail.
+// For tests and benchmarks on a GPU: a failure ends the process with its
+// reason, so that a machine without a GPU can only fail.
 inline void OrDie(const absl::Status& status) {
   if (status.ok()) return;
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
@@ -32,7 +32,7 @@ T OrDie(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-// `count` values of T on the device, each byte set to `fill`.
+// Allocates `count` values of T on the device, each byte set to `fill`.
 template <typename T>
 DeviceBuffer Filled(uint64_t count, int fill) {
   DeviceBuffer buffer = OrDie(DeviceBuffer::Create(count * sizeof(T)));
@@ -49,7 +49,7 @@ DeviceBuffer ToDevice(const std::vector<T>& host) {
   return buffer;
 }
 
-// Values [first, first + count) of a buffer of T. Waits for the device.
+// Copies values [first, first + count) of a buffer of T. Waits for the device.
 template <typename T>
 std::vector<T> ToHost(const DeviceBuffer& buffer, uint64_t first,
                       uint64_t count) {

@@ -1,6 +1,6 @@
-// Speed of patchify over a copy within the device's memory that moves as many
-// bytes (half of them read, half written), measured in turns in one run. Every
-// byte of the pixels is random, the worst case for looking up values.
+// Measures patchify's speed relative to a copy within device memory of the same
+// number of bytes (half read, half written), alternating in one run. Every byte
+// of the pixels is random, the worst case for looking up values.
 
 #include <algorithm>
 #include <cstdio>
@@ -44,7 +44,7 @@ class Event {
   cudaEvent_t event_;
 };
 
-// Milliseconds of one call of `work` on the device, as the mean of `calls`.
+// Milliseconds of one call of `work` on the device, the mean of `calls`.
 double Milliseconds(int calls, const std::function<void()>& work) {
   Event begin;
   Event end;
@@ -68,7 +68,7 @@ struct Images {
   uint64_t rows = 0;
 };
 
-// Images as they lie in a block: at multiples of 256 bytes.
+// Images at multiples of 256 bytes, as in a block.
 Images Draw(const Case& what, const PatchShape& shape) {
   std::mt19937 random(99);
   Images images;

@@ -12,8 +12,8 @@
 #include "trainer_shim/cuda/patchify_cuda.h"
 #include "trainer_shim/host/patchify.h"
 
-// The oracle is the CPU's Patchify, which the golden values of Hugging Face's
-// processor check. Nothing here has a tolerance.
+// The oracle is the CPU's Patchify, which is tested against the golden values
+// of Hugging Face's processor. Comparisons have no tolerance.
 
 namespace ballast {
 namespace {
@@ -76,8 +76,8 @@ template <typename T>
 constexpr PixelType kTypeOf = sizeof(T) == 4 ? PixelType::kFloat32
                                              : PixelType::kBfloat16;
 
-// Cuts `images` on the device and on the host, and compares everything,
-// including kMargin rows before and after that must stay as they were.
+// Patchifies `images` on the device and on the host, and compares everything,
+// including kMargin rows before and after, which must stay unchanged.
 template <typename T>
 void ExpectSameAsOnHost(const std::vector<PatchifyImage>& images,
                         const PatchShape& shape, Normalisation formula,
@@ -152,7 +152,7 @@ TEST_P(PatchifyGpuTest, ImagesOfManySizes) {
   }
 }
 
-// smart_resize allows sides in the ratio of 200.
+// smart_resize allows aspect ratios of up to 200.
 TEST_P(PatchifyGpuTest, ExtremeGrids) {
   const uint32_t m = shape().merge;
   Expect(LayOut({{m, 200 * m}, {200 * m, m}, {m, m}, {3 * m, 67 * m}}, shape(),
@@ -160,7 +160,8 @@ TEST_P(PatchifyGpuTest, ExtremeGrids) {
 }
 
 TEST_P(PatchifyGpuTest, ManyTokens) {
-  // More than one wave of blocks, several tokens a warp, a last block in part.
+  // More than one wave of blocks, several tokens per warp, a partial last
+  // block.
   const uint32_t m = shape().merge;
   std::vector<Grid> grids(2400, Grid{5 * m, 3 * m});
   grids.push_back({m, 3 * m});
@@ -192,8 +193,8 @@ INSTANTIATE_TEST_SUITE_P(
         ::testing::Values(PatchifyKernel::kFastest, PatchifyKernel::kSimple)),
     NameOf);
 
-// Offsets of pixels, of values and of tokens above 32 bits: a first image of
-// 5 billion values, of which the last rows are looked at, and a second one.
+// Offsets of pixels, of values and of tokens above 32 bits: a first image of 5
+// billion values, whose last rows are checked, and a second image.
 TEST(PatchifyGpuBigTest, OffsetsPast32Bits) {
   constexpr PatchShape kShape = {14, 2, 2};
   constexpr uint64_t kSeen = 8;  // rows
@@ -245,7 +246,7 @@ TEST(PatchifyGpuBigTest, OffsetsPast32Bits) {
   }
 }
 
-TEST(PatchifyGpuErrorsTest, RefusesWhatAKernelCouldNotSurvive) {
+TEST(PatchifyGpuErrorsTest, RefusesArgumentsThatWouldCrashAKernel) {
   constexpr PatchShape kShape = {14, 2, 2};
   const CudaPatchifier patchifier = OrDie(
       CudaPatchifier::Create(kShape, ClipTable(Normalisation::kTorchvision)));

@@ -58,7 +58,7 @@ def digests(batches):
 
 
 def exchange(rank, addresses, folder):
-    """A process of its own for each GPU, as trainers have."""
+    """One process for each GPU, as in trainers."""
     torch.cuda.set_device(rank)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29517")
     dist.init_process_group("nccl", rank=rank, world_size=GPUS, device_id=torch.device("cuda", rank))
@@ -74,7 +74,7 @@ def exchange(rank, addresses, folder):
     ends = {m: ballast.Communicator.borrow(own, rank, GPUS, device=rank) for m in MODULES}
     with loader(addresses["exchange"], rank, "cuda", communicator=ends) as borrowed:
         found["borrowed"] = digests(borrowed)
-    # The trainer's own communicator is as it was.
+    # The trainer's own communicator is unchanged.
     total = torch.ones(1, device="cuda")
     dist.all_reduce(total)
     assert total.item() == GPUS
@@ -96,7 +96,7 @@ class PythonGpuTest(unittest.TestCase):
             for delivery in ("direct", "exchange")
         }
 
-    def test_batches_are_those_of_the_host(self):
+    def test_batches_equal_the_hosts(self):
         for rank in range(GPUS):
             with loader(self.addresses["direct"], rank, "cpu") as there:
                 wanted = digests(there)
@@ -139,7 +139,7 @@ class PythonGpuTest(unittest.TestCase):
         with ballast.Loader(self.addresses["direct"], "vision", steps=1) as here:
             self.assertTrue(torch.equal(next(here)["pixel_values"], wanted))
 
-    def test_on_a_stream_of_ones_own(self):
+    def test_on_the_callers_own_stream(self):
         torch.cuda.set_device(0)
         stream = torch.cuda.Stream()
         sums = []

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The Python package with PyTorch, and Hugging Face's models fed by it. Wants a
+# The Python package with PyTorch, and Hugging Face's models fed by it. Needs a
 # python3 with torch, torchvision, transformers 5 and Pillow.
 set -euo pipefail
 readonly bundle=$(cd "$(dirname "$0")/.." && pwd)
 scratch=$(mktemp -d /tmp/ballast-XXXXXX)
 trap 'rm -rf "$scratch"' EXIT
 
-# The bundle's libraries are for its programs alone: Python keeps the machine's.
+# The bundle's libraries are only for its programs: Python keeps the machine's.
 cat >"$scratch/ballast-server" <<SH
 #!/usr/bin/env bash
 LD_LIBRARY_PATH=$LD_LIBRARY_PATH exec "$bundle/bin/ballast-server" "\$@"

@@ -18,20 +18,21 @@ cd "$(dirname "$0")/../.."
 
 readonly bundle=gpu_bundle
 readonly max_mib=64
-# What is carried packed, and unpacked by the first run.
+# Carried packed, and unpacked by the first run.
 readonly packed=programs.tar.gz
 readonly parts=(tests benchmarks bin lib python shim)
-# What the tests that are scripts run.
+# Programs that test scripts run.
 readonly programs=(//server:ballast-server
   //trainer_shim/ballast_rank:ballast-rank)
-# What python_gpu_test.sh runs besides.
+# Also needed by python_gpu_test.sh.
 readonly wheel=//trainer_shim/python:wheel
 readonly python_files=(tests/gpu/python_gpu_test.py
   tests/server/text/testdata/chat.tokenizer.json)
 readonly library=//trainer_shim/c_api:libballast_shim.so.1
 
-# Shared libraries that a bundle brings along: all but the C library, which
-# must be the machine's own, the driver, and NCCL and cuBLAS, too large to carry.
+# Lists the shared libraries of a bundle: all except the C library, which must
+# be the machine's own, the driver's, and NCCL and cuBLAS, which are too large
+# to carry.
 libraries_of() {
   ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv)|libcuda|libnvidia-[^/]*|libnccl|libcublas(Lt)?)\.so[^/]*$'
@@ -90,8 +91,8 @@ build() {
   fi
 }
 
-# The bundle's libraries first, then what the machine sets, then wherever it may
-# keep the driver's, CUDA's and NCCL's: a toolkit, the packages of PyTorch.
+# The bundle's libraries first, then the machine's path, then the usual places
+# of the driver's, CUDA's and NCCL's libraries: a toolkit, PyTorch's packages.
 library_path() {
   local path=$PWD/$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} dir
   for dir in "${CUDA_PATH:-/usr/local/cuda}/lib64" /usr/local/nvidia/lib64 \
@@ -104,7 +105,7 @@ for root in dict.fromkeys(sys.path + site.getsitepackages()):
   echo "$path"
 }
 
-# Of a test's output what is more than "it ran and passed".
+# Drops the lines of a test's output that only say that it ran and passed.
 shorten() {
   grep -vE '^\[( RUN| +OK|-)' || true
 }

@@ -13,8 +13,8 @@
 
 namespace ballast {
 
-// Runs the job of `config` both ways, over two servers: every batch is the same
-// to the byte.
+// Runs the job of `config` on GPUs and on the host, over two servers: all
+// batches are equal to the byte.
 inline void ExpectSameAsOnHost(const LoadedConfig& config,
                                const CudaWorldOptions& options) {
   const auto cluster = OrDie(TestCluster::Start(config, 2));
@@ -40,7 +40,7 @@ inline void ExpectSameAsOnHost(const LoadedConfig& config,
       EXPECT_EQ(DigestOf(got), DigestOf(want));
       continue;
     }
-    // A bfloat16 is its float32 rounded.
+    // A bfloat16 is the rounded float32.
     PackedBatch rounded = want;
     rounded.pixel_type = PixelType::kBfloat16;
     for (const float value : want.pixel_values) {

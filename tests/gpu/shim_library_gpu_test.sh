@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The installed library in a process that has PyTorch, and so another protobuf,
-# another gRPC perhaps, and an NCCL of its own: that NCCL is the one that is used.
+# The installed library in a process with PyTorch, which brings another
+# protobuf, perhaps another gRPC, and its own NCCL: the shim uses that NCCL.
 set -euo pipefail
 readonly shim=$(cd "$(dirname "$0")/../shim" && pwd)
 

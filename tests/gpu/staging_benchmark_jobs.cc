@@ -15,8 +15,8 @@
 namespace ballast {
 namespace {
 
-// Receipts are tall, of 0.4 to 1 megapixel; lognormal sizes have a long tail on
-// both sides of 0.4.
+// Receipts are tall and have 0.4 to 1 megapixel; lognormal sizes have long
+// tails on both sides of 0.4.
 ImageSize Draw(Sizes sizes, std::mt19937* random) {
   const bool receipts = sizes == Sizes::kReceipts;
   const double pixels =

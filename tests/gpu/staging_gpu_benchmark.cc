@@ -1,6 +1,7 @@
-// A whole micro-batch on all GPUs of the machine, one thread and one rank each,
-// over NCCL: beside NCCL's own all-to-all, copies of the same bytes, and a
-// matrix-product loop that fills the GPU. Times are the maximum over ranks.
+// Measures a whole micro-batch on all GPUs of the machine, one thread and one
+// rank each, over NCCL. Compares it with NCCL's own all-to-all, with copies of
+// the same bytes, and with a loop of matrix products that fills the GPU. Times
+// are the maximum over ranks.
 
 #include <cublas_v2.h>
 
@@ -24,7 +25,7 @@
 namespace ballast {
 namespace {
 
-constexpr uint32_t kBatches = 12;  // different ones
+constexpr uint32_t kBatches = 12;  // distinct
 constexpr int kRounds = 60;        // of each measurement
 constexpr int kProducts = 16;      // matrix products that make up a step
 constexpr int kMatrix = 8192;
@@ -76,7 +77,8 @@ class Rank {
     stream_ = OrDie(CudaStream::Create());
   }
 
-  // Bytes that the pack kernel reads and writes, halved: what a copy moves.
+  // Half of the bytes that the pack kernel reads and writes: the size of an
+  // equivalent copy.
   static uint64_t BytesOfPack(const StagedBatch& batch) {
     return (batch.plan.output.bytes + batch.plan.landing.bytes) / 2 + 256;
   }
@@ -102,7 +104,7 @@ class Rank {
                           cudaMemcpyDeviceToDevice, stream()),
           "device copy");
   }
-  // The plan's slices.
+  // Exchanges the plan's slices.
   void Exchange(int round) {
     const StagedBatch& w = batch(round);
     std::vector<SendSlice> sends;
@@ -117,7 +119,8 @@ class Rank {
     }
     OrDie(communicator_->AllToAllV(sends, receives, stream()));
   }
-  // As many bytes as all ranks move, in equal slices between all pairs.
+  // Exchanges as many bytes as all ranks move, in equal slices between all
+  // pairs.
   void Uniform(uint64_t bytes_of_pair) {
     std::vector<SendSlice> sends;
     std::vector<ReceiveSlice> receives;
@@ -131,8 +134,8 @@ class Rank {
     OrDie(communicator_->AllToAllV(sends, receives, stream()));
   }
 
-  // Microseconds of `work` on the device, the slowest rank's, in each round but
-  // the first few.
+  // Microseconds of `work` on the device, of the slowest rank, for each round
+  // except the first few.
   std::vector<double> Measure(const std::function<void(int)>& work) {
     std::vector<double> times;
     for (int round = -2 * static_cast<int>(kBatches); round < kRounds;

@@ -1,5 +1,5 @@
-// The kernels of a micro-batch against their twins on the host, and what they
-// find.
+// The kernels of a micro-batch compared with their counterparts on the host,
+// and the errors that they find.
 
 #include "trainer_shim/cuda/staging_kernels.h"
 
@@ -37,7 +37,7 @@ Texts Draw(uint32_t samples, uint32_t longest, uint32_t axes, uint32_t seed) {
   }
   texts.landing.resize(end);
   for (uint64_t i = 0; i + 4 <= end; i += 4) {
-    // A third of the words are unsupervised labels, should they be labels.
+    // Read as labels, a third of the words are unsupervised.
     const int32_t word =
         random() % 3 == 0 ? -100 : static_cast<int32_t>(random() % 200000);
     std::memcpy(texts.landing.data() + i, &word, 4);
@@ -120,7 +120,7 @@ TEST(PackTextGpuTest, SlicesOfContextRanks) {
   }
 }
 
-TEST(PackTextGpuTest, OnlyWhatAStageReceives) {
+TEST(PackTextGpuTest, WritesOnlyTheTensorsOfTheStage) {
   for (const bool ids : {false, true}) {
     for (const bool labels : {false, true}) {
       ExpectSameText(Draw(40, 700, 3, 200), 3, 8, {ids, labels, true, false},
@@ -165,7 +165,7 @@ class FindingTest : public ::testing::Test {
   Finding* const finding_;
 };
 
-TEST_F(FindingTest, HeadersOfOnePlaceDifferInTheRankAlone) {
+TEST_F(FindingTest, HeadersOfOneMicroBatchDifferOnlyInTheRank) {
   const uint64_t fingerprint = 0x1234567890A00000;
   const std::vector<ExchangeHeader> headers = {{fingerprint | 1, 500},
                                                {fingerprint | 2, 500}};
@@ -194,7 +194,7 @@ TEST_F(FindingTest, AnotherFingerprintIsFound) {
   EXPECT_EQ(found.found[0], headers[1].fingerprint);
 }
 
-TEST_F(FindingTest, RecordsAreComparedButForThePlaceholderBit) {
+TEST_F(FindingTest, RecordsAreComparedExceptForThePlaceholderBit) {
   constexpr uint32_t kSamples = 600;  // more than a block has threads
   std::vector<uint8_t> landing(kSamples * sizeof(SampleRecord));
   std::vector<RecordCheck> checks(kSamples);

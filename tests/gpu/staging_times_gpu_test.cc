@@ -1,5 +1,4 @@
-// The device's times for the phases of a micro-batch: as they are measured, and as
-// they are reported.
+// The device's times for the phases of a micro-batch: measuring and reporting.
 
 #include <atomic>
 #include <memory>
@@ -43,7 +42,7 @@ double SumOf(const v1::StepTiming& timing) {
 
 // ---- The timer alone ----
 
-// Keeps what a stream is given from now on from being begun.
+// Blocks work that is enqueued on a stream from now on.
 class Gate {
  public:
   explicit Gate(cudaStream_t stream) {
@@ -54,7 +53,7 @@ class Gate {
     };
     OrDie(cudaLaunchHostFunc(stream, wait, this), "a host function");
   }
-  // Until the stream is through with what it was given before.
+  // Waits until the stream has finished all earlier work.
   void AwaitReached() const { reached_.wait(false); }
   void Open() { Set(&opened_); }
 
@@ -69,7 +68,7 @@ class Gate {
 
 class StagingTimerGpuTest : public ::testing::Test {
  protected:
-  // Gives the stream a micro-batch of which each phase is a copy.
+  // Enqueues a micro-batch in which each phase is a copy.
   void Give(uint64_t step, bool exchanges) {
     OrDie(timer_->Begin(step, 3, stream_.get()));
     Copy(host_.data(), cudaMemcpyHostToDevice);
@@ -94,7 +93,7 @@ class StagingTimerGpuTest : public ::testing::Test {
   DeviceBuffer other_ = Filled<uint8_t>(kBytes, 2);
 };
 
-TEST_F(StagingTimerGpuTest, NoLongerThanTheClockOnTheWall) {
+TEST_F(StagingTimerGpuTest, TimesDoNotExceedTheWallClock) {
   for (const uint64_t step : {7, 8, 9}) {
     const bool exchanges = step != 8;
     const absl::Time begin = Now();
@@ -120,10 +119,10 @@ TEST_F(StagingTimerGpuTest, NoLongerThanTheClockOnTheWall) {
   }
 }
 
-// Nobody waits for the device, and the trainer, which asks for errors of its
-// own, sees none. What the stream waited for before the micro-batch does not
+// Nothing waits for the device, and the trainer, which checks for its own CUDA
+// errors, sees none. Waiting of the stream before the micro-batch does not
 // count.
-TEST_F(StagingTimerGpuTest, WhatIsNotDoneIsNotKnown) {
+TEST_F(StagingTimerGpuTest, UnfinishedWorkHasNoTimes) {
   EXPECT_FALSE(timer_->Take().has_value());
   Gate gate(stream_.get());
   Give(7, true);
@@ -141,7 +140,7 @@ TEST_F(StagingTimerGpuTest, WhatIsNotDoneIsNotKnown) {
   EXPECT_LE(*times->copy + *times->exchange + *times->pack, wall);
 }
 
-// As an exchange waits for a peer that is behind.
+// Like an exchange that waits for a peer that is behind.
 TEST_F(StagingTimerGpuTest, CountsWhatTheStreamWaitsForInAPhase) {
   OrDie(timer_->Begin(7, 0, stream_.get()));
   OrDie(timer_->End(StagingTimer::kCopy, stream_.get()));
@@ -161,8 +160,8 @@ TEST_F(StagingTimerGpuTest, CountsWhatTheStreamWaitsForInAPhase) {
   EXPECT_GE(*times->exchange, waited * 0.99);  // clocks differ
 }
 
-// Serves threads that may not ask the device themselves.
-TEST(DeviceWatchGpuTest, EachLookIsOthersToo) {
+// on_look serves threads that may not query the device themselves.
+TEST(DeviceWatchGpuTest, EachLookCallsOnLook) {
   ManualClock clock;
   std::atomic<int> looks = 0;
   const Finding nothing;
@@ -230,7 +229,7 @@ void ExpectAllPhases(const v1::StepTiming& timing, bool exchanges) {
 
 class ReportGpuTest : public ::testing::TestWithParam<v1::Module> {};
 
-// Two ranks that exchange, each of which reports a batch as soon as it is done.
+// Two ranks exchange; each reports a batch as soon as it is done.
 TEST_P(ReportGpuTest, ABatchOnTheDeviceIsReportedWithItsTimes) {
   for (const bool overlap : {false, true}) {
     Reports reports[2];
@@ -258,7 +257,7 @@ TEST_P(ReportGpuTest, ABatchOnTheDeviceIsReportedWithItsTimes) {
           EXPECT_EQ(timing.step(), (*batch)->step);
           EXPECT_EQ(timing.micro_batch(), (*batch)->micro_batch);
           ExpectAllPhases(timing, true);
-          // Without overlap the whole batch is made between the two.
+          // Without overlap the whole batch is made between the two times.
           if (!overlap) {
             EXPECT_LE(SumOf(timing), wall);
           }
@@ -273,7 +272,7 @@ TEST_P(ReportGpuTest, ABatchOnTheDeviceIsReportedWithItsTimes) {
   }
 }
 
-// The staged batches have been used for others by then.
+// By then the staged batches have been reused.
 TEST_P(ReportGpuTest, BatchesAreReportedAfterTheLastOne) {
   Reports reports;
   const auto shim = ShimOf(reports.Loader(v1::DELIVERY_DIRECT), GetParam(), 0,
@@ -294,7 +293,7 @@ TEST_P(ReportGpuTest, BatchesAreReportedAfterTheLastOne) {
   }
 }
 
-// A stage that receives nothing, of vision all but the first.
+// A stage that receives nothing: any vision stage except the first.
 TEST(ReportGpuTest, ARankWithoutABlockHasNoTimes) {
   Reports reports;
   const auto shim =

@@ -1,5 +1,5 @@
-// Batches of ranks at all places of a module, in the memory of a GPU, against
-// the host's at the same place: tensor, pipeline and context parallelism.
+// Compares batches in GPU memory with the host's, for ranks at all places of a
+// module: tensor, pipeline and context parallelism.
 
 #include <filesystem>
 #include <string>
@@ -24,8 +24,8 @@ namespace {
 
 constexpr uint64_t kSteps = 3;
 
-// A job of two data-parallel ranks of each module, `tp`, `pp` and `cp` peers
-// each.
+// A job with two data-parallel ranks per module, each with `tp`, `pp` and `cp`
+// peers.
 LoadedConfig MakeConfig(uint32_t tp, uint32_t pp, uint32_t cp) {
   const std::string directory = ::testing::TempDir() + "/formula_places";
   std::filesystem::create_directories(directory);
@@ -75,7 +75,8 @@ std::vector<PackedBatch> OnHost(const TestCluster& cluster, v1::Module module,
   }
 }
 
-// Over `peers`, if given, whose rank 0 passes its batches on.
+// The batches on the device. With `peers`, rank 0 sends its batches to the
+// others.
 std::vector<PackedBatch> OnDevice(
     const TestCluster& cluster, v1::Module module, const TrainerPlace& place,
     std::unique_ptr<Communicator> peers = nullptr) {
@@ -120,7 +121,7 @@ void ExpectSame(const std::vector<PackedBatch>& got,
   }
 }
 
-TEST(TrainerPlaceGpuTest, ContextRanksAndStagesAreTheHosts) {
+TEST(TrainerPlaceGpuTest, ContextRanksAndStagesEqualTheHosts) {
   const uint32_t pp = 3, cp = 4;
   const auto cluster = OrDie(TestCluster::Start(MakeConfig(1, pp, cp), 1));
   for (uint32_t stage = 0; stage < pp; ++stage) {
@@ -156,7 +157,7 @@ TEST(TrainerPlaceGpuTest, TensorPeersGetWhatRankZeroGot) {
   }
 }
 
-TEST(TrainerPlaceGpuTest, ARankThatReceivesNothingGoesThroughTheSameSteps) {
+TEST(TrainerPlaceGpuTest, ARankThatReceivesNothingRunsTheSameSteps) {
   const auto cluster = OrDie(TestCluster::Start(MakeConfig(1, 2, 1), 1));
   const TrainerPlace place = PlaceOf(0, 1, 0);
   const auto batches = OnDevice(*cluster, v1::MODULE_VISION, place);

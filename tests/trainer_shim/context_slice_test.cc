@@ -19,7 +19,7 @@ std::vector<int32_t> Indices(const std::vector<int32_t>& bounds, uint32_t size,
 }
 
 // The vectors of Transformer Engine's thd_get_partitioned_indices.
-TEST(ContextIndicesTest, AreTransformerEngines) {
+TEST(ContextIndicesTest, EqualTransformerEngines) {
   EXPECT_THAT(Indices({0, 8, 12}, 2, 0), ElementsAre(0, 1, 6, 7, 8, 11));
   EXPECT_THAT(Indices({0, 8, 12}, 2, 1), ElementsAre(2, 3, 4, 5, 9, 10));
   const std::vector<int32_t> bounds = {0, 16, 24};
@@ -29,14 +29,14 @@ TEST(ContextIndicesTest, AreTransformerEngines) {
   EXPECT_THAT(Indices(bounds, 4, 3), ElementsAre(6, 7, 8, 9, 19, 20));
 }
 
-// By the definition: cut, and take two of the pieces.
+// By the definition: cuts a sample and takes two of the pieces.
 TEST(ContextIndicesTest, AreTwoPiecesOfEachSample) {
   std::mt19937 random(7);
   for (const uint32_t size : {1u, 2u, 3u, 4u, 8u}) {
     for (int round = 0; round < 20; ++round) {
       std::vector<int32_t> bounds = {0};
       for (uint32_t n = 1 + random() % 6; n > 0; --n) {
-        // Also samples without tokens, after the first.
+        // Includes samples without tokens, after the first.
         const int32_t pieces =
             bounds.size() == 1 ? 1 + random() % 9 : random() % 10;
         bounds.push_back(bounds.back() + pieces * 2 * size);
@@ -61,7 +61,7 @@ TEST(ContextIndicesTest, OneRankHasAllOfAnyLength) {
   EXPECT_THAT(Indices({0, 3, 5}, 1, 0), ElementsAre(0, 1, 2, 3, 4));
 }
 
-TEST(ContextIndicesTest, RefusesWhatCannotBeCut) {
+TEST(ContextIndicesTest, RefusesSequencesThatCannotBeCut) {
   const struct {
     std::vector<int32_t> bounds;
     ContextSlice slice;
@@ -83,7 +83,7 @@ TEST(ContextIndicesTest, RefusesWhatCannotBeCut) {
   }
 }
 
-TEST(ContextAlignTest, IsAMultipleOfThePieces) {
+TEST(ContextAlignTest, MustBeAMultipleOfThePieces) {
   EXPECT_TRUE(CheckContextAlign(1, 1).ok());
   EXPECT_TRUE(CheckContextAlign(2, 4).ok());
   EXPECT_TRUE(CheckContextAlign(4, 32).ok());

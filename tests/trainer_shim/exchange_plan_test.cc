@@ -97,7 +97,7 @@ Lengths Sent(const std::vector<ExchangePlan>& plans) {
   return sent;
 }
 
-TEST_P(ExchangePlanTest, WhatOneSendsTheOtherExpects) {
+TEST_P(ExchangePlanTest, EverySendMatchesAReceive) {
   for (const auto delivery : {v1::DELIVERY_EXCHANGE, v1::DELIVERY_HYBRID}) {
     for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
       const auto plans = PlanAll(Job(delivery), module);
@@ -113,8 +113,8 @@ TEST_P(ExchangePlanTest, WhatOneSendsTheOtherExpects) {
   }
 }
 
-// `hybrid` exchanges what `exchange` does between ranks of different servers,
-// and nothing else.
+// `hybrid` moves what `exchange` moves between ranks of different servers, and
+// nothing else.
 TEST_P(ExchangePlanTest, HybridMovesOnlyBetweenServers) {
   for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
     const SyntheticJob job = Job(v1::DELIVERY_HYBRID);
@@ -183,7 +183,7 @@ absl::Status PlanStatus(const v1::StepSchedule& schedule, v1::Delivery delivery,
   return PlanExchange(schedule, 0, role, delivery, kGeometry).status();
 }
 
-TEST(ExchangePlanErrorsTest, NamesWhatIsWrong) {
+TEST(ExchangePlanErrorsTest, ErrorsNameTheFault) {
   const v1::Role role = RoleOf(v1::MODULE_LANGUAGE, 0);
   const v1::StepSchedule good = SyntheticSchedule({}, 0);
   EXPECT_THAT(
@@ -210,7 +210,7 @@ TEST(ExchangePlanErrorsTest, NamesWhatIsWrong) {
   EXPECT_THAT(places.message(), HasSubstr("share place 0"));
 }
 
-TEST(ExchangePlanErrorsTest, ValidateFindsPlansThatDoNotAddUp) {
+TEST(ExchangePlanErrorsTest, ValidateFindsInconsistentPlans) {
   auto plan = PlanAll({}, v1::MODULE_VISION)[0];
   ASSERT_FALSE(plan.sends.empty());
   ASSERT_FALSE(plan.receives.empty());

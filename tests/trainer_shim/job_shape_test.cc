@@ -63,7 +63,7 @@ TEST(JobShapeTest, KnowsTheRanksPlace) {
   place.pp_rank = 0;
   const auto pixels = ShapeOf(SyntheticJobMessage(job), vision, place);
   ASSERT_TRUE(pixels.ok()) << pixels.status();
-  EXPECT_EQ(pixels->context.size, 1);  // pixels are not cut
+  EXPECT_EQ(pixels->context.size, 1);  // pixels are not sliced
   place.tp_rank = 2;
   EXPECT_THAT(
       ShapeOf(SyntheticJobMessage(job), vision, place).status().message(),
@@ -74,7 +74,7 @@ TEST(JobShapeTest, KnowsTheRanksPlace) {
 }
 
 // An older server leaves the fields at 0.
-TEST(JobShapeTest, NoSizesAreOne) {
+TEST(JobShapeTest, MissingSizesCountAsOne) {
   SyntheticJob job;
   job.tp = job.pp = job.cp = 0;
   const auto shape = ShapeOf(SyntheticJobMessage(job), Language(0));
@@ -84,8 +84,8 @@ TEST(JobShapeTest, NoSizesAreOne) {
   EXPECT_EQ(shape->context.size, 1);
 }
 
-// Padded totals are of what is trained on, whichever module is asked for.
-TEST(JobShapeTest, TotalsAlignIsTheLanguages) {
+// Padded totals use the language module's alignment on ranks of either module.
+TEST(JobShapeTest, TotalsUseTheLanguageModulesAlign) {
   SyntheticJob job;
   v1::Job message = SyntheticJobMessage(job);
   message.mutable_modules(0)->set_align(1);
@@ -98,7 +98,7 @@ TEST(JobShapeTest, TotalsAlignIsTheLanguages) {
   EXPECT_EQ(ShapeOf(message, vision)->totals_align, 1);
 }
 
-TEST(JobShapeTest, NamesTheFieldThatIsWrong) {
+TEST(JobShapeTest, ErrorsNameTheField) {
   const struct {
     std::function<void(v1::Job*)> spoil;
     const char* message;
@@ -131,7 +131,7 @@ TEST(JobShapeTest, NamesTheFieldThatIsWrong) {
   }
 }
 
-TEST(JobShapeTest, HybridExchangesOnlyWhereThereAreTwoServers) {
+TEST(JobShapeTest, HybridExchangesOnlyWithTwoServers) {
   SyntheticJob hybrid;
   hybrid.delivery = v1::DELIVERY_HYBRID;
   v1::Job job = SyntheticJobMessage(hybrid);

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 constexpr v1::Module kLanguage = v1::MODULE_LANGUAGE;
 constexpr v1::Module kVision = v1::MODULE_VISION;
 
-// The tensors that reach a rank, in one letter each: input Ids, Labels,
+// The tensors that a rank receives, one letter each: input Ids, Labels,
 // Positions, piXels.
 std::string Letters(const BatchFields& fields) {
   std::string text;
@@ -41,7 +41,7 @@ TEST(RoleFieldsTest, FollowModuleAndStage) {
       {kLanguage, 1, 4, {}, "P"},
       {kLanguage, 2, 4, {}, "P"},
       {kLanguage, 3, 4, {}, "LP"},
-      // Multi-token prediction, on whichever stage it runs.
+      // Multi-token prediction, on any stage.
       {kLanguage, 3, 4, predicts_more, "ILP"},
       {kLanguage, 2, 4, predicts_more, "ILP"},
       {kLanguage, 0, 4, wants_labels, "ILP"},
@@ -70,7 +70,7 @@ TEST(RoleFieldsTest, FollowModuleAndStage) {
 }
 
 // Virtual stages: chunk c of rank r is stage c * pp + r.
-TEST(RoleFieldsTest, ARankReceivesWhatItsPartsDoTogether) {
+TEST(RoleFieldsTest, ARankReceivesTheUnionOverItsParts) {
   EXPECT_EQ(Letters(FieldsOfStage(kLanguage, StageOf(0, 4, 0, 2), {})), "IP");
   EXPECT_EQ(Letters(FieldsOfStage(kLanguage, StageOf(0, 4, 1, 2), {})), "P");
   EXPECT_EQ(Letters(FieldsOfStage(kLanguage, StageOf(3, 4, 0, 2), {})), "P");
@@ -97,7 +97,7 @@ TEST(RoleFieldsTest, ARankReceivesWhatItsPartsDoTogether) {
   }
 }
 
-TEST(RoleFieldsTest, PixelsReachLanguageProcessesOnlyWhereColocated) {
+TEST(RoleFieldsTest, PixelsReachLanguageProcessesOnlyIfColocated) {
   TrainerPlace place;
   EXPECT_TRUE(FeedsVision(place, true));
   EXPECT_FALSE(FeedsVision(place, false));

@@ -16,8 +16,8 @@
 namespace ballast {
 namespace {
 
-// A language rank's source, of steps from 4 on with two micro-batches each, and
-// what it has reported.
+// A language rank's source, for steps from 4 on with two micro-batches each,
+// and the timings that it has reported.
 class RoleSourceTest : public ::testing::Test {
  protected:
   void Open(bool without_blocks = false) {
@@ -54,12 +54,12 @@ class RoleSourceTest : public ::testing::Test {
     return times;
   }
 
-  ManualClock clock_;  // stands still
+  ManualClock clock_;  // never advances
   std::vector<v1::StepTiming> reported_;
   std::unique_ptr<RoleSource> source_;
 };
 
-TEST_F(RoleSourceTest, ReportsTheTimesThatWereNoted) {
+TEST_F(RoleSourceTest, ReportsNotedTimes) {
   Open();
   ASSERT_TRUE(source_->Next().ok());
   ASSERT_TRUE(source_->Next().ok());
@@ -70,12 +70,12 @@ TEST_F(RoleSourceTest, ReportsTheTimesThatWereNoted) {
   EXPECT_EQ(timing.wait_milliseconds(), 0);
   EXPECT_EQ(timing.copy_milliseconds(), 0.25);
   EXPECT_EQ(timing.exchange_milliseconds(), 1.5);
-  // A phase that took no time is one, too.
+  // A phase that took no time is still reported.
   ASSERT_TRUE(timing.has_pack_milliseconds());
   EXPECT_EQ(timing.pack_milliseconds(), 0);
 }
 
-TEST_F(RoleSourceTest, LeavesOutWhatIsNotKnown) {
+TEST_F(RoleSourceTest, LeavesOutUnknownTimes) {
   Open();
   ASSERT_TRUE(source_->Next().ok());
   // Not noted yet.
@@ -94,7 +94,7 @@ TEST_F(RoleSourceTest, LeavesOutWhatIsNotKnown) {
   EXPECT_TRUE(timing.has_pack_milliseconds());
 }
 
-// A batch that never came, and one that came so long ago that it is forgotten.
+// A batch that never came, and one that is too old to be kept.
 TEST_F(RoleSourceTest, KeepsTheTimesOfTheLastMicroBatchesOnly) {
   Open();
   source_->NoteTimes(TimesOf(4, 0));

@@ -29,7 +29,7 @@ TEST(TextLayoutTest, AlignmentPadsEverySample) {
   EXPECT_EQ(layout->padded_tokens(), 8);
 }
 
-TEST(TextLayoutTest, RefusesWhatNoTrainerTakes) {
+TEST(TextLayoutTest, RefusesEmptyAndTooLongSequences) {
   EXPECT_THAT(LayOutText({}, 1).status().message(),
               HasSubstr("empty packed shard"));
   EXPECT_THAT(LayOutText({1, 0}, 1).status().message(),
@@ -92,7 +92,7 @@ TEST(VisionLayoutTest, SegmentsAreFramesOfImages) {
   EXPECT_FALSE(broken.Validate().ok());
 }
 
-TEST(VisionLayoutTest, NoImageIsALayout) {
+TEST(VisionLayoutTest, NoImagesIsValid) {
   const auto layout = LayOutVision({});
   ASSERT_TRUE(layout.ok());
   EXPECT_THAT(layout->cu_seqlens, ElementsAre(0));

@@ -1,4 +1,5 @@
-// The batches of ranks at all places of a module, by shims over a fake server.
+// The batches of ranks at all places of a module, from shims over a fake
+// server.
 
 #include <atomic>
 #include <thread>
@@ -55,7 +56,8 @@ std::unique_ptr<TrainerShim> ShimOf(const FakeLoader& loader,
   return *std::move(shim);
 }
 
-// All batches of dp rank 1 of `module` at a place, up to the end of the steps.
+// All batches of dp rank 1 of `module` at one place, up to the end of the
+// steps.
 std::vector<PackedBatch> BatchesOf(const SyntheticJob& job, v1::Module module,
                                    const TrainerPlace& place,
                                    const FakeLoader& hooks = {}) {
@@ -79,7 +81,7 @@ std::vector<PackedBatch> BatchesOf(const SyntheticJob& job, v1::Module module,
 constexpr v1::Module kLanguage = v1::MODULE_LANGUAGE;
 constexpr v1::Module kVision = v1::MODULE_VISION;
 
-// The tokens of `whole` that a context rank has, by their places.
+// The tokens of `whole` that a context rank has, selected by their places.
 template <typename T>
 std::vector<T> Pick(const std::vector<T>& whole,
                     const std::vector<int32_t>& indices, uint32_t axes = 1) {
@@ -119,7 +121,7 @@ TEST(TrainerPlaceTest, ContextRanksHaveTheirSlicesOfTheWhole) {
   }
 }
 
-TEST(TrainerPlaceTest, StagesReceiveTheirFieldsOfOneBatch) {
+TEST(TrainerPlaceTest, StagesReceiveTheirFieldsOfTheSameBatch) {
   const std::vector<PackedBatch> whole = BatchesOf(Job(), kLanguage, {});
   SyntheticJob job = Job();
   job.pp = 3;
@@ -153,14 +155,14 @@ TEST(TrainerPlaceTest, PixelsAreNotCutAndTensorPeersAreEqual) {
   }
 }
 
-// A rank that needs no data: samples and totals, no tensor, no block.
+// A rank that needs no data has samples and totals, but no tensor and no block.
 TEST(TrainerPlaceTest, LaterStagesOfVisionPullNothing) {
   const std::vector<PackedBatch> whole = BatchesOf(Job(), kVision, {});
   for (const bool dynamic : {false, true}) {
     SyntheticJob job = Job();
     job.pp = 2;
     job.dynamic = dynamic;
-    // Also where samples are exchanged, without a communicator.
+    // Also without a communicator, though samples are exchanged.
     job.delivery = v1::DELIVERY_EXCHANGE;
     std::atomic<int> fetches = 0;
     FakeLoader hooks;
@@ -193,13 +195,13 @@ TEST(TrainerPlaceTest, LaterStagesOfVisionPullNothing) {
   }
 }
 
-// The batches that a tensor peer got until the end, and the end.
+// The batches that a tensor peer got, and the status that ended it.
 struct PeerRun {
   std::vector<PackedBatch> batches;
   absl::Status end;
 };
 
-// All tensor ranks of dp rank 1, each in a thread; rank 0 pulls for all.
+// Runs all tensor ranks of dp rank 1, each in a thread; rank 0 pulls for all.
 std::vector<PeerRun> Broadcast(const FakeLoader& loader, v1::Module module) {
   const uint32_t tp = loader.job.tp;
   auto groups = InProcessGroup(tp);
@@ -268,7 +270,7 @@ TEST(TensorBroadcastTest, RankZerosFailureEndsItsPeersWithItsCause) {
   }
 }
 
-TEST(TensorBroadcastTest, TheWrongCallIsRefusedAndEndsNothing) {
+TEST(TensorBroadcastTest, TheWrongCallIsRefusedWithoutEndingTheShim) {
   FakeLoader loader;
   loader.job = Job();
   loader.job.tp = 2;
@@ -281,7 +283,7 @@ TEST(TensorBroadcastTest, TheWrongCallIsRefusedAndEndsNothing) {
     EXPECT_EQ(shim->Next().status().code(), refused);
     EXPECT_EQ(shim->SendToTensorPeers().code(), refused);
   }
-  // Without a group each pulls for itself.
+  // Without a group each rank pulls for itself.
   const auto shim = ShimOf(loader, OptionsOf(kLanguage, PlaceOf(1, 0, 0)));
   EXPECT_EQ(shim->ReceiveFromTensorPeer().status().code(), refused);
   EXPECT_EQ(shim->SendToTensorPeers().code(), refused);

@@ -13,32 +13,32 @@
 
 namespace ballast {
 
-// One batch as a JSON object in one line, without a line break. Keys:
-// step, micro_batch, module, dp_rank, samples ("SOURCE:ORDINAL", in packing
-// order), placeholders (how many of them), tokens, padded_tokens, images,
-// patches, digest (DigestOf), bytes_read, bytes_moved, next_ms (how long Next
-// took); tp_rank, pp_rank and cp_rank, only where one of them is not 0; and
-// dummy_image, true, only where there is one. The digest is of what a rank at
-// that place receives, the numbers before it are of whole samples. All but
-// next_ms are the same on every run.
+// One batch as a JSON object in one line, without a line break. Keys: step,
+// micro_batch, module, dp_rank, samples ("SOURCE:ORDINAL", in packing order),
+// placeholders (their number), tokens, padded_tokens, images, patches, digest
+// (DigestOf), bytes_read, bytes_moved, next_ms (time of Next); tp_rank, pp_rank
+// and cp_rank, only if one of them is not 0; and dummy_image (true), only if
+// there is one. The digest covers what a rank at that place receives; the
+// numbers before it count whole samples. All values except next_ms are the same
+// on every run.
 std::string BatchLine(const PackedBatch& batch, absl::Duration next);
 
-// Lines of several ranks that run at their own pace, written in one fixed
-// order: the first line of every rank, in the ranks' order, then the second of
-// every rank, and so on. Thread-safe.
+// Writes the lines of several ranks, which run at their own pace, in a fixed
+// order: every rank's first line, in order of rank, then every rank's second
+// line, and so on. Thread-safe.
 class InterleavedLines {
  public:
-  // `out` is not owned, and is written to under a lock.
+  // `out` is not owned; it is written under a lock.
   InterleavedLines(uint32_t ranks, std::ostream* out);
 
-  // Takes the next line of `rank`; writes what has become due.
+  // Takes the next line of `rank`, and writes all lines that are now due.
   void Add(uint32_t rank, std::string line);
 
  private:
   std::ostream* const out_;
   Mutex mutex_;
   std::vector<std::deque<std::string>> waiting_ ABSL_GUARDED_BY(mutex_);
-  uint32_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // whose line is due
+  uint32_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // rank whose line is due
 };
 
 }  // namespace ballast

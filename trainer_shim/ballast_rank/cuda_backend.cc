@@ -26,7 +26,7 @@ namespace {
 
 constexpr absl::Duration kMeeting = absl::Minutes(5);
 
-// How one rank is run.
+// How one rank runs.
 struct Place {
   uint32_t rank = 0;  // number among the roles
   v1::Role role;
@@ -72,8 +72,8 @@ absl::StatusOr<std::unique_ptr<CudaTrainerShim>> MakeShim(
   return CudaTrainerShim::Create(std::move(shim), std::move(clients));
 }
 
-// A rank of each module, in the order of modules: what one process of a trainer
-// holds. They share a thread and a GPU, so that exchanges come in one order.
+// One rank of each module, in the order of modules, as in one process of a
+// trainer. They share a thread and a GPU, so that exchanges come in one order.
 using Process = std::vector<Place*>;
 using Shims = std::vector<std::unique_ptr<CudaTrainerShim>>;
 
@@ -90,7 +90,7 @@ absl::StatusOr<Shims> MakeShims(const WorldOptions& options,
   return shims;
 }
 
-// A micro-batch of each shim in turn, until all their steps are done.
+// Takes a micro-batch of each shim in turn, until all their steps are done.
 absl::Status Drain(const Process& process, const Shims& shims,
                    const WorldOptions& options, const OnBatch& on_batch) {
   BALLAST_ASSIGN_OR_RETURN(const CudaStream stream, CudaStream::Create());
@@ -176,7 +176,7 @@ absl::Status RunCudaWorld(const v1::AttachResponse& attached,
     processes[place.role.dp_rank()].push_back(&place);
   }
   Failure failure(processes.size());
-  // All shims of a process are made before the first Next.
+  // All shims of a process must be created before the first Next.
   std::barrier<> made(processes.size());
   std::vector<std::thread> threads;
   for (const auto& entry : processes) {

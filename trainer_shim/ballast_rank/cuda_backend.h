@@ -10,13 +10,14 @@
 
 namespace ballast {
 
-// RunWorld with batches made in the memory of GPUs, and copied from there for
-// `on_batch`: the same to the byte. Rank r of each module is on GPU r modulo
-// their number and exchanges over NCCL, whose ranks meet through the first
-// server. Where all roles run here and there are fewer GPUs than ranks of a
-// module, which NCCL refuses, all of that module are on GPU 0 and exchange by
-// copies. Errors: as RunWorld, of CudaTrainerShim; UNIMPLEMENTED in a build
-// without CUDA; FAILED_PRECONDITION without a GPU.
+// RunWorld with batches made in GPU memory, and copied to the host for
+// `on_batch`; equal to the host's to the byte. Rank r of each module runs on
+// GPU r modulo the number of GPUs and exchanges over NCCL; ranks meet through
+// the first server. NCCL refuses two ranks on one GPU: if all roles run here
+// and a module has more ranks than there are GPUs, all of its ranks run on GPU
+// 0 and exchange by device copies. Errors: as RunWorld, with those of
+// CudaTrainerShim; UNIMPLEMENTED in a build without CUDA; FAILED_PRECONDITION
+// without a GPU.
 absl::Status RunCudaWorld(const v1::AttachResponse& attached,
                           const std::vector<v1::Role>& roles,
                           const WorldOptions& options,

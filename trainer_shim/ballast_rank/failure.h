@@ -18,7 +18,8 @@ class Failure {
  public:
   explicit Failure(size_t ranks) : cancels_(ranks) {}
 
-  // From now until Leave a failure calls `cancel`; at once if there was one.
+  // From now until Leave, a failure calls `cancel`; an earlier failure does so
+  // at once.
   void Enter(size_t rank, std::function<void()> cancel) {
     MutexLock lock(&mutex_);
     if (!first_.ok()) cancel();

@@ -11,8 +11,8 @@
 
 namespace ballast {
 
-// Timings that no server took. They are advice: losing one ends no run.
-// Thread-safe.
+// Counts timings that no server took. They are only advice: losing one does not
+// end a run. Thread-safe.
 class LostReports {
  public:
   void Add(const absl::Status& why) {
@@ -26,7 +26,7 @@ class LostReports {
     return count_;
   }
 
-  // A line for people; empty where none was lost.
+  // A line for people; empty if none was lost.
   std::string Warning() const {
     MutexLock lock(&mutex_);
     if (count_ == 0) return "";

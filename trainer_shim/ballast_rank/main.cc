@@ -1,5 +1,5 @@
-// A stand-in for trainer ranks: pulls, exchanges and packs as a trainer's
-// process would, and trains on nothing.
+// A stand-in for trainer ranks: pulls, exchanges and packs like a trainer's
+// process, without training.
 
 #include <cstdint>
 #include <iostream>
@@ -62,7 +62,7 @@ absl::Status Run(const Arguments& arguments) {
   WorldOptions options = arguments.world;
   const bool cuda = arguments.backend == "cuda";
   options.reaches_other_processes = cuda;
-  v1::Role attach_as;  // none: a tool, until the job is known
+  v1::Role attach_as;  // none: attaches as a tool until the job is known
   if (!arguments.module.empty()) {
     attach_as.set_module(*ParseModule(arguments.module));
     attach_as.set_dp_rank(arguments.dp_rank);

@@ -42,7 +42,7 @@ void Report::Add(const RankBatch& got) {
   const bool counts = role.module() == rows_[0].role.module();
   arrivals_.push_back({clock_->Now(), counts ? got.batch->totals.images : 0,
                        got.batch->bytes_read, got.next});
-  // Once a micro-batch: with the first of the module's ranks.
+  // Once per micro-batch: with the first of the module's ranks.
   if (got.rank > 0 && rows_[got.rank - 1].role.module() == role.module()) {
     return;
   }

@@ -15,7 +15,7 @@
 
 namespace ballast {
 
-// Sums up a run for people. Thread-safe.
+// Summarises a run for people. Thread-safe.
 class Report {
  public:
   // `clock` outlives it.
@@ -24,12 +24,12 @@ class Report {
 
   void Add(const RankBatch& batch);
 
-  // A table, one row a rank: summed cost of what it would train on without and
-  // with balancing (from the schedule), samples, images, bytes read and moved
-  // to other ranks. Under it, for each module, the heaviest rank's load over
-  // the mean, what the run came to in `elapsed`, and what the later half of the
-  // batches came to and how long Next took for them: connecting, and what was
-  // prepared before anybody asked, are no part of that. Ends in a line break.
+  // A table with one row per rank: total cost without and with balancing (from
+  // the schedule), samples, images, bytes read and bytes moved to other ranks.
+  // Below it: for each module, the heaviest rank's load over the mean; the
+  // throughput over `elapsed`; and the throughput and the time of Next over the
+  // later half of the batches, which excludes connecting and batches prepared
+  // in advance. Ends in a line break.
   std::string ToString(absl::Duration elapsed) const;
 
  private:
@@ -43,7 +43,8 @@ class Report {
   };
   std::string Pace() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Over micro-batches, of all the module's ranks, here or elsewhere.
+  // Sums over micro-batches, for all of the module's ranks, in this process or
+  // another.
   struct Straggling {
     double most_before = 0;
     double most_after = 0;
@@ -54,7 +55,7 @@ class Report {
   mutable Mutex mutex_;
   struct Arrival {
     absl::Time at;
-    uint64_t images = 0;  // 0 in other modules than the first rank's
+    uint64_t images = 0;  // 0 except in the first rank's module
     uint64_t bytes = 0;
     absl::Duration next;
   };

@@ -17,7 +17,7 @@
 namespace ballast {
 namespace {
 
-// Next until the end. OK at the end of the steps.
+// Calls Next until the end. OK at the end of the steps.
 absl::Status Drain(uint32_t rank, TrainerShim* shim,
                    const WorldOptions& options, const OnBatch& on_batch) {
   while (true) {
@@ -30,8 +30,8 @@ absl::Status Drain(uint32_t rank, TrainerShim* shim,
     const absl::Status told =
         shim->ReportTiming((*batch)->step, (*batch)->micro_batch,
                            absl::ToDoubleMilliseconds((*batch)->pack_time));
-    // A timing that no server would take is this program's fault; all else is
-    // theirs.
+    // INVALID_ARGUMENT is this program's fault; any other error is the
+    // servers'.
     if (absl::IsInvalidArgument(told)) {
       return Annotate(told, "a timing was not taken");
     }

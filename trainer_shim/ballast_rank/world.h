@@ -22,8 +22,8 @@
 
 namespace ballast {
 
-// The ranks that this process runs, all at one place of their modules: one, or
-// every data-parallel rank of every module that has such a place.
+// The ranks that this process runs, all at one place of their modules: one
+// rank, or every data-parallel rank of every module that has this place.
 struct WorldOptions {
   std::vector<std::string> servers;
   std::optional<v1::Role> role;  // empty: all
@@ -31,49 +31,48 @@ struct WorldOptions {
   uint64_t start_step = 0;
   uint64_t steps = 1;
   v1::Fingerprint checkpoint;               // as TrainerShim's
-  uint64_t max_bytes = uint64_t{64} << 20;  // of blocks, each rank
+  uint64_t max_bytes = uint64_t{64} << 20;  // of blocks, per rank
   FailoverOptions failover;
-  // Reports what packing each micro-batch took, the only work that a rank does
-  // here: a cost of the right shape to try `ballastctl fit-cost` with.
+  // Reports the time of packing each micro-batch, the only work of a rank here.
+  // It has the right shape to try `ballastctl fit-cost` with.
   bool report_timings = false;
-  // Takes those that were lost; not owned, may be null.
+  // Counts the timings that were lost. Not owned; may be null.
   LostReports* lost_reports = nullptr;
-  // Whether the batches handed to OnBatch have tensors. They always do with the
-  // host backend; with CUDA they are then copied from the device, which takes
-  // longer than all else.
+  // Whether the batches handed to OnBatch have tensors. With the host backend
+  // they always do; with CUDA this copies them from the device, which takes
+  // longer than everything else.
   bool tensors = true;
-  // Ranks of other processes take part in exchanges, as they can over NCCL.
+  // Whether ranks of other processes can take part in exchanges, as over NCCL.
   bool reaches_other_processes = false;
   Clock* clock = Clock::Real();
 };
 
-// The batch that a rank has just got. Borrowed for the call.
+// A batch that a rank has just received. Borrowed for the call.
 struct RankBatch {
   uint32_t rank = 0;  // number among the roles of this process
   const PackedBatch* batch = nullptr;
   const v1::StepSchedule* schedule = nullptr;  // of the batch's step
-  absl::Duration next;                         // how long Next took
+  absl::Duration next;                         // time of Next
 };
 // Called by every rank's thread, so it must be thread-safe.
 using OnBatch = std::function<void(const RankBatch&)>;
 
-// Makes a client of the server at an address: LoaderClient::Create.
+// Creates a client of the server at an address, as LoaderClient::Create.
 using MakeClient =
     std::function<std::unique_ptr<LoaderClient>(const std::string&)>;
 
-// The roles that `options` runs of `job`: modules in the job's order, ranks
-// ascending. Errors: FAILED_PRECONDITION (one role of a job whose ranks
-// exchange samples, and other processes are not reached),
-// INVALID_ARGUMENT (no such role or place, or, without a role, none in any
-// module).
+// The roles of `job` that `options` selects: modules in the job's order, ranks
+// ascending. Errors: FAILED_PRECONDITION (a single role of a job whose ranks
+// exchange samples, while other processes cannot be reached), INVALID_ARGUMENT
+// (no such role or place; without a role, no module has the place).
 absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
                                               const WorldOptions& options);
 
-// Runs `roles`, which RolesOf answered for `job`, each in a thread with a shim
-// of its own, the ranks of a module joined by an in-process communicator.
-// Blocks until all have done all steps, or the first has failed and the others
-// are stopped. Errors: the first failure, as of TrainerShim. That no server
-// takes a timing is none, but that it is not one of this job
+// Runs `roles`, as RolesOf returned them for `job`, each in a thread with its
+// own shim. An in-process communicator connects the ranks of a module. Blocks
+// until all have done all steps, or the first has failed and the others are
+// stopped. Errors: the first failure, as from TrainerShim. A timing that no
+// server takes is not an error, unless it is rejected as not of this job
 // (INVALID_ARGUMENT).
 absl::Status RunWorld(const v1::Job& job, const v1::Fingerprint& fingerprint,
                       const std::vector<v1::Role>& roles,

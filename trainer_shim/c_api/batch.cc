@@ -15,7 +15,7 @@
 namespace ballast {
 namespace {
 
-// The numbers are those of the C interface.
+// The enumeration has the numbers of the C interface.
 static_assert(static_cast<int>(ElementType::kInt32) == BALLAST_INT32);
 static_assert(static_cast<int>(ElementType::kInt64) == BALLAST_INT64);
 static_assert(static_cast<int>(ElementType::kFloat32) == BALLAST_FLOAT32);

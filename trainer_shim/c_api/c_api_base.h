@@ -2,7 +2,7 @@
 #define BALLAST_TRAINER_SHIM_C_API_C_API_BASE_H_
 
 /* Part of the C interface (c_api.h has the rules): status and errors, the
- * library itself, bytes, and where the servers are. */
+ * library's version and backends, bytes, and the servers' addresses. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,10 +16,10 @@ extern "C" {
 /* The version of the interface in this header. */
 #define BALLAST_ABI_VERSION 1
 
-/* BALLAST_ABI_VERSION of the library that is loaded: a program refuses another
- * than it was compiled for. */
+/* BALLAST_ABI_VERSION of the loaded library. A program should refuse any
+ * version other than the one it was compiled for. */
 BALLAST_API uint32_t ballast_abi_version(void);
-/* The library's version, "1.2.3". Static. */
+/* The library's version, such as "1.2.3". Static string. */
 BALLAST_API const char* ballast_version(void);
 
 /* The same numbers as gRPC's and Abseil's codes. */
@@ -43,11 +43,12 @@ typedef enum ballast_status {
   BALLAST_UNAUTHENTICATED = 16
 } ballast_status;
 
-/* "INVALID_ARGUMENT" for 3 and so on; "UNKNOWN" for what is no code. Static. */
+/* Name of a status, such as "INVALID_ARGUMENT" for 3; "UNKNOWN" for any other
+ * number. Static string. */
 BALLAST_API const char* ballast_status_name(int status);
 
-/* Why the last call of this thread that failed did; "" before the first. UTF-8
- * in one line. Valid until the thread's next call that fails. */
+/* Message of this thread's last failed call; "" before the first. One line of
+ * UTF-8. Valid until the thread's next failed call. */
 BALLAST_API const char* ballast_last_error(void);
 
 typedef enum ballast_module {
@@ -61,14 +62,14 @@ typedef enum ballast_backend {
   BALLAST_BACKEND_CUDA = 2
 } ballast_backend;
 
-/* 1 where the library was built with this backend, else 0. BACKEND_CUDA wants a
- * GPU and its driver besides, which this does not look for. */
+/* 1 if the library was built with this backend, else 0. Does not check for the
+ * GPU and the driver that BACKEND_CUDA also needs. */
 BALLAST_API int ballast_has_backend(int backend);
 
 /* Bytes that the library allocated, for the caller to free. */
 typedef struct ballast_bytes ballast_bytes;
-/* Followed by a byte that is 0 and not counted: text is a C string. Valid until
- * it is freed. NULL and 0 of NULL. */
+/* Data and size. The data are followed by a 0 byte that is not counted, so that
+ * text is a C string. Valid until freed. For NULL: NULL and 0. */
 BALLAST_API const char* ballast_bytes_data(const ballast_bytes* bytes);
 BALLAST_API size_t ballast_bytes_size(const ballast_bytes* bytes);
 BALLAST_API void ballast_bytes_free(ballast_bytes* bytes);
@@ -83,45 +84,48 @@ typedef enum ballast_dtype {
   BALLAST_BOOL = 6 /* a byte, 0 or 1 */
 } ballast_dtype;
 
-/* The job's servers: their addresses, and how both sides know each other. */
+/* The job's servers: their addresses, and how both sides authenticate each
+ * other. */
 typedef struct ballast_connection {
   uint32_t struct_size;
   /* Number of `servers`; at least 1. */
   uint32_t num_servers;
-  /* Addresses, `unix:/path` or `host:port`, in order of preference. All that
-   * answer are attached to and must have one fingerprint; blocks come from the
-   * first, and from the next when it dies, hangs, drains or is too slow. */
+  /* Addresses, `unix:/path` or `host:port`, in order of preference. The rank
+   * attaches to all that answer, and they must have one fingerprint. Blocks
+   * come from the first server, and from the next when it dies, hangs, drains
+   * or is too slow. */
   const char* const* servers;
-  /* Files. NULL or "": none. TCP goes over TLS where tls_ca (PEM, the CAs of
-   * the servers' certificates) is given, which the other three need. */
+  /* File names. NULL or "": none. TCP uses TLS if tls_ca (PEM, the CAs of the
+   * servers' certificates) is given; the other tls_ fields require it. */
   const char* tls_ca;
   const char* tls_cert; /* PEM, of this client; with tls_key */
   const char* tls_key;
   const char* tls_server_name; /* name in the certificates, where it is not the
                                   address's */
   const char* token_file;      /* its first line is the bearer token */
-  /* Seconds to wait at the start for the first server to answer. 0: 60;
-   * negative: it must answer at once. */
+  /* Seconds to wait at the start for the first server to answer. 0: 60.
+   * Negative: it must answer at once. */
   double wait_for_server_s;
-  /* Seconds without a byte from a server that may send, then the next one goes
-   * on; four times that for a whole block. 0: 30. */
+  /* Seconds without a byte from a server that may send, after which the next
+   * server takes over; four times that for a whole block. 0: 30. */
   double hang_after_s;
-  /* Seconds without anything from any server, then Next fails. 0: 300. */
+  /* Seconds without anything from any server, after which ballast_shim_next
+   * fails. 0: 300. */
   double give_up_after_s;
-  /* Over how many connections, at most 8, blocks come that are not in shared
-   * memory; docs/flow_control.md says how to choose. 0: 1. */
+  /* Number of connections, at most 8, that carry blocks outside shared memory;
+   * docs/flow_control.md says how to choose. 0: 1. */
   uint32_t streams;
   uint32_t reserved;
-  /* Names this start of the job, the same for all its ranks: a launcher's job
-   * number and restart count, say. Ranks of different runs never meet in a
-   * group. NULL or "": none is named. At most 256 bytes. */
+  /* Name of this start of the job, the same on all its ranks; for example a
+   * launcher's job number and restart count. Ranks of different runs never meet
+   * in a group. NULL or "": no name. At most 256 bytes. */
   const char* run;
 } ballast_connection;
 
-/* Asks the job's first server that answers what the job is, before there is a
- * shim: to learn how many ranks each module has, say. `job`: as
- * ballast_shim_job answers. Blocks until a server has answered.
- * Errors: INVALID_ARGUMENT, UNAVAILABLE, DEADLINE_EXCEEDED, UNAUTHENTICATED,
+/* Asks the servers for the job before there is a shim, for example to learn how
+ * many ranks each module has. The first server that answers counts. `job`: as
+ * from ballast_shim_job. Blocks until a server has answered. Errors:
+ * INVALID_ARGUMENT, UNAVAILABLE, DEADLINE_EXCEEDED, UNAUTHENTICATED,
  * PERMISSION_DENIED, FAILED_PRECONDITION (the servers differ in fingerprint).
  */
 BALLAST_API int ballast_query_job(const ballast_connection* connection,

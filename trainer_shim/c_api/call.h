@@ -14,11 +14,11 @@
 
 namespace ballast {
 
-// Keeps the message for ballast_last_error and answers the code.
+// Keeps the message for ballast_last_error and returns the code.
 int Finish(const absl::Status& status);
 
-// Runs the body of a function of the C interface: what it throws, for want of
-// memory say, ends here.
+// Runs the body of a function of the C interface and turns anything it throws,
+// such as bad_alloc, into a status.
 template <typename Body>
 int Call(Body body) {
   try {
@@ -32,19 +32,19 @@ int Call(Body body) {
   }
 }
 
-// INVALID_ARGUMENT naming `what`, where `pointer` is null.
+// INVALID_ARGUMENT naming `what` if `pointer` is null.
 inline absl::Status CheckGiven(const void* pointer, const char* what) {
   if (pointer != nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(what, " is NULL"));
 }
 
-// A struct_size that cannot be: most often one that was never set.
+// INVALID_ARGUMENT for an impossible struct_size, most often one that was never
+// set.
 absl::Status CheckStructSize(uint32_t size, const char* what);
 
-// The caller's struct as this library knows it: fields that the caller does not
-// have are 0. `T` begins with struct_size. Errors: INVALID_ARGUMENT (null, a
-// size that cannot be, a field that this library does not know and that is not
-// 0).
+// Reads the caller's struct as this library knows it; fields that the caller
+// lacks are 0. `T` begins with struct_size. Errors: INVALID_ARGUMENT (null, an
+// impossible size, a field other than 0 that this library does not know).
 template <typename T>
 absl::StatusOr<T> ReadStruct(const T* given, const char* what) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -69,9 +69,9 @@ absl::StatusOr<T> ReadStruct(const T* given, const char* what) {
   return known;
 }
 
-// Fills the fields that the caller has, and sets those to 0 that this library
-// does not know. `struct_size` stays the caller's. Errors: INVALID_ARGUMENT
-// (null, a size that cannot be).
+// Fills the fields that the caller has; those that this library does not know
+// become 0. `struct_size` stays the caller's. Errors: INVALID_ARGUMENT (null,
+// an impossible size).
 template <typename T>
 absl::Status WriteStruct(const T& value, T* given, const char* what) {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -9,13 +9,13 @@
 
 namespace ballast {
 
-// A checkpoint as bytes: "BALLASTC", the version (u32, 1), 0 (u32), XXH3-64 of
-// what follows (u64), the message. Little-endian. Pure; equal checkpoints have
+// Serialises a checkpoint: "BALLASTC", the version (u32, 1), 0 (u32), XXH3-64
+// of the rest (u64), the message. Little-endian. Pure; equal checkpoints have
 // equal bytes.
 std::string CheckpointBytes(const v1::Checkpoint& checkpoint);
 
-// Errors: INVALID_ARGUMENT (no checkpoint at all), UNIMPLEMENTED (of another
-// version, naming both), DATA_LOSS (cut off, or damaged).
+// Errors: INVALID_ARGUMENT (not a checkpoint), UNIMPLEMENTED (another version,
+// naming both), DATA_LOSS (truncated or damaged).
 absl::StatusOr<v1::Checkpoint> ParseCheckpoint(absl::string_view bytes);
 
 }  // namespace ballast

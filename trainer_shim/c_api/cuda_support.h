@@ -14,9 +14,9 @@
 
 namespace ballast {
 
-// The C interface's access to GPUs. A build without CUDA has an implementation
-// of its own, in which every function answers UNIMPLEMENTED. Every function
-// leaves the calling thread's current device as it was.
+// The C interface's access to GPUs. In a build without CUDA, HasCuda is false
+// and every other function returns UNIMPLEMENTED (no_cuda_support.cc). No
+// function changes the calling thread's current device.
 bool HasCuda();
 
 struct NcclEndOptions {

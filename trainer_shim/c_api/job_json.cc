@@ -109,7 +109,7 @@ std::string JobToJson(const v1::Job& job, const v1::Fingerprint& fingerprint) {
   json["fingerprint"] = fingerprint.hash();
   json["data_fingerprint"] = fingerprint.data_hash();
   json.update(ToJson(job));
-  // Text of a server's that is not UTF-8 must not end the process.
+  // Text from a server that is not UTF-8 must not end the process.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -11,17 +11,18 @@
 
 namespace ballast {
 
-// Options of the C interface, checked and with their defaults. Pure. Errors:
-// INVALID_ARGUMENT naming the field, the value and what is wanted.
+// Options of the C interface, checked and with defaults filled in. Pure.
+// Errors: INVALID_ARGUMENT naming the field, the value found and the one
+// wanted.
 
 // ballast_connection's.
 struct Connection {
   ServerOptions servers;
   FailoverOptions failover;
-  std::string run;  // names this start of the job; may be empty
+  std::string run;  // name of this start of the job; may be empty
 };
 
-// ballast_shim_options'. Fields that only one backend knows say so.
+// ballast_shim_options'. Fields for one backend only say so.
 struct ShimOptions {
   RankShim::Options shim;  // without communicators
   ballast_backend backend = BALLAST_BACKEND_HOST;
@@ -42,7 +43,7 @@ absl::StatusOr<absl::Duration> SecondsOf(double seconds,
 
 absl::StatusOr<Connection> ConnectionOf(const ballast_connection* given);
 
-// `known` is what ReadStruct answered. Errors also: as ParseCheckpoint.
+// `known` is the result of ReadStruct. Further errors: as ParseCheckpoint.
 absl::StatusOr<ShimOptions> ShimOptionsOf(const ballast_shim_options& known);
 
 }  // namespace ballast

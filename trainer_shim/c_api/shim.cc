@@ -41,7 +41,7 @@ absl::Status QueryJob(const ballast_connection* connection,
   return absl::OkStatus();
 }
 
-// Moves the end out of `given`, which may be null.
+// Moves the communicator out of `given`, which may be null.
 absl::StatusOr<std::unique_ptr<Communicator>> TakeEnd(
     ballast_communicator* given, ballast_backend backend, const char* name) {
   if (given == nullptr) return nullptr;
@@ -67,7 +67,7 @@ absl::Status Create(const ballast_shim_options* given, ballast_shim** shim) {
   SendGrpcLogToLog();
   BALLAST_ASSIGN_OR_RETURN(const ballast_shim_options known,
                            ReadStruct(given, "options"));
-  // From here on the communicators are ours, whatever comes.
+  // From here on this call owns the communicators, even if it fails.
   const std::unique_ptr<ballast_communicator> data(known.communicator);
   const std::unique_ptr<ballast_communicator> tensor(known.tensor_communicator);
   BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
@@ -164,7 +164,7 @@ absl::Status Checkpoint(const ballast_shim* shim, uint64_t next_step,
   return absl::OkStatus();
 }
 
-// Copies as much as fits, and a 0 behind it.
+// Copies as much as fits, and appends a 0.
 template <size_t kSize>
 void CopyText(const std::string& text, char (&out)[kSize]) {
   const size_t size = std::min(text.size(), kSize - 1);

@@ -23,80 +23,81 @@
 
 namespace ballast {
 
-// One micro-batch, planned, checked and in pinned memory: all the host's work
-// for it apart from giving work to the device.
+// One micro-batch, planned, checked and in pinned memory: everything that the
+// host does for it before enqueueing device work.
 struct StagedBatch {
   ExchangePlan exchange;
   BatchLayout layout;
   StagingPlan plan;
-  // All that is known of the batch without a look at the device; its pointers
-  // are null. Moves to the pool's entry at the launch.
+  // Everything known about the batch without the device; its pointers are null.
+  // Moved to the pool's entry at the launch.
   DeviceBatch batch;
   // The block, in pinned memory: where the server wrote it, or in `host`. Null
-  // without one: the rank receives no tensor, or has it from a tensor peer.
+  // if the rank receives no tensor, or receives its tensors from a tensor peer.
   const uint8_t* block_bytes = nullptr;
-  // Keeps the former; null where the block lies in `host`.
+  // Keeps the server's memory alive; null if the block lies in `host`.
   std::unique_ptr<FetchedBlock> block;
-  // Room for the block, then (from plan.landing.received on) the upload.
+  // Space for the block, then (at plan.landing.received) for the upload.
   PinnedBuffer host;
-  // The device has read the block and `host`; recorded by whoever gives it that
-  // work.
+  // Done once the device has read the block and `host`; recorded by the code
+  // that enqueues that work.
   Event read;
-  // The device's times for it; says nothing of a micro-batch without a block.
-  // Not null.
+  // The device's times for it; empty for a micro-batch without a block. Not
+  // null.
   std::unique_ptr<StagingTimer> timer;
 };
 
-// Stages batches ahead of demand, in a thread of its own: pulls the block,
-// plans, checks the block against the plan, and copies it into pinned memory
-// unless it lies in some already.
-// One thread calls Next, Return and CheckRest; Cancel and NoteTimes are for
-// any.
+// Stages batches ahead of demand, in its own thread: pulls the block, plans,
+// checks the block against the plan, and copies it into pinned memory unless it
+// already lies there. Next, Return and CheckRest must be called from one
+// thread; Cancel and NoteTimes may be called from any.
 class BatchStager {
  public:
   struct Options {
     int device = 0;
     PixelType pixel_type = PixelType::kBfloat16;
-    // StagedBatches that exist: those being staged, staged, and not returned or
-    // not yet read by the device. At least 1 more than the caller keeps.
+    // Number of StagedBatches: being staged, staged, not returned, or not yet
+    // read by the device. At least 1 more than the caller keeps.
     int batches = 4;
-    // Pinned for each from the start; one that needs more gets it.
+    // Bytes pinned for each at the start; grown when a batch needs more.
     uint64_t batch_bytes = uint64_t{16} << 20;
-    // Bytes of blocks that `source` lets be held. A block stays where it lies
-    // for as long as the device may copy it only if all batches' blocks might.
+    // Bytes of blocks that `source` allows to be held. Blocks are copied to the
+    // device from where the server wrote them only if the limit allows that for
+    // all batches at once.
     uint64_t max_bytes = uint64_t{256} << 20;
   };
 
-  // `source` and `regions` are not owned and outlive the stager, `regions` also
-  // all work that the device was given with its batches. Errors: as CudaStatus.
+  // `source` and `regions` are not owned and outlive the stager; `regions` also
+  // outlives all device work on its batches. Errors: as CudaStatus.
   static absl::StatusOr<std::unique_ptr<BatchStager>> Create(
       RoleSource* source, PinnedRegions* regions, const Options& options);
   ~BatchStager();  // cancels, and joins
   BatchStager(const BatchStager&) = delete;
   BatchStager& operator=(const BatchStager&) = delete;
 
-  // The next staged batch, in order; the caller's until it is returned. Blocks
-  // until it is staged. Errors, final and repeated, after the batches before:
-  // as RoleSource::Next, CheckIntact (also of a batch before), PlanExchange,
-  // BlockView::Parse and Matches, LayOutBatch and CudaStatus.
+  // Returns the next staged batch, in order; the caller owns it until Return.
+  // Blocks until it is staged. Errors are final and repeated, and come after
+  // all earlier batches: as RoleSource::Next, CheckIntact (also of an
+  // earlier batch), PlanExchange, BlockView::Parse and Matches, LayOutBatch and
+  // CudaStatus.
   absl::StatusOr<StagedBatch*> Next();
 
-  // Gives a batch back. The stager waits for `read` before it uses it again,
+  // Gives a batch back. The stager waits for `read` before it reuses the batch,
   // and notes its times.
   void Return(StagedBatch* staged);
 
-  // Once Next has answered an error and every batch is returned: waits until
-  // the device has read the last ones, and answers whether their blocks were
-  // whole until then. Errors: as CheckIntact and CudaStatus.
+  // Call after Next has returned an error and every batch has been given back:
+  // waits until the device has read the last batches, and checks that their
+  // blocks were intact until then. Errors: as CheckIntact and CudaStatus.
   absl::Status CheckRest();
 
-  // Tells the source (RoleSource::NoteTimes) the device's times for batches
-  // that it is through with and whose times are not noted yet. Waits neither
-  // for the device nor for the thread that gives it work. From any thread whose
-  // current device is the stager's.
+  // Passes to the source (RoleSource::NoteTimes) the device's times of finished
+  // batches that have not been noted yet. Waits neither for the device nor for
+  // the thread that enqueues its work. From any thread whose current device is
+  // the stager's.
   void NoteTimes();
 
-  // Ends a Next that blocks, and every later one, with CANCELLED.
+  // Ends a blocked Next, and every later one, with CANCELLED.
   void Cancel();
 
  private:
@@ -105,7 +106,7 @@ class BatchStager {
       : source_(source), regions_(regions), options_(options) {}
 
   void Run();
-  // Blocks until a batch is free; null when cancelled.
+  // Blocks until a batch is free; null if cancelled.
   StagedBatch* TakeFree();
   // Waits until the device has read `staged`, and checks and drops its block.
   absl::Status Finish(StagedBatch* staged);
@@ -123,7 +124,8 @@ class BatchStager {
   CondVar changed_;
   std::deque<StagedBatch*> free_ ABSL_GUARDED_BY(mutex_);
   std::deque<StagedBatch*> ready_ ABSL_GUARDED_BY(mutex_);
-  absl::Status end_ ABSL_GUARDED_BY(mutex_);  // after what is ready
+  absl::Status end_
+      ABSL_GUARDED_BY(mutex_);  // returned after the ready batches
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

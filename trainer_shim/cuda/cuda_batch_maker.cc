@@ -22,9 +22,9 @@ constexpr uint32_t kMostPrepared = 64;  // entries of the pool
 
 CudaBatchMaker::~CudaBatchMaker() {
   const CurrentDevice current(options_.device);
-  // Work that was given to the device ends before the memory that it uses goes.
+  // Device work must end before the memory that it uses is freed.
   if (stream_ != nullptr) stream_->Synchronize().IgnoreError();
-  watch_ = nullptr;  // looks at the stager's times
+  watch_ = nullptr;  // it reads the stager's times
   stager_ = nullptr;
   stage_ = nullptr;
 }
@@ -70,7 +70,7 @@ absl::StatusOr<BatchEntry*> CudaBatchMaker::Next(StreamHandle handle) {
   const auto stream = static_cast<cudaStream_t>(handle);
   if (next_ == nullptr) BALLAST_RETURN_IF_ERROR(LaunchNext());
   if (next_ == nullptr) {
-    // The last blocks must have been whole until the device had read them.
+    // The last blocks must have stayed intact until the device had read them.
     if (absl::IsOutOfRange(after_)) {
       BALLAST_RETURN_IF_ERROR(stager_->CheckRest());
     }
@@ -87,7 +87,7 @@ absl::Status CudaBatchMaker::LaunchNext() {
   if (!after_.ok()) return absl::OkStatus();
   absl::StatusOr<StagedBatch*> staged = stager_->Next();
   if (!staged.ok()) {
-    // The batch before is good: this comes after it.
+    // The batch before is good: this error comes after it.
     after_ = staged.status();
     return absl::OkStatus();
   }
@@ -126,8 +126,8 @@ void CudaBatchMaker::Cancel() {
 }
 
 void CudaBatchMaker::NoteTimes() {
-  // Asking for events of another device than the current one makes a context on
-  // the current one, which may be a neighbour's: that is left to the watch.
+  // Querying another device's events creates a context on the current device,
+  // which may be another process's. In that case only the watch looks.
   int current = 0;
   if (cudaGetDevice(&current) == cudaSuccess && current == options_.device) {
     stager_->NoteTimes();

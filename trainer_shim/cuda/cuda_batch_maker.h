@@ -16,8 +16,8 @@
 
 namespace ballast {
 
-// Makes DeviceBatches: a BatchStager pulls and plans ahead, a DeviceStage gives
-// the device its work, and a DeviceWatch looks for what goes wrong there.
+// Makes DeviceBatches: a BatchStager pulls and plans ahead, a DeviceStage
+// enqueues the device work, and a DeviceWatch looks for errors on the device.
 class CudaBatchMaker : public BatchMaker {
  public:
   // See CudaTrainerShim::Options.
@@ -25,10 +25,11 @@ class CudaBatchMaker : public BatchMaker {
     int device = 0;
     PixelType pixel_type = PixelType::kBfloat16;
     Normalisation normalisation = Normalisation::kTorchvision;
-    // Next also gives the device the work of the batch after, which then runs
-    // beside the trainer's step. Off: a batch is made when it is asked for.
+    // Next also enqueues the device work of the following batch, which then
+    // overlaps the trainer's step. Off: Next makes only the batch that it
+    // returns.
     bool overlap = true;
-    // A batch whose work the device has not done so long after it was given
+    // A batch whose device work is unfinished this long after it was enqueued
     // counts as hung: a peer is gone or far behind.
     absl::Duration timeout = absl::Minutes(10);
   };
@@ -47,8 +48,8 @@ class CudaBatchMaker : public BatchMaker {
   void NoteTimes() override;
 
  private:
-  // Gives the device the work of the next batch. OK with next_ null at the end
-  // of the steps.
+  // Enqueues the device work of the next batch. At the end of the steps: OK,
+  // with next_ null.
   absl::Status LaunchNext();
 
   const Options options_;
@@ -57,11 +58,12 @@ class CudaBatchMaker : public BatchMaker {
   PinnedBuffer finding_;                      // one Finding
   PinnedRegions regions_;
   std::unique_ptr<DeviceStage> stage_;
-  // After what their threads use.
+  // Declared after everything their threads use.
   std::unique_ptr<BatchStager> stager_;
   std::unique_ptr<DeviceWatch> watch_;
   DeviceEntry* next_ = nullptr;  // launched, not handed out
-  absl::Status after_;  // what follows next_, once launching has failed
+  absl::Status
+      after_;  // error to return after next_, once launching has failed
 };
 
 }  // namespace ballast

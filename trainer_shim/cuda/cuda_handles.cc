@@ -10,8 +10,8 @@
 namespace ballast {
 namespace {
 
-// A destructor has nobody to tell; what broke the device has been reported by
-// the call that met it first.
+// A destructor cannot return an error. The call that met the device's error
+// first has reported it.
 void LogFailure(cudaError_t error, absl::string_view what) {
   const absl::Status status = CudaStatus(error, what);
   if (!status.ok()) LogError(status.message());
@@ -50,8 +50,8 @@ absl::Status Event::Wait() const {
 absl::StatusOr<bool> Event::Done() const {
   const cudaError_t error = cudaEventQuery(event_.get());
   if (error == cudaErrorNotReady) {
-    // CUDA keeps this answer as the thread's last error, which the trainer may
-    // be about to ask for.
+    // CUDA keeps this result as the thread's last error, which the trainer
+    // might read next: clear it.
     if (cudaPeekAtLastError() == cudaErrorNotReady) cudaGetLastError();
     return false;
   }

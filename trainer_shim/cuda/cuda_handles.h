@@ -14,10 +14,10 @@
 
 namespace ballast {
 
-// CUDA's events, streams and pinned memory as values that clean up after
-// themselves. All movable; a default one is empty. Errors: as CudaStatus.
+// RAII types for CUDA's events, streams and memory. All are movable; a
+// default-constructed one is empty. Errors: as CudaStatus.
 
-// An event. Recording it anew forgets what was recorded before.
+// An event. Recording it again replaces the earlier record.
 class Event {
  public:
   static absl::StatusOr<Event> Create();  // without timing, which is cheaper
@@ -25,11 +25,12 @@ class Event {
   Event() = default;
 
   absl::Status Record(cudaStream_t stream) const;
-  // Blocks until what was recorded is done; at once where nothing was. Sleeps
-  // meanwhile, where CUDA's default is to spin: a processor of the node that a
-  // thread burns by waiting is one that decodes no images.
+  // Blocks until the recorded work is done; returns at once if nothing was
+  // recorded. Sleeps instead of spinning, CUDA's default: a core that spins
+  // decodes no images.
   absl::Status Wait() const;
-  // Whether what was recorded is done; true where nothing was. Never blocks.
+  // Whether the recorded work is done; true if nothing was recorded. Never
+  // blocks.
   absl::StatusOr<bool> Done() const;
   cudaEvent_t get() const { return event_.get(); }
 
@@ -42,13 +43,13 @@ class Event {
   std::unique_ptr<CUevent_st, Destroy> event_;
 };
 
-// How long it was on the device from what `begin` to what `end` recorded, to
-// half a microsecond. Both are timed, of one device, recorded and done; else
-// INTERNAL. Never blocks.
+// Device time between the records of `begin` and `end`, to half a microsecond.
+// Both must be timed, on one device, recorded and done; else INTERNAL. Never
+// blocks.
 absl::StatusOr<absl::Duration> TimeBetween(const Event& begin,
                                            const Event& end);
 
-// Work that `stream` is given from now on waits for `event`.
+// Makes work enqueued on `stream` from now on wait for `event`.
 absl::Status StreamWait(cudaStream_t stream, cudaEvent_t event);
 
 // A stream of the current device that does not wait for the default stream.
@@ -67,10 +68,9 @@ class CudaStream {
   std::unique_ptr<CUstream_st, Destroy> stream_;
 };
 
-// Device memory that is taken and given back in the order of a stream's work.
-// Unlike cudaFree this waits for nothing, and waiting for a device that itself
-// waits for a peer may never end. Not usable after its stream is gone, which
-// must outlive it.
+// Device memory that is allocated and freed in stream order. Unlike cudaFree
+// this never waits: waiting for a device that itself waits for a peer may never
+// end. Its stream must outlive it.
 class StreamBuffer {
  public:
   StreamBuffer() = default;
@@ -78,18 +78,17 @@ class StreamBuffer {
   StreamBuffer& operator=(const StreamBuffer&) = delete;
   ~StreamBuffer();
 
-  // Makes it hold at least `size` bytes for the work that `stream` is given
-  // from now on; what it held is lost when it grows, to twice as much as asked
-  // for. What work on other streams reads of it must be done, or waited for by
-  // `stream`. Always the same stream. Errors: as CudaStatus.
+  // Makes it hold at least `size` bytes for work enqueued on `stream` from now
+  // on. If it must grow, it grows to twice `size` and loses its contents. Work
+  // on other streams that reads it must be done, or waited for by `stream`.
+  // Must always be given the same stream. Errors: as CudaStatus.
   absl::Status Reserve(uint64_t size, cudaStream_t stream);
 
   uint64_t size() const { return size_; }
-  // A device address, at a multiple of 256.
+  // A device address, a multiple of 256.
   uint8_t* data() const { return data_; }
 
-  // Gives the memory back, in the order of its stream's work. Waits for
-  // nothing.
+  // Frees the memory in stream order. Never waits.
   void Free();
 
  private:
@@ -98,16 +97,16 @@ class StreamBuffer {
   cudaStream_t stream_ = nullptr;
 };
 
-// Page-locked host memory, which devices copy from at full speed and without
-// the host's help, and which they can also write to.
+// Page-locked host memory: devices copy from it at full speed without the
+// host's help, and can write to it.
 class PinnedBuffer {
  public:
   static absl::StatusOr<PinnedBuffer> Create(uint64_t size);
   PinnedBuffer() = default;
 
-  // Makes it hold at least `size` bytes; what it held is lost when it grows, to
-  // twice as much as asked for. What it had before stays allocated as long as
-  // the buffer, since giving pinned memory back waits for the device.
+  // Makes it hold at least `size` bytes. If it must grow, it grows to twice
+  // `size` and loses its contents. The old memory stays allocated as long as
+  // the buffer, since freeing pinned memory waits for the device.
   absl::Status Reserve(uint64_t size);
 
   uint64_t size() const { return size_; }

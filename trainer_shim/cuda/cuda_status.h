@@ -8,8 +8,8 @@
 
 namespace ballast {
 
-// The only place where CUDA's errors become statuses. `what` says what was
-// tried ("copy of 12 bytes to the device").
+// The only place where CUDA's errors become statuses. `what` names the failed
+// operation ("copy of 12 bytes to the device").
 //
 // Codes: RESOURCE_EXHAUSTED (the device's or the pinned memory is used up),
 // FAILED_PRECONDITION (no device, no driver, or one too old for the runtime),

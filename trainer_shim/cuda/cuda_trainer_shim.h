@@ -16,9 +16,9 @@
 
 namespace ballast {
 
-// A trainer's shim with batches in a GPU's memory. RankShim has the rules of
-// the calls. The block is copied to the device once, slices of it go straight
-// to the peers' GPUs, and kernels write the batch out of what landed.
+// A trainer's shim with batches in GPU memory. RankShim documents the calls.
+// Each block is copied to the device once, its slices go straight to the peers'
+// GPUs, and kernels write the batch from the bytes that landed.
 //
 //   CudaTrainerShim::Options options;
 //   options.servers.addresses = {"unix:/run/ballast/a.sock"};
@@ -34,61 +34,63 @@ namespace ballast {
 //     Train(**batch, stream);  // or keep *batch for as long as it is needed
 //   }
 //
-// Streams. `stream` of Next waits until the batch is packed; the calling thread
-// does not. Work on other streams that reads the batch must wait for `stream`,
-// and BatchRef::RecordStream tells the shim of them. When the last reference
-// goes, on any thread, an event is recorded on each of these streams, and the
-// shim's stream waits for those before the batch's memory is used again: the
-// reference may go as soon as the work that reads the batch has been enqueued.
-// A stream lives until then; cudaStreamPerThread, which is another in each
-// thread, cannot be one of them.
+// Streams. The `stream` given to Next waits until the batch is packed; the
+// calling thread does not. Work on other streams that reads the batch must wait
+// for `stream`, and these streams must be given to BatchRef::RecordStream. At
+// the last release, on any thread, an event is recorded on each of these
+// streams; the shim's stream waits for the events before it reuses the batch's
+// memory. So a reference may be released as soon as the work that reads the
+// batch has been enqueued. Each of these streams must exist until that release.
+// cudaStreamPerThread is not allowed, since it is a different stream in each
+// thread.
 //
-// Threads. Next is for one thread, on whose calls the device is given all its
-// work, NCCL's included, in one order that is the same on every rank: so it
-// also runs beside the trainer's own collectives where
-// CUDA_DEVICE_MAX_CONNECTIONS is
-// 1. Two threads of the shim's own pull and plan ahead, and watch for what goes
-// wrong on the device. No call changes the current device but Create.
+// Threads. One thread calls Next, and its calls enqueue all of the shim's
+// device work, NCCL's included, in one order that is the same on every rank.
+// The shim therefore also runs beside the trainer's own collectives with
+// CUDA_DEVICE_MAX_CONNECTIONS=1. Two threads of the shim's own pull and plan
+// ahead, and watch for errors on the device. Only Create changes the thread's
+// current device.
 //
-// A process that has several shims, a vision rank's and a language rank's say,
-// - creates all of them, of all its threads, before it first calls Next of any:
-//   making things ready on a device may wait for work that waits for a peer;
-// - calls Next of those on one device in the same order as every other process,
-//   from one thread: exchanges of two groups that two devices are given in
-//   opposite orders may wait for each other without end, as NCCL's do.
+// Several shims. A process with more than one, such as a vision rank's and a
+// language rank's, must
+// - create all of them, in all its threads, before the first Next of any:
+//   creating one may wait for device work that waits for a peer;
+// - call Next of the shims on one device from one thread, in the same order as
+//   every other process: exchanges of two groups that are enqueued in opposite
+//   orders on two devices can deadlock, as with NCCL itself.
 //
-// Memory on the device: up to max_batches_held batches, with overlap one more,
-// one landing buffer, and the communicator's. Batches' memory is taken when it
-// is first needed: a loop that holds one batch at a time has two, or three
-// where it still holds it when it asks for the next. Pinned: four blocks, and 4
-// KiB for each batch of the pool.
+// Device memory: up to max_batches_held batches, one more with overlap, one
+// landing buffer, and the communicator's memory. A batch's memory is allocated
+// when first needed: a loop that holds one batch at a time allocates two, or
+// three if it still holds one when it asks for the next. Pinned memory: four
+// blocks, and 4 KiB for each batch of the pool.
 class CudaTrainerShim : public RankShim {
  public:
-  // The device's options are CudaBatchMaker's.
+  // CudaBatchMaker::Options has the options of the device.
   struct Options : RankShim::Options, CudaBatchMaker::Options {};
 
-  // Attaches and begins to fetch. Leaves `device` the calling thread's current
-  // one. Blocks until all servers have answered or failed to. Errors, which
-  // also abort the communicators: as TrainerShim::Create and CudaStatus.
+  // Attaches and begins to fetch. Makes `device` the calling thread's current
+  // device. Blocks until every server has answered or failed. Errors also abort
+  // the communicators: as TrainerShim::Create and CudaStatus.
   static absl::StatusOr<std::unique_ptr<CudaTrainerShim>> Create(
       Options options);
-  // The same over clients that exist already; options.servers is not read.
+  // The same over existing clients; options.servers is ignored.
   static absl::StatusOr<std::unique_ptr<CudaTrainerShim>> Create(
       Options options, std::vector<std::unique_ptr<LoaderClient>> clients);
 
-  // As RankShim's, except as follows. Blocks until a block is in host memory:
-  // this batch's and, with overlap, the next one's too, as every rank must give
-  // its device the same work in the same order. In the steady state both are
-  // there. Before OUT_OF_RANGE is answered, waits until the device has read the
-  // last blocks. Errors also: DEADLINE_EXCEEDED (Options::timeout), as
-  // DeviceStage::Launch. What the device finds wrong is noticed within a
-  // fraction of a second and answered by the next call.
+  // As RankShim::Next, except as follows. Blocks until this batch's block is in
+  // host memory and, with overlap, the next one's too, since every rank must
+  // enqueue the same device work in the same order. In the steady state both
+  // are already there. Before it returns OUT_OF_RANGE it waits until the device
+  // has read the last blocks. Further errors: as DeviceStage::Launch;
+  // DEADLINE_EXCEEDED (Options::timeout). An error on the device is noticed
+  // within a fraction of a second and returned by the next call.
   absl::StatusOr<BatchRef<DeviceBatch>> Next(cudaStream_t stream);
 
-  // As RankShim's, with tensors that go from GPU to GPU. Both enqueue work on
-  // `stream` and return without waiting for the device; all tensor peers must
-  // call at the same place among their collectives. DeviceBatch::placeholders
-  // are valid once the work on `stream` is done.
+  // As in RankShim; tensors go from GPU to GPU. Both enqueue work on `stream`
+  // and return without waiting for the device. All tensor peers must call at
+  // the same place among their collectives. DeviceBatch::placeholders are valid
+  // once the work on `stream` is done.
   absl::Status SendToTensorPeers(cudaStream_t stream) {
     return RankShim::SendToTensorPeers(stream);
   }

@@ -5,8 +5,8 @@
 
 namespace ballast {
 
-// Makes a device the calling thread's current one for as long as this lives,
-// and then the one before again.
+// Makes a device the calling thread's current one for its lifetime, and then
+// restores the previous one.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device);

@@ -13,17 +13,17 @@
 
 namespace ballast {
 
-// What a rank trains on in one micro-batch, in its GPU's memory: PackedBatch
-// there. n samples, T padded tokens, of which this context rank has L = T /
-// context.size, P patches, V = patch_values values a patch
-// (3*temporal_patch*patch*patch). Tensors that `fields` does not name are null.
-// Tensors are dense, row-major, and begin at multiples of 256 bytes. Pointers
-// are device addresses unless said otherwise. PackedSample::placeholder is not
-// set: see `placeholders`.
+// A rank's packed batch of one micro-batch in GPU memory; PackedBatch is its
+// counterpart on the host. There are n samples, T padded tokens, of which this
+// context rank has L = T / context.size, and P patches of V = patch_values
+// values (3*temporal_patch*patch*patch). Tensors that `fields` does not name
+// are null. Tensors are dense, row-major, and begin at multiples of 256 bytes.
+// Pointers are device addresses unless said otherwise.
+// PackedSample::placeholder is not set: see `placeholders`.
 struct DeviceBatch : BatchInfo {
   int device = 0;
-  // Host memory, [n]: 1 where the sample could not be read and something of its
-  // size stands for it. Valid once the device has packed the batch.
+  // Host memory, [n]: 1 if the sample could not be read and a placeholder of
+  // its size replaces it. Valid once the device has packed the batch.
   const uint8_t* placeholders = nullptr;
 
   // Language.
@@ -33,7 +33,7 @@ struct DeviceBatch : BatchInfo {
   const int64_t* position_ids = nullptr;       // [3, 1, L] or [1, L]
   const int32_t* cu_seqlens = nullptr;         // [n+1]
   const int32_t* cu_seqlens_padded = nullptr;  // [n+1]
-  // The last two in host memory, and T, all of whole samples.
+  // The last two in host memory, and T; all for whole samples.
   TextLayout text;
 
   // Vision.
@@ -44,14 +44,15 @@ struct DeviceBatch : BatchInfo {
   VisionLayout vision;
 };
 
-// The parts of the batch that lie in host memory: all but its tensors.
+// The parts of the batch that are in host memory: everything except its
+// tensors.
 PackedBatch WithoutTensors(const DeviceBatch& batch);
 
 // The addresses of the batch's tensors, for ListTensors.
 TensorAddresses AddressesOf(const DeviceBatch& batch);
 
-// The batch in host memory, for tests and tools. Waits for `stream`, which must
-// wait for the batch. Errors: as CudaStatus.
+// Copies the batch to host memory, for tests and tools. Waits for `stream`,
+// which must wait for the batch. Errors: as CudaStatus.
 absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
                                        cudaStream_t stream);
 

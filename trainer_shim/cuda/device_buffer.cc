@@ -24,8 +24,8 @@ absl::StatusOr<DeviceBuffer> DeviceBuffer::Create(uint64_t size) {
 void DeviceBuffer::Free::operator()(uint8_t* data) const {
   const absl::Status status =
       CudaStatus(cudaFree(data), "release of device memory");
-  // A destructor has nobody to tell; what broke the device has been reported
-  // by the call that met it first.
+  // A destructor cannot return an error. The call that met the device's error
+  // first has reported it.
   if (!status.ok()) LogError(status.message());
 }
 

@@ -9,11 +9,11 @@
 
 namespace ballast {
 
-// Uninitialised bytes of a fixed size in a GPU's memory, or none at all; they
-// begin at a multiple of 256. Movable. Thread-compatible.
+// Uninitialised GPU memory of a fixed size, which may be 0; begins at a
+// multiple of 256. Movable. Thread-compatible.
 class DeviceBuffer {
  public:
-  // On the calling thread's current device. Waits for it.
+  // Allocates on the calling thread's current device. Waits for the device.
   // Errors: as CudaStatus; RESOURCE_EXHAUSTED names the size.
   static absl::StatusOr<DeviceBuffer> Create(uint64_t size);
   DeviceBuffer() = default;
@@ -23,11 +23,11 @@ class DeviceBuffer {
     Swap(&moved);
     return *this;
   }
-  // Waits until the device has done all work that it was given before.
+  // Waits until the device has done all work enqueued before.
   ~DeviceBuffer() = default;
 
   uint64_t size() const { return size_; }
-  // A device address: not to be read or written by the host.
+  // A device address: the host must not read or write it.
   uint8_t* data() const { return data_.get(); }
 
  private:

@@ -14,10 +14,10 @@
 namespace ballast {
 namespace {
 
-constexpr uint64_t kPlaceholders = 4096;  // samples, to begin with
+constexpr uint64_t kPlaceholders = 4096;  // initial capacity, in samples
 
-// Pinned memory of entries that are gone, for the next ones. Never destroyed:
-// entries may be released while the process ends.
+// Pinned memory of destroyed entries, for later ones. Never destroyed: entries
+// may be released while the process ends.
 struct Retired {
   Mutex mutex;
   std::vector<PinnedBuffer> buffers ABSL_GUARDED_BY(mutex);
@@ -46,7 +46,7 @@ absl::StatusOr<PinnedBuffer> TakePlaceholders() {
   return PinnedBuffer::Create(kPlaceholders);
 }
 
-// The driver is gone, and all its memory with it.
+// Whether the driver has been unloaded, and all its memory with it.
 bool ProcessEnds() {
   int device = 0;
   return cudaGetDevice(&device) == cudaErrorCudartUnloading;

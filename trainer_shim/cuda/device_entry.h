@@ -17,18 +17,18 @@
 
 namespace ballast {
 
-// A batch in device memory, with that memory: the buffers that its tensors lie
-// in grow to twice the largest batch that they have held, and are kept.
+// A batch in device memory, with the buffers that hold its tensors. They grow
+// to twice the largest batch that they have held, and are kept.
 //
-// When the last holder lets go, an event is recorded on every stream that the
-// batch was given to; whoever uses the memory next makes the shim's stream wait
-// for these events, not the host. An entry that outlives its shim frees its
-// memory in the same order. Its pinned memory, which CUDA frees only by waiting
-// for the device, is then kept for later entries of the process.
+// At the last release an event is recorded on every stream that the batch was
+// given to. Before the memory is reused, the shim's stream, not the host, waits
+// for these events. An entry that outlives its shim frees its device memory in
+// the same order. CUDA frees pinned memory only by waiting for the device, so
+// the entry's pinned memory is then kept for later entries of the process.
 class DeviceEntry : public BatchEntry {
  public:
-  // An empty entry, on the current device, `device`. `stream` is the shim's.
-  // Errors: as CudaStatus.
+  // Creates an empty entry on `device`, which must be the current one. `stream`
+  // is the shim's. Errors: as CudaStatus.
   static absl::StatusOr<std::unique_ptr<DeviceEntry>> Create(
       int device, std::shared_ptr<const CudaStream> stream);
   ~DeviceEntry() override;
@@ -40,12 +40,12 @@ class DeviceEntry : public BatchEntry {
   absl::StatusOr<std::string> Digest(StreamHandle stream) const override;
   absl::Status RecordStream(StreamHandle stream) override;
 
-  // Makes the shim's stream wait for all that read what the entry held before.
-  // Before the first use of its memory for another batch. Errors: as
-  // CudaStatus, also of the release.
+  // Makes the shim's stream wait for all readers of the entry's previous batch.
+  // Call it before the memory is used for another batch. Errors: as CudaStatus,
+  // including those of the release.
   absl::Status WaitUntilFree();
 
-  // Room for `samples` placeholders, zeros where it is new. Errors: as
+  // Makes space for `samples` placeholders; new space is zeroed. Errors: as
   // CudaStatus.
   absl::Status ReservePlaceholders(uint64_t samples);
 
@@ -58,8 +58,8 @@ class DeviceEntry : public BatchEntry {
   StreamBuffer upload;
   StreamBuffer output;
   PinnedBuffer placeholders;
-  // The device has packed the batch, or passed it on to or received it from
-  // tensor peers; recorded by whoever gives it that work.
+  // Done once the device has packed the batch, or has sent it to or received it
+  // from tensor peers; recorded by the code that enqueues that work.
   Event packed;
 
  private:
@@ -70,11 +70,11 @@ class DeviceEntry : public BatchEntry {
 
   const int device_;
   Mutex mutex_;
-  // Streams that the batch was given to since it was handed out.
+  // Streams that the batch was given to (RecordStream) since it was handed out.
   std::vector<StreamHandle> streams_ ABSL_GUARDED_BY(mutex_);
   // One for each of `streams_`, and spare ones.
   std::vector<Event> events_ ABSL_GUARDED_BY(mutex_);
-  // Number of events_ that must be done before the memory is used again.
+  // Number of events_ that must be done before the memory is reused.
   size_t pending_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status release_ ABSL_GUARDED_BY(mutex_);
 };

@@ -9,9 +9,9 @@
 namespace ballast {
 namespace {
 
-// Groups of at most this many ranks pass headers between all of them, so that
-// every rank sees one that has gone astray; larger ones between those that
-// exchange.
+// In groups of at most this many ranks, all exchange headers with all, so that
+// every rank sees one that follows another schedule. In larger groups only
+// ranks that exchange samples do.
 constexpr uint32_t kMostHeaders = 32;
 
 template <typename T>
@@ -35,7 +35,8 @@ absl::StatusOr<std::unique_ptr<DeviceStage>> DeviceStage::Create(
 }
 
 absl::Status DeviceStage::Launch(DeviceEntry* entry, StagedBatch* staged) {
-  // Both what the entry held and its memory, should it have to grow, wait.
+  // Both overwriting the entry's memory and growing it must wait for its
+  // readers.
   BALLAST_RETURN_IF_ERROR(entry->WaitUntilFree());
   BALLAST_RETURN_IF_ERROR(Reserve(*staged, entry));
   std::swap(entry->batch, staged->batch);

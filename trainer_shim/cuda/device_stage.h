@@ -19,13 +19,13 @@
 namespace ballast {
 
 // The device's part of one micro-batch: copies the block in, exchanges, checks
-// and packs, all as work of one stream. Holds one landing buffer; the batch's
-// memory is the entry's. Buffers grow to twice the largest micro-batch seen,
-// and are kept. Thread-compatible, and used on threads whose current device is
-// its own.
+// and packs, all on one stream. Owns one landing buffer; the batch's memory
+// belongs to the entry. Buffers grow to twice the largest micro-batch seen, and
+// are kept. Thread-compatible; its device must be the calling thread's current
+// one.
 class DeviceStage {
  public:
-  // `stream` is the shim's. `communicator` is not owned; it may be null where
+  // `stream` is the shim's. `communicator` is not owned; it may be null if
   // `shape` exchanges nothing. `finding` is pinned memory. Errors: as
   // CudaStatus.
   static absl::StatusOr<std::unique_ptr<DeviceStage>> Create(
@@ -33,21 +33,20 @@ class DeviceStage {
       std::shared_ptr<const CudaStream> stream, Communicator* communicator,
       Finding* finding);
 
-  // Gives the stream all the work of `staged`, whose batch moves to `entry` and
-  // gets its pointers there. What the entry held before is overwritten once its
+  // Enqueues all work of `staged` on the stream. Its batch moves to `entry` and
+  // gets its pointers there. The entry's previous batch is overwritten once its
   // readers are done. Records entry->packed, staged->read and the phases of
-  // staged->timer: copying in, without what came before; the exchange with the
-  // comparing of headers, where `shape` has one; checking records and packing.
-  // Does not wait for the device.
-  // A micro-batch without a block gets its pointers, and what the host knows of
-  // it; it is not timed.
-  // Errors: as CudaStatus, Communicator::AllToAllV and the launches.
+  // staged->timer: the copy from the host, without earlier work; the exchange,
+  // with the comparison of headers, if `shape` exchanges; checking records and
+  // packing. Does not wait for the device. A micro-batch without a block gets
+  // only its pointers and what the host knows of it, and is not timed. Errors:
+  // as CudaStatus, Communicator::AllToAllV and the kernel launches.
   absl::Status Launch(DeviceEntry* entry, StagedBatch* staged);
 
-  // Gives `stream`, which waits for the batch in `entry`, the work of passing
-  // its tensors on to tensor peers, or, on ranks other than 0 of `peers`, of
-  // filling them. Records entry->packed anew. Errors: as CudaStatus and
-  // Communicator::Broadcast.
+  // Makes `stream` wait for the batch in `entry`, and enqueues on it the
+  // sending of its tensors to the tensor peers, or, on ranks of `peers` other
+  // than 0, their receiving. Records entry->packed again. Errors: as CudaStatus
+  // and Communicator::Broadcast.
   absl::Status Broadcast(DeviceEntry* entry, Communicator* peers,
                          cudaStream_t stream);
 
@@ -67,7 +66,7 @@ class DeviceStage {
   absl::Status CopyIn(const StagedBatch& staged, const DeviceEntry& entry);
   absl::Status CheckPeers(const StagedBatch& staged, const DeviceEntry& entry);
   absl::Status Exchange(const StagedBatch& staged);
-  // Gives the entry's batch the addresses of its tensors.
+  // Sets the addresses of the tensors in the entry's batch.
   void Point(const StagingPlan& plan, DeviceEntry* entry) const;
   absl::Status Pack(const StagedBatch& staged, const DeviceEntry& entry);
   absl::Status PackText(const StagedBatch& staged, const DeviceEntry& entry);
@@ -80,8 +79,8 @@ class DeviceStage {
   const CudaPatchifier patchifier_;
   const std::shared_ptr<const CudaStream> stream_;  // outlives the buffers
   StreamBuffer landing_;
-  StreamBuffer headers_;         // one of each peer
-  std::vector<uint32_t> peers_;  // ranks that headers pass to and from
+  StreamBuffer headers_;         // one from each peer
+  std::vector<uint32_t> peers_;  // ranks to exchange headers with
   ExchangeSlices slices_;
 };
 

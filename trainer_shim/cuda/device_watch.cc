@@ -65,7 +65,7 @@ DeviceWatch::~DeviceWatch() {
 
 void DeviceWatch::Begin(std::string batch, const Event* done) {
   MutexLock lock(&mutex_);
-  // Looks are seldom: an event may be used again before one saw it done.
+  // Looks are rare: an event may be reused before a look saw it done.
   for (size_t i = works_.size(); i-- > 0;) {
     if (works_[i].done != done) continue;
     works_.erase(works_.begin(), works_.begin() + i + 1);
@@ -98,7 +98,7 @@ void DeviceWatch::Abort(const absl::Status& reason) {
 }
 
 void DeviceWatch::Run() {
-  // Asking for events needs the device's context.
+  // Querying events needs the device's context.
   absl::Status status =
       CudaStatus(cudaSetDevice(options_.device), "choosing the device");
   while (status.ok() && sleeper_->Sleep(options_.interval)) {

@@ -20,14 +20,14 @@
 
 namespace ballast {
 
-// A finding as a status: OK or DATA_LOSS. Pure. `batch` names the step and
-// micro-batch.
+// Converts a finding to a status: OK or DATA_LOSS. Pure. `batch` names the step
+// and micro-batch.
 absl::Status StatusOf(const Finding& finding, const std::string& batch);
 
-// Watches, in a thread of its own, work that a device has been given and that
-// may never end by itself: an exchange whose peer is gone waits on the device
-// without end, and the host would wait for it. The first thing that goes wrong
-// aborts the communicators, which ends that work. Thread-safe.
+// Watches, in its own thread, device work that may never end by itself: an
+// exchange whose peer is gone waits on the device without end, and the host
+// would wait for it. The first error aborts the communicators, which ends that
+// work. Thread-safe.
 class DeviceWatch {
  public:
   struct Options {
@@ -35,30 +35,30 @@ class DeviceWatch {
     absl::Duration timeout = absl::Minutes(10);
     absl::Duration interval = absl::Milliseconds(20);  // between looks
     Clock* clock = Clock::Real();                      // outlives the watch
-    // Called at each look, on a thread whose current device is `device`. Waits
-    // for nobody.
+    // Called at each look, on a thread whose current device is `device`. Must
+    // not wait.
     std::function<void()> on_look;
   };
 
-  // Neither the communicators, of which any may be null, nor `finding`, pinned
-  // memory that the device writes to, are owned; all outlive the watch.
+  // Owns neither the communicators, any of which may be null, nor `finding`,
+  // pinned memory that the device writes to; all outlive the watch.
   DeviceWatch(std::vector<Communicator*> communicators,
               const volatile Finding* finding, const Options& options);
   ~DeviceWatch();  // joins
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
 
-  // The device is about to be given a batch's work, after all that it was given
-  // before; `done` will record its end and `batch` names it. `done` outlives
-  // the watch and may be used again for later work.
+  // Call before a batch's work is enqueued, behind all earlier work. `batch`
+  // names it, and `done` will be recorded at its end. `done` outlives the watch
+  // and may be reused for later work.
   void Begin(std::string batch, const Event* done);
-  // `done` has been recorded for the latest batch.
+  // Call once `done` has been recorded for the latest batch.
   void Given();
 
-  // The first thing that has gone wrong; OK where nothing has.
+  // The first error found; OK if there is none.
   absl::Status status() const;
 
-  // As if `reason` had been found: aborts the communicators.
+  // Aborts the communicators, as if `reason` had been found.
   void Abort(const absl::Status& reason);
 
  private:

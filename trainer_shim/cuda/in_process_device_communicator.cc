@@ -12,8 +12,8 @@
 namespace ballast {
 namespace {
 
-// A note from the sender of a slice to its receiver and, once the copy is
-// queued, back (`ready` only).
+// Sent from the sender of a slice to its receiver and, once the copy is
+// enqueued, back (`ready` only).
 struct Note {
   const uint8_t* data = nullptr;
   uint64_t bytes = 0;
@@ -27,8 +27,8 @@ absl::Span<uint8_t> BytesOf(Note* note) {
   return {reinterpret_cast<uint8_t*>(note), sizeof(*note)};
 }
 
-// The host's communicator carries the notes, so that meeting, leaving and
-// aborting are its own.
+// An in-process host communicator carries the notes and implements meeting,
+// leaving and aborting.
 class InProcessDeviceCommunicator : public Communicator {
  public:
   explicit InProcessDeviceCommunicator(std::unique_ptr<Communicator> control)
@@ -48,7 +48,7 @@ class InProcessDeviceCommunicator : public Communicator {
     return status;
   }
 
-  // Between threads, what goes wrong shows in the call itself.
+  // Between threads every error shows in the call itself.
   absl::Status Check() override { return absl::OkStatus(); }
 
   void Abort(const absl::Status& reason) override { control_->Abort(reason); }
@@ -83,8 +83,8 @@ class InProcessDeviceCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
-  // One note to the peer of each slice of `to`, one from that of each of
-  // `from`.
+  // Exchanges notes: one to the peer of each slice of `to`, one from the peer
+  // of each slice of `from`.
   template <typename To, typename From>
   absl::Status Tell(absl::Span<const To> to, const std::vector<Note>& notes,
                     absl::Span<const From> from, std::vector<Note>* answers) {
@@ -115,8 +115,8 @@ class InProcessDeviceCommunicator : public Communicator {
   }
 
   const std::unique_ptr<Communicator> control_;
-  Event ready_;   // all that this rank sends is there
-  Event copied_;  // this rank has taken what it receives
+  Event ready_;   // this rank's sends are in place
+  Event copied_;  // this rank has copied its receives
 };
 
 }  // namespace

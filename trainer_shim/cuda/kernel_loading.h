@@ -8,9 +8,9 @@
 namespace ballast {
 
 // Loads kernels, given by the addresses of their host functions, onto the
-// current device; null is passed over. Else the first launch of a kernel does,
-// which may wait for all work on the device: without end, where that waits for
-// a peer. Errors: CudaStatus's.
+// current device; null is skipped. Otherwise a kernel's first launch loads it,
+// which may wait for all work on the device, and without end if that work waits
+// for a peer. Errors: as CudaStatus.
 absl::Status LoadKernels(std::initializer_list<const void*> kernels);
 
 }  // namespace ballast

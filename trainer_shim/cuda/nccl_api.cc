@@ -11,7 +11,7 @@ namespace {
 constexpr char kLibrary[] = "libnccl.so.2";
 constexpr int kLeastVersion = NCCL_VERSION(2, 18, 1);
 
-// Not closed: NCCL has threads of its own.
+// The library is never closed, since NCCL runs its own threads.
 absl::StatusOr<void*> FindLibrary() {
   if (void* loaded = dlopen(kLibrary, RTLD_NOW | RTLD_NOLOAD)) return loaded;
   if (dlsym(RTLD_DEFAULT, "ncclCommSplit") != nullptr) return RTLD_DEFAULT;

@@ -7,9 +7,9 @@
 
 namespace ballast {
 
-// The functions of NCCL that the shim calls, of the library that the process
-// uses. Nothing is linked: a trainer's communicator can only be used with the
-// library that made it, so that one must be found, not another
+// The functions of NCCL that the shim calls, from the copy of the library that
+// the process uses. NCCL is not linked: a trainer's communicator works only
+// with the copy that made it, so that copy must be found at run time
 // (docs/decisions/0012-what-the-shim-library-holds.md).
 struct NcclApi {
   decltype(&ncclBroadcast) Broadcast = nullptr;
@@ -30,11 +30,12 @@ struct NcclApi {
   decltype(&ncclSend) Send = nullptr;
 };
 
-// The libnccl.so.2 that the process has loaded, wherever it came from; else the
-// NCCL that is linked into the process itself; else libnccl.so.2 as the system
-// finds it, which is then loaded. Looked for at the first call and kept to the
-// end of the process. Thread-safe. Errors: FAILED_PRECONDITION (there is none,
-// or one before 2.18.1, which cannot split communicators).
+// Finds NCCL: the libnccl.so.2 that the process has loaded, wherever it came
+// from; else the NCCL that is linked into the program; else the system's
+// libnccl.so.2, which is then loaded. The search runs at the first call; its
+// result is kept until the process ends. Thread-safe. Errors:
+// FAILED_PRECONDITION (there is none, or it is older than 2.18.1, which cannot
+// split communicators).
 absl::StatusOr<const NcclApi*> LoadNccl();
 
 }  // namespace ballast

@@ -103,12 +103,11 @@ class NcclCommunicator : public Communicator {
     if (!status.ok()) LogError(status.message());
   }
 
-  // Runs `enqueue` as one NCCL group, which is closed whatever happens in it.
+  // Runs `enqueue` as one NCCL group, which is closed even if it fails.
   template <typename Body>
   absl::Status InGroup(const Body& enqueue) {
-    // Abort waits for the lock, so that it never takes the communicator away
-    // from under a call. Enqueueing does not wait for peers once their
-    // connections are made.
+    // Abort takes this lock, so that it never frees the communicator during a
+    // call. Enqueueing does not wait for peers once they are connected.
     MutexLock lock(&mutex_);
     BALLAST_RETURN_IF_ERROR(end_);
     BALLAST_RETURN_IF_ERROR(NcclStatus(nccl_->GroupStart(), "ncclGroupStart"));
@@ -162,7 +161,7 @@ class NcclCommunicator : public Communicator {
 absl::Status NcclStatus(ncclResult_t result, absl::string_view what) {
   const absl::StatusCode code = CodeOf(result);
   if (code == absl::StatusCode::kOk) return absl::OkStatus();
-  // A result of NCCL's implies that NCCL is loaded.
+  // NCCL is loaded: it returned a result.
   BALLAST_ASSIGN_OR_RETURN(const NcclApi* nccl, LoadNccl());
   return absl::Status(
       code, absl::StrCat(what, ": ", nccl->GetErrorString(result), " (",

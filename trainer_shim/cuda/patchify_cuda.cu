@@ -47,7 +47,7 @@ bool InWords(const PatchifyBatch& batch) {
 template <typename T>
 using TokenKernel = void (*)(Arguments<T>, uint32_t);
 
-// The optimised kernel of a shape, or null.
+// The optimised kernel for a shape, or null.
 template <typename T, bool kComputed>
 TokenKernel<T> TokenKernelOf(const PatchShape& shape) {
   if (shape.merge != 2 || shape.temporal_patch != 2) return nullptr;
@@ -64,7 +64,7 @@ TokenKernel<T> ChooseKernel(const PatchShape& shape, bool computed) {
   return TokenKernelOf<T, false>(shape);
 }
 
-// As many blocks as `items` need at `items_of_block` each.
+// Number of blocks for `items` at `items_of_block` each.
 uint64_t Blocks(uint64_t items, uint64_t items_of_block) {
   return (items + items_of_block - 1) / items_of_block;
 }
@@ -109,7 +109,8 @@ absl::Status LaunchAs(const PatchifyBatch& batch, const PatchShape& shape,
   return CudaStatus(cudaGetLastError(), "launch of patchify");
 }
 
-// The line through each channel's values, if it gives all their bfloat16s.
+// The line through each channel's values, if it reproduces all of them in
+// bfloat16.
 std::optional<CudaPatchifier::Lines> LinesOf(const NormaliseTable& table) {
   CudaPatchifier::Lines lines;
   for (int c = 0; c < 3; ++c) {

@@ -16,55 +16,55 @@
 
 namespace ballast {
 
-// Which kernel runs: the two give the same bytes.
+// The kernel to run; both give the same bytes.
 enum class PatchifyKernel {
-  kFastest,  // the optimised one where it knows the shape, else the simple one
-  kSimple,   // one thread a value, any shape: fallback and oracle
+  kFastest,  // the optimised one if it supports the shape, else the simple one
+  kSimple,   // one thread per value, any shape: fallback and oracle
 };
 
-// The images that one launch cuts into patches. All device memory is the
-// caller's, of the patchifier's device, and stays until the launch is through.
+// The images that one launch patchifies. All device memory belongs to the
+// caller, lies on the patchifier's device, and stays valid until the launch is
+// done.
 struct PatchifyBatch {
   // Device: [pixel_bytes] 8-bit RGB, each image [grid_h*p, grid_w*p, 3] at its
-  // offset. The optimised kernel wants images at multiples of 4 bytes, which a
-  // block's are (docs/block.md).
+  // offset. The optimised kernel needs images at multiples of 4 bytes, as they
+  // are in a block (docs/block.md).
   const uint8_t* pixels = nullptr;
   uint64_t pixel_bytes = 0;
-  // The same table twice: in host memory to be checked, and on the device. It
-  // is as CheckImages wants it.
+  // The same table twice, as CheckImages requires it: in host memory, for
+  // checking, and on the device.
   absl::Span<const PatchifyImage> images;
   const PatchifyImage* device_images = nullptr;
   // Device: [out_rows, shape.row()] of `type`, at a multiple of 16 bytes. Rows
-  // of no image are left as they are.
+  // that belong to no image are left unchanged.
   void* out = nullptr;
   uint64_t out_rows = 0;
   PixelType type = PixelType::kBfloat16;
   PatchifyKernel kernel = PatchifyKernel::kFastest;
 };
 
-// The GPU's twin of Patchify and PatchifyBfloat16: the same values to the bit.
-// They are looked up in the same NormaliseTable; bfloat16s are computed where
-// that gives every value of the table, which is tried at creation. Any number
-// of images a launch, each byte of pixels read once from the device's memory
-// and each value written once. Launching allocates nothing and waits for
-// nothing.
+// Patchify and PatchifyBfloat16 on the GPU: the same values to the bit. Values
+// are looked up in the same NormaliseTable; bfloat16s are computed instead if
+// the formula gives every value of the table, which Create checks. One launch
+// takes any number of images, reads each byte of pixels once from device memory
+// and writes each value once. Launching neither allocates nor waits.
 //
 // Movable. Thread-compatible; Launch is const and may be called concurrently.
 class CudaPatchifier {
  public:
-  // For the calling thread's current device; copies the table to it and waits.
-  // Errors: as CudaStatus.
+  // Creates one for the calling thread's current device. Copies the table there
+  // and waits for the copy. Errors: as CudaStatus.
   static absl::StatusOr<CudaPatchifier> Create(const PatchShape& shape,
                                                const NormaliseTable& table);
 
-  // Gives the work to `stream` of the patchifier's device, which must be the
-  // calling thread's current one. No images: nothing is done.
-  // Errors: INVALID_ARGUMENT (as CheckImages; memory missing or not aligned),
-  // FAILED_PRECONDITION (another device is current), as CudaStatus.
+  // Enqueues the work on `stream`. The patchifier's device must be the calling
+  // thread's current one. Does nothing without images. Errors: as CheckImages
+  // and CudaStatus; INVALID_ARGUMENT (memory missing or not aligned),
+  // FAILED_PRECONDITION (another device is current).
   absl::Status Launch(const PatchifyBatch& batch, cudaStream_t stream) const;
 
-  // By channel, a line (byte * scale + offset) that gives, rounded to bfloat16,
-  // what the table holds.
+  // A line for each channel: byte * scale + offset, rounded to bfloat16, equals
+  // the table's value.
   struct Lines {
     float scale[3] = {};
     float offset[3] = {};
@@ -78,7 +78,7 @@ class CudaPatchifier {
   int device_;
   int multiprocessors_ = 0;
   std::optional<Lines> lines_;
-  DeviceBuffer values_;  // what the bytes become, of each type
+  DeviceBuffer values_;  // the table, in each type
 };
 
 }  // namespace ballast

@@ -1,4 +1,4 @@
-// The device code of patchify_cuda.cu, which alone includes this.
+// The device code of patchify_cuda.cu, the only file that includes this.
 #ifndef BALLAST_TRAINER_SHIM_CUDA_PATCHIFY_KERNELS_CUH_
 #define BALLAST_TRAINER_SHIM_CUDA_PATCHIFY_KERNELS_CUH_
 
@@ -16,16 +16,16 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
 constexpr int kWarps = kThreads / kWarp;
-// A block takes so many tokens where there are enough to go round: finding an
-// image, and copying the values, then costs little.
+// Tokens that a block takes if there are enough for all blocks: this many keep
+// the cost of finding an image and copying the values small.
 constexpr uint32_t kMaxTokensOfBlock = 16;
-// Blocks that keep a multiprocessor busy.
+// Number of blocks that keep a multiprocessor busy.
 constexpr int kBlocksOfMultiprocessor = 8;
 constexpr uint64_t kOutAlignment = 16;
 
 // ---- Arguments --------------------------------------------------------------
 
-// The value of every byte, by channel.
+// The value of every byte, for each channel.
 struct Values {
   float floats[3][256];
   uint16_t bfloat16s[3][256];
@@ -45,7 +45,7 @@ struct Arguments {
   uint64_t first_row;  // of the first image
   uint64_t rows;       // of all images
   const Values* values;
-  Line lines[3];  // of the channels, where the kernel computes
+  Line lines[3];  // for each channel, if the kernel computes
   T* out;
 };
 
@@ -82,7 +82,7 @@ __device__ inline const uint16_t (*TableOf(const Values& values,
   return values.bfloat16s;
 }
 
-// The image that `row` belongs to.
+// Returns the image that `row` belongs to.
 __device__ inline PatchifyImage FindImage(const PatchifyImage* images,
                                           uint32_t count, uint64_t row) {
   uint32_t low = 0;
@@ -98,15 +98,15 @@ __device__ inline PatchifyImage FindImage(const PatchifyImage* images,
   return images[low];
 }
 
-// The byte of four pixels' `words` at `n`, a constant once unrolled, as a
-// number: put below the bits of 2^23, which are taken off again. That costs
-// less than a conversion.
+// Returns byte `n` of four pixels' `words` as a float; `n` is a constant once
+// unrolled. Puts the byte below the bits of 2^23 and subtracts 2^23, which
+// costs less than a conversion.
 __device__ inline float NumberOf(const uint32_t (&words)[3], int n) {
   const uint32_t bits = __byte_perm(words[n / 4], 0x4B000000u, 0x7540 | n % 4);
   return __uint_as_float(bits) - 8388608.0f;
 }
 
-// Four values of channel `c`, of the four pixels whose bytes are `words`.
+// Returns the values of channel `c` of the four pixels whose bytes are `words`.
 template <typename T, bool kComputed>
 __device__ inline typename Four<T>::Vector ValuesOf(const uint32_t (&words)[3],
                                                     int c, const Line& line,
@@ -131,7 +131,7 @@ __device__ inline typename Four<T>::Vector ValuesOf(const uint32_t (&words)[3],
   }
 }
 
-// The start of a token's pixels, and the bytes from a row of pixels to the
+// The start of a token's pixels, and the bytes from one row of pixels to the
 // next.
 struct Corner {
   const uint8_t* first;
@@ -150,9 +150,9 @@ __device__ inline Corner FindCorner(const Arguments<T>& a, uint64_t token) {
           stride};
 }
 
-// A warp takes so many patches of a token side by side that their rows of
-// pixels are whole words; those patches are rows of the output that follow one
-// another.
+// A group: the patches of a token, side by side, that a warp takes at a time.
+// There are enough of them that their rows of pixels are whole words, and they
+// are consecutive rows of the output.
 template <int kP, int kM>
 struct Group {
   static constexpr int kAcross = kP % 4 == 0 ? 1 : kM;
@@ -164,8 +164,8 @@ struct Group {
   static_assert(kAcross * kP % 4 == 0 && kP % 2 == 0);
 };
 
-// Puts the values of four pixels of channel `c` that begin at (y, x) of a group
-// where they belong in [patches, 3, kPlane]. Two of them are always of one
+// Puts the values of four pixels of channel `c`, which begin at (y, x) of a
+// group, in their places in [patches, 3, kPlane]. Each pair of them lies in one
 // patch.
 template <typename T, int kP>
 __device__ inline void PutFour(typename Four<T>::Vector four, int c, int y,
@@ -190,7 +190,7 @@ __device__ inline void Normalise(const uint8_t* pixels, uint64_t stride,
                                  int lane, const Line (&lines)[3],
                                  const T (*values)[256], T* staged) {
   using Shape = Group<kP, kM>;
-  // All loads are under way before the first is waited for.
+  // Issues all loads before waiting for the first.
   uint32_t words[Shape::kRounds][3];
 #pragma unroll
   for (int i = 0; i < Shape::kRounds; ++i) {
@@ -246,11 +246,11 @@ __device__ inline void StoreRows(const T* staged, int lane, T* out) {
 
 // ---- Kernels ----------------------------------------------------------------
 
-// The optimised one. A block takes `tokens_of_block` tokens in a row, a warp a
-// group of patches at a time: its pixels to values in shared memory, then out
-// in whole chunks of 16 bytes, neighbouring lanes to neighbouring addresses.
-// What a warp reads lies in a few rows of pixels, whose other bytes its block
-// reads next.
+// The optimised kernel. A block takes `tokens_of_block` consecutive tokens, a
+// warp one group of patches at a time: it converts pixels to values in shared
+// memory, then writes them in whole chunks of 16 bytes, neighbouring lanes to
+// neighbouring addresses. A warp reads from a few rows of pixels, whose other
+// bytes its block reads next.
 template <typename T, int kP, int kM, int kTp, bool kComputed>
 __global__ void __launch_bounds__(kThreads)
     PatchifyTokens(const Arguments<T> a, uint32_t tokens_of_block) {
@@ -259,7 +259,7 @@ __global__ void __launch_bounds__(kThreads)
       3 * kTp * Shape::kPlane;  // values of a row of the output
   constexpr int kGroups = kM * kM / Shape::kAcross;  // of a token
   constexpr int kOfRow = kM / Shape::kAcross;        // side by side in it
-  // Half a chunk never leaves a channel.
+  // Half a chunk never spans two channels.
   static_assert(Shape::kAcross * kRow * sizeof(T) % 16 == 0 &&
                 Shape::kPlane * sizeof(T) % 8 == 0);
   __shared__ Corner corners[kMaxTokensOfBlock];
@@ -299,8 +299,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The simple one, for any shape: each thread one value at a time, by the
-// formula of patchify.h.
+// The simple kernel, for any shape: each thread computes one value at a time by
+// the formula of patchify.h.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     PatchifyValues(const Arguments<T> a, const PatchShape shape) {

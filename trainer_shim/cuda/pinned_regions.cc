@@ -9,8 +9,7 @@
 namespace ballast {
 namespace {
 
-// CUDA takes the address of memory that may be written to; a flag says that
-// this one may not.
+// CUDA takes a non-const pointer; a flag marks this memory as read-only.
 void* AddressOf(const MemoryRegion& region) {
   return const_cast<uint8_t*>(region.bytes().data());
 }
@@ -40,7 +39,7 @@ bool PinnedRegions::Pin(const std::shared_ptr<const MemoryRegion>& region) {
   if (!status.ok()) {
     LogInfo(absl::StrCat(status.message(),
                          "; blocks are copied to pinned memory instead"));
-    cudaGetLastError();  // it has been dealt with
+    cudaGetLastError();  // handled here: clear it
   }
   return entry->second;
 }

@@ -8,10 +8,10 @@
 
 namespace ballast {
 
-// Regions that blocks lie in, pinned when the first block of each comes, so
-// that devices copy blocks from where the server wrote them. Holds and pins
-// them until it is destroyed, by when no device copies from them any more. A
-// region that cannot be pinned is remembered as such, with a line in the log.
+// Memory regions that hold blocks. Each is pinned at its first block, so that
+// devices copy blocks from where the server wrote them, and stays held and
+// pinned until this is destroyed; by then no device may copy from it. A region
+// that cannot be pinned is remembered as such and logged once.
 // Thread-compatible.
 class PinnedRegions {
  public:
@@ -20,8 +20,8 @@ class PinnedRegions {
   PinnedRegions(const PinnedRegions&) = delete;
   PinnedRegions& operator=(const PinnedRegions&) = delete;
 
-  // Whether devices may copy from `region`, which may be null (they may not).
-  // Takes about 50 ms a GiB the first time.
+  // Pins `region` if needed and returns whether devices may copy from it; false
+  // if null. The first call for a region takes about 50 ms per GiB.
   bool Pin(const std::shared_ptr<const MemoryRegion>& region);
 
  private:

@@ -18,14 +18,14 @@ constexpr int kThreads = 256;
 constexpr uint64_t kMaxBlocks = 4096;
 constexpr int64_t kUnsupervised = -100;
 constexpr int kRecordWords = sizeof(SampleRecord) / sizeof(uint64_t);
-// SampleRecord::flags is the upper half of a word.
+// Index of the word whose upper half is SampleRecord::flags.
 constexpr int kFlagsWord = offsetof(SampleRecord, flags) / sizeof(uint64_t);
 static_assert(offsetof(SampleRecord, flags) % sizeof(uint64_t) == 4);
 constexpr uint64_t kPlaceholderBit = uint64_t{kSampleIsPlaceholder} << 32;
 
 // ---- Device helpers ---------------------------------------------------------
 
-// One thread of a launch reports; of two launches the first one counts.
+// At most one thread of a launch calls this; the first launch to report wins.
 __device__ void Report(Finding* finding, Finding::Kind kind, uint32_t index,
                        uint64_t found0, uint64_t found1, uint64_t wanted0,
                        uint64_t wanted1) {
@@ -40,8 +40,8 @@ __device__ void Report(Finding* finding, Finding::Kind kind, uint32_t index,
   out->kind = kind;
 }
 
-// The sample in whose place token `t` of a context rank lies: each has the same
-// share of every place.
+// Returns the sample that token `t` of a context rank belongs to. Every context
+// rank has the same share of every sample's place.
 __device__ inline uint32_t FindSample(const int32_t* cu_seqlens_padded,
                                       uint32_t samples, uint32_t context,
                                       int64_t t) {
@@ -67,8 +67,8 @@ __device__ inline uint64_t ArrayBytes(uint64_t tokens) {
 
 // ---- Kernels ----------------------------------------------------------------
 
-// One thread: a rank has few peers, and the first finding is to be the one of
-// the first peer.
+// Runs as one thread: a rank has few peers, and the first peer's finding must
+// be reported.
 __global__ void CheckHeaders(const ExchangeHeader* received, uint32_t count,
                              const ExchangeHeader own, Finding* finding) {
   for (uint32_t i = 0; i < count; ++i) {
@@ -81,7 +81,8 @@ __global__ void CheckHeaders(const ExchangeHeader* received, uint32_t count,
   }
 }
 
-// One block; each thread its samples, and then the first of the wrong ones.
+// Runs as one block: each thread checks its samples, then the first wrong one
+// is reported.
 __global__ void __launch_bounds__(kThreads)
     CheckRecords(const CheckRecordsArguments a) {
   __shared__ uint32_t first;
@@ -110,7 +111,8 @@ __global__ void __launch_bounds__(kThreads)
          check.expected.payload_bytes);
 }
 
-// A thread a token: neighbouring threads read and write neighbouring tokens.
+// One thread per token: neighbouring threads read and write neighbouring
+// tokens.
 __global__ void __launch_bounds__(kThreads)
     PackTokens(const PackTextArguments a) {
   const uint64_t threads = uint64_t{gridDim.x} * kThreads;

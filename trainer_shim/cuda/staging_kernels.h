@@ -11,16 +11,14 @@
 
 namespace ballast {
 
-// The kernels of a micro-batch beside those that cut patches (patchify_cuda.h).
-// Each
-// launch is given to `stream` of the current device, allocates nothing and
-// waits for nothing. All pointers are device addresses, at multiples of 16, and
-// what they point to stays until the kernel is through. Errors:
-// INVALID_ARGUMENT (a missing address, sizes out of all proportion), as
-// CudaStatus.
+// The kernels of a micro-batch other than patchify's (patchify_cuda.h). Each
+// launch is enqueued on `stream` of the current device and neither allocates
+// nor waits. All pointers are device addresses, at multiples of 16, and stay
+// valid until the kernel is done. Errors: as CudaStatus; INVALID_ARGUMENT (a
+// missing address, absurdly large sizes).
 
-// The first thing that a device found to be wrong, in pinned host memory that
-// the device writes to; the host may read it at any time.
+// The first error that a device found, in pinned host memory that the device
+// writes to; the host may read it at any time.
 struct Finding {
   enum Kind : uint32_t {
     kNothing = 0,
@@ -33,9 +31,9 @@ struct Finding {
   uint64_t wanted[2] = {};
 };
 
-// Makes the kernels ready on the current device. Otherwise their first launches
-// do, which may wait for all work on the device, also such as waits for a peer.
-// Errors: as CudaStatus.
+// Loads the kernels onto the current device. Otherwise their first launches do,
+// which may wait for all work on the device, including work that waits for a
+// peer. Errors: as CudaStatus.
 absl::Status LoadStagingKernels();
 
 // Compares the headers that came from `count` peers with the rank's own.
@@ -43,9 +41,9 @@ absl::Status LaunchCheckHeaders(const ExchangeHeader* received, uint32_t count,
                                 const ExchangeHeader& own, Finding* finding,
                                 cudaStream_t stream);
 
-// Compares each sample's record in the landing buffer with what the schedule
-// says, and notes in `placeholders` [count], in host or device memory, which
-// stand for a sample that could not be read.
+// Compares each sample's record in the landing buffer with the schedule, and
+// marks in `placeholders` [count], in host or device memory, the samples that
+// could not be read.
 struct CheckRecordsArguments {
   const uint8_t* landing = nullptr;
   const RecordCheck* records = nullptr;
@@ -56,14 +54,14 @@ struct CheckRecordsArguments {
 absl::Status LaunchCheckRecords(const CheckRecordsArguments& arguments,
                                 cudaStream_t stream);
 
-// The twin of PackText (pack_cpu.h). Tensors that are null are not written.
+// PackText (pack_cpu.h) on the device. Null tensors are not written.
 struct PackTextArguments {
   const uint8_t* landing = nullptr;
   const TextSource* texts = nullptr;           // [samples]
   const int32_t* cu_seqlens_padded = nullptr;  // [samples + 1]
   uint32_t samples = 0;
   ContextSlice context;
-  uint64_t tokens = 0;  // L, those of the context rank: T / context.size
+  uint64_t tokens = 0;  // L, the context rank's: T / context.size
   uint32_t position_axes = 0;
   int32_t pad_id = 0;
   int64_t* input_ids = nullptr;     // [L]

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kTensorAlignment = 256;
 
-// Gives out offsets, one array after the other.
+// Assigns offsets, one array after the other.
 class Arrays {
  public:
   template <typename T>

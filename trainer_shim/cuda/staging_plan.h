@@ -13,11 +13,11 @@
 
 namespace ballast {
 
-// The places of all parts of one micro-batch in a rank's device memory: plain
-// values and pure functions, no CUDA.
+// The places of all parts of one micro-batch in a rank's device memory. Plain
+// values and pure functions, without CUDA.
 
-// Precedes an exchange, to and from every peer that something moves between:
-// two ranks that differ in it follow different schedules.
+// Header that two ranks send each other before the samples that they exchange.
+// If their headers differ, they follow different schedules.
 struct ExchangeHeader {
   uint64_t fingerprint =
       0;               // its first 11 digits; below them the sender's rank
@@ -30,58 +30,58 @@ inline constexpr uint64_t kHeaderRankMask =
 
 ExchangeHeader HeaderOf(const BlockHeader& block);
 
-// A language sample, as the pack kernel finds it. Its place in the batch is in
-// cu_seqlens_padded.
+// A language sample as input of the pack kernel. cu_seqlens_padded gives its
+// place in the batch.
 struct TextSource {
   uint64_t payload = 0;  // offset in the landing buffer
   uint64_t tokens = 0;   // real
 };
 static_assert(sizeof(TextSource) == 16);
 
-// A record that must be in the landing buffer, but for kSampleIsPlaceholder.
+// A record that must be in the landing buffer, except for kSampleIsPlaceholder.
 struct RecordCheck {
   uint64_t record = 0;  // offset in the landing buffer
   SampleRecord expected = {};
 };
 static_assert(sizeof(RecordCheck) == 72);
 
-// The landing buffer: the rank's block as it was pulled, what it receives, and
-// the pixels of a dummy image. Parts begin at multiples of 256.
+// The landing buffer: the rank's block as pulled, the received bytes, and the
+// pixels of a dummy image. Parts begin at multiples of 256.
 struct LandingLayout {
   uint64_t received = 0;  // offset
   uint64_t grey = 0;      // offset; kDummyGrey from here to the end
   uint64_t bytes = 0;
 
-  // Offset in the landing buffer of one in a sample's own buffer.
+  // Converts an offset in a sample's own buffer to one in the landing buffer.
   uint64_t Of(const OwnedSample& sample, uint64_t offset) const {
     return sample.received ? received + offset : offset;
   }
 };
 
-// The arrays that the host writes and the device reads, copied at once: their
-// offsets. Those of the batch are tensors of it as they lie.
+// Offsets of the arrays that the host writes and the device reads, copied in
+// one piece. Those of the batch are used in place as its tensors.
 struct UploadLayout {
   uint64_t header = 0;      // ExchangeHeader, the rank's own
   uint64_t records = 0;     // RecordCheck [samples]
   uint64_t texts = 0;       // TextSource [samples]
   uint64_t images = 0;      // PatchifyImage [images]
-  uint64_t cu_seqlens = 0;  // of the batch, likewise all below
+  uint64_t cu_seqlens = 0;  // of the batch, as all below
   uint64_t cu_seqlens_padded = 0;
   uint64_t image_grid_thw = 0;
   uint64_t vision_cu_seqlens = 0;
   uint64_t bytes = 0;
 };
 
-// The batch's large tensors, which the kernels write: their offsets. Tensors
-// that the rank does not receive have no bytes.
+// Offsets of the batch's large tensors, which the kernels write. Tensors that
+// the rank does not receive take no bytes.
 struct OutputLayout {
   uint64_t input_ids = 0;
   uint64_t labels = 0;
   uint64_t loss_mask = 0;
   uint64_t position_ids = 0;
   uint64_t pixel_values = 0;
-  // uint8 [samples]: where DeviceBatch::placeholders passes on its way from a
-  // tensor peer.
+  // uint8 [samples]: device copy of DeviceBatch::placeholders, for the
+  // broadcast to tensor peers.
   uint64_t placeholders = 0;
   uint64_t bytes = 0;
 };
@@ -91,12 +91,12 @@ struct StagingPlan {
   UploadLayout upload;
   OutputLayout output;
   uint32_t samples = 0;
-  uint32_t images = 0;  // a dummy one included
+  uint32_t images = 0;  // including a dummy image
   uint64_t tokens = 0;  // of this context rank: T / context.size
   uint64_t patches = 0;
 };
 
-// `exchange` and `layout` are of one micro-batch of a rank of `shape`.
+// Plans one micro-batch of a rank of `shape` from its `exchange` and `layout`.
 StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
                         const JobShape& shape, PixelType pixel_type);
 

@@ -16,46 +16,47 @@
 
 namespace ballast {
 
-// Measures the device's time for each phase of a micro-batch, by timed events
-// that are made once and used for one micro-batch after the other. Nothing here
-// waits for the device or allocates; recording costs the host a microsecond or
-// two a phase.
+// Measures the device's time for each phase of a micro-batch with timed events,
+// which are created once and reused for every micro-batch. Nothing here waits
+// for the device or allocates; recording costs the host a microsecond or two
+// per phase.
 //
-// A phase lasts from the end of the one before until its own last work is done,
-// as the device's clock has it: what the stream waits for in between counts. So
-// the exchange counts waiting for peers that are behind, and every phase what
-// other streams take of the device meanwhile.
+// By the device's clock, a phase lasts from the end of the phase before until
+// its own last work is done, including what the stream waits for in between. So
+// the exchange includes waiting for peers that are behind, and every phase
+// includes the time that other streams take of the device.
 //
-// One thread calls Begin and End; Take is for any, on which the device is
-// current, or which has none.
+// Begin and End must be called from one thread. Take may be called from any
+// thread whose current device is this one or not set.
 class StagingTimer {
  public:
   enum Phase { kCopy, kExchange, kPack, kPhases };
 
-  // For the current device. Errors: as CudaStatus.
+  // Creates one for the current device. Errors: as CudaStatus.
   static absl::StatusOr<std::unique_ptr<StagingTimer>> Create();
   StagingTimer(const StagingTimer&) = delete;
   StagingTimer& operator=(const StagingTimer&) = delete;
 
-  // `stream` is given the work of this micro-batch from now on; what was timed
-  // before and not taken is forgotten. Errors: as CudaStatus.
+  // Call before this micro-batch's work is enqueued on `stream`. Drops earlier
+  // times that were not taken. Errors: as CudaStatus.
   absl::Status Begin(uint64_t step, uint32_t micro_batch, cudaStream_t stream);
-  // The work that Begin's `stream` has been given since the phase before is
-  // this phase. In their order; kPack ends the micro-batch, and phases left out
-  // are absent. Errors: as CudaStatus.
+  // Ends `phase`, which is the work enqueued on Begin's `stream` since the
+  // phase before. Phases are ended in their order; kPack ends the micro-batch.
+  // A phase that is not ended is absent from the times. Errors: as CudaStatus.
   absl::Status End(Phase phase, cudaStream_t stream);
 
-  // The times, once after the device is through with the micro-batch; empty
-  // before and after, and where the device cannot say: what broke it is found
-  // by those who give it work.
+  // Returns the times once, after the device has finished the micro-batch;
+  // empty before and after that, and if the device reports an error, which the
+  // calls that enqueue work will return.
   std::optional<BatchTimes> Take();
 
  private:
   StagingTimer() = default;
 
-  // Touched by the thread that gives work while `ended_` is false, and with
-  // `mutex_` held while it is true. It is not held while recording, which waits
-  // where the device's queue is full, that is for peers: others must not.
+  // Used by the thread that enqueues work while `ended_` is false, and with
+  // `mutex_` held while it is true. `mutex_` is not held while recording:
+  // recording waits when the device's queue is full, that is for peers, and
+  // other threads must not.
   Event begun_;
   Event ends_[kPhases];
   bool has_[kPhases] = {};

@@ -22,48 +22,49 @@
 
 namespace ballast {
 
-// Makes a rank's packed batches out of its blocks: plan, verify, exchange,
-// pack. A vision rank that the schedule names among dummy_rank packs a dummy
-// image behind its own. Host memory. Its own buffers grow to the largest
-// micro-batch seen and are kept. Thread-compatible.
+// Makes a rank's packed batches from its blocks in host memory: plan, verify,
+// exchange, pack. A vision rank that the schedule lists in dummy_rank packs a
+// dummy image after its own images. Internal buffers grow to the largest
+// micro-batch seen and are reused. Thread-compatible.
 class BatchAssembler {
  public:
-  // `shape` says what the rank receives at its place. `communicator` has the
-  // module's dp ranks and is not owned; it may be null where `shape` exchanges
-  // nothing.
+  // `shape` gives the fields that the rank receives at its place.
+  // `communicator` connects the module's dp ranks and is not owned; it may be
+  // null if `shape` exchanges nothing.
   BatchAssembler(const v1::Role& role, const JobShape& shape,
                  PixelType pixel_type, Normalisation normalisation,
                  Communicator* communicator);
 
-  // Makes `batch` the packed batch of micro-batch number `micro_batch` of
+  // Fills `batch` with the packed batch of micro-batch number `micro_batch` of
   // `step`, whose schedule must have passed CheckColumns. `block` begins at a
-  // multiple of 256 and may be released afterwards. The memory that `batch` has
-  // is reused. Blocks until all ranks of the module have exchanged.
+  // multiple of 256 and may be released afterwards. Reuses the memory of
+  // `batch`. Blocks until all ranks of the module have exchanged.
   //
-  // Errors: INVALID_ARGUMENT (a schedule that cannot be packed; bytes that are
-  // no block), DATA_LOSS (a block, or a sample from a peer, that is not what
-  // the schedule says), RESOURCE_EXHAUSTED (no memory for what arrives), as
-  // PlanExchange and Communicator::AllToAllV. `batch` then holds anything.
+  // Errors: as PlanExchange and Communicator::AllToAllV; INVALID_ARGUMENT (a
+  // schedule that cannot be packed; bytes that are not a block), DATA_LOSS (a
+  // block, or a sample from a peer, that does not match the schedule),
+  // RESOURCE_EXHAUSTED (no memory for the received bytes). The contents of
+  // `batch` are then undefined.
   absl::Status Assemble(const StepInfo& step, uint32_t micro_batch,
                         absl::Span<const uint8_t> block, PackedBatch* batch);
 
-  // Fills in what the schedule alone says of the batch: all that a rank without
-  // tensors gets. Tensors that the rank receives from a tensor peer
-  // (tensor_broadcast.h) get their sizes, not their contents. No sample says
-  // that it is a placeholder. Errors: INVALID_ARGUMENT, as Assemble.
+  // Fills in everything that follows from the schedule alone, which is all that
+  // a rank without tensors gets. Tensors that the rank receives from a tensor
+  // peer (tensor_broadcast.h) get their sizes, not their contents. Leaves
+  // PackedSample::placeholder false. Errors: INVALID_ARGUMENT, as Assemble.
   absl::Status Describe(const StepInfo& step, uint32_t micro_batch,
                         PackedBatch* batch) const;
 
  private:
   struct Plan {
     ExchangePlan exchange;
-    BatchLayout layout;  // empty where the rank receives no tensor
+    BatchLayout layout;  // empty if the rank receives no tensor
   };
   absl::StatusOr<Plan> PlanOf(const StepInfo& step, uint32_t micro_batch) const;
   absl::Status Exchange(const ExchangePlan& plan,
                         absl::Span<const uint8_t> block);
-  // Compares the records, as their readers wrote them, with the plan's, and
-  // notes which stand for samples that could not be read.
+  // Compares the records that the readers wrote with the plan's, and notes
+  // which are placeholders.
   absl::Status CheckRecords(const ExchangePlan& plan,
                             absl::Span<const uint8_t> block,
                             PackedBatch* batch);
@@ -71,7 +72,7 @@ class BatchAssembler {
                     PackedBatch* batch);
   void PackImages(const Plan& plan, absl::Span<const uint8_t> block,
                   PackedBatch* batch);
-  // The buffer that the offsets of `sample` count in.
+  // The buffer that the offsets of `sample` refer to.
   const uint8_t* BufferOf(const OwnedSample& sample,
                           absl::Span<const uint8_t> block) const {
     return sample.received ? received_.bytes().data() : block.data();
@@ -87,7 +88,7 @@ class BatchAssembler {
   ExchangeSlices slices_;
   std::vector<TextPiece> texts_;
   std::vector<ImagePiece> images_;
-  // Pixels of a dummy image; empty before the first.
+  // Pixels of a dummy image; empty until one is needed.
   std::vector<uint8_t> grey_;
 };
 

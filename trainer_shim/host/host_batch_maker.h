@@ -12,7 +12,7 @@
 
 namespace ballast {
 
-// Makes PackedBatches, in host memory, when they are asked for.
+// Makes PackedBatches in host memory, within the call that asks for them.
 class HostBatchMaker : public BatchMaker {
  public:
   HostBatchMaker(PixelType pixel_type, Normalisation normalisation)
@@ -23,7 +23,7 @@ class HostBatchMaker : public BatchMaker {
   absl::Status Open(const Setup& setup) override;
   absl::StatusOr<BatchEntry*> Next(StreamHandle) override;
   absl::Status Broadcast(BatchEntry* entry, StreamHandle) override;
-  // Whatever waits does so for the source or a communicator.
+  // Nothing to do: all waiting is for the source or a communicator.
   void Abort(const absl::Status&) override {}
 
  private:

@@ -65,8 +65,8 @@ absl::Status CopySlices(uint32_t rank, const Sends& sends,
 
 // State shared by the ranks. An exchange goes through three phases under the
 // lock: all ranks post their sends; each copies what it receives (outside the
-// lock, counted in copying_); when all have copied, the exchange is over and
-// its number goes up.
+// lock, counted in copying_); when all have copied, the exchange ends and its
+// number is incremented.
 class Group {
  public:
   explicit Group(uint32_t size) : size_(size), sends_(size) {}
@@ -88,8 +88,8 @@ class Group {
   }
 
  private:
-  // Posts this rank's sends, waits until all ranks have, and answers all of
-  // them. Then no rank's slices go away before this rank's EndCopy.
+  // Posts this rank's sends, waits until all ranks have posted, and returns all
+  // sends. No rank's slices are released before this rank's EndCopy.
   absl::StatusOr<Sends> BeginCopy(uint32_t rank,
                                   absl::Span<const SendSlice> sends) {
     MutexLock lock(&mutex_);
@@ -99,16 +99,16 @@ class Group {
       copying_ = size_;
       changed_.NotifyAll();
     }
-    // copying_ cannot fall back to 0 before this rank's own EndCopy, however
-    // late it wakes.
+    // copying_ cannot return to 0 before this rank's own EndCopy, however late
+    // this rank wakes.
     while (copying_ == 0 && status_.ok()) changed_.Wait(&mutex_);
     if (copying_ == 0) return status_;
     return sends_;
   }
 
-  // Waits until every rank has copied: also after an abort, since until then
-  // peers read this rank's slices. Copying ends in finite time, as it waits for
-  // nobody.
+  // Waits until every rank has copied, even after an abort, since peers read
+  // this rank's slices until then. Copying waits for nothing, so it ends in
+  // finite time.
   absl::Status EndCopy() {
     MutexLock lock(&mutex_);
     const uint64_t exchange = exchange_;
@@ -156,7 +156,7 @@ class InProcessCommunicator : public Communicator {
     return group_->Exchange(rank_, sends, receives);
   }
 
-  // Between threads, what goes wrong shows in the call itself.
+  // Between threads every error shows in the call itself.
   absl::Status Check() override { return absl::OkStatus(); }
 
   void Abort(const absl::Status& reason) override { group_->Abort(reason); }

@@ -9,10 +9,10 @@
 
 namespace ballast {
 
-// The communicators of a group whose ranks are threads of this process: element
-// r is rank r's end, and may be moved to its thread. The ends share the group,
-// which lives as long as any of them. An exchange is two meetings of all ranks
-// and, between them, one memcpy a slice, done by the receiver.
+// Creates the communicators of a group whose ranks are threads of this process:
+// element r is rank r's end, and may be moved to its thread. The ends share the
+// group, which lives as long as any of them. An exchange is two barriers of all
+// ranks; between them each receiver makes one memcpy per slice.
 //
 //   auto ends = InProcessGroup(2);
 //   std::thread peer([end = std::move(ends[1])] {

@@ -7,15 +7,15 @@ namespace {
 
 constexpr int64_t kUnsupervised = -100;
 
-// A run of tokens of one sample that this rank has, in order.
+// A run of consecutive tokens of one sample that this rank holds.
 struct Run {
   uint64_t place = 0;  // of its first token, in the sample
   uint64_t out = 0;    // of its first token, in the rank's tensors
   uint64_t tokens = 0;
-  uint64_t real = 0;  // of `tokens`, the first: the rest is padding
+  uint64_t real = 0;  // the first of `tokens`; the rest are padding
 };
 
-// Writes the tokens of `run` of one array of a sample, and `pad` behind them.
+// Writes the tokens of `run` from one array of a sample, then `pad`.
 template <typename Out>
 void CopyRun(const int32_t* sample, const Run& run, Out pad, Out* out) {
   std::copy_n(sample + run.place, run.real, out + run.out);

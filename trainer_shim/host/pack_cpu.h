@@ -12,9 +12,9 @@
 
 namespace ballast {
 
-// Packing in host memory: the reference for the CUDA kernels, and what the host
-// backend uses. Planning has been done and checked before; these only move
-// bytes. Buffers of the batch keep their capacity from call to call.
+// Packing in host memory, for the host backend and as the reference for the
+// CUDA kernels. These functions only move bytes: plans have been made and
+// checked before. The batch's buffers keep their capacity between calls.
 
 // A language sample's payload (LanguagePayload) and its real length.
 struct TextPiece {
@@ -22,15 +22,15 @@ struct TextPiece {
   uint32_t tokens = 0;
 };
 
-// Gives the text tensors of `batch` that batch->fields names their sizes, for
-// batch->context, and fills what follows from `layout` alone; the others are
-// emptied.
+// Sizes the text tensors of `batch` that batch->fields names, for
+// batch->context, and empties the others. Fills those that follow from `layout`
+// alone.
 void SizeText(const TextLayout& layout, uint32_t position_axes,
               PackedBatch* batch);
 
-// SizeText, and fills the tensors. `pieces[i]` has the length that `layout`
-// gives sample i, whose place context parallelism can cut. `pad_id` fills
-// input_ids in alignment padding.
+// Calls SizeText and fills the tensors. `pieces[i]` has the length that
+// `layout` gives sample i, whose place context parallelism can divide. `pad_id`
+// fills input_ids in alignment padding.
 void PackText(absl::Span<const TextPiece> pieces, const TextLayout& layout,
               uint32_t position_axes, int32_t pad_id, PackedBatch* batch);
 
@@ -40,12 +40,12 @@ struct ImagePiece {
   ImageRecord record = {};
 };
 
-// The same for image tensors, of batch->pixel_type.
+// As SizeText, for image tensors of batch->pixel_type.
 void SizeVision(const VisionLayout& layout, const PatchShape& shape,
                 PackedBatch* batch);
 
-// SizeVision, and fills the image tensors of `batch`, as `batch->pixel_type`
-// says. `pieces[i]` has the grid that `layout` gives image i, of grid_t 1.
+// Calls SizeVision and fills the image tensors of `batch` in batch->pixel_type.
+// `pieces[i]` has the grid that `layout` gives image i, with grid_t 1.
 void PackVision(absl::Span<const ImagePiece> pieces, const VisionLayout& layout,
                 const PatchShape& shape, const NormaliseTable& table,
                 PackedBatch* batch);

@@ -11,10 +11,10 @@
 
 namespace ballast {
 
-// What a rank trains on in one micro-batch, in host memory. Tensors that
-// `fields` does not name are empty. docs/thd_format.md explains the arrays. n
-// samples, T padded tokens, of which this context rank has L = T /
-// context.size, P patches of patch_values values. All tensors are dense and
+// A rank's packed batch of one micro-batch, in host memory. Tensors that
+// `fields` does not name are empty. docs/thd_format.md explains the arrays.
+// There are n samples, T padded tokens, of which this context rank has L = T /
+// context.size, and P patches of patch_values values. All tensors are dense and
 // row-major.
 struct PackedBatch : BatchInfo {
   // Language.
@@ -22,23 +22,22 @@ struct PackedBatch : BatchInfo {
   // [1, L]; already shifted; -100 where unsupervised and in padding.
   std::vector<int64_t> labels;
   std::vector<float> loss_mask;  // [1, L]; 1 where labels is not -100, else 0
-  // [3, 1, L] (MRoPE) or [1, L]; begins again with each sample; 0 in padding.
+  // [3, 1, L] (MRoPE) or [1, L]; restarts at each sample; 0 in padding.
   std::vector<int64_t> position_ids;
   // Bounds of whole samples, not of the context rank's parts.
   std::vector<int32_t> cu_seqlens;         // [n+1], real lengths
   std::vector<int32_t> cu_seqlens_padded;  // [n+1], places; ends with T
 
   // Vision. [P, 3*temporal_patch*patch*patch] in the processor's patch order,
-  // in one of the two, as pixel_type says; bfloat16 as its bits.
+  // in the vector that pixel_type selects; bfloat16 as its bits.
   std::vector<float> pixel_values;
   std::vector<uint16_t> pixel_values_bf16;
   std::vector<int64_t> image_grid_thw;     // [number of images, 3]
   std::vector<int32_t> vision_cu_seqlens;  // [number of images + 1]
 
-  // Time that packing took, exchange and waiting not counted.
+  // Time of packing, without exchange and waiting.
   absl::Duration pack_time;
-  // Time that the exchange took, delays of other ranks included. 0: there is
-  // none.
+  // Time of the exchange, including other ranks' delays. 0: no exchange.
   absl::Duration exchange_time;
 };
 

@@ -17,7 +17,7 @@ T* CopyPlane(const uint8_t* corner, uint64_t stride, uint32_t patch,
   return out;
 }
 
-// `values(c)`: what the bytes of channel c become.
+// `values(c)`: table from the bytes of channel c to their values.
 template <typename T, typename Values>
 void PatchifyAs(const uint8_t* rgb, uint32_t grid_h, uint32_t grid_w,
                 const PatchShape& shape, Values values, T* out) {
@@ -58,8 +58,8 @@ float Normalise(int byte, double mean, double std, Normalisation formula) {
 
 uint16_t ToBfloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
-  // Half a unit of the kept bits, less one where the lowest kept bit is even,
-  // so that a tie goes to even.
+  // Adds half a unit of the kept bits, minus one if the lowest kept bit is
+  // even, so that ties go to even.
   return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
 }
 

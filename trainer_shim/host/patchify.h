@@ -12,8 +12,8 @@ enum class PixelType { kFloat32, kBfloat16 };
 // The nearest bfloat16 of a finite float, ties to even, as its 16 bits.
 uint16_t ToBfloat16(float value);
 
-// The two ways in which Hugging Face's processors normalise; they differ in the
-// last bits of the result.
+// The two formulas by which Hugging Face's processors normalise; their results
+// differ in the last bits.
 enum class Normalisation {
   // Qwen2VLImageProcessor: (x - 255*mean) / (255*std), all float32.
   kTorchvision,
@@ -22,8 +22,8 @@ enum class Normalisation {
   kPil,
 };
 
-// Every value that a byte can become: pixels are 8-bit, so normalising is one
-// look-up, exact by construction.
+// The normalised value of every byte. Pixels are 8-bit, so normalising is one
+// look-up and exact by construction.
 class NormaliseTable {
  public:
   // `mean` and `std` are of RGB scaled to [0,1]; no std is 0.
@@ -44,9 +44,9 @@ class NormaliseTable {
 
 // Sides of patches, as the model's processor has them.
 struct PatchShape {
-  uint32_t patch = 14;          // p: pixels on a side
-  uint32_t merge = 2;           // m: patches on a side that become one token
-  uint32_t temporal_patch = 2;  // Tp: a still image is repeated so many times
+  uint32_t patch = 14;          // p: pixels per side
+  uint32_t merge = 2;           // m: patches per side that become one token
+  uint32_t temporal_patch = 2;  // Tp: times that a still image is repeated
 
   // Values of one row of pixel_values.
   uint64_t row() const { return uint64_t{3} * temporal_patch * patch * patch; }
@@ -59,7 +59,7 @@ struct PatchShape {
 //   column of value (c, tp, y, x): ((c*Tp + tp)*p + y)*p + x
 //
 // `rgb`: [grid_h*p, grid_w*p, 3] 8-bit. `out`: [grid_h*grid_w, row()] values.
-// Both sides of the grid are multiples of m. The caller vouches for the sizes.
+// Both sides of the grid are multiples of m. Sizes are not checked.
 void Patchify(const uint8_t* rgb, uint32_t grid_h, uint32_t grid_w,
               const PatchShape& shape, const NormaliseTable& table, float* out);
 void PatchifyBfloat16(const uint8_t* rgb, uint32_t grid_h, uint32_t grid_w,

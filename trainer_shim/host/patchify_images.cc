@@ -5,7 +5,7 @@
 namespace ballast {
 namespace {
 
-// Far above any model; with them no product below leaves 64 bits.
+// Far above any model. With these limits no product below overflows 64 bits.
 constexpr uint32_t kMaxPatch = 1024;
 constexpr uint32_t kMaxMerge = 64;
 constexpr uint64_t kMaxPatchesOfAnImage = uint64_t{1} << 31;
@@ -35,7 +35,7 @@ absl::Status CheckGrid(const PatchifyImage& image, uint32_t merge) {
                    " above 0 and at most ", kMaxPatchesOfAnImage, " patches"));
 }
 
-// [first, first + size) within [0, all), without overflow.
+// Checks that [first, first + size) lies within [0, all), without overflow.
 absl::Status CheckRange(absl::string_view what, uint64_t first, uint64_t size,
                         uint64_t all) {
   if (first <= all && size <= all - first) return absl::OkStatus();

@@ -7,14 +7,14 @@
 
 namespace ballast {
 
-// Passes a batch from tensor rank 0 to its tensor peers: one call of each rank
-// of `peers`, the group of one data-parallel, pipeline and context rank, whose
-// batches all have the same sizes. What the schedule says is not sent: first
-// every rank lays its batch out (BatchAssembler::Describe), then bytes move,
-// those of the tensors that the batch's fields name and of which samples are
-// placeholders. Rank 0 only reads `batch`, the others fill it. Blocks until
-// this rank's part is done. Errors: as Communicator::Broadcast;
-// INVALID_ARGUMENT where a peer's sizes differ.
+// Passes a batch from tensor rank 0 to its tensor peers. Every rank of `peers`,
+// the group of one data-parallel, pipeline and context rank, makes one call;
+// their batches have the same sizes. Data that follow from the schedule are not
+// sent: every rank lays its batch out first (BatchAssembler::Describe). Only
+// the tensors that the batch's fields name and the placeholder flags move. Rank
+// 0 only reads `batch`, the others fill it. Blocks until this rank's part is
+// done. Errors: as Communicator::Broadcast; INVALID_ARGUMENT (a peer's sizes
+// differ).
 absl::Status BroadcastBatch(Communicator* peers, PackedBatch* batch);
 
 }  // namespace ballast

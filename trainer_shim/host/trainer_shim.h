@@ -14,8 +14,7 @@
 
 namespace ballast {
 
-// A trainer's shim with batches in host memory. RankShim has the rules of the
-// calls.
+// A trainer's shim with batches in host memory. RankShim documents the calls.
 //
 //   TrainerShim::Options options;
 //   options.servers.addresses = {"unix:/run/ballast/a.sock"};
@@ -32,8 +31,7 @@ namespace ballast {
 //     Train(**batch);  // or keep *batch for as long as it is needed
 //   }
 //
-// Blocks are fetched ahead by a thread of the shim's own; exchanging and
-// packing happen in Next.
+// The shim's own thread fetches blocks ahead; Next exchanges and packs.
 class TrainerShim : public RankShim {
  public:
   struct Options : RankShim::Options {
@@ -41,20 +39,21 @@ class TrainerShim : public RankShim {
     Normalisation normalisation = Normalisation::kTorchvision;
   };
 
-  // Attaches and begins to fetch. Blocks until all servers have answered or
-  // failed to. Errors, which also abort the communicators: FAILED_PRECONDITION
-  // (fingerprints differ, or the data are not the checkpoint's: both, and the
-  // first differing key), INVALID_ARGUMENT (no server, no such role or place,
-  // an alignment that context parallelism cannot cut, a communicator that is
-  // missing or of another rank or size; as LoadChannelSecurity),
-  // UNAUTHENTICATED and PERMISSION_DENIED (TLS or the token is refused),
-  // UNAVAILABLE and DEADLINE_EXCEEDED (no server answers: each with its cause).
+  // Attaches and begins to fetch. Blocks until every server has answered or
+  // failed. Errors also abort the communicators: FAILED_PRECONDITION
+  // (fingerprints differ, or the data are not the checkpoint's; names both
+  // fingerprints and the first differing key), INVALID_ARGUMENT (no server, no
+  // such role or place, an alignment that context parallelism cannot divide, a
+  // communicator that is missing or has another rank or size; as
+  // LoadChannelSecurity), UNAUTHENTICATED and PERMISSION_DENIED (TLS or the
+  // token is refused), UNAVAILABLE and DEADLINE_EXCEEDED (no server answers:
+  // each with its cause).
   static absl::StatusOr<std::unique_ptr<TrainerShim>> Create(Options options);
-  // The same over clients that exist already; options.servers is not read.
+  // The same over existing clients; options.servers is ignored.
   static absl::StatusOr<std::unique_ptr<TrainerShim>> Create(
       Options options, std::vector<std::unique_ptr<LoaderClient>> clients);
 
-  // As RankShim's.
+  // As in RankShim.
   absl::StatusOr<BatchRef<PackedBatch>> Next();
   absl::Status SendToTensorPeers() {
     return RankShim::SendToTensorPeers(nullptr);

@@ -97,7 +97,7 @@ def find(name: str) -> str:
 
 
 def bundle(library: str) -> Dict[str, bytes]:
-    """A library and all that it needs, by name in the wheel."""
+    """A library and all libraries that it needs, by name in the wheel."""
     files: Dict[str, Elf] = {}
     waiting = [("libballast_shim.so", library)]
     while waiting:
@@ -107,7 +107,7 @@ def bundle(library: str) -> Dict[str, bytes]:
             if needed not in files and not SYSTEM.fullmatch(needed):
                 if needed not in dict(waiting):
                     waiting.append((needed, find(needed)))
-    # RPATH, unlike RUNPATH, also applies to what those libraries need in turn.
+    # RPATH, unlike RUNPATH, also applies to the libraries that those libraries need.
     paths = ":".join(files["libballast_shim.so"].texts(RPATH)).split(":")
     folder = next((path[len("$ORIGIN") :] for path in paths if path.startswith("$ORIGIN")), None)
     if folder is None:

@@ -1,12 +1,12 @@
-"""Images a second of what people use today, over the images of a corpus.
+"""Images per second of common alternatives, over the images of a corpus.
 
 processor: PyTorch's DataLoader, whose workers run Hugging Face's processor.
 torchvision: the same with torchvision's decoding and resizing instead.
 pillow: Pillow's decoding and resizing, in this process alone.
 
-With --ranks, what a training job has: so many processes, each with a DataLoader
-of its share of the workers, pinned memory and a copy to its GPU. Without, one
-process takes all batches and drops them, the most that the workers can do.
+With --ranks, like a training job: that many processes, each with a DataLoader with its
+share of the workers, pinned memory and a copy to its GPU. Without it, one process takes
+all batches and drops them, which shows the most that the workers can do.
 
 Images lie in memory; the rate counts from when every worker has had its first.
 Prints JSON.
@@ -40,7 +40,8 @@ def files_of(folder):
 
 
 def size_of(width, height, most, factor=28, least=3136):
-    """As Qwen's processors choose it; round() halves to even, as theirs."""
+    """The size that Qwen's processors choose; round() rounds halves to even, as theirs
+    does."""
     w, h = (max(factor, round(side / factor) * factor) for side in (width, height))
     if w * h > most:
         beta = (width * height / most) ** 0.5
@@ -98,7 +99,7 @@ KINDS = {"pillow": pillow, "torchvision": torchvision, "processor": processor}
 
 
 class Images:
-    """A map-style dataset without an end; each worker makes its own processor."""
+    """An endless map-style dataset; each worker creates its own processor."""
 
     def __init__(self, files, kind, most):
         self.files, self.kind, self.most, self.work = files, kind, most, None
@@ -113,7 +114,7 @@ class Images:
 
 
 def in_workers(files, options, workers, rank=None, begin=None):
-    """Images a second of one DataLoader, to the rank's GPU if there is one."""
+    """Images per second of one DataLoader, to the rank's GPU if there is one."""
     import torch
 
     torch.set_num_threads(1)

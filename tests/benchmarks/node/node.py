@@ -1,5 +1,5 @@
-"""A node: one server with so many threads, ranks that pull to the GPUs, and what
-the machine's Python does with the same files. Prints a table; --out gets JSON.
+"""Measures a node: one server at several numbers of threads, ranks that pull to the
+GPUs, and the machine's Python on the same files. Prints a table; --out receives JSON.
 
     tests/benchmarks/node/run.sh run --threads 1,8,32,64 --out node.json
 """
@@ -109,7 +109,7 @@ class Node:
         return path
 
     def serve(self, name, source, threads, steps):
-        """One run of a server with so many threads."""
+        """One run of a server with the given number of threads."""
         config = self.config(name, source, threads)
         address = f"unix:{self.folder}/s.sock"
         with subprocess.Popen(
@@ -152,8 +152,8 @@ class Node:
         }  # fmt: skip
 
     def warm(self, address, server):
-        """Until the server has had all its memory in use: pages that are touched
-        for the first time cost as much as decoding does."""
+        """Pulls until the server has used all its memory once: the first touch of a
+        page costs as much as decoding does."""
         with subprocess.Popen(
             [self.program("ballastctl"), "--server", address, "pull", "--module",
              "vision", "--dp-rank", "0", "--step", "0", "--steps", "1000000"],
@@ -193,8 +193,8 @@ class Node:
                 "baselines": self.baselines(folder)}  # fmt: skip
 
     def decoding(self, name):
-        """Decoding without a server, and libjpeg-turbo alone: what the machine's
-        processors give. Of the shared corpus, or of one like `receipts`."""
+        """Measures decoding without a server, and libjpeg-turbo alone, as the limit of
+        the machine's processors. Over the shared corpus, or one like `receipts`."""
         if name not in ("shared", "receipts") or self.left() < 60:
             return []
         environment = dict(self.environment)
@@ -246,7 +246,7 @@ class Node:
 
 
 def children_seconds():
-    """Processor time of programs that have ended."""
+    """Processor time of child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -306,7 +306,7 @@ def main():
     options = parse()
     with tempfile.TemporaryDirectory(prefix="ballast", dir="/tmp") as folder:
         node = Node(options, folder)
-        # Limited to the cores that there are; the last is all of them.
+        # Limited to the machine's cores; the last value is all of them.
         options.threads = sorted({
             min(int(n), node.cores) for n in options.threads.split(",")
         })  # fmt: skip

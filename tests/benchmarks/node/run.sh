@@ -18,7 +18,7 @@ readonly programs=(//server:ballast-server //client/ballastctl
   //tests/benchmarks:delivery_benchmark
   //tests/benchmarks:thread_scaling_benchmark)
 
-# All shared libraries but the C library, the driver's, and NCCL and cuBLAS.
+# All shared libraries except the C library, the driver's, NCCL and cuBLAS.
 libraries_of() {
   ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv)|libcuda|libnvidia-[^/]*|libnccl|libcublas(Lt)?)\.so[^/]*$'

@@ -26,7 +26,7 @@ namespace ballast {
 
 inline constexpr uint64_t kStep = 5;
 
-// A scripted server, and the commands against it.
+// A scripted server, and the commands run against it.
 class BallastctlTest : public ::testing::Test {
  protected:
   BallastctlTest() {
@@ -42,7 +42,7 @@ class BallastctlTest : public ::testing::Test {
         [job = job_](uint64_t step) { return SyntheticSchedule(job, step); });
   }
 
-  // The block that the schedule foresees; payload bytes are all 7.
+  // The block that the schedule describes; all payload bytes are 7.
   std::vector<uint8_t> Block(uint64_t step, uint32_t micro_batch) {
     auto plan = PlanBlock(SyntheticSchedule(job_, step), micro_batch, role_,
                           job_.delivery, geometry_);
@@ -77,7 +77,7 @@ class BallastctlTest : public ::testing::Test {
     return PullBatches(servers, options, &clock_, &out_);
   }
 
-  // `ballastctl status` with one look, so without rates.
+  // `ballastctl status` with one snapshot, so without rates.
   absl::Status Status(bool as_json) {
     StatusOptions options;
     options.interval = absl::ZeroDuration();

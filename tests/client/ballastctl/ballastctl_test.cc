@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-TEST_F(BallastctlTest, StatusSaysWhatIsWrong) {
+TEST_F(BallastctlTest, StatusNamesFaults) {
   v1::GetStatusResponse state;
   state.set_memory(uint64_t{64} << 20);
   state.set_memory_in_use(uint64_t{3} << 20);
@@ -95,7 +95,7 @@ v1::GetStatsResponse StatsOf(double images) {
   return stats;
 }
 
-TEST_F(BallastctlTest, StatusSaysHowTrainingGoes) {
+TEST_F(BallastctlTest, StatusShowsTheStateOfTraining) {
   v1::GetStatusResponse state;
   state.set_version("0.9.0 (0123456789ab)");
   state.set_uptime_seconds(90);
@@ -213,7 +213,7 @@ TEST_F(BallastctlTest, StatusOfNoServer) {
   EXPECT_EQ(out_.str(), "");
 }
 
-TEST_F(BallastctlTest, ScheduleIsThatOfPlan) {
+TEST_F(BallastctlTest, ScheduleEqualsPlans) {
   ASSERT_TRUE(PrintSchedules(client_.get(), kStep, 2, true, &out_).ok());
   EXPECT_EQ(out_.str(), ScheduleToJson(SyntheticSchedule(job_, kStep)) + "\n" +
                             ScheduleToJson(SyntheticSchedule(job_, kStep + 1)) +
@@ -233,7 +233,7 @@ TEST_F(BallastctlTest, WatchedSchedulesAreTheSame) {
   EXPECT_EQ(out_.str(), wanted);
 }
 
-TEST_F(BallastctlTest, AWatchWithoutEndGoesOnUntilTheServerEndsIt) {
+TEST_F(BallastctlTest, AWatchWithoutEndRunsUntilTheServerEndsIt) {
   server_->SetSchedule(
       [this](uint64_t step) -> absl::StatusOr<v1::StepSchedule> {
         if (step == kStep + 4) return absl::UnavailableError("it drains");

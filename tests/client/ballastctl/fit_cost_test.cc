@@ -115,7 +115,7 @@ TEST_F(FitCostCommandTest, FitsEveryModule) {
   EXPECT_THAT(out_.str(), Not(HasSubstr("cannot tell")));
 }
 
-TEST_F(FitCostCommandTest, AsksForWhatIsWanted) {
+TEST_F(FitCostCommandTest, RequestsOnlyTheGivenModuleAndSteps) {
   SyntheticJob job;
   job.language_dp = 0;
   Serve(job);
@@ -131,7 +131,7 @@ TEST_F(FitCostCommandTest, AsksForWhatIsWanted) {
   EXPECT_THAT(out_.str(), HasSubstr("language: {linear: 0, quadratic: 0}\n"));
 }
 
-TEST_F(FitCostCommandTest, SaysWhatTheDataDoesNotTell) {
+TEST_F(FitCostCommandTest, WarnsWhatTheDataCannotTell) {
   SyntheticJob job;
   job.micro_batches = 1;
   Serve(job);

@@ -70,7 +70,7 @@ TEST(HealthTest, AServerThatDoesNotServeIsAlive) {
   }
 }
 
-TEST(HealthTest, WhatWaitingDoesNotChangeEndsItAtOnce) {
+TEST(HealthTest, LastingErrorsEndItAtOnce) {
   ManualClock clock;
   std::ostringstream out;
   const absl::Status status = AwaitHealth(

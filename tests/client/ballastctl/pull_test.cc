@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-TEST_F(BallastctlTest, PullPrintsWhatTheScheduleForesees) {
+TEST_F(BallastctlTest, PullPrintsTheScheduledBlocks) {
   server_->AddPull(ServeSteps(2));
   const absl::Status status = Pull(2, true);
   ASSERT_TRUE(status.ok()) << status;
@@ -60,12 +60,12 @@ TEST_F(BallastctlTest, PullForPeople) {
   EXPECT_EQ(lines[0].size(), lines[1].size());
 }
 
-TEST_F(BallastctlTest, PullGoesOnWithTheNextServer) {
+TEST_F(BallastctlTest, PullContinuesWithTheNextServer) {
   server_->AddPull(ServeSteps(2));
   ASSERT_TRUE(Pull(2, true).ok());
   const std::vector<std::string> undisturbed = Lines();
 
-  // The first server dies within step 5, after it has given the schedule.
+  // The first server dies within step 5, after it has returned the schedule.
   server_->AddPull([this](FakePull* pull) {
     pull->SendBlock(kStep, 0, Block(kStep, 0));
     pull->SendBlock(kStep, 1, Block(kStep, 1));
@@ -112,7 +112,7 @@ TEST_F(BallastctlTest, PullRefusesABlockOfAnotherSchedule) {
                         "schedule: micro_batches is 2, wanted 3"));
 }
 
-TEST_F(BallastctlTest, PullRefusesWhatIsNoBlock) {
+TEST_F(BallastctlTest, PullRefusesBytesThatAreNotABlock) {
   server_->AddPull([](FakePull* pull) {
     pull->SendBlock(kStep, 0, std::vector<uint8_t>(500, 1));
     pull->AwaitGone();
@@ -121,7 +121,7 @@ TEST_F(BallastctlTest, PullRefusesWhatIsNoBlock) {
   EXPECT_THAT(std::string(Pull(1, true).message()), HasSubstr("block: magic"));
 }
 
-TEST_F(BallastctlTest, PullPassesOnWhyItWasRefused) {
+TEST_F(BallastctlTest, PullReportsWhyItWasRefused) {
   server_->SetAttach(absl::InvalidArgumentError("vision has 2 ranks"));
   EXPECT_THAT(std::string(Pull(1, true).message()),
               HasSubstr("vision has 2 ranks"));

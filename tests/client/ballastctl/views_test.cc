@@ -30,7 +30,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(QuantitiesTest, AreShortAndSayTheirUnit) {
+TEST(QuantitiesTest, AreShortAndHaveUnits) {
   EXPECT_EQ(CountText(0), "0");
   EXPECT_EQ(CountText(999), "999");
   EXPECT_EQ(CountText(1234), "1.23 k");
@@ -47,7 +47,7 @@ TEST(QuantitiesTest, AreShortAndSayTheirUnit) {
   EXPECT_EQ(RatioText(1.07), "1.070");
 }
 
-TEST(QuantitiesTest, NothingSteersTheTerminal) {
+TEST(QuantitiesTest, NothingControlsTheTerminal) {
   EXPECT_EQ(Printable("a\x1b[2Jb\r\n\x7f"), "a?[2Jb???");
 }
 
@@ -87,7 +87,7 @@ TEST(BalanceViewTest, JsonHasTheKeysOfItsHelp) {
           "load"));
 }
 
-TEST(BalanceViewTest, ColumnsOfDifferentLengthsDoNoHarm) {
+TEST(BalanceViewTest, ColumnsOfDifferentLengthsAreSafe) {
   v1::StepBalance balance = Balance(2);
   balance.mutable_modules(0)->clear_bytes_in();
   balance.mutable_modules(0)->mutable_load_before()->Truncate(1);
@@ -117,7 +117,7 @@ void AddMetric(v1::MetricFamily* family, const std::string& label,
   metric->set_number(number);
 }
 
-TEST(MetricsViewTest, LabelsStandBelowTheirFamily) {
+TEST(MetricsViewTest, LabelsAreListedBelowTheirFamily) {
   v1::GetStatsResponse stats;
   v1::MetricFamily* bad = stats.add_families();
   bad->set_name("ballast_bad_samples");
@@ -161,7 +161,7 @@ TEST(ViewTest, BreaksAtSpacesAndKeepsPathsWhole) {
                 std::string(60, 'v') + " and\n             more\n");
 }
 
-// A busy server whose strings are as long and as hostile as they can be.
+// A busy server whose strings are as long and hostile as possible.
 Snapshot Busy(double images) {
   Snapshot now;
   now.at = absl::UnixEpoch();
@@ -210,7 +210,7 @@ TEST(TopViewTest, FitsTheTerminalAndEightyColumns) {
   }
 }
 
-TEST(TopViewTest, TimesOfRanksAreOfAllModules) {
+TEST(TopViewTest, TimesOfRanksCoverAllModules) {
   Snapshot now;
   v1::MetricFamily& family = *now.stats.add_families();
   family.set_name("ballast_rank_seconds");
@@ -269,7 +269,7 @@ class HastyClock final : public Clock {
   absl::Time now_ = absl::UnixEpoch();
 };
 
-// The views of `answers`, one a round, in a terminal that shrinks.
+// Runs `top` over `answers`, one per round, in a terminal that shrinks.
 absl::Status RunAll(const std::vector<absl::Status>& answers,
                     std::ostream* out) {
   HastyClock clock;
@@ -290,7 +290,7 @@ absl::Status RunAll(const std::vector<absl::Status>& answers,
       options, &clock, out);
 }
 
-TEST(RunTopTest, AServerThatGoesAwayIsAskedOn) {
+TEST(RunTopTest, AServerThatGoesAwayIsAskedUntilItIsBack) {
   const absl::Status gone = absl::UnavailableError("server a:1: it is gone");
   std::ostringstream out;
   EXPECT_TRUE(RunAll({{}, {}, gone, gone, {}, {}}, &out).ok());
@@ -313,7 +313,7 @@ TEST(RunTopTest, AWrongAddressOrARefusalEndsIt) {
       RunAll({{}, absl::UnauthenticatedError("no token")}, &out)));
 }
 
-TEST(TopViewTest, RatesAreThoseSinceTheViewBefore) {
+TEST(TopViewTest, RatesAreSinceTheViewBefore) {
   const Snapshot before = Busy(100);
   Snapshot now = Busy(400);
   now.at += absl::Seconds(2);
@@ -363,7 +363,7 @@ TEST(StatusViewTest, FitsEightyColumnsAndEndsItsLists) {
   EXPECT_EQ(all["clients"][0]["state"], "holds_back");
 }
 
-TEST(StatusViewTest, BeforeTheFirstStepAndOfOneLook) {
+TEST(StatusViewTest, ShowsAServerBeforeTheFirstStepWithoutRates) {
   ServerReport report;
   report.now.emplace();
   EXPECT_THAT(StatusText(report), HasSubstr("none yet"));

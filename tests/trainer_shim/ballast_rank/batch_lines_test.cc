@@ -34,7 +34,7 @@ TEST(BatchLineTest, NamesEveryKey) {
                 "\"next_ms\":2.5}");
 }
 
-TEST(BatchLineTest, SaysWhichPlaceItIsOf) {
+TEST(BatchLineTest, NamesThePlaceOnlyIfAnyRankIsNotZero) {
   PackedBatch batch;
   EXPECT_EQ(BatchLine(batch, {}).find("_rank\":0,\"pp_rank"),
             std::string::npos);
@@ -44,7 +44,7 @@ TEST(BatchLineTest, SaysWhichPlaceItIsOf) {
       std::string::npos);
 }
 
-TEST(BatchLineTest, SaysWhereThereIsADummyImage) {
+TEST(BatchLineTest, NamesADummyImageOnlyIfThereIsOne) {
   PackedBatch batch;
   EXPECT_EQ(BatchLine(batch, {}).find("dummy_image"), std::string::npos);
   batch.dummy_image = true;
@@ -52,7 +52,7 @@ TEST(BatchLineTest, SaysWhereThereIsADummyImage) {
             std::string::npos);
 }
 
-TEST(InterleavedLinesTest, WritesInOneOrderWhateverThePace) {
+TEST(InterleavedLinesTest, OrderDoesNotDependOnRanksPace) {
   std::ostringstream out;
   InterleavedLines lines(3, &out);
   lines.Add(2, "c1");

@@ -53,7 +53,7 @@ TEST(ReportTest, SumsPerRankAndModule) {
   EXPECT_THAT(text, HasSubstr("vision: heaviest rank over mean of a "
                               "micro-batch: 1.500 before, 1.050 after\n"));
   EXPECT_THAT(text, ::testing::ContainsRegex("language +1 +0 +0 +16 +12"));
-  // Nothing costs the language module anything, so it has no heaviest rank.
+  // Nothing has a cost for the language module, so it has no heaviest rank.
   EXPECT_THAT(text, ::testing::Not(HasSubstr("language: heaviest")));
   // Samples of one module, not of both.
   EXPECT_THAT(text, HasSubstr("32 samples, 22 images in 2.00 s: "

@@ -81,7 +81,7 @@ class WorldTest
   }
 };
 
-TEST_P(WorldTest, EverySampleReachesOneOwnerAModule) {
+TEST_P(WorldTest, EverySampleHasOneOwnerPerModule) {
   for (const v1::Delivery delivery :
        {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_HYBRID,
         v1::DELIVERY_OFF}) {
@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(
              std::to_string(std::get<1>(info.param));
     });
 
-TEST(WorldFaultsTest, OneRankOfAnExchangeIsRefused) {
+TEST(WorldFaultsTest, ASingleRankOfAnExchangeIsRefused) {
   WorldOptions options = TwoSteps();
   options.role.emplace();
   options.role->set_module(v1::MODULE_LANGUAGE);
@@ -168,8 +168,8 @@ TEST(WorldFaultsTest, OneRankOfAnExchangeIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-// A failure ends also the ranks of the other module, which share nothing with
-// the one that fails, and have no end of their own.
+// A failure also ends the ranks of the other module, which share nothing with
+// the failed rank and would not end by themselves.
 TEST(WorldFaultsTest, TheFirstFailureStopsAllRanks) {
   FakeLoader loader;
   loader.before_fetch = [](const v1::Role& role, uint64_t step, uint32_t) {
@@ -186,7 +186,7 @@ TEST(WorldFaultsTest, TheFirstFailureStopsAllRanks) {
   EXPECT_THAT(status.message(), HasSubstr("vision rank 1"));
 }
 
-TEST(WorldReportTest, ReportsWhatPackingTook) {
+TEST(WorldReportTest, ReportsPackingTimes) {
   Mutex mutex;
   std::set<std::tuple<uint64_t, uint32_t, int, uint32_t>> reported;
   FakeLoader loader;
@@ -215,7 +215,7 @@ TEST(WorldReportTest, ReportsWhatPackingTook) {
       HasSubstr("a timing was not taken: no such rank"));
 }
 
-TEST(WorldReportTest, WhatNoServerTakesIsCountedAndEndsNothing) {
+TEST(WorldReportTest, LostTimingsAreCountedAndEndNothing) {
   for (const absl::Status& why :
        {absl::DeadlineExceededError("it is late"),
         absl::UnavailableError("it is gone"),
@@ -233,7 +233,7 @@ TEST(WorldReportTest, WhatNoServerTakesIsCountedAndEndsNothing) {
     const absl::Status status =
         RunRoles(loader, options, [](const RankBatch&) {});
     EXPECT_TRUE(status.ok()) << status;
-    // One of two steps, from each of four ranks.
+    // One of two steps from each of four ranks.
     EXPECT_EQ(lost.count(), loader.job.micro_batches * 4u);
     EXPECT_THAT(lost.Warning(),
                 AllOf(HasSubstr(std::to_string(lost.count()) + " timings"),
@@ -244,7 +244,7 @@ TEST(WorldReportTest, WhatNoServerTakesIsCountedAndEndsNothing) {
   }
 }
 
-TEST(WorldReportTest, WhatAnotherServerTakesIsNotLost) {
+TEST(WorldReportTest, TimingsTakenByAnotherServerAreNotLost) {
   Mutex mutex;
   std::set<std::tuple<uint64_t, uint32_t, int, uint32_t>> asked;
   FakeLoader loader;

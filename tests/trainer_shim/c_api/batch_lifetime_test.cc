@@ -1,5 +1,5 @@
-// Batches that are held through the C interface: unchanged by further calls,
-// counted, refused by name, and alive after their shim.
+// Batches held through the C interface: unchanged by further calls, counted,
+// named when there are too many, and valid after their shim.
 
 #include <string>
 #include <thread>
@@ -34,7 +34,7 @@ uint32_t HeldOf(const ballast_shim* shim) {
 
 class CBatchLifetimeTest : public CApiTest {
  protected:
-  // Runs `body` for each language rank, in threads, as exchanges need.
+  // Runs `body` for each language rank in its own thread, as exchanges need.
   void ForEachRank(uint32_t max_batches_held,
                    const std::function<void(ballast_shim*)>& body) {
     ballast_communicator* ends[kRanks] = {};
@@ -57,7 +57,7 @@ class CBatchLifetimeTest : public CApiTest {
   }
 };
 
-TEST_F(CBatchLifetimeTest, HeldBatchesStayAsTheyWereAlsoAfterTheShim) {
+TEST_F(CBatchLifetimeTest, HeldBatchesStayUnchangedEvenAfterTheShim) {
   ForEachRank(4, [](ballast_shim* shim) {
     std::vector<const ballast_batch*> held(4);
     std::vector<std::vector<std::string>> want;
@@ -85,7 +85,7 @@ TEST_F(CBatchLifetimeTest, HeldBatchesStayAsTheyWereAlsoAfterTheShim) {
   });
 }
 
-TEST_F(CBatchLifetimeTest, TooManyAreRefusedAndNothingEnds) {
+TEST_F(CBatchLifetimeTest, TooManyHeldBatchesAreRefusedWithoutEndingTheShim) {
   ForEachRank(1, [](ballast_shim* shim) {
     const ballast_batch* batch = nullptr;
     const ballast_batch* next = nullptr;

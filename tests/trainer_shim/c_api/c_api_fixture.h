@@ -23,10 +23,10 @@
 
 namespace ballast {
 
-// Ranks of each module.
+// Number of ranks of each module.
 inline constexpr uint32_t kRanks = 2;
 
-// `language`: its sizes beside dp.
+// `language`: the module's sizes other than dp.
 inline LoadedConfig MakeConfig(const std::string& language = "") {
   const std::string directory = ::testing::TempDir() + "/c_api";
   std::filesystem::create_directories(directory);
@@ -113,7 +113,7 @@ class CApiTest : public ::testing::Test {
     return std::move(context.batches);
   }
 
-  // A shim of one rank, over a group whose others do nothing.
+  // A shim of one rank, in a group whose other ranks do nothing.
   ballast_shim* MakeShim(ballast_shim_options options) {
     ballast_communicator* ends[kRanks] = {};
     EXPECT_EQ(

@@ -1,5 +1,5 @@
-// A whole job through the C interface, on the host: real servers, and every
-// rank a thread that runs C code.
+// A whole job through the C interface, on the host: real servers, and a thread
+// for every rank that runs C code.
 
 #include <cmath>
 #include <cstring>
@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST_F(CApiTest, BatchesAreThoseOfTheCppInterface) {
+TEST_F(CApiTest, BatchesEqualThoseOfTheCppInterface) {
   const auto got = RunAll([](ballast_shim_options*) {});
   const auto want = cluster_->RunRanks(0, 2);
   ASSERT_TRUE(want.ok()) << want.status();
@@ -28,7 +28,7 @@ TEST_F(CApiTest, BatchesAreThoseOfTheCppInterface) {
   for (const auto& [key, batch] : *want) ExpectSameBatch(got.at(key), batch);
 }
 
-TEST_F(CApiTest, Bfloat16PixelsAreTheOthersRounded) {
+TEST_F(CApiTest, Bfloat16PixelsAreFloat32PixelsRounded) {
   const auto got = RunAll([](ballast_shim_options* options) {
     options->pixel_type = BALLAST_BFLOAT16;
   });
@@ -103,8 +103,8 @@ TEST_F(CApiTest, JobAndScheduleAreJson) {
   ballast_shim_destroy(shim);
 }
 
-// The two ranks take turns: what is asked of one while the other's Next waits.
-TEST_F(CApiTest, ACheckpointGoesOnWhereTheRunStopped) {
+// The two ranks take turns: one is asked while the other's Next waits.
+TEST_F(CApiTest, ACheckpointResumesWhereTheRunStopped) {
   ballast_communicator* ends[kRanks] = {};
   ASSERT_EQ(ballast_communicator_in_process(BALLAST_BACKEND_HOST, kRanks, ends),
             BALLAST_OK);
@@ -171,7 +171,7 @@ TEST_F(CApiTest, ACheckpointGoesOnWhereTheRunStopped) {
   EXPECT_THAT(ballast_last_error(), HasSubstr("options.start_step is 1"));
 }
 
-TEST_F(CApiTest, AnotherFingerprintIsRefused) {
+TEST_F(CApiTest, ADifferentFingerprintIsRefused) {
   ballast_shim_options options = Options(BALLAST_MODULE_LANGUAGE, 0);
   options.fingerprint = "00000000000000000000000000000000";
   ballast_shim* shim = nullptr;
@@ -216,7 +216,7 @@ TEST_F(CApiTest, MisuseChangesNothingAndErrorsAreFinal) {
 }
 
 // Structs of callers with an older and with a newer header.
-TEST_F(CApiTest, StructsAreFilledAsFarAsBothSidesKnowThem) {
+TEST_F(CApiTest, StructsAreFilledUpToTheFieldsThatBothSidesKnow) {
   struct Newer {
     ballast_batch_info info;
     uint64_t later;

@@ -14,7 +14,7 @@
 
 namespace ballast {
 
-// Copies `bytes` to the host; memory may be a device's.
+// Copies `bytes` to the host; the source may be device memory.
 using CopyBytes =
     std::function<void(void* to, const void* from, uint64_t bytes)>;
 
@@ -38,7 +38,7 @@ struct CTensor {
   std::string bytes;
 };
 
-// The contents of a C batch, read through the C interface alone.
+// The contents of a C batch, read only through the C interface.
 struct CBatch {
   ballast_batch_info info = {};
   std::map<std::string, CTensor> tensors;
@@ -100,8 +100,7 @@ void Take(const CBatch& from, const char* name, std::vector<T>* to) {
   if (!bytes.empty()) std::memcpy(to->data(), bytes.data(), bytes.size());
 }
 
-// The tensors put together again, so that their bytes can be compared by
-// DigestOf.
+// Reassembles the tensors, so that DigestOf can compare their bytes.
 inline PackedBatch PackedOf(const CBatch& from) {
   PackedBatch batch;
   Take(from, "input_ids", &batch.input_ids);
@@ -125,7 +124,7 @@ inline PackedBatch PackedOf(const CBatch& from) {
   return batch;
 }
 
-// Everything that a rank got through the C interface against what it got
+// Compares everything that a rank got through the C interface with what it got
 // through C++.
 inline void ExpectSameBatch(const CBatch& got, const PackedBatch& want) {
   SCOPED_TRACE(::testing::Message()

@@ -10,8 +10,8 @@ extern "C" {
 /* Called with every batch of a rank, which it may read until it returns. */
 typedef void (*c_rank_on_batch)(void* context, const ballast_batch* batch);
 
-/* Runs a rank to its end, in C. Answers the status that ended it:
- * BALLAST_OUT_OF_RANGE when all steps are done. */
+/* Runs a rank to its end, in C. Returns the status that ended it:
+ * BALLAST_OUT_OF_RANGE if all steps are done. */
 int c_rank_run(const ballast_shim_options* options, void* stream,
                c_rank_on_batch on_batch, void* context);
 

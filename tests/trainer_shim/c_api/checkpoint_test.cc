@@ -20,21 +20,21 @@ v1::Checkpoint Example() {
   return checkpoint;
 }
 
-TEST(CheckpointTest, ComesBackAsItWas) {
+TEST(CheckpointTest, RoundTrips) {
   const auto read = ParseCheckpoint(CheckpointBytes(Example()));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->SerializeAsString(), Example().SerializeAsString());
   EXPECT_EQ(CheckpointBytes(*read), CheckpointBytes(Example()));
 }
 
-TEST(CheckpointTest, WhatIsNoneIsInvalid) {
+TEST(CheckpointTest, BytesThatAreNotACheckpointAreInvalid) {
   for (const char* bytes : {"", "BALLAST", "something else of some length"}) {
     EXPECT_EQ(ParseCheckpoint(bytes).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
 }
 
-TEST(CheckpointTest, EveryCutAndEveryChangedByteIsNoticed) {
+TEST(CheckpointTest, EveryTruncationAndChangedByteIsDetected) {
   const std::string bytes = CheckpointBytes(Example());
   for (size_t size = 8; size < bytes.size(); ++size) {
     EXPECT_EQ(ParseCheckpoint(bytes.substr(0, size)).status().code(),
@@ -50,7 +50,7 @@ TEST(CheckpointTest, EveryCutAndEveryChangedByteIsNoticed) {
   }
 }
 
-TEST(CheckpointTest, AnotherVersionIsRefusedWithBoth) {
+TEST(CheckpointTest, AnotherVersionIsRefusedNamingBoth) {
   std::string bytes = CheckpointBytes(Example());
   bytes[8] = 7;
   const absl::Status status = ParseCheckpoint(bytes).status();

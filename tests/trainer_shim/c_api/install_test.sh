@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What is installed, as its users take it: what the library exports, programs
-# that pkg-config and CMake build against it, and other libraries beside it.
+# The installed library as its users see it: its exports, programs that
+# pkg-config and CMake build against it, and other libraries in the same
+# process.
 set -euo pipefail
 root=$PWD
 readonly prefix=$TEST_TMPDIR/prefix
@@ -8,12 +9,12 @@ readonly library=$root/trainer_shim/c_api/libballast_shim.so.1
 fail() { echo "FAILED: $*"; exit 1; }
 
 deploy/install.sh --prefix "$prefix" --library "$library" >/dev/null
-# Moved as a whole it is found as well as where it was put.
+# The tree also works after it is moved as a whole.
 mv "$prefix" "$TEST_TMPDIR/moved"
 readonly at=$TEST_TMPDIR/moved
 so=$at/lib/libballast_shim.so
 
-# Nothing but ballast_*, and each of those that a header declares.
+# Exports only ballast_*, and every function that a header declares.
 others=$(nm -D --defined-only --extern-only "$so" | awk '$3 !~ /^ballast_/')
 [[ -z $others ]] || fail "exported besides: $others"
 declared=$(cat trainer_shim/c_api/c_api*.h |
@@ -22,7 +23,8 @@ for name in $declared; do
   nm -D --defined-only "$so" | grep -q " T $name$" || fail "no $name"
 done
 readelf -d "$so" | grep -q 'SONAME.*\[libballast_shim.so.1\]' || fail soname
-# Libraries that other programs have in other versions stay out of the process.
+# Libraries that other programs use in other versions must stay out of the
+# process.
 needed=$(readelf -d "$so" | awk '/NEEDED/ {print $5}')
 if grep -E 'grpc|ssl|crypto|nccl|cuda' <<<"$needed"; then fail "it needs these"; fi
 
@@ -37,7 +39,7 @@ else
   echo "no pkg-config here: not tried"
 fi
 
-# Loaded by name into a process that has other protobufs: Python's, if there.
+# Loaded by name into a process that has another protobuf: Python's, if present.
 if command -v python3 >/dev/null; then
   python3 - "$so" <<'PYTHON'
 import ctypes, sys

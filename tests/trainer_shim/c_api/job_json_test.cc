@@ -6,7 +6,7 @@
 namespace ballast {
 namespace {
 
-TEST(JobJsonTest, EveryFieldUnderItsName) {
+TEST(JobJsonTest, WritesEveryFieldUnderItsName) {
   v1::Job job;
   v1::Job::ModuleSize& module = *job.add_modules();
   module.set_module(v1::MODULE_VISION);
@@ -39,7 +39,7 @@ TEST(JobJsonTest, EveryFieldUnderItsName) {
   EXPECT_EQ(json["model"]["resample"], "fast");
 }
 
-TEST(JobJsonTest, TextThatIsNotUtf8EndsNothing) {
+TEST(JobJsonTest, TextThatIsNotUtf8DoesNotFail) {
   v1::Job job;
   job.mutable_model()->set_profile("a\xff");
   EXPECT_FALSE(nlohmann::json::parse(JobToJson(job, {})).empty());

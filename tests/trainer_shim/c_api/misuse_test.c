@@ -1,4 +1,4 @@
-/* Wrong calls of the C interface and their answers: compiled as C11. */
+/* Wrong calls of the C interface and their errors; compiled as C11. */
 
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 static int failures = 0;
 
-/* Expects that `status` is `want` and that the message has `text` in it. */
+/* Expects `status` to be `want` and the message to contain `text`. */
 static void expect(int line, int status, int want, const char* text) {
   const char* said = status == BALLAST_OK ? "" : ballast_last_error();
   if (status == want && strstr(said, text) != NULL) return;
@@ -99,7 +99,7 @@ static void TestOptions(void) {
        "options.max_batches_held is 65537");
   WITH(timeout_s, -1, BALLAST_INVALID_ARGUMENT, "options.timeout_s is -1");
   WITH(connection, NULL, BALLAST_INVALID_ARGUMENT, "connection is NULL");
-  /* All is well but that nobody is there: "no server" names the address. */
+  /* Valid options, but no server answers: "no server" names the address. */
   EXPECT(ballast_shim_create(&good, &shim), BALLAST_UNAVAILABLE,
          "/nowhere/ballast.sock");
   EXPECT_TRUE(shim == NULL);
@@ -126,7 +126,7 @@ static void TestOptions(void) {
   EXPECT(ballast_query_job(&bad, &job), BALLAST_INVALID_ARGUMENT, "--tls-");
 }
 
-/* A caller of a header that had fewer or more fields. */
+/* A caller compiled with a header that had fewer or more fields. */
 static void TestStructSizes(void) {
   const ballast_connection connection = Connection();
   ballast_shim_options options = {.struct_size = sizeof(options),
@@ -141,8 +141,8 @@ static void TestStructSizes(void) {
   EXPECT(ballast_shim_create(&options, &shim), BALLAST_INVALID_ARGUMENT,
          "options.struct_size is 1048576");
 
-  /* An older one did not have pixel_type and what follows, and what stands in
-   * that memory is none of the library's business. */
+  /* An older header lacks pixel_type and all later fields; the library must not
+   * read that memory. */
   options.struct_size = offsetof(ballast_shim_options, pixel_type);
   options.pixel_type = 77;
   EXPECT(ballast_shim_create(&options, &shim), BALLAST_UNAVAILABLE, "nowhere");
@@ -191,7 +191,7 @@ static void TestCommunicators(void) {
   ballast_shim_options options = {.struct_size = sizeof(options),
                                   .module = BALLAST_MODULE_VISION,
                                   .connection = &connection};
-  /* Taken over by the call that fails: not destroyed here. */
+  /* The failed call took it over, so it is not destroyed here. */
   options.communicator = ends[0];
   EXPECT(ballast_shim_create(&options, &shim), BALLAST_UNAVAILABLE, "nowhere");
 

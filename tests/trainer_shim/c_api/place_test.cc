@@ -17,12 +17,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two stages, two context ranks, and two tensor ranks of which one pulls: every
-// stage has its tensors, and what context ranks have makes up the whole.
-TEST_F(CApiTest, PlacesInTheLayout) {
+// Two stages, two context ranks, and two tensor ranks, one of which pulls:
+// every stage has its tensors, and the context ranks' parts make up the whole.
+TEST_F(CApiTest, RanksAtAllPlacesReceiveTheirTensors) {
   Start(MakeConfig(", pp: 2, cp: 2, tp: 2"));
-  // Of language rank 0 and 1 at (stage, context rank), and what their tensor
-  // peers received.
+  // Batches of language ranks 0 and 1 at each (stage, context rank), and those
+  // that their tensor peers received.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>, CBatch> got;
   Mutex mutex;
   std::vector<std::thread> threads;
@@ -107,7 +107,7 @@ TEST_F(CApiTest, PlacesInTheLayout) {
   }
 }
 
-TEST_F(CApiTest, APlaceThatTheLayoutLacksIsNamed) {
+TEST_F(CApiTest, APlaceOutsideTheLayoutIsRefusedByName) {
   ballast_shim_options options = Options(BALLAST_MODULE_LANGUAGE, 0);
   options.pp_rank = 3;
   ballast_shim* shim = nullptr;

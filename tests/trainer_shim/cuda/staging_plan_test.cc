@@ -54,8 +54,8 @@ Planned Plan(v1::Module module, uint32_t rank, PixelType type,
   return planned;
 }
 
-// Offsets and lengths of arrays: none overlaps another, all lie inside, and all
-// begin at multiples of 256.
+// Expects of arrays (offset, length) that none overlaps another, all lie
+// inside, and all begin at multiples of 256.
 void ExpectApart(std::vector<std::pair<uint64_t, uint64_t>> arrays,
                  uint64_t limit) {
   std::sort(arrays.begin(), arrays.end());
@@ -68,7 +68,7 @@ void ExpectApart(std::vector<std::pair<uint64_t, uint64_t>> arrays,
   EXPECT_LE(end, limit);
 }
 
-TEST(StagingPlanTest, PartsOfTheLandingBufferAreApart) {
+TEST(StagingPlanTest, PartsOfTheLandingBufferDoNotOverlap) {
   const Planned p = Plan(v1::MODULE_VISION, 1, PixelType::kFloat32, true);
   const ImageRecord& dummy = p.layout.images.back();
   ExpectApart({{0, p.exchange.block.bytes()},
@@ -77,7 +77,7 @@ TEST(StagingPlanTest, PartsOfTheLandingBufferAreApart) {
               p.plan.landing.bytes);
 }
 
-TEST(StagingPlanTest, ArraysOfTheUploadAreApart) {
+TEST(StagingPlanTest, ArraysOfTheUploadDoNotOverlap) {
   const Planned p = Plan(v1::MODULE_VISION, 0, PixelType::kFloat32);
   const UploadLayout& at = p.plan.upload;
   const uint64_t n = p.plan.samples;
@@ -91,7 +91,7 @@ TEST(StagingPlanTest, ArraysOfTheUploadAreApart) {
               at.bytes);
 }
 
-TEST(StagingPlanTest, TensorsOfTheBatchAreApart) {
+TEST(StagingPlanTest, TensorsOfTheBatchDoNotOverlap) {
   const Planned text = Plan(v1::MODULE_LANGUAGE, 0, PixelType::kFloat32);
   const OutputLayout& at = text.plan.output;
   const uint64_t t = text.plan.tokens;
@@ -114,7 +114,7 @@ TEST(StagingPlanTest, TensorsOfTheBatchAreApart) {
             (4 * values + 255) / 256 * 256);
 }
 
-// A later stage of vision has samples, and room for nothing but them.
+// A later stage of vision has samples, but memory for nothing else.
 TEST(StagingPlanTest, ARankThatReceivesNothingLaysOutNothing) {
   Planned p = Plan(v1::MODULE_VISION, 0, PixelType::kFloat32);
   p.shape.fields = {false, false, false, false};
@@ -129,8 +129,8 @@ TEST(StagingPlanTest, ARankThatReceivesNothingLaysOutNothing) {
   FillUpload(plan, p.exchange, nothing, absl::MakeSpan(upload));
 }
 
-// A context rank has room for its part; a stage for what it receives.
-TEST(StagingPlanTest, TensorsAreOfTheRanksPlace) {
+// A context rank has memory for its part, a stage for what it receives.
+TEST(StagingPlanTest, TensorsHaveTheSizesOfTheRanksPlace) {
   Planned text = Plan(v1::MODULE_LANGUAGE, 0, PixelType::kFloat32);
   const uint64_t t = text.plan.tokens;
   text.shape.context = {2, 1};
@@ -146,7 +146,7 @@ TEST(StagingPlanTest, TensorsAreOfTheRanksPlace) {
               plan.output.bytes);
 }
 
-TEST(StagingPlanTest, SamplesAreFoundWhereTheyLand) {
+TEST(StagingPlanTest, SourcesAndChecksPointAtTheLandedSamples) {
   for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
     const Planned p = Plan(module, 1, PixelType::kFloat32);
     bool received = false;
@@ -184,8 +184,9 @@ TEST(StagingPlanTest, ImagesFollowOneAnotherInRowsAndTheDummyIsLast) {
   EXPECT_EQ(last.pixel_offset, p.plan.landing.grey);
 }
 
-// Ranks that are at one place of one schedule differ in the rank's bits only.
-TEST(StagingPlanTest, HeadersSayRankAndPlace) {
+// Headers of ranks at one micro-batch of one schedule differ only in the rank's
+// bits.
+TEST(StagingPlanTest, HeadersHoldRankStepAndMicroBatch) {
   const ExchangeHeader a = HeaderOf(
       Plan(v1::MODULE_VISION, 0, PixelType::kFloat32).exchange.block.header);
   const ExchangeHeader b = HeaderOf(

@@ -33,8 +33,8 @@ using Tamper = std::function<void(const BlockPlan&, uint32_t rank,
 // Changes the schedule that every rank follows.
 using Change = std::function<void(v1::StepSchedule*)>;
 
-// Assembles all micro-batches of kStep on every rank of `module`, each in a
-// thread of its own: result[rank][micro-batch]. A rank that fails aborts.
+// Assembles all micro-batches of kStep on every rank of `module`, each rank in
+// its own thread: result[rank][micro-batch]. A rank that fails aborts.
 inline std::vector<std::vector<absl::StatusOr<PackedBatch>>> AssembleAll(
     const SyntheticJob& job, v1::Module module,
     PixelType pixel_type = PixelType::kFloat32, const Tamper& tamper = {},

@@ -1,4 +1,4 @@
-// Dummy images, placeholders, and blocks and schedules that are wrong.
+// Dummy images, placeholders, and faulty blocks and schedules.
 
 #include "trainer_shim/host/batch_assembler.h"
 
@@ -27,7 +27,7 @@ class DummyImageTest : public ::testing::TestWithParam<v1::Delivery> {
   SyntheticJob job_;
 };
 
-TEST_P(DummyImageTest, StandsBehindTheRanksOwnImages) {
+TEST_P(DummyImageTest, FollowsTheRanksOwnImages) {
   for (const PixelType type : {PixelType::kFloat32, PixelType::kBfloat16}) {
     const auto plain = AssembleAll(job_, v1::MODULE_VISION, type);
     const auto with = AssembleAll(job_, v1::MODULE_VISION, type, {}, NameRank1);
@@ -40,7 +40,7 @@ TEST_P(DummyImageTest, StandsBehindTheRanksOwnImages) {
         EXPECT_EQ(batch.step_totals, plain[rank][m]->step_totals);
         if (batch.dummy_image) {
           EXPECT_NE(DigestOf(batch), DigestOf(*plain[rank][m]));
-          // One token: 2x2 patches, each of 3 channels, 2 frames and 4x4
+          // One token: 2x2 patches, each with 3 channels, 2 frames and 4x4
           // pixels of (128/255 - 0.5) / 0.25.
           constexpr size_t kValues = 2 * 2 * 3 * 2 * 4 * 4;
           constexpr float kGrey = (128 - 127.5f) / 63.75f;
@@ -62,14 +62,14 @@ TEST_P(DummyImageTest, StandsBehindTheRanksOwnImages) {
           batch.vision_cu_seqlens.pop_back();
           batch.dummy_image = false;
         }
-        // All else is as if there were none.
+        // Everything else is as without a dummy image.
         EXPECT_EQ(DigestOf(batch), DigestOf(*plain[rank][m]));
       }
     }
   }
 }
 
-TEST_P(DummyImageTest, MayBeAllThatARankHas) {
+TEST_P(DummyImageTest, MayBeARanksOnlyImage) {
   job_.samples_per_group = 1;
   job_.uneven = GetParam() != v1::DELIVERY_OFF;
   const auto alone =
@@ -82,7 +82,7 @@ TEST_P(DummyImageTest, MayBeAllThatARankHas) {
   EXPECT_GE(alone[1][0]->vision_max_seqlen, 4);
 }
 
-TEST_P(DummyImageTest, IsNoneOfALanguageRanks) {
+TEST_P(DummyImageTest, IsNotAddedToLanguageRanks) {
   for (const auto& batches : AssembleAll(job_, v1::MODULE_LANGUAGE,
                                          PixelType::kFloat32, {}, NameRank1)) {
     for (const auto& batch : batches) {

@@ -42,13 +42,13 @@ TEST_P(BatchAssemblerTest, ExchangeAndDirectAreByteIdentical) {
           moved += exchanged[rank][m]->bytes_moved;
         }
       }
-      // Otherwise this would compare nothing.
+      // Otherwise the comparison would prove nothing.
       EXPECT_EQ(moved > 0, exchanged.size() > 1);
     }
   }
 }
 
-TEST_P(BatchAssemblerTest, TextStandsWhereTheFormulaSays) {
+TEST_P(BatchAssemblerTest, TextLiesWhereTheFormulaSays) {
   const auto ranks =
       AssembleAll(Job(v1::DELIVERY_EXCHANGE), v1::MODULE_LANGUAGE);
   for (const auto& batches : ranks) {
@@ -77,7 +77,7 @@ TEST_P(BatchAssemblerTest, TextStandsWhereTheFormulaSays) {
   }
 }
 
-TEST_P(BatchAssemblerTest, PixelsStandWhereTheFormulaSays) {
+TEST_P(BatchAssemblerTest, PixelsLieWhereTheFormulaSays) {
   const SyntheticJob job = Job(v1::DELIVERY_EXCHANGE);
   const v1::StepSchedule schedule = SyntheticSchedule(job, kStep);
   const NormaliseTable table({.5, .5, .5}, {.25, .25, .25},

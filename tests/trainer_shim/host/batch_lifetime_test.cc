@@ -1,5 +1,5 @@
-// Batches that are held: unchanged by Next, named when there are too many,
-// released on any thread, alive after their shim.
+// Held batches: unchanged by Next, named when there are too many, released on
+// any thread, valid after their shim.
 
 #include <string>
 #include <thread>
@@ -45,7 +45,7 @@ Batch NextOf(TrainerShim* shim) {
   return *std::move(batch);
 }
 
-// The digests of all batches, each taken before the next is asked for.
+// The digests of all batches, each taken before the next batch is asked for.
 std::vector<std::string> DigestsOf(v1::Module module) {
   const auto shim = MakeShim(module, 0);
   std::vector<std::string> digests;
@@ -58,7 +58,7 @@ std::vector<std::string> DigestsOf(v1::Module module) {
 
 class BatchLifetimeTest : public ::testing::TestWithParam<uint32_t> {};
 
-TEST_P(BatchLifetimeTest, TheLastBatchesStayAsTheyWere) {
+TEST_P(BatchLifetimeTest, HeldBatchesStayUnchanged) {
   const size_t held = GetParam();
   for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
     const std::vector<std::string> want = DigestsOf(module);
@@ -85,7 +85,8 @@ TEST_P(BatchLifetimeTest, TheLastBatchesStayAsTheyWere) {
 INSTANTIATE_TEST_SUITE_P(Held, BatchLifetimeTest,
                          ::testing::Values(1, 2, 3, 4, 8));
 
-TEST(BatchLifetimeTest, TooManyAreRefusedByNameAndTheSameBatchComesLater) {
+TEST(BatchLifetimeTest,
+     TooManyHeldAreRefusedByNameAndTheBatchComesAfterARelease) {
   const std::vector<std::string> want = DigestsOf(v1::MODULE_LANGUAGE);
   const auto shim = MakeShim(v1::MODULE_LANGUAGE, 3);
   std::vector<Batch> held;
@@ -101,7 +102,7 @@ TEST(BatchLifetimeTest, TooManyAreRefusedByNameAndTheSameBatchComesLater) {
                       HasSubstr("step 1 micro-batch 0 (1 reference)"),
                       HasSubstr("raise max_batches_held")));
   }
-  // One of two references: the batch is held on.
+  // One of two references: the batch is still held.
   held[1].Reset();
   EXPECT_FALSE(shim->Next().ok());
   held[0].Reset();
@@ -112,8 +113,8 @@ TEST(BatchLifetimeTest, TooManyAreRefusedByNameAndTheSameBatchComesLater) {
   EXPECT_EQ(DigestOf(*another), want[1]);
 }
 
-// A shim that is refused a batch has pulled nothing for it.
-TEST(BatchLifetimeTest, NothingIsTakenFromTheStreamForABatchThatIsRefused) {
+// A Next that is refused has pulled nothing.
+TEST(BatchLifetimeTest, ARefusedNextTakesNothingFromTheStream) {
   const auto shim = MakeShim(v1::MODULE_LANGUAGE, 1, /*steps=*/1);
   Batch first = NextOf(shim.get());
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(shim->Next().ok());
@@ -137,7 +138,7 @@ TEST(BatchLifetimeTest, TheDefaultIsEnoughForThePipeline) {
   }
 }
 
-TEST(BatchLifetimeTest, ReleasedOnAnotherThreadWhileTheShimGoesOn) {
+TEST(BatchLifetimeTest, ReleasedOnAnotherThreadWhileTheShimRuns) {
   const std::vector<std::string> want = DigestsOf(v1::MODULE_VISION);
   const auto shim = MakeShim(v1::MODULE_VISION, 2);
   std::vector<std::thread> holders;
@@ -172,7 +173,7 @@ TEST(BatchLifetimeTest, OutlivesTheShim) {
   std::thread([held = std::move(held)] {}).join();
 }
 
-// Held and cancelled: the batches before stay good.
+// Batches held when the shim is cancelled stay valid.
 TEST(BatchLifetimeTest, OutlivesAnError) {
   const auto shim = MakeShim(v1::MODULE_LANGUAGE, 4);
   const Batch batch = NextOf(shim.get());
@@ -182,8 +183,8 @@ TEST(BatchLifetimeTest, OutlivesAnError) {
   EXPECT_EQ(DigestOf(*batch), digest);
 }
 
-// Micro-batch after micro-batch takes no more memory.
-TEST(BatchLifetimeTest, TheSteadyStateTakesNoMoreMemory) {
+// Further micro-batches take no more memory.
+TEST(BatchLifetimeTest, TheSteadyStateAllocatesNoBatchMemory) {
   if (!CanCountMalloc()) GTEST_SKIP() << "a sanitizer has malloc for itself";
   const auto shim = MakeShim(v1::MODULE_VISION, 3, /*steps=*/900);
   std::vector<Batch> held(2);
@@ -200,8 +201,8 @@ TEST(BatchLifetimeTest, TheSteadyStateTakesNoMoreMemory) {
   made = 0;
   StartMallocCount();
   run(1200);
-  // Blocks and schedules, of which more or fewer are here ahead of time, come
-  // and go; of the batches nothing stays.
+  // Blocks and schedules, whose number fetched ahead varies, come and go;
+  // batches must not add to it.
   EXPECT_LT(ReadMallocCount().bytes, made / 50);
   EXPECT_LE(shim->pool_entries(), 3u);
   for (const Batch& each : held) {

@@ -15,8 +15,8 @@ using ::testing::HasSubstr;
 
 using Rank = std::function<absl::Status(Communicator&)>;
 
-// Runs `body` on every rank in a thread of its own; returns what each answered.
-// A rank leaves the group when its body returns.
+// Runs `body` on every rank in its own thread; returns every rank's result. A
+// rank leaves the group when its body returns.
 std::vector<absl::Status> RunRanks(uint32_t size, const Rank& body) {
   auto ends = InProcessGroup(size);
   std::vector<absl::Status> answers(size);
@@ -43,7 +43,7 @@ TEST(InProcessCommunicatorTest, MovesEverySliceRoundAfterRound) {
   const auto answers = RunRanks(kRanks, [](Communicator& end) {
     const uint32_t me = end.rank();
     for (uint32_t round = 0; round < 200; ++round) {
-      // Two slices a pair: the bytes, then the sender's rank.
+      // Two slices per pair: the bytes, then the sender's rank.
       std::vector<std::vector<uint8_t>> out(kRanks), in(kRanks);
       std::vector<uint8_t> names(kRanks);
       const uint8_t name = me;
@@ -78,13 +78,13 @@ TEST(InProcessCommunicatorTest, MovesEverySliceRoundAfterRound) {
   for (const absl::Status& status : answers) EXPECT_TRUE(status.ok()) << status;
 }
 
-TEST(InProcessCommunicatorTest, OneRankAloneExchangesWithNobody) {
+TEST(InProcessCommunicatorTest, ASingleRankExchangesWithNobody) {
   const auto ends = InProcessGroup(1);
   EXPECT_TRUE(ends[0]->AllToAllV({}, {}, nullptr).ok());
   EXPECT_TRUE(ends[0]->AllToAllV({}, {}, nullptr).ok());
 }
 
-TEST(InProcessCommunicatorTest, AbortEndsRanksThatWaitAndStays) {
+TEST(InProcessCommunicatorTest, AbortEndsWaitingRanksAndIsFinal) {
   const auto answers = RunRanks(3, [](Communicator& end) {
     if (end.rank() == 1) {
       end.Abort(absl::DataLossError("rank 1: bad block"));
@@ -99,10 +99,10 @@ TEST(InProcessCommunicatorTest, AbortEndsRanksThatWaitAndStays) {
   }
 }
 
-TEST(InProcessCommunicatorTest, LeavingEndsThePeersThatGoOn) {
+TEST(InProcessCommunicatorTest, LeavingEndsPeersThatStillExchange) {
   const auto answers = RunRanks(3, [](Communicator& end) {
     absl::Status status = end.AllToAllV({}, {}, nullptr);
-    // Whoever leaves after the last exchange does no harm to that one.
+    // Leaving after the last exchange does not harm that exchange.
     EXPECT_TRUE(status.ok()) << status;
     return end.rank() == 2 ? status : end.AllToAllV({}, {}, nullptr);
   });

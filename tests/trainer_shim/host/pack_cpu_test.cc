@@ -53,7 +53,7 @@ TEST(PackTextTest, PaddingFollowsEachSample) {
   EXPECT_EQ(batch.position_axes, 3);
 }
 
-TEST(PackTextTest, OneAxis) {
+TEST(PackTextTest, PositionsMayHaveOneAxis) {
   const Payload a = Text({1, 2}, {2, -100}, {0, 1});
   PackedBatch batch;
   PackText({{a.bytes, 2}}, *LayOutText({2}, 1), 1, 0, &batch);
@@ -61,12 +61,12 @@ TEST(PackTextTest, OneAxis) {
   EXPECT_THAT(batch.input_ids, ElementsAre(1, 2));
 }
 
-TEST(DigestTest, SeesEveryTensorAndItsLength) {
+TEST(DigestTest, CoversEveryTensorAndItsLength) {
   PackedBatch batch;
   const std::string empty = DigestOf(batch);
   EXPECT_EQ(empty.size(), 32);
   EXPECT_EQ(DigestOf(batch), empty);
-  // A value that moves from one tensor to another changes it.
+  // Moving a value from one tensor to another changes the digest.
   batch.input_ids = {1};
   const std::string ids = DigestOf(batch);
   batch.labels.swap(batch.input_ids);

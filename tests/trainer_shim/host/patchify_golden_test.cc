@@ -1,5 +1,5 @@
-// Against the values of Hugging Face's processors in golden/images.json of
-// $BALLAST_SHARED_DIR, over the photographs there.
+// Compares with the values of Hugging Face's processors in golden/images.json
+// of $BALLAST_SHARED_DIR, over the photographs there.
 
 #include <algorithm>
 #include <array>
@@ -64,9 +64,9 @@ class PatchifyGoldenTest : public ::testing::Test {
 
 // Qwen2VLImageProcessorPil resizes with Pillow: every value must be equal to
 // the last bit. Qwen2VLImageProcessor resizes with torchvision, whose bytes
-// differ from Pillow's by one here and there: every value must be that of the
-// same byte or a neighbour, to the last bit.
-TEST_F(PatchifyGoldenTest, ValuesAreThoseOfHuggingFace) {
+// sometimes differ from Pillow's by one: every value must equal, to the last
+// bit, that of the same byte or of a neighbouring one.
+TEST_F(PatchifyGoldenTest, ValuesEqualHuggingFaces) {
   size_t images = 0;
   for (const auto& image : golden_["images"]) {
     const RgbImage rgb = Decode(image);

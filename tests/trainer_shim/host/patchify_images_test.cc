@@ -37,7 +37,7 @@ TEST(CheckImagesTest, MemoryMayBeFullButNotOverflow) {
                     HasSubstr("2352 that follow, of 2607")));
   EXPECT_THAT(Fault(images, 256 + 4 * kPatchBytes, 4),
               HasSubstr("row 1 and the 4 that follow, of 4"));
-  // Sums that would leave 64 bits.
+  // Sums that would overflow 64 bits.
   EXPECT_THAT(Fault({{~uint64_t{0} - 100, 0, 2, 2}}, 1 << 20, 100),
               HasSubstr("byte 18446744073709551515"));
   EXPECT_THAT(Fault({{0, ~uint64_t{0}, 2, 2}}, 1 << 20, 100),

@@ -62,7 +62,7 @@ TEST(ToBfloat16Test, NoOtherBfloat16IsNearer) {
 
 // The processors' patch order, inverted: for each value of the output, the
 // pixel that belongs there.
-TEST(PatchifyTest, EveryPixelStandsWhereTheFormulaSays) {
+TEST(PatchifyTest, EveryPixelLiesWhereTheFormulaSays) {
   const struct {
     PatchShape shape;
     uint32_t h, w;

@@ -58,7 +58,7 @@ RankRun RunRank(TrainerShim::Options options,
   }
 }
 
-// Steps 4, 5 and 6 on every language rank, each in a thread.
+// Runs steps 4, 5 and 6 on every language rank, each in a thread.
 std::vector<RankRun> RunAll(const std::vector<FakeLoader>& loaders,
                             Clock* clock = Clock::Real()) {
   const uint32_t dp = loaders[0].job.language_dp;
@@ -154,8 +154,8 @@ TEST(TrainerShimTest, APrimaryOfAnotherConfigurationIsRefused) {
   EXPECT_THAT(run.end.message(), HasSubstr("language rank 1"));
 }
 
-// The first server goes away in the middle; the second one goes on.
-TEST(TrainerShimTest, AnotherServerGoesOn) {
+// The first server goes away in the middle; the second one takes over.
+TEST(TrainerShimTest, AnotherServerTakesOver) {
   FakeLoader first;
   first.before_fetch = [](const v1::Role&, uint64_t step, uint32_t) {
     return step < 5 ? absl::OkStatus() : absl::UnavailableError("drained");
@@ -167,7 +167,7 @@ TEST(TrainerShimTest, AnotherServerGoesOn) {
   FakeLoader second;
   second.address = "fake:2";
   const auto alone = RunAll({FakeLoader()});
-  ManualClock clock;  // stands still: nobody waits for the other server
+  ManualClock clock;  // never advances: nothing may wait for the other server
   const auto runs = RunAll({first, second}, &clock);
   for (size_t rank = 0; rank < runs.size(); ++rank) {
     EXPECT_EQ(runs[rank].end.code(), absl::StatusCode::kOutOfRange)
@@ -215,7 +215,7 @@ TEST(TrainerShimTest, SchedulesOfAnotherConfigurationAreRefused) {
   for (const RankRun& run : RunAll({loader})) {
     EXPECT_THAT(run.end.message(), HasSubstr("micro_batches is 2, wanted 3"));
   }
-  // An error that looks like the end of the steps must not pass for it.
+  // An error that looks like the end of the steps must not be taken for it.
   loader.on_schedule = [](v1::StepSchedule*) {
     return absl::OutOfRangeError("positions do not fit");
   };

@@ -1,4 +1,4 @@
-"""The hooks of Megatron's training loops, over a loader that counts."""
+"""The hooks of Megatron's training loops, over a fake loader that counts."""
 
 import types
 import unittest
@@ -64,11 +64,11 @@ class DataIteratorTest(unittest.TestCase):
             with self.assertRaises(StopIteration):
                 next(iterator)
 
-    def test_of_another_step(self):
+    def test_another_step_is_refused(self):
         with self.assertRaisesRegex(FailedPrecondition, "found 1; the next batch is of step 0"):
             DataIterator(FakeLoader()).num_micro_batches(1)
 
-    def test_state_is_that_of_what_was_given_out(self):
+    def test_state_counts_only_batches_given_out(self):
         iterator = DataIterator(FakeLoader())
         self.assertEqual(iterator.save_state(), {"next_step": None})
         iterator.num_micro_batches()  # looks ahead
@@ -164,10 +164,10 @@ class BridgeIteratorsTest(unittest.TestCase):
         self.assertIsNone(place({"images": groups(pp=1), "language": None}))
         self.assertIsNone(place({"images": None}))
 
-    def test_a_rank_that_nothing_is_read_for(self):
+    def test_a_rank_without_batches_gets_no_iterators(self):
         self.assertEqual(self.build(collections={"images": groups(pp=1)}), (None, None))
 
-    def test_a_dataset_that_would_slice_or_pack_again(self):
+    def test_a_dataset_that_would_slice_or_pack_again_is_refused(self):
         with self.assertRaisesRegex(FailedPrecondition, "scalable_dp: found False"):
             self.build(dataset={"seq_length": 8})
         with self.assertRaisesRegex(FailedPrecondition, "enable_in_batch_packing: found True"):
@@ -175,7 +175,7 @@ class BridgeIteratorsTest(unittest.TestCase):
                 dataset={"megatron_mimo_scalable_dp": True, "enable_in_batch_packing": True}
             )
 
-    def test_other_batch_sizes(self):
+    def test_other_batch_sizes_are_refused(self):
         check = bridge_iterators._check_sizes
         job = {"global_batch": 64, "micro_batch": 16}
         check(types.SimpleNamespace(global_batch_size=64, micro_batch_size=16), job)

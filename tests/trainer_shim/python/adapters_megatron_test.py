@@ -23,7 +23,7 @@ IMAGE, MERGE = 77, 2
 
 
 def job(vision=None, language=None, colocated=True):
-    """As Loader.job answers it."""
+    """The job, in the form of Loader.job."""
     modules = [
         dict({"module": name, "dp": 1, "tp": 1, "pp": 1, "cp": 1, "align": 4}, **sizes)
         for name, sizes in (("vision", vision or {}), ("language", language or {}))
@@ -57,7 +57,7 @@ def whole(dummy=False):
 
 
 def text():
-    """A language rank's, without pixels."""
+    """A language rank's batch, without pixels."""
     values = numbers()
     del values["pixel_values"], values["image_grid_thw"]
     return batch_of(values)
@@ -176,7 +176,7 @@ class VlmTest(unittest.TestCase):
     def test_keys(self):
         given = whole()
         inputs = bridge_vlm.Vlm(FakeLoader(), "qwen2_5_vl")(given)
-        # Every other key becomes None in the step.
+        # The step sets every other key to None.
         self.assertEqual(
             set(inputs),
             {"input_ids", "position_ids", "labels", "loss_mask", "attention_mask",
@@ -217,7 +217,7 @@ class VlmTest(unittest.TestCase):
         inputs = bridge_vlm.Vlm(FakeLoader(), "qwen3_vl")(batch_of(values))
         self.assertIsNone(inputs["visual_inputs"])
 
-    def test_ids_are_wanted_on_every_stage(self):
+    def test_every_stage_needs_ids(self):
         given = text()
         del given["input_ids"]
         with self.assertRaisesRegex(FailedPrecondition, "needs_input_ids=True"):
@@ -248,7 +248,7 @@ class Qwen3VlStepTest(unittest.TestCase):
         self.assertIsNone(inputs["position_ids"])
         self.assertEqual(len(inputs["visual_inputs"].image_grid_thw), sum(map(len, IMAGES)))
 
-    def test_what_the_step_would_cut_or_mix_up(self):
+    def test_refuses_what_the_step_would_cut_or_mix_up(self):
         with self.assertRaisesRegex(FailedPrecondition, "equal_count"):
             bridge_qwen3_vl.Qwen3VlStep(FakeLoader(), micro_batch_size=2)(whole())
         with self.assertRaisesRegex(FailedPrecondition, "8 tokens.*seq_length 7"):
@@ -270,7 +270,7 @@ class MegatronLmTest(unittest.TestCase):
         for i, key in ((4, "labels"), (6, "loss_mask"), (8, "position_ids"), (9, "input_ids")):
             self.assertIs(listed[i], given[key])
 
-    def test_images_have_no_place(self):
+    def test_images_are_refused(self):
         with self.assertRaisesRegex(InvalidArgument, "found 3 images"):
             megatron_lm.batch_list(whole())
 
@@ -283,7 +283,7 @@ class MegatronLmTest(unittest.TestCase):
         with self.assertRaisesRegex(InvalidArgument, "drop"):
             megatron_lm.tensors_only(megatron_bridge.forward_inputs(whole(dummy=True)))
 
-    def test_llava_is_not_there_yet(self):
+    def test_llava_is_unimplemented(self):
         with self.assertRaisesRegex(Unimplemented, "tiles"):
             megatron_llava.forward_inputs(whole())
 

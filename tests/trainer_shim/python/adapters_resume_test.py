@@ -1,5 +1,5 @@
-"""Bridge's hooks on real loaders: a checkpoint goes on at another dp size, and
-language ranks' image tokens are those of their vision rank."""
+"""Bridge's hooks on real loaders: a checkpoint resumes at another dp size, and language
+ranks' image tokens are those of their vision rank."""
 
 import types
 import unittest

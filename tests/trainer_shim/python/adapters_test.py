@@ -19,7 +19,7 @@ def token(sample, i):
 
 
 def batch(tight=False):
-    """As a colocated rank of both modules gets it."""
+    """The batch of a colocated rank of both modules."""
     padded = LENGTHS if tight else PADDED
     rows = {key: [] for key in ("input_ids", "labels", "loss_mask", "position_ids")}
     for sample, (length, room) in enumerate(zip(LENGTHS, padded)):

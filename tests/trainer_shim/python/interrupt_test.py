@@ -21,7 +21,7 @@ class Raised(Exception):
 
 
 class Hooked:
-    """The library, with a function called before those of some names."""
+    """The library, with a hook that runs before the functions of some names."""
 
     def __init__(self, library, **hooks):
         self._library = library
@@ -211,7 +211,7 @@ class WorkerTest(unittest.TestCase):
         self.assertEqual(after.wait(), 1)
         worker.stop()
 
-    def test_an_exception_is_the_callers(self):
+    def test_an_exception_reaches_the_caller(self):
         def fail():
             raise Raised("here")
 
@@ -224,7 +224,7 @@ class WorkerTest(unittest.TestCase):
         self.assertTrue(call.failed)
         worker.stop()
 
-    def test_until_ends_the_wait_and_not_the_call(self):
+    def test_until_ends_the_wait_but_not_the_call(self):
         may_end = threading.Event()
         call = Call(may_end.wait)
         worker = Worker()

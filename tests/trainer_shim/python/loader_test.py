@@ -15,12 +15,13 @@ from tests.trainer_shim.python.two_servers import DP, STEPS, TwoServersTest
 
 
 def ends(module):
-    """A communicator for each rank of the module, a thread of this process."""
+    """A communicator for each rank of the module; the ranks are threads of this
+    process."""
     return ballast.Communicator.in_process(DP[module])
 
 
 def in_threads(calls):
-    """Runs the calls in parallel; their results, or the first exception."""
+    """Runs the calls in parallel; returns their results or raises the first exception."""
     results = [None] * len(calls)
 
     def run(i):
@@ -51,7 +52,7 @@ class LoaderTest(TwoServersTest):
         return found
 
     def expected(self):
-        """The same of ballast-rank, by (module, rank)."""
+        """The same from ballast-rank, by (module, rank)."""
         found = {(module, rank): [] for module, dp in DP.items() for rank in range(dp)}
         for line in self.json_lines(
             "ballast-rank", "--server", self.address, "--steps", STEPS, "--json"
@@ -89,7 +90,7 @@ class LoaderTest(TwoServersTest):
             ):
                 next(exchanges)
             exchanges.close()
-        # Both modules choose for themselves.
+        # Each module chooses for itself.
         with self.loader(self.address, "language", 0) as asks:
             next(asks)
 
@@ -154,7 +155,7 @@ class LoaderTest(TwoServersTest):
             near = (bits.astype(numpy.uint32) << 16).view(numpy.float32)
             self.assertTrue((abs(near - wide) <= abs(wide) * 2.0**-8).all())
 
-    def test_a_capsule_says_when_it_is_released(self):
+    def test_a_released_capsule_releases_the_memory(self):
         loader = ballast.Loader(
             self.direct_address, "language", device="cpu", array="dlpack", steps=1
         )
@@ -162,7 +163,7 @@ class LoaderTest(TwoServersTest):
             batch = next(loader)
             tensor = batch["input_ids"]
             held = tensor._part.held
-            # Consumed by nobody.
+            # Not consumed.
             capsule = tensor.__dlpack__()
             self.assertEqual(list(held.values()), ["input_ids"])
             del capsule
@@ -177,7 +178,7 @@ class LoaderTest(TwoServersTest):
             gc.collect()
             self.assertEqual(held, {})
 
-    def test_batches_that_are_held_stay_as_they_are(self):
+    def test_held_batches_stay_unchanged(self):
         with self.direct() as loader:
             wanted = [(b.digest(), b["input_ids"].copy()) for b in loader]
         loader = self.direct(max_batches_held=2 * STEPS + 1)
@@ -223,7 +224,7 @@ class LoaderTest(TwoServersTest):
             got = []
             batch = next(loader)
             got.append(batch.digest())
-            # Only language's memory is held: vision goes on alone, once.
+            # Only language's memory is held: vision alone continues, once.
             ids = batch["input_ids"]
             del batch
             with self.assertRaises(ballast.ResourceExhausted):

@@ -1,7 +1,7 @@
 // A trainer in C++ over libballast_shim: the language ranks of a job, each a
-// thread, in host memory. What it "trains" is a count of the tokens that the
-// loss counts, to show where a step's normaliser comes from: every rank knows
-// the whole step's without a collective.
+// thread, in host memory. Its "training" counts the supervised tokens, to show
+// where a step's normaliser comes from: every rank knows the whole step's count
+// without a collective.
 //
 //   trainer unix:/run/ballast/a.sock RANKS STEPS
 //
@@ -20,7 +20,7 @@
 
 namespace {
 
-// Ends the program where a call has failed.
+// Ends the program if a call has failed.
 void Check(int status, const char* what) {
   if (status == BALLAST_OK) return;
   std::fprintf(stderr, "%s: %s: %s\n", what, ballast_status_name(status),
@@ -28,7 +28,7 @@ void Check(int status, const char* what) {
   std::exit(1);
 }
 
-// The tensor of that name, which must be there.
+// Returns the tensor of that name, which must exist.
 ballast_tensor Find(const ballast_batch* batch, const char* name) {
   ballast_batch_info info = {};
   info.struct_size = sizeof(info);
@@ -81,7 +81,7 @@ void RunRank(const char* address, uint32_t rank, uint64_t steps,
     step.struct_size = sizeof(step);
     Check(ballast_batch_get_totals(batch, BALLAST_TOTALS_STEP, &step),
           "totals");
-    // The mean over the whole step's tokens, on whichever rank they are.
+    // The mean over the whole step's tokens, on all ranks.
     (*losses)[info.step] += Train(batch) / step.label_tokens;
     ballast_batch_release(batch);
   }

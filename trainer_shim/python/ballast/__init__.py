@@ -2,7 +2,7 @@
 
 `Loader` is the iterator that a training loop uses. `ballast.adapters` turns a batch
 into the arguments of Megatron-Bridge, Megatron-Core and Hugging Face's models. The
-package imports nothing but the standard library; a loader imports torch or NumPy to
+package itself imports only the standard library; a loader imports torch or NumPy to
 make their arrays.
 """
 

@@ -11,7 +11,7 @@ _KEY = "ballast_checkpoint"
 
 
 def step_of(data: bytes) -> int:
-    """The step that a run continues with. Raises if `data` is no checkpoint."""
+    """The step that a run continues with. Raises if `data` is not a checkpoint."""
     info = _abi.fill(_structs.CheckpointInfo, "ballast_checkpoint_read", data, len(data))
     return int(info.next_step)
 

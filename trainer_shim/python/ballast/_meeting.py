@@ -29,7 +29,7 @@ class Meeting:
         return self._meet(job, module, "dp", ("tp_rank", "pp_rank", "cp_rank"))
 
     def tensor_group(self, module: str) -> Optional[Communicator]:
-        """The tensor ranks beside this one. None if there is no other."""
+        """This rank's group of tensor ranks. None if there is no other tensor rank."""
         return self._meet(
             self._connection.job(), module, "tp", ("dp_rank", "pp_rank", "cp_rank")
         )
@@ -37,7 +37,8 @@ class Meeting:
     def _meet(
         self, job: Mapping[str, Any], module: str, kind: str, lane: Sequence[str]
     ) -> Optional[Communicator]:
-        """The module's `kind` ranks that share this rank's numbers in `lane`."""
+        """The group of the module's `kind` ranks that share this rank's numbers in
+        `lane`."""
         size = next((m[kind] for m in job["modules"] if m["module"] == module), 1)
         if size <= 1:
             return None

@@ -30,7 +30,7 @@ class Part:
         self.info = _abi.fill(_structs.BatchInfo, "ballast_batch_get_info", handle)
 
     def hold(self, name: str) -> Callable[[], None]:
-        """Notes an array over the part's memory. The result ends that; it keeps
+        """Notes an array over the part's memory. Calling the result ends that; it keeps
         the part alive until then."""
         key = next(self._keys)
         self.held[key] = name

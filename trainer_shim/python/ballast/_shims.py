@@ -20,12 +20,12 @@ OptionsOf = Callable[[str], _structs.ShimOptions]
 class Shims:
     """One shim a module, in the order of their exchanges.
 
-    A micro-batch is given to all modules or to none. `next` collects their parts,
-    and an exception in the waiting thread loses none of them: the following `next`
-    returns the same micro-batch. `commit` says that it has reached the caller.
+    All modules get a micro-batch, or none does. `next` collects their parts. An
+    exception in the waiting thread loses none of them: the following `next` returns the
+    same micro-batch. `commit` confirms that the micro-batch has reached the caller.
 
-    Blocking calls of the library run in a worker thread. One thread uses an object;
-    `cancel` is for any, also beside `close`.
+    Blocking calls of the library run in a worker thread. One thread uses the object;
+    `cancel` may be called from any, also during `close`.
 
     Args:
         modules: names, in the order of their exchanges.
@@ -61,8 +61,8 @@ class Shims:
     def open(self, options_of: OptionsOf) -> None:
         """Creates the shims, if there are none yet. `options_of` may block.
 
-        After an exception in the waiting thread a further call waits on. After an
-        error it tries again.
+        After an exception in the waiting thread a further call continues the wait.
+        After an error it tries again.
         """
         self._check_not_forked()
         if self.opened:
@@ -113,8 +113,8 @@ class Shims:
                 _abi.check(_abi.library().ballast_shim_cancel(handle))
 
     def close(self) -> None:
-        """Destroys the shims. Ends a `next` that goes on after its caller was
-        interrupted. An `open` that does so destroys what it makes."""
+        """Destroys the shims. Ends a `next` that still runs after its caller was
+        interrupted. An `open` that still runs destroys the shims that it makes."""
         if self._process != os.getpid():
             return  # never opened, or by the parent
         with self._lock:
@@ -137,10 +137,10 @@ class Shims:
     # ---- Batches ----
 
     def next(self, stream: Optional[int]) -> Optional[List[Part]]:
-        """All modules' parts of the next micro-batch; None at the end.
+        """Returns all modules' parts of the next micro-batch; None at the end.
 
-        Until `commit`, a further call answers the same. After an error that is not
-        final it asks only the modules that have not answered yet.
+        Until `commit`, a further call returns the same parts. After an error that is
+        not final it asks only the modules that have not answered yet.
         """
         if self._asking is None:
             self._stream = stream

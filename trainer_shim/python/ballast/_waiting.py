@@ -2,9 +2,9 @@
 
 Python runs signal handlers in the main thread only, and only between two of its
 instructions: never while that thread is inside the library. So a `Worker` makes the
-call, and the caller waits in Python, where Ctrl-C or a handler that raises takes
-effect at once. The call itself goes on; `Call.wait` may be called again and then
-returns the same result. No signal handler ever runs inside the call.
+call, and the caller waits in Python, where Ctrl-C or a handler that raises takes effect
+at once. The call itself continues; `Call.wait` may be called again and then returns the
+same result. No signal handler ever runs inside the call.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Call(Generic[T]):
 
     def wait(self, until: Callable[[], bool] = lambda: False) -> Optional[T]:
         """The function's result, or its exception. None as soon as `until` is true,
-        which is looked at every SLICE_S seconds."""
+        which is checked every SLICE_S seconds."""
         # The flag, not the lock, says that the call has finished: an exception may
         # arrive right after the lock was taken.
         while not self.finished:
@@ -109,7 +109,7 @@ def _serve(calls: SimpleQueue[Optional[Call[Any]]]) -> None:
 def interruptible(function: Callable[[], T]) -> T:
     """Runs `function` in a thread; returns its result or raises its exception.
 
-    If the wait is interrupted, the function goes on and its result is dropped.
+    If the wait is interrupted, the function continues and its result is dropped.
     """
     call = Call(function)
     threading.Thread(target=call.run, name="ballast", daemon=True).start()

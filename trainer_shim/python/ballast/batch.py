@@ -1,4 +1,4 @@
-"""What a rank trains on in one micro-batch."""
+"""A rank's packed batch of one micro-batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ else:
 
 
 class Batch(_Base):
-    """A dictionary of tensors, and numbers that go with them.
+    """A dictionary of tensors, with numbers about the batch as attributes.
 
     A language rank has `input_ids`, `labels` (already shifted), `loss_mask`
     [1, T], `position_ids` [3, 1, T] or [1, T], `cu_seqlens`, `cu_seqlens_padded`
@@ -28,9 +28,10 @@ class Batch(_Base):
 
     **Lifetime.** The tensors are views of the loader's memory, which stays unchanged
     as long as anything refers to it: this object, a tensor, or what autograd saved.
-    It is reused once nothing does and the work then on the stream of `next` is done;
-    `record_stream` adds other streams. A loader has memory for `max_batches_held`
-    batches: a `next` beyond that raises ResourceExhausted and names the holders.
+    Once nothing refers to it, it is reused after the work enqueued by then on the
+    stream of `next` is done; `record_stream` adds other streams. A loader has memory
+    for `max_batches_held` batches: a `next` beyond that raises ResourceExhausted and
+    names the holders.
     """
 
     step: int  #: optimizer step
@@ -81,8 +82,8 @@ class Batch(_Base):
         return self._images
 
     def clone(self) -> Batch:
-        """A copy in memory of its own, which does not count as held. On a GPU the copy
-        is enqueued on the current stream."""
+        """A copy in its own memory, which does not count as held. On a GPU the copy is
+        enqueued on the current stream."""
         copy = Batch()
         copy.__dict__.update(self.__dict__)
         copy._samples = list(self.samples)
@@ -109,8 +110,8 @@ class Batch(_Base):
     def record_stream(self, stream: int) -> None:
         """Names another CUDA stream, by its address, whose work reads the tensors.
 
-        That stream must wait for the stream of `next`. The memory is not reused before
-        the work that the stream has when the last tensor is dropped is done.
+        That stream must wait for the stream of `next`. The memory is reused only after
+        the work that has been enqueued on the stream when the last tensor is dropped.
         """
         for part in self._parts:
             part.record_stream(stream or None)

@@ -52,7 +52,7 @@ class Connection:
         return Connection(tuple(servers))
 
     def raw(self) -> _structs.Connection:
-        """The library's struct. It keeps alive what it points to."""
+        """The library's struct. It keeps alive the data that it points to."""
         value = _structs.sized(_structs.Connection)
         value.num_servers = len(self.servers)
         value.servers = (ctypes.c_char_p * max(len(self.servers), 1))(

@@ -1,4 +1,4 @@
-"""The iterator of one rank's batches."""
+"""The iterator over one rank's batches."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Loader(Iterator[Batch]):
                 loss = model(**ballast.adapters.huggingface.packed(batch)).loss
 
     The tensors lie on the trainer's device and are not copied on the way. They stay
-    valid as long as anything refers to them (see `Batch`). While the trainer works on a batch, the next one
-    is fetched, exchanged with the other ranks and packed.
+    valid as long as anything refers to them (see `Batch`). While the trainer works on
+    one batch, the next is fetched, exchanged with the other ranks and packed.
 
     The loader opens at `open`, `with` or the first batch, and must be opened after
     fork(). One thread uses it; `cancel` may be called from any.
@@ -47,9 +47,9 @@ class Loader(Iterator[Batch]):
     loader stays usable: the following `next` returns the batch that was waited for,
     for all modules alike.
 
-    A process with several loaders on one GPU opens all of them before the first
-    batch of any, and asks them in the same order as every other process. One loader
-    for both modules does so by itself.
+    A process with several loaders on one GPU must open all of them before the first
+    batch of any, and must ask them in the same order as every other process. One loader
+    for both modules does this by itself.
 
     Args:
         servers: `unix:/path` or `host:port`, several separated by commas or in a
@@ -71,8 +71,8 @@ class Loader(Iterator[Batch]):
             rank 0 pulls and sends to the others over NCCL.
         tensor_communicator: with "broadcast", this rank's end of the group of tensor
             ranks, or one for each module. Default: met through the servers.
-        needs_input_ids, needs_labels: give these to a language rank at any pipeline
-            stage. Multi-token prediction needs them.
+        needs_input_ids, needs_labels: give a language rank these tensors at any
+            pipeline stage. Multi-token prediction needs them.
         pixel_type: "float32" or "bfloat16". Default: bfloat16 on a GPU, else float32.
         normalisation: "torchvision" or "pil", after Hugging Face's two image
             processors, which differ in the last bits.
@@ -334,7 +334,7 @@ class Loader(Iterator[Batch]):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continues where a `state_dict` says.
 
-        An open loader attaches anew. It cannot if the caller made its communicators.
+        An open loader attaches again. It cannot if the caller made its communicators.
         """
         data = _checkpoint.data_of(state_dict)
         if self._shims.opened and (self._communicators or self._tensor_communicators):

@@ -9,7 +9,8 @@ import tarfile
 
 
 class Corpus:
-    """Samples by their number in the index: by tar name, then by place in the tar."""
+    """Samples by their number in the index: in order of tar name, then of place in the
+    tar."""
 
     def __init__(self, folder):
         self._tars = sorted(glob.glob(os.path.join(folder, "*.tar")))

@@ -119,8 +119,8 @@ class Trainer:
             batch = next(batches)
             waits.append((time.perf_counter() - asked) * 1e3)
             patches.append(int(batch["vision_cu_seqlens_host"][-1]))
-            # Ballast knows the whole step's number without a collective. For the other
-            # modes a constant will do.
+            # Ballast knows the whole step's number without a collective. The other modes use a
+            # constant.
             totals = getattr(batch, "step_totals", None)
             losses.append(self.step(batch, totals.label_tokens if totals else 1000))
             marks.append(self.mark())
@@ -254,7 +254,7 @@ def main():
     parser.add_argument("--workers", type=int, default=14, help="workers of each rank's DataLoader")
     parser.add_argument("--min-pixels", type=int, default=3136)
     parser.add_argument("--max-pixels", type=int, default=12845056)
-    # In proportion to the parameters that a patch and a token are multiplied with.
+    # Proportional to the number of parameters that a patch and a token are multiplied by.
     parser.add_argument("--patch-cost", type=float, default=1.0)
     parser.add_argument("--token-cost", type=float, default=0.11)
     parser.add_argument("--memory", default="2GiB", help="serve.memory of each server")

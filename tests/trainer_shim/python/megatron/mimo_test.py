@@ -17,7 +17,7 @@ GRIDS = [(1, 4, 4), (1, 2, 6)]  # 4 and 3 tokens
 
 
 def batch(grids, dummy=None):
-    """One sample with these images, and a dummy image behind them."""
+    """One sample with these images, followed by a dummy image."""
     row = [1, 2]
     for t, h, w in grids:
         row += [IDS["vision_start"], *[IDS["image"]] * (t * h * w // 4), IDS["vision_end"], 3]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs $1 of this folder (a unittest module) or of the Megatron examples (a program),
-# with the arguments behind it. Wants a Python with torch, transformers and
-# megatron-core: bazel test --test_env=BALLAST_PYTHON=/path/to/python ...
+# Runs $1 of this folder (a unittest module) or of the Megatron examples (a
+# program) with the following arguments. Needs a Python with torch, transformers
+# and megatron-core: bazel test --test_env=BALLAST_PYTHON=/path/to/python ...
 set -euo pipefail
 readonly python=${BALLAST_PYTHON:-python3}
 readonly name=$1

@@ -1,12 +1,12 @@
-"""What trainers' own code takes, made of a `ballast.Batch`.
+"""Adapters from a `ballast.Batch` to the inputs of trainers' own code.
 
-Pure functions of a dictionary: they work on torch tensors and NumPy arrays alike,
-copy only what has to change, and do not communicate. None but
-`bridge_vlm` on a later pipeline stage waits for the device.
-Tensors that they pass through live as long as the batch (`ballast.Batch`).
+Functions here are pure functions of a dictionary: they accept torch tensors and NumPy
+arrays, copy only what has to change, and do not communicate. Only `bridge_vlm` on a
+later pipeline stage waits for the device. Tensors that they pass through live as long
+as the batch (`ballast.Batch`).
 
-A class instead of a function knows the job: it is made of a loader, and refuses
-layouts that its consumer cannot run when it is made.
+Classes also know the job: they are constructed from a loader, and their constructor
+refuses layouts that the trainer cannot run.
 """
 
 from . import (

@@ -22,7 +22,7 @@ def concatenate(arrays: Sequence[Any], axis: int) -> Any:
 
 
 def full(like: Any, shape: Sequence[int], value: int) -> Any:
-    """An array of `like`'s type, there where `like` lies."""
+    """An array of the same library and on the same device as `like`."""
     if is_torch(like):
         return like.new_full(tuple(shape), value)
     import numpy
@@ -40,8 +40,8 @@ def where(condition: Any, array: Any, other: int) -> Any:
 
 
 def from_host(host: Any, like: Any) -> Any:
-    """A NumPy array there where `like` lies, of the kind that `like` is. To a GPU
-    it is given without waiting, from pinned memory."""
+    """Converts a NumPy array to the library and device of `like`. A copy to a GPU goes
+    through pinned memory and does not wait."""
     if is_torch(like):
         import torch
 
@@ -53,8 +53,8 @@ def from_host(host: Any, like: Any) -> Any:
 
 
 def host_values(batch: Mapping[str, Any], key: str) -> Any:
-    """The values of a small tensor as a NumPy array, from `KEY_host` where it is
-    there. Without, a tensor on a GPU is waited for."""
+    """The values of a small tensor as a NumPy array, from `KEY_host` if present.
+    Without it, a tensor on a GPU is waited for."""
     import numpy
 
     value = batch.get(key + "_host")

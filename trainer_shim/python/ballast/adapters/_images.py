@@ -11,7 +11,7 @@ Images = Tuple[Any, Any]  # [P, V] patches and [images, 3] grids
 
 
 def images(batch: Mapping[str, Any]) -> Optional[Images]:
-    """Patches and grids, the dummy image's last; None where there is no image."""
+    """Patches and grids, the dummy image's last; None without images."""
     pixels: Any = batch.get("pixel_values")
     if pixels is None or pixels.shape[0] == 0:
         return None
@@ -19,7 +19,7 @@ def images(batch: Mapping[str, Any]) -> Optional[Images]:
 
 
 def dummy_patches(batch: Mapping[str, Any]) -> int:
-    """Patches of the image that belongs to no sample; 0 where there is none."""
+    """Number of patches of the image that belongs to no sample; 0 without one."""
     if not getattr(batch, "dummy_image", False):
         return 0
     t, h, w = host_values(batch, "image_grid_thw").tolist()[-1]
@@ -40,9 +40,9 @@ def real_images(batch: Mapping[str, Any]) -> Optional[Images]:
 def grids_of_positions(batch: Mapping[str, Any], image_token: int, merge: int) -> Any:
     """[images, 3] grids of the images in a row's tokens, int64; None without images.
 
-    A rank that is given no pixels can tell the sizes from the rotary positions: an
-    image is a run of `image_token` whose heights and widths count from its corner.
-    Reads ids and positions in host memory, so a GPU is waited for.
+    A rank without pixels can derive the sizes from the rotary positions: an image is a
+    run of `image_token` whose heights and widths count from its corner. Reads ids and
+    positions in host memory, so it waits for a GPU.
     """
     import numpy
 
@@ -71,7 +71,7 @@ def grids_of_positions(batch: Mapping[str, Any], image_token: int, merge: int) -
 
 
 def require_whole(batch: Mapping[str, Any], consumer: str) -> None:
-    """Refuses a batch that the loader has cut for its context rank."""
+    """Refuses a batch that the loader has sliced for its context rank."""
     total = int(host_values(batch, "cu_seqlens_padded")[-1])
     for key in ("input_ids", "labels", "position_ids"):
         value: Any = batch.get(key)

@@ -39,7 +39,7 @@ class Layout:
 
     @staticmethod
     def of(job: Mapping[str, Any]) -> Layout:
-        """From `Loader.job`. A size that the server does not say counts as 1."""
+        """From `Loader.job`. A size that the server leaves out counts as 1."""
         modules: Dict[str, Module] = {}
         for entry in job["modules"]:
             sizes = {key: entry.get(key) or 1 for key in ("dp", "tp", "pp", "cp", "align")}
@@ -48,11 +48,11 @@ class Layout:
         return Layout(modules.get("vision"), modules.get("language"), colocated)
 
     def language_peers(self, consumer: str) -> int:
-        """How many language ranks a vision rank feeds.
+        """Number of language ranks that a vision rank feeds.
 
-        Raises FailedPrecondition where several vision ranks would feed one language
-        rank: the number of image tokens differs from rank to rank, and Megatron cuts
-        the gradient that goes back to them into equal parts.
+        Raises FailedPrecondition if several vision ranks would feed one language rank:
+        their numbers of image tokens differ, but Megatron cuts the gradient that goes
+        back to them into equal parts.
         """
         if self.vision is None or self.language is None:
             return 1

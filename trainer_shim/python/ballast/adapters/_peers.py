@@ -1,4 +1,4 @@
-"""Image tokens that a vision rank makes for each language rank that it feeds."""
+"""The image tokens that a vision rank makes for each language rank that it feeds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class PeerRows:
-    """[k, S] token ids of a vision rank's batch: row i has as many image tokens as
-    the samples of its i-th language peer, and 0 behind them. The numbers come from
-    the step's schedule; nothing is fetched."""
+    """[k, S] token ids of a vision rank's batch: row i has the image tokens of its i-th
+    language peer's samples, then 0. The numbers come from the step's schedule; nothing
+    is fetched."""
 
     def __init__(self, loader: Loader, peers: int) -> None:
         model = loader.job["model"]
@@ -45,7 +45,8 @@ def by_position(schedule: Mapping[str, Any]) -> Dict[int, Tuple[int, int]]:
 
 
 def image_tokens(samples: List[Tuple[int, int]], peers: int, merged: int) -> List[int]:
-    """Image tokens for each peer, of a vision rank's samples as they are packed.
+    """Number of image tokens for each peer, from a vision rank's samples in packing
+    order.
 
     Args:
         samples: (patches, language owner) of each.

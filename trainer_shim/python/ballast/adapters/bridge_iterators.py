@@ -24,17 +24,19 @@ def data_iterators(
 
         pretrain_megatron_mimo(cfg, forward_step, data_iterators("unix:/run/ballast/a.sock"))
 
-    It makes this rank's loader from `infra.pg_collections`, begins at
-    `train_state.step`, and answers (train, valid) iterators, wrapped in
-    RerunDataIterator where megatron.core can be imported. A rank that no batch is
-    for gets (None, None). It raises FailedPrecondition where the trainer's batch
-    sizes are not the job's, where the dataset's `megatron_mimo_scalable_dp` is off or
-    its `enable_in_batch_packing` is on.
+    The function makes this rank's loader from `infra.pg_collections`, begins at
+    `train_state.step`, and returns (train, valid) iterators, wrapped in
+    RerunDataIterator if megatron.core can be imported. A rank without batches gets
+    (None, None). It raises FailedPrecondition if the trainer's batch sizes are not the
+    job's, if the dataset's `megatron_mimo_scalable_dp` is off, or if its
+    `enable_in_batch_packing` is on.
 
     Args:
-        valid_servers: servers of a job over the validation data; None: no validation.
-        adapter: called with a loader, answers what makes inputs of its batches.
-        options: of `Loader`, beside the rank's numbers and `start_step`.
+        valid_servers: servers of a job over the validation data. None: no validation.
+        adapter: called with a loader; returns the function that turns its batches into
+            inputs.
+        options: further options of `Loader`, except the rank's numbers and
+            `start_step`.
     """
 
     def build(cfg: Any, infra: Any, train_state: Any = None) -> Iterators:

@@ -1,4 +1,4 @@
-"""What Megatron-Bridge's `qwen3_vl_step` takes: one sample a row, unpacked."""
+"""Batches for Megatron-Bridge's `qwen3_vl_step`: one sample per row, unpacked."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 
 class Qwen3VlStep:
-    """Makes the batch that `qwen3_vl_step` reads of each batch of a loader.
+    """Turns each batch of a loader into the batch that `qwen3_vl_step` reads.
 
         to_rows = ballast.adapters.bridge_qwen3_vl.Qwen3VlStep(loader)
         data_iterator = map(to_rows, loader)
 
     Keys: `input_ids` [B, S] on every pipeline stage, `labels`, `loss_mask` [B, S]
-    where the stage has them, `attention_mask` bool [B, S], `position_ids` None (the
-    model computes them) and `visual_inputs`, as `bridge_vlm.Vlm` has it. The step
-    refuses batches with `cu_seqlens`, and cuts for context ranks itself.
+    if the stage has them, `attention_mask` bool [B, S], `position_ids` None (the model
+    computes them) and `visual_inputs`, as in `bridge_vlm.Vlm`. The step refuses batches
+    with `cu_seqlens`, and slices for context ranks itself.
 
     Opens the loader. Raises FailedPrecondition for a layout that the model cannot
-    run, and for a batch of another number of samples than `micro_batch_size`.
+    run, and for a batch whose number of samples is not `micro_batch_size`.
 
     Args:
         seq_length: the model's. With pipeline stages or expert parallelism the step
-            cuts rows to it without a word; here a longer sample is an error.
-        micro_batch_size: rows that the pipeline schedule counts on. It needs
+            silently cuts rows to it; here a longer sample is an error.
+        micro_batch_size: rows that the pipeline schedule expects. It needs
             `balance.equal_count: true`. None: any number.
     """
 

@@ -1,4 +1,4 @@
-"""What Megatron-Bridge's `vlm_step` takes, for its Qwen2.5-VL and Qwen3-VL models."""
+"""Batches for Megatron-Bridge's `vlm_step`, for its Qwen2.5-VL and Qwen3-VL models."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _MODELS = ("qwen2_5_vl", "qwen3_vl")
 
 
 class Vlm:
-    """Makes the batch that `vlm_step` reads of each batch of a loader.
+    """Turns each batch of a loader into the batch that `vlm_step` reads.
 
         to_vlm = ballast.adapters.bridge_vlm.Vlm(loader, "qwen2_5_vl")
         data_iterator = map(to_vlm, loader)
 
     Keys: `input_ids` and `position_ids` on every pipeline stage, `labels` and
-    `loss_mask` where the stage has them, `attention_mask` None, `visual_inputs` (an
-    object with `pixel_values` and `image_grid_thw`; None without images),
-    `cu_seqlens_q`, `cu_seqlens_kv`, `cu_seqlens_q_padded`, `cu_seqlens_kv_padded`
-    and, as tensors in host memory, `max_seqlen_q`, `max_seqlen_kv`. The step makes
-    None of every other key, so this has none.
+    `loss_mask` if the stage has them, `attention_mask` None, `visual_inputs` (an object
+    with `pixel_values` and `image_grid_thw`; None without images), `cu_seqlens_q`,
+    `cu_seqlens_kv`, `cu_seqlens_q_padded`, `cu_seqlens_kv_padded` and, as tensors in
+    host memory, `max_seqlen_q`, `max_seqlen_kv`. The step sets every other key to None,
+    so there are no others.
 
     The first stage's loader has both modules; later ones have "language" and
     `needs_input_ids=True`. Qwen2.5-VL computes positions from the images' sizes on
-    every stage: later ones read them off the rotary positions. A dummy image is left
-    out, since these models refuse an image without tokens: where the tower has
+    every stage: later stages derive the sizes from the rotary positions. A dummy image
+    is left out, since these models refuse an image without tokens. If the tower has
     collectives over data-parallel ranks (FSDP), use MimoModel instead.
 
     Opens the loader. Raises FailedPrecondition for a layout that the model cannot
     run.
 
     Args:
-        model: "qwen2_5_vl" or "qwen3_vl". The second takes batches that are cut for a
-            context rank, too.
+        model: "qwen2_5_vl" or "qwen3_vl". The second also takes batches that are sliced
+            for a context rank.
     """
 
     def __init__(self, loader: Loader, model: str) -> None:
@@ -88,7 +88,7 @@ class VisualInputs:
 def visual_inputs(
     batch: Mapping[str, Any], image_token: int, merge: int, *, wants_grid: bool
 ) -> Optional[VisualInputs]:
-    """The images, or on a rank without pixels their sizes if `wants_grid`; else None."""
+    """The images; on a rank without pixels their sizes if `wants_grid`, else None."""
     found = real_images(batch)
     if found is not None:
         return VisualInputs(*found)
@@ -99,7 +99,7 @@ def visual_inputs(
 
 
 def packing(batch: Mapping[str, Any]) -> Dict[str, Any]:
-    """The lengths at the top of the dictionary, all of them tensors."""
+    """The lengths as entries of the dictionary, all of them tensors."""
     longest = host_number(int(batch["max_seqlen"]), batch["cu_seqlens"])
     return {
         "cu_seqlens_q": batch["cu_seqlens"],
@@ -112,7 +112,7 @@ def packing(batch: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def host_number(value: int, like: Any) -> Any:
-    """int32 [1] in host memory: a tensor where `like` is one, else a NumPy array."""
+    """int32 [1] in host memory: a tensor if `like` is one, else a NumPy array."""
     if is_torch(like):
         import torch
 

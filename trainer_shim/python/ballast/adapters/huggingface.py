@@ -1,4 +1,4 @@
-"""What `forward` of Hugging Face's Qwen2.5-VL and Qwen3-VL models takes."""
+"""Arguments of `forward` of Hugging Face's Qwen2.5-VL and Qwen3-VL models."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from ._arrays import concatenate, from_host, full, host_values
 
 
 def packed(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[str, Any]:
-    """All samples of a batch in one row: one call of the model.
+    """Arguments for one call of the model, with all samples of a batch in one row.
 
         loss = model(**ballast.adapters.huggingface.packed(batch)).loss
 
     Keys: `input_ids`, `labels` [1, T], `position_ids` [4, 1, T], `pixel_values`,
     `image_grid_thw`, `attention_mask` None and `use_cache` False.
 
-    The first axis of `position_ids` counts each sample's tokens from 0, which is how
-    these models tell the samples of a row apart (with attention "sdpa", "eager"
-    or "flex_attention"); the other three are the rotary positions. It only does so
-    without a cache, hence `use_cache`. `labels` are moved one to the right, since
-    these models shift them themselves. A dummy image is left out, since these
-    models refuse an image that no token refers to: a rank may then have no image
-    at all, which DistributedDataParallel wants to know (find_unused_parameters).
+    The first axis of `position_ids` counts each sample's tokens from 0: these models
+    use it to tell the samples of a row apart (with attention "sdpa", "eager" or
+    "flex_attention"), but only without a cache, hence `use_cache`. The other three axes
+    are the rotary positions. `labels` are moved one to the right, since these models
+    shift them themselves. A dummy image is left out, since these models refuse an image
+    that no token refers to. A rank may then have no image at all:
+    DistributedDataParallel needs find_unused_parameters for that.
 
     Args:
         flash_attention: add `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and
-            `max_length_k`, which spares Flash Attention finding the samples.
+            `max_length_k`, so that Flash Attention need not find the samples.
     """
     ids, positions = batch["input_ids"], batch["position_ids"]
     inputs: Dict[str, Any] = {
@@ -52,14 +52,13 @@ def packed(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[s
 def unpacked(
     batch: Mapping[str, Any], images_per_sample: Optional[Sequence[int]] = None
 ) -> List[Dict[str, Any]]:
-    """Each sample of a batch by itself, without padding: one call of the model each.
+    """Arguments for one call of the model per sample of a batch, without padding.
 
     Keys are those of `packed`, with `position_ids` [3, 1, L] and an
     `attention_mask` of ones.
 
     Args:
-        images_per_sample: how many images each sample has. Default: what the batch
-            says.
+        images_per_sample: number of images of each sample. Default: from the batch.
     """
     if images_per_sample is None:
         images_per_sample = batch.images_per_sample  # type: ignore[attr-defined]
@@ -94,7 +93,7 @@ def unpacked(
 
 
 def _images(pixels: Any, grid: Any) -> Dict[str, Any]:
-    """Only where there are images: the models take none as no argument."""
+    """The image arguments; empty without images, which these models expect."""
     if pixels is None or grid.shape[0] == 0:
         return {}
     return {"pixel_values": pixels, "image_grid_thw": grid}
@@ -108,13 +107,13 @@ def _three(positions: Any) -> Any:
 
 
 def _moved_right(labels: Any) -> Any:
-    """labels[i] for the token i itself. What falls off is the last label, which
-    is never supervised: it would be of a token that does not exist."""
+    """Moves labels right, so that labels[i] is for token i itself. The last label is
+    dropped; it is never supervised, since no token follows the last."""
     return concatenate([full(labels, (1, 1), -100), labels[:, :-1]], 1)
 
 
 def _counted(batch: Mapping[str, Any], like: Any) -> Any:
-    """[1, 1, T]: 0, 1, ... from where each sample begins, on through its padding."""
+    """[1, 1, T]: 0, 1, ... from the start of each sample to the end of its padding."""
     import numpy
 
     places = host_values(batch, "cu_seqlens_padded").astype(numpy.int64)

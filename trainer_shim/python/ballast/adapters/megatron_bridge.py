@@ -1,5 +1,5 @@
-"""What MimoModel takes: Megatron-Bridge's MIMO forward step (with
-`megatron_mimo_scalable_dp`), and `mimo_forward_step` of Megatron-LM's examples."""
+"""Arguments of MimoModel, for Megatron-Bridge's MIMO forward step (with
+`megatron_mimo_scalable_dp`) and `mimo_forward_step` of Megatron-LM's examples."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _DUMMY = ("zero", "drop")
 
 
 class Mimo:
-    """Makes MimoModel's arguments of each batch of a loader.
+    """Turns each batch of a loader into MimoModel's arguments.
 
         to_mimo = ballast.adapters.megatron_bridge.Mimo(loader)
         output, loss_mask = model(**to_mimo(next(loader)))
 
-    Opens the loader and raises FailedPrecondition where MimoModel cannot run the
-    job's layout: a vision module with pp or cp above 1, several vision ranks that
-    feed one language rank, a language module with cp above 1 (MimoModel cuts the
-    sequence itself: docs/megatron.md says how such a job is written).
+    Opens the loader and raises FailedPrecondition if MimoModel cannot run the job's
+    layout: a vision module with pp or cp above 1, several vision ranks that feed one
+    language rank, a language module with cp above 1 (MimoModel slices the sequence
+    itself: docs/megatron.md says how to configure such a job).
 
     A vision rank that feeds k > 1 language ranks gets `input_ids` [k, S], from which
-    MimoModel learns how many of its rows go to each. They hold as many image tokens
-    as each peer's samples do, and no text.
+    MimoModel learns how many of its rows go to each. Each row holds the image tokens of
+    one peer's samples, and no text.
 
     Args:
         dummy_image, modality, encoder, values, grid: as `forward_inputs` takes them.
@@ -70,30 +70,31 @@ def forward_inputs(
     grid: str = "grid_thw",
     dummy_image: str = "zero",
 ) -> Dict[str, Any]:
-    """MimoModel's arguments; a function of the batch alone.
+    """MimoModel's arguments, from the batch alone.
 
     `Mimo` does the same and checks the job's layout; a vision rank with several
     language peers needs `Mimo`.
 
     Keys: `input_ids`, `labels`, `loss_mask` [1, T], `position_ids` [3, 1, T] or
-    [1, T], `attention_mask` (None: the segments say it), `modality_inputs`
+    [1, T], `attention_mask` (None: the segments replace it), `modality_inputs`
     {MODALITY: {ENCODER: {VALUES: [P, V], GRID: [images, 3] int64}}} and
-    `packing_kwargs`. What the rank's role does not have is None: labels on a first
+    `packing_kwargs`. Values that the rank does not have are None: labels on a first
     pipeline stage, input ids on a last one, `modality_inputs` on a language rank
     without an encoder and in a micro-batch without an image.
 
     `packing_kwargs` has `cu_seqlens_q`, `cu_seqlens_kv` (real lengths) and
     `cu_seqlens_q_padded`, `cu_seqlens_kv_padded` (places), all int32 [n+1], and
-    `max_seqlen_q`, `max_seqlen_kv` as ints: the arguments of PackedSeqParams but
+    `max_seqlen_q`, `max_seqlen_kv` as ints: the arguments of PackedSeqParams except
     `qkv_format="thd"`, which the model sets. With `packing.align: 1` the four arrays
-    are equal, as Bridge's own tight pack has them. An encoder's rank, which has no
-    text, gets None.
+    are equal, as in Bridge's own tight pack. An encoder's rank, which has no text, gets
+    None.
 
     Args:
         modality, encoder, values, grid: the names that the model was built with.
-        dummy_image: "zero" hands a dummy image (`Batch.dummy_image`) to the tower
-            under the key `dummy_image`, which `accept_dummy_image` teaches it; "drop"
-            leaves it out, for a tower without collectives. Gradients are equal.
+        dummy_image: "zero" passes a dummy image (`Batch.dummy_image`) to the tower
+            under the key `dummy_image`, for which `accept_dummy_image` prepares the
+            tower; "drop" leaves it out, for a tower without collectives. Gradients are
+            equal.
     """
     if dummy_image not in _DUMMY:
         raise InvalidArgument('dummy_image: found %r; wanted "zero" or "drop"' % (dummy_image,))
@@ -116,13 +117,13 @@ def forward_inputs(
 
 
 def accept_dummy_image(encoder: Any) -> Any:
-    """Teaches a vision tower, a torch module, the argument `dummy_image` of
-    `forward_inputs`; answers the tower.
+    """Makes a vision tower, a torch module, accept the argument `dummy_image` of
+    `forward_inputs`; returns the tower.
 
-    The tower runs over all images. Its output for the dummy image, the last rows, is
-    multiplied by zero and added to the others, so that it takes part in collectives
-    and gives every weight a gradient of zero. Without a dummy image nothing changes.
-    Call it before the tower is wrapped for data parallelism.
+    The tower runs over all images. The last rows of its output, which belong to the
+    dummy image, are multiplied by zero and added to the others, so that the image takes
+    part in collectives and gives every weight a gradient of zero. Without a dummy image
+    nothing changes. Call it before the tower is wrapped for data parallelism.
     """
     encoder.register_forward_pre_hook(_take_dummy, with_kwargs=True)
     encoder.register_forward_hook(_drop_dummy)

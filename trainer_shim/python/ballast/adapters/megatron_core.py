@@ -1,4 +1,4 @@
-"""What Megatron-Core's path for packed sequences (THD) takes."""
+"""Arguments for Megatron-Core's path for packed sequences (THD)."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def packed_seq_params(
 
 
 def padding_mask(batch: Mapping[str, Any], like: Any = None) -> Any:
-    """bool [1, T], true in alignment padding, made on the host from the lengths.
+    """bool [1, T], true in alignment padding; computed on the host from the lengths.
 
-    `like`: an array whose kind and place it gets; default the batch's input ids,
-    or what else of length T there is.
+    `like`: an array whose library and device the result gets. Default: the batch's
+    input ids, or another tensor of length T.
     """
     import numpy
 
@@ -73,14 +73,14 @@ def get_batch(
     *,
     padded_only: bool = False,
 ) -> Tuple[Any, Any, Any, None, Any, Any, Any]:
-    """What `get_batch_on_this_rank_for_sequence_packing` answers:
-    (tokens, labels, loss_mask, None, position_ids, PackedSeqParams, padding_mask).
+    """The result of `get_batch_on_this_rank_for_sequence_packing`: (tokens, labels,
+    loss_mask, None, position_ids, PackedSeqParams, padding_mask).
 
-    What this rank's stage does not have is None. As Megatron-Core does, tokens,
-    labels, loss mask and positions are 0 in padding; where there is no padding the
-    batch's own tensors are handed through. Of a batch that is cut for context
-    parallelism, whose lengths stay those of the whole sequence, padding is left as
-    Ballast writes it (label -100, loss mask 0) and the mask is None.
+    Tensors that this rank's stage does not have are None. As in Megatron-Core, tokens,
+    labels, loss mask and positions are 0 in padding; without padding the batch's own
+    tensors are passed through. If the batch is sliced for context parallelism, its
+    lengths stay those of the whole sequence, padding stays as Ballast writes it (label
+    -100, loss mask 0), and the mask is None.
     """
     params = packed_seq_params(batch, cls, padded_only=padded_only)
     keys = ("input_ids", "labels", "loss_mask", "position_ids")

@@ -16,23 +16,24 @@ Adapter = Callable[[Any], Any]
 
 
 class DataIterator(Iterator[Any]):
-    """A loader as Megatron's schedules and checkpoints use it.
+    """Wraps a loader for Megatron's schedules and checkpoints.
 
         iterator = DataIterator(loader, Mimo(loader))
         while training:
             schedule(data_iterator=iterator, num_microbatches=iterator.num_micro_batches())
 
-    For one thread, as the loader is. With virtual pipeline stages `iterators` has one
-    iterator for each model chunk; every chunk gets every micro-batch, and a batch is
-    held until the last of them has had it, so `Loader(max_batches_held=...)` must
-    allow for as many micro-batches as the first chunk is ahead of the last.
+    Like the loader, it must be used by one thread. With virtual pipeline stages
+    `iterators` has one iterator for each model chunk. Every chunk gets every
+    micro-batch, and a batch is held until the last chunk has had it, so
+    `Loader(max_batches_held=...)` must allow for the number of micro-batches by which
+    the first chunk is ahead of the last.
 
     Args:
-        adapter: makes the trainer's inputs of a batch, for each chunk anew. None:
-            batches as they come.
+        adapter: turns a batch into the trainer's inputs, separately for each chunk.
+            None: batches unchanged.
         virtual_stages: model chunks of this rank.
-        balance: whether `metrics` says how even the ranks' loads are. It reads the
-            step's schedule, so let one rank do it.
+        balance: whether `metrics` includes the balance of the ranks' loads. It reads
+            the step's schedule, so set it on one rank only.
     """
 
     def __init__(
@@ -71,15 +72,15 @@ class DataIterator(Iterator[Any]):
 
     @property
     def iterable(self) -> DataIterator:
-        """What Bridge looks for `save_state` and `restore_state` on."""
+        """The object on which Bridge looks for `save_state` and `restore_state`."""
         return self
 
     def num_micro_batches(self, step: Optional[int] = None) -> int:
-        """Micro-batches of the step that comes next, on every rank the same; 0 where
-        there is none. Waits for that step's first batch, which stays the next one.
+        """Number of micro-batches of the next step, the same on every rank; 0 if there
+        is none. Waits for that step's first batch, which stays the next one.
 
         Args:
-            step: what step it must be. Raises FailedPrecondition for another.
+            step: the expected step. Raises FailedPrecondition for another.
         """
         number = max(self._taken)
         if not self._fetch(number):
@@ -95,15 +96,15 @@ class DataIterator(Iterator[Any]):
     # ---- Checkpoints ----
 
     def save_state(self) -> Dict[str, Any]:
-        """Where the data stand: the step after the last whose micro-batches every
+        """The data's position: the step after the last one whose micro-batches every
         chunk has had. Equal on all ranks that are at the same step."""
         if self._next_step is None and self._held:
             self._next_step = self._held[0].step
         return self._loader.state_dict(self._next_step)
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Goes on where a `save_state` says, also with other dp sizes. Errors: as
-        Loader.load_state_dict."""
+        """Continues at the position of a `save_state`, also with other dp sizes.
+        Errors: as Loader.load_state_dict."""
         self._loader.load_state_dict(state)
         self._restart()
 
@@ -112,7 +113,8 @@ class DataIterator(Iterator[Any]):
     # ---- Logging ----
 
     def metrics(self) -> Dict[str, float]:
-        """Numbers of the last whole step for TensorBoard or W&B, by name; empty before.
+        """Numbers of the last complete step for TensorBoard or W&B, by name; empty
+        before the first.
 
         `ballast/step`, `ballast/wait_ms` (this rank's time in the loader),
         `ballast/micro_batches`, `ballast/tokens`, `ballast/patches`, `ballast/images`,

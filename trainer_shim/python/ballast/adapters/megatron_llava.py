@@ -1,4 +1,4 @@
-"""Where the inputs of Megatron-Core's LLaVAModel will be made."""
+"""Placeholder for an adapter to Megatron-Core's LLaVAModel."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ..errors import Unimplemented
 
 
 def forward_inputs(batch: Mapping[str, Any]) -> Dict[str, Any]:
-    """Raises Unimplemented: LLaVAModel takes one image token an image, which it makes
-    many of, and images as tiles [tiles, 3, H, W], or as patches in rows with
+    """Raises Unimplemented: LLaVAModel takes one image token per image, which it
+    expands itself, and images as tiles [tiles, 3, H, W], or as patches in rows with
     `imgs_sizes`. A batch has one token for each merged patch, and patches in merge
     order with two frames."""
     raise Unimplemented(

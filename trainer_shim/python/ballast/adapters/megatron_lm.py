@@ -1,4 +1,4 @@
-"""What Megatron-LM's training scripts take."""
+"""Inputs of Megatron-LM's training scripts."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from .bridge_vlm import host_number
 
 
 def batch_list(batch: Mapping[str, Any]) -> List[Any]:
-    """The list that `get_batch` of `pretrain_gpt.py` answers.
+    """The list that `get_batch` of `pretrain_gpt.py` returns.
 
     In its order: attention_mask (None), cu_seqlens, cu_seqlens_padded int32
     [1, n+1], hybrid_cp_group (None), labels, local_cp_size (None), loss_mask,
-    max_seqlen int32 [1] in host memory, position_ids, tokens. What the rank's stage
-    does not have is None. Labels, mask and ids are cut for the context rank already;
-    lengths are those of whole samples.
+    max_seqlen int32 [1] in host memory, position_ids, tokens. Values that the rank's
+    stage does not have are None. Labels, mask and ids are already sliced for the
+    context rank; lengths are those of whole samples.
 
-    Raises InvalidArgument for a batch with images, which the list has no place for.
+    Raises InvalidArgument for a batch with images, which the list cannot hold.
     """
     found = real_images(batch)
     if found is not None:
@@ -43,9 +43,9 @@ def batch_list(batch: Mapping[str, Any]) -> List[Any]:
 def tensors_only(inputs: Mapping[str, Any]) -> Dict[str, Any]:
     """`megatron_bridge.forward_inputs` for the `get_batch` of `examples/mimo/train.py`.
 
-    It sends a tensor rank's batch to its peers and takes tensors alone: a None is
-    left out, which MimoModel's defaults make up for, and an int becomes a tensor
-    [1]. Wants `dummy_image="drop"`.
+    That `get_batch` sends a tensor rank's batch to its peers and accepts only tensors:
+    a None is left out, so that MimoModel's default applies, and an int becomes a tensor
+    [1]. Requires `dummy_image="drop"`.
     """
     result: Dict[str, Any] = {}
     for key, value in inputs.items():

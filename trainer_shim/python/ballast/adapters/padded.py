@@ -1,4 +1,4 @@
-"""The `[B, S]` rows that trainers without packed sequences take."""
+"""`[B, S]` rows for trainers without packed sequences."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ._images import require_whole
 def rows(
     batch: Mapping[str, Any], *, pad: int, length: Optional[int] = None, multiple: int = 1
 ) -> Dict[str, Any]:
-    """A packed batch with one sample a row, each padded at its end.
+    """Unpacks a batch into one sample per row, each padded at its end.
 
         inputs = ballast.adapters.padded.rows(batch, pad=loader.job["model"]["token_ids"]["pad"])
 
-    Keys, of what the batch has: `input_ids` [B, S], `pad` behind a sample; `labels`
-    [B, S], -100 there; `loss_mask` [B, S], 0 there; `position_ids` [3, B, S] or
-    [B, S], 0 there; and always `attention_mask` bool [B, S], true for tokens of a
-    sample. Images stay as they are: they lie in the order of the rows.
+    Keys, if the batch has them: `input_ids` [B, S], padded with `pad`; `labels` [B, S],
+    padded with -100; `loss_mask` [B, S], `position_ids` [3, B, S] or [B, S], padded
+    with 0; and always `attention_mask` bool [B, S], true for tokens of a sample. Images
+    stay unchanged, in the order of the rows.
 
-    The number of rows is that of the rank's samples, which differs from rank to rank
+    The number of rows is the rank's number of samples, which differs between ranks
     unless the configuration has `balance.equal_count: true`.
 
     Args:

@@ -28,12 +28,13 @@ CONFIG = """
 @contextlib.contextmanager
 def served(program, *, delivery="direct", samples=8, micro=4, dp=1, pp=1, max_pixels=50176,
            dataset=64, preset="mixed"):  # fmt: skip
-    """The address of a server over `dataset` drawn samples, until the block ends.
+    """Yields the address of a server over `dataset` drawn samples, until the block
+    ends.
 
     Args:
         program: path of `ballast-server`.
-        pp: pipeline stages of the language model; the vision tower then has a
-            process of its own.
+        pp: pipeline stages of the language model; the vision tower then has its own
+            process.
     """
     with tempfile.TemporaryDirectory(prefix="ballast") as folder:
         job = jobs.Job(folder, program, dataset, preset=preset)

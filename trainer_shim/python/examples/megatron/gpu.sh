@@ -29,7 +29,7 @@ prepare() {
   rm -rf "$bundle"
   mkdir -p "$bundle"/{bin,lib,wheels}
   install -m 755 "$bin/$server" "$bundle/bin/"
-  # All but the C library, which must be the machine's own.
+  # All except the C library, which must be the machine's own.
   ldd "$bundle/bin/ballast-server" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv))\.so[^/]*$' |
     xargs install -m 644 -t "$bundle/lib"

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The loss of a Megatron-Core model fed by Ballast beside Hugging Face's, step by step.
+"""Compares a Megatron-Core model's loss, fed by Ballast, with Hugging Face's.
 
     PYTHONPATH=trainer_shim/python python3 loss.py --ballast-server ballast-server
 
 Two models of the same random weights train on the same samples: MimoModel on packed
-batches, Hugging Face's Qwen2.5-VL on each sample by itself. Prints one JSON object a
-step and exits with 1 where the losses differ by more than `--noise` of their size.
-Wants torch, transformers and megatron-core; runs on a CPU.
+batches, Hugging Face's Qwen2.5-VL on each sample by itself. Prints one JSON object per
+step and exits with 1 if the losses differ by more than `--noise` of their size. Needs
+torch, transformers and megatron-core; runs on a CPU.
 """
 
 import argparse
@@ -23,7 +23,8 @@ from ballast.adapters import huggingface
 
 
 def hugging_face_backward(model, batch):
-    """Adds a micro-batch's part of the gradients of the step's mean loss; that part."""
+    """Adds a micro-batch's part of the gradients of the step's mean loss; returns its
+    part of the loss."""
     total = 0.0
     for sample in huggingface.unpacked(batch):
         labels = int((sample["labels"][:, 1:] != -100).sum())

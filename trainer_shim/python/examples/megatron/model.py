@@ -25,7 +25,7 @@ MODALITY, ENCODER = "images", "qwen_visual"
 
 
 def hugging_face(token_ids, vocabulary, *, hidden=64, layers=4, seed=7):
-    """A Qwen2.5-VL of random weights, made from a configuration.
+    """Creates a Qwen2.5-VL with random weights from a configuration.
 
     Args:
         token_ids: `loader.job["model"]["token_ids"]`.
@@ -53,7 +53,7 @@ def hugging_face(token_ids, vocabulary, *, hidden=64, layers=4, seed=7):
         text_config=text, vision_config=vision, tie_word_embeddings=False, **special
     )
     model = transformers.Qwen2_5_VLForConditionalGeneration(config)
-    # The default is a standard deviation of 0.02, with which images hardly matter.
+    # With the default standard deviation of 0.02, images would have almost no effect.
     with torch.no_grad():
         for weight in model.parameters():
             if weight.dim() > 1:
@@ -62,7 +62,7 @@ def hugging_face(token_ids, vocabulary, *, hidden=64, layers=4, seed=7):
 
 
 def sections(head_dim):
-    """How the halves of a head's rotary channels fall to time, height and width."""
+    """Numbers of half a head's rotary channels for time, height and width."""
     time = head_dim // 8
     height = (head_dim // 2 - time) // 2
     return [time, height, head_dim // 2 - time - height]
@@ -75,7 +75,8 @@ class PackedAttention(MegatronModule):
         super().__init__(config=config)
 
     def forward(self, query, key, value, attention_mask, *, packed_seq_params=None, **_):
-        """[T, heads, width] each, `key` and `value` with fewer heads; [T, heads * width]."""
+        """Arguments: [T, heads, width] each, `key` and `value` with fewer heads.
+        Returns [T, heads * width]."""
         places = packed_seq_params.cu_seqlens_q_padded
         groups = query.shape[1] // key.shape[1]
         key, value = (x.repeat_interleave(groups, dim=1) for x in (key, value))
@@ -95,7 +96,7 @@ class PackedAttention(MegatronModule):
 
 
 class Tower(nn.Module):
-    """Hugging Face's vision tower behind the names that MimoModel's encoders take."""
+    """Hugging Face's vision tower with the argument names of MimoModel's encoders."""
 
     def __init__(self, tower):
         super().__init__()
@@ -129,7 +130,7 @@ def transformer_config(text, dtype, stages):
 
 
 def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None):
-    """MimoModel with the weights of `source`, a Qwen2.5-VL of Hugging Face's.
+    """MimoModel with the weights of `source`, Hugging Face's Qwen2.5-VL.
 
     Args:
         grids: for a pipeline, MimoModelConfig's `module_to_grid_map`.
@@ -179,7 +180,8 @@ def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None
 
 @torch.no_grad()
 def copy_language(source, model, first):
-    """Hugging Face's weights in a GPTModel whose layers begin with number `first`."""
+    """Copies Hugging Face's weights into a GPTModel whose layers begin with number
+    `first`."""
     text = source.model.language_model
     if model.pre_process:
         model.embedding.word_embeddings.weight.copy_(text.embed_tokens.weight)

@@ -1,7 +1,7 @@
 """Lets Megatron-Core's pipelines run on a machine without a GPU, over Gloo.
 
-Megatron-Core names CUDA and NCCL in places where the CPU and Gloo do the same. This
-replaces what it calls there; the schedules and communicators stay its own.
+Megatron-Core names CUDA and NCCL in places where the CPU and Gloo work as well. This
+replaces those calls; schedules and communicators stay Megatron-Core's.
 """
 
 import torch
@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 
 def install():
-    """Does nothing where torch has a GPU."""
+    """Does nothing if torch has a GPU."""
     if torch.cuda.is_available():
         return
     torch.cuda.current_device = lambda: torch.device("cpu")

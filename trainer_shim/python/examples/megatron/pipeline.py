@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Loss and gradients of Megatron-Core's 1F1B schedule, fed by Ballast, beside those of
-a run without a pipeline.
+"""Compares Megatron-Core's 1F1B schedule, fed by Ballast, with a run without a pipeline.
 
     PYTHONPATH=trainer_shim/python python3 pipeline.py --ballast-server ballast-server
 
 Three processes over Gloo: the vision tower, and two stages of the language model, with
 MultiModulePipelineCommunicator between them. Each loads its own part of the batches,
 holds as many as the schedule has in flight, and compares the gradients of its weights
-with those of the whole model. Prints one JSON object a process and exits with 1 where
-they differ by more than `--noise`. Wants torch, transformers and megatron-core.
+with those of the whole model. Prints one JSON object per process and exits with 1 if
+they differ by more than `--noise`. Needs torch, transformers and megatron-core.
 """
 
 import argparse
@@ -86,7 +85,8 @@ class Pipeline:
         )  # fmt: skip
 
     def step(self, batches, count):
-        """Gradients of a step's mean loss; the last stage's parts of that loss."""
+        """Computes the gradients of a step's mean loss; returns the last stage's parts
+        of that loss."""
         return forward_backward_pipelining_without_interleaving(
             forward_step_func=forward_step, data_iterator=batches, model=[self.model],
             num_microbatches=count, seq_length=1, micro_batch_size=1, forward_only=False,
@@ -101,7 +101,7 @@ def forward_step(batches, model):
 
 
 def loss_of(loss_mask, label_tokens, losses):
-    """The micro-batch's part of the step's mean loss, divided already."""
+    """The micro-batch's part of the step's mean loss, already divided."""
     loss = (losses.float().view(-1) * loss_mask.view(-1)).sum() / label_tokens
     return loss, torch.tensor(1, dtype=torch.int), {"loss": loss.detach()}
 
@@ -128,7 +128,8 @@ def whole_name(name, first):
 
 
 def compare(rank, address, steps):
-    """Runs the steps with and without a pipeline; what this process's part differs by."""
+    """Runs the steps with and without a pipeline; returns the differences of this
+    process's part."""
     # The whole model has vision and language in one process; stages have one of them.
     place = {"modules": "vision"} if rank == 0 else {"modules": LANGUAGE, "pp_rank": rank - 1}
     with ballast.Loader(address, device="cpu", array="torch", steps=steps, **place) as loader:
@@ -160,7 +161,7 @@ def compare(rank, address, steps):
 
 
 def run(rank, address, folder, steps, noise):
-    """One process; exits with 1 where it found a difference."""
+    """Runs one process; exits with 1 if it found a difference."""
     torch.set_num_threads(1)
     on_cpu.install()
     dist.init_process_group(

@@ -1,7 +1,7 @@
-"""All data-parallel ranks of a job in one process: a thread and a loader each.
+"""All data-parallel ranks of a job in one process: one thread and one loader each.
 
-A model that runs over every rank's batch and adds up the gradients trains as that
-many processes with a reduction would, on one GPU.
+A model that runs over every rank's batch and adds up the gradients trains on one GPU as
+that many processes with a reduction would.
 """
 
 import concurrent.futures
@@ -37,7 +37,7 @@ class Ranks:
         self._threads = [concurrent.futures.ThreadPoolExecutor(1) for _ in range(count)]
 
     def _everywhere(self, work):
-        """The answers of all ranks' threads, which may wait for each other."""
+        """The results of all ranks' threads, which may wait for each other."""
         pending = [thread.submit(work, loader)
                    for thread, loader in zip(self._threads, self._loaders)]  # fmt: skip
         return [one.result() for one in pending]

@@ -33,10 +33,11 @@ def loss_sum(model, inputs):
 
 
 def backward(model, batch):
-    """Adds a micro-batch's part of the gradients of the step's mean loss; that part.
+    """Adds a micro-batch's part of the gradients of the step's mean loss; returns its
+    part of the loss.
 
-    The divisor is the step's number of supervised tokens on all ranks together, so
-    that the sum over micro-batches and ranks is the mean over the global batch.
+    The divisor is the step's number of supervised tokens on all ranks, so that the sum
+    over micro-batches and ranks is the mean over the global batch.
     """
     inputs = megatron_bridge.forward_inputs(batch)
     loss = loss_sum(model, inputs) / batch.step_totals.label_tokens

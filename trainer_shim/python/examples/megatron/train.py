@@ -5,12 +5,12 @@
         --ballast-server ballast-server --device cuda --steps 200 --out training.json
 
 Each way begins with the same weights and trains on the same samples. The global loss
-of a step is the sum over all ranks' supervised tokens, divided by their number; one
-rank's loss says nothing, since ways differ in which rank has which sample. All ranks
-are in this process, one after the other on one GPU. Prints one JSON object a way, and
-exits with 1 where a step's loss differs from that of `off` by more than `--noise` of
-it, or where the loss has not fallen. `--out` is written after each way; plot_losses.py
-draws it. Wants torch, transformers and megatron-core.
+of a step is the sum over all ranks' supervised tokens, divided by their number. One
+rank's loss cannot be compared, since the ranks have different samples in each way. All
+ranks are in this process, one after the other on one GPU. Prints one JSON object per
+way, and exits with 1 if a step's loss differs from that of `off` by more than `--noise`
+of it, or if the loss has not fallen. `--out` is written after each way; plot_losses.py
+draws it. Needs torch, transformers and megatron-core.
 """
 
 import argparse
@@ -30,8 +30,8 @@ import ranks as ranks_of
 import single
 from ballast.adapters import megatron_bridge
 
-# Other ranks add the same gradients in another order, and in bfloat16 each step's
-# rounding goes on into the next.
+# Ways add the same gradients in different orders, and in bfloat16 each step's rounding carries over
+# to the next.
 NOISE = {"cpu": 1e-4, "cuda": 3e-2}
 
 
@@ -61,7 +61,8 @@ class Optimizer:
 
 
 def train(arguments, delivery, steps, seconds):
-    """One way of delivery: its global loss a step, and what else is worth keeping.
+    """Runs one way of delivery; returns its global loss per step and other
+    measurements.
 
     Ends after `steps`, or with the first step that is done after `seconds`.
     """
@@ -101,7 +102,7 @@ def train(arguments, delivery, steps, seconds):
 
 
 def check(results, noise):
-    """What is wrong with the losses, in words; notes each way's largest difference."""
+    """Describes the faults of the losses; notes each way's largest difference."""
     faults = []
     reference = next(iter(results))
     for name, result in results.items():
