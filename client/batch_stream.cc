@@ -130,7 +130,7 @@ class ThreadedBatchStream final : public BatchStream {
   const Options options_;
   const uint64_t end_step_;
   const std::shared_ptr<HeldBytes> held_;
-  // What the thread fetches next. Used by the thread only.
+  // The position to fetch next. Used by the thread only.
   FetchRequest position_;
   const std::unique_ptr<Sleeper> sleeper_;
   Failover failover_;  // used by the thread only

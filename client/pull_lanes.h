@@ -22,7 +22,7 @@ namespace ballast {
 // called from one thread.
 class PullLanes {
  public:
-  // One lane for each of `channels`, beside the Pull itself.
+  // One lane for each of `channels`, in addition to the Pull itself.
   explicit PullLanes(std::vector<std::shared_ptr<grpc::Channel>> channels);
 
   // Lanes with the Pull itself: at least 1.

@@ -136,7 +136,7 @@ tarball() {
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv)|libcuda|libnvidia-[^/]*|libnccl)\.so[^/]*$' |
     grep -vF "$tree/" | xargs -r install -m 644 -t "$top/lib"
   elves "$top" | while read -r file; do
-    # Programs and libraries find the libraries beside them.
+    # Programs and libraries find the libraries next to them.
     patchelf --force-rpath --set-rpath \
       "\$ORIGIN/$(realpath --relative-to="$(dirname "$file")" "$top/lib")" "$file"
   done

@@ -68,7 +68,7 @@ absl::StatusOr<BatchEntry*> BatchPool::Make() {
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<BatchEntry> made, make_());
   MutexLock lock(&mutex_);
   entries_.push_back(std::move(made));
-  // So that Return never allocates.
+  // Reserves the capacity, so that Return never allocates.
   held_.reserve(entries_.size());
   free_.reserve(entries_.size());
   return entries_.back().get();

@@ -155,7 +155,7 @@ class BatchPool : public std::enable_shared_from_this<BatchPool> {
   // Takes back an entry that was taken and not handed out.
   void PutBack(BatchEntry* entry);
 
-  uint32_t held() const;     // batches that somebody holds
+  uint32_t held() const;     // batches that are held
   uint32_t entries() const;  // all that exist
 
   // Destroys all free entries; a held one is destroyed at its last Release. The

@@ -18,8 +18,8 @@ namespace ballast {
 // `health`: whether a server serves, for probes and scripts.
 void AddHealth(CommandLine* line, std::shared_ptr<const ServerOption> server);
 
-// What AwaitHealth waits for: a server that serves, or, for liveness probes,
-// one that answers at all (kAlive).
+// The state that AwaitHealth waits for: a server that serves, or, for liveness
+// probes, one that answers at all (kAlive).
 enum class Wanted { kServing, kAlive };
 
 // Repeats gRPC's health check for up to `wait`, and writes "serving" to `out`

@@ -97,7 +97,8 @@ std::string TimeName(const v1::MetricFamily& family,
   if (!of_ranks && family.name() != "ballast_stage_seconds") return "";
   for (const v1::MetricFamily::Label& label : metric.labels()) {
     if (label.name() == "stage") return Printable(label.value());
-    // Of all modules' ranks. Training time says nothing about the server.
+    // Sums over all modules' ranks. Training time says nothing about the
+    // server.
     if (label.name() == "phase" && label.value() != "train") {
       return absl::StrCat("rank ", Printable(label.value()));
     }

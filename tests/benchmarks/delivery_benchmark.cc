@@ -39,8 +39,8 @@ void Report(benchmark::State& state, std::vector<double> ours,
 }
 
 // Every client copies each of its blocks from shared memory to its own staging
-// buffer and releases it. Yardstick: as many threads only copy the same bytes
-// between the same places.
+// buffer and releases it. Yardstick: the same number of threads only copy the
+// same bytes between the same places.
 void SharedMemory(benchmark::State& state) {
   DeliveryRig rig(state.range(0));
   std::vector<std::vector<uint8_t>> staging(rig.clients());
@@ -82,8 +82,8 @@ void SharedMemory(benchmark::State& state) {
 }
 
 // Every client fetches each of its blocks over a stream, which assembles it in
-// the client's memory and verifies its checksum, and releases it. Yardstick: as
-// many raw streams of as many bytes, dropped on arrival.
+// the client's memory and verifies its checksum, and releases it. Yardstick:
+// the same number of raw streams of the same bytes, dropped on arrival.
 void Stream(benchmark::State& state) {
   DeliveryRig rig(state.range(0));
   RawStreams raw(state.range(0));

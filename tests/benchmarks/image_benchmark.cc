@@ -141,8 +141,8 @@ BENCHMARK(BM_DecodeResize)
     ->ArgsProduct({{kClassDefault, kCheckpoint}, {0, 1}})
     ->Unit(benchmark::kMillisecond);
 
-// Measures all that one thread takes from malloc beside the result: decoder,
-// tables and libjpeg included.
+// Measures everything that one thread takes from malloc in addition to the
+// result: decoder, tables and libjpeg included.
 void BM_PeakMemory(benchmark::State& state) {
   CorpusImage image;
   image.bytes = DrawPhotograph(4000, 3000);

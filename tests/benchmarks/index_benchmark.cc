@@ -1,6 +1,6 @@
 // Measures opening an index and the first steps that look samples up in it. The
-// index has 10^7 samples of one image each, 650 MB, or as many as
-// BALLAST_BENCHMARK_SAMPLES says. `cold` starts with none of it in the page
+// index has 10^7 samples of one image each, 650 MB, or
+// BALLAST_BENCHMARK_SAMPLES of them. `cold` starts with none of it in the page
 // cache, as far as the file system evicts it.
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-// The manifests of deploy/kubernetes and the configurations beside them: every
-// name that one refers to is defined by another. (Their schemas are the API's;
-// docs/deployment.md says how they are checked.)
+// The manifests of deploy/kubernetes and the other configurations in deploy:
+// every name that one refers to is defined by another. (Their schemas are the
+// API's; docs/deployment.md says how they are checked.)
 
 #include <filesystem>
 #include <fstream>

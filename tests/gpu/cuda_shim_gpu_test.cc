@@ -121,7 +121,7 @@ TEST(CudaShimGpuTest, ScheduledPacking) {
       options);
 }
 
-// A GPU for every rank, over NCCL: as many ranks as there are GPUs.
+// A GPU for every rank, over NCCL; the number of ranks is the number of GPUs.
 class NcclGpuTest
     : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
 

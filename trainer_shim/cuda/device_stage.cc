@@ -9,7 +9,7 @@
 namespace ballast {
 namespace {
 
-// In groups of at most this many ranks, all exchange headers with all, so that
+// Largest group in which all ranks exchange headers with all others, so that
 // every rank sees one that follows another schedule. In larger groups only
 // ranks that exchange samples do.
 constexpr uint32_t kMostHeaders = 32;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A whole node, measured beside what people use today (docs/performance.md).
+# Measures a whole node and common alternatives (docs/performance.md).
 #
 #   tests/benchmarks/node/run.sh build [CORPUS]
 #       builds the programs into gpu_bundle/, with the shared libraries that they

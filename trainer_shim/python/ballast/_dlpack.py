@@ -51,8 +51,8 @@ class _ManagedTensor(ctypes.Structure):
     ]
 
 
-# By address: what the consumer of a capsule may read until it calls the deleter.
-# The last element is the function to call then.
+# The data, by address, that the consumer of a capsule may read until it calls the deleter. The last
+# element is the function to call then.
 _alive: Dict[int, Tuple[Any, ...]] = {}
 
 

@@ -225,8 +225,8 @@ class Shims:
         return self._parsed("ballast_shim_schedule")
 
     def checkpoint(self, next_step: int) -> bytes:
-        # With an explicit step the library reads only constants, so this is safe
-        # beside a `next` whose caller was interrupted.
+        # With an explicit step the library reads only constants, so this is safe during a `next`
+        # whose caller was interrupted.
         return _abi.take_bytes("ballast_shim_checkpoint", self._any(), next_step)
 
     def report_timing(self, module: str, *timing: Any) -> None:

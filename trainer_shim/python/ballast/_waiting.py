@@ -62,7 +62,7 @@ class Call(Generic[T]):
         return self._result
 
 
-# By itself, so that an error's traceback does not refer to the Call that keeps it.
+# A function of its own, so that an error's traceback does not refer to the Call that keeps it.
 def _outcome(function: Callable[[], T]) -> Tuple[Optional[T], Optional[BaseException]]:
     try:
         return function(), None
