@@ -55,7 +55,7 @@ absl::Status Print(const v1::StepBalance& balance, bool json,
                    std::ostream* out) {
   *out << (json ? BalanceJson(balance) + "\n" : BalanceTable(balance));
   out->flush();
-  if (!*out) return absl::UnavailableError("cannot write standard output");
+  if (!*out) return absl::UnavailableError("cannot write to standard output");
   return absl::OkStatus();
 }
 

@@ -264,7 +264,7 @@ absl::Status PrintCostFit(LoaderClient* client, const FitCostOptions& options,
     *out << YamlLines(fits);
   }
   out->flush();
-  if (!*out) return absl::UnavailableError("cannot write standard output");
+  if (!*out) return absl::UnavailableError("cannot write to standard output");
   return absl::OkStatus();
 }
 

@@ -35,7 +35,7 @@ absl::Status AwaitHealth(const Connect& connect, absl::Duration wait,
   }
   *out << found << "\n";
   out->flush();
-  if (!*out) return absl::UnavailableError("cannot write standard output");
+  if (!*out) return absl::UnavailableError("cannot write to standard output");
   return absl::OkStatus();
 }
 

@@ -104,7 +104,7 @@ absl::Status PrintMetrics(MetricsClient* client, const std::string& prefix,
                            client->GetStats(prefix));
   *out << (json ? MetricsJson(stats) : MetricsTable(stats));
   out->flush();
-  if (!*out) return absl::UnavailableError("cannot write standard output");
+  if (!*out) return absl::UnavailableError("cannot write to standard output");
   return absl::OkStatus();
 }
 

@@ -183,7 +183,7 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
     summary->wait_ms = absl::ToDoubleMilliseconds(waited);
     *out << (options.json ? ToJson(*summary) : ToLine(*summary));
     out->flush();
-    if (!*out) return absl::UnavailableError("cannot write standard output");
+    if (!*out) return absl::UnavailableError("cannot write to standard output");
   }
 }
 

@@ -65,7 +65,7 @@ absl::Status PrintStatus(LoaderClient* client, MetricsClient* metrics,
   report.serving = client->CheckHealth().ok();
   *out << (options.json ? StatusJson(report) : StatusText(report));
   out->flush();
-  if (!*out) return absl::UnavailableError("cannot write standard output");
+  if (!*out) return absl::UnavailableError("cannot write to standard output");
   return absl::OkStatus();
 }
 

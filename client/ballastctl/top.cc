@@ -225,7 +225,7 @@ absl::Status RunTop(const std::function<absl::StatusOr<Snapshot>()>& take,
     if (!options.clears && round > 0) *out << "\n";
     *out << view;
     out->flush();
-    if (!*out) return absl::UnavailableError("cannot write standard output");
+    if (!*out) return absl::UnavailableError("cannot write to standard output");
   }
   return absl::OkStatus();
 }
