@@ -54,7 +54,8 @@ class FakeBlock : public FetchedBlock {
     return region_->bytes().first(buffer_.size());
   }
   bool intact() const override {
-    return !loader_.intact || loader_.intact(step(), micro_batch());
+    return !loader_.stays_intact || !handed_out_.exchange(true) ||
+           loader_.stays_intact(step(), micro_batch());
   }
   std::shared_ptr<const MemoryRegion> region() const override {
     return region_;
@@ -65,6 +66,7 @@ class FakeBlock : public FetchedBlock {
   const BlockHeader header_;
   AlignedBuffer buffer_;
   std::shared_ptr<const FakeRegion> region_;
+  mutable std::atomic<bool> handed_out_ = false;
 };
 
 class FakeFetcher : public BatchFetcher {

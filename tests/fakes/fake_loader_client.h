@@ -28,8 +28,9 @@ struct FakeLoader {
   std::function<void(uint64_t step, uint32_t micro_batch,
                      absl::Span<uint8_t> bytes)>
       on_block;
-  // Answers each block's intact(). Null: true.
-  std::function<bool(uint64_t step, uint32_t micro_batch)> intact;
+  // Answers each block's intact() but the first, which is true: BatchStream
+  // asks it before it hands the block out. Null: all are true.
+  std::function<bool(uint64_t step, uint32_t micro_batch)> stays_intact;
   // Whether each block lies in a MemoryRegion, as blocks in shared memory do,
   // so that devices read it where it lies.
   bool in_regions = false;

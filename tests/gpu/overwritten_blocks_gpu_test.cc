@@ -86,7 +86,7 @@ TEST_P(OverwrittenBlocksGpuTest, WholeBlocksReachTheEnd) {
 TEST_P(OverwrittenBlocksGpuTest, TheLastOnesAreCheckedBeforeTheEnd) {
   for (uint64_t number = kBatches - 5; number < kBatches; ++number) {
     FakeLoader loader = Loader();
-    loader.intact = [=](uint64_t step, uint32_t micro_batch) {
+    loader.stays_intact = [=](uint64_t step, uint32_t micro_batch) {
       return NumberOf(step, micro_batch) != number;
     };
     const RankRun run = Run(std::move(loader));
@@ -105,7 +105,7 @@ TEST_P(OverwrittenBlocksGpuTest, IsTheErrorOfOneThatNoLongerParses) {
         std::fill(bytes.begin(), bytes.end(), uint8_t{0x5A});
       }
     };
-    loader.intact = [=](uint64_t step, uint32_t micro_batch) {
+    loader.stays_intact = [=](uint64_t step, uint32_t micro_batch) {
       return !overwritten || NumberOf(step, micro_batch) != kNumber;
     };
     const RankRun run = Run(std::move(loader));

@@ -28,7 +28,7 @@ absl::Status EndOf(v1::Module module, bool damaged, bool overwritten) {
       std::fill(bytes.begin(), bytes.end(), uint8_t{0x5A});
     }
   };
-  loader.intact = [=](uint64_t, uint32_t micro_batch) {
+  loader.stays_intact = [=](uint64_t, uint32_t micro_batch) {
     return !(overwritten && micro_batch == 1);
   };
   std::vector<std::unique_ptr<LoaderClient>> clients;
