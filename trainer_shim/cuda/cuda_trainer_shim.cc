@@ -31,8 +31,9 @@ absl::StatusOr<std::unique_ptr<CudaTrainerShim>> CudaTrainerShim::Create(
       CudaStatus(cudaSetDevice(options.device), "choosing the device");
   std::unique_ptr<CudaTrainerShim> shim(
       new CudaTrainerShim(std::move(options)));
-  absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> given = status;
-  if (status.ok()) given = std::move(clients);
+  absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> given =
+      std::move(clients);
+  if (!status.ok()) given = status;
   BALLAST_RETURN_IF_ERROR(shim->Open(std::move(given)));
   return shim;
 }
