@@ -26,7 +26,7 @@ absl::Status CheckBlock(const FetchedBlock& block, const BlockPlan& plan) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BatchStager>> BatchStager::Create(
-    RoleSource* source, PinnedRegions* regions, const Options& options) {
+    RoleSource* source, RegionPins* regions, const Options& options) {
   std::unique_ptr<BatchStager> stager(
       new BatchStager(source, regions, options));
   {
