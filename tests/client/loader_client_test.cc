@@ -293,6 +293,47 @@ TEST_F(LoaderClientTest, AttachesToAll) {
                     HasSubstr(SomeJob("32").fingerprint().hash())));
 }
 
+// A server of another job at the first address would otherwise feed this rank,
+// and only this one, other data.
+TEST_F(LoaderClientTest, AFirstServerThatMostOthersContradictIsPassedOver) {
+  std::vector<std::unique_ptr<FakeLoaderServer>> others;
+  std::vector<std::unique_ptr<LoaderClient>> owned;
+  std::vector<LoaderClient*> clients = {client_.get()};
+  for (int i = 0; i < 3; ++i) {
+    others.push_back(FakeLoaderServer::Start());
+    owned.push_back(LoaderClient::Create(others.back()->address()));
+    clients.push_back(owned.back().get());
+    others.back()->SetAttach(SomeJob());
+  }
+  server_->SetAttach(SomeJob("32"));
+  auto attached = AttachAll(clients, SomeRole(), {});
+  ASSERT_TRUE(attached.ok()) << attached.status();
+  EXPECT_EQ(attached->fingerprint().hash(), SomeJob().fingerprint().hash());
+  // Two against two: the first counts.
+  others[0]->SetAttach(SomeJob("32"));
+  attached = AttachAll(clients, SomeRole(), {});
+  ASSERT_TRUE(attached.ok()) << attached.status();
+  EXPECT_EQ(attached->fingerprint().hash(), SomeJob("32").fingerprint().hash());
+}
+
+TEST_F(LoaderClientTest, RanksThatAskOtherwiseAreNoticedAtEveryServer) {
+  const auto other = FakeLoaderServer::Start();
+  const auto other_client = LoaderClient::Create(other->address());
+  LoaderClient* const clients[] = {client_.get(), other_client.get()};
+  v1::AttachResponse otherwise = SomeJob();
+  otherwise.set_asks_otherwise("rank 5 exchanges samples");
+  server_->SetAttach(SomeJob());
+  other->SetAttach(otherwise);
+  ExpectError(AttachAll(clients, SomeRole(), {}).status(),
+              absl::StatusCode::kFailedPrecondition,
+              "server " + other->address() + ": rank 5 exchanges samples");
+  // A server of another job says nothing about this one.
+  otherwise = SomeJob("32");
+  otherwise.set_asks_otherwise("rank 5 exchanges samples");
+  other->SetAttach(otherwise);
+  EXPECT_TRUE(AttachAll(clients, SomeRole(), {}).ok());
+}
+
 TEST_F(LoaderClientTest, WaitsForTheFirstServer) {
   LoaderClient* const clients[] = {client_.get()};
   server_->SetAttach(absl::UnavailableError("starts"));
