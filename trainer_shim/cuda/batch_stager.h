@@ -110,8 +110,10 @@ class BatchStager {
   // Waits until the device has read `staged`, and checks and drops its block.
   absl::Status Finish(StagedBatch* staged);
   absl::Status Fill(StagedBatch* staged);
-  absl::Status Stage(std::unique_ptr<FetchedBlock> block, StagedBatch* staged);
-  absl::Status StageBlock(std::unique_ptr<FetchedBlock> block,
+  // All leave the block in place if they fail, so that it can be fetched again.
+  absl::Status FillFrom(RoleSource::Block* from, StagedBatch* staged);
+  absl::Status Stage(std::unique_ptr<FetchedBlock>* block, StagedBatch* staged);
+  absl::Status StageBlock(std::unique_ptr<FetchedBlock>* block,
                           StagedBatch* staged);
 
   RoleSource* const source_;
