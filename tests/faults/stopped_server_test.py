@@ -84,7 +84,8 @@ class StoppedServerTest(unittest.TestCase):
         server = self.server("a")
         rank = subprocess.Popen(
             [tools.program("ballast-rank"), "--server", server.address, "--json",
-             "--module", "vision", "--dp-rank", "0", *FLAGS, "--give-up-after", "4"],
+             "--module", "vision", "--dp-rank", "0", "--steps", "1000", *FLAGS,
+             "--give-up-after", "4"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         self.addCleanup(rank.kill)
@@ -95,9 +96,9 @@ class StoppedServerTest(unittest.TestCase):
         took = time.monotonic() - start
         server.wake()
         self.assertNotEqual(rank.returncode, 0)
-        self.assertIn(b"gave up", error)
-        # Found out after 2 s, tried again while limits double, given up after 4 s
-        # more, and at most one call's deadline of 10 s late.
+        self.assertIn(b"the only server cannot go on", error)
+        # The limit for a silent server, the time to give up, and calls that time
+        # out after 10 s each.
         self.assertLess(took, 60)
 
 

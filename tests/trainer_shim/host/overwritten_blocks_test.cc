@@ -46,14 +46,19 @@ absl::Status EndOf(v1::Module module, bool damaged, bool overwritten) {
 }
 
 // The end of a rank of two steps whose second micro-batch is overwritten the
-// first `times` times that it is read; `batches` came before.
+// first `times` times that it is fetched; `batches` came before.
 absl::Status EndAfter(v1::Module module, v1::Delivery delivery, int times,
                       int* batches) {
   FakeLoader loader;
   loader.job.delivery = delivery;
-  auto left = std::make_shared<std::atomic<int>>(times);
+  auto fetches = std::make_shared<std::atomic<int>>(0);
+  loader.before_fetch = [=](const v1::Role&, uint64_t step,
+                            uint32_t micro_batch) {
+    *fetches += step == 0 && micro_batch == 1;
+    return absl::OkStatus();
+  };
   loader.stays_intact = [=](uint64_t step, uint32_t micro_batch) {
-    return step != 0 || micro_batch != 1 || (*left)-- <= 0;
+    return step != 0 || micro_batch != 1 || *fetches > times;
   };
   std::vector<std::unique_ptr<LoaderClient>> clients;
   clients.push_back(FakeLoaderClient(std::move(loader)));
