@@ -58,10 +58,11 @@ show_progress() {
   [[ -z $over ]] || echo
 }
 
-# Reads the system's headers once where GCC on x86-64 compiles: .bazelrc. Without
-# CUDA either way, which the demonstration does not use.
+# Reads the system's headers once where Bazel 4.2.3 and GCC on x86-64 build:
+# .bazelrc. Without CUDA either way, which the demonstration does not use.
 build=(--config=quick)
-if [[ $(uname -m) != x86_64 ]] ||
+if [[ $(uname -m) != x86_64 ||
+  $(dpkg-query -W -f '${Version}' bazel-bootstrap 2>/dev/null) != 4.2.3* ]] ||
   "${CC:-gcc}" -dM -E -x c++ /dev/null | grep -q __clang__; then
   build=(--config=opt --config=nocuda)
 fi
