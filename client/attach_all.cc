@@ -112,7 +112,9 @@ absl::StatusOr<v1::AttachResponse> AttachNow(
   if (!primary_answers && FaultOf(answers[0].status()) != Fault::kPassing) {
     return answers[0].status();
   }
-  const size_t first_server = MostAgreeWith(answers);
+  // A primary with the fingerprint that the caller knows is the right one.
+  const bool known = primary_answers && expected.ByteSizeLong() > 0;
+  const size_t first_server = known ? 0 : MostAgreeWith(answers);
   if (!answers[first_server].ok()) return NoneAnswers(servers, answers);
   const v1::AttachResponse* const first = &*answers[first_server];
   BALLAST_RETURN_IF_ERROR(CheckSameFingerprint(
