@@ -91,6 +91,20 @@ def cuda_library(name, srcs, hdrs = [], deps = [], **kwargs):
         **kwargs
     )
 
+def cuda_test(name, srcs, deps, **kwargs):
+    """A cc_test that needs CUDA's headers but no GPU; absent without a toolkit."""
+    if not cuda_available():
+        return
+    native.cc_test(
+        name = name,
+        srcs = srcs,
+        deps = deps + [
+            "//third_party:gtest_main",
+            "@local_cuda//:cudart",
+        ],
+        **kwargs
+    )
+
 def gpu_test(name, srcs, deps, **kwargs):
     """A cc_test that needs a GPU; absent without a toolkit.
 

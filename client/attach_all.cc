@@ -1,5 +1,6 @@
 #include "client/attach_all.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <thread>
@@ -56,6 +57,41 @@ absl::Status CheckSameDelivery(const v1::AttachResponse& a,
       v1::Delivery_Name(b.job().delivery()), " at server ", b_address));
 }
 
+// The first server of those with the fingerprint that most answers have. Among
+// equally many the earlier one, so that two servers follow the primary.
+size_t MostAgreeWith(const std::vector<Answer>& answers) {
+  size_t best = 0;
+  int most = 0;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    if (!answers[i].ok()) continue;
+    const auto agrees = [&](const Answer& other) {
+      return other.ok() &&
+             other->fingerprint().hash() == answers[i]->fingerprint().hash();
+    };
+    const int count = std::count_if(answers.begin(), answers.end(), agrees);
+    if (count <= most) continue;
+    best = i;
+    most = count;
+  }
+  return best;
+}
+
+// FAILED_PRECONDITION if a server of the job says that another rank asks for
+// another delivery.
+absl::Status CheckAskAlike(absl::Span<LoaderClient* const> servers,
+                           const std::vector<Answer>& answers,
+                           const v1::Fingerprint& job) {
+  for (size_t i = 0; i < servers.size(); ++i) {
+    if (!answers[i].ok() || answers[i]->fingerprint().hash() != job.hash() ||
+        answers[i]->asks_otherwise().empty()) {
+      continue;
+    }
+    return absl::FailedPreconditionError(absl::StrCat(
+        "server ", servers[i]->address(), ": ", answers[i]->asks_otherwise()));
+  }
+  return absl::OkStatus();
+}
+
 // The first error that waiting cannot fix; UNAVAILABLE with every cause if
 // there is none.
 absl::Status NoneAnswers(absl::Span<LoaderClient* const> servers,
@@ -76,18 +112,18 @@ absl::StatusOr<v1::AttachResponse> AttachNow(
   if (!primary_answers && FaultOf(answers[0].status()) != Fault::kPassing) {
     return answers[0].status();
   }
-  const v1::AttachResponse* first = nullptr;
-  size_t first_server = 0;
+  // A primary with the fingerprint that the caller knows is the right one.
+  const bool known = primary_answers && expected.ByteSizeLong() > 0;
+  const size_t first_server = known ? 0 : MostAgreeWith(answers);
+  if (!answers[first_server].ok()) return NoneAnswers(servers, answers);
+  const v1::AttachResponse* const first = &*answers[first_server];
+  BALLAST_RETURN_IF_ERROR(CheckSameFingerprint(
+      first->fingerprint(),
+      absl::StrCat("server ", servers[first_server]->address()), expected,
+      "what the client expects"));
   for (size_t i = 0; i < servers.size(); ++i) {
-    if (!answers[i].ok()) continue;
+    if (!answers[i].ok() || i == first_server) continue;
     const std::string name = absl::StrCat("server ", servers[i]->address());
-    if (first == nullptr) {
-      first = &*answers[i];
-      first_server = i;
-      BALLAST_RETURN_IF_ERROR(CheckSameFingerprint(
-          first->fingerprint(), name, expected, "what the client expects"));
-      continue;
-    }
     const absl::Status same =
         Annotate(CheckSameFingerprint(
                      first->fingerprint(),
@@ -103,7 +139,8 @@ absl::StatusOr<v1::AttachResponse> AttachNow(
         CheckSameDelivery(*first, servers[first_server]->address(), *answers[i],
                           servers[i]->address()));
   }
-  if (first == nullptr) return NoneAnswers(servers, answers);
+  BALLAST_RETURN_IF_ERROR(
+      CheckAskAlike(servers, answers, first->fingerprint()));
   for (const Answer& answer : answers) {
     if (answer.ok()) continue;
     LogWarning("going on without ", answer.status().message());

@@ -18,7 +18,10 @@ namespace ballast {
 //
 // A rank can start once its primary answers. Another server that is away, fails
 // or has another fingerprint (a server of another job on a reused port) is
-// skipped and logged; a later Pull from it is refused. If the primary is away
+// skipped and logged; a later Pull from it is refused. So is the primary if
+// more of the others agree on another fingerprint: then it is the primary that
+// belongs to another job. With two servers nobody can tell, and the primary
+// counts, unless `expected` says more. If the primary is away
 // (UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED), the others that answer
 // must agree. If none answers, all are asked again every second for `patience`,
 // timed by `clock`; 0: not again. Blocks for that time, and for as long as the
@@ -28,8 +31,10 @@ namespace ballast {
 // if none answered; UNAVAILABLE if all are away, naming each with its cause;
 // FAILED_PRECONDITION if the primary is away and two others have different
 // fingerprints, naming both addresses, both fingerprints and the first
-// differing key, or if two servers of one fingerprint differ in
-// balance.delivery; INVALID_ARGUMENT if there are no servers.
+// differing key, if two servers of one fingerprint differ in balance.delivery,
+// or if another rank of the module pulls from one of `servers` and asks for
+// another Role.delivery (ranks whose lists share no server are not compared);
+// INVALID_ARGUMENT if there are no servers.
 absl::StatusOr<v1::AttachResponse> AttachAll(
     absl::Span<LoaderClient* const> servers, const v1::Role& role,
     const v1::Fingerprint& expected,

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/hang_timer.h"
 #include "client/held_bytes.h"
+#include "client/overwrite_count.h"
 #include "common/log.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
@@ -82,6 +83,7 @@ class ThreadedBatchStream final : public BatchStream {
   }
 
   absl::StatusOr<std::unique_ptr<FetchedBlock>> Next() override;
+  absl::Status FetchAgain(std::unique_ptr<FetchedBlock> block) override;
   void Cancel() override;
 
  private:
@@ -92,9 +94,6 @@ class ThreadedBatchStream final : public BatchStream {
 
   void Run();    // the thread
   void Guard();  // a thread that ends a Fetch from a server that hangs
-  // Drops the queue and makes the thread fetch again from `block` on, which is
-  // not intact.
-  void FetchAgain(std::unique_ptr<FetchedBlock> block);
   // Moves position_ back to the block that FetchAgain asked for, if it did.
   bool MoveBack();
   // Returns the error that the stream ends with.
@@ -130,6 +129,7 @@ class ThreadedBatchStream final : public BatchStream {
   const Options options_;
   const uint64_t end_step_;
   const std::shared_ptr<HeldBytes> held_;
+  OverwriteCount overwrites_;  // used by the consumer only
   // The position to fetch next. Used by the thread only.
   FetchRequest position_;
   const std::unique_ptr<Sleeper> sleeper_;
@@ -159,6 +159,7 @@ class ThreadedBatchStream final : public BatchStream {
 
 absl::StatusOr<std::unique_ptr<FetchedBlock>> ThreadedBatchStream::Next() {
   while (true) {
+    BALLAST_RETURN_IF_ERROR(overwrites_.status());
     std::unique_ptr<FetchedBlock> block;
     {
       MutexLock lock(&mutex_);
@@ -172,11 +173,13 @@ absl::StatusOr<std::unique_ptr<FetchedBlock>> ThreadedBatchStream::Next() {
       changed_.NotifyAll();
     }
     if (block->intact()) return block;
-    FetchAgain(std::move(block));
+    BALLAST_RETURN_IF_ERROR(FetchAgain(std::move(block)));
   }
 }
 
-void ThreadedBatchStream::FetchAgain(std::unique_ptr<FetchedBlock> block) {
+absl::Status ThreadedBatchStream::FetchAgain(
+    std::unique_ptr<FetchedBlock> block) {
+  BALLAST_RETURN_IF_ERROR(overwrites_.Note(*block));
   LogWarning(RankName(), ": ", Describe(block->step(), block->micro_batch()),
              " was overwritten in shared memory before it was used (was this "
              "process stopped for long?); fetching it again");
@@ -190,6 +193,7 @@ void ThreadedBatchStream::FetchAgain(std::unique_ptr<FetchedBlock> block) {
     changed_.NotifyAll();
   }
   if (fetcher != nullptr) fetcher->Cancel();
+  return absl::OkStatus();
 }
 
 bool ThreadedBatchStream::MoveBack() {

@@ -18,8 +18,9 @@ namespace ballast {
 // thread. Each block says how many micro-batches its step has. When a server
 // fails, hangs or is too slow (failover.h), the stream continues with another
 // at the next block: no block is lost or repeated. A block that was overwritten
-// in shared memory before Next took it is fetched again. Thread-safe; Next is
-// meant for one consumer.
+// in shared memory before Next took it is fetched again, and so is one that the
+// caller returns with FetchAgain. Thread-safe; Next and FetchAgain are meant
+// for one consumer.
 class BatchStream {
  public:
   // Opens a fetcher at server number `server` that begins at the position in
@@ -56,6 +57,11 @@ class BatchStream {
   // for a block that is not the next in order or whose header is not of this
   // version.
   virtual absl::StatusOr<std::unique_ptr<FetchedBlock>> Next() = 0;
+
+  // Takes back the block that Next returned last, which is not intact: Next
+  // will return the same block anew, from whichever server. Never blocks.
+  // Errors, also of Next: as OverwriteCount::Note.
+  virtual absl::Status FetchAgain(std::unique_ptr<FetchedBlock> block) = 0;
 
   // Ends a blocked Next, and every later one, with CANCELLED.
   virtual void Cancel() = 0;

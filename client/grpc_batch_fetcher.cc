@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <utility>
-#include <vector>
 
 #include <xxhash.h>
 
@@ -132,15 +131,16 @@ class SharedBlock final : public FetchedBlock {
 
 class GrpcBatchFetcher final : public BatchFetcher {
  public:
-  GrpcBatchFetcher(std::vector<std::shared_ptr<grpc::Channel>> channels,
+  GrpcBatchFetcher(std::shared_ptr<PullChannels> channels,
                    const FetchRequest& request, const std::string& address,
                    std::shared_ptr<ArenaCache> arenas, BufferPools* pools)
       : context_(absl::StrCat("server ", address)),
         max_block_bytes_(request.max_block_bytes),
         verify_shared_memory_(request.verify_shared_memory),
         arenas_(std::move(arenas)),
-        lanes_({channels.begin() + 1, channels.end()}),
-        connection_(std::make_shared<Connection>(channels.front(), request,
+        channels_(std::move(channels)),
+        lanes_(channels_->count()),
+        connection_(std::make_shared<Connection>(channels_->main(), request,
                                                  lanes_, pools)),
         assembler_(request.max_block_bytes, &connection_->pool()) {}
 
@@ -187,6 +187,7 @@ class GrpcBatchFetcher final : public BatchFetcher {
   const uint64_t max_block_bytes_;
   const bool verify_shared_memory_;
   const std::shared_ptr<ArenaCache> arenas_;
+  const std::shared_ptr<PullChannels> channels_;
   PullLanes lanes_;
   uint64_t chunks_ = 0;  // so far
   const std::shared_ptr<Connection> connection_;
@@ -215,7 +216,9 @@ absl::Status GrpcBatchFetcher::OnBegin(const v1::PullResponse::Begin& begin) {
                                             " lanes, wanted ", lanes_.count(),
                                             " or 1, and no change"));
   }
-  if (lanes > 1 && !lanes_.open()) lanes_.Open();
+  if (lanes > 1 && !lanes_.open()) {
+    lanes_.Open(channels_->LanesTo(connection_->stream().peer()));
+  }
   return absl::OkStatus();
 }
 
@@ -317,9 +320,9 @@ absl::StatusOr<std::unique_ptr<FetchedBlock>> GrpcBatchFetcher::OnShared(
 }  // namespace
 
 std::unique_ptr<BatchFetcher> MakeGrpcBatchFetcher(
-    std::vector<std::shared_ptr<grpc::Channel>> channels,
-    const FetchRequest& request, const std::string& address,
-    std::shared_ptr<ArenaCache> arenas, BufferPools* pools) {
+    std::shared_ptr<PullChannels> channels, const FetchRequest& request,
+    const std::string& address, std::shared_ptr<ArenaCache> arenas,
+    BufferPools* pools) {
   return std::make_unique<GrpcBatchFetcher>(std::move(channels), request,
                                             address, std::move(arenas), pools);
 }

@@ -3,13 +3,11 @@
 
 #include <memory>
 #include <string>
-#include <vector>
-
-#include <grpcpp/channel.h>
 
 #include "client/arena_mapping.h"
 #include "client/batch_fetcher.h"
 #include "client/buffer_pool.h"
+#include "client/pull_channels.h"
 
 namespace ballast {
 
@@ -25,12 +23,12 @@ namespace ballast {
 // for a server that overdraws its credit or otherwise breaks the protocol;
 // errors name `address`.
 //
-// `channels`: one connection each for the Pull and its further lanes, which
-// carry chunks in turn; at least one.
+// `channels`: the connections of the Pull and its further lanes, which carry
+// chunks in turn.
 std::unique_ptr<BatchFetcher> MakeGrpcBatchFetcher(
-    std::vector<std::shared_ptr<grpc::Channel>> channels,
-    const FetchRequest& request, const std::string& address,
-    std::shared_ptr<ArenaCache> arenas, BufferPools* pools);
+    std::shared_ptr<PullChannels> channels, const FetchRequest& request,
+    const std::string& address, std::shared_ptr<ArenaCache> arenas,
+    BufferPools* pools);
 
 }  // namespace ballast
 

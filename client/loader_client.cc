@@ -1,6 +1,5 @@
 #include "client/loader_client.h"
 
-#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -11,12 +10,12 @@
 #include "client/arena_mapping.h"
 #include "client/buffer_pool.h"
 #include "client/grpc_batch_fetcher.h"
+#include "client/pull_channels.h"
 #include "client/server_channel.h"
 #include "common/status_macros.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/loader_service.grpc.pb.h"
 #include "proto/schedule_service.grpc.pb.h"
-#include "proto/transport.h"
 
 namespace ballast {
 namespace {
@@ -65,8 +64,7 @@ class GrpcLoaderClient final : public LoaderClient {
         loader_(v1::LoaderService::NewStub(server_.channel())),
         schedule_(v1::ScheduleService::NewStub(server_.channel())),
         health_(grpc::health::v1::Health::NewStub(server_.channel())),
-        pull_(MakePullChannels(address, security,
-                               std::clamp(streams, 1u, kMaxLanes))) {}
+        pull_(std::make_shared<PullChannels>(address, security, streams)) {}
 
   absl::StatusOr<v1::AttachResponse> Attach(
       const v1::Role& role, const v1::Fingerprint& expected) override {
@@ -204,8 +202,7 @@ class GrpcLoaderClient final : public LoaderClient {
   const std::unique_ptr<v1::LoaderService::Stub> loader_;
   const std::unique_ptr<v1::ScheduleService::Stub> schedule_;
   const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
-  // Channels of a Pull and its further lanes.
-  const std::vector<std::shared_ptr<grpc::Channel>> pull_;
+  const std::shared_ptr<PullChannels> pull_;
   const std::shared_ptr<ArenaCache> arenas_ = std::make_shared<ArenaCache>();
   BufferPools pools_;
 };

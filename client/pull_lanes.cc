@@ -1,7 +1,6 @@
 #include "client/pull_lanes.h"
 
 #include <random>
-#include <utility>
 
 #include "proto/loader_service.pb.h"
 #include "proto/transport.h"
@@ -20,15 +19,15 @@ std::string RandomTicket() {
 
 }  // namespace
 
-PullLanes::PullLanes(std::vector<std::shared_ptr<grpc::Channel>> channels)
-    : channels_(std::move(channels)),
-      ticket_(channels_.empty() ? "" : RandomTicket()) {}
+PullLanes::PullLanes(uint32_t count)
+    : count_(count), ticket_(count == 1 ? "" : RandomTicket()) {}
 
-void PullLanes::Open() {
+void PullLanes::Open(
+    const std::vector<std::shared_ptr<grpc::Channel>>& channels) {
   opened_ = true;
   MutexLock lock(&mutex_);
   if (cancelled_) return;
-  for (const auto& channel : channels_) {
+  for (const auto& channel : channels) {
     v1::PullRequest first;
     first.mutable_join()->set_ticket(ticket_);
     first.mutable_join()->set_lane(streams_.size() + 1);

@@ -22,16 +22,16 @@ namespace ballast {
 // called from one thread.
 class PullLanes {
  public:
-  // One lane for each of `channels`, in addition to the Pull itself.
-  explicit PullLanes(std::vector<std::shared_ptr<grpc::Channel>> channels);
+  // `count`: lanes with the Pull itself, at least 1.
+  explicit PullLanes(uint32_t count);
 
-  // Lanes with the Pull itself: at least 1.
-  uint32_t count() const { return channels_.size() + 1; }
+  uint32_t count() const { return count_; }
   // Random, so that it identifies this Pull.
   const std::string& ticket() const { return ticket_; }
 
-  // Joins the lanes to the Pull; call it once. Does not wait.
-  void Open();
+  // Joins the lanes, one for each of `channels` (count() - 1), to the Pull;
+  // call it once. Does not wait.
+  void Open(const std::vector<std::shared_ptr<grpc::Channel>>& channels);
   bool open() const { return opened_; }
 
   // Reads the next message of lane 1 to count() - 1, as PullStream::Read.
@@ -41,7 +41,7 @@ class PullLanes {
   void Cancel();
 
  private:
-  const std::vector<std::shared_ptr<grpc::Channel>> channels_;
+  const uint32_t count_;
   const std::string ticket_;
   bool opened_ = false;
   Mutex mutex_;

@@ -45,6 +45,10 @@ class PullStream final
   // Cancel), UNAVAILABLE (the server went away or cancelled), or the server's.
   absl::Status Read(grpc::ByteBuffer* message);
 
+  // The server's end of the connection, as gRPC names it. Known once Read has
+  // returned a message.
+  std::string peer() const { return context_.peer(); }
+
   // Lets the server send `bytes` more. Never blocks; no effect once the stream
   // has ended.
   void Grant(uint64_t bytes);

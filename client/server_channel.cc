@@ -1,7 +1,5 @@
 #include "client/server_channel.h"
 
-#include <algorithm>
-
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
@@ -26,7 +24,8 @@ constexpr absl::Duration kDiagnosis = absl::Seconds(2);
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                                            const ChannelSecurity& security,
-                                           int max_message) {
+                                           int max_message,
+                                           const std::string& peer = "") {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(max_message);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
@@ -43,10 +42,16 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // Servers are inside the cluster: a proxy to the outside cannot reach them.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  SetSecurityArguments(security, &arguments);
+  ChannelSecurity expected = security;
+  const auto named = ParseNetAddress(address);
+  const bool to_peer = !peer.empty() && named.ok() && !named->is_unix();
+  if (to_peer && !security.ca.empty() && expected.server_name.empty()) {
+    expected.server_name = named->host;
+  }
+  SetSecurityArguments(expected, &arguments);
   const auto credentials = ChannelCredentialsFor(security, address);
   return grpc::CreateCustomChannel(
-      address,
+      to_peer ? peer : address,
       credentials.ok() ? *credentials : grpc::InsecureChannelCredentials(),
       arguments);
 }
@@ -92,14 +97,10 @@ absl::Status ServerChannel::Named(absl::string_view call,
   return Annotate(status, absl::StrCat("server ", address_, ": ", call));
 }
 
-std::vector<std::shared_ptr<grpc::Channel>> MakePullChannels(
-    const std::string& address, const ChannelSecurity& security,
-    uint32_t count) {
-  std::vector<std::shared_ptr<grpc::Channel>> channels;
-  for (uint32_t i = 0; i < std::clamp(count, 1u, kMaxLanes); ++i) {
-    channels.push_back(MakeChannel(address, security, kMaxPullMessage));
-  }
-  return channels;
+std::shared_ptr<grpc::Channel> MakePullChannel(const std::string& address,
+                                               const ChannelSecurity& security,
+                                               const std::string& peer) {
+  return MakeChannel(address, security, kMaxPullMessage, peer);
 }
 
 }  // namespace ballast

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
@@ -78,12 +77,14 @@ class ServerChannel {
   const std::shared_ptr<grpc::Channel> channel_;
 };
 
-// Creates `count` channels for blocks, separate from the one for calls, so that
-// a large block never delays a small answer and messages have a tighter bound.
-// Each is its own connection.
-std::vector<std::shared_ptr<grpc::Channel>> MakePullChannels(
-    const std::string& address, const ChannelSecurity& security,
-    uint32_t count);
+// Creates a channel for blocks, separate from the one for calls, so that a
+// large block never delays a small answer and messages have a tighter bound.
+// Each is its own connection. It goes to `peer` if given: a server of `address`
+// as gRPC names it ("ipv4:10.0.0.1:7070"). TLS still expects the name in
+// `address`.
+std::shared_ptr<grpc::Channel> MakePullChannel(const std::string& address,
+                                               const ChannelSecurity& security,
+                                               const std::string& peer = "");
 
 }  // namespace ballast
 

@@ -95,6 +95,11 @@ class RoleSource {
     uint32_t micro_batch = 0;
   };
   absl::StatusOr<Block> Next();
+  // Takes back the block that Next returned last, which was overwritten while
+  // it was read: Next returns it anew. As BatchStream::FetchAgain.
+  absl::Status FetchAgain(std::unique_ptr<FetchedBlock> block) {
+    return stream_->FetchAgain(std::move(block));
+  }
 
   // Ends a blocked Next, and every later one, with CANCELLED.
   void Cancel();

@@ -72,20 +72,31 @@ bool Names(const std::string& path, int descriptor) {
          open_file.st_ino == named.st_ino;
 }
 
-absl::Status CheckRoom(const std::string& directory, uint64_t bytes) {
+// Checks the size of the file system, not what is free of it: clients may still
+// hold the arena of a server that this one replaces.
+absl::Status CheckSize(const std::string& directory, uint64_t bytes) {
   struct statvfs file_system;
   if (statvfs(directory.c_str(), &file_system) != 0) {
     return SystemError("look at", directory);
   }
-  const uint64_t room =
-      uint64_t{file_system.f_bavail} * uint64_t{file_system.f_frsize};
-  if (room >= bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "arena: ", directory, " has room for ", room,
-      " bytes, wanted serve.memory, which is ", bytes,
-      "; make the file system larger (a container's /dev/shm has 64 MiB unless "
-      "told otherwise), lower serve.memory or name another directory in "
-      "serve.arena"));
+  const uint64_t page = file_system.f_frsize;
+  const uint64_t size = uint64_t{file_system.f_blocks} * page;
+  if (size < bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "arena: ", directory, " has room for ", size,
+        " bytes, wanted serve.memory, which is ", bytes,
+        "; make the file system larger (a container's /dev/shm has 64 MiB "
+        "unless told otherwise), lower serve.memory or name another directory "
+        "in serve.arena"));
+  }
+  const uint64_t room = uint64_t{file_system.f_bavail} * page;
+  if (room < bytes) {
+    LogWarning("arena: ", directory, " has only ", room, " of ", size,
+               " bytes free, wanted serve.memory, which is ", bytes,
+               "; blocks that do not fit go over the stream until ranks let go "
+               "of an earlier server's arena, or other files are removed");
+  }
+  return absl::OkStatus();
 }
 
 bool LiesInMemory(const std::string& directory) {
@@ -93,6 +104,15 @@ bool LiesInMemory(const std::string& directory) {
   return statfs(directory.c_str(), &file_system) == 0 &&
          (file_system.f_type == TMPFS_MAGIC ||
           file_system.f_type == RAMFS_MAGIC);
+}
+
+// Allocates the bytes [begin, end) of a file; returns 0 or an errno.
+int Allocate(int descriptor, uint64_t begin, uint64_t end) {
+  int error = 0;
+  do {
+    error = posix_fallocate(descriptor, begin, end - begin);
+  } while (error == EINTR);
+  return error;
 }
 
 // Creates a file that no cleaner can mistake for a stale one.
@@ -133,7 +153,7 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::CreateShared(
     LogInfo("removed ", stale, " arenas of dead servers from ", directory);
   }
   bytes = std::max(bytes / kArenaPage, uint64_t{1}) * kArenaPage;
-  BALLAST_RETURN_IF_ERROR(CheckRoom(directory, bytes));
+  BALLAST_RETURN_IF_ERROR(CheckSize(directory, bytes));
   std::unique_ptr<Arena> arena(new Arena);
   BALLAST_ASSIGN_OR_RETURN(arena->descriptor_,
                            CreateLocked(directory, &arena->identity_));
@@ -141,7 +161,8 @@ absl::StatusOr<std::unique_ptr<Arena>> Arena::CreateShared(
     return SystemError("set the size of", arena->identity_.path);
   }
   BALLAST_RETURN_IF_ERROR(arena->Map(bytes));
-  BALLAST_RETURN_IF_ERROR(arena->EnsureReserved(begin()));
+  const absl::Status header_page = arena->EnsureReserved(begin());
+  if (!header_page.ok()) return absl::UnavailableError(header_page.message());
 
   ArenaHeader header = {};
   header.magic = kArenaMagic;
@@ -191,11 +212,11 @@ absl::Status Arena::EnsureReserved(uint64_t end) {
   if (descriptor_ < 0) return absl::OkStatus();
   MutexLock lock(&mutex_);
   if (end <= reserved_) return absl::OkStatus();
-  const uint64_t up_to =
-      std::min(bytes_, std::max(end, reserved_ + kReserveBytes));
-  int error = posix_fallocate(descriptor_, reserved_, up_to - reserved_);
-  while (error == EINTR) {
-    error = posix_fallocate(descriptor_, reserved_, up_to - reserved_);
+  uint64_t up_to = std::min(bytes_, std::max(end, reserved_ + kReserveBytes));
+  int error = Allocate(descriptor_, reserved_, up_to);
+  if (error == ENOSPC && end < up_to) {
+    up_to = end;
+    error = Allocate(descriptor_, reserved_, up_to);
   }
   if (error != 0) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -238,8 +259,14 @@ absl::StatusOr<std::unique_ptr<Arena>> MakeArena(absl::string_view setting,
   if (setting != "auto") {
     absl::StatusOr<std::unique_ptr<Arena>> arena =
         Arena::CreateShared(std::string(setting), bytes);
-    if (!arena.ok()) return Annotate(arena.status(), "serve.arena");
-    return arena;
+    if (arena.ok()) return arena;
+    const absl::Status status = Annotate(arena.status(), "serve.arena");
+    if (!absl::IsUnavailable(status)) return status;
+    LogWarning(
+        "no shared memory until this server is started again, all "
+        "blocks go over the stream: ",
+        status.message());
+    return Arena::CreatePrivate(bytes);
   }
   std::vector<std::string> directories;
   if (!socket.empty()) {

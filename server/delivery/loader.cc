@@ -175,7 +175,7 @@ absl::StatusOr<std::unique_ptr<BlockStream>> Loader::OpenStream(
                      " streams are open, the most that are allowed; "
                      "do clients reconnect without closing theirs?"));
   }
-  BALLAST_RETURN_IF_ERROR(CheckAskAlike(role));
+  BALLAST_RETURN_IF_ERROR(CheckAskAlikeLocked(role));
   // Restarted ranks may begin at an earlier step.
   if (streams_.empty()) current_step_.reset();
   const uint64_t id = next_stream_++;
@@ -194,6 +194,11 @@ bool Loader::AsksDirect(const v1::Role& role) const {
 }
 
 absl::Status Loader::CheckAskAlike(const v1::Role& role) const {
+  MutexLock lock(&mutex_);
+  return CheckAskAlikeLocked(role);
+}
+
+absl::Status Loader::CheckAskAlikeLocked(const v1::Role& role) const {
   const bool direct = AsksDirect(role);
   for (const auto& [id, stream] : streams_) {
     const v1::Role& other = stream->role;

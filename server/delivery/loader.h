@@ -93,6 +93,10 @@ class Loader : public std::enable_shared_from_this<Loader> {
       const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
       std::function<void()> ready);
 
+  // FAILED_PRECONDITION, as of OpenStream, if another rank of the module with
+  // an open stream does not request the same delivery as `role`.
+  absl::Status CheckAskAlike(const v1::Role& role) const;
+
   // Makes a worker get the schedule of `step` and pass it to `answer`. The
   // loader must live until then. Errors: as the scheduler.
   using ScheduleAnswer = std::function<void(
@@ -156,9 +160,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // Returns whether the role requests `direct` although balance.delivery is
   // another mode that moves samples.
   bool AsksDirect(const v1::Role& role) const;
-  // FAILED_PRECONDITION if another rank of the module does not request the same
-  // delivery as `role`.
-  absl::Status CheckAskAlike(const v1::Role& role) const
+  absl::Status CheckAskAlikeLocked(const v1::Role& role) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Begins everything that the stream may begin now.

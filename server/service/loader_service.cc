@@ -90,6 +90,10 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
     *response->mutable_job() = scheduler_->job();
     response->set_server(name_);
     response->set_refusal(std::string(refusal_.status().message()));
+    if (request->role().module() != v1::MODULE_UNSPECIFIED) {
+      response->set_asks_otherwise(
+          std::string(pulls_.loader->CheckAskAlike(request->role()).message()));
+    }
   }
   return Finished(context, status);
 }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/overwrite_count.h"
 #include "tests/client/batch_stream_fixture.h"
 
 namespace ballast {
@@ -210,6 +211,34 @@ TEST_F(BatchStreamTest, OverwrittenBlocksAreFetchedAgainAfterTheEnd) {
   server_.OverwriteBlocks();
   ExpectBlocks(stream.get(), 0, 1);
   ExpectError(stream.get(), absl::StatusCode::kOutOfRange, "before step 1");
+}
+
+// The caller found that a block was overwritten while it read it.
+TEST_F(BatchStreamTest, ABlockThatIsGivenBackComesAnew) {
+  server_.AddConnection({NumberedBlock(0), NumberedBlock(1), NumberedBlock(2)});
+  server_.AddConnection({NumberedBlock(1), NumberedBlock(2), NumberedBlock(3),
+                         absl::OutOfRangeError("done")});
+  const auto stream = Start(SomeOptions(2, &clock_));
+  ExpectBlocks(stream.get(), 0, 0);
+  auto second = stream->Next();
+  ASSERT_TRUE(second.ok()) << second.status();
+  ASSERT_TRUE(stream->FetchAgain(*std::move(second)).ok());
+  ExpectBlocks(stream.get(), 1, 3);
+  ExpectError(stream.get(), absl::StatusCode::kOutOfRange, "before step 2");
+}
+
+TEST_F(BatchStreamTest, ABlockThatIsAlwaysOverwrittenEndsTheStream) {
+  FakeBlock overwritten = NumberedBlock(0);
+  overwritten.intact = false;
+  for (int i = 0; i < OverwriteCount::kMostFetches; ++i) {
+    server_.AddConnection({overwritten});
+  }
+  const auto stream = Start(SomeOptions(1, &clock_));
+  for (int i = 0; i < 2; ++i) {
+    ExpectError(stream.get(), absl::StatusCode::kUnavailable,
+                "step 0 micro-batch 0 was overwritten");
+  }
+  EXPECT_EQ(server_.requests().size(), size_t{OverwriteCount::kMostFetches});
 }
 
 // Overwritten bytes have no valid header, which is not the server's fault.

@@ -2,15 +2,12 @@
 
 #include <memory>
 #include <string>
-#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "client/attach_all.h"
 #include "proto/schedule/fingerprint.h"
 #include "tests/fakes/fake_loader_service.h"
-#include "tests/fakes/manual_clock.h"
 
 namespace ballast {
 namespace {
@@ -252,107 +249,6 @@ TEST_F(LoaderClientTest, WithoutAValidAddressCallsFail) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("\"node7\""));
   }
-}
-
-TEST_F(LoaderClientTest, AttachesToAll) {
-  const auto other = FakeLoaderServer::Start();
-  const auto other_client = LoaderClient::Create(other->address());
-  LoaderClient* const clients[] = {client_.get(), other_client.get()};
-  server_->SetAttach(SomeJob());
-  other->SetAttach(SomeJob());
-  EXPECT_TRUE(AttachAll(clients, SomeRole(), {}).ok());
-  EXPECT_EQ(AttachAll({}, SomeRole(), {}).status().code(),
-            absl::StatusCode::kInvalidArgument);
-
-  // A primary that answers is enough, whatever the others do.
-  for (const absl::StatusOr<v1::AttachResponse>& standby :
-       std::vector<absl::StatusOr<v1::AttachResponse>>{
-           SomeJob("32"), absl::FailedPreconditionError("not this job"),
-           absl::InternalError("broken"),
-           absl::ResourceExhaustedError("busy")}) {
-    other->SetAttach(standby);
-    const auto attached = AttachAll(clients, SomeRole(), {});
-    ASSERT_TRUE(attached.ok()) << attached.status();
-    EXPECT_EQ(attached->fingerprint().hash(), SomeJob().fingerprint().hash());
-  }
-
-  // Without it the others must agree. Names both servers, both fingerprints and
-  // the key.
-  const auto primary = FakeLoaderServer::Start();
-  const auto primary_client = LoaderClient::Create(primary->address());
-  primary->SetAttach(absl::UnavailableError("starts"));
-  other->SetAttach(SomeJob("32"));
-  LoaderClient* const three[] = {primary_client.get(), client_.get(),
-                                 other_client.get()};
-  const absl::Status status = AttachAll(three, SomeRole(), {}).status();
-  ExpectError(status, absl::StatusCode::kFailedPrecondition,
-              "batch.micro is 16 with server " + server_->address() +
-                  " and 32 with server " + other->address());
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr(SomeJob().fingerprint().hash()),
-                    HasSubstr(SomeJob("32").fingerprint().hash())));
-}
-
-TEST_F(LoaderClientTest, WaitsForTheFirstServer) {
-  LoaderClient* const clients[] = {client_.get()};
-  server_->SetAttach(absl::UnavailableError("starts"));
-  ManualClock clock;
-  absl::Status status;
-  std::thread rank([&] {
-    status =
-        AttachAll(clients, SomeRole(), {}, absl::Seconds(2), &clock).status();
-  });
-  for (int i = 0; i < 2; ++i) {
-    clock.AwaitSleepers(1);
-    clock.Advance(absl::Seconds(1));
-  }
-  rank.join();
-  ExpectError(status, absl::StatusCode::kUnavailable, "starts");
-  EXPECT_EQ(server_->attach_requests().size(), 3u);
-
-  rank = std::thread([&] {
-    status =
-        AttachAll(clients, SomeRole(), {}, absl::Hours(1), &clock).status();
-  });
-  clock.AwaitSleepers(1);
-  server_->SetAttach(SomeJob());
-  clock.Advance(absl::Seconds(1));
-  rank.join();
-  EXPECT_TRUE(status.ok()) << status;
-}
-
-TEST_F(LoaderClientTest, AttachesWithoutAServerThatIsAway) {
-  const auto other = FakeLoaderServer::Start();
-  const auto other_client = LoaderClient::Create(other->address());
-  LoaderClient* const clients[] = {client_.get(), other_client.get()};
-  server_->SetAttach(absl::UnavailableError("drains"));
-  other->SetAttach(SomeJob());
-  const auto attached = AttachAll(clients, SomeRole(), {});
-  ASSERT_TRUE(attached.ok()) << attached.status();
-  EXPECT_EQ(attached->fingerprint().hash(), SomeJob().fingerprint().hash());
-
-  // The first to answer is compared with `expected`.
-  v1::Fingerprint expected;
-  expected.set_hash("0123");
-  const absl::Status differs =
-      AttachAll(clients, SomeRole(), expected).status();
-  EXPECT_EQ(differs.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(differs.message()),
-              AllOf(HasSubstr(other->address()), HasSubstr("0123")));
-
-  // An error other than absence is returned.
-  server_->SetAttach(absl::InvalidArgumentError("vision has 2 ranks"));
-  ExpectError(AttachAll(clients, SomeRole(), {}).status(),
-              absl::StatusCode::kInvalidArgument, "vision has 2 ranks");
-
-  server_->SetAttach(absl::UnavailableError("drains"));
-  other->SetAttach(absl::UnavailableError("starts"));
-  const absl::Status none = AttachAll(clients, SomeRole(), {}).status();
-  EXPECT_EQ(none.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(none.message()),
-              AllOf(HasSubstr("none of the 2 servers answers"),
-                    HasSubstr(server_->address() + ": Attach: drains"),
-                    HasSubstr(other->address() + ": Attach: starts")));
 }
 
 TEST_F(LoaderClientTest, ReportsTimings) {

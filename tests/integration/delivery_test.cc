@@ -348,6 +348,34 @@ TEST(ServersTest, RefusesDifferentConfigurations) {
             first->Attach({}, {})->fingerprint().hash());
 }
 
+// Rank 1 has server 0 in its list, where rank 0 pulls, and is told at its
+// start.
+TEST(ServersTest, RanksThatAskForDifferentDeliveriesAreToldAtAttach) {
+  const auto cluster = TestCluster::Start(MakeConfig(2, 2, "exchange"), 2);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto a = LoaderClient::Create((*cluster)->addresses()[0]);
+  const auto b = LoaderClient::Create((*cluster)->addresses()[1]);
+  FetchRequest request;
+  request.role.set_module(v1::MODULE_LANGUAGE);
+  request.fingerprint = a->Attach({}, {})->fingerprint().hash();
+  const auto pull = a->OpenPull(request);
+  ASSERT_TRUE(pull.ok() && (*pull)->Fetch().ok());
+
+  v1::Role other = request.role;
+  other.set_dp_rank(1);
+  LoaderClient* clients[] = {b.get(), a.get()};
+  EXPECT_TRUE(AttachAll(clients, other, {}).ok());
+  other.set_delivery(v1::DELIVERY_DIRECT);
+  const absl::Status status = AttachAll(clients, other, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("language rank 1 has no communicator"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(a->address()));
+  // Another module's ranks may ask otherwise.
+  other.set_module(v1::MODULE_VISION);
+  EXPECT_TRUE(AttachAll(clients, other, {}).ok());
+}
+
 TEST(ServersTest, ARestartedServerContinues) {
   auto cluster = TestCluster::Start(MakeConfig(2, 2, "exchange"));
   ASSERT_TRUE(cluster.ok()) << cluster.status();

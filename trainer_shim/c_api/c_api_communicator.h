@@ -58,9 +58,10 @@ typedef struct ballast_nccl_options {
 BALLAST_API int ballast_nccl_id(void* id);
 
 /* Joins the group with that id as rank `rank` of `size`. This and the next two
- * functions block until all ranks of the group have called them. Errors: as
- * ballast_nccl_id; INVALID_ARGUMENT; FAILED_PRECONDITION and INTERNAL (from
- * CUDA). */
+ * functions block until all ranks of the group have called them. This one gives
+ * up after 5 minutes in each of two steps. Errors: as ballast_nccl_id;
+ * DEADLINE_EXCEEDED (not all ranks came); INVALID_ARGUMENT; FAILED_PRECONDITION
+ * and INTERNAL (from CUDA). */
 BALLAST_API int ballast_communicator_nccl(const void* id, uint32_t rank,
                                           uint32_t size,
                                           const ballast_nccl_options* options,
@@ -70,7 +71,8 @@ BALLAST_API int ballast_communicator_nccl(const void* id, uint32_t rank,
  * without an address; ranks may use different servers. `group` names the group,
  * such as "language", and is unique in the job. Ranks with another
  * `connection->run` do not meet. Further errors: DEADLINE_EXCEEDED (not all
- * ranks came within `timeout_s` seconds; 0: 300), and as ballast_query_job. */
+ * ranks came within `timeout_s` seconds, or did not connect within as long again
+ * in each of two steps; 0: 300), and as ballast_query_job. */
 BALLAST_API int ballast_communicator_nccl_meet(
     const ballast_connection* connection, const char* group, uint32_t rank,
     uint32_t size, double timeout_s, const ballast_nccl_options* options,
@@ -78,7 +80,8 @@ BALLAST_API int ballast_communicator_nccl_meet(
 
 /* Splits a communicator of the same ranks off the trainer's own, an ncclComm_t
  * of the NCCL described above. The original stays the trainer's: the shim only
- * ever aborts the split one. */
+ * ever aborts the split one. The wait for the other ranks is bounded, by 5
+ * minutes, only if the original is non-blocking. */
 BALLAST_API int ballast_communicator_nccl_borrow(
     void* nccl_comm, const ballast_nccl_options* options,
     ballast_communicator** communicator);

@@ -26,7 +26,7 @@ absl::Status CheckBlock(const FetchedBlock& block, const BlockPlan& plan) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BatchStager>> BatchStager::Create(
-    RoleSource* source, PinnedRegions* regions, const Options& options) {
+    RoleSource* source, RegionPins* regions, const Options& options) {
   std::unique_ptr<BatchStager> stager(
       new BatchStager(source, regions, options));
   {
@@ -123,7 +123,20 @@ void BatchStager::Run() {
 }
 
 absl::Status BatchStager::Fill(StagedBatch* staged) {
-  BALLAST_ASSIGN_OR_RETURN(RoleSource::Block next, source_->Next());
+  while (true) {
+    BALLAST_ASSIGN_OR_RETURN(RoleSource::Block next, source_->Next());
+    const absl::Status status = FillFrom(&next, staged);
+    // Nothing has been sent to peers yet.
+    if (status.ok() || next.block == nullptr || next.block->intact()) {
+      return status;
+    }
+    BALLAST_RETURN_IF_ERROR(source_->FetchAgain(std::move(next.block)));
+  }
+}
+
+absl::Status BatchStager::FillFrom(RoleSource::Block* from,
+                                   StagedBatch* staged) {
+  RoleSource::Block& next = *from;
   const v1::StepSchedule& schedule = *next.step->schedule;
   const uint32_t micro_batch = next.micro_batch;
   const JobShape& shape = source_->shape();
@@ -149,16 +162,16 @@ absl::Status BatchStager::Fill(StagedBatch* staged) {
   staged->batch.device = options_.device;
   staged->batch.text = staged->layout.text;
   staged->batch.vision = staged->layout.vision;
-  return Stage(std::move(next.block), staged);
+  return Stage(&next.block, staged);
 }
 
-absl::Status BatchStager::Stage(std::unique_ptr<FetchedBlock> block,
+absl::Status BatchStager::Stage(std::unique_ptr<FetchedBlock>* block,
                                 StagedBatch* staged) {
   const StagingPlan& plan = staged->plan;
   BALLAST_RETURN_IF_ERROR(
       staged->host.Reserve(plan.landing.received + plan.upload.bytes));
-  if (block != nullptr) {
-    BALLAST_RETURN_IF_ERROR(StageBlock(std::move(block), staged));
+  if (*block != nullptr) {
+    BALLAST_RETURN_IF_ERROR(StageBlock(block, staged));
   } else {
     staged->block_bytes = nullptr;
   }
@@ -168,19 +181,19 @@ absl::Status BatchStager::Stage(std::unique_ptr<FetchedBlock> block,
   return absl::OkStatus();
 }
 
-absl::Status BatchStager::StageBlock(std::unique_ptr<FetchedBlock> block,
+absl::Status BatchStager::StageBlock(std::unique_ptr<FetchedBlock>* block,
                                      StagedBatch* staged) {
-  const absl::Span<const uint8_t> bytes = block->bytes();
+  const absl::Span<const uint8_t> bytes = (*block)->bytes();
   const bool may_stay =
       bytes.size() <= options_.max_bytes / (options_.batches + 1);
-  if (may_stay && regions_->Pin(block->region())) {
+  if (may_stay && regions_->Pin((*block)->region())) {
     staged->block_bytes = bytes.data();
-    staged->block = std::move(block);
+    staged->block = std::move(*block);
     return absl::OkStatus();
   }
   std::memcpy(staged->host.data(), bytes.data(), bytes.size());
   staged->block_bytes = staged->host.data();
-  return CheckIntact(*block);
+  return CheckIntact(**block);
 }
 
 }  // namespace ballast

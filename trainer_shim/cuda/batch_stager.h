@@ -15,10 +15,10 @@
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/device_batch.h"
-#include "trainer_shim/cuda/pinned_regions.h"
 #include "trainer_shim/cuda/staging_plan.h"
 #include "trainer_shim/cuda/staging_timer.h"
 #include "trainer_shim/exchange_plan.h"
+#include "trainer_shim/region_pins.h"
 #include "trainer_shim/role_source.h"
 
 namespace ballast {
@@ -70,7 +70,7 @@ class BatchStager {
   // `source` and `regions` are not owned and outlive the stager; `regions` also
   // outlives all device work on its batches. Errors: as CudaStatus.
   static absl::StatusOr<std::unique_ptr<BatchStager>> Create(
-      RoleSource* source, PinnedRegions* regions, const Options& options);
+      RoleSource* source, RegionPins* regions, const Options& options);
   ~BatchStager();  // cancels, and joins
   BatchStager(const BatchStager&) = delete;
   BatchStager& operator=(const BatchStager&) = delete;
@@ -101,8 +101,7 @@ class BatchStager {
   void Cancel();
 
  private:
-  BatchStager(RoleSource* source, PinnedRegions* regions,
-              const Options& options)
+  BatchStager(RoleSource* source, RegionPins* regions, const Options& options)
       : source_(source), regions_(regions), options_(options) {}
 
   void Run();
@@ -111,12 +110,14 @@ class BatchStager {
   // Waits until the device has read `staged`, and checks and drops its block.
   absl::Status Finish(StagedBatch* staged);
   absl::Status Fill(StagedBatch* staged);
-  absl::Status Stage(std::unique_ptr<FetchedBlock> block, StagedBatch* staged);
-  absl::Status StageBlock(std::unique_ptr<FetchedBlock> block,
+  // All leave the block in place if they fail, so that it can be fetched again.
+  absl::Status FillFrom(RoleSource::Block* from, StagedBatch* staged);
+  absl::Status Stage(std::unique_ptr<FetchedBlock>* block, StagedBatch* staged);
+  absl::Status StageBlock(std::unique_ptr<FetchedBlock>* block,
                           StagedBatch* staged);
 
   RoleSource* const source_;
-  PinnedRegions* const regions_;
+  RegionPins* const regions_;
   const Options options_;
   std::vector<std::unique_ptr<StagedBatch>> batches_;
 

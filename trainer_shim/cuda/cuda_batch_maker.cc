@@ -26,6 +26,7 @@ CudaBatchMaker::~CudaBatchMaker() {
   if (stream_ != nullptr) stream_->Synchronize().IgnoreError();
   watch_ = nullptr;  // it reads the stager's times
   stager_ = nullptr;
+  regions_ = nullptr;
   stage_ = nullptr;
 }
 
@@ -48,12 +49,13 @@ absl::Status CudaBatchMaker::Open(const Setup& setup) {
       stage_, DeviceStage::Create(setup.source->shape(), options_.pixel_type,
                                   options_.normalisation, stream_,
                                   setup.communicator, finding));
+  regions_ = std::make_unique<RegionPins>(&pinner_, RegionPins::Options());
   BatchStager::Options stager;
   stager.device = options_.device;
   stager.pixel_type = options_.pixel_type;
   stager.max_bytes = setup.max_bytes;
   BALLAST_ASSIGN_OR_RETURN(
-      stager_, BatchStager::Create(setup.source, &regions_, stager));
+      stager_, BatchStager::Create(setup.source, regions_.get(), stager));
   DeviceWatch::Options watch;
   watch.device = options_.device;
   watch.timeout = options_.timeout;

@@ -9,10 +9,11 @@
 #include "trainer_shim/batch_maker.h"
 #include "trainer_shim/cuda/batch_stager.h"
 #include "trainer_shim/cuda/cuda_handles.h"
+#include "trainer_shim/cuda/cuda_pinner.h"
 #include "trainer_shim/cuda/device_entry.h"
 #include "trainer_shim/cuda/device_stage.h"
 #include "trainer_shim/cuda/device_watch.h"
-#include "trainer_shim/cuda/pinned_regions.h"
+#include "trainer_shim/region_pins.h"
 
 namespace ballast {
 
@@ -34,7 +35,8 @@ class CudaBatchMaker : public BatchMaker {
     absl::Duration timeout = absl::Minutes(10);
   };
 
-  explicit CudaBatchMaker(const Options& options) : options_(options) {}
+  explicit CudaBatchMaker(const Options& options)
+      : options_(options), pinner_(options.device) {}
   ~CudaBatchMaker() override;
 
   bool on_device() const override { return true; }
@@ -56,7 +58,8 @@ class CudaBatchMaker : public BatchMaker {
   Setup setup_;
   std::shared_ptr<const CudaStream> stream_;  // entries share it
   PinnedBuffer finding_;                      // one Finding
-  PinnedRegions regions_;
+  CudaPinner pinner_;
+  std::unique_ptr<RegionPins> regions_;
   std::unique_ptr<DeviceStage> stage_;
   // Declared after everything their threads use.
   std::unique_ptr<BatchStager> stager_;

@@ -62,7 +62,31 @@ absl::StatusOr<NcclApi> Load() {
   return api;
 }
 
+absl::StatusCode CodeOf(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess:
+    case ncclInProgress:
+      return absl::StatusCode::kOk;
+    case ncclInvalidArgument:
+    case ncclInvalidUsage:
+      return absl::StatusCode::kInvalidArgument;
+    case ncclRemoteError:
+      return absl::StatusCode::kUnavailable;
+    default:
+      return absl::StatusCode::kInternal;
+  }
+}
+
 }  // namespace
+
+absl::Status NcclStatus(const NcclApi& nccl, ncclResult_t result,
+                        absl::string_view what) {
+  const absl::StatusCode code = CodeOf(result);
+  if (code == absl::StatusCode::kOk) return absl::OkStatus();
+  return absl::Status(
+      code, absl::StrCat(what, ": ", nccl.GetErrorString(result), " (",
+                         nccl.GetLastError(nullptr), ")"));
+}
 
 absl::StatusOr<const NcclApi*> LoadNccl() {
   static const absl::StatusOr<NcclApi>* const api =

@@ -3,7 +3,9 @@
 
 #include <nccl.h>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace ballast {
 
@@ -37,6 +39,13 @@ struct NcclApi {
 // FAILED_PRECONDITION (there is none, or it is older than 2.18.1, which cannot
 // split communicators).
 absl::StatusOr<const NcclApi*> LoadNccl();
+
+// The only place where NCCL's errors become statuses. `what` names the failed
+// operation; ncclInProgress is no error. Codes: INVALID_ARGUMENT
+// (ncclInvalidArgument, ncclInvalidUsage), UNAVAILABLE (ncclRemoteError: a peer
+// left), INTERNAL (all else).
+absl::Status NcclStatus(const NcclApi& nccl, ncclResult_t result,
+                        absl::string_view what);
 
 }  // namespace ballast
 

@@ -12,37 +12,21 @@
 namespace ballast {
 namespace {
 
-absl::StatusCode CodeOf(ncclResult_t result) {
-  switch (result) {
-    case ncclSuccess:
-    case ncclInProgress:
-      return absl::StatusCode::kOk;
-    case ncclInvalidArgument:
-    case ncclInvalidUsage:
-      return absl::StatusCode::kInvalidArgument;
-    case ncclRemoteError:
-      return absl::StatusCode::kUnavailable;
-    default:
-      return absl::StatusCode::kInternal;
-  }
-}
-
-ncclConfig_t ConfigOf(const NcclOptions& options) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  if (options.max_ctas > 0) config.maxCTAs = options.max_ctas;
-  return config;
-}
-
 class NcclCommunicator : public Communicator {
  public:
-  NcclCommunicator(const NcclApi* nccl, ncclComm_t communicator, uint32_t rank,
+  NcclCommunicator(const NcclApi* nccl, const NcclPair& pair, uint32_t rank,
                    uint32_t size)
-      : nccl_(nccl), rank_(rank), size_(size), communicator_(communicator) {}
+      : nccl_(nccl),
+        rank_(rank),
+        size_(size),
+        parent_(pair.parent),
+        communicator_(pair.exchange) {}
 
   ~NcclCommunicator() override {
     MutexLock lock(&mutex_);
-    if (communicator_ == nullptr) return;
-    Log(nccl_->CommDestroy(communicator_), "leaving the communicator");
+    MutexLock parent_lock(&parent_mutex_);
+    Leave(communicator_);
+    Leave(parent_);
   }
 
   uint32_t rank() const override { return rank_; }
@@ -70,6 +54,7 @@ class NcclCommunicator : public Communicator {
     return InGroup([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       for (const absl::Span<uint8_t>& slice : slices) {
         BALLAST_RETURN_IF_ERROR(NcclStatus(
+            *nccl_,
             nccl_->Broadcast(slice.data(), slice.data(), slice.size(),
                              ncclUint8, root, communicator_,
                              static_cast<cudaStream_t>(stream)),
@@ -84,35 +69,50 @@ class NcclCommunicator : public Communicator {
     BALLAST_RETURN_IF_ERROR(end_);
     ncclResult_t result = ncclSuccess;
     BALLAST_RETURN_IF_ERROR(
-        NcclStatus(nccl_->CommGetAsyncError(communicator_, &result),
+        NcclStatus(*nccl_, nccl_->CommGetAsyncError(communicator_, &result),
                    "asking for asynchronous errors"));
-    return NcclStatus(result, "exchange");
+    return NcclStatus(*nccl_, result, "exchange");
   }
 
   void Abort(const absl::Status& reason) override {
+    {
+      // Ends a call that waits for a peer with mutex_ held: NCCL connects ranks
+      // when they first exchange.
+      MutexLock lock(&parent_mutex_);
+      AbortNow(std::exchange(parent_, nullptr));
+    }
     MutexLock lock(&mutex_);
     if (communicator_ == nullptr) return;
     end_ = reason;
-    Log(nccl_->CommAbort(std::exchange(communicator_, nullptr)),
-        "aborting the communicator");
+    AbortNow(std::exchange(communicator_, nullptr));
   }
 
  private:
-  static void Log(ncclResult_t result, absl::string_view what) {
-    const absl::Status status = NcclStatus(result, what);
+  void Log(ncclResult_t result, absl::string_view what) const {
+    const absl::Status status = NcclStatus(*nccl_, result, what);
     if (!status.ok()) LogError(status.message());
+  }
+  void Leave(ncclComm_t communicator) const {
+    if (communicator == nullptr) return;
+    Log(nccl_->CommDestroy(communicator), "leaving the communicator");
+  }
+  void AbortNow(ncclComm_t communicator) const {
+    if (communicator == nullptr) return;
+    Log(nccl_->CommAbort(communicator), "aborting the communicator");
   }
 
   // Runs `enqueue` as one NCCL group, which is closed even if it fails.
   template <typename Body>
   absl::Status InGroup(const Body& enqueue) {
     // Abort takes this lock, so that it never frees the communicator during a
-    // call. Enqueueing does not wait for peers once they are connected.
+    // call. Enqueueing waits for peers only to connect to them.
     MutexLock lock(&mutex_);
     BALLAST_RETURN_IF_ERROR(end_);
-    BALLAST_RETURN_IF_ERROR(NcclStatus(nccl_->GroupStart(), "ncclGroupStart"));
+    BALLAST_RETURN_IF_ERROR(
+        NcclStatus(*nccl_, nccl_->GroupStart(), "ncclGroupStart"));
     const absl::Status queued = enqueue();
-    const absl::Status closed = NcclStatus(nccl_->GroupEnd(), "ncclGroupEnd");
+    const absl::Status closed =
+        NcclStatus(*nccl_, nccl_->GroupEnd(), "ncclGroupEnd");
     return queued.ok() ? closed : queued;
   }
 
@@ -133,14 +133,16 @@ class NcclCommunicator : public Communicator {
     for (const SendSlice& slice : sends) {
       if (slice.bytes.empty()) continue;
       BALLAST_RETURN_IF_ERROR(
-          NcclStatus(nccl_->Send(slice.bytes.data(), slice.bytes.size(),
+          NcclStatus(*nccl_,
+                     nccl_->Send(slice.bytes.data(), slice.bytes.size(),
                                  ncclUint8, slice.peer, communicator_, stream),
                      "ncclSend"));
     }
     for (const ReceiveSlice& slice : receives) {
       if (slice.bytes.empty()) continue;
       BALLAST_RETURN_IF_ERROR(
-          NcclStatus(nccl_->Recv(slice.bytes.data(), slice.bytes.size(),
+          NcclStatus(*nccl_,
+                     nccl_->Recv(slice.bytes.data(), slice.bytes.size(),
                                  ncclUint8, slice.peer, communicator_, stream),
                      "ncclRecv"));
     }
@@ -150,6 +152,10 @@ class NcclCommunicator : public Communicator {
   const NcclApi* const nccl_;
   const uint32_t rank_;
   const uint32_t size_;
+  // Taken after mutex_, where both are.
+  Mutex parent_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
+  // Null once aborted, and if the group was borrowed.
+  ncclComm_t parent_ ABSL_GUARDED_BY(parent_mutex_);
   Mutex mutex_;
   // Null once aborted.
   ncclComm_t communicator_ ABSL_GUARDED_BY(mutex_);
@@ -158,21 +164,11 @@ class NcclCommunicator : public Communicator {
 
 }  // namespace
 
-absl::Status NcclStatus(ncclResult_t result, absl::string_view what) {
-  const absl::StatusCode code = CodeOf(result);
-  if (code == absl::StatusCode::kOk) return absl::OkStatus();
-  // NCCL is loaded: it returned a result.
-  BALLAST_ASSIGN_OR_RETURN(const NcclApi* nccl, LoadNccl());
-  return absl::Status(
-      code, absl::StrCat(what, ": ", nccl->GetErrorString(result), " (",
-                         nccl->GetLastError(nullptr), ")"));
-}
-
 absl::StatusOr<std::string> MakeNcclId() {
   BALLAST_ASSIGN_OR_RETURN(const NcclApi* nccl, LoadNccl());
   ncclUniqueId id;
   BALLAST_RETURN_IF_ERROR(
-      NcclStatus(nccl->GetUniqueId(&id), "ncclGetUniqueId"));
+      NcclStatus(*nccl, nccl->GetUniqueId(&id), "ncclGetUniqueId"));
   return std::string(id.internal, sizeof(id.internal));
 }
 
@@ -191,12 +187,16 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
   }
   BALLAST_ASSIGN_OR_RETURN(const NcclApi* nccl, LoadNccl());
   std::memcpy(unique.internal, id.data(), id.size());
-  ncclConfig_t config = ConfigOf(options);
-  ncclComm_t communicator = nullptr;
-  BALLAST_RETURN_IF_ERROR(NcclStatus(
-      nccl->CommInitRankConfig(&communicator, size, unique, rank, &config),
-      absl::StrCat("making NCCL's communicator as rank ", rank, " of ", size)));
-  return std::make_unique<NcclCommunicator>(nccl, communicator, rank, size);
+  BALLAST_ASSIGN_OR_RETURN(const NcclPair pair,
+                           ConnectNccl(*nccl, unique, rank, size, options));
+  return NcclCommunicatorOver(nccl, pair, rank, size);
+}
+
+std::unique_ptr<Communicator> NcclCommunicatorOver(const NcclApi* nccl,
+                                                   const NcclPair& pair,
+                                                   uint32_t rank,
+                                                   uint32_t size) {
+  return std::make_unique<NcclCommunicator>(nccl, pair, rank, size);
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclCommunicator(
@@ -209,7 +209,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclCommunicator(
   }
   BALLAST_ASSIGN_OR_RETURN(
       id, server->Rendezvous(group, rank, size, id, timeout, run));
-  return CreateNcclCommunicator(id, rank, size, options);
+  NcclOptions connect = options;
+  connect.connect_timeout = timeout;
+  return CreateNcclCommunicator(id, rank, size, connect);
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclCommunicator(
@@ -217,16 +219,14 @@ absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclCommunicator(
   BALLAST_ASSIGN_OR_RETURN(const NcclApi* nccl, LoadNccl());
   int rank = 0;
   int size = 0;
+  BALLAST_RETURN_IF_ERROR(NcclStatus(*nccl, nccl->CommUserRank(trainers, &rank),
+                                     "ncclCommUserRank"));
   BALLAST_RETURN_IF_ERROR(
-      NcclStatus(nccl->CommUserRank(trainers, &rank), "ncclCommUserRank"));
-  BALLAST_RETURN_IF_ERROR(
-      NcclStatus(nccl->CommCount(trainers, &size), "ncclCommCount"));
-  ncclConfig_t config = ConfigOf(options);
-  ncclComm_t own = nullptr;
-  BALLAST_RETURN_IF_ERROR(
-      NcclStatus(nccl->CommSplit(trainers, /*color=*/0, rank, &own, &config),
-                 "splitting the trainer's communicator"));
-  return std::make_unique<NcclCommunicator>(nccl, own, rank, size);
+      NcclStatus(*nccl, nccl->CommCount(trainers, &size), "ncclCommCount"));
+  NcclPair pair;
+  BALLAST_ASSIGN_OR_RETURN(pair.exchange,
+                           SplitNccl(*nccl, trainers, rank, options));
+  return NcclCommunicatorOver(nccl, pair, rank, size);
 }
 
 }  // namespace ballast

@@ -9,43 +9,40 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/loader_client.h"
 #include "trainer_shim/communicator.h"
+#include "trainer_shim/cuda/nccl_connect.h"
 
 namespace ballast {
 
-// The only place where NCCL's errors become statuses. `what` names the failed
-// operation. Codes: INVALID_ARGUMENT (ncclInvalidArgument, ncclInvalidUsage),
-// UNAVAILABLE (ncclRemoteError: a peer left), INTERNAL (all else). The
-// functions below that create something also return the errors of LoadNccl
-// (nccl_api.h).
-absl::Status NcclStatus(ncclResult_t result, absl::string_view what);
-
-struct NcclOptions {
-  // Most thread blocks (CTAs) that an exchange takes from the device; the rest
-  // stay free for the trainer's kernels. 0: NCCL decides.
-  int max_ctas = 0;
-};
-
 // Creates the id that Rendezvous carries: the bytes of an ncclUniqueId. One
-// rank of a group calls it. Errors: as NcclStatus.
+// rank of a group calls it. Errors, also of the functions below: as LoadNccl
+// and NcclStatus (nccl_api.h).
 absl::StatusOr<std::string> MakeNcclId();
 
 // Creates a communicator on the calling thread's current device. Blocks until
-// all `size` ranks have called it with the same id. No two ranks of a group may
-// share a device. Errors: as NcclStatus; INVALID_ARGUMENT (an id of the wrong
-// length, a rank outside the group).
+// all `size` ranks have called it with the same id, for at most twice
+// options.connect_timeout. No two ranks of a group may share a device. Further
+// errors: as ConnectNccl; INVALID_ARGUMENT (an id of the wrong length, a rank
+// outside the group).
 absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclCommunicator(
     const std::string& id, uint32_t rank, uint32_t size,
     const NcclOptions& options);
 
+// Wraps communicators that exist, and owns them. `nccl` is not owned and
+// outlives the result.
+std::unique_ptr<Communicator> NcclCommunicatorOver(const NcclApi* nccl,
+                                                   const NcclPair& pair,
+                                                   uint32_t rank,
+                                                   uint32_t size);
+
 // Creates one whose ranks meet through a server (LoaderService.Rendezvous),
 // without MPI and without an address. `group` names the group, uniquely in the
 // job; `run` names this start of the job and may be empty. Any server of the
-// job may be used. Further errors: as LoaderClient::Rendezvous;
-// DEADLINE_EXCEEDED (not all ranks came).
+// job may be used. `timeout` bounds the meeting, and replaces
+// options.connect_timeout. Further errors: as LoaderClient::Rendezvous and
+// ConnectNccl; DEADLINE_EXCEEDED (not all ranks came).
 absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclCommunicator(
     LoaderClient* server, const std::string& group, uint32_t rank,
     uint32_t size, absl::Duration timeout, const NcclOptions& options,
@@ -53,7 +50,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclCommunicator(
 
 // Splits one off the trainer's own communicator of the same ranks, which stays
 // the trainer's and intact: the shim only ever aborts the split one. A
-// collective call, as it calls ncclCommSplit. Errors: as NcclStatus.
+// collective call, as it calls ncclCommSplit; bounded only if the trainer's
+// communicator is non-blocking. Further errors: as SplitNccl.
 absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclCommunicator(
     ncclComm_t trainers, const NcclOptions& options);
 

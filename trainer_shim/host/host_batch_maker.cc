@@ -49,15 +49,23 @@ absl::Status HostBatchMaker::Open(const Setup& setup) {
 }
 
 absl::StatusOr<BatchEntry*> HostBatchMaker::Next(StreamHandle) {
-  BALLAST_ASSIGN_OR_RETURN(const RoleSource::Block next, setup_.source->Next());
-  BALLAST_ASSIGN_OR_RETURN(BatchEntry * entry, setup_.pool->Take());
-  const absl::Status status =
-      next.block == nullptr
-          ? assembler_->Describe(*next.step, next.micro_batch, BatchOf(entry))
-          : Assemble(next, BatchOf(entry));
-  if (status.ok()) return entry;
-  setup_.pool->PutBack(entry);
-  return status;
+  while (true) {
+    BALLAST_ASSIGN_OR_RETURN(RoleSource::Block next, setup_.source->Next());
+    BALLAST_ASSIGN_OR_RETURN(BatchEntry * entry, setup_.pool->Take());
+    const absl::Status status =
+        next.block == nullptr
+            ? assembler_->Describe(*next.step, next.micro_batch, BatchOf(entry))
+            : Assemble(next, BatchOf(entry));
+    if (status.ok()) return entry;
+    setup_.pool->PutBack(entry);
+    // A block that was overwritten while it was read is pulled again, unless
+    // peers have been sent parts of it.
+    if (absl::IsCancelled(status) || next.block == nullptr ||
+        next.block->intact() || setup_.source->shape().exchanges()) {
+      return status;
+    }
+    BALLAST_RETURN_IF_ERROR(setup_.source->FetchAgain(std::move(next.block)));
+  }
 }
 
 absl::Status HostBatchMaker::Assemble(const RoleSource::Block& next,

@@ -182,12 +182,12 @@ TEST_F(ArenaTest, APrivateArenaHasNoFile) {
             absl::StatusCode::kResourceExhausted);
 }
 
-// Free bytes of the file system of `directory`; 0 if there is none.
-uint64_t RoomIn(const std::string& directory) {
+// Bytes of the file system of `directory`; 0 if there is none.
+uint64_t SizeOf(const std::string& directory) {
   std::error_code error;
   const std::filesystem::space_info space =
       std::filesystem::space(directory, error);
-  return error ? 0 : space.available;
+  return error ? 0 : space.capacity;
 }
 
 TEST_F(ArenaTest, TheSettingChoosesTheDirectory) {
@@ -199,10 +199,10 @@ TEST_F(ArenaTest, TheSettingChoosesTheDirectory) {
   EXPECT_THAT((*arena)->identity()->path, HasSubstr(directory_));
   const absl::Status none = MakeArena(directory_ + "/no", "", kMiB).status();
   EXPECT_THAT(std::string(none.message()), HasSubstr("serve.arena"));
-  // Without that much room anywhere the arena is private, which is no error.
+  // If no file system is that large, the arena is private, which is no error.
   arena = MakeArena(
       "auto", directory_ + "/a.sock",
-      std::max(RoomIn(directory_), RoomIn("/dev/shm")) + (uint64_t{1} << 34));
+      std::max(SizeOf(directory_), SizeOf("/dev/shm")) + (uint64_t{1} << 34));
   ASSERT_TRUE(arena.ok()) << arena.status();
   EXPECT_EQ((*arena)->identity(), nullptr);
 }

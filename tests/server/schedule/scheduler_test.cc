@@ -287,7 +287,10 @@ TEST(SchedulerValuesTest, TheFingerprintCoversTheSchedulesInputs) {
   auto pixels = config;
   pixels.mutable_model()->set_max_pixels(100352);
   auto dp = JobConfig(4, 2, 16, 8);
-  for (const auto& other : {seed, off, pixels, dp}) {
+  // Servers must agree on what a damaged sample becomes.
+  auto errors = config;
+  errors.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
+  for (const auto& other : {seed, off, pixels, dp, errors}) {
     EXPECT_NE(Make(other)->fingerprint().hash(), hash);
   }
   const FakeSourceIndex other_index(FormulaSamples(97), std::string(32, '1'));

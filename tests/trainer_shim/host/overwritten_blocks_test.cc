@@ -2,6 +2,7 @@
 // them: the rank says so, whatever the memory then holds.
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -44,6 +45,36 @@ absl::Status EndOf(v1::Module module, bool damaged, bool overwritten) {
   return second.ok() ? (*shim)->Next().status() : second;
 }
 
+// The end of a rank of two steps whose second micro-batch is overwritten the
+// first `times` times that it is fetched; `batches` came before.
+absl::Status EndAfter(v1::Module module, v1::Delivery delivery, int times,
+                      int* batches) {
+  FakeLoader loader;
+  loader.job.delivery = delivery;
+  auto fetches = std::make_shared<std::atomic<int>>(0);
+  loader.before_fetch = [=](const v1::Role&, uint64_t step,
+                            uint32_t micro_batch) {
+    *fetches += step == 0 && micro_batch == 1;
+    return absl::OkStatus();
+  };
+  loader.stays_intact = [=](uint64_t step, uint32_t micro_batch) {
+    return step != 0 || micro_batch != 1 || *fetches > times;
+  };
+  std::vector<std::unique_ptr<LoaderClient>> clients;
+  clients.push_back(FakeLoaderClient(std::move(loader)));
+  TrainerShim::Options options;
+  options.source.role.set_module(module);
+  options.source.steps = 2;
+  auto shim = TrainerShim::Create(std::move(options), std::move(clients));
+  if (!shim.ok()) return shim.status();
+  while (true) {
+    const auto batch = (*shim)->Next();
+    if (!batch.ok()) return batch.status();
+    EXPECT_EQ(2 * (*batch)->step + (*batch)->micro_batch,
+              static_cast<uint64_t>((*batches)++));
+  }
+}
+
 class OverwrittenBlocksTest : public ::testing::TestWithParam<v1::Module> {};
 
 TEST_P(OverwrittenBlocksTest, AreNamedWhetherOrNotTheyStillParse) {
@@ -65,6 +96,24 @@ TEST_P(OverwrittenBlocksTest, WholeBlocksReachTheEnd) {
   const absl::Status end =
       EndOf(GetParam(), /*damaged=*/false, /*overwritten=*/false);
   EXPECT_EQ(end.code(), absl::StatusCode::kOutOfRange) << end;
+}
+
+// A rank that was stopped while it read a block goes on with the same block.
+TEST_P(OverwrittenBlocksTest, ArePulledAgainIfNothingIsExchanged) {
+  for (const v1::Delivery delivery : {v1::DELIVERY_DIRECT, v1::DELIVERY_OFF}) {
+    int batches = 0;
+    const absl::Status end = EndAfter(GetParam(), delivery, 3, &batches);
+    EXPECT_EQ(end.code(), absl::StatusCode::kOutOfRange) << end;
+    EXPECT_EQ(batches, 4);
+  }
+}
+
+TEST_P(OverwrittenBlocksTest, EndTheRankIfTheyAlwaysAre) {
+  int batches = 0;
+  const absl::Status end =
+      EndAfter(GetParam(), v1::DELIVERY_DIRECT, 1000, &batches);
+  EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable) << end;
+  EXPECT_EQ(batches, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modules, OverwrittenBlocksTest,

@@ -51,7 +51,7 @@ class Communicator:
         """Joins a group over NCCL through the first loader server.
 
         Needs neither MPI nor an address. Waits up to `timeout` seconds for the other
-        ranks.
+        ranks, and as long again for each of NCCL's two steps of connecting.
 
         Args:
             group: name of the group, unique in the job.

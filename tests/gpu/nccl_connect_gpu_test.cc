@@ -1,0 +1,97 @@
+// Connecting over the real NCCL: peers that never come, or that leave before
+// the first exchange.
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "tests/gpu/cuda_world.h"
+#include "tests/gpu/device_testing.h"
+#include "trainer_shim/cuda/cuda_handles.h"
+#include "trainer_shim/cuda/nccl_communicator.h"
+
+namespace ballast {
+namespace {
+
+// Far above what NCCL takes to end a connection, far below a hang.
+constexpr absl::Duration kBound = absl::Seconds(60);
+
+// The error of rank 0 of two, which waits alone, and how long that took.
+std::pair<absl::Status, absl::Duration> ConnectAlone(
+    const NcclOptions& options) {
+  OrDie(cudaSetDevice(0), "choosing the device");
+  const absl::Time start = absl::Now();
+  const auto made = CreateNcclCommunicator(OrDie(MakeNcclId()), 0, 2, options);
+  return {made.status(), absl::Now() - start};
+}
+
+TEST(NcclConnectGpuTest, APeerThatNeverComesEndsItAtTheTimeout) {
+  NcclOptions options;
+  options.connect_timeout = absl::Seconds(3);
+  const auto [status, took] = ConnectAlone(options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_GE(took, absl::Seconds(3));
+  EXPECT_LE(took, kBound);
+}
+
+TEST(NcclConnectGpuTest, CancelEndsIt) {
+  NcclOptions options;
+  const absl::Time start = absl::Now();
+  options.cancelled = [=] { return absl::Now() - start > absl::Seconds(2); };
+  const auto [status, took] = ConnectAlone(options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+  EXPECT_LE(took, kBound);
+}
+
+// What was given up leaves nothing behind that disturbs the next group.
+TEST(NcclConnectGpuTest, TheNextGroupOfTheProcessConnects) {
+  NcclOptions options;
+  options.connect_timeout = absl::Seconds(2);
+  ASSERT_FALSE(ConnectAlone(options).first.ok());
+  for (int round = 0; round < 2; ++round) {
+    const auto group = MakeGroup(Exchange::kNccl, DeviceCount());
+    for (const auto& end : group) {
+      EXPECT_TRUE(end->Check().ok());
+      end->Abort(absl::CancelledError("the test ends"));
+      EXPECT_FALSE(end->Check().ok());
+    }
+  }
+}
+
+// Rank 1 connects and never exchanges: rank 0, whose first exchange waits for
+// it inside NCCL, ends when another thread aborts.
+TEST(NcclConnectGpuTest, AbortEndsAFirstExchangeWhosePeerIsGone) {
+  if (DeviceCount() == 1) GTEST_SKIP() << "needs two GPUs";
+  auto group = MakeGroup(Exchange::kNccl, 2);
+  const absl::Time start = absl::Now();
+  std::thread trainer([&] {
+    OrDie(cudaSetDevice(0), "choosing the device");
+    const CudaStream stream = OrDie(CudaStream::Create());
+    DeviceBuffer buffer = OrDie(DeviceBuffer::Create(1 << 20));
+    const absl::Span<uint8_t> bytes(buffer.data(), buffer.size() / 2);
+    const absl::Status exchanged = group[0]->AllToAllV(
+        {{1, bytes}},
+        {{1, absl::Span<uint8_t>(buffer.data() + bytes.size(), bytes.size())}},
+        stream.get());
+    const absl::Status done = stream.Synchronize();
+    EXPECT_TRUE(!exchanged.ok() || !done.ok() || !group[0]->Check().ok());
+  });
+  std::thread watch([&] {
+    OrDie(cudaSetDevice(0), "choosing the device");
+    absl::SleepFor(absl::Seconds(3));
+    group[0]->Abort(absl::DeadlineExceededError("rank 1 is late"));
+  });
+  trainer.join();
+  watch.join();
+  EXPECT_LE(absl::Now() - start, kBound);
+  group[1]->Abort(absl::CancelledError("the test ends"));
+}
+
+}  // namespace
+}  // namespace ballast

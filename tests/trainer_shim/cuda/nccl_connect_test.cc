@@ -1,0 +1,163 @@
+// Connecting over NCCL with a peer that never comes, one that leaves, and one
+// that comes late. NCCL is played; tests/gpu has the real one.
+#include "trainer_shim/cuda/nccl_connect.h"
+
+#include <memory>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/trainer_shim/cuda/fake_nccl.h"
+#include "trainer_shim/cuda/nccl_communicator.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A clock on which each sleep passes at once.
+class FastClock : public Clock {
+ public:
+  absl::Time Now() override { return now_; }
+  std::unique_ptr<Sleeper> NewSleeper() override {
+    class FastSleeper : public Sleeper {
+     public:
+      explicit FastSleeper(absl::Time* now) : now_(now) {}
+      bool Sleep(absl::Duration duration) override {
+        *now_ += duration;
+        return true;
+      }
+      void Wake() override {}
+
+     private:
+      absl::Time* const now_;
+    };
+    return std::make_unique<FastSleeper>(&now_);
+  }
+
+ private:
+  absl::Time now_ = absl::UnixEpoch();
+};
+
+class NcclConnectTest : public ::testing::Test {
+ protected:
+  NcclConnectTest() {
+    options_.clock = &clock_;
+    options_.connect_timeout = absl::Seconds(30);
+  }
+
+  absl::StatusOr<NcclPair> Connect() {
+    return ConnectNccl(nccl_.api(), ncclUniqueId(), 1, 4, options_);
+  }
+  absl::Duration passed() { return clock_.Now() - absl::UnixEpoch(); }
+
+  FakeNccl nccl_;
+  FastClock clock_;
+  NcclOptions options_;
+};
+
+TEST_F(NcclConnectTest, WaitsForPeersThatComeLate) {
+  nccl_.looks_to_connect = 100;
+  nccl_.looks_to_split = 10;
+  const auto pair = Connect();
+  ASSERT_TRUE(pair.ok()) << pair.status();
+  EXPECT_EQ(pair->parent, nccl_.parent());
+  EXPECT_EQ(pair->exchange, nccl_.child());
+  EXPECT_THAT(nccl_.calls(),
+              ElementsAre("init non-blocking", "split blocking"));
+}
+
+TEST_F(NcclConnectTest, APeerThatNeverComesEndsItAtTheTimeout) {
+  nccl_.looks_to_connect = -1;
+  const absl::Status status = Connect().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 of 4"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("30s"));
+  EXPECT_GE(passed(), absl::Seconds(30));
+  EXPECT_LE(passed(), absl::Seconds(31));
+  EXPECT_THAT(nccl_.calls(), ElementsAre("init non-blocking", "abort parent"));
+}
+
+TEST_F(NcclConnectTest, APeerThatLeavesBetweenTheTwoEndsItToo) {
+  nccl_.looks_to_split = -1;
+  const absl::Status status = Connect().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_THAT(nccl_.calls(), ElementsAre("init non-blocking", "split blocking",
+                                         "abort parent"));
+}
+
+TEST_F(NcclConnectTest, CancelEndsIt) {
+  nccl_.looks_to_connect = -1;
+  int looks = 0;
+  options_.cancelled = [&] { return ++looks == 7; };
+  const absl::Status status = Connect().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+  EXPECT_LE(passed(), absl::Seconds(1));
+  EXPECT_THAT(nccl_.calls(), ElementsAre("init non-blocking", "abort parent"));
+}
+
+TEST_F(NcclConnectTest, NcclsErrorsEndIt) {
+  nccl_.looks_to_connect = 3;
+  nccl_.connected = ncclRemoteError;
+  absl::Status status = Connect().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("its cause"));
+  nccl_.connected = ncclSuccess;
+  nccl_.split = ncclSystemError;
+  status = Connect().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+  EXPECT_THAT(nccl_.calls(), ElementsAre("init non-blocking", "abort parent",
+                                         "init non-blocking", "split blocking",
+                                         "abort parent"));
+}
+
+TEST_F(NcclConnectTest, SplitsATrainersCommunicatorThatBlocks) {
+  nccl_.split_blocks = true;
+  const auto own = SplitNccl(nccl_.api(), nccl_.parent(), 1, options_);
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ(*own, nccl_.child());
+}
+
+// The trainer's communicator stays the trainer's, whatever happens.
+TEST_F(NcclConnectTest, SplitsATrainersCommunicatorThatDoesNotBlock) {
+  nccl_.looks_to_split = 5;
+  const auto own = SplitNccl(nccl_.api(), nccl_.parent(), 1, options_);
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ(*own, nccl_.child());
+  nccl_.looks_to_split = -1;
+  EXPECT_EQ(SplitNccl(nccl_.api(), nccl_.parent(), 1, options_).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(nccl_.calls(), ElementsAre("split blocking", "split blocking"));
+}
+
+// NCCL connects two ranks when they first exchange: a peer that has died by
+// then must not hold the caller for ever.
+TEST_F(NcclConnectTest, AbortEndsAnExchangeThatWaitsInsideNccl) {
+  nccl_.group_waits = true;
+  const NcclApi api = nccl_.api();
+  const auto communicator =
+      NcclCommunicatorOver(&api, {nccl_.parent(), nccl_.child()}, 1, 4);
+  absl::Status exchanged;
+  std::thread trainer(
+      [&] { exchanged = communicator->AllToAllV({}, {}, nullptr); });
+  nccl_.AwaitCall("group end");
+  communicator->Abort(absl::DeadlineExceededError("a peer is late"));
+  trainer.join();
+  EXPECT_FALSE(exchanged.ok());
+  EXPECT_EQ(communicator->AllToAllV({}, {}, nullptr).message(),
+            "a peer is late");
+  EXPECT_EQ(communicator->Check().message(), "a peer is late");
+  EXPECT_THAT(nccl_.calls(),
+              ElementsAre("group end", "abort parent", "abort child"));
+}
+
+TEST_F(NcclConnectTest, LeavesTheExchangeBeforeItsParent) {
+  const NcclApi api = nccl_.api();
+  NcclCommunicatorOver(&api, {nccl_.parent(), nccl_.child()}, 1, 4).reset();
+  EXPECT_THAT(nccl_.calls(), ElementsAre("destroy child", "destroy parent"));
+}
+
+}  // namespace
+}  // namespace ballast
