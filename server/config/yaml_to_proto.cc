@@ -12,6 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -58,12 +59,16 @@ std::vector<std::string> FieldNames(const Message& message) {
 }
 
 // The spelling in YAML of each value except X_UNSPECIFIED, which has none.
+// Words are what follows the prefix of the enumeration, "X_".
 absl::flat_hash_map<std::string, const EnumValueDescriptor*> EnumWords(
     const EnumDescriptor* type, std::vector<std::string>* in_order) {
-  std::string prefix = type->value(0)->name();
-  prefix.resize(absl::StripSuffix(prefix, "UNSPECIFIED").size());
+  const std::string& first = type->value(0)->name();
+  const bool unspecified = absl::EndsWith(first, "UNSPECIFIED");
+  const std::string prefix =
+      unspecified ? std::string(absl::StripSuffix(first, "UNSPECIFIED"))
+                  : first.substr(0, first.rfind('_') + 1);
   absl::flat_hash_map<std::string, const EnumValueDescriptor*> words;
-  for (int i = 1; i < type->value_count(); ++i) {
+  for (int i = unspecified ? 1 : 0; i < type->value_count(); ++i) {
     const std::string word = absl::AsciiStrToLower(
         absl::StripPrefix(type->value(i)->name(), prefix));
     words[word] = type->value(i);
