@@ -16,6 +16,7 @@
 #include "proto/block/block_layout.h"
 #include "proto/block/block_view.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 
 namespace ballast {
 namespace {
@@ -119,8 +120,8 @@ class ThreadedBatchStream final : public BatchStream {
   // For the log.
   std::string RankName() const {
     const v1::Role& role = options_.request.role;
-    return absl::StrCat(std::string(ModuleName(role.module())), " rank ",
-                        role.dp_rank());
+    return absl::StrCat(SplitWord(role.split()), ModuleName(role.module()),
+                        " rank ", role.dp_rank());
   }
   std::string DescribePosition() const {
     return Describe(position_.step, position_.micro_batch);
@@ -359,6 +360,13 @@ absl::StatusOr<uint32_t> ThreadedBatchStream::CheckOrder(
         DescribePosition(), ": the block's header says ",
         Describe(header->step, header->micro_batch), " of ",
         header->micro_batches, " micro-batches; the server is at fault"));
+  }
+  if (header->split != static_cast<uint32_t>(options_.request.role.split())) {
+    return absl::InternalError(
+        absl::StrCat(DescribePosition(), ": the block's header says split ",
+                     SplitName(static_cast<v1::Split>(header->split)),
+                     ", wanted ", SplitName(options_.request.role.split()),
+                     "; is the server of another version?"));
   }
   return header->micro_batches;
 }

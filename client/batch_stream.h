@@ -54,7 +54,7 @@ class BatchStream {
   // further call: OUT_OF_RANGE (all steps are done), CANCELLED, as
   // Failover::OnFailure for the fetchers' errors, and INTERNAL, naming both,
   // for a block that is not the next in order or whose header is not of this
-  // version.
+  // version or names another split.
   virtual absl::StatusOr<std::unique_ptr<FetchedBlock>> Next() = 0;
 
   // Ends a blocked Next, and every later one, with CANCELLED.
