@@ -361,14 +361,12 @@ absl::StatusOr<uint32_t> ThreadedBatchStream::CheckOrder(
         Describe(header->step, header->micro_batch), " of ",
         header->micro_batches, " micro-batches; the server is at fault"));
   }
-  if (header->split != static_cast<uint32_t>(options_.request.role.split())) {
-    return absl::InternalError(
-        absl::StrCat(DescribePosition(), ": the block's header says split ",
-                     SplitName(static_cast<v1::Split>(header->split)),
-                     ", wanted ", SplitName(options_.request.role.split()),
-                     "; is the server of another version?"));
-  }
-  return header->micro_batches;
+  const auto split = static_cast<v1::Split>(header->split);
+  const v1::Split wanted = options_.request.role.split();
+  if (split == wanted) return header->micro_batches;
+  return absl::InternalError(
+      absl::StrCat(DescribePosition(), ": the block's header says split ",
+                   SplitName(split), ", wanted ", SplitName(wanted)));
 }
 
 void ThreadedBatchStream::MovePosition(uint32_t micro_batches) {

@@ -12,7 +12,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -59,18 +58,16 @@ std::vector<std::string> FieldNames(const Message& message) {
 }
 
 // The spelling in YAML of each value except X_UNSPECIFIED, which has none.
-// Words are what follows the prefix of the enumeration, "X_".
 absl::flat_hash_map<std::string, const EnumValueDescriptor*> EnumWords(
     const EnumDescriptor* type, std::vector<std::string>* in_order) {
+  // The first value is X_UNSPECIFIED, or X_ and another single word.
   const std::string& first = type->value(0)->name();
-  const bool unspecified = absl::EndsWith(first, "UNSPECIFIED");
-  const std::string prefix =
-      unspecified ? std::string(absl::StripSuffix(first, "UNSPECIFIED"))
-                  : first.substr(0, first.rfind('_') + 1);
+  const std::string prefix = first.substr(0, first.rfind('_') + 1);
   absl::flat_hash_map<std::string, const EnumValueDescriptor*> words;
-  for (int i = unspecified ? 1 : 0; i < type->value_count(); ++i) {
+  for (int i = 0; i < type->value_count(); ++i) {
     const std::string word = absl::AsciiStrToLower(
         absl::StripPrefix(type->value(i)->name(), prefix));
+    if (word == "unspecified") continue;
     words[word] = type->value(i);
     in_order->push_back(word);
   }
