@@ -17,6 +17,7 @@
 #include "proto/block/block_layout.h"
 #include "proto/block/block_view.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 
 namespace ballast {
 namespace {
@@ -118,8 +119,8 @@ class ThreadedBatchStream final : public BatchStream {
   // For the log.
   std::string RankName() const {
     const v1::Role& role = options_.request.role;
-    return absl::StrCat(std::string(ModuleName(role.module())), " rank ",
-                        role.dp_rank());
+    return absl::StrCat(SplitWord(role.split()), ModuleName(role.module()),
+                        " rank ", role.dp_rank());
   }
   std::string DescribePosition() const {
     return Describe(position_.step, position_.micro_batch);
@@ -364,7 +365,12 @@ absl::StatusOr<uint32_t> ThreadedBatchStream::CheckOrder(
         Describe(header->step, header->micro_batch), " of ",
         header->micro_batches, " micro-batches; the server is at fault"));
   }
-  return header->micro_batches;
+  const auto split = static_cast<v1::Split>(header->split);
+  const v1::Split wanted = options_.request.role.split();
+  if (split == wanted) return header->micro_batches;
+  return absl::InternalError(
+      absl::StrCat(DescribePosition(), ": the block's header says split ",
+                   SplitName(split), ", wanted ", SplitName(wanted)));
 }
 
 void ThreadedBatchStream::MovePosition(uint32_t micro_batches) {

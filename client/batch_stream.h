@@ -55,7 +55,7 @@ class BatchStream {
   // further call: OUT_OF_RANGE (all steps are done), CANCELLED, as
   // Failover::OnFailure for the fetchers' errors, and INTERNAL, naming both,
   // for a block that is not the next in order or whose header is not of this
-  // version.
+  // version or names another split.
   virtual absl::StatusOr<std::unique_ptr<FetchedBlock>> Next() = 0;
 
   // Takes back the block that Next returned last, which is not intact: Next

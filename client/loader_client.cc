@@ -79,22 +79,25 @@ class GrpcLoaderClient final : public LoaderClient {
     return response;
   }
 
-  absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step) override {
+  absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step,
+                                               v1::Split split) override {
     v1::GetScheduleRequest request;
     request.set_step(step);
+    request.set_split(split);
     BALLAST_ASSIGN_OR_RETURN(
         v1::GetScheduleResponse response,
         server_.Call({.name = "GetSchedule"}, schedule_.get(),
                      &v1::ScheduleService::Stub::GetSchedule, request));
-    BALLAST_RETURN_IF_ERROR(server_.Named(
-        "GetSchedule", CheckReceivedSchedule(response.schedule(), step)));
+    BALLAST_RETURN_IF_ERROR(
+        server_.Named("GetSchedule",
+                      CheckReceivedSchedule(response.schedule(), step, split)));
     return std::move(*response.mutable_schedule());
   }
 
   absl::StatusOr<std::unique_ptr<ScheduleWatcher>> WatchSchedule(
-      uint64_t from_step, uint64_t steps) override {
+      uint64_t from_step, uint64_t steps, v1::Split split) override {
     BALLAST_RETURN_IF_ERROR(server_.usable());
-    return MakeGrpcScheduleWatcher(schedule_.get(), from_step, steps,
+    return MakeGrpcScheduleWatcher(schedule_.get(), from_step, steps, split,
                                    address());
   }
 

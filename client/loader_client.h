@@ -46,14 +46,22 @@ class LoaderClient {
   virtual absl::StatusOr<v1::AttachResponse> Attach(
       const v1::Role& role, const v1::Fingerprint& expected) = 0;
 
-  // See proto/schedule_service.proto.
-  virtual absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step) = 0;
+  // See proto/schedule_service.proto. Without `split`: of train.
+  virtual absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step,
+                                                       v1::Split split) = 0;
+  absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step) {
+    return GetSchedule(step, v1::SPLIT_TRAIN);
+  }
 
   // Watches the schedules of `steps` steps (0: without end) from `from_step`
   // on. The client must outlive the watcher. If the server is away, the first
   // Next fails.
   virtual absl::StatusOr<std::unique_ptr<ScheduleWatcher>> WatchSchedule(
-      uint64_t from_step, uint64_t steps) = 0;
+      uint64_t from_step, uint64_t steps, v1::Split split) = 0;
+  absl::StatusOr<std::unique_ptr<ScheduleWatcher>> WatchSchedule(
+      uint64_t from_step, uint64_t steps) {
+    return WatchSchedule(from_step, steps, v1::SPLIT_TRAIN);
+  }
 
   // Blocks until all `size` ranks of `group` wait at the same time, and returns
   // rank 0's id. `id` is read from rank 0 only. `run` names this start of the

@@ -27,7 +27,8 @@ absl::StatusOr<const v1::StepSchedule*> ScheduleSource::Get(uint64_t step) {
 absl::StatusOr<v1::StepSchedule> ScheduleSource::Fetch(uint64_t step) {
   while (true) {
     LoaderClient* server = servers_[failover_.server()];
-    absl::StatusOr<v1::StepSchedule> schedule = server->GetSchedule(step);
+    absl::StatusOr<v1::StepSchedule> schedule =
+        server->GetSchedule(step, options_.split);
     if (schedule.ok()) {
       failover_.OnProgress();
       BALLAST_RETURN_IF_ERROR(Check(*schedule, server->address()));

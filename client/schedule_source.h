@@ -15,14 +15,15 @@
 
 namespace ballast {
 
-// The schedules of a job, step after step, from any server that answers: all
-// servers have the same ones. Get must be called from one thread; Cancel may be
-// called from any.
+// The schedules of one split of a job, step after step, from any server that
+// answers: all servers have the same ones. Get must be called from one thread;
+// Cancel may be called from any.
 class ScheduleSource {
  public:
   struct Options {
     // Fingerprint.hash that every schedule must carry.
     std::string fingerprint;
+    v1::Split split = v1::SPLIT_TRAIN;
     FailoverOptions failover;
     Clock* clock = Clock::Real();  // outlives this
   };

@@ -11,6 +11,7 @@
 #include "common/grpc_status.h"
 #include "common/status_macros.h"
 #include "proto/schedule/schedule_columns.h"
+#include "proto/schedule/split.h"
 
 namespace ballast {
 namespace {
@@ -18,13 +19,16 @@ namespace {
 class GrpcScheduleWatcher final : public ScheduleWatcher {
  public:
   GrpcScheduleWatcher(v1::ScheduleService::Stub* stub, uint64_t from_step,
-                      uint64_t steps, const std::string& address)
+                      uint64_t steps, v1::Split split,
+                      const std::string& address)
       : name_(absl::StrCat("server ", address, ": WatchSchedule")),
         steps_(steps),
+        split_(split),
         next_(from_step) {
     v1::WatchScheduleRequest request;
     request.set_from_step(from_step);
     request.set_steps(steps);
+    request.set_split(split);
     reader_ = stub->WatchSchedule(&context_, request);
   }
 
@@ -39,7 +43,7 @@ class GrpcScheduleWatcher final : public ScheduleWatcher {
     if (!end_.has_value()) {
       absl::Status status;
       if (!cancelled_ && reader_->Read(&response_)) {
-        status = CheckReceivedSchedule(response_.schedule(), next_);
+        status = CheckReceivedSchedule(response_.schedule(), next_, split_);
         if (status.ok()) {
           ++next_;
           ++received_;
@@ -80,6 +84,7 @@ class GrpcScheduleWatcher final : public ScheduleWatcher {
 
   const std::string name_;
   const uint64_t steps_;  // 0: no end
+  const v1::Split split_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReader<v1::WatchScheduleResponse>> reader_;
   v1::WatchScheduleResponse response_;
@@ -94,12 +99,18 @@ class GrpcScheduleWatcher final : public ScheduleWatcher {
 
 std::unique_ptr<ScheduleWatcher> MakeGrpcScheduleWatcher(
     v1::ScheduleService::Stub* stub, uint64_t from_step, uint64_t steps,
-    const std::string& address) {
-  return std::make_unique<GrpcScheduleWatcher>(stub, from_step, steps, address);
+    v1::Split split, const std::string& address) {
+  return std::make_unique<GrpcScheduleWatcher>(stub, from_step, steps, split,
+                                               address);
 }
 
 absl::Status CheckReceivedSchedule(const v1::StepSchedule& schedule,
-                                   uint64_t step) {
+                                   uint64_t step, v1::Split split) {
+  if (schedule.split() != split) {
+    return absl::InternalError(absl::StrCat(
+        "answered a step of split ", SplitName(schedule.split()), ", wanted ",
+        SplitName(split), "; is the server of another version?"));
+  }
   if (schedule.step() != step) {
     return absl::InternalError(
         absl::StrCat("answered step ", schedule.step(), ", wanted ", step));

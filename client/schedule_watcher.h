@@ -34,12 +34,12 @@ class ScheduleWatcher {
 // Through ScheduleService.WatchSchedule. `stub` must outlive the watcher.
 std::unique_ptr<ScheduleWatcher> MakeGrpcScheduleWatcher(
     v1::ScheduleService::Stub* stub, uint64_t from_step, uint64_t steps,
-    const std::string& address);
+    v1::Split split, const std::string& address);
 
-// OK if `schedule` is of `step` and well-formed, so that callers may index with
-// its values; otherwise INTERNAL.
+// OK if `schedule` is of `step` of `split` and well-formed, so that callers may
+// index with its values; otherwise INTERNAL.
 absl::Status CheckReceivedSchedule(const v1::StepSchedule& schedule,
-                                   uint64_t step);
+                                   uint64_t step, v1::Split split);
 
 }  // namespace ballast
 

@@ -8,6 +8,7 @@
 #include "proto/block/data_end.h"
 #include "proto/schedule/fingerprint.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 #include "proto/timing.pb.h"
 
 namespace ballast {
@@ -27,18 +28,28 @@ absl::Status RoleSource::Open(const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(
       attached_, AttachAll(servers, role_, options.fingerprint,
                            options.failover.start_patience, options.clock));
-  BALLAST_RETURN_IF_ERROR(CheckSameData(
-      options.checkpoint, attached_.fingerprint(), "the servers"));
+  BALLAST_RETURN_IF_ERROR(CheckSameData(options.checkpoint,
+                                        attached_.fingerprint(), "the servers",
+                                        role_.split()));
+  if (attached_.job().split() != role_.split()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("split ", SplitName(role_.split()),
+                     " was asked for, and the servers answer with that of ",
+                     SplitName(attached_.job().split()),
+                     "; they are of a version without splits"));
+  }
   BALLAST_ASSIGN_OR_RETURN(shape_,
                            ShapeOf(attached_.job(), role_, options.place));
 
   FailoverOptions failover = options.failover;
-  failover.seed +=
-      static_cast<uint64_t>(role_.module()) << 32 | role_.dp_rank();
+  failover.seed += static_cast<uint64_t>(role_.split()) << 40 |
+                   static_cast<uint64_t>(role_.module()) << 32 |
+                   role_.dp_rank();
 
   ScheduleSource::Options schedules;
   schedules.failover = failover;
   schedules.fingerprint = attached_.fingerprint().hash();
+  schedules.split = role_.split();
   schedules.clock = options.clock;
   schedules_ = std::make_unique<ScheduleSource>(servers, schedules);
 
@@ -150,6 +161,12 @@ void RoleSource::Cancel() {
 
 absl::Status RoleSource::ReportTiming(uint64_t step, uint32_t micro_batch,
                                       double milliseconds) {
+  if (role_.split() != v1::SPLIT_TRAIN) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "times of split ", SplitName(role_.split()),
+        " are not reported: costs are fitted to forward and backward passes, "
+        "and only train has both"));
+  }
   v1::StepTiming timing;
   *timing.mutable_role() = role_;
   timing.set_step(step);
@@ -223,8 +240,8 @@ absl::Status NameRole(const absl::Status& status, const v1::Role& role) {
   const absl::StatusCode code =
       absl::IsOutOfRange(status) ? absl::StatusCode::kInternal : status.code();
   return absl::Status(
-      code, absl::StrCat(ModuleName(role.module()), " rank ", role.dp_rank(),
-                         ": ", status.message()));
+      code, absl::StrCat(SplitWord(role.split()), ModuleName(role.module()),
+                         " rank ", role.dp_rank(), ": ", status.message()));
 }
 
 }  // namespace ballast

@@ -48,9 +48,9 @@ struct ServerOptions {
   uint32_t streams = 1;
 };
 
-// The source of a shim's blocks and schedules: one role of one job, over all of
-// its servers. Next must be called from one thread; Cancel may be called from
-// any.
+// The source of a shim's blocks and schedules: one role of one job, in the
+// role's split, over all of its servers. Next must be called from one thread;
+// Cancel may be called from any.
 class RoleSource {
  public:
   struct Options {

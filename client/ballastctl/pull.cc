@@ -24,6 +24,7 @@
 #include "proto/block/data_end.h"
 #include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 
 namespace ballast {
 namespace {
@@ -147,6 +148,7 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
           stream_options));
   ScheduleSource::Options schedule_options;
   schedule_options.fingerprint = attached.fingerprint().hash();
+  schedule_options.split = options.role.split();
   schedule_options.failover = options.failover;
   schedule_options.clock = clock;
   ScheduleSource schedules(servers, schedule_options);
@@ -191,6 +193,7 @@ void AddPull(CommandLine* line, std::shared_ptr<const ServerOption> server) {
   struct Line {
     std::string module;
     uint32_t dp_rank = 0;
+    std::string split = "train";
     PullOptions options;
   };
   auto given = std::make_shared<Line>();
@@ -202,6 +205,7 @@ void AddPull(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       kExamples, [server, given]() -> absl::Status {
         given->options.role.set_module(*ParseModule(given->module));
         given->options.role.set_dp_rank(given->dp_rank);
+        given->options.role.set_split(*ParseSplit(given->split));
         BALLAST_ASSIGN_OR_RETURN(const auto clients, ClientsOf(*server));
         std::vector<LoaderClient*> servers;
         for (const auto& client : clients) servers.push_back(client.get());
@@ -212,6 +216,9 @@ void AddPull(CommandLine* line, std::shared_ptr<const ServerOption> server) {
       .Required();
   command->AddWholeNumber("--dp-rank", &given->dp_rank, "data-parallel rank")
       .Required();
+  command->AddText("--split", &given->split, "whose samples")
+      .OneOf({"train", "valid", "test"})
+      .ShowDefault();
   command->AddWholeNumber("--step", &given->options.step, "first step")
       .Required();
   command

@@ -7,6 +7,7 @@
 #include "common/status_macros.h"
 #include "proto/schedule/schedule_json.h"
 #include "proto/schedule/schedule_table.h"
+#include "proto/schedule/split.h"
 
 namespace ballast {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 struct Options {
   uint64_t step = 0;
   uint64_t steps = 0;  // 0: not given
+  std::string split = "train";
   bool watch = false;
   bool json = false;
 };
@@ -29,7 +31,7 @@ constexpr char kExamples[] =
     "images, patches, tokens, label_tokens, cost {module: x}, reader {module:\n"
     "rank}, owner {module: rank}, slot, place}], load {module: {before [per\n"
     "rank], after [per rank]}}}], totals {tokens, tokens_squared,\n"
-    "label_tokens, patches, images}.";
+    "label_tokens, patches, images}, split (unless it is train).";
 
 absl::Status Print(const v1::StepSchedule& schedule, bool json,
                    std::ostream* out) {
@@ -42,19 +44,21 @@ absl::Status Print(const v1::StepSchedule& schedule, bool json,
 }  // namespace
 
 absl::Status PrintSchedules(LoaderClient* client, uint64_t first,
-                            uint64_t steps, bool json, std::ostream* out) {
+                            uint64_t steps, bool json, std::ostream* out,
+                            v1::Split split) {
   for (uint64_t i = 0; i < steps; ++i) {
     BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
-                             client->GetSchedule(first + i));
+                             client->GetSchedule(first + i, split));
     BALLAST_RETURN_IF_ERROR(Print(schedule, json, out));
   }
   return absl::OkStatus();
 }
 
 absl::Status WatchSchedules(LoaderClient* client, uint64_t first,
-                            uint64_t steps, bool json, std::ostream* out) {
+                            uint64_t steps, bool json, std::ostream* out,
+                            v1::Split split) {
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<ScheduleWatcher> watcher,
-                           client->WatchSchedule(first, steps));
+                           client->WatchSchedule(first, steps, split));
   while (true) {
     BALLAST_ASSIGN_OR_RETURN(const std::optional<v1::StepSchedule> schedule,
                              watcher->Next());
@@ -72,18 +76,22 @@ void AddSchedule(CommandLine* line,
       "the load of each rank before and after.",
       kExamples, [server, options]() -> absl::Status {
         BALLAST_ASSIGN_OR_RETURN(const auto client, ClientOf(*server));
+        const v1::Split split = *ParseSplit(options->split);
         if (options->watch) {
           return WatchSchedules(client.get(), options->step, options->steps,
-                                options->json, &std::cout);
+                                options->json, &std::cout, split);
         }
         return PrintSchedules(client.get(), options->step,
                               std::max<uint64_t>(options->steps, 1),
-                              options->json, &std::cout);
+                              options->json, &std::cout, split);
       });
   command->AddWholeNumber("--step", &options->step, "first step").ShowDefault();
   command->AddWholeNumber(
       "--steps", &options->steps,
       "number of steps (default 1; with --watch without end)", 1);
+  command->AddText("--split", &options->split, "whose schedule")
+      .OneOf({"train", "valid", "test"})
+      .ShowDefault();
   command->AddFlag("--watch", &options->watch,
                    "one step after the other as the server publishes them, "
                    "until interrupted");

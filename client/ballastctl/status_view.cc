@@ -8,12 +8,14 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/ballastctl/quantities.h"
 #include "client/ballastctl/view.h"
 #include "common/table.h"
 #include "proto/metrics_service.pb.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 
 namespace ballast {
 namespace {
@@ -43,6 +45,14 @@ const char* HealthText(const ServerReport& report) {
   return report.serving ? "serving" : "not serving";
 }
 
+std::vector<std::string> SplitNames(const v1::Job& job) {
+  std::vector<std::string> names;
+  for (const int split : job.splits()) {
+    names.emplace_back(SplitName(static_cast<v1::Split>(split)));
+  }
+  return names;
+}
+
 const Snapshot* BeforeOf(const ServerReport& report) {
   return report.before.has_value() ? &*report.before : nullptr;
 }
@@ -52,6 +62,7 @@ Json ClientsJson(const v1::GetStatusResponse& status) {
   for (const v1::GetStatusResponse::Client& client : status.clients()) {
     clients.push_back({{"module", NameOf(client.role().module())},
                        {"rank", client.role().dp_rank()},
+                       {"split", std::string(SplitName(client.role().split()))},
                        {"peer", client.peer()},
                        {"step", client.step()},
                        {"micro_batch", client.micro_batch()},
@@ -205,6 +216,9 @@ void AddJob(const ServerReport& report, View* view) {
     view->AddField("end",
                    absl::StrCat("the data end before step ", job.end_step()));
   }
+  if (job.splits_size() > 1) {
+    view->AddField("splits", absl::StrJoin(SplitNames(job), ", "));
+  }
   view->AddField("delivery", DeliveryName(job.delivery()));
   view->AddField("batch", absl::StrCat(job.global_batch(), " samples a step, ",
                                        job.micro_batch(), " a micro-batch"));
@@ -272,6 +286,7 @@ std::string StatusJson(const ServerReport& report) {
         {"min_pixels", model.min_pixels()},
         {"max_pixels", model.max_pixels()}}}};
   if (job.end_step() != 0) json["end_step"] = job.end_step();
+  if (job.splits_size() > 1) json["splits"] = SplitNames(job);
   const std::string& refusal = report.attach.refusal();
   if (!refusal.empty()) json["refusal"] = refusal;
   if (report.now.has_value()) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "client/ballastctl/quantities.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 
 namespace ballast {
 namespace {
@@ -77,7 +78,8 @@ void AddClients(const v1::GetStatusResponse& status, int most, View* view) {
     const v1::GetStatusResponse::Client& client = status.clients(i);
     view->Add(absl::StrFormat(
         "%-14s %12s %7d  %-18s %8s %10s  %s",
-        absl::StrCat(std::string(ModuleName(client.role().module())), " ",
+        absl::StrCat(SplitWord(client.role().split()),
+                     ModuleName(client.role().module()), " ",
                      client.role().dp_rank()),
         absl::StrCat(client.step(), ".", client.micro_batch()), client.lag(),
         StateText(client.state()), SecondsText(client.seconds()),

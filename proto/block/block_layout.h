@@ -36,7 +36,8 @@ struct BlockHeader {
   uint64_t payload;
   uint64_t total_bytes;
   uint32_t micro_batches;  // count in the step; > micro_batch
-  uint32_t reserved[11];   // zero
+  uint32_t split;          // v1::Split
+  uint32_t reserved[10];   // zero
 };
 static_assert(sizeof(BlockHeader) == 128);
 

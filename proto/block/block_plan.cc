@@ -11,6 +11,7 @@
 #include "common/status_macros.h"
 #include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 
 namespace ballast {
 namespace {
@@ -51,6 +52,11 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
                                     uint32_t micro_batch, const v1::Role& role,
                                     const DeliveryRule& delivery,
                                     const BlockGeometry& geometry) {
+  if (schedule.split() != role.split()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the schedule is of split ", SplitName(schedule.split()),
+        "; a block of split ", SplitName(role.split()), " was asked for"));
+  }
   if (micro_batch >= static_cast<uint32_t>(schedule.micro_batches_size())) {
     return absl::InvalidArgumentError(absl::StrCat(
         "step ", schedule.step(), " has ", schedule.micro_batches_size(),
@@ -99,6 +105,7 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
   plan.header.micro_batch = micro_batch;
   plan.header.micro_batches = schedule.micro_batches_size();
   plan.header.dp_rank = role.dp_rank();
+  plan.header.split = role.split();
   plan.header.num_samples = plan.samples.size();
 
   const std::vector<uint32_t> first_images = FirstImages(columns);

@@ -37,9 +37,9 @@ struct BlockPlan {
 // Plans the block that `role` pulls for micro-batch number `micro_batch` of
 // `schedule`: the samples that `delivery` assigns to it. Pure. `schedule` must
 // have passed CheckColumns (proto/schedule/schedule_columns.h). Errors:
-// INVALID_ARGUMENT (no such module or micro-batch, a fingerprint that is not 32
-// hexadecimal digits, a list of servers whose number of ranks differs from the
-// module's).
+// INVALID_ARGUMENT (no such module or micro-batch, a schedule of another split
+// than the role's, a fingerprint that is not 32 hexadecimal digits, a list of
+// servers whose number of ranks differs from the module's).
 absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
                                     uint32_t micro_batch, const v1::Role& role,
                                     const DeliveryRule& delivery,

@@ -141,6 +141,9 @@ absl::Status BlockView::Matches(const BlockPlan& plan) const {
   if (mine.module != theirs.module) {
     return Differs("module", mine.module, theirs.module);
   }
+  if (mine.split != theirs.split) {
+    return Differs("split", mine.split, theirs.split);
+  }
   if (mine.dp_rank != theirs.dp_rank) {
     return Differs("dp_rank", mine.dp_rank, theirs.dp_rank);
   }

@@ -9,9 +9,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "proto/schedule/split.h"
 
 namespace ballast {
 namespace {
+
+constexpr absl::string_view kSplits = "splits.";
 
 void Append(absl::string_view text, std::string* bytes) {
   uint64_t length = text.size();
@@ -44,10 +47,10 @@ std::string HashOf(const std::map<std::string, std::string>& entries,
 }
 
 std::map<std::string, std::string> DataEntries(
-    const v1::Fingerprint& fingerprint) {
+    const v1::Fingerprint& fingerprint, v1::Split split) {
   std::map<std::string, std::string> entries;
   for (const auto& entry : fingerprint.entries()) {
-    if (IsDataKey(entry.key())) entries[entry.key()] = entry.value();
+    if (IsDataKey(entry.key(), split)) entries[entry.key()] = entry.value();
   }
   return entries;
 }
@@ -82,7 +85,7 @@ std::optional<Difference> FirstDifference(
 }  // namespace
 
 v1::Fingerprint MakeFingerprint(
-    const std::map<std::string, std::string>& entries) {
+    const std::map<std::string, std::string>& entries, v1::Split split) {
   v1::Fingerprint fingerprint;
   for (const auto& [key, value] : entries) {
     v1::Fingerprint::Entry* entry = fingerprint.add_entries();
@@ -91,11 +94,26 @@ v1::Fingerprint MakeFingerprint(
   }
   fingerprint.set_hash(
       HashOf(entries, [](const std::string&) { return true; }));
-  fingerprint.set_data_hash(HashOf(entries, IsDataKey));
+  fingerprint.set_data_hash(HashOf(entries, [split](const std::string& key) {
+    return IsDataKey(key, split);
+  }));
   return fingerprint;
 }
 
-bool IsDataKey(absl::string_view key) {
+std::string SplitPrefix(v1::Split split) {
+  if (split == v1::SPLIT_TRAIN) return "";
+  return absl::StrCat(kSplits, SplitName(split), ".");
+}
+
+bool IsDataKey(absl::string_view key, v1::Split split) {
+  if (absl::StartsWith(key, kSplits)) {
+    return split != v1::SPLIT_TRAIN &&
+           absl::StartsWith(key, SplitPrefix(split));
+  }
+  if (split != v1::SPLIT_TRAIN &&
+      (absl::StartsWith(key, "sources.") || absl::StartsWith(key, "index."))) {
+    return false;
+  }
   return !absl::StartsWith(key, "topology.") &&
          !absl::StartsWith(key, "balance.") &&
          !absl::StartsWith(key, "packing.") && key != "batch.micro" &&
@@ -130,7 +148,7 @@ absl::Status CheckSameFingerprint(const v1::Fingerprint& a,
 
 absl::Status CheckSameData(const v1::Fingerprint& checkpoint,
                            const v1::Fingerprint& server,
-                           absl::string_view server_name) {
+                           absl::string_view server_name, v1::Split split) {
   const bool claims =
       !checkpoint.hash().empty() || !checkpoint.data_hash().empty();
   if (!claims || server.hash().empty() || checkpoint.hash() == server.hash() ||
@@ -143,8 +161,8 @@ absl::Status CheckSameData(const v1::Fingerprint& checkpoint,
                    checkpoint.data_hash(), " differs from ", server.data_hash(),
                    " of ", server_name);
   if (checkpoint.entries_size() > 0 && server.entries_size() > 0) {
-    if (const auto found =
-            FirstDifference(DataEntries(checkpoint), DataEntries(server))) {
+    if (const auto found = FirstDifference(DataEntries(checkpoint, split),
+                                           DataEntries(server, split))) {
       absl::StrAppend(&text, "; first differing key: ", found->key, " is ",
                       found->a, " in the checkpoint and ", found->b, " with ",
                       server_name);

@@ -12,15 +12,22 @@ namespace ballast {
 
 // Makes the fingerprint of `entries` (key -> value): the XXH3-128 over all keys
 // and values in ascending order of key, each preceded by its length, and the
-// same over only the data keys. Equal on every machine.
+// same over only the data keys of `split`. Equal on every machine.
 v1::Fingerprint MakeFingerprint(
-    const std::map<std::string, std::string>& entries);
+    const std::map<std::string, std::string>& entries,
+    v1::Split split = v1::SPLIT_TRAIN);
 
-// Returns whether `key` belongs to the data: it determines which sample has
-// which position or what the sample contains. The other keys are layout: dp
-// sizes, servers, the micro-batch, balance, packing, and where the data end
-// (topology, balance, packing, batch.micro, order.epochs).
-bool IsDataKey(absl::string_view key);
+// Returns whether `key` belongs to the data of `split`: it determines which
+// sample has which position there or what the sample contains. The other keys
+// are layout: dp sizes, servers, the micro-batch, balance, packing, and where
+// the data end (topology, balance, packing, batch.micro, order.epochs); or they
+// name sources of another split ("splits.valid.index.chat"; those of train are
+// "sources.0000" and "index.chat").
+bool IsDataKey(absl::string_view key, v1::Split split = v1::SPLIT_TRAIN);
+
+// The prefix of the keys that name sources of `split`: "splits.valid."; empty
+// for train.
+std::string SplitPrefix(v1::Split split);
 
 // Describes a mismatch by both hashes and the first key, in ascending order,
 // whose values differ:
@@ -43,10 +50,12 @@ absl::Status CheckSameFingerprint(const v1::Fingerprint& a,
 // checkpoint made under `checkpoint`: the data are the same, so step s begins
 // at the same position; the layout may differ. Returns OK also if either is
 // empty, otherwise FAILED_PRECONDITION with both data hashes and, if the
-// checkpoint has entries, the first differing data key.
+// checkpoint has entries, the first differing data key. Both are fingerprints
+// of `split`.
 absl::Status CheckSameData(const v1::Fingerprint& checkpoint,
                            const v1::Fingerprint& server,
-                           absl::string_view server_name);
+                           absl::string_view server_name,
+                           v1::Split split = v1::SPLIT_TRAIN);
 
 }  // namespace ballast
 

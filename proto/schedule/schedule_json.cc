@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 
 namespace ballast {
 namespace {
@@ -73,10 +74,13 @@ std::string ScheduleToJson(const v1::StepSchedule& schedule) {
   for (const v1::MicroBatchSchedule& micro_batch : schedule.micro_batches()) {
     micro_batches.push_back(MicroBatchJson(schedule, micro_batch));
   }
-  const Json json = {{"step", schedule.step()},
-                     {"fingerprint", schedule.fingerprint()},
-                     {"micro_batches", std::move(micro_batches)},
-                     {"totals", TotalsJson(schedule.totals())}};
+  Json json = {{"step", schedule.step()},
+               {"fingerprint", schedule.fingerprint()},
+               {"micro_batches", std::move(micro_batches)},
+               {"totals", TotalsJson(schedule.totals())}};
+  if (schedule.split() != v1::SPLIT_TRAIN) {
+    json["split"] = std::string(SplitName(schedule.split()));
+  }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "common/table.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 
 namespace ballast {
 namespace {
@@ -53,11 +54,12 @@ std::string ScheduleToTable(const v1::StepSchedule& schedule) {
     }
   }
   const v1::Totals& totals = schedule.totals();
-  return absl::StrCat(
-      "step ", schedule.step(), "  fingerprint ", schedule.fingerprint(), "\n",
-      table.ToString(), "totals: ", totals.tokens(), " tokens, ",
-      totals.label_tokens(), " label tokens, ", totals.patches(), " patches, ",
-      totals.images(), " images\n");
+  return absl::StrCat(SplitWord(schedule.split()), "step ", schedule.step(),
+                      "  fingerprint ", schedule.fingerprint(), "\n",
+                      table.ToString(), "totals: ", totals.tokens(),
+                      " tokens, ", totals.label_tokens(), " label tokens, ",
+                      totals.patches(), " patches, ", totals.images(),
+                      " images\n");
 }
 
 }  // namespace ballast

@@ -15,6 +15,7 @@
 #include "proto/block/block_layout.h"
 #include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 #include "server/config/config_loader.h"
 #include "server/config/model_profile.h"
 #include "server/delivery/file_sample_builder.h"
@@ -28,6 +29,7 @@ using Json = nlohmann::ordered_json;
 struct Options {
   std::string config;
   uint64_t position = 0;
+  std::string split = "train";
 };
 
 // One sample and its place in the schedule.
@@ -42,11 +44,14 @@ struct Found {
   }
 };
 
-absl::StatusOr<Found> FindPosition(const OpenedJob& job, uint64_t position) {
+absl::StatusOr<Found> FindPosition(const OpenedJob& job, v1::Split split,
+                                   uint64_t position) {
   Found found;
+  BALLAST_ASSIGN_OR_RETURN(const Scheduler* const scheduler,
+                           job.scheduler->OfSplit(split));
   BALLAST_ASSIGN_OR_RETURN(
       found.schedule,
-      job.scheduler->Schedule(position / job.config.batch().global()));
+      scheduler->Schedule(position / job.config.batch().global()));
   // One of the step's micro-batches holds every position of the step.
   for (const auto& columns : found.schedule.micro_batches()) {
     const auto& positions = columns.position();
@@ -76,6 +81,7 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
   const LanguagePayload layout = LayOutLanguage(tokens, axes);
   SampleRequest request;
   request.module = v1::MODULE_LANGUAGE;
+  request.split = found.schedule.split();
   request.record.position = columns.position(found.index);
   request.record.source = columns.source(found.index);
   request.record.ordinal = columns.ordinal(found.index);
@@ -112,8 +118,9 @@ absl::Status InspectSample(const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
                            LoadConfig(options.config));
   BALLAST_ASSIGN_OR_RETURN(const OpenedJob job, OpenJob(config));
-  BALLAST_ASSIGN_OR_RETURN(const Found found,
-                           FindPosition(job, options.position));
+  BALLAST_ASSIGN_OR_RETURN(
+      const Found found,
+      FindPosition(job, *ParseSplit(options.split), options.position));
   const v1::MicroBatchSchedule& columns = found.columns();
   Json json = {
       {"position", options.position},
@@ -162,8 +169,11 @@ cost {module: x}, input_ids, labels, position_ids [axis][token].)",
       .TypeName("FILE");
   command
       ->AddWholeNumber("--position", &options->position,
-                       "place in the global order, from 0")
+                       "place in the split's order, from 0")
       .Required();
+  command->AddText("--split", &options->split, "whose order")
+      .OneOf({"train", "valid", "test"})
+      .ShowDefault();
 }
 
 }  // namespace ballast

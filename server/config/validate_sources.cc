@@ -166,6 +166,16 @@ void ValidateSources(const v1::Config& config, KeyReport* report) {
     }
     check_unique(key, i, "index", source.index(), &indexes);
   }
+  const bool trains = std::any_of(
+      config.sources().begin(), config.sources().end(),
+      [](const v1::Source& s) { return s.split() == v1::SPLIT_TRAIN; });
+  if (!trains && config.sources_size() > 0) {
+    report->AddFault(
+        "sources",
+        absl::StrCat("found ", config.sources_size(),
+                     " with `split: valid` or `split: test`; wanted at least "
+                     "one with `split: train`, which is the default"));
+  }
 }
 
 }  // namespace ballast

@@ -60,12 +60,14 @@ std::vector<std::string> FieldNames(const Message& message) {
 // The spelling in YAML of each value except X_UNSPECIFIED, which has none.
 absl::flat_hash_map<std::string, const EnumValueDescriptor*> EnumWords(
     const EnumDescriptor* type, std::vector<std::string>* in_order) {
-  std::string prefix = type->value(0)->name();
-  prefix.resize(absl::StripSuffix(prefix, "UNSPECIFIED").size());
+  // The first value is X_UNSPECIFIED, or X_ and another single word.
+  const std::string& first = type->value(0)->name();
+  const std::string prefix = first.substr(0, first.rfind('_') + 1);
   absl::flat_hash_map<std::string, const EnumValueDescriptor*> words;
-  for (int i = 1; i < type->value_count(); ++i) {
+  for (int i = 0; i < type->value_count(); ++i) {
     const std::string word = absl::AsciiStrToLower(
         absl::StripPrefix(type->value(i)->name(), prefix));
+    if (word == "unspecified") continue;
     words[word] = type->value(i);
     in_order->push_back(word);
   }

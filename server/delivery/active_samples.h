@@ -28,6 +28,7 @@ struct ActiveSample {
   // Set for the schedule of this step, whose samples are looked up in the
   // index: module, position, source and ordinal then mean nothing.
   std::optional<uint64_t> step;
+  v1::Split split = v1::SPLIT_TRAIN;  // of the step
 };
 
 // The samples that all workers are building now. Thread-safe; threads rarely

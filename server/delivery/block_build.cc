@@ -73,6 +73,7 @@ absl::Status BlockBuild::BuildSample(uint32_t item) {
   const BlockPlan& plan = planned_.plan;
   SampleRequest request;
   request.module = static_cast<v1::Module>(plan.header.module);
+  request.split = static_cast<v1::Split>(plan.header.split);
   request.record = plan.samples[item].record;
   const uint32_t first = planned_.first_grid[item];
   request.grids = absl::MakeConstSpan(planned_.grids)

@@ -22,6 +22,7 @@ struct BlockKey {
   BlockId id;
   // True if the rank requested `direct` although balance.delivery is another.
   bool asked_direct = false;
+  v1::Split split = v1::SPLIT_TRAIN;
 
   auto operator<=>(const BlockKey&) const = default;
 };
@@ -41,7 +42,9 @@ struct BlockKey {
 //                                        +---- Acquire, known ----+
 //
 // `memory` (serve.memory) is divided into one share for each rank that the
-// server serves. A stream may hold
+// server serves, of each split: streams of one split that are not read for a
+// while, as those of validation, cannot keep another's from their shares. A
+// stream may hold
 //   - any block, while it holds nothing or all that it holds is lent (in its
 //     client's hands): no setting, no neighbour and no client that keeps its
 //     blocks can stop it;
@@ -55,7 +58,8 @@ struct BlockKey {
 //
 // Worst case: memory + S·B bytes for S open streams and a largest block of B.
 // The bound is `memory` itself if no block is larger than a share, every rank
-// has one stream and the arena is not too fragmented (extent_allocator.h).
+// has one stream of each split and the arena is not too fragmented
+// (extent_allocator.h).
 //
 // Plain values, no locks: thread-compatible.
 class BlockLedger {

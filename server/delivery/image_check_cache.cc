@@ -4,8 +4,9 @@
 
 namespace ballast {
 
-void ImageCheckCache::Put(uint64_t position, ImageCheck check) {
-  Shard& shard = shards_[position % kShards];
+void ImageCheckCache::Put(v1::Split split, uint64_t position,
+                          ImageCheck check) {
+  Shard& shard = shards_[split][position % kShards];
   MutexLock lock(&shard.mutex);
   const auto [known, added] =
       shard.checks.insert_or_assign(position, std::move(check));
@@ -16,8 +17,9 @@ void ImageCheckCache::Put(uint64_t position, ImageCheck check) {
   shard.positions.pop_front();
 }
 
-std::optional<ImageCheck> ImageCheckCache::Get(uint64_t position) const {
-  const Shard& shard = shards_[position % kShards];
+std::optional<ImageCheck> ImageCheckCache::Get(v1::Split split,
+                                               uint64_t position) const {
+  const Shard& shard = shards_[split][position % kShards];
   MutexLock lock(&shard.mutex);
   const auto found = shard.checks.find(position);
   if (found == shard.checks.end()) return std::nullopt;

@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "common/mutex.h"
+#include "proto/split.pb.h"
 #include "server/corpus/data_fault.h"
 
 namespace ballast {
@@ -21,17 +22,17 @@ struct ImageCheck {
   friend bool operator==(const ImageCheck&, const ImageCheck&) = default;
 };
 
-// Remembers, for the last kMost positions, whether their images could be
-// decoded: if not, the sample's text is not supervised. Thread-safe; threads at
-// different positions rarely share a lock.
+// Remembers, for the last kMost positions of each split, whether their images
+// could be decoded: if not, the sample's text is not supervised. Thread-safe;
+// threads at different positions rarely share a lock.
 class ImageCheckCache {
  public:
   static constexpr size_t kMost = size_t{1} << 16;
 
   // Replaces an earlier result.
-  void Put(uint64_t position, ImageCheck check);
+  void Put(v1::Split split, uint64_t position, ImageCheck check);
   // nullopt if no result is remembered.
-  std::optional<ImageCheck> Get(uint64_t position) const;
+  std::optional<ImageCheck> Get(v1::Split split, uint64_t position) const;
 
  private:
   static constexpr size_t kShards = 64;
@@ -40,7 +41,7 @@ class ImageCheckCache {
     std::unordered_map<uint64_t, ImageCheck> checks ABSL_GUARDED_BY(mutex);
     std::deque<uint64_t> positions ABSL_GUARDED_BY(mutex);  // oldest first
   };
-  std::array<Shard, kShards> shards_;
+  std::array<std::array<Shard, kShards>, v1::Split_ARRAYSIZE> shards_;
 };
 
 }  // namespace ballast

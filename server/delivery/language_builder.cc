@@ -69,7 +69,9 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::CheckImages(
     const SampleRequest& request, SampleWork* work) const {
   if (!checks_images_ || request.grids.empty()) return std::nullopt;
   const uint64_t position = request.record.position;
-  if (const auto known = image_checks_->Get(position)) return known->fault;
+  if (const auto known = image_checks_->Get(request.split, position)) {
+    return known->fault;
+  }
   BuildInstruments* const instruments = reader_->instruments();
   std::vector<uint8_t> dropped;
   BALLAST_ASSIGN_OR_RETURN(
@@ -84,7 +86,7 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::CheckImages(
           instruments ? &instruments->images_checked : nullptr, work));
   ImageCheck check;
   if (!decoded.ok()) check.fault = decoded.fault();
-  image_checks_->Put(position, check);
+  image_checks_->Put(request.split, position, check);
   return check.fault;
 }
 

@@ -11,6 +11,7 @@
 #include "common/status_macros.h"
 #include "proto/block/data_end.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 #include "server/delivery/worker_pool.h"
 
 namespace ballast {
@@ -72,6 +73,7 @@ absl::Status Drained() {
 }  // namespace
 
 absl::Status CheckRole(const v1::Job& job, const v1::Role& role) {
+  BALLAST_RETURN_IF_ERROR(CheckSplit(job, role.split()));
   for (const v1::Job::ModuleSize& module : job.modules()) {
     if (module.module() != role.module()) continue;
     if (role.dp_rank() < module.dp()) return RuleOf(job, role).status();
@@ -144,16 +146,43 @@ Loader::Loader(const Settings& settings, const Scheduler* scheduler,
                std::unique_ptr<Arena> arena, std::unique_ptr<Workers> workers,
                ActiveSamples* active)
     : settings_(settings),
-      job_(scheduler->job()),
-      max_streams_(std::max(kLeastStreams,
-                            (settings.peers + kSpareStreams) * settings.ranks)),
+      splits_(PartsOf(settings, scheduler, active)),
+      shares_(uint64_t{settings.ranks} *
+              (splits_.size() -
+               std::count(splits_.begin(), splits_.end(), nullptr))),
+      max_streams_(
+          std::max(kLeastStreams, (settings.peers + kSpareStreams) * shares_)),
       builder_(std::move(builder)),
       arena_(std::move(arena)),
-      schedules_(scheduler, settings.prefetch_steps + kSpareSchedules, active),
       next_generation_(FirstGeneration(*arena_)),
-      ledger_(settings.memory, settings.ranks, arena_->begin(), arena_->end()),
-      vision_gate_(settings.vision_first, settings.prefetch_steps),
+      ledger_(settings.memory, shares_, arena_->begin(), arena_->end()),
+      vision_gates_(splits_.size(),
+                    VisionGate(settings.vision_first, settings.prefetch_steps)),
       workers_(std::move(workers)) {}
+
+Loader::SplitParts Loader::PartsOf(const Settings& settings,
+                                   const Scheduler* scheduler,
+                                   ActiveSamples* active) {
+  SplitParts parts;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto found = scheduler->OfSplit(static_cast<v1::Split>(i));
+    if (!found.ok()) continue;
+    parts[i] = std::make_unique<SplitPart>(
+        *found, settings.prefetch_steps + kSpareSchedules, active);
+  }
+  return parts;
+}
+
+absl::StatusOr<Loader::SplitPart*> Loader::PartOf(v1::Split split) const {
+  BALLAST_RETURN_IF_ERROR(CheckSplit(splits_[v1::SPLIT_TRAIN]->job, split));
+  return splits_[split].get();
+}
+
+bool Loader::Trains() const {
+  return std::any_of(streams_.begin(), streams_.end(), [](const auto& entry) {
+    return entry.second->role.split() == v1::SPLIT_TRAIN;
+  });
+}
 
 void Loader::Stop() {
   ticker_.reset();
@@ -164,8 +193,9 @@ void Loader::Stop() {
 absl::StatusOr<std::unique_ptr<BlockStream>> Loader::OpenStream(
     const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
     std::function<void()> ready) {
-  BALLAST_RETURN_IF_ERROR(CheckRole(job_, role));
-  BALLAST_ASSIGN_OR_RETURN(steps, StepsWithData(job_, step, steps));
+  BALLAST_ASSIGN_OR_RETURN(const SplitPart* const part, PartOf(role.split()));
+  BALLAST_RETURN_IF_ERROR(CheckRole(part->job, role));
+  BALLAST_ASSIGN_OR_RETURN(steps, StepsWithData(part->job, step, steps));
   Deferred deferred;
   MutexLock lock(&mutex_);
   if (draining_) return Drained();
@@ -177,12 +207,12 @@ absl::StatusOr<std::unique_ptr<BlockStream>> Loader::OpenStream(
   }
   BALLAST_RETURN_IF_ERROR(CheckAskAlikeLocked(role));
   // Restarted ranks may begin at an earlier step.
-  if (streams_.empty()) current_step_.reset();
+  if (!Trains()) current_step_.reset();
   const uint64_t id = next_stream_++;
   auto stream = std::make_unique<LoaderStream>(
       id, role, BlockRange{{step, micro_batch}, steps},
       settings_.prefetch_steps, std::move(ready));
-  vision_gate_.Add(stream.get());
+  GateOf(*stream).Add(stream.get());
   Advance(stream.get(), &deferred);
   streams_[id] = std::move(stream);
   return std::make_unique<Stream>(shared_from_this(), id);
@@ -202,8 +232,9 @@ absl::Status Loader::CheckAskAlikeLocked(const v1::Role& role) const {
   const bool direct = AsksDirect(role);
   for (const auto& [id, stream] : streams_) {
     const v1::Role& other = stream->role;
-    if (other.module() != role.module() || other.dp_rank() == role.dp_rank() ||
-        !stream->end.ok() || AsksDirect(other) == direct) {
+    if (other.module() != role.module() || other.split() != role.split() ||
+        other.dp_rank() == role.dp_rank() || !stream->end.ok() ||
+        AsksDirect(other) == direct) {
       continue;
     }
     const v1::Role& asks = direct ? role : other;
@@ -218,15 +249,19 @@ absl::Status Loader::CheckAskAlikeLocked(const v1::Role& role) const {
   return absl::OkStatus();
 }
 
-void Loader::GetSchedule(uint64_t step, ScheduleAnswer answer) {
-  workers_->AddTask([this, step, answer = std::move(answer)] {
-    answer(schedules_.Get(step));
+void Loader::GetSchedule(uint64_t step, ScheduleAnswer answer,
+                         v1::Split split) {
+  workers_->AddTask([this, step, split, answer = std::move(answer)] {
+    const absl::StatusOr<SplitPart*> part = PartOf(split);
+    answer(part.ok() ? (*part)->schedules.Get(step) : part.status());
   });
 }
 
-void Loader::PeekSchedule(uint64_t step, ScheduleAnswer answer) {
-  workers_->AddWatchTask([this, step, answer = std::move(answer)] {
-    answer(schedules_.Peek(step));
+void Loader::PeekSchedule(uint64_t step, ScheduleAnswer answer,
+                          v1::Split split) {
+  workers_->AddWatchTask([this, step, split, answer = std::move(answer)] {
+    const absl::StatusOr<SplitPart*> part = PartOf(split);
+    answer(part.ok() ? (*part)->schedules.Peek(step) : part.status());
   });
 }
 
@@ -235,7 +270,8 @@ void Loader::WatchSteps(std::function<void(uint64_t step)> on_step) {
   on_step_ = std::move(on_step);
 }
 
-void Loader::NoteStep(uint64_t step, Deferred* deferred) {
+void Loader::NoteStep(v1::Split split, uint64_t step, Deferred* deferred) {
+  if (split != v1::SPLIT_TRAIN) return;
   if (current_step_.has_value() && step <= *current_step_) return;
   if (on_step_ == nullptr) return;
   current_step_ = step;
@@ -247,7 +283,7 @@ void Loader::NoteStep(uint64_t step, Deferred* deferred) {
 void Loader::LookForPausedVision() {
   Deferred deferred;
   MutexLock lock(&mutex_);
-  vision_gate_.Look();
+  for (VisionGate& gate : vision_gates_) gate.Look();
   AdvanceWaiting(&deferred);
 }
 
@@ -280,9 +316,12 @@ LoaderStats Loader::stats() const {
   stats.samples_waiting = load.items;
   stats.workers = load.threads;
   stats.workers_busy = load.busy;
-  const ScheduleCache::Uses schedules = schedules_.uses();
-  stats.schedules_found = schedules.found;
-  stats.schedules_computed = schedules.computed;
+  for (const auto& part : splits_) {
+    if (part == nullptr) continue;
+    const ScheduleCache::Uses schedules = part->schedules.uses();
+    stats.schedules_found += schedules.found;
+    stats.schedules_computed += schedules.computed;
+  }
   MutexLock lock(&mutex_);
   stats.memory_in_use = ledger_.in_use();
   stats.memory_idle = ledger_.idle();

@@ -35,10 +35,10 @@
 
 namespace ballast {
 
-// Builds the blocks of a job. A sample is read only if a stream of its role
-// wants it, and once for all streams that do: they share the block
-// (block_ledger.h). All streams share `serve.threads` workers, whose unit of
-// work is one sample, and `serve.memory` (block_ledger.h states its bound),
+// Builds the blocks of a job, of all its splits. A sample is read only if a
+// stream of its role wants it, and once for all streams that do: they share the
+// block (block_ledger.h). All streams share `serve.threads` workers, whose unit
+// of work is one sample, and `serve.memory` (block_ledger.h states its bound),
 // which is where `serve.arena` says. Each stream is prepared up to
 // `serve.prefetch_steps` steps ahead of the block that its client takes next.
 // Thread-safe.
@@ -54,15 +54,16 @@ class Loader : public std::enable_shared_from_this<Loader> {
     BlockGeometry geometry;
     uint64_t memory = 0;  // bytes
     uint32_t prefetch_steps = 0;
-    uint32_t ranks = 1;
+    uint32_t ranks = 1;         // of each split
     uint32_t peers = 1;         // ranks of one data-parallel rank: same blocks
     bool vision_first = false;  // vision_gate.h
   };
 
   // `config` is a loaded one. `ranks` is the number of ranks that this server
-  // serves, over all modules: the memory is divided into as many shares.
-  // `scheduler` and `clock` are not owned and outlive the loader, and so does
-  // `active`, which lists the schedules that are being computed; may be null.
+  // serves, over all modules: the memory is divided into as many shares for
+  // each split of the job. `scheduler`, that of train, and `clock` are not
+  // owned and outlive the loader, and so does `active`, which lists the
+  // schedules that are being computed; may be null.
   //
   // The loader stops when the last copy of the returned pointer is gone: every
   // stream ends with UNAVAILABLE, and samples that are being built are waited
@@ -84,11 +85,11 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // is called from any thread with no lock held, see BlockStream::TryNext; it
   // must not block. Whether the step has this micro-batch is known once its
   // schedule is, so TryNext reports that. Errors: INVALID_ARGUMENT (no such
-  // module or rank), OUT_OF_RANGE (the data end before the step), UNAVAILABLE
-  // (the loader drains), RESOURCE_EXHAUSTED (too many open streams: for each
-  // rank one per peer and three more, 64 at least), FAILED_PRECONDITION (some
-  // of the module's ranks with an open stream request direct delivery and some
-  // do not).
+  // module, rank or split), OUT_OF_RANGE (the data end before the step),
+  // UNAVAILABLE (the loader drains), RESOURCE_EXHAUSTED (too many open streams:
+  // for each rank of each split one per peer and three more, 64 at least),
+  // FAILED_PRECONDITION (some of the module's ranks with an open stream of the
+  // split request direct delivery and some do not).
   absl::StatusOr<std::unique_ptr<BlockStream>> OpenStream(
       const v1::Role& role, uint64_t step, uint32_t micro_batch, uint64_t steps,
       std::function<void()> ready);
@@ -97,16 +98,19 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // an open stream does not request the same delivery as `role`.
   absl::Status CheckAskAlike(const v1::Role& role) const;
 
-  // Makes a worker get the schedule of `step` and pass it to `answer`. The
-  // loader must live until then. Errors: as the scheduler.
+  // Makes a worker get the schedule of `step` of `split` and pass it to
+  // `answer`. The loader must live until then. Errors: as CheckSplit and the
+  // scheduler.
   using ScheduleAnswer = std::function<void(
       absl::StatusOr<std::shared_ptr<const v1::StepSchedule>>)>;
-  void GetSchedule(uint64_t step, ScheduleAnswer answer);
+  void GetSchedule(uint64_t step, ScheduleAnswer answer,
+                   v1::Split split = v1::SPLIT_TRAIN);
 
   // Like GetSchedule, for watchers and others that look at many steps: samples
   // come before it (work_queue.h), and schedules that streams need stay in the
   // cache.
-  void PeekSchedule(uint64_t step, ScheduleAnswer answer);
+  void PeekSchedule(uint64_t step, ScheduleAnswer answer,
+                    v1::Split split = v1::SPLIT_TRAIN);
 
   // From now on a worker calls `on_step` with each new
   // LoaderStats.current_step. Call at most once.
@@ -192,8 +196,8 @@ class Loader : public std::enable_shared_from_this<Loader> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(uint64_t number, Deferred* deferred)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Records that a stream has got a block of `step`.
-  void NoteStep(uint64_t step, Deferred* deferred)
+  // Records that a stream of `split` has got a block of `step`.
+  void NoteStep(v1::Split split, uint64_t step, Deferred* deferred)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // The workers' tasks.
@@ -207,12 +211,33 @@ class Loader : public std::enable_shared_from_this<Loader> {
   void OnFinished(const std::weak_ptr<LoaderBlock>& weak,
                   absl::StatusOr<uint64_t> checksum);
 
+  // What belongs to one split of the job.
+  struct SplitPart {
+    SplitPart(const Scheduler* scheduler, size_t cached, ActiveSamples* active)
+        : job(scheduler->job()), schedules(scheduler, cached, active) {}
+    const v1::Job job;
+    ScheduleCache schedules;
+  };
+  using SplitParts =
+      std::array<std::unique_ptr<SplitPart>, v1::Split_ARRAYSIZE>;
+  static SplitParts PartsOf(const Settings& settings,
+                            const Scheduler* scheduler, ActiveSamples* active);
+
+  // The part of `split`. Errors: as CheckSplit.
+  absl::StatusOr<SplitPart*> PartOf(v1::Split split) const;
+  VisionGate& GateOf(const LoaderStream& stream)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return vision_gates_[stream.role.split()];
+  }
+  // Whether a stream of train is open.
+  bool Trains() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   const Settings settings_;
-  const v1::Job job_;
+  const SplitParts splits_;  // null: the job has no such split
+  const uint64_t shares_;    // of the memory: ranks of all splits
   const uint64_t max_streams_;
   const std::unique_ptr<SampleBuilder> builder_;
   const std::unique_ptr<Arena> arena_;
-  ScheduleCache schedules_;
 
   mutable Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
@@ -225,7 +250,8 @@ class Loader : public std::enable_shared_from_this<Loader> {
   uint64_t next_stream_ ABSL_GUARDED_BY(mutex_) = 1;
   uint64_t next_generation_ ABSL_GUARDED_BY(mutex_);
   BlockLedger ledger_ ABSL_GUARDED_BY(mutex_);
-  VisionGate vision_gate_ ABSL_GUARDED_BY(mutex_);
+  // One for each split: the blocks of different splits share no sample.
+  std::vector<VisionGate> vision_gates_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, std::shared_ptr<LoaderBlock>> blocks_
       ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, std::unique_ptr<LoaderStream>> streams_
@@ -235,8 +261,8 @@ class Loader : public std::enable_shared_from_this<Loader> {
   std::unique_ptr<Ticker> ticker_;          // null unless vision_first
 };
 
-// OK, or INVALID_ARGUMENT naming the module or rank that the job lacks, or the
-// delivery that the rank may not request.
+// OK, or INVALID_ARGUMENT naming the module, rank or split that the job lacks,
+// or the delivery that the rank may not request.
 absl::Status CheckRole(const v1::Job& job, const v1::Role& role);
 
 }  // namespace ballast

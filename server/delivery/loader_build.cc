@@ -4,6 +4,7 @@
 
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "proto/schedule/split.h"
 #include "server/delivery/loader.h"
 
 namespace ballast {
@@ -12,7 +13,7 @@ void Loader::Plan(uint64_t stream_id, const v1::Role& role, const BlockId& id) {
   absl::StatusOr<PlannedBlock> planned = [&]() -> absl::StatusOr<PlannedBlock> {
     BALLAST_ASSIGN_OR_RETURN(
         const std::shared_ptr<const v1::StepSchedule> schedule,
-        schedules_.Get(id.step));
+        splits_[role.split()]->schedules.Get(id.step));
     return PlanForBuilding(*schedule, id.micro_batch, role,
                            AsksDirect(role) ? DeliveryRule(v1::DELIVERY_DIRECT)
                                             : settings_.delivery[role.module()],
@@ -20,7 +21,8 @@ void Loader::Plan(uint64_t stream_id, const v1::Role& role, const BlockId& id) {
   }();
   // Every rank is stuck here, and its trainer may be the last to know why.
   if (absl::IsDataLoss(planned.status())) {
-    LogError("no schedule of step ", id.step, ": ", planned.status().message());
+    LogError("no schedule of ", SplitWord(role.split()), "step ", id.step, ": ",
+             planned.status().message());
   }
 
   Deferred deferred;

@@ -1,4 +1,6 @@
 // Streams of a Loader: the blocks that each begins, hands out and releases.
+#include <array>
+#include <optional>
 #include <utility>
 
 #include "server/delivery/loader.h"
@@ -35,8 +37,8 @@ std::optional<Loader::BlockOr> Loader::TryNext(uint64_t stream_id) {
   std::unique_ptr<Block> block = MakeHold(*stream, stream->queue.front());
   stream->queue.pop_front();
   stream->progress.OnTaken();
-  vision_gate_.OnTaken(*stream);
-  NoteStep(block->id().step, &deferred);
+  GateOf(*stream).OnTaken(*stream);
+  NoteStep(stream->role.split(), block->id().step, &deferred);
   Advance(stream, &deferred);
   return block;
 }
@@ -56,7 +58,7 @@ void Loader::Close(uint64_t stream_id) {
   End(stream, Closed(), &deferred);
   // Destroying `ready` may free objects that must not be freed under the lock.
   deferred.calls.push_back([ready = std::move(stream->ready)] {});
-  vision_gate_.Remove(*stream);
+  GateOf(*stream).Remove(*stream);
   streams_.erase(stream_id);
 }
 
@@ -75,7 +77,7 @@ void Loader::Advance(LoaderStream* stream, Deferred* deferred) {
         });
         break;
       case StreamProgress::Action::kBegin:
-        if (!vision_gate_.MayBegin(*stream)) {
+        if (!GateOf(*stream).MayBegin(*stream)) {
           stream->waits_for_vision = true;
           return;
         }
@@ -91,11 +93,14 @@ void Loader::Advance(LoaderStream* stream, Deferred* deferred) {
 void Loader::AdvanceWaiting(Deferred* deferred) {
   // Computed once for all streams, since this runs after every block that is
   // built.
-  std::optional<VisionGate::VisionRanks> ranks;
+  std::array<std::optional<VisionGate::VisionRanks>, v1::Split_ARRAYSIZE>
+      ranks_of_split;
   for (const auto& [id, stream] : streams_) {
     if (stream->waits_for_vision) {
-      if (!ranks.has_value()) ranks = vision_gate_.Ranks();
-      if (!vision_gate_.MayBegin(*stream, *ranks)) continue;
+      const VisionGate& gate = GateOf(*stream);
+      auto& ranks = ranks_of_split[stream->role.split()];
+      if (!ranks.has_value()) ranks = gate.Ranks();
+      if (!gate.MayBegin(*stream, *ranks)) continue;
     } else if (!stream->waits_for_memory) {
       continue;
     }
@@ -106,15 +111,15 @@ void Loader::AdvanceWaiting(Deferred* deferred) {
 bool Loader::Begin(LoaderStream* stream, const StreamProgress::Decision& next,
                    Deferred* deferred) {
   std::vector<uint64_t> gone;
-  const std::optional<BlockLedger::Grant> grant =
-      ledger_.Acquire(stream->id,
-                      {stream->role.module(), stream->role.dp_rank(),
-                       next.block, AsksDirect(stream->role)},
-                      next.bytes, &gone);
+  const std::optional<BlockLedger::Grant> grant = ledger_.Acquire(
+      stream->id,
+      {stream->role.module(), stream->role.dp_rank(), next.block,
+       AsksDirect(stream->role), stream->role.split()},
+      next.bytes, &gone);
   for (const uint64_t block : gone) Forget(block, deferred);
   if (!grant.has_value()) return false;
   stream->progress.OnBegun();
-  vision_gate_.OnBegun(*stream, grant->is_new);
+  GateOf(*stream).OnBegun(*stream, grant->is_new);
   std::shared_ptr<LoaderBlock>& block = blocks_[grant->block];
   if (grant->is_new) {
     block = std::make_shared<LoaderBlock>();

@@ -14,6 +14,7 @@ namespace ballast {
 // A planned sample and the memory of its payload.
 struct SampleRequest {
   v1::Module module = v1::MODULE_UNSPECIFIED;
+  v1::Split split = v1::SPLIT_TRAIN;  // whose order record.position is in
   SampleRecord record = {};
   // The grids of all images of the sample; set for either module.
   absl::Span<const ImageGrid> grids;

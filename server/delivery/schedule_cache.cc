@@ -15,6 +15,7 @@ absl::StatusOr<v1::StepSchedule> ScheduleCache::Compute(uint64_t step) const {
   ActiveSample work;
   work.stage = "looking samples up in the index";
   work.step = step;
+  work.split = scheduler_->job().split();
   const ActiveSamples::Scope scope(active_, work);
   return scheduler_->Schedule(step);
 }

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 
 namespace ballast {
 
@@ -67,9 +68,9 @@ void StallWatch::Look() {
     const std::string taken = absl::FormatDuration(
         absl::Trunc(now - item.since, absl::Milliseconds(100)));
     if (item.step.has_value()) {
-      LogWarning("stall: ", item.stage, " for the schedule of step ",
-                 *item.step, " has taken ", taken,
-                 "; does the file system of the index files answer?");
+      LogWarning("stall: ", item.stage, " for the schedule of ",
+                 SplitWord(item.split), "step ", *item.step, " has taken ",
+                 taken, "; does the file system of the index files answer?");
       continue;
     }
     LogWarning("stall: ", item.stage, " of ", describe_(item), " for ",

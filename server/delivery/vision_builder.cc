@@ -25,7 +25,7 @@ absl::StatusOr<std::optional<DataFault>> VisionBuilder::Build(
       fault = warnings.fault();
     }
   }
-  image_checks_->Put(request.record.position, {fault});
+  image_checks_->Put(request.split, request.record.position, {fault});
   if (!fault.has_value()) ClearVisionPadding(request);
   return fault;
 }

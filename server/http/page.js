@@ -214,7 +214,7 @@ function clients(json) {
   const states = {waits_for_block: 'waits', sending: 'is sent one', holds_back: 'has no room'};
   fill('clients', el('h2', {}, `Clients (${json.clients_total})`),
     json.clients.length ? table(['rank', 'step', 'behind', 'state', 'for', 'holds', 'way', 'connection'],
-      json.clients.map(c => [`${c.module} ${c.rank}`, `${c.step}.${c.micro_batch}`,
+      json.clients.map(c => [`${c.split === 'train' ? '' : c.split + ' '}${c.module} ${c.rank}`, `${c.step}.${c.micro_batch}`,
         el('td', {class: c.lag > 4 ? 'warn' : ''}, c.lag), states[c.state] || c.state, time(c.seconds),
         bytes(c.held_bytes), c.shared_memory ? 'shared memory' : 'stream', c.peer]), [3, 6, 7])
       : el('p', {class: 'facts'}, 'Nobody is connected.'),

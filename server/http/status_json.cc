@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "common/instruments.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 
 namespace ballast {
 namespace {
@@ -99,6 +100,7 @@ Json ClientsJson(const v1::GetStatusResponse& status) {
     clients.push_back(
         {{"module", NameOf(client.role().module())},
          {"rank", client.role().dp_rank()},
+         {"split", std::string(SplitName(client.role().split()))},
          {"peer", client.peer()},
          {"step", client.step()},
          {"micro_batch", client.micro_batch()},

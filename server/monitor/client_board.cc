@@ -1,6 +1,7 @@
 #include "server/monitor/client_board.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -38,14 +39,19 @@ std::vector<v1::GetStatusResponse::Client> ByLag(
     const std::vector<ClientBoard::Client>& clients,
     std::chrono::steady_clock::time_point now, size_t most) {
   std::vector<const ClientBoard::Client*> order;
-  uint64_t furthest = 0;
+  std::map<v1::Split, uint64_t> furthest;
   for (const ClientBoard::Client& client : clients) {
     order.push_back(&client);
-    furthest = std::max(furthest, client.step);
+    uint64_t& step = furthest[client.role.split()];
+    step = std::max(step, client.step);
   }
-  const auto key = [](const ClientBoard::Client& client) {
-    return std::make_tuple(client.step, client.since, client.role.module(),
-                           client.role.dp_rank());
+  const auto lag = [&furthest](const ClientBoard::Client& client) {
+    return furthest[client.role.split()] - client.step;
+  };
+  // The largest lag first.
+  const auto key = [&lag](const ClientBoard::Client& client) {
+    return std::make_tuple(~lag(client), client.since, client.role.split(),
+                           client.role.module(), client.role.dp_rank());
   };
   std::sort(order.begin(), order.end(),
             [&key](const auto* a, const auto* b) { return key(*a) < key(*b); });
@@ -57,7 +63,7 @@ std::vector<v1::GetStatusResponse::Client> ByLag(
     entry.set_peer(client->peer);
     entry.set_step(client->step);
     entry.set_micro_batch(client->micro_batch);
-    entry.set_lag(furthest - client->step);
+    entry.set_lag(lag(*client));
     entry.set_state(client->state);
     entry.set_seconds(std::max(
         std::chrono::duration<double>(now - client->since).count(), 0.0));

@@ -65,7 +65,7 @@ class ClientBoard {
 };
 
 // At most `most` clients for GetStatus: those furthest behind the leading one
-// first; among equals, those longest in their state first.
+// of their split first; among equals, those longest in their state first.
 std::vector<v1::GetStatusResponse::Client> ByLag(
     const std::vector<ClientBoard::Client>& clients,
     std::chrono::steady_clock::time_point now, size_t most);

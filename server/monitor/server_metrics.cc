@@ -177,13 +177,16 @@ void AddProblems(const v1::GetStatusResponse& status, uint64_t placeholders,
 void AddClients(const std::vector<ClientBoard::Client>& clients,
                 FamilyList* list) {
   std::map<v1::Module, std::map<ClientBoard::State, uint64_t>> counts;
-  uint64_t furthest = 0;
-  uint64_t nearest = UINT64_MAX;
+  // The nearest and the furthest step of each split.
+  std::map<v1::Split, std::pair<uint64_t, uint64_t>> steps;
   double held = 0;
   for (const ClientBoard::Client& client : clients) {
     ++counts[client.role.module()][client.state];
-    furthest = std::max(furthest, client.step);
+    const std::pair<uint64_t, uint64_t> own = {client.step, client.step};
+    auto& [nearest, furthest] =
+        steps.try_emplace(client.role.split(), own).first->second;
     nearest = std::min(nearest, client.step);
+    furthest = std::max(furthest, client.step);
     held += client.held_bytes;
   }
   list->Begin("ballast_clients", FamilyList::kGauge,
@@ -200,8 +203,12 @@ void AddClients(const std::vector<ClientBoard::Client>& clients,
     }
   }
   list->Begin("ballast_client_lag_steps", FamilyList::kGauge,
-              "Steps that the last client is behind the first.");
-  if (!clients.empty()) list->Add(furthest - nearest);
+              "Steps that the last client is behind the first of its split.");
+  uint64_t lag = 0;
+  for (const auto& [split, range] : steps) {
+    lag = std::max(lag, range.second - range.first);
+  }
+  if (!clients.empty()) list->Add(lag);
   list->Begin("ballast_client_held_bytes", FamilyList::kGauge,
               "Bytes of blocks that all clients hold or are being sent.");
   list->Add(held);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/build_info.h"
+#include "proto/schedule/split.h"
 
 namespace ballast {
 
@@ -72,7 +73,8 @@ void ServerState::AddProblems(v1::GetStatusResponse* status) const {
     stall->set_stage(work.stage);
     stall->set_seconds(absl::ToDoubleSeconds(now - work.since));
     if (work.step.has_value()) {
-      stall->set_sample(absl::StrCat("step ", *work.step));
+      stall->set_sample(
+          absl::StrCat(SplitWord(work.split), "step ", *work.step));
       continue;
     }
     const SampleLocation at =

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 #include "server/delivery/loader.h"
 
 namespace ballast {
@@ -37,6 +38,12 @@ TimingStore::TimingStore(const v1::Job& job) : job_(job) {
 
 absl::Status TimingStore::Check(const v1::StepTiming& timing) const {
   BALLAST_RETURN_IF_ERROR(CheckRole(job_, timing.role()));
+  if (timing.role().split() != v1::SPLIT_TRAIN) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("role.split is ", SplitName(timing.role().split()),
+                     ", wanted train: costs are fitted to forward and backward "
+                     "passes, and other splits have no backward pass"));
+  }
   const uint64_t samples = job_.global_batch();
   if (timing.step() >= std::numeric_limits<uint64_t>::max() / samples) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -34,7 +34,8 @@ class TimingStore {
   explicit TimingStore(const v1::Job& job);
 
   // Keeps all `timings`, or none of them. Errors: INVALID_ARGUMENT (no timing,
-  // or more than kMaxReported; no such role; a step whose positions do not fit
+  // or more than kMaxReported; no such role, or one of another split than
+  // train; a step whose positions do not fit
   // 64 bits; a micro-batch that no step of the job can have, without a check
   // that this step has it; a time that is negative or not finite).
   absl::Status Add(absl::Span<const v1::StepTiming* const> timings);

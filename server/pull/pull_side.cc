@@ -7,14 +7,16 @@
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 #include "server/pull/pull_response_wire.h"
 
 namespace ballast {
 namespace {
 
-// "vision rank 3"
+// "vision rank 3", "valid vision rank 3"
 std::string Describe(const v1::PullRequest::Open& open) {
-  return absl::StrCat(ModuleName(open.role().module()), " rank ",
+  return absl::StrCat(SplitWord(open.role().split()),
+                      ModuleName(open.role().module()), " rank ",
                       open.role().dp_rank());
 }
 

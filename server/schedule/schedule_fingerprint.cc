@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "proto/schedule/fingerprint.h"
+#include "server/schedule/split_sources.h"
 
 namespace ballast {
 namespace {
@@ -94,13 +95,20 @@ void AddMessage(const std::string& prefix, const Message& message,
 }  // namespace
 
 v1::Fingerprint ScheduleFingerprint(
-    const v1::Config& config, const std::vector<const SourceIndex*>& indexes) {
+    const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
+    v1::Split split) {
   KeyValues entries;
-  for (int i = 0; i < config.sources_size(); ++i) {
-    const v1::Source& source = config.sources(i);
-    entries[absl::StrFormat("sources.%04d", i)] =
-        absl::StrCat(source.name(), " weight ", DoubleText(source.weight()));
-    entries[absl::StrCat("index.", source.name())] = indexes[i]->digest();
+  for (const v1::Split each : SplitsOf(config)) {
+    // Counted within the split, so that another one's sources may be anywhere.
+    int number = 0;
+    for (const uint32_t i : SourcesOfSplit(config, each)) {
+      const v1::Source& source = config.sources(i);
+      const std::string prefix = SplitPrefix(each);
+      entries[absl::StrFormat("%ssources.%04d", prefix, number++)] =
+          absl::StrCat(source.name(), " weight ", DoubleText(source.weight()));
+      entries[absl::StrCat(prefix, "index.", source.name())] =
+          indexes[i]->digest();
+    }
   }
   AddMessage("order", config.order(), &entries);
   // Like an empty list, the default does not change older fingerprints.
@@ -130,7 +138,7 @@ v1::Fingerprint ScheduleFingerprint(
   if (config.serve().on_bad_sample() == v1::Serve::ON_BAD_SAMPLE_ERROR) {
     entries["serve.on_bad_sample"] = "error";
   }
-  return MakeFingerprint(entries);
+  return MakeFingerprint(entries, split);
 }
 
 }  // namespace ballast

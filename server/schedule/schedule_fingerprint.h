@@ -9,15 +9,18 @@
 
 namespace ballast {
 
-// Makes the fingerprint of everything that the schedule depends on, with that
-// of the data alone (proto/schedule/fingerprint.h): sources (name, weight,
-// index digest), order, model, batch, dp sizes, which ranks share a server,
-// balance, packing. It leaves out paths, addresses, `serve`, `security`, and
-// which of the reordering deliveries is used, since none of these changes which
-// rank trains on which sample. `config.model.tokenizer` holds the tokenizer's
-// digest (Tokenizer::digest), since its path does not identify it.
+// Makes the fingerprint of everything that the schedules of all splits depend
+// on, with that of the data of `split` alone (proto/schedule/fingerprint.h), so
+// that a split that is added later changes the first but not the second. The
+// first covers sources (name, weight, split, index digest), order, model,
+// batch, dp sizes, which ranks share a server, balance, packing. It leaves out
+// paths, addresses, `serve`, `security`, and which of the reordering deliveries
+// is used, since none of these changes which rank trains on which sample.
+// `config.model.tokenizer` holds the tokenizer's digest (Tokenizer::digest),
+// since its path does not identify it.
 v1::Fingerprint ScheduleFingerprint(
-    const v1::Config& config, const std::vector<const SourceIndex*>& indexes);
+    const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
+    v1::Split split);
 
 }  // namespace ballast
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 #include "server/config/topology.h"
 #include "server/schedule/cost_model.h"
 #include "server/schedule/micro_batch_schedule.h"
@@ -17,6 +18,7 @@
 #include "server/schedule/pipeline_order.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/schedule_fingerprint.h"
+#include "server/schedule/split_sources.h"
 
 namespace ballast {
 namespace {
@@ -25,11 +27,12 @@ class ConfiguredScheduler final : public Scheduler {
  public:
   ConfiguredScheduler(const v1::Config& config,
                       std::vector<const SourceIndex*> indexes,
-                      SampleOrder order, MicroBatchShape shape,
-                      std::optional<PackShape> packs,
+                      std::vector<uint32_t> sources, SampleOrder order,
+                      MicroBatchShape shape, std::optional<PackShape> packs,
                       v1::Fingerprint fingerprint, v1::Job job)
       : config_(config),
         indexes_(std::move(indexes)),
+        sources_(std::move(sources)),
         order_(std::move(order)),
         shape_(std::move(shape)),
         packs_(packs),
@@ -41,7 +44,15 @@ class ConfiguredScheduler final : public Scheduler {
   const v1::Fingerprint& fingerprint() const override { return fingerprint_; }
   const v1::Job& job() const override { return job_; }
 
+  // Called while the scheduler is being created.
+  void Own(std::unique_ptr<Scheduler> other) {
+    others_.push_back(std::move(other));
+  }
+
  private:
+  const Scheduler* Find(v1::Split split) const override;
+  // The sample at a position of this split.
+  SampleOrder::Sample SampleAt(uint64_t position) const;
   uint32_t WindowSize() const;
   // Appends the schedule of `count` samples, which are whole micro-batches, to
   // `schedule`.
@@ -56,13 +67,29 @@ class ConfiguredScheduler final : public Scheduler {
 
   const v1::Config config_;
   const std::vector<const SourceIndex*> indexes_;
+  // The numbers, in config_ and indexes_, of order_'s sources.
+  const std::vector<uint32_t> sources_;
   const SampleOrder order_;
   // The shape with the coefficients of step 0.
   const MicroBatchShape shape_;
   const std::optional<PackShape> packs_;  // only with packing.mode `scheduled`
   const v1::Fingerprint fingerprint_;
   const v1::Job job_;
+  std::vector<std::unique_ptr<Scheduler>> others_;  // of the other splits
 };
+
+const Scheduler* ConfiguredScheduler::Find(v1::Split split) const {
+  for (const auto& other : others_) {
+    if (other->job().split() == split) return other.get();
+  }
+  return this;
+}
+
+SampleOrder::Sample ConfiguredScheduler::SampleAt(uint64_t position) const {
+  SampleOrder::Sample sample = order_.At(position);
+  sample.source = sources_[sample.source];
+  return sample;
+}
 
 absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
     uint64_t step) const {
@@ -79,13 +106,16 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
   }
   v1::StepSchedule schedule;
   schedule.set_step(step);
+  schedule.set_split(job_.split());
   schedule.set_fingerprint(fingerprint_.hash());
   for (const v1::Source& source : config_.sources()) {
     schedule.add_sources(source.name());
   }
   schedule.mutable_totals();
   MicroBatchShape shape = shape_;
-  *shape.balance.mutable_cost() = CostAt(config_.balance(), step);
+  // The steps of balance.cost_changes are those of train.
+  *shape.balance.mutable_cost() =
+      CostAt(config_.balance(), job_.split() == v1::SPLIT_TRAIN ? step : 0);
   // Each window of micro-batches is balanced together; the last of a step may
   // be shorter.
   const uint32_t micro = config_.batch().micro();
@@ -171,7 +201,7 @@ absl::Status ConfiguredScheduler::AddWindow(const MicroBatchShape& shape,
   std::vector<ScheduledSample> samples(count);
   for (uint32_t i = 0; i < count; ++i) {
     samples[i].position = first_position + i;
-    samples[i].sample = order_.At(first_position + i);
+    samples[i].sample = SampleAt(first_position + i);
   }
   Prefetch(samples);
   for (ScheduledSample& sample : samples) {
@@ -229,6 +259,7 @@ v1::Job MakeJob(const v1::Config& config,
   *job.mutable_model() = config.model();
   job.set_colocated(config.topology().colocated());
   job.set_virtual_pipeline_group(config.packing().virtual_pipeline_group());
+  for (const v1::Split split : SplitsOf(config)) job.add_splits(split);
   return job;
 }
 
@@ -268,12 +299,12 @@ absl::StatusOr<std::optional<PackShape>> MakePackShape(
   return std::make_optional(packs);
 }
 
-// The first step without data; 0: the data never end. An incomplete step is not
-// run.
-absl::StatusOr<uint64_t> EndStep(const v1::Config& config,
+// The first step without data; 0: the data never end, as those of another split
+// than train. An incomplete step is not run.
+absl::StatusOr<uint64_t> EndStep(const v1::Config& config, v1::Split split,
                                  const SampleOrder& order) {
   const uint32_t epochs = config.order().epochs();
-  if (epochs == 0) return 0;
+  if (epochs == 0 || split != v1::SPLIT_TRAIN) return 0;
   const uint64_t samples = order.EndOf(epochs);
   const uint64_t steps = samples / config.batch().global();
   if (steps == 0) {
@@ -285,12 +316,12 @@ absl::StatusOr<uint64_t> EndStep(const v1::Config& config,
   return steps;
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
-    const v1::Config& config, const std::vector<const SourceIndex*>& indexes) {
+absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
+    const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
+    v1::Split split) {
+  std::vector<uint32_t> numbers = SourcesOfSplit(config, split);
   std::vector<SampleOrder::Source> sources;
-  for (int i = 0; i < config.sources_size(); ++i) {
+  for (const uint32_t i : numbers) {
     const v1::Source& source = config.sources(i);
     if (indexes[i]->size() == 0) {
       return absl::InvalidArgumentError(
@@ -303,14 +334,42 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
   BALLAST_ASSIGN_OR_RETURN(MicroBatchShape shape, MakeShape(config));
   BALLAST_ASSIGN_OR_RETURN(const std::optional<PackShape> packs,
                            MakePackShape(config));
-  SampleOrder order(std::move(sources), config.order().seed(),
+  SampleOrder order(std::move(sources),
+                    SeedOfSplit(config.order().seed(), split),
                     config.order().shuffle());
   v1::Job job = MakeJob(config, shape.modules);
-  BALLAST_ASSIGN_OR_RETURN(const uint64_t end_step, EndStep(config, order));
+  BALLAST_ASSIGN_OR_RETURN(const uint64_t end_step,
+                           EndStep(config, split, order));
   job.set_end_step(end_step);
+  job.set_split(split);
+  job.set_steps_per_epoch(order.EndOf(1) / config.batch().global());
   return std::make_unique<ConfiguredScheduler>(
-      config, indexes, std::move(order), std::move(shape), packs,
-      ScheduleFingerprint(config, indexes), std::move(job));
+      config, indexes, std::move(numbers), std::move(order), std::move(shape),
+      packs, ScheduleFingerprint(config, indexes, split), std::move(job));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
+    const v1::Config& config, const std::vector<const SourceIndex*>& indexes) {
+  if (SourcesOfSplit(config, v1::SPLIT_TRAIN).empty()) {
+    return absl::InvalidArgumentError(
+        "sources: none has `split: train`; wanted at least one");
+  }
+  BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<ConfiguredScheduler> train,
+                           CreateOfSplit(config, indexes, v1::SPLIT_TRAIN));
+  for (const v1::Split split : SplitsOf(config)) {
+    if (split == v1::SPLIT_TRAIN) continue;
+    BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<Scheduler> other,
+                             CreateOfSplit(config, indexes, split));
+    train->Own(std::move(other));
+  }
+  return train;
+}
+
+absl::StatusOr<const Scheduler*> Scheduler::OfSplit(v1::Split split) const {
+  BALLAST_RETURN_IF_ERROR(CheckSplit(job(), split));
+  return Find(split);
 }
 
 }  // namespace ballast

@@ -13,17 +13,19 @@
 
 namespace ballast {
 
-// Computes the schedule of any step. Immutable after Create, hence thread-safe.
-// Schedulers made from equal configurations and indexes return equal schedules
-// on every machine.
+// Computes the schedule of any step of one split. Immutable after Create, hence
+// thread-safe. Schedulers made from equal configurations and indexes return
+// equal schedules on every machine.
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
 
+  // Creates the scheduler of train, which owns those of the other splits.
   // `config` is a loaded configuration in which model.tokenizer has been
   // replaced by the tokenizer's digest. `indexes[i]` belongs to
   // config.sources(i), is not owned and must outlive the scheduler. Errors:
-  // INVALID_ARGUMENT (an empty source; packing.mode `scheduled` with settings
+  // INVALID_ARGUMENT (an empty source; no source with `split: train`;
+  // packing.mode `scheduled` with settings
   // that rule it out; order.epochs so small that the data end within the first
   // step).
   static absl::StatusOr<std::unique_ptr<Scheduler>> Create(
@@ -36,11 +38,20 @@ class Scheduler {
   // Blocks on the disk for pages of the index that have not been read before.
   virtual absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const = 0;
 
-  // The fingerprint of everything that the schedules depend on.
+  // The fingerprint of everything that the schedules of all splits depend on,
+  // with that of this split's data.
   virtual const v1::Fingerprint& fingerprint() const = 0;
 
-  // The settings that clients need to lay out batches.
+  // The settings that clients need to lay out batches of this split.
   virtual const v1::Job& job() const = 0;
+
+  // The job's scheduler of `split`, which lives as long as this one, the
+  // scheduler of train. Errors: as CheckSplit (proto/schedule/split.h).
+  absl::StatusOr<const Scheduler*> OfSplit(v1::Split split) const;
+
+ protected:
+  // The scheduler of `split`, which job().splits() lists.
+  virtual const Scheduler* Find(v1::Split /*split*/) const { return this; }
 };
 
 }  // namespace ballast

@@ -86,8 +86,10 @@ grpc::ServerUnaryReactor* LoaderServiceImpl::Attach(
     return CheckRole(scheduler_->job(), request->role());
   }();
   if (status.ok()) {
-    *response->mutable_fingerprint() = scheduler_->fingerprint();
-    *response->mutable_job() = scheduler_->job();
+    const auto of_split = scheduler_->OfSplit(request->role().split());
+    const Scheduler& scheduler = of_split.ok() ? **of_split : *scheduler_;
+    *response->mutable_fingerprint() = scheduler.fingerprint();
+    *response->mutable_job() = scheduler.job();
     response->set_server(name_);
     response->set_refusal(std::string(refusal_.status().message()));
     if (request->role().module() != v1::MODULE_UNSPECIFIED) {

@@ -7,6 +7,7 @@
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
+#include "proto/schedule/split.h"
 
 namespace ballast {
 namespace {
@@ -46,12 +47,26 @@ absl::Status BuildFirst(Loader* loader, const v1::Role& role) {
 
 }  // namespace
 
+std::vector<v1::Role> RolesToRehearse(const std::vector<v1::Role>& first_ranks,
+                                      const v1::Job& job) {
+  std::vector<v1::Role> roles = first_ranks;
+  for (const int split : job.splits()) {
+    if (split == v1::SPLIT_TRAIN) continue;
+    for (v1::Role role : first_ranks) {
+      role.set_split(static_cast<v1::Split>(split));
+      roles.push_back(std::move(role));
+    }
+  }
+  return roles;
+}
+
 absl::Status Rehearse(Loader* loader, const std::vector<v1::Role>& roles) {
   for (const v1::Role& role : roles) {
     BALLAST_RETURN_IF_ERROR(Annotate(
         BuildFirst(loader, role),
         absl::StrCat("cannot build the first block of ",
-                     ModuleName(role.module()), " rank ", role.dp_rank())));
+                     SplitWord(role.split()), ModuleName(role.module()),
+                     " rank ", role.dp_rank())));
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,11 @@
 
 namespace ballast {
 
+// `first_ranks`, roles of train, and after them the same roles of the job's
+// other splits. Pure.
+std::vector<v1::Role> RolesToRehearse(const std::vector<v1::Role>& first_ranks,
+                                      const v1::Job& job);
+
 // Builds the first block of each role, micro-batch 0 of step 0, as if a rank
 // had requested it, and releases it. This shows that the schedule can be made,
 // that the data can be read and decoded, and that there is memory for blocks. A

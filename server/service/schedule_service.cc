@@ -16,13 +16,14 @@ grpc::ServerUnaryReactor* ScheduleServiceImpl::GetSchedule(
     return reactor;
   }
   // The request and the response live until the reactor has finished.
-  loader_->GetSchedule(request->step(),
-                       [this, reactor, response](auto schedule) {
-                         if (schedule.ok())
-                           *response->mutable_schedule() = **schedule;
-                         --waiting_;
-                         reactor->Finish(ToGrpcStatus(schedule.status()));
-                       });
+  loader_->GetSchedule(
+      request->step(),
+      [this, reactor, response](auto schedule) {
+        if (schedule.ok()) *response->mutable_schedule() = **schedule;
+        --waiting_;
+        reactor->Finish(ToGrpcStatus(schedule.status()));
+      },
+      request->split());
   return reactor;
 }
 

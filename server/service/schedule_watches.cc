@@ -20,7 +20,10 @@ class ScheduleWatch final : public ScheduleReactor,
  public:
   ScheduleWatch(ScheduleWatches* watches,
                 const v1::WatchScheduleRequest& request)
-      : watches_(watches), steps_(request.steps()), next_(request.from_step()) {
+      : watches_(watches),
+        steps_(request.steps()),
+        split_(request.split()),
+        next_(request.from_step()) {
     watches_->calls_->Begin();
   }
 
@@ -46,20 +49,23 @@ class ScheduleWatch final : public ScheduleReactor,
 
  private:
   void AskForNext() {
-    watches_->loader_->PeekSchedule(next_,
-                                    [self = shared_from_this()](auto schedule) {
-                                      if (!schedule.ok()) {
-                                        self->End(schedule.status());
-                                        return;
-                                      }
-                                      v1::WatchScheduleResponse response;
-                                      *response.mutable_schedule() = **schedule;
-                                      self->Write(std::move(response));
-                                    });
+    watches_->loader_->PeekSchedule(
+        next_,
+        [self = shared_from_this()](auto schedule) {
+          if (!schedule.ok()) {
+            self->End(schedule.status());
+            return;
+          }
+          v1::WatchScheduleResponse response;
+          *response.mutable_schedule() = **schedule;
+          self->Write(std::move(response));
+        },
+        split_);
   }
 
   ScheduleWatches* const watches_;
   const uint64_t steps_;  // 0: no end
+  const v1::Split split_;
   uint64_t next_;
   uint64_t sent_ = 0;
 };

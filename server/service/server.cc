@@ -158,7 +158,9 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   GuardSources(read_policy, &job);
   BALLAST_ASSIGN_OR_RETURN(Parts parts, MakeParts(job, identity.ranks));
   if (rehearsal == Rehearsal::kFirstBlocks) {
-    BALLAST_RETURN_IF_ERROR(Rehearse(parts.loader.get(), identity.first_ranks));
+    BALLAST_RETURN_IF_ERROR(
+        Rehearse(parts.loader.get(),
+                 RolesToRehearse(identity.first_ranks, job.scheduler->job())));
   }
   // Created after the rehearsal, since no rank trains on its blocks.
   BALLAST_ASSIGN_OR_RETURN(ServersOfRanks servers,

@@ -1,5 +1,6 @@
 #include "client/batch_stream.h"
 
+#include <cstddef>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -124,6 +125,8 @@ TEST_F(BatchStreamTest, RefusesHeadersThatAreNotOfTheBlock) {
   no_block.bytes[0] ^= 1;
   FakeBlock other_version = BlockOf(0, 0, 1);
   other_version.bytes[4] = 9;
+  FakeBlock other_split = BlockOf(0, 0, 1);
+  other_split.bytes[offsetof(BlockHeader, split)] = v1::SPLIT_VALID;
   const struct {
     FakeBlock block;
     std::string message;
@@ -132,6 +135,7 @@ TEST_F(BatchStreamTest, RefusesHeadersThatAreNotOfTheBlock) {
       {no_block, "magic is"},
       {other_version, "version is 9, wanted 1; is the server of another"},
       {{0, 0, BlockOf(5, 0, 1).bytes}, "says step 5 micro-batch 0"},
+      {other_split, "header says split valid, wanted train"},
       {{0, 0, BlockOf(0, 1, 2).bytes}, "says step 0 micro-batch 1"},
       {BlockOf(0, 0, 0), "micro-batch 0 of 0 micro-batches"},
   };

@@ -91,6 +91,12 @@ TEST_F(LoaderClientTest, GetsSchedules) {
   EXPECT_EQ(answer->step(), 3u);
   ExpectError(client_->GetSchedule(4).status(), absl::StatusCode::kInternal,
               "answered step 3, wanted 4");
+  ExpectError(client_->GetSchedule(3, v1::SPLIT_VALID).status(),
+              absl::StatusCode::kInternal,
+              "answered a step of split train, wanted valid");
+  schedule.set_split(v1::SPLIT_VALID);
+  EXPECT_TRUE(client_->GetSchedule(3, v1::SPLIT_VALID).ok());
+  schedule.clear_split();
   schedule.add_micro_batches()->add_tokens(1);
   ExpectError(client_->GetSchedule(3).status(), absl::StatusCode::kInternal,
               "malformed schedule: step 3 micro-batch 0");

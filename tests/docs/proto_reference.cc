@@ -88,8 +88,9 @@ std::string CommentOfFile(const FileDescriptor* file) {
 
 // "exchange" of DELIVERY_EXCHANGE.
 std::string WordOf(const EnumValueDescriptor* value) {
-  std::string prefix = value->type()->value(0)->name();
-  prefix.resize(absl::StripSuffix(prefix, "UNSPECIFIED").size());
+  // The first value is X_UNSPECIFIED, or X_ and another single word.
+  const std::string& first = value->type()->value(0)->name();
+  const std::string prefix = first.substr(0, first.rfind('_') + 1);
   return absl::AsciiStrToLower(absl::StripPrefix(value->name(), prefix));
 }
 
@@ -129,9 +130,9 @@ std::string KindOf(const FieldDescriptor* field) {
   }
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
     std::vector<std::string> words;
-    for (int i = 1; i < field->enum_type()->value_count(); ++i) {
-      words.push_back(
-          absl::StrCat("`", WordOf(field->enum_type()->value(i)), "`"));
+    for (int i = 0; i < field->enum_type()->value_count(); ++i) {
+      const std::string word = WordOf(field->enum_type()->value(i));
+      if (word != "unspecified") words.push_back(absl::StrCat("`", word, "`"));
     }
     kind = absl::StrJoin(words, ", ");
   } else if (IsMessage(field)) {

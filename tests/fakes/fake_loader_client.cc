@@ -16,6 +16,14 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
+// Every split of a fake's job has the same samples.
+v1::StepSchedule ScheduleOf(const SyntheticJob& job, uint64_t step,
+                            v1::Split split) {
+  v1::StepSchedule schedule = SyntheticSchedule(job, step);
+  schedule.set_split(split);
+  return schedule;
+}
+
 // The pages of one block.
 class FakeRegion : public MemoryRegion {
  public:
@@ -93,8 +101,8 @@ class FakeFetcher : public BatchFetcher {
                              RuleOf(job, request_.role.module()));
     BALLAST_ASSIGN_OR_RETURN(
         const BlockPlan plan,
-        PlanBlock(SyntheticSchedule(loader_.job, step_), micro_batch_,
-                  request_.role, delivery, geometry));
+        PlanBlock(ScheduleOf(loader_.job, step_, request_.role.split()),
+                  micro_batch_, request_.role, delivery, geometry));
     if (++micro_batch_ == plan.header.micro_batches) {
       micro_batch_ = 0;
       ++step_;
@@ -118,19 +126,21 @@ class FakeClient : public LoaderClient {
   explicit FakeClient(FakeLoader loader) : loader_(std::move(loader)) {}
 
   absl::StatusOr<v1::AttachResponse> Attach(
-      const v1::Role&, const v1::Fingerprint& expected) override {
+      const v1::Role& role, const v1::Fingerprint& expected) override {
     if (!expected.hash().empty() && expected.hash() != loader_.fingerprint) {
       return absl::FailedPreconditionError("fingerprints differ");
     }
     v1::AttachResponse response;
     response.mutable_fingerprint()->set_hash(loader_.fingerprint);
     *response.mutable_job() = SyntheticJobMessage(loader_.job);
+    response.mutable_job()->set_split(role.split());
     response.set_server(loader_.address);
     return response;
   }
 
-  absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step) override {
-    v1::StepSchedule schedule = SyntheticSchedule(loader_.job, step);
+  absl::StatusOr<v1::StepSchedule> GetSchedule(uint64_t step,
+                                               v1::Split split) override {
+    v1::StepSchedule schedule = ScheduleOf(loader_.job, step, split);
     if (loader_.on_schedule) {
       BALLAST_RETURN_IF_ERROR(loader_.on_schedule(&schedule));
     }
@@ -138,7 +148,7 @@ class FakeClient : public LoaderClient {
   }
 
   absl::StatusOr<std::unique_ptr<ScheduleWatcher>> WatchSchedule(
-      uint64_t, uint64_t) override {
+      uint64_t, uint64_t, v1::Split) override {
     return absl::UnimplementedError("the fake publishes no schedules");
   }
 

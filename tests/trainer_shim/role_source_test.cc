@@ -20,7 +20,7 @@ namespace {
 // and the timings that it has reported.
 class RoleSourceTest : public ::testing::Test {
  protected:
-  void Open(bool without_blocks = false) {
+  void Open(bool without_blocks = false, v1::Split split = v1::SPLIT_TRAIN) {
     FakeLoader loader;
     loader.job.delivery = v1::DELIVERY_DIRECT;
     loader.on_report = [this](const v1::StepTiming& timing) {
@@ -31,6 +31,7 @@ class RoleSourceTest : public ::testing::Test {
     clients.push_back(FakeLoaderClient(std::move(loader)));
     RoleSource::Options options;
     options.role.set_module(v1::MODULE_LANGUAGE);
+    options.role.set_split(split);
     options.start_step = 4;
     options.without_blocks = without_blocks;
     options.clock = &clock_;
@@ -73,6 +74,18 @@ TEST_F(RoleSourceTest, ReportsNotedTimes) {
   // A phase that took no time is still reported.
   ASSERT_TRUE(timing.has_pack_milliseconds());
   EXPECT_EQ(timing.pack_milliseconds(), 0);
+}
+
+TEST_F(RoleSourceTest, PullsItsSplitAndReportsNoTimesOfIt) {
+  for (const bool without_blocks : {false, true}) {
+    Open(without_blocks, v1::SPLIT_VALID);
+    const auto next = source_->Next();
+    ASSERT_TRUE(next.ok()) << next.status();
+    EXPECT_EQ(next->step->schedule->split(), v1::SPLIT_VALID);
+    EXPECT_EQ(source_->ReportTiming(4, 0, 12.5).code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_TRUE(reported_.empty());
 }
 
 TEST_F(RoleSourceTest, LeavesOutUnknownTimes) {

@@ -71,6 +71,14 @@ typedef enum ballast_normalisation {
   BALLAST_NORMALISE_PIL = 1          /* (x/255 - mean) / std */
 } ballast_normalisation;
 
+/* What samples are for (sources[].split). Each split has its own order and its
+ * own steps. */
+typedef enum ballast_split {
+  BALLAST_SPLIT_TRAIN = 0,
+  BALLAST_SPLIT_VALID = 1,
+  BALLAST_SPLIT_TEST = 2
+} ballast_split;
+
 typedef struct ballast_shim_options {
   uint32_t struct_size;
   /* ballast_module. Required. */
@@ -138,17 +146,21 @@ typedef struct ballast_shim_options {
    * made ahead. */
   uint32_t max_batches_held;
   uint32_t reserved2;
+  /* ballast_split. Shims of several splits may be open at the same time; each
+   * needs communicators of its own. */
+  int32_t split;
+  uint32_t reserved3;
 } ballast_shim_options;
 
 /* Attaches to the servers and begins to fetch, in the shim's own threads.
  * Blocks until every server has answered or failed. With BACKEND_CUDA, create
  * all shims of a process before the first ballast_shim_next of any
  * (docs/gpu_shim.md). No call changes the calling thread's current device.
- * Errors: INVALID_ARGUMENT (naming the option), FAILED_PRECONDITION
- * (fingerprints differ, the data are not the checkpoint's, no GPU),
- * UNIMPLEMENTED (a library without CUDA), UNAVAILABLE and DEADLINE_EXCEEDED (no
- * server answers; names each with its cause), UNAUTHENTICATED,
- * PERMISSION_DENIED, RESOURCE_EXHAUSTED, INTERNAL. */
+ * Errors: INVALID_ARGUMENT (naming the option; the job has no such split),
+ * FAILED_PRECONDITION (fingerprints differ, the data are not the checkpoint's,
+ * no GPU), UNIMPLEMENTED (a library without CUDA), UNAVAILABLE and
+ * DEADLINE_EXCEEDED (no server answers; names each with its cause),
+ * UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED, INTERNAL. */
 BALLAST_API int ballast_shim_create(const ballast_shim_options* options,
                                     ballast_shim** shim);
 
@@ -220,7 +232,7 @@ BALLAST_API int ballast_shim_cancel(ballast_shim* shim);
  * for it, copied, exchanged and packed it, for their metrics (docs/metrics.md).
  * From any thread, also during other calls except _destroy. Blocks for a round
  * trip, plus a second for each server that hangs. Errors leave the shim usable
- * and may be ignored. */
+ * and may be ignored. INVALID_ARGUMENT: a shim of another split than train. */
 BALLAST_API int ballast_shim_report_timing(ballast_shim* shim, uint64_t step,
                                            uint32_t micro_batch,
                                            double milliseconds);
@@ -229,8 +241,9 @@ BALLAST_API int ballast_shim_report_timing(ballast_shim* shim, uint64_t step,
  * fields of ballast.v1.Job under their names in proto/job.proto: "modules" (a
  * list of {"module": "vision", "dp", "align", ...}), "global_batch",
  * "micro_batch", "delivery", "model" ({"patch", "merge", "temporal_patch",
- * "mean", "std", "token_ids", "position_axes", ...}), "end_step". Enumeration
- * values are in lower case, as in the configuration. */
+ * "mean", "std", "token_ids", "position_axes", ...}), "split", "splits" (those
+ * that have sources), "end_step" and "steps_per_epoch" of the shim's split.
+ * Enumeration values are in lower case, as in the configuration. */
 BALLAST_API int ballast_shim_job(const ballast_shim* shim, ballast_bytes** job);
 
 /* The schedule of the last batch's step, in the JSON of `ballastctl schedule
@@ -242,9 +255,9 @@ BALLAST_API int ballast_shim_schedule(const ballast_shim* shim,
  * been returned. */
 #define BALLAST_AFTER_LAST_STEP UINT64_MAX
 
-/* Creates a checkpoint of the data for a run that resumes at `next_step`. It is
- * the same on all ranks: a few kilobytes that hold only that step and the
- * fingerprint. */
+/* Creates a checkpoint of the split's data for a run that resumes at
+ * `next_step`. It is the same on all ranks: a few kilobytes that hold only that
+ * step and the fingerprint. */
 BALLAST_API int ballast_shim_checkpoint(const ballast_shim* shim,
                                         uint64_t next_step,
                                         ballast_bytes** checkpoint);
@@ -252,7 +265,8 @@ BALLAST_API int ballast_shim_checkpoint(const ballast_shim* shim,
 /* The contents of a checkpoint. */
 typedef struct ballast_checkpoint_info {
   uint32_t struct_size;
-  uint32_t reserved;
+  /* ballast_split. */
+  int32_t split;
   uint64_t next_step;
   /* Fingerprints of the whole job and of its data alone: 32 hexadecimal digits
    * and a 0. */

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "proto/checkpoint.pb.h"
+#include "proto/schedule/split.h"
 #include "proto/transport.h"
 #include "trainer_shim/c_api/call.h"
 #include "trainer_shim/c_api/checkpoint.h"
@@ -44,6 +45,11 @@ absl::Status ReadCheckpoint(const ballast_shim_options& options,
       v1::Checkpoint checkpoint,
       ParseCheckpoint({static_cast<const char*>(options.checkpoint),
                        options.checkpoint_size}));
+  if (checkpoint.split() != source->role.split()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "options.checkpoint is of split ", SplitName(checkpoint.split()),
+        ", wanted that of options.split, ", SplitName(source->role.split())));
+  }
   source->start_step = checkpoint.next_step();
   source->checkpoint.Swap(checkpoint.mutable_fingerprint());
   return absl::OkStatus();
@@ -134,6 +140,12 @@ absl::StatusOr<ShimOptions> ShimOptionsOf(const ballast_shim_options& known) {
   }
   source.role.set_module(static_cast<v1::Module>(known.module));
   source.role.set_dp_rank(known.dp_rank);
+  if (!v1::Split_IsValid(known.split)) {
+    return Unwanted("split", known.split,
+                    "BALLAST_SPLIT_TRAIN (0), BALLAST_SPLIT_VALID (1) or "
+                    "BALLAST_SPLIT_TEST (2)");
+  }
+  source.role.set_split(static_cast<v1::Split>(known.split));
   source.place.tp_rank = known.tp_rank;
   source.place.pp_rank = known.pp_rank;
   source.place.cp_rank = known.cp_rank;

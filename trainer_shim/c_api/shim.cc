@@ -160,6 +160,7 @@ absl::Status Checkpoint(const ballast_shim* shim, uint64_t next_step,
                             ? shim->shim->next_step()
                             : next_step);
   *message.mutable_fingerprint() = shim->shim->fingerprint();
+  message.set_split(shim->shim->job().split());
   *checkpoint = NewBytes(CheckpointBytes(message));
   return absl::OkStatus();
 }
@@ -179,6 +180,7 @@ absl::Status ReadCheckpoint(const void* bytes, size_t size,
       const v1::Checkpoint checkpoint,
       ParseCheckpoint({static_cast<const char*>(bytes), size}));
   ballast_checkpoint_info info = {};
+  info.split = checkpoint.split();
   info.next_step = checkpoint.next_step();
   CopyText(checkpoint.fingerprint().hash(), info.fingerprint);
   CopyText(checkpoint.fingerprint().data_hash(), info.data_fingerprint);

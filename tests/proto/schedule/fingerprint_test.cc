@@ -102,6 +102,46 @@ TEST(FingerprintTest, ACheckpointMayNotChangeTheData) {
   }
 }
 
+TEST(FingerprintTest, SourcesOfOtherSplitsAreNoDataOfThisOne) {
+  auto entries = SomeEntries();
+  entries["splits.valid.index.chat"] = "11";
+  entries["splits.valid.sources.0000"] = "chat weight 1";
+  const v1::Fingerprint train = MakeFingerprint(entries);
+  const v1::Fingerprint valid = MakeFingerprint(entries, v1::SPLIT_VALID);
+  EXPECT_EQ(train.hash(), valid.hash());
+  EXPECT_NE(train.data_hash(), valid.data_hash());
+  EXPECT_NE(train.hash(), MakeFingerprint(SomeEntries()).hash());
+  EXPECT_EQ(train.data_hash(), MakeFingerprint(SomeEntries()).data_hash());
+
+  auto other_train = entries;
+  other_train["index.docs"] = "2";
+  auto other_valid = entries;
+  other_valid["splits.valid.index.chat"] = "2";
+  auto other_order = entries;
+  other_order["order.seed"] = "2";
+  auto other_test = entries;
+  other_test["splits.test.index.quiz"] = "2";
+  const auto changes = [&](const auto& changed, v1::Split split) {
+    return MakeFingerprint(changed, split).data_hash() !=
+           MakeFingerprint(entries, split).data_hash();
+  };
+  EXPECT_TRUE(changes(other_train, v1::SPLIT_TRAIN));
+  EXPECT_FALSE(changes(other_train, v1::SPLIT_VALID));
+  EXPECT_FALSE(changes(other_valid, v1::SPLIT_TRAIN));
+  EXPECT_TRUE(changes(other_valid, v1::SPLIT_VALID));
+  EXPECT_TRUE(changes(other_order, v1::SPLIT_TRAIN));
+  EXPECT_TRUE(changes(other_order, v1::SPLIT_VALID));
+  EXPECT_FALSE(changes(other_test, v1::SPLIT_TRAIN));
+  EXPECT_FALSE(changes(other_test, v1::SPLIT_VALID));
+  EXPECT_THAT(
+      std::string(CheckSameData(valid,
+                                MakeFingerprint(other_valid, v1::SPLIT_VALID),
+                                "A", v1::SPLIT_VALID)
+                      .message()),
+      HasSubstr("first differing key: splits.valid.index.chat is 11 in the "
+                "checkpoint and 2 with A"));
+}
+
 TEST(FingerprintTest, AcceptsCheckpointsWithOnlyAHash) {
   const v1::Fingerprint server = MakeFingerprint(SomeEntries());
   EXPECT_TRUE(CheckSameData({}, server, "A").ok());

@@ -46,5 +46,13 @@ TEST(ScheduleJsonTest, HasTheDocumentedKeysInOrder) {
       R"("patches":0,"images":0}})");
 }
 
+TEST(ScheduleJsonTest, NamesOtherSplitsThanTrain) {
+  v1::StepSchedule schedule;
+  EXPECT_EQ(ScheduleToJson(schedule).find("split"), std::string::npos);
+  schedule.set_split(v1::SPLIT_VALID);
+  EXPECT_NE(ScheduleToJson(schedule).find(R"("split":"valid")"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace ballast

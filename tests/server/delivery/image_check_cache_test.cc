@@ -9,21 +9,30 @@ namespace {
 
 TEST(ImageCheckCacheTest, ReturnsTheLastCheck) {
   ImageCheckCache cache;
-  EXPECT_EQ(cache.Get(7), std::nullopt);
-  cache.Put(7, ImageCheck{DataFault("cut")});
-  EXPECT_EQ(cache.Get(7), ImageCheck{DataFault("cut")});
-  cache.Put(7, ImageCheck{});
-  EXPECT_EQ(cache.Get(7), ImageCheck{});
-  EXPECT_EQ(cache.Get(7 + 64), std::nullopt);
+  EXPECT_EQ(cache.Get(v1::SPLIT_TRAIN, 7), std::nullopt);
+  cache.Put(v1::SPLIT_TRAIN, 7, ImageCheck{DataFault("cut")});
+  EXPECT_EQ(cache.Get(v1::SPLIT_TRAIN, 7), ImageCheck{DataFault("cut")});
+  cache.Put(v1::SPLIT_TRAIN, 7, ImageCheck{});
+  EXPECT_EQ(cache.Get(v1::SPLIT_TRAIN, 7), ImageCheck{});
+  EXPECT_EQ(cache.Get(v1::SPLIT_TRAIN, 7 + 64), std::nullopt);
+}
+
+// Positions of two splits are those of different samples.
+TEST(ImageCheckCacheTest, KeepsSplitsApart) {
+  ImageCheckCache cache;
+  cache.Put(v1::SPLIT_VALID, 7, ImageCheck{DataFault("cut")});
+  EXPECT_EQ(cache.Get(v1::SPLIT_TRAIN, 7), std::nullopt);
+  cache.Put(v1::SPLIT_TRAIN, 7, ImageCheck{});
+  EXPECT_EQ(cache.Get(v1::SPLIT_VALID, 7), ImageCheck{DataFault("cut")});
 }
 
 TEST(ImageCheckCacheTest, RemembersTheLatestPositions) {
   ImageCheckCache cache;
   for (uint64_t position = 0; position <= ImageCheckCache::kMost; ++position) {
-    cache.Put(position, ImageCheck{});
+    cache.Put(v1::SPLIT_TRAIN, position, ImageCheck{});
   }
-  EXPECT_EQ(cache.Get(0), std::nullopt);
-  EXPECT_EQ(cache.Get(1), ImageCheck{});
+  EXPECT_EQ(cache.Get(v1::SPLIT_TRAIN, 0), std::nullopt);
+  EXPECT_EQ(cache.Get(v1::SPLIT_TRAIN, 1), ImageCheck{});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <xxhash.h>
@@ -36,7 +37,9 @@ class LoaderTesting : public ::testing::Test {
   void Start(const v1::Config& config, uint32_t ranks = 4) {
     loader_.reset();
     config_ = config;
-    scheduler_ = *Scheduler::Create(config_, {&index_});
+    scheduler_ = *Scheduler::Create(
+        config_,
+        std::vector<const SourceIndex*>(config_.sources_size(), &index_));
     auto builder = std::make_unique<FakeSampleBuilder>();
     builder_ = builder.get();
     loader_ = *Loader::Create(config_, ranks, scheduler_.get(),
@@ -54,22 +57,26 @@ class LoaderTesting : public ::testing::Test {
                               &clock_);
   }
 
-  BlockPlan PlanOf(v1::Module module, uint32_t rank, const BlockId& id) {
+  BlockPlan PlanOf(v1::Module module, uint32_t rank, const BlockId& id,
+                   v1::Split split = v1::SPLIT_TRAIN) {
     v1::Role role;
     role.set_module(module);
     role.set_dp_rank(rank);
-    return *PlanBlock(*scheduler_->Schedule(id.step), id.micro_batch, role,
+    role.set_split(split);
+    const Scheduler& scheduler = **scheduler_->OfSplit(split);
+    return *PlanBlock(*scheduler.Schedule(id.step), id.micro_batch, role,
                       *RuleOf(scheduler_->job(), module),
                       {scheduler_->job().model().patch(), 3});
   }
 
   // Checks that `block` is the role's, complete, with every sample in its
   // place.
-  void Check(const Block& block, v1::Module module, uint32_t rank) {
+  void Check(const Block& block, v1::Module module, uint32_t rank,
+             v1::Split split = v1::SPLIT_TRAIN) {
     const auto view = BlockView::Parse(block.bytes());
     ASSERT_TRUE(view.ok()) << view.status();
     const absl::Status matches =
-        view->Matches(PlanOf(module, rank, block.id()));
+        view->Matches(PlanOf(module, rank, block.id(), split));
     EXPECT_TRUE(matches.ok()) << matches;
     EXPECT_EQ(block.checksum(),
               XXH3_64bits(block.bytes().data(), block.bytes().size()));

@@ -28,7 +28,11 @@ class LoaderServiceFixture : public ::testing::Test {
   static constexpr uint32_t kMicro = 8;
   static constexpr uint64_t kPlenty = uint64_t{1} << 40;
 
-  LoaderServiceFixture() {
+  // Every source of `config` has the same index.
+  explicit LoaderServiceFixture(const v1::Config& config = JobConfig(2, 2,
+                                                                     kGlobal,
+                                                                     kMicro))
+      : config_(config) {
     auto builder = std::make_unique<FakeSampleBuilder>();
     builder_ = builder.get();
     loader_ = *Loader::Create(config_, 4, scheduler_.get(), std::move(builder));
@@ -80,9 +84,10 @@ class LoaderServiceFixture : public ::testing::Test {
   }
 
   const FakeSourceIndex index_{FormulaSamples(97)};
-  const v1::Config config_ = JobConfig(2, 2, kGlobal, kMicro);
-  const std::unique_ptr<Scheduler> scheduler_ =
-      *Scheduler::Create(config_, {&index_});
+  const v1::Config config_;
+  const std::unique_ptr<Scheduler> scheduler_ = *Scheduler::Create(
+      config_,
+      std::vector<const SourceIndex*>(config_.sources_size(), &index_));
   FakeSampleBuilder* builder_ = nullptr;
   std::shared_ptr<Loader> loader_;
   CallCount calls_;

@@ -169,6 +169,28 @@ TEST_F(CApiTest, ACheckpointResumesWhereTheRunStopped) {
   ballast_shim* shim = nullptr;
   EXPECT_EQ(ballast_shim_create(&options, &shim), BALLAST_INVALID_ARGUMENT);
   EXPECT_THAT(ballast_last_error(), HasSubstr("options.start_step is 1"));
+
+  // A checkpoint belongs to one split.
+  EXPECT_EQ(info.split, BALLAST_SPLIT_TRAIN);
+  options = Options(BALLAST_MODULE_LANGUAGE, 0);
+  options.checkpoint = checkpoints[0].data();
+  options.checkpoint_size = checkpoints[0].size();
+  options.split = BALLAST_SPLIT_VALID;
+  EXPECT_EQ(ballast_shim_create(&options, &shim), BALLAST_INVALID_ARGUMENT);
+  EXPECT_THAT(ballast_last_error(),
+              HasSubstr("options.checkpoint is of split train"));
+}
+
+TEST_F(CApiTest, ASplitThatTheJobLacksIsRefused) {
+  ballast_shim_options options = Options(BALLAST_MODULE_LANGUAGE, 0);
+  options.split = BALLAST_SPLIT_TEST;
+  ballast_shim* shim = nullptr;
+  EXPECT_EQ(ballast_shim_create(&options, &shim), BALLAST_INVALID_ARGUMENT);
+  EXPECT_THAT(ballast_last_error(), HasSubstr("the job has train"));
+  options = Options(BALLAST_MODULE_LANGUAGE, 0);
+  options.split = 3;
+  EXPECT_EQ(ballast_shim_create(&options, &shim), BALLAST_INVALID_ARGUMENT);
+  EXPECT_THAT(ballast_last_error(), HasSubstr("options.split is 3"));
 }
 
 TEST_F(CApiTest, ADifferentFingerprintIsRefused) {

@@ -133,9 +133,28 @@ class DataIteratorTest(unittest.TestCase):
         )
 
     def test_shutdown(self):
-        loader = FakeLoader()
-        DataIterator(loader).shutdown()
+        loader, other = FakeLoader(), FakeLoader()
+        DataIterator(loader, splits={"valid": DataIterator(other)}).shutdown()
         self.assertTrue(loader.closed)
+        self.assertTrue(other.closed)
+
+    def test_state_includes_other_splits(self):
+        valid = DataIterator(FakeLoader())
+        train = DataIterator(FakeLoader(), splits={"valid": valid})
+        for _ in range(2 + 3):
+            next(valid)
+        next(train)
+        state = train.save_state()
+        self.assertEqual(state, {"next_step": 0, "splits": {"valid": {"next_step": 2}}})
+        next(valid)
+        train.restore_state(state)
+        self.assertEqual((next(train).step, next(valid).step), (0, 2))
+        # Of a job that had, or that has, only train.
+        train.restore_state({"next_step": 1})
+        self.assertEqual((next(train).step, next(valid).micro_batch), (1, 1))
+        only_train = DataIterator(FakeLoader())
+        only_train.restore_state(state)
+        self.assertEqual(next(only_train).step, 0)
 
 
 def groups(**ranks):

@@ -13,7 +13,7 @@
 int main() {
   STRUCT(connection, run);
   STRUCT(nccl_options, reserved);
-  STRUCT(shim_options, reserved2);
+  STRUCT(shim_options, reserved3);
   STRUCT(checkpoint_info, data_fingerprint);
   STRUCT(batch_info, pack_ms);
   STRUCT(tensor, shape);

@@ -12,8 +12,11 @@ _KEY = "ballast_checkpoint"
 
 def step_of(data: bytes) -> int:
     """The step that a run continues with. Raises if `data` is not a checkpoint."""
-    info = _abi.fill(_structs.CheckpointInfo, "ballast_checkpoint_read", data, len(data))
-    return int(info.next_step)
+    return int(_info(data).next_step)
+
+
+def _info(data: bytes) -> _structs.CheckpointInfo:
+    return _abi.fill(_structs.CheckpointInfo, "ballast_checkpoint_read", data, len(data))
 
 
 def state_of(data: bytes) -> Dict[str, Any]:
@@ -21,13 +24,20 @@ def state_of(data: bytes) -> Dict[str, Any]:
     return {_KEY: data, "next_step": step_of(data)}
 
 
-def data_of(state: Mapping[str, Any]) -> bytes:
-    """The checkpoint in what `Loader.state_dict` returned. Raises if there is none."""
+def data_of(state: Mapping[str, Any], split: str) -> bytes:
+    """The checkpoint in what `Loader.state_dict` returned. Raises if there is none, or
+    one of another split."""
     data = state.get(_KEY)
     if not isinstance(data, (bytes, bytearray)):
         raise InvalidArgument(
             "state_dict: found keys %s; wanted %r with bytes, as Loader.state_dict returns"
             % (sorted(map(str, state)), _KEY)
         )
-    step_of(bytes(data))
+    number = _info(bytes(data)).split
+    if number != _structs.SPLITS[split]:
+        names = {value: name for name, value in _structs.SPLITS.items()}
+        raise InvalidArgument(
+            "state_dict: found that of split %s; wanted %s, the loader's split"
+            % (names.get(number, number), split)
+        )
     return bytes(data)

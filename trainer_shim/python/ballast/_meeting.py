@@ -12,7 +12,11 @@ from .connection import Connection
 class Meeting:
     """The groups of one rank on a GPU, met over NCCL through the job's servers."""
 
-    def __init__(self, connection: Connection, place: Place, device: int, max_ctas: int) -> None:
+    def __init__(
+        self, connection: Connection, place: Place, device: int, max_ctas: int, split: str
+    ) -> None:
+        # Loaders of two splits meet in groups of their own.
+        self._prefix = "python" if split == "train" else "python/" + split
         self._connection = connection
         self._place = place
         self._device = device
@@ -45,7 +49,7 @@ class Meeting:
         place = "/".join("%s%d" % (key[:2], self._place.rank(key, module)) for key in lane)
         return Communicator.meet(
             self._connection,
-            "python/%s/%s/%s" % (module, kind, place),
+            "%s/%s/%s/%s" % (self._prefix, module, kind, place),
             self._place.rank(kind + "_rank", module),
             size,
             device=self._device,

@@ -12,6 +12,7 @@ ABI_VERSION = 1
 OK = 0
 OUT_OF_RANGE = 11
 MODULES = {"vision": 1, "language": 2}
+SPLITS = {"train": 0, "valid": 1, "test": 2}
 BACKEND_HOST = 1
 BACKEND_CUDA = 2
 NCCL_ID_BYTES = 128
@@ -77,13 +78,15 @@ class ShimOptions(Structure):
         ("needs_labels", c_uint32),
         ("max_batches_held", c_uint32),
         ("reserved2", c_uint32),
+        ("split", c_int32),
+        ("reserved3", c_uint32),
     ]
 
 
 class CheckpointInfo(Structure):
     _fields_ = [
         ("struct_size", c_uint32),
-        ("reserved", c_uint32),
+        ("split", c_int32),
         ("next_step", c_uint64),
         ("fingerprint", c_char * 40),
         ("data_fingerprint", c_char * 40),

@@ -76,6 +76,11 @@ class Loader(Iterator[Batch]):
         pixel_type: "float32" or "bfloat16". Default: bfloat16 on a GPU, else float32.
         normalisation: "torchvision" or "pil", after Hugging Face's two image
             processors, which differ in the last bits.
+        split: "train", "valid" or "test": whose samples (`sources[].split`). Each split
+            has its own steps, from 0 on. Loaders of several splits may be open at the
+            same time; each holds up to `max_bytes` of its own. Those of "valid" and
+            "test" never end by themselves: `job["steps_per_epoch"]` is the number of
+            steps in which no sample occurs twice.
         start_step: first step.
         steps: number of steps. 0: until the data end.
         state_dict: the result of `state_dict`, to continue from there.
@@ -110,6 +115,7 @@ class Loader(Iterator[Batch]):
         needs_labels: bool = False,
         pixel_type: Optional[str] = None,
         normalisation: str = "torchvision",
+        split: str = "train",
         start_step: int = 0,
         steps: int = 0,
         state_dict: Optional[Mapping[str, Any]] = None,
@@ -139,10 +145,13 @@ class Loader(Iterator[Batch]):
         else:
             options.backend = _structs.BACKEND_CUDA
             options.device = self._device
-            self._meeting = Meeting(self._connection, self._place, self._device, max_ctas)
+            self._meeting = Meeting(
+                self._connection, self._place, self._device, max_ctas, split
+            )
         if pixel_type is not None:
             options.pixel_type = number_of("pixel_type", pixel_type, PIXEL_TYPES)
         options.normalisation = number_of("normalisation", normalisation, NORMALISATIONS)
+        options.split = number_of("split", split, _structs.SPLITS)
         options.steps = steps
         options.fingerprint = fingerprint.encode()
         options.max_bytes = max_bytes
@@ -151,6 +160,7 @@ class Loader(Iterator[Batch]):
         options.needs_input_ids = int(needs_input_ids)
         options.needs_labels = int(needs_labels)
         options.max_batches_held = max_batches_held
+        self._split = split
         self._checkpoint = b""
         self._next_step = start_step
         self._job: Optional[Dict[str, Any]] = None
@@ -277,9 +287,14 @@ class Loader(Iterator[Batch]):
         return int(torch.cuda.current_stream(self._device).cuda_stream)
 
     @property
+    def split(self) -> str:
+        """The split whose samples the batches hold."""
+        return self._split
+
+    @property
     def job(self) -> Dict[str, Any]:
         """The job as the servers describe it: `modules`, `global_batch`, `model` with
-        its token ids, `fingerprint` and so on."""
+        its token ids, `fingerprint`, `splits` and so on."""
         if self._job is None:
             self.open()
             self._job = self._shims.job()
@@ -294,7 +309,8 @@ class Loader(Iterator[Batch]):
     def report_timing(self, batch: Batch, milliseconds: float, module: str = "") -> bool:
         """Tells the servers how long forward and backward of a batch took.
 
-        `ballastctl fit-cost` uses it. The servers' metrics also receive how long the
+        `ballastctl fit-cost` uses it, so only a loader of "train" may report. The
+        servers' metrics also receive how long the
         shim waited for the batch, copied, exchanged and packed it. `module` may be
         omitted if the loader has one.
 
@@ -336,7 +352,7 @@ class Loader(Iterator[Batch]):
 
         An open loader attaches again. It cannot if the caller made its communicators.
         """
-        data = _checkpoint.data_of(state_dict)
+        data = _checkpoint.data_of(state_dict, self._split)
         if self._shims.opened and (self._communicators or self._tensor_communicators):
             raise FailedPrecondition(
                 "load_state_dict: the loader is open and has used up its communicators; make "

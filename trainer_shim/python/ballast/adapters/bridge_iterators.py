@@ -16,7 +16,7 @@ Iterators = Tuple[Optional[Any], Optional[Any]]
 def data_iterators(
     servers: Servers,
     *,
-    valid_servers: Optional[Servers] = None,
+    valid_start_step: int = 0,
     adapter: Callable[[Any], Any] = Mimo,
     **options: Any,
 ) -> Callable[..., Iterators]:
@@ -26,17 +26,19 @@ def data_iterators(
 
     The function makes this rank's loader from `infra.pg_collections`, begins at
     `train_state.step`, and returns (train, valid) iterators, wrapped in
-    RerunDataIterator if megatron.core can be imported. A rank without batches gets
-    (None, None). It raises FailedPrecondition if the trainer's batch sizes are not the
+    RerunDataIterator if megatron.core can be imported. The second is over the job's
+    split `valid`, or None if no source has `split: valid`; it goes through that split
+    again and again, as the first does, and `train.iterable.save_state()` includes its
+    position. A rank without batches gets (None, None). It raises FailedPrecondition if the trainer's batch sizes are not the
     job's, if the dataset's `megatron_mimo_scalable_dp` is off, or if its
     `enable_in_batch_packing` is on.
 
     Args:
-        valid_servers: servers of a job over the validation data. None: no validation.
+        valid_start_step: first step of the validation data.
         adapter: called with a loader; returns the function that turns its batches into
             inputs.
-        options: further options of `Loader`, except the rank's numbers and
-            `start_step`.
+        options: further options of `Loader`, except the rank's numbers, `split` and
+            `start_step`. They hold for both loaders, so twice `max_bytes` may be held.
     """
 
     def build(cfg: Any, infra: Any, train_state: Any = None) -> Iterators:
@@ -45,14 +47,40 @@ def data_iterators(
         if place is None:
             return None, None
         step = int(train_state.step) if train_state is not None else 0
-        train = _iterator(servers, adapter, dict(options, **place, start_step=step))
-        _check_sizes(getattr(cfg, "train", None), train.iterable.loader.job)
-        valid = None
-        if valid_servers is not None:
-            valid = _iterator(valid_servers, adapter, dict(options, **place))
-        return train, valid
+        loader = _opened(servers, dict(options, **place, start_step=step))
+        _check_sizes(getattr(cfg, "train", None), loader.job)
+        if "valid" not in loader.job.get("splits", ()):
+            return _wrapped(DataIterator(loader, adapter(loader))), None
+        # Opened before the first batch of either, which loaders on one GPU need.
+        valid_loader = _opened(
+            servers, dict(options, **place, start_step=valid_start_step, split="valid")
+        )
+        valid = DataIterator(valid_loader, adapter(valid_loader))
+        train = DataIterator(loader, adapter(loader), splits={"valid": valid})
+        return _wrapped(train), _wrapped(valid)
 
     return build
+
+
+def split_iterator(
+    servers: Servers,
+    infra: Any,
+    split: str,
+    *,
+    adapter: Callable[[Any], Any] = Mimo,
+    **options: Any,
+) -> Optional[Any]:
+    """This rank's iterator over one split of the job, as `data_iterators` makes them:
+    for a test set, for example, which Bridge's builder has no place for.
+
+    On a GPU it must be made before the first batch of any other loader. None on a rank
+    without batches. Errors: as Loader; InvalidArgument if no source has the split.
+    """
+    place = place_of(infra.pg_collections)
+    if place is None:
+        return None
+    loader = _opened(servers, dict(options, **place, split=split))
+    return _wrapped(DataIterator(loader, adapter(loader)))
 
 
 def place_of(collections: Any) -> Optional[Dict[str, Any]]:
@@ -69,11 +97,13 @@ def place_of(collections: Any) -> Optional[Dict[str, Any]]:
     return None
 
 
-def _iterator(servers: Servers, adapter: Callable[[Any], Any], options: Dict[str, Any]) -> Any:
+def _opened(servers: Servers, options: Dict[str, Any]) -> Any:
     from ..loader import Loader
 
-    loader = Loader(servers, **options)
-    iterator = DataIterator(loader, adapter(loader))
+    return Loader(servers, **options).open()
+
+
+def _wrapped(iterator: DataIterator) -> Any:
     try:
         rerun = importlib.import_module("megatron.core.rerun_state_machine")
     except ImportError:

@@ -34,6 +34,8 @@ class DataIterator(Iterator[Any]):
         virtual_stages: model chunks of this rank.
         balance: whether `metrics` includes the balance of the ranks' loads. It reads
             the step's schedule, so set it on one rank only.
+        splits: iterators over other splits of the job, by the split's name, whose
+            positions `save_state` and `restore_state` include.
     """
 
     def __init__(
@@ -43,12 +45,14 @@ class DataIterator(Iterator[Any]):
         *,
         virtual_stages: int = 1,
         balance: bool = False,
+        splits: Optional[Mapping[str, DataIterator]] = None,
     ) -> None:
         if virtual_stages < 1:
             raise InvalidArgument("virtual_stages: found %d; wanted 1 or more" % virtual_stages)
         self._loader = loader
         self._adapter = adapter or (lambda batch: batch)
         self._balance = balance
+        self._splits = dict(splits or {})
         self.iterators: List[Chunk] = [Chunk(self, i) for i in range(virtual_stages)]
         self._metrics: Dict[str, float] = {}
         self._restart()
@@ -97,16 +101,24 @@ class DataIterator(Iterator[Any]):
 
     def save_state(self) -> Dict[str, Any]:
         """The data's position: the step after the last one whose micro-batches every
-        chunk has had. Equal on all ranks that are at the same step."""
+        chunk has had. Equal on all ranks that are at the same step. Under the key
+        `splits` the positions of the other splits, if there are any."""
         if self._next_step is None and self._held:
             self._next_step = self._held[0].step
-        return self._loader.state_dict(self._next_step)
+        state = self._loader.state_dict(self._next_step)
+        if self._splits:
+            state["splits"] = {name: of.save_state() for name, of in self._splits.items()}
+        return state
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Continues at the position of a `save_state`, also with other dp sizes.
-        Errors: as Loader.load_state_dict."""
+        """Continues at the position of a `save_state`, also with other dp sizes. A split
+        that the state does not name stays where it is, and one that the job no longer
+        has is ignored. Errors: as Loader.load_state_dict."""
         self._loader.load_state_dict(state)
         self._restart()
+        for name, of_split in state.get("splits", {}).items():
+            if name in self._splits:
+                self._splits[name].restore_state(of_split)
 
     load_state = restore_state
 
@@ -126,9 +138,12 @@ class DataIterator(Iterator[Any]):
         return dict(self._metrics)
 
     def shutdown(self) -> None:
-        """Closes the loader, as Bridge's trainer does when its loop is over."""
+        """Closes the loader, as Bridge's trainer does when its loop is over, and those
+        of the other splits."""
         self._held.clear()
         self._loader.close()
+        for of_split in self._splits.values():
+            of_split.shutdown()
 
     # ---- Within ----
 

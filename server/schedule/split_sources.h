@@ -1,0 +1,28 @@
+#ifndef BALLAST_SERVER_SCHEDULE_SPLIT_SOURCES_H_
+#define BALLAST_SERVER_SCHEDULE_SPLIT_SOURCES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "proto/config.pb.h"
+#include "proto/split.pb.h"
+
+namespace ballast {
+
+// What a configuration says of one split. Pure.
+
+// The splits that have sources, in the order of their numbers.
+std::vector<v1::Split> SplitsOf(const v1::Config& config);
+
+// The numbers of the split's sources in config.sources, ascending.
+std::vector<uint32_t> SourcesOfSplit(const v1::Config& config, v1::Split split);
+
+// The seed of the split's order, from order.seed: that itself for train, so
+// that a job's order does not change when it gets another split. Those of valid
+// and test are hashes: they differ from each other for every seed, and from
+// those of every other seed.
+uint64_t SeedOfSplit(uint64_t seed, v1::Split split);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SCHEDULE_SPLIT_SOURCES_H_

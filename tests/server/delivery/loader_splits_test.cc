@@ -1,0 +1,203 @@
+// Streams of several splits at the same time: their blocks, their memory and
+// what one split does to another.
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "proto/block/block_view.h"
+#include "server/delivery/block_ledger.h"
+#include "tests/server/delivery/loader_testing.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Sources docs (train), held_out (valid) and quiz (test), of 97 samples each.
+v1::Config ThreeSplits() {
+  v1::Config config = JobConfig(2, 2, kGlobal, kMicro);
+  for (const auto& [name, split] : {std::pair("held_out", v1::SPLIT_VALID),
+                                    std::pair("quiz", v1::SPLIT_TEST)}) {
+    v1::Source* source = config.add_sources();
+    *source = config.sources(0);
+    source->set_name(name);
+    source->set_split(split);
+  }
+  return config;
+}
+
+class LoaderSplitsTest : public LoaderTesting {
+ protected:
+  LoaderSplitsTest() { Start(ThreeSplits()); }
+
+  BlockingStream Open(v1::Split split, v1::Module module, uint32_t rank,
+                      uint64_t steps, uint64_t step = 0) {
+    return BlockingStream(loader_.get(), module, rank, step, 0, steps,
+                          v1::DELIVERY_UNSPECIFIED, split);
+  }
+};
+
+TEST_F(LoaderSplitsTest, BuildsTheBlocksOfEverySplitAtOnce) {
+  constexpr uint64_t kSteps = 97 / kGlobal;
+  Mutex mutex;
+  // (source, ordinal) of the samples of each split, once for each occurrence.
+  std::vector<std::multiset<std::pair<uint32_t, uint64_t>>> seen(
+      v1::Split_ARRAYSIZE);
+  std::vector<std::thread> threads;
+  for (int number = 0; number < v1::Split_ARRAYSIZE; ++number) {
+    const auto split = static_cast<v1::Split>(number);
+    for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+      for (const uint32_t rank : {0, 1}) {
+        threads.emplace_back([this, &mutex, &seen, split, module, rank] {
+          BlockingStream stream = Open(split, module, rank, kSteps);
+          for (uint64_t i = 0; i < kSteps * kGlobal / kMicro; ++i) {
+            const auto block = stream.Next();
+            ASSERT_TRUE(block.ok()) << block.status();
+            Check(**block, module, rank, split);
+            const BlockView view = *BlockView::Parse((*block)->bytes());
+            EXPECT_EQ(view.header().split, static_cast<uint32_t>(split));
+            if (module != v1::MODULE_LANGUAGE) continue;
+            MutexLock lock(&mutex);
+            for (const SampleRecord& sample : view.samples()) {
+              seen[split].insert({sample.source, sample.ordinal});
+            }
+          }
+          EXPECT_EQ(CodeOf(stream.Next()), absl::StatusCode::kOutOfRange);
+        });
+      }
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (uint32_t split = 0; split < seen.size(); ++split) {
+    EXPECT_EQ(seen[split].size(), kSteps * kGlobal);
+    const std::set<std::pair<uint32_t, uint64_t>> once(seen[split].begin(),
+                                                       seen[split].end());
+    EXPECT_EQ(once.size(), seen[split].size());
+    // The source's number is the split's: sources are in that order here.
+    for (const auto& [source, ordinal] : once) EXPECT_EQ(source, split);
+  }
+  EXPECT_EQ(loader_->memory_in_use(), 0u);
+}
+
+// The blocks of equal roles and places of two splits are different blocks.
+TEST_F(LoaderSplitsTest, SharesNoBlockBetweenSplits) {
+  for (const v1::Split split : {v1::SPLIT_TRAIN, v1::SPLIT_VALID}) {
+    BlockingStream stream = Open(split, v1::MODULE_VISION, 0, 1);
+    const auto block = stream.Next();
+    ASSERT_TRUE(block.ok()) << block.status();
+    Check(**block, v1::MODULE_VISION, 0, split);
+  }
+  EXPECT_EQ(loader_->stats().blocks_reused, 0u);
+}
+
+// Validation rests between two evaluations and keeps what it has prefetched.
+TEST_F(LoaderSplitsTest, AStreamAtRestLeavesOtherSplitsTheirShares) {
+  v1::Config config = ThreeSplits();
+  uint64_t block = 0;
+  for (const BlockId& id : {BlockId{0, 0}, BlockId{0, 1}, BlockId{1, 0}}) {
+    block = std::max(block, BlockLedger::Footprint(
+                                PlanOf(v1::MODULE_VISION, 0, id).bytes()));
+  }
+  // Room for 4 such blocks in the share of each of 4 ranks of 3 splits.
+  config.mutable_serve()->set_memory(4 * block * 4 * 3);
+  config.mutable_serve()->set_prefetch_steps(50);
+  Start(config);
+  std::vector<BlockingStream> at_rest;
+  for (const v1::Split split : {v1::SPLIT_VALID, v1::SPLIT_TEST}) {
+    for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+      for (const uint32_t rank : {0, 1}) {
+        at_rest.push_back(Open(split, module, rank, 50));
+        ASSERT_TRUE(at_rest.back().Next().ok());
+      }
+    }
+  }
+  BlockingStream train = Open(v1::SPLIT_TRAIN, v1::MODULE_VISION, 0, 6);
+  // Without its share, a stream gets no block while it holds another.
+  std::vector<std::unique_ptr<Block>> held;
+  for (int i = 0; i < 3; ++i) {
+    auto next = train.Next();
+    ASSERT_TRUE(next.ok()) << next.status();
+    held.push_back(*std::move(next));
+  }
+  EXPECT_LE(loader_->memory_in_use(), config.serve().memory());
+}
+
+// Language of one split does not wait for vision of another.
+TEST_F(LoaderSplitsTest, VisionOfAnotherSplitHoldsNothingBack) {
+  BlockingStream vision = Open(v1::SPLIT_VALID, v1::MODULE_VISION, 0, 1);
+  builder_->ShutGate(v1::MODULE_VISION);
+  BlockingStream language = Open(v1::SPLIT_TRAIN, v1::MODULE_LANGUAGE, 0, 1, 5);
+  const auto block = language.Next();
+  EXPECT_TRUE(block.ok()) << block.status();
+  builder_->OpenGate();
+}
+
+TEST_F(LoaderSplitsTest, OnlyTrainIsFollowed) {
+  loader_->WatchSteps([](uint64_t) {});
+  BlockingStream valid = Open(v1::SPLIT_VALID, v1::MODULE_LANGUAGE, 0, 1, 70);
+  ASSERT_TRUE(valid.Next().ok());
+  EXPECT_EQ(loader_->stats().current_step, std::nullopt);
+  BlockingStream train = Open(v1::SPLIT_TRAIN, v1::MODULE_LANGUAGE, 0, 1, 3);
+  ASSERT_TRUE(train.Next().ok());
+  EXPECT_EQ(loader_->stats().current_step, 3u);
+}
+
+TEST_F(LoaderSplitsTest, RanksOfOneSplitMayAskForDirectDelivery) {
+  BlockingStream train = Open(v1::SPLIT_TRAIN, v1::MODULE_VISION, 0, 1);
+  BlockingStream valid(loader_.get(), v1::MODULE_VISION, 1, 0, 0, 1,
+                       v1::DELIVERY_DIRECT, v1::SPLIT_VALID);
+  EXPECT_TRUE(valid.Next().ok());
+  v1::Role role;
+  role.set_module(v1::MODULE_VISION);
+  role.set_dp_rank(1);
+  role.set_delivery(v1::DELIVERY_DIRECT);
+  EXPECT_EQ(loader_->OpenStream(role, 0, 0, 1, [] {}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(LoaderSplitsTest, AnswersTheSchedulesOfEachSplit) {
+  for (int number = 0; number < v1::Split_ARRAYSIZE; ++number) {
+    const auto split = static_cast<v1::Split>(number);
+    Mutex mutex;
+    CondVar changed;
+    std::optional<v1::StepSchedule> answer;
+    loader_->GetSchedule(
+        3,
+        [&](const auto& schedule) {
+          ASSERT_TRUE(schedule.ok()) << schedule.status();
+          MutexLock lock(&mutex);
+          answer = **schedule;
+          changed.NotifyAll();
+        },
+        split);
+    MutexLock lock(&mutex);
+    while (!answer.has_value()) changed.Wait(&mutex);
+    EXPECT_EQ(answer->SerializeAsString(),
+              (*scheduler_->OfSplit(split))->Schedule(3)->SerializeAsString());
+  }
+}
+
+TEST_F(LoaderSplitsTest, RefusesASplitThatTheJobLacks) {
+  Start(JobConfig(2, 2, kGlobal, kMicro));
+  v1::Role role;
+  role.set_module(v1::MODULE_VISION);
+  role.set_split(v1::SPLIT_VALID);
+  const absl::Status status =
+      loader_->OpenStream(role, 0, 0, 1, [] {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("`split: valid` (sources[].split); the job has train"));
+}
+
+}  // namespace
+}  // namespace ballast
