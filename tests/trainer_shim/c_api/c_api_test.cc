@@ -96,6 +96,16 @@ TEST_F(CApiTest, JobAndScheduleAreJson) {
   EXPECT_EQ(ballast_shim_schedule(shim, &schedule),
             BALLAST_FAILED_PRECONDITION);
   EXPECT_THAT(ballast_last_error(), HasSubstr("ballast_shim_next before"));
+  // Before the first batch; 2 steps of 16 samples in micro-batches of 8.
+  uint32_t number = 0;
+  EXPECT_EQ(ballast_shim_num_micro_batches(shim, 1, &number), BALLAST_OK)
+      << ballast_last_error();
+  EXPECT_EQ(number, 2);
+  EXPECT_EQ(ballast_shim_num_micro_batches(shim, 2, &number),
+            BALLAST_OUT_OF_RANGE);
+  EXPECT_THAT(ballast_last_error(), HasSubstr("2 steps that were asked for"));
+  EXPECT_EQ(ballast_shim_num_micro_batches(shim, 0, nullptr),
+            BALLAST_INVALID_ARGUMENT);
   EXPECT_EQ(ballast_shim_report_timing(shim, 0, 0, 12.5), BALLAST_OK)
       << ballast_last_error();
   EXPECT_EQ(ballast_shim_report_timing(shim, 0, 0, NAN),
