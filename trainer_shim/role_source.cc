@@ -133,7 +133,7 @@ absl::StatusOr<RoleSource::Block> RoleSource::Next() {
 
 const StepInfo* RoleSource::StepOf(const v1::StepSchedule& schedule) {
   if (step_.schedule == nullptr || step_.schedule->step() != schedule.step()) {
-    step_ = StepInfoOf(schedule, shape_.totals_align);
+    step_ = StepInfoOf(schedule, shape_.padding);
     counts_->Note(schedule);
   }
   return &step_;
