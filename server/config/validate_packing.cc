@@ -41,6 +41,22 @@ void ValidatePackShape(const v1::Config& config,
                    " micro-batches of a step, batch.global / batch.micro"));
 }
 
+// Packs are filled by their lengths alone, so an objective that weighs vision
+// against language would have no effect.
+void ValidateObjective(const v1::Config& config, KeyReport* report) {
+  if (config.packing().mode() != v1::Packing::MODE_SCHEDULED ||
+      config.balance().objective() != v1::Balance::OBJECTIVE_PHASES ||
+      report->IsFaulty("packing.mode") ||
+      report->IsFaulty("balance.objective")) {
+    return;
+  }
+  report->AddFault(
+      "balance.objective",
+      "found phases with packing.mode scheduled, which fills packs by their "
+      "numbers of tokens alone and does not balance vision; wanted sum, or "
+      "packing.mode: shard");
+}
+
 // `longest`: the longest sample's padded length.
 void ValidateScheduled(const v1::Packing& packing, uint32_t cp,
                        uint64_t longest, KeyReport* report) {
@@ -87,6 +103,7 @@ void ValidatePacking(const v1::Config& config, KeyReport* report) {
                                   " without mode: padded; wanted it for that "
                                   "mode alone"));
   }
+  ValidateObjective(config, report);
   const auto language = config.topology().modules().find("language");
   if (report->HasFaultWithin("topology.modules.language") ||
       language == config.topology().modules().end()) {
