@@ -6,10 +6,10 @@
 
 namespace ballast {
 
-StepInfo StepInfoOf(v1::StepSchedule schedule, uint32_t align) {
+StepInfo StepInfoOf(v1::StepSchedule schedule, const SamplePadding& padding) {
   StepInfo step;
   for (const v1::MicroBatchSchedule& each : schedule.micro_batches()) {
-    step.totals += SumTotals(each, align);
+    step.totals += SumTotals(each, padding);
   }
   step.schedule = std::make_shared<v1::StepSchedule>(std::move(schedule));
   return step;
@@ -42,12 +42,13 @@ void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
   }
   info->position_axes = shape.block.position_axes;
   info->max_seqlen = layout.text.max_seqlen;
+  info->padded = shape.padding.rows && shape.fields.positions;
   info->pixel_type = pixel_type;
   info->patch_values = shape.patch.row();
   info->vision_max_seqlen = layout.vision.max_seqlen;
   info->dummy_image = layout.dummy_image;
-  info->totals = SumTotals(columns, shape.totals_align, role);
-  info->micro_batch_totals = SumTotals(columns, shape.totals_align);
+  info->totals = SumTotals(columns, shape.padding, role);
+  info->micro_batch_totals = SumTotals(columns, shape.padding);
   info->step_totals = step.totals;
   info->bytes_read = has_block ? plan.block.bytes() : 0;
   info->bytes_moved = has_block ? plan.bytes_sent() : 0;

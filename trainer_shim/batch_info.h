@@ -14,6 +14,7 @@
 #include "trainer_shim/host/patchify.h"
 #include "trainer_shim/job_shape.h"
 #include "trainer_shim/role_fields.h"
+#include "trainer_shim/sample_padding.h"
 #include "trainer_shim/totals.h"
 #include "trainer_shim/trainer_place.h"
 
@@ -49,6 +50,9 @@ struct BatchInfo {
   // Language.
   uint32_t position_axes = 0;  // 3 (MRoPE) or 1
   int32_t max_seqlen = 0;      // longest padded length of a whole sample
+  // Each sample is a row of its own, of max_seqlen tokens, and there are no
+  // bounds (packing.mode `padded`).
+  bool padded = false;
 
   // Vision.
   PixelType pixel_type = PixelType::kFloat32;
@@ -83,8 +87,8 @@ struct StepInfo {
   PackedTotals totals;
 };
 
-// `align`: JobShape::totals_align.
-StepInfo StepInfoOf(v1::StepSchedule schedule, uint32_t align);
+// `padding`: JobShape::padding.
+StepInfo StepInfoOf(v1::StepSchedule schedule, const SamplePadding& padding);
 
 // Fills `info` for micro-batch number `micro_batch` of `step`, from its plan
 // and layout (empty if the rank receives no tensor). `has_block`: the rank

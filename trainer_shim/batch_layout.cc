@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status_macros.h"
+#include "proto/schedule/module.h"
 
 namespace ballast {
 namespace {
@@ -32,22 +33,25 @@ ImageRecord DummyImageOf(const PatchShape& shape) {
   return dummy;
 }
 
-absl::StatusOr<BatchLayout> LayOutBatch(const ExchangePlan& plan,
-                                        const v1::ModuleSchedule& module,
-                                        const v1::Role& role,
-                                        const JobShape& shape) {
+absl::StatusOr<BatchLayout> LayOutBatch(
+    const ExchangePlan& plan, const v1::MicroBatchSchedule& micro_batch,
+    const v1::Role& role, const JobShape& shape) {
   BatchLayout layout;
   if (role.module() != v1::MODULE_VISION) {
     std::vector<uint32_t> lengths;
     for (const OwnedSample& owned : plan.owned) {
       lengths.push_back(owned.expected.tokens);
     }
-    BALLAST_ASSIGN_OR_RETURN(layout.text, LayOutText(lengths, shape.align));
+    BALLAST_ASSIGN_OR_RETURN(
+        layout.text,
+        shape.padding.rows
+            ? LayOutRows(lengths, RowLength(micro_batch, shape.padding))
+            : LayOutText(lengths, shape.align));
     return layout;
   }
   BALLAST_RETURN_IF_ERROR(CheckGrids(plan.images, shape.patch.merge));
   layout.images = plan.images;
-  const auto& dummies = module.dummy_rank();
+  const auto& dummies = FindModule(micro_batch, role.module())->dummy_rank();
   layout.dummy_image = std::find(dummies.begin(), dummies.end(),
                                  role.dp_rank()) != dummies.end();
   if (layout.dummy_image) layout.images.push_back(DummyImageOf(shape.patch));

@@ -30,14 +30,13 @@ struct BatchLayout {
 // The record of a dummy image: one token, grid (1, merge, merge).
 ImageRecord DummyImageOf(const PatchShape& shape);
 
-// Pure. `module` is the schedule of the role's module in the micro-batch of
-// `plan`; it says whether the rank adds a dummy image. Errors: as LayOutText
-// and LayOutVision; INVALID_ARGUMENT (a grid that is not a multiple of the
-// merge size).
-absl::StatusOr<BatchLayout> LayOutBatch(const ExchangePlan& plan,
-                                        const v1::ModuleSchedule& module,
-                                        const v1::Role& role,
-                                        const JobShape& shape);
+// Pure. `micro_batch` is the schedule of `plan`'s micro-batch and has the
+// role's module; it says whether the rank adds a dummy image, and how long rows
+// are. Errors: as LayOutText, LayOutRows and LayOutVision; INVALID_ARGUMENT (a
+// grid that is not a multiple of the merge size).
+absl::StatusOr<BatchLayout> LayOutBatch(
+    const ExchangePlan& plan, const v1::MicroBatchSchedule& micro_batch,
+    const v1::Role& role, const JobShape& shape);
 
 }  // namespace ballast
 

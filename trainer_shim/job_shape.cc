@@ -17,6 +17,7 @@ constexpr uint64_t kMaxMerge = 64;
 constexpr uint64_t kMaxTokenSide = 1024;  // pixels: patch times merge
 constexpr uint64_t kMaxTemporalPatch = 16;
 constexpr uint64_t kMaxAlign = 1 << 20;
+constexpr uint64_t kMaxRowLength = uint64_t{1} << 30;
 
 absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t least,
                         uint64_t most) {
@@ -58,6 +59,13 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
   BALLAST_RETURN_IF_ERROR(
       CheckRange("align of language", trained->align(), 1, kMaxAlign));
   BALLAST_RETURN_IF_ERROR(
+      CheckRange("row_length", job.row_length(), 0, kMaxRowLength));
+  if (job.row_length() % trained->align() != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("job: row_length is ", job.row_length(),
+                     ", wanted a multiple of align, ", trained->align()));
+  }
+  BALLAST_RETURN_IF_ERROR(
       CheckRange("model.patch", model.patch(), 1, kMaxPatch));
   BALLAST_RETURN_IF_ERROR(
       CheckRange("model.merge", model.merge(), 1, kMaxMerge));
@@ -80,7 +88,7 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
   BALLAST_ASSIGN_OR_RETURN(shape.delivery, RuleOf(job, role));
   shape.dp = module->dp();
   shape.align = module->align();
-  shape.totals_align = trained->align();
+  shape.padding = {trained->align(), job.padded(), job.row_length()};
   shape.block.patch = model.patch();
   shape.block.position_axes = model.position_axes();
   shape.patch.patch = model.patch();

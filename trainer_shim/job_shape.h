@@ -11,6 +11,7 @@
 #include "trainer_shim/context_slice.h"
 #include "trainer_shim/host/patchify.h"
 #include "trainer_shim/role_fields.h"
+#include "trainer_shim/sample_padding.h"
 #include "trainer_shim/trainer_place.h"
 
 namespace ballast {
@@ -20,10 +21,10 @@ namespace ballast {
 struct JobShape {
   uint32_t dp = 1;     // data-parallel ranks of the module
   uint32_t align = 1;  // tokens
-  // The alignment of padded tokens in totals, on ranks of any module: the
-  // language module's `align` if there is a language module, since that is what
-  // is trained on.
-  uint32_t totals_align = 1;
+  // The padding that totals count, on ranks of any module: that of the language
+  // module if there is one, since it is what is trained on. Language ranks lay
+  // out their samples by it.
+  SamplePadding padding;
   DeliveryRule delivery;
   BlockGeometry block;
   PatchShape patch;

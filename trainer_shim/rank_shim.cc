@@ -135,6 +135,12 @@ absl::Status RankShim::ReportTiming(uint64_t step, uint32_t micro_batch,
   return source_->ReportTiming(step, micro_batch, milliseconds);
 }
 
+absl::StatusOr<uint32_t> RankShim::NumMicroBatches(uint64_t step) {
+  absl::StatusOr<uint32_t> number = source_->NumMicroBatches(step);
+  if (number.ok() || absl::IsOutOfRange(number.status())) return number;
+  return NameRole(number.status(), role());
+}
+
 absl::Status RankShim::End(const absl::Status& status) {
   // At the end of the steps all ranks leave their groups in good order.
   if (absl::IsOutOfRange(status)) return end_ = status;

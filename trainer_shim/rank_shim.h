@@ -47,9 +47,10 @@ namespace ballast {
 //   the others:    batch = ReceiveFromTensorPeer()
 //
 // Next, SendToTensorPeers and ReceiveFromTensorPeer must be called from one
-// thread; Cancel and ReportTiming may be called from any thread. The stream
-// argument is a cudaStream_t of the shim's device, or null for host memory. If
-// work on other streams reads a batch, see BatchRef::RecordStream.
+// thread; Cancel, NumMicroBatches and ReportTiming may be called from any
+// thread. The stream argument is a cudaStream_t of the shim's device, or null
+// for host memory. If work on other streams reads a batch, see
+// BatchRef::RecordStream.
 class RankShim {
  public:
   struct Options {
@@ -114,6 +115,19 @@ class RankShim {
   // FAILED_PRECONDITION leaves the shim usable: this rank must call Next.
   absl::StatusOr<BatchRef<BatchInfo>> ReceiveFromTensorPeer(
       StreamHandle stream);
+
+  // Returns the number of micro-batches of `step`, the same on every rank: a
+  // pipeline schedule needs it before the step's first batch. With
+  // packing.mode `scheduled` it differs from step to step. Takes no batch. Any
+  // step may be asked for. Known at once if the shim has fetched the step's
+  // schedule for its batches, as it does ahead of demand. Otherwise blocks
+  // until a server has computed it, at most as long as Next waits for servers.
+  // From any thread.
+  //
+  // Errors leave the shim usable: OUT_OF_RANGE (the step has no batches: it is
+  // not before the end of the steps or of the data), CANCELLED, and as
+  // ScheduleSource::Get.
+  absl::StatusOr<uint32_t> NumMicroBatches(uint64_t step);
 
   // Ends blocked calls, here and on the module's other ranks, and all later
   // calls, with CANCELLED.

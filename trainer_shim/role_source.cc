@@ -52,6 +52,13 @@ absl::Status RoleSource::Open(const Options& options) {
   schedules.split = role_.split();
   schedules.clock = options.clock;
   schedules_ = std::make_unique<ScheduleSource>(servers, schedules);
+  counts_ = std::make_unique<MicroBatchCounts>(servers, schedules);
+  if (options.steps > 0 && options.steps < end_step_ - options.start_step) {
+    end_step_ = options.start_step + options.steps;
+    end_of_steps_ = absl::OutOfRangeError(absl::StrCat(
+        "the schedules ended before step ", end_step_, ", after the ",
+        options.steps, " steps that were asked for"));
+  }
 
   const absl::StatusOr<uint64_t> steps =
       StepsWithData(attached_.job(), options.start_step, options.steps);
@@ -65,12 +72,7 @@ absl::Status RoleSource::Open(const Options& options) {
   }
   if (without_blocks_) {
     next_step_ = options.start_step;
-    if (*steps > 0) {
-      steps_left_ = *steps;
-      end_of_steps_ = absl::OutOfRangeError(
-          absl::StrCat("the schedules ended before step ", next_step_ + *steps,
-                       ", after the ", *steps, " steps that were asked for"));
-    }
+    if (*steps > 0) steps_left_ = *steps;
     return absl::OkStatus();
   }
 
@@ -142,9 +144,18 @@ absl::StatusOr<RoleSource::Block> RoleSource::Next() {
 
 const StepInfo* RoleSource::StepOf(const v1::StepSchedule& schedule) {
   if (step_.schedule == nullptr || step_.schedule->step() != schedule.step()) {
-    step_ = StepInfoOf(schedule, shape_.totals_align);
+    step_ = StepInfoOf(schedule, shape_.padding);
+    counts_->Note(schedule);
   }
   return &step_;
+}
+
+absl::StatusOr<uint32_t> RoleSource::NumMicroBatches(uint64_t step) {
+  if (cancelled_) return absl::CancelledError("cancelled");
+  if (step >= end_step_) return end_of_steps_;
+  const uint64_t data_end = attached_.job().end_step();
+  if (data_end != 0 && step >= data_end) return DataEnd(attached_.job());
+  return counts_->Get(step);
 }
 
 void RoleSource::NoteTimes(const BatchTimes& times) {
@@ -156,6 +167,7 @@ void RoleSource::NoteTimes(const BatchTimes& times) {
 void RoleSource::Cancel() {
   cancelled_ = true;
   schedules_->Cancel();
+  counts_->Cancel();
   if (stream_ != nullptr) stream_->Cancel();
 }
 
@@ -209,10 +221,10 @@ absl::Status CheckCommunicator(const JobShape& shape, const v1::Role& role,
                                const Communicator* communicator) {
   if (!shape.exchanges()) return absl::OkStatus();
   if (communicator == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("exchanging samples over ", shape.dp,
-                     " ranks needs a communicator; none was given. Give each rank "
-                     "one, or set balance.delivery: direct"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "exchanging samples over ", shape.dp,
+        " ranks needs a communicator; none was given. Give each rank "
+        "one, or set balance.delivery: direct"));
   }
   if (communicator->rank() != role.dp_rank() ||
       communicator->size() != shape.dp) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +30,7 @@
 #include "trainer_shim/batch_times.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/job_shape.h"
+#include "trainer_shim/micro_batch_counts.h"
 #include "trainer_shim/trainer_place.h"
 
 namespace ballast {
@@ -101,7 +103,11 @@ class RoleSource {
     return stream_->FetchAgain(std::move(block));
   }
 
-  // Ends a blocked Next, and every later one, with CANCELLED.
+  // As RankShim::NumMicroBatches. From any thread.
+  absl::StatusOr<uint32_t> NumMicroBatches(uint64_t step);
+
+  // Ends a blocked Next or NumMicroBatches, and every later one, with
+  // CANCELLED.
   void Cancel();
 
   // Keeps how long a micro-batch's packed batch took to make, for ReportTiming,
@@ -146,6 +152,7 @@ class RoleSource {
   absl::Status data_end_;
   std::unique_ptr<TimingReporter> timings_;
   std::unique_ptr<ScheduleSource> schedules_;
+  std::unique_ptr<MicroBatchCounts> counts_;
   StepInfo step_;  // of the last block
   // Declared after everything its thread uses. Null without blocks, and if
   // there are no data for any step.
@@ -155,6 +162,8 @@ class RoleSource {
   uint64_t next_step_ = 0;
   uint32_t next_micro_batch_ = 0;
   std::optional<uint64_t> steps_left_;  // empty: no end
+  // The first step after those that were asked for, and the error that says so.
+  uint64_t end_step_ = std::numeric_limits<uint64_t>::max();
   absl::Status end_of_steps_;
   std::atomic<bool> cancelled_{false};
   Mutex mutex_;

@@ -27,10 +27,13 @@ class Adder {
 };
 
 void AddText(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
-  // Every language stage that receives anything receives the bounds.
+  // Every language stage that receives anything receives the bounds or the
+  // mask.
   if (!info.fields.positions) return;
+  const int64_t rows = info.padded ? info.samples.size() : 1;
+  const int64_t length = from.tokens / rows;
   const auto add = [&](const char* name, ElementType type, const void* data) {
-    out->Add(from.device, name, type, data, {1, from.tokens});
+    out->Add(from.device, name, type, data, {rows, length});
   };
   if (info.fields.input_ids) {
     add("input_ids", ElementType::kInt64, from.input_ids);
@@ -41,9 +44,13 @@ void AddText(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
   }
   if (info.position_axes > 1) {
     out->Add(from.device, "position_ids", ElementType::kInt64,
-             from.position_ids, {info.position_axes, 1, from.tokens});
+             from.position_ids, {info.position_axes, rows, length});
   } else {
     add("position_ids", ElementType::kInt64, from.position_ids);
+  }
+  if (info.padded) {
+    add("attention_mask", ElementType::kBool, from.attention_mask);
+    return;
   }
   const auto bounds = [&](int device, const char* name, const void* data) {
     out->Add(device, name, ElementType::kInt32, data, {from.bounds});

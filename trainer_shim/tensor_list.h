@@ -10,7 +10,13 @@
 namespace ballast {
 
 // The numbers of ballast_dtype (c_api_base.h).
-enum class ElementType { kInt32 = 2, kInt64 = 3, kFloat32 = 4, kBfloat16 = 5 };
+enum class ElementType {
+  kInt32 = 2,
+  kInt64 = 3,
+  kFloat32 = 4,
+  kBfloat16 = 5,
+  kBool = 6,
+};
 
 inline constexpr int kHostMemory = -1;
 
@@ -37,6 +43,7 @@ struct TensorAddresses {
   const void* labels = nullptr;
   const void* loss_mask = nullptr;
   const void* position_ids = nullptr;
+  const void* attention_mask = nullptr;
   const void* cu_seqlens = nullptr;
   const void* cu_seqlens_padded = nullptr;
   const void* pixel_values = nullptr;

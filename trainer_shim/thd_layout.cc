@@ -94,6 +94,24 @@ absl::StatusOr<TextLayout> LayOutText(absl::Span<const uint32_t> tokens,
   return layout;
 }
 
+absl::StatusOr<TextLayout> LayOutRows(absl::Span<const uint32_t> tokens,
+                                      uint64_t row_length) {
+  if (row_length == 0 || row_length > kMaxLength) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the row length is ", row_length, ", wanted 1 to ",
+                     kMaxLength, " (cu_seqlens are int32)"));
+  }
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] <= row_length) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("sample ", i, " of the padded shard has ", tokens[i],
+                     " tokens, wanted at most the row length, ", row_length,
+                     ": raise packing.row_length or lower batch.max_tokens"));
+  }
+  // No sample is longer than a row, so each takes exactly one.
+  return LayOutText(tokens, row_length);
+}
+
 absl::Status VisionLayout::Validate() const {
   if (patch_offsets.empty() || cu_seqlens.empty() ||
       image_grid_thw.size() != 3 * (patch_offsets.size() - 1)) {

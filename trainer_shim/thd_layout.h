@@ -39,6 +39,13 @@ struct TextLayout {
 absl::StatusOr<TextLayout> LayOutText(absl::Span<const uint32_t> tokens,
                                       uint32_t align);
 
+// Lays out samples as rows of `row_length` tokens (packing.mode `padded`): each
+// sample's place begins at a multiple of it, so that T / row_length rows of one
+// tensor are the samples. Errors: as LayOutText; INVALID_ARGUMENT (a sample
+// longer than a row).
+absl::StatusOr<TextLayout> LayOutRows(absl::Span<const uint32_t> tokens,
+                                      uint64_t row_length);
+
 // Patches of n images, one after the other in rows of pixel_values.
 struct VisionLayout {
   // [n, 3]: temporal, height, width of each image, in patches.

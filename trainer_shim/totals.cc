@@ -19,18 +19,21 @@ PackedTotals& PackedTotals::operator+=(const PackedTotals& other) {
 }
 
 PackedTotals SumTotals(const v1::MicroBatchSchedule& micro_batch,
-                       uint32_t align, const std::optional<v1::Role>& owner) {
+                       const SamplePadding& padding,
+                       const std::optional<v1::Role>& owner) {
   PackedTotals totals;
   const v1::ModuleSchedule* module =
       owner ? FindModule(micro_batch, owner->module()) : nullptr;
   if (owner && module == nullptr) return totals;
   const std::vector<uint64_t> patches = SamplePatches(micro_batch);
+  const uint64_t row = RowLength(micro_batch, padding);
   for (int i = 0; i < micro_batch.tokens_size(); ++i) {
     PackedTotals sample;
     sample.samples = 1;
     sample.tokens = micro_batch.tokens(i);
     sample.tokens_squared = sample.tokens * sample.tokens;
-    sample.padded_tokens = AlignUp(sample.tokens, align);
+    sample.padded_tokens =
+        padding.rows ? row : AlignUp(sample.tokens, padding.align);
     sample.padded_tokens_squared = sample.padded_tokens * sample.padded_tokens;
     sample.label_tokens = micro_batch.label_tokens(i);
     sample.images = micro_batch.images(i);

@@ -6,13 +6,14 @@
 
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
+#include "trainer_shim/sample_padding.h"
 
 namespace ballast {
 
 // Exact sums over samples, for loss scaling and counting operations without a
-// collective (docs/thd_format.md). Padded sums use each sample's length aligned
-// as in the language module (JobShape::totals_align); the others use real
-// lengths. A sample counts whole even if a rank has only part of it.
+// collective (docs/thd_format.md). Padded sums use each sample's length as the
+// language module pads it (JobShape::padding); the others use real lengths. A
+// sample counts whole even if a rank has only part of it.
 struct PackedTotals {
   uint64_t samples = 0;
   uint64_t tokens = 0;
@@ -28,10 +29,10 @@ struct PackedTotals {
 };
 
 // Sums over all samples of a micro-batch or, with `owner`, over those it trains
-// on. Pure; O(samples). `micro_batch` must have passed CheckColumns; `align` is
-// at least 1. An owner whose module is not configured owns nothing.
+// on. Pure; O(samples). `micro_batch` must have passed CheckColumns. An owner
+// whose module is not configured owns nothing.
 PackedTotals SumTotals(const v1::MicroBatchSchedule& micro_batch,
-                       uint32_t align,
+                       const SamplePadding& padding,
                        const std::optional<v1::Role>& owner = std::nullopt);
 
 }  // namespace ballast

@@ -108,7 +108,7 @@ void DefaultCost(const KeyReport& keys, absl::string_view key,
 
 // Call after DefaultTopology.
 void DefaultBalance(const KeyReport& keys, bool colocated,
-                    v1::Balance* balance) {
+                    v1::Packing::Mode packing, v1::Balance* balance) {
   if (!keys.Has("balance.delivery")) {
     balance->set_delivery(v1::DELIVERY_EXCHANGE);
   }
@@ -124,8 +124,8 @@ void DefaultBalance(const KeyReport& keys, bool colocated,
     balance->set_order(v1::Balance::ORDER_NATURAL);
   }
   if (!keys.Has("balance.objective")) {
-    const bool phases =
-        !colocated && balance->algorithm() == v1::Balance::ALGORITHM_REFINED;
+    const bool phases = !colocated && packing != v1::Packing::MODE_SCHEDULED &&
+                        balance->algorithm() == v1::Balance::ALGORITHM_REFINED;
     balance->set_objective(phases ? v1::Balance::OBJECTIVE_PHASES
                                   : v1::Balance::OBJECTIVE_SUM);
   }
@@ -176,7 +176,7 @@ void ApplyDefaults(const KeyReport& keys, v1::Config* config) {
   DefaultBatch(keys, config->mutable_batch());
   DefaultServe(keys, config->mutable_serve());
   DefaultTopology(keys, config->serve(), config->mutable_topology());
-  DefaultBalance(keys, config->topology().colocated(),
+  DefaultBalance(keys, config->topology().colocated(), config->packing().mode(),
                  config->mutable_balance());
   DefaultPacking(keys, config->mutable_packing());
 }

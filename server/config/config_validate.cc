@@ -6,7 +6,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "common/align.h"
 #include "common/net_address.h"
 #include "proto/schedule/module.h"
 #include "server/config/exposure.h"
@@ -122,66 +121,6 @@ void ValidateBalance(const v1::Balance& balance, KeyReport* report) {
   }
 }
 
-// Checks the packing against the trainer's layout, whatever its mode.
-void ValidatePackShape(const v1::Config& config, KeyReport* report) {
-  const v1::Packing& packing = config.packing();
-  const auto language = config.topology().modules().find("language");
-  if (report->IsFaulty("packing") ||
-      report->HasFaultWithin("topology.modules.language") ||
-      language == config.topology().modules().end()) {
-    return;
-  }
-  // `auto`, which is 0, always fits.
-  const uint64_t pieces = uint64_t{2} * language->second.cp();
-  if (language->second.cp() > 1 && !report->IsFaulty("packing.align") &&
-      packing.align() % pieces != 0) {
-    report->AddFault(
-        "packing.align",
-        absl::StrCat(
-            "found ", packing.align(),
-            "; wanted a multiple of twice language cp, ", pieces,
-            ", the number of pieces that context parallelism cuts each "
-            "sample into, or auto"));
-  }
-  const uint32_t group = packing.virtual_pipeline_group();
-  if (packing.mode() != v1::Packing::MODE_SHARD || group < 2 ||
-      report->HasFaultWithin("packing") || report->HasFaultWithin("batch")) {
-    return;
-  }
-  const uint32_t micro_batches =
-      config.batch().global() / config.batch().micro();
-  if (micro_batches % group == 0) return;
-  report->AddFault(
-      "packing.virtual_pipeline_group",
-      absl::StrCat("found ", group, "; wanted one that divides the ",
-                   micro_batches,
-                   " micro-batches of a step, batch.global / batch.micro"));
-}
-
-void ValidatePacking(const v1::Config& config, KeyReport* report) {
-  const v1::Packing& packing = config.packing();
-  const auto language = config.topology().modules().find("language");
-  if (packing.mode() != v1::Packing::MODE_SCHEDULED ||
-      language == config.topology().modules().end() ||
-      report->HasFaultWithin("packing") ||
-      report->IsFaulty("batch.max_tokens") ||
-      report->HasFaultWithin("topology.modules.language")) {
-    return;
-  }
-  const uint64_t room =
-      uint64_t{packing.max_tokens_per_rank()} * language->second.cp();
-  const uint64_t longest = AlignUp(config.batch().max_tokens(),
-                                   PackAlign(config, v1::MODULE_LANGUAGE));
-  if (room >= longest) return;
-  report->AddFault("packing.max_tokens_per_rank",
-                   absl::StrCat("found ", packing.max_tokens_per_rank(),
-                                ", times language cp ", language->second.cp(),
-                                " a pack of ", room,
-                                " tokens; wanted packs that hold a sample of "
-                                "batch.max_tokens, ",
-                                longest, " tokens when padded"));
-}
-
 void ValidateServe(const v1::Config& config, KeyReport* report) {
   for (int i = 0; i < config.serve().listen_size(); ++i) {
     const std::string key = ItemKey("serve.listen", i);
@@ -247,7 +186,6 @@ void ValidateConfig(const v1::Config& config, KeyReport* report) {
   ValidateTopology(config, report);
   ValidateBatch(config, report);
   ValidateBalance(config.balance(), report);
-  ValidatePackShape(config, report);
   ValidatePacking(config, report);
   ValidateServe(config, report);
   ValidateSecurity(config, report);

@@ -15,6 +15,7 @@ void ValidateConfig(const v1::Config& config, KeyReport* report);
 // Checks of single sections.
 void ValidateSources(const v1::Config& config, KeyReport* report);
 void ValidateModel(const v1::Model& model, KeyReport* report);
+void ValidatePacking(const v1::Config& config, KeyReport* report);
 void ValidateTopology(const v1::Config& config, KeyReport* report);
 
 }  // namespace ballast

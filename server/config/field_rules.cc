@@ -99,6 +99,7 @@ FieldRules MakeConfigFieldRules() {
       {"Balance.Coefficients.quadratic", Between(0, kReal)},
       {"Packing.max_tokens_per_rank", Between(1, kTokens)},
       {"Packing.align", OrAuto(Between(0, 65536))},
+      {"Packing.row_length", OrAuto(Between(0, kTokens))},
       {"Packing.virtual_pipeline_group", Between(1, 4096)},
       {"Serve.threads", OrAuto(Between(0, 4096))},
       {"Serve.memory", Bytes(Between(0x1p20, 0x1p50))},

@@ -133,6 +133,8 @@ v1::Fingerprint ScheduleFingerprint(
   entries["balance.reorder"] =
       config.balance().delivery() == v1::DELIVERY_OFF ? "false" : "true";
   AddMessage("packing", config.packing(), &entries);
+  // As order.epochs.
+  if (config.packing().row_length() == 0) entries.erase("packing.row_length");
   // Servers must agree on what a sample with a data fault becomes. The default
   // leaves older fingerprints as they are.
   if (config.serve().on_bad_sample() == v1::Serve::ON_BAD_SAMPLE_ERROR) {

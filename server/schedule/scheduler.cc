@@ -260,6 +260,8 @@ v1::Job MakeJob(const v1::Config& config,
   job.set_colocated(config.topology().colocated());
   job.set_virtual_pipeline_group(config.packing().virtual_pipeline_group());
   for (const v1::Split split : SplitsOf(config)) job.add_splits(split);
+  job.set_padded(config.packing().mode() == v1::Packing::MODE_PADDED);
+  job.set_row_length(config.packing().row_length());
   return job;
 }
 

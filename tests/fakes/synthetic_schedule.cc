@@ -124,6 +124,8 @@ v1::Job SyntheticJobMessage(const SyntheticJob& job) {
   message.set_micro_batch(MicroBatchOf(job));
   message.set_global_batch(job.micro_batches * MicroBatchOf(job));
   message.set_delivery(job.delivery);
+  message.set_padded(job.padded);
+  message.set_row_length(job.row_length);
   v1::Model* model = message.mutable_model();
   model->set_patch(4);
   model->set_merge(2);

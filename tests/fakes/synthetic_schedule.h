@@ -23,6 +23,9 @@ struct SyntheticJob {
   // Group 0 owns one more sample, and the last group one fewer.
   bool uneven = false;
   uint32_t align = 4;
+  // packing.mode `padded`, with rows of this length; 0: as the longest sample.
+  bool padded = false;
+  uint32_t row_length = 0;
   // Peers of each data-parallel rank, in both modules.
   uint32_t tp = 1;
   uint32_t pp = 1;

@@ -121,6 +121,18 @@ TEST(CudaShimGpuTest, ScheduledPacking) {
       options);
 }
 
+TEST(CudaShimGpuTest, PaddedRows) {
+  CudaWorldOptions options;
+  options.steps = kSteps;
+  for (const char* row_length : {"auto", "4096"}) {
+    ExpectSameAsOnHost(
+        MakeConfig(2, 4, "exchange", "docs", ", equal_count: true",
+                   absl::StrCat("packing: {mode: padded, row_length: ",
+                                row_length, "}\n")),
+        options);
+  }
+}
+
 // A GPU for every rank, over NCCL; the number of ranks is the number of GPUs.
 class NcclGpuTest
     : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};

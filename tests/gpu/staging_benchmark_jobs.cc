@@ -5,7 +5,6 @@
 #include <random>
 
 #include "proto/block/block_view.h"
-#include "proto/schedule/module.h"
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
@@ -80,8 +79,7 @@ std::unique_ptr<StagedBatch> MakeBenchmarkBatch(const BenchmarkJob& job,
   staged->exchange = OrDie(
       PlanExchange(schedule, 0, role, job.shape.delivery, job.shape.block));
   staged->layout = OrDie(LayOutBatch(
-      staged->exchange, *FindModule(schedule.micro_batches(0), role.module()),
-      role, job.shape));
+      staged->exchange, schedule.micro_batches(0), role, job.shape));
   staged->plan = PlanStaging(staged->exchange, staged->layout, job.shape,
                              PixelType::kBfloat16);
   *planning = Microseconds() - begin;

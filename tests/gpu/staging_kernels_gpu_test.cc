@@ -45,10 +45,13 @@ Texts Draw(uint32_t samples, uint32_t longest, uint32_t axes, uint32_t seed) {
   return texts;
 }
 
+// `row_length`: of a padded batch; 0: the batch is packed.
 void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align,
                     const BatchFields& fields = {},
-                    const ContextSlice& context = {}) {
-  const TextLayout layout = OrDie(LayOutText(texts.lengths, align));
+                    const ContextSlice& context = {}, uint64_t row_length = 0) {
+  const TextLayout layout =
+      OrDie(row_length > 0 ? LayOutRows(texts.lengths, row_length)
+                           : LayOutText(texts.lengths, align));
   std::vector<TextPiece> pieces;
   std::vector<TextSource> sources;
   for (size_t i = 0; i < texts.lengths.size(); ++i) {
@@ -59,6 +62,7 @@ void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align,
   PackedBatch want;
   want.fields = fields;
   want.context = context;
+  want.padded = row_length > 0;
   PackText(pieces, layout, axes, 151643, &want);
 
   const uint64_t tokens = layout.padded_tokens() / context.size;
@@ -69,6 +73,7 @@ void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align,
   const DeviceBuffer labels = Filled<int64_t>(tokens, 0xAB);
   const DeviceBuffer mask = Filled<float>(tokens, 0xAB);
   const DeviceBuffer positions = Filled<int64_t>(tokens * axes, 0xAB);
+  const DeviceBuffer attention = Filled<uint8_t>(tokens, 0xAB);
   PackTextArguments pack;
   pack.landing = landing.data();
   pack.texts = reinterpret_cast<const TextSource*>(device_sources.data());
@@ -88,12 +93,15 @@ void ExpectSameText(const Texts& texts, uint32_t axes, uint32_t align,
   if (fields.positions) {
     pack.position_ids = reinterpret_cast<int64_t*>(positions.data());
   }
+  if (want.padded) pack.attention_mask = attention.data();
   OrDie(LaunchPackText(pack, nullptr));
   EXPECT_EQ(ToHost<int64_t>(ids, 0, want.input_ids.size()), want.input_ids);
   EXPECT_EQ(ToHost<int64_t>(labels, 0, want.labels.size()), want.labels);
   EXPECT_EQ(ToHost<float>(mask, 0, want.loss_mask.size()), want.loss_mask);
   EXPECT_EQ(ToHost<int64_t>(positions, 0, want.position_ids.size()),
             want.position_ids);
+  EXPECT_EQ(ToHost<uint8_t>(attention, 0, want.attention_mask.size()),
+            want.attention_mask);
 }
 
 TEST(PackTextGpuTest, SameAsOnTheHost) {
@@ -126,6 +134,16 @@ TEST(PackTextGpuTest, WritesOnlyTheTensorsOfTheStage) {
       ExpectSameText(Draw(40, 700, 3, 200), 3, 8, {ids, labels, true, false},
                      {4, 1});
     }
+  }
+}
+
+TEST(PackTextGpuTest, RowsOfPaddedBatches) {
+  for (const uint32_t axes : {1, 3}) {
+    ExpectSameText(Draw(1, 1, axes, 300), axes, 1, {}, {}, 1);
+    ExpectSameText(Draw(40, 700, axes, 301), axes, 1, {}, {}, 700);
+    ExpectSameText(Draw(40, 700, axes, 302), axes, 1, {}, {4, 3}, 1024);
+    ExpectSameText(Draw(3000, 3, axes, 303), axes, 1,
+                   {false, true, true, false}, {2, 0}, 8);
   }
 }
 

@@ -213,6 +213,29 @@ TEST_P(DeliveryTest, ScheduledPackingDeliversWholeSteps) {
   }
 }
 
+// Whatever the delivery, a sample's row is the same, and rows have one length
+// on all ranks of a micro-batch.
+TEST_P(DeliveryTest, PaddedRowsAreTheSameInAllDeliveries) {
+  auto config =
+      MakeConfig(vision(), language(), "exchange", "", ", equal_count: true");
+  config.config.mutable_packing()->set_mode(v1::Packing::MODE_PADDED);
+  const auto exchange = RunJob(config);
+  ExpectComplete(exchange);
+  config.config.mutable_balance()->set_delivery(v1::DELIVERY_DIRECT);
+  const auto direct = RunJob(config);
+  ASSERT_EQ(direct.size(), exchange.size());
+  std::map<std::pair<uint64_t, uint32_t>, int32_t> lengths;
+  for (const auto& [key, batch] : exchange) {
+    EXPECT_EQ(DigestOf(batch), DigestOf(direct.at(key)));
+    if (batch.role.module() != v1::MODULE_LANGUAGE) continue;
+    EXPECT_EQ(batch.samples.size(), micro() / language());
+    const auto [length, is_first] = lengths.emplace(
+        std::make_pair(batch.step, batch.micro_batch), batch.max_seqlen);
+    EXPECT_EQ(length->second, batch.max_seqlen);
+    EXPECT_EQ(batch.input_ids.size(), batch.samples.size() * batch.max_seqlen);
+  }
+}
+
 TEST_P(DeliveryTest, OffKeepsNaturalShards) {
   const auto batches = RunJob(MakeConfig(vision(), language(), "off"));
   ExpectComplete(batches);

@@ -143,13 +143,17 @@ INSTANTIATE_TEST_SUITE_P(Layouts, PlacesTest,
 // the totals in the batches.
 TEST(PlaceTotalsTest, AreTheSumsOverTheTensors) {
   for (const std::string packing :
-       {"{align: auto}", "{align: 24}",
+       {"{align: auto}", "{align: 24}", "{mode: padded}",
+        "{mode: padded, row_length: 4096}",
         "{mode: scheduled, max_tokens_per_rank: 1200, virtual_pipeline_group: "
         "2}"}) {
     Layout layout;
     layout.vision_dp = 1;
     layout.cp = 2;
     layout.packing = packing;
+    if (packing.find("padded") != std::string::npos) {
+      layout.delivery += ", equal_count: true";
+    }
     const auto cluster = Start(layout);
     TrainerPlace place;
     std::map<std::tuple<uint64_t, uint32_t>, PackedTotals> micro_batches;

@@ -93,10 +93,26 @@ TEST(JobShapeTest, TotalsUseTheLanguageModulesAlign) {
   message.mutable_modules(1)->set_align(16);
   v1::Role vision = RoleOf(v1::MODULE_LANGUAGE, 0);
   vision.set_module(v1::MODULE_VISION);
-  EXPECT_EQ(ShapeOf(message, vision)->totals_align, 16);
-  EXPECT_EQ(ShapeOf(message, RoleOf(v1::MODULE_LANGUAGE, 0))->totals_align, 16);
+  EXPECT_EQ(ShapeOf(message, vision)->padding.align, 16);
+  EXPECT_EQ(ShapeOf(message, RoleOf(v1::MODULE_LANGUAGE, 0))->padding.align,
+            16);
   message.mutable_modules()->RemoveLast();
-  EXPECT_EQ(ShapeOf(message, vision)->totals_align, 1);
+  EXPECT_EQ(ShapeOf(message, vision)->padding.align, 1);
+}
+
+TEST(JobShapeTest, RowsOfPaddedBatches) {
+  v1::Job message = SyntheticJobMessage(SyntheticJob());  // align 4
+  EXPECT_FALSE(ShapeOf(message, RoleOf(v1::MODULE_LANGUAGE, 0))->padding.rows);
+  message.set_padded(true);
+  message.set_row_length(64);
+  v1::Role vision = RoleOf(v1::MODULE_LANGUAGE, 0);
+  vision.set_module(v1::MODULE_VISION);
+  for (const v1::Role& role : {vision, RoleOf(v1::MODULE_LANGUAGE, 0)}) {
+    const auto shape = ShapeOf(message, role);
+    ASSERT_TRUE(shape.ok()) << shape.status();
+    EXPECT_TRUE(shape->padding.rows);
+    EXPECT_EQ(shape->padding.row_length, 64);
+  }
 }
 
 TEST(JobShapeTest, ErrorsNameTheField) {
@@ -107,6 +123,8 @@ TEST(JobShapeTest, ErrorsNameTheField) {
       {[](auto* j) { j->clear_modules(); }, "language is not configured"},
       {[](auto* j) { j->mutable_modules(1)->set_dp(1); }, "rank 1 was asked"},
       {[](auto* j) { j->mutable_modules(1)->set_align(0); }, "align is 0"},
+      {[](auto* j) { j->set_row_length(6); }, "row_length is 6"},
+      {[](auto* j) { j->set_row_length(0xFFFFFFFF); }, "row_length"},
       {[](auto* j) { j->mutable_model()->set_patch(0); }, "model.patch is 0"},
       {[](auto* j) { j->mutable_model()->set_patch(1u << 31); }, "model.patch"},
       {[](auto* j) { j->mutable_model()->set_merge(0); }, "model.merge is 0"},

@@ -60,6 +60,26 @@ TEST(TextLayoutTest, ValidateFindsEveryDisagreement) {
   EXPECT_FALSE(TextLayout().Validate(1).ok());
 }
 
+TEST(RowLayoutTest, EachSampleTakesOneRow) {
+  const auto layout = LayOutRows({3, 5, 1}, 6);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_THAT(layout->cu_seqlens, ElementsAre(0, 3, 8, 9));
+  EXPECT_THAT(layout->cu_seqlens_padded, ElementsAre(0, 6, 12, 18));
+  EXPECT_EQ(layout->max_seqlen, 6);
+  EXPECT_THAT(LayOutRows({6, 6}, 6)->cu_seqlens_padded, ElementsAre(0, 6, 12));
+}
+
+TEST(RowLayoutTest, RefusesRowsThatCannotBe) {
+  EXPECT_THAT(LayOutRows({3, 7}, 6).status().message(),
+              HasSubstr("sample 1 of the padded shard has 7 tokens, wanted at "
+                        "most the row length, 6"));
+  EXPECT_FALSE(LayOutRows({3}, 0).ok());
+  EXPECT_FALSE(LayOutRows({3}, uint64_t{1} << 31).ok());
+  EXPECT_FALSE(LayOutRows({}, 6).ok());
+  EXPECT_THAT(LayOutRows({1, 1, 1}, 1 << 30).status().message(),
+              HasSubstr("tokens after sample 1"));
+}
+
 TEST(VisionLayoutTest, SegmentsAreFramesOfImages) {
   // h*w repeated t times, cumulated from 0.
   ImageRecord images[3] = {};

@@ -20,7 +20,7 @@ TEST(TotalsTest, CountsRealAndPadded) {
   module->set_module(v1::MODULE_VISION);
   for (const uint32_t owner : {1, 0, 1}) module->add_owner(owner);
 
-  const PackedTotals all = SumTotals(columns, 4);
+  const PackedTotals all = SumTotals(columns, {4});
   EXPECT_EQ(all.samples, 3);
   EXPECT_EQ(all.tokens, 11 + uint64_t{0xFFFFFFFF});
   EXPECT_EQ(all.tokens_squared, 9 + 64 + uint64_t{0xFFFFFFFF} * 0xFFFFFFFF);
@@ -29,7 +29,7 @@ TEST(TotalsTest, CountsRealAndPadded) {
 
   v1::Role role;
   role.set_module(v1::MODULE_VISION);
-  const PackedTotals first = SumTotals(columns, 5, role);
+  const PackedTotals first = SumTotals(columns, {5}, role);
   EXPECT_EQ(first.samples, 1);
   EXPECT_EQ(first.tokens, 8);
   EXPECT_EQ(first.padded_tokens, 10);
@@ -37,7 +37,31 @@ TEST(TotalsTest, CountsRealAndPadded) {
   EXPECT_EQ(first.label_tokens, 4);
   EXPECT_EQ(first.patches, 36);
   role.set_module(v1::MODULE_LANGUAGE);
-  EXPECT_EQ(SumTotals(columns, 5, role), PackedTotals());
+  EXPECT_EQ(SumTotals(columns, {5}, role), PackedTotals());
+}
+
+// Rows are as long as the longest sample of all ranks, also on a rank that does
+// not own it.
+TEST(TotalsTest, CountsThePaddingOfRows) {
+  v1::MicroBatchSchedule columns;
+  for (const uint32_t tokens : {3, 8, 5}) {
+    columns.add_tokens(tokens);
+    columns.add_label_tokens(1);
+    columns.add_images(0);
+  }
+  auto* module = columns.add_modules();
+  module->set_module(v1::MODULE_LANGUAGE);
+  for (const uint32_t owner : {1, 0, 1}) module->add_owner(owner);
+  v1::Role role;
+  role.set_module(v1::MODULE_LANGUAGE);
+  role.set_dp_rank(1);
+  const SamplePadding longest = {3, true, 0};
+  EXPECT_EQ(SumTotals(columns, longest).padded_tokens, 3 * 9);
+  EXPECT_EQ(SumTotals(columns, longest, role).padded_tokens, 2 * 9);
+  EXPECT_EQ(SumTotals(columns, longest, role).padded_tokens_squared, 2 * 81);
+  EXPECT_EQ(SumTotals(columns, longest, role).tokens, 8);
+  const SamplePadding fixed = {3, true, 30};
+  EXPECT_EQ(SumTotals(columns, fixed, role).padded_tokens, 2 * 30);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ static_assert(static_cast<int>(ElementType::kInt32) == BALLAST_INT32);
 static_assert(static_cast<int>(ElementType::kInt64) == BALLAST_INT64);
 static_assert(static_cast<int>(ElementType::kFloat32) == BALLAST_FLOAT32);
 static_assert(static_cast<int>(ElementType::kBfloat16) == BALLAST_BFLOAT16);
+static_assert(static_cast<int>(ElementType::kBool) == BALLAST_BOOL);
 
 absl::Status CheckIndex(const char* what, uint32_t index, size_t count) {
   if (index < count) return absl::OkStatus();

@@ -222,6 +222,18 @@ BALLAST_API int ballast_shim_receive_from_tensor_peer(
 BALLAST_API int ballast_shim_batches_held(const ballast_shim* shim,
                                           uint32_t* held);
 
+/* Returns the number of micro-batches of `step`, the same on every rank, for a
+ * pipeline schedule that must know it before the step's first batch. With
+ * packing.mode `scheduled` it differs from step to step. Takes no batch. Any
+ * step may be asked for. Blocks only if the shim has not fetched the step's
+ * schedule yet, at most as long as ballast_shim_next waits for servers. From
+ * any thread, also during other calls except _destroy. Errors leave the shim
+ * usable: OUT_OF_RANGE (the step is not before the end of the steps or of the
+ * data), UNAVAILABLE, DEADLINE_EXCEEDED, DATA_LOSS (the server's configuration
+ * has changed), CANCELLED. */
+BALLAST_API int ballast_shim_num_micro_batches(ballast_shim* shim,
+                                               uint64_t step, uint32_t* number);
+
 /* Ends blocked calls of this shim, here and on the module's other ranks, and
  * all later ones, with CANCELLED. From any thread, also during other calls
  * except _destroy. */

@@ -95,6 +95,12 @@ typedef enum ballast_device_type {
  *   image_grid_thw     int64    [number of images, 3]         first
  *   vision_cu_seqlens  int32    [attention segments + 1]      first
  *
+ * With packing.mode `padded` each sample is a row of S = max_seqlen tokens, of
+ * which a context rank has S / cp. [n, S / cp] then replaces [1, L] above, and
+ * instead of cu_seqlens and cu_seqlens_padded there is
+ *
+ *   attention_mask     bool     [n, S / cp]  all; 1 for tokens of the sample
+ *
  * The small tensors, cu_seqlens, cu_seqlens_padded, image_grid_thw and
  * vision_cu_seqlens, have copies in host memory, with _host appended to the
  * name, so that their values can be read without waiting for the device. */
@@ -147,8 +153,8 @@ typedef enum ballast_totals_of {
 } ballast_totals_of;
 
 /* Exact sums over samples, for loss scaling and throughput without a
- * collective. Padded sums use each sample's aligned length, the others its real
- * length. */
+ * collective. Padded sums use each sample's length with padding (with
+ * packing.mode `padded` that of its row), the others its real length. */
 typedef struct ballast_totals {
   uint32_t struct_size;
   uint32_t reserved;

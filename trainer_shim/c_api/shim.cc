@@ -115,6 +115,14 @@ absl::Status BatchesHeld(const ballast_shim* shim, uint32_t* held) {
   return absl::OkStatus();
 }
 
+absl::Status NumMicroBatches(ballast_shim* shim, uint64_t step,
+                             uint32_t* number) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
+  BALLAST_RETURN_IF_ERROR(CheckGiven(number, "number"));
+  BALLAST_ASSIGN_OR_RETURN(*number, shim->shim->NumMicroBatches(step));
+  return absl::OkStatus();
+}
+
 absl::Status SendToTensorPeers(ballast_shim* shim, void* stream) {
   BALLAST_RETURN_IF_ERROR(CheckStream(shim, stream));
   return shim->shim->SendToTensorPeers(stream);
@@ -239,6 +247,12 @@ int ballast_shim_receive_from_tensor_peer(ballast_shim* shim, void* stream,
 
 int ballast_shim_batches_held(const ballast_shim* shim, uint32_t* held) {
   return ballast::Call([=] { return ballast::BatchesHeld(shim, held); });
+}
+
+int ballast_shim_num_micro_batches(ballast_shim* shim, uint64_t step,
+                                   uint32_t* number) {
+  return ballast::Call(
+      [=] { return ballast::NumMicroBatches(shim, step, number); });
 }
 
 int ballast_shim_cancel(ballast_shim* shim) {

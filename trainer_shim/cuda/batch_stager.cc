@@ -6,7 +6,6 @@
 
 #include "common/status_macros.h"
 #include "proto/block/block_view.h"
-#include "proto/schedule/module.h"
 #include "trainer_shim/batch_times.h"
 #include "trainer_shim/cuda/cuda_status.h"
 
@@ -149,10 +148,10 @@ absl::Status BatchStager::FillFrom(RoleSource::Block* from,
   }
   staged->layout = {};
   if (shape.fields.any()) {
-    const v1::ModuleSchedule& module =
-        *FindModule(schedule.micro_batches(micro_batch), role.module());
     BALLAST_ASSIGN_OR_RETURN(
-        staged->layout, LayOutBatch(staged->exchange, module, role, shape));
+        staged->layout,
+        LayOutBatch(staged->exchange, schedule.micro_batches(micro_batch), role,
+                    shape));
   }
   staged->plan =
       PlanStaging(staged->exchange, staged->layout, shape, options_.pixel_type);

@@ -41,6 +41,7 @@ TensorAddresses AddressesOf(const DeviceBatch& batch) {
   at.labels = batch.labels;
   at.loss_mask = batch.loss_mask;
   at.position_ids = batch.position_ids;
+  at.attention_mask = batch.attention_mask;
   at.cu_seqlens = batch.cu_seqlens;
   at.cu_seqlens_host = batch.text.cu_seqlens.data();
   at.cu_seqlens_padded = batch.cu_seqlens_padded;
@@ -67,6 +68,8 @@ absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
     BALLAST_RETURN_IF_ERROR(Copy(batch.position_ids,
                                  tokens * batch.position_axes, stream,
                                  &host.position_ids));
+    BALLAST_RETURN_IF_ERROR(
+        Copy(batch.attention_mask, tokens, stream, &host.attention_mask));
     BALLAST_RETURN_IF_ERROR(
         Copy(batch.cu_seqlens, bounds, stream, &host.cu_seqlens));
     BALLAST_RETURN_IF_ERROR(

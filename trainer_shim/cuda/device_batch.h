@@ -17,9 +17,10 @@ namespace ballast {
 // counterpart on the host. There are n samples, T padded tokens, of which this
 // context rank has L = T / context.size, and P patches of V = patch_values
 // values (3*temporal_patch*patch*patch). Tensors that `fields` does not name
-// are null. Tensors are dense, row-major, and begin at multiples of 256 bytes.
-// Pointers are device addresses unless said otherwise.
-// PackedSample::placeholder is not set: see `placeholders`.
+// are null. If `padded`, [1, L] stands for [n, L / n], one row a sample.
+// Tensors are dense, row-major, and begin at multiples of 256 bytes. Pointers
+// are device addresses unless said otherwise. PackedSample::placeholder is not
+// set: see `placeholders`.
 struct DeviceBatch : BatchInfo {
   int device = 0;
   // Host memory, [n]: 1 if the sample could not be read and a placeholder of
@@ -27,10 +28,12 @@ struct DeviceBatch : BatchInfo {
   const uint8_t* placeholders = nullptr;
 
   // Language.
-  const int64_t* input_ids = nullptr;          // [1, L]
-  const int64_t* labels = nullptr;             // [1, L]
-  const float* loss_mask = nullptr;            // [1, L]
-  const int64_t* position_ids = nullptr;       // [3, 1, L] or [1, L]
+  const int64_t* input_ids = nullptr;     // [1, L]
+  const int64_t* labels = nullptr;        // [1, L]
+  const float* loss_mask = nullptr;       // [1, L]
+  const int64_t* position_ids = nullptr;  // [3, 1, L] or [1, L]
+  // [n, L / n], only if `padded`: 1 for tokens of a sample, 0 for padding.
+  const uint8_t* attention_mask = nullptr;
   const int32_t* cu_seqlens = nullptr;         // [n+1]
   const int32_t* cu_seqlens_padded = nullptr;  // [n+1]
   // The last two in host memory, and T; all for whole samples.

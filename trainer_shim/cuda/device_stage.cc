@@ -183,6 +183,8 @@ void DeviceStage::Point(const StagingPlan& plan, DeviceEntry* entry) const {
   batch.loss_mask = reinterpret_cast<const float*>(
       in_output(fields.labels, output.loss_mask));
   batch.position_ids = int64s(in_output(fields.positions, output.position_ids));
+  batch.attention_mask =
+      in_output(fields.positions && shape_.padding.rows, output.attention_mask);
   batch.cu_seqlens = int32s(in_upload(fields.positions, upload.cu_seqlens));
   batch.cu_seqlens_padded =
       int32s(in_upload(fields.positions, upload.cu_seqlens_padded));
@@ -229,6 +231,10 @@ absl::Status DeviceStage::PackText(const StagedBatch& staged,
   }
   if (fields.positions) {
     pack.position_ids = At<int64_t>(entry.output, plan.output.position_ids);
+    if (shape_.padding.rows) {
+      pack.attention_mask =
+          At<uint8_t>(entry.output, plan.output.attention_mask);
+    }
   }
   return LaunchPackText(pack, stream_->get());
 }

@@ -139,6 +139,7 @@ __global__ void __launch_bounds__(kThreads)
       a.labels[t] = label;
       a.loss_mask[t] = label == kUnsupervised ? 0.0f : 1.0f;
     }
+    if (a.attention_mask != nullptr) a.attention_mask[t] = i < source.tokens;
     if (a.position_ids == nullptr) continue;
     for (uint32_t axis = 0; axis < a.position_axes; ++axis) {
       a.position_ids[axis * a.tokens + t] =

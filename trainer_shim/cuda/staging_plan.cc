@@ -81,6 +81,8 @@ StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
   plan.output.loss_mask = output.Add<float>(labels);
   plan.output.position_ids = output.Add<int64_t>(
       fields.positions ? plan.tokens * shape.block.position_axes : 0);
+  plan.output.attention_mask = output.Add<uint8_t>(
+      fields.positions && shape.padding.rows ? plan.tokens : 0);
   const uint64_t values = fields.pixels ? plan.patches * shape.patch.row() : 0;
   plan.output.pixel_values = pixel_type == PixelType::kBfloat16
                                  ? output.Add<uint16_t>(values)

@@ -79,6 +79,7 @@ struct OutputLayout {
   uint64_t labels = 0;
   uint64_t loss_mask = 0;
   uint64_t position_ids = 0;
+  uint64_t attention_mask = 0;  // packing.mode `padded`
   uint64_t pixel_values = 0;
   // uint8 [samples]: device copy of DeviceBatch::placeholders, for the
   // broadcast to tensor peers.

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/status_macros.h"
-#include "proto/schedule/module.h"
 
 namespace ballast {
 
@@ -26,12 +25,10 @@ absl::StatusOr<BatchAssembler::Plan> BatchAssembler::PlanOf(
                            PlanExchange(*step.schedule, micro_batch, role_,
                                         shape_.delivery, shape_.block));
   if (!shape_.fields.any()) return plan;
-  const v1::MicroBatchSchedule& columns =
-      step.schedule->micro_batches(micro_batch);
   BALLAST_ASSIGN_OR_RETURN(
       plan.layout,
-      LayOutBatch(plan.exchange, *FindModule(columns, role_.module()), role_,
-                  shape_));
+      LayOutBatch(plan.exchange, step.schedule->micro_batches(micro_batch),
+                  role_, shape_));
   return plan;
 }
 

@@ -37,6 +37,7 @@ void SizeText(const TextLayout& layout, uint32_t position_axes,
   batch->labels.resize(fields.labels ? local : 0);
   batch->loss_mask.resize(fields.labels ? local : 0);
   batch->position_ids.resize(fields.positions ? position_axes * local : 0);
+  batch->attention_mask.resize(batch->padded ? local : 0);
   batch->position_axes = position_axes;
   batch->cu_seqlens = layout.cu_seqlens;
   batch->cu_seqlens_padded = layout.cu_seqlens_padded;
@@ -76,6 +77,11 @@ void PackText(absl::Span<const TextPiece> pieces, const TextLayout& layout,
                        batch->loss_mask.data() + run.out, [](int64_t label) {
                          return label == kUnsupervised ? 0.0f : 1.0f;
                        });
+      }
+      if (!batch->attention_mask.empty()) {
+        uint8_t* mask = batch->attention_mask.data() + run.out;
+        std::fill_n(mask, run.real, 1);
+        std::fill(mask + run.real, mask + run.tokens, 0);
       }
       for (uint32_t axis = 0; fields.positions && axis < position_axes;
            ++axis) {

@@ -22,15 +22,15 @@ struct TextPiece {
   uint32_t tokens = 0;
 };
 
-// Sizes the text tensors of `batch` that batch->fields names, for
-// batch->context, and empties the others. Fills those that follow from `layout`
-// alone.
+// Sizes the text tensors of `batch` that batch->fields and batch->padded name,
+// for batch->context, and empties the others. Fills those that follow from
+// `layout` alone.
 void SizeText(const TextLayout& layout, uint32_t position_axes,
               PackedBatch* batch);
 
 // Calls SizeText and fills the tensors. `pieces[i]` has the length that
 // `layout` gives sample i, whose place context parallelism can divide. `pad_id`
-// fills input_ids in alignment padding.
+// fills input_ids in padding.
 void PackText(absl::Span<const TextPiece> pieces, const TextLayout& layout,
               uint32_t position_axes, int32_t pad_id, PackedBatch* batch);
 

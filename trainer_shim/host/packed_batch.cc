@@ -50,6 +50,7 @@ std::string DigestOf(const PackedBatch& batch) {
   digest.Add("labels", batch.labels);
   digest.Add("loss_mask", batch.loss_mask);
   digest.Add("position_ids", batch.position_ids);
+  if (batch.padded) digest.Add("attention_mask", batch.attention_mask);
   digest.Add("cu_seqlens", batch.cu_seqlens);
   digest.Add("cu_seqlens_padded", batch.cu_seqlens_padded);
   digest.Add("max_seqlen", &batch.max_seqlen, 1);
@@ -78,6 +79,7 @@ TensorAddresses AddressesOf(const PackedBatch& batch) {
   at.labels = batch.labels.data();
   at.loss_mask = batch.loss_mask.data();
   at.position_ids = batch.position_ids.data();
+  at.attention_mask = batch.attention_mask.data();
   at.cu_seqlens = at.cu_seqlens_host = batch.cu_seqlens.data();
   at.cu_seqlens_padded = at.cu_seqlens_padded_host =
       batch.cu_seqlens_padded.data();

@@ -15,7 +15,7 @@ namespace ballast {
 // `fields` does not name are empty. docs/thd_format.md explains the arrays.
 // There are n samples, T padded tokens, of which this context rank has L = T /
 // context.size, and P patches of patch_values values. All tensors are dense and
-// row-major.
+// row-major. If `padded`, [1, L] stands for [n, L / n], one row a sample.
 struct PackedBatch : BatchInfo {
   // Language.
   std::vector<int64_t> input_ids;  // [1, L]; the pad id in alignment padding
@@ -24,6 +24,8 @@ struct PackedBatch : BatchInfo {
   std::vector<float> loss_mask;  // [1, L]; 1 where labels is not -100, else 0
   // [3, 1, L] (MRoPE) or [1, L]; restarts at each sample; 0 in padding.
   std::vector<int64_t> position_ids;
+  // [n, L / n], only if `padded`: 1 for tokens of a sample, 0 for padding.
+  std::vector<uint8_t> attention_mask;
   // Bounds of whole samples, not of the context rank's parts.
   std::vector<int32_t> cu_seqlens;         // [n+1], real lengths
   std::vector<int32_t> cu_seqlens_padded;  // [n+1], places; ends with T

@@ -29,6 +29,7 @@ absl::Status BroadcastBatch(Communicator* peers, PackedBatch* batch) {
   AddSlice(&batch->labels, &slices);
   AddSlice(&batch->loss_mask, &slices);
   AddSlice(&batch->position_ids, &slices);
+  AddSlice(&batch->attention_mask, &slices);
   AddSlice(&batch->pixel_values, &slices);
   AddSlice(&batch->pixel_values_bf16, &slices);
   AddSlice(&placeholders, &slices);

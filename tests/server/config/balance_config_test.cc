@@ -44,6 +44,9 @@ TEST(ObjectiveTest, TheDefaultFollowsTheTopologyAndTheAlgorithm) {
   EXPECT_EQ(objective(apart, ""), v1::Balance::OBJECTIVE_PHASES);
   EXPECT_EQ(objective(apart, "balance: {algorithm: lpt}"),
             v1::Balance::OBJECTIVE_SUM);
+  // Packs are filled by their tokens alone.
+  EXPECT_EQ(objective(apart, "packing: {mode: scheduled}"),
+            v1::Balance::OBJECTIVE_SUM);
   EXPECT_EQ(objective(apart, "balance: {objective: sum}"),
             v1::Balance::OBJECTIVE_SUM);
   EXPECT_EQ(objective("", "balance: {objective: phases}"),

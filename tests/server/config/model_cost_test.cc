@@ -1,10 +1,12 @@
 #include "server/config/model_cost.h"
 
 #include <cmath>
+#include <fstream>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_replace.h"
 
@@ -76,6 +78,75 @@ TEST(ModelCostTest, VisionFollowsTheShapesOfTheTower) {
     EXPECT_DOUBLE_EQ(vision.linear(),
                      6e-9 * (32 * layer + embedding + merger / 4 + windows));
     EXPECT_DOUBLE_EQ(vision.quadratic(), 6e-9 * 4 * 2 * 1280);
+  }
+}
+
+// FLOPs and parameters of Hugging Face's classes at the sizes of the released
+// checkpoints, counted by torch (model_flops.json says how).
+class CountedFlopsTest : public ::testing::Test {
+ protected:
+  static const nlohmann::json& Figures(const char* json) {
+    static const nlohmann::json* all = [] {
+      std::ifstream file("tests/server/config/model_flops.json");
+      EXPECT_TRUE(file.is_open());
+      return new nlohmann::json(nlohmann::json::parse(file));
+    }();
+    return all->at(json == kQwen25Vl3B ? "Qwen2.5-VL-3B" : "Qwen2.5-VL-7B");
+  }
+};
+
+constexpr double kRounding = 1e-12;
+
+// The backward pass takes twice the forward pass, and causal attention half of
+// what the classes compute.
+TEST_F(CountedFlopsTest, LanguageHasThem) {
+  for (const char* json : {kQwen25Vl3B, kQwen25Vl7B}) {
+    const nlohmann::json& wanted = Figures(json)["language"];
+    const double n = wanted["tokens"];
+    const double matrices = 3e-9 * wanted["matrices"].get<double>();
+    const double attention =
+        3e-9 * wanted["attention_without_causality"].get<double>() / 2;
+    const auto language = CostOf(json).language();
+    EXPECT_NEAR(language.linear() * n, matrices, kRounding * matrices);
+    EXPECT_NEAR(language.quadratic() * n * n, attention, kRounding * attention);
+  }
+}
+
+TEST_F(CountedFlopsTest, VisionHasThem) {
+  for (const char* json : {kQwen25Vl3B, kQwen25Vl7B}) {
+    for (const nlohmann::json& wanted : Figures(json)["vision"]) {
+      const double n =
+          wanted["grid"][1].get<double>() * wanted["grid"][2].get<double>();
+      const double flops = 3e-9 * wanted["flops"].get<double>();
+      const auto vision = CostOf(json).vision();
+      EXPECT_NEAR(vision.linear() * n + vision.quadratic() * n * n, flops,
+                  kRounding * flops);
+    }
+  }
+}
+
+// The costs count every parameter but the norms', the biases and the input
+// embeddings, which the 3B shares with its output layer: with these, each model
+// has as many as its checkpoint.
+TEST_F(CountedFlopsTest, CoverAllParametersOfTheCheckpoints) {
+  for (const char* json : {kQwen25Vl3B, kQwen25Vl7B}) {
+    const bool is_3b = json == kQwen25Vl3B;
+    const double layers = is_3b ? 36 : 28, width = is_3b ? 2048 : 3584;
+    const double key_value = is_3b ? 256 : 512;
+    const double embedding = is_3b ? 0 : 152064. * 3584;
+    const double language =
+        layers * (2 * width + width + 2 * key_value) + width + embedding;
+    const double tower = 32 * (2 * 1280. + 3 * 1280 + 1280 + 2 * 3420 + 1280) +
+                         1280 + 5120 + width;
+    const auto cost = CostOf(json);
+    // A quarter of a merger's work belongs to each patch; windows have no
+    // parameters.
+    const double merger = 5120 * (5120 + width);
+    const double counted = cost.language().linear() / 6e-9 +
+                           cost.vision().linear() / 6e-9 + merger * 3 / 4 -
+                           28 * 2 * 64 * 1280.;
+    EXPECT_EQ(std::round(counted + language + tower),
+              Figures(json)["parameters"].get<double>());
   }
 }
 

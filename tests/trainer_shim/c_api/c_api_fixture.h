@@ -26,8 +26,9 @@ namespace ballast {
 // Number of ranks of each module.
 inline constexpr uint32_t kRanks = 2;
 
-// `language`: the module's sizes other than dp.
-inline LoadedConfig MakeConfig(const std::string& language = "") {
+// `language`: the module's sizes other than dp. `more`: further lines.
+inline LoadedConfig MakeConfig(const std::string& language = "",
+                               const std::string& more = "") {
   const std::string directory = ::testing::TempDir() + "/c_api";
   std::filesystem::create_directories(directory);
   EXPECT_TRUE(WriteFormulaDataset(directory + "/docs.tar", 40).ok());
@@ -36,8 +37,7 @@ inline LoadedConfig MakeConfig(const std::string& language = "") {
       "model: {profile: qwen2_5_vl, max_pixels: 200704}\n"
       "batch: {global: 16, micro: 8}\n"
       "topology: {modules: {vision: {dp: 2}, language: {dp: 2" +
-          language +
-          "}}}\n"
+          language + "}}}\n" + more +
           "serve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}\n",
       "test.yaml", directory);
   EXPECT_TRUE(config.ok()) << config.status();

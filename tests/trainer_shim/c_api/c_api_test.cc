@@ -1,6 +1,7 @@
 // A whole job through the C interface, on the host: real servers, and a thread
 // for every rank that runs C code.
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -73,6 +74,30 @@ TEST_F(CApiTest, TensorsHaveTheShapesOfTheHeader) {
   }
 }
 
+TEST_F(CApiTest, PaddedBatchesHaveARowForEachSample) {
+  Start(MakeConfig("",
+                   "balance: {equal_count: true}\n"
+                   "packing: {mode: padded, row_length: 4096}\n"));
+  for (const auto& [key, batch] : RunAll([](ballast_shim_options*) {})) {
+    if (batch.info.module != BALLAST_MODULE_LANGUAGE) continue;
+    EXPECT_EQ(batch.info.num_samples, 4);  // of 8, on 2 ranks
+    EXPECT_EQ(batch.info.max_seqlen, 4096);
+    EXPECT_EQ(batch.totals[0].padded_tokens, 4 * 4096);
+    EXPECT_EQ(batch.tensors.size(), 5);
+    for (const char* name : {"input_ids", "labels", "loss_mask"}) {
+      EXPECT_THAT(batch.tensors.at(name).tensor.shape,
+                  ElementsAre(4, 4096, 0, 0));
+    }
+    EXPECT_THAT(batch.tensors.at("position_ids").tensor.shape,
+                ElementsAre(3, 4, 4096, 0));
+    const CTensor& mask = batch.tensors.at("attention_mask");
+    EXPECT_EQ(mask.tensor.dtype, BALLAST_BOOL);
+    EXPECT_THAT(mask.tensor.shape, ElementsAre(4, 4096, 0, 0));
+    EXPECT_EQ(std::count(mask.bytes.begin(), mask.bytes.end(), '\1'),
+              batch.totals[0].tokens);
+  }
+}
+
 TEST_F(CApiTest, JobAndScheduleAreJson) {
   ballast_bytes* job = nullptr;
   ASSERT_EQ(ballast_query_job(&connection_, &job), BALLAST_OK)
@@ -96,6 +121,16 @@ TEST_F(CApiTest, JobAndScheduleAreJson) {
   EXPECT_EQ(ballast_shim_schedule(shim, &schedule),
             BALLAST_FAILED_PRECONDITION);
   EXPECT_THAT(ballast_last_error(), HasSubstr("ballast_shim_next before"));
+  // Before the first batch; 2 steps of 16 samples in micro-batches of 8.
+  uint32_t number = 0;
+  EXPECT_EQ(ballast_shim_num_micro_batches(shim, 1, &number), BALLAST_OK)
+      << ballast_last_error();
+  EXPECT_EQ(number, 2);
+  EXPECT_EQ(ballast_shim_num_micro_batches(shim, 2, &number),
+            BALLAST_OUT_OF_RANGE);
+  EXPECT_THAT(ballast_last_error(), HasSubstr("2 steps that were asked for"));
+  EXPECT_EQ(ballast_shim_num_micro_batches(shim, 0, nullptr),
+            BALLAST_INVALID_ARGUMENT);
   EXPECT_EQ(ballast_shim_report_timing(shim, 0, 0, 12.5), BALLAST_OK)
       << ballast_last_error();
   EXPECT_EQ(ballast_shim_report_timing(shim, 0, 0, NAN),

@@ -45,6 +45,8 @@ static void TestNull(void) {
          "shim is NULL");
   EXPECT(ballast_shim_receive_from_tensor_peer(NULL, NULL, &batch), invalid,
          "shim is NULL");
+  EXPECT(ballast_shim_num_micro_batches(NULL, 0, NULL), invalid,
+         "shim is NULL");
   EXPECT(ballast_shim_cancel(NULL), invalid, "shim is NULL");
   EXPECT(ballast_shim_report_timing(NULL, 0, 0, 1), invalid, "shim is NULL");
   EXPECT(ballast_shim_job(NULL, &bytes), invalid, "shim is NULL");

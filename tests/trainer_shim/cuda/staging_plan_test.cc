@@ -7,7 +7,6 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/schedule/module.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/exchange_plan.h"
@@ -33,8 +32,7 @@ struct Planned {
 };
 
 Planned Plan(v1::Module module, uint32_t rank, PixelType type,
-             bool dummy = false) {
-  const SyntheticJob job;
+             bool dummy = false, const SyntheticJob& job = {}) {
   v1::StepSchedule schedule = SyntheticSchedule(job, 3);
   v1::Role role;
   role.set_module(module);
@@ -43,9 +41,12 @@ Planned Plan(v1::Module module, uint32_t rank, PixelType type,
   planned.shape = *ShapeOf(SyntheticJobMessage(job), role);
   planned.exchange = *PlanExchange(schedule, 1, role, planned.shape.delivery,
                                    planned.shape.block);
-  v1::ModuleSchedule columns = *FindModule(schedule.micro_batches(1), module);
-  if (dummy) columns.add_dummy_rank(rank);
-  planned.layout = *LayOutBatch(planned.exchange, columns, role, planned.shape);
+  v1::MicroBatchSchedule* columns = schedule.mutable_micro_batches(1);
+  for (v1::ModuleSchedule& each : *columns->mutable_modules()) {
+    if (dummy && each.module() == module) each.add_dummy_rank(rank);
+  }
+  planned.layout =
+      *LayOutBatch(planned.exchange, *columns, role, planned.shape);
   planned.plan =
       PlanStaging(planned.exchange, planned.layout, planned.shape, type);
   planned.upload.resize(planned.plan.upload.bytes);
@@ -112,6 +113,23 @@ TEST(StagingPlanTest, TensorsOfTheBatchDoNotOverlap) {
                         PixelType::kFloat32)
                 .output.placeholders,
             (4 * values + 255) / 256 * 256);
+}
+
+TEST(StagingPlanTest, RowsOfPaddedBatchesHaveAMask) {
+  SyntheticJob job;
+  job.padded = true;
+  job.row_length = 64;
+  Planned p = Plan(v1::MODULE_LANGUAGE, 0, PixelType::kFloat32, false, job);
+  const OutputLayout& at = p.plan.output;
+  const uint64_t t = 64 * p.plan.samples;
+  EXPECT_EQ(p.plan.tokens, t);
+  ExpectApart({{at.input_ids, 8 * t},
+               {at.labels, 8 * t},
+               {at.loss_mask, 4 * t},
+               {at.position_ids, 8 * 3 * t},
+               {at.attention_mask, t},
+               {at.placeholders, p.plan.samples}},
+              at.bytes);
 }
 
 // A later stage of vision has samples, but memory for nothing else.

@@ -43,7 +43,7 @@ inline std::vector<std::vector<absl::StatusOr<PackedBatch>>> AssembleAll(
     const JobShape shape = ShapeOf(SyntheticJobMessage(job), role).value();
     BatchAssembler assembler(role, shape, pixel_type,
                              Normalisation::kTorchvision, ends[rank].get());
-    const StepInfo step = StepInfoOf(schedule, shape.totals_align);
+    const StepInfo step = StepInfoOf(schedule, shape.padding);
     PackedBatch batch;
     for (uint32_t m = 0; m < job.micro_batches; ++m) {
       const BlockPlan plan =

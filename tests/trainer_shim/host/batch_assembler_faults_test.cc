@@ -159,7 +159,7 @@ TEST(BatchAssemblerFaultsTest, GridsThatDoNotMergeAreRefused) {
       shape.block);
   PackedBatch batch;
   const absl::Status status = assembler.Assemble(
-      StepInfoOf(schedule, shape.totals_align), 0, block.bytes(), &batch);
+      StepInfoOf(schedule, shape.padding), 0, block.bytes(), &batch);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("multiples of model.merge 2"));
 }
@@ -184,8 +184,8 @@ TEST(BatchAssemblerFaultsTest, SamplesOfAnotherScheduleAreRefused) {
         PlanBlock(schedule, 0, role, job.delivery, shape.block).value(),
         shape.block);
     PackedBatch batch;
-    answers[rank] = assembler.Assemble(StepInfoOf(schedule, shape.totals_align),
-                                       0, block.bytes(), &batch);
+    answers[rank] = assembler.Assemble(StepInfoOf(schedule, shape.padding), 0,
+                                       block.bytes(), &batch);
   };
   std::thread peer(run, 1);
   run(0);

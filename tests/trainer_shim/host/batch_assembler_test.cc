@@ -1,5 +1,6 @@
 #include "trainer_shim/host/batch_assembler.h"
 
+#include <algorithm>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -63,6 +64,56 @@ TEST_P(BatchAssemblerTest, TextLiesWhereTheFormulaSays) {
         for (size_t t = begin + length;
              t < static_cast<size_t>(batch->cu_seqlens_padded[i + 1]); ++t) {
           EXPECT_EQ(batch->input_ids[t], 7);
+        }
+      }
+    }
+  }
+}
+
+// Every rank's rows are as long as the longest sample of all ranks, and hold
+// what the packed batch holds.
+TEST_P(BatchAssemblerTest, PaddedRowsHoldThePackedSamples) {
+  SyntheticJob job = Job(v1::DELIVERY_EXCHANGE);
+  const auto packed = AssembleAll(job, v1::MODULE_LANGUAGE);
+  const v1::StepSchedule schedule = SyntheticSchedule(job, kStep);
+  job.padded = true;
+  for (const uint32_t fixed : {0, 64}) {
+    job.row_length = fixed;
+    const auto padded = AssembleAll(job, v1::MODULE_LANGUAGE);
+    for (size_t rank = 0; rank < padded.size(); ++rank) {
+      for (size_t m = 0; m < padded[rank].size(); ++m) {
+        ASSERT_TRUE(padded[rank][m].ok()) << padded[rank][m].status();
+        const PackedBatch& rows = *padded[rank][m];
+        const PackedBatch& row = *packed[rank][m];
+        const auto& tokens = schedule.micro_batches(m).tokens();
+        const size_t longest = *std::max_element(tokens.begin(), tokens.end());
+        const size_t s = fixed > 0 ? fixed : (longest + 3) / 4 * 4;
+        const size_t n = row.samples.size();
+        EXPECT_TRUE(rows.padded);
+        EXPECT_EQ(rows.max_seqlen, s);
+        EXPECT_EQ(rows.totals.padded_tokens, n * s);
+        ASSERT_EQ(rows.input_ids.size(), n * s);
+        ASSERT_EQ(rows.position_ids.size(), 3 * n * s);
+        ASSERT_EQ(rows.attention_mask.size(), n * s);
+        for (size_t i = 0; i < n; ++i) {
+          const size_t begin = row.cu_seqlens_padded[i];
+          const size_t real = row.cu_seqlens[i + 1] - row.cu_seqlens[i];
+          for (size_t t = 0; t < s; ++t) {
+            const size_t at = i * s + t;
+            const bool is_real = t < real;
+            EXPECT_EQ(rows.attention_mask[at], is_real);
+            EXPECT_EQ(rows.input_ids[at],
+                      is_real ? row.input_ids[begin + t] : 7);
+            EXPECT_EQ(rows.labels[at], is_real ? row.labels[begin + t] : -100);
+            EXPECT_EQ(rows.loss_mask[at],
+                      is_real ? row.loss_mask[begin + t] : 0);
+            for (size_t axis = 0; axis < 3; ++axis) {
+              EXPECT_EQ(rows.position_ids[axis * n * s + at],
+                        is_real ? row.position_ids[axis * row.input_ids.size() +
+                                                   begin + t]
+                                : 0);
+            }
+          }
         }
       }
     }

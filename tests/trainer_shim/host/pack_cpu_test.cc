@@ -53,6 +53,31 @@ TEST(PackTextTest, PaddingFollowsEachSample) {
   EXPECT_EQ(batch.position_axes, 3);
 }
 
+// The same bytes as rows of 4: [2, 4], and a mask instead of the bounds.
+TEST(PackTextTest, RowsHaveAMask) {
+  const Payload a =
+      Text({11, 12, 13}, {12, 13, -100}, {0, 1, 2, 3, 4, 5, 6, 7, 8});
+  const Payload b = Text({21, 9}, {-100, 9}, {10, 11, 12, 13, 14, 15});
+  PackedBatch batch;
+  batch.padded = true;
+  batch.attention_mask.assign(100, 5);
+  PackText({{a.bytes, 3}, {b.bytes, 2}}, *LayOutRows({3, 2}, 4),
+           /*position_axes=*/3, /*pad_id=*/9, &batch);
+  EXPECT_THAT(batch.input_ids, ElementsAre(11, 12, 13, 9, 21, 9, 9, 9));
+  EXPECT_THAT(batch.attention_mask, ElementsAre(1, 1, 1, 0, 1, 1, 0, 0));
+
+  // A context rank has its zig-zag part of every row: of the pieces 0 to 3, one
+  // token each, rank 1 has 1 and 2.
+  batch.context = {2, 1};
+  PackText({{a.bytes, 3}, {b.bytes, 2}}, *LayOutRows({3, 2}, 4), 3, 9, &batch);
+  EXPECT_THAT(batch.input_ids, ElementsAre(12, 13, 9, 9));
+  EXPECT_THAT(batch.attention_mask, ElementsAre(1, 1, 1, 0));
+
+  batch.padded = false;
+  PackText({{a.bytes, 3}}, *LayOutText({3}, 4), 3, 9, &batch);
+  EXPECT_TRUE(batch.attention_mask.empty());
+}
+
 TEST(PackTextTest, PositionsMayHaveOneAxis) {
   const Payload a = Text({1, 2}, {2, -100}, {0, 1});
   PackedBatch batch;

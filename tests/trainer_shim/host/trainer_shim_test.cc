@@ -102,6 +102,29 @@ TEST(TrainerShimTest, EveryStepHasItsOwnNumberOfMicroBatches) {
   }
 }
 
+// Asked before the first batch and beyond what is prefetched.
+TEST(TrainerShimTest, TellsTheNumberOfMicroBatchesAhead) {
+  FakeLoader loader;
+  loader.job.dynamic = true;
+  TrainerShim::Options options;
+  options.source.role = RoleOf(v1::MODULE_LANGUAGE, 0);
+  options.communicator = std::move(InProcessGroup(2)[0]);
+  options.source.start_step = 4;
+  options.source.steps = 100;
+  const auto shim = TrainerShim::Create(std::move(options), Clients({loader}));
+  ASSERT_TRUE(shim.ok()) << shim.status();
+  for (const uint64_t step : {4, 5, 6, 103, 2}) {
+    const auto number = (*shim)->NumMicroBatches(step);
+    ASSERT_TRUE(number.ok()) << number.status();
+    EXPECT_EQ(*number, MicroBatchesOf(loader.job, step)) << step;
+  }
+  EXPECT_EQ((*shim)->NumMicroBatches(104).status().code(),
+            absl::StatusCode::kOutOfRange);
+  (*shim)->Cancel();
+  EXPECT_EQ((*shim)->NumMicroBatches(5).status().code(),
+            absl::StatusCode::kCancelled);
+}
+
 TEST(TrainerShimTest, DirectGivesWhatExchangeGivesWithoutACommunicator) {
   const std::vector<RankRun> exchanged = RunAll({FakeLoader()});
   FakeLoader direct;

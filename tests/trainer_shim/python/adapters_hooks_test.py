@@ -20,7 +20,7 @@ class FakeLoader:
             (step, i, 2 + step % 2) for step in range(start, steps) for i in range(2 + step % 2)
         ]
         self.given = 0
-        self.saved = []
+        self.asked = []
         self.closed = False
 
     def __iter__(self):
@@ -36,12 +36,21 @@ class FakeLoader:
             bytes_read=100, bytes_moved=10,
         )  # fmt: skip
 
+    @property
+    def next_step(self):
+        left = self.places[self.given :]
+        return left[0][0] if left else self.places[-1][0] + 1
+
+    def num_micro_batches(self, step):
+        self.asked.append(step)
+        return next((count for number, _, count in self.places if number == step), 0)
+
     def schedule(self):
         load = {"vision": {"before": [6, 2], "after": [4, 4]}}
         return {"micro_batches": [{"load": load}]}
 
     def state_dict(self, next_step=None):
-        return {"next_step": next_step}
+        return {"next_step": self.next_step if next_step is None else next_step}
 
     def load_state_dict(self, state):
         self.__init__(start=state["next_step"])
@@ -52,9 +61,12 @@ class FakeLoader:
 
 class DataIteratorTest(unittest.TestCase):
     def test_number_of_micro_batches_is_known_before_the_first(self):
-        iterator = DataIterator(FakeLoader())
+        loader = FakeLoader()
+        iterator = DataIterator(loader)
         for step, wanted in enumerate((2, 3, 2)):
+            given = loader.given
             self.assertEqual(iterator.num_micro_batches(step), wanted)
+            self.assertEqual((loader.given, loader.asked[-1]), (given, step))  # no batch is taken
             self.assertEqual(iterator.num_micro_batches(), wanted)
             got = [next(iterator) for _ in range(wanted)]
             self.assertEqual([(b.step, b.micro_batch) for b in got],
@@ -70,8 +82,8 @@ class DataIteratorTest(unittest.TestCase):
 
     def test_state_counts_only_batches_given_out(self):
         iterator = DataIterator(FakeLoader())
-        self.assertEqual(iterator.save_state(), {"next_step": None})
-        iterator.num_micro_batches()  # looks ahead
+        self.assertEqual(iterator.save_state(), {"next_step": 0})
+        iterator.num_micro_batches()
         self.assertEqual(iterator.save_state(), {"next_step": 0})
         next(iterator)
         self.assertEqual(iterator.save_state(), {"next_step": 0})

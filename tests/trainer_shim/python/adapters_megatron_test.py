@@ -8,7 +8,9 @@ import numpy
 from ballast.adapters import (
     bridge_qwen3_vl,
     bridge_vlm,
+    huggingface,
     megatron_bridge,
+    megatron_core,
     megatron_llava,
     megatron_lm,
     padded,
@@ -54,6 +56,14 @@ def batch_of(values, dummy=False, positions=()):
 
 def whole(dummy=False):
     return batch_of(numbers(), dummy)
+
+
+def in_rows(dummy=False, width=8):
+    """The batch as the loader makes it with packing.mode padded: rows of `width`."""
+    values = numbers()
+    rows = padded.rows(values, pad=PAD, length=width)
+    images = {key: values[key] for key in ("pixel_values", "image_grid_thw")}
+    return batch_of(dict(rows, max_seqlen=width, **images), dummy)
 
 
 def text():
@@ -102,6 +112,17 @@ class MimoTest(unittest.TestCase):
         given = whole()
         given["labels"] = given["labels"][:, : TOTAL // 2]
         with self.assertRaisesRegex(FailedPrecondition, "labels: found 10 of 20 tokens"):
+            megatron_bridge.forward_inputs(given)
+
+    def test_rows_of_the_loader_have_no_lengths(self):
+        given = in_rows()
+        inputs = megatron_bridge.Mimo(FakeLoader())(given)
+        self.assertIsNone(inputs["packing_kwargs"])
+        self.assertIsNone(inputs["attention_mask"])  # refused under context parallelism
+        for key in ("input_ids", "labels", "loss_mask", "position_ids"):
+            self.assertIs(inputs[key], given[key])
+        given["input_ids"] = given["input_ids"][:, :4]
+        with self.assertRaisesRegex(FailedPrecondition, "input_ids: found 4 of 8 tokens"):
             megatron_bridge.forward_inputs(given)
 
     def test_rows_of_language_peers(self):
@@ -155,6 +176,19 @@ class PaddedTest(unittest.TestCase):
         self.assertEqual(padded.rows(whole(), pad=PAD, length=9)["labels"].shape, (3, 9))
         with self.assertRaisesRegex(InvalidArgument, "length: found 7; .* 8 tokens"):
             padded.rows(whole(), pad=PAD, length=7)
+
+    def test_rows_of_the_loader_are_passed_on(self):
+        given = in_rows(width=12)
+        for options in ({}, {"length": 12}, {"multiple": 4}):
+            rows = padded.rows(given, pad=PAD, **options)
+            self.assertEqual(
+                set(rows), {"attention_mask", "input_ids", "labels", "loss_mask", "position_ids"}
+            )
+            for key, value in rows.items():
+                self.assertIs(value, given[key])
+        for options in ({"length": 16}, {"multiple": 5}):
+            with self.assertRaisesRegex(InvalidArgument, "rows of 12.*packing.row_length"):
+                padded.rows(given, pad=PAD, **options)
 
     def test_what_a_stage_lacks(self):
         given = text()
@@ -217,6 +251,30 @@ class VlmTest(unittest.TestCase):
         inputs = bridge_vlm.Vlm(FakeLoader(), "qwen3_vl")(batch_of(values))
         self.assertIsNone(inputs["visual_inputs"])
 
+    def test_rows_of_the_loader_have_no_lengths(self):
+        given = in_rows()
+        inputs = bridge_vlm.Vlm(FakeLoader(), "qwen2_5_vl")(given)
+        self.assertEqual(
+            set(inputs),
+            {"input_ids", "position_ids", "labels", "loss_mask", "attention_mask",
+             "visual_inputs"},
+        )  # fmt: skip
+        self.assertIs(inputs["position_ids"], given["position_ids"])
+
+    def test_sizes_of_every_row_on_a_later_stage(self):
+        # An image that ends a row, and one that begins the next.
+        ids = numpy.full((2, 5), 5)
+        ids[0, 3:] = IMAGE
+        ids[1, :1] = IMAGE
+        positions = numpy.tile(numpy.arange(5), (3, 2, 1))
+        positions[:, 0, 3:] = [[3, 3], [3, 4], [3, 3]]
+        values = {"input_ids": ids, "position_ids": positions, "max_seqlen": 5,
+                  "attention_mask": numpy.ones((2, 5), bool)}  # fmt: skip
+        inputs = bridge_vlm.Vlm(FakeLoader(), "qwen2_5_vl")(batch_of(values))
+        self.assertEqual(
+            inputs["visual_inputs"].image_grid_thw.tolist(), [[1, 4, 2], [1, 2, 2]]
+        )
+
     def test_every_stage_needs_ids(self):
         given = text()
         del given["input_ids"]
@@ -248,6 +306,15 @@ class Qwen3VlStepTest(unittest.TestCase):
         self.assertIsNone(inputs["position_ids"])
         self.assertEqual(len(inputs["visual_inputs"].image_grid_thw), sum(map(len, IMAGES)))
 
+    def test_rows_of_the_loader_are_passed_on(self):
+        given = in_rows(width=12)
+        inputs = bridge_qwen3_vl.Qwen3VlStep(FakeLoader(), micro_batch_size=3, seq_length=12)(given)
+        for key in ("input_ids", "labels", "loss_mask", "attention_mask"):
+            self.assertIs(inputs[key], given[key])
+        self.assertIsNone(inputs["position_ids"])
+        with self.assertRaisesRegex(FailedPrecondition, "rows of 12 tokens.*packing.row_length"):
+            bridge_qwen3_vl.Qwen3VlStep(FakeLoader(), seq_length=8)(given)
+
     def test_refuses_what_the_step_would_cut_or_mix_up(self):
         with self.assertRaisesRegex(FailedPrecondition, "equal_count"):
             bridge_qwen3_vl.Qwen3VlStep(FakeLoader(), micro_batch_size=2)(whole())
@@ -269,6 +336,21 @@ class MegatronLmTest(unittest.TestCase):
         self.assertEqual(listed[7].item(), 8)
         for i, key in ((4, "labels"), (6, "loss_mask"), (8, "position_ids"), (9, "input_ids")):
             self.assertIs(listed[i], given[key])
+
+    def test_list_of_rows(self):
+        given = in_rows()
+        del given["pixel_values"], given["image_grid_thw"]
+        listed = megatron_lm.batch_list(given)
+        for i in (0, 1, 2, 3, 5, 7):
+            self.assertIsNone(listed[i])
+        for i, key in ((4, "labels"), (6, "loss_mask"), (8, "position_ids"), (9, "input_ids")):
+            self.assertIs(listed[i], given[key])
+
+    def test_rows_have_no_lengths_to_pack_by(self):
+        for consumer in (megatron_core.get_batch, megatron_core.packed_seq_params,
+                         huggingface.packed, huggingface.unpacked):  # fmt: skip
+            with self.assertRaisesRegex(FailedPrecondition, "padded batch of 3 rows"):
+                consumer(in_rows())
 
     def test_images_are_refused(self):
         with self.assertRaisesRegex(InvalidArgument, "found 3 images"):

@@ -218,6 +218,21 @@ class HuggingFaceTest(unittest.TestCase):
             )
             first += patches
 
+    def test_padded(self):
+        given = batch()
+        inputs = huggingface.padded(given)
+        self.assertEqual(
+            set(inputs),
+            {"input_ids", "labels", "attention_mask", "position_ids", "use_cache",
+             "pixel_values", "image_grid_thw"},
+        )  # fmt: skip
+        self.assertEqual(inputs["position_ids"].shape, (3, 3, 8))
+        for i, length in enumerate(LENGTHS):
+            self.assertEqual(inputs["attention_mask"][i].tolist(), [j < length for j in range(8)])
+            # labels[j] is for token j itself; a sample's first token has none.
+            supervised = [token(i, j) for j in range(1, length)]
+            self.assertEqual(inputs["labels"][i].tolist(), [-100, *supervised] + [-100] * (8 - length))
+
     def test_dummy_image_is_left_out(self):
         given = ballast.Batch()
         given.update(batch())

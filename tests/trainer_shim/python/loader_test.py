@@ -121,6 +121,16 @@ class LoaderTest(TwoServersTest):
             self.assertFalse(batch["input_ids"].flags.writeable)
             self.assertGreaterEqual(batch.step_totals.tokens, batch.micro_batch_totals.tokens)
 
+    def test_number_of_micro_batches_before_the_first(self):
+        with self.direct() as loader:
+            self.assertEqual(loader.next_step, 0)
+            self.assertEqual(loader.num_micro_batches(), 2)
+            self.assertEqual(loader.num_micro_batches(STEPS - 1), 2)
+            self.assertEqual(loader.num_micro_batches(STEPS), 0)
+            self.assertEqual([batch.step for batch in loader][:3], [0, 0, 1])
+            self.assertEqual(loader.next_step, STEPS)
+            self.assertEqual(loader.num_micro_batches(), 0)
+
     def test_both_modules_in_one_batch(self):
         # Vision has half as many ranks: its rank 0 pairs with ranks 0 and 1 of language.
         ranks = {"vision": 0, "language": 1}

@@ -49,6 +49,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
         c_int,
         [c_void_p, c_void_p, POINTER(c_void_p)],
     ),
+    "ballast_shim_num_micro_batches": (c_int, [c_void_p, c_uint64, POINTER(c_uint32)]),
     "ballast_shim_cancel": (c_int, [c_void_p]),
     "ballast_shim_report_timing": (c_int, [c_void_p, c_uint64, c_uint32, c_double]),
     "ballast_shim_job": (c_int, [c_void_p, POINTER(c_void_p)]),

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import weakref
-from ctypes import byref, c_void_p
+from ctypes import byref, c_uint32, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import _abi, _structs
@@ -48,6 +48,7 @@ class Shims:
         self._cancelled = False  # guarded by _lock
         self._opening: Optional[Call[None]] = None
         self._asking: Optional[Call[bool]] = None
+        self._counting: Optional[Call[int]] = None  # the last one
         self._stream: Optional[int] = None  # that _asking was begun with
         self._parts: List[Part] = []  # of the micro-batch that is being collected
         self._held: weakref.WeakSet[Part] = weakref.WeakSet()  # by the trainer
@@ -113,16 +114,16 @@ class Shims:
                 _abi.check(_abi.library().ballast_shim_cancel(handle))
 
     def close(self) -> None:
-        """Destroys the shims. Ends a `next` that still runs after its caller was
+        """Destroys the shims. Ends a call that still runs after its caller was
         interrupted. An `open` that still runs destroys the shims that it makes."""
         if self._process != os.getpid():
             return  # never opened, or by the parent
         with self._lock:
             self._closed = True
             handles, self._handles = self._handles, {}
-        asking = self._asking
+        calls: List[Optional[Call[Any]]] = [self._asking, self._counting]
         self._parts = []
-        if asking is None or asking.finished:
+        if all(call is None or call.finished for call in calls):
             _destroy(list(handles.values()))
             self._worker.stop()
         else:
@@ -228,6 +229,20 @@ class Shims:
         # With an explicit step the library reads only constants, so this is safe during a `next`
         # whose caller was interrupted.
         return _abi.take_bytes("ballast_shim_checkpoint", self._any(), next_step)
+
+    def num_micro_batches(self, step: int) -> int:
+        """Number of micro-batches of a step; 0 if it has none."""
+        self._counting = Call(lambda: self._count(step))
+        self._worker.begin(self._counting)
+        return int(self._counting.wait() or 0)
+
+    def _count(self, step: int) -> int:
+        number = c_uint32()
+        code = _abi.library().ballast_shim_num_micro_batches(self._any(), step, byref(number))
+        if code == _structs.OUT_OF_RANGE:
+            return 0
+        _abi.check(code)
+        return number.value
 
     def report_timing(self, module: str, *timing: Any) -> None:
         _abi.check(_abi.library().ballast_shim_report_timing(self._handles[module], *timing))

@@ -21,7 +21,9 @@ class Batch(_Base):
 
     A language rank has `input_ids`, `labels` (already shifted), `loss_mask`
     [1, T], `position_ids` [3, 1, T] or [1, T], `cu_seqlens`, `cu_seqlens_padded`
-    [n+1] and `max_seqlen` (an int). A vision rank has `pixel_values` [P, V],
+    [n+1] and `max_seqlen` (an int). With `packing.mode: padded` these are rows,
+    [n, S] and [3, n, S] with S = `max_seqlen`, and instead of the two `cu_seqlens`
+    there is `attention_mask` bool [n, S]. A vision rank has `pixel_values` [P, V],
     `image_grid_thw` [images, 3], `vision_cu_seqlens` and `vision_max_seqlen` (an
     int). A loader with both modules has all of them. Small tensors also exist in
     host memory, named `cu_seqlens_host` and so on. docs/thd_format.md explains each.

@@ -292,6 +292,25 @@ class Loader(Iterator[Batch]):
         return self._split
 
     @property
+    def next_step(self) -> int:
+        """The first step that still has batches to return."""
+        return self._next_step
+
+    def num_micro_batches(self, step: Optional[int] = None) -> int:
+        """Number of micro-batches of a step, the same on every rank; 0 if the step is
+        not before the end of the steps or of the data.
+
+        A pipeline schedule needs it before the step's first batch: with
+        `packing.mode: scheduled` it differs from step to step. Takes no batch. Waits
+        for a server only if the loader has not fetched the step's schedule yet.
+
+        Args:
+            step: any step. Default: `next_step`.
+        """
+        self.open()
+        return self._shims.num_micro_batches(self._next_step if step is None else step)
+
+    @property
     def job(self) -> Dict[str, Any]:
         """The job as the servers describe it: `modules`, `global_batch`, `model` with
         its token ids, `fingerprint`, `splits` and so on."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Optional, Tuple
 
-from ..errors import FailedPrecondition, InvalidArgument
+from ..errors import InvalidArgument
 from ._arrays import from_host, host_values
+from ._rows import require_whole
 
 Images = Tuple[Any, Any]  # [P, V] patches and [images, 3] grids
 
@@ -38,7 +39,7 @@ def real_images(batch: Mapping[str, Any]) -> Optional[Images]:
 
 
 def grids_of_positions(batch: Mapping[str, Any], image_token: int, merge: int) -> Any:
-    """[images, 3] grids of the images in a row's tokens, int64; None without images.
+    """[images, 3] grids of the images in a batch's tokens, int64; None without images.
 
     A rank without pixels can derive the sizes from the rotary positions: an image is a
     run of `image_token` whose heights and widths count from its corner. Reads ids and
@@ -53,31 +54,21 @@ def grids_of_positions(batch: Mapping[str, Any], image_token: int, merge: int) -
             "needs_input_ids=True, and the configuration model.position_axes: 3"
         )
     require_whole(batch, "the image sizes of a rank without pixels")
-    row = host_values(batch, "input_ids")[0] == image_token
-    edges = numpy.flatnonzero(numpy.diff(numpy.concatenate([[0], row.astype(numpy.int8), [0]])))
-    axes = host_values(batch, "position_ids")[:, 0]
+    rows = host_values(batch, "input_ids") == image_token
+    positions = host_values(batch, "position_ids")
     grids = []
-    for begin, end in edges.reshape(-1, 2).tolist():
-        t, h, w = (int(axis[begin:end].max() - axis[begin:end].min()) + 1 for axis in axes)
-        if t != 1 or h * w != end - begin:
-            raise InvalidArgument(
-                "tokens %d to %d: found %d image tokens whose positions span %d x %d x %d; "
-                "only still images can be told from positions" % (begin, end, end - begin, t, h, w)
-            )
-        grids.append((1, h * merge, w * merge))
+    for number, row in enumerate(rows.astype(numpy.int8)):
+        edges = numpy.flatnonzero(numpy.diff(numpy.concatenate([[0], row, [0]])))
+        axes = positions[:, number]
+        for begin, end in edges.reshape(-1, 2).tolist():
+            t, h, w = (int(axis[begin:end].max() - axis[begin:end].min()) + 1 for axis in axes)
+            if t != 1 or h * w != end - begin:
+                raise InvalidArgument(
+                    "row %d, tokens %d to %d: found %d image tokens whose positions span %d x %d "
+                    "x %d; only still images can be told from positions"
+                    % (number, begin, end, end - begin, t, h, w)
+                )
+            grids.append((1, h * merge, w * merge))
     if not grids:
         return None
     return from_host(numpy.array(grids, numpy.int64), ids)
-
-
-def require_whole(batch: Mapping[str, Any], consumer: str) -> None:
-    """Refuses a batch that the loader has sliced for its context rank."""
-    total = int(host_values(batch, "cu_seqlens_padded")[-1])
-    for key in ("input_ids", "labels", "position_ids"):
-        value: Any = batch.get(key)
-        if value is not None and value.shape[-1] != total:
-            raise FailedPrecondition(
-                "%s: found %d of %d tokens, cut for a context rank; %s wants them all. Name "
-                "the context ranks as tensor ranks: topology.modules.language {tp: TP * CP, "
-                "cp: 1}, packing.align: 2 * CP" % (key, value.shape[-1], total, consumer)
-            )

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 class Qwen3VlStep:
     """Turns each batch of a loader into the batch that `qwen3_vl_step` reads.
 
+    Give the job `packing.mode: padded`, so that the loader makes the rows: equally long
+    on all ranks and pipeline stages, and without a copy. `packing.row_length` sets S.
+    Packed batches are taken apart here, and S differs between ranks.
+
         to_rows = ballast.adapters.bridge_qwen3_vl.Qwen3VlStep(loader)
         data_iterator = map(to_rows, loader)
 
@@ -69,8 +73,9 @@ class Qwen3VlStep:
             )
         if self._length is not None and width > self._length:
             raise FailedPrecondition(
-                "step %d, micro-batch %d: found a sample of %d tokens; the step would cut it to "
-                "seq_length %d: set batch.max_tokens to that or less"
+                "step %d, micro-batch %d: found rows of %d tokens; the step would cut it to "
+                "seq_length %d: set batch.max_tokens, and packing.row_length if given, to that "
+                "or less"
                 % (batch.step, batch.micro_batch, width, self._length)
             )
         for key in ("labels", "loss_mask"):

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
 
 from ..errors import FailedPrecondition, InvalidArgument
 from ._arrays import is_torch
-from ._images import grids_of_positions, real_images, require_whole
+from ._images import grids_of_positions, real_images
 from ._layout import Layout
+from ._rows import is_padded, require_whole
 
 if TYPE_CHECKING:
     from ..batch import Batch
@@ -27,7 +28,8 @@ class Vlm:
     with `pixel_values` and `image_grid_thw`; None without images), `cu_seqlens_q`,
     `cu_seqlens_kv`, `cu_seqlens_q_padded`, `cu_seqlens_kv_padded` and, as tensors in
     host memory, `max_seqlen_q`, `max_seqlen_kv`. The step sets every other key to None,
-    so there are no others.
+    so there are no others. A padded batch (`packing.mode: padded`) has rows [B, S] and
+    no lengths: attention is causal, so padding at the end of a row needs no mask.
 
     The first stage's loader has both modules; later ones have "language" and
     `needs_input_ids=True`. Qwen2.5-VL computes positions from the images' sizes on
@@ -60,7 +62,8 @@ class Vlm:
             key: batch.get(key) for key in ("input_ids", "position_ids", "labels", "loss_mask")
         }
         inputs["attention_mask"] = None
-        inputs.update(packing(batch))
+        if not is_padded(batch):
+            inputs.update(packing(batch))
         inputs["visual_inputs"] = visual_inputs(
             batch,
             self._image_token,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ._arrays import concatenate, from_host, full, host_values
+from ._rows import require_packed
+from .padded import rows
 
 
 def packed(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[str, Any]:
@@ -27,6 +29,7 @@ def packed(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[s
         flash_attention: add `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and
             `max_length_k`, so that Flash Attention need not find the samples.
     """
+    require_packed(batch, "huggingface.packed")
     ids, positions = batch["input_ids"], batch["position_ids"]
     inputs: Dict[str, Any] = {
         "input_ids": ids,
@@ -40,12 +43,25 @@ def packed(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[s
         longest = int(batch["max_seqlen"])
         inputs.update(cu_seq_lens_q=places, cu_seq_lens_k=places,
                       max_length_q=longest, max_length_k=longest)  # fmt: skip
-    pixels: Any = batch.get("pixel_values")
-    grid: Any = batch.get("image_grid_thw")
-    if getattr(batch, "dummy_image", False):
-        t, h, w = host_values(batch, "image_grid_thw").tolist()[-1]
-        pixels, grid = pixels[: -t * h * w], grid[:-1]
-    inputs.update(_images(pixels, grid))
+    inputs.update(_images(*_without_dummy(batch)))
+    return inputs
+
+
+def padded(batch: Mapping[str, Any]) -> Dict[str, Any]:
+    """Arguments for one call of the model on a padded batch (`packing.mode: padded`).
+
+        loss = model(**ballast.adapters.huggingface.padded(batch)).loss
+
+    Keys: `input_ids`, `labels`, `attention_mask` [B, S], `position_ids` [3, B, S], the
+    rotary positions, `pixel_values`, `image_grid_thw` and `use_cache` False. Labels and
+    a dummy image: as in `packed`. A packed batch is padded first (`padded.rows`).
+    """
+    inputs = rows(batch, pad=0)
+    inputs.pop("loss_mask", None)
+    inputs["position_ids"] = _three(inputs["position_ids"])
+    inputs["labels"] = _moved_right(inputs["labels"])
+    inputs["use_cache"] = False
+    inputs.update(_images(*_without_dummy(batch)))
     return inputs
 
 
@@ -60,6 +76,7 @@ def unpacked(
     Args:
         images_per_sample: number of images of each sample. Default: from the batch.
     """
+    require_packed(batch, "huggingface.unpacked")
     if images_per_sample is None:
         images_per_sample = batch.images_per_sample  # type: ignore[attr-defined]
     real = host_values(batch, "cu_seqlens").tolist()
@@ -92,6 +109,16 @@ def unpacked(
     return samples
 
 
+def _without_dummy(batch: Mapping[str, Any]) -> Tuple[Any, Any]:
+    """Patches and grids of the samples' images."""
+    pixels: Any = batch.get("pixel_values")
+    grid: Any = batch.get("image_grid_thw")
+    if getattr(batch, "dummy_image", False):
+        t, h, w = host_values(batch, "image_grid_thw").tolist()[-1]
+        pixels, grid = pixels[: -t * h * w], grid[:-1]
+    return pixels, grid
+
+
 def _images(pixels: Any, grid: Any) -> Dict[str, Any]:
     """The image arguments; empty without images, which these models expect."""
     if pixels is None or grid.shape[0] == 0:
@@ -100,7 +127,7 @@ def _images(pixels: Any, grid: Any) -> Dict[str, Any]:
 
 
 def _three(positions: Any) -> Any:
-    """[3, 1, T] of [3, 1, T] or of one axis [1, T]."""
+    """[3, B, S] of [3, B, S] or of one axis [B, S]."""
     if len(positions.shape) == 3:
         return positions
     return concatenate([positions[None]] * 3, 0)
@@ -109,7 +136,7 @@ def _three(positions: Any) -> Any:
 def _moved_right(labels: Any) -> Any:
     """Moves labels right, so that labels[i] is for token i itself. The last label is
     dropped; it is never supervised, since no token follows the last."""
-    return concatenate([full(labels, (1, 1), -100), labels[:, :-1]], 1)
+    return concatenate([full(labels, (labels.shape[0], 1), -100), labels[:, :-1]], 1)
 
 
 def _counted(batch: Mapping[str, Any], like: Any) -> Any:

@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
 
 from ..errors import InvalidArgument
-from ._images import dummy_patches, images, real_images, require_whole
+from ._images import dummy_patches, images, real_images
 from ._layout import Layout
 from ._peers import PeerRows
+from ._rows import require_whole
 
 if TYPE_CHECKING:
     from ..batch import Batch
@@ -34,10 +35,15 @@ class Mimo:
     one peer's samples, and no text.
 
     Args:
+        model: the MimoModel, if it is at hand, wrapped or not. MimoModel ignores inputs
+            of a modality that it does not know, and would train without images: here
+            names that are not the model's, and another image token, are errors.
         dummy_image, modality, encoder, values, grid: as `forward_inputs` takes them.
     """
 
-    def __init__(self, loader: Loader, *, dummy_image: str = "zero", **names: str) -> None:
+    def __init__(
+        self, loader: Loader, *, model: Any = None, dummy_image: str = "zero", **names: str
+    ) -> None:
         layout = Layout.of(loader.job)
         self._names = dict(names, dummy_image=dummy_image)
         forward_inputs({}, **self._names)  # raises for a wrong option
@@ -51,12 +57,15 @@ class Mimo:
                 "it cuts whole batches itself. Name the context ranks as tensor ranks: "
                 "{tp: TP * CP, cp: 1}, and packing.align: 2 * CP",
             )  # fmt: skip
+        if model is not None:
+            token = int(loader.job["model"]["token_ids"]["image"])
+            _check_model(model, token, **names)
         peers = layout.language_peers(_CONSUMER)
         self._rows = PeerRows(loader, peers) if peers > 1 else None
 
     def __call__(self, batch: Batch) -> Dict[str, Any]:
         inputs = forward_inputs(batch, **self._names)
-        if self._rows is not None and "cu_seqlens" not in batch:
+        if self._rows is not None and batch.get("position_ids") is None:
             inputs["input_ids"] = self._rows(batch)
         return inputs
 
@@ -87,7 +96,9 @@ def forward_inputs(
     `max_seqlen_q`, `max_seqlen_kv` as ints: the arguments of PackedSeqParams except
     `qkv_format="thd"`, which the model sets. With `packing.align: 1` the four arrays
     are equal, as in Bridge's own tight pack. An encoder's rank, which has no text, gets
-    None.
+    None, and so does a padded batch (`packing.mode: padded`), whose tensors are [B, S]
+    and [3, B, S]: attention is causal, so padding at the end of a row needs no mask,
+    and MimoModel refuses one with context parallelism.
 
     Args:
         modality, encoder, values, grid: the names that the model was built with.
@@ -98,7 +109,7 @@ def forward_inputs(
     """
     if dummy_image not in _DUMMY:
         raise InvalidArgument('dummy_image: found %r; wanted "zero" or "drop"' % (dummy_image,))
-    if batch.get("cu_seqlens_padded") is not None:
+    if batch.get("position_ids") is not None:
         require_whole(batch, _CONSUMER)
     inputs: Dict[str, Any] = {
         key: batch.get(key) for key in ("input_ids", "position_ids", "labels", "loss_mask")
@@ -114,6 +125,29 @@ def forward_inputs(
             fields["dummy_image"] = (dummy, found[0].shape[0])
         inputs["modality_inputs"] = {modality: {encoder: fields}}
     return inputs
+
+
+def _check_model(
+    model: Any, token: int, *, modality: str = "images", encoder: str = "qwen_visual", **_: str
+) -> None:
+    while not hasattr(model, "mimo_config"):
+        model = model.module
+    config = model.mimo_config
+    modalities = config.modality_submodules_spec
+    if modality not in modalities:
+        raise InvalidArgument(
+            "modality: found %r; the model has %s, and would ignore the images"
+            % (modality, sorted(modalities))
+        )
+    encoders = modalities[modality].submodules["encoders"]
+    if encoder not in encoders:
+        raise InvalidArgument("encoder: found %r; the model has %s" % (encoder, sorted(encoders)))
+    found = (config.special_token_ids or {}).get(modality)
+    if found != token:
+        raise InvalidArgument(
+            "special_token_ids[%r] of the model: found %s; wanted the job's image token, %d"
+            % (modality, found, token)
+        )
 
 
 def accept_dummy_image(encoder: Any) -> Any:

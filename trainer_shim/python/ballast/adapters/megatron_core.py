@@ -6,6 +6,7 @@ import inspect
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from ._arrays import from_host, host_values, where
+from ._rows import require_packed
 
 
 def packed_seq_params(
@@ -27,6 +28,7 @@ def packed_seq_params(
             Otherwise `cu_seqlens_q` and `_kv` are the real lengths, and
             `pad_between_seqs` says whether there is padding.
     """
+    require_packed(batch, "the path for packed sequences")
     real, padded = batch["cu_seqlens"], batch["cu_seqlens_padded"]
     longest = int(batch["max_seqlen"])
     fields: Dict[str, Any] = {

@@ -81,21 +81,18 @@ class DataIterator(Iterator[Any]):
 
     def num_micro_batches(self, step: Optional[int] = None) -> int:
         """Number of micro-batches of the next step, the same on every rank; 0 if there
-        is none. Waits for that step's first batch, which stays the next one.
+        is none. Takes no batch: see `Loader.num_micro_batches`.
 
         Args:
             step: the expected step. Raises FailedPrecondition for another.
         """
-        number = max(self._taken)
-        if not self._fetch(number):
-            return 0
-        batch = self._held[number - self._first]
-        if step is not None and batch.step != step:
+        following = self._loader.next_step
+        if step is not None and step != following:
             raise FailedPrecondition(
                 "step: found %d; the next batch is of step %d: ask before a step's first batch"
-                % (step, batch.step)
+                % (step, following)
             )
-        return batch.num_micro_batches
+        return self._loader.num_micro_batches(following)
 
     # ---- Checkpoints ----
 

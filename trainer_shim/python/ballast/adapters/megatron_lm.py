@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Mapping
 
 from ..errors import InvalidArgument
 from ._images import real_images
+from ._rows import is_padded
 from .bridge_vlm import host_number
 
 
@@ -15,7 +16,8 @@ def batch_list(batch: Mapping[str, Any]) -> List[Any]:
     In its order: attention_mask (None), cu_seqlens, cu_seqlens_padded int32
     [1, n+1], hybrid_cp_group (None), labels, local_cp_size (None), loss_mask,
     max_seqlen int32 [1] in host memory, position_ids, tokens. Values that the rank's
-    stage does not have are None. Labels, mask and ids are already sliced for the
+    stage does not have are None, and so are the lengths of a padded batch
+    (`packing.mode: padded`), whose rows are [B, S]. Labels, mask and ids are already sliced for the
     context rank; lengths are those of whole samples.
 
     Raises InvalidArgument for a batch with images, which the list cannot hold.
@@ -26,15 +28,19 @@ def batch_list(batch: Mapping[str, Any]) -> List[Any]:
             "found %d images; get_batch of pretrain_gpt.py has no place for them and would "
             "train without: use ballast.adapters.megatron_bridge.Mimo" % found[1].shape[0]
         )
+    bounds: List[Any] = [None, None]
+    longest: Any = None
+    if not is_padded(batch):
+        bounds = [batch[key][None] for key in ("cu_seqlens", "cu_seqlens_padded")]
+        longest = host_number(int(batch["max_seqlen"]), batch["cu_seqlens"])
     return [
         None,
-        batch["cu_seqlens"][None],
-        batch["cu_seqlens_padded"][None],
+        *bounds,
         None,
         batch.get("labels"),
         None,
         batch.get("loss_mask"),
-        host_number(int(batch["max_seqlen"]), batch["cu_seqlens"]),
+        longest,
         batch.get("position_ids"),
         batch.get("input_ids"),
     ]

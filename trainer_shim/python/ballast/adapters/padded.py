@@ -6,7 +6,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from ..errors import InvalidArgument
 from ._arrays import from_host, host_values, where
-from ._images import require_whole
+from ._rows import is_padded, require_whole
 
 
 def rows(
@@ -22,7 +22,9 @@ def rows(
     stay unchanged, in the order of the rows.
 
     The number of rows is the rank's number of samples, which differs between ranks
-    unless the configuration has `balance.equal_count: true`.
+    unless the configuration has `balance.equal_count: true`. S differs between ranks,
+    too. With `packing.mode: padded` the loader makes the rows, equally long on all
+    ranks, and this function passes its tensors on, without a copy.
 
     Args:
         length: S. Default: the longest sample's length, rounded up to `multiple`.
@@ -30,6 +32,8 @@ def rows(
     import numpy
 
     require_whole(batch, "a padded batch")
+    if is_padded(batch):
+        return _rows_of_the_loader(batch, length, multiple)
     places = host_values(batch, "cu_seqlens_padded")[:-1].astype(numpy.int64)
     lengths = numpy.diff(host_values(batch, "cu_seqlens")).astype(numpy.int64)
     longest = int(lengths.max(initial=1))
@@ -52,6 +56,19 @@ def rows(
         row = value[:, 0][:, taken] if len(value.shape) == 3 else value[0][taken]
         result[key] = where(kept, row, fill)
     return result
+
+
+def _rows_of_the_loader(
+    batch: Mapping[str, Any], length: Optional[int], multiple: int
+) -> Dict[str, Any]:
+    width = int(batch["max_seqlen"])
+    if width % multiple or length not in (None, width):
+        raise InvalidArgument(
+            "length: found %s, multiple %d; the loader made rows of %d tokens: set "
+            "packing.row_length instead" % (length, multiple, width)
+        )
+    keys = ("attention_mask", *_FILL)
+    return {key: batch[key] for key in keys if batch.get(key) is not None}
 
 
 _FILL = {"input_ids": 0, "labels": -100, "loss_mask": 0, "position_ids": 0}

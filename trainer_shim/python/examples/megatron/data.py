@@ -18,16 +18,17 @@ CONFIG = """
                         im_start: 260, im_end: 261, end_of_text: 262, pad: 262}}}}
     batch: {{global: {samples}, micro: {micro}, max_tokens: 8192}}
     topology:
-      modules: {{vision: {{dp: {dp}}}, language: {{dp: {dp}, pp: {pp}}}}}
+      modules: {{vision: {{dp: {dp}}}, language: {{dp: {dp}, pp: {pp}, tp: {cp}}}}}
       colocated: {colocated}
-    balance: {{delivery: {delivery}}}
+    balance: {{delivery: {delivery}, equal_count: {equal_count}}}
+    packing: {{mode: {packing}, align: {align}}}
     serve: {{memory: 512MiB}}
 """
 
 
 @contextlib.contextmanager
-def served(program, *, delivery="direct", samples=8, micro=4, dp=1, pp=1, max_pixels=50176,
-           dataset=64, preset="mixed"):  # fmt: skip
+def served(program, *, delivery="direct", samples=8, micro=4, dp=1, pp=1, cp=1,
+           packing="shard", max_pixels=50176, dataset=64, preset="mixed"):  # fmt: skip
     """Yields the address of a server over `dataset` drawn samples, until the block
     ends.
 
@@ -35,12 +36,16 @@ def served(program, *, delivery="direct", samples=8, micro=4, dp=1, pp=1, max_pi
         program: path of `ballast-server`.
         pp: pipeline stages of the language model; the vision tower then has its own
             process.
+        cp: context ranks of a model that cuts whole batches itself. The loader knows
+            them as tensor ranks, and pads samples so that each can be cut.
+        packing: `packing.mode`.
     """
     with tempfile.TemporaryDirectory(prefix="ballast") as folder:
         job = jobs.Job(folder, program, dataset, preset=preset)
         text = CONFIG.format(
             delivery=delivery, samples=samples, micro=micro, dp=dp, pp=pp,
-            max_pixels=max_pixels, colocated=str(pp == 1).lower(),
+            max_pixels=max_pixels, colocated=str(pp == 1).lower(), cp=cp, packing=packing,
+            align=2 * cp if cp > 1 else "auto", equal_count=str(packing == "padded").lower(),
         )  # fmt: skip
         with job.serve(job.configure(delivery, text)) as address:
             yield address

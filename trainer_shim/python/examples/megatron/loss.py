@@ -4,7 +4,8 @@
     PYTHONPATH=trainer_shim/python python3 loss.py --ballast-server ballast-server
 
 Two models of the same random weights train on the same samples: MimoModel on packed
-batches, Hugging Face's Qwen2.5-VL on each sample by itself. Prints one JSON object per
+batches, Hugging Face's Qwen2.5-VL on each sample by itself; with `--packing padded` both
+on the loader's padded batches, the latter with its attention mask. Prints one JSON object per
 step and exits with 1 if the losses differ by more than `--noise` of their size. Needs
 torch, transformers and megatron-core; runs on a CPU.
 """
@@ -26,7 +27,11 @@ def hugging_face_backward(model, batch):
     """Adds a micro-batch's part of the gradients of the step's mean loss; returns its
     part of the loss."""
     total = 0.0
-    for sample in huggingface.unpacked(batch):
+    if "attention_mask" in batch:
+        calls = [huggingface.padded(batch)]
+    else:
+        calls = huggingface.unpacked(batch)
+    for sample in calls:
         labels = int((sample["labels"][:, 1:] != -100).sum())
         if labels:
             loss = model(**sample).loss * (labels / batch.step_totals.label_tokens)
@@ -38,15 +43,18 @@ def hugging_face_backward(model, batch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ballast-server", required=True)
+    parser.add_argument("--packing", choices=("shard", "padded"), default="shard")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--noise", type=float, default=1e-5)
     arguments = parser.parse_args()
-    with data.served(arguments.ballast_server) as address, single.process():
+    served = data.served(arguments.ballast_server, packing=arguments.packing)
+    with served as address, single.process():
         loader = ballast.Loader(address, device="cpu", array="torch", steps=arguments.steps)
         with loader:
             token_ids = loader.job["model"]["token_ids"]
             theirs = models.hugging_face(token_ids, data.VOCABULARY)
-            ours = models.mimo_model(theirs, token_ids["image"])
+            rows = arguments.packing == "padded"
+            ours = models.mimo_model(theirs, token_ids["image"], rows=rows)
             steppers = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (theirs, ours)]
             worst, sums = 0.0, [0.0, 0.0]
             for batch in loader:

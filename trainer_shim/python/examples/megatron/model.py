@@ -9,6 +9,7 @@ import copy
 import torch
 import torch.nn.functional as F
 import transformers
+from megatron.core import parallel_state
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.models.gpt.gpt_model import GPTModel
 from megatron.core.models.mimo.config.base_configs import MimoModelConfig
@@ -95,6 +96,55 @@ class PackedAttention(MegatronModule):
         return torch.cat(parts).flatten(1)
 
 
+class WholeSequence(torch.autograd.Function):
+    """[S/cp, ...] of each context rank -> [S, ...]. Of 2·cp equal pieces of the sequence,
+    rank r has r and 2·cp - 1 - r."""
+
+    @staticmethod
+    def forward(ctx, local, group):
+        ctx.group = group
+        size = group.size()
+        parts = [torch.empty_like(local) for _ in range(size)]
+        torch.distributed.all_gather(parts, local.contiguous(), group=group)
+        halves = [part.chunk(2) for part in parts]
+        return torch.cat([first for first, _ in halves] + [last for _, last in halves[::-1]])
+
+    @staticmethod
+    def backward(ctx, gradient):
+        gradient = gradient.contiguous()
+        torch.distributed.all_reduce(gradient, group=ctx.group)
+        return torch.cat(own_pieces(gradient, ctx.group)), None
+
+
+def own_pieces(sequence, group):
+    """The two pieces of [S, ...] that this context rank has."""
+    pieces = sequence.chunk(2 * group.size())
+    return pieces[group.rank()], pieces[-1 - group.rank()]
+
+
+class RowAttention(MegatronModule):
+    """Causal attention over rows [S, B], by torch. With context ranks, each computes its
+    own tokens' attention to the whole rows."""
+
+    def __init__(self, config, layer_number, attn_mask_type, attention_type, **_):
+        super().__init__(config=config)
+
+    def forward(self, query, key, value, attention_mask, *, packed_seq_params=None, **_):
+        """Arguments: [S/cp, B, heads, width] each, `key` and `value` with fewer heads.
+        Returns [S/cp, B, heads * width]."""
+        assert packed_seq_params is None, "a packed batch: wanted packing.mode padded"
+        group = parallel_state.get_context_parallel_group()
+        groups = query.shape[2] // key.shape[2]
+        whole = [WholeSequence.apply(x, group).repeat_interleave(groups, dim=2)
+                 for x in (key, value)]  # fmt: skip
+        places = torch.arange(whole[0].shape[0], device=query.device)
+        causal = torch.cat(own_pieces(places, group))[:, None] >= places
+        mixed = F.scaled_dot_product_attention(
+            *(x.permute(1, 2, 0, 3) for x in (query, *whole)), attn_mask=causal
+        )
+        return mixed.permute(2, 0, 1, 3).flatten(2)
+
+
 class Tower(nn.Module):
     """Hugging Face's vision tower with the argument names of MimoModel's encoders."""
 
@@ -107,7 +157,7 @@ class Tower(nn.Module):
         return self.tower(hidden_states.to(dtype), grid_thw=grid_thw).pooler_output
 
 
-def transformer_config(text, dtype, stages):
+def transformer_config(text, dtype, stages, context):
     """TransformerConfig of a Qwen2.5-VL's language model without fused kernels."""
     return TransformerConfig(
         num_layers=text.num_hidden_layers,
@@ -125,14 +175,18 @@ def transformer_config(text, dtype, stages):
         calculate_per_token_loss=True, use_cpu_initialization=True,
         params_dtype=dtype, bf16=dtype == torch.bfloat16,
         pipeline_model_parallel_size=stages, pipeline_dtype=dtype,
+        context_parallel_size=context,
         variable_seq_lengths=True, moe_token_dispatcher_type="alltoall",
     )  # fmt: skip
 
 
-def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None):
+def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None,
+               rows=False, context=1):  # fmt: skip
     """MimoModel with the weights of `source`, Hugging Face's Qwen2.5-VL.
 
     Args:
+        rows: for padded batches, instead of packed ones.
+        context: context-parallel size.
         grids: for a pipeline, MimoModelConfig's `module_to_grid_map`.
         groups: ProcessGroupCollections of "images" and "language", of which a rank
             has its own module's.
@@ -141,9 +195,10 @@ def mimo_model(source, image_token, *, max_tokens=16384, grids=None, groups=None
     dtype = source.lm_head.weight.dtype
     language, vision = ((groups or {}).get(key) for key in ("language", MODALITY))
     stages, stage = (language.pp.size(), language.pp.rank()) if language else (1, 0)
-    config = transformer_config(text, dtype, stages)
+    config = transformer_config(text, dtype, stages, context)
     layer = get_gpt_layer_local_spec(normalization="RMSNorm")
-    layer.submodules.self_attention.submodules.core_attention = PackedAttention
+    attention = RowAttention if rows else PackedAttention
+    layer.submodules.self_attention.submodules.core_attention = attention
     tower = copy.deepcopy(source.model.visual)
     encoder = ModuleSpec(module=Tower, params={"tower": tower})
     model = MimoModel(

@@ -14,6 +14,8 @@ def install():
         return
     torch.cuda.current_device = lambda: torch.device("cpu")
     torch.cuda.synchronize = lambda *_: None
+    torch.Tensor.cuda = lambda tensor, *_, **__: tensor
+    torch.tensor = _not_pinned(torch.tensor)
     torch.zeros = _on_cpu(torch.zeros)
     dist.new_group = _over_gloo(dist.new_group)
     dist.new_subgroups_by_enumeration = _over_gloo(dist.new_subgroups_by_enumeration)
@@ -22,6 +24,13 @@ def install():
 def _on_cpu(make):
     def made(*args, device=None, **options):
         return make(*args, device="cpu" if device == "cuda" else device, **options)
+
+    return made
+
+
+def _not_pinned(make):
+    def made(*args, pin_memory=False, **options):
+        return make(*args, **options)
 
     return made
 

@@ -141,7 +141,7 @@ def compare(rank, address, steps):
         pipeline = Pipeline(rank, source, token_ids["image"])
         losses = []
         for _ in range(steps):
-            parts = pipeline.step(loader, SAMPLES // MICRO)
+            parts = pipeline.step(loader, loader.num_micro_batches())
             losses.append(float(sum(part["loss"] for part in parts)))
     first = (rank - 1) * pipeline.model.config.num_layers // STAGES
     worst, norm = {"relative": 0.0}, 0.0

@@ -28,8 +28,8 @@ def process():
 
 def loss_sum(model, inputs):
     """Sum of the losses of the supervised tokens."""
-    losses, _ = model(**inputs)
-    return (losses.float().view(-1) * inputs["loss_mask"].view(-1)).sum()
+    losses, loss_mask = model(**inputs)  # under context parallelism, this rank's part of both
+    return (losses.float().reshape(-1) * loss_mask.reshape(-1)).sum()
 
 
 def backward(model, batch):

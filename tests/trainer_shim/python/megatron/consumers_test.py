@@ -1,0 +1,93 @@
+"""The adapters' keys beside the parameters of the real consumers, which must know each."""
+
+import inspect
+import types
+import unittest
+
+import torch
+import transformers
+from megatron.core.models.mimo.model.base import MimoModel
+from megatron.core.models.multimodal.llava_model import LLaVAModel
+from megatron.core.models.vision.radio import RADIOViTModel
+from megatron.core.packed_seq_params import PackedSeqParams
+from transformers.modeling_flash_attention_utils import FlashAttentionKwargs
+
+import model as models
+import single
+from ballast.adapters import huggingface, megatron_bridge, megatron_core, megatron_llava, padded
+from ballast.batch import Batch
+from ballast.errors import InvalidArgument
+from tests.trainer_shim.python.megatron.mimo_test import GRIDS, IDS, batch
+
+
+def parameters(function):
+    return set(inspect.signature(function).parameters) - {"self"}
+
+
+def in_rows(given):
+    """The batch as the loader makes it with packing.mode padded."""
+    rows = Batch()
+    width = given["max_seqlen"] + 3
+    rows.update(padded.rows(given, pad=0, length=width), max_seqlen=width,
+                pixel_values=given["pixel_values"], image_grid_thw=given["image_grid_thw"])  # fmt: skip
+    rows.dummy_image = given.dummy_image
+    return rows
+
+
+class LoaderOf:
+    def __init__(self, image):
+        modules = [{"module": name, "dp": 1} for name in ("vision", "language")]
+        ids = {"image": image, "pad": 0}
+        self.job = {"modules": modules, "colocated": True, "model": {"token_ids": ids, "merge": 2}}
+
+
+class ConsumersTest(unittest.TestCase):
+    def test_mimo_model_knows_every_key(self):
+        for given in (batch(GRIDS), in_rows(batch(GRIDS))):
+            self.assertEqual(
+                set(megatron_bridge.forward_inputs(given)), parameters(MimoModel.forward)
+            )
+
+    def test_packed_seq_params_knows_every_field(self):
+        given = batch(GRIDS)
+        fields = megatron_core.packed_seq_params(given)
+        self.assertLessEqual(set(fields), parameters(PackedSeqParams))
+        params = megatron_core.packed_seq_params(given, PackedSeqParams)
+        self.assertIs(params.cu_seqlens_q_padded, given["cu_seqlens_padded"])
+        self.assertIs(params.pad_between_seqs, False)
+
+    def test_hugging_face_knows_every_key(self):
+        given = batch(GRIDS)
+        known = parameters(transformers.Qwen2_5_VLForConditionalGeneration.forward)
+        known |= set(FlashAttentionKwargs.__annotations__)
+        self.assertLessEqual(set(huggingface.packed(given, flash_attention=True)), known)
+        self.assertLessEqual(set(huggingface.padded(given)), known)
+        self.assertLessEqual(set(huggingface.unpacked(given, [2])[0]), known)
+
+    def test_llava_has_the_arguments_of_the_seam(self):
+        self.assertLessEqual(set(megatron_llava.ARGUMENTS), parameters(LLaVAModel.forward))
+        self.assertIn("imgs_sizes", parameters(RADIOViTModel.forward))
+
+    def test_names_that_the_model_would_ignore_are_refused(self):
+        with single.process():
+            source = models.hugging_face(IDS, 320, layers=1)
+            model = models.mimo_model(source, IDS["image"])
+            # Without the check no error tells that the images are missing.
+            inputs = megatron_bridge.forward_inputs(batch(GRIDS), modality="pictures")
+            self.assertTrue(torch.isfinite(single.loss_sum(model, inputs)))
+
+            loader = LoaderOf(IDS["image"])
+            wrapped = types.SimpleNamespace(module=model)
+            megatron_bridge.Mimo(loader, model=wrapped)
+            for names, said in (
+                ({"modality": "pictures"}, "found 'pictures'; the model has .'images'.*ignore"),
+                ({"encoder": "vit"}, "found 'vit'; the model has .'qwen_visual'"),
+            ):
+                with self.assertRaisesRegex(InvalidArgument, said):
+                    megatron_bridge.Mimo(loader, model=wrapped, **names)
+            with self.assertRaisesRegex(InvalidArgument, "found 256; wanted .* 99"):
+                megatron_bridge.Mimo(LoaderOf(99), model=model)
+
+
+if __name__ == "__main__":
+    unittest.main()

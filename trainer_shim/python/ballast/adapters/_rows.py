@@ -1,0 +1,38 @@
+"""Packed batches, of one row, and padded ones, of one row a sample."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from ..errors import FailedPrecondition
+from ._arrays import host_values
+
+
+def is_padded(batch: Mapping[str, Any]) -> bool:
+    """Whether the loader made a row of each sample (`packing.mode: padded`)."""
+    return batch.get("attention_mask") is not None and batch.get("cu_seqlens") is None
+
+
+def require_packed(batch: Mapping[str, Any], consumer: str) -> None:
+    """Refuses a padded batch, which has no lengths for `consumer`."""
+    if is_padded(batch):
+        raise FailedPrecondition(
+            "found a padded batch of %d rows; %s takes packed ones: set packing.mode to shard "
+            "or scheduled" % (batch["attention_mask"].shape[0], consumer)
+        )
+
+
+def require_whole(batch: Mapping[str, Any], consumer: str) -> None:
+    """Refuses a batch that the loader has sliced for its context rank."""
+    if is_padded(batch):
+        total = int(batch["max_seqlen"])
+    else:
+        total = int(host_values(batch, "cu_seqlens_padded")[-1])
+    for key in ("input_ids", "labels", "position_ids"):
+        value: Any = batch.get(key)
+        if value is not None and value.shape[-1] != total:
+            raise FailedPrecondition(
+                "%s: found %d of %d tokens, cut for a context rank; %s wants them all. Name "
+                "the context ranks as tensor ranks: topology.modules.language {tp: TP * CP, "
+                "cp: 1}, packing.align: 2 * CP" % (key, value.shape[-1], total, consumer)
+            )

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Compares Megatron-Core's context parallelism, fed by Ballast, with Hugging Face's model.
+
+    PYTHONPATH=trainer_shim/python python3 context.py --ballast-server ballast-server
+
+Four processes over Gloo: two data-parallel ranks of two context ranks each. MimoModel
+cuts a batch for its context ranks itself, so each of them loads the whole padded batch
+(packing.mode: padded). The sums of the losses and gradients of all processes are compared
+with those of Hugging Face's Qwen2.5-VL over the same samples. Prints one JSON object and
+exits with 1 if they differ by more than `--noise`. Needs torch, transformers and
+megatron-core; runs on a CPU, without Transformer Engine.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+
+import torch
+import torch.distributed as dist
+from megatron.core import parallel_state
+
+import ballast
+import data
+import loss
+import model as models
+import on_cpu
+import single
+from ballast.adapters import megatron_bridge
+
+CP, DP = 2, 2
+MODULES = ("vision", "language")
+
+
+def loader_of(address, dp_rank, cp_rank, steps):
+    """A loader of the whole batches of a data-parallel rank."""
+    return ballast.Loader(
+        address, MODULES, dp_rank=dp_rank, tp_rank={"vision": 0, "language": cp_rank},
+        device="cpu", array="torch", steps=steps,
+    )  # fmt: skip
+
+
+def wanted_of(source, address, steps):
+    """Adds the gradients of all ranks' samples to Hugging Face's model; returns the sum of
+    the steps' mean losses."""
+    total = 0.0
+    for rank in range(DP):
+        with loader_of(address, rank, 0, steps) as loader:
+            total += sum(loss.hugging_face_backward(source, batch) for batch in loader)
+    return total
+
+
+@torch.no_grad()
+def gradients_of(source):
+    """Hugging Face's gradients under the names of MimoModel's weights."""
+    for weight in source.parameters():
+        weight.copy_(weight.grad)
+    text = source.model.language_model
+    found = {
+        "embedding.word_embeddings.weight": text.embed_tokens.weight,
+        "decoder.final_layernorm.weight": text.norm.weight,
+        "output_layer.weight": source.lm_head.weight,
+    }
+    for number, layer in enumerate(text.layers):
+        for name, value in models.layer_weights(layer, text.config).items():
+            found["decoder.layers.%d.%s" % (number, name)] = value
+    tower = "modality_submodules.%s.encoders.%s.tower." % (models.MODALITY, models.ENCODER)
+    return {
+        **{"language_model." + name: value for name, value in found.items()},
+        **{tower + name: value for name, value in source.model.visual.named_parameters()},
+    }
+
+
+def compare(rank, address, steps):
+    """Runs the steps in all processes; returns the largest difference on rank 0."""
+    dp_rank, cp_rank = divmod(rank, CP)
+    assert parallel_state.get_context_parallel_rank() == cp_rank
+    assert parallel_state.get_data_parallel_rank() == dp_rank
+    with loader_of(address, dp_rank, cp_rank, steps) as loader:
+        token_ids = loader.job["model"]["token_ids"]
+        source = models.hugging_face(token_ids, data.VOCABULARY)
+        model = models.mimo_model(source, token_ids["image"], rows=True, context=CP)
+        total = torch.zeros(1)
+        batches = [0, 0]  # all, and with padding
+        for batch in loader:
+            total += single.backward(model, batch)
+            batches[0] += 1
+            batches[1] += not bool(batch["attention_mask"].all())
+    dist.all_reduce(total)
+    for weight in model.parameters():
+        if weight.grad is None:  # this rank had no image
+            weight.grad = torch.zeros_like(weight)
+        dist.all_reduce(weight.grad)
+    if rank > 0:
+        return {"relative": 0.0}
+    wanted = wanted_of(source, address, steps)
+    expected = gradients_of(source)
+    worst = {"loss": float(total), "wanted": wanted, "relative": abs(float(total) / wanted - 1)}
+    names = dict(model.named_parameters())
+    assert set(names) == set(expected), set(names) ^ set(expected)
+    for name, weight in names.items():
+        relative = float((weight.grad - expected[name]).norm() / expected[name].norm())
+        if not relative <= worst["relative"]:
+            worst.update(weight=name, relative=relative)
+    worst["padded_batches"], worst["batches"] = batches[1], batches[0]
+    return worst
+
+
+def run(rank, address, folder, steps, noise):
+    """Runs one process; exits with 1 if it found a difference."""
+    torch.set_num_threads(1)
+    on_cpu.install()
+    dist.init_process_group(
+        "gloo", init_method="file://" + folder + "/meeting", rank=rank, world_size=CP * DP
+    )
+    parallel_state.initialize_model_parallel(context_parallel_size=CP)
+    worst = compare(rank, address, steps)
+    if rank == 0:
+        print(json.dumps(worst), flush=True)
+    dist.barrier()
+    parallel_state.destroy_model_parallel()
+    dist.destroy_process_group()
+    if not worst["relative"] <= noise:
+        sys.exit(1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--ballast-server", required=True)
+    parser.add_argument("--steps", type=int, default=1)
+    parser.add_argument("--noise", type=float, default=1e-4)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, data.served(
+        arguments.ballast_server, samples=8, micro=4, dp=DP, cp=CP, packing="padded"
+    ) as address:
+        context = torch.multiprocessing.get_context("spawn")
+        processes = [
+            context.Process(
+                target=run, args=(rank, address, folder, arguments.steps, arguments.noise)
+            )
+            for rank in range(CP * DP)
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        return max(abs(process.exitcode) for process in processes) and 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
