@@ -4,10 +4,13 @@
 #include <cstdint>
 
 #include "proto/config.pb.h"
+#include "server/image/resample_weights.h"
 
 namespace ballast {
 
 struct ImageOptions {
+  // The filter and whose pixels DecodeResized gives.
+  Resampling resampling;
   // Decodes a JPEG at the smallest scale of 1/8, 1/4, 1/2 and 1 that is no
   // smaller than the wanted size, with plain instead of smooth chroma, and
   // resizes from there. Faster, but no longer Pillow's pixels:

@@ -2,19 +2,21 @@
 
 namespace ballast {
 
-const QuadTable* TableCache::Find(QuadFormat format, uint32_t source,
+const QuadTable* TableCache::Find(QuadFormat format,
+                                  const Resampling& resampling, uint32_t source,
                                   uint32_t output) {
   ++uses_;
   for (Slot& slot : slots_) {
     if (slot.last_use != 0 && slot.table.source() == source &&
-        slot.table.output() == output && slot.table.format() == format) {
+        slot.table.output() == output && slot.table.format() == format &&
+        slot.table.resampling() == resampling) {
       slot.last_use = uses_;
       return &slot.table;
     }
   }
   // Reuses the memory of other tables well before the limit is reached.
   Slot* slot = Oldest(bytes() < kMostBytes / 2);
-  slot->table.Build(format, source, output);
+  slot->table.Build(format, resampling, source, output);
   slot->last_use = uses_;
   while (bytes() > kMostBytes) {
     Slot* oldest = Oldest(false);
