@@ -20,21 +20,28 @@ const QuadTable* TableCache::Find(QuadFormat format,
   slot->last_use = uses_;
   while (bytes() > kMostBytes) {
     Slot* oldest = Oldest(false);
-    if (oldest->last_use + 1 >= uses_) break;
+    if (oldest->last_use == 0) break;
     *oldest = Slot();
   }
   return &slot->table;
 }
 
 // The slot used longest ago, among empty and filled ones, or among filled ones
-// only if there are any.
+// only if there are any. Never one of the last two found: they are still valid.
 TableCache::Slot* TableCache::Oldest(bool or_empty) {
   Slot* oldest = nullptr;
+  Slot* empty = nullptr;
   for (Slot& slot : slots_) {
-    if (slot.last_use == 0 && !or_empty) continue;
-    if (oldest == nullptr || slot.last_use < oldest->last_use) oldest = &slot;
+    if (slot.last_use == 0) {
+      if (empty == nullptr) empty = &slot;
+    } else if (slot.last_use + 1 < uses_ &&
+               (oldest == nullptr || slot.last_use < oldest->last_use)) {
+      oldest = &slot;
+    }
   }
-  return oldest == nullptr ? &slots_[0] : oldest;
+  // Of the slots, at least all but two are empty or old.
+  if (oldest == nullptr || (or_empty && empty != nullptr)) return empty;
+  return oldest;
 }
 
 size_t TableCache::bytes() const {

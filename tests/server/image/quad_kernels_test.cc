@@ -105,6 +105,8 @@ TEST_P(QuadKernelsTest, EqualThePlainLoopsAtEveryRatioOfSmallSizes) {
 
 TEST_P(QuadKernelsTest, EqualThePlainLoopsAtExtremeSizes) {
   for (int i = 0; i < 12; ++i) ExpectAsReference(Picture(2, 900), 1, 30);
+  // A table of more than half of what a TableCache holds.
+  ExpectAsReference(Picture(200, 1), 11328, 48);
   ExpectAsReference(Picture(1, 1), 84, 56);
   ExpectAsReference(Picture(1, 700), 28, 112);
   ExpectAsReference(Picture(1900, 10), 1876, 28);
