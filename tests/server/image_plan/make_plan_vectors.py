@@ -19,7 +19,8 @@ from PIL import Image
 
 PLAIN = {"do_rescale": False, "do_normalize": False}
 
-# Family -> module, class of the processor, settings.
+# Family -> module, class of the processor, settings. glm46v and smolvlm have the
+# numbers of glm4v and idefics3.
 FAMILIES = {
     "ernie4_5_vl": ("ernie4_5_vl_moe", "Ernie4_5_VLMoeImageProcessor", {
         "patch_size": 14, "temporal_patch_size": 1, "merge_size": 2,
@@ -31,7 +32,6 @@ FAMILIES = {
         "pan_and_scan_min_crop_size": 256, "pan_and_scan_max_num_crops": 4,
         "pan_and_scan_min_ratio_to_activate": 1.2}),
     "gemma4": ("gemma4", "Gemma4ImageProcessor", {}),
-    "glm46v": ("glm46v", "Glm46VImageProcessor", {}),
     "glm4v": ("glm4v", "Glm4vImageProcessor", {}),
     "hunyuan_vl": ("hunyuan_vl", "HunYuanVLImageProcessor", {}),
     "idefics3": ("idefics3", "Idefics3ImageProcessor", {}),
@@ -54,7 +54,6 @@ FAMILIES = {
     "siglip": ("siglip", "SiglipImageProcessor",
                {"size": {"height": 384, "width": 384}}),
     "siglip2": ("siglip2", "Siglip2ImageProcessor", {}),
-    "smolvlm": ("smolvlm", "SmolVLMImageProcessor", {}),
 }
 
 # Width and height: single pixels and lines, exact tile borders and one more,
