@@ -2,8 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -11,10 +14,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/sha256.h"
 #include "common/status_macros.h"
+#include "server/command/inspect_family.h"
 #include "server/config/model_profile.h"
 #include "server/corpus/file.h"
 #include "server/corpus/limits.h"
 #include "server/image/image.h"
+#include "server/image/resample_name.h"
+#include "server/image_plan/image_family.h"
 
 namespace ballast {
 namespace {
@@ -23,18 +29,24 @@ struct Options {
   std::string profile;
   uint64_t min_pixels = 0;  // 0: the profile's
   uint64_t max_pixels = 0;
-  std::string resample = "exact";
+  std::string resample = "pillow12";
   bool exif_orientation = false;
   std::vector<std::string> files;
 };
+
+v1::Model::Resample ResampleOf(const std::string& name) {
+  if (name == "fast") return v1::Model::RESAMPLE_FAST;
+  if (name == "pillow13") return v1::Model::RESAMPLE_PILLOW13;
+  if (name == "torchvision") return v1::Model::RESAMPLE_TORCHVISION;
+  return v1::Model::RESAMPLE_PILLOW12;
+}
 
 absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
   v1::Model model;
   model.set_profile(options.profile);
   model.set_min_pixels(options.min_pixels);
   model.set_max_pixels(options.max_pixels);
-  model.set_resample(options.resample == "fast" ? v1::Model::RESAMPLE_FAST
-                                                : v1::Model::RESAMPLE_EXACT);
+  model.set_resample(ResampleOf(options.resample));
   model.set_exif_orientation(options.exif_orientation);
   BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
   if (model.min_pixels() > model.max_pixels()) {
@@ -43,6 +55,33 @@ absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
         model.max_pixels(), "; lower the one or raise the other"));
   }
   return model;
+}
+
+absl::StatusOr<ImagePlanner> PlannerOf(ImageFamily family,
+                                       const Options& options) {
+  if (options.resample == "fast") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--resample is fast; wanted pillow12, pillow13 or torchvision for ",
+        family.name));
+  }
+  if (options.min_pixels != 0 || options.max_pixels != 0) {
+    if (family.max_pixels == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(family.name, " has no bounds of pixels; omit ",
+                       "--min-pixels and --max-pixels"));
+    }
+    if (options.min_pixels != 0) family.min_pixels = options.min_pixels;
+    if (options.max_pixels != 0) family.max_pixels = options.max_pixels;
+  }
+  return ImagePlanner::Create(std::move(family));
+}
+
+std::vector<std::string> AllModelNames() {
+  std::vector<std::string> names = ModelProfileNames();
+  for (std::string& name : ImageFamilyNames()) {
+    names.push_back(std::move(name));
+  }
+  return names;
 }
 
 absl::StatusOr<std::string> ReadImageFile(const std::string& path) {
@@ -56,9 +95,8 @@ absl::StatusOr<std::string> ReadImageFile(const std::string& path) {
 }
 
 // Adds the keys that follow `file`.
-absl::Status Inspect(const v1::Model& model, const std::string& path,
+absl::Status Inspect(const v1::Model& model, const std::string& bytes,
                      ImageDecoder& decoder, nlohmann::ordered_json& object) {
-  BALLAST_ASSIGN_OR_RETURN(const std::string bytes, ReadImageFile(path));
   BALLAST_ASSIGN_OR_RETURN(const RgbImage image, decoder.Decode(bytes));
   BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
                            ResizedGrid(image.height, image.width, model));
@@ -86,16 +124,19 @@ absl::Status Inspect(const v1::Model& model, const std::string& path,
   return absl::OkStatus();
 }
 
-}  // namespace
+// Adds the keys of one file, whose bytes are given.
+using InspectBytes = std::function<absl::Status(
+    const std::string& bytes, nlohmann::ordered_json& object)>;
 
-absl::Status InspectImages(const v1::Model& model,
-                           absl::Span<const std::string> files,
-                           std::ostream& out) {
-  ImageDecoder decoder(ImageOptionsOf(model));
+absl::Status InspectEach(const InspectBytes& inspect,
+                         absl::Span<const std::string> files,
+                         std::ostream& out) {
   size_t failed = 0;
   for (const std::string& file : files) {
     nlohmann::ordered_json object = {{"file", file}};
-    const absl::Status status = Inspect(model, file, decoder, object);
+    const absl::StatusOr<std::string> bytes = ReadImageFile(file);
+    const absl::Status status =
+        bytes.ok() ? inspect(*bytes, object) : bytes.status();
     if (!status.ok()) {
       ++failed;
       object["error"] = std::string(status.message());
@@ -112,6 +153,33 @@ absl::Status InspectImages(const v1::Model& model,
                    " files failed; see `error` in their lines"));
 }
 
+}  // namespace
+
+absl::Status InspectImages(const v1::Model& model,
+                           absl::Span<const std::string> files,
+                           std::ostream& out) {
+  ImageDecoder decoder(ImageOptionsOf(model));
+  return InspectEach(
+      [&](const std::string& bytes, nlohmann::ordered_json& object) {
+        return Inspect(model, bytes, decoder, object);
+      },
+      files, out);
+}
+
+absl::Status InspectFamilyImages(const ImagePlanner& planner,
+                                 ResampleLibrary library, bool exif_orientation,
+                                 absl::Span<const std::string> files,
+                                 std::ostream& out) {
+  ImageOptions options;
+  options.apply_exif_orientation = exif_orientation;
+  ImageDecoder decoder(options);
+  return InspectEach(
+      [&](const std::string& bytes, nlohmann::ordered_json& object) {
+        return InspectFamily(planner, library, bytes, decoder, object);
+      },
+      files, out);
+}
+
 void AddInspectImage(CommandLine* line, Command* inspect) {
   auto options = std::make_shared<Options>();
   Command* command = line->AddCommand(
@@ -119,18 +187,29 @@ void AddInspectImage(CommandLine* line, Command* inspect) {
       R"(Prints what a model sees of image files (JPEG, PNG, WebP).
 One JSON object a file, in order: its size, its size after resizing, its grid of
 patches, its tokens, and SHA-256 of the RGB pixels before and after resizing; or
-`error`. Exits with status 1 if any file failed.)",
+`error`. For a model other than Qwen's, SHA-256 of each crop, or of the patches
+as the model's image processor arranges them. Exits with status 1 if any file
+failed.)",
       R"(  ballast-server inspect image --model qwen2_5_vl photo.jpg scan.png
-  ballast-server inspect image --model qwen3_vl --max-pixels 1048576 *.webp)",
+  ballast-server inspect image --model qwen3_vl --max-pixels 1048576 *.webp
+  ballast-server inspect image --model internvl3 --resample torchvision *.jpg)",
       [options]() -> absl::Status {
+        const ImageFamily* family = FindImageFamily(options->profile);
+        if (family != nullptr) {
+          BALLAST_ASSIGN_OR_RETURN(const ImagePlanner planner,
+                                   PlannerOf(*family, *options));
+          return InspectFamilyImages(
+              planner, LibraryOf(ResampleOf(options->resample)),
+              options->exif_orientation, options->files, std::cout);
+        }
         BALLAST_ASSIGN_OR_RETURN(const v1::Model model,
                                  CompleteModel(*options));
         return InspectImages(model, options->files, std::cout);
       });
   command
       ->AddText("--model", &options->profile,
-                "qwen2_vl, qwen2_5_vl, qwen3_vl or qwen3_5_vl")
-      .OneOf(ModelProfileNames())
+                "a Qwen profile, or a family of docs/families.md")
+      .OneOf(AllModelNames())
       .Required()
       .TypeName("MODEL");
   command->AddWholeNumber("--min-pixels", &options->min_pixels,
@@ -141,8 +220,9 @@ patches, its tokens, and SHA-256 of the RGB pixels before and after resizing; or
                           1);
   command
       ->AddText("--resample", &options->resample,
-                "`exact` gives Pillow's pixels; `fast` approximates them")
-      .OneOf({"exact", "fast"})
+                "whose pixels: `pillow12` (or `exact`), `pillow13`, "
+                "`torchvision`; `fast` approximates them")
+      .OneOf({"pillow12", "pillow13", "torchvision", "exact", "fast"})
       .ShowDefault();
   command->AddFlag("--exif-orientation", &options->exif_orientation,
                    "apply the EXIF orientation of images");

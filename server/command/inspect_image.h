@@ -9,6 +9,8 @@
 #include "absl/types/span.h"
 #include "common/command_line.h"
 #include "proto/config.pb.h"
+#include "server/image/resample_weights.h"
+#include "server/image_plan/image_planner.h"
 
 namespace ballast {
 
@@ -24,6 +26,13 @@ void AddInspectImage(CommandLine* line, Command* inspect);
 absl::Status InspectImages(const v1::Model& model,
                            absl::Span<const std::string> files,
                            std::ostream& out);
+
+// Likewise for a family that is not Qwen's, with the keys of InspectFamily
+// (inspect_family.h). Applies the EXIF orientation if `exif_orientation`.
+absl::Status InspectFamilyImages(const ImagePlanner& planner,
+                                 ResampleLibrary library, bool exif_orientation,
+                                 absl::Span<const std::string> files,
+                                 std::ostream& out);
 
 }  // namespace ballast
 

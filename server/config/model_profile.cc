@@ -1,11 +1,11 @@
 #include "server/config/model_profile.h"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/image_plan/fit_rules.h"
 
 namespace ballast {
 namespace {
@@ -145,8 +145,7 @@ absl::Status ApplyModelProfile(v1::Model* model) {
 
 absl::StatusOr<ImageGrid> ResizedGrid(uint32_t height, uint32_t width,
                                       const v1::Model& model) {
-  // Up to this, height*width is exact in a double, as in Python's division of
-  // integers.
+  // Up to this, height*width is exact in a double, as SmartResize needs it.
   constexpr uint32_t kMaxSide = uint32_t{1} << 26;
   if (height == 0 || width == 0 || height > kMaxSide || width > kMaxSide) {
     return absl::InvalidArgumentError(
@@ -158,40 +157,18 @@ absl::StatusOr<ImageGrid> ResizedGrid(uint32_t height, uint32_t width,
         absl::StrCat("model.patch is ", model.patch(), " and model.merge is ",
                      model.merge(), "; wanted both above 0"));
   }
-  const double h = height;
-  const double w = width;
-  if (std::max(h, w) / std::min(h, w) > 200) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("an image of height ", height, " and width ", width,
-                     "; wanted sides in a ratio of at most 200"));
-  }
-  // Performs the same operations in the same order as the Python function, so
-  // that every intermediate value is rounded the same way. nearbyint rounds
-  // half to even, like Python's round().
-  const double factor = static_cast<double>(model.patch()) * model.merge();
-  const double min_pixels = static_cast<double>(model.min_pixels());
-  const double max_pixels = static_cast<double>(model.max_pixels());
-  double out_h = std::nearbyint(h / factor) * factor;
-  double out_w = std::nearbyint(w / factor) * factor;
-  if (out_h * out_w > max_pixels) {
-    const double beta = std::sqrt(h * w / max_pixels);
-    out_h = std::max(factor, std::floor(h / beta / factor) * factor);
-    out_w = std::max(factor, std::floor(w / beta / factor) * factor);
-  } else if (out_h * out_w < min_pixels) {
-    const double beta = std::sqrt(min_pixels / (h * w));
-    out_h = std::ceil(h * beta / factor) * factor;
-    out_w = std::ceil(w * beta / factor) * factor;
-  }
-  if (!(out_h >= 1 && out_w >= 1 && out_h <= kMaxSide && out_w <= kMaxSide)) {
+  const absl::StatusOr<TileShape> size =
+      SmartResize(height, width, uint64_t{model.patch()} * model.merge(),
+                  model.min_pixels(), model.max_pixels());
+  if (!size.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "an image of height ", height, " and width ", width,
-        " has no size within model.min_pixels ", model.min_pixels(),
-        " and model.max_pixels ", model.max_pixels(), " at patch ",
-        model.patch(), " and merge ", model.merge()));
+        size.status().message(), " (model.min_pixels ", model.min_pixels(),
+        ", max_pixels ", model.max_pixels(), ", patch ", model.patch(),
+        ", merge ", model.merge(), ")"));
   }
   ImageGrid grid;
-  grid.height = static_cast<uint32_t>(out_h);
-  grid.width = static_cast<uint32_t>(out_w);
+  grid.height = size->height;
+  grid.width = size->width;
   grid.grid_h = grid.height / model.patch();
   grid.grid_w = grid.width / model.patch();
   return grid;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "server/config/config_validate.h"
 #include "server/config/model_profile.h"
+#include "server/image_plan/image_family.h"
 
 namespace ballast {
 namespace {
@@ -26,10 +27,16 @@ bool CheckProfile(const v1::Model& model, KeyReport* report) {
   if (std::find(known.begin(), known.end(), model.profile()) != known.end()) {
     return true;
   }
+  // A family whose images can be planned, but not yet packed.
+  const bool is_family = FindImageFamily(model.profile()) != nullptr;
   report->AddFault(
       "model.profile",
-      absl::StrCat("found ", Shown(model.profile()), "; wanted one of ",
-                   absl::StrJoin(known, ", "), ", or \"\""));
+      absl::StrCat("found ", Shown(model.profile()),
+                   is_family ? ", of which only `ballast-server inspect image` "
+                               "knows yet"
+                             : "",
+                   "; wanted one of ", absl::StrJoin(known, ", "),
+                   ", or \"\""));
   return false;
 }
 

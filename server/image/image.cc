@@ -5,12 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/image/bicubic_sink.h"
 #include "server/image/exif.h"
 #include "server/image/image_sink.h"
 #include "server/image/jpeg.h"
 #include "server/image/orienting_sink.h"
 #include "server/image/png.h"
+#include "server/image/resize_sink.h"
 #include "server/image/scratch_arena.h"
 #include "server/image/table_cache.h"
 #include "server/image/webp.h"
@@ -144,7 +144,8 @@ absl::Status ImageDecoder::DecodeResized(absl::string_view bytes,
     ImageSink sink(out.data());
     return state_->DecodeTo(bytes, stored, nullptr, &sink);
   }
-  BicubicSink sink(width, height, out, &state_->arena, &state_->tables);
+  ResizeSink sink(width, height, state_->options.resampling, out,
+                  &state_->arena, &state_->tables);
   JpegDecoder::Size cover = {width, height};
   if (SwapsSides(stored.orientation)) std::swap(cover.width, cover.height);
   absl::Status status = state_->DecodeTo(
@@ -180,8 +181,8 @@ absl::Status DecodeResized(absl::string_view bytes, const ImageHeader& expected,
   return ImageDecoder().DecodeResized(bytes, expected, width, height, out);
 }
 
-absl::Status ResizeBicubic(const RgbImage& source, uint32_t width,
-                           uint32_t height, absl::Span<uint8_t> out) {
+absl::Status Resize(const RgbImage& source, const Resampling& resampling,
+                    uint32_t width, uint32_t height, absl::Span<uint8_t> out) {
   BALLAST_RETURN_IF_ERROR(CheckOutput(width, height, out.size()));
   const uint64_t bytes = uint64_t{source.width} * source.height * kChannels;
   if (bytes == 0 || source.pixels.size() != bytes) {
@@ -196,10 +197,15 @@ absl::Status ResizeBicubic(const RgbImage& source, uint32_t width,
   }
   ScratchArena arena(ImageOptions().max_memory, 0);
   TableCache tables;
-  BicubicSink sink(width, height, out, &arena, &tables);
+  ResizeSink sink(width, height, resampling, out, &arena, &tables);
   BALLAST_RETURN_IF_ERROR(sink.Begin(source.width, source.height));
   CopyRows(source.pixels.data(), source.width, source.height, &sink);
   return sink.Finish();
+}
+
+absl::Status ResizeBicubic(const RgbImage& source, uint32_t width,
+                           uint32_t height, absl::Span<uint8_t> out) {
+  return Resize(source, Resampling(), width, height, out);
 }
 
 }  // namespace ballast

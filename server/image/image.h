@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "server/image/image_header.h"
 #include "server/image/image_options.h"
+#include "server/image/resample_weights.h"
 
 namespace ballast {
 
@@ -48,13 +49,13 @@ class ImageDecoder {
   // RESOURCE_EXHAUSTED (options.max_memory).
   absl::StatusOr<RgbImage> Decode(absl::string_view bytes);
 
-  // Decodes and resizes in one pass, bit for bit as Pillow's resize((width,
-  // height), BICUBIC): each row is written to `out` as soon as its source rows
-  // are decoded. `out` holds height*width*3 bytes; after an error its content
-  // is unspecified. A size other than `expected` (the index's; the format does
-  // not matter) means that the file has changed: FAILED_PRECONDITION. Other
-  // errors: INVALID_ARGUMENT (as Decode; size of `out`; a side of 0),
-  // RESOURCE_EXHAUSTED.
+  // Decodes and resizes in one pass, bit for bit as the library of
+  // options.resampling does: each row is written to `out` as soon as its source
+  // rows are decoded. `out` holds height*width*3 bytes; after an error its
+  // content is unspecified. A size other than `expected` (the index's; the
+  // format does not matter) means that the file has changed:
+  // FAILED_PRECONDITION. Other errors: INVALID_ARGUMENT (as Decode; size of
+  // `out`; a side of 0), RESOURCE_EXHAUSTED.
   absl::Status DecodeResized(absl::string_view bytes,
                              const ImageHeader& expected, uint32_t width,
                              uint32_t height, absl::Span<uint8_t> out);
@@ -86,9 +87,13 @@ absl::Status DecodeResized(absl::string_view bytes, const ImageHeader& expected,
                            uint32_t width, uint32_t height,
                            absl::Span<uint8_t> out);
 
-// Resizes bit for bit as Pillow's resize((width, height), BICUBIC). `out` holds
+// Resizes bit for bit as the library of `resampling` does. `out` holds
 // height*width*3 bytes. Errors: INVALID_ARGUMENT (sizes that do not fit, a side
 // of 0), RESOURCE_EXHAUSTED.
+absl::Status Resize(const RgbImage& source, const Resampling& resampling,
+                    uint32_t width, uint32_t height, absl::Span<uint8_t> out);
+
+// As Resize, with Pillow 12's bicubic filter.
 absl::Status ResizeBicubic(const RgbImage& source, uint32_t width,
                            uint32_t height, absl::Span<uint8_t> out);
 

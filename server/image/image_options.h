@@ -4,10 +4,14 @@
 #include <cstdint>
 
 #include "proto/config.pb.h"
+#include "server/image/resample_name.h"
+#include "server/image/resample_weights.h"
 
 namespace ballast {
 
 struct ImageOptions {
+  // The filter and whose pixels DecodeResized gives.
+  Resampling resampling;
   // Decodes a JPEG at the smallest scale of 1/8, 1/4, 1/2 and 1 that is no
   // smaller than the wanted size, with plain instead of smooth chroma, and
   // resizes from there. Faster, but no longer Pillow's pixels:
@@ -27,9 +31,11 @@ struct ImageOptions {
   friend bool operator==(const ImageOptions&, const ImageOptions&) = default;
 };
 
-// The image options of `model`. Its `resample` may be unspecified: exact.
+// The image options of `model`. Its `resample` may be unspecified: Pillow 12's
+// pixels.
 inline ImageOptions ImageOptionsOf(const v1::Model& model) {
   ImageOptions options;
+  options.resampling.library = LibraryOf(model.resample());
   options.fast = model.resample() == v1::Model::RESAMPLE_FAST;
   options.apply_exif_orientation = model.exif_orientation();
   return options;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "server/image/resample_weights.h"
-
 namespace ballast {
 namespace {
 
@@ -11,10 +9,12 @@ uint32_t TwoHalves(int32_t a, int32_t b) {
   return (static_cast<uint32_t>(a) & 0xffff) | static_cast<uint32_t>(b) << 16;
 }
 
-// Bound over all output pixels: four weights per source or output pixel,
-// whichever are more, in whole quads.
-uint64_t MostWords(QuadFormat format, uint32_t source, uint32_t output) {
-  const uint64_t taps = uint64_t{4} * std::max(source, output) + output;
+// Bound over all output pixels: twice the radius in weights per source or
+// output pixel, whichever are more, in whole quads.
+uint64_t MostWords(QuadFormat format, ResampleFilter filter, uint32_t source,
+                   uint32_t output) {
+  const auto diameter = static_cast<uint64_t>(2 * FilterRadius(filter));
+  const uint64_t taps = diameter * std::max(source, output) + output;
   return (taps / 4 + 2 * uint64_t{output}) * QuadWords(format);
 }
 
@@ -43,14 +43,16 @@ std::array<uint32_t, kMostQuadWords> CutQuad(
   return words;
 }
 
-uint64_t QuadTable::MostBytes(QuadFormat format, uint32_t source,
-                              uint32_t output) {
-  return MostWords(format, source, output) * sizeof(uint32_t) +
+uint64_t QuadTable::MostBytes(QuadFormat format, ResampleFilter filter,
+                              uint32_t source, uint32_t output) {
+  return MostWords(format, filter, source, output) * sizeof(uint32_t) +
          uint64_t{output} * sizeof(QuadTaps);
 }
 
-void QuadTable::Build(QuadFormat format, uint32_t source, uint32_t output) {
+void QuadTable::Build(QuadFormat format, const Resampling& resampling,
+                      uint32_t source, uint32_t output) {
   format_ = format;
+  resampling_ = resampling;
   source_ = source;
   output_ = output;
   most_quads_ = 0;
@@ -62,8 +64,8 @@ void QuadTable::Build(QuadFormat format, uint32_t source, uint32_t output) {
     for (uint32_t i = 0; i < output; ++i) Add(i, one);
     return;
   }
-  words_.reserve(MostWords(format, source, output));
-  BicubicFilter filter(source, output);
+  words_.reserve(MostWords(format, resampling.filter, source, output));
+  FilterWeights filter(source, output, resampling);
   for (uint32_t i = 0; i < output; ++i) {
     uint32_t first = 0;
     const std::vector<int32_t>& weights = filter.Weights(i, &first);

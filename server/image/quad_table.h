@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "server/image/resample_weights.h"
+
 namespace ballast {
 
 // A quad is four adjacent pixels of a row or a column, the first at a multiple
@@ -45,19 +47,21 @@ constexpr size_t QuadWords(QuadFormat format) {
 std::array<uint32_t, kMostQuadWords> CutQuad(
     QuadFormat format, const std::array<int32_t, 4>& weights);
 
-// The bicubic filter (resample_weights.h) between two lengths, in quads.
+// A filter (resample_weights.h) between two lengths, in quads.
 // Building again reuses the memory. Thread-compatible.
 class QuadTable {
  public:
   // An upper bound of the memory that Build takes.
-  static uint64_t MostBytes(QuadFormat format, uint32_t source,
-                            uint32_t output);
+  static uint64_t MostBytes(QuadFormat format, ResampleFilter filter,
+                            uint32_t source, uint32_t output);
 
-  // For equal lengths the filter is the identity, as Pillow omits a pass that
-  // changes nothing. Neither length is 0.
-  void Build(QuadFormat format, uint32_t source, uint32_t output);
+  // For equal lengths the filter is the identity, as all libraries omit a pass
+  // that changes nothing. Neither length is 0.
+  void Build(QuadFormat format, const Resampling& resampling, uint32_t source,
+             uint32_t output);
 
   QuadFormat format() const { return format_; }
+  const Resampling& resampling() const { return resampling_; }
   uint32_t source() const { return source_; }
   uint32_t output() const { return output_; }
   // One entry per output pixel. Ends with weight 0 are omitted, so the first
@@ -75,6 +79,7 @@ class QuadTable {
   void Add(uint32_t first, const std::vector<int32_t>& weights);
 
   QuadFormat format_ = QuadFormat::kHalves;
+  Resampling resampling_;
   uint32_t source_ = 0;
   uint32_t output_ = 0;
   uint32_t most_quads_ = 0;

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "server/image/resample_weights.h"
+#include "server/image/resize_order.h"
 
 namespace ballast {
 namespace {
@@ -46,8 +47,9 @@ void ResampleColumns(const uint8_t* rows, size_t stride,
 
 }  // namespace
 
-absl::Status ReferenceResizeBicubic(const RgbImage& source, uint32_t width,
-                                    uint32_t height, absl::Span<uint8_t> out) {
+absl::Status ReferenceResize(const RgbImage& source,
+                             const Resampling& resampling, uint32_t width,
+                             uint32_t height, absl::Span<uint8_t> out) {
   if (width == 0 || height == 0 || source.width == 0 || source.height == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("resizing an image of ", source.width, "x", source.height,
@@ -66,19 +68,21 @@ absl::Status ReferenceResizeBicubic(const RgbImage& source, uint32_t width,
     std::memcpy(out.data(), source.pixels.data(), out.size());
     return absl::OkStatus();
   }
-  // Pillow exchanges the passes for very tall images.
-  if (source.height > uint64_t{100} * source.width && height < source.height &&
-      width != source.width) {
+  if (width != source.width &&
+      IsResizedAlongYFirst(resampling.library, source.width, source.height,
+                           width, height)) {
     RgbImage narrow{source.width, height, {}};
     narrow.pixels.resize(source_stride * height);
-    const absl::Status first = ReferenceResizeBicubic(
-        source, source.width, height, absl::MakeSpan(narrow.pixels));
-    return first.ok() ? ReferenceResizeBicubic(narrow, width, height, out)
+    const absl::Status first =
+        ReferenceResize(source, resampling, source.width, height,
+                        absl::MakeSpan(narrow.pixels));
+    return first.ok() ? ReferenceResize(narrow, resampling, width, height, out)
                       : first;
   }
   // A pass between equal lengths would leave the pixels as they are.
   if (height == source.height) {
-    const ResampleWeights horizontal = BicubicWeights(source.width, width);
+    const ResampleWeights horizontal =
+        AllWeights(source.width, width, resampling);
     for (size_t y = 0; y < height; ++y) {
       ResampleRow(source.pixels.data() + y * source_stride, horizontal,
                   out.data() + y * stride);
@@ -88,7 +92,8 @@ absl::Status ReferenceResizeBicubic(const RgbImage& source, uint32_t width,
   const uint8_t* rows = source.pixels.data();
   std::vector<uint8_t> resampled;
   if (width != source.width) {
-    const ResampleWeights horizontal = BicubicWeights(source.width, width);
+    const ResampleWeights horizontal =
+        AllWeights(source.width, width, resampling);
     resampled.resize(stride * source.height);
     for (size_t y = 0; y < source.height; ++y) {
       ResampleRow(source.pixels.data() + y * source_stride, horizontal,
@@ -96,7 +101,8 @@ absl::Status ReferenceResizeBicubic(const RgbImage& source, uint32_t width,
     }
     rows = resampled.data();
   }
-  const ResampleWeights vertical = BicubicWeights(source.height, height);
+  const ResampleWeights vertical =
+      AllWeights(source.height, height, resampling);
   std::vector<int32_t> sums;
   for (size_t y = 0; y < height; ++y) {
     const ResampleTaps& taps = vertical.taps[y];

@@ -9,10 +9,11 @@
 
 namespace ballast {
 
-// ResizeBicubic as plain loops over a whole image, in Pillow's order of
+// Resize as plain loops over a whole image, in the library's order of
 // operations: the reference for the vector kernels.
-absl::Status ReferenceResizeBicubic(const RgbImage& source, uint32_t width,
-                                    uint32_t height, absl::Span<uint8_t> out);
+absl::Status ReferenceResize(const RgbImage& source,
+                             const Resampling& resampling, uint32_t width,
+                             uint32_t height, absl::Span<uint8_t> out);
 
 }  // namespace ballast
 

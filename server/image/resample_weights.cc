@@ -1,11 +1,11 @@
 #include "server/image/resample_weights.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 namespace ballast {
 namespace {
-
-constexpr double kRadius = 2.0;
 
 // Keys' cubic convolution, in Pillow's order of operations.
 double Bicubic(double x) {
@@ -16,25 +16,82 @@ double Bicubic(double x) {
   return 0.0;
 }
 
+double Sinc(double x) {
+  if (x == 0.0) return 1.0;
+  x *= std::numbers::pi;
+  return std::sin(x) / x;
+}
+
+double FilterValue(ResampleFilter filter, double x) {
+  switch (filter) {
+    case ResampleFilter::kBox:
+      return x > -0.5 && x <= 0.5 ? 1.0 : 0.0;
+    case ResampleFilter::kBilinear:
+      x = std::abs(x);
+      return x < 1.0 ? 1.0 - x : 0.0;
+    case ResampleFilter::kBicubic:
+      return Bicubic(x);
+    case ResampleFilter::kLanczos:
+      return x >= -3.0 && x < 3.0 ? Sinc(x) * Sinc(x / 3) : 0.0;
+  }
+  return 0.0;
+}
+
+// Fraction bits with which torchvision rounds weights of which `largest` is the
+// largest: as many as 16 bits can hold.
+int TorchvisionBits(double largest) {
+  int bits = 0;
+  while (bits < kWeightBits &&
+         static_cast<int>(0.5 + largest * (1 << (bits + 1))) < (1 << 15)) {
+    ++bits;
+  }
+  return bits;
+}
+
 // Rounds halves away from zero.
-int32_t ToFixed(double weight) {
-  const double scaled = weight * (1 << kWeightBits);
+int32_t ToFixed(double weight, int bits) {
+  const double scaled = weight * (1 << bits);
   return static_cast<int32_t>(weight < 0 ? -0.5 + scaled : 0.5 + scaled);
 }
 
 }  // namespace
 
-BicubicFilter::BicubicFilter(uint32_t source, uint32_t output)
-    : source_(source),
-      // Pillow passes the source's length as a float.
-      scale_(static_cast<double>(static_cast<float>(source)) / output) {
-  const double widening = std::max(scale_, 1.0);
-  support_ = kRadius * widening;
-  narrowing_ = 1.0 / widening;
+double FilterRadius(ResampleFilter filter) {
+  switch (filter) {
+    case ResampleFilter::kBox:
+      return 0.5;
+    case ResampleFilter::kBilinear:
+      return 1.0;
+    case ResampleFilter::kBicubic:
+      return 2.0;
+    case ResampleFilter::kLanczos:
+      return 3.0;
+  }
+  return 0.0;
 }
 
-const std::vector<int32_t>& BicubicFilter::Weights(uint32_t i,
-                                                   uint32_t* first) {
+FilterWeights::FilterWeights(uint32_t source, uint32_t output,
+                             const Resampling& resampling)
+    : filter_(resampling.filter),
+      source_(source),
+      // Pillow passes the source's length as a float, PyTorch as a double.
+      scale_((resampling.library == ResampleLibrary::kTorchvision
+                  ? static_cast<double>(source)
+                  : static_cast<double>(static_cast<float>(source))) /
+             output) {
+  const double widening = std::max(scale_, 1.0);
+  support_ = FilterRadius(filter_) * widening;
+  narrowing_ = 1.0 / widening;
+  if (resampling.library != ResampleLibrary::kTorchvision) return;
+  double largest = 0.0;
+  for (uint32_t i = 0; i < output; ++i) {
+    ComputeExact(i);
+    for (const double weight : exact_) largest = std::max(largest, weight);
+  }
+  fraction_bits_ = TorchvisionBits(largest);
+}
+
+int64_t FilterWeights::ComputeExact(uint32_t i) {
   const double center = (i + 0.5) * scale_;
   // Truncates towards zero, as Pillow's conversion to int does.
   const auto begin =
@@ -44,19 +101,29 @@ const std::vector<int32_t>& BicubicFilter::Weights(uint32_t i,
   exact_.clear();
   double sum = 0.0;
   for (int64_t x = begin; x < end; ++x) {
-    exact_.push_back(Bicubic((x - center + 0.5) * narrowing_));
+    exact_.push_back(FilterValue(filter_, (x - center + 0.5) * narrowing_));
     sum += exact_.back();
   }
+  if (sum != 0.0) {
+    for (double& weight : exact_) weight /= sum;
+  }
+  return begin;
+}
+
+const std::vector<int32_t>& FilterWeights::Weights(uint32_t i,
+                                                   uint32_t* first) {
+  *first = static_cast<uint32_t>(ComputeExact(i));
+  const int32_t unit = 1 << (kWeightBits - fraction_bits_);
   fixed_.clear();
   for (const double weight : exact_) {
-    fixed_.push_back(ToFixed(sum != 0.0 ? weight / sum : weight));
+    fixed_.push_back(ToFixed(weight, fraction_bits_) * unit);
   }
-  *first = static_cast<uint32_t>(begin);
   return fixed_;
 }
 
-ResampleWeights BicubicWeights(uint32_t source, uint32_t output) {
-  BicubicFilter filter(source, output);
+ResampleWeights AllWeights(uint32_t source, uint32_t output,
+                           const Resampling& resampling) {
+  FilterWeights filter(source, output, resampling);
   ResampleWeights result;
   result.taps.reserve(output);
   for (uint32_t i = 0; i < output; ++i) {
@@ -68,6 +135,10 @@ ResampleWeights BicubicWeights(uint32_t source, uint32_t output) {
     result.weights.insert(result.weights.end(), weights.begin(), weights.end());
   }
   return result;
+}
+
+ResampleWeights BicubicWeights(uint32_t source, uint32_t output) {
+  return AllWeights(source, output, {});
 }
 
 }  // namespace ballast

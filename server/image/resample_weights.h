@@ -11,6 +11,24 @@ namespace ballast {
 // negative and above-one weights from overflowing.
 inline constexpr int kWeightBits = 32 - 8 - 2;
 
+enum class ResampleFilter { kBox, kBilinear, kBicubic, kLanczos };
+
+// The library whose pixels are reproduced, bit for bit. Pillow 12 and 13 have
+// the same weights and differ in the order of their passes (resize_order.h).
+// torchvision has PyTorch's kernel for antialiased uint8: weights of 16 bits.
+enum class ResampleLibrary { kPillow12, kPillow13, kTorchvision };
+
+struct Resampling {
+  ResampleFilter filter = ResampleFilter::kBicubic;
+  ResampleLibrary library = ResampleLibrary::kPillow12;
+
+  friend bool operator==(const Resampling&, const Resampling&) = default;
+};
+
+// Source pixels on either side of the centre that the filter reaches when it
+// does not shrink. At most 3.
+double FilterRadius(ResampleFilter filter);
+
 // The source pixels of a row or column that contribute to an output pixel.
 struct ResampleTaps {
   uint32_t first = 0;  // source pixel
@@ -18,34 +36,46 @@ struct ResampleTaps {
   size_t weights = 0;  // index of the first of `count` weights
 };
 
-// The bicubic filter (a = -0.5) between two lengths. When shrinking, the filter
-// is widened by the ratio so that every source pixel counts.
+// A filter between two lengths. When shrinking, the filter is widened by the
+// ratio so that every source pixel counts.
 struct ResampleWeights {
   std::vector<ResampleTaps> taps;  // one an output pixel, `first` ascending
   std::vector<int32_t> weights;    // in units of 2^-kWeightBits
 };
 
-// Computes the filter's weights one output pixel at a time, bit for bit as
-// Pillow does. Thread-compatible.
-class BicubicFilter {
+// Computes a filter's weights one output pixel at a time, bit for bit as the
+// library does. torchvision's weights are multiplied by a power of two, so that
+// sums in units of 2^-kWeightBits have its bits, too. Bicubic has a = -0.5 in
+// all libraries. Thread-compatible.
+class FilterWeights {
  public:
   // Neither length is 0.
-  BicubicFilter(uint32_t source, uint32_t output);
+  FilterWeights(uint32_t source, uint32_t output,
+                const Resampling& resampling = {});
 
   // The weights of output pixel `i`, for the source pixels from `first` on.
   // Valid until the next call.
   const std::vector<int32_t>& Weights(uint32_t i, uint32_t* first);
 
  private:
+  // Fills exact_; returns the first source pixel.
+  int64_t ComputeExact(uint32_t i);
+
+  ResampleFilter filter_;
   uint32_t source_;
   double scale_;
   double narrowing_;
   double support_;
+  int fraction_bits_ = kWeightBits;  // of a weight as the library rounds it
   std::vector<double> exact_;
   std::vector<int32_t> fixed_;
 };
 
 // The weights of all output pixels. Neither length is 0.
+ResampleWeights AllWeights(uint32_t source, uint32_t output,
+                           const Resampling& resampling);
+
+// Pillow's bicubic weights of all output pixels. Neither length is 0.
 ResampleWeights BicubicWeights(uint32_t source, uint32_t output);
 
 // Rounds the sum of weight * pixel and clips it to 0..255. `sum` must have

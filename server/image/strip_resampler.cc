@@ -44,13 +44,14 @@ absl::Status StripResampler::TooMuch(uint32_t width, uint32_t height) const {
 
 absl::Status StripResampler::Begin(uint32_t width, uint32_t height) {
   const QuadFormat format = KernelFormat();
-  if (QuadTable::MostBytes(format, width, width_) +
-          QuadTable::MostBytes(format, height, height_) >
+  const ResampleFilter filter = resampling_.filter;
+  if (QuadTable::MostBytes(format, filter, width, width_) +
+          QuadTable::MostBytes(format, filter, height, height_) >
       arena_->limit()) {
     return TooMuch(width, height);
   }
-  horizontal_ = tables_->Find(format, width, width_);
-  vertical_ = tables_->Find(format, height, height_);
+  horizontal_ = tables_->Find(format, resampling_, width, width_);
+  vertical_ = tables_->Find(format, resampling_, height, height_);
   rows_left_ = height;
   strip_rows_ = quads_ = next_ = 0;
   ring_size_ = RingSize();

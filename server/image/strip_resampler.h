@@ -8,26 +8,29 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "server/image/quad_kernels.h"
+#include "server/image/resample_weights.h"
 #include "server/image/row_sink.h"
 #include "server/image/scratch_arena.h"
 #include "server/image/table_cache.h"
 
 namespace ballast {
 
-// Resizes an image while it is decoded, bit for bit as Pillow's
-// resize(BICUBIC). A strip of 16 rows is resampled along x into a ring of
-// lines; every output row whose lines are complete is written directly to its
-// place. No full-size image is ever held, only as many lines as one output row
-// needs. Thread-compatible.
+// Resizes an image while it is decoded, along x and then along
+// y, bit for bit as the library of its resampling does. A strip of 16 rows is
+// resampled along x into a ring of lines; every output row whose lines are
+// complete is written directly to its place. No full-size image is ever held,
+// only as many lines as one output row needs. Thread-compatible.
 class StripResampler : public RowSink {
  public:
   // Output is width x height, neither 0; `out` holds height*width*3 bytes.
   // Memory comes from `arena` and is valid until its Reset. Neither arena nor
   // tables are owned.
-  StripResampler(uint32_t width, uint32_t height, absl::Span<uint8_t> out,
-                 ScratchArena* arena, TableCache* tables)
+  StripResampler(uint32_t width, uint32_t height, const Resampling& resampling,
+                 absl::Span<uint8_t> out, ScratchArena* arena,
+                 TableCache* tables)
       : width_(width),
         height_(height),
+        resampling_(resampling),
         out_(out),
         arena_(arena),
         tables_(tables) {}
@@ -49,6 +52,7 @@ class StripResampler : public RowSink {
 
   const uint32_t width_;
   const uint32_t height_;
+  const Resampling resampling_;
   const absl::Span<uint8_t> out_;
   ScratchArena* const arena_;
   TableCache* const tables_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "server/image/quad_table.h"
+#include "server/image/resample_weights.h"
 
 namespace ballast {
 
@@ -19,7 +20,8 @@ class TableCache {
 
   // The table for these lengths. Valid until the second Find after this one.
   // Neither length is 0.
-  const QuadTable* Find(QuadFormat format, uint32_t source, uint32_t output);
+  const QuadTable* Find(QuadFormat format, const Resampling& resampling,
+                        uint32_t source, uint32_t output);
 
   // Memory held, in bytes.
   size_t bytes() const;

@@ -11,6 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include "server/config/model_profile.h"
+#include "server/image/resample_weights.h"
+#include "server/image_plan/image_family.h"
+#include "server/image_plan/image_planner.h"
 #include "tests/fakes/shared_dir.h"
 #include "tests/server/image/test_images.h"
 
@@ -135,6 +138,11 @@ TEST(InspectImageTest, RunsFromTheCommandLine) {
   EXPECT_EQ(run({"--model", "qwen3_vl", good, "--resample", "slow"}), 2);
   EXPECT_EQ(run({"--model", "qwen3_vl", good, "absent"}), 1);
   EXPECT_EQ(run({"--model", "unheard_of", good}), 2);
+  EXPECT_EQ(run({"--model", "qwen3_vl", good, "--resample", "torchvision"}), 0);
+  EXPECT_EQ(run({"--model", "gemma3", good, "--resample", "pillow13"}), 0);
+  EXPECT_EQ(run({"--model", "gemma3", good, "--resample", "fast"}), 1);
+  EXPECT_EQ(run({"--model", "gemma3", good, "--max-pixels", "90000"}), 1);
+  EXPECT_EQ(run({"--model", "glm4v", good, "--max-pixels", "90000"}), 0);
   EXPECT_EQ(run({"--model", "qwen3_vl", "--max-pixels", "9", good}), 1);
   EXPECT_EQ(run({"--model", "qwen3_vl"}), 2);
   EXPECT_EQ(run({good}), 2);
@@ -170,6 +178,119 @@ TEST(InspectImageTest, MatchesTheGoldenValues) {
         EXPECT_EQ(nlohmann::json(lines[i][key]), image["profiles"][name][key])
             << key;
       }
+    }
+  }
+}
+
+// The lines of a family's command over the photographs.
+std::vector<Json> InspectFamilyOf(const std::string& family,
+                                  const std::vector<std::string>& files) {
+  const absl::StatusOr<ImagePlanner> planner =
+      ImagePlanner::Create(*FindImageFamily(family));
+  EXPECT_TRUE(planner.ok()) << planner.status();
+  std::ostringstream out;
+  const absl::Status status = InspectFamilyImages(
+      *planner, ResampleLibrary::kPillow12, false, files, out);
+  EXPECT_TRUE(status.ok()) << status;
+  std::vector<Json> lines;
+  std::istringstream in(out.str());
+  for (std::string line; std::getline(in, line);) {
+    lines.push_back(Json::parse(line, nullptr, false));
+  }
+  return lines;
+}
+
+TEST(InspectImageTest, PrintsTheKeysOfFamilies) {
+  const std::string file = TestDataPath("440.jpg");
+  EXPECT_EQ(KeysOf(InspectFamilyOf("internvl3", {file})[0]),
+            (std::vector<std::string>{"file", "width", "height", "image_tokens",
+                                      "resample", "rgb_sha256", "crops"}));
+  EXPECT_EQ(KeysOf(InspectFamilyOf("llava_next", {file})[0]),
+            (std::vector<std::string>{"file", "width", "height", "tile_grid",
+                                      "image_tokens", "resample", "rgb_sha256",
+                                      "crops"}));
+  EXPECT_EQ(KeysOf(InspectFamilyOf("glm4v", {file})[0]),
+            (std::vector<std::string>{"file", "width", "height", "grid_thw",
+                                      "image_tokens", "resample", "rgb_sha256",
+                                      "patches"}));
+}
+
+// Crops or patches, and tokens where the processor counts them, of each
+// setting.
+TEST(InspectImageTest, FamiliesMatchTheGoldenValues) {
+  constexpr char kGolden[] = "golden/families.json";
+  const std::optional<std::string> shared = SharedDirWith(kGolden);
+  if (!shared) GTEST_SKIP() << NotShared(kGolden);
+  const nlohmann::json golden = ReadJsonOrFail(*shared + "/" + kGolden);
+  ASSERT_EQ(golden["families"].size(), 18u);
+  for (const auto& [family, expected] : golden["families"].items()) {
+    std::vector<std::string> files;
+    for (const auto& [name, image] : expected["images"].items()) {
+      files.push_back(*shared + "/corpus/images/" + name);
+    }
+    const std::vector<Json> lines = InspectFamilyOf(family, files);
+    ASSERT_EQ(lines.size(), 20u);
+    size_t i = 0;
+    for (const auto& [name, image] : expected["images"].items()) {
+      SCOPED_TRACE(family + " " + name);
+      const nlohmann::json line = lines[i++];
+      EXPECT_EQ(line["width"], image["width"]);
+      EXPECT_EQ(line["height"], image["height"]);
+      nlohmann::json crops = nlohmann::json::array();
+      for (const nlohmann::json& array : image["arrays"]) {
+        if (array.contains("sha256")) {
+          EXPECT_EQ(line["patches"], array);
+        }
+        if (!array.contains("crops")) continue;
+        for (const nlohmann::json& crop : array["crops"]) crops.push_back(crop);
+      }
+      if (!crops.empty()) {
+        EXPECT_EQ(line["crops"], crops);
+      }
+      if (image.contains("image_tokens")) {
+        EXPECT_EQ(line["image_tokens"], image["image_tokens"]);
+      }
+      if (image.contains("image_grid_thw")) {
+        EXPECT_EQ(line["grid_thw"], image["image_grid_thw"][0]);
+      }
+      if (image.contains("spatial_shapes")) {
+        EXPECT_EQ(line["grid_thw"][1], image["spatial_shapes"][0][0]);
+        EXPECT_EQ(line["image_tokens"],
+                  image["spatial_shapes"][0][0].get<int>() *
+                      image["spatial_shapes"][0][1].get<int>());
+      }
+      // No tiles are [0, 0] for MiniCPM-V.
+      if (image.contains("grids") && image["grids"][0][0] != 0) {
+        EXPECT_EQ(line["tile_grid"], image["grids"][0]);
+      }
+    }
+  }
+}
+
+TEST(InspectImageTest, PixelsOfPillow13MatchTheGoldenValues) {
+  constexpr char kGolden[] = "golden/images_pillow13.json";
+  const std::optional<std::string> shared = SharedDirWith(kGolden);
+  if (!shared) GTEST_SKIP() << NotShared(kGolden);
+  const nlohmann::json golden = ReadJsonOrFail(*shared + "/" + kGolden);
+  std::pair<const char*, v1::Model> profiles[] = {
+      {"qwen2_vl", Profile("qwen2_vl", 3136, 1003520)},
+      {"qwen3_vl", Profile("qwen3_vl", 65536, 1048576)}};
+  for (auto& [profile, model] : profiles) {
+    model.set_resample(v1::Model::RESAMPLE_PILLOW13);
+    std::vector<std::string> files;
+    for (const auto& [name, image] : golden["images"].items()) {
+      files.push_back(*shared + "/corpus/images/" + name);
+    }
+    std::vector<Json> lines;
+    ASSERT_TRUE(Inspect(model, files, &lines).ok());
+    ASSERT_EQ(lines.size(), 20u);
+    size_t i = 0;
+    for (const auto& [name, image] : golden["images"].items()) {
+      SCOPED_TRACE(name);
+      const nlohmann::json line = lines[i++];
+      EXPECT_EQ(line["rgb_sha256"], image["rgb_sha256"]);
+      EXPECT_EQ(line["resized_sha256"],
+                image["profiles"][profile]["resized_sha256"]);
     }
   }
 }

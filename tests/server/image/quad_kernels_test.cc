@@ -50,22 +50,38 @@ class QuadKernelsTest : public ::testing::TestWithParam<int64_t> {
     return image;
   }
 
+  // All filters and libraries in turn, one a call.
+  Resampling NextResampling() {
+    const auto n = calls_++;
+    return {.filter = static_cast<ResampleFilter>(n % 4),
+            .library = static_cast<ResampleLibrary>(n / 4 % 3)};
+  }
+
   void ExpectAsReference(const RgbImage& source, uint32_t width,
                          uint32_t height) {
+    ExpectAsReference(source, Resampling(), width, height);
+    ExpectAsReference(source, NextResampling(), width, height);
+  }
+
+  void ExpectAsReference(const RgbImage& source, const Resampling& resampling,
+                         uint32_t width, uint32_t height) {
     std::vector<uint8_t> expected(size_t{width} * height * 3);
     std::vector<uint8_t> found(expected.size());
+    ASSERT_TRUE(ReferenceResize(source, resampling, width, height,
+                                absl::MakeSpan(expected))
+                    .ok());
     ASSERT_TRUE(
-        ReferenceResizeBicubic(source, width, height, absl::MakeSpan(expected))
-            .ok());
-    ASSERT_TRUE(
-        ResizeBicubic(source, width, height, absl::MakeSpan(found)).ok());
+        Resize(source, resampling, width, height, absl::MakeSpan(found)).ok());
     // EXPECT_EQ would print both pictures.
     EXPECT_TRUE(found == expected)
         << KernelTarget() << ": " << source.width << "x" << source.height
-        << " to " << width << "x" << height;
+        << " to " << width << "x" << height << ", filter "
+        << static_cast<int>(resampling.filter) << " of library "
+        << static_cast<int>(resampling.library);
   }
 
   std::mt19937 random_{6};
+  uint32_t calls_ = 0;
 };
 
 TEST_P(QuadKernelsTest, EqualThePlainLoopsAtRandomSizes) {
@@ -88,6 +104,9 @@ TEST_P(QuadKernelsTest, EqualThePlainLoopsAtEveryRatioOfSmallSizes) {
 }
 
 TEST_P(QuadKernelsTest, EqualThePlainLoopsAtExtremeSizes) {
+  for (int i = 0; i < 12; ++i) ExpectAsReference(Picture(2, 900), 1, 30);
+  // A table of more than half of what a TableCache holds.
+  ExpectAsReference(Picture(200, 1), 11328, 48);
   ExpectAsReference(Picture(1, 1), 84, 56);
   ExpectAsReference(Picture(1, 700), 28, 112);
   ExpectAsReference(Picture(1900, 10), 1876, 28);
@@ -141,7 +160,7 @@ TEST(QuadTableTest, PlacesEveryWeight) {
         std::pair(1u, 50u), std::pair(33u, 11u), std::pair(2001u, 2000u)}) {
     const ResampleWeights weights = BicubicWeights(source, output);
     QuadTable table;
-    table.Build(QuadFormat::kDigits, source, output);
+    table.Build(QuadFormat::kDigits, Resampling(), source, output);
     ASSERT_EQ(table.taps().size(), output);
     for (uint32_t i = 0; i < output; ++i) {
       std::vector<int32_t> expected(source + 8);

@@ -1,5 +1,5 @@
-#ifndef BALLAST_SERVER_IMAGE_BICUBIC_SINK_H_
-#define BALLAST_SERVER_IMAGE_BICUBIC_SINK_H_
+#ifndef BALLAST_SERVER_IMAGE_RESIZE_SINK_H_
+#define BALLAST_SERVER_IMAGE_RESIZE_SINK_H_
 
 #include <chrono>
 #include <cstddef>
@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "server/image/resample_weights.h"
 #include "server/image/row_sink.h"
 #include "server/image/scratch_arena.h"
 #include "server/image/strip_resampler.h"
@@ -15,22 +16,15 @@
 
 namespace ballast {
 
-// True if Pillow resizes along y before x, rounding pixels in between: images
-// over a hundred times as high as wide whose height shrinks. It resizes all
-// others along x first.
-constexpr bool IsResizedAlongYFirst(uint32_t width, uint32_t height,
-                                    uint32_t new_height) {
-  return height > uint64_t{100} * width && new_height < height;
-}
-
-// Resizes bit for bit as Pillow's resize(BICUBIC) does. Thread-compatible.
-class BicubicSink : public RowSink {
+// Resizes bit for bit as the library of `resampling` does. Thread-compatible.
+class ResizeSink : public RowSink {
  public:
   // Arguments as for StripResampler.
-  BicubicSink(uint32_t width, uint32_t height, absl::Span<uint8_t> out,
-              ScratchArena* arena, TableCache* tables)
+  ResizeSink(uint32_t width, uint32_t height, const Resampling& resampling,
+             absl::Span<uint8_t> out, ScratchArena* arena, TableCache* tables)
       : width_(width),
         height_(height),
+        resampling_(resampling),
         out_(out),
         arena_(arena),
         tables_(tables) {}
@@ -49,6 +43,7 @@ class BicubicSink : public RowSink {
  private:
   const uint32_t width_;
   const uint32_t height_;
+  const Resampling resampling_;
   const absl::Span<uint8_t> out_;
   ScratchArena* const arena_;
   TableCache* const tables_;
@@ -61,4 +56,4 @@ class BicubicSink : public RowSink {
 
 }  // namespace ballast
 
-#endif  // BALLAST_SERVER_IMAGE_BICUBIC_SINK_H_
+#endif  // BALLAST_SERVER_IMAGE_RESIZE_SINK_H_

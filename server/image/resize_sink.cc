@@ -1,15 +1,17 @@
-#include "server/image/bicubic_sink.h"
+#include "server/image/resize_sink.h"
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/image/resize_order.h"
 
 namespace ballast {
 
-absl::Status BicubicSink::Begin(uint32_t width, uint32_t height) {
+absl::Status ResizeSink::Begin(uint32_t width, uint32_t height) {
   source_width_ = width;
   narrow_ = nullptr;
-  if (!IsResizedAlongYFirst(width, height, height_)) {
-    first_.emplace(width_, height_, out_, arena_, tables_);
+  if (!IsResizedAlongYFirst(resampling_.library, width, height, width_,
+                            height_)) {
+    first_.emplace(width_, height_, resampling_, out_, arena_, tables_);
     return first_->Begin(width, height);
   }
   const uint64_t bytes = uint64_t{width} * height_ * kChannels;
@@ -20,15 +22,15 @@ absl::Status BicubicSink::Begin(uint32_t width, uint32_t height) {
                      "x", height_, " needs more than the ", arena_->limit(),
                      " bytes of memory that an image may take"));
   }
-  first_.emplace(width, height_, absl::MakeSpan(narrow_, bytes), arena_,
-                 tables_);
+  first_.emplace(width, height_, resampling_, absl::MakeSpan(narrow_, bytes),
+                 arena_, tables_);
   return first_->Begin(width, height);
 }
 
-absl::Status BicubicSink::Finish() {
+absl::Status ResizeSink::Finish() {
   BALLAST_RETURN_IF_ERROR(first_->Finish());
   if (narrow_ == nullptr) return absl::OkStatus();
-  StripResampler second(width_, height_, out_, arena_, tables_);
+  StripResampler second(width_, height_, resampling_, out_, arena_, tables_);
   BALLAST_RETURN_IF_ERROR(second.Begin(source_width_, height_));
   CopyRows(narrow_, source_width_, height_, &second);
   second_busy_ += second.busy();

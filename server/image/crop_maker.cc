@@ -1,0 +1,106 @@
+#include "server/image/crop_maker.h"
+
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+namespace {
+
+constexpr size_t kPixelBytes = 3;
+
+RgbImage NewImage(uint32_t height, uint32_t width) {
+  return {width, height,
+          std::vector<uint8_t>(size_t{height} * width * kPixelBytes)};
+}
+
+uint8_t* PixelAt(RgbImage& image, uint32_t y, uint32_t x) {
+  return image.pixels.data() + (size_t{y} * image.width + x) * kPixelBytes;
+}
+
+const uint8_t* PixelAt(const RgbImage& image, uint32_t y, uint32_t x) {
+  return image.pixels.data() + (size_t{y} * image.width + x) * kPixelBytes;
+}
+
+RgbImage Part(const RgbImage& image, const PixelRect& rect) {
+  RgbImage part = NewImage(rect.height, rect.width);
+  for (uint32_t y = 0; y < rect.height; ++y) {
+    std::memcpy(PixelAt(part, y, 0), PixelAt(image, rect.top + y, rect.left),
+                size_t{rect.width} * kPixelBytes);
+  }
+  return part;
+}
+
+bool IsWithin(const PixelRect& rect, uint32_t height, uint32_t width) {
+  return uint64_t{rect.top} + rect.height <= height &&
+         uint64_t{rect.left} + rect.width <= width;
+}
+
+RgbImage Place(const RgbImage& image, const PlanStage& stage) {
+  RgbImage canvas = NewImage(stage.height, stage.width);
+  for (size_t i = 0; i < canvas.pixels.size(); i += kPixelBytes) {
+    std::memcpy(&canvas.pixels[i], stage.background.data(), kPixelBytes);
+  }
+  for (uint32_t y = 0; y < image.height; ++y) {
+    std::memcpy(PixelAt(canvas, stage.place.top + y, stage.place.left),
+                PixelAt(image, y, 0), size_t{image.width} * kPixelBytes);
+  }
+  return canvas;
+}
+
+absl::StatusOr<RgbImage> Canvas(const RgbImage& source, const PlanStage& stage,
+                                const Resampling& resampling) {
+  const uint64_t pixels = uint64_t{stage.height} * stage.width;
+  if (pixels > kMaxImagePixels) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "would be resized or padded to ", stage.width, "x", stage.height,
+        " pixels; at most ", kMaxImagePixels, " are made"));
+  }
+  if (!IsWithin(stage.from, source.height, source.width) ||
+      !IsWithin(stage.place, stage.height, stage.width)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an image of ", source.width, "x", source.height,
+                     " pixels does not fit its plan"));
+  }
+  const bool whole =
+      stage.from.height == source.height && stage.from.width == source.width;
+  const RgbImage part = whole ? RgbImage() : Part(source, stage.from);
+  RgbImage resized = NewImage(stage.place.height, stage.place.width);
+  BALLAST_RETURN_IF_ERROR(Resize(whole ? source : part, resampling,
+                                 resized.width, resized.height,
+                                 absl::MakeSpan(resized.pixels)));
+  if (resized.height == stage.height && resized.width == stage.width) {
+    return resized;
+  }
+  return Place(resized, stage);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<RgbImage>> MakeCrops(const RgbImage& image,
+                                                const ImagePlan& plan,
+                                                const Resampling& resampling) {
+  std::vector<RgbImage> crops;
+  std::vector<RgbImage> canvases;
+  for (const PlanStage& stage : plan.stages) {
+    const RgbImage& source = stage.source == PlanStage::kDecodedImage
+                                 ? image
+                                 : canvases[stage.source];
+    BALLAST_ASSIGN_OR_RETURN(RgbImage canvas,
+                             Canvas(source, stage, resampling));
+    for (uint32_t i = 0; i < stage.rows * stage.columns; ++i) {
+      PixelRect rect = stage.crop;
+      rect.top += i / stage.columns * rect.height;
+      rect.left += i % stage.columns * rect.width;
+      crops.push_back(Part(canvas, rect));
+    }
+    canvases.push_back(std::move(canvas));
+  }
+  return crops;
+}
+
+}  // namespace ballast

@@ -1,0 +1,164 @@
+#include "server/image_plan/fit_rules.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace ballast {
+namespace {
+
+constexpr double kMostRatio = 200;
+constexpr double kMaxSide = uint32_t{1} << 26;
+
+absl::Status Refused(uint32_t height, uint32_t width, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "an image of height ", height, " and width ", width, "; ", why));
+}
+
+bool IsTooLong(double h, double w) {
+  return std::max(h, w) / std::min(h, w) > kMostRatio;
+}
+
+absl::StatusOr<TileShape> Sized(uint32_t height, uint32_t width, double out_h,
+                                double out_w) {
+  if (!(out_h >= 1 && out_w >= 1 && out_h <= kMaxSide && out_w <= kMaxSide)) {
+    return Refused(height, width,
+                   absl::StrCat("the model's bounds give it the size ", out_h,
+                                "x", out_w));
+  }
+  return TileShape{static_cast<uint32_t>(out_h), static_cast<uint32_t>(out_w)};
+}
+
+// smart_resize of sides that may already be enlarged: h and w.
+absl::StatusOr<TileShape> ResizeWithin(uint32_t height, uint32_t width,
+                                       double h, double w, double frames,
+                                       double factor, double min_pixels,
+                                       double max_pixels) {
+  if (IsTooLong(h, w)) {
+    return Refused(height, width, "wanted sides in a ratio of at most 200");
+  }
+  // nearbyint rounds half to even, like Python's round().
+  double out_h = std::nearbyint(h / factor) * factor;
+  double out_w = std::nearbyint(w / factor) * factor;
+  if (frames * out_h * out_w > max_pixels) {
+    const double beta = std::sqrt(frames * h * w / max_pixels);
+    out_h = std::max(factor, std::floor(h / beta / factor) * factor);
+    out_w = std::max(factor, std::floor(w / beta / factor) * factor);
+  } else if (frames * out_h * out_w < min_pixels) {
+    const double beta = std::sqrt(min_pixels / (frames * h * w));
+    out_h = std::ceil(h * beta / factor) * factor;
+    out_w = std::ceil(w * beta / factor) * factor;
+  }
+  return Sized(height, width, out_h, out_w);
+}
+
+}  // namespace
+
+absl::StatusOr<TileShape> SmartResize(uint32_t height, uint32_t width,
+                                      uint64_t factor, uint64_t min_pixels,
+                                      uint64_t max_pixels) {
+  return ResizeWithin(
+      height, width, height, width, 1, static_cast<double>(factor),
+      static_cast<double>(min_pixels), static_cast<double>(max_pixels));
+}
+
+absl::StatusOr<TileShape> SmartResizeFrames(uint32_t height, uint32_t width,
+                                            uint32_t frames, uint32_t factor,
+                                            uint64_t min_pixels,
+                                            uint64_t max_pixels) {
+  double h = height;
+  double w = width;
+  if (height < factor || width < factor) {
+    const double scale = std::max(factor / h, factor / w);
+    h = std::trunc(h * scale);
+    w = std::trunc(w * scale);
+  }
+  return ResizeWithin(height, width, h, w, frames, factor,
+                      static_cast<double>(min_pixels),
+                      static_cast<double>(max_pixels));
+}
+
+absl::StatusOr<TileShape> FillBudget(uint32_t height, uint32_t width,
+                                     const ImageFamily& family) {
+  const double h = height;
+  const double w = width;
+  const double multiple = static_cast<double>(family.merge) * family.patch;
+  const double target =
+      static_cast<double>(family.max_patches) * family.patch * family.patch;
+  const double factor = std::sqrt(target / (h * w));
+  double out_h = std::floor(factor * h / multiple) * multiple;
+  double out_w = std::floor(factor * w / multiple) * multiple;
+  const double longest =
+      family.max_patches / (family.merge * family.merge) * multiple;
+  if (out_h == 0 && out_w == 0) {
+    return Refused(height, width, "the model's budget gives it no patch");
+  }
+  if (out_h == 0) {
+    out_h = multiple;
+    out_w = std::min(std::floor(w / h) * multiple, longest);
+  } else if (out_w == 0) {
+    out_w = multiple;
+    out_h = std::min(std::floor(h / w) * multiple, longest);
+  }
+  if (out_h * out_w > target) {
+    return Refused(height, width, "it takes more patches than the model has");
+  }
+  return Sized(height, width, out_h, out_w);
+}
+
+TileShape FitBudget(uint32_t height, uint32_t width,
+                    const ImageFamily& family) {
+  constexpr double kEpsilon = 1e-5;
+  const double patch = family.patch;
+  const auto patches = [patch](double scale, double side) {
+    return std::max(1.0, std::ceil(side * scale / patch));
+  };
+  double low = kEpsilon / 10;
+  double high = 100.0;
+  while (high - low >= kEpsilon) {
+    const double scale = (low + high) / 2;
+    if (patches(scale, height) * patches(scale, width) <= family.max_patches) {
+      low = scale;
+    } else {
+      high = scale;
+    }
+  }
+  return {static_cast<uint32_t>(patches(low, height) * patch),
+          static_cast<uint32_t>(patches(low, width) * patch)};
+}
+
+absl::StatusOr<TileShape> FitLongestEdge(uint32_t height, uint32_t width,
+                                         const ImageFamily& family) {
+  double h = height;
+  double w = width;
+  const double longest = family.longest_edge;
+  const double ratio = std::max(h / longest, w / longest);
+  if (ratio > 1) {
+    h = std::floor(h / ratio);
+    w = std::floor(w / ratio);
+  }
+  const double multiple = static_cast<double>(family.patch) * family.merge;
+  return Sized(height, width, std::ceil(h / multiple) * multiple,
+               std::ceil(w / multiple) * multiple);
+}
+
+TileShape ShrinkToBudget(uint32_t height, uint32_t width,
+                         const ImageFamily& family) {
+  const double h = height;
+  const double w = width;
+  const double rows = std::max<uint32_t>(1, height / family.patch);
+  const double columns = std::max<uint32_t>(1, width / family.patch);
+  const double longest = family.longest_edge;
+  const double scale =
+      std::min({1.0, std::sqrt(family.max_patches / (rows * columns)),
+                longest / h, longest / w});
+  const auto side = [&](double length) {
+    return static_cast<uint32_t>(
+        std::min(std::max(1.0, std::trunc(length * scale)), longest));
+  };
+  return {side(h), side(w)};
+}
+
+}  // namespace ballast

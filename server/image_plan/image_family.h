@@ -1,0 +1,117 @@
+#ifndef BALLAST_SERVER_IMAGE_PLAN_IMAGE_FAMILY_H_
+#define BALLAST_SERVER_IMAGE_PLAN_IMAGE_FAMILY_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "server/image/resample_weights.h"
+
+namespace ballast {
+
+// How a family turns an image's size into crops. Each rule is the arithmetic of
+// one image processor of transformers, in its order of operations; the numbers
+// of ImageFamily that it reads stand behind it.
+enum class ImageRule {
+  // Both sides multiples of patch*merge, the area within min_pixels..max_pixels
+  // (Qwen's smart_resize).
+  kSmartResize,
+  // Likewise with the area of `temporal_patch` frames, after enlarging images
+  // with a side under patch*merge (GLM).
+  kSmartResizeFrames,
+  // The largest area of at most max_patches patches, sides multiples of
+  // patch*merge (Gemma 4).
+  kFillBudget,
+  // At most max_patches patches, sides rounded up to multiples of patch (SigLIP
+  // 2 NaFlex).
+  kFitBudget,
+  // Only shrinks: at most max_patches patches and longest_edge pixels a side;
+  // then black padding to multiples of patch*merge (Kimi K2.5).
+  kShrinkAndPad,
+  // Shrinks to a side of at most longest_edge, sides rounded up to multiples of
+  // patch*merge (Pixtral).
+  kLongestEdge,
+  // Exactly tile x tile, whatever the shape; then crops of long images if
+  // max_tiles is above 1 (SigLIP; Gemma 3 with pan-and-scan: min_crop,
+  // min_ratio).
+  kFixedSize,
+  // The shorter side becomes `tile`; the middle is kept (LLaVA 1.5).
+  kCenterCrop,
+  // A square with `background` beside the image, resized to `tile` (LLaVA 1.5).
+  kPadSquare,
+  // A thumbnail, then tiles of the canvas among `canvases` that wastes least,
+  // the image in its middle (LLaVA-NeXT, LLaVA-OneVision: max_patches bounds
+  // the tokens, in tiles; 0: no bound).
+  kPinpoints,
+  // min_tiles..max_tiles tiles in the grid nearest in shape, then a thumbnail
+  // if there are two or more (InternVL).
+  kTileGrid,
+  // The longer side becomes longest_edge, then both multiples of `tile`; tiles,
+  // then a global view (Idefics 3, SmolVLM).
+  kLongestEdgeTiles,
+  // Up to max_tiles tiles of the canvas that needs least padding, the image in
+  // its corner; then a global view if there are two or more (Llama 4).
+  kBestFitTiles,
+  // A view of about tile*tile pixels, then up to max_tiles slices as large
+  // (MiniCPM-V).
+  kSlices,
+};
+
+// In which shape the family's processor returns pixels.
+enum class PatchLayout {
+  kCrops,         // [crops, 3, height, width]
+  kMergeOrder,    // [patches, 3*temporal*p*p], patches of a token adjacent
+  kRasterOrder,   // [patches, 3*temporal*p*p], row by row
+  kRasterPixels,  // [max_patches, p*p*3], row by row, zeros at the end
+  kRasterBatch,   // [1, max_patches, p*p*3], likewise
+  kKimi,          // [patches, 3, p, p], row by row
+  kStrips,        // [1, 3, p, sum of patches * p], crop after crop
+};
+
+struct TileShape {
+  uint32_t height = 0;
+  uint32_t width = 0;
+};
+
+// A model family as far as images go: numbers, and the rule that reads them.
+// Pixels unless said otherwise; 0 where the rule does not read a number.
+struct ImageFamily {
+  std::string name;
+  ImageRule rule = ImageRule::kSmartResize;
+  ResampleFilter filter = ResampleFilter::kBicubic;
+  PatchLayout layout = PatchLayout::kCrops;
+
+  uint32_t patch = 0;           // side of a patch
+  uint32_t merge = 1;           // patches on a side that merge into one token
+  uint32_t temporal_patch = 1;  // frames that a patch spans
+  uint64_t min_pixels = 0;
+  uint64_t max_pixels = 0;
+  uint32_t max_patches = 0;
+  uint32_t longest_edge = 0;
+  uint32_t tile = 0;  // side of a crop
+  uint32_t min_tiles = 1;
+  uint32_t max_tiles = 0;
+  std::vector<TileShape> canvases = {};  // in order of preference
+  std::array<uint8_t, 3> background = {0, 0, 0};
+  uint32_t min_crop = 0;  // shortest side of a pan-and-scan crop
+  double min_ratio = 0;   // of sides, from which an image is panned
+
+  // Tokens beside those of merged patches, as the processor counts them: one
+  // after each row of tokens (a newline), and some for each image (start and
+  // end).
+  uint32_t tokens_a_row = 0;
+  uint32_t tokens_an_image = 0;
+};
+
+// The family of this name, with the settings of the released checkpoints, or
+// nullptr. The names: ImageFamilyNames().
+const ImageFamily* FindImageFamily(absl::string_view name);
+
+// In alphabetical order.
+std::vector<std::string> ImageFamilyNames();
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_IMAGE_PLAN_IMAGE_FAMILY_H_

@@ -1,0 +1,46 @@
+#ifndef BALLAST_SERVER_IMAGE_PLAN_IMAGE_PLANNER_H_
+#define BALLAST_SERVER_IMAGE_PLAN_IMAGE_PLANNER_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/image_plan/image_family.h"
+#include "server/image_plan/image_plan.h"
+
+namespace ballast {
+
+// Plans images of one family. Immutable, so that threads may share it.
+class ImagePlanner {
+ public:
+  // The longest side that can be planned.
+  static constexpr uint32_t kMaxSide = uint32_t{1} << 26;
+
+  // Errors: INVALID_ARGUMENT naming the number that the family's rule lacks or
+  // cannot take.
+  static absl::StatusOr<ImagePlanner> Create(ImageFamily family);
+
+  // The crops, patches and tokens of an image of height*width pixels: the same
+  // on every machine. Allocates nothing for the usual families. Errors:
+  // INVALID_ARGUMENT for an image that the family's processor refuses or would
+  // resize to nothing, or with a side of 0 or above kMaxSide.
+  absl::StatusOr<ImagePlan> Plan(uint32_t height, uint32_t width) const;
+
+  const ImageFamily& family() const { return family_; }
+
+ private:
+  explicit ImagePlanner(ImageFamily family);
+
+  absl::StatusOr<ImagePlan> MakeStages(uint32_t height, uint32_t width) const;
+
+  ImageFamily family_;
+  // In tiles, for the rules that choose among grids, in the order in which
+  // their processors look at them.
+  std::vector<TileShape> grids_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_IMAGE_PLAN_IMAGE_PLANNER_H_

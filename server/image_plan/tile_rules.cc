@@ -1,0 +1,172 @@
+#include "server/image_plan/tile_rules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "server/image_plan/stage_parts.h"
+
+namespace ballast {
+namespace {
+
+// The crops of an image much longer than wide: how many, or 0.
+uint32_t PanCrops(uint32_t longer, uint32_t shorter,
+                  const ImageFamily& family) {
+  const double ratio = static_cast<double>(longer) / shorter;
+  if (ratio < family.min_ratio) return 0;
+  uint32_t crops = Int(std::floor(ratio + 0.5));
+  crops = std::min(longer / family.min_crop, crops);
+  crops = std::min(family.max_tiles, std::max(2u, crops));
+  const uint32_t side = (longer + crops - 1) / crops;
+  return std::min(side, shorter) < family.min_crop ? 0 : crops;
+}
+
+}  // namespace
+
+ImagePlan PlanFixedSize(uint32_t height, uint32_t width,
+                        const ImageFamily& family) {
+  ImagePlan plan;
+  const TileShape size = {family.tile, family.tile};
+  plan.stages.push_back(WholeStage(Whole(height, width), size));
+  if (family.max_tiles < 2) return plan;
+  const bool wide = width >= height;
+  const uint32_t longer = wide ? width : height;
+  const uint32_t crops = PanCrops(longer, wide ? height : width, family);
+  if (crops == 0) return plan;
+  const uint32_t side = (longer + crops - 1) / crops;
+  for (uint32_t i = 0; i < crops; ++i) {
+    const uint32_t start = std::min(i * side, longer - 1);
+    const uint32_t length = std::min(side, longer - start);
+    plan.stages.push_back(WholeStage(wide ? PixelRect{0, start, height, length}
+                                          : PixelRect{start, 0, length, width},
+                                     size));
+  }
+  plan.tile_rows = wide ? 1 : crops;
+  plan.tile_columns = wide ? crops : 1;
+  return plan;
+}
+
+ImagePlan PlanCenterCrop(uint32_t height, uint32_t width,
+                         const ImageFamily& family) {
+  const uint32_t tile = family.tile;
+  const bool tall = width <= height;
+  const double shorter = tall ? width : height;
+  const double longer = tall ? height : width;
+  const uint32_t new_longer = Int(tile * longer / shorter);
+  const TileShape size =
+      tall ? TileShape{new_longer, tile} : TileShape{tile, new_longer};
+  ImagePlan plan;
+  plan.stages.push_back(WholeStage(Whole(height, width), size));
+  plan.stages[0].crop = {(size.height - tile) / 2, (size.width - tile) / 2,
+                         tile, tile};
+  return plan;
+}
+
+ImagePlan PlanPadSquare(uint32_t height, uint32_t width,
+                        const ImageFamily& family) {
+  ImagePlan plan;
+  const uint32_t side = std::max(height, width);
+  const TileShape size = {family.tile, family.tile};
+  if (height != width) {
+    PlanStage square;
+    square.from = Whole(height, width);
+    square.place = {(side - height) / 2, (side - width) / 2, height, width};
+    square.height = square.width = side;
+    square.background = family.background;
+    plan.stages.push_back(square);
+  }
+  PlanStage last = WholeStage(Whole(side, side), size);
+  if (height != width) last.source = 0;
+  plan.stages.push_back(last);
+  return plan;
+}
+
+ImagePlan PlanLongestEdgeTiles(uint32_t height, uint32_t width,
+                               const ImageFamily& family) {
+  // The processors allow no longer side than this.
+  constexpr uint32_t kMostPixels = 4096;
+  // Sets the longer side and derives the other from the shape.
+  const auto fit = [](TileShape shape, uint32_t longest, bool even) {
+    const double aspect = static_cast<double>(shape.width) / shape.height;
+    const auto other = [even](double side) {
+      const uint32_t whole = Int(side);
+      return std::max(1u, even ? CeilTo(whole, 2) : whole);
+    };
+    return shape.width >= shape.height
+               ? TileShape{other(longest / aspect), longest}
+               : TileShape{longest, other(longest * aspect)};
+  };
+  const uint32_t tile = family.tile;
+  TileShape first = fit({height, width}, family.longest_edge, true);
+  if (std::max(first.height, first.width) > kMostPixels) {
+    first = fit(first, kMostPixels, false);
+  }
+  TileShape canvas =
+      fit(first, CeilTo(std::max(first.height, first.width), tile), false);
+  canvas = {CeilTo(canvas.height, tile), CeilTo(canvas.width, tile)};
+
+  ImagePlan plan;
+  PlanStage shrunk = WholeStage(Whole(height, width), first);
+  shrunk.rows = shrunk.columns = 0;
+  plan.stages.push_back(shrunk);
+  PlanStage tiles = WholeStage(Whole(first.height, first.width), canvas);
+  tiles.source = 0;
+  Cut(tile, tile, tiles);
+  plan.stages.push_back(tiles);
+  if (tiles.rows * tiles.columns == 1) return plan;
+  plan.tile_rows = tiles.rows;
+  plan.tile_columns = tiles.columns;
+  PlanStage global =
+      WholeStage(Whole(canvas.height, canvas.width), {tile, tile});
+  global.source = 1;
+  plan.stages.push_back(global);
+  return plan;
+}
+
+std::vector<TileShape> TileGrids(const ImageFamily& family) {
+  std::vector<TileShape> grids;
+  for (uint32_t columns = 1; columns <= family.max_tiles; ++columns) {
+    for (uint32_t rows = 1; rows * columns <= family.max_tiles; ++rows) {
+      if (rows * columns >= family.min_tiles) grids.push_back({rows, columns});
+    }
+  }
+  std::stable_sort(grids.begin(), grids.end(),
+                   [](const TileShape& a, const TileShape& b) {
+                     return a.height * a.width < b.height * b.width;
+                   });
+  return grids;
+}
+
+ImagePlan PlanTileGrid(uint32_t height, uint32_t width,
+                       const ImageFamily& family,
+                       absl::Span<const TileShape> grids) {
+  const double aspect = static_cast<double>(width) / height;
+  const double area = static_cast<double>(width) * height;
+  double least = std::numeric_limits<double>::infinity();
+  TileShape best = {1, 1};
+  for (const TileShape& grid : grids) {
+    const double difference =
+        std::abs(aspect - static_cast<double>(grid.width) / grid.height);
+    if (difference < least) {
+      least = difference;
+      best = grid;
+    } else if (difference == least && area > 0.5 * family.tile * family.tile *
+                                                 grid.height * grid.width) {
+      best = grid;
+    }
+  }
+  ImagePlan plan;
+  PlanStage tiles =
+      WholeStage(Whole(height, width),
+                 {best.height * family.tile, best.width * family.tile});
+  Cut(family.tile, family.tile, tiles);
+  plan.stages.push_back(tiles);
+  if (best.height * best.width == 1) return plan;
+  plan.tile_rows = best.height;
+  plan.tile_columns = best.width;
+  plan.stages.push_back(
+      WholeStage(Whole(height, width), {family.tile, family.tile}));
+  return plan;
+}
+
+}  // namespace ballast

@@ -1,0 +1,125 @@
+#include "server/image_plan/image_planner.h"
+
+#include <string>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "server/image_plan/image_family.h"
+#include "server/image_plan/image_plan.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+ImagePlanner PlannerOf(const std::string& name) {
+  return ImagePlanner::Create(*FindImageFamily(name)).value();
+}
+
+ImagePlan PlanOf(const std::string& family, uint32_t height, uint32_t width) {
+  return PlannerOf(family).Plan(height, width).value();
+}
+
+// Counts that follow from the family's description, not from its code.
+TEST(ImagePlannerTest, CountsTokensAndPatches) {
+  // 336/14 = 24 patches a side.
+  EXPECT_EQ(PlanOf("llava1_5", 500, 700).tokens, 576u);
+  EXPECT_EQ(PlanOf("llava1_5_pad", 500, 700).tokens, 576u);
+  // 448/14 = 32, merged by 2: 256 a tile, and two tokens around them.
+  const ImagePlan tiles = PlanOf("internvl3", 448, 896);
+  EXPECT_EQ(tiles.crops, 3u);
+  EXPECT_EQ(tiles.tokens, 3 * 256 + 2u);
+  EXPECT_EQ(tiles.patches, 3 * 1024u);
+  EXPECT_EQ(tiles.tile_rows, 1u);
+  EXPECT_EQ(tiles.tile_columns, 2u);
+  // 896/14 = 64, merged by 4.
+  EXPECT_EQ(PlanOf("gemma3", 30, 3000).tokens, 256u);
+  EXPECT_EQ(PlanOf("gemma3_pan_and_scan", 600, 1200).tokens, 3 * 256u);
+  EXPECT_EQ(PlanOf("gemma3_pan_and_scan", 600, 700).crops, 1u);
+  // 1024x768 pixels are 64x48 patches of 16, with a token after each row.
+  EXPECT_EQ(PlanOf("pixtral", 1536, 2048).tokens, 48 * 65u);
+  // 4 by 4 tiles and a global view, (364/14/2)^2 tokens each.
+  EXPECT_EQ(PlanOf("idefics3", 900, 900).tokens, 17 * 169u);
+  EXPECT_EQ(PlanOf("smolvlm", 900, 900).crops, 17u);
+  EXPECT_EQ(PlanOf("siglip", 5, 9).tokens, 27 * 27u);
+  EXPECT_EQ(PlanOf("llama4", 336, 336).tokens, 144u);
+  EXPECT_EQ(PlanOf("llama4", 672, 336).tokens, 3 * 144u);
+}
+
+// A plan of Qwen's rule is one crop.
+TEST(ImagePlannerTest, OneCropTakesOneStage) {
+  const ImagePlan plan = PlanOf("ernie4_5_vl", 428, 640);
+  ASSERT_EQ(plan.stages.size(), 1u);
+  EXPECT_EQ(plan.stages[0].from, (PixelRect{0, 0, 428, 640}));
+  EXPECT_EQ(plan.stages[0].crop, (PixelRect{0, 0, 420, 644}));
+  EXPECT_EQ(plan.tile_rows, 0u);
+  EXPECT_EQ(plan.tokens, 15 * 23u);
+}
+
+TEST(ImagePlannerTest, CropsLieInsideTheirCanvasAndPlacesToo) {
+  for (const std::string& name : ImageFamilyNames()) {
+    const ImagePlanner planner = PlannerOf(name);
+    for (uint32_t height = 1; height < 3000; height = height * 2 + 13) {
+      for (uint32_t width = 1; width < 3000; width = width * 2 + 31) {
+        const absl::StatusOr<ImagePlan> plan = planner.Plan(height, width);
+        if (!plan.ok()) continue;
+        SCOPED_TRACE(testing::Message()
+                     << name << " " << height << "x" << width);
+        uint32_t crops = 0;
+        for (const PlanStage& stage : plan->stages) {
+          EXPECT_LE(stage.place.top + stage.place.height, stage.height);
+          EXPECT_LE(stage.place.left + stage.place.width, stage.width);
+          EXPECT_LE(stage.crop.top + stage.rows * stage.crop.height,
+                    stage.height);
+          EXPECT_LE(stage.crop.left + stage.columns * stage.crop.width,
+                    stage.width);
+          EXPECT_GE(stage.from.height * stage.from.width, 1u);
+          crops += stage.rows * stage.columns;
+        }
+        EXPECT_EQ(plan->crops, crops);
+        EXPECT_GE(crops, 1u);
+        EXPECT_GE(plan->tokens, 1u);
+      }
+    }
+  }
+}
+
+TEST(ImagePlannerTest, RefusesSizesThatNoProcessorTakes) {
+  const ImagePlanner planner = PlannerOf("ernie4_5_vl");
+  EXPECT_EQ(planner.Plan(0, 5).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(planner.Plan(5, (1u << 26) + 1).ok());
+  EXPECT_THAT(std::string(planner.Plan(1, 201).status().message()),
+              HasSubstr("ratio of at most 200"));
+  EXPECT_TRUE(planner.Plan(1, 200).ok());
+  // Shrinks to 1024x0.256 pixels.
+  EXPECT_FALSE(PlannerOf("pixtral").Plan(1, 4000).ok());
+}
+
+TEST(ImagePlannerTest, RefusesFamiliesWithoutTheirNumbers) {
+  const auto message = [](ImageFamily family) {
+    return std::string(
+        ImagePlanner::Create(std::move(family)).status().message());
+  };
+  ImageFamily family = *FindImageFamily("internvl3");
+  family.name = "mine";
+  family.tile = 0;
+  EXPECT_EQ(message(family),
+            "image family \"mine\": tile is 0; wanted the side of a patch to "
+            "65536");
+  family = *FindImageFamily("llava_next");
+  family.canvases.push_back({336, 335});
+  EXPECT_THAT(message(family), HasSubstr("335; wanted a multiple of tile"));
+  family = *FindImageFamily("gemma4");
+  family.max_patches = 0;
+  EXPECT_THAT(message(family), HasSubstr("max_patches is 0"));
+  family = *FindImageFamily("glm4v");
+  family.min_pixels = family.max_pixels + 1;
+  EXPECT_THAT(message(family), HasSubstr("at least min_pixels"));
+  EXPECT_EQ(FindImageFamily("unheard_of"), nullptr);
+}
+
+}  // namespace
+}  // namespace ballast
