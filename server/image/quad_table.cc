@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "server/image/resample_weights.h"
+#include "proto/image/resample_weights.h"
 
 namespace ballast {
 namespace {

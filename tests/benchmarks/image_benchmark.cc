@@ -22,6 +22,7 @@
 #include <benchmark/benchmark.h>
 #include <hwy/targets.h>
 
+#include "proto/image/engine_jpeg.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index/image_probe.h"
 #include "server/image/image.h"
@@ -196,6 +197,29 @@ void BM_ReadSizes(benchmark::State& state) {
       benchmark::Counter(images, benchmark::Counter::kIsRate);
 }
 BENCHMARK(BM_ReadSizes);
+
+// Parses headers in memory: sizes, and whether JPEG engines take the image.
+template <typename Read>
+void ReadHeaders(benchmark::State& state, Read read) {
+  const std::vector<CorpusImage> corpus = LoadImageCorpus(kClassDefault);
+  for (auto _ : state) {
+    for (const CorpusImage& image : corpus) {
+      auto header = read(image.bytes);
+      benchmark::DoNotOptimize(header);
+    }
+  }
+  state.counters["images/s"] = benchmark::Counter(
+      state.iterations() * corpus.size(), benchmark::Counter::kIsRate);
+}
+void BM_ParseSizes(benchmark::State& state) {
+  ReadHeaders(state,
+              [](absl::string_view bytes) { return ReadImageSize(bytes, {}); });
+}
+BENCHMARK(BM_ParseSizes);
+void BM_JudgeForEngines(benchmark::State& state) {
+  ReadHeaders(state, JudgeForEngines);
+}
+BENCHMARK(BM_JudgeForEngines);
 
 }  // namespace
 }  // namespace ballast

@@ -1,5 +1,5 @@
-#ifndef BALLAST_SERVER_IMAGE_RESAMPLE_WEIGHTS_H_
-#define BALLAST_SERVER_IMAGE_RESAMPLE_WEIGHTS_H_
+#ifndef BALLAST_PROTO_IMAGE_RESAMPLE_WEIGHTS_H_
+#define BALLAST_PROTO_IMAGE_RESAMPLE_WEIGHTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -57,4 +57,4 @@ inline uint8_t ClipWeightedSum(int32_t sum) {
 
 }  // namespace ballast
 
-#endif  // BALLAST_SERVER_IMAGE_RESAMPLE_WEIGHTS_H_
+#endif  // BALLAST_PROTO_IMAGE_RESAMPLE_WEIGHTS_H_
