@@ -91,6 +91,27 @@ def cuda_library(name, srcs, hdrs = [], deps = [], **kwargs):
         **kwargs
     )
 
+def cuda_test(name, srcs, deps, **kwargs):
+    """A cc_test that uses CUDA and needs no GPU; absent without a toolkit.
+
+    Args:
+      name: of the cc_test.
+      srcs: as in a cc_test.
+      deps: as in a cc_test; GoogleTest and the CUDA runtime are added.
+      **kwargs: passed on to the cc_test.
+    """
+    if not cuda_available():
+        return
+    native.cc_test(
+        name = name,
+        srcs = srcs,
+        deps = deps + [
+            "//third_party:gtest_main",
+            "@local_cuda//:cudart",
+        ],
+        **kwargs
+    )
+
 def gpu_test(name, srcs, deps, **kwargs):
     """A cc_test that needs a GPU; absent without a toolkit.
 
