@@ -39,8 +39,12 @@ constexpr size_t kMostComponents = 3;
 class Header {
  public:
   Refusal Application0(absl::string_view payload) {
-    if (payload.size() >= 14 && StartsWith(payload, {"JFIF", 5})) jfif_ = true;
-    return Refusal::kNone;
+    if (payload.size() < 14 || !StartsWith(payload, {"JFIF", 5})) {
+      return Refusal::kNone;
+    }
+    jfif_ = true;
+    // libjpeg warns of other major versions.
+    return Byte(payload, 5) == 1 ? Refusal::kNone : Refusal::kMarkers;
   }
 
   Refusal Application2(absl::string_view payload) {

@@ -16,7 +16,7 @@ enum class EngineRefusal : uint8_t {
   kNone,      // the engines take it
   kNotJpeg,   // another format
   kMarkers,   // junk between segments, segments that do not add up, MPF's
-              // several pictures
+              // several pictures, another JFIF than version 1
   kProcess,   // progressive, extended, lossless, arithmetic; not 8 bits
   kColours,   // CMYK, RGB, unknown transform of Adobe's marker
   kSampling,  // neither grey nor 4:4:4, 4:2:2, 4:2:0

@@ -27,6 +27,7 @@
 #include "server/corpus/index/image_probe.h"
 #include "server/image/image.h"
 #include "server/image/quad_kernels.h"
+#include "server/image/sound_scan.h"
 #include "tests/benchmarks/image_corpus.h"
 #include "tests/benchmarks/plain_jpeg.h"
 #include "tests/fakes/malloc_counter.h"
@@ -220,6 +221,34 @@ void BM_JudgeForEngines(benchmark::State& state) {
   ReadHeaders(state, JudgeForEngines);
 }
 BENCHMARK(BM_JudgeForEngines);
+
+// Over the files that engines take: the check of every bit, and a decode as its
+// yardstick.
+template <typename Check>
+void CheckFiles(benchmark::State& state, Check check) {
+  uint64_t images = 0;
+  const std::vector<CorpusImage> corpus = LoadImageCorpus(kClassDefault);
+  for (auto _ : state) {
+    for (const CorpusImage& image : corpus) {
+      const auto judged = JudgeForEngines(image.bytes);
+      if (!judged.ok() || judged->refusal != EngineRefusal::kNone) continue;
+      auto result = check(image.bytes);
+      benchmark::DoNotOptimize(result);
+      ++images;
+    }
+  }
+  state.counters["images/s"] =
+      benchmark::Counter(images, benchmark::Counter::kIsRate);
+}
+void BM_CheckScan(benchmark::State& state) { CheckFiles(state, CheckScan); }
+BENCHMARK(BM_CheckScan)->Unit(benchmark::kMillisecond);
+void BM_DecodeCheckedFiles(benchmark::State& state) {
+  ImageDecoder decoder;
+  CheckFiles(state, [&](absl::string_view bytes) {
+    return decoder.Decode(bytes).status();
+  });
+}
+BENCHMARK(BM_DecodeCheckedFiles)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace ballast

@@ -1,9 +1,11 @@
 #include "tests/fakes/made_jpegs.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <utility>
 
 // After <cstdio>: jpeglib.h uses FILE without including it.
 #include <jpeglib.h>
@@ -173,6 +175,63 @@ std::vector<MadeJpeg> HardJpegs() {
     add(1000, 999);
   }
   return jpegs;
+}
+
+std::string DamagedCopy(const std::string& jpeg, int kind, uint32_t seed) {
+  constexpr size_t kHeader = 14;  // of a scan
+  std::mt19937 random(seed);
+  std::string copy = jpeg;
+  const size_t scan = copy.find("\xff\xda") + kHeader;
+  const size_t end = copy.size() - 2;
+  const auto byte = [&] { return static_cast<char>(random()); };
+  const auto within = [&] { return scan + random() % (end - scan); };
+  const auto flip = [&](size_t at) {
+    copy[at] = static_cast<char>(copy[at] ^ 1 << random() % 8);
+  };
+  switch (kind) {
+    case 0:
+      flip(within());
+      break;
+    case 1:
+      for (int i = 0; i < 5; ++i) flip(within());
+      break;
+    case 2:
+      flip(2 + random() % (scan - 2));
+      break;
+    case 3:
+      copy.erase(within(), 1 + random() % 8);
+      break;
+    case 4:
+      copy.insert(within(), std::string(1 + random() % 4, byte()));
+      break;
+    case 5: {
+      const size_t at = within();
+      for (size_t i = at; i < std::min(at + 8, end); ++i) copy[i] = 0;
+      break;
+    }
+    case 6:
+      std::swap(copy[within()], copy[within()]);
+      break;
+    case 7:
+      copy[within()] = '\xff';
+      break;
+    case 8:
+      copy.insert(within(), {'\xff', static_cast<char>(0xd0 + random() % 8)});
+      break;
+    case 9:
+      copy = copy.substr(0, within()) + "\xff\xd9";
+      break;
+    case 10:
+      copy.insert(end, std::string(1 + random() % 5, byte()));
+      break;
+    case 11:
+      copy.insert(end, "\xff");
+      break;
+    case 12:
+      copy += copy;
+      break;
+  }
+  return copy;
 }
 
 }  // namespace ballast

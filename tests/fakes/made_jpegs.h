@@ -40,6 +40,12 @@ std::string NameOf(const MadeJpeg& made);
 // tall pictures. All of them are for the engines.
 std::vector<MadeJpeg> HardJpegs();
 
+// A copy of a JPEG with damage of one kind, 0 to kDamageKinds - 1: flipped
+// bits, bytes lost, added, swapped and zeroed, cuts, stray markers, and a
+// damaged header.
+inline constexpr int kDamageKinds = 13;
+std::string DamagedCopy(const std::string& jpeg, int kind, uint32_t seed);
+
 }  // namespace ballast
 
 #endif  // BALLAST_TESTS_FAKES_MADE_JPEGS_H_

@@ -245,8 +245,7 @@ void MeasureAll(const char* name, const std::vector<EngineFile>& files) {
   std::printf("%s: %zu files, %.2f megapixels and %.2f MB each\n", name,
               files.size(), 1e-6 * pixels / files.size(),
               1e-6 * bytes / files.size());
-  for (const size_t engines : {1, 2, 3}) Measure(files, 32, engines);
-  for (const size_t engines : {1, 2}) Measure(files, 8, engines);
+  for (const size_t of_batch : {8, 16, 32}) Measure(files, of_batch, 2);
 }
 
 int Main() {

@@ -39,7 +39,10 @@ struct EncodedImage {
 // holds. Thread-compatible.
 class DeviceImageDecoder {
  public:
-  static constexpr size_t kMostImages = 32;
+  // On an H100 chunks of 32 decode pictures of one size a sixth faster and
+  // those of mixed sizes a third slower; nvJPEG spins while it waits for large
+  // ones.
+  static constexpr size_t kMostImages = 16;
 
   struct Options {
     // JPEG engines work on as many chunks at a time, each prepared by a thread

@@ -153,6 +153,7 @@ TEST_F(JudgeTest, RefusesMarkersThatDoNotAddUp) {
   EXPECT_EQ(RefusalOf(With(Segment(0xda, "123456"))), Refusal::kMarkers);
   EXPECT_EQ(RefusalOf(With(Segment(0xe2, std::string("MPF\0II", 6)))),
             Refusal::kMarkers);
+  EXPECT_EQ(RefusalOf(Changed(0xe0, 5, 2)), Refusal::kMarkers);  // JFIF 2
   const size_t frame = Find(jpeg_, 0xc0);
   EXPECT_EQ(RefusalOf(With(jpeg_.substr(frame, 19))), Refusal::kMarkers);
   EXPECT_EQ(RefusalOf(With(Segment(0xdb, std::string(1, '\0') + "short"))),
