@@ -77,8 +77,9 @@ absl::StatusOr<DeviceImageDecoder::Ticket> DeviceImageDecoder::Begin(
       if (end > begin && memory > most) break;
       ++end;
     }
-    failure_ = BeginChunk(images.subspan(begin, end - begin), out);
-    BALLAST_RETURN_IF_ERROR(failure_);
+    const absl::Status status =
+        BeginChunk(images.subspan(begin, end - begin), out);
+    if (!status.ok()) return Fail(status);
     begin = end;
   }
   return begun_;
@@ -87,12 +88,21 @@ absl::StatusOr<DeviceImageDecoder::Ticket> DeviceImageDecoder::Begin(
 absl::Status DeviceImageDecoder::Finish(Ticket ticket, cudaStream_t stream) {
   BALLAST_RETURN_IF_ERROR(failure_);
   while (ended_ < std::min(ticket, begun_)) {
-    failure_ = EndChunk();
-    BALLAST_RETURN_IF_ERROR(failure_);
+    const absl::Status status = EndChunk();
+    if (!status.ok()) return Fail(status);
   }
   // Chunks end in order on one stream.
   if (ended_ == 0) return absl::OkStatus();
   return StreamWait(stream, slots_[(ended_ - 1) % slots_.size()].done.get());
+}
+
+absl::Status DeviceImageDecoder::Fail(absl::Status status) {
+  failure_ = std::move(status);
+  for (; ended_ < begun_; ++ended_) {
+    // Reports a ticket that was waited for before; nothing is lost.
+    queue_->Wait(slots_[ended_ % slots_.size()].engine).IgnoreError();
+  }
+  return failure_;
 }
 
 absl::Status DeviceImageDecoder::BeginChunk(

@@ -64,8 +64,8 @@ class DeviceImageDecoder {
   using Ticket = uint64_t;
 
   // Begins a batch. The files' bytes, in host memory, must stay valid until
-  // Finish returns; `out`, in device memory, must be free to write. Blocks
-  // while more chunks are begun than there are slots. Errors: as
+  // Finish returns, or any call fails; `out`, in device memory, must be free to
+  // write. Blocks while more chunks are begun than there are slots. Errors: as
   // JpegEngine::Decode, of this or an earlier batch; as ResamplePlanner::Plan;
   // as CudaStatus. After an error every later call answers it.
   absl::StatusOr<Ticket> Begin(absl::Span<const EncodedImage> images,
@@ -98,6 +98,8 @@ class DeviceImageDecoder {
   // Waits for the engines on the oldest chunk, then enqueues its kernels.
   absl::Status EndChunk();
   absl::Status LaunchKernels(Slot* slot);
+  // Keeps the failure and waits for the engines: they may read files no longer.
+  absl::Status Fail(absl::Status status);
 
   const Options options_;
   CudaStream stream_;
