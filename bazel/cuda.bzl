@@ -92,7 +92,14 @@ def cuda_library(name, srcs, hdrs = [], deps = [], **kwargs):
     )
 
 def cuda_test(name, srcs, deps, **kwargs):
-    """A cc_test that needs CUDA's headers but no GPU; absent without a toolkit."""
+    """A cc_test that needs CUDA but no GPU; absent without a toolkit.
+
+    Args:
+      name: of the cc_test.
+      srcs: as in a cc_test.
+      deps: as in a cc_test; GoogleTest and the CUDA runtime are added.
+      **kwargs: passed on to the cc_test.
+    """
     if not cuda_available():
         return
     native.cc_test(

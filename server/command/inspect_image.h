@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "common/command_line.h"
 #include "proto/config.pb.h"
-#include "server/image/resample_weights.h"
+#include "proto/image/resample_weights.h"
 #include "server/image_plan/image_planner.h"
 
 namespace ballast {

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/image/image.h"
-#include "server/image/resample_weights.h"
+#include "proto/image/resample_weights.h"
 #include "server/image_plan/image_plan.h"
 
 namespace ballast {

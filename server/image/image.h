@@ -12,7 +12,7 @@
 #include "absl/types/span.h"
 #include "server/image/image_header.h"
 #include "server/image/image_options.h"
-#include "server/image/resample_weights.h"
+#include "proto/image/resample_weights.h"
 
 namespace ballast {
 

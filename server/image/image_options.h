@@ -5,7 +5,7 @@
 
 #include "proto/config.pb.h"
 #include "server/image/resample_name.h"
-#include "server/image/resample_weights.h"
+#include "proto/image/resample_weights.h"
 
 namespace ballast {
 

@@ -8,8 +8,8 @@
 
 #include <hwy/highway.h>
 
+#include "proto/image/resample_weights.h"
 #include "server/image/quad_kernels.h"
-#include "server/image/resample_weights.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ballast {

@@ -3,7 +3,7 @@
 
 #include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
-#include "server/image/resample_weights.h"
+#include "proto/image/resample_weights.h"
 
 namespace ballast {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "server/image/resample_weights.h"
+#include "proto/image/resample_weights.h"
 
 namespace ballast {
 

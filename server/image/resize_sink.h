@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "server/image/resample_weights.h"
+#include "proto/image/resample_weights.h"
 #include "server/image/row_sink.h"
 #include "server/image/scratch_arena.h"
 #include "server/image/strip_resampler.h"

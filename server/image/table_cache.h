@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "server/image/quad_table.h"
-#include "server/image/resample_weights.h"
+#include "proto/image/resample_weights.h"
 
 namespace ballast {
 

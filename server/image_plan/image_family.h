@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "server/image/resample_weights.h"
+#include "proto/image/resample_weights.h"
 
 namespace ballast {
 

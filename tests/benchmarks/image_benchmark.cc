@@ -22,10 +22,12 @@
 #include <benchmark/benchmark.h>
 #include <hwy/targets.h>
 
+#include "proto/image/engine_jpeg.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index/image_probe.h"
 #include "server/image/image.h"
 #include "server/image/quad_kernels.h"
+#include "server/image/sound_scan.h"
 #include "tests/benchmarks/image_corpus.h"
 #include "tests/benchmarks/plain_jpeg.h"
 #include "tests/fakes/malloc_counter.h"
@@ -196,6 +198,57 @@ void BM_ReadSizes(benchmark::State& state) {
       benchmark::Counter(images, benchmark::Counter::kIsRate);
 }
 BENCHMARK(BM_ReadSizes);
+
+// Parses headers in memory: sizes, and whether JPEG engines take the image.
+template <typename Read>
+void ReadHeaders(benchmark::State& state, Read read) {
+  const std::vector<CorpusImage> corpus = LoadImageCorpus(kClassDefault);
+  for (auto _ : state) {
+    for (const CorpusImage& image : corpus) {
+      auto header = read(image.bytes);
+      benchmark::DoNotOptimize(header);
+    }
+  }
+  state.counters["images/s"] = benchmark::Counter(
+      state.iterations() * corpus.size(), benchmark::Counter::kIsRate);
+}
+void BM_ParseSizes(benchmark::State& state) {
+  ReadHeaders(state,
+              [](absl::string_view bytes) { return ReadImageSize(bytes, {}); });
+}
+BENCHMARK(BM_ParseSizes);
+void BM_JudgeForEngines(benchmark::State& state) {
+  ReadHeaders(state, JudgeForEngines);
+}
+BENCHMARK(BM_JudgeForEngines);
+
+// Over the files that engines take: the check of every bit, and a decode as its
+// yardstick.
+template <typename Check>
+void CheckFiles(benchmark::State& state, Check check) {
+  uint64_t images = 0;
+  const std::vector<CorpusImage> corpus = LoadImageCorpus(kClassDefault);
+  for (auto _ : state) {
+    for (const CorpusImage& image : corpus) {
+      const auto judged = JudgeForEngines(image.bytes);
+      if (!judged.ok() || judged->refusal != EngineRefusal::kNone) continue;
+      auto result = check(image.bytes);
+      benchmark::DoNotOptimize(result);
+      ++images;
+    }
+  }
+  state.counters["images/s"] =
+      benchmark::Counter(images, benchmark::Counter::kIsRate);
+}
+void BM_CheckScan(benchmark::State& state) { CheckFiles(state, CheckScan); }
+BENCHMARK(BM_CheckScan)->Unit(benchmark::kMillisecond);
+void BM_DecodeCheckedFiles(benchmark::State& state) {
+  ImageDecoder decoder;
+  CheckFiles(state, [&](absl::string_view bytes) {
+    return decoder.Decode(bytes).status();
+  });
+}
+BENCHMARK(BM_DecodeCheckedFiles)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace ballast

@@ -78,10 +78,23 @@ absl::Status StreamWait(cudaStream_t stream, cudaEvent_t event) {
 }
 
 absl::StatusOr<CudaStream> CudaStream::Create() {
-  cudaStream_t stream = nullptr;
+  return CreateWith(/*priority=*/0);
+}
+
+absl::StatusOr<CudaStream> CudaStream::CreateUrgent() {
+  int lowest = 0;
+  int highest = 0;
   BALLAST_RETURN_IF_ERROR(
-      CudaStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-                 "making a stream"));
+      CudaStatus(cudaDeviceGetStreamPriorityRange(&lowest, &highest),
+                 "asking for the priorities of streams"));
+  return CreateWith(highest);
+}
+
+absl::StatusOr<CudaStream> CudaStream::CreateWith(int priority) {
+  cudaStream_t stream = nullptr;
+  BALLAST_RETURN_IF_ERROR(CudaStatus(
+      cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority),
+      "making a stream"));
   CudaStream made;
   made.stream_.reset(stream);
   return made;

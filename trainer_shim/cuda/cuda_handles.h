@@ -56,6 +56,9 @@ absl::Status StreamWait(cudaStream_t stream, cudaEvent_t event);
 class CudaStream {
  public:
   static absl::StatusOr<CudaStream> Create();
+  // With the device's highest priority: its kernels are the first to get
+  // multiprocessors that become free.
+  static absl::StatusOr<CudaStream> CreateUrgent();
   CudaStream() = default;
 
   absl::Status Synchronize() const;
@@ -65,6 +68,8 @@ class CudaStream {
   struct Destroy {
     void operator()(cudaStream_t stream) const;
   };
+  static absl::StatusOr<CudaStream> CreateWith(int priority);
+
   std::unique_ptr<CUstream_st, Destroy> stream_;
 };
 

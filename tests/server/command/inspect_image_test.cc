@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/config/model_profile.h"
-#include "server/image/resample_weights.h"
+#include "proto/image/resample_weights.h"
 #include "server/image_plan/image_family.h"
 #include "server/image_plan/image_planner.h"
 #include "tests/fakes/shared_dir.h"

@@ -10,11 +10,11 @@
 
 #include <hwy/targets.h>
 
+#include "proto/image/resample_weights.h"
 #include "server/image/image.h"
 #include "server/image/quad_kernels.h"
 #include "server/image/quad_table.h"
 #include "server/image/reference_resize.h"
-#include "server/image/resample_weights.h"
 
 namespace ballast {
 namespace {

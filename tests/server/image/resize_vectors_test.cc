@@ -9,7 +9,7 @@
 
 #include "common/sha256.h"
 #include "server/image/image.h"
-#include "server/image/resample_weights.h"
+#include "proto/image/resample_weights.h"
 #include "server/image/resize_order.h"
 #include "tests/server/image/test_images.h"
 

@@ -1,5 +1,5 @@
-#ifndef BALLAST_SERVER_IMAGE_RESAMPLE_WEIGHTS_H_
-#define BALLAST_SERVER_IMAGE_RESAMPLE_WEIGHTS_H_
+#ifndef BALLAST_PROTO_IMAGE_RESAMPLE_WEIGHTS_H_
+#define BALLAST_PROTO_IMAGE_RESAMPLE_WEIGHTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@ inline constexpr int kWeightBits = 32 - 8 - 2;
 enum class ResampleFilter { kBox, kBilinear, kBicubic, kLanczos };
 
 // The library whose pixels are reproduced, bit for bit. Pillow 12 and 13 have
-// the same weights and differ in the order of their passes (resize_order.h).
+// the same weights and differ in the order of their passes (server/image/resize_order.h).
 // torchvision has PyTorch's kernel for antialiased uint8: weights of 16 bits.
 enum class ResampleLibrary { kPillow12, kPillow13, kTorchvision };
 
@@ -87,4 +87,4 @@ inline uint8_t ClipWeightedSum(int32_t sum) {
 
 }  // namespace ballast
 
-#endif  // BALLAST_SERVER_IMAGE_RESAMPLE_WEIGHTS_H_
+#endif  // BALLAST_PROTO_IMAGE_RESAMPLE_WEIGHTS_H_

@@ -1,4 +1,4 @@
-#include "server/image/resample_weights.h"
+#include "proto/image/resample_weights.h"
 
 #include <algorithm>
 #include <cmath>

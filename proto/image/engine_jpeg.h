@@ -1,0 +1,54 @@
+#ifndef BALLAST_PROTO_IMAGE_ENGINE_JPEG_H_
+#define BALLAST_PROTO_IMAGE_ENGINE_JPEG_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/image/plane_form.h"
+
+namespace ballast {
+
+// Why a file is not for the GPU's JPEG engines. An engine must make libjpeg's
+// planes of it, to the bit, and an engine reports no damage: whatever is
+// unusual is left to the host.
+enum class EngineRefusal : uint8_t {
+  kNone,      // the engines take it
+  kNotJpeg,   // another format
+  kMarkers,   // junk between segments, segments that do not add up, MPF's
+              // several pictures, another JFIF than version 1
+  kProcess,   // progressive, extended, lossless, arithmetic; not 8 bits
+  kColours,   // CMYK, RGB, unknown transform of Adobe's marker
+  kSampling,  // neither grey nor 4:4:4, 4:2:2, 4:2:0
+  kTables,    // quantisation of 16 bits or by 0; tables missing
+  kScan,      // more than one scan, or a part of the coefficients
+  kSize,      // a side or an area out of bounds, too tall
+};
+
+// "not baseline of 8 bits": for messages and tables.
+absl::string_view EngineRefusalText(EngineRefusal refusal);
+
+// Bounds of what the engines are given. The area bounds the memory of planes:
+// at most kMostEnginePixels * 3 bytes and the padding of rows.
+inline constexpr uint32_t kMostEngineSide = 16384;
+inline constexpr uint64_t kMostEnginePixels = uint64_t{1} << 25;
+// Pillow resamples still taller images in another order: vertically first.
+inline constexpr uint32_t kMostEngineTallness = 100;  // height / width
+
+struct EngineJudgement {
+  EngineRefusal refusal = EngineRefusal::kNone;
+  PlaneForm form;  // if not refused
+};
+
+// Decides from a file's header: the bytes up to its first scan. `bytes` may be
+// cut after that, and nothing beyond it is read. Errors: OUT_OF_RANGE (cut
+// before the scan: pass more; in a whole file this is damage).
+absl::StatusOr<EngineJudgement> JudgeForEngines(absl::string_view bytes);
+
+// Whether a file ends with JPEG's end marker; `tail` is its last two bytes or
+// more. A file that does not is not for the engines.
+bool HasJpegEnd(absl::string_view tail);
+
+}  // namespace ballast
+
+#endif  // BALLAST_PROTO_IMAGE_ENGINE_JPEG_H_

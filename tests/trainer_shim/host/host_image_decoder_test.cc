@@ -1,0 +1,129 @@
+// The oracle is the server's decoder, which tests/server/image compares with
+// Pillow.
+#include "trainer_shim/host/host_image_decoder.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "proto/image/engine_jpeg.h"
+#include "server/image/image.h"
+#include "tests/fakes/made_jpegs.h"
+#include "tests/fakes/shared_dir.h"
+#include "tests/server/image/test_images.h"
+
+namespace ballast {
+namespace {
+
+// Decodes with both and compares every byte.
+void ExpectServersPixels(HostImageDecoder* decoder, const std::string& bytes,
+                         const PlaneForm& form, uint32_t width,
+                         uint32_t height) {
+  SCOPED_TRACE(::testing::Message() << "to " << width << "x" << height);
+  std::vector<uint8_t> want(size_t{width} * height * 3);
+  const absl::Status server =
+      DecodeResized(bytes, {ImageFormat::kJpeg, form.width, form.height}, width,
+                    height, absl::MakeSpan(want));
+  ASSERT_TRUE(server.ok()) << server;
+  std::vector<uint8_t> got(want.size(), 0x5A);
+  const absl::Status status =
+      decoder->DecodeResized(bytes, form, width, height, absl::MakeSpan(got));
+  ASSERT_TRUE(status.ok()) << status;
+  const auto at = std::mismatch(got.begin(), got.end(), want.begin());
+  if (at.first == got.end()) return;
+  const size_t first = at.first - got.begin();
+  FAIL() << "row " << first / (3 * width) << " pixel " << first / 3 % width
+         << " channel " << first % 3 << " is " << int{*at.first} << ", wanted "
+         << int{*at.second};
+}
+
+// Several sizes: the image's own, which shows decoding alone, smaller, larger,
+// and one side unchanged.
+void ExpectServersPixels(HostImageDecoder* decoder, const std::string& bytes,
+                         const PlaneForm& form) {
+  const auto part = [](uint32_t side, int of) {
+    return std::max<uint32_t>(1, side / of);
+  };
+  ExpectServersPixels(decoder, bytes, form, form.width, form.height);
+  ExpectServersPixels(decoder, bytes, form, part(form.width, 2),
+                      part(form.height, 3));
+  ExpectServersPixels(decoder, bytes, form, form.width, part(form.height, 2));
+  ExpectServersPixels(decoder, bytes, form, part(form.width, 3), form.height);
+}
+
+TEST(HostImageDecoderTest, MadeFilesHaveTheServersPixels) {
+  HostImageDecoder decoder;
+  for (const MadeJpeg& made : HardJpegs()) {
+    SCOPED_TRACE(NameOf(made));
+    const std::string bytes = MakeJpeg(made);
+    const PlaneForm form = {made.width, made.height, made.sampling};
+    ExpectServersPixels(&decoder, bytes, form);
+    ExpectServersPixels(&decoder, bytes, form, made.width + 13,
+                        2 * made.height + 1);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(HostImageDecoderTest, TestFilesHaveTheServersPixels) {
+  HostImageDecoder decoder;
+  int taken = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(TestDataPath(""))) {
+    const std::string bytes = ReadFileOrFail(entry.path());
+    const auto judged = JudgeForEngines(bytes);
+    if (!judged.ok() || judged->refusal != EngineRefusal::kNone ||
+        !HasJpegEnd(bytes)) {
+      continue;
+    }
+    // Files whose damage libjpeg repairs are no exception.
+    SCOPED_TRACE(entry.path());
+    ExpectServersPixels(&decoder, bytes, judged->form);
+    if (HasFatalFailure()) return;
+    ++taken;
+  }
+  EXPECT_GE(taken, 15);
+}
+
+TEST(HostImageDecoderTest, TheCorpusHasTheServersPixels) {
+  constexpr char kImages[] = "corpus/images";
+  const std::optional<std::string> shared = SharedDirWith(kImages);
+  if (!shared) GTEST_SKIP() << NotShared(kImages);
+  HostImageDecoder decoder;
+  int taken = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(*shared + "/" + kImages)) {
+    const std::string bytes = ReadFileOrFail(entry.path());
+    const auto judged = JudgeForEngines(bytes);
+    if (!judged.ok() || judged->refusal != EngineRefusal::kNone) continue;
+    SCOPED_TRACE(entry.path());
+    const PlaneForm& form = judged->form;
+    ExpectServersPixels(&decoder, bytes, form, 1148, 868);
+    if (HasFatalFailure()) return;
+    ++taken;
+  }
+  EXPECT_GE(taken, 15);
+}
+
+TEST(HostImageDecoderTest, RefusesSizesThatDoNotFit) {
+  const std::string bytes = MakeJpeg({.width = 20, .height = 20});
+  const PlaneForm form = {20, 20, ChromaSampling::k420};
+  std::vector<uint8_t> out(300);
+  HostImageDecoder decoder;
+  const auto code = [&](uint32_t width, uint32_t height) {
+    return decoder
+        .DecodeResized(bytes, form, width, height, absl::MakeSpan(out))
+        .code();
+  };
+  EXPECT_EQ(code(10, 10), absl::StatusCode::kOk);
+  EXPECT_EQ(code(10, 11), absl::StatusCode::kInvalidArgument);
+  out.clear();
+  EXPECT_EQ(code(0, 10), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,119 @@
+#ifndef BALLAST_TRAINER_SHIM_CUDA_DEVICE_IMAGE_DECODER_H_
+#define BALLAST_TRAINER_SHIM_CUDA_DEVICE_IMAGE_DECODER_H_
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "trainer_shim/cuda/cuda_handles.h"
+#include "trainer_shim/cuda/device_jpeg_engine.h"
+#include "trainer_shim/cuda/plane_kernels.h"
+#include "trainer_shim/jpeg_engine_queue.h"
+#include "trainer_shim/resample_plan.h"
+
+namespace ballast {
+
+// An encoded image and where its pixels go.
+struct EncodedImage {
+  absl::string_view bytes;  // a JPEG that JudgeForEngines does not refuse
+  PlaneForm form;           // as it answers
+  uint32_t out_width = 0;
+  uint32_t out_height = 0;
+  uint64_t out = 0;  // bytes from the first pixel; [out_height, out_width, 3]
+};
+
+// Decodes and resizes batches of encoded images to 8-bit RGB in device memory:
+// JPEG engines, then the kernels of plane_kernels.h, to the bit as the server
+// does. Work is cut into chunks of at most kMostImages images and bounded
+// memory; several chunks are in flight, so that the engines do not rest between
+// two of them or between two batches. Holds on the device at most
+// `options.memory` bytes, or what the largest image needs for each slot
+// (DecodeMemory), twice that while buffers grow, the tables, and what nvJPEG
+// holds. Thread-compatible.
+class DeviceImageDecoder {
+ public:
+  // On an H100 chunks of 32 decode pictures of one size a sixth faster and
+  // those of mixed sizes a third slower; nvJPEG spins while it waits for large
+  // ones.
+  static constexpr size_t kMostImages = 16;
+
+  struct Options {
+    // JPEG engines work on as many chunks at a time, each prepared by a thread
+    // of its own.
+    size_t engines = 2;
+    uint64_t memory = uint64_t{1} << 30;  // bytes on the device, all slots
+    DeviceJpegEngine::Hardware hardware = DeviceJpegEngine::Hardware::kIfThere;
+  };
+
+  // For the current device, which must be current in all calls. Errors: as
+  // CudaStatus.
+  static absl::StatusOr<std::unique_ptr<DeviceImageDecoder>> Create(
+      const Options& options);
+  // Waits for the engines and for the device's work on batches begun.
+  ~DeviceImageDecoder();
+  DeviceImageDecoder(const DeviceImageDecoder&) = delete;
+  DeviceImageDecoder& operator=(const DeviceImageDecoder&) = delete;
+
+  using Ticket = uint64_t;
+
+  // Begins a batch. The files' bytes, in host memory, must stay valid until
+  // Finish returns, or any call fails; `out`, in device memory, must be free to
+  // write. Blocks while more chunks are begun than there are slots. Errors: as
+  // JpegEngine::Decode, of this or an earlier batch; as ResamplePlanner::Plan;
+  // as CudaStatus. After an error every later call answers it.
+  absl::StatusOr<Ticket> Begin(absl::Span<const EncodedImage> images,
+                               uint8_t* out);
+
+  // Blocks until the engines have decoded the batch and all before it, and
+  // makes work enqueued on `stream` from now on wait for its pixels. Errors: as
+  // Begin.
+  absl::Status Finish(Ticket ticket, cudaStream_t stream);
+
+  JpegEngineCounts counts() const { return queue_->counts(); }
+  // OK if JPEG engines decode; else FAILED_PRECONDITION with the reason.
+  const absl::Status& hardware() const { return hardware_; }
+
+ private:
+  struct Slot {
+    StreamBuffer planes;
+    StreamBuffer narrow;
+    StreamBuffer tables;
+    PinnedBuffer host_tables;
+    Event done;  // the kernels of the slot's last chunk
+    std::vector<ResampleRequest> requests;
+    std::vector<EncodedJpeg> jpegs;
+    uint8_t* out = nullptr;
+    JpegEngineQueue::Ticket engine = 0;
+  };
+
+  explicit DeviceImageDecoder(const Options& options);
+  absl::Status BeginChunk(absl::Span<const EncodedImage> images, uint8_t* out);
+  // Waits for the engines on the oldest chunk, then enqueues its kernels.
+  absl::Status EndChunk();
+  absl::Status LaunchKernels(Slot* slot);
+  // Keeps the failure and waits for the engines: they may read files no longer.
+  absl::Status Fail(absl::Status status);
+
+  const Options options_;
+  CudaStream stream_;
+  std::vector<Slot> slots_;
+  std::unique_ptr<PlaneKernels> kernels_;
+  std::unique_ptr<JpegEngineQueue> queue_;
+  absl::Status hardware_;
+  ResamplePlanner planner_;
+  // Chunks are numbered from 0; chunk n uses slot n modulo the slots.
+  uint64_t begun_ = 0;
+  uint64_t ended_ = 0;
+  absl::Status failure_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_CUDA_DEVICE_IMAGE_DECODER_H_

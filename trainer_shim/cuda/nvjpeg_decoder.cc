@@ -1,0 +1,147 @@
+#include "trainer_shim/cuda/nvjpeg_decoder.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "proto/image/plane_form.h"
+
+namespace ballast {
+namespace {
+
+const unsigned char* DataOf(const EncodedJpeg& image) {
+  return reinterpret_cast<const unsigned char*>(image.bytes.data());
+}
+
+cudaError_t MakeOnDevice(void** memory, size_t size, cudaStream_t stream) {
+  return cudaMallocAsync(memory, size, stream);
+}
+
+cudaError_t FreeOnDevice(void* memory, cudaStream_t stream) {
+  return cudaFreeAsync(memory, stream);
+}
+
+cudaError_t MakePinned(void** memory, size_t size, cudaStream_t) {
+  return cudaHostAlloc(memory, size, cudaHostAllocDefault);
+}
+
+cudaError_t FreePinned(void* memory, cudaStream_t) {
+  return cudaFreeHost(memory);
+}
+
+}  // namespace
+
+NvjpegDecoder::Memory::~Memory() {
+  for (const Piece& piece : pieces_) free_(piece.memory, stream_);
+}
+
+nvjpeg::Allocator NvjpegDecoder::Memory::allocator() {
+  return {Allocate, Release, this};
+}
+
+int NvjpegDecoder::Memory::Allocate(void* context, void** memory, size_t size,
+                                    cudaStream_t) {
+  auto* all = static_cast<Memory*>(context);
+  Piece* best = nullptr;
+  for (Piece& piece : all->pieces_) {
+    if (piece.used || piece.size < size) continue;
+    if (best == nullptr || piece.size < best->size) best = &piece;
+  }
+  if (best == nullptr) {
+    void* made = nullptr;
+    const cudaError_t error = all->make_(&made, size, all->stream_);
+    if (error != cudaSuccess) return error;
+    all->pieces_.push_back({made, size, false});
+    best = &all->pieces_.back();
+  }
+  best->used = true;
+  *memory = best->memory;
+  return 0;
+}
+
+int NvjpegDecoder::Memory::Release(void* context, void* memory, size_t,
+                                   cudaStream_t) {
+  for (Piece& piece : static_cast<Memory*>(context)->pieces_) {
+    if (piece.memory == memory) piece.used = false;
+  }
+  return 0;
+}
+
+NvjpegDecoder::NvjpegDecoder(const NvjpegApi* api, cudaStream_t stream)
+    : api_(api),
+      stream_(stream),
+      device_memory_(MakeOnDevice, FreeOnDevice, stream),
+      pinned_memory_(MakePinned, FreePinned, stream),
+      device_allocator_(device_memory_.allocator()),
+      pinned_allocator_(pinned_memory_.allocator()) {}
+
+NvjpegDecoder::~NvjpegDecoder() {
+  if (header_ != nullptr) api_->JpegStreamDestroy(header_);
+  if (state_ != nullptr) api_->JpegStateDestroy(state_);
+  if (handle_ != nullptr) api_->Destroy(handle_);
+}
+
+absl::StatusOr<std::unique_ptr<NvjpegDecoder>> NvjpegDecoder::Create(
+    cudaStream_t stream) {
+  BALLAST_ASSIGN_OR_RETURN(const NvjpegApi* const api, LoadNvjpeg());
+  std::unique_ptr<NvjpegDecoder> decoder(new NvjpegDecoder(api, stream));
+  const absl::Status status = decoder->Start();
+  if (!status.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no JPEG engines: ", status.message()));
+  }
+  return decoder;
+}
+
+absl::Status NvjpegDecoder::Start() {
+  BALLAST_RETURN_IF_ERROR(NvjpegStatus(
+      api_->CreateExV2(nvjpeg::kBackendHardware, &device_allocator_,
+                       &pinned_allocator_, nvjpeg::kFlagsDefault, &handle_),
+      "start of nvJPEG's hardware backend"));
+  BALLAST_RETURN_IF_ERROR(NvjpegStatus(api_->JpegStateCreate(handle_, &state_),
+                                       "making nvJPEG's state"));
+  return NvjpegStatus(api_->JpegStreamCreate(handle_, &header_),
+                      "making nvJPEG's parser");
+}
+
+bool NvjpegDecoder::Takes(const EncodedJpeg& image) {
+  int is_supported = 1;
+  return api_->JpegStreamParseHeader(handle_, DataOf(image), image.bytes.size(),
+                                     header_) == nvjpeg::kSuccess &&
+         api_->DecodeBatchedSupported(handle_, header_, &is_supported) ==
+             nvjpeg::kSuccess &&
+         is_supported == 0;
+}
+
+absl::Status NvjpegDecoder::Enqueue(
+    absl::Span<const EncodedJpeg* const> images) {
+  if (batch_ != images.size()) {
+    batch_ = 0;
+    BALLAST_RETURN_IF_ERROR(
+        NvjpegStatus(api_->DecodeBatchedInitialize(
+                         handle_, state_, static_cast<int>(images.size()),
+                         /*max_cpu_threads=*/1, nvjpeg::kOutputYuv),
+                     "preparing a batch of JPEGs"));
+    batch_ = images.size();
+  }
+  data_.clear();
+  lengths_.clear();
+  images_.clear();
+  for (const EncodedJpeg* image : images) {
+    data_.push_back(DataOf(*image));
+    lengths_.push_back(image->bytes.size());
+    const PlaneLayout layout = LayOutPlanes(image->form);
+    nvjpeg::Image planes = {};
+    for (int plane = 0; plane < image->form.planes(); ++plane) {
+      planes.channel[plane] = image->planes + layout.offset[plane];
+      planes.pitch[plane] = layout.pitch[plane];
+    }
+    images_.push_back(planes);
+  }
+  const absl::Status status = NvjpegStatus(
+      api_->DecodeBatched(handle_, state_, data_.data(), lengths_.data(),
+                          images_.data(), stream_),
+      absl::StrCat("decoding a batch of ", images.size(), " JPEGs"));
+  if (!status.ok()) batch_ = 0;
+  return status;
+}
+
+}  // namespace ballast

@@ -1,0 +1,51 @@
+#ifndef BALLAST_TRAINER_SHIM_JPEG_ENGINE_H_
+#define BALLAST_TRAINER_SHIM_JPEG_ENGINE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "proto/image/plane_form.h"
+
+namespace ballast {
+
+// A JPEG to decode and the memory for its planes.
+struct EncodedJpeg {
+  absl::string_view bytes;  // the whole file, in host memory
+  PlaneForm form;           // as JudgeForEngines answers
+  // LayOutPlanes(form).bytes bytes at a multiple of kPlaneAlignment, in the
+  // engine's memory. Bytes of a row beyond its plane's width may be written.
+  uint8_t* planes = nullptr;
+};
+
+// What an engine has done so far.
+struct JpegEngineCounts {
+  uint64_t by_hardware = 0;  // images that JPEG engines decoded
+  uint64_t by_host = 0;      // images that libjpeg decoded
+  uint64_t bytes = 0;        // of all these files
+  absl::Duration busy;       // spent in Decode
+};
+
+// Decodes batches of JPEGs to planes. Every implementation makes the samples of
+// libjpeg-turbo's default decode (integer DCT, before upsampling) of all files
+// that JudgeForEngines does not refuse. Thread-compatible.
+class JpegEngine {
+ public:
+  virtual ~JpegEngine() = default;
+
+  // Decodes each image to its planes; blocks until all planes are complete. An
+  // image that the hardware does not take is decoded on the host. Damage that
+  // libjpeg repairs is no error. Errors: INVALID_ARGUMENT (damaged beyond
+  // repair, or not of `form`; names the image by its index), others as the
+  // implementation says. After an error the content of all planes is
+  // unspecified.
+  virtual absl::Status Decode(absl::Span<const EncodedJpeg> images) = 0;
+
+  virtual JpegEngineCounts counts() const = 0;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_JPEG_ENGINE_H_

@@ -1,0 +1,131 @@
+#include "trainer_shim/resample_plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/align.h"
+#include "proto/image/resample_weights.h"
+
+namespace ballast {
+namespace {
+
+constexpr uint64_t kMostCount = uint64_t{1} << 31;
+constexpr uint64_t kPixelBytes = 3;
+
+uint64_t NarrowPitch(const ResampleRequest& request) {
+  return AlignUp(request.out_width * kPixelBytes, 4);
+}
+
+absl::Status Check(absl::Span<const ResampleRequest> requests) {
+  uint64_t rows = 0;
+  uint64_t weights = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const ResampleRequest& request = requests[i];
+    const PlaneForm& form = request.form;
+    if (form.width == 0 || form.height == 0 || request.out_width == 0 ||
+        request.out_height == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("image ", i, " of ", form.width, "x", form.height,
+                       " pixels to resize to ", request.out_width, "x",
+                       request.out_height, ": a side is 0"));
+    }
+    rows += std::max(form.height, request.out_height);
+    // The filter reaches two samples of the longer side to either side.
+    weights += uint64_t{5} * (uint64_t{form.width} + form.height +
+                              request.out_width + request.out_height);
+  }
+  if (rows >= kMostCount || weights >= kMostCount) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(requests.size(), " images of ", rows,
+                     " rows are too many to resample at once; fewer than ",
+                     kMostCount, " rows and weights are possible"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+uint64_t DecodeMemory(const ResampleRequest& request) {
+  return LayOutPlanes(request.form).bytes +
+         NarrowPitch(request) * request.form.height;
+}
+
+uint32_t ResamplePlanner::Add(uint32_t source, uint32_t output) {
+  Axis& axis = axes_[{source, output}];
+  if (axis.plan == plans_) return axis.index;
+  if (axis.taps.empty()) {
+    // Pillow omits a pass that changes nothing; one with these weights changes
+    // nothing either.
+    ResampleWeights made;
+    if (source == output) {
+      for (uint32_t i = 0; i < output; ++i) made.taps.push_back({i, 1, 0});
+      made.weights = {1 << kWeightBits};
+    } else {
+      made = BicubicWeights(source, output);
+    }
+    axis.taps.reserve(made.taps.size());
+    for (const ResampleTaps& taps : made.taps) {
+      axis.taps.push_back(
+          {taps.first, taps.count, static_cast<uint32_t>(taps.weights)});
+    }
+    axis.weights = std::move(made.weights);
+    kept_ += axis.taps.size() * sizeof(AxisTaps) +
+             axis.weights.size() * sizeof(int32_t);
+  }
+  axis.plan = plans_;
+  axis.index = static_cast<uint32_t>(plan_.taps.size());
+  const auto base = static_cast<uint32_t>(plan_.weights.size());
+  for (AxisTaps taps : axis.taps) {
+    taps.weights += base;
+    plan_.taps.push_back(taps);
+  }
+  plan_.weights.insert(plan_.weights.end(), axis.weights.begin(),
+                       axis.weights.end());
+  return axis.index;
+}
+
+absl::Status ResamplePlanner::Plan(absl::Span<const ResampleRequest> requests) {
+  const absl::Status status = Check(requests);
+  if (!status.ok()) return status;
+  if (kept_ > kMostKept) {
+    axes_.clear();
+    kept_ = 0;
+  }
+  ++plans_;
+  plan_.images.clear();
+  plan_.taps.clear();
+  plan_.weights.clear();
+  plan_.rows = plan_.out_rows = plan_.most_width = 0;
+  plan_.narrow_bytes = 0;
+  for (const ResampleRequest& request : requests) {
+    const PlaneForm& form = request.form;
+    const PlaneLayout layout = LayOutPlanes(form);
+    ResampleImage image = {};
+    for (int plane = 0; plane < form.planes(); ++plane) {
+      image.planes[plane] = request.planes + layout.offset[plane];
+      image.pitch[plane] = layout.pitch[plane];
+    }
+    image.sampling = form.sampling;
+    image.width = form.width;
+    image.height = form.height;
+    image.chroma_width = form.plane_width(1);
+    image.chroma_height = form.plane_height(1);
+    image.out = request.out;
+    image.out_width = request.out_width;
+    image.out_height = request.out_height;
+    image.narrow = plan_.narrow_bytes;
+    image.narrow_pitch = static_cast<uint32_t>(NarrowPitch(request));
+    image.columns = Add(form.width, request.out_width);
+    image.rows = Add(form.height, request.out_height);
+    image.first_row = plan_.rows;
+    image.first_out_row = plan_.out_rows;
+    plan_.rows += form.height;
+    plan_.out_rows += request.out_height;
+    plan_.most_width = std::max(plan_.most_width, form.width);
+    plan_.narrow_bytes += uint64_t{image.narrow_pitch} * form.height;
+    plan_.images.push_back(image);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ballast
