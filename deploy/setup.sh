@@ -28,6 +28,7 @@ packages=(
   libcivetweb-dev
   libcli11-dev
   libeigen3-dev
+  libgloo-dev
   libgmock-dev
   libgtest-dev
   libhwy-dev

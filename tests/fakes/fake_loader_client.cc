@@ -142,10 +142,13 @@ class FakeClient : public LoaderClient {
     return absl::UnimplementedError("the fake publishes no schedules");
   }
 
-  absl::StatusOr<std::string> Rendezvous(const std::string&, uint32_t, uint32_t,
-                                         const std::string& id, absl::Duration,
-                                         const std::string&) override {
-    return id;
+  absl::StatusOr<std::string> Rendezvous(const std::string& group,
+                                         uint32_t rank, uint32_t size,
+                                         const std::string& id,
+                                         absl::Duration timeout,
+                                         const std::string& run) override {
+    if (!loader_.on_rendezvous) return id;
+    return loader_.on_rendezvous(group, rank, size, id, timeout, run);
   }
 
   absl::Status Report(absl::Span<const v1::StepTiming> timings,

@@ -10,9 +10,12 @@ from .connection import Connection
 
 
 class Meeting:
-    """The groups of one rank on a GPU, met over NCCL through the job's servers."""
+    """The groups of one rank, met through the job's servers: over NCCL on a GPU, else
+    over Gloo."""
 
-    def __init__(self, connection: Connection, place: Place, device: int, max_ctas: int) -> None:
+    def __init__(
+        self, connection: Connection, place: Place, device: Optional[int], max_ctas: int
+    ) -> None:
         self._connection = connection
         self._place = place
         self._device = device
