@@ -1,6 +1,8 @@
 #include "client/failover_flags.h"
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 
 #include "absl/time/time.h"
 
@@ -9,40 +11,38 @@ namespace {
 
 constexpr uint64_t kMostSeconds = 1'000'000;
 
+// Adds a flag of whole seconds from `least` on, which `store` receives.
+void AddSeconds(Command* command, const char* flag, const char* help,
+                uint64_t least, const char* shown_default,
+                std::function<void(absl::Duration)> store) {
+  command
+      ->AddWholeNumber(
+          flag,
+          [store = std::move(store)](uint64_t seconds) {
+            store(absl::Seconds(seconds));
+          },
+          help, least, kMostSeconds)
+      .ShowDefault(shown_default);
+}
+
 }  // namespace
 
 void AddFailoverFlags(Command* command, FailoverOptions* options) {
-  command
-      ->AddWholeNumber(
-          "--wait-for-server",
-          [options](uint64_t seconds) {
-            options->start_patience = absl::Seconds(seconds);
-          },
-          "seconds to wait at the start for the first server to "
-          "answer",
-          0, kMostSeconds)
-      .ShowDefault("60");
-  command
-      ->AddWholeNumber(
-          "--hang-after",
-          [options](uint64_t seconds) {
-            options->silent_after = absl::Seconds(seconds);
-            options->slow_after = 4 * options->silent_after;
-          },
-          "seconds without a byte from a server that may send, then "
-          "the next one goes on; four times that for a block",
-          1, kMostSeconds)
-      .ShowDefault("30");
-  command
-      ->AddWholeNumber(
-          "--give-up-after",
-          [options](uint64_t seconds) {
-            options->patience = absl::Seconds(seconds);
-          },
-          "seconds without anything from any server, then the run "
-          "ends",
-          1, kMostSeconds)
-      .ShowDefault("300");
+  AddSeconds(
+      command, "--wait-for-server",
+      "seconds to wait at the start for the first server to answer", 0, "60",
+      [options](absl::Duration wait) { options->start_patience = wait; });
+  AddSeconds(command, "--hang-after",
+             "seconds without a byte from a server that may send, then the "
+             "next one goes on; four times that for a block",
+             1, "30", [options](absl::Duration silence) {
+               options->silent_after = silence;
+               options->slow_after = 4 * silence;
+             });
+  AddSeconds(
+      command, "--give-up-after",
+      "seconds without anything from any server, then the run ends", 1, "300",
+      [options](absl::Duration patience) { options->patience = patience; });
 }
 
 }  // namespace ballast

@@ -48,7 +48,7 @@ class Descriptor {
 };
 
 // Result of the check of the server's certificate.
-struct Verdict {
+struct CertificateCheck {
   int error = X509_V_OK;
   std::vector<std::string> names;  // the certificate's
 };
@@ -91,10 +91,10 @@ int OnVerify(int ok, X509_STORE_CTX* context) {
   if (ok == 1) return 1;
   const auto* ssl = static_cast<const SSL*>(X509_STORE_CTX_get_ex_data(
       context, SSL_get_ex_data_X509_STORE_CTX_idx()));
-  auto* verdict = static_cast<Verdict*>(SSL_get_app_data(ssl));
-  verdict->error = X509_STORE_CTX_get_error(context);
+  auto* check = static_cast<CertificateCheck*>(SSL_get_app_data(ssl));
+  check->error = X509_STORE_CTX_get_error(context);
   if (X509* leaf = X509_STORE_CTX_get0_cert(context); leaf != nullptr) {
-    verdict->names = NamesOf(leaf);
+    check->names = NamesOf(leaf);
   }
   return 0;
 }
@@ -175,15 +175,14 @@ absl::Status Failed(absl::string_view what) {
   return absl::UnauthenticatedError(what);
 }
 
-absl::Status OfServerCertificate(const Verdict& verdict,
+absl::Status OfServerCertificate(const CertificateCheck& check,
                                  const std::string& host) {
-  switch (verdict.error) {
+  switch (check.error) {
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
       return Failed(absl::StrCat(
           "the server's certificate is for ",
-          verdict.names.empty() ? "no name"
-                                : absl::StrJoin(verdict.names, ", "),
+          check.names.empty() ? "no name" : absl::StrJoin(check.names, ", "),
           ", not for ", host, "; give --tls-server-name if that is right"));
     case X509_V_ERR_CERT_HAS_EXPIRED:
       return Failed("the server's certificate has expired");
@@ -194,7 +193,7 @@ absl::Status OfServerCertificate(const Verdict& verdict,
     default:
       return Failed(
           absl::StrCat("the server's certificate is not by a CA of --tls-ca: ",
-                       X509_verify_cert_error_string(verdict.error)));
+                       X509_verify_cert_error_string(check.error)));
   }
 }
 
@@ -231,7 +230,8 @@ absl::Status OfEnd(int reason, bool asked, SSL* ssl) {
       reason == SSL_R_PACKET_LENGTH_TOO_LONG ||
       reason == SSL_R_UNEXPECTED_MESSAGE) {
     return Failed(
-        "the server speaks no TLS there; leave out --tls-ca, or set "
+        "the server does not use TLS at this address; leave out --tls-ca, or "
+        "set "
         "security.tls of the server");
   }
   if (asked) return OfClientCertificate(ssl);
@@ -267,8 +267,8 @@ absl::Status DiagnoseTls(const std::string& address,
   if (!security.server_name.empty()) host = security.server_name;
   const Owned<SSL_CTX> context = MakeContext(security);
   const Owned<SSL> ssl(SSL_new(context.get()));
-  Verdict verdict;
-  SSL_set_app_data(ssl.get(), &verdict);
+  CertificateCheck check;
+  SSL_set_app_data(ssl.get(), &check);
   bool asked = false;
   SSL_set_cert_cb(ssl.get(), &OnAsked, &asked);
   SSL_set_fd(ssl.get(), descriptor.get());
@@ -286,7 +286,7 @@ absl::Status DiagnoseTls(const std::string& address,
     const bool tls = done == 1 || reason > SSL_AD_REASON_OFFSET;
     ERR_clear_error();
     if (!tls) return absl::OkStatus();
-    return Failed("the server speaks TLS there; give --tls-ca");
+    return Failed("the server uses TLS at this address; give --tls-ca");
   }
   if (done == 1) {
     // The server checks our certificate after the handshake.
@@ -295,8 +295,8 @@ absl::Status DiagnoseTls(const std::string& address,
                     [&] { return SSL_read(ssl.get(), &byte, 1); });
   }
   absl::Status status;
-  if (verdict.error != X509_V_OK) {
-    status = OfServerCertificate(verdict, host);
+  if (check.error != X509_V_OK) {
+    status = OfServerCertificate(check, host);
   } else if (done == 0) {
     status = OfEnd(ERR_GET_REASON(ERR_peek_error()), asked, ssl.get());
   }

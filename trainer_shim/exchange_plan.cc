@@ -107,10 +107,11 @@ absl::Status CheckSlots(const v1::MicroBatchSchedule& columns,
                         uint32_t micro_batch) {
   for (int i = 0; i < columns.slot_size(); ++i) {
     if (columns.slot(i) == micro_batch) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "schedule: position ", columns.position(i), " stands in micro-batch ",
-        micro_batch, " and says that it is trained on in ", columns.slot(i),
-        "; micro-batches are listed as they are trained on"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("schedule: position ", columns.position(i),
+                     " is listed in micro-batch ", micro_batch,
+                     ", and its slot is micro-batch ", columns.slot(i),
+                     "; micro-batches are listed as they are trained on"));
   }
   return absl::OkStatus();
 }

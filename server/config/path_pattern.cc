@@ -115,7 +115,7 @@ class BraceExpander {
     }
     const uint64_t steps = std::max(first, last) - std::min(first, last);
     if (steps >= kMaxNames) return TooMany();
-    // With leading zeros at either end all numbers have the same width.
+    // Leading zeros at either end give all numbers the same width.
     const bool padded = (first_text.size() > 1 && first_text[0] == '0') ||
                         (last_text.size() > 1 && last_text[0] == '0');
     const size_t width =

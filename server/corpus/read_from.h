@@ -3,7 +3,7 @@
 
 namespace ballast {
 
-// Where the bytes of a file may come from.
+// The places that a file's bytes may come from.
 enum class ReadFrom {
   // Anywhere; blocks until they have been read.
   kDisk,

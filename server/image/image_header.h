@@ -12,7 +12,7 @@ enum class ImageFormat { kJpeg, kPng, kWebp };
 
 struct ImageHeader {
   ImageFormat format;
-  // As stored in the file, before any orientation is applied.
+  // The stored size, before any orientation is applied.
   uint32_t width = 0;
   uint32_t height = 0;
 };

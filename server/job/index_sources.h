@@ -21,7 +21,7 @@ struct SourceIndexing {
   // The existing index fits the files: no file was read, and `report` holds
   // only the number of samples.
   bool was_fresh = false;
-  // With was_fresh: all of the index was read and is undamaged.
+  // Set only with was_fresh: all of the index was read and is undamaged.
   bool was_verified = false;
   // A mock source has no index; `report` holds only the number of samples.
   bool is_drawn = false;

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/fakes/role.h"
 #include "tests/fakes/synthetic_schedule.h"
 
 namespace ballast {
@@ -202,17 +203,6 @@ TEST(FitCostTest, RefusesTooFewAndNonFiniteObservations) {
   }
 }
 
-v1::StepTiming Timing(v1::Module module, uint32_t rank, uint64_t step,
-                      uint32_t micro_batch, double milliseconds) {
-  v1::StepTiming timing;
-  timing.mutable_role()->set_module(module);
-  timing.mutable_role()->set_dp_rank(rank);
-  timing.set_step(step);
-  timing.set_micro_batch(micro_batch);
-  timing.set_milliseconds(milliseconds);
-  return timing;
-}
-
 TEST(AddObservationsTest, SumsWhatEachRankOwns) {
   SyntheticJob job;
   job.vision_dp = 2;
@@ -222,10 +212,10 @@ TEST(AddObservationsTest, SumsWhatEachRankOwns) {
   std::vector<v1::StepTiming> timings;
   for (uint32_t m = 0; m < job.micro_batches; ++m) {
     for (uint32_t r = 0; r < 2; ++r) {
-      timings.push_back(Timing(v1::MODULE_VISION, r, 3, m, m * 10 + r));
+      timings.push_back(TimingOf(v1::MODULE_VISION, r, 3, m, m * 10 + r));
     }
   }
-  timings.push_back(Timing(v1::MODULE_LANGUAGE, 3, 3, 1, 0.5));
+  timings.push_back(TimingOf(v1::MODULE_LANGUAGE, 3, 3, 1, 0.5));
   CostObservations found;
   ASSERT_TRUE(AddObservations(schedule, timings, &found).ok());
   ASSERT_EQ(found[v1::MODULE_VISION].size(), timings.size() - 1);
@@ -264,13 +254,13 @@ TEST(AddObservationsTest, RefusesTimingsThatDoNotFit) {
   const v1::StepSchedule schedule = SyntheticSchedule(job, 3);
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const v1::StepTiming& timing :
-       {Timing(v1::MODULE_VISION, 0, 3, 0, 1),
-        Timing(v1::MODULE_UNSPECIFIED, 0, 3, 0, 1),
-        Timing(v1::MODULE_LANGUAGE, 2, 3, 0, 1),
-        Timing(v1::MODULE_LANGUAGE, 0, 4, 0, 1),
-        Timing(v1::MODULE_LANGUAGE, 0, 3, 2, 1),
-        Timing(v1::MODULE_LANGUAGE, 0, 3, 0, -1),
-        Timing(v1::MODULE_LANGUAGE, 0, 3, 0, nan)}) {
+       {TimingOf(v1::MODULE_VISION, 0, 3, 0, 1),
+        TimingOf(v1::MODULE_UNSPECIFIED, 0, 3, 0, 1),
+        TimingOf(v1::MODULE_LANGUAGE, 2, 3, 0, 1),
+        TimingOf(v1::MODULE_LANGUAGE, 0, 4, 0, 1),
+        TimingOf(v1::MODULE_LANGUAGE, 0, 3, 2, 1),
+        TimingOf(v1::MODULE_LANGUAGE, 0, 3, 0, -1),
+        TimingOf(v1::MODULE_LANGUAGE, 0, 3, 0, nan)}) {
     CostObservations found;
     EXPECT_EQ(AddObservations(schedule, {timing}, &found).code(),
               absl::StatusCode::kInvalidArgument)

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "proto/schedule/schedule_columns.h"
+#include "tests/fakes/role.h"
 #include "tests/fakes/synthetic_schedule.h"
 
 namespace ballast {
@@ -17,13 +18,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr BlockGeometry kGeometry = {.patch = 4, .position_axes = 3};
-
-v1::Role RoleOf(v1::Module module, uint32_t rank) {
-  v1::Role role;
-  role.set_module(module);
-  role.set_dp_rank(rank);
-  return role;
-}
 
 // Plans of all ranks of `module`, for micro-batch 1 of step 2.
 std::vector<ExchangePlan> PlanAll(const SyntheticJob& job, v1::Module module) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/fakes/role.h"
 #include "tests/fakes/synthetic_schedule.h"
 
 namespace ballast {
@@ -12,18 +13,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-v1::Role Language(uint32_t rank) {
-  v1::Role role;
-  role.set_module(v1::MODULE_LANGUAGE);
-  role.set_dp_rank(rank);
-  return role;
-}
-
 TEST(JobShapeTest, TakesTheModulesSizes) {
   SyntheticJob job;
   job.language_dp = 4;
   job.align = 8;
-  const auto shape = ShapeOf(SyntheticJobMessage(job), Language(3));
+  const auto shape =
+      ShapeOf(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 3));
   ASSERT_TRUE(shape.ok()) << shape.status();
   EXPECT_EQ(shape->dp, 4);
   EXPECT_EQ(shape->align, 8);
@@ -35,10 +30,12 @@ TEST(JobShapeTest, TakesTheModulesSizes) {
 TEST(JobShapeTest, OneRankAndDirectExchangeNothing) {
   SyntheticJob job;
   job.language_dp = 1;
-  EXPECT_FALSE(ShapeOf(SyntheticJobMessage(job), Language(0))->exchanges());
+  EXPECT_FALSE(ShapeOf(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 0))
+                   ->exchanges());
   job.language_dp = 2;
   job.delivery = v1::DELIVERY_DIRECT;
-  EXPECT_FALSE(ShapeOf(SyntheticJobMessage(job), Language(0))->exchanges());
+  EXPECT_FALSE(ShapeOf(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 0))
+                   ->exchanges());
 }
 
 TEST(JobShapeTest, KnowsTheRanksPlace) {
@@ -51,14 +48,15 @@ TEST(JobShapeTest, KnowsTheRanksPlace) {
   place.tp_rank = 1;
   place.pp_rank = 1;
   place.cp_rank = 3;
-  const auto shape = ShapeOf(SyntheticJobMessage(job), Language(0), place);
+  const auto shape =
+      ShapeOf(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 0), place);
   ASSERT_TRUE(shape.ok()) << shape.status();
   EXPECT_EQ(shape->place, place);
   EXPECT_FALSE(shape->fields.input_ids);
   EXPECT_TRUE(shape->fields.labels);
   EXPECT_EQ(shape->context.size, 4);
   EXPECT_EQ(shape->context.rank, 3);
-  v1::Role vision = Language(0);
+  v1::Role vision = RoleOf(v1::MODULE_LANGUAGE, 0);
   vision.set_module(v1::MODULE_VISION);
   place.pp_rank = 0;
   const auto pixels = ShapeOf(SyntheticJobMessage(job), vision, place);
@@ -69,7 +67,9 @@ TEST(JobShapeTest, KnowsTheRanksPlace) {
       ShapeOf(SyntheticJobMessage(job), vision, place).status().message(),
       HasSubstr("vision: the module has 2 tensor-parallel ranks"));
   job.align = 4;
-  EXPECT_THAT(ShapeOf(SyntheticJobMessage(job), Language(0)).status().message(),
+  EXPECT_THAT(ShapeOf(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 0))
+                  .status()
+                  .message(),
               HasSubstr("multiples of 4 tokens, wanted of 8"));
 }
 
@@ -77,7 +77,8 @@ TEST(JobShapeTest, KnowsTheRanksPlace) {
 TEST(JobShapeTest, MissingSizesCountAsOne) {
   SyntheticJob job;
   job.tp = job.pp = job.cp = 0;
-  const auto shape = ShapeOf(SyntheticJobMessage(job), Language(0));
+  const auto shape =
+      ShapeOf(SyntheticJobMessage(job), RoleOf(v1::MODULE_LANGUAGE, 0));
   ASSERT_TRUE(shape.ok()) << shape.status();
   EXPECT_EQ(shape->layout.tp, 1);
   EXPECT_TRUE(shape->fields.input_ids && shape->fields.labels);
@@ -90,10 +91,10 @@ TEST(JobShapeTest, TotalsUseTheLanguageModulesAlign) {
   v1::Job message = SyntheticJobMessage(job);
   message.mutable_modules(0)->set_align(1);
   message.mutable_modules(1)->set_align(16);
-  v1::Role vision = Language(0);
+  v1::Role vision = RoleOf(v1::MODULE_LANGUAGE, 0);
   vision.set_module(v1::MODULE_VISION);
   EXPECT_EQ(ShapeOf(message, vision)->totals_align, 16);
-  EXPECT_EQ(ShapeOf(message, Language(0))->totals_align, 16);
+  EXPECT_EQ(ShapeOf(message, RoleOf(v1::MODULE_LANGUAGE, 0))->totals_align, 16);
   message.mutable_modules()->RemoveLast();
   EXPECT_EQ(ShapeOf(message, vision)->totals_align, 1);
 }
@@ -125,7 +126,8 @@ TEST(JobShapeTest, ErrorsNameTheField) {
   for (const auto& c : cases) {
     v1::Job job = SyntheticJobMessage({});
     c.spoil(&job);
-    const absl::Status status = ShapeOf(job, Language(1)).status();
+    const absl::Status status =
+        ShapeOf(job, RoleOf(v1::MODULE_LANGUAGE, 1)).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(status.message(), HasSubstr(c.message));
   }
@@ -135,12 +137,14 @@ TEST(JobShapeTest, HybridExchangesOnlyWithTwoServers) {
   SyntheticJob hybrid;
   hybrid.delivery = v1::DELIVERY_HYBRID;
   v1::Job job = SyntheticJobMessage(hybrid);
-  EXPECT_TRUE(ShapeOf(job, Language(0))->exchanges());
+  EXPECT_TRUE(ShapeOf(job, RoleOf(v1::MODULE_LANGUAGE, 0))->exchanges());
   for (auto& module : *job.mutable_modules()) module.clear_server_of_rank();
-  EXPECT_FALSE(ShapeOf(job, Language(0))->exchanges());
+  EXPECT_FALSE(ShapeOf(job, RoleOf(v1::MODULE_LANGUAGE, 0))->exchanges());
   job.mutable_modules(1)->add_server_of_rank(0);
-  EXPECT_THAT(std::string(ShapeOf(job, Language(0)).status().message()),
-              HasSubstr("server_of_rank of language has 1 entries"));
+  EXPECT_THAT(
+      std::string(
+          ShapeOf(job, RoleOf(v1::MODULE_LANGUAGE, 0)).status().message()),
+      HasSubstr("server_of_rank of language has 1 entries"));
 }
 
 }  // namespace

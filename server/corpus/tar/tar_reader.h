@@ -15,7 +15,7 @@ namespace ballast {
 
 // One member of a tar file. All offsets count from the file's start.
 struct TarMember {
-  // As in the file: any bytes except NUL.
+  // The name that the archive holds: any bytes except NUL.
   std::string name;
   // Offset of its first header, which may be an extended one.
   uint64_t header = 0;

@@ -161,9 +161,9 @@ TEST_F(TlsTest, NamesTlsThatOnlyOneSideUses) {
   const auto plain = Start(v1::Security());
   ASSERT_TRUE(tls != nullptr && plain != nullptr);
   ExpectRefused(TryAttach(tls->addresses()[0], ChannelSecurity()),
-                tls->addresses()[0], "speaks TLS there; give --tls-ca");
+                tls->addresses()[0], "uses TLS at this address; give --tls-ca");
   ExpectRefused(TryAttach(plain->addresses()[0], ClientSide(&ca_)),
-                plain->addresses()[0], "speaks no TLS there");
+                plain->addresses()[0], "does not use TLS at this address");
 }
 
 TEST_F(TlsTest, AMissingServerIsUnavailable) {

@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/fakes/role.h"
+
 namespace ballast {
 namespace {
 
@@ -30,19 +32,8 @@ v1::Job SomeJob() {
   return job;
 }
 
-v1::StepTiming Timing(uint64_t step, uint32_t micro_batch, v1::Module module,
-                      uint32_t rank, double milliseconds) {
-  v1::StepTiming timing;
-  timing.mutable_role()->set_module(module);
-  timing.mutable_role()->set_dp_rank(rank);
-  timing.set_step(step);
-  timing.set_micro_batch(micro_batch);
-  timing.set_milliseconds(milliseconds);
-  return timing;
-}
-
 v1::StepTiming Vision(uint64_t step, double milliseconds) {
-  return Timing(step, 0, v1::MODULE_VISION, 0, milliseconds);
+  return TimingOf(v1::MODULE_VISION, 0, step, 0, milliseconds);
 }
 
 absl::Status Add(TimingStore* store, const std::vector<v1::StepTiming>& given) {
@@ -68,12 +59,12 @@ std::vector<std::string> Lines(const TimingStore& store, uint64_t from = 0,
 TEST(TimingStoreTest, ReturnsTimingsInOrder) {
   TimingStore store(SomeJob());
   EXPECT_THAT(Lines(store), IsEmpty());
-  ASSERT_TRUE(Add(&store, {Timing(7, 1, v1::MODULE_LANGUAGE, 1, 5),
-                           Timing(7, 1, v1::MODULE_LANGUAGE, 0, 4),
-                           Timing(7, 0, v1::MODULE_LANGUAGE, 1, 3)})
+  ASSERT_TRUE(Add(&store, {TimingOf(v1::MODULE_LANGUAGE, 1, 7, 1, 5),
+                           TimingOf(v1::MODULE_LANGUAGE, 0, 7, 1, 4),
+                           TimingOf(v1::MODULE_LANGUAGE, 1, 7, 0, 3)})
                   .ok());
-  ASSERT_TRUE(Add(&store, {Timing(7, 1, v1::MODULE_VISION, 1, 2),
-                           Timing(6, 7, v1::MODULE_VISION, 0, 0)})
+  ASSERT_TRUE(Add(&store, {TimingOf(v1::MODULE_VISION, 1, 7, 1, 2),
+                           TimingOf(v1::MODULE_VISION, 0, 6, 7, 0)})
                   .ok());
   EXPECT_THAT(Lines(store), ElementsAre("6/7 1:0 0", "7/0 2:1 3", "7/1 1:1 2",
                                         "7/1 2:0 4", "7/1 2:1 5"));
@@ -127,11 +118,11 @@ TEST(TimingStoreTest, RefusesAllTimingsIfOneIsInvalid) {
       {Vision(0, nan), "milliseconds is nan"},
       {Vision(top / 16, 1), "positions do not fit"},
       // 16 samples over a grid of 2.
-      {Timing(9, 8, v1::MODULE_VISION, 1, 1),
+      {TimingOf(v1::MODULE_VISION, 1, 9, 8, 1),
        "of vision rank 1 in step 9 micro-batch 8: micro_batch is 8, wanted "
        "less than 8"},
-      {Timing(0, 0, v1::MODULE_VISION, 2, 1), "rank"},
-      {Timing(0, 0, v1::MODULE_UNSPECIFIED, 0, 1), "module"},
+      {TimingOf(v1::MODULE_VISION, 2, 0, 0, 1), "rank"},
+      {TimingOf(v1::MODULE_UNSPECIFIED, 0, 0, 0, 1), "module"},
       {v1::StepTiming(), "module"},
   };
   TimingStore store(SomeJob());
@@ -160,7 +151,7 @@ TEST(TimingStoreTest, AcceptsConcurrentReports) {
     for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
       threads.emplace_back([&store, rank, module] {
         for (uint64_t step = 0; step < 100; ++step) {
-          EXPECT_TRUE(Add(&store, {Timing(step, 0, module, rank, 1)}).ok());
+          EXPECT_TRUE(Add(&store, {TimingOf(module, rank, step, 0, 1)}).ok());
           EXPECT_GE(store.Get(0, module).size(), step + 1);
         }
       });

@@ -153,7 +153,7 @@ TEST_F(PullCallTest, SendsChunksOverLanesInTurn) {
   v1::PullRequest::Open& open = *request.mutable_open();
   open.mutable_role()->set_module(v1::MODULE_VISION);
   open.set_fingerprint(fingerprint());
-  open.set_credit(kPlenty);
+  open.set_credit(0);  // each block waits for credit: the Pull stays open
   open.set_steps(2);
   open.set_lanes(2);
   open.set_ticket(std::string(kLaneTicketBytes, 't'));
@@ -166,7 +166,8 @@ TEST_F(PullCallTest, SendsChunksOverLanesInTurn) {
   const auto chunks_of = [](const v1::PullResponse::Begin& begin) {
     return (begin.bytes() + kMaxChunkBytes - 1) / kMaxChunkBytes;
   };
-  uint64_t chunks = chunks_of(message.begin());
+  const v1::PullResponse::Begin first = message.begin();
+  uint64_t chunks = chunks_of(first);
 
   v1::PullRequest join;
   join.mutable_join()->set_ticket(open.ticket());
@@ -181,9 +182,17 @@ TEST_F(PullCallTest, SendsChunksOverLanesInTurn) {
   ASSERT_TRUE(side->Read(&message));
   over_side += message.has_chunk();
   EXPECT_EQ(EndOf(stub_.get(), join).error_code(), StatusCode::NOT_FOUND);
+  const auto grant = [&main](const v1::PullResponse::Begin& begin) {
+    v1::PullRequest credit;
+    credit.mutable_credit()->set_bytes(begin.bytes());
+    main->Write(credit);
+  };
+  grant(first);
   while (main->Read(&message)) {
     over_main += message.has_chunk();
-    if (message.has_begin()) chunks += chunks_of(message.begin());
+    if (!message.has_begin()) continue;
+    chunks += chunks_of(message.begin());
+    grant(message.begin());
   }
   while (side->Read(&message)) over_side += message.has_chunk();
   EXPECT_GE(chunks, 4u);

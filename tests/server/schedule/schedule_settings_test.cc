@@ -13,28 +13,12 @@
 #include "server/schedule/scheduler.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
+#include "tests/server/schedule/formula_scheduler.h"
 
 namespace ballast {
 namespace {
 
 using ::testing::HasSubstr;
-
-const FakeSourceIndex& Index() {
-  static const FakeSourceIndex* index = new FakeSourceIndex(FormulaSamples(97));
-  return *index;
-}
-
-std::unique_ptr<Scheduler> Make(const v1::Config& config) {
-  auto scheduler = Scheduler::Create(config, {&Index()});
-  EXPECT_TRUE(scheduler.ok()) << scheduler.status();
-  return *std::move(scheduler);
-}
-
-v1::StepSchedule ScheduleOf(const v1::Config& config, uint64_t step) {
-  auto schedule = Make(config)->Schedule(step);
-  EXPECT_TRUE(schedule.ok()) << schedule.status();
-  return *std::move(schedule);
-}
 
 // Samples move between the micro-batches of a window, never out of it. Each is
 // read where its position says.

@@ -17,6 +17,7 @@
 #include "tests/fakes/fake_loader_client.h"
 #include "tests/fakes/meeting_place.h"
 #include "tests/fakes/synthetic_schedule.h"
+#include "tests/trainer_shim/host/dp_sizes_test_base.h"
 #include "trainer_shim/ballast_rank/batch_lines.h"
 #include "trainer_shim/ballast_rank/lost_reports.h"
 
@@ -72,16 +73,7 @@ std::vector<nlohmann::json> Lines(const SyntheticJob& job) {
   return parsed;
 }
 
-class WorldTest
-    : public ::testing::TestWithParam<std::tuple<uint32_t, uint32_t>> {
- protected:
-  SyntheticJob Job(v1::Delivery delivery) const {
-    SyntheticJob job;
-    std::tie(job.vision_dp, job.language_dp) = GetParam();
-    job.delivery = delivery;
-    return job;
-  }
-};
+using WorldTest = DpSizesTest;
 
 TEST_P(WorldTest, EverySampleHasOneOwnerPerModule) {
   for (const v1::Delivery delivery :

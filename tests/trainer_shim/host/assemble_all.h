@@ -7,6 +7,7 @@
 
 #include "proto/block/block_plan.h"
 #include "tests/fakes/formula_block.h"
+#include "tests/fakes/role.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "trainer_shim/host/batch_assembler.h"
 #include "trainer_shim/host/in_process_communicator.h"
@@ -14,13 +15,6 @@
 namespace ballast {
 
 inline constexpr uint64_t kStep = 3;
-
-inline v1::Role RoleOf(v1::Module module, uint32_t rank) {
-  v1::Role role;
-  role.set_module(module);
-  role.set_dp_rank(rank);
-  return role;
-}
 
 inline uint32_t DpOf(const SyntheticJob& job, v1::Module module) {
   return module == v1::MODULE_VISION ? job.vision_dp : job.language_dp;

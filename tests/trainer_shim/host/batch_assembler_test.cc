@@ -9,22 +9,14 @@
 #include <gtest/gtest.h>
 
 #include "tests/trainer_shim/host/assemble_all.h"
+#include "tests/trainer_shim/host/dp_sizes_test_base.h"
 
 namespace ballast {
 namespace {
 
 using ::testing::HasSubstr;
 
-class BatchAssemblerTest
-    : public ::testing::TestWithParam<std::tuple<uint32_t, uint32_t>> {
- protected:
-  SyntheticJob Job(v1::Delivery delivery) const {
-    SyntheticJob job;
-    std::tie(job.vision_dp, job.language_dp) = GetParam();
-    job.delivery = delivery;
-    return job;
-  }
-};
+using BatchAssemblerTest = DpSizesTest;
 
 TEST_P(BatchAssemblerTest, ExchangeAndDirectAreByteIdentical) {
   for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {

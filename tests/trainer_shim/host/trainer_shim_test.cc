@@ -10,6 +10,7 @@
 
 #include "tests/fakes/fake_loader_client.h"
 #include "tests/fakes/manual_clock.h"
+#include "tests/fakes/role.h"
 #include "tests/fakes/synthetic_schedule.h"
 #include "trainer_shim/host/in_process_communicator.h"
 
@@ -18,13 +19,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-v1::Role Language(uint32_t rank) {
-  v1::Role role;
-  role.set_module(v1::MODULE_LANGUAGE);
-  role.set_dp_rank(rank);
-  return role;
-}
 
 std::vector<std::unique_ptr<LoaderClient>> Clients(
     const std::vector<FakeLoader>& loaders) {
@@ -67,7 +61,7 @@ std::vector<RankRun> RunAll(const std::vector<FakeLoader>& loaders,
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < dp; ++rank) {
     TrainerShim::Options options;
-    options.source.role = Language(rank);
+    options.source.role = RoleOf(v1::MODULE_LANGUAGE, rank);
     options.communicator = std::move(ends[rank]);
     options.source.start_step = 4;
     options.source.steps = 3;
@@ -114,7 +108,7 @@ TEST(TrainerShimTest, DirectGivesWhatExchangeGivesWithoutACommunicator) {
   direct.job.delivery = v1::DELIVERY_DIRECT;
   for (uint32_t rank = 0; rank < 2; ++rank) {
     TrainerShim::Options options;
-    options.source.role = Language(rank);
+    options.source.role = RoleOf(v1::MODULE_LANGUAGE, rank);
     options.source.start_step = 4;
     options.source.steps = 3;
     const RankRun run = RunRank(std::move(options), {direct});
@@ -147,7 +141,7 @@ TEST(TrainerShimTest, APrimaryOfAnotherConfigurationIsRefused) {
   FakeLoader other;
   other.fingerprint = "ffeeddccbbaa99887766554433221100";
   TrainerShim::Options options;
-  options.source.role = Language(1);
+  options.source.role = RoleOf(v1::MODULE_LANGUAGE, 1);
   options.source.fingerprint.set_hash(kSyntheticFingerprint);
   const RankRun run = RunRank(std::move(options), {other});
   EXPECT_EQ(run.end.code(), absl::StatusCode::kFailedPrecondition);
@@ -233,22 +227,25 @@ TEST(TrainerShimTest, MisuseIsAnError) {
     options.communicator = std::move(communicator);
     return TrainerShim::Create(std::move(options), Clients(loaders)).status();
   };
-  EXPECT_EQ(create(Language(0), nullptr, {}).code(),
+  EXPECT_EQ(create(RoleOf(v1::MODULE_LANGUAGE, 0), nullptr, {}).code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(create(Language(0), nullptr, {FakeLoader()}).message(),
-              HasSubstr("needs a communicator; none was given"));
   EXPECT_THAT(
-      create(Language(0), std::move(InProcessGroup(3)[0]), {FakeLoader()})
-          .message(),
-      HasSubstr("rank 0 of 3, wanted rank 0 of 2"));
-  EXPECT_THAT(create(Language(2), nullptr, {FakeLoader()}).message(),
-              HasSubstr("language has 2 data-parallel ranks; rank 2"));
+      create(RoleOf(v1::MODULE_LANGUAGE, 0), nullptr, {FakeLoader()}).message(),
+      HasSubstr("needs a communicator; none was given"));
+  EXPECT_THAT(create(RoleOf(v1::MODULE_LANGUAGE, 0),
+                     std::move(InProcessGroup(3)[0]), {FakeLoader()})
+                  .message(),
+              HasSubstr("rank 0 of 3, wanted rank 0 of 2"));
+  EXPECT_THAT(
+      create(RoleOf(v1::MODULE_LANGUAGE, 2), nullptr, {FakeLoader()}).message(),
+      HasSubstr("language has 2 data-parallel ranks; rank 2"));
   FakeLoader hybrid;
   hybrid.job.delivery = v1::DELIVERY_HYBRID;
-  EXPECT_THAT(create(Language(0), nullptr, {hybrid}).message(),
-              HasSubstr("needs a communicator; none was given"));
-  EXPECT_THAT(create(Language(0), std::move(InProcessGroup(2)[0]),
-                     {FakeLoader(), hybrid})
+  EXPECT_THAT(
+      create(RoleOf(v1::MODULE_LANGUAGE, 0), nullptr, {hybrid}).message(),
+      HasSubstr("needs a communicator; none was given"));
+  EXPECT_THAT(create(RoleOf(v1::MODULE_LANGUAGE, 0),
+                     std::move(InProcessGroup(2)[0]), {FakeLoader(), hybrid})
                   .message(),
               HasSubstr("balance.delivery is DELIVERY_EXCHANGE at server"));
 }
@@ -264,7 +261,7 @@ TEST(TrainerShimTest, CancelEndsNext) {
     return absl::OkStatus();
   };
   TrainerShim::Options options;
-  options.source.role = Language(0);
+  options.source.role = RoleOf(v1::MODULE_LANGUAGE, 0);
   options.communicator = std::move(ends[0]);
   options.source.steps = 1;
   auto shim = TrainerShim::Create(std::move(options), Clients({loader}));
@@ -291,7 +288,7 @@ TEST(TrainerShimTest, ReportsToTheFirstServerThatAnswers) {
     return second_answer;
   };
   TrainerShim::Options options;
-  options.source.role = Language(1);
+  options.source.role = RoleOf(v1::MODULE_LANGUAGE, 1);
   options.source.steps = 1;
   const auto shim =
       TrainerShim::Create(std::move(options), Clients({first, second}));
@@ -320,7 +317,7 @@ TEST(TrainerShimTest, ReportsTheTimesOfTheBatchesThatItMade) {
     return absl::OkStatus();
   };
   TrainerShim::Options options;
-  options.source.role = Language(0);
+  options.source.role = RoleOf(v1::MODULE_LANGUAGE, 0);
   options.source.steps = 1;
   const auto shim = TrainerShim::Create(std::move(options), Clients({loader}));
   ASSERT_TRUE(shim.ok()) << shim.status();
