@@ -11,3 +11,7 @@ readonly own=libballast_ibverbs.so.1
 mv libibverbs.so.1 "$own"
 patchelf --set-soname "$own" "$own"
 patchelf --replace-needed libibverbs.so.1 "$own" libgloo.so.*
+# Linkers look for a library's libraries where it says itself.
+for file in "$own" libgloo.so.*; do
+  patchelf --force-rpath --set-rpath '$ORIGIN' "$file"
+done

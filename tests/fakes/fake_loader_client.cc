@@ -167,7 +167,7 @@ class FakeClient : public LoaderClient {
     return absl::UnimplementedError("the fake keeps no timings");
   }
 
-  absl::Status CheckHealth() override { return absl::OkStatus(); }
+  absl::Status CheckHealth() override { return loader_.health; }
 
   absl::StatusOr<std::unique_ptr<BatchFetcher>> OpenPull(
       const FetchRequest& request) override {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -40,6 +41,7 @@ struct FakeLoader {
   std::function<absl::Status(v1::StepSchedule*)> on_schedule;
   // Called with each reported timing; an error becomes Report's result.
   std::function<absl::Status(const v1::StepTiming&)> on_report;
+  absl::Status health;  // CheckHealth's result
   // Answers Rendezvous: group, rank, size, id, timeout, run
   // (tests/fakes/meeting_place.h). Null: the caller's own id.
   std::function<absl::StatusOr<std::string>(const std::string&, uint32_t,

@@ -12,6 +12,7 @@
 #include "trainer_shim/host/exchange_address.h"
 #include "trainer_shim/host/gloo_communicator.h"
 #include "trainer_shim/host/in_process_communicator.h"
+#include "trainer_shim/meeting_server.h"
 #include "trainer_shim/role_source.h"
 
 namespace ballast {
@@ -80,7 +81,7 @@ absl::Status MeetGloo(const ballast_connection* connection, const char* group,
       ExchangeAddress(known.servers.addresses, known.exchange_interface));
   BALLAST_ASSIGN_OR_RETURN(const auto clients, ClientsOf(known.servers));
   return GiveOut(
-      MeetGlooCommunicator(clients[0].get(), group, rank, size, timeout,
+      MeetGlooCommunicator(MeetingServer(clients), group, rank, size, timeout,
                            GlooOptions::For(known.failover, std::move(address)),
                            known.run),
       communicator);
