@@ -23,6 +23,8 @@
 #include "proto/transport.h"
 #include "trainer_shim/ballast_rank/batch_lines.h"
 #include "trainer_shim/ballast_rank/cuda_backend.h"
+#include "trainer_shim/ballast_rank/failure.h"
+#include "trainer_shim/ballast_rank/history.h"
 #include "trainer_shim/ballast_rank/lost_reports.h"
 #include "trainer_shim/ballast_rank/report.h"
 #include "trainer_shim/ballast_rank/world.h"
@@ -56,6 +58,7 @@ struct Arguments {
   uint32_t dp_rank = 0;
   bool json = false;
   std::string data_fingerprint;
+  std::string history;
   uint32_t streams = 1;
 };
 
@@ -100,13 +103,21 @@ absl::Status Run(const Arguments& arguments) {
     LogInfo(DataEnd(attached.job()).message());
   }
 
-  options.tensors = arguments.json;  // for their digests
+  // For their digests.
+  options.tensors = arguments.json || !arguments.history.empty();
+  std::unique_ptr<History> history;
+  if (!arguments.history.empty()) {
+    BALLAST_ASSIGN_OR_RETURN(history,
+                             History::Open(arguments.history, options.run));
+  }
+  Failure unwritten(/*ranks=*/0);
   LostReports lost;
   options.lost_reports = &lost;
   Report report(roles, options.clock);
   InterleavedLines lines(roles.size(), &std::cout);
   const absl::Time start = options.clock->Now();
   const auto on_batch = [&](const RankBatch& got) {
+    if (history != nullptr) unwritten.Set(history->Add(*got.batch, got.next));
     if (arguments.json) {
       lines.Add(got.rank, BatchLine(*got.batch, got.next));
     } else {
@@ -117,6 +128,7 @@ absl::Status Run(const Arguments& arguments) {
       cuda ? RunCudaWorld(attached, roles, options, connect, on_batch)
            : RunWorld(attached.job(), attached.fingerprint(), roles, options,
                       connect, on_batch));
+  BALLAST_RETURN_IF_ERROR(unwritten.first());
   if (lost.count() > 0) LogWarning(lost.Warning());
   if (!arguments.json) {
     const std::string& server = options.servers[0];
@@ -198,6 +210,10 @@ int Main(int argc, char** argv) {
                "report what packing each batch took, for `ballastctl "
                "fit-cost`; those that no server takes within a second are "
                "lost, and counted in a warning at the end");
+  app->AddText("--history", &arguments.history,
+               "appends what each rank got to this file: one JSON object a "
+               "batch, with a digest of each sample's tensors")
+      .TypeName("FILE");
   app->AddFlag("--json", &arguments.json,
                "one JSON object a batch instead of the table");
   app->AddWholeNumber(

@@ -14,6 +14,7 @@
 #include "trainer_shim/host/in_process_communicator.h"
 #include "trainer_shim/host/trainer_shim.h"
 #include "trainer_shim/job_shape.h"
+#include "trainer_shim/meeting_server.h"
 #include "trainer_shim/role_fields.h"
 
 namespace ballast {
@@ -29,12 +30,14 @@ absl::StatusOr<std::unique_ptr<Communicator>> MeetOthers(
   BALLAST_ASSIGN_OR_RETURN(const JobShape shape,
                            ShapeOf(job, role, options.place));
   if (!shape.exchanges() || !shape.fields.any()) return nullptr;
-  BALLAST_ASSIGN_OR_RETURN(
-      std::string address,
-      ExchangeAddress(options.servers, options.interface));
-  const auto server = make_client(options.servers[0]);
+  BALLAST_ASSIGN_OR_RETURN(std::string address,
+                           ExchangeAddress(options.servers, options.interface));
+  std::vector<std::unique_ptr<LoaderClient>> servers;
+  for (const std::string& server : options.servers) {
+    servers.push_back(make_client(server));
+  }
   return MeetGlooCommunicator(
-      server.get(),
+      MeetingServer(servers),
       absl::StrCat("ballast-rank/host/", ModuleName(role.module()), "/",
                    options.place.tp_rank, ".", options.place.pp_rank, ".",
                    options.place.cp_rank),

@@ -65,15 +65,15 @@ using MakeClient =
     std::function<std::unique_ptr<LoaderClient>(const std::string&)>;
 
 // The roles of `job` that `options` selects: modules in the job's order, ranks
-// ascending. Errors: INVALID_ARGUMENT (no such role or place; without a role, no
-// module has the place).
+// ascending. Errors: INVALID_ARGUMENT (no such role or place; without a role,
+// no module has the place).
 absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
                                               const WorldOptions& options);
 
 // Runs `roles`, as RolesOf returned them for `job`, each in a thread with its
 // own shim. An in-process communicator connects the ranks of a module; a single
 // role that exchanges samples meets the processes of the other ranks over Gloo,
-// through the first server. Blocks until all have done all steps, or the first
+// through the first server that serves. Blocks until all have done all steps, or the first
 // has failed and the others are stopped. Errors: the first failure, as from
 // TrainerShim and MeetGlooCommunicator. A timing that no server takes is not an
 // error, unless it is rejected as not of this job (INVALID_ARGUMENT).
