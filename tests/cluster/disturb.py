@@ -121,6 +121,9 @@ class Disturbance:
             if fault.kind == "partition":
                 other.ignore(node)
             return hear
+        if fault.kind == "packet loss":
+            node.lose(30)
+            return hear
         if fault.kind == "full tmpfs":
             node.fill()
             return node.empty

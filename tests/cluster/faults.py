@@ -16,6 +16,7 @@ KINDS = {
     "stalled reads": "a node's reads hang",
     "one-way partition": "a node does not hear another",
     "partition": "two nodes do not hear each other",
+    "packet loss": "a node loses three of ten packets",
     "full tmpfs": "a node's tmpfs is full",
     "two generations": "the job starts again while its ranks still run",
 }

@@ -81,6 +81,10 @@ class Node:
         """Drops whatever comes from `other`: one direction of a partition."""
         self.nft(f"add rule inet faults input ip saddr {other.ip} drop")
 
+    def lose(self, percent):
+        """Drops this share of all packets that come from other nodes."""
+        self.nft(f"add rule inet faults input iifname eth0 numgen random mod 100 < {percent} drop")
+
     def hear_all(self):
         self.nft("flush chain inet faults input")
 
