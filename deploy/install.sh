@@ -54,8 +54,10 @@ strip --strip-unneeded "$root/lib/libballast_shim.so.1"
 ln -sf libballast_shim.so.1 "$root/lib/libballast_shim.so"
 # All other libraries are in every system; a second version of them in one
 # process would clash.
-ldd "$library" | awk '/lib(absl_|protobuf|re2)[^ ]*\.so/ {print $3}' |
+ldd "$library" |
+  awk '/lib(absl_|protobuf|re2|gloo|hiredis|ibverbs|nl-)[^ ]*\.so/ {print $3}' |
   xargs install -m 644 -t "$root/lib/ballast"
+deploy/own_ibverbs.sh "$root/lib/ballast"
 install -m 644 -t "$root/include/ballast/trainer_shim/c_api" trainer_shim/c_api/c_api*.h
 # The short path that trainers include.
 echo '#include "trainer_shim/c_api/c_api.h"' \

@@ -135,6 +135,7 @@ tarball() {
   ldd "${built[@]}" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv)|libcuda|libnvidia-[^/]*|libnccl)\.so[^/]*$' |
     grep -vF "$tree/" | xargs -r install -m 644 -t "$top/lib"
+  deploy/own_ibverbs.sh "$top/lib"
   elves "$top" | while read -r file; do
     # Programs and libraries find the libraries next to them.
     patchelf --force-rpath --set-rpath \

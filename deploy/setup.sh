@@ -5,7 +5,8 @@
 #
 #   deploy/setup.sh            install what is missing
 #   deploy/setup.sh --tests    also programs that only tests use: without promtool
-#                              alerts_test fails, without Chromium and Prometheus
+#                              alerts_test fails, without ip and nft those of
+#                              tests/cluster, without Chromium and Prometheus
 #                              parts of metrics_test are skipped
 #   deploy/setup.sh --list     print the packages, one a line, without those of tests
 set -euo pipefail
@@ -28,6 +29,7 @@ packages=(
   libcivetweb-dev
   libcli11-dev
   libeigen3-dev
+  libgloo-dev
   libgmock-dev
   libgtest-dev
   libhwy-dev
@@ -55,6 +57,8 @@ packages=(
 # Services of these packages are not started.
 test_packages=(
   chromium
+  iproute2
+  nftables
   prometheus
 )
 

@@ -129,8 +129,9 @@ class TroubleshootingTest(tools.CorpusTest):
                 "ballast-rank", *at, "--steps", 1, "--data-fingerprint", "0" * 32,
             )  # fmt: skip
             self.says(
-                "… that exchange samples, and the host backend does not reach other processes: …",
+                "no network interface of this machine is called or has the address …; …",
                 "ballast-rank", *at, "--steps", 1, "--module", "vision", "--dp-rank", 0,
+                "--exchange-interface", "nowhere0",
             )  # fmt: skip
             other = self.changed(("global: 16", "global: 32"))
             with self.server(other, "127.0.0.1:0") as others:

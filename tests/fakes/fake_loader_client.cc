@@ -152,10 +152,13 @@ class FakeClient : public LoaderClient {
     return absl::UnimplementedError("the fake publishes no schedules");
   }
 
-  absl::StatusOr<std::string> Rendezvous(const std::string&, uint32_t, uint32_t,
-                                         const std::string& id, absl::Duration,
-                                         const std::string&) override {
-    return id;
+  absl::StatusOr<std::string> Rendezvous(const std::string& group,
+                                         uint32_t rank, uint32_t size,
+                                         const std::string& id,
+                                         absl::Duration timeout,
+                                         const std::string& run) override {
+    if (!loader_.on_rendezvous) return id;
+    return loader_.on_rendezvous(group, rank, size, id, timeout, run);
   }
 
   absl::Status Report(absl::Span<const v1::StepTiming> timings,
@@ -174,7 +177,7 @@ class FakeClient : public LoaderClient {
     return absl::UnimplementedError("the fake keeps no timings");
   }
 
-  absl::Status CheckHealth() override { return absl::OkStatus(); }
+  absl::Status CheckHealth() override { return loader_.health; }
 
   absl::StatusOr<std::unique_ptr<BatchFetcher>> OpenPull(
       const FetchRequest& request) override {

@@ -6,6 +6,9 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/loader_client.h"
 #include "proto/schedule.pb.h"
@@ -38,6 +41,13 @@ struct FakeLoader {
   std::function<absl::Status(v1::StepSchedule*)> on_schedule;
   // Called with each reported timing; an error becomes Report's result.
   std::function<absl::Status(const v1::StepTiming&)> on_report;
+  absl::Status health;  // CheckHealth's result
+  // Answers Rendezvous: group, rank, size, id, timeout, run
+  // (tests/fakes/meeting_place.h). Null: the caller's own id.
+  std::function<absl::StatusOr<std::string>(const std::string&, uint32_t,
+                                            uint32_t, const std::string&,
+                                            absl::Duration, const std::string&)>
+      on_rendezvous;
 };
 
 std::unique_ptr<LoaderClient> FakeLoaderClient(FakeLoader loader);

@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<CudaTrainerShim>> MakeShim(
             absl::StrCat("ballast-rank/", ModuleName(place->role.module()), "/",
                          options.place.tp_rank, ".", options.place.pp_rank, ".",
                          options.place.cp_rank),
-            place->role.dp_rank(), place->dp, kMeeting, {}));
+            place->role.dp_rank(), place->dp, kMeeting, {}, options.run));
   }
   CudaTrainerShim::Options shim;
   shim.source.role = place->role;

@@ -23,6 +23,8 @@
 #include "proto/transport.h"
 #include "trainer_shim/ballast_rank/batch_lines.h"
 #include "trainer_shim/ballast_rank/cuda_backend.h"
+#include "trainer_shim/ballast_rank/failure.h"
+#include "trainer_shim/ballast_rank/history.h"
 #include "trainer_shim/ballast_rank/lost_reports.h"
 #include "trainer_shim/ballast_rank/report.h"
 #include "trainer_shim/ballast_rank/world.h"
@@ -38,10 +40,11 @@ constexpr char kExamples[] =
     "      steps 100 and 101, one JSON object a batch\n"
     "  ballast-rank --server 127.0.0.1:7070 --steps 4 \\\n"
     "      --module language --dp-rank 0\n"
-    "      one rank (delivery direct or off, or a module of one rank)\n"
+    "      one rank; where samples are exchanged, with the processes of the\n"
+    "      other ranks, on this machine or others\n"
     "  ballast-rank --server 10.0.0.1:7070 --steps 4 --backend cuda \\\n"
     "      --module vision --dp-rank 3\n"
-    "      one rank on its GPU; it exchanges with the other ranks' processes\n"
+    "      one rank on its GPU\n"
     "  ballast-rank --server 127.0.0.1:7070 --steps 4 --world all --json \\\n"
     "      --pp-rank 1 --cp-rank 3\n"
     "      all data-parallel ranks of that pipeline stage and context rank";
@@ -50,18 +53,26 @@ struct Arguments {
   WorldOptions world;
   SecurityFiles security;
   std::string backend = "host";
-  std::string all;
+  std::string ranks;  // "all", "one" or empty
   std::string module;
   uint32_t dp_rank = 0;
   bool json = false;
   std::string data_fingerprint;
+  std::string history;
   uint32_t streams = 1;
 };
 
 absl::Status Run(const Arguments& arguments) {
   WorldOptions options = arguments.world;
   const bool cuda = arguments.backend == "cuda";
-  options.reaches_other_processes = cuda;
+  if (arguments.ranks == "one" && arguments.module.empty()) {
+    return absl::InvalidArgumentError(
+        "--world one needs --module and --dp-rank, which name the rank");
+  }
+  if (arguments.ranks == "all" && !arguments.module.empty()) {
+    return absl::InvalidArgumentError(
+        "--module and --dp-rank name one rank; --world all runs every rank");
+  }
   v1::Role attach_as;  // none: attaches as a tool until the job is known
   if (!arguments.module.empty()) {
     attach_as.set_module(*ParseModule(arguments.module));
@@ -92,13 +103,21 @@ absl::Status Run(const Arguments& arguments) {
     LogInfo(DataEnd(attached.job()).message());
   }
 
-  options.tensors = arguments.json;  // for their digests
+  // For their digests.
+  options.tensors = arguments.json || !arguments.history.empty();
+  std::unique_ptr<History> history;
+  if (!arguments.history.empty()) {
+    BALLAST_ASSIGN_OR_RETURN(history,
+                             History::Open(arguments.history, options.run));
+  }
+  Failure unwritten(/*ranks=*/0);
   LostReports lost;
   options.lost_reports = &lost;
   Report report(roles, options.clock);
   InterleavedLines lines(roles.size(), &std::cout);
   const absl::Time start = options.clock->Now();
   const auto on_batch = [&](const RankBatch& got) {
+    if (history != nullptr) unwritten.Set(history->Add(*got.batch, got.next));
     if (arguments.json) {
       lines.Add(got.rank, BatchLine(*got.batch, got.next));
     } else {
@@ -109,6 +128,7 @@ absl::Status Run(const Arguments& arguments) {
       cuda ? RunCudaWorld(attached, roles, options, connect, on_batch)
            : RunWorld(attached.job(), attached.fingerprint(), roles, options,
                       connect, on_batch));
+  BALLAST_RETURN_IF_ERROR(unwritten.first());
   if (lost.count() > 0) LogWarning(lost.Warning());
   if (!arguments.json) {
     const std::string& server = options.servers[0];
@@ -148,24 +168,22 @@ int Main(int argc, char** argv) {
   app->AddText("--backend", &arguments.backend, "where batches are packed")
       .OneOf({"host", "cuda"})
       .ShowDefault();
-  const Option all =
-      app->AddText(
-             "--world", &arguments.all,
-             "every data-parallel rank of every module, at the place that "
-             "--tp-rank, --pp-rank and --cp-rank say, in the modules that "
-             "have it; so it is without --module. Other places are other "
-             "runs: their batches differ in tensors and tokens, not in "
-             "samples")
-          .OneOf({"all"});
+  app->AddText("--world", &arguments.ranks,
+               "ranks of this process. all: every data-parallel rank of every "
+               "module, at the place that --tp-rank, --pp-rank and --cp-rank "
+               "say, in the modules that have it; so it is without --module. "
+               "Other places are other runs: their batches differ in tensors "
+               "and tokens, not in samples. one: the rank that --module and "
+               "--dp-rank name, which exchanges with the others' processes, "
+               "over Gloo with the host backend and over NCCL with cuda")
+      .OneOf({"all", "one"});
   const Option module = app->AddText("--module", &arguments.module,
                                      "the one rank's module, with --dp-rank")
-                            .OneOf({"vision", "language"})
-                            .Excludes(all);
+                            .OneOf({"vision", "language"});
   const Option dp_rank =
       app->AddWholeNumber("--dp-rank", &arguments.dp_rank,
                           "the one rank to run, with --module")
-          .Needs(module)
-          .Excludes(all);
+          .Needs(module);
   module.Needs(dp_rank);
   app->AddWholeNumber("--tp-rank", &world.place.tp_rank,
                       "tensor rank in the module; all of them receive the same")
@@ -177,10 +195,25 @@ int Main(int argc, char** argv) {
   app->AddWholeNumber("--cp-rank", &world.place.cp_rank,
                       "context rank: packs its slice of each sample's tokens")
       .ShowDefault();
+  app->AddText("--run", &world.run,
+               "name of this start of the job, the same for all its ranks: "
+               "ranks of an earlier start that still run then never join its "
+               "groups")
+      .FromEnvironment("BALLAST_RUN_ID");
+  app->AddText("--exchange-interface", &world.interface,
+               "network interface, or this machine's address, at which the "
+               "host backend exchanges with other processes; without it, the "
+               "one that leads to the first server on another machine, or "
+               "127.0.0.1")
+      .FromEnvironment("BALLAST_EXCHANGE_INTERFACE");
   app->AddFlag("--report", &world.report_timings,
                "report what packing each batch took, for `ballastctl "
                "fit-cost`; those that no server takes within a second are "
                "lost, and counted in a warning at the end");
+  app->AddText("--history", &arguments.history,
+               "appends what each rank got to this file: one JSON object a "
+               "batch, with a digest of each sample's tensors")
+      .TypeName("FILE");
   app->AddFlag("--json", &arguments.json,
                "one JSON object a batch instead of the table");
   app->AddWholeNumber(

@@ -9,13 +9,41 @@
 #include "proto/schedule/module.h"
 #include "trainer_shim/ballast_rank/failure.h"
 #include "trainer_shim/communicator.h"
+#include "trainer_shim/host/exchange_address.h"
+#include "trainer_shim/host/gloo_communicator.h"
 #include "trainer_shim/host/in_process_communicator.h"
 #include "trainer_shim/host/trainer_shim.h"
 #include "trainer_shim/job_shape.h"
+#include "trainer_shim/meeting_server.h"
 #include "trainer_shim/role_fields.h"
 
 namespace ballast {
 namespace {
+
+constexpr absl::Duration kMeeting = absl::Minutes(5);
+
+// Meets the processes of the other ranks of the module; null if they exchange
+// nothing.
+absl::StatusOr<std::unique_ptr<Communicator>> MeetOthers(
+    const v1::Job& job, const v1::Role& role, const WorldOptions& options,
+    const MakeClient& make_client) {
+  BALLAST_ASSIGN_OR_RETURN(const JobShape shape,
+                           ShapeOf(job, role, options.place));
+  if (!shape.exchanges() || !shape.fields.any()) return nullptr;
+  BALLAST_ASSIGN_OR_RETURN(std::string address,
+                           ExchangeAddress(options.servers, options.interface));
+  std::vector<std::unique_ptr<LoaderClient>> servers;
+  for (const std::string& server : options.servers) {
+    servers.push_back(make_client(server));
+  }
+  return MeetGlooCommunicator(
+      MeetingServer(servers),
+      absl::StrCat("ballast-rank/host/", ModuleName(role.module()), "/",
+                   options.place.tp_rank, ".", options.place.pp_rank, ".",
+                   options.place.cp_rank),
+      role.dp_rank(), shape.dp, kMeeting,
+      GlooOptions::For(options.failover, std::move(address)), options.run);
+}
 
 // Calls Next until the end. OK at the end of the steps.
 absl::Status Drain(uint32_t rank, TrainerShim* shim,
@@ -62,16 +90,8 @@ void RunRank(uint32_t rank, TrainerShim::Options shim_options,
 absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
                                               const WorldOptions& options) {
   if (options.role) {
-    BALLAST_ASSIGN_OR_RETURN(const JobShape shape,
-                             ShapeOf(job, *options.role, options.place));
-    if (shape.exchanges() && shape.fields.any() &&
-        !options.reaches_other_processes) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          ModuleName(options.role->module()), " has ", shape.dp,
-          " ranks that exchange samples, and the host backend does not reach "
-          "other processes: run them in one (--world all), or set "
-          "balance.delivery to direct or off"));
-    }
+    BALLAST_RETURN_IF_ERROR(
+        ShapeOf(job, *options.role, options.place).status());
     return std::vector<v1::Role>{*options.role};
   }
   std::vector<v1::Role> roles;
@@ -101,6 +121,11 @@ absl::Status RunWorld(const v1::Job& job, const v1::Fingerprint& fingerprint,
   std::map<v1::Module, std::vector<std::unique_ptr<Communicator>>> groups;
   for (const v1::Job::ModuleSize& module : job.modules()) {
     groups[module.module()] = InProcessGroup(module.dp());
+  }
+  if (options.role) {
+    BALLAST_ASSIGN_OR_RETURN(
+        groups[options.role->module()][options.role->dp_rank()],
+        MeetOthers(job, *options.role, options, make_client));
   }
   Failure failure(roles.size());
   std::vector<std::thread> threads;

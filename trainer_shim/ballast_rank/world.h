@@ -42,8 +42,11 @@ struct WorldOptions {
   // they always do; with CUDA this copies them from the device, which takes
   // longer than everything else.
   bool tensors = true;
-  // Whether ranks of other processes can take part in exchanges, as over NCCL.
-  bool reaches_other_processes = false;
+  // Of a single role: names this start of the job, so that its ranks never meet
+  // those of another; may be empty. And the network interface or address at
+  // which it exchanges (ExchangeAddress); empty: chosen by the servers.
+  std::string run;
+  std::string interface;
   Clock* clock = Clock::Real();
 };
 
@@ -62,18 +65,18 @@ using MakeClient =
     std::function<std::unique_ptr<LoaderClient>(const std::string&)>;
 
 // The roles of `job` that `options` selects: modules in the job's order, ranks
-// ascending. Errors: FAILED_PRECONDITION (a single role of a job whose ranks
-// exchange samples, while other processes cannot be reached), INVALID_ARGUMENT
-// (no such role or place; without a role, no module has the place).
+// ascending. Errors: INVALID_ARGUMENT (no such role or place; without a role,
+// no module has the place).
 absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
                                               const WorldOptions& options);
 
 // Runs `roles`, as RolesOf returned them for `job`, each in a thread with its
-// own shim. An in-process communicator connects the ranks of a module. Blocks
-// until all have done all steps, or the first has failed and the others are
-// stopped. Errors: the first failure, as from TrainerShim. A timing that no
-// server takes is not an error, unless it is rejected as not of this job
-// (INVALID_ARGUMENT).
+// own shim. An in-process communicator connects the ranks of a module; a single
+// role that exchanges samples meets the processes of the other ranks over Gloo,
+// through the first server that serves. Blocks until all have done all steps, or the first
+// has failed and the others are stopped. Errors: the first failure, as from
+// TrainerShim and MeetGlooCommunicator. A timing that no server takes is not an
+// error, unless it is rejected as not of this job (INVALID_ARGUMENT).
 absl::Status RunWorld(const v1::Job& job, const v1::Fingerprint& fingerprint,
                       const std::vector<v1::Role>& roles,
                       const WorldOptions& options,

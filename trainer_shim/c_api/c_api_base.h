@@ -120,6 +120,10 @@ typedef struct ballast_connection {
    * launcher's job number and restart count. Ranks of different runs never meet
    * in a group. NULL or "": no name. At most 256 bytes. */
   const char* run;
+  /* Network interface, or this machine's address, at which a rank with
+   * BACKEND_HOST exchanges with other processes. NULL or "": the one that leads
+   * to the first server on another machine, or 127.0.0.1. */
+  const char* exchange_interface;
 } ballast_connection;
 
 /* Asks the servers for the job before there is a shim, for example to learn how

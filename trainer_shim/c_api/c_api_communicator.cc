@@ -9,7 +9,11 @@
 #include "trainer_shim/c_api/cuda_support.h"
 #include "trainer_shim/c_api/handles.h"
 #include "trainer_shim/c_api/options.h"
+#include "trainer_shim/host/exchange_address.h"
+#include "trainer_shim/host/gloo_communicator.h"
 #include "trainer_shim/host/in_process_communicator.h"
+#include "trainer_shim/meeting_server.h"
+#include "trainer_shim/role_source.h"
 
 namespace ballast {
 namespace {
@@ -61,6 +65,26 @@ absl::Status MakeInProcess(int backend, uint32_t size,
     ends[rank] = made[rank].release();
   }
   return absl::OkStatus();
+}
+
+absl::Status MeetGloo(const ballast_connection* connection, const char* group,
+                      uint32_t rank, uint32_t size, double timeout_s,
+                      ballast_communicator** communicator) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(group, "group"));
+  BALLAST_RETURN_IF_ERROR(CheckGiven(communicator, "communicator"));
+  BALLAST_RETURN_IF_ERROR(CheckRank(rank, size));
+  BALLAST_ASSIGN_OR_RETURN(const absl::Duration timeout,
+                           SecondsOf(timeout_s, kMeeting, "timeout_s"));
+  BALLAST_ASSIGN_OR_RETURN(const Connection known, ConnectionOf(connection));
+  BALLAST_ASSIGN_OR_RETURN(
+      std::string address,
+      ExchangeAddress(known.servers.addresses, known.exchange_interface));
+  BALLAST_ASSIGN_OR_RETURN(const auto clients, ClientsOf(known.servers));
+  return GiveOut(
+      MeetGlooCommunicator(MeetingServer(clients), group, rank, size, timeout,
+                           GlooOptions::For(known.failover, std::move(address)),
+                           known.run),
+      communicator);
 }
 
 absl::Status MakeId(void* id) {
@@ -117,6 +141,16 @@ int ballast_communicator_in_process(int backend, uint32_t size,
                                     ballast_communicator** ends) {
   return ballast::Call(
       [=] { return ballast::MakeInProcess(backend, size, ends); });
+}
+
+int ballast_communicator_gloo_meet(const ballast_connection* connection,
+                                   const char* group, uint32_t rank,
+                                   uint32_t size, double timeout_s,
+                                   ballast_communicator** communicator) {
+  return ballast::Call([=] {
+    return ballast::MeetGloo(connection, group, rank, size, timeout_s,
+                             communicator);
+  });
 }
 
 int ballast_nccl_id(void* id) {

@@ -26,14 +26,31 @@ BALLAST_API void ballast_communicator_destroy(
     ballast_communicator* communicator);
 
 /* Creates a group whose ranks are threads of this process: `ends[r]` becomes
- * rank r's end, for `size` ranks. It is the only kind of group for
- * BACKEND_HOST. With BACKEND_CUDA it serves threads that share a GPU or whose
- * GPUs reach each other's memory (for tests: NCCL refuses two ranks on one
- * GPU). Each rank's ballast_shim_next waits for the other ranks' calls, so each
- * rank needs its own thread. Errors: INVALID_ARGUMENT (size 0 or above 65,536,
- * no such backend), UNIMPLEMENTED (a library without CUDA). */
+ * rank r's end, for `size` ranks. With BACKEND_CUDA it serves threads that
+ * share a GPU or whose GPUs reach each other's memory (for tests: NCCL refuses
+ * two ranks on one GPU). Each rank's ballast_shim_next waits for the other
+ * ranks' calls, so each rank needs its own thread. Errors: INVALID_ARGUMENT
+ * (size 0 or above 65,536, no such backend), UNIMPLEMENTED (a library without
+ * CUDA). */
 BALLAST_API int ballast_communicator_in_process(int backend, uint32_t size,
                                                 ballast_communicator** ends);
+
+/* Joins a group for BACKEND_HOST whose ranks are processes, on one or more
+ * machines. They meet through the first server of `connection` that serves, and
+ * exchange over Gloo, whose TCP connections are neither encrypted nor
+ * authenticated. Ranks may use different servers. `group` names the group, such
+ * as "language", in at most 200 bytes, and is unique in the job. Ranks with
+ * another `connection->run` do not meet. Blocks until all ranks have met and
+ * connected, at most `timeout_s` seconds (0: 300) and a minute for each further
+ * wait. Exchanges wait for a rank twice as long as connection->give_up_after_s,
+ * and for a machine that is silent as long as connection->hang_after_s. Errors:
+ * DEADLINE_EXCEEDED (not all ranks came), UNAVAILABLE (a rank left, or its
+ * address cannot be reached), FAILED_PRECONDITION (a stranger answers in a
+ * rank's place), INVALID_ARGUMENT (more than 2000 ranks; no such interface),
+ * and as ballast_query_job. */
+BALLAST_API int ballast_communicator_gloo_meet(
+    const ballast_connection* connection, const char* group, uint32_t rank,
+    uint32_t size, double timeout_s, ballast_communicator** communicator);
 
 /* Options of a communicator over NCCL. NCCL is the copy that the process has
  * already loaded (PyTorch's, for example), otherwise the system's libnccl.so.2.

@@ -127,6 +127,7 @@ absl::StatusOr<Connection> ConnectionOf(const ballast_connection* given) {
   }
   options.streams = std::max(known.streams, 1u);
   connection.run = TextOf(known.run);
+  connection.exchange_interface = TextOf(known.exchange_interface);
   return connection;
 }
 

@@ -20,6 +20,7 @@ struct Connection {
   ServerOptions servers;
   FailoverOptions failover;
   std::string run;  // name of this start of the job; may be empty
+  std::string exchange_interface;  // likewise
 };
 
 // ballast_shim_options'. Fields for one backend only say so.

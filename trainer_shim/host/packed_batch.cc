@@ -1,5 +1,6 @@
 #include "trainer_shim/host/packed_batch.h"
 
+#include <map>
 #include <memory>
 
 #include <xxhash.h>
@@ -61,6 +62,55 @@ std::string DigestOf(const PackedBatch& batch) {
   digest.Add("vision_max_seqlen", &batch.vision_max_seqlen, 1);
   digest.Add("dummy_image", &batch.dummy_image, 1);
   return digest.Hex();
+}
+
+std::vector<std::string> SampleDigests(const PackedBatch& batch) {
+  std::map<uint64_t, uint32_t> images;  // by position
+  for (const auto& micro_batch : batch.schedule->micro_batches()) {
+    for (int i = 0; i < micro_batch.position_size(); ++i) {
+      images[micro_batch.position(i)] = micro_batch.images(i);
+    }
+  }
+  const uint64_t tokens = batch.cu_seqlens_padded.empty()
+                              ? 0
+                              : batch.cu_seqlens_padded.back() /
+                                    batch.context.size;  // of this rank
+  uint64_t image = 0;
+  uint64_t patch = 0;
+  std::vector<std::string> digests;
+  for (size_t i = 0; i < batch.samples.size(); ++i) {
+    Digest digest;
+    if (tokens > 0) {
+      const uint64_t first = batch.cu_seqlens_padded[i] / batch.context.size;
+      const uint64_t count =
+          batch.cu_seqlens_padded[i + 1] / batch.context.size - first;
+      const auto add = [&](absl::string_view name, const auto& values,
+                           uint64_t from) {
+        if (!values.empty()) digest.Add(name, values.data() + from, count);
+      };
+      add("input_ids", batch.input_ids, first);
+      add("labels", batch.labels, first);
+      add("loss_mask", batch.loss_mask, first);
+      for (uint32_t axis = 0; axis < batch.position_axes; ++axis) {
+        add("position_ids", batch.position_ids, axis * tokens + first);
+      }
+    }
+    for (uint32_t left = images[batch.samples[i].position];
+         left > 0 && !batch.image_grid_thw.empty(); --left, ++image) {
+      const int64_t* const grid = batch.image_grid_thw.data() + 3 * image;
+      digest.Add("image_grid_thw", grid, 3);
+      const uint64_t values =
+          uint64_t(grid[0] * grid[1] * grid[2]) * batch.patch_values;
+      const auto add = [&](absl::string_view name, const auto& pixels) {
+        if (!pixels.empty()) digest.Add(name, pixels.data() + patch, values);
+      };
+      add("pixel_values", batch.pixel_values);
+      add("pixel_values_bf16", batch.pixel_values_bf16);
+      patch += values;
+    }
+    digests.push_back(digest.Hex());
+  }
+  return digests;
 }
 
 TensorAddresses AddressesOf(const PackedBatch& batch) {

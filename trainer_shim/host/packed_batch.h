@@ -47,6 +47,12 @@ struct PackedBatch : BatchInfo {
 // the order above), as 32 hexadecimal digits: equal batches have equal digests.
 std::string DigestOf(const PackedBatch& batch);
 
+// XXH3-128 over each sample's part of the tensors, in packing order: the digest
+// of a sample does not depend on the samples beside it. Language: this context
+// rank's part of its ids, labels, mask and positions. Vision: its images' grids
+// and pixels. As DigestOf, in 32 hexadecimal digits.
+std::vector<std::string> SampleDigests(const PackedBatch& batch);
+
 // The addresses of the batch's tensors, for ListTensors.
 TensorAddresses AddressesOf(const PackedBatch& batch);
 

@@ -31,7 +31,7 @@ SYSTEM = re.compile(
     r"(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv|stdc\+\+|gcc_s)|libcuda|"
     r"libcudart|libnccl)\.so[^/]*"
 )
-FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/lib")
+FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
 NEEDED, STRTAB, STRSZ, SONAME, RPATH = 1, 5, 10, 14, 15
 
 

@@ -185,10 +185,13 @@ class ServerTest(tools.CorpusTest):
         self.assertIn(f"step {last}", message)
         message = self.error("ballastctl", *server, *pull, 2, "--step", 0)
         self.assertIn("vision has 2 data-parallel ranks; rank 2", message)
+        message = self.error("ballast-rank", *server, "--steps", 1, "--world", "one")
+        self.assertIn("--module and --dp-rank", message)
         message = self.error(
-            "ballast-rank", *server, "--steps", 1, "--module", "vision", "--dp-rank", 0
-        )
-        self.assertIn("--world all", message)
+            "ballast-rank", *server, "--steps", 1, "--world", "all",
+            "--module", "vision", "--dp-rank", 0,
+        )  # fmt: skip
+        self.assertIn("--world all runs every rank", message)
 
     def test_an_address_that_cannot_be_had(self):
         message = self.error_of_serve(self.addresses[1])

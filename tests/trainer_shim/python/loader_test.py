@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import threading
+import time
 import unittest
 
 import ballast
@@ -78,6 +79,38 @@ class LoaderTest(TwoServersTest):
     def test_ranks_without_communicator_get_the_same_batches(self):
         for (module, rank), batches in self.expected().items():
             self.assertEqual(self.drained(module, rank), batches)
+
+    def test_ranks_that_exchange_over_gloo_get_the_same_batches(self):
+        expected = self.expected()
+        for module, dp in DP.items():
+            got = in_threads(
+                [
+                    lambda rank=rank: self.drained(module, rank, exchange=True)
+                    for rank in range(dp)
+                ]
+            )
+            for rank in range(dp):
+                self.assertEqual(got[rank], expected[module, rank])
+        # Nothing is exchanged where the servers deliver direct.
+        with self.direct(exchange=True) as loader:
+            self.assertEqual(next(loader).digest(), expected["language", 0][0][3])
+
+    def test_cancel_ends_an_exchange_that_waits_for_a_peer(self):
+        loaders = [
+            self.loader(self.address, "vision", rank, exchange=True, steps=0)
+            for rank in range(2)
+        ]
+        in_threads([loader.open for loader in loaders])
+        # Rank 1 asks for nothing, so rank 0 waits.
+        threading.Timer(0.1, loaders[0].cancel).start()
+        begin = time.monotonic()
+        with self.assertRaises(ballast.Cancelled):
+            next(loaders[0])
+        self.assertLess(time.monotonic() - begin, 20)
+        with self.assertRaisesRegex(ballast.Unavailable, "rank 0 left the exchange"):
+            next(loaders[1])
+        for loader in loaders:
+            loader.close()
 
     def test_ranks_of_a_module_must_ask_alike(self):
         end = ends("vision")[1]

@@ -25,6 +25,13 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "ballast_query_job": (c_int, [POINTER(_structs.Connection), POINTER(c_void_p)]),
     "ballast_communicator_destroy": (None, [c_void_p]),
     "ballast_communicator_in_process": (c_int, [c_int, c_uint32, POINTER(c_void_p)]),
+    "ballast_communicator_gloo_meet": (
+        c_int,
+        [
+            POINTER(_structs.Connection), c_char_p, c_uint32, c_uint32, c_double,
+            POINTER(c_void_p),
+        ],
+    ),
     "ballast_nccl_id": (c_int, [c_void_p]),
     "ballast_communicator_nccl": (
         c_int,

@@ -10,10 +10,11 @@ from .connection import Connection
 
 
 class Meeting:
-    """The groups of one rank on a GPU, met over NCCL through the job's servers."""
+    """The groups of one rank, met through the job's servers: over NCCL on a GPU, else
+    over Gloo."""
 
     def __init__(
-        self, connection: Connection, place: Place, device: int, max_ctas: int, split: str
+        self, connection: Connection, place: Place, device: Optional[int], max_ctas: int, split: str
     ) -> None:
         # Loaders of two splits meet in groups of their own.
         self._prefix = "python" if split == "train" else "python/" + split

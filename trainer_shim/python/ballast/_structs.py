@@ -38,6 +38,7 @@ class Connection(Structure):
         ("streams", c_uint32),
         ("reserved", c_uint32),
         ("run", c_char_p),
+        ("exchange_interface", c_char_p),
     ]
 
 

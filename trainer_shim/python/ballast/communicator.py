@@ -16,9 +16,9 @@ class Communicator:
     """A rank's end of the group of all data-parallel ranks of its module.
 
     A module with more than one rank needs it if the job's delivery is `exchange` or
-    `hybrid`. A loader with `device="cuda"` makes its own through the job's servers;
-    make one here to connect in another way. The loader takes it over. All ranks of a
-    group over NCCL must make theirs at the same time: the calls wait for each other.
+    `hybrid`. A loader that exchanges makes its own through the job's servers; make one
+    here to connect in another way. The loader takes it over. All ranks of a group that
+    meet must make theirs at the same time: the calls wait for each other.
     """
 
     def __init__(self, handle: c_void_p, rank: int, size: int) -> None:
@@ -44,20 +44,29 @@ class Communicator:
         rank: int,
         size: int,
         *,
-        device: int,
+        device: Optional[int],
         timeout: float = 300.0,
         max_ctas: int = 0,
     ) -> Communicator:
-        """Joins a group over NCCL through the first loader server.
+        """Joins a group over NCCL, or over Gloo without a GPU, through the first loader
+        server.
 
         Needs neither MPI nor an address. Waits up to `timeout` seconds for the other
         ranks, and as long again for each of NCCL's two steps of connecting.
 
         Args:
             group: name of the group, unique in the job.
+            device: this rank's GPU; None to exchange in host memory, over Gloo.
             max_ctas: most thread blocks that an exchange takes from the device.
         """
         connection = Connection.of(servers).raw()
+        if device is None:
+            meeting = (byref(connection), group.encode(), rank, size, timeout)
+            return interruptible(
+                lambda: Communicator(
+                    _abi.make("ballast_communicator_gloo_meet", *meeting), rank, size
+                )
+            )
         return _over_nccl(
             "ballast_communicator_nccl_meet",
             (byref(connection), group.encode(), rank, size, timeout),

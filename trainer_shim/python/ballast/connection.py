@@ -41,6 +41,10 @@ class Connection:
     #: number and restart count): ranks of an earlier start that still run then
     #: never join this one's groups. None: the environment's BALLAST_RUN_ID, if set.
     run: Optional[str] = None
+    #: Network interface, or this machine's address, at which ranks on a CPU exchange
+    #: with other processes. None: the environment's BALLAST_EXCHANGE_INTERFACE, if set,
+    #: else the one that leads to the first server on another machine, or 127.0.0.1.
+    exchange_interface: Optional[str] = None
 
     @staticmethod
     def of(servers: Servers) -> Connection:
@@ -67,6 +71,10 @@ class Connection:
         value.streams = self.streams
         run = os.environ.get("BALLAST_RUN_ID") if self.run is None else self.run
         value.run = run.encode() if run else None
+        interface = self.exchange_interface
+        if interface is None:
+            interface = os.environ.get("BALLAST_EXCHANGE_INTERFACE")
+        value.exchange_interface = interface.encode() if interface else None
         return value
 
     def job(self) -> Dict[str, Any]:

@@ -65,10 +65,14 @@ class Loader(Iterator[Batch]):
             "numpy".
         communicator: this rank's end of the group of its module's data-parallel ranks
             (those with the same tensor, pipeline and context rank), or one for each
-            module. Default: on a GPU, ranks meet through the servers where delivery
-            is `exchange` or `hybrid`; on a CPU, the servers deliver `direct`.
+            module. Default: on a GPU, or with `exchange`, ranks meet through the
+            servers where delivery is `exchange` or `hybrid`.
+        exchange: on a CPU, exchange samples with the processes of the module's other
+            ranks, over Gloo, where the job's delivery is `exchange` or `hybrid`. All
+            ranks of the module choose alike. Default: the servers deliver `direct`,
+            which gives the same batches.
         tensor: "pull": each tensor rank pulls its own batches. "broadcast": tensor
-            rank 0 pulls and sends to the others over NCCL.
+            rank 0 pulls and sends to the others, over NCCL or Gloo.
         tensor_communicator: with "broadcast", this rank's end of the group of tensor
             ranks, or one for each module. Default: met through the servers.
         needs_input_ids, needs_labels: give a language rank these tensors at any
@@ -109,6 +113,7 @@ class Loader(Iterator[Batch]):
         device: str = "cuda",
         array: Optional[str] = None,
         communicator: Ends = None,
+        exchange: bool = False,
         tensor: str = "pull",
         tensor_communicator: Ends = None,
         needs_input_ids: bool = False,
@@ -138,16 +143,14 @@ class Loader(Iterator[Batch]):
         self._tensor_communicators = ends_of(
             "tensor_communicator", tensor_communicator, self._modules
         )
-        self._meeting: Optional[Meeting] = None
+        self._exchanges = exchange or self._device is not None
+        self._meeting = Meeting(self._connection, self._place, self._device, max_ctas, split)
         options = self._options = _structs.sized(_structs.ShimOptions)
         if self._device is None:
             options.backend = _structs.BACKEND_HOST
         else:
             options.backend = _structs.BACKEND_CUDA
             options.device = self._device
-            self._meeting = Meeting(
-                self._connection, self._place, self._device, max_ctas, split
-            )
         if pixel_type is not None:
             options.pixel_type = number_of("pixel_type", pixel_type, PIXEL_TYPES)
         options.normalisation = number_of("normalisation", normalisation, NORMALISATIONS)
@@ -239,12 +242,12 @@ class Loader(Iterator[Batch]):
     def _data_group(self, module: str) -> Optional[Communicator]:
         if self._broadcast and self._place.rank("tp_rank", module) != 0:
             return None
-        if self._communicators or self._meeting is None:
+        if self._communicators or not self._exchanges:
             return self._communicators.get(module)
         return self._meeting.data_group(module)
 
     def _tensor_group(self, module: str) -> Optional[Communicator]:
-        if not self._broadcast or self._tensor_communicators or self._meeting is None:
+        if not self._broadcast or self._tensor_communicators:
             return self._tensor_communicators.get(module)
         return self._meeting.tensor_group(module)
 

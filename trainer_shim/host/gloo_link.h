@@ -1,0 +1,93 @@
+#ifndef BALLAST_TRAINER_SHIM_HOST_GLOO_LINK_H_
+#define BALLAST_TRAINER_SHIM_HOST_GLOO_LINK_H_
+
+#include <gloo/transport/context.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/mutex.h"
+#include "trainer_shim/communicator.h"
+#include "trainer_shim/host/peer_header.h"
+#include "trainer_shim/host/peer_ports.h"
+
+namespace ballast {
+
+// One rank's Gloo connections to all peers: the only code that calls Gloo. None
+// of its exceptions leaves this class, and a closed connection raises no
+// SIGPIPE. One thread calls Connect, then Exchange; Close may be called from
+// any.
+class GlooLink {
+ public:
+  // Listens at `address` for every peer. Errors: INVALID_ARGUMENT (not an
+  // address of this machine), UNAVAILABLE (Gloo's own).
+  static absl::StatusOr<std::unique_ptr<GlooLink>> Listen(
+      const std::string& address, uint32_t rank, uint32_t size,
+      absl::Duration connect_timeout, absl::Duration silent_after);
+  // Leaves: bytes that were sent still arrive.
+  ~GlooLink();
+
+  // Where this rank listens; `run` is 0.
+  const PeerPorts& ports() const { return ports_; }
+
+  // Connects to all peers. `peers[r]` are rank r's ports. Errors: UNAVAILABLE,
+  // naming the peer.
+  absl::Status Connect(const std::vector<PeerPorts>& peers);
+
+  // Sends `headers` to the peers (its own is unused), and the slices once the
+  // headers of all peers have come and fit. Errors: as CheckHeader;
+  // UNAVAILABLE, naming the peer that is gone or has not come within
+  // `timeout`; CANCELLED after Close. The caller then calls Close.
+  absl::Status Exchange(absl::Span<const PeerHeader> headers,
+                        absl::Span<const SendSlice> sends,
+                        absl::Span<const ReceiveSlice> receives,
+                        absl::Duration timeout);
+
+  // Ends a running Exchange at once, then closes all connections, in up to 10
+  // ms for each. Further calls do nothing.
+  void Close();
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+  class Waiting;
+
+  GlooLink(uint32_t rank, uint32_t size) : rank_(rank), size_(size) {}
+
+  absl::Status Move(absl::Span<const PeerHeader> headers,
+                    absl::Span<const SendSlice> sends,
+                    absl::Span<const ReceiveSlice> receives, Time deadline);
+  // Finds the sockets of the connections, which Gloo keeps to itself: a peer
+  // whose machine is silent is then lost, and errors name their rank.
+  void Watch(const std::vector<PeerPorts>& peers);
+  // `error`, of Gloo, as a status.
+  absl::Status StatusOf(const char* error, bool late) const;
+  bool closed() const;
+
+  const uint32_t rank_;
+  const uint32_t size_;
+  PeerPorts ports_;
+  absl::Duration silent_after_;
+  std::shared_ptr<gloo::transport::Context> pairs_;
+  // A connection's remote address, as Gloo's errors name it -> rank.
+  std::map<std::string, uint32_t> names_;
+  std::vector<PeerHeader> came_;     // of the current exchange, by peer
+  std::optional<uint32_t> posting_;  // the peer that a message is for
+  mutable Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  // Of the current exchange; null between exchanges.
+  gloo::transport::UnboundBuffer* waiting_ ABSL_GUARDED_BY(mutex_) = nullptr;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_HOST_GLOO_LINK_H_
