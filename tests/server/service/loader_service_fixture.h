@@ -28,7 +28,10 @@ class LoaderServiceFixture : public ::testing::Test {
   static constexpr uint32_t kMicro = 8;
   static constexpr uint64_t kPlenty = uint64_t{1} << 40;
 
-  LoaderServiceFixture() {
+  LoaderServiceFixture()
+      : LoaderServiceFixture(JobConfig(2, 2, kGlobal, kMicro)) {}
+  explicit LoaderServiceFixture(v1::Config config)
+      : config_(std::move(config)) {
     auto builder = std::make_unique<FakeSampleBuilder>();
     builder_ = builder.get();
     loader_ = *Loader::Create(config_, 4, scheduler_.get(), std::move(builder));
@@ -80,7 +83,7 @@ class LoaderServiceFixture : public ::testing::Test {
   }
 
   const FakeSourceIndex index_{FormulaSamples(97)};
-  const v1::Config config_ = JobConfig(2, 2, kGlobal, kMicro);
+  const v1::Config config_;
   const std::unique_ptr<Scheduler> scheduler_ =
       *Scheduler::Create(config_, {&index_});
   FakeSampleBuilder* builder_ = nullptr;
