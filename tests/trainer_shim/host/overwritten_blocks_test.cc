@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,8 @@
 
 #include "absl/types/span.h"
 #include "tests/fakes/fake_loader_client.h"
+#include "tests/fakes/role.h"
+#include "trainer_shim/host/in_process_communicator.h"
 #include "trainer_shim/host/trainer_shim.h"
 
 namespace ballast {
@@ -65,6 +68,39 @@ TEST_P(OverwrittenBlocksTest, WholeBlocksReachTheEnd) {
   const absl::Status end =
       EndOf(GetParam(), /*damaged=*/false, /*overwritten=*/false);
   EXPECT_EQ(end.code(), absl::StatusCode::kOutOfRange) << end;
+}
+
+// Rank 1's second block is overwritten while the ranks exchange. Rank 0 cannot
+// tell, so it must get none of it.
+TEST_P(OverwrittenBlocksTest, NeverReachPeers) {
+  auto ends = InProcessGroup(2);
+  std::vector<int> batches(2, 0);
+  std::vector<absl::Status> statuses(2);
+  const auto run = [&](uint32_t rank) {
+    FakeLoader loader;
+    loader.stays_intact = [=](uint64_t, uint32_t micro_batch) {
+      return rank == 0 || micro_batch == 0;
+    };
+    std::vector<std::unique_ptr<LoaderClient>> clients;
+    clients.push_back(FakeLoaderClient(std::move(loader)));
+    TrainerShim::Options options;
+    options.source.role = RoleOf(GetParam(), rank);
+    options.source.steps = 1;
+    options.communicator = std::move(ends[rank]);
+    auto shim = TrainerShim::Create(std::move(options), std::move(clients));
+    ASSERT_TRUE(shim.ok()) << shim.status();
+    while (statuses[rank].ok()) {
+      statuses[rank] = (*shim)->Next().status();
+      batches[rank] += statuses[rank].ok();
+    }
+  };
+  std::thread other([&] { run(1); });
+  run(0);
+  other.join();
+  EXPECT_EQ(batches, std::vector<int>({1, 1}));
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Modules, OverwrittenBlocksTest,
