@@ -23,9 +23,8 @@ namespace {
 // State shared by a fetcher and its blocks, which may outlive it.
 class Connection {
  public:
-  Connection(const std::shared_ptr<grpc::Channel>& channel,
-             const FetchRequest& request, const PullLanes& lanes,
-             BufferPools* pools)
+  Connection(PullChannel* channel, const FetchRequest& request,
+             const PullLanes& lanes, BufferPools* pools)
       : held_(request.held != nullptr
                   ? request.held
                   : std::make_shared<HeldBytes>(request.max_bytes)),
@@ -117,6 +116,7 @@ class SharedBlock final : public FetchedBlock {
   uint32_t micro_batch() const override { return micro_batch_; }
   absl::Span<const uint8_t> bytes() const override { return bytes_; }
   bool intact() const override { return StampHolds(stamp_, generation_); }
+  bool may_be_overwritten() const override { return true; }
   std::shared_ptr<const MemoryRegion> region() const override { return arena_; }
 
  private:
@@ -132,7 +132,7 @@ class SharedBlock final : public FetchedBlock {
 
 class GrpcBatchFetcher final : public BatchFetcher {
  public:
-  GrpcBatchFetcher(std::vector<std::shared_ptr<grpc::Channel>> channels,
+  GrpcBatchFetcher(std::vector<std::shared_ptr<PullChannel>> channels,
                    const FetchRequest& request, const std::string& address,
                    std::shared_ptr<ArenaCache> arenas, BufferPools* pools)
       : context_(absl::StrCat("server ", address)),
@@ -140,8 +140,8 @@ class GrpcBatchFetcher final : public BatchFetcher {
         verify_shared_memory_(request.verify_shared_memory),
         arenas_(std::move(arenas)),
         lanes_({channels.begin() + 1, channels.end()}),
-        connection_(std::make_shared<Connection>(channels.front(), request,
-                                                 lanes_, pools)),
+        connection_(std::make_shared<Connection>(channels.front().get(),
+                                                 request, lanes_, pools)),
         assembler_(request.max_block_bytes, &connection_->pool()) {}
 
   ~GrpcBatchFetcher() override {
@@ -317,7 +317,7 @@ absl::StatusOr<std::unique_ptr<FetchedBlock>> GrpcBatchFetcher::OnShared(
 }  // namespace
 
 std::unique_ptr<BatchFetcher> MakeGrpcBatchFetcher(
-    std::vector<std::shared_ptr<grpc::Channel>> channels,
+    std::vector<std::shared_ptr<PullChannel>> channels,
     const FetchRequest& request, const std::string& address,
     std::shared_ptr<ArenaCache> arenas, BufferPools* pools) {
   return std::make_unique<GrpcBatchFetcher>(std::move(channels), request,

@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
-#include <grpcpp/channel.h>
-
 #include "client/arena_mapping.h"
 #include "client/batch_fetcher.h"
 #include "client/buffer_pool.h"
+#include "client/pull_channel.h"
 
 namespace ballast {
 
@@ -28,7 +27,7 @@ namespace ballast {
 // `channels`: one connection each for the Pull and its further lanes, which
 // carry chunks in turn; at least one.
 std::unique_ptr<BatchFetcher> MakeGrpcBatchFetcher(
-    std::vector<std::shared_ptr<grpc::Channel>> channels,
+    std::vector<std::shared_ptr<PullChannel>> channels,
     const FetchRequest& request, const std::string& address,
     std::shared_ptr<ArenaCache> arenas, BufferPools* pools);
 

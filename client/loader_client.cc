@@ -11,6 +11,7 @@
 #include "client/arena_mapping.h"
 #include "client/buffer_pool.h"
 #include "client/grpc_batch_fetcher.h"
+#include "client/pull_channel.h"
 #include "client/server_channel.h"
 #include "common/status_macros.h"
 #include "proto/health.grpc.pb.h"
@@ -57,6 +58,15 @@ absl::Status CheckAttached(const v1::AttachResponse& response) {
   return absl::OkStatus();
 }
 
+std::vector<std::shared_ptr<PullChannel>> PullChannelsOf(
+    std::vector<std::shared_ptr<grpc::Channel>> channels) {
+  std::vector<std::shared_ptr<PullChannel>> pulls;
+  for (auto& channel : channels) {
+    pulls.push_back(MakeGrpcPullChannel(std::move(channel)));
+  }
+  return pulls;
+}
+
 class GrpcLoaderClient final : public LoaderClient {
  public:
   GrpcLoaderClient(const std::string& address, const ChannelSecurity& security,
@@ -65,8 +75,8 @@ class GrpcLoaderClient final : public LoaderClient {
         loader_(v1::LoaderService::NewStub(server_.channel())),
         schedule_(v1::ScheduleService::NewStub(server_.channel())),
         health_(grpc::health::v1::Health::NewStub(server_.channel())),
-        pull_(MakePullChannels(address, security,
-                               std::clamp(streams, 1u, kMaxLanes))) {}
+        pull_(PullChannelsOf(MakePullChannels(
+            address, security, std::clamp(streams, 1u, kMaxLanes)))) {}
 
   absl::StatusOr<v1::AttachResponse> Attach(
       const v1::Role& role, const v1::Fingerprint& expected) override {
@@ -205,7 +215,7 @@ class GrpcLoaderClient final : public LoaderClient {
   const std::unique_ptr<v1::ScheduleService::Stub> schedule_;
   const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
   // Channels of a Pull and its further lanes.
-  const std::vector<std::shared_ptr<grpc::Channel>> pull_;
+  const std::vector<std::shared_ptr<PullChannel>> pull_;
   const std::shared_ptr<ArenaCache> arenas_ = std::make_shared<ArenaCache>();
   BufferPools pools_;
 };

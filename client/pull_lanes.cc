@@ -20,7 +20,7 @@ std::string RandomTicket() {
 
 }  // namespace
 
-PullLanes::PullLanes(std::vector<std::shared_ptr<grpc::Channel>> channels)
+PullLanes::PullLanes(std::vector<std::shared_ptr<PullChannel>> channels)
     : channels_(std::move(channels)),
       ticket_(channels_.empty() ? "" : RandomTicket()) {}
 
@@ -32,7 +32,7 @@ void PullLanes::Open() {
     v1::PullRequest first;
     first.mutable_join()->set_ticket(ticket_);
     first.mutable_join()->set_lane(streams_.size() + 1);
-    streams_.push_back(PullStream::Open(channel, first));
+    streams_.push_back(PullStream::Open(channel.get(), first));
   }
 }
 

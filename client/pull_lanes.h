@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include <grpcpp/channel.h>
 #include <grpcpp/support/byte_buffer.h>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "client/pull_channel.h"
 #include "client/pull_stream.h"
 #include "common/mutex.h"
 
@@ -23,7 +23,7 @@ namespace ballast {
 class PullLanes {
  public:
   // One lane for each of `channels`, in addition to the Pull itself.
-  explicit PullLanes(std::vector<std::shared_ptr<grpc::Channel>> channels);
+  explicit PullLanes(std::vector<std::shared_ptr<PullChannel>> channels);
 
   // Lanes with the Pull itself: at least 1.
   uint32_t count() const { return channels_.size() + 1; }
@@ -41,7 +41,7 @@ class PullLanes {
   void Cancel();
 
  private:
-  const std::vector<std::shared_ptr<grpc::Channel>> channels_;
+  const std::vector<std::shared_ptr<PullChannel>> channels_;
   const std::string ticket_;
   bool opened_ = false;
   Mutex mutex_;
