@@ -19,13 +19,6 @@ class CallCount {
     MutexLock lock(&mutex_);
     ++calls_;
   }
-  // Like Begin, unless `most` calls are open already. Returns whether it began.
-  bool TryBegin(int64_t most) {
-    MutexLock lock(&mutex_);
-    if (calls_ >= most) return false;
-    ++calls_;
-    return true;
-  }
   void End() {
     MutexLock lock(&mutex_);
     if (--calls_ == 0) none_.NotifyAll();
