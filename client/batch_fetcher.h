@@ -35,6 +35,11 @@ class FetchedBlock {
   // blocks in the client's own memory. From any thread.
   virtual bool intact() const { return true; }
 
+  // Whether intact() may ever be false. Such a block's bytes must not be given
+  // away, to another rank for example, before intact() has been asked: copy
+  // them first.
+  virtual bool may_be_overwritten() const { return false; }
+
   // The memory that holds bytes() and other blocks; null if the block has its
   // own memory.
   virtual std::shared_ptr<const MemoryRegion> region() const { return nullptr; }

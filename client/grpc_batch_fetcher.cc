@@ -22,9 +22,8 @@ namespace {
 // State shared by a fetcher and its blocks, which may outlive it.
 class Connection {
  public:
-  Connection(const std::shared_ptr<grpc::Channel>& channel,
-             const FetchRequest& request, const PullLanes& lanes,
-             BufferPools* pools)
+  Connection(PullChannel* channel, const FetchRequest& request,
+             const PullLanes& lanes, BufferPools* pools)
       : held_(request.held != nullptr
                   ? request.held
                   : std::make_shared<HeldBytes>(request.max_bytes)),
@@ -116,6 +115,7 @@ class SharedBlock final : public FetchedBlock {
   uint32_t micro_batch() const override { return micro_batch_; }
   absl::Span<const uint8_t> bytes() const override { return bytes_; }
   bool intact() const override { return StampHolds(stamp_, generation_); }
+  bool may_be_overwritten() const override { return true; }
   std::shared_ptr<const MemoryRegion> region() const override { return arena_; }
 
  private:
@@ -131,16 +131,16 @@ class SharedBlock final : public FetchedBlock {
 
 class GrpcBatchFetcher final : public BatchFetcher {
  public:
-  GrpcBatchFetcher(std::shared_ptr<PullChannels> channels,
+  GrpcBatchFetcher(std::shared_ptr<PullChannel> channel,
                    const FetchRequest& request, const std::string& address,
                    std::shared_ptr<ArenaCache> arenas, BufferPools* pools)
       : context_(absl::StrCat("server ", address)),
         max_block_bytes_(request.max_block_bytes),
         verify_shared_memory_(request.verify_shared_memory),
         arenas_(std::move(arenas)),
-        channels_(std::move(channels)),
-        lanes_(channels_->count()),
-        connection_(std::make_shared<Connection>(channels_->main(), request,
+        channel_(std::move(channel)),
+        lanes_(channel_->lanes()),
+        connection_(std::make_shared<Connection>(channel_.get(), request,
                                                  lanes_, pools)),
         assembler_(request.max_block_bytes, &connection_->pool()) {}
 
@@ -187,7 +187,7 @@ class GrpcBatchFetcher final : public BatchFetcher {
   const uint64_t max_block_bytes_;
   const bool verify_shared_memory_;
   const std::shared_ptr<ArenaCache> arenas_;
-  const std::shared_ptr<PullChannels> channels_;
+  const std::shared_ptr<PullChannel> channel_;
   PullLanes lanes_;
   uint64_t chunks_ = 0;  // so far
   const std::shared_ptr<Connection> connection_;
@@ -217,7 +217,7 @@ absl::Status GrpcBatchFetcher::OnBegin(const v1::PullResponse::Begin& begin) {
                                             " or 1, and no change"));
   }
   if (lanes > 1 && !lanes_.open()) {
-    lanes_.Open(channels_->LanesTo(connection_->stream().peer()));
+    lanes_.Open(channel_->LanesTo(connection_->stream().peer()));
   }
   return absl::OkStatus();
 }
@@ -320,10 +320,10 @@ absl::StatusOr<std::unique_ptr<FetchedBlock>> GrpcBatchFetcher::OnShared(
 }  // namespace
 
 std::unique_ptr<BatchFetcher> MakeGrpcBatchFetcher(
-    std::shared_ptr<PullChannels> channels, const FetchRequest& request,
+    std::shared_ptr<PullChannel> channel, const FetchRequest& request,
     const std::string& address, std::shared_ptr<ArenaCache> arenas,
     BufferPools* pools) {
-  return std::make_unique<GrpcBatchFetcher>(std::move(channels), request,
+  return std::make_unique<GrpcBatchFetcher>(std::move(channel), request,
                                             address, std::move(arenas), pools);
 }
 

@@ -7,7 +7,7 @@
 #include "client/arena_mapping.h"
 #include "client/batch_fetcher.h"
 #include "client/buffer_pool.h"
-#include "client/pull_channels.h"
+#include "client/pull_channel.h"
 
 namespace ballast {
 
@@ -23,10 +23,10 @@ namespace ballast {
 // for a server that overdraws its credit or otherwise breaks the protocol;
 // errors name `address`.
 //
-// `channels`: the connections of the Pull and its further lanes, which carry
+// `channel`: the connections of the Pull and its further lanes, which carry
 // chunks in turn.
 std::unique_ptr<BatchFetcher> MakeGrpcBatchFetcher(
-    std::shared_ptr<PullChannels> channels, const FetchRequest& request,
+    std::shared_ptr<PullChannel> channel, const FetchRequest& request,
     const std::string& address, std::shared_ptr<ArenaCache> arenas,
     BufferPools* pools);
 

@@ -10,6 +10,7 @@
 #include "client/arena_mapping.h"
 #include "client/buffer_pool.h"
 #include "client/grpc_batch_fetcher.h"
+#include "client/pull_channel.h"
 #include "client/pull_channels.h"
 #include "client/server_channel.h"
 #include "common/status_macros.h"
@@ -64,7 +65,8 @@ class GrpcLoaderClient final : public LoaderClient {
         loader_(v1::LoaderService::NewStub(server_.channel())),
         schedule_(v1::ScheduleService::NewStub(server_.channel())),
         health_(grpc::health::v1::Health::NewStub(server_.channel())),
-        pull_(std::make_shared<PullChannels>(address, security, streams)) {}
+        pull_(MakeGrpcPullChannel(
+            std::make_shared<PullChannels>(address, security, streams))) {}
 
   absl::StatusOr<v1::AttachResponse> Attach(
       const v1::Role& role, const v1::Fingerprint& expected) override {
@@ -205,7 +207,7 @@ class GrpcLoaderClient final : public LoaderClient {
   const std::unique_ptr<v1::LoaderService::Stub> loader_;
   const std::unique_ptr<v1::ScheduleService::Stub> schedule_;
   const std::unique_ptr<grpc::health::v1::Health::Stub> health_;
-  const std::shared_ptr<PullChannels> pull_;
+  const std::shared_ptr<PullChannel> pull_;
   const std::shared_ptr<ArenaCache> arenas_ = std::make_shared<ArenaCache>();
   BufferPools pools_;
 };

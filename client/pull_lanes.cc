@@ -23,7 +23,7 @@ PullLanes::PullLanes(uint32_t count)
     : count_(count), ticket_(count == 1 ? "" : RandomTicket()) {}
 
 void PullLanes::Open(
-    const std::vector<std::shared_ptr<grpc::Channel>>& channels) {
+    const std::vector<std::shared_ptr<PullChannel>>& channels) {
   opened_ = true;
   MutexLock lock(&mutex_);
   if (cancelled_) return;
@@ -31,7 +31,7 @@ void PullLanes::Open(
     v1::PullRequest first;
     first.mutable_join()->set_ticket(ticket_);
     first.mutable_join()->set_lane(streams_.size() + 1);
-    streams_.push_back(PullStream::Open(channel, first));
+    streams_.push_back(PullStream::Open(channel.get(), first));
   }
 }
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include <grpcpp/channel.h>
 #include <grpcpp/support/byte_buffer.h>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "client/pull_channel.h"
 #include "client/pull_stream.h"
 #include "common/mutex.h"
 
@@ -31,7 +31,7 @@ class PullLanes {
 
   // Joins the lanes, one for each of `channels` (count() - 1), to the Pull;
   // call it once. Does not wait.
-  void Open(const std::vector<std::shared_ptr<grpc::Channel>>& channels);
+  void Open(const std::vector<std::shared_ptr<PullChannel>>& channels);
   bool open() const { return opened_; }
 
   // Reads the next message of lane 1 to count() - 1, as PullStream::Read.

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include <grpcpp/generic/generic_stub.h>
-
 #include "absl/strings/str_cat.h"
 #include "client/pull_wire.h"
 #include "common/grpc_status.h"
@@ -32,13 +30,11 @@ v1::PullRequest OpenRequest(const FetchRequest& request) {
 // gRPC never runs a reaction inside the call that starts its operation, so
 // operations are started, and the hold is removed, under mutex_.
 
-std::unique_ptr<PullStream> PullStream::Open(
-    const std::shared_ptr<grpc::Channel>& channel,
-    const v1::PullRequest& first) {
+std::unique_ptr<PullStream> PullStream::Open(PullChannel* channel,
+                                             const v1::PullRequest& first) {
   std::unique_ptr<PullStream> stream(new PullStream);
   MutexLock lock(&stream->mutex_);
-  grpc::GenericStub(channel).PrepareBidiStreamingCall(
-      &stream->context_, "/ballast.v1.LoaderService/Pull", {}, stream.get());
+  stream->rpc_ = channel->Prepare(stream.get());
   stream->StartWriteOf(first);
   stream->AddHold();  // until Close
   stream->StartCall();
@@ -191,7 +187,7 @@ void PullStream::Close() {
 }
 
 void PullStream::BreakOff() {
-  if (!done_) context_.TryCancel();
+  if (!done_) rpc_->Cancel();
   Close();
 }
 

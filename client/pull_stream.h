@@ -8,13 +8,11 @@
 #include <string>
 #include <vector>
 
-#include <grpcpp/channel.h>
-#include <grpcpp/client_context.h>
 #include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/client_callback.h>
 
 #include "absl/status/status.h"
 #include "client/batch_fetcher.h"
+#include "client/pull_channel.h"
 #include "common/mutex.h"
 #include "proto/loader_service.pb.h"
 
@@ -32,13 +30,11 @@ v1::PullRequest OpenRequest(const FetchRequest& request);
 // Blocks that the server has lent in its shared memory stay unchanged while the
 // RPC lives, so the RPC is kept until all are returned: a cancelled stream asks
 // the server to stop, and ends when the last block is returned.
-class PullStream final
-    : private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class PullStream final : private PullClientReactor {
  public:
   // Opens the RPC with its first message.
-  static std::unique_ptr<PullStream> Open(
-      const std::shared_ptr<grpc::Channel>& channel,
-      const v1::PullRequest& first);
+  static std::unique_ptr<PullStream> Open(PullChannel* channel,
+                                          const v1::PullRequest& first);
 
   // Reads the next message; blocks until it has arrived. Errors are final:
   // OUT_OF_RANGE (the server has ended the stream with OK), CANCELLED (by
@@ -47,7 +43,7 @@ class PullStream final
 
   // The server's end of the connection, as gRPC names it. Known once Read has
   // returned a message.
-  std::string peer() const { return context_.peer(); }
+  std::string peer() const { return rpc_->peer(); }
 
   // Lets the server send `bytes` more. Never blocks; no effect once the stream
   // has ended.
@@ -96,7 +92,7 @@ class PullStream final
   void BreakOff() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status EndStatus() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  grpc::ClientContext context_;
+  std::unique_ptr<PullRpc> rpc_;
   // The operation under way owns the message that it uses.
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;

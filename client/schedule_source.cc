@@ -26,12 +26,10 @@ absl::StatusOr<const v1::StepSchedule*> ScheduleSource::Get(uint64_t step) {
 
 absl::StatusOr<v1::StepSchedule> ScheduleSource::Fetch(uint64_t step) {
   while (true) {
-    LoaderClient* server = servers_[failover_.server()];
     absl::StatusOr<v1::StepSchedule> schedule =
-        server->GetSchedule(step, options_.split);
+        Ask(servers_[failover_.server()], step);
     if (schedule.ok()) {
       failover_.OnProgress();
-      BALLAST_RETURN_IF_ERROR(Check(*schedule, server->address()));
       return schedule;
     }
     const absl::StatusOr<absl::Duration> wait =
@@ -48,15 +46,17 @@ absl::StatusOr<v1::StepSchedule> ScheduleSource::Fetch(uint64_t step) {
   }
 }
 
-absl::Status ScheduleSource::Check(const v1::StepSchedule& schedule,
-                                   const std::string& address) const {
-  if (schedule.fingerprint() != options_.fingerprint) {
-    return absl::DataLossError(absl::StrCat(
-        "server ", address, ": the schedule of step ", schedule.step(),
-        " has fingerprint ", schedule.fingerprint(), ", wanted ",
-        options_.fingerprint, "; the server's configuration or index changed"));
+absl::StatusOr<v1::StepSchedule> ScheduleSource::Ask(LoaderClient* server,
+                                                     uint64_t step) const {
+  absl::StatusOr<v1::StepSchedule> schedule =
+      server->GetSchedule(step, options_.split);
+  if (!schedule.ok() || schedule->fingerprint() == options_.fingerprint) {
+    return schedule;
   }
-  return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      "server ", server->address(), ": the schedule of step ", step,
+      " has fingerprint ", schedule->fingerprint(), ", wanted ",
+      options_.fingerprint, "; the server's configuration or index changed"));
 }
 
 void ScheduleSource::Cancel() { sleeper_->Wake(); }

@@ -34,8 +34,8 @@ class ScheduleSource {
   // The schedule of `step`, valid until the next call. Asks a server only when
   // the step differs from the last call's; blocks until one answers, going from
   // server to server as Failover does. Errors: as Failover::OnFailure for those
-  // of LoaderClient::GetSchedule; DATA_LOSS (another fingerprint: the server
-  // changed its configuration); CANCELLED.
+  // of LoaderClient::GetSchedule; DATA_LOSS (every server has another
+  // fingerprint: its configuration or index changed); CANCELLED.
   absl::StatusOr<const v1::StepSchedule*> Get(uint64_t step);
 
   // Ends a Get that waits between rounds, and every later one, with CANCELLED.
@@ -43,8 +43,9 @@ class ScheduleSource {
 
  private:
   absl::StatusOr<v1::StepSchedule> Fetch(uint64_t step);
-  absl::Status Check(const v1::StepSchedule& schedule,
-                     const std::string& address) const;
+  // A server's answer. DATA_LOSS: its schedule has another fingerprint.
+  absl::StatusOr<v1::StepSchedule> Ask(LoaderClient* server,
+                                       uint64_t step) const;
 
   const std::vector<LoaderClient*> servers_;
   const Options options_;

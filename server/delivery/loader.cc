@@ -299,6 +299,11 @@ void Loader::Drain() {
   }
 }
 
+bool Loader::draining() const {
+  MutexLock lock(&mutex_);
+  return draining_;
+}
+
 uint64_t Loader::memory_in_use() const {
   MutexLock lock(&mutex_);
   return ledger_.in_use();

@@ -122,6 +122,8 @@ class Loader : public std::enable_shared_from_this<Loader> {
   // Refuses new streams from now on and ends the open ones with UNAVAILABLE at
   // the next TryNext. Final. Does not wait.
   void Drain();
+  // Whether Drain has been called.
+  bool draining() const;
 
   // The shared memory that holds the blocks; null if there is none.
   const ArenaIdentity* arena() const { return arena_->identity(); }

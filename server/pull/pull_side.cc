@@ -125,8 +125,9 @@ bool PullSide::TakeBlock() {
   // OUT_OF_RANGE: everything requested has been sent.
   absl::Status status =
       absl::IsOutOfRange(next->status()) ? absl::OkStatus() : next->status();
-  // A draining server does not wait for lent blocks.
-  if (absl::IsUnavailable(status)) {
+  // A draining server does not wait for lent blocks. A server that cannot read
+  // a sample must: the client still reads the blocks before it.
+  if (context_.loader->draining()) {
     End(std::move(status));
     return false;
   }

@@ -108,6 +108,25 @@ TEST(ScheduleSourceTest, OneServersLastingFaultIsNotAnothers) {
   EXPECT_EQ(second, 1);
 }
 
+// A server that was restarted with other data, beside one with the job's.
+TEST(ScheduleSourceTest, LeavesAServerWhoseFingerprintHasChanged) {
+  FakeLoader other;
+  other.on_schedule = [](v1::StepSchedule* schedule) {
+    schedule->set_fingerprint("0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f");
+    return absl::OkStatus();
+  };
+  int calls = 0;
+  const auto a = FakeLoaderClient(other);
+  const auto b = FakeLoaderClient(Failing(0, absl::OkStatus(), &calls));
+  LoaderClient* const servers[] = {a.get(), b.get()};
+  ManualClock clock;
+  ScheduleSource source(servers, OptionsWith(&clock));
+  const auto schedule = source.Get(3);
+  ASSERT_TRUE(schedule.ok()) << schedule.status();
+  EXPECT_EQ((*schedule)->fingerprint(), kSyntheticFingerprint);
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(ScheduleSourceTest, CancelEndsTheWait) {
   int calls = 0;
   const auto client =

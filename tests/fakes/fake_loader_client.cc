@@ -65,6 +65,9 @@ class FakeBlock : public FetchedBlock {
     return !loader_.stays_intact || !handed_out_.exchange(true) ||
            loader_.stays_intact(step(), micro_batch());
   }
+  bool may_be_overwritten() const override {
+    return loader_.stays_intact != nullptr;
+  }
   std::shared_ptr<const MemoryRegion> region() const override {
     return region_;
   }

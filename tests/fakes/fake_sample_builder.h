@@ -2,9 +2,11 @@
 #define BALLAST_TESTS_FAKES_FAKE_SAMPLE_BUILDER_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 
+#include "absl/status/status.h"
 #include "common/mutex.h"
 #include "server/delivery/sample_builder.h"
 
@@ -37,9 +39,8 @@ class FakeSampleBuilder : public SampleBuilder {
       }
       --working_;
       changed_.NotifyAll();
-      if (failing_.count(request.record.position) != 0) {
-        return absl::DataLossError("told to fail");
-      }
+      const auto failing = failing_.find(request.record.position);
+      if (failing != failing_.end()) return failing->second;
     }
     for (uint64_t i = 0; i < request.payload.size(); ++i) {
       request.payload[i] =
@@ -48,9 +49,10 @@ class FakeSampleBuilder : public SampleBuilder {
     return SampleOutcome::kBuilt;
   }
 
-  void FailAt(uint64_t position) {
+  void FailAt(uint64_t position,
+              const absl::Status& why = absl::DataLossError("told to fail")) {
     MutexLock lock(&mutex_);
-    failing_.insert(position);
+    failing_[position] = why;
   }
 
   // While the gate is shut every Build blocks, or every Build of module `only`.
@@ -97,7 +99,7 @@ class FakeSampleBuilder : public SampleBuilder {
   mutable int working_ ABSL_GUARDED_BY(mutex_) = 0;
   mutable std::set<uint64_t> begun_ ABSL_GUARDED_BY(mutex_);
   mutable uint64_t builds_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::set<uint64_t> failing_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, absl::Status> failing_ ABSL_GUARDED_BY(mutex_);
   mutable std::set<uint64_t> seen_
       ABSL_GUARDED_BY(mutex_);  // positions that vision has built
   mutable std::set<uint64_t> unseen_ ABSL_GUARDED_BY(mutex_);

@@ -1,5 +1,6 @@
 #include "trainer_shim/host/host_batch_maker.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,10 +71,16 @@ absl::StatusOr<BatchEntry*> HostBatchMaker::Next(StreamHandle) {
 
 absl::Status HostBatchMaker::Assemble(const RoleSource::Block& next,
                                       PackedBatch* batch) {
-  const absl::Status assembled = assembler_->Assemble(
-      *next.step, next.micro_batch, next.block->bytes(), batch);
+  const bool sends =
+      setup_.source->shape().exchanges() && next.block->may_be_overwritten();
+  absl::Span<const uint8_t> block = next.block->bytes();
+  if (sends) {
+    BALLAST_ASSIGN_OR_RETURN(block, CheckedCopy(*next.block));
+  }
+  const absl::Status assembled =
+      assembler_->Assemble(*next.step, next.micro_batch, block, batch);
   // First, since an overwritten block may look damaged in any way.
-  if (!absl::IsCancelled(assembled)) {
+  if (!sends && !absl::IsCancelled(assembled)) {
     BALLAST_RETURN_IF_ERROR(CheckIntact(*next.block));
   }
   BALLAST_RETURN_IF_ERROR(assembled);
@@ -84,6 +91,17 @@ absl::Status HostBatchMaker::Assemble(const RoleSource::Block& next,
   times.pack = batch->pack_time;
   setup_.source->NoteTimes(times);
   return absl::OkStatus();
+}
+
+absl::StatusOr<absl::Span<const uint8_t>> HostBatchMaker::CheckedCopy(
+    const FetchedBlock& block) {
+  if (copy_.size() < block.bytes().size()) {
+    BALLAST_ASSIGN_OR_RETURN(copy_,
+                             AlignedBuffer::Create(block.bytes().size()));
+  }
+  std::copy(block.bytes().begin(), block.bytes().end(), copy_.bytes().begin());
+  BALLAST_RETURN_IF_ERROR(CheckIntact(block));
+  return copy_.bytes().first(block.bytes().size());
 }
 
 absl::Status HostBatchMaker::Broadcast(BatchEntry* entry, StreamHandle) {

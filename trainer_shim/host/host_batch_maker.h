@@ -6,6 +6,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/batch_fetcher.h"
+#include "common/aligned_buffer.h"
 #include "trainer_shim/batch_maker.h"
 #include "trainer_shim/host/batch_assembler.h"
 #include "trainer_shim/host/patchify.h"
@@ -28,11 +31,17 @@ class HostBatchMaker : public BatchMaker {
 
  private:
   absl::Status Assemble(const RoleSource::Block& next, PackedBatch* batch);
+  // Copies a block that may be overwritten, for an exchange: peers cannot tell
+  // that what they receive is no longer the block. Errors: as CheckIntact;
+  // RESOURCE_EXHAUSTED (no memory for the copy).
+  absl::StatusOr<absl::Span<const uint8_t>> CheckedCopy(
+      const FetchedBlock& block);
 
   const PixelType pixel_type_;
   const Normalisation normalisation_;
   Setup setup_;
   std::optional<BatchAssembler> assembler_;
+  AlignedBuffer copy_;  // grows to the largest block that was copied
 };
 
 }  // namespace ballast

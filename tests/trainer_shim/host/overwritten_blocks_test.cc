@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,8 @@
 
 #include "absl/types/span.h"
 #include "tests/fakes/fake_loader_client.h"
+#include "tests/fakes/role.h"
+#include "trainer_shim/host/in_process_communicator.h"
 #include "trainer_shim/host/trainer_shim.h"
 
 namespace ballast {
@@ -114,6 +117,39 @@ TEST_P(OverwrittenBlocksTest, EndTheRankIfTheyAlwaysAre) {
       EndAfter(GetParam(), v1::DELIVERY_DIRECT, 1000, &batches);
   EXPECT_EQ(end.code(), absl::StatusCode::kUnavailable) << end;
   EXPECT_EQ(batches, 1);
+}
+
+// Rank 1's second block is overwritten while the ranks exchange. Rank 0 cannot
+// tell, so it must get none of it.
+TEST_P(OverwrittenBlocksTest, NeverReachPeers) {
+  auto ends = InProcessGroup(2);
+  std::vector<int> batches(2, 0);
+  std::vector<absl::Status> statuses(2);
+  const auto run = [&](uint32_t rank) {
+    FakeLoader loader;
+    loader.stays_intact = [=](uint64_t, uint32_t micro_batch) {
+      return rank == 0 || micro_batch == 0;
+    };
+    std::vector<std::unique_ptr<LoaderClient>> clients;
+    clients.push_back(FakeLoaderClient(std::move(loader)));
+    TrainerShim::Options options;
+    options.source.role = RoleOf(GetParam(), rank);
+    options.source.steps = 1;
+    options.communicator = std::move(ends[rank]);
+    auto shim = TrainerShim::Create(std::move(options), std::move(clients));
+    ASSERT_TRUE(shim.ok()) << shim.status();
+    while (statuses[rank].ok()) {
+      statuses[rank] = (*shim)->Next().status();
+      batches[rank] += statuses[rank].ok();
+    }
+  };
+  std::thread other([&] { run(1); });
+  run(0);
+  other.join();
+  EXPECT_EQ(batches, std::vector<int>({1, 1}));
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Modules, OverwrittenBlocksTest,

@@ -1,0 +1,146 @@
+#include "tests/simulation/sim_plan.h"
+
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+
+namespace ballast {
+namespace {
+
+template <typename Value, size_t kCount>
+Value OneOf(SimRandom* random, const Value (&values)[kCount]) {
+  return values[random->Below(kCount)];
+}
+
+SimFault DrawFault(const SimPlan& plan, uint32_t server, SimRandom* random) {
+  constexpr absl::Duration kLasts[] = {absl::Milliseconds(50), absl::Seconds(2),
+                                       absl::Seconds(30), absl::Minutes(3),
+                                       absl::Minutes(10)};
+  SimFault fault;
+  // The last two hit ranks.
+  fault.kind = static_cast<SimFault::Kind>(random->Below(
+      plan.one_server_is_well ? SimFault::kKinds - 2 : SimFault::kKinds));
+  const absl::Duration whole =
+      plan.most_compute / 2 * plan.steps * plan.job.micro_batches;
+  fault.at = random->Between(absl::ZeroDuration(), whole);
+  fault.lasts = random->Between(absl::Milliseconds(1), OneOf(random, kLasts));
+  fault.server = plan.one_server_is_well ? server : random->Below(plan.servers);
+  fault.rank = random->Below(plan.job.vision_dp + plan.job.language_dp);
+  fault.to_server = random->Chance(0.5);
+  return fault;
+}
+
+}  // namespace
+
+const char* SimFault::Name(Kind kind) {
+  constexpr const char* kNames[] = {
+      "kill a server", "other data",  "drain a server", "freeze a server",
+      "disk errors",   "disk stall",  "one-way cut",    "connection reset",
+      "freeze a rank", "kill a rank",
+  };
+  static_assert(std::size(kNames) == kKinds);
+  return kNames[static_cast<int>(kind)];
+}
+
+SimPlan DrawPlan(uint64_t seed) {
+  SimRandom random(seed);
+  SimPlan plan;
+  plan.seed = seed;
+  constexpr v1::Delivery kDeliveries[] = {
+      v1::DELIVERY_EXCHANGE, v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT,
+      v1::DELIVERY_HYBRID};
+  plan.job.vision_dp = 1 + random.Below(2);
+  plan.job.language_dp = 1 + random.Below(2);
+  plan.job.samples_per_group = 2;
+  plan.job.micro_batches = 2;
+  plan.job.delivery = OneOf(&random, kDeliveries);
+  plan.steps = 2 + random.Below(3);
+  plan.servers = 2;
+  constexpr double kSwitchChances[] = {0, 0.02, 0.2, 0.5};
+  plan.switch_chance = OneOf(&random, kSwitchChances);
+  plan.network.seed = random.Next();
+  constexpr absl::Duration kLatencies[] = {
+      absl::Microseconds(100), absl::Milliseconds(5), absl::Milliseconds(200)};
+  plan.network.most_latency = OneOf(&random, kLatencies);
+  plan.network.handlers = 1 + random.Below(2);
+  plan.network.window = 1 + random.Below(4);
+  plan.failover.seed = random.Next();
+  if (random.Chance(0.3)) plan.failover.patience = absl::Minutes(1);
+  constexpr uint64_t kMemories[] = {1, 8 << 10, 1 << 20};
+  plan.client_memory = OneOf(&random, kMemories);
+  constexpr uint64_t kServerMemories[] = {32 << 10, 128 << 10, 1 << 20};
+  plan.server_memory = OneOf(&random, kServerMemories);
+  plan.server_threads = 1 + random.Below(3);
+  plan.prefetch_steps = 1 + random.Below(3);
+  plan.streams = 1 + random.Below(2);
+  plan.shared_memory = random.Chance(0.4);
+  plan.vision_first = random.Chance(0.5);
+  constexpr absl::Duration kComputes[] = {absl::Milliseconds(1),
+                                          absl::Seconds(1), absl::Seconds(20)};
+  plan.most_compute = OneOf(&random, kComputes);
+  plan.one_server_is_well = random.Chance(0.4);
+  const uint32_t server = random.Below(plan.servers);
+  const uint64_t faults = random.Below(6);
+  for (uint64_t i = 0; i < faults; ++i) {
+    plan.faults.push_back(DrawFault(plan, server, &random));
+  }
+  return plan;
+}
+
+absl::Duration NextBound(const SimPlan& plan) {
+  const FailoverOptions& failover = plan.failover;
+  // The first failure is noticed within slow_after, and `patience` runs from
+  // then on. The last attempt may begin just before it is over, under limits
+  // that each round of hangs has doubled.
+  const absl::Duration last_attempt =
+      failover.slow_after * (1 + failover.patience / failover.silent_after);
+  const absl::Duration blocks = failover.slow_after + failover.patience +
+                                failover.max_backoff + last_attempt;
+  const absl::Duration schedule =
+      failover.patience + failover.max_backoff + 2 * absl::Seconds(10);
+  // The exchange waits for the slowest rank of the module, which may compute or
+  // be frozen.
+  absl::Duration others = plan.most_compute;
+  for (const SimFault& fault : plan.faults) {
+    if (fault.kind == SimFault::Kind::kFreezeRank) others += fault.lasts;
+  }
+  return blocks + schedule + others + absl::Seconds(10);
+}
+
+std::string Describe(const SimFault& fault) {
+  std::string text = absl::StrCat(SimFault::Name(fault.kind), " after ",
+                                  absl::FormatDuration(fault.at), " for ",
+                                  absl::FormatDuration(fault.lasts));
+  switch (fault.kind) {
+    case SimFault::Kind::kFreezeRank:
+    case SimFault::Kind::kKillRank:
+      return absl::StrCat(text, ": rank ", fault.rank);
+    case SimFault::Kind::kCut:
+    case SimFault::Kind::kReset:
+      return absl::StrCat(text, ": rank ", fault.rank,
+                          fault.to_server ? " to" : " from", " server ",
+                          fault.server);
+    default:
+      return absl::StrCat(text, ": server ", fault.server);
+  }
+}
+
+std::string Describe(const SimPlan& plan) {
+  std::string text = absl::StrCat(
+      "seed ", plan.seed, ": vision dp ", plan.job.vision_dp, ", language dp ",
+      plan.job.language_dp, ", ", plan.steps, " steps, ",
+      v1::Delivery_Name(plan.job.delivery), ", switch chance ",
+      plan.switch_chance, ", latency up to ",
+      absl::FormatDuration(plan.network.most_latency), ", ",
+      plan.shared_memory ? "shared memory" : "chunks", ", ", plan.streams,
+      " streams, client memory ", plan.client_memory, ", server memory ",
+      plan.server_memory, ", ", plan.server_threads, " threads",
+      plan.vision_first ? ", vision first" : "",
+      plan.one_server_is_well ? ", one server is well" : "");
+  for (const SimFault& fault : plan.faults) {
+    absl::StrAppend(&text, "\n  ", Describe(fault));
+  }
+  return text;
+}
+
+}  // namespace ballast

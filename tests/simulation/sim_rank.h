@@ -1,0 +1,89 @@
+#ifndef BALLAST_TESTS_SIMULATION_SIM_RANK_H_
+#define BALLAST_TESTS_SIMULATION_SIM_RANK_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/mutex.h"
+#include "tests/simulation/sim_client.h"
+#include "tests/simulation/sim_history.h"
+#include "tests/simulation/sim_network.h"
+#include "tests/simulation/sim_plan.h"
+#include "trainer_shim/communicator.h"
+#include "trainer_shim/host/trainer_shim.h"
+
+namespace ballast {
+
+// Defects that a test plants, to show that the checker finds them.
+struct SimDefects {
+  // A call of Next whose batch nobody trains on, as when a signal's exception
+  // comes out of it.
+  bool lose_a_batch = false;
+  bool train_twice = false;
+  bool errors_become_placeholders = false;
+  bool other_data_unnoticed = false;  // under the job's fingerprint
+  bool never_give_up_a_server = false;
+  bool no_second_server = false;
+};
+
+// One rank's process: the real TrainerShim in a thread of its own node.
+class SimRank {
+ public:
+  struct Options {
+    v1::Role role;
+    int machine = 0;
+    uint64_t start_step = 0;
+    std::vector<std::string> servers;  // addresses, in order of preference
+    v1::Fingerprint fingerprint;
+  };
+
+  // Everything given outlives the rank. `trace` is called with each event.
+  SimRank(const Options& options, const SimPlan& plan,
+          const SimDefects& defects, SimNetwork* network,
+          std::unique_ptr<Communicator> communicator,
+          std::function<void(const std::string&)> trace);
+
+  // Waits until its process has ended.
+  void Join();
+  // As SIGKILL: its connections break, and it trains on nothing more.
+  void Kill();
+  bool ended() const { return ended_; }
+
+  int node() const { return node_; }
+  const RankHistory& history() const { return history_; }
+  absl::Duration longest_next() const { return longest_next_; }
+  const SimHeld& held() const { return *held_; }
+
+ private:
+  void Run();
+  // Lets Kill reach them; null before they end.
+  void SetShim(Communicator* peers, TrainerShim* shim) {
+    MutexLock lock(&mutex_);
+    peers_ = peers;
+    shim_ = shim;
+  }
+  absl::Status Train(TrainerShim* shim);
+  void Record(const PackedBatch& batch);
+
+  const Options options_;
+  const SimPlan& plan_;
+  const SimDefects& defects_;
+  SimNetwork& network_;
+  const int node_;
+  std::unique_ptr<Communicator> communicator_;
+  const std::function<void(const std::string&)> trace_;
+  const std::shared_ptr<SimHeld> held_ = std::make_shared<SimHeld>();
+  Mutex mutex_;
+  Communicator* peers_ ABSL_GUARDED_BY(mutex_) = nullptr;  // the shim's
+  TrainerShim* shim_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool ended_ = false;
+  RankHistory history_;
+  absl::Duration longest_next_;
+  SimThread* thread_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_SIMULATION_SIM_RANK_H_

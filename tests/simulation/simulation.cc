@@ -1,0 +1,378 @@
+#include "tests/simulation/simulation.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include <xxhash.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/mutex.h"
+#include "tests/fakes/role.h"
+#include "tests/simulation/sim_server.h"
+#include "tests/simulation/sim_silence.h"
+#include "tests/simulation/sim_threads.h"
+#include "trainer_shim/host/in_process_communicator.h"
+
+namespace ballast {
+namespace {
+
+// Starts of a job beyond which it will not get well.
+constexpr int kMostStarts = 100;
+
+absl::Time VirtualNow() { return SimThreads::Current()->Now(); }
+
+class Simulation {
+ public:
+  Simulation(const SimPlan& plan, const SimulationOptions& options)
+      : plan_(plan), options_(options), network_(plan.network) {}
+
+  SimOutcome Run() {
+    SimThreads::Options threads;
+    threads.seed = plan_.seed;
+    threads.switch_chance = plan_.switch_chance;
+    const absl::Status status = SimThreads::Run(threads, [this] { Body(); });
+    if (!status.ok()) Violation(status.ToString());
+    return std::move(outcome_);
+  }
+
+ private:
+  struct Slot {  // of a server
+    SimDisk disk;
+    std::unique_ptr<SimServer> server;
+    bool busy = false;  // a fault of its process is going on
+    Mutex watching;     // held while `server` is looked at or ended
+  };
+
+  void Body();
+  void RunJob();
+  // One start of the job; returns the step where the next must begin.
+  uint64_t StartJob(uint64_t start_step);
+  void StopAllOnFailure();
+  void Watch();
+  void Inject(const SimFault& fault);
+  void InjectServer(const SimFault& fault);
+  void InjectRank(const SimFault& fault);
+  void StartServer(uint32_t number, int version);
+  static void EndServer(Slot* slot) {
+    MutexLock lock(&slot->watching);
+    slot->server.reset();
+  }
+  SimRank* RankOf(const SimFault& fault) const {
+    return fault.rank < ranks_.size() ? ranks_[fault.rank].get() : nullptr;
+  }
+  int MachineOfRank(uint32_t rank) const { return plan_.servers + rank; }
+  std::string AddressOf(uint32_t server) const {
+    return absl::StrCat("server-", server, ":7070");
+  }
+  void Sleep(absl::Duration duration) {
+    threads_->SleepUntil(threads_->Now() + duration);
+  }
+  void Trace(const std::string& text);
+  void Violation(const std::string& text) {
+    Trace(absl::StrCat("VIOLATION: ", text));
+    outcome_.violations.push_back(text);
+  }
+  void CheckRank(const SimRank& rank);
+
+  const SimPlan& plan_;
+  const SimulationOptions& options_;
+  SimThreads* threads_ = nullptr;
+  SimNetwork network_;
+  absl::Time start_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<std::unique_ptr<SimRank>> ranks_;  // of the current start
+  std::vector<RunHistory> runs_;
+  uint64_t faults_going_on_ = 0;
+  bool other_data_ = false;
+  bool over_ = false;
+  SimOutcome outcome_;
+};
+
+void Simulation::Trace(const std::string& text) {
+  const std::string line = absl::StrCat(
+      absl::FormatDuration(VirtualNow() - start_), " ", text, "\n");
+  outcome_.trace =
+      XXH3_64bits_withSeed(line.data(), line.size(), outcome_.trace);
+  if (options_.verbose) std::fputs(line.c_str(), stderr);
+}
+
+void Simulation::Body() {
+  threads_ = SimThreads::Current();
+  start_ = threads_->Now();
+  for (uint32_t i = 0; i < plan_.servers; ++i) {
+    slots_.push_back(std::make_unique<Slot>());
+    StartServer(i, 0);
+  }
+  faults_going_on_ = plan_.faults.size();
+  std::vector<SimThread*> helpers;
+  for (const SimFault& fault : plan_.faults) {
+    helpers.push_back(threads_->Start(0, [this, &fault] {
+      Inject(fault);
+      --faults_going_on_;
+    }));
+  }
+  helpers.push_back(threads_->Start(0, [this] { Watch(); }));
+  RunJob();
+  over_ = true;
+  for (SimThread* helper : helpers) threads_->Join(helper);
+  slots_.clear();
+  HistoryPromises promises;
+  promises.job = plan_.job;
+  promises.steps = plan_.steps;
+  promises.other_data = other_data_;
+  for (const std::string& violation : CheckHistory(promises, runs_)) {
+    Violation(violation);
+  }
+  outcome_.starts = runs_.size();
+  outcome_.switches = threads_->switches();
+  Trace(absl::StrCat("over after ", outcome_.switches, " switches"));
+}
+
+void Simulation::StartServer(uint32_t number, int version) {
+  SimServer::Options server;
+  server.address = AddressOf(number);
+  server.machine = number;
+  server.job = plan_.job;
+  server.data.version = version;
+  server.data.errors_become_placeholders =
+      options_.defects.errors_become_placeholders;
+  server.fingerprint_version =
+      options_.defects.other_data_unnoticed ? 0 : version;
+  server.memory = plan_.server_memory;
+  server.threads = plan_.server_threads;
+  server.prefetch_steps = plan_.prefetch_steps;
+  server.vision_first = plan_.vision_first;
+  if (plan_.shared_memory) server.arena = options_.arena;
+  slots_[number]->server =
+      std::make_unique<SimServer>(server, &network_, &slots_[number]->disk);
+}
+
+void Simulation::RunJob() {
+  uint64_t step = 0;
+  while (true) {
+    const uint64_t reached = StartJob(step);
+    const RunHistory& run = runs_.back();
+    const bool done = std::all_of(
+        run.ranks.begin(), run.ranks.end(),
+        [](const RankHistory& rank) { return absl::IsOutOfRange(rank.end); });
+    if (done) return;
+    const bool refused =
+        other_data_ &&
+        std::any_of(run.ranks.begin(), run.ranks.end(), WasRefused);
+    if ((run.must_succeed && !refused) || runs_.size() == kMostStarts) return;
+    // The last checkpoint may be some steps old. Only a start that has a step
+    // to do ends.
+    step += threads_->random().Below(reached - step + 1);
+    step = std::min(step, plan_.steps - 1);
+    Sleep(absl::Seconds(1 + threads_->random().Below(20)));
+  }
+}
+
+uint64_t Simulation::StartJob(uint64_t start_step) {
+  RunHistory run;
+  run.start_step = start_step;
+  run.must_succeed = plan_.one_server_is_well || faults_going_on_ == 0;
+  Trace(absl::StrCat("start ", runs_.size(), " at step ", start_step,
+                     run.must_succeed ? ", which must succeed" : ""));
+  const auto scheduler = MakeSimScheduler(plan_.job, 0);
+  auto vision = InProcessGroup(plan_.job.vision_dp);
+  auto language = InProcessGroup(plan_.job.language_dp);
+  const auto add = [&](v1::Module module, uint32_t rank,
+                       std::unique_ptr<Communicator> communicator) {
+    SimRank::Options options;
+    options.role = RoleOf(module, rank);
+    options.machine = MachineOfRank(ranks_.size());
+    options.start_step = start_step;
+    for (uint32_t i = 0; i < plan_.servers; ++i) {
+      options.servers.push_back(AddressOf((ranks_.size() + i) % plan_.servers));
+    }
+    options.fingerprint = scheduler->fingerprint();
+    ranks_.push_back(std::make_unique<SimRank>(
+        options, plan_, options_.defects, &network_, std::move(communicator),
+        [this](const std::string& text) { Trace(text); }));
+  };
+  for (uint32_t i = 0; i < plan_.job.vision_dp; ++i) {
+    add(v1::MODULE_VISION, i, std::move(vision[i]));
+  }
+  for (uint32_t i = 0; i < plan_.job.language_dp; ++i) {
+    add(v1::MODULE_LANGUAGE, i, std::move(language[i]));
+  }
+  StopAllOnFailure();
+  uint64_t reached = plan_.steps;
+  for (const auto& rank : ranks_) {
+    rank->Join();
+    CheckRank(*rank);
+    run.ranks.push_back(rank->history());
+    outcome_.batches += rank->history().batches.size();
+    reached = std::min(reached, start_step + rank->history().batches.size() /
+                                                 plan_.job.micro_batches);
+  }
+  ranks_.clear();
+  runs_.push_back(std::move(run));
+  return reached;
+}
+
+// As a launcher does: once a rank has failed, kills the others.
+void Simulation::StopAllOnFailure() {
+  while (true) {
+    bool all_ended = true;
+    bool failed = false;
+    for (const auto& rank : ranks_) {
+      all_ended = all_ended && rank->ended();
+      failed =
+          failed || (rank->ended() && !absl::IsOutOfRange(rank->history().end));
+    }
+    if (all_ended) return;
+    Sleep(absl::Milliseconds(500));
+    if (!failed) continue;
+    for (const auto& rank : ranks_) rank->Kill();
+  }
+}
+
+void Simulation::CheckRank(const SimRank& rank) {
+  outcome_.longest_next = std::max(outcome_.longest_next, rank.longest_next());
+  if (rank.longest_next() > NextBound(plan_)) {
+    Violation(absl::StrCat(
+        "a Next took ", absl::FormatDuration(rank.longest_next()),
+        ", wanted at most ", absl::FormatDuration(NextBound(plan_))));
+  }
+  // BatchStream::Next: one block more while some date from before a failover.
+  const SimHeld& held = rank.held();
+  const uint64_t bound =
+      std::max(plan_.client_memory, held.largest_block) + held.largest_block;
+  if (held.most > bound) {
+    Violation(absl::StrCat("a rank held ", held.most,
+                           " bytes of blocks, "
+                           "wanted at most ",
+                           bound));
+  }
+  if (held.bytes > 0) {
+    Violation(
+        absl::StrCat("a rank that has ended holds ", held.bytes, " bytes"));
+  }
+}
+
+// Checks the servers' memory all the time.
+void Simulation::Watch() {
+  while (!over_) {
+    for (const auto& slot : slots_) {
+      if (slot->busy) continue;
+      MutexLock lock(&slot->watching);
+      if (slot->server == nullptr) continue;
+      const uint64_t beyond = slot->server->MemoryBeyondBound();
+      if (beyond == 0) continue;
+      Violation(
+          absl::StrCat("a server holds ", beyond, " bytes beyond its bound"));
+      return;
+    }
+    Sleep(absl::Seconds(1));
+  }
+}
+
+void Simulation::Inject(const SimFault& fault) {
+  Sleep(fault.at);
+  if (over_) return;
+  switch (fault.kind) {
+    case SimFault::Kind::kKillServer:
+    case SimFault::Kind::kOtherData:
+    case SimFault::Kind::kDrainServer:
+    case SimFault::Kind::kFreezeServer: {
+      bool& busy = slots_[fault.server]->busy;
+      if (std::exchange(busy, true)) return;
+      Trace(Describe(fault));
+      InjectServer(fault);
+      busy = false;
+      break;
+    }
+    case SimFault::Kind::kFreezeRank:
+    case SimFault::Kind::kKillRank:
+      InjectRank(fault);
+      return;
+    case SimFault::Kind::kDiskErrors:
+      Trace(Describe(fault));
+      slots_[fault.server]->disk.error_chance = 0.5;
+      Sleep(fault.lasts);
+      slots_[fault.server]->disk.error_chance = 0;
+      break;
+    case SimFault::Kind::kDiskStall:
+      Trace(Describe(fault));
+      slots_[fault.server]->disk.stalled_until = threads_->Now() + fault.lasts;
+      Sleep(fault.lasts);
+      break;
+    case SimFault::Kind::kCut: {
+      Trace(Describe(fault));
+      int from = MachineOfRank(fault.rank);
+      int to = fault.server;
+      if (!fault.to_server) std::swap(from, to);
+      network_.Cut(from, to);
+      Sleep(fault.lasts);
+      network_.Heal(from, to);
+      break;
+    }
+    case SimFault::Kind::kReset:
+      Trace(Describe(fault));
+      network_.Reset(MachineOfRank(fault.rank), fault.server);
+      break;
+  }
+  ++outcome_.faults[static_cast<int>(fault.kind)];
+  Trace(absl::StrCat("over: ", Describe(fault)));
+}
+
+void Simulation::InjectServer(const SimFault& fault) {
+  Slot& slot = *slots_[fault.server];
+  switch (fault.kind) {
+    case SimFault::Kind::kFreezeServer:
+      network_.Freeze(slot.server->node());
+      Sleep(fault.lasts);
+      network_.Thaw(slot.server->node());
+      return;
+    case SimFault::Kind::kDrainServer:
+      slot.server->Drain();
+      break;
+    case SimFault::Kind::kOtherData:
+      other_data_ = true;
+      EndServer(&slot);
+      StartServer(fault.server, 1);
+      Sleep(fault.lasts);
+      break;
+    default:
+      break;
+  }
+  EndServer(&slot);
+  Sleep(fault.lasts);
+  StartServer(fault.server, 0);
+}
+
+void Simulation::InjectRank(const SimFault& fault) {
+  SimRank* rank = RankOf(fault);
+  if (rank == nullptr || rank->ended()) return;
+  Trace(Describe(fault));
+  ++outcome_.faults[static_cast<int>(fault.kind)];
+  if (fault.kind == SimFault::Kind::kKillRank) {
+    rank->Kill();
+    return;
+  }
+  const int node = rank->node();
+  network_.Freeze(node);
+  Sleep(fault.lasts);
+  network_.Thaw(node);
+  Trace(absl::StrCat("over: ", Describe(fault)));
+}
+
+}  // namespace
+
+SimOutcome Simulate(const SimPlan& plan, const SimulationOptions& options) {
+  // The log is written either way: its locks are part of the interleaving.
+  SetLogLevel(LogLevel::kDebug);
+  SetLogClock(&VirtualNow);
+  const Silence silence(!options.verbose);
+  if (options.verbose) std::fprintf(stderr, "%s\n", Describe(plan).c_str());
+  SimOutcome outcome = Simulation(plan, options).Run();
+  SetLogClock(nullptr);
+  return outcome;
+}
+
+}  // namespace ballast

@@ -1,0 +1,80 @@
+#include "tests/simulation/simulation.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/simulation/sim_sweep.h"
+
+namespace ballast {
+namespace {
+
+// The suite's seeds. `bazel run //tests/simulation:simulate -- --seeds N` runs
+// more of them.
+TEST(SimulationTest, JobsKeepTheirPromises) {
+  SimSweep sweep;
+  sweep.seeds = 1000;
+  const SimTotals totals = RunSeeds(sweep);
+  RecordProperty("totals", Describe(totals));
+  EXPECT_TRUE(totals.failed_seeds.empty()) << Describe(totals);
+  for (int kind = 0; kind < SimFault::kKinds; ++kind) {
+    EXPECT_GT(totals.faults[kind], 20u)
+        << SimFault::Name(static_cast<SimFault::Kind>(kind));
+  }
+}
+
+TEST(SimulationTest, ASeedReplaysAlike) {
+  SimSweep sweep;
+  sweep.seeds = 20;
+  const SimTotals first = RunSeeds(sweep);
+  const SimTotals second = RunSeeds(sweep);
+  EXPECT_EQ(first.trace, second.trace);
+  EXPECT_EQ(first.switches, second.switches);
+  sweep.first = 20;
+  EXPECT_NE(RunSeeds(sweep).trace, first.trace);
+}
+
+// The seeds that it takes until the checker finds a planted defect; 0: never.
+uint64_t SeedsUntilFound(const SimDefects& defects, uint64_t most = 500) {
+  SimSweep sweep;
+  sweep.seeds = most;
+  sweep.defects = defects;
+  sweep.stop_at_failure = true;
+  const SimTotals totals = RunSeeds(sweep);
+  return totals.failed_seeds.empty() ? 0 : totals.seeds;
+}
+
+TEST(PlantedDefectsTest, ALostBatchIsFound) {
+  EXPECT_GT(SeedsUntilFound({.lose_a_batch = true}), 0u);
+}
+
+TEST(PlantedDefectsTest, ARepeatedBatchIsFound) {
+  EXPECT_GT(SeedsUntilFound({.train_twice = true}), 0u);
+}
+
+TEST(PlantedDefectsTest, TransientFaultsAsPlaceholdersAreFound) {
+  EXPECT_GT(SeedsUntilFound({.errors_become_placeholders = true}), 0u);
+}
+
+TEST(PlantedDefectsTest, OtherDataUnderTheSameFingerprintAreFound) {
+  EXPECT_GT(SeedsUntilFound({.other_data_unnoticed = true}), 0u);
+}
+
+TEST(PlantedDefectsTest, AServerThatIsNeverGivenUpIsFound) {
+  SimPlan plan = DrawPlan(0);
+  plan.shared_memory = false;
+  plan.one_server_is_well = true;
+  SimFault stall;
+  stall.kind = SimFault::Kind::kDiskStall;
+  stall.lasts = absl::Hours(10);
+  plan.faults = {stall};
+  SimulationOptions options;
+  EXPECT_TRUE(Simulate(plan, options).violations.empty());
+  options.defects.never_give_up_a_server = true;
+  EXPECT_FALSE(Simulate(plan, options).violations.empty());
+}
+
+TEST(PlantedDefectsTest, ARankWithoutASecondServerIsFound) {
+  EXPECT_GT(SeedsUntilFound({.no_second_server = true}), 0u);
+}
+
+}  // namespace
+}  // namespace ballast
