@@ -25,7 +25,7 @@ class Disturbance:
         self._job.start()
         for fault in faults.draw(self._seed, self._cluster.steps):
             self._advance(fault.at)
-            seen = len(self._job.entries())
+            seen = self._job.seen()
             heal = self._inject(fault)
             self.injected[fault.kind] += 1
             state = self._job.advance(

@@ -169,16 +169,25 @@ class Job:
                 self.ranks.append(Rank(node, module, node.number, run, step, self._steps,
                                        own + others, self._folder))  # fmt: skip
 
-    def entries(self):
-        """All histories, those of a rank in order."""
-        found = []
+    def histories(self):
+        """What each rank wrote, in order, over all runs: {(module, rank): entries}."""
+        found = {}
         for node in self._nodes:
             for module in MODULES:
+                own = found[module, node.number] = []
                 path = f"{self._folder}/{module}.{node.number}.history"
                 if os.path.exists(path):
                     with open(path, encoding="utf-8") as file:
-                        found += [json.loads(line) for line in file]
+                        own += [json.loads(line) for line in file]
         return found
+
+    def entries(self):
+        """All histories, one after the other."""
+        return [entry for own in self.histories().values() for entry in own]
+
+    def seen(self):
+        """How many entries each rank has written by now."""
+        return {rank: len(own) for rank, own in self.histories().items()}
 
     def checkpoint(self):
         """The first step that some rank of the latest run has not completed, as a
@@ -202,8 +211,11 @@ class Job:
         return found
 
     def longest_next_ms(self, since):
-        """The longest `next` of the entries after the first `since`, by number."""
-        return max((e["next_ms"] for e in self.entries()[since:]), default=0.0)
+        """The longest `next` of any rank after what it had written at `since`."""
+        return max(
+            (e["next_ms"] for rank, own in self.histories().items() for e in own[since[rank]:]),
+            default=0.0,
+        )  # fmt: skip
 
     def advance(self, step, seconds=TIMEOUT_S):
         """Takes lines until all ranks have done `step` steps of the job, one has

@@ -25,6 +25,8 @@ def enter():
     with an error, or as skipped if OPTIONAL is set."""
     if os.environ.get(_INSIDE):
         return
+    # Tests have a short PATH.
+    os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
     probe = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     script = "ip link add name probe0 type bridge && mkdir -p /run/netns && nft list tables"
     try:

@@ -27,7 +27,7 @@ std::string PathOf(const std::string& name) {
 }
 
 // Runs every rank of `job` for two steps and appends what they get to a file.
-void Run(const SyntheticJob& job, const std::string& path) {
+void RunAndRecord(const SyntheticJob& job, const std::string& path) {
   const auto history = History::Open(path, "start 1");
   ASSERT_TRUE(history.ok()) << history.status();
   FakeLoader loader;
@@ -77,7 +77,7 @@ TEST(HistoryTest, ALineABatch) {
   job.vision_dp = 2;
   job.language_dp = 3;
   const std::string path = PathOf("lines");
-  Run(job, path);
+  RunAndRecord(job, path);
   const auto lines = LinesOf(path);
   std::set<std::string> places;
   for (const auto& line : lines) {
@@ -92,14 +92,14 @@ TEST(HistoryTest, ALineABatch) {
   EXPECT_EQ(places.size(), lines.size());
   EXPECT_EQ(lines.size() % 5, 0);
   // A further run appends.
-  Run(job, path);
+  RunAndRecord(job, path);
   EXPECT_EQ(LinesOf(path).size(), 2 * lines.size());
 }
 
 TEST(HistoryTest, ASamplesDigestIsItsOwn) {
   SyntheticJob job;
   job.vision_dp = job.language_dp = 1;
-  Run(job, PathOf("alone"));
+  RunAndRecord(job, PathOf("alone"));
   const Digests alone = DigestsOf(LinesOf(PathOf("alone")));
   // Other ranks, hence other neighbours and places in a batch.
   job.vision_dp = 2;
@@ -108,7 +108,7 @@ TEST(HistoryTest, ASamplesDigestIsItsOwn) {
        {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT}) {
     job.delivery = delivery;
     const std::string path = PathOf("shared" + std::to_string(delivery));
-    Run(job, path);
+    RunAndRecord(job, path);
     EXPECT_EQ(DigestsOf(LinesOf(path)), alone);
   }
   // Samples with content differ from each other.
