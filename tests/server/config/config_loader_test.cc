@@ -204,6 +204,17 @@ serve: {threads: 0, prefetch_steps: 0, max_bad_samples: 0}
   EXPECT_EQ(config.serve().max_bad_samples(), 0u);
 }
 
+TEST(LoadConfig, ReadsWhosePixelsAreWanted) {
+  const auto resample = [](const std::string& name) {
+    return Load(absl::StrCat(kSmallest, "\nmodel: {resample: ", name, "}\n"))
+        .model()
+        .resample();
+  };
+  EXPECT_EQ(resample("pillow12"), v1::Model::RESAMPLE_EXACT);
+  EXPECT_EQ(resample("pillow13"), v1::Model::RESAMPLE_PILLOW13);
+  EXPECT_EQ(resample("torchvision"), v1::Model::RESAMPLE_TORCHVISION);
+}
+
 TEST(LoadConfig, ReadsEveryFeatureThatCanBeConfigured) {
   const v1::Config config = Load(R"(
 sources:
