@@ -91,7 +91,7 @@ ExpectedBatch Assemble(const SyntheticJob& job, const v1::Role& role,
                            Normalisation::kTorchvision, nullptr);
   PackedBatch batch;
   const absl::Status status =
-      assembler.Assemble(StepInfoOf(schedule, shape.totals_align), micro_batch,
+      assembler.Assemble(StepInfoOf(schedule, shape.padding), micro_batch,
                          block.bytes(), &batch);
   if (!status.ok()) std::abort();
   ExpectedBatch expected;
