@@ -24,8 +24,9 @@ struct ReceiveSlice {
 
 // The seam between a rank and the other ranks of a group: the data-parallel
 // ranks of its module, or its tensor peers. Implementations: threads of one
-// process (in_process_communicator.h, in_process_device_communicator.h) and
-// NCCL (nccl_communicator.h). One object is one rank's end of the group; all
+// process (in_process_communicator.h, in_process_device_communicator.h), Gloo
+// (gloo_communicator.h, which says how its errors differ) and NCCL
+// (nccl_communicator.h). One object is one rank's end of the group; all
 // calls except Check and Abort must come from one thread.
 //
 // A communicator for host memory moves bytes within the call: it blocks until
