@@ -134,8 +134,11 @@ TEST_F(LoaderSplitsTest, AStreamAtRestLeavesOtherSplitsTheirShares) {
 
 // Language of one split does not wait for vision of another.
 TEST_F(LoaderSplitsTest, VisionOfAnotherSplitHoldsNothingBack) {
-  BlockingStream vision = Open(v1::SPLIT_VALID, v1::MODULE_VISION, 0, 1);
+  v1::Config config = ThreeSplits();
+  config.mutable_serve()->set_threads(kGlobal);  // vision's samples block half
+  Start(config);
   builder_->ShutGate(v1::MODULE_VISION);
+  BlockingStream vision = Open(v1::SPLIT_VALID, v1::MODULE_VISION, 0, 1);
   BlockingStream language = Open(v1::SPLIT_TRAIN, v1::MODULE_LANGUAGE, 0, 1, 5);
   const auto block = language.Next();
   EXPECT_TRUE(block.ok()) << block.status();
