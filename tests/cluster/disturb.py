@@ -25,6 +25,8 @@ class Disturbance:
         self._job.start()
         for fault in faults.draw(self._seed, self._cluster.steps):
             self._advance(fault.at)
+            if not self._job.ranks:
+                break  # the job had done all steps when it was to start again
             seen = self._job.seen()
             heal = self._inject(fault)
             self.injected[fault.kind] += 1
