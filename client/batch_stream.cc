@@ -8,14 +8,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/block_check.h"
 #include "client/hang_timer.h"
 #include "client/held_bytes.h"
 #include "client/overwrite_count.h"
 #include "common/log.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
-#include "proto/block/block_layout.h"
-#include "proto/block/block_view.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 
@@ -24,10 +23,6 @@ namespace {
 
 absl::Status Cancelled() {
   return absl::CancelledError("the batch stream was cancelled");
-}
-
-std::string Describe(uint64_t step, uint32_t micro_batch) {
-  return absl::StrCat("step ", step, " micro-batch ", micro_batch);
 }
 
 std::string ShortText(absl::Duration time) {
@@ -123,7 +118,7 @@ class ThreadedBatchStream final : public BatchStream {
                         " rank ", role.dp_rank());
   }
   std::string DescribePosition() const {
-    return Describe(position_.step, position_.micro_batch);
+    return DescribeBlock(position_.step, position_.micro_batch);
   }
 
   const Connect connect_;
@@ -181,7 +176,8 @@ absl::StatusOr<std::unique_ptr<FetchedBlock>> ThreadedBatchStream::Next() {
 absl::Status ThreadedBatchStream::FetchAgain(
     std::unique_ptr<FetchedBlock> block) {
   BALLAST_RETURN_IF_ERROR(overwrites_.Note(*block));
-  LogWarning(RankName(), ": ", Describe(block->step(), block->micro_batch()),
+  LogWarning(RankName(), ": ",
+             DescribeBlock(block->step(), block->micro_batch()),
              " was overwritten in shared memory before it was used (was this "
              "process stopped for long?); fetching it again");
   std::shared_ptr<BatchFetcher> fetcher;
@@ -345,32 +341,12 @@ absl::StatusOr<uint32_t> ThreadedBatchStream::CheckOrder(
     const FetchedBlock& block) const {
   if (AtEnd() || block.step() != position_.step ||
       block.micro_batch() != position_.micro_batch) {
-    return absl::InternalError(
-        absl::StrCat("blocks came out of order: ",
-                     Describe(block.step(), block.micro_batch()), ", wanted ",
-                     DescribePosition(), "; the server is at fault"));
-  }
-  const absl::StatusOr<BlockHeader> header = ReadBlockHeader(block.bytes());
-  if (!header.ok()) {
-    BALLAST_RETURN_IF_ERROR(CheckIntact(block));
-    return absl::InternalError(
-        absl::StrCat(DescribePosition(), ": ", header.status().message(),
-                     "; is the server of another version?"));
-  }
-  if (header->step != position_.step ||
-      header->micro_batch != position_.micro_batch ||
-      header->micro_batches <= header->micro_batch) {
     return absl::InternalError(absl::StrCat(
-        DescribePosition(), ": the block's header says ",
-        Describe(header->step, header->micro_batch), " of ",
-        header->micro_batches, " micro-batches; the server is at fault"));
+        "blocks came out of order: ",
+        DescribeBlock(block.step(), block.micro_batch()), ", wanted ",
+        DescribePosition(), "; the server is at fault"));
   }
-  const auto split = static_cast<v1::Split>(header->split);
-  const v1::Split wanted = options_.request.role.split();
-  if (split == wanted) return header->micro_batches;
-  return absl::InternalError(
-      absl::StrCat(DescribePosition(), ": the block's header says split ",
-                   SplitName(split), ", wanted ", SplitName(wanted)));
+  return CheckBlockHeader(block, position_, DescribePosition());
 }
 
 void ThreadedBatchStream::MovePosition(uint32_t micro_batches) {
