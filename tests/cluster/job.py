@@ -88,6 +88,14 @@ class Server:
             self._process = None
 
 
+def _records(lines):
+    """The records of a history. The last line may be unfinished, and a rank that was
+    killed may have left the beginning of a record before the next run's first one."""
+    return [
+        json.loads(line[line.rindex('{"run"'):]) for line in lines if line.endswith("\n")
+    ]  # fmt: skip
+
+
 class Rank:
     """A rank's process of one run. It is at most a page of lines ahead of those
     that were taken."""
@@ -178,7 +186,7 @@ class Job:
                 path = f"{self._folder}/{module}.{node.number}.history"
                 if os.path.exists(path):
                     with open(path, encoding="utf-8") as file:
-                        own += [json.loads(line) for line in file]
+                        own += _records(file)
         return found
 
     def entries(self):
