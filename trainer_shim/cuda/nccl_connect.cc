@@ -83,10 +83,11 @@ absl::StatusOr<ncclComm_t> SplitNccl(const NcclApi& nccl, ncclComm_t from,
   const ncclResult_t begun =
       nccl.CommSplit(from, /*color=*/0, rank, own, &config);
   absl::Status status = NcclStatus(nccl, begun, what);
-  if (status.ok() && begun == ncclInProgress) {
-    const auto is_made = [own] {
-      return std::atomic_ref<ncclComm_t>(*own).load() != nullptr;
-    };
+  const auto is_made = [own] {
+    return std::atomic_ref<ncclComm_t>(*own).load() != nullptr;
+  };
+  // NCCL may answer success before its thread has begun.
+  if (status.ok() && (begun == ncclInProgress || !is_made())) {
     status = Await(nccl, from, what, is_made, options);
     if (!status.ok()) Keep(std::move(own_it));
   }
