@@ -108,18 +108,10 @@ ImagePlan PlanBestFitTiles(uint32_t height, uint32_t width,
   }
   size = {std::max(1u, size.height), std::max(1u, size.width)};
 
-  ImagePlan plan;
   PlanStage tiles = WholeStage(Whole(height, width), size);
   tiles.height = canvas.height;
   tiles.width = canvas.width;
-  Cut(family.tile, family.tile, tiles);
-  plan.stages.push_back(tiles);
-  if (best.height * best.width == 1) return plan;
-  plan.tile_rows = best.height;
-  plan.tile_columns = best.width;
-  plan.stages.push_back(
-      WholeStage(Whole(height, width), {family.tile, family.tile}));
-  return plan;
+  return TilesAndThumbnail(tiles, family.tile);
 }
 
 }  // namespace ballast

@@ -37,8 +37,8 @@ struct PlanStage {
   uint32_t columns = 0;
 };
 
-// What a model makes of an image of one size: a pure function of the family's
-// numbers and the image's sides (ImagePlanner).
+// Crops, patches and tokens of an image of one size: a pure function of the
+// family's numbers and the image's sides (ImagePlanner).
 struct ImagePlan {
   // The crops are those of the stages in order.
   absl::InlinedVector<PlanStage, 5> stages;
@@ -46,8 +46,8 @@ struct ImagePlan {
   uint32_t tile_rows = 0;
   uint32_t tile_columns = 0;
   uint32_t crops = 0;
-  // Of all crops. Padding counts where the model sees it (tiles), not where it
-  // is masked (padded patches).
+  // Patches of all crops. Padding counts where the model sees it (tiles), not
+  // where it is masked (padded patches).
   uint64_t patches = 0;
   // Tokens that the image takes in the text, as the family's processor counts
   // them: placeholders, newlines, and start and end where they are not part of

@@ -38,6 +38,19 @@ inline PlanStage WholeStage(const PixelRect& from, const TileShape& size) {
   return stage;
 }
 
+// Cuts the canvas of `stage` into square tiles. Several tiles are followed by a
+// thumbnail of one tile's size.
+inline ImagePlan TilesAndThumbnail(PlanStage stage, uint32_t tile) {
+  Cut(tile, tile, stage);
+  ImagePlan plan;
+  plan.stages.push_back(stage);
+  if (stage.rows * stage.columns == 1) return plan;
+  plan.tile_rows = stage.rows;
+  plan.tile_columns = stage.columns;
+  plan.stages.push_back(WholeStage(stage.from, {tile, tile}));
+  return plan;
+}
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_IMAGE_PLAN_STAGE_PARTS_H_

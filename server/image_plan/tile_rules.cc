@@ -155,18 +155,10 @@ ImagePlan PlanTileGrid(uint32_t height, uint32_t width,
       best = grid;
     }
   }
-  ImagePlan plan;
-  PlanStage tiles =
+  return TilesAndThumbnail(
       WholeStage(Whole(height, width),
-                 {best.height * family.tile, best.width * family.tile});
-  Cut(family.tile, family.tile, tiles);
-  plan.stages.push_back(tiles);
-  if (best.height * best.width == 1) return plan;
-  plan.tile_rows = best.height;
-  plan.tile_columns = best.width;
-  plan.stages.push_back(
-      WholeStage(Whole(height, width), {family.tile, family.tile}));
-  return plan;
+                 {best.height * family.tile, best.width * family.tile}),
+      family.tile);
 }
 
 }  // namespace ballast
