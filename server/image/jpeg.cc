@@ -11,6 +11,7 @@
 #include <jerror.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/jpeg_input.h"
 #include "common/status_macros.h"
 #include "server/image/jpeg_memory.h"
 
@@ -21,45 +22,14 @@ namespace {
 // over the image. Encoders write about ten.
 constexpr int kMaxScans = 100;
 
-struct ErrorManager {
-  jpeg_error_mgr base;
-  std::jmp_buf jump;
-  char message[JMSG_LENGTH_MAX];
-};
-
-[[noreturn]] void OnError(j_common_ptr info) {
-  auto* error = reinterpret_cast<ErrorManager*>(info->err);
-  (*error->base.format_message)(info, error->message);
-  std::longjmp(error->jump, 1);
-}
-
-// Ignores what libjpeg only warns about, as Pillow does.
-void IgnoreMessage(j_common_ptr) {}
-
 void LimitScans(j_common_ptr info) {
   const auto* decompress = reinterpret_cast<j_decompress_ptr>(info);
   if (decompress->input_scan_number <= kMaxScans) return;
-  auto* error = reinterpret_cast<ErrorManager*>(info->err);
+  auto* error = reinterpret_cast<JpegErrors*>(info->err);
   error->base.msg_code = 0;
   std::snprintf(error->message, sizeof(error->message), "more than %d scans",
                 kMaxScans);
   std::longjmp(error->jump, 1);
-}
-
-// The source is one buffer that is never refilled. At its end libjpeg suspends
-// instead of inventing an end of image, which distinguishes a truncated file
-// from a damaged one. Pillow does the same.
-void DoNothing(j_decompress_ptr) {}
-
-boolean Suspend(j_decompress_ptr) { return FALSE; }
-
-void SkipBytes(j_decompress_ptr info, long count) {
-  jpeg_source_mgr* source = info->src;
-  const size_t skipped = count <= 0 ? 0
-                                    : std::min(static_cast<size_t>(count),
-                                               source->bytes_in_buffer);
-  source->next_input_byte += skipped;
-  source->bytes_in_buffer -= skipped;
 }
 
 // Pillow treats every CMYK file as Adobe's, inverted: libjpeg returns 255 minus
@@ -84,14 +54,7 @@ uint64_t Scaled(uint32_t side, unsigned n) {
 
 struct JpegDecoder::State {
   explicit State(ScratchArena* arena) : arena(arena) {
-    info.err = jpeg_std_error(&error.base);
-    error.base.error_exit = OnError;
-    error.base.output_message = IgnoreMessage;
-    source.init_source = DoNothing;
-    source.fill_input_buffer = Suspend;
-    source.skip_input_data = SkipBytes;
-    source.resync_to_restart = jpeg_resync_to_restart;
-    source.term_source = DoNothing;
+    info.err = &error.base;
     progress.progress_monitor = LimitScans;
     created = Create();
   }
@@ -104,7 +67,7 @@ struct JpegDecoder::State {
   bool Create() {
     if (setjmp(error.jump)) return false;
     jpeg_create_decompress(&info);
-    info.src = &source;
+    info.src = &input.base;
     info.progress = &progress;
     InstallJpegMemory(&info, arena);
     return true;
@@ -197,8 +160,8 @@ struct JpegDecoder::State {
   }
 
   ScratchArena* const arena;
-  ErrorManager error = {};
-  jpeg_source_mgr source = {};
+  JpegErrors error;
+  JpegInput input;
   jpeg_progress_mgr progress = {};
   jpeg_decompress_struct info = {};
   bool created = false;
@@ -216,8 +179,7 @@ absl::Status JpegDecoder::Decode(absl::string_view bytes, Size size,
     return absl::InternalError(
         absl::StrCat("libjpeg cannot start: ", state.error.message));
   }
-  state.source.next_input_byte = reinterpret_cast<const JOCTET*>(bytes.data());
-  state.source.bytes_in_buffer = bytes.size();
+  state.input.Set(bytes);
   BALLAST_RETURN_IF_ERROR(state.Explain(state.ReadHeader()));
   const jpeg_decompress_struct& info = state.info;
   if (info.image_width != size.width || info.image_height != size.height) {

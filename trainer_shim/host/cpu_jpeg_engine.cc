@@ -14,40 +14,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
+#include "common/jpeg_input.h"
 #include "proto/image/plane_form.h"
 
 namespace ballast {
 namespace {
-
-struct ErrorManager {
-  jpeg_error_mgr base;
-  std::jmp_buf jump;
-  char message[JMSG_LENGTH_MAX];
-};
-
-[[noreturn]] void OnError(j_common_ptr info) {
-  auto* error = reinterpret_cast<ErrorManager*>(info->err);
-  (*error->base.format_message)(info, error->message);
-  std::longjmp(error->jump, 1);
-}
-
-// Ignores what libjpeg only warns about, as the server does.
-void IgnoreMessage(j_common_ptr) {}
-
-// The source is one buffer that is never refilled: at its end libjpeg suspends,
-// and the image is truncated.
-void DoNothing(j_decompress_ptr) {}
-
-boolean Suspend(j_decompress_ptr) { return FALSE; }
-
-void SkipBytes(j_decompress_ptr info, long count) {
-  jpeg_source_mgr* source = info->src;
-  const size_t skipped = count <= 0 ? 0
-                                    : std::min(static_cast<size_t>(count),
-                                               source->bytes_in_buffer);
-  source->next_input_byte += skipped;
-  source->bytes_in_buffer -= skipped;
-}
 
 // Rows that one call of jpeg_read_raw_data may write of a plane.
 constexpr int kMostRows = 2 * DCTSIZE;
@@ -57,16 +28,7 @@ constexpr int kMostRows = 2 * DCTSIZE;
 struct CpuJpegEngine::State {
   // libjpeg keeps a file's tables for the next one; a decompressor for each
   // image keeps nothing, and costs some microseconds.
-  State() {
-    info.err = jpeg_std_error(&error.base);
-    error.base.error_exit = OnError;
-    error.base.output_message = IgnoreMessage;
-    source.init_source = DoNothing;
-    source.fill_input_buffer = Suspend;
-    source.skip_input_data = SkipBytes;
-    source.resync_to_restart = jpeg_resync_to_restart;
-    source.term_source = DoNothing;
-  }
+  State() { info.err = &error.base; }
 
   enum class Outcome { kDone, kTruncated, kOtherForm, kError };
 
@@ -75,7 +37,7 @@ struct CpuJpegEngine::State {
   Outcome Decode(const EncodedJpeg& image, const PlaneLayout& layout) {
     if (setjmp(error.jump)) return Outcome::kError;
     jpeg_create_decompress(&info);
-    info.src = &source;
+    info.src = &input.base;
     if (jpeg_read_header(&info, TRUE) == JPEG_SUSPENDED) {
       return Outcome::kTruncated;
     }
@@ -156,8 +118,8 @@ struct CpuJpegEngine::State {
         absl::StrCat("JPEG is damaged: ", error.message));
   }
 
-  ErrorManager error = {};
-  jpeg_source_mgr source = {};
+  JpegErrors error;
+  JpegInput input;
   jpeg_decompress_struct info = {};
   std::vector<uint8_t> below;
   JpegEngineCounts counts;
@@ -172,9 +134,8 @@ absl::Status CpuJpegEngine::DecodeOne(const EncodedJpeg& image) {
   const absl::Time begin = Clock::Real()->Now();
   const PlaneLayout layout = LayOutPlanes(image.form);
   if (state.below.size() < layout.pitch[0]) state.below.resize(layout.pitch[0]);
-  state.source.next_input_byte =
-      reinterpret_cast<const JOCTET*>(image.bytes.data());
-  state.source.bytes_in_buffer = image.bytes.size();
+  state.input.Set(
+      {reinterpret_cast<const char*>(image.bytes.data()), image.bytes.size()});
   const State::Outcome outcome = state.Decode(image, layout);
   const absl::Status status = state.Explain(outcome, image.form);
   jpeg_destroy_decompress(&state.info);
