@@ -10,6 +10,7 @@
 
 #include "client/loader_client.h"
 #include "proto/schedule/fingerprint.h"
+#include "tests/client/fake_server_fixture.h"
 #include "tests/fakes/fake_loader_service.h"
 #include "tests/fakes/manual_clock.h"
 
@@ -19,36 +20,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-v1::AttachResponse SomeJob(const std::string& micro = "16") {
-  v1::AttachResponse response;
-  *response.mutable_fingerprint() =
-      MakeFingerprint({{"batch.global", "64"}, {"batch.micro", micro}});
-  response.mutable_job()->set_global_batch(64);
-  response.mutable_job()->set_micro_batch(16);
-  return response;
-}
-
-v1::Role SomeRole() {
-  v1::Role role;
-  role.set_module(v1::MODULE_VISION);
-  role.set_dp_rank(2);
-  return role;
-}
-
-class AttachAllTest : public ::testing::Test {
- protected:
-  void ExpectError(const absl::Status& status, absl::StatusCode code,
-                   const std::string& text) {
-    EXPECT_EQ(status.code(), code) << status;
-    EXPECT_THAT(
-        std::string(status.message()),
-        AllOf(HasSubstr("server " + server_->address()), HasSubstr(text)));
-  }
-
-  const std::unique_ptr<FakeLoaderServer> server_ = FakeLoaderServer::Start();
-  const std::unique_ptr<LoaderClient> client_ =
-      LoaderClient::Create(server_->address());
-};
+using AttachAllTest = FakeServerFixture;
 
 TEST_F(AttachAllTest, AttachesToAll) {
   const auto other = FakeLoaderServer::Start();
