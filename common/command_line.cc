@@ -227,10 +227,6 @@ Option Option::Needs(Option other) const {
   return Option(option_->needs(other.option_));
 }
 
-Option Option::Excludes(Option other) const {
-  return Option(option_->excludes(other.option_));
-}
-
 bool Option::given() const { return option_->count() > 0; }
 
 Option Command::AddText(const std::string& name, std::string* value,

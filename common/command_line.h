@@ -41,9 +41,8 @@ class Option {
   Option Between(double least, double most) const;
   // Splits a value "a,b" into two.
   Option SplitAtCommas() const;
-  // Requires, or excludes, `other` on the same command line.
+  // Requires `other` on the same command line.
   Option Needs(Option other) const;
-  Option Excludes(Option other) const;
 
   // Whether the command line or the environment gave it. Known after parsing.
   bool given() const;
