@@ -29,7 +29,7 @@ struct PlaneForm {
   friend bool operator==(const PlaneForm&, const PlaneForm&) = default;
 };
 
-// Where the planes of one image lie in its memory. Rows of a plane are `pitch`
+// Places of an image's planes in its memory. Rows of a plane are `pitch`
 // bytes apart, a multiple of kPlaneAlignment, and so is each plane's offset.
 inline constexpr uint64_t kPlaneAlignment = 64;
 struct PlaneLayout {

@@ -213,7 +213,7 @@ class Loader : public std::enable_shared_from_this<Loader> {
   void OnFinished(const std::weak_ptr<LoaderBlock>& weak,
                   absl::StatusOr<uint64_t> checksum);
 
-  // What belongs to one split of the job.
+  // State of one split of the job.
   struct SplitPart {
     SplitPart(const Scheduler* scheduler, size_t cached, ActiveSamples* active)
         : job(scheduler->job()), schedules(scheduler, cached, active) {}

@@ -39,7 +39,7 @@ TableCache::Slot* TableCache::Oldest(bool or_empty) {
       oldest = &slot;
     }
   }
-  // Of the slots, at least all but two are empty or old.
+  // All slots but two, at most, are empty or old.
   if (oldest == nullptr || (or_empty && empty != nullptr)) return empty;
   return oldest;
 }

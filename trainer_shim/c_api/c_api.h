@@ -71,7 +71,7 @@ typedef enum ballast_normalisation {
   BALLAST_NORMALISE_PIL = 1          /* (x/255 - mean) / std */
 } ballast_normalisation;
 
-/* What samples are for (sources[].split). Each split has its own order and its
+/* The purpose of samples (sources[].split). Each split has its own order and its
  * own steps. */
 typedef enum ballast_split {
   BALLAST_SPLIT_TRAIN = 0,
