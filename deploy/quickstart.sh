@@ -27,7 +27,7 @@ stage=0
 say() { printf '\n== %d/6 %s\n' $((stage += 1)) "$*"; }
 
 say "Installing the packages that are missing"
-deploy/setup.sh
+deploy/setup.sh --noarrow
 
 # Prints Bazel's counts as one line that is written over on a terminal, and as a
 # line every ten seconds elsewhere. Whatever else Bazel says passes, but for its
@@ -59,12 +59,12 @@ show_progress() {
 }
 
 # Reads the system's headers once where Bazel 4.2.3 and GCC on x86-64 build:
-# .bazelrc. Without CUDA either way, which the demonstration does not use.
+# .bazelrc. Without CUDA and Arrow either way, which the demonstration does not use.
 build=(--config=quick)
 if [[ $(uname -m) != x86_64 ||
   $(dpkg-query -W -f '${Version}' bazel-bootstrap 2>/dev/null) != 4.2.3* ]] ||
   "${CC:-gcc}" -dM -E -x c++ /dev/null | grep -q __clang__; then
-  build=(--config=opt --config=nocuda)
+  build=(--config=opt --config=nocuda --config=noarrow)
 fi
 say "Building three programs"
 SECONDS=0

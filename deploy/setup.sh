@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Installs the packages of Debian 12 that Ballast is built with, and nothing
-# else. Safe to repeat: prints nothing if none is missing. Uses sudo unless it
-# runs as root.
+# Installs the packages of Debian 12 that Ballast is built with, and Arrow C++ out
+# of the pyarrow wheel, which reads Parquet. Safe to repeat: prints nothing if
+# none is missing. Packages need sudo or root; Arrow needs neither: it is unpacked
+# into ~/.local/share/ballast/arrow, or into ARROW_PATH.
 #
 #   deploy/setup.sh            install what is missing
+#   deploy/setup.sh --noarrow  without Arrow: a build then refuses Parquet by name
 #   deploy/setup.sh --tests    also programs that only tests use: without promtool
 #                              alerts_test fails, without ip and nft those of
 #                              tests/cluster, without Chromium and Prometheus
@@ -62,59 +64,119 @@ test_packages=(
   prometheus
 )
 
+# Fetches Arrow.
+arrow_packages=(python3-pip)
+
+# One wheel for each machine; any of them fits any Python that only reads the
+# libraries, and Debian 12's Python 3.11 also imports it (tests do).
+arrow_version=26.0.1
+declare -A arrow_sha256=(
+  [x86_64]=39cb0f2418282c24bea6ceda77b03e5a8f0a5766b63a8bf194d4e2a2c423548c
+  [aarch64]=22a96a225de107eb9acd1ad9a818198ca832df2a4c0952412f754a7ed2105a98
+)
+
 if [[ ${1:-} == --list ]]; then
-  printf '%s\n' "${packages[@]}"
+  printf '%s\n' "${packages[@]}" "${arrow_packages[@]}"
   exit 0
 fi
-if [[ ${1:-} == --tests ]]; then
-  packages+=("${test_packages[@]}")
+arrow=1
+while [[ $# -gt 0 ]]; do
+  case $1 in
+    --tests) packages+=("${test_packages[@]}") ;;
+    --noarrow) arrow= ;;
+    *)
+      echo "setup.sh: unknown argument \"$1\"; see the head of $0" >&2
+      exit 2
+      ;;
+  esac
   shift
-fi
-if [[ $# -gt 0 ]]; then
-  echo "setup.sh: unknown argument \"$1\"; see the head of $0" >&2
-  exit 2
-fi
-
-missing=()
-for package in "${packages[@]}"; do
-  state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" \
-    2>/dev/null || true)
-  [[ $state == installed ]] || missing+=("$package")
 done
-[[ ${#missing[@]} -gt 0 ]] || exit 0
 
-if ! command -v apt-get >/dev/null; then
-  echo "setup.sh: this is not a Debian system (no apt-get); Ballast is built with" \
-    "the Debian 12 packages that \"$0 --list\" prints" >&2
-  exit 1
-fi
-as_root=()
-if [[ $(id -u) -ne 0 ]]; then
-  if ! command -v sudo >/dev/null; then
-    echo "setup.sh: not root and no sudo; as root run:" \
-      "apt-get install ${missing[*]}" >&2
+[[ -z $arrow ]] || packages+=("${arrow_packages[@]}")
+
+# Unpacks the wheel; bazel/arrow_configure.bzl finds it.
+install_arrow() {
+  local hash root work
+  hash=${arrow_sha256[$(uname -m)]:-}
+  root=${ARROW_PATH:-${HOME:?"setup.sh: HOME is unset; set ARROW_PATH"}/.local/share/ballast/arrow}
+  if [[ -z $hash ]]; then
+    echo "setup.sh: no Arrow for $(uname -m); a build refuses Parquet by name" >&2
+    return
+  fi
+  [[ $(cat "$root/wheel_sha256" 2>/dev/null) != "$hash" ]] || return 0
+  if [[ -e $root && ! -e $root/wheel_sha256 ]]; then
+    echo "setup.sh: $root is not a folder that setup.sh made; remove it, or set" \
+      "ARROW_PATH to another" >&2
     exit 1
   fi
-  as_root=(sudo)
-fi
-
-echo "setup.sh: installing ${#missing[@]} packages: ${missing[*]}"
-log=$(mktemp)
-policy=/usr/sbin/policy-rc.d
-trap 'rm -f "$log"; [[ -z ${made_policy:-} ]] || "${as_root[@]}" rm -f "$policy"' EXIT
-# Packages ask this script whether they may start their services.
-if [[ ! -e $policy ]]; then
-  made_policy=1
-  printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
-  "${as_root[@]}" chmod 755 "$policy"
-fi
-apt() {
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" \
-    >"$log" 2>&1 || {
-    cat "$log" >&2
-    echo "setup.sh: apt-get $1 failed; its output is above" >&2
+  echo "setup.sh: unpacking Arrow $arrow_version into $root"
+  mkdir -p "$(dirname "$root")"
+  work=$(mktemp -d "$root.XXXXXX")
+  trap 'rm -rf "$work"' RETURN
+  echo "pyarrow==$arrow_version --hash=sha256:$hash" >"$work/requirements"
+  # The wheel is chosen by its hash alone, not by the Python that runs pip.
+  python3 -m pip download --quiet --disable-pip-version-check --require-hashes \
+    --no-deps --only-binary=:all: --implementation cp --python-version 3.11 \
+    --platform "manylinux_2_28_$(uname -m)" \
+    --dest "$work" --requirement "$work/requirements" || {
+    echo "setup.sh: pip could not fetch pyarrow $arrow_version; without it, run" \
+      "deploy/setup.sh --noarrow: a build then refuses Parquet by name" >&2
+    rm -rf "$work"
     exit 1
   }
+  python3 -m zipfile --extract "$work"/pyarrow-*.whl "$work/tree"
+  echo "$hash" >"$work/tree/wheel_sha256"
+  chmod -R a+rX "$work/tree"
+  # A name at a time, so that an interrupted run leaves no half-filled folder.
+  rm -rf "$root"
+  mv -T "$work/tree" "$root"
 }
-apt update
-apt install --no-install-recommends "${missing[@]}"
+
+install_packages() {
+  local package state missing=()
+  for package in "${packages[@]}"; do
+    state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" \
+      2>/dev/null || true)
+    [[ $state == installed ]] || missing+=("$package")
+  done
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+
+  if ! command -v apt-get >/dev/null; then
+    echo "setup.sh: this is not a Debian system (no apt-get); Ballast is built with" \
+      "the Debian 12 packages that \"$0 --list\" prints" >&2
+    exit 1
+  fi
+  as_root=()
+  if [[ $(id -u) -ne 0 ]]; then
+    if ! command -v sudo >/dev/null; then
+      echo "setup.sh: not root and no sudo; as root run:" \
+        "apt-get install ${missing[*]}" >&2
+      exit 1
+    fi
+    as_root=(sudo)
+  fi
+
+  echo "setup.sh: installing ${#missing[@]} packages: ${missing[*]}"
+  log=$(mktemp)
+  policy=/usr/sbin/policy-rc.d
+  trap 'rm -f "$log"; [[ -z ${made_policy:-} ]] || "${as_root[@]}" rm -f "$policy"' EXIT
+  # Packages ask this script whether they may start their services.
+  if [[ ! -e $policy ]]; then
+    made_policy=1
+    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+    "${as_root[@]}" chmod 755 "$policy"
+  fi
+  apt() {
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" \
+      >"$log" 2>&1 || {
+      cat "$log" >&2
+      echo "setup.sh: apt-get $1 failed; its output is above" >&2
+      exit 1
+    }
+  }
+  apt update
+  apt install --no-install-recommends "${missing[@]}"
+}
+
+install_packages
+[[ -z $arrow ]] || install_arrow
