@@ -41,6 +41,10 @@ void DefaultSources(const KeyReport& keys, v1::Config* config) {
     if (source.format() == v1::Source::FORMAT_MOCK) {
       DefaultMock(keys, key, &source);
     }
+    if (source.format() == v1::Source::FORMAT_PARQUET &&
+        !keys.Has(ChildKey(key, "shuffle_groups"))) {
+      source.set_shuffle_groups(16);
+    }
     if (!keys.Has(ChildKey(key, "index"))) {
       source.set_index(absl::StrCat(".ballast/", source.name(), ".index"));
     }
@@ -148,6 +152,9 @@ void DefaultPacking(const KeyReport& keys, v1::Packing* packing) {
 
 void DefaultServe(const KeyReport& keys, v1::Serve* serve) {
   if (!keys.Has("serve.listen")) serve->add_listen("127.0.0.1:7070");
+  if (!keys.Has("serve.row_group_memory")) {
+    serve->set_row_group_memory(uint64_t{2} << 30);
+  }
   if (!keys.Has("serve.memory")) serve->set_memory(uint64_t{8} << 30);
   if (!keys.Has("serve.prefetch_steps")) serve->set_prefetch_steps(4);
   if (!keys.Has("serve.on_bad_sample")) {

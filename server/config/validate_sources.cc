@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "server/config/config_validate.h"
 #include "server/config/path_pattern.h"
+#include "server/config/row_filter.h"
 
 namespace ballast {
 namespace {
@@ -24,7 +25,7 @@ class SourceCheck {
 
   void Run() {
     Require("name", "a name for the source");
-    Require("format", "one of webdataset, jsonl, mock");
+    Require("format", "one of webdataset, jsonl, mock, parquet");
     CheckName();
     if (!IsSound("format")) return;
     if (source_.format() == v1::Source::FORMAT_MOCK) {
@@ -45,6 +46,15 @@ class SourceCheck {
     if (source_.format() == v1::Source::FORMAT_MOCK && IsSound("lengths")) {
       CheckLengths();
     }
+    if (source_.format() == v1::Source::FORMAT_PARQUET) {
+      CheckParquet();
+    } else {
+      for (const char* name :
+           {"preset", "columns", "filters", "shuffle_groups"}) {
+        Refuse(name, "a format other than parquet",
+               "it for format: parquet alone");
+      }
+    }
   }
 
  private:
@@ -60,9 +70,10 @@ class SourceCheck {
     if (!report_.Has(key)) report_.AddMissing(key, wanted);
   }
 
+  // Does nothing if `beside` is empty.
   void Refuse(absl::string_view name, absl::string_view beside,
               absl::string_view wanted) {
-    if (!IsSound(name)) return;
+    if (!IsSound(name) || beside.empty()) return;
     report_.AddFault(ChildKey(key_, name), absl::StrCat("found beside ", beside,
                                                         "; wanted ", wanted));
   }
@@ -117,6 +128,32 @@ class SourceCheck {
       Require(name, "a number for the draw");
     }
     CheckOrder("images.pixels", images.pixels().min(), images.pixels().max());
+  }
+
+  void CheckParquet() {
+    Refuse("preset", IsSound("columns") ? "columns" : "", "one of the two");
+    if (IsSound("columns")) CheckColumns();
+    for (int i = 0; i < source_.filters_size(); ++i) {
+      const std::string key = ItemKey(ChildKey(key_, "filters"), i);
+      if (report_.IsFaulty(key)) continue;
+      const auto filter = ParseRowFilter(source_.filters(i));
+      if (filter.ok()) continue;
+      report_.AddFault(key, std::string(filter.status().message()));
+    }
+  }
+
+  void CheckColumns() {
+    Refuse("columns.image", IsSound("columns.images") ? "columns.images" : "",
+           "one of the two");
+    int texts = 0;
+    for (const char* name : {"conversations", "messages", "texts"}) {
+      if (report_.Has(ChildKey(ChildKey(key_, "columns"), name))) ++texts;
+    }
+    if (texts == 1) return;
+    report_.AddFault(
+        ChildKey(key_, "columns"),
+        absl::StrCat("found ", texts, " columns of text; wanted one of ",
+                     "conversations, messages, texts"));
   }
 
   void CheckOrder(absl::string_view section, uint32_t min, uint32_t max) {
