@@ -1,0 +1,84 @@
+#ifndef BALLAST_SERVER_SCHEDULE_GROUP_ORDER_H_
+#define BALLAST_SERVER_SCHEDULE_GROUP_ORDER_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/types/span.h"
+#include "common/mutex.h"
+
+namespace ballast {
+
+// The order of one epoch of a source whose samples are cheap to read a group at
+// a time, such as the row groups of Parquet files. The groups are permuted and
+// cut into windows of `open_groups` groups; the last window may have fewer. The
+// samples of a window are permuted among themselves. So each sample occurs
+// once, a reader needs the groups of one window at a time (of two while it
+// passes from one to the next), and each group once.
+//
+// A function of the constructor's arguments alone, with integers only. Takes 12
+// bytes a group. Immutable; thread-safe.
+class GroupEpoch {
+ public:
+  // `starts` has the first ordinal of each group, ascending from 0; `size` is
+  // the number of samples. `open_groups` is at least 1.
+  GroupEpoch(absl::Span<const uint64_t> starts, uint64_t size,
+             uint32_t open_groups, uint64_t key);
+
+  // The ordinal at `position`, which is below the number of samples. O(log
+  // groups).
+  uint64_t At(uint64_t position) const;
+
+ private:
+  // The last slot in [begin, end) that begins at or before `place`.
+  uint64_t SlotOf(uint64_t begin, uint64_t end, uint64_t place) const;
+
+  absl::Span<const uint64_t> starts_;
+  uint64_t size_;
+  uint64_t open_groups_;
+  uint64_t key_;
+  // A slot is a group's place in the permuted order: the number of samples
+  // before it, and its group. One more slot ends the last one.
+  std::vector<uint64_t> slots_;
+  std::vector<uint32_t> groups_;
+  // First samples of the windows; one more ends the last one.
+  std::vector<uint64_t> windows_;
+};
+
+// The order of all epochs: each permutes the groups and the windows anew. A
+// pure function of the constructor's arguments; keeps the tables of the two
+// epochs asked for last, which take O(groups) to build. Thread-safe.
+class GroupOrder {
+ public:
+  // As GroupEpoch; `starts` must outlive the order, and has less than 2^32
+  // groups. Another epoch has another key, which follows from `key`.
+  GroupOrder(absl::Span<const uint64_t> starts, uint64_t size,
+             uint32_t open_groups, uint64_t key);
+
+  // The ordinal at `position` of `epoch`.
+  uint64_t At(uint64_t epoch, uint64_t position) const {
+    return Epoch(epoch)->At(position);
+  }
+  std::shared_ptr<const GroupEpoch> Epoch(uint64_t epoch) const;
+
+ private:
+  struct Kept {
+    uint64_t epoch = 0;
+    std::shared_ptr<const GroupEpoch> order;  // null: none
+  };
+
+  const absl::Span<const uint64_t> starts_;
+  const uint64_t size_;
+  const uint32_t open_groups_;
+  const uint64_t key_;
+  mutable Mutex mutex_;
+  // The latest first.
+  mutable std::array<Kept, 2> kept_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SCHEDULE_GROUP_ORDER_H_

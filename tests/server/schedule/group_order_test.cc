@@ -1,0 +1,166 @@
+#include "server/schedule/group_order.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace ballast {
+namespace {
+
+struct Groups {
+  std::vector<uint64_t> starts;
+  uint64_t size = 0;
+
+  explicit Groups(const std::vector<uint64_t>& sizes) {
+    for (const uint64_t one : sizes) {
+      starts.push_back(size);
+      size += one;
+    }
+  }
+  uint64_t GroupOf(uint64_t ordinal) const {
+    return std::upper_bound(starts.begin(), starts.end(), ordinal) -
+           starts.begin() - 1;
+  }
+};
+
+// Checks one epoch: each sample once, and each group in one window of at most
+// `open` groups, whose samples come without those of another between them.
+void CheckEpoch(const Groups& groups, uint32_t open, uint64_t key) {
+  const GroupEpoch epoch(groups.starts, groups.size, open, key);
+  std::vector<bool> seen(groups.size);
+  std::set<uint64_t> done;  // groups of the windows before
+  std::vector<uint64_t> left(groups.starts.size());
+  for (uint64_t ordinal = 0; ordinal < groups.size; ++ordinal) {
+    ++left[groups.GroupOf(ordinal)];
+  }
+  std::set<uint64_t> window;
+  uint64_t left_in_window = 0;  // samples of groups seen in this window
+  for (uint64_t position = 0; position < groups.size; ++position) {
+    const uint64_t ordinal = epoch.At(position);
+    ASSERT_LT(ordinal, groups.size);
+    ASSERT_FALSE(seen[ordinal]) << "position " << position;
+    seen[ordinal] = true;
+    const uint64_t group = groups.GroupOf(ordinal);
+    ASSERT_EQ(done.count(group), 0u) << "a group of an earlier window";
+    if (window.insert(group).second) left_in_window += left[group];
+    ASSERT_LE(window.size(), open);
+    --left_in_window;
+    // All groups of a full window are read to their ends: the next one begins.
+    if (left_in_window == 0 &&
+        (window.size() == open ||
+         done.size() + window.size() == groups.starts.size())) {
+      done.insert(window.begin(), window.end());
+      window.clear();
+    }
+  }
+  EXPECT_EQ(done.size(), groups.starts.size());
+}
+
+TEST(GroupOrderTest, AllSmallCasesGiveEverySampleOnce) {
+  // All lists of up to five groups of 1 to 3 samples, read 1 to 6 at a time.
+  std::vector<std::vector<uint64_t>> lists = {{}};
+  for (size_t i = 0; i < lists.size(); ++i) {
+    if (lists[i].size() == 5) continue;
+    for (uint64_t size = 1; size <= 3; ++size) {
+      std::vector<uint64_t> longer = lists[i];
+      longer.push_back(size);
+      lists.push_back(longer);
+    }
+  }
+  ASSERT_EQ(lists.size(), 1u + 3 + 9 + 27 + 81 + 243);
+  for (const auto& sizes : lists) {
+    for (uint32_t open = 1; open <= 6; ++open) {
+      for (uint64_t key = 0; key < 4; ++key) {
+        CheckEpoch(Groups(sizes), open, key);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(GroupOrderTest, LargeCasesGiveEverySampleOnce) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 30; ++round) {
+    std::vector<uint64_t> sizes(1 + random() % 300);
+    for (uint64_t& size : sizes) {
+      // Mostly equal, as writers make them; some large, some of one sample.
+      const uint64_t kind = random() % 10;
+      size = kind < 7   ? 100
+             : kind < 9 ? 1 + random() % 100
+                        : 1 + random() % 999;
+    }
+    CheckEpoch(Groups(sizes), 1 + random() % 64, random());
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(GroupOrderTest, IsAFunctionOfItsArguments) {
+  const Groups groups({3, 1, 4, 1, 5, 9, 2, 6});
+  const GroupOrder order(groups.starts, groups.size, 3, 7);
+  const GroupOrder same(groups.starts, groups.size, 3, 7);
+  // In another order of epochs, so that tables are dropped and built again.
+  for (const uint64_t epoch : {5, 1, 2, 5, 1, 0, 5, 2}) {
+    for (uint64_t p = groups.size; p-- > 0;) {
+      ASSERT_EQ(same.At(epoch, p), order.At(epoch, p));
+    }
+  }
+}
+
+TEST(GroupOrderTest, EpochsAndKeysDiffer) {
+  const Groups groups(std::vector<uint64_t>(40, 10));
+  const GroupOrder order(groups.starts, groups.size, 4, 7);
+  const GroupOrder other(groups.starts, groups.size, 4, 8);
+  uint64_t same_epoch = 0;
+  uint64_t same_key = 0;
+  for (uint64_t p = 0; p < groups.size; ++p) {
+    same_epoch += order.At(0, p) == order.At(1, p);
+    same_key += order.At(0, p) == other.At(0, p);
+  }
+  // One of 400 by chance.
+  EXPECT_LT(same_epoch, 10u);
+  EXPECT_LT(same_key, 10u);
+}
+
+TEST(GroupOrderTest, SpreadsSamplesOverThePlacesOfTheEpoch) {
+  // Over many epochs, each sample is found in each tenth of the epoch alike:
+  // exactly so where groups are equal.
+  const Groups groups(std::vector<uint64_t>(20, 5));
+  constexpr uint64_t kEpochs = 2000;
+  std::vector<std::vector<uint64_t>> found(groups.size,
+                                           std::vector<uint64_t>(10));
+  const GroupOrder order(groups.starts, groups.size, 3, 11);
+  for (uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
+    const auto at = order.Epoch(epoch);
+    for (uint64_t p = 0; p < groups.size; ++p) {
+      ++found[at->At(p)][p * 10 / groups.size];
+    }
+  }
+  for (const auto& tenths : found) {
+    for (const uint64_t count : tenths) {
+      // 200 expected, deviation about 13; 1000 counts are looked at.
+      EXPECT_GT(count, 120u);
+      EXPECT_LT(count, 280u);
+    }
+  }
+}
+
+TEST(GroupOrderTest, OneWindowIsAFullShuffle) {
+  // Neighbours of the index are apart: their mean distance is a third of all.
+  const Groups groups(std::vector<uint64_t>(10, 100));
+  const GroupEpoch epoch(groups.starts, groups.size, 10, 3);
+  std::vector<double> place(groups.size);
+  for (uint64_t p = 0; p < groups.size; ++p) place[epoch.At(p)] = p;
+  double sum = 0;
+  for (uint64_t i = 1; i < groups.size; ++i) {
+    sum += std::abs(place[i] - place[i - 1]);
+  }
+  EXPECT_NEAR(sum / (groups.size - 1), groups.size / 3.0, groups.size * 0.04);
+}
+
+}  // namespace
+}  // namespace ballast
