@@ -79,6 +79,9 @@ void PrintResult(const SourceIndexing& result) {
     std::cout << "  left out as before: " << report.known_bad
               << " bad samples of these files; --rebuild lists them\n";
   }
+  if (report.filtered > 0) {
+    std::cout << "  left out by the filters: " << report.filtered << " rows\n";
+  }
   for (const auto& [extension, count] : report.ignored) {
     std::cout << "  ignored: " << count << " members ." << extension << "\n";
   }

@@ -107,6 +107,9 @@ class FileView {
   FileView(const File* file, ReadFrom from = ReadFrom::kDisk)
       : file_(file), from_(from) {}
 
+  const std::string& path() const { return file_->path(); }
+  // When the file was opened.
+  uint64_t size() const { return file_->stamp().size; }
   // As File::IsUnchanged.
   absl::StatusOr<bool> IsUnchanged() const { return file_->IsUnchanged(from_); }
   absl::Status ReadAt(uint64_t offset, uint64_t size, char* out) const {

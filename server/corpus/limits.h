@@ -11,6 +11,8 @@ inline constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
 // Text and encoded images of a sample together.
 inline constexpr uint64_t kMaxSampleBytes = uint64_t{1} << 30;
 inline constexpr uint32_t kMaxImages = 10'000;
+// Memory that a row group of a Parquet file may take: a decoder reads it whole.
+inline constexpr uint64_t kMaxRowGroupBytes = uint64_t{2} << 30;
 // From a sample's first byte in its file to its last, including ignored
 // members. The index stores it, like a line's number, in 32 bits.
 inline constexpr uint64_t kMaxSampleSpan = 0xFFFFFFFF;

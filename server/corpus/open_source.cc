@@ -10,6 +10,9 @@
 #include "server/corpus/file_source.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/mock/mock_source.h"
+#include "server/corpus/parquet/parquet_columns.h"
+#include "server/corpus/parquet/parquet_source.h"
+#include "server/corpus/parquet/row_group_cache.h"
 #include "server/corpus/source_files.h"
 
 namespace ballast {
@@ -26,10 +29,11 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
     const v1::Source& source, absl::string_view directory, const IndexKey& key,
     std::shared_ptr<OpenFileCache> cache) {
   const bool jsonl = source.format() == v1::Source::FORMAT_JSONL;
-  if (!jsonl && source.format() != v1::Source::FORMAT_WEBDATASET) {
-    return absl::UnimplementedError(
-        absl::StrCat("source ", source.name(),
-                     ": only webdataset and jsonl sources can be read"));
+  const bool parquet = source.format() == v1::Source::FORMAT_PARQUET;
+  if (!jsonl && !parquet && source.format() != v1::Source::FORMAT_WEBDATASET) {
+    return absl::UnimplementedError(absl::StrCat(
+        "source ", source.name(),
+        ": only webdataset, jsonl and parquet sources can be read"));
   }
   // Lists the files before it opens the index, so that a missing data file is
   // reported as such.
@@ -42,6 +46,11 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
         "; run `ballast-server index --config F` with this configuration"));
   }
   BALLAST_RETURN_IF_ERROR(index.status());
+  if (parquet) {
+    return std::make_unique<ParquetSource>(
+        *std::move(index), std::move(files), std::move(cache),
+        ParquetColumnsOf(source), RowGroupCache::OfProcess());
+  }
   if (!jsonl) {
     return std::make_unique<WebDatasetSource>(
         *std::move(index), std::move(files), std::move(cache));
@@ -58,6 +67,9 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenAnySource(
     absl::string_view directory, const IndexKey& key) {
   if (source.format() == v1::Source::FORMAT_MOCK) {
     return MockSource::Create(source, config.model(), config.batch());
+  }
+  if (source.format() == v1::Source::FORMAT_PARQUET) {
+    RowGroupCache::OfProcess()->SetCapacity(config.serve().row_group_memory());
   }
   return OpenSource(source, directory, key);
 }

@@ -8,6 +8,7 @@
 #include "server/config/path_pattern.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/index/digest.h"
+#include "server/corpus/parquet/parquet_columns.h"
 
 namespace ballast {
 namespace {
@@ -32,7 +33,8 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
   const IndexDigests digests = DigestsOf(source, directory, key);
   if (index.digests().sizes != digests.sizes) {
     return stale(
-        "it was built with another format, media_root or exif_orientation");
+        "it was built with another format, media_root or exif_orientation, or "
+        "other columns or filters");
   }
   if (index.digests().lengths != digests.lengths) {
     return stale(
@@ -88,10 +90,13 @@ IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
       source.format() == v1::Source::FORMAT_JSONL
           ? RelativeName(directory, ResolvePath(directory, source.media_root()))
           : "";
+  const std::string columns = source.format() == v1::Source::FORMAT_PARQUET
+                                  ? ParquetColumnsKey(source) + "\n"
+                                  : "";
   IndexDigests digests;
-  digests.sizes =
-      DigestOf(absl::StrCat(static_cast<int>(source.format()), "\n",
-                            media.size(), "\n", media, "\n", key.sizes));
+  digests.sizes = DigestOf(absl::StrCat(static_cast<int>(source.format()), "\n",
+                                        media.size(), "\n", media, "\n",
+                                        columns, key.sizes));
   digests.lengths = DigestOf(key.lengths);
   digests.limits = DigestOf(key.limits);
   return digests;
@@ -130,6 +135,10 @@ std::string WebDatasetSampleName(absl::string_view file,
 
 std::string JsonlSampleName(absl::string_view file, uint64_t line) {
   return absl::StrCat(file, ":", line);
+}
+
+std::string ParquetSampleName(absl::string_view file, uint64_t row) {
+  return absl::StrCat(file, ": row ", row);
 }
 
 }  // namespace ballast

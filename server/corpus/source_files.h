@@ -54,9 +54,11 @@ absl::Status VerifyIndex(const v1::Source& source, absl::string_view directory,
                          const IndexKey& key,
                          const std::function<void(uint64_t samples)>& progress);
 
-// Names of samples for messages: "docs-000003.tar: 000123", "chat.jsonl:17".
+// Names of samples for messages: "docs-000003.tar: 000123", "chat.jsonl:17",
+// "part-0.parquet: row 17"; lines and rows count from 1.
 std::string WebDatasetSampleName(absl::string_view file, absl::string_view key);
 std::string JsonlSampleName(absl::string_view file, uint64_t line);
+std::string ParquetSampleName(absl::string_view file, uint64_t row);
 
 }  // namespace ballast
 

@@ -30,7 +30,8 @@ void ImagesHash::Add(uint64_t length, absl::string_view head) {
 }
 
 Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
-                       absl::Span<const ImageSize> images) {
+                       absl::Span<const ImageSize> images,
+                       absl::Span<const uint64_t> group_starts) {
   XXH3_state_t state;
   XXH3_128bits_reset(&state);
   for (const IndexSampleRecord& sample : samples) {
@@ -42,6 +43,8 @@ Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
     XXH3_128bits_update(&state, images.data() + sample.first_image,
                         sample.num_images * sizeof(ImageSize));
   }
+  XXH3_128bits_update(&state, group_starts.data(),
+                      group_starts.size() * sizeof(uint64_t));
   const XXH128_hash_t hash = XXH3_128bits_digest(&state);
   return {hash.high64, hash.low64};
 }

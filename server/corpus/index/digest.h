@@ -42,9 +42,10 @@ class ImagesHash {
 // Implements SourceIndex::digest(). Covers text_tokens, label_tokens and the
 // number of images (32 bits each), text_check and image_check (64 bits each),
 // then each image's width and height (32 bits each), little-endian, of all
-// samples in order.
+// samples in order; then the first samples of the groups (64 bits each).
 Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
-                       absl::Span<const ImageSize> images);
+                       absl::Span<const ImageSize> images,
+                       absl::Span<const uint64_t> group_starts);
 
 }  // namespace ballast
 

@@ -14,6 +14,7 @@
 #include "server/corpus/index/index_options.h"
 #include "server/corpus/index/progress_meter.h"
 #include "server/corpus/jsonl/media_root.h"
+#include "server/corpus/parquet/parquet_columns.h"
 
 namespace ballast {
 
@@ -59,6 +60,8 @@ class FileScanner {
   absl::Status AddBad(uint64_t offset, absl::string_view key,
                       const absl::Status& reason);
   void AddIgnored(absl::string_view extension, uint64_t count);
+  // Counts a row that does not pass the source's filters.
+  void AddFiltered() { ++scan_.report.filtered; }
   // Reports that the file has been scanned up to `offset`.
   void Advance(uint64_t offset);
 
@@ -77,6 +80,9 @@ class FileScanner {
 absl::Status ScanWebDataset(const File& file, FileScanner& scanner);
 absl::Status ScanJsonl(const File& file, const MediaRoot& media,
                        FileScanner& scanner);
+// Errors also: FAILED_PRECONDITION, UNIMPLEMENTED (OpenParquetFile).
+absl::Status ScanParquet(const File& file, const ParquetColumns& columns,
+                         FileScanner& scanner);
 
 }  // namespace ballast
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "server/corpus/index/index_writer.h"
 #include "server/corpus/index/progress_meter.h"
 #include "server/corpus/jsonl/media_root.h"
+#include "server/corpus/parquet/parquet_columns.h"
 #include "server/corpus/source_files.h"
 
 namespace ballast {
@@ -24,11 +26,14 @@ namespace {
 // Scans the files of one source, several at a time.
 class Scan {
  public:
-  Scan(const std::vector<SourceFile>* files, const MediaRoot* media,
+  // Reads a file that is not reused.
+  using ReadFile = std::function<absl::Status(const File&, FileScanner&)>;
+
+  Scan(const std::vector<SourceFile>* files, ReadFile read_file,
        const IndexReuse* reuse, const IndexOptions* options,
        ProgressMeter* progress)
       : files_(*files),
-        media_(media),
+        read_file_(std::move(read_file)),
         reuse_(*reuse),
         options_(options),
         progress_(progress),
@@ -67,9 +72,7 @@ class Scan {
     FileScanner scanner(source.name, file, options_, progress_);
     const std::optional<uint64_t> known = reuse_.Find(source, file.stamp());
     BALLAST_RETURN_IF_ERROR(known ? Reuse(*known, scanner)
-                            : media_ != nullptr
-                                ? ScanJsonl(file, *media_, scanner)
-                                : ScanWebDataset(file, scanner));
+                                  : read_file_(file, scanner));
     BALLAST_ASSIGN_OR_RETURN(const FileStamp now, StampFile(source.path));
     if (!(now == file.stamp())) {
       return absl::AbortedError(absl::StrCat(
@@ -86,7 +89,7 @@ class Scan {
   }
 
   const std::vector<SourceFile>& files_;
-  const MediaRoot* media_;  // null for webdataset
+  const ReadFile read_file_;
   const IndexReuse& reuse_;
   const IndexOptions* options_;
   ProgressMeter* progress_;
@@ -121,11 +124,26 @@ void Append(FileScan scan, IndexContents& contents,
   report.reused_lengths += scan.report.reused_lengths;
   report.known_bad += scan.report.known_bad;
   report.skipped += scan.report.skipped;
+  report.filtered += scan.report.filtered;
   for (const auto& [extension, count] : scan.report.ignored) {
     report.ignored[extension] += count;
   }
   std::move(scan.report.bad.begin(), scan.report.bad.end(),
             std::back_inserter(report.bad));
+}
+
+// The first samples of the row groups, each at an offset of its own.
+std::vector<uint64_t> GroupStarts(
+    const std::vector<IndexSampleRecord>& samples) {
+  std::vector<uint64_t> starts;
+  for (uint64_t i = 0; i < samples.size(); ++i) {
+    if (i > 0 && samples[i].file == samples[i - 1].file &&
+        samples[i].offset == samples[i - 1].offset) {
+      continue;
+    }
+    starts.push_back(i);
+  }
+  return starts;
 }
 
 }  // namespace
@@ -134,10 +152,11 @@ absl::StatusOr<IndexReport> BuildIndex(const v1::Source& source,
                                        absl::string_view directory,
                                        const IndexOptions& options) {
   const bool jsonl = source.format() == v1::Source::FORMAT_JSONL;
-  if (!jsonl && source.format() != v1::Source::FORMAT_WEBDATASET) {
-    return absl::UnimplementedError(
-        absl::StrCat("source ", source.name(),
-                     ": only webdataset and jsonl sources have an index"));
+  const bool parquet = source.format() == v1::Source::FORMAT_PARQUET;
+  if (!jsonl && !parquet && source.format() != v1::Source::FORMAT_WEBDATASET) {
+    return absl::UnimplementedError(absl::StrCat(
+        "source ", source.name(),
+        ": only webdataset, jsonl and parquet sources have an index"));
   }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceFile> files,
                            ListSourceFiles(source, directory));
@@ -153,11 +172,21 @@ absl::StatusOr<IndexReport> BuildIndex(const v1::Source& source,
   }
   const IndexReuse reuse(source, directory, files, media ? &*media : nullptr,
                          &options);
+  Scan::ReadFile read_file = ScanWebDataset;
+  if (jsonl) {
+    read_file = [&media](const File& file, FileScanner& scanner) {
+      return ScanJsonl(file, *media, scanner);
+    };
+  } else if (parquet) {
+    read_file = [columns = ParquetColumnsOf(source)](const File& file,
+                                                     FileScanner& scanner) {
+      return ScanParquet(file, columns, scanner);
+    };
+  }
   ProgressMeter progress(bytes, options.progress);
   BALLAST_ASSIGN_OR_RETURN(
       std::vector<FileScan> scans,
-      Scan(&files, media ? &*media : nullptr, &reuse, &options, &progress)
-          .Run());
+      Scan(&files, std::move(read_file), &reuse, &options, &progress).Run());
 
   IndexContents contents;
   contents.format = static_cast<uint32_t>(source.format());
@@ -167,6 +196,7 @@ absl::StatusOr<IndexReport> BuildIndex(const v1::Source& source,
   for (FileScan& scan : scans) {
     Append(std::move(scan), contents, left_out_images, report);
   }
+  if (parquet) contents.group_starts = GroupStarts(contents.samples);
   report.samples = contents.samples.size();
   report.images = contents.images.size();
   for (IndexSampleRecord& sample : contents.left_out) {

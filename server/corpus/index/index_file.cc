@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <cstddef>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -87,8 +88,12 @@ absl::Status IndexFile::CheckHead() {
       reinterpret_cast<const uint64_t*>(at(header_->table_checksums));
   pages_ = IndexPages(
       mapped_, header_->sample_table, header_->page_checksums,
-      absl::MakeConstSpan(
-          checksums, reinterpret_cast<const uint64_t*>(at(header_->names))));
+      absl::MakeConstSpan(checksums, reinterpret_cast<const uint64_t*>(
+                                         at(header_->group_table))));
+  group_starts_ = absl::MakeConstSpan(
+      reinterpret_cast<const uint64_t*>(at(header_->group_table)),
+      header_->num_groups);
+  BALLAST_RETURN_IF_ERROR(CheckGroups());
   return CheckFiles();
 }
 
@@ -152,6 +157,8 @@ bool IndexFile::TablesFit() const {
          Fills(header.file_table, header.num_files, sizeof(IndexFileRecord),
                header.table_checksums) &&
          Fills(header.table_checksums, pages_of_table, sizeof(uint64_t),
+               header.group_table) &&
+         Fills(header.group_table, header.num_groups, sizeof(uint64_t),
                header.names) &&
          Fills(header.sample_table, records, sizeof(IndexSampleRecord),
                header.image_table) &&
@@ -167,6 +174,20 @@ absl::Status IndexFile::CheckFiles() const {
     if (file.name > bytes || file.name_bytes > bytes - file.name) {
       return Damaged(absl::StrCat("file ", i, " has its name outside"));
     }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status IndexFile::CheckGroups() const {
+  uint64_t least = 0;
+  for (uint64_t i = 0; i < group_starts_.size(); ++i) {
+    const uint64_t start = group_starts_[i];
+    if (start < least || start >= header_->num_samples ||
+        (i == 0 && start != 0)) {
+      return Damaged(absl::StrCat("group ", i, " begins at sample ", start,
+                                  " of ", header_->num_samples));
+    }
+    least = start + 1;
   }
   return absl::OkStatus();
 }
@@ -267,8 +288,8 @@ absl::Status IndexFile::CheckPlace(uint64_t number,
   // Samples left out are ordered among themselves.
   if (number == 0 || number == header_->num_samples) return absl::OkStatus();
   const IndexSampleRecord& before = samples_[number - 1];
-  if (sample.file < before.file ||
-      (sample.file == before.file && sample.offset < before.offset)) {
+  if (std::tie(sample.file, sample.offset, sample.line) <
+      std::tie(before.file, before.offset, before.line)) {
     return Damaged(absl::StrCat("sample ", number,
                                 " stands after one that lies behind it"));
   }

@@ -38,6 +38,9 @@ class IndexFile final : public SourceIndex {
 
   uint64_t size() const override { return header_->num_samples; }
   absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const override;
+  absl::Span<const uint64_t> group_starts() const override {
+    return group_starts_;
+  }
   void Prefetch(absl::Span<const uint64_t> ordinals) const override;
   std::string digest() const override;
 
@@ -105,6 +108,7 @@ class IndexFile final : public SourceIndex {
   absl::Status CheckHeader() const;
   bool TablesFit() const;
   absl::Status CheckFiles() const;
+  absl::Status CheckGroups() const;
   // Like Touch, but without the images.
   absl::Status TouchRecord(uint64_t number) const {
     const absl::Status status = TouchPages(RecordRange(number));
@@ -148,6 +152,7 @@ class IndexFile final : public SourceIndex {
   absl::Span<const IndexFileRecord> files_;
   absl::Span<const IndexSampleRecord> samples_;
   absl::Span<const ImageSize> images_;
+  absl::Span<const uint64_t> group_starts_;
   IndexPages pages_;
 };
 

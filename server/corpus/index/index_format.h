@@ -11,8 +11,8 @@ namespace ballast {
 // The index file, as docs/index_format.md specifies it. Little-endian; mapped
 // into memory and read in place:
 //
-//   head     header, files, checksums of the table's pages, names; read whole
-//            when it is opened
+//   head     header, files, checksums of the table's pages, groups, names; read
+//            whole when it is opened
 //   records  samples and images, in pages that are checked when they are first
 //            touched
 //   table    the checksums of those pages
@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little);
 inline constexpr uint64_t kIndexMagic = 0x58444954534C4C42;  // "BLLSTIDX"
 // Raised when the layout, or the rules by which files become samples, change.
 // An index of another version is rebuilt.
-inline constexpr uint32_t kIndexVersion = 4;
+inline constexpr uint32_t kIndexVersion = 5;
 
 struct IndexHeader {
   uint64_t magic;
@@ -34,10 +34,12 @@ struct IndexHeader {
   // Their records follow those of the samples.
   uint64_t num_left_out;
   uint64_t num_images;  // of samples and those left out
+  uint64_t num_groups;  // parquet: row groups with samples; else 0
   // Offsets of the sections. They follow one another without a gap, except that
   // zeros fill the pages before `sample_table` and `page_checksums`.
   uint64_t file_table;
   uint64_t table_checksums;  // XXH3-64 of each page of page_checksums
+  uint64_t group_table;      // the first sample of each group
   uint64_t names;
   uint64_t sample_table;
   uint64_t image_table;
@@ -54,7 +56,7 @@ struct IndexHeader {
   uint64_t head_checksum;
   uint64_t header_checksum;
 };
-static_assert(sizeof(IndexHeader) == 184);
+static_assert(sizeof(IndexHeader) == 200);
 
 struct IndexFileRecord {
   uint64_t name;  // from the start of the names
@@ -66,18 +68,20 @@ struct IndexFileRecord {
 };
 static_assert(sizeof(IndexFileRecord) == 40);
 
-// Samples are ordered by file, then by offset.
+// Samples are ordered by file, then by offset, then by line.
 struct IndexSampleRecord {
   // webdataset: the headers and bytes of its members; jsonl: its line, without
-  // the line break.
+  // the line break; parquet: the first byte of its row group, and a length of
+  // 0.
   uint64_t offset;
   // Hashes of the content that Read must find: TextHash of key and text
-  // (webdataset) or XXH3-64 of the line (jsonl), and ImagesHash.
+  // (webdataset) or XXH3-64 of the line (jsonl) or of the text that a row gives
+  // (parquet), and ImagesHash.
   uint64_t text_check;
   uint64_t image_check;
   uint64_t first_image;
   uint32_t length;
-  // jsonl: the line's number, from 1. webdataset: 0.
+  // The number of the line (jsonl) or row (parquet), from 1. webdataset: 0.
   uint32_t line;
   uint32_t file;
   uint32_t num_images : 31;

@@ -70,13 +70,15 @@ struct IndexOptions {
   uint32_t threads = 1;
 };
 
-// A bad sample, which is not in the index, or damage in a tar file. For damage,
-// the index holds neither the samples from there to the file's end nor the
-// sample `key` before it, which may lack members.
+// A bad sample, which is not in the index, or damage in a tar or Parquet file.
+// For damage of a tar file, the index holds neither the samples from there to
+// the file's end nor the sample `key` before it, which may lack members; for
+// damage of a Parquet file, none of the row group or of the whole file.
 struct BadSample {
   std::string file;  // relative to the configuration's directory if inside it
   uint64_t offset = 0;
-  // webdataset: the key; jsonl: the line's number.
+  // webdataset: the key; jsonl and parquet: the number of the line or row;
+  // empty for a Parquet file or row group.
   std::string key;
   std::string reason;
 };
@@ -97,6 +99,9 @@ struct IndexReport {
   // Tar members that belong to no sample, by extension
   // (WebDatasetReader::ignored).
   std::map<std::string, uint64_t> ignored;
+  // Rows of Parquet files that did not pass the filters. Those of reused files
+  // are not counted.
+  uint64_t filtered = 0;
   // Ordered by file, then by offset.
   std::vector<BadSample> bad;
 };

@@ -6,8 +6,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
+#include "server/corpus/parquet/parquet_columns.h"
+#include "server/corpus/parquet/parquet_source.h"
 
 namespace ballast {
+namespace {
+
+// Where a record stands in its file.
+std::pair<uint64_t, uint32_t> PlaceOf(const IndexSampleRecord& record) {
+  return {record.offset, record.line};
+}
+
+}  // namespace
 
 IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
                        const std::vector<SourceFile>& files,
@@ -29,7 +39,11 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
     known[i] = *found->second;
     numbers_.emplace(index_->file_name(i), i);
   }
-  if (media != nullptr) {
+  if (source.format() == v1::Source::FORMAT_PARQUET) {
+    texts_ = std::make_unique<ParquetSource>(
+        index_, std::move(known), OpenFileCache::OfProcess(),
+        ParquetColumnsOf(source), RowGroupCache::OfProcess());
+  } else if (media != nullptr) {
     texts_ = std::make_unique<JsonlSource>(index_, std::move(known),
                                            OpenFileCache::OfProcess(), *media);
   } else {
@@ -57,8 +71,8 @@ absl::Status IndexReuse::Scan(uint64_t number, FileScanner& scanner) const {
   while (kept.begin < kept.end || left_out.begin < left_out.end) {
     const bool is_kept =
         left_out.begin == left_out.end ||
-        (kept.begin < kept.end && index_->record(kept.begin).offset <
-                                      index_->record(left_out.begin).offset);
+        (kept.begin < kept.end && PlaceOf(index_->record(kept.begin)) <
+                                      PlaceOf(index_->record(left_out.begin)));
     const uint64_t next = is_kept ? kept.begin++ : left_out.begin++;
     const std::optional<TextLengths> known =
         is_kept ? KnownLengths(next) : std::nullopt;

@@ -54,9 +54,11 @@ absl::Status WriteIndex(const std::string& path,
   header.num_samples = contents.samples.size();
   header.num_left_out = contents.left_out.size();
   header.num_images = contents.images.size();
+  header.num_groups = contents.group_starts.size();
   header.file_table = sizeof(header);
   header.table_checksums = header.file_table + Bytes(files).size();
-  header.names = header.table_checksums + Bytes(table_checksums).size();
+  header.group_table = header.table_checksums + Bytes(table_checksums).size();
+  header.names = header.group_table + Bytes(contents.group_starts).size();
   names += Padding(header.names + names.size());
   header.sample_table = header.names + names.size();
   header.image_table =
@@ -64,15 +66,16 @@ absl::Status WriteIndex(const std::string& path,
   header.page_checksums =
       header.sample_table + record_bytes + record_padding.size();
   header.total_bytes = header.page_checksums + Bytes(page_checksums).size();
-  const Digest data = DigestOfSamples(contents.samples, contents.images);
+  const Digest data =
+      DigestOfSamples(contents.samples, contents.images, contents.group_starts);
   for (int half = 0; half < 2; ++half) {
     header.sizes_digest[half] = contents.digests.sizes[half];
     header.lengths_digest[half] = contents.digests.lengths[half];
     header.limits_digest[half] = contents.digests.limits[half];
     header.data_digest[half] = data[half];
   }
-  const std::string head =
-      absl::StrCat(Bytes(files), Bytes(table_checksums), names);
+  const std::string head = absl::StrCat(Bytes(files), Bytes(table_checksums),
+                                        Bytes(contents.group_starts), names);
   header.head_checksum = Checksum(head);
   const absl::string_view header_bytes(reinterpret_cast<const char*>(&header),
                                        sizeof(header));

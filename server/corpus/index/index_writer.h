@@ -28,6 +28,8 @@ struct IndexContents {
   // Samples left out; their images follow those of all samples.
   std::vector<IndexSampleRecord> left_out;
   std::vector<ImageSize> images;
+  // SourceIndex::group_starts().
+  std::vector<uint64_t> group_starts;
 };
 
 // Writes `path` atomically: readers see the old file or the whole new one, and

@@ -39,6 +39,11 @@ class SourceIndex {
   // index is damaged), naming the place.
   virtual absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const = 0;
 
+  // Groups of samples that are read together at the cost of one, such as the
+  // row groups of Parquet files: the first ordinal of each, ascending from 0.
+  // Empty if samples are read one by one.
+  virtual absl::Span<const uint64_t> group_starts() const { return {}; }
+
   // Called before sample() of many ordinals: fetches what they need from disk
   // and memory all at once. Does not change any result.
   virtual void Prefetch(absl::Span<const uint64_t> /*ordinals*/) const {}

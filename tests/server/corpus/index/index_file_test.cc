@@ -215,10 +215,35 @@ TEST(IndexFileTest, RefusesRecordsOutOfBounds) {
   }
 }
 
+TEST(IndexFileTest, KeepsAndChecksGroups) {
+  const std::string path = TestFolder() + "/a.index";
+  const auto open = [&](std::vector<uint64_t> starts) {
+    IndexContents contents = Contents();
+    contents.group_starts = std::move(starts);
+    EXPECT_TRUE(WriteIndex(path, contents).ok());
+    return IndexFile::Open(path);
+  };
+  const auto none = open({});
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_TRUE((*none)->group_starts().empty());
+  const auto two = open({0, 2});
+  ASSERT_TRUE(two.ok()) << two.status();
+  ASSERT_EQ((*two)->group_starts().size(), 2u);
+  EXPECT_EQ((*two)->group_starts()[1], 2u);
+  EXPECT_TRUE((*two)->Verify(nullptr).ok());
+  // The order of samples follows from their groups.
+  EXPECT_NE((*none)->digest(), (*two)->digest());
+  EXPECT_NE((*open({0, 1}))->digest(), (*two)->digest());
+  for (const std::vector<uint64_t>& starts :
+       {std::vector<uint64_t>{1}, {0, 0}, {0, 2, 1}, {0, 3}, {0, 1, 2, 3}}) {
+    EXPECT_EQ(open(starts).status().code(), absl::StatusCode::kDataLoss);
+  }
+}
+
 TEST(IndexFileTest, RefusesOtherFilesAndVersions) {
   const std::string path = TestFolder() + "/a.index";
   EXPECT_EQ(IndexFile::Open(path).status().code(), absl::StatusCode::kNotFound);
-  for (const size_t size : {0, 1, 15, 16, 183, 184, 5000}) {
+  for (const size_t size : {0, 1, 15, 16, 199, 200, 5000}) {
     WriteFile(path, std::string(size, 'x'));
     EXPECT_EQ(IndexFile::Open(path).status().code(),
               absl::StatusCode::kDataLoss);
@@ -229,7 +254,7 @@ TEST(IndexFileTest, RefusesOtherFilesAndVersions) {
   WriteFile(path, bytes);
   const absl::Status status = IndexFile::Open(path).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(status.message(), path + ": index of version 77, wanted 4");
+  EXPECT_EQ(status.message(), path + ": index of version 77, wanted 5");
 }
 
 TEST(IndexFileTest, FindsEveryFlippedBitAndEveryCut) {
@@ -258,8 +283,8 @@ TEST(IndexFileTest, SurvivesHostileBytesWithRightChecksums) {
   for (int round = 0; round < 1000; ++round) {
     std::string damaged = bytes;
     // Damages bytes of the header, of files, or of records.
-    const size_t start = std::vector<size_t>{0, 184, 4096}[round % 3];
-    const size_t length = std::vector<size_t>{184, 200, 280}[round % 3];
+    const size_t start = std::vector<size_t>{0, 200, 4096}[round % 3];
+    const size_t length = std::vector<size_t>{200, 200, 280}[round % 3];
     for (int flip = 0; flip < 1 + round % 4; ++flip) {
       damaged[start + random() % length] =
           static_cast<char>(round % 2 == 0 ? 0xff : random());

@@ -1,0 +1,98 @@
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/corpus/index/digest.h"
+#include "server/corpus/index/file_scan.h"
+#include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/parquet/parquet_file.h"
+#include "server/corpus/source_files.h"
+
+namespace ballast {
+namespace {
+
+absl::StatusOr<std::vector<ImageSize>> ReadSizes(
+    const std::vector<absl::string_view>& images, const ImageSizeReader& reader,
+    ImagesHash* hash) {
+  std::vector<ImageSize> sizes;
+  for (const absl::string_view image : images) {
+    const std::string name = absl::StrCat("image ", sizes.size() + 1);
+    const absl::StatusOr<ImageSize> size = reader(image);
+    if (size.status().code() == absl::StatusCode::kOutOfRange) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, ": cut inside its header: ", size.status().message()));
+    }
+    if (!size.ok()) return Annotate(size.status(), name);
+    if (size->width == 0 || size->height == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, ": an image of ", size->width, "x", size->height, " pixels"));
+    }
+    hash->Add(image.size(), image.substr(0, ImagesHash::kHeadBytes));
+    sizes.push_back(*size);
+  }
+  return sizes;
+}
+
+// Adds the row to the scan, or returns why it is bad.
+absl::Status AddRow(const ParquetRows& rows, uint64_t row,
+                    const ParquetGroup& group, FileScanner& scanner) {
+  BALLAST_ASSIGN_OR_RETURN(ParquetRow found, rows.Row(row));
+  BALLAST_RETURN_IF_ERROR(CheckConversation(found.text));
+  ImagesHash image_hash;
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<ImageSize> sizes,
+      ReadSizes(found.images, scanner.read_image_size(), &image_hash));
+  const uint64_t number = group.first_row + row + 1;
+  IndexSampleRecord record = {};
+  record.offset = group.offset;
+  record.text_check = Checksum(found.text);
+  record.image_check = image_hash.value();
+  record.line = static_cast<uint32_t>(number);
+  RawSample sample;
+  sample.name = ParquetSampleName(scanner.name(), number);
+  sample.text = std::move(found.text);
+  return scanner.Add(record, absl::StrCat(number), sample, sizes);
+}
+
+}  // namespace
+
+absl::Status ScanParquet(const File& file, const ParquetColumns& columns,
+                         FileScanner& scanner) {
+  const auto opened = OpenParquetFile(&file, columns);
+  if (absl::IsFailedPrecondition(opened.status()) ||
+      absl::IsUnimplemented(opened.status())) {
+    // A fault of the configuration or the build, not of the data.
+    return Annotate(opened.status(), scanner.name());
+  }
+  if (!opened.ok()) return scanner.AddBad(0, "", opened.status());
+  for (size_t i = 0; i < (*opened)->groups().size(); ++i) {
+    const ParquetGroup& group = (*opened)->groups()[i];
+    const auto rows = (*opened)->Read(&file, i);
+    if (!rows.ok()) {
+      BALLAST_RETURN_IF_ERROR(scanner.AddBad(
+          group.offset, "",
+          Annotate(rows.status(),
+                   absl::StrCat("row group of rows ", group.first_row + 1,
+                                " to ", group.first_row + group.num_rows))));
+      continue;
+    }
+    for (uint64_t row = 0; row < (*rows)->size(); ++row) {
+      if (!(*rows)->Passes(row)) {
+        scanner.AddFiltered();
+        continue;
+      }
+      const absl::Status added = AddRow(**rows, row, group, scanner);
+      if (added.ok()) continue;
+      BALLAST_RETURN_IF_ERROR(scanner.AddBad(
+          group.offset, absl::StrCat(group.first_row + row + 1), added));
+    }
+    scanner.Advance(group.offset);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ballast

@@ -1,0 +1,214 @@
+// Parquet files through Arrow C++.
+#include <exception>
+#include <new>
+#include <utility>
+
+#include <arrow/api.h>
+#include <parquet/arrow/reader.h>
+#include <parquet/arrow/schema.h>
+#include <parquet/file_reader.h>
+#include <parquet/metadata.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/corpus/data_path.h"
+#include "server/corpus/limits.h"
+#include "server/corpus/parquet/arrow_file.h"
+#include "server/corpus/parquet/parquet_file.h"
+#include "server/corpus/parquet/row_mapping.h"
+
+namespace ballast {
+namespace {
+
+// Memory for decoding one row group, counted and bounded.
+struct GroupMemory {
+  arrow::ProxyMemoryPool counted{arrow::default_memory_pool()};
+  arrow::CappedMemoryPool pool{&counted,
+                               static_cast<int64_t>(kMaxRowGroupBytes)};
+};
+
+absl::Status Damaged(absl::string_view reason) {
+  return absl::DataLossError(
+      absl::StrCat("damaged or not Parquet: ", Printable(reason)));
+}
+
+// `status` as ours. Memory runs out at the bound of a row group, long before
+// the machine's does.
+absl::Status FromArrow(const arrow::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  if (status.IsOutOfMemory()) {
+    return absl::DataLossError(absl::StrCat(
+        "its columns take more than ", kMaxRowGroupBytes,
+        " bytes in memory; write the file with smaller row groups (pyarrow: "
+        "row_group_size)"));
+  }
+  return Damaged(status.message());
+}
+
+// Runs `call`, which returns an arrow::Status, and turns exceptions of the
+// library into errors. An error of `file` comes first: it was the cause.
+template <typename Call>
+absl::Status Guard(const ArrowFile& file, Call call) {
+  absl::Status status;
+  try {
+    status = FromArrow(call());
+  } catch (const std::bad_alloc&) {
+    status = absl::ResourceExhaustedError("no memory to decode Parquet");
+  } catch (const std::exception& error) {
+    status = Damaged(error.what());
+  }
+  return file.error().ok() ? status : file.error();
+}
+
+arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> MakeReader(
+    std::shared_ptr<ArrowFile> file, arrow::MemoryPool* pool,
+    std::shared_ptr<parquet::FileMetaData> metadata) {
+  parquet::ReaderProperties properties(pool);
+  properties.set_page_checksum_verification(true);
+  // Decoded where it is called: no threads, no reads ahead.
+  parquet::ArrowReaderProperties arrow_properties(/*use_threads=*/false);
+  arrow_properties.set_pre_buffer(false);
+  parquet::arrow::FileReaderBuilder builder;
+  ARROW_RETURN_NOT_OK(
+      builder.Open(std::move(file), properties, std::move(metadata)));
+  builder.memory_pool(pool);
+  builder.properties(arrow_properties);
+  return builder.Build();
+}
+
+// Adds the leaves of `field`, part of column `column`, that samples need.
+void AddLeaves(const parquet::arrow::SchemaField& field,
+               const std::string& column, const RowMapping& mapping,
+               std::vector<int>* leaves) {
+  if (field.is_leaf()) return leaves->push_back(field.column_index);
+  const bool is_struct = field.field->type()->id() == arrow::Type::STRUCT;
+  for (const parquet::arrow::SchemaField& child : field.children) {
+    if (is_struct && !IsRead(mapping, column, child.field->name())) continue;
+    AddLeaves(child, column, mapping, leaves);
+  }
+}
+
+class ArrowParquetFile final : public ParquetFile {
+ public:
+  ArrowParquetFile(std::shared_ptr<parquet::FileMetaData> metadata,
+                   RowMapping mapping, std::vector<int> leaves)
+      : metadata_(std::move(metadata)),
+        mapping_(std::move(mapping)),
+        leaves_(std::move(leaves)) {}
+
+  // Finds the row groups in the footer.
+  absl::Status FindGroups(uint64_t file_size) {
+    uint64_t row = 0;
+    for (int i = 0; i < metadata_->num_row_groups(); ++i) {
+      const auto group = metadata_->RowGroup(i);
+      if (group->num_rows() < 0 ||
+          static_cast<uint64_t>(group->num_rows()) > kMaxLineNumber - row) {
+        return Damaged(absl::StrCat("row group ", i, " has ", group->num_rows(),
+                                    " rows; a file has at most ",
+                                    kMaxLineNumber));
+      }
+      if (group->num_rows() == 0) continue;
+      int64_t begin = static_cast<int64_t>(file_size);
+      for (const int leaf : leaves_) {
+        const auto chunk = group->ColumnChunk(leaf);
+        begin = std::min(begin, chunk->has_dictionary_page()
+                                    ? std::min(chunk->dictionary_page_offset(),
+                                               chunk->data_page_offset())
+                                    : chunk->data_page_offset());
+      }
+      const int64_t least = groups_.empty() ? 0 : groups_.back().offset;
+      if (begin <= least || begin >= static_cast<int64_t>(file_size)) {
+        return Damaged(absl::StrCat("row group ", i, " begins at byte ", begin,
+                                    " of ", file_size,
+                                    ", the one before it at ", least));
+      }
+      groups_.push_back({row, static_cast<uint64_t>(group->num_rows()),
+                         static_cast<uint64_t>(begin)});
+      numbers_.push_back(i);
+      row += group->num_rows();
+    }
+    return absl::OkStatus();
+  }
+
+  uint64_t bytes() const override {
+    // Structures of the library take several times the encoded footer.
+    return sizeof(*this) + uint64_t{8} * metadata_->size() +
+           groups_.size() * (sizeof(ParquetGroup) + sizeof(int));
+  }
+  absl::Span<const ParquetGroup> groups() const override { return groups_; }
+
+  absl::StatusOr<std::shared_ptr<const ParquetRows>> Read(
+      FileView file, size_t number) const override {
+    auto memory = std::make_shared<GroupMemory>();
+    std::shared_ptr<arrow::Table> table;
+    const auto in = std::make_shared<ArrowFile>(file, &memory->pool);
+    BALLAST_RETURN_IF_ERROR(Guard(*in, [&]() -> arrow::Status {
+      ARROW_ASSIGN_OR_RAISE(const auto reader,
+                            MakeReader(in, &memory->pool, metadata_));
+      ARROW_ASSIGN_OR_RAISE(table,
+                            reader->ReadRowGroup(numbers_[number], leaves_));
+      ARROW_ASSIGN_OR_RAISE(table, table->CombineChunks(&memory->pool));
+      // Offsets and indices of a damaged file may lead anywhere.
+      return table->ValidateFull();
+    }));
+    const ParquetGroup& group = groups_[number];
+    if (static_cast<uint64_t>(table->num_rows()) != group.num_rows) {
+      return Damaged(absl::StrCat("a row group of ", group.num_rows,
+                                  " rows holds ", table->num_rows()));
+    }
+    for (const std::string& name : ColumnsToRead(mapping_)) {
+      const auto column = table->GetColumnByName(name);
+      if (column == nullptr || column->num_chunks() != 1) {
+        return Damaged(absl::StrCat("no values of column ", name));
+      }
+    }
+    const uint64_t bytes = memory->counted.bytes_allocated();
+    return MapRows(std::move(table), mapping_, group.first_row, bytes,
+                   std::move(memory));
+  }
+
+ private:
+  const std::shared_ptr<parquet::FileMetaData> metadata_;
+  const RowMapping mapping_;
+  const std::vector<int> leaves_;
+  std::vector<ParquetGroup> groups_;
+  std::vector<int> numbers_;  // of groups_, in the footer
+};
+
+}  // namespace
+
+bool ParquetIsBuiltIn() { return true; }
+
+absl::StatusOr<std::shared_ptr<const ParquetFile>> OpenParquetFile(
+    FileView file, const ParquetColumns& columns) {
+  // The footer keeps the pool, so it is one that lives as long as the process.
+  arrow::MemoryPool* const pool = arrow::default_memory_pool();
+  const auto in = std::make_shared<ArrowFile>(file, pool);
+  std::shared_ptr<parquet::FileMetaData> metadata;
+  absl::StatusOr<RowMapping> mapping = absl::UnknownError("not read");
+  std::vector<int> leaves;
+  std::shared_ptr<ArrowParquetFile> opened;
+  absl::Status groups;
+  BALLAST_RETURN_IF_ERROR(Guard(*in, [&]() -> arrow::Status {
+    ARROW_ASSIGN_OR_RAISE(const auto reader, MakeReader(in, pool, nullptr));
+    metadata = reader->parquet_reader()->metadata();
+    std::shared_ptr<arrow::Schema> schema;
+    ARROW_RETURN_NOT_OK(reader->GetSchema(&schema));
+    mapping = MapColumns(*schema, columns);
+    if (!mapping.ok()) return arrow::Status::OK();
+    for (const std::string& name : ColumnsToRead(*mapping)) {
+      for (const auto& field : reader->manifest().schema_fields) {
+        if (field.field->name() != name) continue;
+        AddLeaves(field, name, *mapping, &leaves);
+      }
+    }
+    opened = std::make_shared<ArrowParquetFile>(metadata, *mapping, leaves);
+    groups = opened->FindGroups(file.size());
+    return arrow::Status::OK();
+  }));
+  BALLAST_RETURN_IF_ERROR(mapping.status());
+  BALLAST_RETURN_IF_ERROR(groups);
+  return opened;
+}
+
+}  // namespace ballast

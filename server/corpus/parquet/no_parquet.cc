@@ -1,0 +1,28 @@
+// Takes the place of Arrow where it is not built in.
+#include "server/corpus/parquet/parquet_file.h"
+#include "server/corpus/parquet/parquet_writer.h"
+
+namespace ballast {
+namespace {
+
+absl::Status NotBuiltIn() {
+  return absl::UnimplementedError(
+      "this build does not know Parquet; run deploy/setup.sh, which unpacks "
+      "Arrow, and build again without --config=noarrow");
+}
+
+}  // namespace
+
+bool ParquetIsBuiltIn() { return false; }
+
+absl::StatusOr<std::shared_ptr<const ParquetFile>> OpenParquetFile(
+    FileView /*file*/, const ParquetColumns& /*columns*/) {
+  return NotBuiltIn();
+}
+
+absl::StatusOr<std::unique_ptr<ParquetWriter>> ParquetWriter::Create(
+    const std::string& /*path*/) {
+  return NotBuiltIn();
+}
+
+}  // namespace ballast

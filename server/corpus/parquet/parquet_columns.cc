@@ -1,0 +1,77 @@
+#include "server/corpus/parquet/parquet_columns.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace ballast {
+
+const char* NameOf(TurnShape shape) {
+  switch (shape) {
+    case TurnShape::kConversations:
+      return "conversations";
+    case TurnShape::kMessages:
+      return "messages";
+    case TurnShape::kTexts:
+      return "texts";
+  }
+  return "";
+}
+
+ParquetColumns ParquetColumnsOf(const v1::Source& source) {
+  ParquetColumns columns;
+  for (const std::string& text : source.filters()) {
+    // The configuration was refused if one cannot be parsed.
+    auto filter = ParseRowFilter(text);
+    if (filter.ok()) columns.filters.push_back(*std::move(filter));
+  }
+  const auto set = [&](const std::string& images, TurnShape shape,
+                       const std::string& turns) {
+    columns.images = images;
+    columns.shape = shape;
+    columns.turns = turns;
+  };
+  if (source.has_columns()) {
+    const v1::Source::Columns& named = source.columns();
+    const std::string& images =
+        named.images().empty() ? named.image() : named.images();
+    if (!named.texts().empty()) {
+      set(images, TurnShape::kTexts, named.texts());
+    } else if (!named.messages().empty()) {
+      set(images, TurnShape::kMessages, named.messages());
+    } else {
+      set(images, TurnShape::kConversations, named.conversations());
+    }
+    return columns;
+  }
+  switch (source.preset()) {
+    case v1::Source::PRESET_FINEVISION:
+    case v1::Source::PRESET_CAULDRON:
+      set("images", TurnShape::kTexts, "texts");
+      break;
+    case v1::Source::PRESET_LLAVA:
+      set("image", TurnShape::kConversations, "conversations");
+      break;
+    case v1::Source::PRESET_OPENAI:
+      set("images", TurnShape::kMessages, "messages");
+      break;
+    default:
+      columns.recognise = true;
+  }
+  return columns;
+}
+
+std::string ParquetColumnsKey(const v1::Source& source) {
+  const ParquetColumns columns = ParquetColumnsOf(source);
+  std::string key = columns.recognise ? "recognised" : "";
+  const auto add = [&key](const std::string& text) {
+    absl::StrAppend(&key, "\n", text.size(), " ", text);
+  };
+  add(columns.images);
+  add(columns.turns);
+  add(NameOf(columns.shape));
+  for (const std::string& filter : source.filters()) add(filter);
+  return key;
+}
+
+}  // namespace ballast

@@ -1,0 +1,42 @@
+#ifndef BALLAST_SERVER_CORPUS_PARQUET_PARQUET_COLUMNS_H_
+#define BALLAST_SERVER_CORPUS_PARQUET_PARQUET_COLUMNS_H_
+
+#include <string>
+#include <vector>
+
+#include "proto/config.pb.h"
+#include "server/config/row_filter.h"
+
+namespace ballast {
+
+// The shape of a column of turns.
+enum class TurnShape {
+  kConversations,  // a list of {from, value}
+  kMessages,       // a list of {role, content}
+  kTexts,          // a list of {user, assistant}
+};
+
+// "conversations", "messages" or "texts": the usual name of such a column.
+const char* NameOf(TurnShape shape);
+
+// The columns of Parquet files that make a sample.
+struct ParquetColumns {
+  // Both columns follow from the file's schema; the next three are unused.
+  bool recognise = false;
+  std::string images;  // empty: samples without images
+  std::string turns;
+  TurnShape shape = TurnShape::kConversations;
+  // A row that fails one of them is no sample.
+  std::vector<RowFilter> filters;
+};
+
+// The columns that `source`, a loaded one, names by `columns` or `preset`.
+ParquetColumns ParquetColumnsOf(const v1::Source& source);
+
+// Everything in `source` that decides which sample a row is: two sources with
+// the same text read the same samples from the same files.
+std::string ParquetColumnsKey(const v1::Source& source);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_PARQUET_PARQUET_COLUMNS_H_

@@ -1,0 +1,82 @@
+#ifndef BALLAST_SERVER_CORPUS_PARQUET_PARQUET_FILE_H_
+#define BALLAST_SERVER_CORPUS_PARQUET_PARQUET_FILE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/corpus/file.h"
+#include "server/corpus/parquet/parquet_columns.h"
+
+namespace ballast {
+
+// Whether this build reads and writes Parquet (bazel/arrow_configure.bzl).
+bool ParquetIsBuiltIn();
+
+// A sample of a Parquet file.
+struct ParquetRow {
+  // A conversation: {"messages": [...]} with the turns of the row, and an
+  // `<image>` mark for each image in the first user turn if the row has images
+  // but its turns do not say where they stand.
+  std::string text;
+  // Encoded image files. They live as long as the ParquetRows.
+  std::vector<absl::string_view> images;
+};
+
+// A part of a Parquet file in memory. Immutable; thread-safe.
+class ParquetPart {
+ public:
+  virtual ~ParquetPart() = default;
+  // The memory that it takes, roughly.
+  virtual uint64_t bytes() const = 0;
+};
+
+// The rows of one row group, with the columns that make samples. `row` counts
+// from 0 within the group and is below size().
+class ParquetRows : public ParquetPart {
+ public:
+  virtual uint64_t size() const = 0;
+  // Number of the group's first row in the file, from 0.
+  virtual uint64_t first_row() const = 0;
+  // Whether the row passes the filters.
+  virtual bool Passes(uint64_t row) const = 0;
+  // Errors: INVALID_ARGUMENT (a null, an image without bytes, over a bound of
+  // limits.h), naming turn or image, counted from 1.
+  virtual absl::StatusOr<ParquetRow> Row(uint64_t row) const = 0;
+};
+
+// A row group's place.
+struct ParquetGroup {
+  uint64_t first_row = 0;  // in the file, from 0
+  uint64_t num_rows = 0;   // not 0
+  uint64_t offset = 0;     // of the first byte of the columns of samples
+};
+
+// The footer of a Parquet file: its schema and its row groups.
+class ParquetFile : public ParquetPart {
+ public:
+  // Ordered by row, and strictly by offset. Without empty row groups.
+  virtual absl::Span<const ParquetGroup> groups() const = 0;
+  // Reads and decodes groups()[number] of `file`, the file that was opened:
+  // only the columns of samples. Blocks on the disk. Errors: DATA_LOSS
+  // (damaged; its columns take more than kMaxRowGroupBytes); RESOURCE_EXHAUSTED
+  // (no memory); as File::ReadAt.
+  virtual absl::StatusOr<std::shared_ptr<const ParquetRows>> Read(
+      FileView file, size_t number) const = 0;
+};
+
+// Reads the footer of `file`. Errors: DATA_LOSS (not Parquet, damaged);
+// FAILED_PRECONDITION (a column of `columns` is missing or has another type, or
+// the schema does not tell which columns make a sample: the message lists the
+// columns); UNIMPLEMENTED (this build has no Parquet); as File::ReadAt.
+absl::StatusOr<std::shared_ptr<const ParquetFile>> OpenParquetFile(
+    FileView file, const ParquetColumns& columns);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_PARQUET_PARQUET_FILE_H_

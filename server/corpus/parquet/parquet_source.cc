@@ -1,0 +1,106 @@
+#include "server/corpus/parquet/parquet_source.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/corpus/index/digest.h"
+#include "server/corpus/source_files.h"
+
+namespace ballast {
+namespace {
+
+// The row group at `offset`, or nothing.
+const ParquetGroup* GroupAt(absl::Span<const ParquetGroup> groups,
+                            uint64_t offset) {
+  const auto found = std::partition_point(
+      groups.begin(), groups.end(),
+      [&](const ParquetGroup& group) { return group.offset < offset; });
+  return found != groups.end() && found->offset == offset ? &*found : nullptr;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const ParquetRows>> ParquetSource::RowsAt(
+    uint32_t file_number, uint64_t offset, FileView file) const {
+  BALLAST_ASSIGN_OR_RETURN(
+      const RowGroupCache::Part rows,
+      row_groups_->Get(
+          {this, file_number, offset},
+          [&]() -> absl::StatusOr<RowGroupCache::Part> {
+            BALLAST_ASSIGN_OR_RETURN(
+                const RowGroupCache::Part footer,
+                row_groups_->Get({this, file_number, /*offset=*/0}, [&] {
+                  return OpenParquetFile(file, columns_);
+                }));
+            const auto& opened = static_cast<const ParquetFile&>(*footer);
+            const ParquetGroup* group = GroupAt(opened.groups(), offset);
+            if (group == nullptr) {
+              return absl::DataLossError("no row group begins there");
+            }
+            return opened.Read(file, group - opened.groups().data());
+          }));
+  return std::static_pointer_cast<const ParquetRows>(rows);
+}
+
+absl::StatusOr<RawSample> ParquetSource::ReadRecord(
+    const IndexSampleRecord& record, FileView file, absl::string_view file_name,
+    ReadParts parts) const {
+  std::shared_ptr<const ParquetRows> rows;
+  if (parts.from == ReadFrom::kMemory) {
+    rows = std::static_pointer_cast<const ParquetRows>(
+        row_groups_->Find({this, record.file, record.offset}));
+    if (rows == nullptr) return absl::AbortedError("row group not decoded");
+    return ReadRow(record, *rows, file_name, parts);
+  }
+  absl::StatusOr<RawSample> sample = absl::UnknownError("not read");
+  const auto found = RowsAt(record.file, record.offset, file);
+  if (found.ok()) {
+    sample = ReadRow(record, **found, file_name, parts);
+  } else if (absl::IsFailedPrecondition(found.status())) {
+    // The columns were there when the file was indexed.
+    sample = absl::DataLossError(found.status().message());
+  } else {
+    sample = found.status();
+  }
+  if (!sample.ok()) {
+    // The file may have been damaged when it was decoded, and whole now.
+    row_groups_->Drop({this, record.file, record.offset});
+    row_groups_->Drop({this, record.file, /*offset=*/0});
+  }
+  return sample;
+}
+
+absl::StatusOr<RawSample> ParquetSource::ReadRow(
+    const IndexSampleRecord& record, const ParquetRows& rows,
+    absl::string_view file_name, ReadParts parts) const {
+  const auto at_row = [&](const absl::Status& status) {
+    return Annotate(status, absl::StrCat("row ", record.line));
+  };
+  const uint64_t row = uint64_t{record.line} - 1 - rows.first_row();
+  if (row >= rows.size()) {
+    return at_row(absl::DataLossError("not in its row group"));
+  }
+  absl::StatusOr<ParquetRow> found = rows.Row(row);
+  if (!found.ok()) return at_row(found.status());
+  if (Checksum(found->text) != record.text_check) {
+    return at_row(absl::DataLossError("its text is not the index's"));
+  }
+  RawSample sample;
+  sample.name = ParquetSampleName(file_name, record.line);
+  if (parts.text) sample.text = std::move(found->text);
+  if (!parts.images) return sample;
+  ImagesHash hash;
+  for (const absl::string_view image : found->images) {
+    hash.Add(image.size(), image.substr(0, ImagesHash::kHeadBytes));
+    sample.images.emplace_back(image);
+  }
+  if (found->images.size() != record.num_images ||
+      hash.value() != record.image_check) {
+    return at_row(absl::DataLossError("its images are not the index's"));
+  }
+  return sample;
+}
+
+}  // namespace ballast

@@ -1,0 +1,50 @@
+#ifndef BALLAST_SERVER_CORPUS_PARQUET_PARQUET_SOURCE_H_
+#define BALLAST_SERVER_CORPUS_PARQUET_PARQUET_SOURCE_H_
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/corpus/file_source.h"
+#include "server/corpus/parquet/parquet_columns.h"
+#include "server/corpus/parquet/row_group_cache.h"
+
+namespace ballast {
+
+// Samples in rows of Parquet files. Reads the whole row group of a sample,
+// which `row_groups` keeps for the samples that follow. Thread-safe.
+class ParquetSource final : public FileSource {
+ public:
+  ParquetSource(std::shared_ptr<const IndexFile> index,
+                std::vector<SourceFile> files,
+                std::shared_ptr<OpenFileCache> cache, ParquetColumns columns,
+                std::shared_ptr<RowGroupCache> row_groups)
+      : FileSource(std::move(index), std::move(files), std::move(cache)),
+        columns_(std::move(columns)),
+        row_groups_(std::move(row_groups)) {}
+  ~ParquetSource() override { row_groups_->DropSource(this); }
+
+ private:
+  absl::StatusOr<RawSample> ReadRecord(const IndexSampleRecord& record,
+                                       FileView file,
+                                       absl::string_view file_name,
+                                       ReadParts parts) const override;
+  bool HoldsImages() const override { return true; }
+
+  absl::StatusOr<RawSample> ReadRow(const IndexSampleRecord& record,
+                                    const ParquetRows& rows,
+                                    absl::string_view file_name,
+                                    ReadParts parts) const;
+  // The row group at `offset`, from the cache or the disk.
+  absl::StatusOr<std::shared_ptr<const ParquetRows>> RowsAt(
+      uint32_t file_number, uint64_t offset, FileView file) const;
+
+  const ParquetColumns columns_;
+  const std::shared_ptr<RowGroupCache> row_groups_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_PARQUET_PARQUET_SOURCE_H_

@@ -1,0 +1,135 @@
+#include "server/corpus/parquet/turns_json.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/corpus/limits.h"
+
+namespace ballast {
+namespace {
+
+constexpr absl::string_view kImageMark = "<image>";
+
+// Appends `text` as a JSON string.
+void AppendQuoted(absl::string_view text, std::string* json) {
+  *json += '"';
+  size_t done = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const unsigned char c = text[i];
+    if (c >= 0x20 && c != '"' && c != '\\') continue;
+    absl::StrAppend(json, text.substr(done, i - done));
+    done = i + 1;
+    if (c == '"' || c == '\\') {
+      *json += '\\';
+      *json += static_cast<char>(c);
+    } else {
+      absl::StrAppendFormat(json, "\\u%04x", c);
+    }
+  }
+  absl::StrAppend(json, text.substr(done));
+  *json += '"';
+}
+
+std::string Marks(size_t images) {
+  std::string marks;
+  marks.reserve(images * kImageMark.size());
+  for (size_t i = 0; i < images; ++i) absl::StrAppend(&marks, kImageMark);
+  return marks;
+}
+
+}  // namespace
+
+void TurnsJson::AddTurn(absl::string_view role, absl::string_view text) {
+  turns_.push_back({role, /*is_parts=*/false, {}});
+  bytes_ += role.size();
+  AddText(text);
+}
+
+void TurnsJson::BeginTurn(absl::string_view role) {
+  turns_.push_back({role, /*is_parts=*/true, {}});
+  bytes_ += role.size();
+}
+
+void TurnsJson::AddText(absl::string_view text) {
+  turns_.back().parts.push_back({"", text});
+  // Counts the braces around it, so that empty parts have a bound, too.
+  bytes_ += text.size() + 16;
+  has_marks_ = has_marks_ || absl::StrContains(text, kImageMark);
+}
+
+void TurnsJson::AddPart(absl::string_view type) {
+  // An empty type would be a text.
+  turns_.back().parts.push_back({type.empty() ? "none" : type, ""});
+  bytes_ += type.size() + 16;
+  has_marks_ = has_marks_ || type == "image" || type == "image_url";
+}
+
+bool TurnsJson::TooLong() const { return bytes_ > kMaxTextBytes; }
+
+absl::StatusOr<std::string> TurnsJson::Finish(size_t images) && {
+  if (turns_.empty()) return absl::InvalidArgumentError("no turns");
+  const auto too_long = [] {
+    return absl::InvalidArgumentError(
+        absl::StrCat("its text has over ", kMaxTextBytes, " bytes"));
+  };
+  if (TooLong()) return too_long();
+  const std::string marks = has_marks_ ? "" : Marks(images);
+  std::string marked;
+  if (!marks.empty()) {
+    auto first = std::find_if(turns_.begin(), turns_.end(), [](const Turn& t) {
+      return t.role == "user" || t.role == "human";
+    });
+    Turn& turn = first == turns_.end() ? turns_.front() : *first;
+    if (turn.is_parts) {
+      turn.parts.insert(turn.parts.begin(), Part{"", marks});
+    } else {
+      marked = absl::StrCat(marks, turn.parts[0].text);
+      turn.parts[0].text = marked;
+    }
+  }
+  std::string json = "{\"messages\":[";
+  json.reserve(bytes_ + marks.size() + 48 * turns_.size());
+  for (const Turn& turn : turns_) {
+    absl::StrAppend(&json, json.back() == '[' ? "" : ",", "{\"role\":");
+    AppendQuoted(turn.role, &json);
+    absl::StrAppend(&json, ",\"content\":", turn.is_parts ? "[" : "");
+    for (const Part& part : turn.parts) {
+      if (!turn.is_parts) {
+        AppendQuoted(part.text, &json);
+        continue;
+      }
+      absl::StrAppend(&json, json.back() == '[' ? "" : ",", "{\"type\":");
+      AppendQuoted(part.type.empty() ? "text" : part.type, &json);
+      if (part.type.empty()) {
+        absl::StrAppend(&json, ",\"text\":");
+        AppendQuoted(part.text, &json);
+      }
+      json += '}';
+    }
+    absl::StrAppend(&json, turn.is_parts ? "]" : "", "}");
+  }
+  absl::StrAppend(&json, "]}");
+  if (json.size() > kMaxTextBytes) return too_long();
+  return json;
+}
+
+absl::Status AppendImage(absl::string_view bytes,
+                         std::vector<absl::string_view>* images) {
+  if (images->size() == kMaxImages) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("over ", kMaxImages, " images"));
+  }
+  uint64_t all = bytes.size();
+  for (const absl::string_view image : *images) all += image.size();
+  if (all > kMaxSampleBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("over ", kMaxSampleBytes, " bytes in all"));
+  }
+  images->push_back(bytes);
+  return absl::OkStatus();
+}
+
+}  // namespace ballast

@@ -1,0 +1,60 @@
+#ifndef BALLAST_SERVER_CORPUS_PARQUET_TURNS_JSON_H_
+#define BALLAST_SERVER_CORPUS_PARQUET_TURNS_JSON_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ballast {
+
+// Writes turns as the JSON of a conversation, {"messages": [...]}. Bytes that
+// are not UTF-8 stay as they are; server/text handles them. Texts must live
+// until Finish. Thread-compatible.
+class TurnsJson {
+ public:
+  // A turn whose content is a text.
+  void AddTurn(absl::string_view role, absl::string_view text);
+  // A turn of parts, which follow.
+  void BeginTurn(absl::string_view role);
+  void AddText(absl::string_view text);
+  // A part without text: `image`, `image_url`, or one that is refused later.
+  void AddPart(absl::string_view type);
+
+  // Whether Finish will refuse the turns because of their length.
+  bool TooLong() const;
+
+  // The conversation of a sample of `images` images. If no turn has an image
+  // part or an `<image>` mark, marks stand at the beginning of the first turn
+  // of user or human, or else of the first turn. Errors: INVALID_ARGUMENT (no
+  // turns; over kMaxTextBytes).
+  absl::StatusOr<std::string> Finish(size_t images) &&;
+
+ private:
+  struct Part {
+    absl::string_view type;  // empty: a text
+    absl::string_view text;
+  };
+  struct Turn {
+    absl::string_view role;
+    bool is_parts = false;
+    std::vector<Part> parts;  // one text, unless is_parts
+  };
+
+  std::vector<Turn> turns_;
+  uint64_t bytes_ = 0;
+  bool has_marks_ = false;
+};
+
+// Adds an image to those of a sample. Errors: INVALID_ARGUMENT (over kMaxImages
+// or kMaxSampleBytes).
+absl::Status AppendImage(absl::string_view bytes,
+                         std::vector<absl::string_view>* images);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_PARQUET_TURNS_JSON_H_

@@ -1,0 +1,219 @@
+#include "server/corpus/parquet/parquet_source.h"
+
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "server/corpus/index/index_builder.h"
+#include "server/corpus/open_source.h"
+#include "server/corpus/source_files.h"
+#include "tests/fakes/read_sample.h"
+#include "tests/server/corpus/parquet/parquet_testing.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using ParquetSourceTest = ParquetTest;
+
+TEST_F(ParquetSourceTest, RecognisesTheShapesOfOtherWriters) {
+  for (const char* name :
+       {"finevision.parquet", "cauldron.parquet", "llava.parquet",
+        "openai.parquet", "other_types.parquet", "wide.parquet"}) {
+    SCOPED_TRACE(name);
+    const v1::Source source = SourceOf(name);
+    const IndexReport report = Build(source);
+    EXPECT_EQ(report.bad.size(), 0u);
+    ExpectSamples(name, *Open(source));
+  }
+}
+
+TEST_F(ParquetSourceTest, PresetsAndColumnsNameTheSame) {
+  const std::pair<const char*, v1::Source::Preset> presets[] = {
+      {"finevision.parquet", v1::Source::PRESET_FINEVISION},
+      {"cauldron.parquet", v1::Source::PRESET_CAULDRON},
+      {"llava.parquet", v1::Source::PRESET_LLAVA},
+      {"openai.parquet", v1::Source::PRESET_OPENAI}};
+  for (const auto& [name, preset] : presets) {
+    SCOPED_TRACE(name);
+    v1::Source source = SourceOf(name);
+    source.set_preset(preset);
+    Build(source);
+    ExpectSamples(name, *Open(source));
+  }
+  v1::Source source = SourceOf("llava.parquet");
+  source.mutable_columns()->set_image("image");
+  source.mutable_columns()->set_conversations("conversations");
+  Build(source);
+  ExpectSamples("llava.parquet", *Open(source));
+}
+
+TEST_F(ParquetSourceTest, ReadsAnEmptyFile) {
+  const v1::Source source = SourceOf("empty.parquet");
+  EXPECT_EQ(Build(source).samples, 0u);
+  EXPECT_EQ(Open(source)->index().group_starts().size(), 0u);
+}
+
+TEST_F(ParquetSourceTest, LeavesOutRowsThatFailAFilter) {
+  v1::Source source = SourceOf("filtered.parquet");
+  source.add_filters("image_correspondence_min >= 2");
+  const IndexReport report = Build(source);
+  EXPECT_EQ(report.filtered, 4u);
+  EXPECT_EQ(report.samples, 3u);
+  ExpectSamples("filtered.parquet", *Open(source));
+  source.add_filters("source == \"set 0\"");
+  EXPECT_THAT(
+      std::string(CheckIndexFresh(source, folder_, FakeKey()).message()),
+      HasSubstr("other columns or filters"));
+  EXPECT_EQ(Build(source).samples, 2u);
+}
+
+TEST_F(ParquetSourceTest, ListsBadRows) {
+  const v1::Source source = SourceOf("bad_rows.parquet");
+  const IndexReport report = Build(source);
+  std::vector<std::string> bad;
+  for (const BadSample& row : report.bad) {
+    bad.push_back(absl::StrCat(row.key, ": ", row.reason));
+  }
+  EXPECT_THAT(
+      bad,
+      ElementsAre("2: image 1 is null",
+                  "3: image 1 is only a path, a/b.jpg, which is not followed",
+                  "4: image 1: cut inside its header: no mark",
+                  "5: image 1: no image", "6: image 1: an image of 0x4 pixels",
+                  "7: column texts is null", "8: no turns",
+                  "9: turn 1: `user` is null", "10: turn 1: `user` is null",
+                  "11: video is not supported: mark `<video>`",
+                  "12: unmeasurable"));
+  ExpectSamples("bad_rows.parquet", *Open(source));
+}
+
+TEST_F(ParquetSourceTest, SaysWhichColumnsDoNotFit) {
+  const auto error = [&](const v1::Source& source) {
+    const auto report = BuildIndex(source, folder_, FakeOptions());
+    EXPECT_EQ(report.status().code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(report.status().message());
+  };
+  EXPECT_THAT(error(SourceOf("urls.parquet")),
+              HasSubstr("docs.parquet: column image: found string; wanted "
+                        "images in the file"));
+  EXPECT_THAT(error(SourceOf("two.parquet")),
+              HasSubstr("both conversations and texts may be meant"));
+  EXPECT_THAT(error(SourceOf("none.parquet")),
+              HasSubstr("The file has question, answer"));
+  v1::Source source = SourceOf("finevision.parquet");
+  source.set_preset(v1::Source::PRESET_LLAVA);
+  EXPECT_THAT(error(source),
+              HasSubstr("no column conversations; the file has images, texts"));
+  source.clear_preset();
+  source.mutable_columns()->set_texts("source");
+  EXPECT_THAT(error(source),
+              HasSubstr("column source: found string; wanted a list of structs "
+                        "with the texts `user` and `assistant`"));
+  source.clear_columns();
+  source.add_filters("source > 3");
+  EXPECT_THAT(error(source),
+              HasSubstr("column source: found string; wanted a number"));
+  source.set_filters(0, "images == \"a\"");
+  EXPECT_THAT(error(source), HasSubstr("wanted a text"));
+  source.set_filters(0, "nothing > 3");
+  EXPECT_THAT(error(source), HasSubstr("no column nothing"));
+}
+
+TEST_F(ParquetSourceTest, DecodesARowGroupOnce) {
+  const v1::Source source = SourceOf("finevision.parquet");
+  Build(source);
+  const auto opened = Open(source);
+  for (uint64_t i = 0; i < 7; ++i) {
+    // From memory, a sample waits for its row group.
+    const auto early = ReadSample(*opened, i, {.from = ReadFrom::kMemory});
+    EXPECT_EQ(early.ok(), i % 3 != 0) << early.status();
+    ASSERT_TRUE(ReadSample(*opened, i).ok());
+  }
+  // Three row groups and the footer.
+  EXPECT_EQ(cache_->loads(), 4u);
+  // With room for one part, row groups that take turns are decoded each time,
+  // to the same samples.
+  ExpectSamples("finevision.parquet", *Open(source, 1));
+  EXPECT_EQ(cache_->loads(), 3u + 3u);
+}
+
+TEST_F(ParquetSourceTest, ReadersShareARowGroup) {
+  const v1::Source source = SourceOf("llava.parquet");
+  Build(source);
+  const auto opened = Open(source);
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 8; ++i) {
+    readers.emplace_back([&] {
+      for (uint64_t k = 0; k < 7; ++k) {
+        EXPECT_TRUE(ReadSample(*opened, k).ok());
+      }
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(cache_->loads(), 5u);
+}
+
+TEST_F(ParquetSourceTest, ReadsOnlyThePartsThatAreWanted) {
+  const v1::Source source = SourceOf("openai.parquet");
+  Build(source);
+  const auto opened = Open(source);
+  const auto text = ReadSample(*opened, 2, {.text = true, .images = false});
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_NE(text->text, "");
+  EXPECT_EQ(text->images.size(), 0u);
+  const auto images = ReadSample(*opened, 2, {.text = false, .images = true});
+  ASSERT_TRUE(images.ok()) << images.status();
+  EXPECT_EQ(images->text, "");
+  EXPECT_EQ(images->images.size(), 2u);
+}
+
+TEST_F(ParquetSourceTest, FindsFilesThatChangedOrVanished) {
+  const v1::Source source = SourceOf("finevision.parquet");
+  Build(source);
+  const auto opened = Open(source);
+  // Another file of the same schema in its place: the same rows are others.
+  const auto time = std::filesystem::last_write_time(path_);
+  WriteFile(path_, FileOf("cauldron.parquet"));
+  absl::Status status = ReadSample(*opened, 5).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("the file has changed since it was indexed"));
+  std::filesystem::remove(path_);
+  status = ReadSample(*opened, 5).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  // The right file is read again, as soon as it is back.
+  WriteFile(path_, FileOf("finevision.parquet"));
+  std::filesystem::last_write_time(path_, time);
+  ExpectSamples("finevision.parquet", *opened);
+}
+
+TEST_F(ParquetSourceTest, OpensThroughTheIndexAndReusesIt) {
+  const v1::Source source = SourceOf("bad_rows.parquet");
+  Build(source);
+  const std::string first = ReadFile(folder_ + "/index/docs.index");
+  IndexOptions options = FakeOptions();
+  // Another tokenizer: texts are read again, files are not searched.
+  options.key.lengths += "x";
+  const auto report = BuildIndex(source, folder_, options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->reused_files, 1u);
+  EXPECT_EQ(report->reused_samples, 3u);
+  EXPECT_EQ(report->known_bad, 10u);
+  EXPECT_EQ(report->bad.size(), 1u);
+  EXPECT_EQ(report->bad[0].key, "12");
+  options.reuse = false;
+  const std::string reused = ReadFile(folder_ + "/index/docs.index");
+  ASSERT_TRUE(BuildIndex(source, folder_, options).ok());
+  EXPECT_EQ(ReadFile(folder_ + "/index/docs.index"), reused);
+  EXPECT_NE(reused, first);
+  EXPECT_TRUE(OpenSource(source, folder_, options.key).ok());
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,43 @@
+#ifndef BALLAST_TESTS_SERVER_CORPUS_PARQUET_PARQUET_TESTING_H_
+#define BALLAST_TESTS_SERVER_CORPUS_PARQUET_PARQUET_TESTING_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "server/corpus/index/index_options.h"
+#include "server/corpus/parquet/parquet_source.h"
+#include "server/corpus/parquet/row_group_cache.h"
+#include "tests/server/corpus/corpus_testing.h"
+
+namespace ballast {
+
+// Over the files that write_files.py wrote with pyarrow; skips without Arrow.
+class ParquetTest : public ::testing::Test {
+ protected:
+  void SetUp() override;
+
+  // The bytes of one of the files.
+  static std::string FileOf(const std::string& name);
+  // A source over docs.parquet in the test's folder, at first a copy of `name`.
+  v1::Source SourceOf(const std::string& name);
+  // Builds the index; the test fails if that is impossible.
+  IndexReport Build(const v1::Source& source);
+  // The source over its index, with a cache of its own.
+  std::unique_ptr<ParquetSource> Open(const v1::Source& source,
+                                      uint64_t cache_bytes = 1 << 30);
+  // Checks that the source has the samples that expected.json lists for `name`.
+  void ExpectSamples(const std::string& name, const ParquetSource& source);
+
+  std::string folder_;
+  std::string path_;  // docs.parquet
+  std::shared_ptr<RowGroupCache> cache_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_TESTS_SERVER_CORPUS_PARQUET_PARQUET_TESTING_H_

@@ -1,0 +1,84 @@
+#include "server/corpus/parquet/turns_json.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+#include "server/corpus/limits.h"
+
+namespace ballast {
+namespace {
+
+std::string Finish(TurnsJson json, size_t images) {
+  const auto text = std::move(json).Finish(images);
+  return text.ok() ? *text : std::string(text.status().message());
+}
+
+TEST(TurnsJsonTest, EscapesTexts) {
+  TurnsJson json;
+  json.AddTurn("user", absl::string_view("\"\\\n\0\x1f\x7f\xff", 7));
+  EXPECT_EQ(Finish(json, 0),
+            "{\"messages\":[{\"role\":\"user\",\"content\":"
+            "\"\\\"\\\\\\u000a\\u0000\\u001f\x7f\xff\"}]}");
+}
+
+TEST(TurnsJsonTest, PutsMarksBeforeTheFirstUserTurn) {
+  TurnsJson json;
+  json.AddTurn("system", "s");
+  json.AddTurn("human", "q");
+  json.AddTurn("gpt", "a");
+  EXPECT_EQ(Finish(json, 2), R"({"messages":[{"role":"system","content":"s"},)"
+                             R"({"role":"human","content":"<image><image>q"},)"
+                             R"({"role":"gpt","content":"a"}]})");
+  // Where a turn has one, all stay as they are, whatever their number.
+  json.AddTurn("user", "a<image>");
+  EXPECT_EQ(Finish(json, 2),
+            R"({"messages":[{"role":"system","content":"s"},)"
+            R"({"role":"human","content":"q"},{"role":"gpt","content":"a"},)"
+            R"({"role":"user","content":"a<image>"}]})");
+}
+
+TEST(TurnsJsonTest, WritesParts) {
+  TurnsJson json;
+  json.BeginTurn("assistant");
+  json.AddText("a");
+  EXPECT_EQ(
+      Finish(json, 1),
+      R"({"messages":[{"role":"assistant","content":[)"
+      R"({"type":"text","text":"<image>"},{"type":"text","text":"a"}]}]})");
+  json.AddPart("image_url");
+  EXPECT_EQ(Finish(json, 1),
+            R"({"messages":[{"role":"assistant","content":[)"
+            R"({"type":"text","text":"a"},{"type":"image_url"}]}]})");
+  TurnsJson empty;
+  empty.BeginTurn("user");
+  EXPECT_EQ(Finish(empty, 0), R"({"messages":[{"role":"user","content":[]}]})");
+}
+
+TEST(TurnsJsonTest, RefusesNoneAndTooLongTurns) {
+  EXPECT_EQ(Finish(TurnsJson(), 0), "no turns");
+  const std::string text(kMaxTextBytes / 2, 'x');
+  TurnsJson json;
+  json.AddTurn("user", text);
+  EXPECT_FALSE(json.TooLong());
+  json.AddTurn("user", text);
+  EXPECT_TRUE(json.TooLong());
+  EXPECT_EQ(Finish(json, 0), "its text has over 67108864 bytes");
+  // Escaped it is too long, too.
+  const std::string controls(kMaxTextBytes / 4, '\1');
+  TurnsJson escaped;
+  escaped.AddTurn("user", controls);
+  EXPECT_FALSE(escaped.TooLong());
+  EXPECT_EQ(Finish(escaped, 0), "its text has over 67108864 bytes");
+}
+
+TEST(AppendImageTest, BoundsImages) {
+  std::vector<absl::string_view> images(kMaxImages, "x");
+  EXPECT_EQ(AppendImage("x", &images).message(), "over 10000 images");
+  images.assign(1, absl::string_view("x", kMaxSampleBytes));
+  EXPECT_EQ(AppendImage("", &images).code(), absl::StatusCode::kOk);
+  EXPECT_EQ(AppendImage("x", &images).message(),
+            "over 1073741824 bytes in all");
+}
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,194 @@
+"""Writes Parquet files as other programs do, with pyarrow, and what they hold.
+
+    write_files.py PYARROW_FOLDER OUT_FOLDER
+
+EXPECTED.json lists each file's samples: the turns and the images, as base64, that
+follow from the values written here.
+"""
+
+import base64
+import json
+import os
+import struct
+import sys
+
+sys.path.insert(0, sys.argv[1])
+# Debian's NumPy is older than pyarrow wants; it does without any.
+sys.modules["numpy"] = None
+import pyarrow as pa  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+
+out = sys.argv[2]
+expected = {}
+
+
+def image(width, height, before=0):
+    """As FakeImage in corpus_testing.h."""
+    return b"x" * before + b"#" + struct.pack("<II", width, height)
+
+
+def write(name, table, samples, groups, **options):
+    """`samples`: (row from 1, messages, images); `groups`: ordinals."""
+    pq.write_table(table, os.path.join(out, name), **options)
+    expected[name] = {
+        "groups": groups,
+        "samples": [
+            {
+                "row": row,
+                "messages": messages,
+                "images": [base64.b64encode(i).decode() for i in images],
+            }
+            for row, messages, images in samples
+        ],
+    }
+
+
+def pictures(row):
+    return [image(10 * row + i + 1, 7, 5000 * i) for i in range(row % 3)]
+
+
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+ROWS = range(7)
+
+
+def finevision():
+    texts = [[{"user": f"question {r}.{t}", "assistant": f"ä\"\\\n{r}"}
+              for t in range(1 + r % 2)] for r in ROWS]
+    ratings = [None if r == 5 else r % 4 for r in ROWS]
+    table = pa.table({
+        "images": pa.array([[{"bytes": b, "path": None} for b in pictures(r)]
+                            for r in ROWS], pa.list_(IMAGE)),
+        "texts": texts,
+        "source": [f"set {r % 2}" for r in ROWS],
+        "image_correspondence_min": pa.array(ratings, pa.int64()),
+        "image_correspondence_ratings": [[r, r] for r in ROWS],
+    })
+
+    def messages(r):
+        turns = []
+        for t, pair in enumerate(texts[r]):
+            marks = "<image>" * len(pictures(r)) if t == 0 else ""
+            turns += [{"role": "user", "content": marks + pair["user"]},
+                      {"role": "assistant", "content": pair["assistant"]}]
+        return turns
+
+    samples = [(r + 1, messages(r), pictures(r)) for r in ROWS]
+    write("finevision.parquet", table, samples, [0, 3, 6], row_group_size=3)
+    # Rows 2 and 6 have a rating below 2 or none: 0-based 2, 3, 6 pass.
+    passing = [s for s in samples if s[0] - 1 in (2, 3, 6)]
+    write("filtered.parquet", table, passing, [0, 1, 2], row_group_size=3)
+
+
+def cauldron():
+    texts = [[{"user": f"u{r}", "assistant": "a<image>b" if r else "c",
+               "source": "s"}] for r in ROWS]
+    bytes_of = [pictures(r) if r != 0 else [] for r in ROWS]
+    write("cauldron.parquet",
+          pa.table({"images": pa.array([[{"bytes": b, "path": "p"} for b in one]
+                                        for one in bytes_of], pa.list_(IMAGE)),
+                    "texts": texts}),
+          [(r + 1, [{"role": "user", "content": f"u{r}"},
+                    {"role": "assistant", "content": texts[r][0]["assistant"]}],
+            bytes_of[r]) for r in ROWS], [0], compression="zstd")
+
+
+def llava():
+    # Row 3 has no image.
+    images = [None if r == 3 else {"bytes": image(r + 1, 2), "path": f"{r}.jpg"}
+              for r in ROWS]
+    turns = [[{"from": "human", "value": ("" if r == 3 else "<image>\n") + f"q{r}"},
+              {"from": "gpt", "value": "same answer"}] for r in ROWS]
+    write("llava.parquet",
+          pa.table({"id": [str(r) for r in ROWS],
+                    "image": pa.array(images, IMAGE),
+                    "conversations": turns}),
+          [(r + 1, [{"role": t["from"], "content": t["value"]} for t in turns[r]],
+            [] if r == 3 else [image(r + 1, 2)]) for r in ROWS],
+          [0, 2, 4, 6], row_group_size=2, compression="gzip",
+          data_page_version="2.0")
+
+
+def openai():
+    part = pa.struct([("type", pa.string()), ("text", pa.string())])
+    message = pa.struct([("role", pa.string()), ("content", pa.list_(part))])
+    rows = [[{"role": "system", "content": [{"type": "text", "text": "be kind"}]},
+             {"role": "user", "content":
+              [{"type": "image", "text": None}] * len(pictures(r)) +
+              [{"type": "text", "text": f"q{r}"}]},
+             {"role": "assistant", "content": [{"type": "text", "text": "a"}]}]
+            for r in ROWS]
+
+    def plain(messages):
+        return [{"role": m["role"], "content": [
+            {k: v for k, v in p.items() if v is not None} for p in m["content"]]}
+            for m in messages]
+
+    write("openai.parquet",
+          pa.table({"images": pa.array([pictures(r) for r in ROWS],
+                                       pa.list_(pa.binary())),
+                    "messages": pa.array(rows, pa.list_(message))}),
+          [(r + 1, plain(rows[r]), pictures(r)) for r in ROWS], [0],
+          compression="brotli")
+
+
+def other_types():
+    """64-bit offsets, dictionaries and a page for every row."""
+    word = pa.dictionary(pa.int32(), pa.string())
+    turn = pa.struct([("from", word), ("value", pa.large_string())])
+    turns = [[{"from": "human", "value": f"<image>{r}"},
+              {"from": "gpt", "value": "a"}] for r in ROWS]
+    write("other_types.parquet",
+          pa.table({"image": pa.array([image(r + 1, 3, 9000) for r in ROWS],
+                                      pa.large_binary()),
+                    "conversations": pa.array(turns, pa.large_list(turn))}),
+          [(r + 1, [{"role": t["from"], "content": t["value"]} for t in turns[r]],
+            [image(r + 1, 3, 9000)]) for r in ROWS],
+          [0, 5], row_group_size=5, data_page_size=1, write_page_index=True,
+          write_page_checksum=True, compression="lz4")
+
+
+def bad_rows():
+    ok = [{"user": "u", "assistant": "a"}]
+    rows = [
+        ([{"bytes": image(1, 1), "path": None}], ok),
+        ([None], ok),
+        ([{"bytes": None, "path": "a/b.jpg"}], ok),
+        ([{"bytes": b"xx", "path": None}], ok),
+        ([{"bytes": b"none", "path": None}], ok),
+        ([{"bytes": image(0, 4), "path": None}], ok),
+        ([], None),
+        ([], []),
+        ([], [{"user": None, "assistant": "a"}]),
+        ([], [None]),
+        ([], [{"user": "<video>", "assistant": "a"}]),
+        ([], [{"user": "unmeasurable", "assistant": "a"}]),
+        (None, ok),
+    ]
+    pair = pa.struct([("user", pa.string()), ("assistant", pa.string())])
+    good = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "a"}]
+    write("bad_rows.parquet",
+          pa.table({"images": pa.array([r[0] for r in rows], pa.list_(IMAGE)),
+                    "texts": pa.array([r[1] for r in rows], pa.list_(pair))}),
+          [(1, [{"role": "user", "content": "<image>u"}, good[1]], [image(1, 1)]),
+           (13, good, [])], [0])
+
+
+def unfit():
+    texts = [[{"user": "u", "assistant": "a"}]]
+    turns = [[{"from": "human", "value": "u"}]]
+    write("urls.parquet", pa.table({"image": ["http://x/y.jpg"], "texts": texts}),
+          [], [])
+    write("two.parquet", pa.table({"texts": texts, "conversations": turns}), [], [])
+    write("none.parquet", pa.table({"question": ["q"], "answer": ["a"]}), [], [])
+    write("empty.parquet", pa.table({"texts": pa.array([], pa.list_(pa.struct(
+        [("user", pa.string()), ("assistant", pa.string())])))}), [], [])
+    write("wide.parquet",
+          pa.table({**{f"c{i}": [i] for i in range(3000)}, "texts": texts}),
+          [(1, [{"role": "user", "content": "u"},
+                {"role": "assistant", "content": "a"}], [])], [0])
+
+
+for make in (finevision, cauldron, llava, openai, other_types, bad_rows, unfit):
+    make()
+with open(os.path.join(out, "expected.json"), "w", encoding="utf-8") as file:
+    json.dump(expected, file)
