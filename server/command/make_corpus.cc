@@ -21,10 +21,13 @@ namespace {
 struct Options {
   DatasetOptions dataset;
   std::string preset = "mixed";
+  std::string format = "webdataset";
 };
 
 absl::Status MakeCorpus(Options options) {
   BALLAST_ASSIGN_OR_RETURN(options.dataset.preset, ParsePreset(options.preset));
+  const bool parquet = options.format == "parquet";
+  if (parquet) options.dataset.format = DatasetFormat::kParquet;
   if (isatty(STDERR_FILENO)) {
     options.dataset.progress = [directory = options.dataset.directory,
                                 all = options.dataset.samples](uint64_t done) {
@@ -38,10 +41,11 @@ absl::Status MakeCorpus(Options options) {
   BALLAST_ASSIGN_OR_RETURN(const DatasetReport report,
                            WriteDataset(options.dataset));
   const std::string& directory = options.dataset.directory;
+  const char* shards = parquet ? "Parquet file" : "tar";
   std::cout << absl::StrFormat(
-      "%s: %d samples, %d images, %.1f MB in %d %s\n", directory,
+      "%s: %d samples, %d images, %.1f MB in %d %s%s\n", directory,
       options.dataset.samples, report.images, report.bytes * 1e-6,
-      report.shards, report.shards == 1 ? "tar" : "tars");
+      report.shards, shards, report.shards == 1 ? "" : "s");
   if (report.wrote_config) {
     std::cout << "configuration: " << directory << "/ballast.yaml\n";
   } else {
@@ -56,11 +60,12 @@ void AddMakeCorpus(CommandLine* line) {
   auto options = std::make_shared<Options>();
   Command* command = line->AddCommand(
       line->program(), "make-corpus",
-      R"(Draws a dataset of documents and scenes as WebDataset tars, and writes a
-configuration (ballast.yaml) that serves it. Equal samples, seed and preset give
-equal bytes.)",
+      R"(Draws a dataset of documents and scenes as WebDataset tars or Parquet files, and
+writes a configuration (ballast.yaml) that serves it. Equal samples, seed, preset
+and format give equal bytes.)",
       R"(  ballast-server make-corpus --out data --samples 512
-  ballast-server make-corpus --out data --samples 64 --preset receipts --seed 7)",
+  ballast-server make-corpus --out data --samples 64 --preset receipts --seed 7
+  ballast-server make-corpus --out data --samples 512 --format parquet)",
       [options] { return MakeCorpus(*options); });
   command
       ->AddText("--out", &options->dataset.directory,
@@ -80,6 +85,9 @@ equal bytes.)",
                 "`mixed` adds pages, tables, scenes and samples of "
                 "several images; `text` has no images")
       .OneOf({"receipts", "mixed", "text"})
+      .ShowDefault();
+  command->AddText("--format", &options->format, "format of the files")
+      .OneOf({"webdataset", "parquet"})
       .ShowDefault();
 }
 

@@ -13,10 +13,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/types/span.h"
 #include "common/cores.h"
 #include "common/status_macros.h"
 #include "server/command/draw/dataset_config.h"
 #include "server/corpus/file.h"
+#include "server/corpus/parquet/parquet_writer.h"
 #include "server/corpus/tar/tar_writer.h"
 
 namespace ballast {
@@ -24,13 +26,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Number of samples drawn, and held in memory, before any is written.
+// Number of samples drawn, and held in memory, before any is written: a row
+// group of Parquet.
 constexpr uint64_t kChunk = 32;
 // The number in a shard's name has six digits.
 constexpr uint64_t kMostShards = 1000000;
 
-std::string ShardName(uint64_t shard) {
-  return absl::StrFormat("docs-%06d.tar", shard);
+std::string ShardName(uint64_t shard, DatasetFormat format) {
+  return absl::StrFormat("docs-%06d.%s", shard, ShardExtension(format));
 }
 
 // Draws samples [begin, end) on all cores.
@@ -53,21 +56,82 @@ std::vector<absl::StatusOr<DrawnSample>> DrawChunk(
   return samples;
 }
 
-absl::Status AddSample(const DrawnSample& sample, uint64_t number,
-                       TarWriter* tar, DatasetReport* report) {
-  const std::string key = absl::StrFormat("%06d", number);
-  const size_t images = sample.images.size();
-  for (size_t i = 0; i < images; ++i) {
-    const DrawnImage& image = sample.images[i];
-    const std::string place = images > 1 ? absl::StrCat(".", i) : "";
-    BALLAST_RETURN_IF_ERROR(
-        tar->Add(absl::StrCat(key, place, ".", FileExtension(image.format)),
-                 image.bytes));
-    report->bytes += image.bytes.size();
+// A shard that is being written.
+class ShardWriter {
+ public:
+  virtual ~ShardWriter() = default;
+  // Adds consecutive samples, from number `first` on.
+  virtual absl::Status Add(absl::Span<const DrawnSample> samples,
+                           uint64_t first) = 0;
+  virtual absl::Status Finish() = 0;
+};
+
+class TarShard final : public ShardWriter {
+ public:
+  explicit TarShard(std::unique_ptr<TarWriter> tar) : tar_(std::move(tar)) {}
+
+  absl::Status Add(absl::Span<const DrawnSample> samples,
+                   uint64_t first) override {
+    for (const DrawnSample& sample : samples) {
+      BALLAST_RETURN_IF_ERROR(AddSample(sample, first++));
+    }
+    return absl::OkStatus();
   }
-  report->images += images;
-  report->bytes += sample.conversation.size();
-  return tar->Add(absl::StrCat(key, ".json"), sample.conversation);
+  absl::Status Finish() override { return tar_->Finish(); }
+
+ private:
+  absl::Status AddSample(const DrawnSample& sample, uint64_t number) {
+    const std::string key = absl::StrFormat("%06d", number);
+    const size_t images = sample.images.size();
+    for (size_t i = 0; i < images; ++i) {
+      const DrawnImage& image = sample.images[i];
+      const std::string place = images > 1 ? absl::StrCat(".", i) : "";
+      BALLAST_RETURN_IF_ERROR(
+          tar_->Add(absl::StrCat(key, place, ".", FileExtension(image.format)),
+                    image.bytes));
+    }
+    return tar_->Add(absl::StrCat(key, ".json"), sample.conversation);
+  }
+
+  const std::unique_ptr<TarWriter> tar_;
+};
+
+class ParquetShard final : public ShardWriter {
+ public:
+  explicit ParquetShard(std::unique_ptr<ParquetWriter> parquet)
+      : parquet_(std::move(parquet)) {}
+
+  absl::Status Add(absl::Span<const DrawnSample> samples,
+                   uint64_t first) override {
+    std::vector<ParquetWriter::Row> rows;
+    for (const DrawnSample& sample : samples) {
+      ParquetWriter::Row& row = rows.emplace_back();
+      row.turns = sample.turns;
+      for (size_t i = 0; i < sample.images.size(); ++i) {
+        const DrawnImage& image = sample.images[i];
+        row.images.push_back(
+            {absl::StrFormat("%06d.%d.%s", first, i,
+                             std::string(FileExtension(image.format))),
+             image.bytes});
+      }
+      ++first;
+    }
+    return parquet_->WriteGroup(rows);
+  }
+  absl::Status Finish() override { return parquet_->Finish(); }
+
+ private:
+  const std::unique_ptr<ParquetWriter> parquet_;
+};
+
+absl::StatusOr<std::unique_ptr<ShardWriter>> OpenShard(const std::string& path,
+                                                       DatasetFormat format) {
+  if (format == DatasetFormat::kParquet) {
+    BALLAST_ASSIGN_OR_RETURN(auto parquet, ParquetWriter::Create(path));
+    return std::make_unique<ParquetShard>(std::move(parquet));
+  }
+  BALLAST_ASSIGN_OR_RETURN(auto tar, TarWriter::Create(path));
+  return std::make_unique<TarShard>(std::move(tar));
 }
 
 absl::Status Rename(const std::string& from, const std::string& to) {
@@ -80,37 +144,46 @@ absl::Status Rename(const std::string& from, const std::string& to) {
 absl::Status WriteShard(const DatasetOptions& options, uint64_t shard,
                         DatasetReport* report) {
   const std::string path =
-      absl::StrCat(options.directory, "/", ShardName(shard));
+      absl::StrCat(options.directory, "/", ShardName(shard, options.format));
   const std::string part = absl::StrCat(path, ".part");
-  BALLAST_ASSIGN_OR_RETURN(const auto tar, TarWriter::Create(part));
+  BALLAST_ASSIGN_OR_RETURN(const auto writer, OpenShard(part, options.format));
   const uint64_t first = shard * options.shard_samples;
   const uint64_t last =
       std::min<uint64_t>(options.samples, first + options.shard_samples);
   for (uint64_t begin = first; begin < last; begin += kChunk) {
-    const auto samples =
-        DrawChunk(options, begin, std::min(begin + kChunk, last));
-    for (size_t i = 0; i < samples.size(); ++i) {
-      BALLAST_RETURN_IF_ERROR(samples[i].status());
-      BALLAST_RETURN_IF_ERROR(
-          AddSample(*samples[i], begin + i, tar.get(), report));
+    std::vector<DrawnSample> samples;
+    for (auto& drawn :
+         DrawChunk(options, begin, std::min(begin + kChunk, last))) {
+      BALLAST_RETURN_IF_ERROR(drawn.status());
+      report->images += drawn->images.size();
+      report->bytes += drawn->conversation.size();
+      for (const DrawnImage& image : drawn->images) {
+        report->bytes += image.bytes.size();
+      }
+      samples.push_back(*std::move(drawn));
     }
+    BALLAST_RETURN_IF_ERROR(writer->Add(samples, begin));
   }
-  BALLAST_RETURN_IF_ERROR(tar->Finish());
+  BALLAST_RETURN_IF_ERROR(writer->Finish());
   return Rename(part, path);
 }
 
 // Refuses a directory that contains shards beyond the `shards` new ones.
-absl::Status CheckNoOthers(const std::string& directory, uint64_t shards) {
+absl::Status CheckNoOthers(const std::string& directory, uint64_t shards,
+                           DatasetFormat format) {
   std::error_code error;
   fs::directory_iterator entry(directory, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (!absl::StartsWith(name, "docs-") || !absl::EndsWith(name, ".tar")) {
+    if (!absl::StartsWith(name, "docs-") ||
+        (!absl::EndsWith(name, ".tar") && !absl::EndsWith(name, ".parquet"))) {
       continue;
     }
     // Names of equal length compare as their numbers do; names of another
     // length are not ours.
-    if (name.size() == ShardName(0).size() && name < ShardName(shards)) {
+    if (name.size() == ShardName(0, format).size() &&
+        absl::EndsWith(name, ShardExtension(format)) &&
+        name < ShardName(shards, format)) {
       continue;
     }
     return absl::FailedPreconditionError(
@@ -122,14 +195,15 @@ absl::Status CheckNoOthers(const std::string& directory, uint64_t shards) {
   return absl::OkStatus();
 }
 
-absl::Status WriteConfig(const std::string& directory, bool* wrote) {
+absl::Status WriteConfig(const DatasetOptions& options, bool* wrote) {
+  const std::string& directory = options.directory;
   const std::string path = absl::StrCat(directory, "/ballast.yaml");
   std::error_code error;
   *wrote = !fs::exists(path, error) && !error;
   if (error) return FileError(error.value(), "look for", path);
   if (!*wrote) return absl::OkStatus();
   BALLAST_ASSIGN_OR_RETURN(File file, File::Create(path));
-  return file.Write(DatasetConfigText());
+  return file.Write(DatasetConfigText(options.format));
 }
 
 }  // namespace
@@ -151,7 +225,8 @@ absl::StatusOr<DatasetReport> WriteDataset(const DatasetOptions& options) {
   if (error) {
     return FileError(error.value(), "make the directory", options.directory);
   }
-  BALLAST_RETURN_IF_ERROR(CheckNoOthers(options.directory, report.shards));
+  BALLAST_RETURN_IF_ERROR(
+      CheckNoOthers(options.directory, report.shards, options.format));
   for (uint64_t shard = 0; shard < report.shards; ++shard) {
     BALLAST_RETURN_IF_ERROR(WriteShard(options, shard, &report));
     if (options.progress) {
@@ -159,7 +234,7 @@ absl::StatusOr<DatasetReport> WriteDataset(const DatasetOptions& options) {
           std::min((shard + 1) * options.shard_samples, options.samples));
     }
   }
-  BALLAST_RETURN_IF_ERROR(WriteConfig(options.directory, &report.wrote_config));
+  BALLAST_RETURN_IF_ERROR(WriteConfig(options, &report.wrote_config));
   return report;
 }
 

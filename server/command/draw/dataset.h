@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/command/draw/dataset_config.h"
 #include "server/command/draw/draw_sample.h"
 
 namespace ballast {
@@ -15,6 +16,7 @@ struct DatasetOptions {
   uint64_t samples = 0;
   uint64_t seed = 1;
   Preset preset = Preset::kMixed;
+  DatasetFormat format = DatasetFormat::kWebDataset;
   // Samples in a shard; the last shard may hold fewer.
   uint32_t shard_samples = 256;
   // Called on the caller's thread with the number of samples in the shards
@@ -31,17 +33,20 @@ struct DatasetReport {
   bool wrote_config = false;
 };
 
-// Draws a WebDataset: `directory`/docs-000000.tar and following, whose members
-// are KEY.json and KEY.jpg (.png, .webp), or KEY.0.jpg, KEY.1.jpg, … if a
-// sample has several images; keys are consecutive numbers from 000000. Also
-// writes ballast.yaml, a configuration that serves them to a job of dp 4.
-// Creates the directory if needed. Equal options give equal bytes.
+// Draws a dataset. As a WebDataset: `directory`/docs-000000.tar and following,
+// whose members are KEY.json and KEY.jpg (.png, .webp), or KEY.0.jpg,
+// KEY.1.jpg, … if a sample has several images; keys are consecutive numbers
+// from 000000. As Parquet: docs-000000.parquet and following, in row groups of
+// 32 samples (ParquetWriter says how). Also writes ballast.yaml, a
+// configuration that serves them to a job of dp 4. Creates the directory if
+// needed. Equal options give equal bytes.
 //
 // A shard appears under its name when it is complete, and replaces an older
 // one. Blocks on the disk; draws with one thread a core. Errors:
 // INVALID_ARGUMENT (no samples, over a million shards); FAILED_PRECONDITION
 // (the directory contains shards that this dataset would not overwrite: both
-// would be read as one); those of the file system.
+// would be read as one); UNIMPLEMENTED (this build has no Parquet); as the file
+// system.
 absl::StatusOr<DatasetReport> WriteDataset(const DatasetOptions& options);
 
 }  // namespace ballast

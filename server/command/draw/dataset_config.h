@@ -5,9 +5,15 @@
 
 namespace ballast {
 
+// The format of a drawn dataset's shards.
+enum class DatasetFormat { kWebDataset, kParquet };
+
+// "tar" or "parquet".
+const char* ShardExtension(DatasetFormat format);
+
 // The configuration file written beside a drawn dataset: a server on a loopback
 // port for a job of dp 4, four samples a rank in each micro-batch.
-std::string DatasetConfigText();
+std::string DatasetConfigText(DatasetFormat format);
 
 }  // namespace ballast
 

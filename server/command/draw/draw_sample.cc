@@ -77,18 +77,15 @@ std::string PlaceMarks(size_t images, const std::string& words,
                             : absl::StrCat(words, "\n", marks);
 }
 
-nlohmann::ordered_json Turn(const char* from, const std::string& value) {
-  return {{"from", from}, {"value", value}};
-}
+using Turns = std::vector<std::pair<std::string, std::string>>;
 
-// Writes the conversation. `topics` are the questions about each picture, or
+// Draws the conversation. `topics` are the questions about each picture, or
 // about the passage; `opening` precedes the first question.
-std::string Converse(uint64_t number, size_t images,
-                     std::vector<std::vector<Question>> topics,
-                     const std::string& opening, Random* random) {
-  auto turns = nlohmann::ordered_json::array();
+Turns Converse(size_t images, std::vector<std::vector<Question>> topics,
+               const std::string& opening, Random* random) {
+  Turns turns;
   if (random->Chance(10)) {
-    turns.push_back(Turn("system", "Answer from what is shown, briefly."));
+    turns.emplace_back("system", "Answer from what is shown, briefly.");
   }
   const int pairs = random->Between(1, kMostTurns);
   for (int pair = 0; pair < pairs; ++pair) {
@@ -98,12 +95,20 @@ std::string Converse(uint64_t number, size_t images,
     std::string words = asked.question;
     if (images > 1) words = absl::StrCat("Image ", topic + 1, ": ", words);
     if (pair == 0) words = PlaceMarks(images, opening + words, random);
-    turns.push_back(Turn("human", words));
-    turns.push_back(Turn("gpt", asked.answer));
+    turns.emplace_back("human", words);
+    turns.emplace_back("gpt", asked.answer);
     if (pair == 0) DropLongAnswers(&topics);
   }
+  return turns;
+}
+
+std::string WriteConversation(uint64_t number, const Turns& turns) {
+  auto list = nlohmann::ordered_json::array();
+  for (const auto& [from, value] : turns) {
+    list.push_back({{"from", from}, {"value", value}});
+  }
   const nlohmann::ordered_json json = {{"id", absl::StrFormat("%06d", number)},
-                                       {"conversations", turns}};
+                                       {"conversations", list}};
   return json.dump();
 }
 
@@ -140,8 +145,9 @@ absl::StatusOr<DrawnSample> DrawSample(Preset preset, uint64_t seed,
     opening = absl::StrCat(passage.text, "\n\n");
     topics.push_back(std::move(passage.questions));
   }
-  sample.conversation = Converse(number, sample.images.size(),
-                                 std::move(topics), opening, &random);
+  sample.turns =
+      Converse(sample.images.size(), std::move(topics), opening, &random);
+  sample.conversation = WriteConversation(number, sample.turns);
   return sample;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -35,9 +36,12 @@ struct DrawnImage {
 
 struct DrawnSample {
   std::vector<DrawnImage> images;
-  // A LLaVA conversation as JSON: one to three questions and answers, with an
-  // `<image>` mark for each image in its first question. Its text takes at most
-  // kMostBytesSaid bytes, or kMostBytesSaidOfImages if it has images.
+  // One to three questions and answers, as `from` (system, human, gpt) and
+  // `value`, with an `<image>` mark for each image in the first question. The
+  // values take at most kMostBytesSaid bytes, or kMostBytesSaidOfImages if
+  // there are images.
+  std::vector<std::pair<std::string, std::string>> turns;
+  // The same as the JSON of a LLaVA conversation.
   std::string conversation;
 };
 

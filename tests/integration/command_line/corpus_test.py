@@ -1,6 +1,7 @@
 """make-corpus and index, from the user's side."""
 
 import glob
+import json
 import os
 import re
 import tarfile
@@ -53,6 +54,30 @@ class CorpusCommandsTest(tools.ToolTest):
         self.assertEqual(again, "docs: 12 samples, index is up to date\n")
         rebuilt = self.ok("ballast-server", "index", "--config", config, "--rebuild")
         self.assertEqual(rebuilt, first)
+
+    def test_parquet_gives_the_samples_of_tars(self):
+        line = ("--samples", 36, "--preset", "mixed", "--seed", 5)
+        made = tools.run(
+            "ballast-server", "make-corpus", "--out", self.path("rows"), *line,
+            "--format", "parquet",
+        )  # fmt: skip
+        if b"does not know Parquet" in made.stderr:
+            self.skipTest("this build has no Arrow")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.make("tars", *line)
+        found = {}
+        for name in ("rows", "tars"):
+            config = os.path.join(self.path(name), "ballast.yaml")
+            with open(config, encoding="utf-8") as file:
+                text = file.read()
+            with open(config, "w", encoding="utf-8") as file:
+                file.write(text.replace("shuffle: true", "shuffle: false"))
+            counts = self.ok("ballast-server", "index", "--config", config)
+            plan = json.loads(self.ok(
+                "ballast-server", "plan", "--config", config, "--step", 0, "--json"))
+            del plan["fingerprint"]
+            found[name] = counts, plan
+        self.assertEqual(found["rows"], found["tars"])
 
     def test_a_damaged_member_is_listed(self):
         folder = self.make("damaged", "--samples", 8, "--preset", "receipts")

@@ -9,18 +9,26 @@ namespace ballast {
 namespace {
 
 TEST(DatasetConfigTest, LoadsAsAJobOfDpFour) {
-  const auto loaded = ParseConfig(DatasetConfigText(), "ballast.yaml", "data");
+  const auto loaded = ParseConfig(DatasetConfigText(DatasetFormat::kWebDataset),
+                                  "ballast.yaml", "data");
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const v1::Config& config = loaded->config;
   EXPECT_EQ(config.topology().modules().at("vision").dp(), 4u);
   EXPECT_EQ(config.topology().modules().at("language").dp(), 4u);
   EXPECT_EQ(config.model().tokenizer(), "bytes");
+  EXPECT_EQ(config.sources(0).format(), v1::Source::FORMAT_WEBDATASET);
   EXPECT_EQ(config.sources(0).path(), "docs-*.tar");
+  const auto parquet = ParseConfig(DatasetConfigText(DatasetFormat::kParquet),
+                                   "ballast.yaml", "data");
+  ASSERT_TRUE(parquet.ok()) << parquet.status();
+  EXPECT_EQ(parquet->config.sources(0).format(), v1::Source::FORMAT_PARQUET);
+  EXPECT_EQ(parquet->config.sources(0).path(), "docs-*.parquet");
 }
 
 // The bytes tokenizer turns every byte into a token.
 TEST(DatasetConfigTest, HoldsEverySampleThatCanBeDrawn) {
-  const auto loaded = ParseConfig(DatasetConfigText(), "ballast.yaml", "data");
+  const auto loaded = ParseConfig(DatasetConfigText(DatasetFormat::kWebDataset),
+                                  "ballast.yaml", "data");
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   const v1::Model& model = loaded->config.model();
   const uint64_t side = uint64_t{model.patch()} * model.merge();

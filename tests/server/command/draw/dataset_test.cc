@@ -14,6 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "server/corpus/file.h"
+#include "server/corpus/parquet/parquet_file.h"
 
 namespace ballast {
 namespace {
@@ -161,6 +163,56 @@ TEST_F(DatasetTest, RefusesShardsThatItWouldNotOverwrite) {
               HasSubstr("docs-000002.tar"));
   EXPECT_TRUE(files == ReadDirectory(root_ / "data"));
   EXPECT_TRUE(WriteDataset(Options("data", 11)).ok());
+}
+
+// The same samples as in tars.
+TEST_F(DatasetTest, WritesParquet) {
+  DatasetOptions options = Options("data", 7, Preset::kMixed);
+  options.format = DatasetFormat::kParquet;
+  if (!CheckParquetIsBuiltIn().ok()) {
+    EXPECT_EQ(WriteDataset(options).status().code(),
+              absl::StatusCode::kUnimplemented);
+    GTEST_SKIP() << "this build has no Arrow";
+  }
+  const auto report = WriteDataset(options);
+  ASSERT_TRUE(report.ok()) << report.status();
+  ParquetColumns columns;
+  columns.recognise = true;
+  uint64_t number = 0;
+  for (uint64_t shard = 0; shard < 2; ++shard) {
+    const auto file = File::Open(
+        absl::StrFormat("%s/docs-%06d.parquet", options.directory, shard));
+    ASSERT_TRUE(file.ok()) << file.status();
+    const auto parquet = OpenParquetFile(&*file, columns);
+    ASSERT_TRUE(parquet.ok()) << parquet.status();
+    ASSERT_EQ((*parquet)->groups().size(), 1u);
+    const auto rows = (*parquet)->Read(&*file, 0);
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    ASSERT_EQ((*rows)->size(), shard == 0 ? 5u : 2u);
+    for (uint64_t row = 0; row < (*rows)->size(); ++row, ++number) {
+      const auto sample = DrawSample(options.preset, options.seed, number);
+      ASSERT_TRUE(sample.ok());
+      const auto found = (*rows)->Row(row);
+      ASSERT_TRUE(found.ok()) << found.status();
+      const auto turns = nlohmann::json::parse(found->text).at("messages");
+      const auto wanted =
+          nlohmann::json::parse(sample->conversation).at("conversations");
+      ASSERT_EQ(turns.size(), wanted.size());
+      for (size_t i = 0; i < turns.size(); ++i) {
+        EXPECT_EQ(turns[i].at("role"), wanted[i].at("from"));
+        EXPECT_EQ(turns[i].at("content"), wanted[i].at("value"));
+      }
+      ASSERT_EQ(found->images.size(), sample->images.size());
+      for (size_t i = 0; i < found->images.size(); ++i) {
+        EXPECT_TRUE(found->images[i] == sample->images[i].bytes);
+      }
+    }
+  }
+  EXPECT_EQ(number, 7u);
+  // A directory holds one format.
+  options.format = DatasetFormat::kWebDataset;
+  EXPECT_EQ(WriteDataset(options).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(DatasetTest, RefusesImpossibleOptions) {
