@@ -25,6 +25,15 @@ bool Fills(uint64_t offset, uint64_t count, uint64_t size, uint64_t end) {
          offset + count * size == end;
 }
 
+// Number of pages of samples and images, and of pages of their checksums.
+uint64_t RecordPages(const IndexHeader& header) {
+  return (header.page_checksums - header.sample_table) / kIndexPageBytes;
+}
+uint64_t TablePages(const IndexHeader& header) {
+  return AlignUp(RecordPages(header) * sizeof(uint64_t), kIndexPageBytes) /
+         kIndexPageBytes;
+}
+
 // Samples between calls of `progress`: about one second of work.
 constexpr uint64_t kSamplesOfProgress = 1 << 23;
 
@@ -86,13 +95,12 @@ absl::Status IndexFile::CheckHead() {
   digests_.limits = DigestAt(header_->limits_digest);
   const auto* checksums =
       reinterpret_cast<const uint64_t*>(at(header_->table_checksums));
-  pages_ = IndexPages(
-      mapped_, header_->sample_table, header_->page_checksums,
-      absl::MakeConstSpan(checksums, reinterpret_cast<const uint64_t*>(
-                                         at(header_->group_table))));
-  group_starts_ = absl::MakeConstSpan(
-      reinterpret_cast<const uint64_t*>(at(header_->group_table)),
-      header_->num_groups);
+  const absl::Span<const uint64_t> table = absl::MakeConstSpan(
+      checksums, reinterpret_cast<const uint64_t*>(at(header_->names)));
+  const uint64_t pages = TablePages(*header_);
+  pages_ = IndexPages(mapped_, header_->sample_table, header_->page_checksums,
+                      table.first(pages));
+  group_starts_ = table.subspan(pages);
   BALLAST_RETURN_IF_ERROR(CheckGroups());
   return CheckFiles();
 }
@@ -147,23 +155,19 @@ bool IndexFile::TablesFit() const {
           (header.page_checksums - header.image_table) / sizeof(ImageSize)) {
     return false;
   }
-  const uint64_t pages =
-      (header.page_checksums - header.sample_table) / kIndexPageBytes;
-  const uint64_t pages_of_table =
-      AlignUp(pages * sizeof(uint64_t), kIndexPageBytes) / kIndexPageBytes;
   const uint64_t images_end =
       header.image_table + header.num_images * sizeof(ImageSize);
   return header.file_table == sizeof(IndexHeader) &&
          Fills(header.file_table, header.num_files, sizeof(IndexFileRecord),
                header.table_checksums) &&
-         Fills(header.table_checksums, pages_of_table, sizeof(uint64_t),
-               header.group_table) &&
-         Fills(header.group_table, header.num_groups, sizeof(uint64_t),
-               header.names) &&
+         header.names >= header.table_checksums &&
+         (header.names - header.table_checksums) % sizeof(uint64_t) == 0 &&
+         (header.names - header.table_checksums) / sizeof(uint64_t) >=
+             TablePages(header) &&
          Fills(header.sample_table, records, sizeof(IndexSampleRecord),
                header.image_table) &&
          header.page_checksums - images_end < kIndexPageBytes &&
-         Fills(header.page_checksums, pages, sizeof(uint64_t),
+         Fills(header.page_checksums, RecordPages(header), sizeof(uint64_t),
                header.total_bytes);
 }
 

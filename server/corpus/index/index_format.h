@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little);
 inline constexpr uint64_t kIndexMagic = 0x58444954534C4C42;  // "BLLSTIDX"
 // Raised when the layout, or the rules by which files become samples, change.
 // An index of another version is rebuilt.
-inline constexpr uint32_t kIndexVersion = 5;
+inline constexpr uint32_t kIndexVersion = 4;
 
 struct IndexHeader {
   uint64_t magic;
@@ -34,12 +34,12 @@ struct IndexHeader {
   // Their records follow those of the samples.
   uint64_t num_left_out;
   uint64_t num_images;  // of samples and those left out
-  uint64_t num_groups;  // parquet: row groups with samples; else 0
   // Offsets of the sections. They follow one another without a gap, except that
   // zeros fill the pages before `sample_table` and `page_checksums`.
   uint64_t file_table;
   uint64_t table_checksums;  // XXH3-64 of each page of page_checksums
-  uint64_t group_table;      // the first sample of each group
+  // The first sample of each group (u64) stands between the table's checksums
+  // and the names; only Parquet sources have any.
   uint64_t names;
   uint64_t sample_table;
   uint64_t image_table;
@@ -56,7 +56,7 @@ struct IndexHeader {
   uint64_t head_checksum;
   uint64_t header_checksum;
 };
-static_assert(sizeof(IndexHeader) == 200);
+static_assert(sizeof(IndexHeader) == 184);
 
 struct IndexFileRecord {
   uint64_t name;  // from the start of the names

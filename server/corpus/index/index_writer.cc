@@ -54,11 +54,10 @@ absl::Status WriteIndex(const std::string& path,
   header.num_samples = contents.samples.size();
   header.num_left_out = contents.left_out.size();
   header.num_images = contents.images.size();
-  header.num_groups = contents.group_starts.size();
   header.file_table = sizeof(header);
   header.table_checksums = header.file_table + Bytes(files).size();
-  header.group_table = header.table_checksums + Bytes(table_checksums).size();
-  header.names = header.group_table + Bytes(contents.group_starts).size();
+  header.names = header.table_checksums + Bytes(table_checksums).size() +
+                 Bytes(contents.group_starts).size();
   names += Padding(header.names + names.size());
   header.sample_table = header.names + names.size();
   header.image_table =
