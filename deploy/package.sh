@@ -184,9 +184,17 @@ deb() {
     echo
     echo " -- The Ballast authors <maintainers@ballast.invalid>  $(date -uR -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}")"
   } | gzip -9n >"$root/usr/share/doc/$name/changelog.gz"
-  # Debian's libraries are in the system's path, CUDA's where the toolkit is.
+  # Debian has no Arrow.
+  ldd "$tree/bin/ballast-server" | awk '$1 ~ /^lib(arrow|parquet)\.so/ {print $3}' |
+    xargs -r install -D -m 644 -t "$root/usr/lib/ballast"
+  # Debian's libraries are in the system's path, CUDA's where the toolkit is, Arrow's
+  # in a folder of ours.
   elves "$root/usr" | while read -r file; do
-    if ldd "$file" | grep -q libcudart; then
+    if [[ $file == */lib/ballast/* ]]; then
+      patchelf --set-rpath '$ORIGIN' "$file"
+    elif ldd "$file" | grep -q libarrow; then
+      patchelf --set-rpath '$ORIGIN/../lib/ballast' "$file"
+    elif ldd "$file" | grep -q libcudart; then
       patchelf --set-rpath /usr/local/cuda/lib64 "$file"
     else
       patchelf --remove-rpath "$file"

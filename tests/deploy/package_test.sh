@@ -75,6 +75,11 @@ for deb in "$work"/dist/*.deb; do
   # libraries.
   dpkg-deb --extract "$deb" "$work/root"
   path=$(patchelf --print-rpath "$work/root/usr/bin/ballast-server")
+  [[ $path != '$ORIGIN/../lib/ballast' ]] || path=
   [[ -z $path ]] || fail "$deb: the server looks for libraries in $path"
+  # Arrow is not Debian's: where the server needs it, the package brings it.
+  strays=$(ldd "$work/root/usr/bin/ballast-server" "$work"/root/usr/lib/ballast/*.so* 2>/dev/null |
+    awk '$1 ~ /^lib(arrow|parquet)/ {print $3}' | grep -v "^$work/root/" || true)
+  [[ -z $strays ]] || fail "$deb: Arrow taken from elsewhere: $strays"
 done
 echo "packages: $(cd "$work/dist" && du -h -- * | tr '\n' ' ')"
