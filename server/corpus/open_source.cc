@@ -5,12 +5,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/corpus/file_source.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/mock/mock_source.h"
 #include "server/corpus/parquet/parquet_columns.h"
+#include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/parquet/parquet_source.h"
 #include "server/corpus/parquet/row_group_cache.h"
 #include "server/corpus/source_files.h"
@@ -35,6 +37,12 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
         "source ", source.name(),
         ": only webdataset, jsonl and parquet sources can be read"));
   }
+  if (parquet) {
+    const absl::Status built_in = CheckParquetIsBuiltIn();
+    if (!built_in.ok()) {
+      return Annotate(built_in, absl::StrCat("source ", source.name()));
+    }
+  }
   // Lists the files before it opens the index, so that a missing data file is
   // reported as such.
   BALLAST_ASSIGN_OR_RETURN(std::vector<SourceFile> files,
@@ -47,9 +55,20 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
   }
   BALLAST_RETURN_IF_ERROR(index.status());
   if (parquet) {
+    const auto row_groups = RowGroupCache::OfProcess();
+    const uint64_t wanted =
+        EstimateBytesOfGroups(**index, source.shuffle_groups());
+    if (wanted > row_groups->capacity()) {
+      LogWarning("source ", source.name(), ": ", source.shuffle_groups(),
+                 " row groups (shuffle_groups) take some ", wanted >> 20,
+                 " MiB, serve.row_group_memory is ",
+                 row_groups->capacity() >> 20,
+                 " MiB: row groups will be decoded more than once an epoch; "
+                 "raise row_group_memory or lower shuffle_groups");
+    }
     return std::make_unique<ParquetSource>(
         *std::move(index), std::move(files), std::move(cache),
-        ParquetColumnsOf(source), RowGroupCache::OfProcess());
+        ParquetColumnsOf(source), row_groups);
   }
   if (!jsonl) {
     return std::make_unique<WebDatasetSource>(

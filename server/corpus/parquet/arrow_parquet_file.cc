@@ -177,7 +177,7 @@ class ArrowParquetFile final : public ParquetFile {
 
 }  // namespace
 
-bool ParquetIsBuiltIn() { return true; }
+absl::Status CheckParquetIsBuiltIn() { return absl::OkStatus(); }
 
 absl::StatusOr<std::shared_ptr<const ParquetFile>> OpenParquetFile(
     FileView file, const ParquetColumns& columns) {

@@ -3,26 +3,21 @@
 #include "server/corpus/parquet/parquet_writer.h"
 
 namespace ballast {
-namespace {
 
-absl::Status NotBuiltIn() {
+absl::Status CheckParquetIsBuiltIn() {
   return absl::UnimplementedError(
       "this build does not know Parquet; run deploy/setup.sh, which unpacks "
       "Arrow, and build again without --config=noarrow");
 }
 
-}  // namespace
-
-bool ParquetIsBuiltIn() { return false; }
-
 absl::StatusOr<std::shared_ptr<const ParquetFile>> OpenParquetFile(
     FileView /*file*/, const ParquetColumns& /*columns*/) {
-  return NotBuiltIn();
+  return CheckParquetIsBuiltIn();
 }
 
 absl::StatusOr<std::unique_ptr<ParquetWriter>> ParquetWriter::Create(
     const std::string& /*path*/) {
-  return NotBuiltIn();
+  return CheckParquetIsBuiltIn();
 }
 
 }  // namespace ballast

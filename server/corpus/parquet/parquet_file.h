@@ -15,8 +15,9 @@
 
 namespace ballast {
 
-// Whether this build reads and writes Parquet (bazel/arrow_configure.bzl).
-bool ParquetIsBuiltIn();
+// OK if this build reads and writes Parquet; otherwise UNIMPLEMENTED, with the
+// way to build one that does (bazel/arrow_configure.bzl).
+absl::Status CheckParquetIsBuiltIn();
 
 // A sample of a Parquet file.
 struct ParquetRow {

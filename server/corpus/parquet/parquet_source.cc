@@ -22,6 +22,16 @@ const ParquetGroup* GroupAt(absl::Span<const ParquetGroup> groups,
 
 }  // namespace
 
+uint64_t EstimateBytesOfGroups(const IndexFile& index, uint64_t groups) {
+  const uint64_t all = index.group_starts().size();
+  uint64_t bytes = 0;
+  for (uint64_t i = 0; i < index.num_files(); ++i) {
+    bytes += index.file_stamp(i).size;
+  }
+  if (groups >= all) return bytes;
+  return static_cast<uint64_t>(static_cast<double>(bytes) / all * groups);
+}
+
 absl::StatusOr<std::shared_ptr<const ParquetRows>> ParquetSource::RowsAt(
     uint32_t file_number, uint64_t offset, FileView file) const {
   BALLAST_ASSIGN_OR_RETURN(

@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_CORPUS_PARQUET_PARQUET_SOURCE_H_
 #define BALLAST_SERVER_CORPUS_PARQUET_PARQUET_SOURCE_H_
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -44,6 +45,10 @@ class ParquetSource final : public FileSource {
   const ParquetColumns columns_;
   const std::shared_ptr<RowGroupCache> row_groups_;
 };
+
+// The memory that `groups` row groups of average size take, guessed from the
+// sizes of the files: images hardly shrink when they are compressed.
+uint64_t EstimateBytesOfGroups(const IndexFile& index, uint64_t groups);
 
 }  // namespace ballast
 

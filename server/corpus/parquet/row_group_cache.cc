@@ -80,6 +80,11 @@ void RowGroupCache::DropSource(const void* source) {
   }
 }
 
+uint64_t RowGroupCache::capacity() const {
+  MutexLock lock(&mutex_);
+  return capacity_;
+}
+
 uint64_t RowGroupCache::bytes() const {
   MutexLock lock(&mutex_);
   return bytes_;

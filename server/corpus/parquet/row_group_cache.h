@@ -53,6 +53,7 @@ class RowGroupCache {
   // Forgets all parts of `source`.
   void DropSource(const void* source);
 
+  uint64_t capacity() const;
   // Bytes held, and the loads so far.
   uint64_t bytes() const;
   uint64_t loads() const;

@@ -159,6 +159,17 @@ TEST_F(ParquetSourceTest, ReadersShareARowGroup) {
   EXPECT_EQ(cache_->loads(), 5u);
 }
 
+TEST_F(ParquetSourceTest, EstimatesTheMemoryOfRowGroups) {
+  const v1::Source source = SourceOf("finevision.parquet");
+  Build(source);
+  const auto index = OpenFreshIndex(source, folder_, FakeKey());
+  ASSERT_TRUE(index.ok()) << index.status();
+  const uint64_t size = FileOf("finevision.parquet").size();
+  EXPECT_EQ(EstimateBytesOfGroups(**index, 3), size);
+  EXPECT_EQ(EstimateBytesOfGroups(**index, 99), size);
+  EXPECT_EQ(EstimateBytesOfGroups(**index, 1), size / 3);
+}
+
 TEST_F(ParquetSourceTest, ReadsOnlyThePartsThatAreWanted) {
   const v1::Source source = SourceOf("openai.parquet");
   Build(source);

@@ -12,7 +12,7 @@
 namespace ballast {
 
 void ParquetTest::SetUp() {
-  if (!ParquetIsBuiltIn()) GTEST_SKIP() << "this build has no Arrow";
+  if (!CheckParquetIsBuiltIn().ok()) GTEST_SKIP() << "this build has no Arrow";
   folder_ = TestFolder();
   path_ = folder_ + "/docs.parquet";
 }

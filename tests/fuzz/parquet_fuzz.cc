@@ -1,0 +1,81 @@
+// Parquet files: footers, the columns that make samples, rows. Without Arrow it
+// has nothing to do.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "server/corpus/file.h"
+#include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/limits.h"
+#include "server/corpus/parquet/parquet_file.h"
+#include "tests/fuzz/memory_file.h"
+
+namespace ballast {
+namespace {
+
+void Must(bool held) {
+  if (!held) std::abort();
+}
+
+void ReadRows(const ParquetRows& rows) {
+  for (uint64_t row = 0; row < rows.size(); ++row) {
+    rows.Passes(row);
+    const auto sample = rows.Row(row);
+    if (!sample.ok()) {
+      Must(sample.status().code() == absl::StatusCode::kInvalidArgument);
+      continue;
+    }
+    Must(sample->text.size() <= kMaxTextBytes);
+    Must(sample->images.size() <= kMaxImages);
+    // It is JSON, whatever the texts are. A video is refused.
+    const absl::Status status = CheckConversation(sample->text);
+    Must(status.ok() ||
+         status.message().substr(0, 22) == "video is not supported");
+    uint64_t bytes = 0;
+    for (const absl::string_view image : sample->images) {
+      for (const char c : image) bytes += static_cast<unsigned char>(c) != 0;
+    }
+    Must(bytes <= kMaxSampleBytes);
+  }
+}
+
+void ReadFile(const File& file, const ParquetColumns& columns) {
+  const auto opened = OpenParquetFile(&file, columns);
+  if (!opened.ok()) {
+    Must(opened.status().code() == absl::StatusCode::kDataLoss ||
+         opened.status().code() == absl::StatusCode::kFailedPrecondition);
+    return;
+  }
+  for (size_t i = 0; i < (*opened)->groups().size(); ++i) {
+    const auto rows = (*opened)->Read(&file, i);
+    if (!rows.ok()) {
+      Must(rows.status().code() == absl::StatusCode::kDataLoss);
+      continue;
+    }
+    Must((*rows)->size() == (*opened)->groups()[i].num_rows);
+    ReadRows(**rows);
+  }
+}
+
+}  // namespace
+}  // namespace ballast
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using ballast::ParquetColumns;
+  if (!ballast::CheckParquetIsBuiltIn().ok()) return 0;
+  const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const auto file = ballast::File::Open(ballast::MemoryFile(bytes));
+  ballast::Must(file.ok());
+  ParquetColumns columns;
+  columns.recognise = true;
+  ballast::ReadFile(*file, columns);
+  columns.recognise = false;
+  columns.turns = "texts";
+  columns.images = "images";
+  columns.shape = ballast::TurnShape::kTexts;
+  columns.filters.push_back(*ballast::ParseRowFilter("source == \"set 1\""));
+  columns.filters.push_back(
+      *ballast::ParseRowFilter("image_correspondence_min >= 1"));
+  ballast::ReadFile(*file, columns);
+  return 0;
+}

@@ -1,0 +1,62 @@
+#include "server/config/row_filter.h"
+
+#include <limits>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace ballast {
+namespace {
+
+TEST(RowFilterTest, ComparesNumbers) {
+  struct Case {
+    const char* filter;
+    bool below, equal, above;  // a value of 2, 3 and 4 passes
+  };
+  for (const Case& c : {Case{"a==3", false, true, false},
+                        {" a != 3 ", true, false, true},
+                        {"a <3", true, false, false},
+                        {"a<= 3.0", true, true, false},
+                        {"a>3", false, false, true},
+                        {"a >= 3e0", false, true, true}}) {
+    const auto filter = ParseRowFilter(c.filter);
+    ASSERT_TRUE(filter.ok()) << filter.status();
+    EXPECT_EQ(filter->column, "a");
+    EXPECT_FALSE(filter->is_text);
+    EXPECT_EQ(filter->Passes(2), c.below) << c.filter;
+    EXPECT_EQ(filter->Passes(3), c.equal) << c.filter;
+    EXPECT_EQ(filter->Passes(4), c.above) << c.filter;
+    EXPECT_FALSE(filter->Passes("3"));
+  }
+  // NaN is unequal to everything, and in no order.
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_FALSE(ParseRowFilter("a >= 0")->Passes(nan));
+  EXPECT_TRUE(ParseRowFilter("a != 0")->Passes(nan));
+}
+
+TEST(RowFilterTest, ComparesTexts) {
+  const auto filter = ParseRowFilter("the source != \"a <= b\"");
+  ASSERT_TRUE(filter.ok()) << filter.status();
+  EXPECT_EQ(filter->column, "the source");
+  EXPECT_TRUE(filter->is_text);
+  EXPECT_EQ(filter->text, "a <= b");
+  EXPECT_TRUE(filter->Passes("a"));
+  EXPECT_FALSE(filter->Passes("a <= b"));
+  EXPECT_FALSE(filter->Passes(1));
+  EXPECT_TRUE(ParseRowFilter("s > \"a\"")->Passes("b"));
+  EXPECT_TRUE(ParseRowFilter("s == \"\"")->Passes(""));
+}
+
+TEST(RowFilterTest, RefusesOthers) {
+  for (const char* filter :
+       {"", "a", "a 3", "== 3", "a = 3", "a ! 3", "a >=", "a >= b", "a == 'b'",
+        "a == \"b", "a == \"", "a == \"b\"c\"", "a > inf", "a > nan", "a => 3",
+        "a >= 1e999"}) {
+    const auto parsed = ParseRowFilter(filter);
+    EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument)
+        << filter;
+  }
+}
+
+}  // namespace
+}  // namespace ballast
