@@ -29,6 +29,11 @@ SampleOrder::SampleOrder(std::vector<Source> sources, uint64_t seed,
     // Keyed by name, so that adding a source does not reshuffle the others.
     keys_.push_back(
         XXH3_64bits_withSeed(source.name.data(), source.name.size(), seed));
+    groups_.push_back(
+        source.group_starts.empty()
+            ? nullptr
+            : std::make_shared<GroupOrder>(source.group_starts, source.size,
+                                           source.open_groups, keys_.back()));
   }
 }
 
@@ -38,6 +43,9 @@ SampleOrder::Sample SampleOrder::At(uint64_t position) const {
   const uint64_t epoch = draw.number / size;
   const uint64_t within_epoch = draw.number % size;
   if (!shuffle_) return {draw.source, within_epoch, epoch};
+  if (groups_[draw.source] != nullptr) {
+    return {draw.source, groups_[draw.source]->At(epoch, within_epoch), epoch};
+  }
   const Permutation permutation(size, Mix64(keys_[draw.source] + Mix64(epoch)));
   return {draw.source, permutation(within_epoch), epoch};
 }

@@ -2,9 +2,12 @@
 #define BALLAST_SERVER_SCHEDULE_SAMPLE_ORDER_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "server/schedule/group_order.h"
 #include "server/schedule/mixture.h"
 
 namespace ballast {
@@ -18,6 +21,11 @@ class SampleOrder {
     std::string name;
     uint64_t size = 0;  // samples; not 0
     double weight = 1;
+    // SourceIndex::group_starts(), which outlives the order, and how many
+    // groups are read at a time if samples are shuffled (GroupOrder). Empty:
+    // samples are shuffled one by one.
+    absl::Span<const uint64_t> group_starts = {};
+    uint32_t open_groups = 1;
   };
   struct Sample {
     uint32_t source;
@@ -40,6 +48,8 @@ class SampleOrder {
  private:
   std::vector<Source> sources_;
   std::vector<uint64_t> keys_;  // per source
+  // Per source; null if its samples are shuffled one by one.
+  std::vector<std::shared_ptr<const GroupOrder>> groups_;
   bool shuffle_;
   Mixture mixture_;
 };

@@ -62,6 +62,12 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field,
   }
 }
 
+// How rows of Parquet are shuffled; "" for other sources.
+std::string GroupsText(const v1::Source& source) {
+  if (source.shuffle_groups() == 0) return "";
+  return absl::StrCat(" shuffle_groups ", source.shuffle_groups());
+}
+
 // Adds every field of `message`, set or not, under `prefix.NAME`.
 void AddMessage(const std::string& prefix, const Message& message,
                 KeyValues* entries) {
@@ -105,7 +111,8 @@ v1::Fingerprint ScheduleFingerprint(
       const v1::Source& source = config.sources(i);
       const std::string prefix = SplitPrefix(each);
       entries[absl::StrFormat("%ssources.%04d", prefix, number++)] =
-          absl::StrCat(source.name(), " weight ", DoubleText(source.weight()));
+          absl::StrCat(source.name(), " weight ", DoubleText(source.weight()),
+                       GroupsText(source));
       entries[absl::StrCat(prefix, "index.", source.name())] =
           indexes[i]->digest();
     }

@@ -331,7 +331,9 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
                        ": its index holds no sample; either all are bad, or "
                        "`path` names the wrong files"));
     }
-    sources.push_back({source.name(), indexes[i]->size(), source.weight()});
+    sources.push_back({source.name(), indexes[i]->size(), source.weight(),
+                       indexes[i]->group_starts(),
+                       std::max(source.shuffle_groups(), 1u)});
   }
   BALLAST_ASSIGN_OR_RETURN(MicroBatchShape shape, MakeShape(config));
   BALLAST_ASSIGN_OR_RETURN(const std::optional<PackShape> packs,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "server/schedule/sample_order.h"
 
 namespace ballast {
 namespace {
@@ -147,6 +148,39 @@ TEST(GroupOrderTest, SpreadsSamplesOverThePlacesOfTheEpoch) {
       EXPECT_LT(count, 280u);
     }
   }
+}
+
+TEST(GroupOrderTest, RulesTheSourcesOfASampleOrderThatHaveGroups) {
+  const Groups groups(std::vector<uint64_t>(30, 4));
+  SampleOrder::Source tars = {"tars", 60, 1};
+  SampleOrder::Source rows = {"rows", groups.size, 2, groups.starts, 5};
+  const SampleOrder order({tars, rows}, 1, true);
+  // Two epochs of both, in which a window of five groups has 20 samples.
+  std::vector<std::vector<uint64_t>> seen(2);
+  std::set<uint64_t> window;
+  for (uint64_t position = 0; position < 2 * 180; ++position) {
+    const SampleOrder::Sample sample = order.At(position);
+    std::vector<uint64_t>& of_source = seen[sample.source];
+    of_source.push_back(sample.ordinal);
+    if (sample.source == 0) continue;
+    EXPECT_EQ(sample.epoch, (of_source.size() - 1) / groups.size);
+    window.insert(groups.GroupOf(sample.ordinal));
+    if (of_source.size() % 20 != 0) continue;
+    EXPECT_EQ(window.size(), 5u);
+    window.clear();
+  }
+  ASSERT_EQ(seen[0].size(), 120u);
+  ASSERT_EQ(seen[1].size(), 240u);
+  for (const auto& of_source : seen) {
+    const auto middle = of_source.begin() + of_source.size() / 2;
+    EXPECT_EQ(std::set<uint64_t>(of_source.begin(), middle).size(),
+              of_source.size() / 2);
+    EXPECT_EQ(std::set<uint64_t>(middle, of_source.end()).size(),
+              of_source.size() / 2);
+  }
+  // Without shuffling, the order is the index's.
+  const SampleOrder plain({rows}, 1, false);
+  for (uint64_t p = 0; p < groups.size; ++p) EXPECT_EQ(plain.At(p).ordinal, p);
 }
 
 TEST(GroupOrderTest, OneWindowIsAFullShuffle) {
