@@ -36,6 +36,13 @@ const arrow::Array& StorageOf(const arrow::Array& array) {
   return *checked_cast<const arrow::ExtensionArray&>(array).storage();
 }
 
+// Whether index `i` names a value of the dictionary. A damaged file may have
+// others.
+bool LeadsInside(const arrow::DictionaryArray& coded, int64_t i) {
+  const int64_t index = coded.GetValueIndex(i);
+  return index >= 0 && index < coded.dictionary()->length();
+}
+
 }  // namespace
 
 const arrow::DataType& PlainType(const arrow::DataType& type) {
@@ -118,6 +125,7 @@ std::optional<absl::string_view> BytesAt(const arrow::Array& array, int64_t i) {
       return ViewAt<arrow::BinaryViewArray>(array, i);
     case Type::DICTIONARY: {
       const auto& coded = checked_cast<const arrow::DictionaryArray&>(array);
+      if (!LeadsInside(coded, i)) return std::nullopt;
       return BytesAt(*coded.dictionary(), coded.GetValueIndex(i));
     }
     case Type::EXTENSION:
@@ -154,6 +162,7 @@ std::optional<double> NumberAt(const arrow::Array& array, int64_t i) {
       return ValueAt<arrow::DoubleArray>(array, i);
     case Type::DICTIONARY: {
       const auto& coded = checked_cast<const arrow::DictionaryArray&>(array);
+      if (!LeadsInside(coded, i)) return std::nullopt;
       return NumberAt(*coded.dictionary(), coded.GetValueIndex(i));
     }
     case Type::EXTENSION:

@@ -30,7 +30,7 @@ const arrow::DataType* FieldType(const arrow::DataType& type,
                                  const std::string& name);
 
 // Each wants an array of a type that it reads, and an index within it. A null
-// has no value.
+// has no value, nor has an entry that its dictionary lacks.
 std::optional<absl::string_view> BytesAt(const arrow::Array& array, int64_t i);
 std::optional<double> NumberAt(const arrow::Array& array, int64_t i);
 

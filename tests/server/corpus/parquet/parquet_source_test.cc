@@ -93,6 +93,15 @@ TEST_F(ParquetSourceTest, ListsBadRows) {
   ExpectSamples("bad_rows.parquet", *Open(source));
 }
 
+// model.on_invalid_utf8 decides about such a row, and only about it.
+TEST_F(ParquetSourceTest, KeepsTextsThatAreNotUtf8) {
+  const v1::Source source = SourceOf("invalid_utf8.parquet");
+  EXPECT_EQ(Build(source).samples, 2u);
+  const auto sample = ReadSample(*Open(source), 1);
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  EXPECT_THAT(sample->text, HasSubstr("\"content\":\"\xff" "b\"}"));
+}
+
 TEST_F(ParquetSourceTest, SaysWhichColumnsDoNotFit) {
   const auto error = [&](const v1::Source& source) {
     const auto report = BuildIndex(source, folder_, FakeOptions());

@@ -173,6 +173,13 @@ def bad_rows():
            (13, good, [])], [0])
 
 
+def invalid_utf8():
+    said = pa.array([b"a", b"\xffb"]).view(pa.string())
+    pair = pa.StructArray.from_arrays([said, said], ["user", "assistant"])
+    write("invalid_utf8.parquet", pa.table({"texts": pa.ListArray.from_arrays(
+        pa.array([0, 1, 2], pa.int32()), pair)}), [], [])
+
+
 def unfit():
     texts = [[{"user": "u", "assistant": "a"}]]
     turns = [[{"from": "human", "value": "u"}]]
@@ -188,7 +195,8 @@ def unfit():
                 {"role": "assistant", "content": "a"}], [])], [0])
 
 
-for make in (finevision, cauldron, llava, openai, other_types, bad_rows, unfit):
+for make in (finevision, cauldron, llava, openai, other_types, bad_rows, invalid_utf8,
+             unfit):
     make()
 with open(os.path.join(out, "expected.json"), "w", encoding="utf-8") as file:
     json.dump(expected, file)
