@@ -1,6 +1,7 @@
 #include "server/schedule/group_order.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "server/schedule/permutation.h"
@@ -9,30 +10,20 @@ namespace ballast {
 
 GroupEpoch::GroupEpoch(absl::Span<const uint64_t> starts, uint64_t size,
                        uint32_t open_groups, uint64_t key)
-    : starts_(starts), size_(size), open_groups_(open_groups), key_(key) {
+    : open_groups_(open_groups), key_(key) {
   const uint64_t groups = starts.size();
-  slots_.reserve(groups + 1);
-  groups_.reserve(groups);
+  slots_.reserve(groups);
   uint64_t before = 0;
   if (groups > 0) {
     const Permutation order(groups, Mix64(key));
     for (uint64_t slot = 0; slot < groups; ++slot) {
       const uint64_t group = order(slot);
       if (slot % open_groups_ == 0) windows_.push_back(before);
-      slots_.push_back(before);
-      groups_.push_back(static_cast<uint32_t>(group));
+      slots_.push_back({before, starts[group]});
       before += (group + 1 < groups ? starts[group + 1] : size) - starts[group];
     }
   }
-  slots_.push_back(before);
   windows_.push_back(before);
-}
-
-uint64_t GroupEpoch::SlotOf(uint64_t begin, uint64_t end,
-                            uint64_t place) const {
-  const auto after =
-      std::upper_bound(slots_.begin() + begin, slots_.begin() + end, place);
-  return after - slots_.begin() - 1;
 }
 
 uint64_t GroupEpoch::At(uint64_t position) const {
@@ -45,9 +36,13 @@ uint64_t GroupEpoch::At(uint64_t position) const {
                            Mix64(key_ + Mix64(window + 1)));
   const uint64_t place = first + within(position - first);
   const uint64_t begin = window * open_groups_;
-  const uint64_t slot = SlotOf(
-      begin, std::min<uint64_t>(begin + open_groups_, groups_.size()), place);
-  return starts_[groups_[slot]] + place - slots_[slot];
+  const uint64_t end = std::min<uint64_t>(begin + open_groups_, slots_.size());
+  // The last slot of the window that begins at or before the place.
+  const auto after = std::upper_bound(
+      slots_.begin() + begin, slots_.begin() + end, place,
+      [](uint64_t wanted, const Slot& slot) { return wanted < slot.before; });
+  const Slot& slot = *std::prev(after);
+  return slot.start + place - slot.before;
 }
 
 GroupOrder::GroupOrder(absl::Span<const uint64_t> starts, uint64_t size,

@@ -19,7 +19,7 @@ namespace ballast {
 // once, a reader needs the groups of one window at a time (of two while it
 // passes from one to the next), and each group once.
 //
-// A function of the constructor's arguments alone, with integers only. Takes 12
+// A function of the constructor's arguments alone, with integers only. Takes 16
 // bytes a group. Immutable; thread-safe.
 class GroupEpoch {
  public:
@@ -33,17 +33,15 @@ class GroupEpoch {
   uint64_t At(uint64_t position) const;
 
  private:
-  // The last slot in [begin, end) that begins at or before `place`.
-  uint64_t SlotOf(uint64_t begin, uint64_t end, uint64_t place) const;
+  // A group's place in the permuted order.
+  struct Slot {
+    uint64_t before;  // samples in the slots before it
+    uint64_t start;   // the group's first ordinal
+  };
 
-  absl::Span<const uint64_t> starts_;
-  uint64_t size_;
   uint64_t open_groups_;
   uint64_t key_;
-  // A slot is a group's place in the permuted order: the number of samples
-  // before it, and its group. One more slot ends the last one.
-  std::vector<uint64_t> slots_;
-  std::vector<uint32_t> groups_;
+  std::vector<Slot> slots_;
   // First samples of the windows; one more ends the last one.
   std::vector<uint64_t> windows_;
 };
@@ -53,8 +51,8 @@ class GroupEpoch {
 // epochs asked for last, which take O(groups) to build. Thread-safe.
 class GroupOrder {
  public:
-  // As GroupEpoch; `starts` must outlive the order, and has less than 2^32
-  // groups. Another epoch has another key, which follows from `key`.
+  // As GroupEpoch; `starts` must outlive the order. Another epoch has another
+  // key, which follows from `key`.
   GroupOrder(absl::Span<const uint64_t> starts, uint64_t size,
              uint32_t open_groups, uint64_t key);
 
