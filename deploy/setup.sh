@@ -127,7 +127,7 @@ install_arrow() {
   python3 -m zipfile --extract "$work"/pyarrow-*.whl "$work/tree"
   echo "$hash" >"$work/tree/wheel_sha256"
   chmod -R a+rX "$work/tree"
-  # A name at a time, so that an interrupted run leaves no half-filled folder.
+  # Renamed at the end: an interrupted run leaves no half-filled folder.
   rm -rf "$root"
   mv -T "$work/tree" "$root"
 }
