@@ -94,6 +94,45 @@ done
 
 [[ -z $arrow ]] || packages+=("${arrow_packages[@]}")
 
+# Hides what libarrow and libparquet of folder $1 export besides Arrow's own names.
+# libparquet exports the OpenSSL and simdjson that it bundles: a program that links
+# both it and Debian's would call one through the other. A hidden symbol is found
+# by its own library alone.
+hide_bundled_symbols() {
+  python3 - "$1" <<'PYTHON'
+import glob, struct, sys
+
+def symbols(data):
+    """(offset of the entry, name, whether it is defined) of .dynsym."""
+    assert data[:6] == b"\x7fELF\x02\x01", "not a little-endian ELF64"
+    table, = struct.unpack_from("<Q", data, 0x28)
+    size, count = struct.unpack_from("<HH", data, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", data, table + i * size)
+                for i in range(count)]
+    for section in sections:
+        if section[1] != 11:  # SHT_DYNSYM
+            continue
+        names = sections[section[6]][4]
+        for at in range(section[4] + 24, section[4] + section[5], 24):
+            name = names + struct.unpack_from("<I", data, at)[0]
+            defined = struct.unpack_from("<H", data, at + 6)[0] != 0
+            yield at, bytes(data[name:data.index(b"\0", name)]), defined
+
+files = {f: bytearray(open(f, "rb").read()) for f in glob.glob(sys.argv[1] + "/*.so*")}
+for path in files:
+    if not path.rsplit("/", 1)[1].startswith(("libarrow.so", "libparquet.so")):
+        continue
+    wanted = {name for f in files if f != path
+              for _, name, defined in symbols(files[f]) if not defined}
+    for at, name, defined in symbols(files[path]):
+        ours = b"arrow" in name or b"parquet" in name
+        if defined and not ours and name not in wanted:
+            files[path][at + 5] = files[path][at + 5] & ~3 | 2  # STV_HIDDEN
+    with open(path, "wb") as file:
+        file.write(files[path])
+PYTHON
+}
+
 # Unpacks the wheel; bazel/arrow_configure.bzl finds it.
 install_arrow() {
   local hash root work
@@ -103,7 +142,7 @@ install_arrow() {
     echo "setup.sh: no Arrow for $(uname -m); a build refuses Parquet by name" >&2
     return
   fi
-  [[ $(cat "$root/wheel_sha256" 2>/dev/null) != "$hash" ]] || return 0
+  [[ $(cat "$root/wheel_sha256" 2>/dev/null) != "$hash hidden" ]] || return 0
   if [[ -e $root && ! -e $root/wheel_sha256 ]]; then
     echo "setup.sh: $root is not a folder that setup.sh made; remove it, or set" \
       "ARROW_PATH to another" >&2
@@ -125,7 +164,8 @@ install_arrow() {
     exit 1
   }
   python3 -m zipfile --extract "$work"/pyarrow-*.whl "$work/tree"
-  echo "$hash" >"$work/tree/wheel_sha256"
+  hide_bundled_symbols "$work/tree/pyarrow"
+  echo "$hash hidden" >"$work/tree/wheel_sha256"
   chmod -R a+rX "$work/tree"
   # Renamed at the end: an interrupted run leaves no half-filled folder.
   rm -rf "$root"

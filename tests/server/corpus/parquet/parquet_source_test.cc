@@ -1,5 +1,7 @@
 #include "server/corpus/parquet/parquet_source.h"
 
+#include <dlfcn.h>
+
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -7,8 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "server/corpus/file.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
+#include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/source_files.h"
 #include "tests/fakes/read_sample.h"
 #include "tests/server/corpus/parquet/parquet_testing.h"
@@ -18,6 +22,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 using ParquetSourceTest = ParquetTest;
 
@@ -93,13 +98,36 @@ TEST_F(ParquetSourceTest, ListsBadRows) {
   ExpectSamples("bad_rows.parquet", *Open(source));
 }
 
-// model.on_invalid_utf8 decides about such a row, and only about it.
+// One such text does not cost the row group: who reads the conversation decides
+// about the row.
 TEST_F(ParquetSourceTest, KeepsTextsThatAreNotUtf8) {
-  const v1::Source source = SourceOf("invalid_utf8.parquet");
-  EXPECT_EQ(Build(source).samples, 2u);
-  const auto sample = ReadSample(*Open(source), 1);
-  ASSERT_TRUE(sample.ok()) << sample.status();
-  EXPECT_THAT(sample->text, HasSubstr("\"content\":\"\xff" "b\"}"));
+  EXPECT_EQ(Build(SourceOf("invalid_utf8.parquet")).samples, 2u);
+  const auto file = File::Open(path_);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ParquetColumns columns;
+  columns.recognise = true;
+  const auto opened = OpenParquetFile(&*file, columns);
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const auto rows = (*opened)->Read(&*file, 0);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  ASSERT_EQ((*rows)->size(), 2u);
+  EXPECT_THAT((*rows)->Row(0)->text, HasSubstr("\"content\":\"a\"}"));
+  EXPECT_THAT((*rows)->Row(1)->text, HasSubstr("\"content\":\"\xff"
+                                               "b\"}"));
+}
+
+// deploy/setup.sh hides the libraries that libparquet bundles. Otherwise this
+// process would call them in place of its own.
+TEST_F(ParquetSourceTest, TheWheelLendsOutNoLibraries) {
+  for (const char* name : {"EVP_sha256", "X509_free", "CRYPTO_free",
+                           "_ZN8simdjson13validate_utf8EPKcm",
+                           "_ZN8simdjson25get_active_implementationEv"}) {
+    void* const found = dlsym(RTLD_DEFAULT, name);
+    Dl_info info = {};
+    if (found == nullptr || dladdr(found, &info) == 0) continue;
+    EXPECT_THAT(info.dli_fname, Not(HasSubstr("libparquet"))) << name;
+    EXPECT_THAT(info.dli_fname, Not(HasSubstr("libarrow"))) << name;
+  }
 }
 
 TEST_F(ParquetSourceTest, SaysWhichColumnsDoNotFit) {
