@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/gpu/cuda_world.h"
@@ -40,15 +41,6 @@ TEST(NcclConnectGpuTest, APeerThatNeverComesEndsItAtTheTimeout) {
   EXPECT_LE(took, kBound);
 }
 
-TEST(NcclConnectGpuTest, CancelEndsIt) {
-  NcclOptions options;
-  const absl::Time start = absl::Now();
-  options.cancelled = [=] { return absl::Now() - start > absl::Seconds(2); };
-  const auto [status, took] = ConnectAlone(options);
-  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
-  EXPECT_LE(took, kBound);
-}
-
 // What was given up leaves nothing behind that disturbs the next group.
 TEST(NcclConnectGpuTest, TheNextGroupOfTheProcessConnects) {
   NcclOptions options;
@@ -70,6 +62,7 @@ TEST(NcclConnectGpuTest, AbortEndsAFirstExchangeWhosePeerIsGone) {
   if (DeviceCount() == 1) GTEST_SKIP() << "needs two GPUs";
   auto group = MakeGroup(Exchange::kNccl, 2);
   const absl::Time start = absl::Now();
+  absl::Notification ended;
   std::thread trainer([&] {
     OrDie(cudaSetDevice(0), "choosing the device");
     const CudaStream stream = OrDie(CudaStream::Create());
@@ -81,10 +74,12 @@ TEST(NcclConnectGpuTest, AbortEndsAFirstExchangeWhosePeerIsGone) {
         stream.get());
     const absl::Status done = stream.Synchronize();
     EXPECT_TRUE(!exchanged.ok() || !done.ok() || !group[0]->Check().ok());
+    ended.Notify();
   });
   std::thread watch([&] {
     OrDie(cudaSetDevice(0), "choosing the device");
-    absl::SleepFor(absl::Seconds(3));
+    EXPECT_FALSE(ended.WaitForNotificationWithTimeout(absl::Seconds(3)))
+        << "it does not wait for rank 1";
     group[0]->Abort(absl::DeadlineExceededError("rank 1 is late"));
   });
   trainer.join();
