@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 
-# Set where namespaces cannot be made and that is expected.
+# Set where namespaces, mounts or cgroups cannot be made and that is expected.
 OPTIONAL = "BALLAST_CLUSTER_OPTIONAL"
 _INSIDE = "BALLAST_CLUSTER_INSIDE"
 _TMPFS = "96m"
@@ -18,6 +18,14 @@ def _sh(*command):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(command)}: {done.stdout.decode()}")
+
+
+def skip_or_fail(reason):
+    """Ends the process: as skipped if OPTIONAL is set, else with an error."""
+    if os.environ.get(OPTIONAL):
+        print("SKIPPED:", reason)
+        sys.exit(0)
+    sys.exit(f"{reason}\nSet {OPTIONAL}=1 (bazel: --test_env={OPTIONAL}=1) if so intended.")
 
 
 def enter():
@@ -38,11 +46,7 @@ def enter():
     except OSError as error:
         why = str(error)
     if why:
-        reason = f"no network namespaces with a bridge and nft here (as root?): {why}"
-        if os.environ.get(OPTIONAL):
-            print("SKIPPED:", reason)
-            sys.exit(0)
-        sys.exit(f"{reason}\nSet {OPTIONAL}=1 (bazel: --test_env={OPTIONAL}=1) if so intended.")
+        skip_or_fail(f"no network namespaces with a bridge and nft here (as root?): {why}")
     os.environ[_INSIDE] = "1"
     os.execvp(probe[0], [*probe, sys.executable, *sys.orig_argv[1:]])
 
