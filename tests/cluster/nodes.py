@@ -12,6 +12,8 @@ import sys
 OPTIONAL = "BALLAST_CLUSTER_OPTIONAL"
 _INSIDE = "BALLAST_CLUSTER_INSIDE"
 _TMPFS = "96m"
+SERVER_PORT = 7070
+_PROXY_PORT = 7071
 
 
 def _sh(*command):
@@ -70,6 +72,18 @@ class Node:
         self._ip("link", "set", "eth0", "up")
         self.nft("add table inet faults")
         self.nft("add chain inet faults input { type filter hook input priority 0; }")
+        # What other nodes send to the server goes through a proxy.
+        self.nft("add table ip proxied")
+        self.nft("add chain ip proxied input { type nat hook prerouting priority -100; }")
+        self.nft(
+            f"add rule ip proxied input iifname eth0 tcp dport {SERVER_PORT} "
+            f"redirect to :{_PROXY_PORT}"
+        )
+        self._proxy = self.popen(
+            [sys.executable, "-m", "tests.cluster.proxy", _PROXY_PORT, self.ip, SERVER_PORT],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        self._answer("ready")
 
     def _ip(self, *arguments):
         _sh("ip", "-n", self.name, *arguments)
@@ -82,6 +96,18 @@ class Node:
         return subprocess.Popen(
             ["nsenter", f"--net=/run/netns/{self.name}", *map(str, command)], **options
         )
+
+    def _answer(self, wanted):
+        line = self._proxy.stdout.readline().decode()
+        if not line.startswith(wanted):
+            raise AssertionError(f"the proxy of {self.name} says {line!r}, not {wanted}")
+
+    def proxy(self, order):
+        """Does this to what other nodes send to the server, and to its answers
+        (proxy.py)."""
+        self._proxy.stdin.write(order.encode() + b"\n")
+        self._proxy.stdin.flush()
+        self._answer(order)
 
     def ignore(self, other):
         """Drops whatever comes from `other`: one direction of a partition."""
