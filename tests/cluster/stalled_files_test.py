@@ -5,17 +5,15 @@ the file system is.
     bazel test //tests/cluster:stalled_files_test
 """
 
-import io
 import json
 import os
 import shutil
 import sys
-import tarfile
 import tempfile
 import time
 import unittest
 
-from tests.cluster import mirror, nodes
+from tests.cluster import corpora, mirror, nodes
 from tests.faults import cluster
 from tests.integration.command_line import tools
 
@@ -37,23 +35,13 @@ ROLE = ("language", 0)
 PATIENCE_S = 60
 
 
-def write_corpus(path):
-    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
-        for number in range(SAMPLES):
-            turns = [("human", f"What is {number}?"), ("gpt", "A number.")]
-            text = json.dumps({"conversations": [{"from": f, "value": v} for f, v in turns]})
-            member = tarfile.TarInfo(f"{number:06}.json")
-            member.size = len(text)
-            tar.addfile(member, io.BytesIO(text.encode()))
-
-
 class StalledFilesTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="ballast", dir="/tmp")
         self.addCleanup(shutil.rmtree, self.folder)
         data = f"{self.folder}/data"
         os.mkdir(data)
-        write_corpus(f"{data}/docs-0.tar")
+        corpora.write_texts(f"{data}/docs-0.tar", SAMPLES)
         self.config = f"{self.folder}/job.yaml"
         with open(self.config, "w", encoding="utf-8") as file:
             file.write(CONFIG.format(data=data))
