@@ -77,22 +77,18 @@ absl::Status StagingQueue::DropRest() {
 }
 
 void StagingQueue::DropRead() {
-  // Dropped outside the lock, since that may end a connection.
+  // Destroyed outside the lock, since that may end a connection.
   absl::InlinedVector<std::unique_ptr<FetchedBlock>, 8> read;
-  {
-    MutexLock lock(&mutex_);
-    for (StagedBlock* batch : free_) {
-      if (batch->block == nullptr) continue;
-      const absl::StatusOr<bool> done = batch->HasBeenRead();
-      if (!done.ok()) {
-        Fail(done.status());
-        return;
-      }
-      if (*done) read.push_back(std::move(batch->block));
-    }
-  }
-  for (std::unique_ptr<FetchedBlock>& block : read) {
-    Drop(std::move(block)).IgnoreError();  // noted
+  MutexLock lock(&mutex_);
+  for (StagedBlock* batch : free_) {
+    if (batch->block == nullptr) continue;
+    const absl::StatusOr<bool> done = batch->HasBeenRead();
+    if (done.ok() && !*done) continue;
+    // Noted before the block is gone: DropRest asks for it.
+    const absl::Status fault =
+        done.ok() ? CheckIntact(*batch->block) : done.status();
+    if (!fault.ok()) Fail(fault);
+    if (done.ok()) read.push_back(std::move(batch->block));
   }
 }
 

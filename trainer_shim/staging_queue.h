@@ -69,7 +69,8 @@ class StagingQueue {
   void Cancel();
 
  private:
-  // Drops the block, if there is one, which nobody reads any more.
+  // Drops the block, if there is one, which nobody reads any more. Errors: as
+  // CheckIntact, noted.
   absl::Status Drop(std::unique_ptr<FetchedBlock> block);
   void Fail(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

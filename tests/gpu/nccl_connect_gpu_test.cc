@@ -1,6 +1,8 @@
 // Connecting over the real NCCL: peers that never come, or that leave before
 // the first exchange.
 
+#include <chrono>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -9,7 +11,6 @@
 
 #include <gtest/gtest.h>
 
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/gpu/cuda_world.h"
@@ -62,7 +63,7 @@ TEST(NcclConnectGpuTest, AbortEndsAFirstExchangeWhosePeerIsGone) {
   if (DeviceCount() == 1) GTEST_SKIP() << "needs two GPUs";
   auto group = MakeGroup(Exchange::kNccl, 2);
   const absl::Time start = absl::Now();
-  absl::Notification ended;
+  std::promise<void> ended;
   std::thread trainer([&] {
     OrDie(cudaSetDevice(0), "choosing the device");
     const CudaStream stream = OrDie(CudaStream::Create());
@@ -74,11 +75,12 @@ TEST(NcclConnectGpuTest, AbortEndsAFirstExchangeWhosePeerIsGone) {
         stream.get());
     const absl::Status done = stream.Synchronize();
     EXPECT_TRUE(!exchanged.ok() || !done.ok() || !group[0]->Check().ok());
-    ended.Notify();
+    ended.set_value();
   });
   std::thread watch([&] {
     OrDie(cudaSetDevice(0), "choosing the device");
-    EXPECT_FALSE(ended.WaitForNotificationWithTimeout(absl::Seconds(3)))
+    EXPECT_EQ(ended.get_future().wait_for(std::chrono::seconds(3)),
+              std::future_status::timeout)
         << "it does not wait for rank 1";
     group[0]->Abort(absl::DeadlineExceededError("rank 1 is late"));
   });
