@@ -15,7 +15,8 @@ from tests.cluster import corpora, mirror, nodes
 from tests.integration.command_line import tools
 
 CONFIG = """
-sources: [{{name: docs, format: webdataset, path: "{folder}/docs-*.tar", index: "{disk}/docs.index"}}]
+sources:
+  - {{name: docs, format: webdataset, path: "{folder}/docs-*.tar", index: "{disk}/docs.index"}}
 model: {{profile: qwen2_5_vl, tokenizer: bytes}}
 batch: {{global: 12, micro: 12, max_tokens: 8192}}
 topology: {{modules: {{language: {{dp: 1}}}}}}

@@ -134,7 +134,8 @@ class Mirror:
                 raise OSError(errno.ENOENT, name)
             found = self._numbers[name]
             info = os.fstat(self._files[found])
-            return struct.pack("<4Q2I", found, 0, _VALID_S, _VALID_S, 0, 0) + _attributes(found, info)
+            entry = struct.pack("<4Q2I", found, 0, _VALID_S, _VALID_S, 0, 0)
+            return entry + _attributes(found, info)
         if opcode == _GETATTR:
             info = os.fstat(self._files[node])
             return struct.pack("<Q2I", _VALID_S, 0, 0) + _attributes(node, info)
@@ -156,8 +157,8 @@ class Mirror:
             if number <= offset:
                 continue
             text = name.encode()
-            entry = struct.pack("<2Q2I", self._numbers[name], number, len(text), stat.S_IFREG >> 12)
-            entry += text + bytes(-len(text) % 8)
+            head = self._numbers[name], number, len(text), stat.S_IFREG >> 12
+            entry = struct.pack("<2Q2I", *head) + text + bytes(-len(text) % 8)
             if len(found) + len(entry) > size:
                 break
             found += entry

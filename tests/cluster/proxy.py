@@ -2,7 +2,8 @@
 
     python3 -m tests.cluster.proxy PORT TARGET_HOST TARGET_PORT
 
-Prints `ready PORT` once it listens; with port 0 the system chooses. Obeys lines on standard input, and answers each with a line once it is in force:
+Prints `ready PORT` once it listens; with port 0 the system chooses. Obeys lines on
+standard input, and answers each with a line once it is in force:
 
     none          bytes pass
     delay S       each piece of bytes comes S seconds later

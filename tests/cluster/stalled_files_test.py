@@ -18,7 +18,8 @@ from tests.faults import cluster
 from tests.integration.command_line import tools
 
 CONFIG = """
-sources: [{{name: docs, format: webdataset, path: "{data}/docs-*.tar", index: "{data}/docs.index"}}]
+sources:
+  - {{name: docs, format: webdataset, path: "{data}/docs-*.tar", index: "{data}/docs.index"}}
 model: {{profile: qwen2_5_vl, tokenizer: bytes}}
 batch: {{global: 12, micro: 12, max_tokens: 8192}}
 topology: {{modules: {{vision: {{dp: 1}}, language: {{dp: 1}}}}}}
