@@ -6,6 +6,14 @@
 #include "server/image_plan/tile_rules.h"
 
 namespace ballast {
+namespace {
+
+// std::trunc of numbers from 0 to 2^53, which is a call on plain x86-64.
+double Truncated(double value) {
+  return static_cast<double>(static_cast<int64_t>(value));
+}
+
+}  // namespace
 
 ImagePlan PlanPinpoints(uint32_t height, uint32_t width,
                         const ImageFamily& family) {
@@ -14,10 +22,15 @@ ImagePlan PlanPinpoints(uint32_t height, uint32_t width,
   TileShape best = family.canvases[0];
   double most_effective = 0;
   double least_wasted = std::numeric_limits<double>::infinity();
+  TileShape last = {0, 0};
+  double scale_h = 0;
   for (const TileShape& canvas : family.canvases) {
-    const double scale = std::min(canvas.width / w, canvas.height / h);
+    // Lists go through the widths of one height.
+    if (canvas.height != last.height) scale_h = canvas.height / h;
+    last = canvas;
+    const double scale = std::min(canvas.width / w, scale_h);
     const double effective =
-        std::min(std::trunc(w * scale) * std::trunc(h * scale), h * w);
+        std::min(Truncated(w * scale) * Truncated(h * scale), h * w);
     const double wasted =
         static_cast<double>(canvas.width) * canvas.height - effective;
     if (effective > most_effective ||
@@ -29,7 +42,7 @@ ImagePlan PlanPinpoints(uint32_t height, uint32_t width,
   }
   TileShape size = best;
   const double scale_w = best.width / w;
-  const double scale_h = best.height / h;
+  scale_h = best.height / h;
   if (scale_w < scale_h) {
     size.height = std::min(Int(std::ceil(h * scale_w)), best.height);
   } else {
