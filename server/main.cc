@@ -10,6 +10,7 @@
 #include "server/command/inspect_text.h"
 #include "server/command/make_corpus.h"
 #include "server/command/plan.h"
+#include "server/command/print_family.h"
 #include "server/command/serve.h"
 
 int main(int argc, char** argv) {
@@ -31,6 +32,7 @@ int main(int argc, char** argv) {
       "  ballast-server inspect image --model qwen2_5_vl photo.jpg\n"
       "  ballast-server inspect sample --config ballast.yaml --position 17");
   ballast::AddInspectBalance(&line, inspect);
+  ballast::AddInspectFamily(&line, inspect);
   ballast::AddInspectImage(&line, inspect);
   ballast::AddInspectLengths(&line, inspect);
   ballast::AddInspectPositions(&line, inspect);
