@@ -3,6 +3,7 @@
 #include "common/command_line.h"
 #include "server/command/index.h"
 #include "server/command/inspect_balance.h"
+#include "server/command/inspect_conversation.h"
 #include "server/command/inspect_image.h"
 #include "server/command/inspect_lengths.h"
 #include "server/command/inspect_positions.h"
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
       "  ballast-server inspect image --model qwen2_5_vl photo.jpg\n"
       "  ballast-server inspect sample --config ballast.yaml --position 17");
   ballast::AddInspectBalance(&line, inspect);
+  ballast::AddInspectConversation(&line, inspect);
   ballast::AddInspectFamily(&line, inspect);
   ballast::AddInspectImage(&line, inspect);
   ballast::AddInspectLengths(&line, inspect);
