@@ -143,17 +143,29 @@ TileShape FitBudget(uint32_t height, uint32_t width,
   const auto patches = [patch](double scale, double side) {
     return std::max(1.0, Ceil(side * scale / patch));
   };
-  // The processor bisects for the scale from which there are too many patches.
-  // That is computed here, so that only comparisons within its rounding need
-  // patches to be counted.
+  // The processor bisects for the scale from which there are too many patches,
+  // to within kEpsilon. That scale is computed here, to within rounding.
   constexpr double kMargin = 1e-9;
+  constexpr double kMostScale = 100.0;
   const double limit = ScaleOfBudget(
       std::min(h, w) / patch, std::max(h, w) / patch, family.max_patches);
   const double surely_fits = limit * (1 - kMargin);
   const double surely_exceeds = limit * (1 + kMargin);
+  // The bisection ends within kEpsilon below the limit. Mostly the patches of
+  // both sides are the same there, and those of only one change at the limit.
+  const double rows = patches(surely_fits, h);
+  const double columns = patches(surely_fits, w);
+  const double least = surely_fits - 2 * kEpsilon;
+  if (least > kEpsilon && surely_exceeds < kMostScale &&
+      patches(least, h) == rows && patches(least, w) == columns &&
+      (patches(surely_exceeds, h) == rows) !=
+          (patches(surely_exceeds, w) == columns)) {
+    return {static_cast<uint32_t>(rows * patch),
+            static_cast<uint32_t>(columns * patch)};
+  }
   const double most = family.max_patches;
   double low = kEpsilon / 10;
-  double high = 100.0;
+  double high = kMostScale;
   while (high - low >= kEpsilon) {
     const double scale = (low + high) / 2;
     const bool fits =

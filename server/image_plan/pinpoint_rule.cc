@@ -1,48 +1,48 @@
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 
 #include "server/image_plan/stage_parts.h"
 #include "server/image_plan/tile_rules.h"
 
 namespace ballast {
-namespace {
-
-// std::trunc of numbers from 0 to 2^53, which is a call on plain x86-64.
-double Truncated(double value) {
-  return static_cast<double>(static_cast<int64_t>(value));
-}
-
-}  // namespace
-
 ImagePlan PlanPinpoints(uint32_t height, uint32_t width,
                         const ImageFamily& family) {
   const double h = height;
   const double w = width;
-  TileShape best = family.canvases[0];
-  double most_effective = 0;
-  double least_wasted = std::numeric_limits<double>::infinity();
-  TileShape last = {0, 0};
-  double scale_h = 0;
-  for (const TileShape& canvas : family.canvases) {
+  // In whole pixels, which doubles hold exactly: integers are chosen among
+  // without a branch.
+  const int64_t whole = int64_t{height} * width;
+  int64_t most_effective = 0;
+  int64_t least_wasted = std::numeric_limits<int64_t>::max();
+  size_t best_index = 0;
+  uint32_t last_height = 0;
+  double scale_of_height = 0;
+  for (size_t i = 0; i < family.canvases.size(); ++i) {
+    const TileShape& canvas = family.canvases[i];
     // Lists go through the widths of one height.
-    if (canvas.height != last.height) scale_h = canvas.height / h;
-    last = canvas;
-    const double scale = std::min(canvas.width / w, scale_h);
-    const double effective =
-        std::min(Truncated(w * scale) * Truncated(h * scale), h * w);
-    const double wasted =
-        static_cast<double>(canvas.width) * canvas.height - effective;
-    if (effective > most_effective ||
-        (effective == most_effective && wasted < least_wasted)) {
-      most_effective = effective;
-      least_wasted = wasted;
-      best = canvas;
+    if (canvas.height != last_height) {
+      last_height = canvas.height;
+      scale_of_height = canvas.height / h;
     }
+    const double scale = std::min(canvas.width / w, scale_of_height);
+    const int64_t effective = std::min(
+        static_cast<int64_t>(w * scale) * static_cast<int64_t>(h * scale),
+        whole);
+    const int64_t wasted = int64_t{canvas.width} * canvas.height - effective;
+    const bool is_better =
+        (effective > most_effective) |
+        ((effective == most_effective) & (wasted < least_wasted));
+    most_effective = is_better ? effective : most_effective;
+    least_wasted = is_better ? wasted : least_wasted;
+    best_index = is_better ? i : best_index;
   }
+  const TileShape best = family.canvases[best_index];
   TileShape size = best;
   const double scale_w = best.width / w;
-  scale_h = best.height / h;
+  const double scale_h = best.height / h;
   if (scale_w < scale_h) {
     size.height = std::min(Int(std::ceil(h * scale_w)), best.height);
   } else {
