@@ -128,7 +128,7 @@ class OrderChangesTest(tools.CorpusTest):
         self.assertEqual(before, {step: plain[step] for step in range(3)})
         after, _ = self.pull(start=state, steps=STEPS - 3)
         wanted = self.plan(self.changed, STEPS)
-        self.assertEqual(dict(before, **after), wanted)
+        self.assertEqual({**before, **after}, wanted)
         # Step 3 was trained without the new source.
         with self.assertRaisesRegex(
             ballast.FailedPrecondition, "begin at step 4 or later"
@@ -147,13 +147,24 @@ class OrderChangesTest(tools.CorpusTest):
             rest, _ = self.pull(start=state, steps=STEPS - step)
             self.assertEqual(rest, {s: whole[s] for s in range(step, STEPS)})
 
-    def test_servers_with_other_changes_are_refused(self):
-        other = self.write("other.yaml", self.text.replace("step: 6, steps: 2", "step: 6, steps: 3"))
-        with self.server(other, "127.0.0.1:0") as (address,):
-            with self.assertRaisesRegex(
-                ballast.FailedPrecondition, "from_step.0000000006.order.skips is 2 steps.*3 steps"
-            ):
-                self.loader([self.address, address]).open()
+    def test_servers_with_other_changes_refuse_each_other(self):
+        sockets = ["unix:" + self.path(name + ".sock") for name in "ab"]
+        modules = "  modules: {vision: {dp: 2}, language: {dp: 4}}\n"
+        self.assertIn(modules, self.text)
+        text = self.text.replace(
+            modules,
+            modules + "  servers:\n"
+            '    - {address: "%s", ranks: {vision: "0", language: "0-1"}}\n'
+            '    - {address: "%s", ranks: {vision: "1", language: "2-3"}}\n' % tuple(sockets),
+        )
+        other = text.replace("step: 6, steps: 2", "step: 6, steps: 3")
+        with self.server(self.write("a.yaml", text), sockets[0]):
+            with self.server_process(self.write("b.yaml", other), sockets[1]) as (process, _):
+                line = ""
+                while "order.skips" not in line:
+                    line = process.stderr.readline().decode()
+                    self.assertTrue(line, "the server ended")
+        self.assertRegex(line, "from_step.0000000006.order.skips is 3 steps .* and 2 steps ")
 
     def test_a_running_server_refuses_a_change(self):
         config = self.write("reload.yaml", self.text)
