@@ -126,6 +126,9 @@ std::string KindOf(const FieldDescriptor* field) {
   std::string kind;
   if (field->is_map()) {
     const FieldDescriptor* value = field->message_type()->map_value();
+    if (value->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
+      return absl::StrCat("a map, each value ", KindOf(value));
+    }
     return IsMessage(value) ? "a map of sections" : "a map of texts";
   }
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
