@@ -54,9 +54,15 @@ FieldRules MakeConfigFieldRules() {
   constexpr double kPixels = 0x1p32;
   constexpr double kRanks = 65536;
   constexpr double kReal = 1e9;
+  // Steps with changes: times kSamples far below 2^64.
+  constexpr double kSteps = 1e10;
   constexpr double kMaxInt32 = std::numeric_limits<int32_t>::max();
   FieldRules rules = {
-      {"Source.weight", AboveZero(1e6)},
+      {"Source.weight", Between(0, 1e6)},
+      {"Order.MixtureChange.step", Between(1, kSteps)},
+      {"Order.MixtureChange.WeightsEntry.value", Between(0, 1e6)},
+      {"Order.Skip.step", Between(1, kSteps)},
+      {"Order.Skip.steps", Between(1, 1e6)},
       {"Source.Lengths.min", Between(1, kTokens)},
       {"Source.Lengths.max", Between(1, kTokens)},
       {"Source.Lengths.mean", AboveZero(kTokens)},
@@ -104,6 +110,12 @@ FieldRules MakeConfigFieldRules() {
       {"Batch.global", Between(1, kSamples)},
       {"Batch.micro", Between(1, kSamples)},
       {"Batch.max_tokens", Between(1, kTokens)},
+      {"Batch.Rampup.start", Between(1, kSamples)},
+      {"Batch.Rampup.increment", Between(1, kSamples)},
+      {"Batch.Rampup.samples", Between(1, 1e14)},
+      {"Batch.Change.step", Between(1, kSteps)},
+      {"Batch.Change.samples", Between(1, 1e14)},
+      {"Batch.Change.global", Between(1, kSamples)},
       {"Topology.Module.dp", Between(1, kRanks)},
       {"Topology.Module.tp", Between(1, kRanks)},
       {"Topology.Module.pp", Between(1, kRanks)},
