@@ -133,7 +133,7 @@ void AddChanges(const v1::Config& config,
       if (given != change.weights().end()) weights[i] = given->second;
       if (weights[i] == 0) continue;
       absl::StrAppend(&text, text.empty() ? "" : ", ", source.name(),
-                      " weight ", DoubleText(weights[i]));
+                      " weight ", DoubleText(weights[i]), GroupsText(source));
       if (!drawn.insert(i).second) continue;
       (*entries)[FromStepKey(from, absl::StrCat("index.", source.name()))] =
           indexes[i]->digest();
