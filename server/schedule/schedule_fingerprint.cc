@@ -114,6 +114,17 @@ v1::Fingerprint ScheduleFingerprint(
   // Like an empty list, the default does not change older fingerprints.
   if (config.order().epochs() == 0) entries.erase("order.epochs");
   AddMessage("model", config.model(), &entries);
+  // Where images are decoded changes neither the data nor the batches, only
+  // what blocks hold: a checkpoint made with one resumes with the other.
+  entries.erase("model.decode");
+  entries.erase("model.device_unchecked");
+  if (config.model().decode() == v1::Model::DECODE_DEVICE) {
+    entries["delivery.decode"] = "device";
+    for (int i = 0; i < config.sources_size(); ++i) {
+      entries[absl::StrCat("delivery.encoded.", config.sources(i).name())] =
+          indexes[i]->encoded_digest();
+    }
+  }
   AddMessage("batch", config.batch(), &entries);
   for (const auto& [name, module] : config.topology().modules()) {
     AddMessage(absl::StrCat("topology.modules.", name), module, &entries);
