@@ -56,7 +56,7 @@ topology: {modules: {language: {dp: 2}}}
     for (std::string& argument : arguments) argv.push_back(argument.data());
     CommandLine line("ballast-server", "test");
     AddIndex(&line);
-    AddInspectIndex(&line, line.AddGroup("inspect", "test"));
+    AddInspectIndex(&line, line.AddGroup("inspect", "test", ""));
     ::testing::internal::CaptureStdout();
     ::testing::internal::CaptureStderr();
     const int code = line.Run(static_cast<int>(argv.size()), argv.data());
