@@ -104,7 +104,12 @@ TEST_F(IndexCheckCommandTest, ChecksInShards) {
 }
 
 TEST_F(IndexCheckCommandTest, CountsBeforeACheck) {
-  Run({"index"});
+  constexpr char kNotChecked[] =
+      "  JPEG engines may decode 3 of 4 images: 3 not checked\n";
+  EXPECT_THAT(Run({"index"}), Not(HasSubstr("JPEG")));
+  std::ofstream(config_, std::ios::app) << "model: {decode: device}\n";
+  EXPECT_THAT(Run({"index"}), HasSubstr(kNotChecked));
+  EXPECT_THAT(Run({"index", "--rebuild"}), HasSubstr(kNotChecked));
   EXPECT_THAT(Run({"inspect", "index"}),
               HasSubstr(R"("marked":3,"checked":0,"clean":0)"));
 }
