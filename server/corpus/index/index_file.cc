@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -28,34 +27,6 @@ bool Fills(uint64_t offset, uint64_t count, uint64_t size, uint64_t end) {
 
 // Samples between calls of `progress`: about one second of work.
 constexpr uint64_t kSamplesOfProgress = 1 << 23;
-
-// The header of version 4 in the form of the version in force.
-IndexHeader Converted(const IndexHeaderV4& old) {
-  IndexHeader header = {};
-  header.magic = old.magic;
-  header.version = old.version;
-  header.format = old.format;
-  header.total_bytes = old.total_bytes;
-  header.num_files = old.num_files;
-  header.num_samples = old.num_samples;
-  header.num_left_out = old.num_left_out;
-  header.num_images = old.num_images;
-  header.file_table = old.file_table;
-  header.table_checksums = old.table_checksums;
-  header.names = old.names;
-  header.sample_table = old.sample_table;
-  header.image_table = old.image_table;
-  header.page_checksums = old.page_checksums;
-  for (int half = 0; half < 2; ++half) {
-    header.sizes_digest[half] = old.sizes_digest[half];
-    header.lengths_digest[half] = old.lengths_digest[half];
-    header.limits_digest[half] = old.limits_digest[half];
-    header.data_digest[half] = old.data_digest[half];
-  }
-  header.head_checksum = old.head_checksum;
-  header.header_checksum = old.header_checksum;
-  return header;
-}
 
 Digest DigestAt(const uint64_t (&halves)[2]) { return {halves[0], halves[1]}; }
 
@@ -142,7 +113,6 @@ absl::Status IndexFile::CheckHead(uint32_t oldest_version) {
 }
 
 absl::Status IndexFile::ReadHeader(uint32_t oldest_version) {
-  // Versions have the magic number and the version in common.
   header_ = reinterpret_cast<const IndexHeader*>(mapped_.data());
   if (header_->magic != kIndexMagic) return Damaged("this is no index");
   const uint32_t version = header_->version;
@@ -153,25 +123,17 @@ absl::Status IndexFile::ReadHeader(uint32_t oldest_version) {
                                 : ""));
   }
   const bool is_old = version < kIndexVersion;
-  const uint64_t size = is_old ? sizeof(IndexHeaderV4) : kIndexHeaderBytes;
+  const uint64_t size = is_old ? sizeof(IndexHeader) : kIndexHeaderBytes;
   if (mapped_.size() < size) {
     return Damaged(absl::StrCat("it has ", mapped_.size(), " bytes, wanted ",
                                 size, " for its header alone"));
   }
-  const size_t sealed = is_old ? offsetof(IndexHeaderV4, header_checksum)
-                               : offsetof(IndexHeader, header_checksum);
-  uint64_t checksum;
-  std::memcpy(&checksum, mapped_.data() + sealed, sizeof(checksum));
-  if (checksum != Checksum(mapped_.substr(0, sealed))) {
+  if (header_->header_checksum !=
+      Checksum(mapped_.substr(0, offsetof(IndexHeader, header_checksum)))) {
     return Damaged("the header's checksum differs");
   }
-  if (is_old) {
-    converted_ =
-        Converted(*reinterpret_cast<const IndexHeaderV4*>(mapped_.data()));
-    header_ = &converted_;
-  } else {
-    marks_header_ = reinterpret_cast<const IndexMarksHeader*>(
-        mapped_.data() + sizeof(IndexHeader));
+  if (!is_old) {
+    marks_header_ = reinterpret_cast<const IndexMarksHeader*>(header_ + 1);
   }
   return absl::OkStatus();
 }
@@ -184,10 +146,9 @@ absl::Status IndexFile::CheckHeader() const {
   }
   if (!TablesFit()) return Damaged("its tables do not lie one after another");
   ReadAhead(mapped_.substr(0, header.sample_table));
-  const uint64_t begin =
-      marks_header_ == nullptr ? header_bytes() : sizeof(IndexHeader);
   if (header.head_checksum !=
-      Checksum(mapped_.substr(begin, header.sample_table - begin))) {
+      Checksum(mapped_.substr(sizeof(IndexHeader),
+                              header.sample_table - sizeof(IndexHeader)))) {
     return Damaged("the checksum of its files and names differs");
   }
   return absl::OkStatus();

@@ -135,7 +135,7 @@ class IndexFile final : public SourceIndex {
   std::optional<uint64_t> EndOfRecords() const;
   // Length of the headers of this file's version.
   uint64_t header_bytes() const {
-    return marks_header_ == nullptr ? sizeof(IndexHeaderV4) : kIndexHeaderBytes;
+    return marks_header_ == nullptr ? sizeof(IndexHeader) : kIndexHeaderBytes;
   }
   absl::Status CheckFiles() const;
   // Like Touch, but without the images.
@@ -202,7 +202,6 @@ class IndexFile final : public SourceIndex {
   std::string path_;
   absl::string_view mapped_;
   EncodedRule rule_;
-  IndexHeader converted_ = {};  // of an older version
   const IndexHeader* header_ = nullptr;
   // Null in an index of a version without marks.
   const IndexMarksHeader* marks_header_ = nullptr;

@@ -23,7 +23,7 @@ inline constexpr uint64_t kIndexMagic = 0x58444954534C4C42;  // "BLLSTIDX"
 // An index of another version is rebuilt.
 inline constexpr uint32_t kIndexVersion = 5;
 // A build takes the lengths of texts from indexes of this version on. Version 4
-// has no marks: its files end with the images.
+// has the same IndexHeader and no IndexMarksHeader, hashes or marks.
 inline constexpr uint32_t kOldestReusedVersion = 4;
 // Raised when images are judged or checked for JPEG engines by other rules:
 // marks of other rules are made anew.
@@ -81,32 +81,6 @@ struct IndexMarksHeader {
 static_assert(sizeof(IndexMarksHeader) == 224);
 inline constexpr uint64_t kIndexHeaderBytes =
     sizeof(IndexHeader) + sizeof(IndexMarksHeader);
-
-// The header of version 4, whose sections are those of version 5 up to the
-// images.
-struct IndexHeaderV4 {
-  uint64_t magic;
-  uint32_t version;
-  uint32_t format;
-  uint64_t total_bytes;
-  uint64_t num_files;
-  uint64_t num_samples;
-  uint64_t num_left_out;
-  uint64_t num_images;
-  uint64_t file_table;
-  uint64_t table_checksums;
-  uint64_t names;
-  uint64_t sample_table;
-  uint64_t image_table;
-  uint64_t page_checksums;
-  uint64_t sizes_digest[2];
-  uint64_t lengths_digest[2];
-  uint64_t limits_digest[2];
-  uint64_t data_digest[2];
-  uint64_t head_checksum;
-  uint64_t header_checksum;
-};
-static_assert(sizeof(IndexHeaderV4) == 184);
 
 struct IndexFileRecord {
   uint64_t name;  // from the start of the names
