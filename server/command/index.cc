@@ -46,8 +46,8 @@ void PrintProgress(const std::string& source, const IndexProgress& progress) {
   std::fflush(stderr);
 }
 
-// Prints the progress of a check, with the time left: that of the parts that
-// this run still has to do.
+// Prints the progress of a check, with the time left, from the first call for a
+// source on.
 class CheckProgress {
  public:
   void operator()(const std::string& source, const IndexProgress& progress) {
@@ -55,19 +55,17 @@ class CheckProgress {
     if (source != source_) {
       source_ = source;
       begin_ = now;
-      begin_bytes_ = progress.bytes_done;
     }
-    const double bytes = static_cast<double>(progress.bytes_total);
-    const double done = bytes == 0 ? 1.0 : progress.bytes_done / bytes;
+    const double done =
+        progress.bytes_total == 0
+            ? 1.0
+            : static_cast<double>(progress.bytes_done) / progress.bytes_total;
     const std::chrono::duration<double> elapsed = now - begin_;
-    // The first call began the clock: its part does not count.
-    const double timed =
-        (progress.bytes_done - begin_bytes_) / (bytes - begin_bytes_);
     std::fputs(
         ProgressBar(source, done,
                     absl::StrCat(progress.samples, " images, ", progress.bad,
                                  " not clean  ",
-                                 TimeLeft(timed, elapsed.count()), "    "))
+                                 TimeLeft(done, elapsed.count()), "    "))
             .c_str(),
         stderr);
     std::fflush(stderr);
@@ -76,7 +74,6 @@ class CheckProgress {
  private:
   std::string source_;
   std::chrono::steady_clock::time_point begin_;
-  uint64_t begin_bytes_ = 0;
 };
 
 void PrintShared(const SharedFile& file) {

@@ -46,6 +46,7 @@ class Check {
 
   absl::StatusOr<CheckReport> Run() {
     Begin();
+    progress_.Add(0, 0, 0);
     const size_t count = std::min<size_t>(
         std::max<uint32_t>(options_.threads, 1), range_.end - range_.begin);
     std::vector<std::thread> threads;

@@ -27,7 +27,8 @@ struct CheckOptions {
   CheckUnitSize unit_size;
   // Images checked at the same time. At least 1.
   uint32_t threads = 1;
-  // May be empty. Called from any thread, one call at a time, once a unit.
+  // May be empty. Called from any thread, one call at a time: before the first
+  // unit and after each.
   std::function<void(const IndexProgress&)> progress;
 };
 

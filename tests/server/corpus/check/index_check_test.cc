@@ -201,6 +201,21 @@ TEST_F(IndexCheckTest, GoesOnAfterAKill) {
   EXPECT_EQ(ReadFile(folder_ + kIndex), one_run);
 }
 
+TEST_F(IndexCheckTest, ReportsProgressFromTheStart) {
+  const v1::Source source = IndexImages(folder_, SoundImages(40));
+  CheckOptions options = ScanOptions(16);
+  std::vector<IndexProgress> calls;
+  options.progress = [&calls](const IndexProgress& progress) {
+    calls.push_back(progress);
+  };
+  Checked(source, options);
+  ASSERT_EQ(calls.size(), 3);
+  EXPECT_EQ(calls[0].bytes_done, 0);
+  EXPECT_EQ(calls[1].samples, 16);
+  EXPECT_EQ(calls[2].samples, 32);
+  EXPECT_EQ(calls[2].bytes_done, calls[0].bytes_total);
+}
+
 TEST_F(IndexCheckTest, ABuildKeepsTheChecksOfFilesThatStay) {
   const v1::Source source = IndexImages(folder_, SoundImages(20));
   Checked(source, ScanOptions());
