@@ -5,6 +5,7 @@
 #include "server/command/inspect_balance.h"
 #include "server/command/inspect_conversation.h"
 #include "server/command/inspect_image.h"
+#include "server/command/inspect_index.h"
 #include "server/command/inspect_lengths.h"
 #include "server/command/inspect_positions.h"
 #include "server/command/inspect_sample.h"
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
   ballast::AddInspectConversation(&line, inspect);
   ballast::AddInspectFamily(&line, inspect);
   ballast::AddInspectImage(&line, inspect);
+  ballast::AddInspectIndex(&line, inspect);
   ballast::AddInspectLengths(&line, inspect);
   ballast::AddInspectPositions(&line, inspect);
   ballast::AddInspectSample(&line, inspect);

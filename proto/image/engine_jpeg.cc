@@ -247,6 +247,12 @@ absl::string_view EngineRefusalText(EngineRefusal refusal) {
       return "several scans";
     case Refusal::kSize:
       return "size out of bounds";
+    case Refusal::kEnd:
+      return "no end marker";
+    case Refusal::kLength:
+      return "file too long";
+    case Refusal::kTurned:
+      return "turned by its EXIF orientation";
   }
   return "unknown";
 }

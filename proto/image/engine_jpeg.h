@@ -23,7 +23,12 @@ enum class EngineRefusal : uint8_t {
   kTables,    // quantisation of 16 bits or by 0; tables missing
   kScan,      // more than one scan, or a part of the coefficients
   kSize,      // a side or an area out of bounds, too tall
+  // Not of a header; JudgeForEngines does not answer these.
+  kEnd,     // no end marker, or no scan
+  kLength,  // the file is longer than an encoded image may be
+  kTurned,  // model.exif_orientation turns the picture
 };
+inline constexpr int kEngineRefusals = 12;
 
 // "not baseline of 8 bits": for messages and tables.
 absl::string_view EngineRefusalText(EngineRefusal refusal);

@@ -168,7 +168,8 @@ bool IsDataKey(absl::string_view key, v1::Split split) {
   }
   return !absl::StartsWith(key, "topology.") &&
          !absl::StartsWith(key, "balance.") &&
-         !absl::StartsWith(key, "packing.") && key != "batch.micro" &&
+         !absl::StartsWith(key, "packing.") &&
+         !absl::StartsWith(key, "delivery.") && key != "batch.micro" &&
          key != "order.epochs";
 }
 

@@ -75,6 +75,7 @@ void DefaultModel(const KeyReport& keys, v1::Model* model) {
   if (!keys.Has("model.resample")) {
     model->set_resample(v1::Model::RESAMPLE_EXACT);
   }
+  if (!keys.Has("model.decode")) model->set_decode(v1::Model::DECODE_HOST);
 }
 
 void DefaultBatch(const KeyReport& keys, v1::Batch* batch) {

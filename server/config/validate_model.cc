@@ -7,6 +7,7 @@
 #include "server/config/config_validate.h"
 #include "server/config/image_family_config.h"
 #include "server/config/model_profile.h"
+#include "server/image/resample_name.h"
 #include "server/image_plan/image_family.h"
 
 namespace ballast {
@@ -59,6 +60,30 @@ void CheckTemplate(const v1::Model& model, KeyReport* report) {
   }
 }
 
+void CheckDecode(const v1::Model& model, KeyReport* report) {
+  if (report->IsFaulty("model.decode")) return;
+  if (model.decode() != v1::Model::DECODE_DEVICE) {
+    if (model.device_unchecked() &&
+        !report->IsFaulty("model.device_unchecked")) {
+      report->AddFault("model.device_unchecked",
+                       "found true beside decode: host; wanted decode: device");
+    }
+    return;
+  }
+  if (report->IsFaulty("model.resample") ||
+      model.resample() == v1::Model::RESAMPLE_PILLOW12) {
+    return;
+  }
+  report->AddFault(
+      "model.resample",
+      absl::StrCat("found ",
+                   model.resample() == v1::Model::RESAMPLE_FAST
+                       ? "fast"
+                       : ResampleName(LibraryOf(model.resample())),
+                   " beside decode: device; wanted pillow12, the only resize "
+                   "that the GPU knows"));
+}
+
 // An image token differs from all others only by its id.
 void CheckImageToken(const v1::TokenIds& ids, KeyReport* report) {
   struct Other {
@@ -88,6 +113,7 @@ void ValidateModel(const v1::Model& model, KeyReport* report) {
   if (report->IsFaulty("model")) return;
   const bool is_filled = CheckProfile(model, report);
   CheckTemplate(model, report);
+  CheckDecode(model, report);
   ValidateImageFamily(model.image_family(), report);
   const auto check_three = [report](const std::string& key, int size) {
     if (!report->Has(key) || report->HasFaultWithin(key) || size == 3) return;

@@ -49,6 +49,8 @@ v1::GetStatusResponse ServerState::Status() const {
       times->set_pack_milliseconds(timing.pack_milliseconds());
     }
   }
+  status.mutable_encoded_images()->Add(sources_.encoded_images.begin(),
+                                       sources_.encoded_images.end());
   status.set_server(sources_.name);
   status.set_version(ShortVersion());
   status.set_uptime_seconds(

@@ -170,6 +170,21 @@ v1::Fingerprint ScheduleFingerprint(
   // Like an empty list, the default does not change older fingerprints.
   if (config.order().epochs() == 0) entries.erase("order.epochs");
   AddMessage("model", config.model(), &entries);
+  // Where images are decoded changes neither the data nor the batches, only
+  // what blocks hold: a checkpoint made with one resumes with the other.
+  entries.erase("model.decode");
+  entries.erase("model.device_unchecked");
+  if (config.model().decode() == v1::Model::DECODE_DEVICE) {
+    entries["delivery.decode"] = "device";
+  }
+  // Servers compare the files of images that have been checked, and must agree
+  // on which.
+  for (int i = 0; i < config.sources_size(); ++i) {
+    const std::string digest = indexes[i]->encoded_digest();
+    if (digest.empty()) continue;
+    entries[absl::StrCat("delivery.encoded.", config.sources(i).name())] =
+        digest;
+  }
   v1::Batch batch = config.batch();
   batch.clear_changes();
   AddMessage("batch", batch, &entries);

@@ -15,11 +15,12 @@ namespace ballast {
 // that a split that is added later changes the first but not the second. The
 // first covers sources (name, weight, split, index digest), order, model,
 // batch (with the changes of both under the first step that they alter), dp
-// sizes, which ranks share a server, balance, packing. It leaves out paths,
-// addresses, `serve`, `security`, and which of the reordering deliveries is
-// used, since none of these changes which rank trains on which sample. `sizes`
-// are BatchSizes of `config`. `config.model.tokenizer` holds the tokenizer's
-// digest (Tokenizer::digest), since its path does not identify it.
+// sizes, which ranks share a server, balance, packing, where images are decoded
+// and which files have been checked. It leaves out paths, addresses, `serve`,
+// `security`, and which of the reordering deliveries is used, since none of
+// these changes which rank trains on which sample. `sizes` are BatchSizes of
+// `config`. `config.model.tokenizer` holds the tokenizer's digest
+// (Tokenizer::digest), since its path does not identify it.
 v1::Fingerprint ScheduleFingerprint(
     const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
     v1::Split split, const std::vector<BatchSize>& sizes);

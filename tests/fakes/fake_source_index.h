@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "server/corpus/index/source_index.h"
 
 namespace ballast {
@@ -18,6 +19,9 @@ class FakeSourceIndex final : public SourceIndex {
     uint32_t text_tokens = 0;
     uint32_t label_tokens = 0;
     std::vector<ImageSize> images;
+    // Empty, or one for each image.
+    std::vector<ImageMark> marks = {};
+    std::vector<uint64_t> content_hashes = {};
   };
 
   explicit FakeSourceIndex(std::vector<Sample> samples,
@@ -27,10 +31,14 @@ class FakeSourceIndex final : public SourceIndex {
   uint64_t size() const override { return samples_.size(); }
   absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const override {
     const Sample& sample = samples_[ordinal];
-    return IndexedSample{sample.text_tokens, sample.label_tokens,
-                         sample.images};
+    return IndexedSample{sample.text_tokens, sample.label_tokens, sample.images,
+                         sample.marks, EncodedRule::kChecked};
   }
   std::string digest() const override { return digest_; }
+  absl::StatusOr<absl::Span<const uint64_t>> content_hashes(
+      uint64_t ordinal) const override {
+    return absl::MakeConstSpan(samples_[ordinal].content_hashes);
+  }
 
  private:
   std::vector<Sample> samples_;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <tuple>
 #include <utility>
@@ -42,7 +43,17 @@ Digest DigestAt(const uint64_t (&halves)[2]) { return {halves[0], halves[1]}; }
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const IndexFile>> IndexFile::Open(
+    const std::string& path, EncodedRule rule) {
+  return Open(path, rule, kIndexVersion);
+}
+
+absl::StatusOr<std::shared_ptr<const IndexFile>> IndexFile::OpenToReuse(
     const std::string& path) {
+  return Open(path, EncodedRule::kNone, kOldestReusedVersion);
+}
+
+absl::StatusOr<std::shared_ptr<const IndexFile>> IndexFile::Open(
+    const std::string& path, EncodedRule rule, uint32_t oldest_version) {
   BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(path));
   const uint64_t size = file.stamp().size;
   // Headers of other versions may have other sizes.
@@ -52,14 +63,15 @@ absl::StatusOr<std::shared_ptr<const IndexFile>> IndexFile::Open(
         offsetof(IndexHeader, total_bytes), "; it is damaged or not an index"));
   }
   BALLAST_ASSIGN_OR_RETURN(const char* data, file.Map());
-  auto index =
-      absl::WrapUnique(new IndexFile(path, absl::string_view(data, size)));
-  BALLAST_RETURN_IF_ERROR(index->CheckHead());
+  auto index = absl::WrapUnique(
+      new IndexFile(path, absl::string_view(data, size), rule));
+  BALLAST_RETURN_IF_ERROR(index->CheckHead(oldest_version));
   return std::shared_ptr<const IndexFile>(std::move(index));
 }
 
-IndexFile::IndexFile(std::string path, absl::string_view mapped)
-    : path_(std::move(path)), mapped_(mapped) {}
+IndexFile::IndexFile(std::string path, absl::string_view mapped,
+                     EncodedRule rule)
+    : path_(std::move(path)), mapped_(mapped), rule_(rule) {}
 
 IndexFile::~IndexFile() {
   munmap(const_cast<char*>(mapped_.data()), mapped_.size());
@@ -74,11 +86,11 @@ absl::Status IndexFile::Damaged(absl::string_view reason) const {
   return absl::DataLossError(absl::StrCat(path_, ": damaged index: ", reason));
 }
 
-absl::Status IndexFile::CheckHead() {
+absl::Status IndexFile::CheckHead(uint32_t oldest_version) {
   // Look-ups are spread over the file, so only the pages that Prefetch requests
   // are read, without their neighbours.
   Advise(MADV_RANDOM);
-  header_ = reinterpret_cast<const IndexHeader*>(mapped_.data());
+  BALLAST_RETURN_IF_ERROR(ReadHeader(oldest_version));
   BALLAST_RETURN_IF_ERROR(CheckHeader());
   const auto at = [&](uint64_t offset) { return mapped_.data() + offset; };
   files_ = absl::MakeConstSpan(
@@ -90,6 +102,14 @@ absl::Status IndexFile::CheckHead() {
   images_ = absl::MakeConstSpan(
       reinterpret_cast<const ImageSize*>(at(header_->image_table)),
       header_->num_images);
+  if (marks_header_ != nullptr) {
+    marks_ = absl::MakeConstSpan(
+        reinterpret_cast<const ImageMark*>(at(marks_header_->mark_table)),
+        header_->num_images);
+    hashes_ = absl::MakeConstSpan(
+        reinterpret_cast<const uint64_t*>(at(marks_header_->hash_table)),
+        marks_header_->num_hashes);
+  }
   digests_.sizes = DigestAt(header_->sizes_digest);
   digests_.lengths = DigestAt(header_->lengths_digest);
   digests_.limits = DigestAt(header_->limits_digest);
@@ -105,24 +125,34 @@ absl::Status IndexFile::CheckHead() {
   return CheckFiles();
 }
 
-absl::Status IndexFile::CheckHeader() const {
-  const IndexHeader& header = *header_;
-  if (header.magic != kIndexMagic) return Damaged("this is no index");
-  if (header.version != kIndexVersion) {
+absl::Status IndexFile::ReadHeader(uint32_t oldest_version) {
+  header_ = reinterpret_cast<const IndexHeader*>(mapped_.data());
+  if (header_->magic != kIndexMagic) return Damaged("this is no index");
+  const uint32_t version = header_->version;
+  if (version < oldest_version || version > kIndexVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
-        path_, ": index of version ", header.version, ", wanted ",
-        kIndexVersion,
-        header.version < 4 ? ", which holds hashes of the samples' content"
-                           : ""));
+        path_, ": index of version ", version, ", wanted ", kIndexVersion,
+        version < kIndexVersion ? ", which says what JPEG engines may decode"
+                                : ""));
   }
-  if (mapped_.size() < sizeof(IndexHeader)) {
+  const bool is_old = version < kIndexVersion;
+  const uint64_t size = is_old ? sizeof(IndexHeader) : kIndexHeaderBytes;
+  if (mapped_.size() < size) {
     return Damaged(absl::StrCat("it has ", mapped_.size(), " bytes, wanted ",
-                                sizeof(IndexHeader), " for its header alone"));
+                                size, " for its header alone"));
   }
-  if (header.header_checksum !=
+  if (header_->header_checksum !=
       Checksum(mapped_.substr(0, offsetof(IndexHeader, header_checksum)))) {
     return Damaged("the header's checksum differs");
   }
+  if (!is_old) {
+    marks_header_ = reinterpret_cast<const IndexMarksHeader*>(header_ + 1);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status IndexFile::CheckHeader() const {
+  const IndexHeader& header = *header_;
   if (header.total_bytes != mapped_.size()) {
     return Damaged(absl::StrCat("it has ", mapped_.size(), " bytes, wanted ",
                                 header.total_bytes));
@@ -137,6 +167,28 @@ absl::Status IndexFile::CheckHeader() const {
   return absl::OkStatus();
 }
 
+std::optional<uint64_t> IndexFile::EndOfRecords() const {
+  const IndexHeader& header = *header_;
+  const uint64_t end = header.page_checksums;
+  if (header.image_table > end ||
+      header.num_images > (end - header.image_table) / sizeof(ImageSize)) {
+    return std::nullopt;
+  }
+  const uint64_t images_end =
+      header.image_table + header.num_images * sizeof(ImageSize);
+  const IndexMarksHeader* const marks = marks_header_;
+  if (marks == nullptr) return images_end;
+  const bool has_hashes = marks->num_hashes != 0;
+  if (marks->hash_table != images_end || marks->mark_table > end ||
+      (has_hashes && marks->num_hashes != header.num_images) ||
+      !Fills(images_end, marks->num_hashes, sizeof(uint64_t),
+             marks->mark_table) ||
+      header.num_images > (end - marks->mark_table) / sizeof(ImageMark)) {
+    return std::nullopt;
+  }
+  return marks->mark_table + header.num_images * sizeof(ImageMark);
+}
+
 bool IndexFile::TablesFit() const {
   const IndexHeader& header = *header_;
   // Each is below 2^63, so that the sum does not wrap.
@@ -149,15 +201,12 @@ bool IndexFile::TablesFit() const {
       header.page_checksums % kIndexPageBytes != 0 ||
       header.names > header.sample_table ||
       header.sample_table > header.page_checksums ||
-      header.page_checksums > header.total_bytes ||
-      header.image_table > header.page_checksums ||
-      header.num_images >
-          (header.page_checksums - header.image_table) / sizeof(ImageSize)) {
+      header.page_checksums > header.total_bytes) {
     return false;
   }
-  const uint64_t images_end =
-      header.image_table + header.num_images * sizeof(ImageSize);
-  return header.file_table == sizeof(IndexHeader) &&
+  const std::optional<uint64_t> records_end = EndOfRecords();
+  if (!records_end.has_value()) return false;
+  return header.file_table == header_bytes() &&
          Fills(header.file_table, header.num_files, sizeof(IndexFileRecord),
                header.table_checksums) &&
          header.names >= header.table_checksums &&
@@ -166,7 +215,7 @@ bool IndexFile::TablesFit() const {
              TablePages(header) &&
          Fills(header.sample_table, records, sizeof(IndexSampleRecord),
                header.image_table) &&
-         header.page_checksums - images_end < kIndexPageBytes &&
+         header.page_checksums - *records_end < kIndexPageBytes &&
          Fills(header.page_checksums, RecordPages(header), sizeof(uint64_t),
                header.total_bytes);
 }
@@ -237,8 +286,23 @@ absl::Status IndexFile::TouchAnew(uint64_t number) const {
 absl::StatusOr<IndexedSample> IndexFile::sample(uint64_t ordinal) const {
   BALLAST_RETURN_IF_ERROR(Touch(ordinal));
   const IndexSampleRecord& record = samples_[ordinal];
-  return IndexedSample{record.text_tokens, record.label_tokens,
-                       images(ordinal)};
+  IndexedSample sample = {record.text_tokens, record.label_tokens,
+                          images(ordinal)};
+  if (GivesMarks() && record.num_images > 0) {
+    BALLAST_RETURN_IF_ERROR(TouchPages(MarksRange(ordinal)));
+    sample.marks = marks(ordinal);
+    sample.rule = rule_;
+  }
+  return sample;
+}
+
+absl::StatusOr<absl::Span<const uint64_t>> IndexFile::content_hashes(
+    uint64_t ordinal) const {
+  if (hashes_.empty()) return absl::Span<const uint64_t>();
+  BALLAST_RETURN_IF_ERROR(TouchRecord(ordinal));
+  if (samples_[ordinal].num_images == 0) return absl::Span<const uint64_t>();
+  BALLAST_RETURN_IF_ERROR(TouchPages(TableRange(hashes_, samples_[ordinal])));
+  return hashes(ordinal);
 }
 
 void IndexFile::Prefetch(absl::Span<const uint64_t> ordinals) const {
@@ -257,7 +321,9 @@ void IndexFile::Prefetch(absl::Span<const uint64_t> ordinals) const {
     // Skips a damaged record: its look-up reports the damage.
     if (!TouchRecord(ordinal).ok()) continue;
     const Range range = ImagesRange(ordinal);
-    if (range.size > 0) fetch(range);
+    if (range.size == 0) continue;
+    fetch(range);
+    if (GivesMarks()) fetch(MarksRange(ordinal));
   }
   pages_.Prefetch(std::move(untouched));
 }
@@ -303,6 +369,26 @@ absl::Status IndexFile::CheckPlace(uint64_t number,
 std::string IndexFile::digest() const {
   return absl::StrFormat("%016x%016x", header_->data_digest[0],
                          header_->data_digest[1]);
+}
+
+std::string IndexFile::encoded_digest() const {
+  if (!GivesMarks()) return "";
+  const auto& halves = rule_ == EncodedRule::kUnchecked
+                           ? marks_header_->unchecked_digest
+                           : marks_header_->checked_digest;
+  return absl::StrFormat("%016x%016x", halves[0], halves[1]);
+}
+
+ImageMarkCounts IndexFile::mark_counts() const {
+  ImageMarkCounts counts;
+  if (marks_header_ == nullptr) return counts;
+  std::copy_n(marks_header_->checks, counts.checks.size(),
+              counts.checks.begin());
+  std::copy_n(marks_header_->refusals, counts.refusals.size(),
+              counts.refusals.begin());
+  counts.images = counts.marked();
+  for (const uint64_t refused : counts.refusals) counts.images += refused;
+  return counts;
 }
 
 absl::string_view IndexFile::file_name(uint64_t number) const {

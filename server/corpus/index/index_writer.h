@@ -30,6 +30,11 @@ struct IndexContents {
   std::vector<ImageSize> images;
   // SourceIndex::group_starts().
   std::vector<uint64_t> group_starts;
+  // One for each image, or empty: none has been judged.
+  std::vector<ImageMark> marks;
+  // One for each image, or empty: none is clean. Those of other images are
+  // ignored.
+  std::vector<uint64_t> content_hashes;
 };
 
 // Writes `path` atomically: readers see the old file or the whole new one, and

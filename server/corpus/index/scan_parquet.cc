@@ -8,6 +8,8 @@
 #include "common/status_macros.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
+#include "server/corpus/index/image_facts.h"
+#include "server/corpus/index/image_probe.h"
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/source_files.h"
@@ -15,26 +17,21 @@
 namespace ballast {
 namespace {
 
-absl::StatusOr<std::vector<ImageSize>> ReadSizes(
-    const std::vector<absl::string_view>& images, const ImageSizeReader& reader,
+absl::StatusOr<ImageFacts> ProbeImages(
+    const std::vector<absl::string_view>& images, const IndexOptions& options,
     ImagesHash* hash) {
-  std::vector<ImageSize> sizes;
+  ImageFacts facts;
   for (const absl::string_view image : images) {
-    const std::string name = absl::StrCat("image ", sizes.size() + 1);
-    const absl::StatusOr<ImageSize> size = reader(image);
-    if (size.status().code() == absl::StatusCode::kOutOfRange) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          name, ": cut inside its header: ", size.status().message()));
+    const absl::StatusOr<ProbedImage> probed =
+        ProbeImage(image, options.read_image_size, options.judge_image, hash);
+    if (!probed.ok()) {
+      return Annotate(probed.status(),
+                      absl::StrCat("image ", facts.sizes.size() + 1));
     }
-    if (!size.ok()) return Annotate(size.status(), name);
-    if (size->width == 0 || size->height == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          name, ": an image of ", size->width, "x", size->height, " pixels"));
-    }
-    hash->Add(image.size(), image.substr(0, ImagesHash::kHeadBytes));
-    sizes.push_back(*size);
+    facts.sizes.push_back(probed->size);
+    facts.marks.push_back(probed->mark);
   }
-  return sizes;
+  return facts;
 }
 
 // Adds the row to the scan, or returns why it is bad.
@@ -44,8 +41,8 @@ absl::Status AddRow(const ParquetRows& rows, uint64_t row,
   BALLAST_RETURN_IF_ERROR(CheckConversation(found.text));
   ImagesHash image_hash;
   BALLAST_ASSIGN_OR_RETURN(
-      const std::vector<ImageSize> sizes,
-      ReadSizes(found.images, scanner.read_image_size(), &image_hash));
+      const ImageFacts images,
+      ProbeImages(found.images, scanner.options(), &image_hash));
   const uint64_t number = group.first_row + row + 1;
   IndexSampleRecord record = {};
   record.offset = group.offset;
@@ -55,7 +52,7 @@ absl::Status AddRow(const ParquetRows& rows, uint64_t row,
   RawSample sample;
   sample.name = ParquetSampleName(scanner.name(), number);
   sample.text = std::move(found.text);
-  return scanner.Add(record, absl::StrCat(number), sample, sizes);
+  return scanner.Add(record, absl::StrCat(number), sample, images.view());
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 #ifndef BALLAST_SERVER_CORPUS_INDEX_SOURCE_INDEX_H_
 #define BALLAST_SERVER_CORPUS_INDEX_SOURCE_INDEX_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/corpus/index/image_mark.h"
 
 namespace ballast {
 
@@ -23,6 +25,16 @@ struct IndexedSample {
   // Tokens that the loss counts.
   uint32_t label_tokens = 0;
   absl::Span<const ImageSize> images;
+  // One for each image, or empty: all images travel as pixels, and none has a
+  // content hash.
+  absl::Span<const ImageMark> marks = {};
+  EncodedRule rule = EncodedRule::kNone;
+
+  // Length in bytes of the file of image `i` if it travels encoded; 0 if it
+  // travels as pixels.
+  uint32_t encoded_bytes(size_t i) const {
+    return marks.empty() ? 0 : EncodedBytes(marks[i], rule);
+  }
 };
 
 // The index of one source: place, image sizes and text length of each sample.
@@ -52,6 +64,24 @@ class SourceIndex {
   // samples' content. Equal for equal data on every machine, wherever the files
   // are.
   virtual std::string digest() const = 0;
+
+  // XXH3-64 of the files of the sample's images, one for each; that of image i
+  // is valid if the image is clean (its mark's check() is kClean). Empty: no
+  // image is. Otherwise as sample().
+  virtual absl::StatusOr<absl::Span<const uint64_t>> content_hashes(
+      uint64_t /*ordinal*/) const {
+    return absl::Span<const uint64_t>();
+  }
+
+  // 32 hexadecimal digits over the lengths of the files that travel encoded and
+  // their content hashes; where all images travel as pixels, over those that
+  // have hashes. Equal for equal data on every machine. Empty if there are
+  // neither.
+  virtual std::string encoded_digest() const { return ""; }
+
+  // The marks of all samples' images. O(1). All 0: the source has no marks, and
+  // its images travel as pixels.
+  virtual ImageMarkCounts mark_counts() const { return {}; }
 };
 
 }  // namespace ballast

@@ -215,6 +215,19 @@ TEST(LoadConfig, ReadsWhosePixelsAreWanted) {
   EXPECT_EQ(resample("torchvision"), v1::Model::RESAMPLE_TORCHVISION);
 }
 
+TEST(LoadConfig, ReadsWhereImagesAreDecoded) {
+  const auto load = [](const std::string& model) {
+    return Load(absl::StrCat(kSmallest, "\nmodel: ", model, "\n")).model();
+  };
+  EXPECT_EQ(load("{}").decode(), v1::Model::DECODE_HOST);
+  EXPECT_FALSE(load("{}").device_unchecked());
+  EXPECT_EQ(load("{decode: device}").decode(), v1::Model::DECODE_DEVICE);
+  EXPECT_EQ(load("{decode: device, resample: exact}").resample(),
+            v1::Model::RESAMPLE_PILLOW12);
+  EXPECT_TRUE(
+      load("{decode: device, device_unchecked: true}").device_unchecked());
+}
+
 TEST(LoadConfig, ReadsEveryFeatureThatCanBeConfigured) {
   const v1::Config config = Load(R"(
 sources:
