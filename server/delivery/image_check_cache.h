@@ -15,15 +15,15 @@
 
 namespace ballast {
 
-// The result of decoding a sample's images.
+// The result of reading a sample's images.
 struct ImageCheck {
-  std::optional<DataFault> fault;  // nullopt if all were decoded
+  std::optional<DataFault> fault;  // nullopt if all are good
 
   friend bool operator==(const ImageCheck&, const ImageCheck&) = default;
 };
 
 // Remembers, for the last kMost positions of each split, whether their images
-// could be decoded: if not, the sample's text is not supervised. Thread-safe;
+// are good: if not, the sample's text is not supervised. Thread-safe;
 // threads at different positions rarely share a lock.
 class ImageCheckCache {
  public:

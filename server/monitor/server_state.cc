@@ -48,6 +48,9 @@ v1::GetStatusResponse ServerState::Status() const {
     if (timing.has_pack_milliseconds()) {
       times->set_pack_milliseconds(timing.pack_milliseconds());
     }
+    if (timing.has_decode_milliseconds()) {
+      times->set_decode_milliseconds(timing.decode_milliseconds());
+    }
   }
   status.set_server(sources_.name);
   status.set_version(ShortVersion());

@@ -39,6 +39,12 @@ struct StagedBatch {
   std::unique_ptr<FetchedBlock> block;
   // Space for the block, then (at plan.landing.received) for the upload.
   PinnedBuffer host;
+  // Copy of what the rank receives, if that contains encoded images: JPEG
+  // engines read files in host memory.
+  PinnedBuffer received;
+  // Done once `received` is complete and the landing buffer's pixels may be
+  // written; recorded for a batch with encoded images.
+  Event arrived;
   // Done once the device has read the block and `host`; recorded by the code
   // that enqueues that work.
   Event read;
