@@ -18,6 +18,7 @@
 #include "proto/schedule.pb.h"
 #include "trainer_shim/ballast_rank/lost_reports.h"
 #include "trainer_shim/host/packed_batch.h"
+#include "trainer_shim/jpeg_engine.h"
 #include "trainer_shim/trainer_place.h"
 
 namespace ballast {
@@ -56,6 +57,7 @@ struct RankBatch {
   const PackedBatch* batch = nullptr;
   const v1::StepSchedule* schedule = nullptr;  // of the batch's step
   absl::Duration next;                         // time of Next
+  JpegEngineCounts decoded = {};               // RankShim::decoded
 };
 // Called by every rank's thread, so it must be thread-safe.
 using OnBatch = std::function<void(const RankBatch&)>;
@@ -73,10 +75,11 @@ absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
 // Runs `roles`, as RolesOf returned them for `job`, each in a thread with its
 // own shim. An in-process communicator connects the ranks of a module; a single
 // role that exchanges samples meets the processes of the other ranks over Gloo,
-// through the first server that serves. Blocks until all have done all steps, or the first
-// has failed and the others are stopped. Errors: the first failure, as from
-// TrainerShim and MeetGlooCommunicator. A timing that no server takes is not an
-// error, unless it is rejected as not of this job (INVALID_ARGUMENT).
+// through the first server that serves. Blocks until all have done all steps,
+// or the first has failed and the others are stopped. Errors: the first
+// failure, as from TrainerShim and MeetGlooCommunicator. A timing that no
+// server takes is not an error, unless it is rejected as not of this job
+// (INVALID_ARGUMENT).
 absl::Status RunWorld(const v1::Job& job, const v1::Fingerprint& fingerprint,
                       const std::vector<v1::Role>& roles,
                       const WorldOptions& options,

@@ -49,6 +49,9 @@ class CudaBatchMaker : public BatchMaker {
   absl::Status Found() const override;
   void Abort(const absl::Status& reason) override;
   void Cancel() override;
+  JpegEngineCounts decoded() const override {
+    return decode_ ? decode_->counts() : JpegEngineCounts();
+  }
   void NoteTimes() override;
 
  private:

@@ -43,8 +43,8 @@ class DeviceStage {
   // as CudaStatus, Communicator::AllToAllV and the kernel launches.
   //
   // A batch with encoded images (staged->plan.encoded) gets only the copies and
-  // the exchange, and staged->arrived is recorded behind them. Its files are
-  // then decoded to pixels(), and Finish enqueues the rest.
+  // the exchange, and staged->arrived is recorded behind them. Its images are
+  // then to be decoded into the landing buffer, and Finish enqueues the rest.
   absl::Status Launch(DeviceEntry* entry, StagedBatch* staged);
 
   // Enqueues the rest of Launch for a batch whose encoded images are decoded,

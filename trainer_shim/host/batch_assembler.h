@@ -21,6 +21,7 @@
 #include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/host/patchify.h"
 #include "trainer_shim/job_shape.h"
+#include "trainer_shim/jpeg_engine.h"
 
 namespace ballast {
 
@@ -58,6 +59,8 @@ class BatchAssembler {
   // PackedSample::placeholder false. Errors: INVALID_ARGUMENT, as Assemble.
   absl::Status Describe(const StepInfo& step, uint32_t micro_batch,
                         PackedBatch* batch) const;
+
+  JpegEngineCounts decoded() const { return unpacker_.counts(); }
 
  private:
   struct Plan {
