@@ -26,7 +26,7 @@ struct IndexedSample {
   uint32_t label_tokens = 0;
   absl::Span<const ImageSize> images;
   // One for each image, or empty: all images travel as pixels.
-  absl::Span<const ImageMark> marks;
+  absl::Span<const ImageMark> marks = {};
   EncodedRule rule = EncodedRule::kNone;
 
   // Length in bytes of the file of image `i` if it travels encoded; 0 if it
