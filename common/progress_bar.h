@@ -24,6 +24,17 @@ inline std::string ProgressBar(absl::string_view what, double done,
                       done == 1 ? "\n" : "");
 }
 
+// The time until the work is done, as `done` of it (0..1) took `elapsed`
+// seconds: "3 min left", "40 s left". Empty before the first of it is done.
+// Pure.
+inline std::string TimeLeft(double done, double elapsed) {
+  if (!(done > 0) || done >= 1) return "";
+  const double seconds = elapsed / done * (1 - done);
+  if (seconds < 90) return absl::StrFormat("%.0f s left", seconds);
+  if (seconds < 90 * 60) return absl::StrFormat("%.0f min left", seconds / 60);
+  return absl::StrFormat("%.1f h left", seconds / 3600);
+}
+
 }  // namespace ballast
 
 #endif  // BALLAST_COMMON_PROGRESS_BAR_H_

@@ -4,6 +4,7 @@
 #include "server/command/index.h"
 #include "server/command/inspect_balance.h"
 #include "server/command/inspect_image.h"
+#include "server/command/inspect_index.h"
 #include "server/command/inspect_lengths.h"
 #include "server/command/inspect_positions.h"
 #include "server/command/inspect_sample.h"
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
       "  ballast-server inspect sample --config ballast.yaml --position 17");
   ballast::AddInspectBalance(&line, inspect);
   ballast::AddInspectImage(&line, inspect);
+  ballast::AddInspectIndex(&line, inspect);
   ballast::AddInspectLengths(&line, inspect);
   ballast::AddInspectPositions(&line, inspect);
   ballast::AddInspectSample(&line, inspect);

@@ -38,8 +38,10 @@ constexpr char kExamples[] =
     "clients\n"
     "[{module, rank, split, peer, step, micro_batch, lag (steps), state, "
     "seconds,\n"
-    "held_bytes, shared_memory, blocks}], max_bad_samples, bad_samples "
-    "[{sample,\n"
+    "held_bytes, shared_memory, blocks}], encoded_images (with decode: "
+    "device)\n"
+    "[{source, images, clean, unsound, changed, unchecked, refusals {reason:\n"
+    "images}}], max_bad_samples, bad_samples [{sample,\n"
     "file, offset, reason, count (how often a block needed it)}], stalls\n"
     "[{stage, sample, file, offset, module, position, seconds}].";
 

@@ -76,6 +76,23 @@ Json ClientsJson(const v1::GetStatusResponse& status) {
   return clients;
 }
 
+void AddEncodedImages(const v1::GetStatusResponse& status, Json* json) {
+  Json& sources = (*json)["encoded_images"] = Json::array();
+  for (const auto& source : status.encoded_images()) {
+    Json refusals = Json::object();
+    for (const auto& refusal : source.refusals()) {
+      refusals[refusal.reason()] = refusal.images();
+    }
+    sources.push_back({{"source", source.source()},
+                       {"images", source.images()},
+                       {"clean", source.clean()},
+                       {"unsound", source.unsound()},
+                       {"changed", source.changed()},
+                       {"unchecked", source.unchecked()},
+                       {"refusals", refusals}});
+  }
+}
+
 void AddProblems(const v1::GetStatusResponse& status, Json* json) {
   (*json)["max_bad_samples"] = status.max_bad_samples();
   Json& bad_samples = (*json)["bad_samples"] = Json::array();
@@ -131,6 +148,7 @@ void AddState(const Snapshot& now, const Figures& figures, Json* json) {
   (*json)["open_streams"] = status.open_streams();
   (*json)["clients_total"] = status.clients_total();
   (*json)["clients"] = ClientsJson(status);
+  if (status.encoded_images_size() > 0) AddEncodedImages(status, json);
   AddProblems(status, json);
 }
 
@@ -173,6 +191,28 @@ void AddWork(const v1::GetStatusResponse& status, const Figures& figures,
                    " blocks used again; of schedules ",
                    CountText(figures.schedules_found), " found, ",
                    CountText(figures.schedules_computed), " computed"));
+}
+
+// Adds a line for each source: how many images are clean, and what the others
+// are.
+void AddEncodedImages(const v1::GetStatusResponse& status, View* view) {
+  for (const auto& source : status.encoded_images()) {
+    std::vector<std::string> rest;
+    const auto add = [&rest](uint64_t count, absl::string_view what) {
+      if (count > 0) rest.push_back(absl::StrCat(count, " ", what));
+    };
+    add(source.unchecked(), "not checked");
+    add(source.unsound(), "unsound");
+    add(source.changed(), "changed since they were indexed");
+    for (const auto& refusal : source.refusals()) {
+      add(refusal.images(), refusal.reason());
+    }
+    view->AddField(
+        "encoded",
+        absl::StrCat(source.source(), ": ", source.clean(), " of ",
+                     source.images(), " images clean", rest.empty() ? "" : "; ",
+                     absl::StrJoin(rest, ", ")));
+  }
 }
 
 // Adds a line with the number of `all` that are not shown.
@@ -323,6 +363,7 @@ std::string StatusText(const ServerReport& report) {
     const v1::GetStatusResponse& status = report.now->status;
     view.Add("");
     AddWork(status, FiguresOf(*report.now, BeforeOf(report)), &view);
+    AddEncodedImages(status, &view);
     AddProblems(status, &view);
     std::string clients = absl::StrCat(status.clients_total());
     if (!status.clients().empty()) {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
@@ -12,8 +13,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/progress_bar.h"
 #include "common/status_macros.h"
+#include "server/command/check_text.h"
 #include "server/config/config_loader.h"
+#include "server/corpus/check/check_plan.h"
 #include "server/corpus/shared_files.h"
+#include "server/job/check_sources.h"
 #include "server/job/index_sources.h"
 
 namespace ballast {
@@ -23,6 +27,9 @@ struct Options {
   std::string config;
   bool rebuild = false;
   bool verify = false;
+  bool check = false;
+  std::string shard = "1/1";
+  bool merge = false;
 };
 
 // Prints a progress line that overwrites the one before; for terminals.
@@ -38,6 +45,39 @@ void PrintProgress(const std::string& source, const IndexProgress& progress) {
              stderr);
   std::fflush(stderr);
 }
+
+// Prints the progress of a check, with the time left: that of the parts that
+// this run still has to do.
+class CheckProgress {
+ public:
+  void operator()(const std::string& source, const IndexProgress& progress) {
+    const auto now = std::chrono::steady_clock::now();
+    if (source != source_) {
+      source_ = source;
+      begin_ = now;
+      begin_bytes_ = progress.bytes_done;
+    }
+    const double bytes = static_cast<double>(progress.bytes_total);
+    const double done = bytes == 0 ? 1.0 : progress.bytes_done / bytes;
+    const std::chrono::duration<double> elapsed = now - begin_;
+    // The first call began the clock: its part does not count.
+    const double timed =
+        (progress.bytes_done - begin_bytes_) / (bytes - begin_bytes_);
+    std::fputs(
+        ProgressBar(source, done,
+                    absl::StrCat(progress.samples, " images, ", progress.bad,
+                                 " not clean  ",
+                                 TimeLeft(timed, elapsed.count()), "    "))
+            .c_str(),
+        stderr);
+    std::fflush(stderr);
+  }
+
+ private:
+  std::string source_;
+  std::chrono::steady_clock::time_point begin_;
+  uint64_t begin_bytes_ = 0;
+};
 
 void PrintShared(const SharedFile& file) {
   std::cout << "warning: source " << file.source << " has " << file.file;
@@ -74,6 +114,9 @@ void PrintResult(const SourceIndexing& result) {
     std::cout << "  reused: places and image sizes of " << report.reused_samples
               << " samples in " << report.reused_files
               << " files, text lengths of " << report.reused_lengths << "\n";
+  } else if (report.reused_lengths > 0) {
+    std::cout << "  reused: text lengths of " << report.reused_lengths
+              << " samples\n";
   }
   if (report.known_bad > 0) {
     std::cout << "  left out as before: " << report.known_bad
@@ -89,9 +132,37 @@ void PrintResult(const SourceIndexing& result) {
   }
 }
 
+absl::Status Check(const LoadedConfig& config, const Options& options,
+                   const CheckShard& shard) {
+  CheckSourcesOptions check_options;
+  check_options.shard = shard;
+  check_options.merge = options.merge;
+  if (isatty(STDERR_FILENO)) check_options.progress = CheckProgress();
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceCheck> results,
+                           CheckSources(config, check_options));
+  for (const SourceCheck& result : results) {
+    std::cout << (options.merge ? absl::StrCat(result.source, ": merged\n",
+                                               MarksText(result.marks))
+                                : CheckText(result, shard));
+  }
+  std::cout.flush();
+  return absl::OkStatus();
+}
+
 absl::Status Index(const Options& options) {
+  BALLAST_ASSIGN_OR_RETURN(const CheckShard shard,
+                           ParseCheckShard(options.shard));
   BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
                            LoadConfig(options.config));
+  if (options.merge || shard.count > 1) {
+    // Another machine may be reading the index: it must stay as it is.
+    if (options.rebuild || options.verify) {
+      return absl::InvalidArgumentError(
+          "--shard and --merge work on the index as it is: build it first, "
+          "with `ballast-server index` alone");
+    }
+    return Check(config, options, shard);
+  }
   IndexSourcesOptions index_options;
   index_options.rebuild = options.rebuild;
   index_options.verify = options.verify;
@@ -111,7 +182,7 @@ absl::Status Index(const Options& options) {
         "sources was written; raise max_tokens, or set batch.on_too_long to "
         "truncate_text or skip"));
   }
-  return absl::OkStatus();
+  return options.check ? Check(config, options, shard) : absl::OkStatus();
 }
 
 }  // namespace
@@ -127,9 +198,18 @@ again only if the tokenizer, the template or the limits have changed.
 
 Damaged samples are left out and listed with file, offset and reason. Warns of
 data files that occur twice, in one source or in two. Fails if samples are too
-long and batch.on_too_long is `error`.)",
+long and batch.on_too_long is `error`.
+
+With `decode: device` the GPUs' JPEG engines decode, and they report no damage:
+--check reads every file that they may decode, once, on all cores, and notes in
+the index which are sound. Only those travel to them. A check that was ended
+goes on where it was when it is run again. To spread it over machines, build the
+index, run --check with --shard 1/N to N/N anywhere that sees the files, then
+--merge.)",
       "  ballast-server index --config ballast.yaml\n"
-      "  ballast-server index --config ballast.yaml --verify",
+      "  ballast-server index --config ballast.yaml --verify\n"
+      "  ballast-server index --config ballast.yaml --check\n"
+      "  ballast-server index --config ballast.yaml --check --shard 3/8",
       [options] { return Index(*options); });
   command->AddText("--config", &options->config, "configuration file")
       .Required()
@@ -139,6 +219,17 @@ long and batch.on_too_long is `error`.)",
   command->AddFlag("--verify", &options->verify,
                    "check up-to-date indexes from end to end, and rebuild the "
                    "damaged ones");
+  const Option check = command->AddFlag(
+      "--check", &options->check,
+      "then check every file that JPEG engines may decode and that has not "
+      "been checked");
+  command
+      ->AddText("--shard", &options->shard,
+                "check only part I of N of an up-to-date index")
+      .Needs(check)
+      .TypeName("I/N");
+  command->AddFlag("--merge", &options->merge,
+                   "enter the results of all shards in the index");
 }
 
 }  // namespace ballast

@@ -5,6 +5,7 @@
 #include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -184,6 +185,21 @@ absl::StatusOr<File> File::Create(const std::string& path) {
   return File(path, descriptor);
 }
 
+absl::StatusOr<File> File::OpenToAppend(const std::string& path) {
+  const int descriptor =
+      open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (descriptor < 0) return FileError(errno, "open", path);
+  File file(path, descriptor);
+  if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return FileError(errno, "lock", path);
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": another process is writing it"));
+  }
+  BALLAST_ASSIGN_OR_RETURN(file.stamp_,
+                           StampDescriptor(descriptor, path, ReadFrom::kDisk));
+  return file;
+}
+
 absl::StatusOr<File> File::CreateUnique(const std::string& prefix) {
   std::string path = absl::StrCat(prefix, ".XXXXXX");
   const int descriptor = mkostemp(path.data(), O_CLOEXEC);
@@ -286,6 +302,13 @@ absl::Status File::Write(absl::string_view bytes) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return FileError(errno, "write", path_);
     bytes.remove_prefix(static_cast<size_t>(count));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status File::Truncate(uint64_t size) {
+  if (ftruncate(descriptor_, static_cast<off_t>(size)) != 0) {
+    return FileError(errno, "truncate", path_);
   }
   return absl::OkStatus();
 }

@@ -52,6 +52,9 @@ class File {
                                            const std::string& relative);
   // Creates an empty file for writing; an existing file is truncated.
   static absl::StatusOr<File> Create(const std::string& path);
+  // Opens a file for reading and appending, and creates it if it is missing.
+  // Locks it until it is closed: FAILED_PRECONDITION if another process has.
+  static absl::StatusOr<File> OpenToAppend(const std::string& path);
   // Creates an empty file for writing under a new name that begins with
   // `prefix`.
   static absl::StatusOr<File> CreateUnique(const std::string& prefix);
@@ -89,6 +92,8 @@ class File {
 
   // Appends to the file.
   absl::Status Write(absl::string_view bytes);
+  // Drops the bytes from `size` on.
+  absl::Status Truncate(uint64_t size);
   // Waits until the bytes are on the disk.
   absl::Status Sync();
 

@@ -27,6 +27,7 @@ class FileSource : public SampleSource {
       : index_(std::move(index)), files_(std::move(files), std::move(cache)) {}
 
   const SourceIndex& index() const final { return *index_; }
+  const IndexFile& index_file() const { return *index_; }
 
   // Returns a data fault if the bytes are not those indexed. A file whose time
   // changed but whose text is the same is still read; its images are

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
-#include "server/corpus/file_source.h"
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/mock/mock_source.h"
 #include "server/corpus/source_files.h"
@@ -20,11 +19,33 @@ bool NeedsIndexing(const absl::Status& status) {
          absl::IsFailedPrecondition(status);
 }
 
+// Refuses an index with images that may be damaged and that the engines would
+// decode without a word.
+absl::Status RequireChecks(const v1::Source& source,
+                           const ImageMarkCounts& counts) {
+  if (counts.checked()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "source ", source.name(), ": model.decode is device, and ",
+      counts.with(ImageCheckResult::kUnchecked), " of ", counts.marked(),
+      " images that JPEG engines may decode have not been checked, and the "
+      "engines do not report damage; run `ballast-server index --check "
+      "--config "
+      "F` with this configuration, or accept wrong pixels of damaged files "
+      "with "
+      "model.device_unchecked: true"));
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
+EncodedRule EncodedRuleOf(const v1::Model& model) {
+  if (model.decode() != v1::Model::DECODE_DEVICE) return EncodedRule::kNone;
+  return model.device_unchecked() ? EncodedRule::kUnchecked
+                                  : EncodedRule::kChecked;
+}
+
+absl::StatusOr<std::unique_ptr<FileSource>> OpenSource(
     const v1::Source& source, absl::string_view directory, const IndexKey& key,
-    std::shared_ptr<OpenFileCache> cache) {
+    std::shared_ptr<OpenFileCache> cache, EncodedRule rule) {
   const bool jsonl = source.format() == v1::Source::FORMAT_JSONL;
   if (!jsonl && source.format() != v1::Source::FORMAT_WEBDATASET) {
     return absl::UnimplementedError(
@@ -35,7 +56,7 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
   // reported as such.
   BALLAST_ASSIGN_OR_RETURN(std::vector<SourceFile> files,
                            ListSourceFiles(source, directory));
-  auto index = OpenFreshIndex(source, directory, key);
+  auto index = OpenFreshIndex(source, directory, key, rule);
   if (NeedsIndexing(index.status())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "source ", source.name(), ": ", index.status().message(),
@@ -59,7 +80,15 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenAnySource(
   if (source.format() == v1::Source::FORMAT_MOCK) {
     return MockSource::Create(source, config.model(), config.batch());
   }
-  return OpenSource(source, directory, key);
+  const EncodedRule rule = EncodedRuleOf(config.model());
+  BALLAST_ASSIGN_OR_RETURN(
+      std::unique_ptr<SampleSource> opened,
+      OpenSource(source, directory, key, OpenFileCache::OfProcess(), rule));
+  if (rule == EncodedRule::kChecked) {
+    BALLAST_RETURN_IF_ERROR(
+        RequireChecks(source, opened->index().mark_counts()));
+  }
+  return opened;
 }
 
 }  // namespace ballast

@@ -6,24 +6,33 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/config.pb.h"
+#include "server/corpus/file_source.h"
+#include "server/corpus/index/image_mark.h"
 #include "server/corpus/index/index_key.h"
 #include "server/corpus/open_file_cache.h"
 #include "server/corpus/sample_source.h"
 
 namespace ballast {
 
+// The rule by which the images of a job travel encoded: that of model.decode
+// and model.device_unchecked.
+EncodedRule EncodedRuleOf(const v1::Model& model);
+
 // Opens `source` for reading, through the index that BuildIndex made of it with
 // the same `key`. Paths are relative to `directory`. `cache` keeps the data
-// files open; a Read in progress opens a few media files. Errors:
+// files open; a Read in progress opens a few media files. `rule` says which
+// images travel encoded. Errors:
 // FAILED_PRECONDITION (the index is missing, damaged or stale: the message says
 // which, and names the command that builds it); UNIMPLEMENTED (mock); as
 // ExpandPath and the disk.
-absl::StatusOr<std::unique_ptr<SampleSource>> OpenSource(
+absl::StatusOr<std::unique_ptr<FileSource>> OpenSource(
     const v1::Source& source, absl::string_view directory, const IndexKey& key,
-    std::shared_ptr<OpenFileCache> cache = OpenFileCache::OfProcess());
+    std::shared_ptr<OpenFileCache> cache = OpenFileCache::OfProcess(),
+    EncodedRule rule = EncodedRule::kNone);
 
 // Opens any source of `config`, a loaded one. A mock source is generated and
-// needs neither index nor key. Errors: as OpenSource and MockSource::Create.
+// needs neither index nor key. Errors: as OpenSource and MockSource::Create;
+// FAILED_PRECONDITION (model.decode is `device` and the index lacks checks).
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenAnySource(
     const v1::Source& source, const v1::Config& config,
     absl::string_view directory, const IndexKey& key);

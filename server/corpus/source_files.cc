@@ -43,6 +43,9 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
         "it was built with other bounds of pixels or tokens, or another patch "
         "or on_too_long");
   }
+  if (!index.HasMarks()) {
+    return stale("other rules told what JPEG engines may decode");
+  }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceFile> files,
                            ListSourceFiles(source, directory));
   if (files.size() != index.num_files()) {
@@ -102,10 +105,10 @@ std::string IndexPath(const v1::Source& source, absl::string_view directory) {
 }
 
 absl::StatusOr<std::shared_ptr<const IndexFile>> OpenFreshIndex(
-    const v1::Source& source, absl::string_view directory,
-    const IndexKey& key) {
+    const v1::Source& source, absl::string_view directory, const IndexKey& key,
+    EncodedRule rule) {
   BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const IndexFile> index,
-                           IndexFile::Open(IndexPath(source, directory)));
+                           IndexFile::Open(IndexPath(source, directory), rule));
   BALLAST_RETURN_IF_ERROR(CheckFresh(*index, source, directory, key));
   return index;
 }

@@ -36,13 +36,15 @@ IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
 std::string IndexPath(const v1::Source& source, absl::string_view directory);
 
 // The index of `source` if it exists, its head is undamaged, and it is fresh:
-// it was built with the same format, media root and key, from the same files,
+// it was built with the same format, media root, key and rules, from the same
+// files,
 // none of which has changed its size or time since. Image files of jsonl
 // sources are not looked at; FileSource::Read finds those that have changed.
-// Errors: as IndexFile::Open and ExpandPath; FAILED_PRECONDITION (stale, with
-// what changed).
+// `rule` as in IndexFile::Open. Errors: as IndexFile::Open and ExpandPath;
+// FAILED_PRECONDITION (stale, with what changed).
 absl::StatusOr<std::shared_ptr<const IndexFile>> OpenFreshIndex(
-    const v1::Source& source, absl::string_view directory, const IndexKey& key);
+    const v1::Source& source, absl::string_view directory, const IndexKey& key,
+    EncodedRule rule = EncodedRule::kNone);
 
 // Returns OpenFreshIndex's status: OK if the index need not be built.
 absl::Status CheckIndexFresh(const v1::Source& source,

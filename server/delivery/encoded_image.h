@@ -4,10 +4,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/corpus/data_fault.h"
-#include "server/corpus/sample_source.h"
 
 namespace ballast {
 
@@ -18,13 +16,6 @@ namespace ballast {
 std::optional<DataFault> FindEncodedImageFault(
     absl::string_view bytes, uint32_t encoded_bytes,
     std::optional<uint64_t> content_hash);
-
-// Reads the images of sample `ordinal`, without its text, and compares those
-// that travel encoded with the index. A difference is a data fault that names
-// the sample and the image. Images that travel as pixels are neither compared
-// nor decoded. Statuses and blocking as SampleSource::Read.
-absl::StatusOr<FaultOr<RawSample>> ReadEncodedImages(const SampleSource& source,
-                                                     uint64_t ordinal);
 
 }  // namespace ballast
 

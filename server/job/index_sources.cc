@@ -15,7 +15,9 @@
 #include "server/corpus/open_source.h"
 #include "server/corpus/source_files.h"
 #include "server/delivery/text_form.h"
+#include "server/image/exif.h"
 #include "server/image/image.h"
+#include "server/image/image_header.h"
 #include "server/job/config_index_key.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/text_measure.h"
@@ -31,6 +33,20 @@ ImageSizeReader SizeReader(const v1::Model& model) {
     BALLAST_ASSIGN_OR_RETURN(const ImageHeader image,
                              ReadImageSize(bytes, options));
     return ImageSize{image.width, image.height};
+  };
+}
+
+// Judges images as JudgeHeader does; the host also decodes those that it turns.
+ImageJudge JudgeOf(const v1::Model& model) {
+  if (!model.exif_orientation()) return JudgeHeader;
+  return [](absl::string_view bytes) -> absl::StatusOr<EngineRefusal> {
+    BALLAST_ASSIGN_OR_RETURN(const EngineRefusal refusal, JudgeHeader(bytes));
+    if (refusal != EngineRefusal::kNone) return refusal;
+    BALLAST_ASSIGN_OR_RETURN(const ImageHeader header, ReadImageHeader(bytes));
+    BALLAST_ASSIGN_OR_RETURN(const Orientation orientation,
+                             ReadOrientation(bytes, header));
+    return orientation == kUpright ? EngineRefusal::kNone
+                                   : EngineRefusal::kTurned;
   };
 }
 
@@ -134,6 +150,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
       result.was_fresh = true;
       result.was_verified = options.verify;
       result.report.samples = (*opened)->index().size();
+      result.report.marks = (*opened)->index().mark_counts();
       all.push_back(std::move(result));
       continue;
     }
@@ -150,6 +167,7 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     // An index without these samples would count as up to date and be served.
     index_options.accept = [&](const IndexReport&) { return too_long == 0; };
     index_options.read_image_size = SizeReader(c.model());
+    index_options.judge_image = JudgeOf(c.model());
     index_options.key = key;
     index_options.lengths_hold = [&](const TextLengths& lengths,
                                      absl::Span<const ImageSize> images) {

@@ -19,7 +19,7 @@ struct SourceIndexing {
   // Why an existing index is not up to date; empty if there was none.
   std::string stale;
   // The existing index fits the files: no file was read, and `report` holds
-  // only the number of samples.
+  // only the number of samples and the marks.
   bool was_fresh = false;
   // Set only with was_fresh: all of the index was read and is undamaged.
   bool was_verified = false;

@@ -52,6 +52,8 @@ v1::GetStatusResponse ServerState::Status() const {
       times->set_decode_milliseconds(timing.decode_milliseconds());
     }
   }
+  status.mutable_encoded_images()->Add(sources_.encoded_images.begin(),
+                                       sources_.encoded_images.end());
   status.set_server(sources_.name);
   status.set_version(ShortVersion());
   status.set_uptime_seconds(

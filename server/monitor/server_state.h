@@ -39,6 +39,8 @@ class ServerState {
     const PullInstruments* pull = nullptr;
     uint64_t memory = 0;     // serve.memory
     Clock* clock = nullptr;  // times the stalls
+    // Of the sources whose images may travel encoded.
+    std::vector<v1::GetStatusResponse::EncodedImages> encoded_images = {};
   };
   explicit ServerState(Sources sources);
 

@@ -120,10 +120,14 @@ v1::Fingerprint ScheduleFingerprint(
   entries.erase("model.device_unchecked");
   if (config.model().decode() == v1::Model::DECODE_DEVICE) {
     entries["delivery.decode"] = "device";
-    for (int i = 0; i < config.sources_size(); ++i) {
-      entries[absl::StrCat("delivery.encoded.", config.sources(i).name())] =
-          indexes[i]->encoded_digest();
-    }
+  }
+  // Servers compare the files of images that have been checked, and must agree
+  // on which.
+  for (int i = 0; i < config.sources_size(); ++i) {
+    const std::string digest = indexes[i]->encoded_digest();
+    if (digest.empty()) continue;
+    entries[absl::StrCat("delivery.encoded.", config.sources(i).name())] =
+        digest;
   }
   AddMessage("batch", config.batch(), &entries);
   for (const auto& [name, module] : config.topology().modules()) {

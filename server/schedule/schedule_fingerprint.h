@@ -13,8 +13,8 @@ namespace ballast {
 // on, with that of the data of `split` alone (proto/schedule/fingerprint.h), so
 // that a split that is added later changes the first but not the second. The
 // first covers sources (name, weight, split, index digest), order, model,
-// batch, dp sizes, which ranks share a server, balance, packing, and with
-// `decode: device` which images travel encoded. It leaves out
+// batch, dp sizes, which ranks share a server, balance, packing, where
+// images are decoded and which files have been checked. It leaves out
 // paths, addresses, `serve`, `security`, and which of the reordering deliveries
 // is used, since none of these changes which rank trains on which sample.
 // `config.model.tokenizer` holds the tokenizer's digest (Tokenizer::digest),

@@ -21,6 +21,7 @@
 #include "server/http/pages.h"
 #include "server/http/prometheus_text.h"
 #include "server/http/status_json.h"
+#include "server/monitor/encoded_images.h"
 #include "server/schedule/step_balance.h"
 #include "server/service/listening.h"
 #include "server/service/meeting_forwarder.h"
@@ -238,6 +239,15 @@ ServerState::Sources LoaderServer::SourcesOf(const LoaderServer& server,
   sources.pull = &server.pull_instruments_;
   sources.memory = server.job_.config.serve().memory();
   sources.clock = Clock::Real();
+  const v1::Config& config = server.job_.config;
+  for (int i = 0; i < config.sources_size(); ++i) {
+    if (config.model().decode() != v1::Model::DECODE_DEVICE) break;
+    const ImageMarkCounts counts =
+        server.job_.sources[i]->index().mark_counts();
+    if (counts.images == 0) continue;
+    sources.encoded_images.push_back(
+        EncodedImagesOf(config.sources(i).name(), counts));
+  }
   return sources;
 }
 

@@ -184,7 +184,8 @@ void BM_ReadSizes(benchmark::State& state) {
   for (auto _ : state) {
     uint64_t offset = 0;
     for (const CorpusImage& image : corpus) {
-      const auto size = ProbeImage(*file, offset, image.bytes.size(), reader);
+      const auto size = ProbeImage(*file, offset, image.bytes.size(), reader,
+                                   JudgeHeader);
       if (!size.ok()) {
         state.SkipWithError(std::string(size.status().message()).c_str());
         return;

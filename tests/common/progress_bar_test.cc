@@ -20,5 +20,14 @@ TEST(ProgressBarTest, SharesOutsideZeroToOneAreClamped) {
   EXPECT_EQ(ProgressBar("a", 3, ""), ProgressBar("a", 1, ""));
 }
 
+TEST(ProgressBarTest, TimeLeftFollowsTheShareThatIsDone) {
+  EXPECT_EQ(TimeLeft(0.25, 10), "30 s left");
+  EXPECT_EQ(TimeLeft(0.5, 300), "5 min left");
+  EXPECT_EQ(TimeLeft(0.1, 1200), "3.0 h left");
+  EXPECT_EQ(TimeLeft(0, 10), "");
+  EXPECT_EQ(TimeLeft(1, 10), "");
+  EXPECT_EQ(TimeLeft(std::nan(""), 10), "");
+}
+
 }  // namespace
 }  // namespace ballast

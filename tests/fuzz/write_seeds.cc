@@ -63,6 +63,11 @@ void WriteIndexSeed(const std::string& path) {
   left_out.first_image = 3;
   contents.left_out.push_back(left_out);
   contents.images.push_back({77, 88});
+  contents.marks = {ImageMark::Marked(700, ImageCheckResult::kClean),
+                    ImageMark::Refused(EngineRefusal::kProcess),
+                    ImageMark::Marked(800, ImageCheckResult::kUnsound),
+                    ImageMark::Marked(900)};
+  contents.content_hashes = {0x123456789abcdef0, 0, 0, 0};
   Must(WriteIndex(path, contents));
 }
 

@@ -46,4 +46,23 @@ Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
   return {hash.high64, hash.low64};
 }
 
+Digest DigestOfEncoded(absl::Span<const IndexSampleRecord> samples,
+                       absl::Span<const ImageMark> marks,
+                       absl::Span<const uint64_t> hashes, EncodedRule rule) {
+  XXH3_state_t state;
+  XXH3_128bits_reset(&state);
+  for (const IndexSampleRecord& sample : samples) {
+    const uint64_t end = sample.first_image + sample.num_images;
+    for (uint64_t i = sample.first_image; i < end; ++i) {
+      const uint32_t bytes = EncodedBytes(marks[i], rule);
+      XXH3_128bits_update(&state, &bytes, sizeof(bytes));
+      if (bytes == 0) continue;
+      const uint64_t hash = hashes.empty() ? 0 : hashes[i];
+      XXH3_128bits_update(&state, &hash, sizeof(hash));
+    }
+  }
+  const XXH128_hash_t hash = XXH3_128bits_digest(&state);
+  return {hash.high64, hash.low64};
+}
+
 }  // namespace ballast

@@ -6,6 +6,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "server/corpus/index/image_mark.h"
 #include "server/corpus/index/index_format.h"
 #include "server/corpus/index/source_index.h"
 
@@ -45,6 +46,13 @@ class ImagesHash {
 // samples in order.
 Digest DigestOfSamples(absl::Span<const IndexSampleRecord> samples,
                        absl::Span<const ImageSize> images);
+
+// Implements SourceIndex::encoded_digest(). Covers EncodedBytes (32 bits) of
+// each image of all samples in order and, if that is not 0, the content hash
+// (64 bits; 0 if unchecked), little-endian. `hashes` may be empty.
+Digest DigestOfEncoded(absl::Span<const IndexSampleRecord> samples,
+                       absl::Span<const ImageMark> marks,
+                       absl::Span<const uint64_t> hashes, EncodedRule rule);
 
 }  // namespace ballast
 

@@ -6,14 +6,13 @@ namespace ballast {
 namespace {
 
 // Appends `record` and its images.
-void Keep(IndexSampleRecord record, absl::Span<const ImageSize> images,
-          std::vector<IndexSampleRecord>* records,
-          std::vector<ImageSize>* all_images) {
+void Keep(IndexSampleRecord record, const ImageFactsView& images,
+          std::vector<IndexSampleRecord>* records, ImageFacts* all_images) {
   record.file = 0;
-  record.first_image = all_images->size();
-  record.num_images = static_cast<uint32_t>(images.size()) & 0x7FFFFFFF;
+  record.first_image = all_images->sizes.size();
+  record.num_images = static_cast<uint32_t>(images.sizes.size()) & 0x7FFFFFFF;
   records->push_back(record);
-  all_images->insert(all_images->end(), images.begin(), images.end());
+  all_images->Append(images);
 }
 
 }  // namespace
@@ -27,8 +26,16 @@ FileScanner::FileScanner(std::string name, const File& file,
 
 absl::Status FileScanner::Add(IndexSampleRecord record, absl::string_view key,
                               const RawSample& sample,
-                              absl::Span<const ImageSize> images) {
-  const absl::StatusOr<TextLengths> lengths = options_->measure(sample, images);
+                              const ImageFactsView& images) {
+  if (known_) {
+    if (const std::optional<TextLengths> lengths = known_(record)) {
+      ++scan_.report.reused_lengths;
+      AddMeasured(record, *lengths, images);
+      return absl::OkStatus();
+    }
+  }
+  const absl::StatusOr<TextLengths> lengths =
+      options_->measure(sample, images.sizes);
   if (lengths.ok() && !lengths->skip) {
     AddMeasured(record, *lengths, images);
     return absl::OkStatus();
@@ -49,7 +56,7 @@ absl::Status FileScanner::Add(IndexSampleRecord record, absl::string_view key,
 
 void FileScanner::AddMeasured(IndexSampleRecord record,
                               const TextLengths& lengths,
-                              absl::Span<const ImageSize> images) {
+                              const ImageFactsView& images) {
   record.text_tokens = lengths.text_tokens;
   record.label_tokens = lengths.label_tokens;
   record.limited = lengths.limited ? 1 : 0;

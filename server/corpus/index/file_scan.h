@@ -2,14 +2,16 @@
 #define BALLAST_SERVER_CORPUS_INDEX_FILE_SCAN_H_
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "server/corpus/file.h"
+#include "server/corpus/index/image_facts.h"
 #include "server/corpus/index/index_format.h"
 #include "server/corpus/index/index_options.h"
 #include "server/corpus/index/progress_meter.h"
@@ -23,13 +25,17 @@ struct FileScan {
   std::string name;
   FileStamp stamp;
   std::vector<IndexSampleRecord> samples;
-  std::vector<ImageSize> images;
+  ImageFacts images;
   // Samples that are bad or skipped because of their text, with their images.
   std::vector<IndexSampleRecord> left_out;
-  std::vector<ImageSize> left_out_images;
+  ImageFacts left_out_images;
   uint64_t unreadable = 0;  // bad for other reasons
   IndexReport report;       // its counts of samples and images are 0
 };
+
+// The lengths of a sample that an old index has, if they hold.
+using KnownLengths =
+    std::function<std::optional<TextLengths>(const IndexSampleRecord& record)>;
 
 // Collects the samples of one file. Thread-compatible.
 class FileScanner {
@@ -40,18 +46,17 @@ class FileScanner {
 
   const std::string& name() const { return scan_.name; }
   const IndexOptions& options() const { return *options_; }
-  const ImageSizeReader& read_image_size() const {
-    return options_->read_image_size;
-  }
+  // Samples whose lengths `known` has are not measured. Call before any Add.
+  void SetKnownLengths(KnownLengths known) { known_ = std::move(known); }
 
   // Measures the sample and adds it, or lists it as bad or skipped. `record`
   // has its offset, length, checks and line. Errors: UNAVAILABLE, as the
   // measure.
   absl::Status Add(IndexSampleRecord record, absl::string_view key,
-                   const RawSample& sample, absl::Span<const ImageSize> images);
+                   const RawSample& sample, const ImageFactsView& images);
   // Adds a sample with known lengths.
   void AddMeasured(IndexSampleRecord record, const TextLengths& lengths,
-                   absl::Span<const ImageSize> images);
+                   const ImageFactsView& images);
   // Counts samples of a file that is not read again; `known_bad` are bad ones.
   void AddReused(uint64_t samples, uint64_t lengths, uint64_t known_bad);
   // Lists a bad sample. A failure of the machine (disk, descriptors, memory) is
@@ -68,6 +73,7 @@ class FileScanner {
   FileScan scan_;
   const IndexOptions* options_;
   ProgressMeter* progress_;
+  KnownLengths known_;
   uint64_t reported_offset_ = 0;
   uint64_t reported_samples_ = 0;
   uint64_t reported_bad_ = 0;

@@ -1,6 +1,7 @@
 #include "server/corpus/index/image_probe.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -8,16 +9,61 @@
 #include "common/status_macros.h"
 
 namespace ballast {
+namespace {
 
-absl::StatusOr<ImageSize> ProbeImage(const File& file, uint64_t offset,
-                                     uint64_t size,
-                                     const ImageSizeReader& reader,
-                                     ImagesHash* hash) {
+// The size that `reader` finds in `bytes`; nullopt if it needs more.
+absl::StatusOr<std::optional<ImageSize>> FindSize(
+    absl::string_view bytes, bool is_whole, const ImageSizeReader& reader) {
+  const absl::StatusOr<ImageSize> found = reader(bytes);
+  if (found.ok()) {
+    if (found->width != 0 && found->height != 0) return *found;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an image of ", found->width, "x", found->height, " pixels"));
+  }
+  if (found.status().code() != absl::StatusCode::kOutOfRange) {
+    return found.status();
+  }
+  if (!is_whole) return std::nullopt;
+  return absl::InvalidArgumentError(
+      absl::StrCat("cut inside its header: ", found.status().message()));
+}
+
+// The mark of an image of `size` bytes that its header does not rule out.
+// `head` holds its first bytes.
+absl::StatusOr<ImageMark> MarkByEnd(const File& file, uint64_t offset,
+                                    uint64_t size, absl::string_view head) {
+  if (size > ImageMark::kMostBytes) {
+    return ImageMark::Refused(EngineRefusal::kLength);
+  }
+  char tail[2];
+  if (head.size() < size) {
+    BALLAST_RETURN_IF_ERROR(
+        file.ReadAt(offset + size - sizeof(tail), sizeof(tail), tail));
+    head = absl::string_view(tail, sizeof(tail));
+  }
+  return HasJpegEnd(head) ? ImageMark::Marked(static_cast<uint32_t>(size))
+                          : ImageMark::Refused(EngineRefusal::kEnd);
+}
+
+}  // namespace
+
+absl::StatusOr<EngineRefusal> JudgeHeader(absl::string_view bytes) {
+  BALLAST_ASSIGN_OR_RETURN(const EngineJudgement judgement,
+                           JudgeForEngines(bytes));
+  return judgement.refusal;
+}
+
+absl::StatusOr<ProbedImage> ProbeImage(const File& file, uint64_t offset,
+                                       uint64_t size,
+                                       const ImageSizeReader& reader,
+                                       const ImageJudge& judge,
+                                       ImagesHash* hash) {
   // On the stack, and large enough for most images.
   char first[ImagesHash::kHeadBytes];
   std::string more;
   uint64_t have = 0;
   uint64_t wanted = std::min<uint64_t>(size, sizeof(first));
+  std::optional<ImageSize> found;
   while (true) {
     char* bytes = first;
     if (wanted > sizeof(first)) {
@@ -30,16 +76,25 @@ absl::StatusOr<ImageSize> ProbeImage(const File& file, uint64_t offset,
         file.ReadAt(offset + have, wanted - have, bytes + have));
     if (have == 0 && hash != nullptr) hash->Add(size, {bytes, wanted});
     have = wanted;
-    const absl::StatusOr<ImageSize> found =
-        reader(absl::string_view(bytes, have));
-    if (found.ok() && (found->width == 0 || found->height == 0)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "an image of ", found->width, "x", found->height, " pixels"));
+    const absl::string_view head(bytes, have);
+    const bool is_whole = have == size;
+    if (!found.has_value()) {
+      BALLAST_ASSIGN_OR_RETURN(found, FindSize(head, is_whole, reader));
     }
-    if (found.status().code() != absl::StatusCode::kOutOfRange) return found;
-    if (wanted == size) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("cut inside its header: ", found.status().message()));
+    if (found.has_value()) {
+      const absl::StatusOr<EngineRefusal> refusal = judge(head);
+      if (!refusal.ok() &&
+          (is_whole || !absl::IsOutOfRange(refusal.status()))) {
+        return ProbedImage{*found, ImageMark::Refused(EngineRefusal::kEnd)};
+      }
+      if (refusal.ok() && *refusal != EngineRefusal::kNone) {
+        return ProbedImage{*found, ImageMark::Refused(*refusal)};
+      }
+      if (refusal.ok()) {
+        BALLAST_ASSIGN_OR_RETURN(const ImageMark mark,
+                                 MarkByEnd(file, offset, size, head));
+        return ProbedImage{*found, mark};
+      }
     }
     wanted = std::min(size, wanted * 4);
   }

@@ -6,8 +6,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "proto/image/engine_jpeg.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index/digest.h"
+#include "server/corpus/index/image_mark.h"
 #include "server/corpus/index/source_index.h"
 
 namespace ballast {
@@ -18,14 +20,30 @@ namespace ballast {
 using ImageSizeReader =
     std::function<absl::StatusOr<ImageSize>(absl::string_view bytes)>;
 
-// The size of the image in [offset, offset + size) of `file`. Reads 4 KiB,
-// which is enough for most images, and four times as much each time it is not.
-// Adds the image to `hash` unless that is null. Errors: INVALID_ARGUMENT (as
-// `reader`; a side of 0; no size in the whole image); as File::ReadAt.
-absl::StatusOr<ImageSize> ProbeImage(const File& file, uint64_t offset,
-                                     uint64_t size,
-                                     const ImageSizeReader& reader,
-                                     ImagesHash* hash = nullptr);
+// Decides from the first bytes of an image's file whether JPEG engines may take
+// it. OUT_OF_RANGE: needs more bytes. Called from several threads at once.
+using ImageJudge =
+    std::function<absl::StatusOr<EngineRefusal>(absl::string_view bytes)>;
+
+// The refusal of JudgeForEngines, with its errors.
+absl::StatusOr<EngineRefusal> JudgeHeader(absl::string_view bytes);
+
+// The facts of an image that its header tells.
+struct ProbedImage {
+  ImageSize size;
+  ImageMark mark;
+};
+
+// Probes the image in [offset, offset + size) of `file`. Reads 4 KiB, which is
+// enough for most images, and four times as much each time it is not; also the
+// last two bytes of an image that `judge` does not refuse. Adds the image to
+// `hash` unless that is null. Errors: INVALID_ARGUMENT (as `reader`; a side of
+// 0; no size in the whole image); as File::ReadAt.
+absl::StatusOr<ProbedImage> ProbeImage(const File& file, uint64_t offset,
+                                       uint64_t size,
+                                       const ImageSizeReader& reader,
+                                       const ImageJudge& judge,
+                                       ImagesHash* hash = nullptr);
 
 }  // namespace ballast
 

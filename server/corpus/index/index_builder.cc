@@ -66,7 +66,12 @@ class Scan {
     BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(source.path));
     FileScanner scanner(source.name, file, options_, progress_);
     const std::optional<uint64_t> known = reuse_.Find(source, file.stamp());
-    BALLAST_RETURN_IF_ERROR(known ? Reuse(*known, scanner)
+    if (known && !reuse_.HasMarks()) {
+      scanner.SetKnownLengths([this, &known](const IndexSampleRecord& record) {
+        return reuse_.FindLengths(*known, record);
+      });
+    }
+    BALLAST_RETURN_IF_ERROR(known && reuse_.HasMarks() ? Reuse(*known, scanner)
                             : media_ != nullptr
                                 ? ScanJsonl(file, *media_, scanner)
                                 : ScanWebDataset(file, scanner));
@@ -96,24 +101,24 @@ class Scan {
   std::vector<absl::StatusOr<FileScan>> results_;
 };
 
-// Appends a file's scan to the contents of the index. The images of samples
-// that are left out are collected separately.
-void Append(FileScan scan, IndexContents& contents,
-            std::vector<ImageSize>& left_out_images, IndexReport& report) {
+// Appends a file's scan to the contents of the index. Images are collected
+// separately, as are those of samples that are left out.
+void Append(FileScan scan, IndexContents& contents, ImageFacts& images,
+            ImageFacts& left_out_images, IndexReport& report) {
   const auto file = static_cast<uint32_t>(contents.files.size());
   contents.files.push_back({std::move(scan.name), scan.stamp, scan.unreadable});
   const auto append = [file](const std::vector<IndexSampleRecord>& from,
-                             const std::vector<ImageSize>& from_images,
+                             const ImageFacts& from_images,
                              std::vector<IndexSampleRecord>& to,
-                             std::vector<ImageSize>& to_images) {
+                             ImageFacts& to_images) {
     for (IndexSampleRecord sample : from) {
       sample.file = file;
-      sample.first_image += to_images.size();
+      sample.first_image += to_images.sizes.size();
       to.push_back(sample);
     }
-    to_images.insert(to_images.end(), from_images.begin(), from_images.end());
+    to_images.Append(from_images.view());
   };
-  append(scan.samples, scan.images, contents.samples, contents.images);
+  append(scan.samples, scan.images, contents.samples, images);
   append(scan.left_out, scan.left_out_images, contents.left_out,
          left_out_images);
   report.reused_files += scan.report.reused_files;
@@ -163,17 +168,21 @@ absl::StatusOr<IndexReport> BuildIndex(const v1::Source& source,
   contents.format = static_cast<uint32_t>(source.format());
   contents.digests = DigestsOf(source, directory, options.key);
   IndexReport report;
-  std::vector<ImageSize> left_out_images;
+  ImageFacts images;
+  ImageFacts left_out_images;
   for (FileScan& scan : scans) {
-    Append(std::move(scan), contents, left_out_images, report);
+    Append(std::move(scan), contents, images, left_out_images, report);
   }
   report.samples = contents.samples.size();
-  report.images = contents.images.size();
+  report.images = images.sizes.size();
+  for (const ImageMark mark : images.marks) report.marks.Add(mark);
   for (IndexSampleRecord& sample : contents.left_out) {
-    sample.first_image += contents.images.size();
+    sample.first_image += images.sizes.size();
   }
-  contents.images.insert(contents.images.end(), left_out_images.begin(),
-                         left_out_images.end());
+  images.Append(left_out_images.view());
+  contents.images = std::move(images.sizes);
+  contents.marks = std::move(images.marks);
+  contents.content_hashes = std::move(images.content_hashes);
   if (options.accept && !options.accept(report)) return report;
   BALLAST_RETURN_IF_ERROR(WriteIndex(IndexPath(source, directory), contents));
   return report;

@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -27,12 +29,50 @@ bool Fills(uint64_t offset, uint64_t count, uint64_t size, uint64_t end) {
 // Samples between calls of `progress`: about one second of work.
 constexpr uint64_t kSamplesOfProgress = 1 << 23;
 
+// The header of version 4 in the form of the version in force.
+IndexHeader Converted(const IndexHeaderV4& old) {
+  IndexHeader header = {};
+  header.magic = old.magic;
+  header.version = old.version;
+  header.format = old.format;
+  header.total_bytes = old.total_bytes;
+  header.num_files = old.num_files;
+  header.num_samples = old.num_samples;
+  header.num_left_out = old.num_left_out;
+  header.num_images = old.num_images;
+  header.file_table = old.file_table;
+  header.table_checksums = old.table_checksums;
+  header.names = old.names;
+  header.sample_table = old.sample_table;
+  header.image_table = old.image_table;
+  header.page_checksums = old.page_checksums;
+  for (int half = 0; half < 2; ++half) {
+    header.sizes_digest[half] = old.sizes_digest[half];
+    header.lengths_digest[half] = old.lengths_digest[half];
+    header.limits_digest[half] = old.limits_digest[half];
+    header.data_digest[half] = old.data_digest[half];
+  }
+  header.head_checksum = old.head_checksum;
+  header.header_checksum = old.header_checksum;
+  return header;
+}
+
 Digest DigestAt(const uint64_t (&halves)[2]) { return {halves[0], halves[1]}; }
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const IndexFile>> IndexFile::Open(
+    const std::string& path, EncodedRule rule) {
+  return Open(path, rule, kIndexVersion);
+}
+
+absl::StatusOr<std::shared_ptr<const IndexFile>> IndexFile::OpenToReuse(
     const std::string& path) {
+  return Open(path, EncodedRule::kNone, kOldestReusedVersion);
+}
+
+absl::StatusOr<std::shared_ptr<const IndexFile>> IndexFile::Open(
+    const std::string& path, EncodedRule rule, uint32_t oldest_version) {
   BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(path));
   const uint64_t size = file.stamp().size;
   // Headers of other versions may have other sizes.
@@ -42,14 +82,15 @@ absl::StatusOr<std::shared_ptr<const IndexFile>> IndexFile::Open(
         offsetof(IndexHeader, total_bytes), "; it is damaged or not an index"));
   }
   BALLAST_ASSIGN_OR_RETURN(const char* data, file.Map());
-  auto index =
-      absl::WrapUnique(new IndexFile(path, absl::string_view(data, size)));
-  BALLAST_RETURN_IF_ERROR(index->CheckHead());
+  auto index = absl::WrapUnique(
+      new IndexFile(path, absl::string_view(data, size), rule));
+  BALLAST_RETURN_IF_ERROR(index->CheckHead(oldest_version));
   return std::shared_ptr<const IndexFile>(std::move(index));
 }
 
-IndexFile::IndexFile(std::string path, absl::string_view mapped)
-    : path_(std::move(path)), mapped_(mapped) {}
+IndexFile::IndexFile(std::string path, absl::string_view mapped,
+                     EncodedRule rule)
+    : path_(std::move(path)), mapped_(mapped), rule_(rule) {}
 
 IndexFile::~IndexFile() {
   munmap(const_cast<char*>(mapped_.data()), mapped_.size());
@@ -64,11 +105,11 @@ absl::Status IndexFile::Damaged(absl::string_view reason) const {
   return absl::DataLossError(absl::StrCat(path_, ": damaged index: ", reason));
 }
 
-absl::Status IndexFile::CheckHead() {
+absl::Status IndexFile::CheckHead(uint32_t oldest_version) {
   // Look-ups are spread over the file, so only the pages that Prefetch requests
   // are read, without their neighbours.
   Advise(MADV_RANDOM);
-  header_ = reinterpret_cast<const IndexHeader*>(mapped_.data());
+  BALLAST_RETURN_IF_ERROR(ReadHeader(oldest_version));
   BALLAST_RETURN_IF_ERROR(CheckHeader());
   const auto at = [&](uint64_t offset) { return mapped_.data() + offset; };
   files_ = absl::MakeConstSpan(
@@ -80,6 +121,14 @@ absl::Status IndexFile::CheckHead() {
   images_ = absl::MakeConstSpan(
       reinterpret_cast<const ImageSize*>(at(header_->image_table)),
       header_->num_images);
+  if (marks_header_ != nullptr) {
+    marks_ = absl::MakeConstSpan(
+        reinterpret_cast<const ImageMark*>(at(marks_header_->mark_table)),
+        header_->num_images);
+    hashes_ = absl::MakeConstSpan(
+        reinterpret_cast<const uint64_t*>(at(marks_header_->hash_table)),
+        marks_header_->num_hashes);
+  }
   digests_.sizes = DigestAt(header_->sizes_digest);
   digests_.lengths = DigestAt(header_->lengths_digest);
   digests_.limits = DigestAt(header_->limits_digest);
@@ -92,36 +141,78 @@ absl::Status IndexFile::CheckHead() {
   return CheckFiles();
 }
 
-absl::Status IndexFile::CheckHeader() const {
-  const IndexHeader& header = *header_;
-  if (header.magic != kIndexMagic) return Damaged("this is no index");
-  if (header.version != kIndexVersion) {
+absl::Status IndexFile::ReadHeader(uint32_t oldest_version) {
+  // Versions have the magic number and the version in common.
+  header_ = reinterpret_cast<const IndexHeader*>(mapped_.data());
+  if (header_->magic != kIndexMagic) return Damaged("this is no index");
+  const uint32_t version = header_->version;
+  if (version < oldest_version || version > kIndexVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
-        path_, ": index of version ", header.version, ", wanted ",
-        kIndexVersion,
-        header.version < 4 ? ", which holds hashes of the samples' content"
-                           : ""));
+        path_, ": index of version ", version, ", wanted ", kIndexVersion,
+        version < kIndexVersion ? ", which says what JPEG engines may decode"
+                                : ""));
   }
-  if (mapped_.size() < sizeof(IndexHeader)) {
+  const bool is_old = version < kIndexVersion;
+  const uint64_t size = is_old ? sizeof(IndexHeaderV4) : kIndexHeaderBytes;
+  if (mapped_.size() < size) {
     return Damaged(absl::StrCat("it has ", mapped_.size(), " bytes, wanted ",
-                                sizeof(IndexHeader), " for its header alone"));
+                                size, " for its header alone"));
   }
-  if (header.header_checksum !=
-      Checksum(mapped_.substr(0, offsetof(IndexHeader, header_checksum)))) {
+  const size_t sealed = is_old ? offsetof(IndexHeaderV4, header_checksum)
+                               : offsetof(IndexHeader, header_checksum);
+  uint64_t checksum;
+  std::memcpy(&checksum, mapped_.data() + sealed, sizeof(checksum));
+  if (checksum != Checksum(mapped_.substr(0, sealed))) {
     return Damaged("the header's checksum differs");
   }
+  if (is_old) {
+    converted_ =
+        Converted(*reinterpret_cast<const IndexHeaderV4*>(mapped_.data()));
+    header_ = &converted_;
+  } else {
+    marks_header_ = reinterpret_cast<const IndexMarksHeader*>(
+        mapped_.data() + sizeof(IndexHeader));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status IndexFile::CheckHeader() const {
+  const IndexHeader& header = *header_;
   if (header.total_bytes != mapped_.size()) {
     return Damaged(absl::StrCat("it has ", mapped_.size(), " bytes, wanted ",
                                 header.total_bytes));
   }
   if (!TablesFit()) return Damaged("its tables do not lie one after another");
   ReadAhead(mapped_.substr(0, header.sample_table));
+  const uint64_t begin =
+      marks_header_ == nullptr ? header_bytes() : sizeof(IndexHeader);
   if (header.head_checksum !=
-      Checksum(mapped_.substr(sizeof(IndexHeader),
-                              header.sample_table - sizeof(IndexHeader)))) {
+      Checksum(mapped_.substr(begin, header.sample_table - begin))) {
     return Damaged("the checksum of its files and names differs");
   }
   return absl::OkStatus();
+}
+
+std::optional<uint64_t> IndexFile::EndOfRecords() const {
+  const IndexHeader& header = *header_;
+  const uint64_t end = header.page_checksums;
+  if (header.image_table > end ||
+      header.num_images > (end - header.image_table) / sizeof(ImageSize)) {
+    return std::nullopt;
+  }
+  const uint64_t images_end =
+      header.image_table + header.num_images * sizeof(ImageSize);
+  const IndexMarksHeader* const marks = marks_header_;
+  if (marks == nullptr) return images_end;
+  const bool has_hashes = marks->num_hashes != 0;
+  if (marks->hash_table != images_end || marks->mark_table > end ||
+      (has_hashes && marks->num_hashes != header.num_images) ||
+      !Fills(images_end, marks->num_hashes, sizeof(uint64_t),
+             marks->mark_table) ||
+      header.num_images > (end - marks->mark_table) / sizeof(ImageMark)) {
+    return std::nullopt;
+  }
+  return marks->mark_table + header.num_images * sizeof(ImageMark);
 }
 
 bool IndexFile::TablesFit() const {
@@ -136,26 +227,23 @@ bool IndexFile::TablesFit() const {
       header.page_checksums % kIndexPageBytes != 0 ||
       header.names > header.sample_table ||
       header.sample_table > header.page_checksums ||
-      header.page_checksums > header.total_bytes ||
-      header.image_table > header.page_checksums ||
-      header.num_images >
-          (header.page_checksums - header.image_table) / sizeof(ImageSize)) {
+      header.page_checksums > header.total_bytes) {
     return false;
   }
+  const std::optional<uint64_t> records_end = EndOfRecords();
+  if (!records_end.has_value()) return false;
   const uint64_t pages =
       (header.page_checksums - header.sample_table) / kIndexPageBytes;
   const uint64_t pages_of_table =
       AlignUp(pages * sizeof(uint64_t), kIndexPageBytes) / kIndexPageBytes;
-  const uint64_t images_end =
-      header.image_table + header.num_images * sizeof(ImageSize);
-  return header.file_table == sizeof(IndexHeader) &&
+  return header.file_table == header_bytes() &&
          Fills(header.file_table, header.num_files, sizeof(IndexFileRecord),
                header.table_checksums) &&
          Fills(header.table_checksums, pages_of_table, sizeof(uint64_t),
                header.names) &&
          Fills(header.sample_table, records, sizeof(IndexSampleRecord),
                header.image_table) &&
-         header.page_checksums - images_end < kIndexPageBytes &&
+         header.page_checksums - *records_end < kIndexPageBytes &&
          Fills(header.page_checksums, pages, sizeof(uint64_t),
                header.total_bytes);
 }
@@ -212,8 +300,23 @@ absl::Status IndexFile::TouchAnew(uint64_t number) const {
 absl::StatusOr<IndexedSample> IndexFile::sample(uint64_t ordinal) const {
   BALLAST_RETURN_IF_ERROR(Touch(ordinal));
   const IndexSampleRecord& record = samples_[ordinal];
-  return IndexedSample{record.text_tokens, record.label_tokens,
-                       images(ordinal)};
+  IndexedSample sample = {record.text_tokens, record.label_tokens,
+                          images(ordinal)};
+  if (GivesMarks() && record.num_images > 0) {
+    BALLAST_RETURN_IF_ERROR(TouchPages(MarksRange(ordinal)));
+    sample.marks = marks(ordinal);
+    sample.rule = rule_;
+  }
+  return sample;
+}
+
+absl::StatusOr<absl::Span<const uint64_t>> IndexFile::content_hashes(
+    uint64_t ordinal) const {
+  if (hashes_.empty()) return absl::Span<const uint64_t>();
+  BALLAST_RETURN_IF_ERROR(TouchRecord(ordinal));
+  if (samples_[ordinal].num_images == 0) return absl::Span<const uint64_t>();
+  BALLAST_RETURN_IF_ERROR(TouchPages(TableRange(hashes_, samples_[ordinal])));
+  return hashes(ordinal);
 }
 
 void IndexFile::Prefetch(absl::Span<const uint64_t> ordinals) const {
@@ -232,7 +335,9 @@ void IndexFile::Prefetch(absl::Span<const uint64_t> ordinals) const {
     // Skips a damaged record: its look-up reports the damage.
     if (!TouchRecord(ordinal).ok()) continue;
     const Range range = ImagesRange(ordinal);
-    if (range.size > 0) fetch(range);
+    if (range.size == 0) continue;
+    fetch(range);
+    if (GivesMarks()) fetch(MarksRange(ordinal));
   }
   pages_.Prefetch(std::move(untouched));
 }
@@ -278,6 +383,26 @@ absl::Status IndexFile::CheckPlace(uint64_t number,
 std::string IndexFile::digest() const {
   return absl::StrFormat("%016x%016x", header_->data_digest[0],
                          header_->data_digest[1]);
+}
+
+std::string IndexFile::encoded_digest() const {
+  if (!GivesMarks()) return "";
+  const auto& halves = rule_ == EncodedRule::kUnchecked
+                           ? marks_header_->unchecked_digest
+                           : marks_header_->checked_digest;
+  return absl::StrFormat("%016x%016x", halves[0], halves[1]);
+}
+
+ImageMarkCounts IndexFile::mark_counts() const {
+  ImageMarkCounts counts;
+  if (marks_header_ == nullptr) return counts;
+  std::copy_n(marks_header_->checks, counts.checks.size(),
+              counts.checks.begin());
+  std::copy_n(marks_header_->refusals, counts.refusals.size(),
+              counts.refusals.begin());
+  counts.images = counts.marked();
+  for (const uint64_t refused : counts.refusals) counts.images += refused;
+  return counts;
 }
 
 absl::string_view IndexFile::file_name(uint64_t number) const {

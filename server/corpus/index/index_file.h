@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -26,10 +27,13 @@ namespace ballast {
 // as with every mapping. Blocks on the disk at the first touch of a page.
 class IndexFile final : public SourceIndex {
  public:
-  // Maps `path` and checks its head: header, files, names. Errors: as
-  // File::Open; FAILED_PRECONDITION (another version), DATA_LOSS (not an index,
-  // damaged).
+  // Maps `path` and checks its head: header, files, names. `rule` says which
+  // images travel encoded. Errors: as File::Open; FAILED_PRECONDITION (another
+  // version), DATA_LOSS (not an index, damaged).
   static absl::StatusOr<std::shared_ptr<const IndexFile>> Open(
+      const std::string& path, EncodedRule rule = EncodedRule::kNone);
+  // As Open, but also accepts versions from kOldestReusedVersion on.
+  static absl::StatusOr<std::shared_ptr<const IndexFile>> OpenToReuse(
       const std::string& path);
 
   ~IndexFile() override;
@@ -40,6 +44,10 @@ class IndexFile final : public SourceIndex {
   absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const override;
   void Prefetch(absl::Span<const uint64_t> ordinals) const override;
   std::string digest() const override;
+  absl::StatusOr<absl::Span<const uint64_t>> content_hashes(
+      uint64_t ordinal) const override;
+  std::string encoded_digest() const override;
+  ImageMarkCounts mark_counts() const override;
 
   // Reads the whole file and checks that every page is as it was written, and
   // that the records are in order and inside the tables and files that they
@@ -81,7 +89,21 @@ class IndexFile final : public SourceIndex {
     return images_.subspan(samples_[number].first_image,
                            samples_[number].num_images);
   }
+  // One for each image of the record; empty if the index has none at all. Valid
+  // once Verify has returned OK.
+  absl::Span<const ImageMark> marks(uint64_t number) const {
+    return PartOf(marks_, number);
+  }
+  absl::Span<const uint64_t> hashes(uint64_t number) const {
+    return PartOf(hashes_, number);
+  }
   uint64_t num_images() const { return header_->num_images; }
+  // Returns whether its images have been judged by the rules in force.
+  bool HasMarks() const {
+    return marks_header_ != nullptr && marks_header_->rules == kMarkRules;
+  }
+  // Identifies the contents, to the byte.
+  uint64_t checksum() const { return header_->header_checksum; }
   // The data files, in order. `number` must be below num_files().
   uint64_t num_files() const { return header_->num_files; }
   absl::string_view file_name(uint64_t number) const;
@@ -99,11 +121,22 @@ class IndexFile final : public SourceIndex {
     uint64_t size;
   };
 
-  IndexFile(std::string path, absl::string_view mapped);
+  IndexFile(std::string path, absl::string_view mapped, EncodedRule rule);
+  static absl::StatusOr<std::shared_ptr<const IndexFile>> Open(
+      const std::string& path, EncodedRule rule, uint32_t oldest_version);
 
-  absl::Status CheckHead();
+  absl::Status CheckHead(uint32_t oldest_version);
+  // Sets header_ and marks_header_.
+  absl::Status ReadHeader(uint32_t oldest_version);
   absl::Status CheckHeader() const;
   bool TablesFit() const;
+  // Returns the end of the last table of records, or nullopt if they do not fit
+  // one after another.
+  std::optional<uint64_t> EndOfRecords() const;
+  // Length of the headers of this file's version.
+  uint64_t header_bytes() const {
+    return marks_header_ == nullptr ? sizeof(IndexHeaderV4) : kIndexHeaderBytes;
+  }
   absl::Status CheckFiles() const;
   // Like Touch, but without the images.
   absl::Status TouchRecord(uint64_t number) const {
@@ -112,6 +145,12 @@ class IndexFile final : public SourceIndex {
     return CheckRecord(number);
   }
   absl::Status TouchAnew(uint64_t number) const;
+  // Returns whether look-ups need the marks. With `decode: host` they do if
+  // there are hashes to compare.
+  bool GivesMarks() const {
+    return marks_header_ != nullptr &&
+           (rule_ != EncodedRule::kNone || !hashes_.empty());
+  }
   absl::Status TouchPages(Range range) const {
     if (pages_.IsTouched(range.offset, range.size)) return absl::OkStatus();
     return TouchPagesAnew(range);
@@ -137,17 +176,42 @@ class IndexFile final : public SourceIndex {
                 sample.first_image * sizeof(ImageSize),
             sample.num_images * sizeof(ImageSize)};
   }
+  Range MarksRange(uint64_t number) const {
+    return TableRange(marks_, samples_[number]);
+  }
+  template <typename Entry>
+  Range TableRange(absl::Span<const Entry> table,
+                   const IndexSampleRecord& sample) const {
+    const char* begin =
+        reinterpret_cast<const char*>(table.data() + sample.first_image);
+    return {
+        static_cast<uint64_t>(begin - mapped_.data()) - header_->sample_table,
+        sample.num_images * sizeof(Entry)};
+  }
+  template <typename Entry>
+  absl::Span<const Entry> PartOf(absl::Span<const Entry> table,
+                                 uint64_t number) const {
+    if (table.empty()) return table;
+    return table.subspan(samples_[number].first_image,
+                         samples_[number].num_images);
+  }
   // Tells the system how the mapping will be used from now on (madvise).
   void Advise(int advice) const;
   absl::Status Damaged(absl::string_view reason) const;
 
   std::string path_;
   absl::string_view mapped_;
+  EncodedRule rule_;
+  IndexHeader converted_ = {};  // of an older version
   const IndexHeader* header_ = nullptr;
+  // Null in an index of a version without marks.
+  const IndexMarksHeader* marks_header_ = nullptr;
   IndexDigests digests_;
   absl::Span<const IndexFileRecord> files_;
   absl::Span<const IndexSampleRecord> samples_;
   absl::Span<const ImageSize> images_;
+  absl::Span<const ImageMark> marks_;
+  absl::Span<const uint64_t> hashes_;
   IndexPages pages_;
 };
 

@@ -11,17 +11,23 @@ namespace ballast {
 // The index file, as docs/index_format.md specifies it. Little-endian; mapped
 // into memory and read in place:
 //
-//   head     header, files, checksums of the table's pages, names; read whole
-//            when it is opened
-//   records  samples and images, in pages that are checked when they are first
-//            touched
+//   head     both headers, files, checksums of the table's pages, names; read
+//            whole when it is opened
+//   records  samples, images, content hashes and marks, in pages that are
+//            checked when they are first touched
 //   table    the checksums of those pages
 static_assert(std::endian::native == std::endian::little);
 
 inline constexpr uint64_t kIndexMagic = 0x58444954534C4C42;  // "BLLSTIDX"
 // Raised when the layout, or the rules by which files become samples, change.
 // An index of another version is rebuilt.
-inline constexpr uint32_t kIndexVersion = 4;
+inline constexpr uint32_t kIndexVersion = 5;
+// A build takes the lengths of texts from indexes of this version on. Version 4
+// has no marks: its files end with the images.
+inline constexpr uint32_t kOldestReusedVersion = 4;
+// Raised when images are judged or checked for JPEG engines by other rules:
+// marks of other rules are made anew.
+inline constexpr uint32_t kMarkRules = 1;
 
 struct IndexHeader {
   uint64_t magic;
@@ -34,14 +40,15 @@ struct IndexHeader {
   // Their records follow those of the samples.
   uint64_t num_left_out;
   uint64_t num_images;  // of samples and those left out
-  // Offsets of the sections. They follow one another without a gap, except that
-  // zeros fill the pages before `sample_table` and `page_checksums`.
+  // Offsets of the sections. They, and those of IndexMarksHeader, follow one
+  // another without a gap, except that zeros fill the pages before
+  // `sample_table` and `page_checksums`.
   uint64_t file_table;
   uint64_t table_checksums;  // XXH3-64 of each page of page_checksums
   uint64_t names;
   uint64_t sample_table;
   uint64_t image_table;
-  uint64_t page_checksums;  // XXH3-64 of each page of samples and images
+  uint64_t page_checksums;  // XXH3-64 of each page of records
   // XXH3-128, high half first, of the parts of an IndexKey; sizes_digest also
   // covers the format and the media root.
   uint64_t sizes_digest[2];
@@ -49,12 +56,57 @@ struct IndexHeader {
   uint64_t limits_digest[2];
   // XXH3-128, high half first, of the samples (DigestOfSamples).
   uint64_t data_digest[2];
-  // XXH3-64 of the bytes between header and samples, and of the header up to
-  // this field.
+  // XXH3-64 of the bytes between this header and the samples, and of this
+  // header up to this field.
   uint64_t head_checksum;
   uint64_t header_checksum;
 };
 static_assert(sizeof(IndexHeader) == 184);
+
+// Follows the IndexHeader.
+struct IndexMarksHeader {
+  uint64_t rules;  // kMarkRules
+  // Offsets of the content hashes, which follow the images, and of the marks.
+  uint64_t hash_table;
+  uint64_t mark_table;
+  uint64_t num_hashes;  // num_images, or 0 if no image is clean
+  // Images of samples (not of those left out): ImageMarkCounts.
+  uint64_t checks[4];
+  uint64_t refusals[16];
+  // XXH3-128, high half first, of what travels encoded by
+  // EncodedRule::kChecked and kUnchecked (DigestOfEncoded).
+  uint64_t checked_digest[2];
+  uint64_t unchecked_digest[2];
+};
+static_assert(sizeof(IndexMarksHeader) == 224);
+inline constexpr uint64_t kIndexHeaderBytes =
+    sizeof(IndexHeader) + sizeof(IndexMarksHeader);
+
+// The header of version 4, whose sections are those of version 5 up to the
+// images.
+struct IndexHeaderV4 {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t format;
+  uint64_t total_bytes;
+  uint64_t num_files;
+  uint64_t num_samples;
+  uint64_t num_left_out;
+  uint64_t num_images;
+  uint64_t file_table;
+  uint64_t table_checksums;
+  uint64_t names;
+  uint64_t sample_table;
+  uint64_t image_table;
+  uint64_t page_checksums;
+  uint64_t sizes_digest[2];
+  uint64_t lengths_digest[2];
+  uint64_t limits_digest[2];
+  uint64_t data_digest[2];
+  uint64_t head_checksum;
+  uint64_t header_checksum;
+};
+static_assert(sizeof(IndexHeaderV4) == 184);
 
 struct IndexFileRecord {
   uint64_t name;  // from the start of the names
@@ -90,7 +142,8 @@ struct IndexSampleRecord {
 };
 static_assert(sizeof(IndexSampleRecord) == 56);
 
-// An image is an ImageSize.
+// An image is an ImageSize, a content hash (u64: XXH3-64 of its file if it is
+// clean, else 0) and an ImageMark, each in a table of its own.
 
 }  // namespace ballast
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/corpus/index/image_mark.h"
 #include "server/corpus/index/image_probe.h"
 #include "server/corpus/index/index_key.h"
 #include "server/corpus/index/source_index.h"
@@ -40,12 +41,14 @@ using SampleMeasure = std::function<absl::StatusOr<TextLengths>(
 using LengthsHold = std::function<bool(const TextLengths& lengths,
                                        absl::Span<const ImageSize> images)>;
 
-// Progress of building one index.
+// Progress of building or checking one index.
 struct IndexProgress {
   uint64_t bytes_done = 0;
-  uint64_t bytes_total = 0;  // of all data files; media files do not count
-  uint64_t samples = 0;
-  uint64_t bad = 0;
+  // Building: of all data files; media files do not count. Checking: of the
+  // images to check.
+  uint64_t bytes_total = 0;
+  uint64_t samples = 0;  // checking: images
+  uint64_t bad = 0;      // checking: images that are not clean
 };
 
 struct IndexReport;
@@ -54,6 +57,7 @@ struct IndexReport;
 struct IndexOptions {
   SampleMeasure measure;
   ImageSizeReader read_image_size;
+  ImageJudge judge_image = JudgeHeader;
   // An index built with another key is stale.
   IndexKey key;
   // If empty, all texts are measured again under other limits.
@@ -84,12 +88,15 @@ struct BadSample {
 struct IndexReport {
   uint64_t samples = 0;
   uint64_t images = 0;
+  // Of these images, including those whose checks were taken from the old
+  // index.
+  ImageMarkCounts marks;
   uint64_t skipped = 0;
   // Files unchanged since the old index; the places and image sizes of their
   // samples were taken from it.
   uint64_t reused_files = 0;
   uint64_t reused_samples = 0;
-  // Samples of those files whose text was not read either.
+  // Samples of unchanged files whose text was not measured again.
   uint64_t reused_lengths = 0;
   // Bad samples of reused files. They are not in `bad`: the build that read the
   // files listed them.

@@ -14,7 +14,7 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
                        const MediaRoot* media, const IndexOptions* options)
     : options_(options), digests_(DigestsOf(source, directory, options->key)) {
   if (!options->reuse) return;
-  auto index = IndexFile::Open(IndexPath(source, directory));
+  auto index = IndexFile::OpenToReuse(IndexPath(source, directory));
   if (!index.ok() || (*index)->digests().sizes != digests_.sizes) return;
   if (!(*index)->Verify(nullptr).ok()) return;
   index_ = *std::move(index);
@@ -63,7 +63,7 @@ absl::Status IndexReuse::Scan(uint64_t number, FileScanner& scanner) const {
     const std::optional<TextLengths> known =
         is_kept ? KnownLengths(next) : std::nullopt;
     if (known) {
-      scanner.AddMeasured(index_->record(next), *known, index_->images(next));
+      scanner.AddMeasured(index_->record(next), *known, FactsOf(next));
       ++lengths;
     } else {
       BALLAST_RETURN_IF_ERROR(Measure(next, scanner));
@@ -109,6 +109,32 @@ std::optional<TextLengths> IndexReuse::KnownLengths(uint64_t number) const {
   return lengths;
 }
 
+std::optional<TextLengths> IndexReuse::FindLengths(
+    uint64_t number, const IndexSampleRecord& record) const {
+  Range range = RecordsOf(number, 0, index_->size());
+  // Narrows the range to the first record at or behind the wanted place.
+  const uint64_t end = range.end;
+  const auto place = [](const IndexSampleRecord& each) {
+    return std::pair(each.offset, each.line);
+  };
+  while (range.begin < range.end) {
+    const uint64_t middle = range.begin + (range.end - range.begin) / 2;
+    if (place(index_->record(middle)) < place(record)) {
+      range.begin = middle + 1;
+    } else {
+      range.end = middle;
+    }
+  }
+  if (range.begin == end) return std::nullopt;
+  const IndexSampleRecord& found = index_->record(range.begin);
+  if (place(found) != place(record) || found.length != record.length ||
+      found.text_check != record.text_check ||
+      found.image_check != record.image_check) {
+    return std::nullopt;
+  }
+  return KnownLengths(range.begin);
+}
+
 absl::Status IndexReuse::Measure(uint64_t number, FileScanner& scanner) const {
   const IndexSampleRecord& record = index_->record(number);
   BALLAST_ASSIGN_OR_RETURN(
@@ -122,7 +148,12 @@ absl::Status IndexReuse::Measure(uint64_t number, FileScanner& scanner) const {
   } else {
     absl::ConsumePrefix(&key, WebDatasetSampleName(scanner.name(), ""));
   }
-  return scanner.Add(record, key, *sample, index_->images(number));
+  return scanner.Add(record, key, *sample, FactsOf(number));
+}
+
+ImageFactsView IndexReuse::FactsOf(uint64_t number) const {
+  return {index_->images(number), index_->marks(number),
+          index_->hashes(number)};
 }
 
 }  // namespace ballast

@@ -25,13 +25,19 @@ namespace ballast {
 class IndexReuse {
  public:
   // Opens the index of `source`. Nothing is reused if it is missing, damaged or
-  // of another version, or was built under another key of sizes. `files` are
+  // of a version before kOldestReusedVersion, or was built under another key of
+  // sizes. `files` are
   // the source's, `media` its media root (jsonl), `options` must outlive this.
   IndexReuse(const v1::Source& source, absl::string_view directory,
              const std::vector<SourceFile>& files, const MediaRoot* media,
              const IndexOptions* options);
 
-  // The file's number for Scan, if it has not changed since the index.
+  // Returns whether the images' marks hold. If not, Scan must not be called:
+  // the files' images are read again.
+  bool HasMarks() const { return index_ != nullptr && index_->HasMarks(); }
+
+  // The file's number for the calls below, if it has not changed since the
+  // index.
   std::optional<uint64_t> Find(const SourceFile& file,
                                const FileStamp& stamp) const;
 
@@ -40,6 +46,11 @@ class IndexReuse {
   // hold. Errors: as SampleSource::Read; DATA_LOSS (the file has the same size
   // and time but other content).
   absl::Status Scan(uint64_t number, FileScanner& scanner) const;
+
+  // The lengths of the sample of file `number` that is the same as `record`, if
+  // there is one and they hold.
+  std::optional<TextLengths> FindLengths(uint64_t number,
+                                         const IndexSampleRecord& record) const;
 
  private:
   struct Range {
@@ -52,6 +63,8 @@ class IndexReuse {
   // The lengths of a sample, if those in the index hold.
   std::optional<TextLengths> KnownLengths(uint64_t number) const;
   absl::Status Measure(uint64_t number, FileScanner& scanner) const;
+  // Of all images of a record.
+  ImageFactsView FactsOf(uint64_t number) const;
 
   const IndexOptions* options_;
   IndexDigests digests_;                    // of options_->key

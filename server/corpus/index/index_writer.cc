@@ -1,9 +1,11 @@
 #include "server/corpus/index/index_writer.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "common/align.h"
 #include "server/corpus/index/atomic_file.h"
 #include "server/corpus/index/digest.h"
@@ -23,6 +25,58 @@ std::string Padding(uint64_t size) {
   return std::string(AlignUp(size, kIndexPageBytes) - size, '\0');
 }
 
+// The marks, one for each image.
+std::vector<ImageMark> MarksOf(const IndexContents& contents) {
+  std::vector<ImageMark> marks = contents.marks;
+  marks.resize(contents.images.size());
+  return marks;
+}
+
+// The hashes of clean images, 0 for others; empty if no image is clean. So
+// equal results give equal files, however they came about.
+std::vector<uint64_t> HashesOf(const IndexContents& contents,
+                               const std::vector<ImageMark>& marks) {
+  const auto is_clean = [](ImageMark mark) {
+    return mark.check() == ImageCheckResult::kClean;
+  };
+  if (std::none_of(marks.begin(), marks.end(), is_clean)) return {};
+  std::vector<uint64_t> hashes = contents.content_hashes;
+  hashes.resize(marks.size());
+  for (size_t i = 0; i < marks.size(); ++i) {
+    if (!is_clean(marks[i])) hashes[i] = 0;
+  }
+  return hashes;
+}
+
+IndexMarksHeader MarksHeaderOf(const IndexContents& contents,
+                               const std::vector<ImageMark>& marks,
+                               const std::vector<uint64_t>& hashes,
+                               const IndexHeader& header) {
+  IndexMarksHeader found = {};
+  found.rules = kMarkRules;
+  found.hash_table = header.image_table + Bytes(contents.images).size();
+  found.mark_table = found.hash_table + Bytes(hashes).size();
+  found.num_hashes = hashes.size();
+  ImageMarkCounts counts;
+  for (const IndexSampleRecord& sample : contents.samples) {
+    for (const ImageMark mark : absl::MakeConstSpan(marks).subspan(
+             sample.first_image, sample.num_images)) {
+      counts.Add(mark);
+    }
+  }
+  std::copy(counts.checks.begin(), counts.checks.end(), found.checks);
+  std::copy(counts.refusals.begin(), counts.refusals.end(), found.refusals);
+  const Digest checked =
+      DigestOfEncoded(contents.samples, marks, hashes, EncodedRule::kChecked);
+  const Digest unchecked =
+      DigestOfEncoded(contents.samples, marks, hashes, EncodedRule::kUnchecked);
+  for (int half = 0; half < 2; ++half) {
+    found.checked_digest[half] = checked[half];
+    found.unchecked_digest[half] = unchecked[half];
+  }
+  return found;
+}
+
 }  // namespace
 
 absl::Status WriteIndex(const std::string& path,
@@ -36,12 +90,18 @@ absl::Status WriteIndex(const std::string& path,
   }
   const uint64_t num_records =
       contents.samples.size() + contents.left_out.size();
+  const std::vector<ImageMark> marks = MarksOf(contents);
+  const std::vector<uint64_t> hashes = HashesOf(contents, marks);
   const uint64_t record_bytes = num_records * sizeof(IndexSampleRecord) +
-                                contents.images.size() * sizeof(ImageSize);
+                                Bytes(contents.images).size() +
+                                Bytes(hashes).size() + Bytes(marks).size();
   const std::string record_padding = Padding(record_bytes);
   const absl::string_view records[] = {Bytes(contents.samples),
                                        Bytes(contents.left_out),
-                                       Bytes(contents.images), record_padding};
+                                       Bytes(contents.images),
+                                       Bytes(hashes),
+                                       Bytes(marks),
+                                       record_padding};
   const std::vector<uint64_t> page_checksums = PageChecksums(records);
   const std::vector<uint64_t> table_checksums =
       PageChecksums({Bytes(page_checksums)});
@@ -54,7 +114,7 @@ absl::Status WriteIndex(const std::string& path,
   header.num_samples = contents.samples.size();
   header.num_left_out = contents.left_out.size();
   header.num_images = contents.images.size();
-  header.file_table = sizeof(header);
+  header.file_table = kIndexHeaderBytes;
   header.table_checksums = header.file_table + Bytes(files).size();
   header.names = header.table_checksums + Bytes(table_checksums).size();
   names += Padding(header.names + names.size());
@@ -71,8 +131,12 @@ absl::Status WriteIndex(const std::string& path,
     header.limits_digest[half] = contents.digests.limits[half];
     header.data_digest[half] = data[half];
   }
-  const std::string head =
-      absl::StrCat(Bytes(files), Bytes(table_checksums), names);
+  const IndexMarksHeader marks_header =
+      MarksHeaderOf(contents, marks, hashes, header);
+  const std::string head = absl::StrCat(
+      absl::string_view(reinterpret_cast<const char*>(&marks_header),
+                        sizeof(marks_header)),
+      Bytes(files), Bytes(table_checksums), names);
   header.head_checksum = Checksum(head);
   const absl::string_view header_bytes(reinterpret_cast<const char*>(&header),
                                        sizeof(header));
@@ -80,7 +144,7 @@ absl::Status WriteIndex(const std::string& path,
       Checksum(header_bytes.substr(0, offsetof(IndexHeader, header_checksum)));
   return WriteFileAtomically(
       path, {header_bytes, head, records[0], records[1], records[2], records[3],
-             Bytes(page_checksums)});
+             records[4], records[5], Bytes(page_checksums)});
 }
 
 }  // namespace ballast

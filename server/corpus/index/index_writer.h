@@ -28,6 +28,11 @@ struct IndexContents {
   // Samples left out; their images follow those of all samples.
   std::vector<IndexSampleRecord> left_out;
   std::vector<ImageSize> images;
+  // One for each image, or empty: none has been judged.
+  std::vector<ImageMark> marks;
+  // One for each image, or empty: none is clean. Those of other images are
+  // ignored.
+  std::vector<uint64_t> content_hashes;
 };
 
 // Writes `path` atomically: readers see the old file or the whole new one, and

@@ -28,11 +28,12 @@ absl::StatusOr<JsonSample> ReadSample(const Line& line) {
   return ParseJsonSample(line.text);
 }
 
-// Reads the sizes of the images that a line of `bytes` names.
-absl::StatusOr<std::vector<ImageSize>> ReadSizes(
-    const std::vector<std::string>& paths, uint64_t bytes,
-    const MediaRoot& media, const ImageSizeReader& reader, ImagesHash* hash) {
-  std::vector<ImageSize> sizes;
+// Reads the headers of the images that a line of `bytes` names.
+absl::StatusOr<ImageFacts> ReadImages(const std::vector<std::string>& paths,
+                                      uint64_t bytes, const MediaRoot& media,
+                                      const IndexOptions& options,
+                                      ImagesHash* hash) {
+  ImageFacts images;
   for (const std::string& path : paths) {
     BALLAST_ASSIGN_OR_RETURN(const File file, media.Open(path));
     const uint64_t size = file.stamp().size;
@@ -41,11 +42,13 @@ absl::StatusOr<std::vector<ImageSize>> ReadSizes(
           absl::StrCat("over ", kMaxSampleBytes, " bytes in all"));
     }
     bytes += size;
-    absl::StatusOr<ImageSize> image = ProbeImage(file, 0, size, reader, hash);
+    const absl::StatusOr<ProbedImage> image = ProbeImage(
+        file, 0, size, options.read_image_size, options.judge_image, hash);
     if (!image.ok()) return Annotate(image.status(), file.path());
-    sizes.push_back(*image);
+    images.sizes.push_back(image->size);
+    images.marks.push_back(image->mark);
   }
-  return sizes;
+  return images;
 }
 
 }  // namespace
@@ -62,11 +65,11 @@ absl::Status ScanJsonl(const File& file, const MediaRoot& media,
     const std::string key = absl::StrCat(line->number);
     const absl::StatusOr<JsonSample> found = ReadSample(*line);
     ImagesHash image_hash;
-    const absl::StatusOr<std::vector<ImageSize>> sizes =
-        found.ok() ? ReadSizes(found->images, line->length, media,
-                               scanner.read_image_size(), &image_hash)
+    const absl::StatusOr<ImageFacts> images =
+        found.ok() ? ReadImages(found->images, line->length, media,
+                                scanner.options(), &image_hash)
                    : found.status();
-    if (sizes.ok()) {
+    if (images.ok()) {
       RawSample sample;
       sample.name = JsonlSampleName(scanner.name(), line->number);
       sample.text_format = found->text_format;
@@ -77,10 +80,10 @@ absl::Status ScanJsonl(const File& file, const MediaRoot& media,
       record.text_check = Checksum(line->text);
       record.image_check = image_hash.value();
       record.line = static_cast<uint32_t>(line->number);
-      BALLAST_RETURN_IF_ERROR(scanner.Add(record, key, sample, *sizes));
+      BALLAST_RETURN_IF_ERROR(scanner.Add(record, key, sample, images->view()));
     } else {
       BALLAST_RETURN_IF_ERROR(
-          scanner.AddBad(line->offset, key, sizes.status()));
+          scanner.AddBad(line->offset, key, images.status()));
     }
     scanner.Advance(line->offset + line->length);
   }

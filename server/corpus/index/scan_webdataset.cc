@@ -31,18 +31,20 @@ absl::StatusOr<std::string> ReadText(const File& file,
   return text;
 }
 
-absl::StatusOr<std::vector<ImageSize>> ReadSizes(const File& file,
-                                                 const WebDatasetSample& sample,
-                                                 const ImageSizeReader& reader,
-                                                 ImagesHash* hash) {
-  std::vector<ImageSize> sizes;
+absl::StatusOr<ImageFacts> ReadImages(const File& file,
+                                      const WebDatasetSample& sample,
+                                      const IndexOptions& options,
+                                      ImagesHash* hash) {
+  ImageFacts images;
   for (const TarMember& member : sample.images) {
-    absl::StatusOr<ImageSize> size =
-        ProbeImage(file, member.data, member.size, reader, hash);
-    if (!size.ok()) return Annotate(size.status(), member.name);
-    sizes.push_back(*size);
+    const absl::StatusOr<ProbedImage> image =
+        ProbeImage(file, member.data, member.size, options.read_image_size,
+                   options.judge_image, hash);
+    if (!image.ok()) return Annotate(image.status(), member.name);
+    images.sizes.push_back(image->size);
+    images.marks.push_back(image->mark);
   }
-  return sizes;
+  return images;
 }
 
 // Adds the sample to the scan, or returns why it is bad.
@@ -60,14 +62,14 @@ absl::Status AddSample(const File& file, const WebDatasetSample& sample,
   }
   ImagesHash image_hash;
   BALLAST_ASSIGN_OR_RETURN(
-      const std::vector<ImageSize> sizes,
-      ReadSizes(file, sample, scanner.read_image_size(), &image_hash));
+      const ImageFacts images,
+      ReadImages(file, sample, scanner.options(), &image_hash));
   IndexSampleRecord record = {};
   record.offset = sample.begin;
   record.length = static_cast<uint32_t>(span);
   record.text_check = TextHash(sample.key, raw.text);
   record.image_check = image_hash.value();
-  return scanner.Add(record, Printable(sample.key), raw, sizes);
+  return scanner.Add(record, Printable(sample.key), raw, images.view());
 }
 
 absl::Status ScanSamples(const File& file, WebDatasetReader& reader,

@@ -25,7 +25,8 @@ struct IndexedSample {
   // Tokens that the loss counts.
   uint32_t label_tokens = 0;
   absl::Span<const ImageSize> images;
-  // One for each image, or empty: all images travel as pixels.
+  // One for each image, or empty: all images travel as pixels, and none has a
+  // content hash.
   absl::Span<const ImageMark> marks = {};
   EncodedRule rule = EncodedRule::kNone;
 
@@ -67,9 +68,10 @@ class SourceIndex {
     return absl::Span<const uint64_t>();
   }
 
-  // 32 hexadecimal digits over every image's encoded_bytes and the content
-  // hashes of those that travel encoded. Equal for equal data on every machine.
-  // Empty if all images travel as pixels.
+  // 32 hexadecimal digits over the lengths of the files that travel encoded and
+  // their content hashes; where all images travel as pixels, over those that
+  // have hashes. Equal for equal data on every machine. Empty if there are
+  // neither.
   virtual std::string encoded_digest() const { return ""; }
 
   // The marks of all samples' images. O(1). All 0: the source has no marks, and

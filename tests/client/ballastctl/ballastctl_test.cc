@@ -70,6 +70,33 @@ TEST_F(BallastctlTest, StatusNamesFaults) {
   }
 }
 
+TEST_F(BallastctlTest, StatusCountsWhatTravelsEncoded) {
+  v1::GetStatusResponse state;
+  auto* source = state.add_encoded_images();
+  source->set_source("docs");
+  source->set_images(100);
+  source->set_clean(90);
+  source->set_unsound(3);
+  auto* refusal = source->add_refusals();
+  refusal->set_reason("not a JPEG");
+  refusal->set_images(7);
+  server_->SetStatus(state);
+  server_->SetStats({});
+  ASSERT_TRUE(Status(true).ok());
+  EXPECT_EQ(json::parse(out_.str())["encoded_images"],
+            json::array({{{"source", "docs"},
+                          {"images", 100},
+                          {"clean", 90},
+                          {"unsound", 3},
+                          {"changed", 0},
+                          {"unchecked", 0},
+                          {"refusals", {{"not a JPEG", 7}}}}}));
+  out_.str("");
+  ASSERT_TRUE(Status(false).ok());
+  EXPECT_THAT(out_.str(), HasSubstr("encoded      docs: 90 of 100 images "
+                                    "clean; 3 unsound, 7 not a JPEG\n"));
+}
+
 // Instruments of a server that has built `images`, four in ten of them sent
 // encoded.
 v1::GetStatsResponse StatsOf(double images) {

@@ -62,6 +62,7 @@ std::map<std::string, std::string> SomeEntries() {
   return {{"balance.scope", "x"},
           {"batch.global", "64"},
           {"batch.micro", "32"},
+          {"delivery.encoded.docs", "00"},
           {"index.docs", "00"},
           {"order.epochs", "1"},
           {"order.seed", "1234"},
@@ -72,8 +73,9 @@ std::map<std::string, std::string> SomeEntries() {
 
 TEST(FingerprintTest, ACheckpointMayChangeTheLayout) {
   const v1::Fingerprint before = MakeFingerprint(SomeEntries());
-  for (const char* key : {"balance.scope", "batch.micro", "order.epochs",
-                          "packing.mode", "topology.modules.vision.dp"}) {
+  for (const char* key :
+       {"balance.scope", "batch.micro", "delivery.encoded.docs", "order.epochs",
+        "packing.mode", "topology.modules.vision.dp"}) {
     auto entries = SomeEntries();
     entries[key] = "2";
     const v1::Fingerprint after = MakeFingerprint(entries);

@@ -198,22 +198,28 @@ TEST(ImageProbeTest, ReadsMoreIfNeeded) {
   auto file = File::Open(path);
   ASSERT_TRUE(file.ok());
   std::vector<size_t> lengths;
-  const auto size =
-      ProbeImage(*file, 6, image.size(), [&](absl::string_view bytes) {
+  const auto probed = ProbeImage(
+      *file, 6, image.size(),
+      [&](absl::string_view bytes) {
         lengths.push_back(bytes.size());
         return ReadFakeImage(bytes);
-      });
-  ASSERT_TRUE(size.ok()) << size.status();
-  EXPECT_EQ(size->width, 20);
-  EXPECT_EQ(size->height, 10);
+      },
+      JudgeHeader);
+  ASSERT_TRUE(probed.ok()) << probed.status();
+  EXPECT_EQ(probed->size.width, 20);
+  EXPECT_EQ(probed->size.height, 10);
+  EXPECT_EQ(probed->mark, ImageMark::Refused(EngineRefusal::kNotJpeg));
   EXPECT_THAT(lengths,
               ::testing::ElementsAre(4096, 16384, 65536, 262144, image.size()));
-  EXPECT_EQ(ProbeImage(*file, 6, far, ReadFakeImage).status().message(),
-            "cut inside its header: no mark");
-  EXPECT_EQ(ProbeImage(*file, 6, 0, ReadFakeImage).status().message(),
-            "cut inside its header: no mark");
-  EXPECT_EQ(ProbeImage(*file, 0, 6, ReadFakeImage).status().message(),
-            "no image");
+  EXPECT_EQ(
+      ProbeImage(*file, 6, far, ReadFakeImage, JudgeHeader).status().message(),
+      "cut inside its header: no mark");
+  EXPECT_EQ(
+      ProbeImage(*file, 6, 0, ReadFakeImage, JudgeHeader).status().message(),
+      "cut inside its header: no mark");
+  EXPECT_EQ(
+      ProbeImage(*file, 0, 6, ReadFakeImage, JudgeHeader).status().message(),
+      "no image");
 }
 
 TEST(ImageProbeTest, RefusesASideOfZero) {
@@ -221,8 +227,9 @@ TEST(ImageProbeTest, RefusesASideOfZero) {
   WriteFile(path, FakeImage(5, 0));
   auto file = File::Open(path);
   ASSERT_TRUE(file.ok());
-  EXPECT_EQ(ProbeImage(*file, 0, 9, ReadFakeImage).status().message(),
-            "an image of 5x0 pixels");
+  EXPECT_EQ(
+      ProbeImage(*file, 0, 9, ReadFakeImage, JudgeHeader).status().message(),
+      "an image of 5x0 pixels");
 }
 
 }  // namespace

@@ -18,7 +18,9 @@
 namespace ballast {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Index() with one damaged sample, which checks that reads were prefetched.
 class WatchedIndex final : public SourceIndex {
@@ -266,6 +268,40 @@ TEST(SchedulerValuesTest, TheJobContainsTheLayout) {
   EXPECT_EQ(job.modules(1).align(), 16u);
   EXPECT_FALSE(job.colocated());
   EXPECT_EQ(job.virtual_pipeline_group(), 3u);
+}
+
+// Blocks differ with it; the data and the default's fingerprint do not.
+TEST(SchedulerValuesTest, TheFingerprintSaysWhereImagesAreDecoded) {
+  const auto host = JobConfig(2, 2, 64, 16);
+  const v1::Fingerprint before = Make(host)->fingerprint();
+  auto named = host;
+  named.mutable_model()->set_decode(v1::Model::DECODE_HOST);
+  EXPECT_EQ(Make(named)->fingerprint().hash(), before.hash());
+  auto device = host;
+  device.mutable_model()->set_decode(v1::Model::DECODE_DEVICE);
+  const v1::Fingerprint after = Make(device)->fingerprint();
+  EXPECT_NE(after.hash(), before.hash());
+  EXPECT_EQ(after.data_hash(), before.data_hash());
+  for (const auto& entry : before.entries()) {
+    EXPECT_THAT(entry.key(),
+                Not(AnyOf(HasSubstr("decode"), HasSubstr("encoded"),
+                          HasSubstr("unchecked"))));
+  }
+  // Other files travel encoded: the same data, other blocks.
+  class OtherEncoded final : public SourceIndex {
+   public:
+    uint64_t size() const override { return Index().size(); }
+    absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const override {
+      return Index().sample(ordinal);
+    }
+    std::string digest() const override { return Index().digest(); }
+    std::string encoded_digest() const override { return std::string(32, '7'); }
+  };
+  const OtherEncoded other;
+  const auto scheduler = Scheduler::Create(device, {&other});
+  ASSERT_TRUE(scheduler.ok()) << scheduler.status();
+  EXPECT_NE((*scheduler)->fingerprint().hash(), after.hash());
+  EXPECT_EQ((*scheduler)->fingerprint().data_hash(), after.data_hash());
 }
 
 TEST(SchedulerValuesTest, TheFingerprintCoversTheSchedulesInputs) {

@@ -204,7 +204,7 @@ TEST(IndexFileTest, RefusesRecordsOutOfBounds) {
   EXPECT_EQ(reason(images, sizeof(ImageSize), 1, offsetof(ImageSize, height),
                    uint32_t{0}),
             damaged + "an image of sample 0 has a side of 0");
-  EXPECT_EQ(reason(sizeof(IndexHeader), sizeof(IndexFileRecord), 1,
+  EXPECT_EQ(reason(kIndexHeaderBytes, sizeof(IndexFileRecord), 1,
                    offsetof(IndexFileRecord, name_bytes), uint64_t{4096}),
             damaged + "file 1 has its name outside");
   for (size_t field = offsetof(IndexHeader, num_files);
@@ -229,7 +229,7 @@ TEST(IndexFileTest, RefusesOtherFilesAndVersions) {
   WriteFile(path, bytes);
   const absl::Status status = IndexFile::Open(path).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(status.message(), path + ": index of version 77, wanted 4");
+  EXPECT_EQ(status.message(), path + ": index of version 77, wanted 5");
 }
 
 TEST(IndexFileTest, FindsEveryFlippedBitAndEveryCut) {

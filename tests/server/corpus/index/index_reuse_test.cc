@@ -9,6 +9,7 @@
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/index/index_file.h"
 #include "server/corpus/source_files.h"
+#include "tests/fakes/old_index.h"
 #include "tests/server/corpus/corpus_testing.h"
 
 namespace ballast {
@@ -218,6 +219,42 @@ TEST_F(IndexReuseTest, IgnoresADamagedOrOlderIndex) {
     EXPECT_EQ(report.reused_files, 0);
     EXPECT_EQ(reads_.images, 7);
   }
+}
+
+// The images' headers are read again, for the engines, and no text is measured
+// that need not be.
+TEST_F(IndexReuseTest, TakesLengthsFromAnIndexWithoutMarks) {
+  v1::Source lines = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
+  lines.set_media_root("media");
+  WriteFile(folder_ + "/media/a.jpg", FakeImage(3, 4));
+  WriteFile(folder_ + "/chat.jsonl",
+            "{\"image\": \"a.jpg\"}\n{\"unmeasurable\": 1}\n{}\n");
+  struct Case {
+    v1::Source source;
+    int images, left_out;
+    uint64_t samples;
+  };
+  for (const Case& each : {Case{WriteTars(), 7, 2, 4}, Case{lines, 1, 1, 2}}) {
+    Build(each.source, FakeOptions());
+    WriteFile(folder_ + kIndex, OldIndexOf(ReadFile(folder_ + kIndex)));
+    EXPECT_FALSE(CheckIndexFresh(each.source, folder_, FakeKey()).ok());
+    const IndexReport report = BuildBothWays(each.source, FakeOptions());
+    EXPECT_EQ(reads_.images, each.images);
+    EXPECT_EQ(reads_.texts, each.left_out);
+    EXPECT_EQ(report.samples, each.samples);
+    EXPECT_EQ(report.reused_lengths, each.samples);
+  }
+  // Under other limits, only lengths that hold are taken.
+  Build(lines, FakeOptions());
+  WriteFile(folder_ + kIndex, OldIndexOf(ReadFile(folder_ + kIndex)));
+  IndexOptions options = FakeOptions();
+  options.key.limits = "other";
+  options.lengths_hold = [](const TextLengths& lengths,
+                            absl::Span<const ImageSize>) {
+    return lengths.text_tokens != 2;  // "{}"
+  };
+  EXPECT_EQ(BuildBothWays(lines, options).reused_lengths, 1);
+  EXPECT_EQ(reads_.texts, 2);
 }
 
 // The size and the time are the same, but other bytes differ.

@@ -1,0 +1,67 @@
+#ifndef BALLAST_SERVER_CORPUS_CHECK_INDEX_CHECK_H_
+#define BALLAST_SERVER_CORPUS_CHECK_INDEX_CHECK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/corpus/check/check_plan.h"
+#include "server/corpus/file_source.h"
+#include "server/corpus/index/index_options.h"
+
+namespace ballast {
+
+// Checks a whole JPEG that the index has marked, like CheckScan
+// (server/image/sound_scan.h): OK if JPEG engines make libjpeg's planes of it.
+// Called from several threads at once.
+using ImageCheck = std::function<absl::Status(absl::string_view jpeg)>;
+
+struct CheckOptions {
+  ImageCheck check;
+  CheckShard shard;
+  CheckUnitSize unit_size;
+  // Images checked at the same time. At least 1.
+  uint32_t threads = 1;
+  // May be empty. Called from any thread, one call at a time, once a unit.
+  std::function<void(const IndexProgress&)> progress;
+};
+
+// An image that is not clean.
+struct UncleanImage {
+  uint64_t record = 0;  // the sample's number in the index
+  uint32_t image = 0;   // in the sample, from 0
+  std::string reason;   // with file and sample
+};
+
+struct CheckReport {
+  static constexpr size_t kMostListed = 100;
+
+  // Images of the shard, and of these the ones that an earlier run has checked.
+  uint64_t images = 0;
+  uint64_t resumed = 0;
+  uint64_t clean = 0;
+  uint64_t unsound = 0;
+  uint64_t changed = 0;
+  // Those that this run has found, in order of record; at most kMostListed.
+  std::vector<UncleanImage> unclean;
+};
+
+// Reads the images of a shard that the index of `source` has marked and that
+// have not been checked. Records what it finds in the shard's journal, beside
+// the index, unit by unit; units that the journal has already are not checked
+// again. Does not change the index: MergeChecks does. Blocks until all is
+// checked. Errors: UNAVAILABLE (some samples could not be read: how many, and
+// the reason of the first; all others are recorded); FAILED_PRECONDITION
+// (another process works on the shard); DATA_LOSS (the index is damaged); as
+// File::Write.
+absl::StatusOr<CheckReport> CheckImages(const FileSource& source,
+                                        const CheckOptions& options);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_CHECK_INDEX_CHECK_H_

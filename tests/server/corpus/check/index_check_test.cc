@@ -1,0 +1,273 @@
+#include "server/corpus/check/index_check.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/corpus/check/check_journal.h"
+#include "server/corpus/check/merge_checks.h"
+#include "server/corpus/index/digest.h"
+#include "server/corpus/index/index_builder.h"
+#include "server/corpus/index/index_file.h"
+#include "server/image/image.h"
+#include "server/image/sound_scan.h"
+#include "tests/fakes/made_jpegs.h"
+#include "tests/server/corpus/check/check_testing.h"
+#include "tests/server/corpus/corpus_testing.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kIndex[] = "/index/docs.index";
+
+// `n` sound files; every fifth is not for engines.
+std::vector<std::string> SoundImages(uint32_t n) {
+  std::vector<std::string> images;
+  for (uint32_t i = 0; i < n; ++i) {
+    images.push_back(
+        MakeJpeg({.width = 20 + i, .progressive = i % 5 == 4, .seed = 1 + i}));
+  }
+  return images;
+}
+
+class IndexCheckTest : public ::testing::Test {
+ protected:
+  // The index after a check of one shard, with its marks as `rule` has them.
+  std::shared_ptr<const IndexFile> Checked(const v1::Source& source,
+                                           const CheckOptions& options) {
+    const auto report = CheckImages(*OpenImages(folder_, source), options);
+    EXPECT_TRUE(report.ok()) << report.status();
+    report_ = report.ok() ? *report : CheckReport();
+    const auto marks = MergeChecks(folder_ + kIndex, options.unit_size);
+    EXPECT_TRUE(marks.ok()) << marks.status();
+    auto index = IndexFile::Open(folder_ + kIndex, EncodedRule::kChecked);
+    EXPECT_TRUE(index.ok()) << index.status();
+    EXPECT_TRUE((*index)->Verify(nullptr).ok());
+    EXPECT_EQ((*index)->mark_counts(), *marks);
+    return *index;
+  }
+
+  const std::string folder_ = TestFolder();
+  CheckReport report_;
+};
+
+TEST_F(IndexCheckTest, NotesHashesOfCleanFiles) {
+  const std::vector<std::string> images = SoundImages(20);
+  const auto index = Checked(IndexImages(folder_, images), ScanOptions());
+  EXPECT_EQ(report_.images, 16);
+  EXPECT_EQ(report_.clean, 16);
+  EXPECT_EQ(report_.resumed, 0);
+  for (uint64_t i = 0; i < images.size(); ++i) {
+    const auto sample = index->sample(i);
+    ASSERT_TRUE(sample.ok()) << sample.status();
+    if (i % 5 == 4) {
+      EXPECT_EQ(sample->encoded_bytes(0), 0);
+      EXPECT_EQ(sample->marks[0].refusal(), EngineRefusal::kProcess);
+    } else {
+      EXPECT_EQ(sample->encoded_bytes(0), images[i].size());
+      EXPECT_THAT(*index->content_hashes(i), ElementsAre(Checksum(images[i])));
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ + kIndex + ".check-1-of-1"));
+}
+
+// What travels encoded is what the strict reader passes, and the server decodes
+// each such file without a warning.
+TEST_F(IndexCheckTest, LeavesDamagedFilesToTheServer) {
+  const std::vector<std::string> images = DamagedImages();
+  ASSERT_EQ(images.size(), 560);
+  const auto index = Checked(IndexImages(folder_, images), ScanOptions(64));
+  ImageDecoder decoder;
+  uint64_t clean = 0;
+  for (uint64_t i = 0; i < images.size(); ++i) {
+    const auto sample = index->sample(i);
+    ASSERT_TRUE(sample.ok()) << sample.status();
+    const bool passes = CheckScan(images[i]).ok();
+    EXPECT_EQ(sample->encoded_bytes(0), passes ? images[i].size() : 0) << i;
+    if (!passes) continue;
+    ++clean;
+    EXPECT_EQ((*index->content_hashes(i))[0], Checksum(images[i]));
+    EXPECT_TRUE(decoder.Decode(images[i]).ok()) << i;
+    EXPECT_EQ(decoder.warnings(), 0) << i;
+  }
+  EXPECT_EQ(report_.clean, clean);
+  const ImageMarkCounts marks = index->mark_counts();
+  EXPECT_EQ(marks.with(ImageCheckResult::kClean), clean);
+  EXPECT_EQ(marks.with(ImageCheckResult::kUnsound), report_.unsound);
+  EXPECT_TRUE(marks.checked());
+  EXPECT_EQ(marks.images, 560);
+  // Both kinds are there, and the first hundred are listed in order.
+  EXPECT_GT(clean, 100);
+  EXPECT_GT(report_.unsound, CheckReport::kMostListed);
+  ASSERT_EQ(report_.unclean.size(), CheckReport::kMostListed);
+  EXPECT_LT(report_.unclean[0].record, report_.unclean[1].record);
+  EXPECT_THAT(report_.unclean[0].reason, HasSubstr("docs.tar: 0"));
+  EXPECT_THAT(report_.unclean[0].reason, HasSubstr(": image 0: JPEG: "));
+}
+
+TEST_F(IndexCheckTest, ShardsMergedAreOneRunToTheByte) {
+  const std::vector<std::string> images = DamagedImages();
+  const v1::Source source = IndexImages(folder_, images);
+  const std::string built = ReadFile(folder_ + kIndex);
+  Checked(source, ScanOptions(16));
+  const std::string one_run = ReadFile(folder_ + kIndex);
+  EXPECT_NE(one_run, built);
+  for (const uint32_t shards : {2, 5, 50}) {
+    WriteFile(folder_ + kIndex, built);
+    CheckOptions options = ScanOptions(16);
+    uint64_t checked = 0;
+    for (uint32_t number = shards; number > 0; --number) {
+      options.shard = {number, shards};
+      options.threads = 1 + number % 4;
+      EXPECT_EQ(ReadFile(folder_ + kIndex), built);
+      const auto report = CheckImages(*OpenImages(folder_, source), options);
+      ASSERT_TRUE(report.ok()) << report.status();
+      checked += report->images;
+    }
+    EXPECT_EQ(checked, report_.images);
+    ASSERT_TRUE(MergeChecks(folder_ + kIndex, options.unit_size).ok());
+    EXPECT_EQ(ReadFile(folder_ + kIndex), one_run) << shards;
+    EXPECT_FALSE(std::filesystem::exists(
+        JournalPath(folder_ + kIndex, {shards, shards})));
+  }
+}
+
+TEST_F(IndexCheckTest, RefusesToMergeShardsThatAreNotDone) {
+  const v1::Source source = IndexImages(folder_, SoundImages(40));
+  CheckOptions options = ScanOptions();
+  const std::string path = folder_ + kIndex;
+  const auto merge = [&] {
+    const absl::Status status = MergeChecks(path, options.unit_size).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(merge(), HasSubstr("no results of a check of this index"));
+  options.shard = {1, 2};
+  ASSERT_TRUE(CheckImages(*OpenImages(folder_, source), options).ok());
+  EXPECT_THAT(merge(), HasSubstr("shard 2/2 has checked 0 of its 4 parts"));
+  // The results of shards do not hold for an index that was built later.
+  options.shard = {2, 2};
+  ASSERT_TRUE(CheckImages(*OpenImages(folder_, source), options).ok());
+  IndexImages(folder_, SoundImages(39));
+  EXPECT_THAT(merge(), HasSubstr("no results of a check of this index"));
+}
+
+TEST_F(IndexCheckTest, GoesOnAfterAKill) {
+  const std::vector<std::string> images = SoundImages(40);
+  const v1::Source source = IndexImages(folder_, images);
+  const std::string built = ReadFile(folder_ + kIndex);
+  const CheckOptions options = ScanOptions();
+  Checked(source, options);
+  const std::string one_run = ReadFile(folder_ + kIndex);
+  WriteFile(folder_ + kIndex, built);
+  // Killed at the 19th image: four units of four are recorded.
+  EXPECT_EXIT(
+      {
+        int checked = 0;
+        CheckOptions killed = options;
+        killed.check = [&checked](absl::string_view jpeg) {
+          if (++checked == 19) kill(getpid(), SIGKILL);
+          return CheckScan(jpeg);
+        };
+        CheckImages(*OpenImages(folder_, source), killed).IgnoreError();
+      },
+      ::testing::KilledBySignal(SIGKILL), "");
+  EXPECT_EQ(ReadFile(folder_ + kIndex), built);
+  int checked = 0;
+  CheckOptions counted = options;
+  counted.check = [&checked](absl::string_view jpeg) {
+    ++checked;
+    return CheckScan(jpeg);
+  };
+  Checked(source, counted);
+  EXPECT_EQ(report_.resumed, 16);
+  EXPECT_EQ(report_.images, 32);
+  EXPECT_EQ(report_.clean, 32);
+  EXPECT_EQ(checked, 16);
+  EXPECT_EQ(ReadFile(folder_ + kIndex), one_run);
+  // Nothing is left to check.
+  Checked(source, counted);
+  EXPECT_EQ(checked, 16);
+  EXPECT_EQ(ReadFile(folder_ + kIndex), one_run);
+}
+
+TEST_F(IndexCheckTest, ABuildKeepsTheChecksOfFilesThatStay) {
+  const v1::Source source = IndexImages(folder_, SoundImages(20));
+  Checked(source, ScanOptions());
+  v1::Source more = source;
+  more.set_path("*.tar");
+  WriteTar(folder_ + "/more.tar",
+           {{"a.txt", "text"}, {"a.jpg", MakeJpeg({.seed = 99})}});
+  ASSERT_TRUE(BuildIndex(more, folder_, RealImageOptions()).ok());
+  auto index = IndexFile::Open(folder_ + kIndex);
+  ASSERT_TRUE(index.ok()) << index.status();
+  EXPECT_EQ((*index)->mark_counts().with(ImageCheckResult::kClean), 16);
+  EXPECT_FALSE((*index)->mark_counts().checked());
+  // Only the new image is read, and the result is that of one check of all.
+  Checked(more, ScanOptions());
+  EXPECT_EQ(report_.images, 1);
+  const std::string in_parts = ReadFile(folder_ + kIndex);
+  IndexOptions anew = RealImageOptions();
+  anew.reuse = false;
+  ASSERT_TRUE(BuildIndex(more, folder_, anew).ok());
+  Checked(more, ScanOptions());
+  EXPECT_EQ(report_.images, 17);
+  EXPECT_EQ(ReadFile(folder_ + kIndex), in_parts);
+}
+
+class ChangedImageTest : public IndexCheckTest {
+ protected:
+  ChangedImageTest() {
+    for (const char* name : {"a", "b", "c"}) {
+      WriteFile(folder_ + "/media/" + name + ".jpg", MakeJpeg({}));
+    }
+    WriteFile(folder_ + "/chat.jsonl",
+              "{\"image\": \"a.jpg\"}\n{\"image\": \"b.jpg\"}\n"
+              "{\"image\": \"c.jpg\"}\n");
+    source_ = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
+    source_.set_media_root("media");
+    const auto report = BuildIndex(source_, folder_, RealImageOptions());
+    EXPECT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->samples, 3);
+  }
+
+  v1::Source source_;
+};
+
+TEST_F(ChangedImageTest, AFileWithAnotherHeaderIsNotClean) {
+  WriteFile(folder_ + "/media/b.jpg", MakeJpeg({.quality = 20}));
+  const auto index = Checked(source_, ScanOptions(1));
+  EXPECT_EQ(report_.clean, 2);
+  EXPECT_EQ(report_.changed, 1);
+  EXPECT_EQ(index->marks(1)[0].check(), ImageCheckResult::kChanged);
+  ASSERT_EQ(report_.unclean.size(), 1);
+  EXPECT_EQ(report_.unclean[0].record, 1);
+  EXPECT_THAT(report_.unclean[0].reason, HasSubstr("chat.jsonl"));
+}
+
+// A file that cannot be read may be there again later.
+TEST_F(ChangedImageTest, AFileThatIsGoneLeavesItsPartOpen) {
+  std::filesystem::remove(folder_ + "/media/b.jpg");
+  const absl::Status status =
+      CheckImages(*OpenImages(folder_, source_), ScanOptions(1)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("1 of 3 parts of the check"));
+  EXPECT_THAT(status.message(), HasSubstr("b.jpg"));
+  WriteFile(folder_ + "/media/b.jpg", MakeJpeg({}));
+  Checked(source_, ScanOptions(1));
+  EXPECT_EQ(report_.resumed, 2);
+  EXPECT_EQ(report_.clean, 3);
+}
+
+}  // namespace
+}  // namespace ballast
