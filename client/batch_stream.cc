@@ -166,7 +166,11 @@ absl::StatusOr<std::unique_ptr<FetchedBlock>> ThreadedBatchStream::Next() {
       if (queue_.empty()) return end_;
       block = std::move(queue_.front());
       queue_.pop_front();
-      changed_.NotifyAll();
+      // Only a full queue has a waiter that this can help. Waking the thread
+      // that has fetched all blocks would cost each Next a context switch.
+      if (static_cast<int>(queue_.size()) == options_.max_queued - 1) {
+        changed_.NotifyAll();
+      }
     }
     if (block->intact()) return block;
     BALLAST_RETURN_IF_ERROR(FetchAgain(std::move(block)));
