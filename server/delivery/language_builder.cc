@@ -86,7 +86,7 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::CheckImages(
             return absl::MakeSpan(dropped);
           },
           instruments ? &instruments->images_checked : nullptr, work));
-  ImageCheck check;
+  SampleCheck check;
   if (!decoded.ok()) check.fault = decoded.fault();
   image_checks_->Put(request.split, position, check);
   return check.fault;

@@ -42,8 +42,8 @@ struct StagedBatch {
   // Copy of what the rank receives, if that contains encoded images: JPEG
   // engines read files in host memory.
   PinnedBuffer received;
-  // Done once `received` is complete and the landing buffer's pixels may be
-  // written; recorded for a batch with encoded images.
+  // Done once `received` is complete and the pixels of the landing buffer may
+  // be written; recorded for a batch with encoded images.
   Event arrived;
   // Done once the device has read the block and `host`; recorded by the code
   // that enqueues that work.

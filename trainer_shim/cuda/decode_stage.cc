@@ -72,13 +72,7 @@ void DecodeStage::Run() {
 
 absl::Status DecodeStage::Work(const Job& job) {
   StagedBatch& staged = *job.staged;
-  BALLAST_RETURN_IF_ERROR(staged.arrived.Wait());
-  const absl::Status decoded = [&] {
-    BALLAST_RETURN_IF_ERROR(ListImages(staged));
-    BALLAST_ASSIGN_OR_RETURN(const DeviceImageDecoder::Ticket ticket,
-                             decoder_->Begin(images_, stage_->landing()));
-    return decoder_->Finish(ticket, stage_->stream());
-  }();
+  const absl::Status decoded = Decode(staged);
   if (!decoded.ok()) {
     // An overwritten block may look damaged in any way.
     if (staged.block != nullptr) {
@@ -96,10 +90,22 @@ absl::Status DecodeStage::Work(const Job& job) {
   return stage_->Finish(job.entry, &staged);
 }
 
-absl::Status DecodeStage::ListImages(const StagedBatch& staged) {
+absl::Status DecodeStage::Decode(const StagedBatch& staged) {
+  BALLAST_ASSIGN_OR_RETURN(DeviceImageDecoder::Ticket ticket,
+                           Begin(staged, /*received=*/false));
+  if (staged.plan.receives_encoded) {
+    BALLAST_RETURN_IF_ERROR(staged.arrived.Wait());
+    BALLAST_ASSIGN_OR_RETURN(ticket, Begin(staged, /*received=*/true));
+  }
+  return decoder_->Finish(ticket, stage_->stream());
+}
+
+absl::StatusOr<DeviceImageDecoder::Ticket> DecodeStage::Begin(
+    const StagedBatch& staged, bool received) {
   images_.clear();
   for (const EncodedSource& source : staged.plan.encoded) {
     const OwnedSample& owned = staged.exchange.owned[source.sample];
+    if (owned.received != received) continue;
     const ImageRecord& image = staged.exchange.images[source.image];
     const uint8_t* bytes =
         owned.received ? staged.received.data() : staged.block_bytes;
@@ -123,7 +129,8 @@ absl::Status DecodeStage::ListImages(const StagedBatch& staged) {
     images_.push_back(
         {piece.file, form, image.width, image.height, source.pixels});
   }
-  return absl::OkStatus();
+  // Earlier work on the stream may still read the landing buffer.
+  return decoder_->Begin(images_, stage_->landing(), staged.arrived.get());
 }
 
 }  // namespace ballast

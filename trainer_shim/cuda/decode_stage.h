@@ -22,7 +22,8 @@ namespace ballast {
 // JPEG engines are driven by the host, which must wait until the files have
 // arrived. A thread of its own does that, so that the trainer's does not. Files
 // of the rank's own block are read where it lies, in pinned memory or the
-// server's arena; received ones in StagedBatch::received. Begin, Finish and the
+// server's arena, while the exchange goes on; received ones in
+// StagedBatch::received. Begin, Finish and the
 // destructor must be called from one thread.
 class DecodeStage {
  public:
@@ -64,14 +65,16 @@ class DecodeStage {
 
   void Run();
   absl::Status Work(const Job& job);
-  // Lists the images to decode in images_, and enqueues the grey of those of
-  // placeholders.
-  absl::Status ListImages(const StagedBatch& staged);
+  absl::Status Decode(const StagedBatch& staged);
+  // Begins to decode the images that were received, or the others, and enqueues
+  // the grey of those of placeholders.
+  absl::StatusOr<DeviceImageDecoder::Ticket> Begin(const StagedBatch& staged,
+                                                   bool received);
 
   const int device_;
   DeviceStage* const stage_;
   const std::unique_ptr<DeviceImageDecoder> decoder_;
-  std::vector<EncodedImage> images_;  // of the job; reused
+  std::vector<EncodedImage> images_;  // reused
 
   Mutex mutex_;
   CondVar changed_;

@@ -126,7 +126,7 @@ absl::Status BatchAssembler::PackImages(const Plan& plan,
     for (uint32_t k = 0; k < owned.expected.num_images; ++k) {
       const ImageRecord& image = plan.exchange.images[owned.first_image + k];
       const uint8_t* data = BufferOf(owned, block) + owned.payload + image.data;
-      if (image.encoded_bytes != 0) {
+      if (image.encoded_bytes != 0 && shape_.fields.pixels) {
         encoded_.push_back(
             {owned.first_image + k,
              owned.expected.position,
