@@ -1,9 +1,10 @@
 #include "tests/fakes/meeting_place.h"
 
+#include <future>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "common/status_macros.h"
 #include "tests/fakes/fake_loader_client.h"
 
@@ -21,22 +22,22 @@ absl::StatusOr<std::string> MeetingPlace::Meet(const std::string& group,
   request.set_id(id);
   request.set_run(run);
   request.set_member(absl::StrCat(rank));
-  absl::StatusOr<v1::RendezvousResponse> response;
-  absl::Notification answered;
-  const uint64_t ticket = rendezvous_.Join(
-      request, [&](absl::StatusOr<v1::RendezvousResponse> answer) {
-        response = std::move(answer);
-        answered.Notify();
-      });
-  if (!answered.WaitForNotificationWithTimeout(timeout)) {
-    if (rendezvous_.Leave(ticket)) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("not all ranks of ", group, " came"));
-    }
-    answered.WaitForNotification();
+  // Shared: the other rank may still be in set_value when this one returns.
+  // Not absl::Notification, whose ordering ThreadSanitizer cannot see.
+  using Answer = absl::StatusOr<v1::RendezvousResponse>;
+  const auto answered = std::make_shared<std::promise<Answer>>();
+  std::future<Answer> response = answered->get_future();
+  const uint64_t ticket = rendezvous_.Join(request, [answered](Answer answer) {
+    answered->set_value(std::move(answer));
+  });
+  if (response.wait_for(absl::ToChronoNanoseconds(timeout)) !=
+          std::future_status::ready &&
+      rendezvous_.Leave(ticket)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("not all ranks of ", group, " came"));
   }
-  BALLAST_RETURN_IF_ERROR(response.status());
-  return response->id();
+  BALLAST_ASSIGN_OR_RETURN(const v1::RendezvousResponse answer, response.get());
+  return answer.id();
 }
 
 std::unique_ptr<LoaderClient> MeetingPlace::Client() {

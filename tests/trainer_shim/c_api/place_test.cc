@@ -107,6 +107,42 @@ TEST_F(CApiTest, RanksAtAllPlacesReceiveTheirTensors) {
   }
 }
 
+// A tensor peer receives its batches and needs no communicator of its own,
+// whether it starts before the other ranks pull or after.
+TEST_F(CApiTest, ATensorPeerMayStartAfterOthersPull) {
+  Start(MakeConfig(", tp: 2"));
+  ballast_communicator* data[kRanks] = {};
+  ASSERT_EQ(ballast_communicator_in_process(BALLAST_BACKEND_HOST, kRanks, data),
+            BALLAST_OK);
+  ballast_communicator* tensor[2] = {};
+  ASSERT_EQ(ballast_communicator_in_process(BALLAST_BACKEND_HOST, 2, tensor),
+            BALLAST_OK);
+  ballast_shim* pulling[kRanks] = {};
+  std::vector<std::thread> threads;
+  for (uint32_t dp = 0; dp < kRanks; ++dp) {
+    threads.emplace_back([&, dp] {
+      ballast_shim_options options = Options(BALLAST_MODULE_LANGUAGE, dp);
+      options.communicator = data[dp];
+      options.steps = 1000;  // more than is fetched ahead
+      if (dp == 0) options.tensor_communicator = tensor[0];
+      ASSERT_EQ(ballast_shim_create(&options, &pulling[dp]), BALLAST_OK)
+          << ballast_last_error();
+      const ballast_batch* batch = nullptr;
+      ASSERT_EQ(ballast_shim_next(pulling[dp], nullptr, &batch), BALLAST_OK);
+      ballast_batch_release(batch);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ballast_shim_options options = Options(BALLAST_MODULE_LANGUAGE, 0);
+  options.tp_rank = 1;
+  options.tensor_communicator = tensor[1];
+  ballast_shim* receiving = nullptr;
+  EXPECT_EQ(ballast_shim_create(&options, &receiving), BALLAST_OK)
+      << ballast_last_error();
+  ballast_shim_destroy(receiving);
+  for (ballast_shim* shim : pulling) ballast_shim_destroy(shim);
+}
+
 TEST_F(CApiTest, APlaceOutsideTheLayoutIsRefusedByName) {
   ballast_shim_options options = Options(BALLAST_MODULE_LANGUAGE, 0);
   options.pp_rank = 3;

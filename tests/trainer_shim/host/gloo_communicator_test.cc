@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -13,7 +14,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "tests/fakes/meeting_place.h"
 #include "trainer_shim/host/gloo_link.h"
 #include "trainer_shim/host/peer_header.h"
@@ -132,10 +132,10 @@ TEST(GlooCommunicatorTest, LeavingEndsPeersThatStillExchange) {
 }
 
 TEST(GlooCommunicatorTest, AbortEndsAWaitingExchangeAndIsFinal) {
-  absl::Notification aborted;
+  std::promise<void> aborted;
   const auto answers = RunRanks(2, [&](Communicator& end) {
     if (end.rank() == 1) {
-      aborted.WaitForNotification();
+      aborted.get_future().wait();
       return end.AllToAllV({}, {}, nullptr);
     }
     std::thread user([&end] {
@@ -146,7 +146,7 @@ TEST(GlooCommunicatorTest, AbortEndsAWaitingExchangeAndIsFinal) {
     const absl::Status status = end.AllToAllV({}, {}, nullptr);
     user.join();
     EXPECT_EQ(end.AllToAllV({}, {}, nullptr), status);
-    aborted.Notify();
+    aborted.set_value();
     return status;
   });
   EXPECT_EQ(answers[0], absl::CancelledError("by the user"));
