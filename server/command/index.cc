@@ -172,6 +172,10 @@ absl::Status Index(const Options& options) {
   uint64_t too_long = 0;
   for (const SourceIndexing& result : results) {
     PrintResult(result);
+    if (config.config.model().decode() == v1::Model::DECODE_DEVICE &&
+        !options.check && !result.is_drawn) {
+      std::cout << MarksText(result.report.marks);
+    }
     too_long += result.too_long;
   }
   std::cout.flush();

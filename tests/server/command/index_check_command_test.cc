@@ -56,7 +56,7 @@ topology: {modules: {language: {dp: 2}}}
     for (std::string& argument : arguments) argv.push_back(argument.data());
     CommandLine line("ballast-server", "test");
     AddIndex(&line);
-    AddInspectIndex(&line, line.AddGroup("inspect", "test"));
+    AddInspectIndex(&line, line.AddGroup("inspect", "test", ""));
     ::testing::internal::CaptureStdout();
     ::testing::internal::CaptureStderr();
     const int code = line.Run(static_cast<int>(argv.size()), argv.data());
@@ -104,7 +104,12 @@ TEST_F(IndexCheckCommandTest, ChecksInShards) {
 }
 
 TEST_F(IndexCheckCommandTest, CountsBeforeACheck) {
-  Run({"index"});
+  constexpr char kNotChecked[] =
+      "  JPEG engines may decode 3 of 4 images: 3 not checked\n";
+  EXPECT_THAT(Run({"index"}), Not(HasSubstr("JPEG")));
+  std::ofstream(config_, std::ios::app) << "model: {decode: device}\n";
+  EXPECT_THAT(Run({"index"}), HasSubstr(kNotChecked));
+  EXPECT_THAT(Run({"index", "--rebuild"}), HasSubstr(kNotChecked));
   EXPECT_THAT(Run({"inspect", "index"}),
               HasSubstr(R"("marked":3,"checked":0,"clean":0)"));
 }
