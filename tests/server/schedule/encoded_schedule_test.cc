@@ -69,6 +69,7 @@ TEST(EncodedScheduleTest, ChangesNothingElse) {
     if (packs) {
       config.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
       config.mutable_packing()->set_max_tokens_per_rank(2048);
+      config.mutable_packing()->set_virtual_pipeline_group(1);
     }
     for (uint64_t step = 0; step < 4; ++step) {
       index.set_rule(EncodedRule::kNone);
