@@ -26,7 +26,7 @@ CudaBatchMaker::~CudaBatchMaker() {
   decode_ = nullptr;  // its thread enqueues work
   // Device work must end before the memory that it uses is freed.
   if (stream_ != nullptr) stream_->Synchronize().IgnoreError();
-  watch_ = nullptr;  // it reads the stager's times
+  watch_ = nullptr;  // it uses the stager
   stager_ = nullptr;
   regions_ = nullptr;
   stage_ = nullptr;
@@ -70,7 +70,10 @@ absl::Status CudaBatchMaker::Open(const Setup& setup) {
   DeviceWatch::Options watch;
   watch.device = options_.device;
   watch.timeout = options_.timeout;
-  watch.on_look = [stager = stager_.get()] { stager->NoteTimes(); };
+  watch.on_look = [stager = stager_.get()] {
+    stager->NoteTimes();
+    stager->DropReadBlocks();
+  };
   watch_ = std::make_unique<DeviceWatch>(
       std::vector<Communicator*>{setup.communicator, setup.tensor_communicator},
       finding, watch);
