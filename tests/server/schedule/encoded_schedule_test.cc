@@ -86,8 +86,9 @@ TEST(EncodedScheduleTest, ChangesNothingElse) {
 
 TEST(EncodedScheduleTest, WithoutEncodedImagesThereIsNoColumn) {
   const FakeSourceIndex index(Samples(ImageCheckResult::kUnsound));
-  for (const v1::MicroBatchSchedule& columns :
-       ScheduleOf(JobConfig(2, 2, 32, 16), index, 0).micro_batches()) {
+  const v1::StepSchedule schedule =
+      ScheduleOf(JobConfig(2, 2, 32, 16), index, 0);
+  for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
     EXPECT_GT(columns.grid_h_size(), 0);
     EXPECT_TRUE(columns.encoded_bytes().empty());
   }
