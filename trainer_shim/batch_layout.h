@@ -13,9 +13,6 @@
 
 namespace ballast {
 
-// Mid-grey: every byte of a dummy image.
-inline constexpr uint8_t kDummyGrey = 128;
-
 // The packed places of everything that a rank owns in one micro-batch. A
 // language rank has `text`, a vision rank the rest. A plain value.
 struct BatchLayout {

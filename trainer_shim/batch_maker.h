@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "trainer_shim/batch_pool.h"
 #include "trainer_shim/communicator.h"
+#include "trainer_shim/jpeg_engine.h"
 #include "trainer_shim/role_source.h"
 
 namespace ballast {
@@ -59,6 +60,8 @@ class BatchMaker {
   // the communicators and, for Cancel, to the source.
   virtual void Abort(const absl::Status& reason) = 0;
   virtual void Cancel() {}
+  // The images that travelled encoded, by what decoded them.
+  virtual JpegEngineCounts decoded() const { return {}; }
   // Passes newly known times of batches to the source.
   virtual void NoteTimes() {}
 };

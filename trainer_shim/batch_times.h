@@ -17,6 +17,9 @@ struct BatchTimes {
   std::optional<absl::Duration> copy;  // from host to device
   // Between ranks; includes other ranks' delays.
   std::optional<absl::Duration> exchange;
+  // Of images that travelled encoded, with resizing and waiting for the
+  // engines.
+  std::optional<absl::Duration> decode;
   std::optional<absl::Duration> pack;
 };
 

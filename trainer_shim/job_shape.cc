@@ -94,6 +94,7 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
   shape.patch.patch = model.patch();
   shape.patch.merge = model.merge();
   shape.patch.temporal_patch = model.temporal_patch();
+  shape.encoded_images = model.decode() == v1::Model::DECODE_DEVICE;
   for (int c = 0; c < 3; ++c) {
     if (!(model.std(c) > 0)) {
       return absl::InvalidArgumentError(absl::StrCat(

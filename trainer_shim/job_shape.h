@@ -28,6 +28,8 @@ struct JobShape {
   DeliveryRule delivery;
   BlockGeometry block;
   PatchShape patch;
+  // Images may travel encoded (model.decode `device`).
+  bool encoded_images = false;
   std::array<double, 3> mean = {};
   std::array<double, 3> std = {};
   int32_t pad_id = 0;

@@ -14,6 +14,7 @@
 #include "trainer_shim/batch_maker.h"
 #include "trainer_shim/batch_pool.h"
 #include "trainer_shim/communicator.h"
+#include "trainer_shim/jpeg_engine.h"
 #include "trainer_shim/role_source.h"
 
 namespace ballast {
@@ -158,6 +159,9 @@ class RankShim {
   uint64_t next_step() const { return next_step_; }
   // Whether calls take a stream.
   bool on_device() const { return maker_->on_device(); }
+  // The images that travelled encoded and were decoded here so far, by what
+  // decoded them. Call from the thread that calls Next.
+  JpegEngineCounts decoded() const { return maker_->decoded(); }
   // Number of held batches. From any thread.
   uint32_t batches_held() const { return pool_->held(); }
   // Number of batches, held or free, whose memory the shim owns. From any

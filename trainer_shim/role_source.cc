@@ -197,6 +197,10 @@ absl::Status RoleSource::ReportTiming(uint64_t step, uint32_t micro_batch,
         timing.set_exchange_milliseconds(
             absl::ToDoubleMilliseconds(*making.exchange));
       }
+      if (making.decode.has_value()) {
+        timing.set_decode_milliseconds(
+            absl::ToDoubleMilliseconds(*making.decode));
+      }
       if (making.pack.has_value()) {
         timing.set_pack_milliseconds(absl::ToDoubleMilliseconds(*making.pack));
       }

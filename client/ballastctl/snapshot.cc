@@ -68,7 +68,9 @@ Figures FiguresOf(const Snapshot& now, const Snapshot* before) {
     return std::max(Of(numbers, name) - Of(old, name), 0.0) / seconds;
   };
   Figures::Rates& rates = figures.rates.emplace();
-  rates.images = rate("ballast_images_total use=vision");
+  rates.images_encoded = rate("ballast_images_total use=encoded");
+  rates.images =
+      rate("ballast_images_total use=vision") + rates.images_encoded;
   rates.read_bytes = rate("ballast_image_read_bytes_total");
   rates.sent_bytes = rate("ballast_sent_bytes_total way=shared_memory") +
                      rate("ballast_sent_bytes_total way=stream");

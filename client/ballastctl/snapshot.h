@@ -31,7 +31,8 @@ absl::StatusOr<Snapshot> TakeSnapshot(MetricsClient* client, Clock* clock,
 struct Figures {
   // Per second, between two snapshots.
   struct Rates {
-    double images = 0;
+    double images = 0;          // decoded for vision or sent encoded
+    double images_encoded = 0;  // sent encoded
     double read_bytes = 0;
     double sent_bytes = 0;
     double tokens = 0;

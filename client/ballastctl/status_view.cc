@@ -130,6 +130,7 @@ void AddState(const Snapshot& now, const Figures& figures, Json* json) {
   }
   if (figures.rates.has_value()) {
     (*json)["rates"] = {{"images", figures.rates->images},
+                        {"images_encoded", figures.rates->images_encoded},
                         {"read_bytes", figures.rates->read_bytes},
                         {"sent_bytes", figures.rates->sent_bytes},
                         {"tokens", figures.rates->tokens}};
@@ -158,9 +159,14 @@ void AddWork(const v1::GetStatusResponse& status, const Figures& figures,
                              ? absl::StrCat(status.current_step())
                              : "none yet: no rank has got a block");
   if (figures.rates.has_value()) {
-    view->AddField("rates",
-                   absl::StrCat(CountText(figures.rates->images), " images/s, ",
-                                CountText(figures.rates->tokens), " tokens/s"));
+    const double encoded = figures.rates->images_encoded;
+    view->AddField(
+        "rates",
+        absl::StrCat(
+            CountText(figures.rates->images), " images/s",
+            encoded > 0 ? absl::StrCat(" (", CountText(encoded), " encoded)")
+                        : "",
+            ", ", CountText(figures.rates->tokens), " tokens/s"));
     view->AddField(
         "", absl::StrCat(BytesText(figures.rates->read_bytes),
                          "/s of images read, ",

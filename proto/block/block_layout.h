@@ -10,14 +10,14 @@ namespace ballast {
 // written and read as they lie in memory, so hosts must be little-endian too.
 
 inline constexpr uint32_t kBlockMagic = 0x54534C42;  // "BLST"
-inline constexpr uint16_t kBlockVersion = 1;
+inline constexpr uint16_t kBlockVersion = 2;
 
 // Each sample's payload begins at a multiple of this within the block, and its
 // length is rounded up to it, so that slices of several samples keep the
 // alignment when they are received one after the other.
 inline constexpr uint64_t kSampleAlignment = 256;
-// Alignment of each image's pixels within a sample's payload.
-inline constexpr uint64_t kPixelAlignment = 256;
+// Alignment of each image within a sample's payload.
+inline constexpr uint64_t kImageAlignment = 256;
 // Alignment of every other array within a sample's payload.
 inline constexpr uint64_t kArrayAlignment = 16;
 
@@ -56,19 +56,36 @@ struct SampleRecord {
 };
 static_assert(sizeof(SampleRecord) == 64);
 
-// Set if the sample could not be read: only its size is right.
+// Set if the sample could not be read: only its size is right. Its images are
+// grey: those that travel as pixels hold that, and whoever unpacks those that
+// travel encoded makes it.
 inline constexpr uint32_t kSampleIsPlaceholder = 1;
 
 struct ImageRecord {
-  uint64_t pixels;  // offset from the sample's payload; H*W*3 bytes of RGB
+  uint64_t data;  // offset from the sample's payload; ImageBytes long
   uint32_t grid_t;
   uint32_t grid_h;  // in patches
   uint32_t grid_w;
   uint32_t height;  // in pixels
   uint32_t width;
-  uint32_t reserved;  // zero
+  // The image travels encoded: the data are a JPEG file of this length, not
+  // pixels. 0: the data are pixels, H*W*3 bytes of RGB.
+  uint32_t encoded_bytes;
 };
 static_assert(sizeof(ImageRecord) == 32);
+
+// Every byte of a grey image: of a placeholder, and of a dummy image.
+inline constexpr uint8_t kGreyPixel = 128;
+
+// Length of an image's 8-bit RGB.
+inline uint64_t PixelBytes(const ImageRecord& image) {
+  return uint64_t{3} * image.height * image.width;
+}
+
+// Length of an image in a block: its file's or its pixels'.
+inline uint64_t ImageBytes(const ImageRecord& image) {
+  return image.encoded_bytes != 0 ? image.encoded_bytes : PixelBytes(image);
+}
 
 // Offsets of a language sample's arrays from the first byte of its payload.
 //   ids        int32 [tokens]

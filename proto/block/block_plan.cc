@@ -27,22 +27,13 @@ absl::Status ParseFingerprint(const std::string& hash, uint64_t out[2]) {
   return absl::OkStatus();
 }
 
-// Appends the records of a sample's images: entries [first, end) of the image
-// columns.
-void LayOutImages(const v1::MicroBatchSchedule& micro_batch, uint32_t first,
-                  uint32_t end, uint32_t patch,
+// Appends the records of a sample's images.
+void LayOutImages(const PayloadRow& row, uint32_t patch,
                   std::vector<ImageRecord>* images) {
   uint64_t offset = 0;
-  for (uint32_t i = first; i < end; ++i) {
-    ImageRecord image = {};
-    image.pixels = offset;
-    image.grid_t = 1;
-    image.grid_h = micro_batch.grid_h(i);
-    image.grid_w = micro_batch.grid_w(i);
-    image.height = image.grid_h * patch;
-    image.width = image.grid_w * patch;
-    offset = NextImageOffset(offset, image.grid_h, image.grid_w, patch);
-    images->push_back(image);
+  for (size_t i = 0; i < row.grid_h.size(); ++i) {
+    images->push_back(ImageOf(row, i, offset, patch));
+    offset = NextImageOffset(images->back());
   }
 }
 
@@ -118,12 +109,11 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
     record.tokens = columns.tokens(i);
     record.label_tokens = columns.label_tokens(i);
     record.first_image = plan.images.size();
-    record.payload_bytes =
-        PayloadBytes(RowOf(columns, first_images, i), role.module(), geometry);
+    const PayloadRow row = RowOf(columns, first_images, i);
+    record.payload_bytes = PayloadBytes(row, role.module(), geometry);
     if (role.module() != v1::MODULE_VISION) continue;
     record.num_images = columns.images(i);
-    LayOutImages(columns, first_images[i], first_images[i + 1], geometry.patch,
-                 &plan.images);
+    LayOutImages(row, geometry.patch, &plan.images);
   }
   plan.header.num_images = plan.images.size();
 

@@ -44,14 +44,14 @@ absl::Status CheckSample(const SampleRecord& sample, uint32_t number,
 
 absl::Status CheckImage(const ImageRecord& image, uint32_t number,
                         const SampleRecord& sample) {
-  const uint64_t bytes = uint64_t{3} * image.height * image.width;
-  if (image.pixels % kPixelAlignment != 0 ||
-      !Fits(image.pixels, bytes, 1, sample.payload_bytes)) {
+  const uint64_t bytes = ImageBytes(image);
+  if (image.data % kImageAlignment != 0 ||
+      !Fits(image.data, bytes, 1, sample.payload_bytes)) {
     return Wrong(
-        absl::StrCat("image ", number, " pixels"), image.pixels,
-        absl::StrFormat("a multiple of %d with its %dx%d pixels inside the "
-                        "sample's %d bytes",
-                        kPixelAlignment, image.width, image.height,
+        absl::StrCat("image ", number, " data"), image.data,
+        absl::StrFormat("a multiple of %d with its %d bytes (%dx%d pixels) "
+                        "inside the sample's %d bytes",
+                        kImageAlignment, bytes, image.width, image.height,
                         sample.payload_bytes));
   }
   return absl::OkStatus();

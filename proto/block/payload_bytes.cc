@@ -1,26 +1,41 @@
 #include "proto/block/payload_bytes.h"
 
-#include <cstddef>
-
 #include "common/align.h"
-#include "proto/block/block_layout.h"
 #include "proto/schedule/image_columns.h"
 
 namespace ballast {
 
-uint64_t NextImageOffset(uint64_t offset, uint32_t grid_h, uint32_t grid_w,
-                         uint32_t patch) {
-  const uint64_t pixels = uint64_t{grid_h} * patch * grid_w * patch;
-  return AlignUp(offset + 3 * pixels, kPixelAlignment);
+ImageRecord ImageOf(const PayloadRow& row, size_t image, uint64_t offset,
+                    uint32_t patch) {
+  ImageRecord record = {};
+  record.data = offset;
+  record.grid_t = 1;
+  record.grid_h = row.grid_h[image];
+  record.grid_w = row.grid_w[image];
+  record.height = record.grid_h * patch;
+  record.width = record.grid_w * patch;
+  if (!row.encoded_bytes.empty()) {
+    record.encoded_bytes = row.encoded_bytes[image];
+  }
+  return record;
+}
+
+uint64_t NextImageOffset(const ImageRecord& image) {
+  return AlignUp(image.data + ImageBytes(image), kImageAlignment);
 }
 
 PayloadRow RowOf(const v1::MicroBatchSchedule& micro_batch,
                  const std::vector<uint32_t>& first_images, uint32_t sample) {
   const uint32_t first = first_images[sample];
   const uint32_t images = first_images[sample + 1] - first;
-  return {micro_batch.tokens(sample),
-          {micro_batch.grid_h().data() + first, images},
-          {micro_batch.grid_w().data() + first, images}};
+  PayloadRow row = {micro_batch.tokens(sample),
+                    {micro_batch.grid_h().data() + first, images},
+                    {micro_batch.grid_w().data() + first, images},
+                    {}};
+  if (!micro_batch.encoded_bytes().empty()) {
+    row.encoded_bytes = {micro_batch.encoded_bytes().data() + first, images};
+  }
+  return row;
 }
 
 uint64_t PayloadBytes(const PayloadRow& row, v1::Module module,
@@ -30,8 +45,7 @@ uint64_t PayloadBytes(const PayloadRow& row, v1::Module module,
   }
   uint64_t bytes = 0;
   for (size_t i = 0; i < row.grid_h.size(); ++i) {
-    bytes =
-        NextImageOffset(bytes, row.grid_h[i], row.grid_w[i], geometry.patch);
+    bytes = NextImageOffset(ImageOf(row, i, bytes, geometry.patch));
   }
   return AlignUp(bytes, kSampleAlignment);
 }

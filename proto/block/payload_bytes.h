@@ -1,10 +1,12 @@
 #ifndef BALLAST_PROTO_BLOCK_PAYLOAD_BYTES_H_
 #define BALLAST_PROTO_BLOCK_PAYLOAD_BYTES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "proto/block/block_layout.h"
 #include "proto/schedule.pb.h"
 
 namespace ballast {
@@ -22,6 +24,9 @@ struct PayloadRow {
   // For each image: its size in patches.
   absl::Span<const uint32_t> grid_h;
   absl::Span<const uint32_t> grid_w;
+  // For each image: the length of its file if it travels encoded, else 0.
+  // Empty: all travel as pixels.
+  absl::Span<const uint32_t> encoded_bytes;
 };
 
 // The row of sample `sample` of a micro-batch that passed CheckColumns.
@@ -40,10 +45,12 @@ std::vector<uint64_t> PayloadBytes(const v1::MicroBatchSchedule& micro_batch,
                                    v1::Module module,
                                    const BlockGeometry& geometry);
 
-// The offset within a vision payload after an image of this many patches that
-// begins at `offset`; the next image begins there.
-uint64_t NextImageOffset(uint64_t offset, uint32_t grid_h, uint32_t grid_w,
-                         uint32_t patch);
+// The record of image `image` of a row, at `offset` in its vision payload.
+ImageRecord ImageOf(const PayloadRow& row, size_t image, uint64_t offset,
+                    uint32_t patch);
+
+// The offset within a vision payload after `image`; the next one begins there.
+uint64_t NextImageOffset(const ImageRecord& image);
 
 }  // namespace ballast
 

@@ -13,6 +13,18 @@ namespace ballast {
 // what FirstImages returns: one entry a sample, and the number of images.
 std::vector<uint32_t> FirstImages(const v1::MicroBatchSchedule& micro_batch);
 
+// Largest file that travels encoded: bounds the memory of an image on its way,
+// whatever the size of its pixels.
+inline constexpr uint32_t kMostEncodedBytes = (uint32_t{1} << 26) - 1;
+
+// Length of the file of entry `image` of those columns if it travels encoded; 0
+// if it travels as pixels.
+inline uint32_t EncodedBytes(const v1::MicroBatchSchedule& micro_batch,
+                             uint32_t image) {
+  return micro_batch.encoded_bytes().empty() ? 0
+                                             : micro_batch.encoded_bytes(image);
+}
+
 // Patches of entry `image` of those columns.
 inline uint64_t ImagePatches(const v1::MicroBatchSchedule& micro_batch,
                              uint32_t image) {

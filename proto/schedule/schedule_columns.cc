@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
 
 namespace ballast {
@@ -101,6 +102,13 @@ absl::Status CheckColumns(const v1::StepSchedule& schedule,
       CheckLength("grid_h", micro_batch.grid_h_size(), images));
   BALLAST_RETURN_IF_ERROR(
       CheckLength("grid_w", micro_batch.grid_w_size(), images));
+  if (!micro_batch.encoded_bytes().empty()) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckLength("encoded_bytes", micro_batch.encoded_bytes_size(), images));
+  }
+  BALLAST_RETURN_IF_ERROR(CheckRange("encoded_bytes",
+                                     micro_batch.encoded_bytes(), 0,
+                                     uint64_t{kMostEncodedBytes} + 1));
   BALLAST_RETURN_IF_ERROR(
       CheckRange("grid_h", micro_batch.grid_h(), 1, kMaxGridSide + 1));
   BALLAST_RETURN_IF_ERROR(

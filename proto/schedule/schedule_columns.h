@@ -8,10 +8,11 @@ namespace ballast {
 
 // Checks that a micro-batch can be read column by column: each column has one
 // entry for each sample (or image), each side of an image is 1 to 65535
-// patches, every reader and owner is a rank of its module, and every slot is a
-// micro-batch of the step. A schedule from the wire must pass this once before
-// anything indexes it. O(samples). Errors: INVALID_ARGUMENT, naming the column,
-// the value found and what was wanted.
+// patches, no file that travels encoded is above kMostEncodedBytes, every
+// reader and owner is a rank of its module, and every slot is a micro-batch of
+// the step. A schedule from the wire must pass this once before anything
+// indexes it. O(samples). Errors: INVALID_ARGUMENT, naming the column, the
+// value found and what was wanted.
 absl::Status CheckColumns(const v1::StepSchedule& schedule,
                           const v1::MicroBatchSchedule& micro_batch);
 

@@ -31,6 +31,7 @@ absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
       grid.height = grid.grid_h * geometry.patch;
       grid.width = grid.grid_w * geometry.patch;
       planned.grids.push_back(grid);
+      planned.encoded_bytes.push_back(EncodedBytes(columns, k));
     }
     planned.first_grid.push_back(planned.grids.size());
   }
@@ -76,8 +77,10 @@ absl::Status BlockBuild::BuildSample(uint32_t item) {
   request.split = static_cast<v1::Split>(plan.header.split);
   request.record = plan.samples[item].record;
   const uint32_t first = planned_.first_grid[item];
-  request.grids = absl::MakeConstSpan(planned_.grids)
-                      .subspan(first, planned_.first_grid[item + 1] - first);
+  const uint32_t images = planned_.first_grid[item + 1] - first;
+  request.grids = absl::MakeConstSpan(planned_.grids).subspan(first, images);
+  request.encoded_bytes =
+      absl::MakeConstSpan(planned_.encoded_bytes).subspan(first, images);
   request.images =
       absl::MakeConstSpan(plan.images)
           .subspan(request.record.first_image, request.record.num_images);

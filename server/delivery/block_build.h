@@ -26,6 +26,9 @@ struct PlannedBlock {
   // Those of sample i are [first_grid[i], first_grid[i+1]).
   std::vector<ImageGrid> grids;
   std::vector<uint32_t> first_grid;
+  // For each grid: the length of the image's file if it travels encoded, else
+  // 0.
+  std::vector<uint32_t> encoded_bytes;
 };
 
 // PlanBlock, plus the grids that building needs. Errors: as PlanBlock.

@@ -25,7 +25,8 @@ struct BuildInstruments {
   // they can be decoded (LanguageBuilder).
   Counter images;
   Counter images_checked;
-  Counter image_bytes;  // encoded, of both modules
+  Counter images_encoded;  // sent as files, for their owners to decode
+  Counter image_bytes;     // of all these files
   Counter tokens;
   Counter placeholders;  // samples replaced
 };

@@ -5,7 +5,7 @@
 namespace ballast {
 
 void ImageCheckCache::Put(v1::Split split, uint64_t position,
-                          ImageCheck check) {
+                          SampleCheck check) {
   Shard& shard = shards_[split][position % kShards];
   MutexLock lock(&shard.mutex);
   const auto [known, added] =
@@ -17,8 +17,8 @@ void ImageCheckCache::Put(v1::Split split, uint64_t position,
   shard.positions.pop_front();
 }
 
-std::optional<ImageCheck> ImageCheckCache::Get(v1::Split split,
-                                               uint64_t position) const {
+std::optional<SampleCheck> ImageCheckCache::Get(v1::Split split,
+                                                uint64_t position) const {
   const Shard& shard = shards_[split][position % kShards];
   MutexLock lock(&shard.mutex);
   const auto found = shard.checks.find(position);

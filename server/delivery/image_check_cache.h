@@ -15,30 +15,30 @@
 
 namespace ballast {
 
-// The result of decoding a sample's images.
-struct ImageCheck {
-  std::optional<DataFault> fault;  // nullopt if all were decoded
+// The result of reading a sample's images.
+struct SampleCheck {
+  std::optional<DataFault> fault;  // nullopt if all are good
 
-  friend bool operator==(const ImageCheck&, const ImageCheck&) = default;
+  friend bool operator==(const SampleCheck&, const SampleCheck&) = default;
 };
 
 // Remembers, for the last kMost positions of each split, whether their images
-// could be decoded: if not, the sample's text is not supervised. Thread-safe;
+// are good: if not, the sample's text is not supervised. Thread-safe;
 // threads at different positions rarely share a lock.
 class ImageCheckCache {
  public:
   static constexpr size_t kMost = size_t{1} << 16;
 
   // Replaces an earlier result.
-  void Put(v1::Split split, uint64_t position, ImageCheck check);
+  void Put(v1::Split split, uint64_t position, SampleCheck check);
   // nullopt if no result is remembered.
-  std::optional<ImageCheck> Get(v1::Split split, uint64_t position) const;
+  std::optional<SampleCheck> Get(v1::Split split, uint64_t position) const;
 
  private:
   static constexpr size_t kShards = 64;
   struct Shard {
     mutable Mutex mutex;
-    std::unordered_map<uint64_t, ImageCheck> checks ABSL_GUARDED_BY(mutex);
+    std::unordered_map<uint64_t, SampleCheck> checks ABSL_GUARDED_BY(mutex);
     std::deque<uint64_t> positions ABSL_GUARDED_BY(mutex);  // oldest first
   };
   std::array<std::array<Shard, kShards>, v1::Split_ARRAYSIZE> shards_;

@@ -76,15 +76,17 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::CheckImages(
   std::vector<uint8_t> dropped;
   BALLAST_ASSIGN_OR_RETURN(
       const FaultOr<uint32_t> decoded,
-      reader_->DecodeImages(
+      reader_->ReadImages(
           request,
           [&](size_t i) {
-            dropped.resize(size_t{3} * request.grids[i].height *
-                           request.grids[i].width);
+            const uint32_t encoded = request.EncodedBytes(i);
+            dropped.resize(encoded != 0 ? encoded
+                                        : size_t{3} * request.grids[i].height *
+                                              request.grids[i].width);
             return absl::MakeSpan(dropped);
           },
           instruments ? &instruments->images_checked : nullptr, work));
-  ImageCheck check;
+  SampleCheck check;
   if (!decoded.ok()) check.fault = decoded.fault();
   image_checks_->Put(request.split, position, check);
   return check.fault;

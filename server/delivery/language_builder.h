@@ -15,9 +15,10 @@
 namespace ballast {
 
 // Builds language payloads: reads the text, tokenises it and lays out ids,
-// labels and positions. If ChecksImages(config), a sample whose images cannot
-// be decoded has a data fault here too; images that vision has not decoded are
-// decoded into memory that is dropped. Thread-safe.
+// labels and positions. If ChecksImages(config), a sample whose images have a
+// data fault has it here too; images that vision has not read are read and
+// decoded, or compared with their hash, into memory that is dropped.
+// Thread-safe.
 class LanguageBuilder {
  public:
   // `config` is a loaded one. Nothing is owned; all outlive this.

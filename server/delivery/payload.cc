@@ -12,17 +12,16 @@ void Clear(absl::Span<uint8_t> payload, uint64_t from, uint64_t to) {
 
 }  // namespace
 
-absl::Span<uint8_t> ImagePixels(const ImageRecord& image,
-                                absl::Span<uint8_t> payload) {
-  return payload.subspan(image.pixels,
-                         uint64_t{3} * image.height * image.width);
+absl::Span<uint8_t> ImageData(const ImageRecord& image,
+                              absl::Span<uint8_t> payload) {
+  return payload.subspan(image.data, ImageBytes(image));
 }
 
 void ClearVisionPadding(const SampleRequest& request) {
   uint64_t end = 0;
   for (const ImageRecord& image : request.images) {
-    Clear(request.payload, end, image.pixels);
-    end = image.pixels + uint64_t{3} * image.height * image.width;
+    Clear(request.payload, end, image.data);
+    end = image.data + ImageBytes(image);
   }
   Clear(request.payload, end, request.payload.size());
 }

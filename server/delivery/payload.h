@@ -12,9 +12,9 @@ namespace ballast {
 
 // Views of a sample's payload as the arrays in it (docs/block.md).
 
-// The pixels of one image: height*width*3 bytes.
-absl::Span<uint8_t> ImagePixels(const ImageRecord& image,
-                                absl::Span<uint8_t> payload);
+// The place of one image, ImageBytes long.
+absl::Span<uint8_t> ImageData(const ImageRecord& image,
+                              absl::Span<uint8_t> payload);
 
 // Zeroes the bytes between and after the images.
 void ClearVisionPadding(const SampleRequest& request);

@@ -11,14 +11,14 @@ namespace ballast {
 namespace {
 
 constexpr int32_t kNoLabel = -100;
-constexpr uint8_t kGrey = 128;
 
 }  // namespace
 
 void FillVisionPlaceholder(const SampleRequest& request) {
   for (const ImageRecord& image : request.images) {
-    const absl::Span<uint8_t> pixels = ImagePixels(image, request.payload);
-    std::memset(pixels.data(), kGrey, pixels.size());
+    const absl::Span<uint8_t> data = ImageData(image, request.payload);
+    std::memset(data.data(), image.encoded_bytes == 0 ? kGreyPixel : 0,
+                data.size());
   }
   ClearVisionPadding(request);
 }

@@ -10,7 +10,8 @@ namespace ballast {
 // so that every other sample stays where the schedule places it. Both functions
 // write every byte of request.payload.
 
-// Fills in grey (128) images.
+// Fills in grey images (kGreyPixel). The places of images that travel encoded
+// are zeroed: the owner makes them grey (kSampleIsPlaceholder).
 void FillVisionPlaceholder(const SampleRequest& request);
 
 // Fills in the images' tokens (vision start, image tokens, vision end) as far

@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_DELIVERY_SAMPLE_BUILDER_H_
 #define BALLAST_SERVER_DELIVERY_SAMPLE_BUILDER_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
@@ -18,10 +19,18 @@ struct SampleRequest {
   SampleRecord record = {};
   // The grids of all images of the sample; set for either module.
   absl::Span<const ImageGrid> grids;
-  // Vision only: the place of each image's pixels, from the payload's start.
+  // For each grid: the length of the image's file if it travels encoded, else
+  // 0. Empty: all images travel as pixels.
+  absl::Span<const uint32_t> encoded_bytes;
+  // Vision only: the place of each image, from the payload's start.
   absl::Span<const ImageRecord> images;
   // record.payload_bytes long, at a multiple of 256; uninitialised.
   absl::Span<uint8_t> payload;
+
+  // Entry `image` of encoded_bytes.
+  uint32_t EncodedBytes(size_t image) const {
+    return encoded_bytes.empty() ? 0 : encoded_bytes[image];
+  }
 };
 
 enum class SampleOutcome { kBuilt, kPlaceholder };

@@ -1,11 +1,17 @@
 #include "server/delivery/sample_reader.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "proto/image/engine_jpeg.h"
+#include "server/corpus/index/source_index.h"
+#include "server/delivery/encoded_image.h"
 
 namespace ballast {
 namespace {
@@ -26,6 +32,52 @@ std::optional<DataFault> FaultOfImage(const absl::Status& status) {
     return DataFault(std::string(status.message()));
   }
   return DataFaultOf(status);
+}
+
+// The content hashes of a sample whose images the index has marks of.
+absl::StatusOr<absl::Span<const uint64_t>> HashesOf(
+    const SourceIndex& index, uint64_t ordinal, const IndexedSample& indexed) {
+  if (indexed.marks.empty()) return absl::Span<const uint64_t>();
+  return index.content_hashes(ordinal);
+}
+
+// The fault of a file that is not for engines although the index marks it.
+std::optional<DataFault> FindHeaderFault(absl::string_view file,
+                                         const ImageSize& size) {
+  const auto judged = JudgeForEngines(file);
+  std::string found;
+  if (!judged.ok()) {
+    found = std::string(judged.status().message());
+  } else if (judged->refusal != EngineRefusal::kNone) {
+    found = std::string(EngineRefusalText(judged->refusal));
+  } else if (!HasJpegEnd(file)) {
+    found = std::string(EngineRefusalText(EngineRefusal::kEnd));
+  } else if (judged->form.width != size.width ||
+             judged->form.height != size.height) {
+    found = absl::StrCat(judged->form.width, "x", judged->form.height,
+                         " pixels instead of ", size.width, "x", size.height);
+  } else {
+    return std::nullopt;
+  }
+  return DataFault(absl::StrCat(
+      "no longer a JPEG that engines take (", found,
+      "); has the file changed? index the source again, with --check"));
+}
+
+// The fault of image `i`'s file if it is not the one that the index knows. An
+// image that a check has found clean is compared however it travels, so that
+// model.decode makes no difference. `encoded`: SampleRequest::EncodedBytes.
+std::optional<DataFault> FindFileFault(absl::string_view file, size_t i,
+                                       const IndexedSample& indexed,
+                                       absl::Span<const uint64_t> hashes,
+                                       uint32_t encoded) {
+  if (!indexed.marks.empty() &&
+      indexed.marks[i].check() == ImageCheckResult::kClean) {
+    return FindEncodedImageFault(file, indexed.marks[i].bytes(), hashes[i]);
+  }
+  if (encoded == 0) return std::nullopt;
+  const auto fault = FindEncodedImageFault(file, encoded, std::nullopt);
+  return fault ? fault : FindHeaderFault(file, indexed.images[i]);
 }
 
 }  // namespace
@@ -55,7 +107,7 @@ absl::StatusOr<FaultOr<RawSample>> SampleReader::ReadText(
   return raw;
 }
 
-absl::StatusOr<FaultOr<uint32_t>> SampleReader::DecodeImages(
+absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
     const SampleRequest& request, Place place, Counter* decoded,
     SampleWork* work) const {
   work->active->Stage("reading images");
@@ -74,9 +126,23 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::DecodeImages(
       sizes.size() != request.grids.size()) {
     return CountDiffers("images", raw->images.size(), request.grids.size());
   }
+  BALLAST_ASSIGN_OR_RETURN(
+      const absl::Span<const uint64_t> hashes,
+      HashesOf(from.index(), request.record.ordinal, indexed));
   ImageDecoder& decoder = ThreadDecoder(image_options_);
   uint32_t warnings = 0;
   for (size_t i = 0; i < request.grids.size(); ++i) {
+    work->active->Stage("checking an image's file");
+    const std::string& file = raw->images[i];
+    const uint32_t encoded = request.EncodedBytes(i);
+    if (auto fault = FindFileFault(file, i, indexed, hashes, encoded)) {
+      return fault->In(absl::StrCat("image ", i));
+    }
+    if (encoded != 0) {
+      std::copy(file.begin(), file.end(), place(i).begin());
+      if (instruments_ != nullptr) instruments_->image_bytes.Add(file.size());
+      continue;
+    }
     work->active->Stage("decoding an image");
     const ImageGrid& grid = request.grids[i];
     ImageHeader expected = {};
@@ -84,8 +150,8 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::DecodeImages(
     expected.height = sizes[i].height;
     const auto start = std::chrono::steady_clock::now();
     const absl::Status status =
-        Annotate(decoder.DecodeResized(raw->images[i], expected, grid.width,
-                                       grid.height, place(i)),
+        Annotate(decoder.DecodeResized(file, expected, grid.width, grid.height,
+                                       place(i)),
                  absl::StrCat("image ", i));
     if (const auto fault = FaultOfImage(status)) return *fault;
     if (!status.ok()) return status;
@@ -94,7 +160,7 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::DecodeImages(
     const absl::Duration whole = Stopwatch::Since(start);
     instruments_->decode.Record(whole - decoder.resize_time());
     instruments_->resize.Record(decoder.resize_time());
-    instruments_->image_bytes.Add(raw->images[i].size());
+    instruments_->image_bytes.Add(file.size());
     if (decoded != nullptr) decoded->Add();
   }
   return warnings;

@@ -28,8 +28,8 @@ struct SampleWork {
 // The fault of a sample whose number of `what` is not the indexed one.
 DataFault CountDiffers(absl::string_view what, uint64_t found, uint64_t wanted);
 
-// Reads samples from the job's sources, and decodes their images, for the
-// builders of both modules. Thread-safe.
+// Reads samples from the job's sources, and decodes or checks their images, for
+// the builders of both modules. Thread-safe.
 class SampleReader {
  public:
   // The sources are in order of the configuration. They and `instruments`,
@@ -42,14 +42,16 @@ class SampleReader {
   absl::StatusOr<FaultOr<RawSample>> ReadText(const SampleRequest& request,
                                               SampleWork* work) const;
 
-  // Reads the images of the sample, and decodes and resizes image i to
-  // `place(i)`, its height*width*3 bytes. `decoded` counts them; may be null.
-  // Returns how many images had faults that were skipped. Blocks on the disk.
-  // Non-OK statuses are transient faults.
+  // Reads the images of the sample. Decodes and resizes image i to `place(i)`,
+  // its height*width*3 bytes, and counts it in `decoded`, which may be null. If
+  // image i travels encoded (request.EncodedBytes), copies its file there
+  // instead, once it is known to be the one that was indexed. Returns how many
+  // images had faults that were skipped. Blocks on the disk. Non-OK statuses
+  // are transient faults.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t i)>;
-  absl::StatusOr<FaultOr<uint32_t>> DecodeImages(const SampleRequest& request,
-                                                 Place place, Counter* decoded,
-                                                 SampleWork* work) const;
+  absl::StatusOr<FaultOr<uint32_t>> ReadImages(const SampleRequest& request,
+                                               Place place, Counter* decoded,
+                                               SampleWork* work) const;
 
   const SampleSource& source(uint32_t number) const {
     return *sources_[number];

@@ -1,5 +1,7 @@
 #include "server/delivery/vision_builder.h"
 
+#include <algorithm>
+
 #include "common/status_macros.h"
 #include "server/delivery/payload.h"
 
@@ -13,14 +15,19 @@ absl::StatusOr<std::optional<DataFault>> VisionBuilder::Build(
     BuildInstruments* const instruments = reader_->instruments();
     BALLAST_ASSIGN_OR_RETURN(
         const FaultOr<uint32_t> warnings,
-        reader_->DecodeImages(
+        reader_->ReadImages(
             request,
             [&request](size_t i) {
-              return ImagePixels(request.images[i], request.payload);
+              return ImageData(request.images[i], request.payload);
             },
             instruments ? &instruments->images : nullptr, work));
     if (warnings.ok()) {
       images_with_warnings_.fetch_add(*warnings, std::memory_order_relaxed);
+      if (instruments != nullptr) {
+        instruments->images_encoded.Add(std::count_if(
+            request.images.begin(), request.images.end(),
+            [](const ImageRecord& image) { return image.encoded_bytes != 0; }));
+      }
     } else {
       fault = warnings.fault();
     }

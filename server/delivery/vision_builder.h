@@ -13,8 +13,9 @@
 
 namespace ballast {
 
-// Builds vision payloads: reads, decodes and resizes the images straight into
-// the payload, and records for language whether they could be decoded.
+// Builds vision payloads: reads the images, and decodes and resizes them
+// straight into the payload, or copies the files of those that travel encoded.
+// Records for language whether all of them are good.
 // Thread-safe.
 class VisionBuilder {
  public:

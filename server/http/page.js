@@ -48,12 +48,13 @@ function rates(now) {
 
 function tiles(json, rate) {
   const n = json.numbers;
-  const images = rate('ballast_images_total use=vision');
+  const encoded = rate('ballast_images_total use=encoded');
+  const images = rate('ballast_images_total use=vision') + encoded;
   const sent = rate('ballast_sent_bytes_total way=shared_memory') + rate('ballast_sent_bytes_total way=stream');
   const full = json.memory.limit ? json.memory.in_use / json.memory.limit : 0;
   const items = [
     [json.step === null ? '–' : json.step.toLocaleString('en'), 'step'],
-    [count(images), 'images a second'],
+    [count(images), 'images a second' + (encoded ? ', ' + count(encoded) + ' sent encoded' : '')],
     [bytes(sent) + '/s', 'to clients'],
     [count(finite(n.ballast_samples_waiting)), 'samples waiting, ' + finite(n.ballast_workers_busy) + ' of ' + finite(n.ballast_workers) + ' workers busy'],
     [bytes(json.memory.in_use), 'of ' + bytes(json.memory.limit) + ' in blocks', full > 0.95 ? 'warn' : ''],

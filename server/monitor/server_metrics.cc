@@ -54,11 +54,13 @@ void AddBuilding(const BuildInstruments& build, uint64_t warnings,
                  FamilyList* list) {
   list->Begin("ballast_images_total", FamilyList::kCounter,
               "Images decoded: for vision, or once more because language had "
-              "to know whether they can be.");
+              "to know whether they can be; and images sent encoded, for their "
+              "owners to decode.");
   list->Add(build.images.value(), {{"use", "vision"}});
   list->Add(build.images_checked.value(), {{"use", "check"}});
+  list->Add(build.images_encoded.value(), {{"use", "encoded"}});
   list->Begin("ballast_image_read_bytes_total", FamilyList::kCounter,
-              "Bytes of the images decoded, as they lie in their files.");
+              "Bytes of these images, as they lie in their files.");
   list->Add(build.image_bytes.value());
   list->Begin("ballast_tokens_total", FamilyList::kCounter,
               "Tokens of the texts built.");
@@ -217,9 +219,9 @@ void AddClients(const std::vector<ClientBoard::Client>& clients,
 void AddRankTimes(const TimingStore& timings, FamilyList* list) {
   list->Begin("ballast_rank_seconds", FamilyList::kHistogram,
               "What ranks reported of a micro-batch: train, wait, copy, "
-              "exchange, pack.");
-  constexpr const char* kNames[] = {"train", "wait", "copy", "exchange",
-                                    "pack"};
+              "exchange, decode, pack.");
+  constexpr const char* kNames[] = {"train",    "wait",   "copy",
+                                    "exchange", "decode", "pack"};
   for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
     for (int phase = 0; phase < TimingStore::kPhases; ++phase) {
       const DurationHistogram::Snapshot times =

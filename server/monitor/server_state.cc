@@ -48,6 +48,9 @@ v1::GetStatusResponse ServerState::Status() const {
     if (timing.has_pack_milliseconds()) {
       times->set_pack_milliseconds(timing.pack_milliseconds());
     }
+    if (timing.has_decode_milliseconds()) {
+      times->set_decode_milliseconds(timing.decode_milliseconds());
+    }
   }
   status.mutable_encoded_images()->Add(sources_.encoded_images.begin(),
                                        sources_.encoded_images.end());

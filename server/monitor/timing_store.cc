@@ -64,6 +64,8 @@ absl::Status TimingStore::Check(const v1::StepTiming& timing) const {
       CheckTime("copy_milliseconds", timing.copy_milliseconds()));
   BALLAST_RETURN_IF_ERROR(
       CheckTime("exchange_milliseconds", timing.exchange_milliseconds()));
+  BALLAST_RETURN_IF_ERROR(
+      CheckTime("decode_milliseconds", timing.decode_milliseconds()));
   return CheckTime("pack_milliseconds", timing.pack_milliseconds());
 }
 
@@ -151,6 +153,7 @@ TimingStore::Times TimingStore::TimesOf(const v1::StepTiming& timing) {
       told(timing.has_wait_milliseconds(), timing.wait_milliseconds()),
       told(timing.has_copy_milliseconds(), timing.copy_milliseconds()),
       told(timing.has_exchange_milliseconds(), timing.exchange_milliseconds()),
+      told(timing.has_decode_milliseconds(), timing.decode_milliseconds()),
       told(timing.has_pack_milliseconds(), timing.pack_milliseconds())};
 }
 
@@ -166,6 +169,9 @@ v1::StepTiming TimingStore::TimingOf(const Kept& kept) {
   if (kept.times[kCopy] >= 0) timing.set_copy_milliseconds(kept.times[kCopy]);
   if (kept.times[kExchange] >= 0) {
     timing.set_exchange_milliseconds(kept.times[kExchange]);
+  }
+  if (kept.times[kDecode] >= 0) {
+    timing.set_decode_milliseconds(kept.times[kDecode]);
   }
   if (kept.times[kPack] >= 0) timing.set_pack_milliseconds(kept.times[kPack]);
   return timing;

@@ -48,7 +48,7 @@ class TimingStore {
   // The times of each phase over all ranks of `module`, of every timing ever
   // added, including those that were replaced; null for a module that does not
   // exist.
-  enum Phase { kTrain, kWait, kCopy, kExchange, kPack, kPhases };
+  enum Phase { kTrain, kWait, kCopy, kExchange, kDecode, kPack, kPhases };
   const std::array<DurationHistogram, kPhases>* phases(v1::Module module) const;
 
   // The kept timings of steps from `from_step` on and of `module` (unspecified:

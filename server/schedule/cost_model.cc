@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "proto/schedule/image_columns.h"
 
 namespace ballast {
+
+static_assert(ImageMark::kMostBytes <= kMostEncodedBytes);
 
 absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
                                          const v1::Model& model) {
@@ -15,13 +19,19 @@ absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
   size.label_tokens = sample.label_tokens;
   uint64_t tokens = sample.text_tokens;
   size.grids.reserve(sample.images.size());
-  for (const ImageSize& image : sample.images) {
+  std::vector<uint32_t> encoded;
+  bool any_encoded = false;
+  for (size_t i = 0; i < sample.images.size(); ++i) {
+    const ImageSize& image = sample.images[i];
     BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
                              ResizedGrid(image.height, image.width, model));
     size.patches += grid.patches();
     tokens += ImageTokens(grid, model);
     size.grids.push_back(grid);
+    encoded.push_back(sample.encoded_bytes(i));
+    any_encoded |= encoded.back() != 0;
   }
+  if (any_encoded) size.encoded_bytes = std::move(encoded);
   if (tokens > std::numeric_limits<uint32_t>::max()) {
     return absl::InvalidArgumentError(
         absl::StrCat("sample has ", tokens, " tokens; wanted at most 2^32-1"));

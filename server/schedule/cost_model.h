@@ -18,6 +18,9 @@ struct SampleSize {
   uint32_t tokens = 0;  // real tokens, image placeholders included
   uint32_t label_tokens = 0;
   std::vector<ImageGrid> grids;  // one for each image
+  // For each image: IndexedSample::encoded_bytes. Empty if all travel as
+  // pixels.
+  std::vector<uint32_t> encoded_bytes;
 };
 
 // Computes a sample's size from its entry in the index. Errors:

@@ -15,6 +15,15 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
     out->add_grid_h(grid.grid_h);
     out->add_grid_w(grid.grid_w);
   }
+  // One entry an image, as soon as one travels encoded.
+  const std::vector<uint32_t>& encoded = sample.size.encoded_bytes;
+  auto& column = *out->mutable_encoded_bytes();
+  if (!encoded.empty()) {
+    column.Resize(out->grid_h_size() - encoded.size(), 0);
+    column.Add(encoded.begin(), encoded.end());
+  } else if (!column.empty()) {
+    column.Resize(out->grid_h_size(), 0);
+  }
   const uint64_t tokens = sample.size.tokens;
   out->add_tokens(sample.size.tokens);
   out->add_label_tokens(sample.size.label_tokens);

@@ -21,7 +21,8 @@ Groups ReadingGroups(uint32_t samples, const MicroBatchShape& shape) {
 }
 
 // PayloadBytes of each sample, computed from the row that the schedule will
-// hold.
+// hold, but as if all images travelled as pixels: which rank owns a sample must
+// not depend on model.decode, so that both modes make the same batches.
 std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
                                    v1::Module module,
                                    const BlockGeometry& geometry) {
@@ -35,8 +36,8 @@ std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
       heights.push_back(grid.grid_h);
       widths.push_back(grid.grid_w);
     }
-    bytes.push_back(
-        PayloadBytes({sample.size.tokens, heights, widths}, module, geometry));
+    bytes.push_back(PayloadBytes({sample.size.tokens, heights, widths, {}},
+                                 module, geometry));
   }
   return bytes;
 }

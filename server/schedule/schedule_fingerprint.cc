@@ -26,7 +26,7 @@ using google::protobuf::Reflection;
 // be raised whenever any schedule changes, so that servers of different
 // versions refuse each other instead of sending ranks to different samples.
 //   2: vision's quadratic cost is summed over images; placement counts the
-//      bytes of payloads as blocks hold them
+//      bytes of payloads as blocks hold them with decode: host
 constexpr int kScheduleRules = 2;
 
 // Shortest text that reads back as the same double.

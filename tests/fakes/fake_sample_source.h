@@ -41,6 +41,7 @@ class FakeSampleSource : public SampleSource {
 
   // The stored sample, for tests to damage.
   RawSample* mutable_sample(uint64_t ordinal) { return &samples_[ordinal]; }
+  FakeSourceIndex* mutable_index() { return &index_; }
   SampleLocation Locate(uint64_t ordinal) const override {
     return {"fake.jsonl", 100 * ordinal};
   }

@@ -28,11 +28,15 @@ class FakeSourceIndex final : public SourceIndex {
                            std::string digest = std::string(32, '0'))
       : samples_(std::move(samples)), digest_(std::move(digest)) {}
 
+  // For tests to change.
+  Sample* mutable_sample(uint64_t ordinal) { return &samples_[ordinal]; }
+  void set_rule(EncodedRule rule) { rule_ = rule; }
+
   uint64_t size() const override { return samples_.size(); }
   absl::StatusOr<IndexedSample> sample(uint64_t ordinal) const override {
     const Sample& sample = samples_[ordinal];
     return IndexedSample{sample.text_tokens, sample.label_tokens, sample.images,
-                         sample.marks, EncodedRule::kChecked};
+                         sample.marks, rule_};
   }
   std::string digest() const override { return digest_; }
   absl::StatusOr<absl::Span<const uint64_t>> content_hashes(
@@ -43,6 +47,7 @@ class FakeSourceIndex final : public SourceIndex {
  private:
   std::vector<Sample> samples_;
   std::string digest_;
+  EncodedRule rule_ = EncodedRule::kChecked;
 };
 
 // `n` samples that cycle through text only, one image and several images; sizes

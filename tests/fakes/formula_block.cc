@@ -26,7 +26,7 @@ void FillText(const SampleRecord& sample, uint32_t axes, uint8_t* payload) {
 
 void FillImage(uint64_t position, uint32_t number, const ImageRecord& image,
                uint32_t patch, uint8_t* payload) {
-  uint8_t* pixel = payload + image.pixels;
+  uint8_t* pixel = payload + image.data;
   for (uint32_t y = 0; y < image.height; ++y) {
     for (uint32_t x = 0; x < image.width; ++x) {
       for (uint32_t c = 0; c < 3; ++c) {
@@ -70,8 +70,9 @@ AlignedBuffer FormulaBlock(const BlockPlan& plan,
       FillText(record, geometry.position_axes, payload);
     }
     for (uint32_t k = 0; k < record.num_images; ++k) {
-      FillImage(record.position, k, plan.images[record.first_image + k],
-                geometry.patch, payload);
+      const ImageRecord& image = plan.images[record.first_image + k];
+      if (image.encoded_bytes != 0) continue;
+      FillImage(record.position, k, image, geometry.patch, payload);
     }
   }
   return block;

@@ -51,6 +51,7 @@ class RoleSourceTest : public ::testing::Test {
     times.micro_batch = micro_batch;
     times.copy = absl::Microseconds(250);
     times.exchange = absl::Microseconds(1500);
+    times.decode = absl::Microseconds(5750);
     times.pack = absl::ZeroDuration();
     return times;
   }
@@ -71,6 +72,7 @@ TEST_F(RoleSourceTest, ReportsNotedTimes) {
   EXPECT_EQ(timing.wait_milliseconds(), 0);
   EXPECT_EQ(timing.copy_milliseconds(), 0.25);
   EXPECT_EQ(timing.exchange_milliseconds(), 1.5);
+  EXPECT_EQ(timing.decode_milliseconds(), 5.75);
   // A phase that took no time is still reported.
   ASSERT_TRUE(timing.has_pack_milliseconds());
   EXPECT_EQ(timing.pack_milliseconds(), 0);
@@ -100,10 +102,12 @@ TEST_F(RoleSourceTest, LeavesOutUnknownTimes) {
   // Noted without an exchange.
   BatchTimes times = TimesOf(4, 0);
   times.exchange = std::nullopt;
+  times.decode = std::nullopt;
   source_->NoteTimes(times);
   timing = Report(4, 0);
   EXPECT_TRUE(timing.has_copy_milliseconds());
   EXPECT_FALSE(timing.has_exchange_milliseconds());
+  EXPECT_FALSE(timing.has_decode_milliseconds());
   EXPECT_TRUE(timing.has_pack_milliseconds());
 }
 

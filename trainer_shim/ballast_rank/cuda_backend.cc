@@ -112,7 +112,8 @@ absl::Status Drain(const Process& process, const Shims& shims,
       if (options.tensors) {
         BALLAST_ASSIGN_OR_RETURN(host, CopyToHost(**batch, stream.get()));
       }
-      on_batch({process[i]->rank, &host, (*batch)->schedule.get(), next});
+      on_batch({process[i]->rank, &host, (*batch)->schedule.get(), next,
+                shims[i]->decoded()});
     }
   }
   return absl::OkStatus();

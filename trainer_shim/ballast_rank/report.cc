@@ -38,6 +38,7 @@ void Report::Add(const RankBatch& got) {
   row.totals += got.batch->totals;
   row.bytes_read += got.batch->bytes_read;
   row.bytes_moved += got.batch->bytes_moved;
+  row.decoded = got.decoded;
   // Every module holds every image.
   const bool counts = role.module() == rows_[0].role.module();
   arrivals_.push_back({clock_->Now(), counts ? got.batch->totals.images : 0,
@@ -77,6 +78,23 @@ std::string Report::Pace() const {
       "in the median, %.2f ms at p99, %.2f ms at most\n",
       seconds, images / seconds, Mebibytes(bytes / seconds), at(0.5), at(0.99),
       next_ms.back());
+}
+
+std::string Report::Decoding() const {
+  JpegEngineCounts all;
+  for (const Row& row : rows_) {
+    all.by_hardware += row.decoded.by_hardware;
+    all.by_host += row.decoded.by_host;
+    all.bytes += row.decoded.bytes;
+    all.busy += row.decoded.busy;
+  }
+  const uint64_t images = all.by_hardware + all.by_host;
+  if (images == 0) return "";
+  return absl::StrFormat(
+      "images that travelled encoded: %d decoded by JPEG engines, %d by the "
+      "CPU; %s of files, %.2f ms an image\n",
+      all.by_hardware, all.by_host, Mebibytes(all.bytes),
+      absl::ToDoubleMilliseconds(all.busy) / images);
 }
 
 std::string Report::ToString(absl::Duration elapsed) const {
@@ -127,7 +145,7 @@ std::string Report::ToString(absl::Duration elapsed) const {
       absl::StrFormat(
           "%d samples, %d images in %.2f s: %.1f samples/s, %.1f images/s\n",
           samples, images, seconds, samples * rate, images * rate),
-      Pace());
+      Pace(), Decoding());
 }
 
 }  // namespace ballast

@@ -29,7 +29,8 @@ class Report {
   // Below it: for each module, the heaviest rank's load over the mean; the
   // throughput over `elapsed`; and the throughput and the time of Next over the
   // later half of the batches, which excludes connecting and batches prepared
-  // in advance. Ends in a line break.
+  // in advance; and, if images travelled encoded, what decoded them and how
+  // long it took. Ends in a line break.
   std::string ToString(absl::Duration elapsed) const;
 
  private:
@@ -40,7 +41,9 @@ class Report {
     PackedTotals totals;
     uint64_t bytes_read = 0;
     uint64_t bytes_moved = 0;
+    JpegEngineCounts decoded;  // so far
   };
+  std::string Decoding() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Pace() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Sums over micro-batches, for all of the module's ranks, in this process or

@@ -50,7 +50,8 @@ absl::Status Drain(uint32_t rank, TrainerShim* shim,
     const absl::StatusOr<BatchRef<PackedBatch>> batch = shim->Next();
     if (absl::IsOutOfRange(batch.status())) return absl::OkStatus();
     if (!batch.ok()) return batch.status();
-    on_batch({rank, &**batch, shim->schedule(), options.clock->Now() - start});
+    on_batch({rank, &**batch, shim->schedule(), options.clock->Now() - start,
+              shim->decoded()});
     if (!options.report_timings) continue;
     const absl::Status told =
         shim->ReportTiming((*batch)->step, (*batch)->micro_batch,

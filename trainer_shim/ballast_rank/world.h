@@ -18,6 +18,7 @@
 #include "proto/schedule.pb.h"
 #include "trainer_shim/ballast_rank/lost_reports.h"
 #include "trainer_shim/host/packed_batch.h"
+#include "trainer_shim/jpeg_engine.h"
 #include "trainer_shim/trainer_place.h"
 
 namespace ballast {
@@ -56,6 +57,7 @@ struct RankBatch {
   const PackedBatch* batch = nullptr;
   const v1::StepSchedule* schedule = nullptr;  // of the batch's step
   absl::Duration next;                         // time of Next
+  JpegEngineCounts decoded = {};               // RankShim::decoded
 };
 // Called by every rank's thread, so it must be thread-safe.
 using OnBatch = std::function<void(const RankBatch&)>;

@@ -31,6 +31,7 @@ absl::StatusOr<std::unique_ptr<BatchStager>> BatchStager::Create(
   for (int i = 0; i < options.batches; ++i) {
     auto staged = std::make_unique<StagedBatch>();
     BALLAST_ASSIGN_OR_RETURN(staged->read, Event::Create());
+    BALLAST_ASSIGN_OR_RETURN(staged->arrived, Event::Create());
     BALLAST_ASSIGN_OR_RETURN(staged->timer, StagingTimer::Create());
     BALLAST_ASSIGN_OR_RETURN(staged->host,
                              PinnedBuffer::Create(options.batch_bytes));
@@ -137,6 +138,10 @@ absl::Status BatchStager::Stage(std::unique_ptr<FetchedBlock>* block,
   const StagingPlan& plan = staged->plan;
   BALLAST_RETURN_IF_ERROR(
       staged->host.Reserve(plan.landing.received + plan.upload.bytes));
+  if (plan.receives_encoded) {
+    BALLAST_RETURN_IF_ERROR(
+        staged->received.Reserve(staged->exchange.receive_bytes));
+  }
   if (*block != nullptr) {
     BALLAST_RETURN_IF_ERROR(StageBlock(block, staged));
   } else {

@@ -39,6 +39,12 @@ struct StagedBatch final : StagedBlock {
   const uint8_t* block_bytes = nullptr;
   // Space for the block, then (at plan.landing.received) for the upload.
   PinnedBuffer host;
+  // Copy of what the rank receives, if that contains encoded images: JPEG
+  // engines read files in host memory.
+  PinnedBuffer received;
+  // Done once `received` is complete and the pixels of the landing buffer may
+  // be written; recorded for a batch with encoded images.
+  Event arrived;
   // Done once the device has read the block and `host`; recorded by the code
   // that enqueues that work.
   Event read;

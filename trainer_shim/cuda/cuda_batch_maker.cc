@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/status_macros.h"
 #include "trainer_shim/cuda/current_device.h"
 
@@ -22,6 +23,7 @@ constexpr uint32_t kMostPrepared = 64;  // entries of the pool
 
 CudaBatchMaker::~CudaBatchMaker() {
   const CurrentDevice current(options_.device);
+  decode_ = nullptr;  // its thread enqueues work
   // Device work must end before the memory that it uses is freed.
   if (stream_ != nullptr) stream_->Synchronize().IgnoreError();
   watch_ = nullptr;  // it uses the stager
@@ -49,6 +51,15 @@ absl::Status CudaBatchMaker::Open(const Setup& setup) {
       stage_, DeviceStage::Create(setup.source->shape(), options_.pixel_type,
                                   options_.normalisation, stream_,
                                   setup.communicator, finding));
+  const JobShape& shape = setup.source->shape();
+  if (shape.encoded_images && shape.fields.pixels) {
+    BALLAST_ASSIGN_OR_RETURN(
+        decode_, DecodeStage::Create(options_.device, stage_.get(), {}));
+    if (!decode_->hardware().ok()) {
+      LogWarning("no JPEG engines, the CPU decodes: ",
+                 decode_->hardware().message());
+    }
+  }
   regions_ = std::make_unique<RegionPins>(&pinner_, RegionPins::Options());
   BatchStager::Options stager;
   stager.device = options_.device;
@@ -74,6 +85,7 @@ absl::StatusOr<BatchEntry*> CudaBatchMaker::Next(StreamHandle handle) {
   BALLAST_RETURN_IF_ERROR(current.status());
   const auto stream = static_cast<cudaStream_t>(handle);
   if (next_ == nullptr) BALLAST_RETURN_IF_ERROR(LaunchNext());
+  BALLAST_RETURN_IF_ERROR(FinishDecoding());
   if (next_ == nullptr) {
     // The last blocks must have stayed intact until the device had read them.
     if (absl::IsOutOfRange(after_)) {
@@ -103,9 +115,28 @@ absl::Status CudaBatchMaker::LaunchNext() {
       absl::StrCat("step ", batch.step, " micro-batch ", batch.micro_batch),
       &entry->packed);
   BALLAST_RETURN_IF_ERROR(stage_->Launch(entry, *staged));
+  next_ = entry;
+  if ((*staged)->block_bytes != nullptr && !(*staged)->plan.encoded.empty()) {
+    if (decode_ == nullptr) {
+      return absl::InvalidArgumentError(
+          "the schedule lists encoded images, but model.decode of the job is "
+          "not `device`");
+    }
+    decoding_ = *staged;
+    decode_->Begin(entry, decoding_);
+    return absl::OkStatus();
+  }
   watch_->Given();
   stager_->Return(*staged);
-  next_ = entry;
+  return absl::OkStatus();
+}
+
+absl::Status CudaBatchMaker::FinishDecoding() {
+  if (decoding_ == nullptr) return absl::OkStatus();
+  StagedBatch* staged = std::exchange(decoding_, nullptr);
+  BALLAST_RETURN_IF_ERROR(decode_->Finish());
+  watch_->Given();
+  stager_->Return(staged);
   return absl::OkStatus();
 }
 

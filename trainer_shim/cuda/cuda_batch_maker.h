@@ -10,6 +10,7 @@
 #include "trainer_shim/cuda/batch_stager.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/cuda_pinner.h"
+#include "trainer_shim/cuda/decode_stage.h"
 #include "trainer_shim/cuda/device_entry.h"
 #include "trainer_shim/cuda/device_stage.h"
 #include "trainer_shim/cuda/device_watch.h"
@@ -18,7 +19,8 @@
 namespace ballast {
 
 // Makes DeviceBatches: a BatchStager pulls and plans ahead, a DeviceStage
-// enqueues the device work, and a DeviceWatch looks for errors on the device.
+// enqueues the device work, a DecodeStage decodes images that travel encoded,
+// and a DeviceWatch looks for errors on the device.
 class CudaBatchMaker : public BatchMaker {
  public:
   // See CudaTrainerShim::Options.
@@ -47,12 +49,18 @@ class CudaBatchMaker : public BatchMaker {
   absl::Status Found() const override;
   void Abort(const absl::Status& reason) override;
   void Cancel() override;
+  JpegEngineCounts decoded() const override {
+    return decode_ ? decode_->counts() : JpegEngineCounts();
+  }
   void NoteTimes() override;
 
  private:
   // Enqueues the device work of the next batch. At the end of the steps: OK,
   // with next_ null.
   absl::Status LaunchNext();
+  // Waits for the JPEG engines if the launched batch has encoded images, until
+  // all its device work is enqueued.
+  absl::Status FinishDecoding();
 
   const Options options_;
   Setup setup_;
@@ -64,7 +72,9 @@ class CudaBatchMaker : public BatchMaker {
   // Declared after everything their threads use.
   std::unique_ptr<BatchStager> stager_;
   std::unique_ptr<DeviceWatch> watch_;
-  DeviceEntry* next_ = nullptr;  // launched, not handed out
+  std::unique_ptr<DecodeStage> decode_;  // null: no image travels encoded
+  DeviceEntry* next_ = nullptr;          // launched, not handed out
+  StagedBatch* decoding_ = nullptr;      // of next_, until it is finished
   absl::Status
       after_;  // error to return after next_, once launching has failed
 };

@@ -64,7 +64,7 @@ DeviceImageDecoder::~DeviceImageDecoder() {
 }
 
 absl::StatusOr<DeviceImageDecoder::Ticket> DeviceImageDecoder::Begin(
-    absl::Span<const EncodedImage> images, uint8_t* out) {
+    absl::Span<const EncodedImage> images, uint8_t* out, cudaEvent_t free) {
   BALLAST_RETURN_IF_ERROR(failure_);
   const uint64_t most = options_.memory / slots_.size();
   size_t begin = 0;
@@ -78,7 +78,7 @@ absl::StatusOr<DeviceImageDecoder::Ticket> DeviceImageDecoder::Begin(
       ++end;
     }
     const absl::Status status =
-        BeginChunk(images.subspan(begin, end - begin), out);
+        BeginChunk(images.subspan(begin, end - begin), out, free);
     if (!status.ok()) return Fail(status);
     begin = end;
   }
@@ -106,12 +106,13 @@ absl::Status DeviceImageDecoder::Fail(absl::Status status) {
 }
 
 absl::Status DeviceImageDecoder::BeginChunk(
-    absl::Span<const EncodedImage> images, uint8_t* out) {
+    absl::Span<const EncodedImage> images, uint8_t* out, cudaEvent_t free) {
   while (begun_ - ended_ >= slots_.size()) BALLAST_RETURN_IF_ERROR(EndChunk());
   Slot& slot = slots_[begun_ % slots_.size()];
   // Kernels may still read the planes of the slot's last chunk.
   BALLAST_RETURN_IF_ERROR(slot.done.Wait());
   slot.out = out;
+  slot.free = free;
   slot.requests.clear();
   uint64_t planes = 0;
   for (const EncodedImage& image : images) {
@@ -159,6 +160,9 @@ absl::Status DeviceImageDecoder::LaunchKernels(Slot* slot) {
       CudaStatus(cudaMemcpyAsync(slot->tables.data(), tables, layout.bytes,
                                  cudaMemcpyHostToDevice, stream_.get()),
                  "copy of resampling tables to the device"));
+  if (slot->free != nullptr) {
+    BALLAST_RETURN_IF_ERROR(StreamWait(stream_.get(), slot->free));
+  }
   PlaneBatch batch;
   batch.plan = &plan;
   const uint8_t* device = slot->tables.data();

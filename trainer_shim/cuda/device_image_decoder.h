@@ -65,11 +65,13 @@ class DeviceImageDecoder {
 
   // Begins a batch. The files' bytes, in host memory, must stay valid until
   // Finish returns, or any call fails; `out`, in device memory, must be free to
-  // write. Blocks while more chunks are begun than there are slots. Errors: as
-  // JpegEngine::Decode, of this or an earlier batch; as ResamplePlanner::Plan;
-  // as CudaStatus. After an error every later call answers it.
+  // write, or be once `free` is done, which is recorded and stays so until
+  // Finish returns. Engines do not wait for `free`. Blocks while more chunks
+  // are begun than there are slots. Errors: as JpegEngine::Decode, of this or
+  // an earlier batch; as ResamplePlanner::Plan; as CudaStatus. After an error
+  // every later call answers it.
   absl::StatusOr<Ticket> Begin(absl::Span<const EncodedImage> images,
-                               uint8_t* out);
+                               uint8_t* out, cudaEvent_t free = nullptr);
 
   // Blocks until the engines have decoded the batch and all before it, and
   // makes work enqueued on `stream` from now on wait for its pixels. Errors: as
@@ -90,11 +92,13 @@ class DeviceImageDecoder {
     std::vector<ResampleRequest> requests;
     std::vector<EncodedJpeg> jpegs;
     uint8_t* out = nullptr;
+    cudaEvent_t free = nullptr;  // as Begin's
     JpegEngineQueue::Ticket engine = 0;
   };
 
   explicit DeviceImageDecoder(const Options& options);
-  absl::Status BeginChunk(absl::Span<const EncodedImage> images, uint8_t* out);
+  absl::Status BeginChunk(absl::Span<const EncodedImage> images, uint8_t* out,
+                          cudaEvent_t free);
   // Waits for the engines on the oldest chunk, then enqueues its kernels.
   absl::Status EndChunk();
   absl::Status LaunchKernels(Slot* slot);

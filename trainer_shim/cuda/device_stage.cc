@@ -45,22 +45,41 @@ absl::Status DeviceStage::Launch(DeviceEntry* entry, StagedBatch* staged) {
   cudaStream_t stream = stream_->get();
   if (staged->block_bytes == nullptr) {
     BALLAST_RETURN_IF_ERROR(CopyIn(*staged, *entry));
-  } else {
-    StagingTimer& timer = *staged->timer;
-    BALLAST_RETURN_IF_ERROR(
-        timer.Begin(entry->batch.step, entry->batch.micro_batch, stream));
-    BALLAST_RETURN_IF_ERROR(CopyIn(*staged, *entry));
-    BALLAST_RETURN_IF_ERROR(timer.End(StagingTimer::kCopy, stream));
-    if (shape_.exchanges()) {
-      BALLAST_RETURN_IF_ERROR(CheckPeers(*staged, *entry));
-      BALLAST_RETURN_IF_ERROR(Exchange(*staged));
-      BALLAST_RETURN_IF_ERROR(timer.End(StagingTimer::kExchange, stream));
-    }
-    BALLAST_RETURN_IF_ERROR(Pack(*staged, *entry));
-    BALLAST_RETURN_IF_ERROR(timer.End(StagingTimer::kPack, stream));
+    BALLAST_RETURN_IF_ERROR(staged->read.Record(stream));
+    return entry->packed.Record(stream);
   }
-  BALLAST_RETURN_IF_ERROR(staged->read.Record(stream));
-  return entry->packed.Record(stream);
+  StagingTimer& timer = *staged->timer;
+  BALLAST_RETURN_IF_ERROR(
+      timer.Begin(entry->batch.step, entry->batch.micro_batch, stream));
+  BALLAST_RETURN_IF_ERROR(CopyIn(*staged, *entry));
+  BALLAST_RETURN_IF_ERROR(timer.End(StagingTimer::kCopy, stream));
+  if (shape_.exchanges()) {
+    BALLAST_RETURN_IF_ERROR(CheckPeers(*staged, *entry));
+    BALLAST_RETURN_IF_ERROR(Exchange(*staged));
+    BALLAST_RETURN_IF_ERROR(timer.End(StagingTimer::kExchange, stream));
+  }
+  return staged->plan.encoded.empty() ? Finish(entry, staged)
+                                      : CopyOut(*staged);
+}
+
+absl::Status DeviceStage::Finish(DeviceEntry* entry, StagedBatch* staged) {
+  BALLAST_RETURN_IF_ERROR(Pack(*staged, *entry));
+  BALLAST_RETURN_IF_ERROR(
+      staged->timer->End(StagingTimer::kPack, stream_->get()));
+  BALLAST_RETURN_IF_ERROR(staged->read.Record(stream_->get()));
+  return entry->packed.Record(stream_->get());
+}
+
+absl::Status DeviceStage::CopyOut(const StagedBatch& staged) {
+  if (staged.plan.receives_encoded) {
+    BALLAST_RETURN_IF_ERROR(CudaStatus(
+        cudaMemcpyAsync(staged.received.data(),
+                        landing_.data() + staged.plan.landing.received,
+                        staged.exchange.receive_bytes, cudaMemcpyDeviceToHost,
+                        stream_->get()),
+        "copy of received files to the host"));
+  }
+  return staged.arrived.Record(stream_->get());
 }
 
 absl::Status DeviceStage::Broadcast(DeviceEntry* entry, Communicator* peers,
@@ -115,7 +134,7 @@ absl::Status DeviceStage::CopyIn(const StagedBatch& staged,
       copy(landing_.data(), staged.block_bytes, staged.exchange.block.bytes()));
   if (!staged.layout.dummy_image) return absl::OkStatus();
   return CudaStatus(
-      cudaMemsetAsync(landing_.data() + plan.landing.grey, kDummyGrey,
+      cudaMemsetAsync(landing_.data() + plan.landing.grey, kGreyPixel,
                       plan.landing.bytes - plan.landing.grey, stream_->get()),
       "filling a dummy image");
 }

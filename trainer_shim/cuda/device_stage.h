@@ -41,7 +41,21 @@ class DeviceStage {
   // packing. Does not wait for the device. A micro-batch without a block gets
   // only its pointers and what the host knows of it, and is not timed. Errors:
   // as CudaStatus, Communicator::AllToAllV and the kernel launches.
+  //
+  // A batch with encoded images (staged->plan.encoded) gets only the copies and
+  // the exchange, and staged->arrived is recorded behind them. Its images are
+  // then to be decoded into the landing buffer, and Finish enqueues the rest.
   absl::Status Launch(DeviceEntry* entry, StagedBatch* staged);
+
+  // Enqueues the rest of Launch for a batch whose encoded images are decoded,
+  // or are by work that the stream waits for. May be called from another thread
+  // than Launch, after it and before the next. Errors: as Launch.
+  absl::Status Finish(DeviceEntry* entry, StagedBatch* staged);
+
+  // The landing buffer of the batch launched last, to which
+  // EncodedSource::pixels refer, and the stream.
+  uint8_t* landing() const { return landing_.data(); }
+  cudaStream_t stream() const { return stream_->get(); }
 
   // Makes `stream` wait for the batch in `entry`, and enqueues on it the
   // sending of its tensors to the tensor peers, or, on ranks of `peers` other
@@ -66,6 +80,8 @@ class DeviceStage {
   absl::Status CopyIn(const StagedBatch& staged, const DeviceEntry& entry);
   absl::Status CheckPeers(const StagedBatch& staged, const DeviceEntry& entry);
   absl::Status Exchange(const StagedBatch& staged);
+  // Copies received files to the host and records staged.arrived.
+  absl::Status CopyOut(const StagedBatch& staged);
   // Sets the addresses of the tensors in the entry's batch.
   void Point(const StagingPlan& plan, DeviceEntry* entry) const;
   absl::Status Pack(const StagedBatch& staged, const DeviceEntry& entry);

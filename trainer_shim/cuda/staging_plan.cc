@@ -32,6 +32,28 @@ void Put(absl::Span<uint8_t> out, uint64_t offset,
   std::memcpy(out.data() + offset, values.data(), values.size() * sizeof(T));
 }
 
+// Lists the images that travelled encoded, and places their pixels. Returns the
+// end of the pixels.
+uint64_t PlanEncoded(const ExchangePlan& exchange, const BatchLayout& layout,
+                     StagingPlan* plan) {
+  uint64_t end = plan->landing.decoded;
+  // A rank that receives no pixels lays out no images.
+  if (layout.images.empty()) return end;
+  for (size_t i = 0; i < exchange.owned.size(); ++i) {
+    const OwnedSample& owned = exchange.owned[i];
+    for (uint32_t k = 0; k < owned.expected.num_images; ++k) {
+      const uint32_t number = owned.first_image + k;
+      const ImageRecord& image = exchange.images[number];
+      if (image.encoded_bytes == 0) continue;
+      plan->encoded.push_back(
+          {static_cast<uint32_t>(i), number, owned.payload + image.data, end});
+      plan->receives_encoded |= owned.received;
+      end = AlignUp(end + PixelBytes(image), kTensorAlignment);
+    }
+  }
+  return end;
+}
+
 }  // namespace
 
 ExchangeHeader HeaderOf(const BlockHeader& block) {
@@ -50,12 +72,13 @@ StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
   if (!layout.images.empty()) plan.patches = layout.vision.patches();
 
   plan.landing.received = AlignUp(exchange.block.bytes(), kTensorAlignment);
-  plan.landing.grey =
+  plan.landing.decoded =
       AlignUp(plan.landing.received + exchange.receive_bytes, kTensorAlignment);
+  plan.landing.grey = PlanEncoded(exchange, layout, &plan);
   plan.landing.bytes = plan.landing.grey;
   if (layout.dummy_image) {
     const ImageRecord& dummy = layout.images.back();
-    plan.landing.bytes += uint64_t{3} * dummy.height * dummy.width;
+    plan.landing.bytes += PixelBytes(dummy);
   }
 
   Arrays upload;
@@ -105,8 +128,11 @@ void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,
     if (layout.images.empty()) continue;
     for (uint32_t k = 0; k < owned.expected.num_images; ++k) {
       const ImageRecord& image = exchange.images[owned.first_image + k];
-      images.push_back({payload + image.pixels, 0, image.grid_h, image.grid_w});
+      images.push_back({payload + image.data, 0, image.grid_h, image.grid_w});
     }
+  }
+  for (const EncodedSource& encoded : plan.encoded) {
+    images[encoded.image].pixel_offset = encoded.pixels;
   }
   if (layout.dummy_image) {
     const ImageRecord& dummy = layout.images.back();

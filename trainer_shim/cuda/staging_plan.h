@@ -2,6 +2,7 @@
 #define BALLAST_TRAINER_SHIM_CUDA_STAGING_PLAN_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "proto/block/block_layout.h"
@@ -45,11 +46,24 @@ struct RecordCheck {
 };
 static_assert(sizeof(RecordCheck) == 72);
 
-// The landing buffer: the rank's block as pulled, the received bytes, and the
-// pixels of a dummy image. Parts begin at multiples of 256.
+// An image that travelled encoded: its file as it arrives, and the place of its
+// pixels.
+struct EncodedSource {
+  uint32_t sample = 0;  // index into ExchangePlan::owned
+  uint32_t image = 0;   // index into ExchangePlan::images
+  // Offset in the rank's block or, if the sample is received, in what it
+  // receives.
+  uint64_t file = 0;
+  uint64_t pixels = 0;  // offset in the landing buffer
+};
+
+// The landing buffer: the rank's block as pulled, the received bytes, the
+// pixels of images that travelled encoded, and those of a dummy image. Parts
+// begin at multiples of 256.
 struct LandingLayout {
   uint64_t received = 0;  // offset
-  uint64_t grey = 0;      // offset; kDummyGrey from here to the end
+  uint64_t decoded = 0;   // offset
+  uint64_t grey = 0;      // offset; kGreyPixel from here to the end
   uint64_t bytes = 0;
 
   // Converts an offset in a sample's own buffer to one in the landing buffer.
@@ -95,6 +109,9 @@ struct StagingPlan {
   uint32_t images = 0;  // including a dummy image
   uint64_t tokens = 0;  // of this context rank: T / context.size
   uint64_t patches = 0;
+  // In the order of the batch's images.
+  std::vector<EncodedSource> encoded;
+  bool receives_encoded = false;  // some of them are received
 };
 
 // Plans one micro-batch of a rank of `shape` from its `exchange` and `layout`.

@@ -46,7 +46,7 @@ std::optional<BatchTimes> StagingTimer::Take() {
   ended_ = false;
   const Event* before = &begun_;
   std::optional<absl::Duration>* const times[kPhases] = {
-      &batch_.copy, &batch_.exchange, &batch_.pack};
+      &batch_.copy, &batch_.exchange, &batch_.decode, &batch_.pack};
   for (int phase = 0; phase < kPhases; ++phase) {
     if (!has_[phase]) continue;
     const absl::StatusOr<absl::Duration> taken =

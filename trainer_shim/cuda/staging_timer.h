@@ -23,14 +23,15 @@ namespace ballast {
 //
 // By the device's clock, a phase lasts from the end of the phase before until
 // its own last work is done, including what the stream waits for in between. So
-// the exchange includes waiting for peers that are behind, and every phase
-// includes the time that other streams take of the device.
+// the exchange includes waiting for peers that are behind, decoding includes
+// waiting for the JPEG engines, and every phase includes the time that other
+// streams take of the device.
 //
-// Begin and End must be called from one thread. Take may be called from any
-// thread whose current device is this one or not set.
+// Begin and End must be called from one thread at a time. Take may be called
+// from any thread whose current device is this one or not set.
 class StagingTimer {
  public:
-  enum Phase { kCopy, kExchange, kPack, kPhases };
+  enum Phase { kCopy, kExchange, kDecode, kPack, kPhases };
 
   // Creates one for the current device. Errors: as CudaStatus.
   static absl::StatusOr<std::unique_ptr<StagingTimer>> Create();

@@ -42,17 +42,18 @@ absl::Status BatchAssembler::Assemble(const StepInfo& step,
   const absl::Time exchanging = Clock::Real()->Now();
   BALLAST_RETURN_IF_ERROR(Exchange(plan.exchange, block));
   const absl::Time packing = Clock::Real()->Now();
+  batch->decode_time = absl::ZeroDuration();
   batch->exchange_time =
       shape_.exchanges() ? packing - exchanging : absl::ZeroDuration();
   FillBatchInfo(step, micro_batch, role_, shape_, pixel_type_, plan.exchange,
                 plan.layout, /*has_block=*/true, batch);
   BALLAST_RETURN_IF_ERROR(CheckRecords(plan.exchange, block, batch));
   if (role_.module() == v1::MODULE_VISION) {
-    PackImages(plan, block, batch);
+    BALLAST_RETURN_IF_ERROR(PackImages(plan, block, batch));
   } else {
     PackLanguage(plan, block, batch);
   }
-  batch->pack_time = Clock::Real()->Now() - packing;
+  batch->pack_time = Clock::Real()->Now() - packing - batch->decode_time;
   return absl::OkStatus();
 }
 
@@ -115,23 +116,39 @@ void BatchAssembler::PackLanguage(const Plan& plan,
            batch);
 }
 
-void BatchAssembler::PackImages(const Plan& plan,
-                                absl::Span<const uint8_t> block,
-                                PackedBatch* batch) {
+absl::Status BatchAssembler::PackImages(const Plan& plan,
+                                        absl::Span<const uint8_t> block,
+                                        PackedBatch* batch) {
   images_.clear();
-  for (const OwnedSample& owned : plan.exchange.owned) {
+  encoded_.clear();
+  for (size_t i = 0; i < plan.exchange.owned.size(); ++i) {
+    const OwnedSample& owned = plan.exchange.owned[i];
     for (uint32_t k = 0; k < owned.expected.num_images; ++k) {
       const ImageRecord& image = plan.exchange.images[owned.first_image + k];
-      images_.push_back(
-          {BufferOf(owned, block) + owned.payload + image.pixels, image});
+      const uint8_t* data = BufferOf(owned, block) + owned.payload + image.data;
+      if (image.encoded_bytes != 0 && shape_.fields.pixels) {
+        encoded_.push_back(
+            {owned.first_image + k,
+             owned.expected.position,
+             {reinterpret_cast<const char*>(data), image.encoded_bytes},
+             batch->samples[i].placeholder});
+      }
+      images_.push_back({data, image});
     }
+  }
+  if (!encoded_.empty()) {
+    const absl::Time decoding = Clock::Real()->Now();
+    BALLAST_RETURN_IF_ERROR(
+        unpacker_.Unpack(encoded_, absl::MakeSpan(images_)));
+    batch->decode_time = Clock::Real()->Now() - decoding;
   }
   if (plan.layout.dummy_image) {
     const ImageRecord& dummy = plan.layout.images.back();
-    grey_.resize(size_t{3} * dummy.height * dummy.width, kDummyGrey);
+    grey_.resize(PixelBytes(dummy), kGreyPixel);
     images_.push_back({grey_.data(), dummy});
   }
   PackVision(images_, plan.layout.vision, shape_.patch, table_, batch);
+  return absl::OkStatus();
 }
 
 }  // namespace ballast

@@ -13,19 +13,23 @@
 #include "trainer_shim/batch_info.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/communicator.h"
+#include "trainer_shim/encoded_piece.h"
 #include "trainer_shim/exchange_plan.h"
 #include "trainer_shim/exchange_slices.h"
+#include "trainer_shim/host/encoded_unpacker.h"
 #include "trainer_shim/host/pack_cpu.h"
 #include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/host/patchify.h"
 #include "trainer_shim/job_shape.h"
+#include "trainer_shim/jpeg_engine.h"
 
 namespace ballast {
 
 // Makes a rank's packed batches from its blocks in host memory: plan, verify,
-// exchange, pack. A vision rank that the schedule lists in dummy_rank packs a
-// dummy image after its own images. Internal buffers grow to the largest
-// micro-batch seen and are reused. Thread-compatible.
+// exchange, decode what travelled encoded, pack. A vision rank that the
+// schedule lists in dummy_rank packs a dummy image after its own images.
+// Internal buffers grow to the largest micro-batch seen and are reused.
+// Thread-compatible.
 class BatchAssembler {
  public:
   // `shape` gives the fields that the rank receives at its place.
@@ -42,9 +46,10 @@ class BatchAssembler {
   //
   // Errors: as PlanExchange and Communicator::AllToAllV; INVALID_ARGUMENT (a
   // schedule that cannot be packed; bytes that are not a block), DATA_LOSS (a
-  // block, or a sample from a peer, that does not match the schedule),
-  // RESOURCE_EXHAUSTED (no memory for the received bytes). The contents of
-  // `batch` are then undefined.
+  // block, or a sample from a peer, that does not match the schedule; an image
+  // that travelled encoded and cannot be decoded), RESOURCE_EXHAUSTED (no
+  // memory for the received bytes or for decoding). The contents of `batch` are
+  // then undefined.
   absl::Status Assemble(const StepInfo& step, uint32_t micro_batch,
                         absl::Span<const uint8_t> block, PackedBatch* batch);
 
@@ -54,6 +59,8 @@ class BatchAssembler {
   // PackedSample::placeholder false. Errors: INVALID_ARGUMENT, as Assemble.
   absl::Status Describe(const StepInfo& step, uint32_t micro_batch,
                         PackedBatch* batch) const;
+
+  JpegEngineCounts decoded() const { return unpacker_.counts(); }
 
  private:
   struct Plan {
@@ -70,8 +77,9 @@ class BatchAssembler {
                             PackedBatch* batch);
   void PackLanguage(const Plan& plan, absl::Span<const uint8_t> block,
                     PackedBatch* batch);
-  void PackImages(const Plan& plan, absl::Span<const uint8_t> block,
-                  PackedBatch* batch);
+  // Decodes the images that travelled encoded first.
+  absl::Status PackImages(const Plan& plan, absl::Span<const uint8_t> block,
+                          PackedBatch* batch);
   // The buffer that the offsets of `sample` refer to.
   const uint8_t* BufferOf(const OwnedSample& sample,
                           absl::Span<const uint8_t> block) const {
@@ -88,6 +96,8 @@ class BatchAssembler {
   ExchangeSlices slices_;
   std::vector<TextPiece> texts_;
   std::vector<ImagePiece> images_;
+  std::vector<EncodedPiece> encoded_;
+  EncodedUnpacker unpacker_;
   // Pixels of a dummy image; empty until one is needed.
   std::vector<uint8_t> grey_;
 };

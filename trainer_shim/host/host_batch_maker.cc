@@ -88,6 +88,9 @@ absl::Status HostBatchMaker::Assemble(const RoleSource::Block& next,
   times.step = batch->step;
   times.micro_batch = batch->micro_batch;
   if (setup_.source->shape().exchanges()) times.exchange = batch->exchange_time;
+  if (batch->decode_time > absl::ZeroDuration()) {
+    times.decode = batch->decode_time;
+  }
   times.pack = batch->pack_time;
   setup_.source->NoteTimes(times);
   return absl::OkStatus();

@@ -26,6 +26,9 @@ class HostBatchMaker : public BatchMaker {
   absl::Status Open(const Setup& setup) override;
   absl::StatusOr<BatchEntry*> Next(StreamHandle) override;
   absl::Status Broadcast(BatchEntry* entry, StreamHandle) override;
+  JpegEngineCounts decoded() const override {
+    return assembler_ ? assembler_->decoded() : JpegEngineCounts();
+  }
   // Nothing to do: all waiting is for the source or a communicator.
   void Abort(const absl::Status&) override {}
 

@@ -37,8 +37,10 @@ struct PackedBatch : BatchInfo {
   std::vector<int64_t> image_grid_thw;     // [number of images, 3]
   std::vector<int32_t> vision_cu_seqlens;  // [number of images + 1]
 
-  // Time of packing, without exchange and waiting.
+  // Time of packing, without exchange, decoding and waiting.
   absl::Duration pack_time;
+  // Time of decoding the images that travelled encoded. 0: none did.
+  absl::Duration decode_time;
   // Time of the exchange, including other ranks' delays. 0: no exchange.
   absl::Duration exchange_time;
 };

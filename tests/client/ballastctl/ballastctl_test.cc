@@ -97,7 +97,8 @@ TEST_F(BallastctlTest, StatusCountsWhatTravelsEncoded) {
                                     "clean; 3 unsound, 7 not a JPEG\n"));
 }
 
-// Instruments of a server that has decoded `images`.
+// Instruments of a server that has built `images`, four in ten of them sent
+// encoded.
 v1::GetStatsResponse StatsOf(double images) {
   v1::GetStatsResponse stats;
   const auto add = [&stats](const std::string& name, const std::string& label,
@@ -111,7 +112,8 @@ v1::GetStatsResponse StatsOf(double images) {
     }
     metric->set_number(number);
   };
-  add("ballast_images_total", "use", "vision", images);
+  add("ballast_images_total", "use", "vision", 0.6 * images);
+  add("ballast_images_total", "use", "encoded", 0.4 * images);
   add("ballast_sent_bytes_total", "way", "stream", images * (1 << 20));
   add("ballast_workers", "", "", 4);
   add("ballast_workers_busy", "", "", 3);
@@ -168,6 +170,7 @@ TEST_F(BallastctlTest, StatusShowsTheStateOfTraining) {
       EXPECT_EQ(printed["spread"]["vision"],
                 (json{{"before", 1.5}, {"after", 1.25}}));
       EXPECT_EQ(printed["rates"]["images"], 150);
+      EXPECT_EQ(printed["rates"]["images_encoded"], 60);
       EXPECT_EQ(printed["rates"]["sent_bytes"], 150 * (1 << 20));
       EXPECT_EQ(printed["workers"], (json{{"all", 4}, {"busy", 3}}));
       EXPECT_EQ(printed["queue"]["samples_waiting"], 17);
@@ -181,7 +184,7 @@ TEST_F(BallastctlTest, StatusShowsTheStateOfTraining) {
     }
     for (const char* line :
          {"version      0.9.0 (0123456789ab), up 90.0 s\n", "step         41\n",
-          "rates        150 images/s, 0 tokens/s\n",
+          "rates        150 images/s (60 encoded), 0 tokens/s\n",
           "0 B/s of images read, 150 MiB/s sent\n",
           "queue        17 samples wait, 3 of 4 workers busy\n",
           "0 blocks in work, 2 ready\n", "cache        9 blocks used again",

@@ -126,7 +126,7 @@ TEST(BlockPlanTest, OffsetsFollowTheFormula) {
       if (module == v1::MODULE_VISION) {
         for (uint32_t k = 0; k < record.num_images; ++k) {
           const ImageRecord& image = plan->images[record.first_image + k];
-          EXPECT_EQ(image.pixels, bytes);
+          EXPECT_EQ(image.data, bytes);
           EXPECT_EQ(image.height, 14 * image.grid_h);
           bytes += AlignUp(3 * 14 * 14 * image.grid_h * image.grid_w, 256);
         }

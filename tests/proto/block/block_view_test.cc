@@ -80,7 +80,7 @@ TEST_F(BlockViewTest, NamesTheFaultyField) {
     const char* message;
   } cases[] = {
       {[&] { header().magic = 1; }, "magic is 1"},
-      {[&] { header().version = 9; }, "version is 9, wanted 1"},
+      {[&] { header().version = 9; }, "version is 9, wanted 2"},
       {[&] { header().total_bytes += 8; }, "total_bytes"},
       {[&] { header().sample_table = ~uint64_t{7}; }, "sample_table"},
       {[&] { header().num_samples = ~0u; }, "sample_table"},
@@ -89,8 +89,9 @@ TEST_F(BlockViewTest, NamesTheFaultyField) {
       {[&] { sample(1).payload += 16; }, "sample 1 payload"},
       {[&] { sample(0).payload_bytes = ~uint64_t{0}; }, "sample 0 payload"},
       {[&] { sample(2).first_image = 1000; }, "sample 2 first_image"},
-      {[&] { image(0).height = 1 << 30; }, "image 0 pixels"},
-      {[&] { image(0).pixels = 8; }, "image 0 pixels"},
+      {[&] { image(0).height = 1 << 30; }, "image 0 data"},
+      {[&] { image(0).encoded_bytes = 1 << 30; }, "image 0 data"},
+      {[&] { image(0).data = 8; }, "image 0 data"},
   };
   for (const auto& test_case : cases) {
     WriteBlockTables(plan_, bytes());
@@ -116,6 +117,7 @@ TEST_F(BlockViewTest, RefusesABlockOtherThanPlanned) {
       {[&] { sample(1).position += 1; }, "position of sample 1"},
       {[&] { sample(1).tokens += 1; }, "position of sample 1 (or its size)"},
       {[&] { image(0).grid_w += 1; }, "image 0"},
+      {[&] { image(0).encoded_bytes = 1; }, "image 0"},
   };
   for (const auto& test_case : cases) {
     WriteBlockTables(plan_, bytes());
@@ -176,8 +178,8 @@ TEST_F(BlockViewTest, SurvivesRandomDamage) {
       const auto payload = view->payload(record);
       if (!payload.empty()) sum += payload.front() + payload.back();
       for (const ImageRecord& image : view->images(record)) {
-        const uint64_t size = uint64_t{3} * image.height * image.width;
-        if (size > 0) sum += payload[image.pixels + size - 1];
+        const uint64_t size = ImageBytes(image);
+        if (size > 0) sum += payload[image.data + size - 1];
       }
     }
   }

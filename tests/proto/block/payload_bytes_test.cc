@@ -17,9 +17,25 @@ uint64_t RoundUp(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 // docs/block.md: each image's pixels begin at a multiple of 256.
 TEST(PayloadBytesTest, RoundsEachImageUp) {
   const std::vector<uint32_t> heights = {2, 4}, widths = {6, 10};
-  EXPECT_EQ(PayloadBytes({9, heights, widths}, v1::MODULE_VISION, kGeometry),
-            RoundUp(3 * 2 * 6 * 196) + RoundUp(3 * 4 * 10 * 196));
-  EXPECT_EQ(PayloadBytes({9, {}, {}}, v1::MODULE_VISION, kGeometry), 0u);
+  EXPECT_EQ(
+      PayloadBytes({9, heights, widths, {}}, v1::MODULE_VISION, kGeometry),
+      RoundUp(3 * 2 * 6 * 196) + RoundUp(3 * 4 * 10 * 196));
+  EXPECT_EQ(PayloadBytes({9, {}, {}, {}}, v1::MODULE_VISION, kGeometry), 0u);
+}
+
+// docs/block.md: a file takes its length instead of the pixels', be it smaller
+// or larger.
+TEST(PayloadBytesTest, CountsTheFilesOfEncodedImages) {
+  const std::vector<uint32_t> heights = {2, 4, 2}, widths = {6, 10, 2};
+  const std::vector<uint32_t> encoded = {1000, 0, 5000};
+  EXPECT_EQ(
+      PayloadBytes({9, heights, widths, encoded}, v1::MODULE_VISION, kGeometry),
+      RoundUp(1000) + RoundUp(3 * 4 * 10 * 196) + RoundUp(5000));
+  const uint64_t language =
+      PayloadBytes({9, heights, widths, {}}, v1::MODULE_LANGUAGE, kGeometry);
+  EXPECT_EQ(PayloadBytes({9, heights, widths, encoded}, v1::MODULE_LANGUAGE,
+                         kGeometry),
+            language);
 }
 
 // Ids, labels and positions are int32 arrays at multiples of 16.
@@ -28,8 +44,9 @@ TEST(PayloadBytesTest, CountsTheArraysOfALanguageSample) {
     return (4 * entries + 15) / 16 * 16;
   };
   for (const uint32_t tokens : {1u, 9u, 1000u}) {
-    EXPECT_EQ(PayloadBytes({tokens, {}, {}}, v1::MODULE_LANGUAGE, kGeometry),
-              RoundUp(2 * array(tokens) + 4 * uint64_t{3} * tokens));
+    EXPECT_EQ(
+        PayloadBytes({tokens, {}, {}, {}}, v1::MODULE_LANGUAGE, kGeometry),
+        RoundUp(2 * array(tokens) + 4 * uint64_t{3} * tokens));
   }
 }
 
@@ -46,6 +63,10 @@ TEST(PayloadBytesTest, ReadsTheRowsOfAMicroBatch) {
   EXPECT_THAT(
       PayloadBytes(micro_batch, v1::MODULE_VISION, kGeometry),
       ElementsAre(RoundUp(588), 0, RoundUp(4 * 588) + RoundUp(9 * 588)));
+  for (const uint32_t bytes : {300, 0, 700})
+    micro_batch.add_encoded_bytes(bytes);
+  EXPECT_THAT(PayloadBytes(micro_batch, v1::MODULE_VISION, kGeometry),
+              ElementsAre(RoundUp(300), 0, RoundUp(4 * 588) + RoundUp(700)));
 }
 
 }  // namespace

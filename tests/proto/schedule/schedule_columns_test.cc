@@ -35,6 +35,13 @@ TEST(ScheduleColumnsTest, NamesTheColumnThatIsWrong) {
       {[](Columns* c) { c->set_images(0, 0xFFFFFFFF); }, "column grid_h"},
       {[](Columns* c) { c->set_grid_w(1, 0); }, "grid_w of entry 1 is 0"},
       {[](Columns* c) { c->set_grid_h(0, 65536); }, "grid_h of entry 0"},
+      {[](Columns* c) { c->add_encoded_bytes(1); },
+       "column encoded_bytes has 1"},
+      {[](Columns* c) {
+         c->mutable_encoded_bytes()->Resize(c->grid_h_size(), 0);
+         c->set_encoded_bytes(1, 1 << 26);
+       },
+       "encoded_bytes of entry 1 is 67108864"},
       {[](Columns* c) { c->set_source(2, 2); }, "source of entry 2 is 2"},
       {[](Columns* c) { c->set_slot(0, 2); }, "slot of entry 0 is 2"},
       {[](Columns* c) { c->mutable_modules(0)->set_owner(3, 2); },

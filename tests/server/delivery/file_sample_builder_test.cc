@@ -89,7 +89,7 @@ class FileSampleBuilderTest : public ::testing::Test {
     return Array(layout().positions, 3 * uint64_t{request_.record.tokens});
   }
   absl::Span<const uint8_t> pixels(const ImageRecord& image) const {
-    return request_.payload.subspan(image.pixels,
+    return request_.payload.subspan(image.data,
                                     uint64_t{3} * image.height * image.width);
   }
   std::vector<GridThw> grids() const {
@@ -108,7 +108,7 @@ class FileSampleBuilderTest : public ::testing::Test {
     };
     if (request_.module == v1::MODULE_VISION) {
       for (const ImageRecord& image : request_.images) {
-        take(image.pixels, pixels(image).size());
+        take(image.data, pixels(image).size());
       }
     } else {
       take(layout().ids, sizeof(int32_t) * ids().size());

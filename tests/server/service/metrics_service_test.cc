@@ -341,6 +341,7 @@ TEST_F(MetricsServiceTest, ReturnsReportedTimings) {
   timing.set_milliseconds(250);
   timing.set_wait_milliseconds(0);
   timing.set_pack_milliseconds(1.5);
+  timing.set_decode_milliseconds(6.25);
   grpc::ClientContext context;
   v1::ReportResponse response;
   ASSERT_TRUE(loader_->Report(&context, request, &response).ok());
@@ -352,10 +353,12 @@ TEST_F(MetricsServiceTest, ReturnsReportedTimings) {
   EXPECT_EQ(times.milliseconds(), 250);
   EXPECT_TRUE(times.has_wait_milliseconds());
   EXPECT_EQ(times.pack_milliseconds(), 1.5);
+  EXPECT_EQ(times.decode_milliseconds(), 6.25);
   EXPECT_FALSE(times.has_copy_milliseconds());
   std::map<std::string, double> stats = Stats("ballast_rank_seconds");
-  EXPECT_EQ(stats.size(), 3u);
+  EXPECT_EQ(stats.size(), 4u);
   EXPECT_EQ(stats["ballast_rank_seconds module=language phase=pack"], 1);
+  EXPECT_EQ(stats["ballast_rank_seconds module=language phase=decode"], 1);
 
   timing.set_copy_milliseconds(-1);
   grpc::ClientContext again;

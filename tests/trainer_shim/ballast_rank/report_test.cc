@@ -14,6 +14,17 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// What vision ranks have decoded after a round.
+JpegEngineCounts DecodedBy(uint32_t rank, int round) {
+  JpegEngineCounts decoded;
+  if (rank >= 2) return decoded;
+  decoded.by_hardware = 3 * (round + 1);
+  decoded.by_host = rank * (round + 1);
+  decoded.bytes = uint64_t{1} << 20;
+  decoded.busy = absl::Milliseconds(3.5);
+  return decoded;
+}
+
 TEST(ReportTest, SumsPerRankAndModule) {
   v1::StepSchedule schedule;
   auto* columns = schedule.add_micro_batches();
@@ -41,7 +52,8 @@ TEST(ReportTest, SumsPerRankAndModule) {
       batch.bytes_moved = uint64_t{rank} << 19;
       clock.Advance(absl::Milliseconds(100));
       report.Add({rank, &batch, &schedule,
-                  absl::Milliseconds(round == 0 ? 999 : 1 + rank)});
+                  absl::Milliseconds(round == 0 ? 999 : 1 + rank),
+                  DecodedBy(rank, round)});
     }
   }
   const std::string text = report.ToString(absl::Seconds(2));
@@ -62,6 +74,10 @@ TEST(ReportTest, SumsPerRankAndModule) {
   EXPECT_THAT(text, HasSubstr("the later half, in 0.40 s: 27.5 images/s, "
                               "30.0 MiB/s read; Next took 2.00 ms in the "
                               "median, 3.00 ms at p99, 4.00 ms at most\n"));
+  // The last counts of each rank: 12 and 2 images in 7 ms.
+  EXPECT_THAT(text, HasSubstr("images that travelled encoded: 12 decoded by "
+                              "JPEG engines, 2 by the CPU; 2.0 MiB of files, "
+                              "0.50 ms an image\n"));
 }
 
 }  // namespace

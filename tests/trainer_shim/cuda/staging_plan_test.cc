@@ -32,8 +32,15 @@ struct Planned {
 };
 
 Planned Plan(v1::Module module, uint32_t rank, PixelType type,
-             bool dummy = false, const SyntheticJob& job = {}) {
+             bool dummy = false, const SyntheticJob& job = {},
+             bool encoded = false) {
   v1::StepSchedule schedule = SyntheticSchedule(job, 3);
+  for (v1::MicroBatchSchedule& columns : *schedule.mutable_micro_batches()) {
+    // Every other image, with files of another length each.
+    for (int k = 0; encoded && k < columns.grid_h_size(); ++k) {
+      columns.add_encoded_bytes(k % 2 == 0 ? 300 + 7 * k : 0);
+    }
+  }
   v1::Role role;
   role.set_module(module);
   role.set_dp_rank(rank);
@@ -76,6 +83,40 @@ TEST(StagingPlanTest, PartsOfTheLandingBufferDoNotOverlap) {
                {p.plan.landing.received, p.exchange.receive_bytes},
                {p.plan.landing.grey, 3u * dummy.height * dummy.width}},
               p.plan.landing.bytes);
+}
+
+TEST(StagingPlanTest, EncodedImagesHavePixelsOfTheirOwn) {
+  for (const uint32_t rank : {0, 1}) {
+    const Planned p =
+        Plan(v1::MODULE_VISION, rank, PixelType::kFloat32, true, {}, true);
+    const ImageRecord& dummy = p.layout.images.back();
+    std::vector<std::pair<uint64_t, uint64_t>> parts = {
+        {0, p.exchange.block.bytes()},
+        {p.plan.landing.received, p.exchange.receive_bytes},
+        {p.plan.landing.grey, 3u * dummy.height * dummy.width}};
+    bool received = false;
+    size_t encoded = 0;
+    for (size_t i = 0; i < p.exchange.images.size(); ++i) {
+      const ImageRecord& image = p.exchange.images[i];
+      const auto source = p.Read<PatchifyImage>(p.plan.upload.images, i);
+      if (image.encoded_bytes == 0) {
+        EXPECT_LT(source.pixel_offset, p.plan.landing.decoded);
+        continue;
+      }
+      ASSERT_LT(encoded, p.plan.encoded.size());
+      const EncodedSource& from = p.plan.encoded[encoded++];
+      const OwnedSample& owned = p.exchange.owned[from.sample];
+      EXPECT_EQ(from.image, i);
+      EXPECT_EQ(from.file, owned.payload + image.data);
+      EXPECT_EQ(source.pixel_offset, from.pixels);
+      received |= owned.received;
+      parts.push_back({from.pixels, 3u * image.height * image.width});
+    }
+    EXPECT_GT(encoded, 0u);
+    EXPECT_EQ(encoded, p.plan.encoded.size());
+    EXPECT_EQ(p.plan.receives_encoded, received);
+    ExpectApart(parts, p.plan.landing.bytes);
+  }
 }
 
 TEST(StagingPlanTest, ArraysOfTheUploadDoNotOverlap) {

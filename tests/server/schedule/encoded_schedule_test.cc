@@ -1,0 +1,98 @@
+// Schedules of images that travel encoded.
+
+#include <string>
+#include <vector>
+
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include "proto/schedule/image_columns.h"
+#include "proto/schedule/schedule_columns.h"
+#include "server/schedule/scheduler.h"
+#include "tests/fakes/fake_source_index.h"
+#include "tests/fakes/job_config.h"
+
+namespace ballast {
+namespace {
+
+using google::protobuf::util::MessageDifferencer;
+
+// Length of the file of an image; 0: not for engines.
+uint32_t FileBytes(uint64_t ordinal, uint32_t image) {
+  return (ordinal + image) % 3 == 0 ? 0 : 1000 * ordinal + image + 1;
+}
+
+std::vector<FakeSourceIndex::Sample> Samples(ImageCheckResult check) {
+  std::vector<FakeSourceIndex::Sample> samples = FormulaSamples(97);
+  for (uint64_t i = 0; i < samples.size(); ++i) {
+    for (uint32_t k = 0; k < samples[i].images.size(); ++k) {
+      const uint32_t bytes = FileBytes(i, k);
+      samples[i].marks.push_back(
+          bytes == 0 ? ImageMark::Refused(EngineRefusal::kProcess)
+                     : ImageMark::Marked(bytes, check));
+    }
+  }
+  return samples;
+}
+
+v1::StepSchedule ScheduleOf(const v1::Config& config,
+                            const FakeSourceIndex& index, uint64_t step) {
+  return *(*Scheduler::Create(config, {&index}))->Schedule(step);
+}
+
+TEST(EncodedScheduleTest, ListsTheLengthOfEachFile) {
+  const FakeSourceIndex index(Samples(ImageCheckResult::kClean));
+  const v1::Config config = JobConfig(4, 2, 32, 16);
+  uint64_t encoded = 0;
+  for (uint64_t step = 0; step < 4; ++step) {
+    const v1::StepSchedule schedule = ScheduleOf(config, index, step);
+    ASSERT_TRUE(CheckColumns(schedule).ok()) << CheckColumns(schedule);
+    for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
+      const std::vector<uint32_t> first = FirstImages(columns);
+      for (int i = 0; i < columns.ordinal_size(); ++i) {
+        for (uint32_t k = 0; k < columns.images(i); ++k) {
+          EXPECT_EQ(EncodedBytes(columns, first[i] + k),
+                    FileBytes(columns.ordinal(i), k));
+          encoded += FileBytes(columns.ordinal(i), k) > 0;
+        }
+      }
+    }
+  }
+  EXPECT_GT(encoded, 0u);
+}
+
+// Both values of model.decode must make the same batches.
+TEST(EncodedScheduleTest, ChangesNothingElse) {
+  FakeSourceIndex index(Samples(ImageCheckResult::kClean));
+  for (const bool packs : {false, true}) {
+    v1::Config config = JobConfig(4, 2, 32, 16);
+    if (packs) {
+      config.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
+      config.mutable_packing()->set_max_tokens_per_rank(2048);
+      config.mutable_packing()->set_virtual_pipeline_group(1);
+    }
+    for (uint64_t step = 0; step < 4; ++step) {
+      index.set_rule(EncodedRule::kNone);
+      const v1::StepSchedule host = ScheduleOf(config, index, step);
+      index.set_rule(EncodedRule::kChecked);
+      v1::StepSchedule device = ScheduleOf(config, index, step);
+      for (v1::MicroBatchSchedule& columns : *device.mutable_micro_batches()) {
+        columns.clear_encoded_bytes();
+      }
+      EXPECT_TRUE(MessageDifferencer::Equals(host, device));
+    }
+  }
+}
+
+TEST(EncodedScheduleTest, WithoutEncodedImagesThereIsNoColumn) {
+  const FakeSourceIndex index(Samples(ImageCheckResult::kUnsound));
+  const v1::StepSchedule schedule =
+      ScheduleOf(JobConfig(2, 2, 32, 16), index, 0);
+  for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
+    EXPECT_GT(columns.grid_h_size(), 0);
+    EXPECT_TRUE(columns.encoded_bytes().empty());
+  }
+}
+
+}  // namespace
+}  // namespace ballast
