@@ -186,6 +186,7 @@ void ValidateConfig(const v1::Config& config, KeyReport* report) {
   ValidateTopology(config, report);
   ValidateBatch(config, report);
   ValidateBalance(config.balance(), report);
+  ValidatePlacement(config, report);
   ValidatePacking(config, report);
   ValidateServe(config, report);
   ValidateSecurity(config, report);
