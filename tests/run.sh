@@ -3,9 +3,9 @@
 # `bazel test`: tests/run.sh --config=asan
 #
 # Tests over data outside the project need ../shared beside the checkout, or its
-# path in BALLAST_SHARED_DIR; elsewhere they are skipped. tests/cluster needs root
-# and network namespaces; with BALLAST_CLUSTER_OPTIONAL=1 it is skipped where they
-# cannot be had, else it fails. The last line is "N passed, N failed, N skipped".
+# path in BALLAST_SHARED_DIR; elsewhere they are skipped. tests/cluster needs root,
+# network namespaces, mounts and cgroups; with BALLAST_CLUSTER_OPTIONAL=1 it is skipped
+# where they cannot be had, else it fails. The last line is "N passed, N failed, N skipped".
 set -euo pipefail
 cd "$(dirname "$0")/.."
 deploy/setup.sh --tests

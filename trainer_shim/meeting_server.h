@@ -8,9 +8,9 @@
 
 namespace ballast {
 
-// The first of `servers`, at least one, that serves: ranks meet through it. If
-// none does, the first, which Rendezvous then waits for. Asks one server after
-// the other; one that hangs takes 10 s.
+// The first of `servers`, at least one, that serves: ranks meet through it,
+// over NCCL and over Gloo. If none does, the first, which Rendezvous then waits
+// for. Asks one server after the other; one that hangs takes 10 s.
 LoaderClient* MeetingServer(
     const std::vector<std::unique_ptr<LoaderClient>>& servers);
 

@@ -1,5 +1,7 @@
 #include "server/delivery/active_samples.h"
 
+#include <algorithm>
+
 #include "common/instruments.h"
 
 namespace ballast {
@@ -30,6 +32,7 @@ void ActiveSamples::Scope::Stage(const char* stage) {
   place_->stage = stage;
   place_->since = now;
   place_->id = shard.next_id++ * kShards + shard_;
+  shard.last_begun = now;
 }
 
 std::vector<ActiveSample> ActiveSamples::List() const {
@@ -39,6 +42,15 @@ std::vector<ActiveSample> ActiveSamples::List() const {
     all.insert(all.end(), shard.samples.begin(), shard.samples.end());
   }
   return all;
+}
+
+absl::Time ActiveSamples::last_begun() const {
+  absl::Time last = absl::InfinitePast();
+  for (const Shard& shard : shards_) {
+    MutexLock lock(&shard.mutex);
+    last = std::max(last, shard.last_begun);
+  }
+  return last;
 }
 
 }  // namespace ballast

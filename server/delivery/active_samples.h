@@ -58,12 +58,17 @@ class ActiveSamples {
 
   std::vector<ActiveSample> List() const;
 
+  // When a stage last began, of any sample or schedule; InfinitePast if none
+  // has.
+  absl::Time last_begun() const;
+
  private:
   static constexpr size_t kShards = 64;
   struct alignas(64) Shard {
     mutable Mutex mutex;
     std::list<ActiveSample> samples ABSL_GUARDED_BY(mutex);
     uint64_t next_id ABSL_GUARDED_BY(mutex) = 0;
+    absl::Time last_begun ABSL_GUARDED_BY(mutex) = absl::InfinitePast();
   };
 
   Clock* const clock_;

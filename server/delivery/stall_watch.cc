@@ -61,22 +61,38 @@ std::vector<ActiveSample> StallWatch::Stalls() const {
   return Stalled(samples_->List(), clock_->Now(), after_.Get());
 }
 
+void StallWatch::WatchStandstill(std::function<void(bool)> on_change) {
+  MutexLock lock(&mutex_);
+  on_change_ = std::move(on_change);
+}
+
+void StallWatch::LookForStandstill(bool stands_still) {
+  MutexLock lock(&mutex_);
+  if (on_change_ == nullptr || stands_still == stands_still_) return;
+  stands_still_ = stands_still;
+  on_change_(stands_still);
+}
+
 void StallWatch::Look() {
   const absl::Time now = clock_->Now();
-  for (const ActiveSample& item :
-       reports_.New(Stalled(samples_->List(), now, after_.Get()))) {
+  const absl::Duration after = after_.Get();
+  const std::vector<ActiveSample> stalled =
+      Stalled(samples_->List(), now, after);
+  for (const ActiveSample& item : reports_.New(stalled)) {
     const std::string taken = absl::FormatDuration(
         absl::Trunc(now - item.since, absl::Milliseconds(100)));
     if (item.step.has_value()) {
       LogWarning("stall: ", item.stage, " for the schedule of ",
                  SplitWord(item.split), "step ", *item.step, " has taken ",
-                 taken, "; does the file system of the index files answer?");
+                 taken, "; does the file system of ", describe_(item),
+                 " answer?");
       continue;
     }
     LogWarning("stall: ", item.stage, " of ", describe_(item), " for ",
                ModuleName(item.module), " position ", item.position,
                " has taken ", taken);
   }
+  LookForStandstill(NothingGoesOn(stalled, samples_->last_begun(), now, after));
 }
 
 }  // namespace ballast

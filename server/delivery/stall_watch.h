@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/clock.h"
 #include "common/live_value.h"
+#include "common/mutex.h"
 #include "common/ticker.h"
 #include "server/delivery/active_samples.h"
 
@@ -22,6 +24,14 @@ namespace ballast {
 // Pure.
 std::vector<ActiveSample> Stalled(absl::Span<const ActiveSample> work,
                                   absl::Time now, absl::Duration after);
+
+// Whether nothing goes on any more: something has stalled, and no stage has
+// begun for `after`, the last one at `last_begun`. Pure.
+inline bool NothingGoesOn(absl::Span<const ActiveSample> stalled,
+                          absl::Time last_begun, absl::Time now,
+                          absl::Duration after) {
+  return !stalled.empty() && now - last_begun >= after;
+}
 
 // Reports each stall once. Pure; thread-compatible.
 class StallReports {
@@ -37,8 +47,8 @@ class StallReports {
 // stage that lasts too long once, with file and place. Thread-safe.
 class StallWatch {
  public:
-  // Names the sample: "docs:17 (docs-000.tar at byte 512)". Not called for a
-  // schedule.
+  // Names the sample: "docs:17 (docs-000.tar at byte 512)"; of a schedule, the
+  // files of the index. Reads no file: it may hang.
   using Describe = std::function<std::string(const ActiveSample& work)>;
 
   // `samples` and `clock` are not owned and outlive this. Errors:
@@ -46,6 +56,11 @@ class StallWatch {
   static absl::StatusOr<std::unique_ptr<StallWatch>> Start(
       const ActiveSamples* samples, absl::Duration after, Describe describe,
       Clock* clock);
+
+  // Calls `on_change` with true once nothing goes on (NothingGoesOn), and with
+  // false once something does again: from the watch's thread. Replaces the
+  // function before, whose last call has then returned; null for none.
+  void WatchStandstill(std::function<void(bool stands_still)> on_change);
 
   // Changes `after` from now on. The thread notices when its present sleep, a
   // quarter of the old value, ends.
@@ -58,12 +73,16 @@ class StallWatch {
   StallWatch(const ActiveSamples* samples, absl::Duration after,
              Describe describe, Clock* clock);
   void Look();
+  void LookForStandstill(bool stands_still);
 
   const ActiveSamples* const samples_;
   LiveValue<absl::Duration> after_;
   const Describe describe_;
   Clock* const clock_;
-  StallReports reports_;            // used only by the ticker's thread
+  StallReports reports_;  // used only by the ticker's thread
+  Mutex mutex_;
+  std::function<void(bool)> on_change_ ABSL_GUARDED_BY(mutex_);
+  bool stands_still_ = false;       // used only by the ticker's thread
   std::unique_ptr<Ticker> ticker_;  // last: its thread uses all the others
 };
 

@@ -10,6 +10,7 @@
 #include "server/config/rank_list.h"
 #include "server/config/topology.h"
 #include "server/corpus/open_source.h"
+#include "server/corpus/source_files.h"
 #include "server/job/config_index_key.h"
 #include "server/text/model_tokenizer.h"
 
@@ -34,6 +35,8 @@ absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
         OpenAnySource(source, job.config, config.directory, key));
     indexes.push_back(&opened->index());
     job.sources.push_back(std::move(opened));
+    if (source.index().empty()) continue;
+    job.index_files.push_back(IndexPath(source, config.directory));
   }
   v1::Config scheduled = job.config;
   scheduled.mutable_model()->set_tokenizer(job.tokenizer->digest());

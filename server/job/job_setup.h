@@ -26,6 +26,8 @@ struct OpenedJob {
   // sources[i] belongs to config.sources(i).
   std::vector<std::unique_ptr<SampleSource>> sources;
   std::unique_ptr<Scheduler> scheduler;
+  // Paths of the sources' indexes, for messages.
+  std::vector<std::string> index_files;
 
   std::vector<const SampleSource*> source_pointers() const;
 };

@@ -11,17 +11,18 @@
 #include <grpcpp/health_check_service_interface.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/blocking_calls.h"
 #include "common/log.h"
 #include "common/net_address.h"
 #include "common/status_macros.h"
-#include "proto/transport.h"
 #include "server/config/exposure.h"
 #include "server/http/pages.h"
 #include "server/http/prometheus_text.h"
 #include "server/http/status_json.h"
 #include "server/schedule/step_balance.h"
+#include "server/service/call_limits.h"
 #include "server/service/listening.h"
 #include "server/service/meeting_forwarder.h"
 #include "server/service/peer_caller.h"
@@ -30,14 +31,6 @@
 namespace ballast {
 namespace {
 
-// Requests are small; the largest is an Attach with every entry of a
-// fingerprint.
-constexpr int kMaxRequestBytes = 4 << 20;
-// A client opens a few streams on a connection; thousands indicate a fault.
-constexpr int kMaxCallsPerConnection = 1024;
-constexpr int kHandshakeTimeoutMs = 20'000;
-// A token has up to 4096 bytes.
-constexpr int kMaxMetadataBytes = 16 << 10;
 // Time for short calls to end once the long ones have ended.
 constexpr absl::Duration kLastCalls = absl::Milliseconds(500);
 
@@ -90,9 +83,10 @@ void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
   }
 }
 
-// "docs:17 (docs-000.tar at byte 512)"
+// "docs:17 (docs-000.tar at byte 512)"; of a schedule, the index files.
 std::string Describe(const FileSampleBuilder& builder,
-                     const ActiveSample& work) {
+                     const std::string& index_files, const ActiveSample& work) {
+  if (work.step.has_value()) return index_files;
   const SampleLocation at = builder.Locate(work.source, work.ordinal);
   return absl::StrCat(builder.NameOf(work.source, work.ordinal), " (", at.file,
                       " at byte ", at.offset, ")");
@@ -111,27 +105,6 @@ std::unique_ptr<MeetingForwarder> MakeForwarder(const OpenedJob& job,
   }
   return std::make_unique<MeetingForwarder>(
       address, security.to_peers(), job.scheduler->fingerprint().hash(), calls);
-}
-
-void SetLimits(grpc::ServerBuilder* builder) {
-  builder->SetMaxReceiveMessageSize(kMaxRequestBytes);
-  // A schedule of a large job has tens of megabytes.
-  builder->SetMaxSendMessageSize(-1);
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
-                              kMaxCallsPerConnection);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                              kKeepaliveTimeoutMs);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder->AddChannelArgument(
-      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-      kMinPingIntervalMs);
-  // A client that connects and stays silent is dropped.
-  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
-                              kHandshakeTimeoutMs);
-  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
-  // Two servers at one port would each get only some of the clients.
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
 }
 
 }  // namespace
@@ -172,6 +145,7 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
       new LoaderServer(std::move(job), read_policy, std::move(security),
                        identity, std::move(parts)));
   BALLAST_RETURN_IF_ERROR(server->Listen());
+  server->WatchStandstill();
   BALLAST_RETURN_IF_ERROR(server->ServeHttp());
   BALLAST_RETURN_IF_ERROR(server->ComparePeers(identity.name, clock));
   return server;
@@ -194,8 +168,10 @@ absl::StatusOr<LoaderServer::Parts> LoaderServer::MakeParts(
       parts.stall_watch,
       StallWatch::Start(
           parts.board.get(), absl::Seconds(job.config.serve().stall_after()),
-          [builder = parts.builder](const ActiveSample& work) {
-            return Describe(*builder, work);
+          [builder = parts.builder,
+           index_files =
+               absl::StrJoin(job.index_files, ", ")](const ActiveSample& work) {
+            return Describe(*builder, index_files, work);
           },
           Clock::Real()));
   return parts;
@@ -247,7 +223,7 @@ absl::Status LoaderServer::Listen() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  SetLimits(&builder);
+  SetCallLimits(&builder);
   const auto& listen = job_.config.serve().listen();
   for (const std::string& address : listen) {
     const std::string path(UnixPath(address));
@@ -325,7 +301,9 @@ absl::Status LoaderServer::ComparePeers(const std::string& own_address,
       LogError(verdict.message(), "; no rank is served while that is so");
     }
     loader_service_.Refuse(verdict);
-    server_->GetHealthCheckService()->SetServingStatus(verdict.ok());
+    MutexLock lock(&mutex_);
+    peers_agree_ = verdict.ok();
+    UpdateHealth();
   };
   BALLAST_ASSIGN_OR_RETURN(
       peer_check_,
@@ -333,6 +311,26 @@ absl::Status LoaderServer::ComparePeers(const std::string& own_address,
           {job_.scheduler->fingerprint(), own_address}, std::move(peers),
           MakeGrpcPeerCaller(security_.to_peers()), clock, on_change));
   return absl::OkStatus();
+}
+
+void LoaderServer::WatchStandstill() {
+  stall_watch_->WatchStandstill([this](bool stands_still) {
+    if (stands_still) {
+      LogWarning(
+          "nothing goes on: all work has stalled; the health is NOT_SERVING "
+          "until some of it goes on");
+    } else {
+      LogInfo("work goes on after a stall");
+    }
+    MutexLock lock(&mutex_);
+    stands_still_ = stands_still;
+    UpdateHealth();
+  });
+}
+
+void LoaderServer::UpdateHealth() {
+  server_->GetHealthCheckService()->SetServingStatus(
+      peers_agree_ && !stands_still_ && !draining_);
 }
 
 absl::Status LoaderServer::Reload(const v1::Config& config) {
@@ -355,8 +353,12 @@ void LoaderServer::Drain(absl::Time deadline) {
     draining_ = true;
   }
   if (peer_check_ != nullptr) peer_check_->Stop();
+  stall_watch_->WatchStandstill(nullptr);
   if (server_ != nullptr) {
-    server_->GetHealthCheckService()->SetServingStatus(false);
+    {
+      MutexLock lock(&mutex_);
+      UpdateHealth();
+    }
     loader_service_.Drain();
     schedule_service_.Drain();
     metrics_service_.Drain();

@@ -13,11 +13,11 @@
 #include "common/mutex.h"
 #include "server/config/config_loader.h"
 #include "server/corpus/guarded_source.h"
+#include "server/delivery/active_samples.h"
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/delivery/loader.h"
 #include "server/delivery/stall_watch.h"
-#include "server/delivery/active_samples.h"
 #include "server/http/http_server.h"
 #include "server/job/job_setup.h"
 #include "server/monitor/balance_board.h"
@@ -34,13 +34,14 @@
 namespace ballast {
 
 // A loader server: LoaderService, ScheduleService and MetricsService over gRPC,
-// with health checking (SERVING from Start to Drain) and reflection, at every
-// address of serve.listen, to clients that security admits (server_security.h).
-// Compares itself with the other servers of the job in the background
-// (peer_check.h); while one differs, it logs that, its health is NOT_SERVING
-// and it serves no rank. Reads that fail or hang are retried according to
-// serve.read_attempts and serve.read_timeout; work that takes longer than
-// serve.stall_after is logged. Thread-safe.
+// with health checking (SERVING from Start to Drain, unless all work has
+// stalled: NothingGoesOn) and reflection, at every address of serve.listen, to
+// clients that security admits (server_security.h). Compares itself with the
+// other servers of the job in the background (peer_check.h); while one differs,
+// it logs that, its health is NOT_SERVING and it serves no rank. Reads that
+// fail or hang are retried according to serve.read_attempts and
+// serve.read_timeout; work that takes longer than serve.stall_after is logged.
+// Thread-safe.
 class LoaderServer {
  public:
   // Selects whether the first blocks are built before anything is served.
@@ -115,6 +116,8 @@ class LoaderServer {
   absl::Status Listen();
   absl::Status ServeHttp();
   absl::Status ComparePeers(const std::string& own_address, Clock* clock);
+  void WatchStandstill();
+  void UpdateHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Each member needs those before it.
   const OpenedJob job_;
@@ -142,6 +145,8 @@ class LoaderServer {
 
   Mutex mutex_;
   CondVar changed_;
+  bool peers_agree_ ABSL_GUARDED_BY(mutex_) = true;
+  bool stands_still_ ABSL_GUARDED_BY(mutex_) = false;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool down_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -123,6 +123,18 @@ class Disturbance:
             if fault.kind == "partition":
                 other.ignore(node)
             return hear
+        if fault.kind in faults.PROXIED:
+            # Its ranks need the others then.
+            away = self._cluster.servers[fault.other]
+            away.end(signal.SIGKILL)
+            node.proxy(faults.PROXIED[fault.kind])
+
+            def come_back():
+                node.proxy("none")
+                away.start()
+                away.await_ready()
+
+            return come_back
         if fault.kind == "packet loss":
             node.lose(30)
             return hear

@@ -19,6 +19,18 @@ KINDS = {
     "packet loss": "a node loses three of ten packets",
     "full tmpfs": "a node's tmpfs is full",
     "two generations": "the job starts again while its ranks still run",
+    # The next four: while another node's server is down.
+    "delay": "bytes to and from a node's server take longer",
+    "resets": "connections to a node's server break, again and again",
+    "held bytes": "no byte to or from a node's server passes",
+    "one-way hold": "no byte to a node's server passes; its own do",
+}
+# What the proxy of the node is told (proxy.py).
+PROXIED = {
+    "delay": "delay 0.1",
+    "resets": "reset 0.2",
+    "held bytes": "hold",
+    "one-way hold": "hold-in",
 }
 
 

@@ -9,6 +9,7 @@ import subprocess
 import time
 
 from tests.cluster import history
+from tests.cluster.nodes import SERVER_PORT
 from tests.integration.command_line import tools
 
 CONFIG = """
@@ -25,7 +26,6 @@ serve: {{threads: {threads}, memory: 32MiB, prefetch_steps: {prefetch}, arena: "
 """
 MICRO_BATCHES = 2
 MODULES = ("vision", "language")
-PORT = 7070
 TIMEOUT_S = 120
 # Allows one block at a time, so that ranks need their servers; gives up what is
 # silent after three seconds instead of thirty.
@@ -49,7 +49,7 @@ class Server:
 
     @property
     def addresses(self):
-        return [f"unix:{self.node.folder}/a.sock", f"{self.node.ip}:{PORT}"]
+        return [f"unix:{self.node.folder}/a.sock", f"{self.node.ip}:{SERVER_PORT}"]
 
     def read_fault(self, byte):
         """How reads fail from now on (faulty_reads.cc); "." ends it."""

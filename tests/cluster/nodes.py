@@ -8,16 +8,26 @@ import os
 import subprocess
 import sys
 
-# Set where namespaces cannot be made and that is expected.
+# Set where namespaces, mounts or cgroups cannot be made and that is expected.
 OPTIONAL = "BALLAST_CLUSTER_OPTIONAL"
 _INSIDE = "BALLAST_CLUSTER_INSIDE"
 _TMPFS = "96m"
+SERVER_PORT = 7070
+_PROXY_PORT = 7071
 
 
 def _sh(*command):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(command)}: {done.stdout.decode()}")
+
+
+def skip_or_fail(reason):
+    """Ends the process: as skipped if OPTIONAL is set, else with an error."""
+    if os.environ.get(OPTIONAL):
+        print("SKIPPED:", reason)
+        sys.exit(0)
+    sys.exit(f"{reason}\nSet {OPTIONAL}=1 (bazel: --test_env={OPTIONAL}=1) if so intended.")
 
 
 def enter():
@@ -38,11 +48,7 @@ def enter():
     except OSError as error:
         why = str(error)
     if why:
-        reason = f"no network namespaces with a bridge and nft here (as root?): {why}"
-        if os.environ.get(OPTIONAL):
-            print("SKIPPED:", reason)
-            sys.exit(0)
-        sys.exit(f"{reason}\nSet {OPTIONAL}=1 (bazel: --test_env={OPTIONAL}=1) if so intended.")
+        skip_or_fail(f"no network namespaces with a bridge and nft here (as root?): {why}")
     os.environ[_INSIDE] = "1"
     os.execvp(probe[0], [*probe, sys.executable, *sys.orig_argv[1:]])
 
@@ -66,6 +72,18 @@ class Node:
         self._ip("link", "set", "eth0", "up")
         self.nft("add table inet faults")
         self.nft("add chain inet faults input { type filter hook input priority 0; }")
+        # What other nodes send to the server goes through a proxy.
+        self.nft("add table ip proxied")
+        self.nft("add chain ip proxied input { type nat hook prerouting priority -100; }")
+        self.nft(
+            f"add rule ip proxied input iifname eth0 tcp dport {SERVER_PORT} "
+            f"redirect to :{_PROXY_PORT}"
+        )
+        self._proxy = self.popen(
+            [sys.executable, "-m", "tests.cluster.proxy", _PROXY_PORT, self.ip, SERVER_PORT],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        self._answer("ready")
 
     def _ip(self, *arguments):
         _sh("ip", "-n", self.name, *arguments)
@@ -78,6 +96,18 @@ class Node:
         return subprocess.Popen(
             ["nsenter", f"--net=/run/netns/{self.name}", *map(str, command)], **options
         )
+
+    def _answer(self, wanted):
+        line = self._proxy.stdout.readline().decode()
+        if not line.startswith(wanted):
+            raise AssertionError(f"the proxy of {self.name} says {line!r}, not {wanted}")
+
+    def proxy(self, order):
+        """Does this to what other nodes send to the server, and to its answers
+        (proxy.py)."""
+        self._proxy.stdin.write(order.encode() + b"\n")
+        self._proxy.stdin.flush()
+        self._answer(order)
 
     def ignore(self, other):
         """Drops whatever comes from `other`: one direction of a partition."""

@@ -20,15 +20,21 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "client/loader_client.h"
 #include "server/config/config_loader.h"
+#include "tests/fakes/dead_arenas.h"
 #include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/test_cluster.h"
 #include "trainer_shim/region_pins.h"
 #include "trainer_shim/role_source.h"
+#include "trainer_shim/staging_queue.h"
 
 namespace ballast {
 namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 constexpr uint32_t kSamples = 64;
 constexpr uint64_t kArena = uint64_t{64} << 20;
@@ -38,6 +44,13 @@ class NoPinner : public MemoryPinner {
  public:
   absl::Status Pin(const MemoryRegion&) override { return absl::OkStatus(); }
   absl::Status Unpin(const MemoryRegion&) override { return absl::OkStatus(); }
+};
+
+// A staged batch whose block the device reads at once.
+class ReadAtOnce : public StagedBlock {
+ public:
+  absl::StatusOr<bool> HasBeenRead() const override { return true; }
+  absl::Status AwaitRead() const override { return absl::OkStatus(); }
 };
 
 class TwoGenerationsTest : public ::testing::Test {
@@ -72,15 +85,16 @@ class TwoGenerationsTest : public ::testing::Test {
     auto cluster = TestCluster::Start(*config);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     cluster_ = *std::move(cluster);
-    OpenSource();
+    OpenSource(/*steps=*/0);
   }
   void TearDown() override { umount2(arenas_.c_str(), MNT_DETACH); }
 
-  void OpenSource() {
+  void OpenSource(uint64_t steps) {
     std::vector<std::unique_ptr<LoaderClient>> clients;
     clients.push_back(LoaderClient::Create(cluster_->addresses()[0]));
     RoleSource::Options options;
     options.role.set_module(v1::MODULE_VISION);
+    options.steps = steps;
     options.failover.first_backoff = absl::Milliseconds(20);
     options.failover.max_backoff = absl::Milliseconds(20);
     auto source = RoleSource::Create(std::move(clients), options);
@@ -99,16 +113,25 @@ class TwoGenerationsTest : public ::testing::Test {
     while (blocks_.size() > most) blocks_.pop_front();
   }
 
+  void KillAndRestart() {
+    cluster_->Kill(0);
+    const absl::Status restarted = cluster_->Restart(0);
+    ASSERT_TRUE(restarted.ok()) << restarted;
+  }
+
   std::string filler() const { return arenas_ + "/filler"; }
 
-  // Leaves `free` bytes of the arenas' file system.
+  // Leaves at most `free` bytes of the arenas' file system.
   void FillBut(uint64_t free) {
     std::ofstream(filler()).close();
     std::filesystem::resize_file(filler(), 0);
-    const uint64_t bytes = std::filesystem::space(arenas_).available - free;
-    std::ofstream(filler()) << std::string(bytes, 'x');
-    ASSERT_LE(std::filesystem::space(arenas_).available, free);
+    // Again where ranks let go of an arena meanwhile.
+    for (uint64_t now; (now = Free()) > free;) {
+      std::ofstream(filler(), std::ios::app) << std::string(now - free, 'x');
+    }
   }
+
+  uint64_t Free() const { return std::filesystem::space(arenas_).available; }
 
   uint64_t Used() const {
     struct statvfs files;
@@ -158,6 +181,34 @@ TEST_F(TwoGenerationsTest, AServerStartsOnAFullFileSystem) {
   const auto region = blocks_.back()->region();
   ASSERT_NE(region, nullptr);
   EXPECT_FALSE(region->read_only()) << "in shared memory";
+}
+
+// The last blocks that a rank pulls can be a dead server's. They are let go of
+// once the device has read them, although no block comes after them.
+TEST_F(TwoGenerationsTest, ARankAtTheEndOfItsStepsKeepsNoDeadArena) {
+  constexpr uint64_t kSteps = 60;
+  OpenSource(kSteps);
+  ReadAtOnce batches[4];
+  StagingQueue queue;
+  for (ReadAtOnce& batch : batches) queue.Add(&batch);
+  for (uint64_t step = 0; step < kSteps; ++step) {
+    const auto free = queue.TakeFree();
+    ASSERT_TRUE(free.ok()) << free.status();
+    auto next = source_->Next();
+    ASSERT_TRUE(next.ok()) << next.status();
+    EXPECT_EQ(next->block->step(), step) << "lost or repeated";
+    EXPECT_TRUE(pins_.Pin(next->block->region()));
+    (*free)->block = std::move(next->block);
+    queue.Return(*free);
+  }
+  EXPECT_EQ(source_->Next().status().code(), absl::StatusCode::kOutOfRange);
+  ArenaWatch arena;
+  arena.Watch(arenas_);
+  KillAndRestart();
+  EXPECT_THAT(DeadArenas(), SizeIs(1)) << "not pulled from";
+  queue.DropRead();
+  EXPECT_TRUE(arena.AwaitGone(absl::Seconds(30)));
+  EXPECT_THAT(DeadArenas(), IsEmpty()) << "kept";
 }
 
 }  // namespace

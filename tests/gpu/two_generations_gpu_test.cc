@@ -4,18 +4,18 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "server/config/config_loader.h"
+#include "tests/fakes/dead_arenas.h"
 #include "tests/fakes/formula_dataset.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/gpu/device_testing.h"
@@ -26,21 +26,9 @@
 namespace ballast {
 namespace {
 
-constexpr uint64_t kSteps = 120;
+using ::testing::IsEmpty;
 
-// Arenas that this process maps although their servers, in this process too,
-// have removed them.
-int DeadArenas() {
-  std::ifstream maps("/proc/self/maps");
-  int dead = 0;
-  for (std::string line; std::getline(maps, line);) {
-    if (absl::StrContains(line, ".arena") &&
-        absl::StrContains(line, "(deleted)")) {
-      ++dead;
-    }
-  }
-  return dead;
-}
+constexpr uint64_t kSteps = 120;
 
 class TwoGenerationsGpuTest : public ::testing::Test {
  protected:
@@ -89,15 +77,14 @@ class TwoGenerationsGpuTest : public ::testing::Test {
 
 TEST_F(TwoGenerationsGpuTest, DeadServersArenasAreLetGoOf) {
   const auto undisturbed = Run([](uint64_t) {});
-  after_ = [] {
-    const absl::Time start = absl::Now();
-    while (DeadArenas() > 0 && absl::Now() - start < absl::Seconds(30)) {
-      absl::SleepFor(absl::Milliseconds(20));
-    }
-    EXPECT_EQ(DeadArenas(), 0) << "a dead server's arena is kept";
+  ArenaWatch arenas;
+  after_ = [&] {
+    EXPECT_TRUE(arenas.AwaitGone(absl::Seconds(30)));
+    EXPECT_THAT(DeadArenas(), IsEmpty()) << "kept";
   };
   const auto disturbed = Run([&](uint64_t step) {
     if (step != 5 && step != 30) return;
+    arenas.Watch(arenas_);
     cluster_->Kill(0);
     OrDie(cluster_->Restart(0));
   });

@@ -94,8 +94,10 @@ class SimCall final : public SimConnection {
 class CountedBlock final : public FetchedBlock {
  public:
   CountedBlock(std::unique_ptr<FetchedBlock> block,
-               std::shared_ptr<SimHeld> held)
-      : block_(std::move(block)), held_(std::move(held)) {
+               std::shared_ptr<SimHeld> held, bool skip_generation_check)
+      : block_(std::move(block)),
+        held_(std::move(held)),
+        skip_generation_check_(skip_generation_check) {
     const uint64_t bytes = block_->bytes().size();
     held_->bytes += bytes;
     held_->most = std::max(held_->most, held_->bytes);
@@ -106,7 +108,9 @@ class CountedBlock final : public FetchedBlock {
   uint64_t step() const override { return block_->step(); }
   uint32_t micro_batch() const override { return block_->micro_batch(); }
   absl::Span<const uint8_t> bytes() const override { return block_->bytes(); }
-  bool intact() const override { return block_->intact(); }
+  bool intact() const override {
+    return skip_generation_check_ || block_->intact();
+  }
   bool may_be_overwritten() const override {
     return block_->may_be_overwritten();
   }
@@ -117,17 +121,21 @@ class CountedBlock final : public FetchedBlock {
  private:
   const std::unique_ptr<FetchedBlock> block_;
   const std::shared_ptr<SimHeld> held_;
+  const bool skip_generation_check_;
 };
 
 class CountingFetcher final : public BatchFetcher {
  public:
   CountingFetcher(std::unique_ptr<BatchFetcher> fetcher,
-                  std::shared_ptr<SimHeld> held)
-      : fetcher_(std::move(fetcher)), held_(std::move(held)) {}
+                  std::shared_ptr<SimHeld> held, bool skip_generation_check)
+      : fetcher_(std::move(fetcher)),
+        held_(std::move(held)),
+        skip_generation_check_(skip_generation_check) {}
   absl::StatusOr<std::unique_ptr<FetchedBlock>> Fetch() override {
     BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<FetchedBlock> block,
                              fetcher_->Fetch());
-    return std::make_unique<CountedBlock>(std::move(block), held_);
+    return std::make_unique<CountedBlock>(std::move(block), held_,
+                                          skip_generation_check_);
   }
   void Cancel() override { fetcher_->Cancel(); }
   uint64_t bytes_received() const override {
@@ -137,6 +145,7 @@ class CountingFetcher final : public BatchFetcher {
  private:
   const std::unique_ptr<BatchFetcher> fetcher_;
   const std::shared_ptr<SimHeld> held_;
+  const bool skip_generation_check_;
 };
 
 class SimClient final : public LoaderClient {
@@ -177,7 +186,7 @@ class SimClient final : public LoaderClient {
             MakeSimPullChannel(network_, options_.node, options_.address,
                                options_.streams),
             asked, options_.address, arenas_, &pools_),
-        held_);
+        held_, options_.skip_generation_check);
   }
   const std::string& address() const override { return options_.address; }
 

@@ -22,6 +22,8 @@ struct SimClientOptions {
   int node = 0;  // the rank's
   uint32_t streams = 1;
   bool accept_shared_memory = true;
+  // A planted defect: blocks in shared memory are never found overwritten.
+  bool skip_generation_check = false;
 };
 
 // A rank's client of the server at an address: the real fetcher and stream of

@@ -48,6 +48,7 @@ void SimRank::Run() {
     client.node = node_;
     client.streams = plan_.streams;
     client.accept_shared_memory = plan_.shared_memory;
+    client.skip_generation_check = defects_.skip_generation_check;
     clients.push_back(MakeSimClient(client, &network_, held_));
     if (defects_.no_second_server) break;
   }

@@ -26,6 +26,7 @@ struct SimDefects {
   bool other_data_unnoticed = false;  // under the job's fingerprint
   bool never_give_up_a_server = false;
   bool no_second_server = false;
+  bool skip_generation_check = false;  // of blocks in shared memory
 };
 
 // One rank's process: the real TrainerShim in a thread of its own node.

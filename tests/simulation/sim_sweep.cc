@@ -56,7 +56,8 @@ SimTotals RunSeeds(const SimSweep& sweep) {
   SimTotals totals;
   const absl::Time start = absl::Now();
   for (uint64_t i = 0; i < sweep.seeds; ++i) {
-    const SimPlan plan = DrawPlan(sweep.first + i);
+    SimPlan plan = DrawPlan(sweep.first + i);
+    if (sweep.change) sweep.change(&plan);
     const SimOutcome outcome = Simulate(plan, options);
     ++totals.seeds;
     for (int kind = 0; kind < SimFault::kKinds; ++kind) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct SimSweep {
   uint64_t first = 0;
   uint64_t seeds = 1;
   SimDefects defects;
+  // Changes each seed's plan; null: none.
+  std::function<void(SimPlan* plan)> change;
   bool verbose = false;
   // Ends the sweep at the first seed that fails.
   bool stop_at_failure = false;

@@ -72,6 +72,33 @@ TEST(PlantedDefectsTest, AServerThatIsNeverGivenUpIsFound) {
   EXPECT_FALSE(Simulate(plan, options).violations.empty());
 }
 
+// A rank is frozen until its server has given its blocks' memory to others.
+void FreezeARankThatHoldsBlocks(SimPlan* plan) {
+  plan->job.vision_dp = plan->job.language_dp = 2;
+  plan->job.delivery = v1::DELIVERY_DIRECT;
+  plan->steps = 12;
+  plan->shared_memory = true;
+  plan->client_memory = 8 << 10;
+  plan->server_memory = 32 << 10;
+  plan->most_compute = absl::Seconds(20);
+  SimFault freeze;
+  freeze.kind = SimFault::Kind::kFreezeRank;
+  freeze.at = absl::Seconds(5);
+  freeze.lasts = absl::Minutes(3);
+  plan->faults = {freeze};
+}
+
+TEST(PlantedDefectsTest, BlocksThatAreOverwrittenUnnoticedAreFound) {
+  SimSweep sweep;
+  sweep.seeds = 20;
+  sweep.change = FreezeARankThatHoldsBlocks;
+  const SimTotals well = RunSeeds(sweep);
+  EXPECT_TRUE(well.failed_seeds.empty()) << Describe(well);
+  sweep.defects.skip_generation_check = true;
+  sweep.stop_at_failure = true;
+  EXPECT_FALSE(RunSeeds(sweep).failed_seeds.empty());
+}
+
 TEST(PlantedDefectsTest, ARankWithoutASecondServerIsFound) {
   EXPECT_GT(SeedsUntilFound({.no_second_server = true}), 0u);
 }

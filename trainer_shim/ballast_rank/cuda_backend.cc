@@ -20,6 +20,7 @@
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 #include "trainer_shim/cuda/in_process_device_communicator.h"
 #include "trainer_shim/cuda/nccl_communicator.h"
+#include "trainer_shim/meeting_server.h"
 
 namespace ballast {
 namespace {
@@ -42,11 +43,11 @@ absl::StatusOr<std::unique_ptr<CudaTrainerShim>> MakeShim(
   BALLAST_RETURN_IF_ERROR(
       CudaStatus(cudaSetDevice(place->device), "choosing the device"));
   if (place->nccl) {
-    const auto server = make_client(options.servers[0]);
+    const auto servers = MakeClients(options.servers, make_client);
     BALLAST_ASSIGN_OR_RETURN(
         place->communicator,
         MeetNcclCommunicator(
-            server.get(),
+            MeetingServer(servers),
             absl::StrCat("ballast-rank/", ModuleName(place->role.module()), "/",
                          options.place.tp_rank, ".", options.place.pp_rank, ".",
                          options.place.cp_rank),
@@ -65,11 +66,8 @@ absl::StatusOr<std::unique_ptr<CudaTrainerShim>> MakeShim(
   shim.communicator = std::move(place->communicator);
   shim.device = place->device;
   shim.pixel_type = PixelType::kFloat32;  // as the host backend
-  std::vector<std::unique_ptr<LoaderClient>> clients;
-  for (const std::string& address : options.servers) {
-    clients.push_back(make_client(address));
-  }
-  return CudaTrainerShim::Create(std::move(shim), std::move(clients));
+  return CudaTrainerShim::Create(std::move(shim),
+                                 MakeClients(options.servers, make_client));
 }
 
 // One rank of each module, in the order of modules, as in one process of a

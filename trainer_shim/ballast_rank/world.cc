@@ -32,10 +32,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MeetOthers(
   if (!shape.exchanges() || !shape.fields.any()) return nullptr;
   BALLAST_ASSIGN_OR_RETURN(std::string address,
                            ExchangeAddress(options.servers, options.interface));
-  std::vector<std::unique_ptr<LoaderClient>> servers;
-  for (const std::string& server : options.servers) {
-    servers.push_back(make_client(server));
-  }
+  const auto servers = MakeClients(options.servers, make_client);
   return MeetGlooCommunicator(
       MeetingServer(servers),
       absl::StrCat("ballast-rank/host/", ModuleName(role.module()), "/",
@@ -72,12 +69,8 @@ absl::Status Drain(uint32_t rank, TrainerShim* shim,
 void RunRank(uint32_t rank, TrainerShim::Options shim_options,
              const WorldOptions& options, const MakeClient& make_client,
              const OnBatch& on_batch, Failure* failure) {
-  std::vector<std::unique_ptr<LoaderClient>> clients;
-  for (const std::string& address : options.servers) {
-    clients.push_back(make_client(address));
-  }
-  absl::StatusOr<std::unique_ptr<TrainerShim>> shim =
-      TrainerShim::Create(std::move(shim_options), std::move(clients));
+  absl::StatusOr<std::unique_ptr<TrainerShim>> shim = TrainerShim::Create(
+      std::move(shim_options), MakeClients(options.servers, make_client));
   if (!shim.ok()) return failure->Set(shim.status());
   failure->Enter(rank, [raw = shim->get()] { raw->Cancel(); });
   const absl::Status end = Drain(rank, shim->get(), options, on_batch);
@@ -86,6 +79,15 @@ void RunRank(uint32_t rank, TrainerShim::Options shim_options,
 }
 
 }  // namespace
+
+std::vector<std::unique_ptr<LoaderClient>> MakeClients(
+    const std::vector<std::string>& servers, const MakeClient& make_client) {
+  std::vector<std::unique_ptr<LoaderClient>> clients;
+  for (const std::string& server : servers) {
+    clients.push_back(make_client(server));
+  }
+  return clients;
+}
 
 absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
                                               const WorldOptions& options) {

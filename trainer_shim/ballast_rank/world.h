@@ -63,6 +63,9 @@ using OnBatch = std::function<void(const RankBatch&)>;
 // Creates a client of the server at an address, as LoaderClient::Create.
 using MakeClient =
     std::function<std::unique_ptr<LoaderClient>(const std::string&)>;
+// One client of each server, in order.
+std::vector<std::unique_ptr<LoaderClient>> MakeClients(
+    const std::vector<std::string>& servers, const MakeClient& make_client);
 
 // The roles of `job` that `options` selects: modules in the job's order, ranks
 // ascending. Errors: INVALID_ARGUMENT (no such role or place; without a role,
@@ -73,7 +76,7 @@ absl::StatusOr<std::vector<v1::Role>> RolesOf(const v1::Job& job,
 // Runs `roles`, as RolesOf returned them for `job`, each in a thread with its
 // own shim. An in-process communicator connects the ranks of a module; a single
 // role that exchanges samples meets the processes of the other ranks over Gloo,
-// through the first server that serves. Blocks until all have done all steps, or the first
+// through the MeetingServer. Blocks until all have done all steps, or the first
 // has failed and the others are stopped. Errors: the first failure, as from
 // TrainerShim and MeetGlooCommunicator. A timing that no server takes is not an
 // error, unless it is rejected as not of this job (INVALID_ARGUMENT).

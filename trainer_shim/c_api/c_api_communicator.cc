@@ -1,8 +1,16 @@
 // ballast_communicator_* and ballast_nccl_id.
 
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "client/loader_client.h"
 #include "common/status_macros.h"
 #include "trainer_shim/c_api/c_api.h"
 #include "trainer_shim/c_api/call.h"
@@ -67,23 +75,45 @@ absl::Status MakeInProcess(int backend, uint32_t size,
   return absl::OkStatus();
 }
 
-absl::Status MeetGloo(const ballast_connection* connection, const char* group,
-                      uint32_t rank, uint32_t size, double timeout_s,
-                      ballast_communicator** communicator) {
+// What ranks meet with, over Gloo and over NCCL.
+struct Meeting {
+  Connection connection;
+  std::vector<std::unique_ptr<LoaderClient>> clients;
+  absl::Duration timeout;
+};
+
+// Checks the arguments that both kinds of meeting share.
+absl::StatusOr<Meeting> MeetingOf(const ballast_connection* connection,
+                                  const char* group, uint32_t rank,
+                                  uint32_t size, double timeout_s,
+                                  ballast_communicator** communicator) {
   BALLAST_RETURN_IF_ERROR(CheckGiven(group, "group"));
   BALLAST_RETURN_IF_ERROR(CheckGiven(communicator, "communicator"));
   BALLAST_RETURN_IF_ERROR(CheckRank(rank, size));
-  BALLAST_ASSIGN_OR_RETURN(const absl::Duration timeout,
+  Meeting meeting;
+  BALLAST_ASSIGN_OR_RETURN(meeting.timeout,
                            SecondsOf(timeout_s, kMeeting, "timeout_s"));
-  BALLAST_ASSIGN_OR_RETURN(const Connection known, ConnectionOf(connection));
+  BALLAST_ASSIGN_OR_RETURN(meeting.connection, ConnectionOf(connection));
+  BALLAST_ASSIGN_OR_RETURN(meeting.clients,
+                           ClientsOf(meeting.connection.servers));
+  return meeting;
+}
+
+absl::Status MeetOverGloo(const ballast_connection* connection,
+                          const char* group, uint32_t rank, uint32_t size,
+                          double timeout_s,
+                          ballast_communicator** communicator) {
+  BALLAST_ASSIGN_OR_RETURN(
+      const Meeting meeting,
+      MeetingOf(connection, group, rank, size, timeout_s, communicator));
+  const Connection& known = meeting.connection;
   BALLAST_ASSIGN_OR_RETURN(
       std::string address,
       ExchangeAddress(known.servers.addresses, known.exchange_interface));
-  BALLAST_ASSIGN_OR_RETURN(const auto clients, ClientsOf(known.servers));
   return GiveOut(
-      MeetGlooCommunicator(MeetingServer(clients), group, rank, size, timeout,
-                           GlooOptions::For(known.failover, std::move(address)),
-                           known.run),
+      MeetGlooCommunicator(
+          MeetingServer(meeting.clients), group, rank, size, meeting.timeout,
+          GlooOptions::For(known.failover, std::move(address)), known.run),
       communicator);
 }
 
@@ -106,19 +136,16 @@ absl::Status MakeOfId(const void* id, uint32_t rank, uint32_t size,
   return GiveOut(NcclEndOfId(bytes, rank, size, options), communicator);
 }
 
-absl::Status Meet(const ballast_connection* connection, const char* group,
-                  uint32_t rank, uint32_t size, double timeout_s,
-                  const ballast_nccl_options* given,
-                  ballast_communicator** communicator) {
-  BALLAST_RETURN_IF_ERROR(CheckGiven(group, "group"));
-  BALLAST_RETURN_IF_ERROR(CheckGiven(communicator, "communicator"));
-  BALLAST_RETURN_IF_ERROR(CheckRank(rank, size));
-  BALLAST_ASSIGN_OR_RETURN(const absl::Duration timeout,
-                           SecondsOf(timeout_s, kMeeting, "timeout_s"));
+absl::Status MeetOverNccl(const ballast_connection* connection,
+                          const char* group, uint32_t rank, uint32_t size,
+                          double timeout_s, const ballast_nccl_options* given,
+                          ballast_communicator** communicator) {
+  BALLAST_ASSIGN_OR_RETURN(
+      const Meeting meeting,
+      MeetingOf(connection, group, rank, size, timeout_s, communicator));
   BALLAST_ASSIGN_OR_RETURN(const NcclEndOptions options, OptionsOf(given));
-  BALLAST_ASSIGN_OR_RETURN(const Connection known, ConnectionOf(connection));
-  return GiveOut(MeetNcclEnd(known.servers, group, rank, size, timeout, options,
-                             known.run),
+  return GiveOut(MeetNcclEnd(meeting.clients, group, rank, size,
+                             meeting.timeout, options, meeting.connection.run),
                  communicator);
 }
 
@@ -148,8 +175,8 @@ int ballast_communicator_gloo_meet(const ballast_connection* connection,
                                    uint32_t size, double timeout_s,
                                    ballast_communicator** communicator) {
   return ballast::Call([=] {
-    return ballast::MeetGloo(connection, group, rank, size, timeout_s,
-                             communicator);
+    return ballast::MeetOverGloo(connection, group, rank, size, timeout_s,
+                                 communicator);
   });
 }
 
@@ -170,8 +197,8 @@ int ballast_communicator_nccl_meet(const ballast_connection* connection,
                                    const ballast_nccl_options* options,
                                    ballast_communicator** communicator) {
   return ballast::Call([=] {
-    return ballast::Meet(connection, group, rank, size, timeout_s, options,
-                         communicator);
+    return ballast::MeetOverNccl(connection, group, rank, size, timeout_s,
+                                 options, communicator);
   });
 }
 

@@ -84,12 +84,12 @@ BALLAST_API int ballast_communicator_nccl(const void* id, uint32_t rank,
                                           const ballast_nccl_options* options,
                                           ballast_communicator** communicator);
 
-/* Joins a group through the first server of `connection`, without MPI and
- * without an address; ranks may use different servers. `group` names the group,
- * such as "language", and is unique in the job. Ranks with another
+/* Joins a group through the first server of `connection` that serves, without
+ * MPI and without an address; ranks may use different servers. `group` names
+ * the group, such as "language", and is unique in the job. Ranks with another
  * `connection->run` do not meet. Further errors: DEADLINE_EXCEEDED (not all
- * ranks came within `timeout_s` seconds, or did not connect within as long again
- * in each of two steps; 0: 300), and as ballast_query_job. */
+ * ranks came within `timeout_s` seconds, or did not connect within as long
+ * again in each of two steps; 0: 300), and as ballast_query_job. */
 BALLAST_API int ballast_communicator_nccl_meet(
     const ballast_connection* connection, const char* group, uint32_t rank,
     uint32_t size, double timeout_s, const ballast_nccl_options* options,

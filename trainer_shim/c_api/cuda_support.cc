@@ -5,13 +5,12 @@
 
 #include <utility>
 
-#include "client/loader_client.h"
 #include "common/status_macros.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 #include "trainer_shim/cuda/current_device.h"
 #include "trainer_shim/cuda/in_process_device_communicator.h"
 #include "trainer_shim/cuda/nccl_communicator.h"
-#include "trainer_shim/role_source.h"
+#include "trainer_shim/meeting_server.h"
 
 namespace ballast {
 namespace {
@@ -37,16 +36,14 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndOfId(
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclEnd(
-    const ServerOptions& servers, const std::string& group, uint32_t rank,
-    uint32_t size, absl::Duration timeout, const NcclEndOptions& options,
+    const std::vector<std::unique_ptr<LoaderClient>>& servers,
+    const std::string& group, uint32_t rank, uint32_t size,
+    absl::Duration timeout, const NcclEndOptions& options,
     const std::string& run) {
   const CurrentDevice current(options.device);
   BALLAST_RETURN_IF_ERROR(current.status());
-  BALLAST_ASSIGN_OR_RETURN(
-      const std::vector<std::unique_ptr<LoaderClient>> clients,
-      ClientsOf(servers));
-  return MeetNcclCommunicator(clients[0].get(), group, rank, size, timeout,
-                              OptionsOf(options), run);
+  return MeetNcclCommunicator(MeetingServer(servers), group, rank, size,
+                              timeout, OptionsOf(options), run);
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclEnd(

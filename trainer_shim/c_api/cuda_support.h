@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/loader_client.h"
 #include "trainer_shim/c_api/options.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/rank_shim.h"
@@ -28,10 +29,11 @@ absl::StatusOr<std::string> NcclId();
 absl::StatusOr<std::unique_ptr<Communicator>> NcclEndOfId(
     const std::string& id, uint32_t rank, uint32_t size,
     const NcclEndOptions& options);
-// Meets through the first of `servers`; `run` may be empty.
+// Meets through the MeetingServer of `servers`; `run` may be empty.
 absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclEnd(
-    const ServerOptions& servers, const std::string& group, uint32_t rank,
-    uint32_t size, absl::Duration timeout, const NcclEndOptions& options,
+    const std::vector<std::unique_ptr<LoaderClient>>& servers,
+    const std::string& group, uint32_t rank, uint32_t size,
+    absl::Duration timeout, const NcclEndOptions& options,
     const std::string& run);
 // `trainers` is an ncclComm_t.
 absl::StatusOr<std::unique_ptr<Communicator>> BorrowNcclEnd(

@@ -21,8 +21,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclEndOfId(
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> MeetNcclEnd(
-    const ServerOptions&, const std::string&, uint32_t, uint32_t,
-    absl::Duration, const NcclEndOptions&, const std::string&) {
+    const std::vector<std::unique_ptr<LoaderClient>>&, const std::string&,
+    uint32_t, uint32_t, absl::Duration, const NcclEndOptions&,
+    const std::string&) {
   return NoCuda();
 }
 

@@ -28,17 +28,14 @@ absl::StatusOr<std::unique_ptr<BatchStager>> BatchStager::Create(
     RoleSource* source, RegionPins* regions, const Options& options) {
   std::unique_ptr<BatchStager> stager(
       new BatchStager(source, regions, options));
-  {
-    MutexLock lock(&stager->mutex_);
-    for (int i = 0; i < options.batches; ++i) {
-      auto staged = std::make_unique<StagedBatch>();
-      BALLAST_ASSIGN_OR_RETURN(staged->read, Event::Create());
-      BALLAST_ASSIGN_OR_RETURN(staged->timer, StagingTimer::Create());
-      BALLAST_ASSIGN_OR_RETURN(staged->host,
-                               PinnedBuffer::Create(options.batch_bytes));
-      stager->free_.push_back(staged.get());
-      stager->batches_.push_back(std::move(staged));
-    }
+  for (int i = 0; i < options.batches; ++i) {
+    auto staged = std::make_unique<StagedBatch>();
+    BALLAST_ASSIGN_OR_RETURN(staged->read, Event::Create());
+    BALLAST_ASSIGN_OR_RETURN(staged->timer, StagingTimer::Create());
+    BALLAST_ASSIGN_OR_RETURN(staged->host,
+                             PinnedBuffer::Create(options.batch_bytes));
+    stager->queue_.Add(staged.get());
+    stager->batches_.push_back(std::move(staged));
   }
   stager->thread_ = std::thread([raw = stager.get()] { raw->Run(); });
   return stager;
@@ -50,19 +47,8 @@ BatchStager::~BatchStager() {
 }
 
 absl::StatusOr<StagedBatch*> BatchStager::Next() {
-  MutexLock lock(&mutex_);
-  while (ready_.empty() && end_.ok() && !cancelled_) changed_.Wait(&mutex_);
-  if (cancelled_) return absl::CancelledError("cancelled");
-  if (ready_.empty()) return end_;
-  StagedBatch* staged = ready_.front();
-  ready_.pop_front();
-  return staged;
-}
-
-void BatchStager::Return(StagedBatch* staged) {
-  MutexLock lock(&mutex_);
-  free_.push_back(staged);
-  changed_.NotifyAll();
+  BALLAST_ASSIGN_OR_RETURN(StagedBlock * next, queue_.Next());
+  return static_cast<StagedBatch*>(next);
 }
 
 void BatchStager::NoteTimes() {
@@ -74,31 +60,11 @@ void BatchStager::NoteTimes() {
 
 void BatchStager::Cancel() {
   source_->Cancel();
-  MutexLock lock(&mutex_);
-  cancelled_ = true;
-  changed_.NotifyAll();
-}
-
-StagedBatch* BatchStager::TakeFree() {
-  MutexLock lock(&mutex_);
-  while (free_.empty() && !cancelled_) changed_.Wait(&mutex_);
-  if (cancelled_) return nullptr;
-  StagedBatch* staged = free_.front();
-  free_.pop_front();
-  return staged;
-}
-
-absl::Status BatchStager::Finish(StagedBatch* staged) {
-  BALLAST_RETURN_IF_ERROR(staged->read.Wait());
-  if (staged->block == nullptr) return absl::OkStatus();
-  const std::unique_ptr<FetchedBlock> block = std::move(staged->block);
-  return CheckIntact(*block);
+  queue_.Cancel();
 }
 
 absl::Status BatchStager::CheckRest() {
-  for (const auto& staged : batches_) {
-    BALLAST_RETURN_IF_ERROR(Finish(staged.get()));
-  }
+  BALLAST_RETURN_IF_ERROR(queue_.DropRest());
   NoteTimes();
   return absl::OkStatus();
 }
@@ -106,19 +72,21 @@ absl::Status BatchStager::CheckRest() {
 void BatchStager::Run() {
   absl::Status status =
       CudaStatus(cudaSetDevice(options_.device), "choosing the device");
-  while (status.ok()) {
-    StagedBatch* staged = TakeFree();
-    if (staged == nullptr) return;
-    status = Finish(staged);
-    NoteTimes();  // before it is another micro-batch's
-    if (status.ok()) status = Fill(staged);
-    MutexLock lock(&mutex_);
-    (status.ok() ? ready_ : free_).push_back(staged);
-    changed_.NotifyAll();
+  while (status.ok()) status = StageNext();
+  queue_.End(status);
+}
+
+absl::Status BatchStager::StageNext() {
+  BALLAST_ASSIGN_OR_RETURN(StagedBlock * free, queue_.TakeFree());
+  NoteTimes();  // before it is another micro-batch's
+  auto* staged = static_cast<StagedBatch*>(free);
+  const absl::Status filled = Fill(staged);
+  if (filled.ok()) {
+    queue_.PutReady(staged);
+  } else {
+    queue_.Return(staged);
   }
-  MutexLock lock(&mutex_);
-  end_ = status;
-  changed_.NotifyAll();
+  return filled;
 }
 
 absl::Status BatchStager::Fill(StagedBatch* staged) {

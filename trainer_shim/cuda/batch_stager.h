@@ -2,16 +2,13 @@
 #define BALLAST_TRAINER_SHIM_CUDA_BATCH_STAGER_H_
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <thread>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/batch_fetcher.h"
-#include "common/mutex.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/device_batch.h"
@@ -20,23 +17,26 @@
 #include "trainer_shim/exchange_plan.h"
 #include "trainer_shim/region_pins.h"
 #include "trainer_shim/role_source.h"
+#include "trainer_shim/staging_queue.h"
 
 namespace ballast {
 
 // One micro-batch, planned, checked and in pinned memory: everything that the
 // host does for it before enqueueing device work.
-struct StagedBatch {
+struct StagedBatch final : StagedBlock {
+  absl::StatusOr<bool> HasBeenRead() const override { return read.Done(); }
+  absl::Status AwaitRead() const override { return read.Wait(); }
+
   ExchangePlan exchange;
   BatchLayout layout;
   StagingPlan plan;
   // Everything known about the batch without the device; its pointers are null.
   // Moved to the pool's entry at the launch.
   DeviceBatch batch;
-  // The block, in pinned memory: where the server wrote it, or in `host`. Null
-  // if the rank receives no tensor, or receives its tensors from a tensor peer.
+  // The block, in pinned memory: where the server wrote it (StagedBlock::block
+  // then keeps it), or in `host`. Null if the rank receives no tensor, or
+  // receives its tensors from a tensor peer.
   const uint8_t* block_bytes = nullptr;
-  // Keeps the server's memory alive; null if the block lies in `host`.
-  std::unique_ptr<FetchedBlock> block;
   // Space for the block, then (at plan.landing.received) for the upload.
   PinnedBuffer host;
   // Done once the device has read the block and `host`; recorded by the code
@@ -50,7 +50,7 @@ struct StagedBatch {
 // Stages batches ahead of demand, in its own thread: pulls the block, plans,
 // checks the block against the plan, and copies it into pinned memory unless it
 // already lies there. Next, Return and CheckRest must be called from one
-// thread; Cancel and NoteTimes may be called from any.
+// thread; Cancel, NoteTimes and DropReadBlocks may be called from any.
 class BatchStager {
  public:
   struct Options {
@@ -82,9 +82,9 @@ class BatchStager {
   // CudaStatus.
   absl::StatusOr<StagedBatch*> Next();
 
-  // Gives a batch back. The stager waits for `read` before it reuses the batch,
-  // and notes its times.
-  void Return(StagedBatch* staged);
+  // Gives a batch back, once `read` is recorded. The stager waits for `read`
+  // before it reuses the batch, and notes its times.
+  void Return(StagedBatch* staged) { queue_.Return(staged); }
 
   // Call after Next has returned an error and every batch has been given back:
   // waits until the device has read the last batches, and checks that their
@@ -97,6 +97,11 @@ class BatchStager {
   // the stager's.
   void NoteTimes();
 
+  // Lets go of the blocks that the device has read (StagingQueue::DropRead),
+  // and so of the memory of a server that is gone. From any thread whose
+  // current device is the stager's.
+  void DropReadBlocks() { queue_.DropRead(); }
+
   // Ends a blocked Next, and every later one, with CANCELLED.
   void Cancel();
 
@@ -105,10 +110,8 @@ class BatchStager {
       : source_(source), regions_(regions), options_(options) {}
 
   void Run();
-  // Blocks until a batch is free; null if cancelled.
-  StagedBatch* TakeFree();
-  // Waits until the device has read `staged`, and checks and drops its block.
-  absl::Status Finish(StagedBatch* staged);
+  // Stages one batch. The error ends the staging.
+  absl::Status StageNext();
   absl::Status Fill(StagedBatch* staged);
   // All leave the block in place if they fail, so that it can be fetched again.
   absl::Status FillFrom(RoleSource::Block* from, StagedBatch* staged);
@@ -121,13 +124,7 @@ class BatchStager {
   const Options options_;
   std::vector<std::unique_ptr<StagedBatch>> batches_;
 
-  Mutex mutex_;
-  CondVar changed_;
-  std::deque<StagedBatch*> free_ ABSL_GUARDED_BY(mutex_);
-  std::deque<StagedBatch*> ready_ ABSL_GUARDED_BY(mutex_);
-  absl::Status end_
-      ABSL_GUARDED_BY(mutex_);  // returned after the ready batches
-  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  StagingQueue queue_;
   std::thread thread_;
 };
 

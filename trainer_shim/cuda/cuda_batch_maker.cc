@@ -24,7 +24,7 @@ CudaBatchMaker::~CudaBatchMaker() {
   const CurrentDevice current(options_.device);
   // Device work must end before the memory that it uses is freed.
   if (stream_ != nullptr) stream_->Synchronize().IgnoreError();
-  watch_ = nullptr;  // it reads the stager's times
+  watch_ = nullptr;  // it uses the stager
   stager_ = nullptr;
   regions_ = nullptr;
   stage_ = nullptr;
@@ -59,7 +59,10 @@ absl::Status CudaBatchMaker::Open(const Setup& setup) {
   DeviceWatch::Options watch;
   watch.device = options_.device;
   watch.timeout = options_.timeout;
-  watch.on_look = [stager = stager_.get()] { stager->NoteTimes(); };
+  watch.on_look = [stager = stager_.get()] {
+    stager->NoteTimes();
+    stager->DropReadBlocks();
+  };
   watch_ = std::make_unique<DeviceWatch>(
       std::vector<Communicator*>{setup.communicator, setup.tensor_communicator},
       finding, watch);

@@ -1,6 +1,7 @@
 #include "trainer_shim/cuda/nccl_connect.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -36,9 +37,6 @@ absl::Status Await(const NcclApi& nccl, ncclComm_t communicator,
         NcclStatus(nccl, nccl.CommGetAsyncError(communicator, &state), what));
     BALLAST_RETURN_IF_ERROR(NcclStatus(nccl, state, what));
     if (state == ncclSuccess && done()) return absl::OkStatus();
-    if (options.cancelled && options.cancelled()) {
-      return absl::CancelledError(absl::StrCat(what, ": cancelled"));
-    }
     if (options.clock->Now() - start >= options.connect_timeout) {
       return absl::DeadlineExceededError(absl::StrCat(
           what, ": not all ranks connected within ",

@@ -4,7 +4,6 @@
 #include <nccl.h>
 
 #include <cstdint>
-#include <functional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -20,9 +19,6 @@ struct NcclOptions {
   int max_ctas = 0;
   // Bounds the wait for the other ranks to connect.
   absl::Duration connect_timeout = absl::Minutes(5);
-  // Asked about 100 times a second while ranks connect: true ends the wait.
-  // Null: never.
-  std::function<bool()> cancelled;
   Clock* clock = Clock::Real();  // outlives the call
 };
 
@@ -40,7 +36,7 @@ struct NcclPair {
 // Connects rank `rank` of `size` under `id`, on the calling thread's current
 // device. Blocks until all ranks have done the same, for at most twice
 // options.connect_timeout, and leaves nothing behind if it fails. Errors: as
-// NcclStatus; DEADLINE_EXCEEDED (not all ranks came), CANCELLED.
+// NcclStatus; DEADLINE_EXCEEDED (not all ranks came).
 absl::StatusOr<NcclPair> ConnectNccl(const NcclApi& nccl,
                                      const ncclUniqueId& id, uint32_t rank,
                                      uint32_t size, const NcclOptions& options);

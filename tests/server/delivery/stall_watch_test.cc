@@ -84,6 +84,26 @@ TEST(StallReportsTest, ReportsEachStallOnce) {
   EXPECT_THAT(fresh(), IsEmpty());
 }
 
+TEST(NothingGoesOnTest, IsTrueOnceAllWorkHasStalled) {
+  ManualClock clock;
+  ActiveSamples board(&clock);
+  const auto nothing_goes_on = [&] {
+    return NothingGoesOn(Stalled(board.List(), clock.Now(), kAfter),
+                         board.last_begun(), clock.Now(), kAfter);
+  };
+  EXPECT_FALSE(nothing_goes_on()) << "nothing is to be done";
+  ActiveSamples::Scope stalled(&board, Work(1));
+  clock.Advance(kAfter);
+  EXPECT_TRUE(nothing_goes_on());
+  // Another worker makes progress.
+  { const ActiveSamples::Scope other(&board, Work(2)); }
+  EXPECT_FALSE(nothing_goes_on());
+  clock.Advance(kAfter);
+  EXPECT_TRUE(nothing_goes_on());
+  stalled.Stage("decoding");
+  EXPECT_FALSE(nothing_goes_on());
+}
+
 TEST(ActiveSamplesTest, IsEmptyWhenAllIsDone) {
   ManualClock clock;
   ActiveSamples board(&clock);
@@ -122,6 +142,34 @@ TEST(StallWatchTest, ChecksPeriodically) {
   MutexLock lock(&mutex);
   while (told.empty()) changed.Wait(&mutex);
   EXPECT_THAT(told, ElementsAre("reading 7"));
+}
+
+TEST(StallWatchTest, TellsWhenNothingGoesOnAndWhenItDoesAgain) {
+  ManualClock clock;
+  ActiveSamples board(&clock);
+  const auto watch = StallWatch::Start(
+      &board, kAfter, [](const ActiveSample&) { return "it"; }, &clock);
+  ASSERT_TRUE(watch.ok()) << watch.status();
+  Mutex mutex;
+  CondVar changed;
+  std::vector<bool> told;
+  (*watch)->WatchStandstill([&](bool stands_still) {
+    MutexLock lock(&mutex);
+    told.push_back(stands_still);
+    changed.NotifyAll();
+  });
+  auto stalled = std::make_unique<ActiveSamples::Scope>(&board, Work(7));
+  for (const size_t wanted : {1, 2}) {
+    for (int i = 0; i < 5; ++i) {
+      clock.AwaitSleepers(1);
+      clock.Advance(kAfter / 4);
+    }
+    MutexLock lock(&mutex);
+    while (told.size() < wanted) changed.Wait(&mutex);
+    stalled.reset();
+  }
+  (*watch)->WatchStandstill(nullptr);
+  EXPECT_THAT(told, ElementsAre(true, false));
 }
 
 // An index on a file system that has stopped answering: look-ups do not return

@@ -88,16 +88,6 @@ TEST_F(NcclConnectTest, APeerThatLeavesBetweenTheTwoEndsItToo) {
                                          "abort parent"));
 }
 
-TEST_F(NcclConnectTest, CancelEndsIt) {
-  nccl_.looks_to_connect = -1;
-  int looks = 0;
-  options_.cancelled = [&] { return ++looks == 7; };
-  const absl::Status status = Connect().status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
-  EXPECT_LE(passed(), absl::Seconds(1));
-  EXPECT_THAT(nccl_.calls(), ElementsAre("init non-blocking", "abort parent"));
-}
-
 TEST_F(NcclConnectTest, NcclsErrorsEndIt) {
   nccl_.looks_to_connect = 3;
   nccl_.connected = ncclRemoteError;

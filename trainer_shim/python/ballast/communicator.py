@@ -49,7 +49,7 @@ class Communicator:
         max_ctas: int = 0,
     ) -> Communicator:
         """Joins a group over NCCL, or over Gloo without a GPU, through the first loader
-        server.
+        server that serves.
 
         Needs neither MPI nor an address. Waits up to `timeout` seconds for the other
         ranks, and as long again for each of NCCL's two steps of connecting.

@@ -1,0 +1,72 @@
+"""A file system that is full while an index is written: the command says so, leaves no
+part of an index behind and the former one in place, and succeeds once there is room.
+
+    bazel test //tests/cluster:full_disk_test
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from tests.cluster import corpora, mirror, nodes
+from tests.integration.command_line import tools
+
+CONFIG = """
+sources:
+  - {{name: docs, format: webdataset, path: "{folder}/docs-*.tar", index: "{disk}/docs.index"}}
+model: {{profile: qwen2_5_vl, tokenizer: bytes}}
+batch: {{global: 12, micro: 12, max_tokens: 8192}}
+topology: {{modules: {{language: {{dp: 1}}}}}}
+"""
+
+
+class FullDiskTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="ballast", dir="/tmp")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.disk = f"{self.folder}/disk"
+        os.mkdir(self.disk)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "none", self.disk], check=True)
+        self.addCleanup(subprocess.run, ["umount", self.disk], check=True)
+        self.config = f"{self.folder}/job.yaml"
+        with open(self.config, "w", encoding="utf-8") as file:
+            file.write(CONFIG.format(folder=self.folder, disk=self.disk))
+
+    def index(self):
+        return tools.run("ballast-server", "index", "--config", self.config)
+
+    def test_the_former_index_stays(self):
+        # 64 bytes a sample: 16 KiB, then 640 KiB.
+        corpora.write_texts(f"{self.folder}/docs-0.tar", 256)
+        done = self.index()
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        with open(f"{self.disk}/docs.index", "rb") as file:
+            former = file.read()
+        corpora.write_texts(f"{self.folder}/docs-0.tar", 10240)
+        done = self.index()
+        self.assertNotEqual(done.returncode, 0)
+        error = done.stderr.decode()
+        self.assertIn(f"{self.disk}/docs.index", error)
+        self.assertIn("No space left on device", error)
+        self.assertEqual(os.listdir(self.disk), ["docs.index"])
+        with open(f"{self.disk}/docs.index", "rb") as file:
+            self.assertEqual(file.read(), former)
+        subprocess.run(["mount", "-o", "remount,size=8m", self.disk], check=True)
+        done = self.index()
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        checked = tools.run("ballast-server", "index", "--config", self.config, "--verify")
+        self.assertEqual(checked.returncode, 0, checked.stderr.decode())
+
+
+if __name__ == "__main__":
+    # Tests have a short PATH.
+    os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
+    try:
+        mirror.own_mounts()
+    except OSError as error:
+        nodes.skip_or_fail(f"nothing can be mounted here (as root?): {error}")
+    sys.argv[1:1] = ["-v"]
+    unittest.main()

@@ -1,0 +1,131 @@
+"""A server in a cgroup whose memory is limited to less than it needs: the kernel kills
+it, its ranks go on at another server, and no sample is lost or changed.
+
+    bazel test //tests/cluster:limits_test
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from tests.cluster import nodes
+from tests.faults import cluster
+from tests.integration.command_line import tools
+
+CONFIG = """
+sources: [{name: docs, format: webdataset, path: "docs-*.tar"}]
+model: {profile: qwen2_5_vl, tokenizer: bytes, max_pixels: 50176}
+batch: {global: 4, micro: 4, max_tokens: 8192}
+topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}
+balance: {delivery: direct}
+serve: {threads: 2, memory: 64MiB, prefetch_steps: 1}
+"""
+STEPS = 60
+# One block at a time, so that the rank needs its server at every batch.
+FLAGS = ["--max-bytes", "1", "--hang-after", "10"]
+ROLE = ("vision", 0)
+MARGIN = 1 << 18
+
+
+class Cgroup:
+    """A memory cgroup of this test, of either version. OSError where none can be made."""
+
+    def __init__(self):
+        one = "/sys/fs/cgroup/memory"
+        self._first = os.path.isdir(one)
+        parent = one if self._first else "/sys/fs/cgroup"
+        self.path = tempfile.mkdtemp(prefix="ballast-test-", dir=parent)
+        try:
+            self._read("memory.usage_in_bytes" if self._first else "memory.current")
+        except OSError:
+            self.remove()
+            raise
+
+    def _read(self, name):
+        with open(f"{self.path}/{name}", encoding="ascii") as file:
+            return file.read()
+
+    def _write(self, name, value):
+        with open(f"{self.path}/{name}", "w", encoding="ascii") as file:
+            file.write(str(value))
+
+    def enter(self):
+        """Puts the calling process into the cgroup."""
+        self._write("cgroup.procs", os.getpid())
+
+    def limit_to_what_is_used(self):
+        """Leaves MARGIN bytes, and none of swap."""
+        if self._first:
+            used = int(self._read("memory.usage_in_bytes"))
+            self._write("memory.limit_in_bytes", used + MARGIN)
+            if os.path.exists(f"{self.path}/memory.memsw.limit_in_bytes"):
+                self._write("memory.memsw.limit_in_bytes", used + MARGIN)
+        else:
+            used = int(self._read("memory.current"))
+            self._write("memory.swap.max", 0)
+            self._write("memory.max", used + MARGIN)
+
+    def kills(self):
+        name = "memory.oom_control" if self._first else "memory.events"
+        for line in self._read(name).splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+        return 0
+
+    def remove(self):
+        os.rmdir(self.path)
+
+
+class LimitsTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="ballast", dir="/tmp")
+        self.addCleanup(shutil.rmtree, self.folder)
+        made = tools.run("ballast-server", "make-corpus", "--out", self.folder,
+                         "--samples", "32")  # fmt: skip
+        self.assertEqual(made.returncode, 0, made.stderr.decode())
+        self.config = f"{self.folder}/job.yaml"
+        with open(self.config, "w", encoding="utf-8") as file:
+            file.write(CONFIG)
+        indexed = tools.run("ballast-server", "index", "--config", self.config)
+        self.assertEqual(indexed.returncode, 0, indexed.stderr.decode())
+        self.log = open(f"{self.folder}/log", "w+", encoding="utf-8")
+        self.addCleanup(self.log.close)
+        self.cgroup = Cgroup()
+        self.addCleanup(self.cgroup.remove)
+
+    def test_a_server_without_memory_is_killed_and_its_ranks_go_on(self):
+        other = cluster.Server(self.config, f"unix:{self.folder}/b.sock", self.log)
+        self.addCleanup(other.kill)
+        undisturbed = cluster.Rank(ROLE, [other.address], STEPS, self.log, FLAGS)
+        undisturbed.advance(STEPS + 1)
+        process = subprocess.Popen(
+            [tools.program("ballast-server"), "serve", "--config", self.config,
+             "--listen", f"unix:{self.folder}/a.sock"],
+            stdout=subprocess.PIPE, stderr=self.log, preexec_fn=self.cgroup.enter,
+        )  # fmt: skip
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertTrue(process.stdout.readline().startswith(b"ready"))
+        servers = [f"unix:{self.folder}/a.sock", other.address]
+        rank = cluster.Rank(ROLE, servers, STEPS, self.log, FLAGS)
+        self.addCleanup(rank.kill)
+        rank.advance(3)
+        self.cgroup.limit_to_what_is_used()
+        rank.advance(STEPS)
+        self.assertTrue(rank.ended)
+        self.assertEqual(rank.batches, undisturbed.batches)
+        self.assertEqual(self.cgroup.kills(), 1, "the limit does not bite")
+        self.assertEqual(process.wait(tools.TIMEOUT_S), -9)
+
+
+if __name__ == "__main__":
+    try:
+        Cgroup().remove()
+    except OSError as error:
+        nodes.skip_or_fail(f"no memory cgroup can be made here (as root?): {error}")
+    sys.argv[1:1] = ["-v"]
+    unittest.main()
