@@ -54,6 +54,15 @@ absl::Status CheckAttached(const v1::AttachResponse& response) {
         " samples, wanted a multiple of the micro-batch, which is ",
         job.micro_batch()));
   }
+  for (const v1::StepRange& range : job.step_ranges()) {
+    if (range.samples() == 0 || range.samples() % job.micro_batch() != 0) {
+      return absl::InternalError(
+          absl::StrCat("answered ", range.samples(), " samples for step ",
+                       range.first_step(),
+                       ", wanted a multiple of the micro-batch, which is ",
+                       job.micro_batch()));
+    }
+  }
   return absl::OkStatus();
 }
 

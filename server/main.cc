@@ -3,6 +3,7 @@
 #include "common/command_line.h"
 #include "server/command/index.h"
 #include "server/command/inspect_balance.h"
+#include "server/command/inspect_conversation.h"
 #include "server/command/inspect_image.h"
 #include "server/command/inspect_lengths.h"
 #include "server/command/inspect_placement.h"
@@ -11,6 +12,7 @@
 #include "server/command/inspect_text.h"
 #include "server/command/make_corpus.h"
 #include "server/command/plan.h"
+#include "server/command/print_family.h"
 #include "server/command/serve.h"
 
 int main(int argc, char** argv) {
@@ -32,6 +34,8 @@ int main(int argc, char** argv) {
       "  ballast-server inspect image --model qwen2_5_vl photo.jpg\n"
       "  ballast-server inspect sample --config ballast.yaml --position 17");
   ballast::AddInspectBalance(&line, inspect);
+  ballast::AddInspectConversation(&line, inspect);
+  ballast::AddInspectFamily(&line, inspect);
   ballast::AddInspectImage(&line, inspect);
   ballast::AddInspectLengths(&line, inspect);
   ballast::AddInspectPlacement(&line, inspect);

@@ -30,7 +30,7 @@ absl::Status RoleSource::Open(const Options& options) {
                            options.failover.start_patience, options.clock));
   BALLAST_RETURN_IF_ERROR(CheckSameData(options.checkpoint,
                                         attached_.fingerprint(), "the servers",
-                                        role_.split()));
+                                        role_.split(), options.start_step));
   if (attached_.job().split() != role_.split()) {
     return absl::FailedPreconditionError(
         absl::StrCat("split ", SplitName(role_.split()),

@@ -6,7 +6,9 @@
 #include "client/ballastctl/fit_cost.h"
 #include "client/ballastctl/health.h"
 #include "client/ballastctl/metrics.h"
+#include "client/ballastctl/mixture_command.h"
 #include "client/ballastctl/pull.h"
+#include "client/ballastctl/samples_command.h"
 #include "client/ballastctl/schedule.h"
 #include "client/ballastctl/server_option.h"
 #include "client/ballastctl/status.h"
@@ -38,6 +40,8 @@ int main(int argc, char** argv) {
   ballast::AddStatus(&line, server);
   ballast::AddHealth(&line, server);
   ballast::AddSchedule(&line, server);
+  ballast::AddSamples(&line, server);
+  ballast::AddMixture(&line, server);
   ballast::AddPull(&line, server);
   ballast::AddFitCost(&line, server);
   ballast::AddBalance(&line, server);

@@ -32,4 +32,12 @@ absl::StatusOr<std::unique_ptr<MetricsClient>> MetricsClientOf(
                                          security);
 }
 
+absl::StatusOr<std::unique_ptr<OrderClient>> OrderClientOf(
+    const ServerOption& option) {
+  BALLAST_ASSIGN_OR_RETURN(const ChannelSecurity security,
+                           LoadChannelSecurity(option.security));
+  return std::make_unique<OrderClient>(SplitServers(option.addresses)[0],
+                                       security);
+}
+
 }  // namespace ballast

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/ballastctl/metrics_client.h"
+#include "client/ballastctl/order_client.h"
 #include "client/loader_client.h"
 #include "common/channel_security.h"
 
@@ -25,6 +26,8 @@ absl::StatusOr<std::vector<std::unique_ptr<LoaderClient>>> ClientsOf(
 absl::StatusOr<std::unique_ptr<LoaderClient>> ClientOf(
     const ServerOption& option);
 absl::StatusOr<std::unique_ptr<MetricsClient>> MetricsClientOf(
+    const ServerOption& option);
+absl::StatusOr<std::unique_ptr<OrderClient>> OrderClientOf(
     const ServerOption& option);
 
 }  // namespace ballast

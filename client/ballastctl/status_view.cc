@@ -16,6 +16,7 @@
 #include "proto/metrics_service.pb.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
+#include "proto/schedule/step_ranges.h"
 
 namespace ballast {
 namespace {
@@ -206,6 +207,22 @@ void AddProblems(const v1::GetStatusResponse& status, View* view) {
   AddRest(status.stalls_size(), view);
 }
 
+// "64", or with steps of several sizes "32 in step 7, 16 to 64".
+std::string SamplesText(const ServerReport& report) {
+  const v1::Job& job = report.attach.job();
+  if (job.step_ranges().empty()) return absl::StrCat(job.global_batch());
+  std::string text;
+  if (report.now.has_value() && report.now->status.has_current_step()) {
+    const uint64_t step = report.now->status.current_step();
+    text = absl::StrCat(SamplesOfStep(job, step), " in step ", step, ", ");
+  }
+  uint32_t least = MostSamplesOfAStep(job);
+  for (const v1::StepRange& range : job.step_ranges()) {
+    least = std::min(least, range.samples());
+  }
+  return absl::StrCat(text, least, " to ", MostSamplesOfAStep(job));
+}
+
 void AddJob(const ServerReport& report, View* view) {
   const v1::Job& job = report.attach.job();
   const v1::Model& model = job.model();
@@ -220,8 +237,9 @@ void AddJob(const ServerReport& report, View* view) {
     view->AddField("splits", absl::StrJoin(SplitNames(job), ", "));
   }
   view->AddField("delivery", DeliveryName(job.delivery()));
-  view->AddField("batch", absl::StrCat(job.global_batch(), " samples a step, ",
-                                       job.micro_batch(), " a micro-batch"));
+  view->AddField("batch",
+                 absl::StrCat(SamplesText(report), " samples a step, ",
+                              job.micro_batch(), " a micro-batch"));
   view->AddField(
       "model",
       absl::StrCat(model.profile().empty() ? "custom" : model.profile(),
@@ -285,6 +303,12 @@ std::string StatusJson(const ServerReport& report) {
         {"position_axes", model.position_axes()},
         {"min_pixels", model.min_pixels()},
         {"max_pixels", model.max_pixels()}}}};
+  for (const v1::StepRange& range : job.step_ranges()) {
+    json["batch"]["changes"].push_back(
+        {{"step", range.first_step()},
+         {"position", range.first_position()},
+         {"global", range.samples()}});
+  }
   if (job.end_step() != 0) json["end_step"] = job.end_step();
   if (job.splits_size() > 1) json["splits"] = SplitNames(job);
   const std::string& refusal = report.attach.refusal();

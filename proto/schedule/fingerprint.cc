@@ -1,5 +1,7 @@
 #include "proto/schedule/fingerprint.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -7,14 +9,33 @@
 #include <xxhash.h>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "proto/schedule/split.h"
 
 namespace ballast {
 namespace {
 
 constexpr absl::string_view kSplits = "splits.";
+constexpr absl::string_view kFromStep = "from_step.";
+constexpr size_t kStepDigits = 10;
+
+// The step of a FromStepKey; nullopt for any other key.
+std::optional<uint64_t> StepOfKey(absl::string_view key) {
+  uint64_t step = 0;
+  if (!absl::ConsumePrefix(&key, kFromStep) ||
+      !absl::SimpleAtoi(key.substr(0, kStepDigits), &step)) {
+    return std::nullopt;
+  }
+  return step;
+}
+
+// Whether the entry is about the data of `split` in steps before `next_step`.
+bool IsDataBefore(absl::string_view key, v1::Split split, uint64_t next_step) {
+  return IsDataKey(key, split) && StepOfKey(key).value_or(0) < next_step;
+}
 
 void Append(absl::string_view text, std::string* bytes) {
   uint64_t length = text.size();
@@ -47,10 +68,12 @@ std::string HashOf(const std::map<std::string, std::string>& entries,
 }
 
 std::map<std::string, std::string> DataEntries(
-    const v1::Fingerprint& fingerprint, v1::Split split) {
+    const v1::Fingerprint& fingerprint, v1::Split split, uint64_t next_step) {
   std::map<std::string, std::string> entries;
   for (const auto& entry : fingerprint.entries()) {
-    if (IsDataKey(entry.key(), split)) entries[entry.key()] = entry.value();
+    if (IsDataBefore(entry.key(), split, next_step)) {
+      entries[entry.key()] = entry.value();
+    }
   }
   return entries;
 }
@@ -97,7 +120,32 @@ v1::Fingerprint MakeFingerprint(
   fingerprint.set_data_hash(HashOf(entries, [split](const std::string& key) {
     return IsDataKey(key, split);
   }));
+  if (split != v1::SPLIT_TRAIN) return fingerprint;
+  std::optional<uint64_t> last;
+  for (const auto& [key, value] : entries) {
+    // Ascending, as their keys are.
+    const std::optional<uint64_t> step = StepOfKey(key);
+    if (!step.has_value() || step == last) continue;
+    last = step;
+    v1::Fingerprint::DataBefore* before = fingerprint.add_data_before();
+    before->set_step(*step);
+    before->set_data_hash(HashOf(entries, [&](const std::string& each) {
+      return IsDataBefore(each, split, *step);
+    }));
+  }
   return fingerprint;
+}
+
+std::string FromStepKey(uint64_t step, absl::string_view key) {
+  return absl::StrCat(kFromStep, absl::Dec(step, absl::kZeroPad10), ".", key);
+}
+
+std::string DataHashBefore(const v1::Fingerprint& fingerprint,
+                           uint64_t next_step) {
+  for (const auto& before : fingerprint.data_before()) {
+    if (before.step() >= next_step) return before.data_hash();
+  }
+  return fingerprint.data_hash();
 }
 
 std::string SplitPrefix(v1::Split split) {
@@ -113,6 +161,10 @@ bool IsDataKey(absl::string_view key, v1::Split split) {
   if (split != v1::SPLIT_TRAIN &&
       (absl::StartsWith(key, "sources.") || absl::StartsWith(key, "index."))) {
     return false;
+  }
+  if (absl::StartsWith(key, kFromStep) ||
+      absl::StartsWith(key, "batch.rampup.")) {
+    return split == v1::SPLIT_TRAIN;
   }
   return !absl::StartsWith(key, "topology.") &&
          !absl::StartsWith(key, "balance.") &&
@@ -146,26 +198,57 @@ absl::Status CheckSameFingerprint(const v1::Fingerprint& a,
       DescribeDifference(a, a_name, b, b_name));
 }
 
+namespace {
+
+// Whether the steps before `next_step` have the same data under both.
+bool IsSameData(const v1::Fingerprint& checkpoint,
+                const v1::Fingerprint& server, uint64_t next_step) {
+  if (checkpoint.hash() == server.hash()) return true;
+  if (checkpoint.data_hash().empty()) return false;
+  if (DataHashBefore(checkpoint, next_step) ==
+      DataHashBefore(server, next_step)) {
+    return true;
+  }
+  // A checkpoint of a hash alone may have been made under the changes at
+  // `next_step` and later.
+  if (!checkpoint.data_before().empty()) return false;
+  if (checkpoint.data_hash() == server.data_hash()) return true;
+  return std::any_of(server.data_before().begin(), server.data_before().end(),
+                     [&](const v1::Fingerprint::DataBefore& before) {
+                       return before.step() >= next_step &&
+                              before.data_hash() == checkpoint.data_hash();
+                     });
+}
+
+}  // namespace
+
 absl::Status CheckSameData(const v1::Fingerprint& checkpoint,
                            const v1::Fingerprint& server,
-                           absl::string_view server_name, v1::Split split) {
+                           absl::string_view server_name, v1::Split split,
+                           uint64_t next_step) {
   const bool claims =
       !checkpoint.hash().empty() || !checkpoint.data_hash().empty();
-  if (!claims || server.hash().empty() || checkpoint.hash() == server.hash() ||
-      (!checkpoint.data_hash().empty() &&
-       checkpoint.data_hash() == server.data_hash())) {
+  if (!claims || server.hash().empty() ||
+      IsSameData(checkpoint, server, next_step)) {
     return absl::OkStatus();
   }
   std::string text =
       absl::StrCat("the checkpoint was made with other data: data fingerprint ",
-                   checkpoint.data_hash(), " differs from ", server.data_hash(),
-                   " of ", server_name);
+                   DataHashBefore(checkpoint, next_step), " differs from ",
+                   DataHashBefore(server, next_step), " of ", server_name);
   if (checkpoint.entries_size() > 0 && server.entries_size() > 0) {
-    if (const auto found = FirstDifference(DataEntries(checkpoint, split),
-                                           DataEntries(server, split))) {
+    if (const auto found =
+            FirstDifference(DataEntries(checkpoint, split, next_step),
+                            DataEntries(server, split, next_step))) {
       absl::StrAppend(&text, "; first differing key: ", found->key, " is ",
                       found->a, " in the checkpoint and ", found->b, " with ",
                       server_name);
+      if (const auto step = StepOfKey(found->key)) {
+        absl::StrAppend(&text, "; it alters steps from ", *step,
+                        " on, and the checkpoint has trained on those before ",
+                        next_step, ": let changes begin at step ", next_step,
+                        " or later, and leave earlier ones as they were");
+      }
     }
   }
   return absl::FailedPreconditionError(text);

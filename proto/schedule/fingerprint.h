@@ -1,6 +1,8 @@
 #ifndef BALLAST_PROTO_SCHEDULE_FINGERPRINT_H_
 #define BALLAST_PROTO_SCHEDULE_FINGERPRINT_H_
 
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -11,8 +13,9 @@
 namespace ballast {
 
 // Makes the fingerprint of `entries` (key -> value): the XXH3-128 over all keys
-// and values in ascending order of key, each preceded by its length, and the
-// same over only the data keys of `split`. Equal on every machine.
+// and values in ascending order of key, each preceded by its length, the same
+// over only the data keys of `split`, and for train that of the data before
+// each step of a FromStepKey. Equal on every machine.
 v1::Fingerprint MakeFingerprint(
     const std::map<std::string, std::string>& entries,
     v1::Split split = v1::SPLIT_TRAIN);
@@ -24,6 +27,16 @@ v1::Fingerprint MakeFingerprint(
 // name sources of another split ("splits.valid.index.chat"; those of train are
 // "sources.0000" and "index.chat").
 bool IsDataKey(absl::string_view key, v1::Split split = v1::SPLIT_TRAIN);
+
+// The key of an entry that alters no step of train before `step`, which is
+// below 10^10: "from_step.0000010000.order.skips". It belongs to the data of
+// train alone.
+std::string FromStepKey(uint64_t step, absl::string_view key);
+
+// The hash of the data of the steps before `next_step`
+// (Fingerprint.data_before).
+std::string DataHashBefore(const v1::Fingerprint& fingerprint,
+                           uint64_t next_step);
 
 // The prefix of the keys that name sources of `split`: "splits.valid."; empty
 // for train.
@@ -46,16 +59,18 @@ absl::Status CheckSameFingerprint(const v1::Fingerprint& a,
                                   const v1::Fingerprint& b,
                                   absl::string_view b_name);
 
-// Checks that a run may resume, with servers of fingerprint `server`, from a
-// checkpoint made under `checkpoint`: the data are the same, so step s begins
-// at the same position; the layout may differ. Returns OK also if either is
-// empty, otherwise FAILED_PRECONDITION with both data hashes and, if the
-// checkpoint has entries, the first differing data key. Both are fingerprints
-// of `split`.
-absl::Status CheckSameData(const v1::Fingerprint& checkpoint,
-                           const v1::Fingerprint& server,
-                           absl::string_view server_name,
-                           v1::Split split = v1::SPLIT_TRAIN);
+// Checks that a run may resume at `next_step`, with servers of fingerprint
+// `server`, from a checkpoint made under `checkpoint`: the data of the steps
+// before are the same, so the step begins at the same position; the layout and
+// the data of later steps may differ. Returns OK also if either is empty,
+// otherwise FAILED_PRECONDITION with both data hashes and, if the checkpoint
+// has entries, the first differing data key; where that alters a step before
+// `next_step`, with what to do. Both are fingerprints of `split`. By default
+// the data of all steps must be the same.
+absl::Status CheckSameData(
+    const v1::Fingerprint& checkpoint, const v1::Fingerprint& server,
+    absl::string_view server_name, v1::Split split = v1::SPLIT_TRAIN,
+    uint64_t next_step = std::numeric_limits<uint64_t>::max());
 
 }  // namespace ballast
 

@@ -1,5 +1,6 @@
 #include "server/command/inspect_family.h"
 
+#include <utility>
 #include <vector>
 
 #include "common/sha256.h"
@@ -7,11 +8,30 @@
 #include "server/command/patch_bytes.h"
 #include "server/image/crop_maker.h"
 #include "server/image/resample_name.h"
+#include "server/image_plan/image_text.h"
 
 namespace ballast {
+namespace {
+
+// Adds the text in place of the image, the first of its sample.
+void AddText(const ImageFamily& family, const ImagePlan& plan,
+             nlohmann::ordered_json& object) {
+  nlohmann::ordered_json text = nlohmann::ordered_json::array();
+  for (const ImageTextPiece& piece : ImageText(family, plan, /*image=*/0)) {
+    if (piece.placeholders != 0) {
+      text.push_back(piece.placeholders);
+    } else {
+      text.push_back(piece.text);
+    }
+  }
+  object["text"] = std::move(text);
+}
+
+}  // namespace
 
 absl::Status InspectFamily(const ImagePlanner& planner, ResampleLibrary library,
-                           absl::string_view bytes, ImageDecoder& decoder,
+                           bool with_text, absl::string_view bytes,
+                           ImageDecoder& decoder,
                            nlohmann::ordered_json& object) {
   const ImageFamily& family = planner.family();
   BALLAST_ASSIGN_OR_RETURN(const RgbImage image, decoder.Decode(bytes));
@@ -32,6 +52,7 @@ absl::Status InspectFamily(const ImagePlanner& planner, ResampleLibrary library,
     object["tile_grid"] = {plan.tile_rows, plan.tile_columns};
   }
   object["image_tokens"] = plan.tokens;
+  if (with_text) AddText(family, plan, object);
   object["resample"] = ResampleName(library);
   object["rgb_sha256"] = Sha256Hex(image.pixels);
   if (is_patches) {

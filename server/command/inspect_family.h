@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "server/image/image.h"
 #include "proto/image/resample_weights.h"
+#include "server/image/image.h"
 #include "server/image_plan/image_planner.h"
 
 namespace ballast {
@@ -16,10 +16,12 @@ namespace ballast {
 // Adds what the model of `planner` sees of the image file `bytes` to an object
 // of `inspect image`: width, height, grid_thw (models of one crop that is cut
 // into patches), tile_grid (rows and columns, if the image is cut),
-// image_tokens, resample, rgb_sha256, and crops or patches. `decoder` decodes.
-// Errors: as ImageDecoder::Decode, ImagePlanner::Plan and MakeCrops.
+// image_tokens, text if `with_text` (texts and lengths of runs of placeholders;
+// empty for encoders), resample, rgb_sha256, and crops or patches. `decoder`
+// decodes. Errors: as ImageDecoder::Decode, ImagePlanner::Plan and MakeCrops.
 absl::Status InspectFamily(const ImagePlanner& planner, ResampleLibrary library,
-                           absl::string_view bytes, ImageDecoder& decoder,
+                           bool with_text, absl::string_view bytes,
+                           ImageDecoder& decoder,
                            nlohmann::ordered_json& object);
 
 }  // namespace ballast

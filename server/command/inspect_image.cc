@@ -15,6 +15,8 @@
 #include "common/sha256.h"
 #include "common/status_macros.h"
 #include "server/command/inspect_family.h"
+#include "server/config/config_loader.h"
+#include "server/config/image_family_config.h"
 #include "server/config/model_profile.h"
 #include "server/corpus/file.h"
 #include "server/corpus/limits.h"
@@ -27,12 +29,17 @@ namespace {
 
 struct Options {
   std::string profile;
+  std::string config;
   uint64_t min_pixels = 0;  // 0: the profile's
   uint64_t max_pixels = 0;
-  std::string resample = "pillow12";
+  std::string resample;  // empty: the configuration's, or pillow12
   bool exif_orientation = false;
+  bool text = false;
   std::vector<std::string> files;
 };
+
+// The --model that is the family of --config.
+constexpr char kOwn[] = "own";
 
 v1::Model::Resample ResampleOf(const std::string& name) {
   if (name == "fast") return v1::Model::RESAMPLE_FAST;
@@ -41,13 +48,39 @@ v1::Model::Resample ResampleOf(const std::string& name) {
   return v1::Model::RESAMPLE_PILLOW12;
 }
 
+// The model of --config or --model, with what the other options change.
 absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
+  if ((options.profile == kOwn) == options.config.empty()) {
+    return absl::InvalidArgumentError(
+        "--config goes with --model own: give both or neither");
+  }
   v1::Model model;
-  model.set_profile(options.profile);
-  model.set_min_pixels(options.min_pixels);
-  model.set_max_pixels(options.max_pixels);
-  model.set_resample(ResampleOf(options.resample));
-  model.set_exif_orientation(options.exif_orientation);
+  if (options.profile == kOwn) {
+    BALLAST_ASSIGN_OR_RETURN(const LoadedConfig loaded,
+                             LoadConfig(options.config));
+    model = loaded.config.model();
+    if (!model.has_image_family()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(options.config,
+                       ": model.image_family is missing; "
+                       "wanted the family of --model own"));
+    }
+  } else {
+    model.set_profile(options.profile);
+  }
+  if (model.resample() == v1::Model::RESAMPLE_UNSPECIFIED ||
+      !options.resample.empty()) {
+    model.set_resample(ResampleOf(options.resample));
+  }
+  if (options.min_pixels != 0) model.set_min_pixels(options.min_pixels);
+  if (options.max_pixels != 0) model.set_max_pixels(options.max_pixels);
+  if (options.exif_orientation) model.set_exif_orientation(true);
+  if (model.has_image_family()) return model;
+  // Families are no profiles.
+  if (const ImageFamily* family = FindImageFamily(options.profile)) {
+    *model.mutable_image_family() = ConfigOfFamily(*family);
+    return model;
+  }
   BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
   if (model.min_pixels() > model.max_pixels()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -57,11 +90,12 @@ absl::StatusOr<v1::Model> CompleteModel(const Options& options) {
   return model;
 }
 
-absl::StatusOr<ImagePlanner> PlannerOf(ImageFamily family,
+absl::StatusOr<ImagePlanner> PlannerOf(const v1::Model& model,
                                        const Options& options) {
-  if (options.resample == "fast") {
+  ImageFamily family = FamilyOfConfig(model.image_family());
+  if (model.resample() == v1::Model::RESAMPLE_FAST) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--resample is fast; wanted pillow12, pillow13 or torchvision for ",
+        "resample is fast; wanted pillow12, pillow13 or torchvision for ",
         family.name));
   }
   if (options.min_pixels != 0 || options.max_pixels != 0) {
@@ -81,6 +115,7 @@ std::vector<std::string> AllModelNames() {
   for (std::string& name : ImageFamilyNames()) {
     names.push_back(std::move(name));
   }
+  names.push_back(kOwn);
   return names;
 }
 
@@ -168,6 +203,7 @@ absl::Status InspectImages(const v1::Model& model,
 
 absl::Status InspectFamilyImages(const ImagePlanner& planner,
                                  ResampleLibrary library, bool exif_orientation,
+                                 bool with_text,
                                  absl::Span<const std::string> files,
                                  std::ostream& out) {
   ImageOptions options;
@@ -175,7 +211,8 @@ absl::Status InspectFamilyImages(const ImagePlanner& planner,
   ImageDecoder decoder(options);
   return InspectEach(
       [&](const std::string& bytes, nlohmann::ordered_json& object) {
-        return InspectFamily(planner, library, bytes, decoder, object);
+        return InspectFamily(planner, library, with_text, bytes, decoder,
+                             object);
       },
       files, out);
 }
@@ -192,26 +229,31 @@ as the model's image processor arranges them. Exits with status 1 if any file
 failed.)",
       R"(  ballast-server inspect image --model qwen2_5_vl photo.jpg scan.png
   ballast-server inspect image --model qwen3_vl --max-pixels 1048576 *.webp
-  ballast-server inspect image --model internvl3 --resample torchvision *.jpg)",
+  ballast-server inspect image --model internvl3 --resample torchvision *.jpg
+  ballast-server inspect image --model own --config ballast.yaml photo.jpg)",
       [options]() -> absl::Status {
-        const ImageFamily* family = FindImageFamily(options->profile);
-        if (family != nullptr) {
-          BALLAST_ASSIGN_OR_RETURN(const ImagePlanner planner,
-                                   PlannerOf(*family, *options));
-          return InspectFamilyImages(
-              planner, LibraryOf(ResampleOf(options->resample)),
-              options->exif_orientation, options->files, std::cout);
-        }
         BALLAST_ASSIGN_OR_RETURN(const v1::Model model,
                                  CompleteModel(*options));
+        if (model.has_image_family()) {
+          BALLAST_ASSIGN_OR_RETURN(const ImagePlanner planner,
+                                   PlannerOf(model, *options));
+          return InspectFamilyImages(planner, LibraryOf(model.resample()),
+                                     model.exif_orientation(), options->text,
+                                     options->files, std::cout);
+        }
         return InspectImages(model, options->files, std::cout);
       });
   command
       ->AddText("--model", &options->profile,
-                "a Qwen profile, or a family of docs/families.md")
+                "a Qwen profile, a family of docs/families.md, or `own`")
       .OneOf(AllModelNames())
       .Required()
       .TypeName("MODEL");
+  command
+      ->AddText("--config", &options->config,
+                "the configuration whose model.image_family is --model own; "
+                "its `resample` and `exif_orientation` hold, too")
+      .TypeName("FILE");
   command->AddWholeNumber("--min-pixels", &options->min_pixels,
                           "fewest pixels after resizing (default: the model's)",
                           1);
@@ -223,9 +265,12 @@ failed.)",
                 "whose pixels: `pillow12` (or `exact`), `pillow13`, "
                 "`torchvision`; `fast` approximates them")
       .OneOf({"pillow12", "pillow13", "torchvision", "exact", "fast"})
-      .ShowDefault();
+      .ShowDefault("pillow12, or the configuration's");
   command->AddFlag("--exif-orientation", &options->exif_orientation,
                    "apply the EXIF orientation of images");
+  command->AddFlag("--text", &options->text,
+                   "also print the text in place of the image: texts and "
+                   "lengths of runs of placeholders");
   command->AddTexts("FILE", &options->files, "image files").Required();
 }
 

@@ -28,9 +28,11 @@ absl::Status InspectImages(const v1::Model& model,
                            std::ostream& out);
 
 // Likewise for a family that is not Qwen's, with the keys of InspectFamily
-// (inspect_family.h). Applies the EXIF orientation if `exif_orientation`.
+// (inspect_family.h), `text` among them if `with_text`. Applies the EXIF
+// orientation if `exif_orientation`.
 absl::Status InspectFamilyImages(const ImagePlanner& planner,
                                  ResampleLibrary library, bool exif_orientation,
+                                 bool with_text,
                                  absl::Span<const std::string> files,
                                  std::ostream& out);
 

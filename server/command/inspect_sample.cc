@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
+#include "proto/schedule/step_ranges.h"
 #include "server/config/config_loader.h"
 #include "server/config/model_profile.h"
 #include "server/delivery/file_sample_builder.h"
@@ -49,9 +51,14 @@ absl::StatusOr<Found> FindPosition(const OpenedJob& job, v1::Split split,
   Found found;
   BALLAST_ASSIGN_OR_RETURN(const Scheduler* const scheduler,
                            job.scheduler->OfSplit(split));
-  BALLAST_ASSIGN_OR_RETURN(
-      found.schedule,
-      scheduler->Schedule(position / job.config.batch().global()));
+  const std::optional<uint64_t> step =
+      StepOfPosition(scheduler->job(), position);
+  if (!step.has_value()) {
+    return absl::NotFoundError(
+        absl::StrCat("position ", position,
+                     " belongs to no step: order.skips leaves it out"));
+  }
+  BALLAST_ASSIGN_OR_RETURN(found.schedule, scheduler->Schedule(*step));
   // One of the step's micro-batches holds every position of the step.
   for (const auto& columns : found.schedule.micro_batches()) {
     const auto& positions = columns.position();

@@ -50,6 +50,10 @@ void DefaultSources(const KeyReport& keys, v1::Config* config) {
 void DefaultOrder(const KeyReport& keys, v1::Order* order) {
   if (!keys.Has("order.seed")) order->set_seed(1234);
   if (!keys.Has("order.shuffle")) order->set_shuffle(true);
+  for (int i = 0; i < order->skips_size(); ++i) {
+    if (keys.Has(ChildKey(ItemKey("order.skips", i), "steps"))) continue;
+    order->mutable_skips(i)->set_steps(1);
+  }
 }
 
 void DefaultModel(const KeyReport& keys, v1::Model* model) {

@@ -14,45 +14,6 @@
 namespace ballast {
 namespace {
 
-// "vision dp 4, language dp 2"
-std::string DescribeGrid(const v1::Config& config) {
-  std::string text;
-  for (const v1::Module module : Modules(config)) {
-    absl::StrAppend(&text, text.empty() ? "" : ", ", ModuleName(module), " dp ",
-                    DpSize(config, module));
-  }
-  return text;
-}
-
-void ValidateBatch(const v1::Config& config, KeyReport* report) {
-  if (!report->Has("batch")) {
-    return report->AddMissing("batch", "a section with global and micro");
-  }
-  if (report->IsFaulty("batch")) return;
-  for (const char* key : {"batch.global", "batch.micro"}) {
-    if (!report->Has(key)) {
-      report->AddMissing(key, "a number of samples");
-    }
-  }
-  const v1::Batch& batch = config.batch();
-  const bool has_micro = !report->IsFaulty("batch.micro");
-  if (has_micro && !report->IsFaulty("batch.global") &&
-      batch.global() % batch.micro() != 0) {
-    report->AddFault(
-        "batch.global",
-        absl::StrCat("found ", batch.global(),
-                     "; wanted a multiple of batch.micro, ", batch.micro()));
-  }
-  const uint32_t grid = Grid(config.topology());
-  if (has_micro && !report->HasFaultWithin("topology.modules") &&
-      batch.micro() % grid != 0) {
-    report->AddFault("batch.micro",
-                     absl::StrCat("found ", batch.micro(),
-                                  "; wanted a multiple of the grid, ", grid,
-                                  " (the LCM of ", DescribeGrid(config), ")"));
-  }
-}
-
 // `key` is the section's key. `delivery` is not `off`.
 void ValidateCost(const v1::Balance::Cost& cost, absl::string_view key,
                   KeyReport* report) {
@@ -185,6 +146,7 @@ void ValidateConfig(const v1::Config& config, KeyReport* report) {
   ValidateModel(config.model(), report);
   ValidateTopology(config, report);
   ValidateBatch(config, report);
+  ValidateOrder(config, report);
   ValidateBalance(config.balance(), report);
   ValidatePlacement(config, report);
   ValidatePacking(config, report);

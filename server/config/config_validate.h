@@ -13,6 +13,8 @@ namespace ballast {
 void ValidateConfig(const v1::Config& config, KeyReport* report);
 
 // Checks of single sections.
+void ValidateBatch(const v1::Config& config, KeyReport* report);
+void ValidateOrder(const v1::Config& config, KeyReport* report);
 void ValidateSources(const v1::Config& config, KeyReport* report);
 void ValidateModel(const v1::Model& model, KeyReport* report);
 void ValidatePacking(const v1::Config& config, KeyReport* report);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/config/config_validate.h"
+#include "server/config/image_family_config.h"
 #include "server/config/model_profile.h"
 #include "server/image_plan/image_family.h"
 
@@ -87,6 +88,7 @@ void ValidateModel(const v1::Model& model, KeyReport* report) {
   if (report->IsFaulty("model")) return;
   const bool is_filled = CheckProfile(model, report);
   CheckTemplate(model, report);
+  ValidateImageFamily(model.image_family(), report);
   const auto check_three = [report](const std::string& key, int size) {
     if (!report->Has(key) || report->HasFaultWithin(key) || size == 3) return;
     report->AddFault(

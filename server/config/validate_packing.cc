@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/align.h"
 #include "proto/schedule/module.h"
+#include "server/config/batch_sizes.h"
 #include "server/config/config_validate.h"
 #include "server/config/topology.h"
 
@@ -31,14 +32,20 @@ void ValidatePackShape(const v1::Config& config,
       report->HasFaultWithin("packing") || report->HasFaultWithin("batch")) {
     return;
   }
-  const uint32_t micro_batches =
-      config.batch().global() / config.batch().micro();
-  if (micro_batches % group == 0) return;
-  report->AddFault(
-      "packing.virtual_pipeline_group",
-      absl::StrCat("found ", group, "; wanted one that divides the ",
-                   micro_batches,
-                   " micro-batches of a step, batch.global / batch.micro"));
+  const auto sizes = BatchSizes(config.batch());
+  if (!sizes.ok()) return;  // a fault of `batch`
+  for (const BatchSize& size : *sizes) {
+    const uint32_t micro_batches = size.samples / config.batch().micro();
+    if (micro_batches % group == 0) continue;
+    return report->AddFault(
+        "packing.virtual_pipeline_group",
+        absl::StrCat("found ", group, "; wanted one that divides the ",
+                     micro_batches, " micro-batches of ",
+                     size.first_step == 0
+                         ? std::string("a step, batch.global / batch.micro")
+                         : absl::StrCat("step ", size.first_step,
+                                        " (batch.rampup, batch.changes)")));
+  }
 }
 
 // Packs are filled by their lengths alone, so an objective that weighs vision

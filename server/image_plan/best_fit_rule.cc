@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -58,24 +59,25 @@ std::vector<TileShape> BestFitGrids(const ImageFamily& family) {
 ImagePlan PlanBestFitTiles(uint32_t height, uint32_t width,
                            const ImageFamily& family,
                            absl::Span<const TileShape> grids) {
-  // The processor has these scales in a tensor of floats.
+  // The processor has these scales in a tensor of floats: those of n tiles.
+  std::array<float, kMaxFamilyTiles + 1> scale_of_columns;
+  std::array<float, kMaxFamilyTiles + 1> scale_of_rows;
+  for (uint32_t n = 1; n <= family.max_tiles; ++n) {
+    const auto length = static_cast<float>(n * family.tile);
+    scale_of_columns[n] = length / static_cast<float>(width);
+    scale_of_rows[n] = length / static_cast<float>(height);
+  }
   const auto scale_to = [&](const TileShape& grid) {
-    const float w = static_cast<float>(grid.width * family.tile) /
-                    static_cast<float>(width);
-    const float h = static_cast<float>(grid.height * family.tile) /
-                    static_cast<float>(height);
-    return h > w ? w : h;
+    return std::min(scale_of_columns[grid.width], scale_of_rows[grid.height]);
   };
   // The least scale of 1 or more, else the largest.
   float enlarging = std::numeric_limits<float>::infinity();
   float shrinking = 0;
   for (const TileShape& grid : grids) {
     const float scale = scale_to(grid);
-    if (scale >= 1) {
-      enlarging = std::min(enlarging, scale);
-    } else {
-      shrinking = std::max(shrinking, scale);
-    }
+    const bool enlarges = scale >= 1;
+    enlarging = std::min(enlarging, enlarges ? scale : enlarging);
+    shrinking = std::max(shrinking, enlarges ? shrinking : scale);
   }
   const bool enlarges = enlarging < std::numeric_limits<float>::infinity();
   const float chosen = enlarges ? enlarging : shrinking;

@@ -12,6 +12,12 @@ namespace {
 constexpr double kMostRatio = 200;
 constexpr double kMaxSide = uint32_t{1} << 26;
 
+// std::ceil of numbers from 0 to 2^53, which is a call on plain x86-64.
+double Ceil(double value) {
+  const auto whole = static_cast<double>(static_cast<int64_t>(value));
+  return whole < value ? whole + 1 : whole;
+}
+
 absl::Status Refused(uint32_t height, uint32_t width, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(
       "an image of height ", height, " and width ", width, "; ", why));
@@ -52,6 +58,26 @@ absl::StatusOr<TileShape> ResizeWithin(uint32_t height, uint32_t width,
     out_w = std::ceil(w * beta / factor) * factor;
   }
   return Sized(height, width, out_h, out_w);
+}
+
+// The scale beyond which an image of `rows` x `columns` patches, rows at most
+// columns, has more than `most` patches, sides rounded up to whole patches.
+double ScaleOfBudget(double rows, double columns, double most) {
+  // Rounding up adds less than a patch to a side: up to this scale all fits.
+  const double area = rows * columns;
+  const double sides = rows + columns;
+  const double start =
+      2 * (most - 1) /
+      (sides + std::sqrt(sides * sides + 4 * area * (most - 1)));
+  double count = std::max(1.0, Ceil(rows * start));
+  double more_rows = 0;  // the scale beyond which there are `count` rows
+  while (true) {
+    const double too_wide = std::trunc(most / count) / columns;
+    if (too_wide <= more_rows) return more_rows;
+    if (too_wide <= count / rows) return too_wide;
+    more_rows = count / rows;
+    ++count;
+  }
 }
 
 }  // namespace
@@ -112,21 +138,44 @@ TileShape FitBudget(uint32_t height, uint32_t width,
                     const ImageFamily& family) {
   constexpr double kEpsilon = 1e-5;
   const double patch = family.patch;
+  const double h = height;
+  const double w = width;
   const auto patches = [patch](double scale, double side) {
-    return std::max(1.0, std::ceil(side * scale / patch));
+    return std::max(1.0, Ceil(side * scale / patch));
   };
+  // The processor bisects for the scale from which there are too many patches,
+  // to within kEpsilon. That scale is computed here, to within rounding.
+  constexpr double kMargin = 1e-9;
+  constexpr double kMostScale = 100.0;
+  const double limit = ScaleOfBudget(
+      std::min(h, w) / patch, std::max(h, w) / patch, family.max_patches);
+  const double surely_fits = limit * (1 - kMargin);
+  const double surely_exceeds = limit * (1 + kMargin);
+  // The bisection ends within kEpsilon below the limit. Mostly the patches of
+  // both sides are the same there, and those of only one change at the limit.
+  const double rows = patches(surely_fits, h);
+  const double columns = patches(surely_fits, w);
+  const double least = surely_fits - 2 * kEpsilon;
+  if (least > kEpsilon && surely_exceeds < kMostScale &&
+      patches(least, h) == rows && patches(least, w) == columns &&
+      (patches(surely_exceeds, h) == rows) !=
+          (patches(surely_exceeds, w) == columns)) {
+    return {static_cast<uint32_t>(rows * patch),
+            static_cast<uint32_t>(columns * patch)};
+  }
+  const double most = family.max_patches;
   double low = kEpsilon / 10;
-  double high = 100.0;
+  double high = kMostScale;
   while (high - low >= kEpsilon) {
     const double scale = (low + high) / 2;
-    if (patches(scale, height) * patches(scale, width) <= family.max_patches) {
-      low = scale;
-    } else {
-      high = scale;
-    }
+    const bool fits =
+        scale <= surely_fits || (scale < surely_exceeds &&
+                                 patches(scale, h) * patches(scale, w) <= most);
+    low = fits ? scale : low;
+    high = fits ? high : scale;
   }
-  return {static_cast<uint32_t>(patches(low, height) * patch),
-          static_cast<uint32_t>(patches(low, width) * patch)};
+  return {static_cast<uint32_t>(patches(low, h) * patch),
+          static_cast<uint32_t>(patches(low, w) * patch)};
 }
 
 absl::StatusOr<TileShape> FitLongestEdge(uint32_t height, uint32_t width,

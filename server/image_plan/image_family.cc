@@ -122,7 +122,9 @@ std::vector<ImageFamily> AllFamilies() {
                  .patch = 14,
                  .max_patches = 9,
                  .tile = 384,
-                 .canvases = SquareOfCanvases(384)});
+                 .canvases = SquareOfCanvases(384),
+                 .background = {122, 116, 104},
+                 .cut_alone = true});
   all.push_back({.name = "minicpmv4_6",
                  .rule = kSlices,
                  .layout = PatchLayout::kStrips,
@@ -147,6 +149,7 @@ std::vector<ImageFamily> AllFamilies() {
                  .patch = 16,
                  .max_patches = 256});
   all.push_back(Idefics("smolvlm"));
+  for (ImageFamily& family : all) family.marks = MarksOf(family.name);
   return all;
 }
 

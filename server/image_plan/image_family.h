@@ -8,6 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "proto/image/resample_weights.h"
+#include "server/image_plan/image_marks.h"
 
 namespace ballast {
 
@@ -75,6 +76,9 @@ struct TileShape {
   uint32_t width = 0;
 };
 
+// The most tiles that a family may have: more crops than any model takes.
+inline constexpr uint32_t kMaxFamilyTiles = 1024;
+
 // A model family as far as images go: numbers, and the rule that reads them.
 // Pixels unless said otherwise; 0 where the rule does not read a number.
 struct ImageFamily {
@@ -95,6 +99,9 @@ struct ImageFamily {
   uint32_t max_tiles = 0;
   std::vector<TileShape> canvases = {};  // in order of preference
   std::array<uint8_t, 3> background = {0, 0, 0};
+  // kPinpoints: an image is cut only if it is the only one of its sample;
+  // others become one crop, as by kPadSquare.
+  bool cut_alone = false;
   uint32_t min_crop = 0;  // shortest side of a pan-and-scan crop
   double min_ratio = 0;   // of sides, from which an image is panned
 
@@ -103,6 +110,10 @@ struct ImageFamily {
   // end).
   uint32_t tokens_a_row = 0;
   uint32_t tokens_an_image = 0;
+
+  // The text around the placeholders. Without a placeholder the model is an
+  // encoder whose images stand in no text.
+  ImageMarks marks = {};
 };
 
 // The family of this name, with the settings of the released checkpoints, or

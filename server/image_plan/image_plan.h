@@ -54,6 +54,9 @@ struct ImagePlan {
   // the chat template. Marks that are written as text (row and column of a
   // tile) are not counted.
   uint64_t tokens = 0;
+  // Placeholders among them: the tokens that the model replaces by the image's
+  // features.
+  uint64_t placeholders = 0;
 };
 
 }  // namespace ballast

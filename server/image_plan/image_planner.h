@@ -22,18 +22,21 @@ class ImagePlanner {
   // cannot take.
   static absl::StatusOr<ImagePlanner> Create(ImageFamily family);
 
-  // The crops, patches and tokens of an image of height*width pixels: the same
-  // on every machine. Allocates nothing for the usual families. Errors:
-  // INVALID_ARGUMENT for an image that the family's processor refuses or would
-  // resize to nothing, or with a side of 0 or above kMaxSide.
-  absl::StatusOr<ImagePlan> Plan(uint32_t height, uint32_t width) const;
+  // The crops, patches and tokens of an image of height*width pixels in a
+  // sample of `images` images: the same on every machine. Allocates nothing for
+  // plans of at most five stages. Errors: INVALID_ARGUMENT for an image that
+  // the family's processor refuses or would resize to nothing, or with a side
+  // of 0 or above kMaxSide.
+  absl::StatusOr<ImagePlan> Plan(uint32_t height, uint32_t width,
+                                 uint32_t images = 1) const;
 
   const ImageFamily& family() const { return family_; }
 
  private:
   explicit ImagePlanner(ImageFamily family);
 
-  absl::StatusOr<ImagePlan> MakeStages(uint32_t height, uint32_t width) const;
+  absl::StatusOr<ImagePlan> MakeStages(uint32_t height, uint32_t width,
+                                       uint32_t images) const;
 
   ImageFamily family_;
   // In tiles, for the rules that choose among grids, in the order in which

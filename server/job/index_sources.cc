@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/cores.h"
 #include "common/status_macros.h"
+#include "server/config/image_family_config.h"
 #include "server/config/model_profile.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
@@ -99,6 +100,7 @@ absl::Status Verify(const v1::Source& source, absl::string_view directory,
 
 absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const LoadedConfig& config, const IndexSourcesOptions& options) {
+  BALLAST_RETURN_IF_ERROR(RefuseImageFamily(config.config.model()));
   v1::Config c = config.config;
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                            OpenModelTokenizer(c.mutable_model()));

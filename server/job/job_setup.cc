@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
+#include "server/config/image_family_config.h"
 #include "server/config/rank_list.h"
 #include "server/config/topology.h"
 #include "server/corpus/open_source.h"
@@ -23,6 +24,7 @@ std::vector<const SampleSource*> OpenedJob::source_pointers() const {
 }
 
 absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
+  BALLAST_RETURN_IF_ERROR(RefuseImageFamily(config.config.model()));
   OpenedJob job;
   job.config = config.config;
   BALLAST_ASSIGN_OR_RETURN(job.tokenizer,

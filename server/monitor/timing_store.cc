@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <string>
 
@@ -10,6 +9,7 @@
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
+#include "proto/schedule/step_ranges.h"
 #include "server/delivery/loader.h"
 
 namespace ballast {
@@ -44,11 +44,11 @@ absl::Status TimingStore::Check(const v1::StepTiming& timing) const {
                      ", wanted train: costs are fitted to forward and backward "
                      "passes, and other splits have no backward pass"));
   }
-  const uint64_t samples = job_.global_batch();
-  if (timing.step() >= std::numeric_limits<uint64_t>::max() / samples) {
+  if (!FirstPosition(job_, timing.step()).ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "step is ", timing.step(), ", whose positions do not fit 64 bits"));
   }
+  const uint64_t samples = SamplesOfStep(job_, timing.step());
   // Each of the grid's groups has at least one sample in every micro-batch.
   const uint64_t micro_batches = std::max<uint64_t>(samples / grid_, 1);
   if (timing.micro_batch() >= micro_batches) {

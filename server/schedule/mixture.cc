@@ -8,37 +8,41 @@
 namespace ballast {
 namespace {
 
-constexpr uint64_t kMaxPattern = uint64_t{1} << 20;
 constexpr double kDecimals = 1e6;
 
-std::vector<uint64_t> IntegerWeights(absl::Span<const double> weights) {
+// A weight of 0 stays 0, and no other becomes 0.
+uint64_t AtLeastOne(double weight, double integer) {
+  return weight > 0 ? std::max<int64_t>(1, integer) : 0;
+}
+
+std::vector<uint64_t> IntegerWeights(absl::Span<const double> weights,
+                                     uint64_t max_pattern) {
   std::vector<uint64_t> integers;
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   // Doubles hold integers below 2^53 exactly.
   if (sum * kDecimals < 9e15) {
     uint64_t divisor = 0;
     for (const double weight : weights) {
-      integers.push_back(
-          std::max<int64_t>(1, std::llround(weight * kDecimals)));
+      integers.push_back(AtLeastOne(weight, std::round(weight * kDecimals)));
       divisor = std::gcd(divisor, integers.back());
     }
     uint64_t total = 0;
     for (uint64_t& weight : integers) total += weight /= divisor;
-    if (total <= kMaxPattern) return integers;
+    if (total <= max_pattern) return integers;
     integers.clear();
   }
   // Rounding down leaves room for raising weights that would become 0.
-  const double scale = static_cast<double>(kMaxPattern - weights.size()) / sum;
+  const double scale = static_cast<double>(max_pattern - weights.size()) / sum;
   for (const double weight : weights) {
-    integers.push_back(std::max<int64_t>(1, std::floor(weight * scale)));
+    integers.push_back(AtLeastOne(weight, std::floor(weight * scale)));
   }
   return integers;
 }
 
 }  // namespace
 
-Mixture::Mixture(absl::Span<const double> weights)
-    : weights_(IntegerWeights(weights)) {
+Mixture::Mixture(absl::Span<const double> weights, uint64_t max_pattern)
+    : weights_(IntegerWeights(weights, max_pattern)) {
   const uint64_t period =
       std::accumulate(weights_.begin(), weights_.end(), uint64_t{0});
   std::vector<uint32_t> drawn(weights_.size(), 0);
@@ -47,6 +51,7 @@ Mixture::Mixture(absl::Span<const double> weights)
     uint32_t chosen = 0;
     uint64_t earliest = ~uint64_t{0};
     for (uint32_t s = 0; s < weights_.size(); ++s) {
+      if (weights_[s] == 0) continue;
       const uint64_t release = drawn[s] * period / weights_[s];
       const uint64_t deadline =
           ((drawn[s] + uint64_t{1}) * period + weights_[s] - 1) / weights_[s];
@@ -66,6 +71,8 @@ Mixture::Draw Mixture::At(uint64_t position) const {
 }
 
 uint64_t Mixture::PositionOf(uint32_t source, uint64_t number) const {
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  if (weights_[source] == 0) return kMost;
   const uint64_t rounds = number / weights_[source];
   const auto found = std::find_if(
       pattern_.begin(), pattern_.end(), [&](const PatternDraw& candidate) {
@@ -73,9 +80,17 @@ uint64_t Mixture::PositionOf(uint32_t source, uint64_t number) const {
                candidate.number == number % weights_[source];
       });
   const uint64_t offset = found - pattern_.begin();
-  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
   if (rounds > (kMost - offset) / pattern_.size()) return kMost;
   return rounds * pattern_.size() + offset;
+}
+
+std::vector<uint64_t> Mixture::DrawsBefore(uint64_t position) const {
+  std::vector<uint64_t> draws = weights_;
+  for (uint64_t& each : draws) each *= position / pattern_.size();
+  for (uint64_t t = 0; t < position % pattern_.size(); ++t) {
+    ++draws[pattern_[t].source];
+  }
+  return draws;
 }
 
 }  // namespace ballast

@@ -3,21 +3,27 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/schedule/mixture.h"
 
 namespace ballast {
 
-// The global order of samples: maps a position to its sample in O(1) time and
-// memory. Depends only on the constructor's arguments, not on dp sizes, servers
-// or time. Immutable; thread-safe.
+// The global order of samples: maps a position to its sample in O(log changes)
+// time and O(changes) memory. Depends only on the constructor's arguments, not
+// on dp sizes, servers or time. Immutable; thread-safe.
 class SampleOrder {
  public:
   struct Source {
     std::string name;
     uint64_t size = 0;  // samples; not 0
-    double weight = 1;
+    double weight = 1;  // 0: not drawn before a change
+  };
+  // New weights from a position on.
+  struct Change {
+    uint64_t first_position = 0;
+    std::vector<double> weights;  // of each source; 0: not drawn
   };
   struct Sample {
     uint32_t source;
@@ -27,7 +33,14 @@ class SampleOrder {
 
   // `shuffle` false: each source is read in the order of its index, in every
   // epoch.
-  SampleOrder(std::vector<Source> sources, uint64_t seed, bool shuffle);
+  SampleOrder(std::vector<Source> sources, uint64_t seed, bool shuffle)
+      : SampleOrder(std::move(sources), {}, seed, shuffle) {}
+  // The same with `changes` in ascending order of position. Positions before a
+  // change do not depend on it. From it on each source continues after the
+  // samples that it has given, so that each of them comes once an epoch
+  // whatever the changes.
+  SampleOrder(std::vector<Source> sources, const std::vector<Change>& changes,
+              uint64_t seed, bool shuffle);
 
   Sample At(uint64_t position) const;
 
@@ -37,11 +50,37 @@ class SampleOrder {
   // does not fit.
   uint64_t EndOf(uint32_t epochs) const;
 
+  // What a range of positions draws from one source.
+  struct Drawn {
+    uint64_t samples = 0;
+    double wanted = 0;  // as its weights ask for
+  };
+  // Adds to `drawn`, one entry for each source, what the positions from `first`
+  // to `end` - 1 draw. O(changes * table).
+  void AddDrawn(uint64_t first, uint64_t end, std::vector<Drawn>* drawn) const;
+
+  const std::vector<Source>& sources() const { return sources_; }
+
+  // The sources' weights at a position, divided by their sum.
+  std::vector<double> SharesAt(uint64_t position) const;
+
  private:
+  // Consecutive positions with one mixture, up to the next range's first.
+  struct Range {
+    uint64_t first_position = 0;
+    uint32_t mixture = 0;  // in mixtures_
+    // Draws of each source before first_position.
+    std::vector<uint64_t> drawn;
+  };
+  const Range& RangeOf(uint64_t position) const;
+  // The first position after the range.
+  uint64_t EndOfRange(const Range& range) const;
+
   std::vector<Source> sources_;
   std::vector<uint64_t> keys_;  // per source
   bool shuffle_;
-  Mixture mixture_;
+  std::vector<Mixture> mixtures_;
+  std::vector<Range> ranges_;  // ascending; the first begins at position 0
 };
 
 }  // namespace ballast

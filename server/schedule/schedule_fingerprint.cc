@@ -1,6 +1,7 @@
 #include "server/schedule/schedule_fingerprint.h"
 
 #include <map>
+#include <set>
 #include <string>
 
 #include <google/protobuf/descriptor.h>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "proto/schedule/fingerprint.h"
 #include "server/schedule/split_sources.h"
+#include "server/schedule/step_plan.h"
 
 namespace ballast {
 namespace {
@@ -92,17 +94,61 @@ void AddMessage(const std::string& prefix, const Message& message,
   }
 }
 
+// Adds the changes of train by step, each under the first step that it alters.
+// A source that step 0 does not draw counts from the first change that draws
+// it.
+void AddChanges(const v1::Config& config,
+                const std::vector<const SourceIndex*>& indexes,
+                const std::vector<BatchSize>& sizes, KeyValues* entries) {
+  const v1::Order& order = config.order();
+  for (const BatchSize& size : sizes) {
+    if (!size.is_change) continue;
+    (*entries)[FromStepKey(AltersFrom(order, size.first_step),
+                           absl::StrCat("batch.changes.", size.first_step))] =
+        absl::StrCat("global ", size.samples);
+  }
+  for (const v1::Order::Skip& skip : order.skips()) {
+    (*entries)[FromStepKey(skip.step(), "order.skips")] =
+        absl::StrCat(skip.steps(), " steps");
+  }
+  const std::vector<uint32_t> sources = SourcesOfSplit(config, v1::SPLIT_TRAIN);
+  std::map<uint32_t, double> weights;
+  for (const uint32_t i : sources) weights[i] = config.sources(i).weight();
+  std::set<uint32_t> drawn;
+  for (const uint32_t i : sources) {
+    if (weights[i] > 0) drawn.insert(i);
+  }
+  for (const auto& change : order.mixture_changes()) {
+    const uint64_t from = AltersFrom(order, change.step());
+    std::string text;
+    for (const uint32_t i : sources) {
+      const v1::Source& source = config.sources(i);
+      const auto given = change.weights().find(source.name());
+      if (given != change.weights().end()) weights[i] = given->second;
+      if (weights[i] == 0) continue;
+      absl::StrAppend(&text, text.empty() ? "" : ", ", source.name(),
+                      " weight ", DoubleText(weights[i]));
+      if (!drawn.insert(i).second) continue;
+      (*entries)[FromStepKey(from, absl::StrCat("index.", source.name()))] =
+          indexes[i]->digest();
+    }
+    (*entries)[FromStepKey(
+        from, absl::StrCat("order.mixture_changes.", change.step()))] = text;
+  }
+}
+
 }  // namespace
 
 v1::Fingerprint ScheduleFingerprint(
     const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
-    v1::Split split) {
+    v1::Split split, const std::vector<BatchSize>& sizes) {
   KeyValues entries;
   for (const v1::Split each : SplitsOf(config)) {
     // Counted within the split, so that another one's sources may be anywhere.
     int number = 0;
     for (const uint32_t i : SourcesOfSplit(config, each)) {
       const v1::Source& source = config.sources(i);
+      if (source.weight() == 0) continue;  // AddChanges
       const std::string prefix = SplitPrefix(each);
       entries[absl::StrFormat("%ssources.%04d", prefix, number++)] =
           absl::StrCat(source.name(), " weight ", DoubleText(source.weight()));
@@ -110,11 +156,23 @@ v1::Fingerprint ScheduleFingerprint(
           indexes[i]->digest();
     }
   }
-  AddMessage("order", config.order(), &entries);
+  v1::Order order = config.order();
+  order.clear_mixture_changes();
+  order.clear_skips();
+  AddMessage("order", order, &entries);
   // Like an empty list, the default does not change older fingerprints.
   if (config.order().epochs() == 0) entries.erase("order.epochs");
   AddMessage("model", config.model(), &entries);
-  AddMessage("batch", config.batch(), &entries);
+  v1::Batch batch = config.batch();
+  batch.clear_changes();
+  AddMessage("batch", batch, &entries);
+  // As order.epochs.
+  if (!batch.has_rampup()) {
+    for (const char* field : {"start", "increment", "samples"}) {
+      entries.erase(absl::StrCat("batch.rampup.", field));
+    }
+  }
+  AddChanges(config, indexes, sizes, &entries);
   for (const auto& [name, module] : config.topology().modules()) {
     AddMessage(absl::StrCat("topology.modules.", name), module, &entries);
   }

@@ -5,6 +5,7 @@
 
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
+#include "server/config/batch_sizes.h"
 #include "server/corpus/index/source_index.h"
 
 namespace ballast {
@@ -13,14 +14,15 @@ namespace ballast {
 // on, with that of the data of `split` alone (proto/schedule/fingerprint.h), so
 // that a split that is added later changes the first but not the second. The
 // first covers sources (name, weight, split, index digest), order, model,
-// batch, dp sizes, which ranks share a server, balance, packing. It leaves out
-// paths, addresses, `serve`, `security`, and which of the reordering deliveries
-// is used, since none of these changes which rank trains on which sample.
-// `config.model.tokenizer` holds the tokenizer's digest (Tokenizer::digest),
-// since its path does not identify it.
+// batch (with the changes of both under the first step that they alter), dp
+// sizes, which ranks share a server, balance, packing. It leaves out paths,
+// addresses, `serve`, `security`, and which of the reordering deliveries is
+// used, since none of these changes which rank trains on which sample. `sizes`
+// are BatchSizes of `config`. `config.model.tokenizer` holds the tokenizer's
+// digest (Tokenizer::digest), since its path does not identify it.
 v1::Fingerprint ScheduleFingerprint(
     const v1::Config& config, const std::vector<const SourceIndex*>& indexes,
-    v1::Split split);
+    v1::Split split, const std::vector<BatchSize>& sizes);
 
 }  // namespace ballast
 

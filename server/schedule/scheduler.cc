@@ -1,7 +1,6 @@
 #include "server/schedule/scheduler.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,15 +9,19 @@
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
+#include "proto/schedule/step_ranges.h"
+#include "server/config/batch_sizes.h"
 #include "server/config/topology.h"
 #include "server/schedule/cost_model.h"
 #include "server/schedule/micro_batch_schedule.h"
+#include "server/schedule/mixture_report.h"
 #include "server/schedule/ownership.h"
 #include "server/schedule/packed_ownership.h"
 #include "server/schedule/pipeline_order.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/schedule_fingerprint.h"
 #include "server/schedule/split_sources.h"
+#include "server/schedule/step_plan.h"
 
 namespace ballast {
 namespace {
@@ -43,6 +46,10 @@ class ConfiguredScheduler final : public Scheduler {
 
   const v1::Fingerprint& fingerprint() const override { return fingerprint_; }
   const v1::Job& job() const override { return job_; }
+  absl::StatusOr<v1::GetMixtureResponse> MixtureBefore(
+      uint64_t step) const override {
+    return ReportMixture(order_, job_, step);
+  }
 
   // Called while the scheduler is being created.
   void Own(std::unique_ptr<Scheduler> other) {
@@ -53,7 +60,8 @@ class ConfiguredScheduler final : public Scheduler {
   const Scheduler* Find(v1::Split split) const override;
   // The sample at a position of this split.
   SampleOrder::Sample SampleAt(uint64_t position) const;
-  uint32_t WindowSize() const;
+  // Micro-batches balanced together, in a step of `samples` samples.
+  uint32_t WindowSize(uint32_t samples) const;
   // Appends the schedule of `count` samples, which are whole micro-batches, to
   // `schedule`.
   absl::Status AddWindow(const MicroBatchShape& shape, uint64_t first_position,
@@ -98,12 +106,9 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
         "the data end before step ", job_.end_step(), " (order.epochs is ",
         config_.order().epochs(), "); step ", step, " was requested"));
   }
-  const uint64_t samples = config_.batch().global();
-  if (step >= std::numeric_limits<uint64_t>::max() / samples) {
-    return absl::OutOfRangeError(
-        absl::StrCat("step ", step, ": its positions do not fit 64 bits at ",
-                     samples, " samples a step"));
-  }
+  BALLAST_ASSIGN_OR_RETURN(const uint64_t first_position,
+                           FirstPosition(job_, step));
+  const uint32_t samples = SamplesOfStep(job_, step);
   v1::StepSchedule schedule;
   schedule.set_step(step);
   schedule.set_split(job_.split());
@@ -119,10 +124,10 @@ absl::StatusOr<v1::StepSchedule> ConfiguredScheduler::Schedule(
   // Each window of micro-batches is balanced together; the last of a step may
   // be shorter.
   const uint32_t micro = config_.batch().micro();
-  const uint32_t window = WindowSize() * micro;
+  const uint32_t window = WindowSize(samples) * micro;
   for (uint32_t done = 0; done < samples; done += window) {
     BALLAST_RETURN_IF_ERROR(
-        AddWindow(shape, step * samples + done,
+        AddWindow(shape, first_position + done,
                   std::min<uint32_t>(window, samples - done), &schedule));
   }
   if (config_.balance().order() == v1::Balance::ORDER_PIPELINE) {
@@ -161,8 +166,8 @@ void ConfiguredScheduler::OrderForPipeline(v1::StepSchedule* schedule) const {
   schedule->mutable_micro_batches()->Swap(&ordered);
 }
 
-uint32_t ConfiguredScheduler::WindowSize() const {
-  if (packs_) return config_.batch().global() / config_.batch().micro();
+uint32_t ConfiguredScheduler::WindowSize(uint32_t samples) const {
+  if (packs_) return samples / config_.batch().micro();
   return config_.balance().scope() == v1::Balance::SCOPE_WINDOW
              ? config_.balance().window()
              : 1;
@@ -267,9 +272,20 @@ v1::Job MakeJob(const v1::Config& config,
   return job;
 }
 
+// Fails unless the step of `samples` samples fills the packs of all ranks.
+absl::Status CheckPackMultiple(absl::string_view key, uint32_t samples,
+                               uint64_t multiple) {
+  if (multiple != 0 && samples % multiple == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      key, " is ", samples,
+      "; wanted, with packing.mode `scheduled`, a multiple of the grid times "
+      "packing.virtual_pipeline_group, which is ",
+      multiple));
+}
+
 // The limits of packs; nullopt unless packing.mode is `scheduled`.
-absl::StatusOr<std::optional<PackShape>> MakePackShape(
-    const v1::Config& config) {
+absl::StatusOr<std::optional<PackShape>> MakePackShape(const v1::Config& config,
+                                                       const v1::Job& job) {
   if (config.packing().mode() != v1::Packing::MODE_SCHEDULED) {
     return std::optional<PackShape>();
   }
@@ -293,31 +309,15 @@ absl::StatusOr<std::optional<PackShape>> MakePackShape(
   packs.micro_batch_multiple = config.packing().virtual_pipeline_group();
   const uint64_t multiple =
       uint64_t{Grid(config.topology())} * packs.micro_batch_multiple;
-  if (multiple == 0 || config.batch().global() % multiple != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "batch.global is ", config.batch().global(),
-        "; wanted, with packing.mode `scheduled`, a multiple of the grid times "
-        "packing.virtual_pipeline_group, which is ",
-        multiple));
+  BALLAST_RETURN_IF_ERROR(
+      CheckPackMultiple("batch.global", config.batch().global(), multiple));
+  for (const v1::StepRange& range : job.step_ranges()) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckPackMultiple(absl::StrCat("the batch of step ", range.first_step(),
+                                       " (batch.rampup, batch.changes)"),
+                          range.samples(), multiple));
   }
   return std::make_optional(packs);
-}
-
-// The first step without data; 0: the data never end, as those of another split
-// than train. An incomplete step is not run.
-absl::StatusOr<uint64_t> EndStep(const v1::Config& config, v1::Split split,
-                                 const SampleOrder& order) {
-  const uint32_t epochs = config.order().epochs();
-  if (epochs == 0 || split != v1::SPLIT_TRAIN) return 0;
-  const uint64_t samples = order.EndOf(epochs);
-  const uint64_t steps = samples / config.batch().global();
-  if (steps == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "order.epochs is ", epochs, ", so the data end at ", samples,
-        " samples; wanted at least one step of batch.global ",
-        config.batch().global(), " samples"));
-  }
-  return steps;
 }
 
 absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
@@ -336,20 +336,28 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
     sources.push_back({source.name(), indexes[i]->size(), source.weight()});
   }
   BALLAST_ASSIGN_OR_RETURN(MicroBatchShape shape, MakeShape(config));
+  BALLAST_ASSIGN_OR_RETURN(StepPlan plan, PlanSteps(config, split));
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<BatchSize> sizes,
+                           BatchSizes(config.batch()));
+  v1::Job job = MakeJob(config, shape.modules);
+  job.set_split(split);
+  if (plan.steps.size() > 1 ||
+      SamplesOfStep(job, 0) != plan.steps[0].samples()) {
+    job.mutable_step_ranges()->Add(plan.steps.begin(), plan.steps.end());
+  }
   BALLAST_ASSIGN_OR_RETURN(const std::optional<PackShape> packs,
-                           MakePackShape(config));
-  SampleOrder order(std::move(sources),
+                           MakePackShape(config, job));
+  SampleOrder order(std::move(sources), plan.mixtures,
                     SeedOfSplit(config.order().seed(), split),
                     config.order().shuffle());
-  v1::Job job = MakeJob(config, shape.modules);
   BALLAST_ASSIGN_OR_RETURN(const uint64_t end_step,
-                           EndStep(config, split, order));
+                           EndStep(config, job, order));
   job.set_end_step(end_step);
-  job.set_split(split);
-  job.set_steps_per_epoch(order.EndOf(1) / config.batch().global());
+  job.set_steps_per_epoch(StepsBefore(job, order.EndOf(1)));
   return std::make_unique<ConfiguredScheduler>(
       config, indexes, std::move(numbers), std::move(order), std::move(shape),
-      packs, ScheduleFingerprint(config, indexes, split), std::move(job));
+      packs, ScheduleFingerprint(config, indexes, split, sizes),
+      std::move(job));
 }
 
 }  // namespace
@@ -369,6 +377,11 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
     train->Own(std::move(other));
   }
   return train;
+}
+
+absl::StatusOr<v1::GetMixtureResponse> Scheduler::MixtureBefore(
+    uint64_t /*step*/) const {
+  return absl::UnimplementedError("this scheduler has no sources");
 }
 
 absl::StatusOr<const Scheduler*> Scheduler::OfSplit(v1::Split split) const {

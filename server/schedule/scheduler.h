@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "proto/config.pb.h"
 #include "proto/job.pb.h"
+#include "proto/order_service.pb.h"
 #include "proto/schedule.pb.h"
 #include "server/corpus/index/source_index.h"
 
@@ -25,9 +26,8 @@ class Scheduler {
   // replaced by the tokenizer's digest. `indexes[i]` belongs to
   // config.sources(i), is not owned and must outlive the scheduler. Errors:
   // INVALID_ARGUMENT (an empty source; no source with `split: train`;
-  // packing.mode `scheduled` with settings
-  // that rule it out; order.epochs so small that the data end within the first
-  // step).
+  // packing.mode `scheduled` with settings that rule it out; order.epochs so
+  // small that the data end within the first step; as BatchSizes).
   static absl::StatusOr<std::unique_ptr<Scheduler>> Create(
       const v1::Config& config, const std::vector<const SourceIndex*>& indexes);
 
@@ -44,6 +44,12 @@ class Scheduler {
 
   // The settings that clients need to lay out batches of this split.
   virtual const v1::Job& job() const = 0;
+
+  // Returns what the steps before `step` drew from each source of the split.
+  // Errors: OUT_OF_RANGE (the step's positions do not fit 64 bits),
+  // UNIMPLEMENTED (a scheduler without sources, in tests).
+  virtual absl::StatusOr<v1::GetMixtureResponse> MixtureBefore(
+      uint64_t step) const;
 
   // The job's scheduler of `split`, which lives as long as this one, the
   // scheduler of train. Errors: as CheckSplit (proto/schedule/split.h).

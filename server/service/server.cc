@@ -196,6 +196,10 @@ LoaderServer::LoaderServer(OpenedJob job, LivePolicy read_policy,
                        job_.config.serve().max_streams_per_client()},
                       &pull_instruments_, &clients_, meeting_.get()),
       schedule_service_(loader_.get(), &calls_),
+      order_service_(job_.scheduler.get(), loader_.get(),
+                     [this](uint32_t source, uint64_t ordinal) {
+                       return builder_->Locate(source, ordinal);
+                     }),
       state_(SourcesOf(*this, identity, parts.builder)),
       metrics_service_(job_.scheduler->job(), &state_, balance_, &calls_) {}
 
@@ -239,6 +243,7 @@ absl::Status LoaderServer::Listen() {
   }
   builder.RegisterService(&loader_service_);
   builder.RegisterService(&schedule_service_);
+  builder.RegisterService(&order_service_);
   builder.RegisterService(&metrics_service_);
   {
     const SocketMode mode;

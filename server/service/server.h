@@ -28,18 +28,19 @@
 #include "server/service/loader_service.h"
 #include "server/service/meeting_forwarder.h"
 #include "server/service/metrics_service.h"
+#include "server/service/order_service.h"
 #include "server/service/peer_check.h"
 #include "server/service/schedule_service.h"
 
 namespace ballast {
 
-// A loader server: LoaderService, ScheduleService and MetricsService over gRPC,
-// with health checking (SERVING from Start to Drain, unless all work has
-// stalled: NothingGoesOn) and reflection, at every address of serve.listen, to
-// clients that security admits (server_security.h). Compares itself with the
-// other servers of the job in the background (peer_check.h); while one differs,
-// it logs that, its health is NOT_SERVING and it serves no rank. Reads that
-// fail or hang are retried according to serve.read_attempts and
+// A loader server: LoaderService, ScheduleService, OrderService and
+// MetricsService over gRPC, with health checking (SERVING from Start to Drain,
+// unless all work has stalled: NothingGoesOn) and reflection, at every address
+// of serve.listen, to clients that security admits (server_security.h). Compares
+// itself with the other servers of the job in the background (peer_check.h);
+// while one differs, it logs that, its health is NOT_SERVING and it serves no
+// rank. Reads that fail or hang are retried according to serve.read_attempts and
 // serve.read_timeout; work that takes longer than serve.stall_after is logged.
 // Thread-safe.
 class LoaderServer {
@@ -135,6 +136,7 @@ class LoaderServer {
   const std::unique_ptr<MeetingForwarder> meeting_;  // null: groups meet here
   LoaderServiceImpl loader_service_;
   ScheduleServiceImpl schedule_service_;
+  OrderServiceImpl order_service_;
   const ServerState state_;
   MetricsServiceImpl metrics_service_;
   std::unique_ptr<grpc::Server> server_;

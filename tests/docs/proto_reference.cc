@@ -126,6 +126,9 @@ std::string KindOf(const FieldDescriptor* field) {
   std::string kind;
   if (field->is_map()) {
     const FieldDescriptor* value = field->message_type()->map_value();
+    if (value->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
+      return absl::StrCat("a map, each value ", KindOf(value));
+    }
     return IsMessage(value) ? "a map of sections" : "a map of texts";
   }
   if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
@@ -316,8 +319,8 @@ std::vector<ReferencePage> MakeReference() {
   }
   std::vector<const FileDescriptor*> files;
   for (const char* name :
-       {"loader_service", "schedule_service", "metrics_service", "job",
-        "schedule", "timing", "balance"}) {
+       {"loader_service", "schedule_service", "order_service",
+        "metrics_service", "job", "schedule", "timing", "balance"}) {
     files.push_back(
         pool.FindFileByName(absl::StrCat("proto/", name, ".proto")));
   }

@@ -254,7 +254,8 @@ BALLAST_API int ballast_shim_report_timing(ballast_shim* shim, uint64_t step,
  * list of {"module": "vision", "dp", "align", ...}), "global_batch",
  * "micro_batch", "delivery", "model" ({"patch", "merge", "temporal_patch",
  * "mean", "std", "token_ids", "position_axes", ...}), "split", "splits" (those
- * that have sources), "end_step" and "steps_per_epoch" of the shim's split.
+ * that have sources), "end_step", "steps_per_epoch" and "step_ranges" (the steps
+ * of other sizes than "global_batch") of the shim's split.
  * Enumeration values are in lower case, as in the configuration. */
 BALLAST_API int ballast_shim_job(const ballast_shim* shim, ballast_bytes** job);
 

@@ -156,5 +156,81 @@ TEST(FingerprintTest, AcceptsCheckpointsWithOnlyAHash) {
   EXPECT_TRUE(CheckSameData(checkpoint, server, "A").ok());
 }
 
+// SomeEntries with changes that alter steps from 10 and from 200 on.
+std::map<std::string, std::string> ChangedEntries() {
+  auto entries = SomeEntries();
+  entries[FromStepKey(10, "order.skips")] = "2 steps";
+  entries[FromStepKey(200, "batch.changes.200")] = "global 128";
+  entries[FromStepKey(200, "index.new")] = "11";
+  return entries;
+}
+
+TEST(FingerprintTest, TheDataBeforeAStepLeaveOutLaterChanges) {
+  EXPECT_EQ(FromStepKey(10, "order.skips"), "from_step.0000000010.order.skips");
+  const v1::Fingerprint plain = MakeFingerprint(SomeEntries());
+  const v1::Fingerprint changed = MakeFingerprint(ChangedEntries());
+  auto first = SomeEntries();
+  first[FromStepKey(10, "order.skips")] = "2 steps";
+  const v1::Fingerprint skipped = MakeFingerprint(first);
+  EXPECT_EQ(plain.data_before_size(), 0);
+  ASSERT_EQ(changed.data_before_size(), 2);
+  EXPECT_EQ(changed.data_before(0).step(), 10u);
+  EXPECT_EQ(changed.data_before(1).step(), 200u);
+  for (const uint64_t step : {0, 1, 10}) {
+    EXPECT_EQ(DataHashBefore(changed, step), plain.data_hash()) << step;
+  }
+  for (const uint64_t step : {11, 200}) {
+    EXPECT_EQ(DataHashBefore(changed, step), skipped.data_hash()) << step;
+  }
+  EXPECT_EQ(DataHashBefore(changed, 201), changed.data_hash());
+  // Changes are of train alone.
+  const v1::Fingerprint valid =
+      MakeFingerprint(ChangedEntries(), v1::SPLIT_VALID);
+  EXPECT_EQ(valid.data_hash(),
+            MakeFingerprint(SomeEntries(), v1::SPLIT_VALID).data_hash());
+  EXPECT_EQ(valid.data_before_size(), 0);
+}
+
+TEST(FingerprintTest, ACheckpointGoesOnAfterChangesOfLaterSteps) {
+  const v1::Fingerprint plain = MakeFingerprint(SomeEntries());
+  const v1::Fingerprint changed = MakeFingerprint(ChangedEntries());
+  const auto check = [](const v1::Fingerprint& checkpoint,
+                        const v1::Fingerprint& server, uint64_t step) {
+    return CheckSameData(checkpoint, server, "A", v1::SPLIT_TRAIN, step);
+  };
+  for (const uint64_t step : {0, 10}) {
+    EXPECT_TRUE(check(plain, changed, step).ok());
+    EXPECT_TRUE(check(changed, plain, step).ok());
+  }
+  for (const uint64_t step : {11, 1000}) {
+    EXPECT_FALSE(check(plain, changed, step).ok());
+    const absl::Status status = check(changed, plain, step);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("from_step.0000000010.order.skips is 2 steps in the "
+                          "checkpoint and absent with A; it alters steps from "
+                          "10 on"));
+  }
+  // Other data still differ, at every step.
+  auto seed = ChangedEntries();
+  seed["order.seed"] = "5";
+  EXPECT_FALSE(check(plain, MakeFingerprint(seed), 0).ok());
+}
+
+// The data hash of a checkpoint made under changes that have been edited since.
+TEST(FingerprintTest, AHashAloneMayBeThatOfLaterChanges) {
+  v1::Fingerprint checkpoint;
+  auto first = SomeEntries();
+  first[FromStepKey(10, "order.skips")] = "2 steps";
+  checkpoint.set_data_hash(MakeFingerprint(first).data_hash());
+  const v1::Fingerprint server = MakeFingerprint(ChangedEntries());
+  for (const uint64_t step : {0, 5, 10, 11, 200}) {
+    EXPECT_TRUE(
+        CheckSameData(checkpoint, server, "A", v1::SPLIT_TRAIN, step).ok())
+        << step;
+  }
+  EXPECT_FALSE(
+      CheckSameData(checkpoint, server, "A", v1::SPLIT_TRAIN, 201).ok());
+}
+
 }  // namespace
 }  // namespace ballast

@@ -10,8 +10,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "server/config/model_profile.h"
+#include "absl/strings/str_replace.h"
 #include "proto/image/resample_weights.h"
+#include "server/config/image_family_config.h"
+#include "server/config/model_profile.h"
 #include "server/image_plan/image_family.h"
 #include "server/image_plan/image_planner.h"
 #include "tests/fakes/shared_dir.h"
@@ -120,15 +122,17 @@ TEST(InspectImageTest, RefusesAnUnboundedSize) {
   EXPECT_EQ(KeysOf(lines[0]), (std::vector<std::string>{"file", "error"}));
 }
 
+int RunCommand(std::vector<std::string> arguments) {
+  CommandLine line("ballast-server", "");
+  AddInspectImage(&line, line.AddGroup("inspect", "", ""));
+  arguments.insert(arguments.begin(), {"ballast-server", "inspect", "image"});
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  return line.Run(argv.size(), argv.data());
+}
+
 TEST(InspectImageTest, RunsFromTheCommandLine) {
-  const auto run = [](std::vector<std::string> arguments) {
-    CommandLine line("ballast-server", "");
-    AddInspectImage(&line, line.AddGroup("inspect", "", ""));
-    arguments.insert(arguments.begin(), {"ballast-server", "inspect", "image"});
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    return line.Run(argv.size(), argv.data());
-  };
+  const auto run = RunCommand;
   const std::string good = TestDataPath("rgb8.png");
   EXPECT_EQ(run({"--model", "qwen3_vl", good}), 0);
   EXPECT_EQ(run({"--model", "qwen3_vl", good, "--max-pixels", "70000"}), 0);
@@ -184,13 +188,14 @@ TEST(InspectImageTest, MatchesTheGoldenValues) {
 
 // The lines of a family's command over the photographs.
 std::vector<Json> InspectFamilyOf(const std::string& family,
-                                  const std::vector<std::string>& files) {
+                                  const std::vector<std::string>& files,
+                                  bool with_text = false) {
   const absl::StatusOr<ImagePlanner> planner =
       ImagePlanner::Create(*FindImageFamily(family));
   EXPECT_TRUE(planner.ok()) << planner.status();
   std::ostringstream out;
   const absl::Status status = InspectFamilyImages(
-      *planner, ResampleLibrary::kPillow12, false, files, out);
+      *planner, ResampleLibrary::kPillow12, false, with_text, files, out);
   EXPECT_TRUE(status.ok()) << status;
   std::vector<Json> lines;
   std::istringstream in(out.str());
@@ -213,6 +218,44 @@ TEST(InspectImageTest, PrintsTheKeysOfFamilies) {
             (std::vector<std::string>{"file", "width", "height", "grid_thw",
                                       "image_tokens", "resample", "rgb_sha256",
                                       "patches"}));
+}
+
+TEST(InspectImageTest, PrintsTheTextOnRequest) {
+  const std::string file = TestDataPath("440.jpg");
+  // 64x64 pixels are one tile of (448/14/2)^2 tokens.
+  EXPECT_EQ(InspectFamilyOf("internvl3", {file}, true)[0]["text"],
+            Json({"<img>", 256, "</img>"}));
+  EXPECT_EQ(InspectFamilyOf("siglip", {file}, true)[0]["text"], Json::array());
+}
+
+// A family of the configuration: InternVL's, printed as YAML, is InternVL's.
+TEST(InspectImageTest, ReadsTheFamilyOfAConfiguration) {
+  const std::string path = testing::TempDir() + "/own.yaml";
+  const auto write =
+      [&](const std::string& model) {
+        std::ofstream(path)
+            << "sources: [{name: a, format: jsonl, path: a}]\n"
+               "batch: {global: 8, micro: 8}\n"
+               "topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}\n"
+            << "model:\n  resample: torchvision\n  " << model;
+      };
+  const std::string good = TestDataPath("rgb8.png");
+  write("profile: qwen3_vl\n");
+  EXPECT_EQ(RunCommand({"--model", "own", "--config", path, good}), 1);
+  std::string yaml = FamilyYaml(*FindImageFamily("internvl3"));
+  write(absl::StrReplaceAll(yaml, {{"\n", "\n  "}}));
+  EXPECT_EQ(RunCommand({"--model", "own", good}), 1);
+  EXPECT_EQ(RunCommand({"--model", "gemma3", "--config", path, good}), 1);
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(RunCommand({"--model", "own", "--config", path, "--text", good}),
+            0);
+  const Json own = Json::parse(testing::internal::GetCapturedStdout());
+  EXPECT_EQ(own["resample"], "torchvision");
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(RunCommand({"--model", "internvl3", "--resample", "torchvision",
+                        "--text", good}),
+            0);
+  EXPECT_EQ(own, Json::parse(testing::internal::GetCapturedStdout()));
 }
 
 // Crops or patches, and tokens where the processor counts them, of each

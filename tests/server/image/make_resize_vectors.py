@@ -7,13 +7,14 @@ pictures.
     python make_resize_vectors.py testdata/resize_vectors.json
 """
 
-import hashlib
 import json
 import os
 import sys
 
 import PIL
 from PIL import Image
+
+from vector_picture import picture, sha256
 
 # Width and height before and after: growing, shrinking, both, one side only,
 # very tall ones, and sides at which Pillow 13 changes its order of passes.
@@ -24,20 +25,6 @@ SIZES = [
     (90, 60, 70, 19), (90, 60, 70, 21), (61, 200, 31, 139), (400, 300, 224, 224),
 ]
 FILTERS = {"box": 4, "bilinear": 2, "bicubic": 3, "lanczos": 1}
-
-
-def picture(width, height):
-    """Bytes of a linear congruential generator, with stretches of extremes."""
-    state = width * 65536 + height
-    out = bytearray()
-    for i in range(width * height * 3):
-        state = (state * 1664525 + 1013904223) % (1 << 32)
-        out.append((i // 17 % 2) * 255 if i // 97 % 3 == 0 else state >> 24)
-    return bytes(out)
-
-
-def sha256(pixels):
-    return hashlib.sha256(pixels).hexdigest()
 
 
 def pillow():

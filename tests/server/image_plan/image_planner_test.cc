@@ -1,5 +1,7 @@
 #include "server/image_plan/image_planner.h"
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -81,6 +83,65 @@ TEST(ImagePlannerTest, CropsLieInsideTheirCanvasAndPlacesToo) {
         EXPECT_EQ(plan->crops, crops);
         EXPECT_GE(crops, 1u);
         EXPECT_GE(plan->tokens, 1u);
+      }
+    }
+  }
+}
+
+TEST(ImagePlannerTest, CutsOnlyImagesThatStandAlone) {
+  const ImagePlanner planner = PlannerOf("llava_onevision");
+  EXPECT_GT(planner.Plan(900, 1200, 1).value().crops, 2u);
+  const ImagePlan beside = planner.Plan(900, 1200, 2).value();
+  EXPECT_EQ(beside.crops, 1u);
+  EXPECT_EQ(beside.tile_rows, 0u);
+  // (384/14)^2 tokens of the square and a newline.
+  EXPECT_EQ(beside.tokens, 27 * 27 + 1u);
+  EXPECT_EQ(beside.placeholders, beside.tokens);
+  EXPECT_EQ(beside.stages[0].height, 1200u);
+  EXPECT_EQ(beside.stages[0].background[0], 122);
+}
+
+TEST(ImagePlannerTest, PlaceholdersAreTokensThatNoTextWrites) {
+  EXPECT_EQ(PlanOf("internvl3", 448, 896).placeholders, 3 * 256u);
+  // A newline a row and two more are placeholders of their own.
+  const ImagePlan hunyuan = PlanOf("hunyuan_vl", 512, 1024);
+  EXPECT_EQ(hunyuan.tokens, 16 * (32 + 1) + 2u);
+  EXPECT_EQ(hunyuan.placeholders, hunyuan.tokens);
+  EXPECT_EQ(PlanOf("pixtral", 1536, 2048).placeholders, 48 * 64u);
+}
+
+// The sides that the plain bisection of SigLIP 2's processor finds.
+TileShape Bisected(double height, double width, double patch, double most) {
+  double low = 1e-6;
+  double high = 100.0;
+  const auto side = [&](double scale, double length) {
+    return std::max(patch, std::ceil(length * scale / patch) * patch);
+  };
+  while (high - low >= 1e-5) {
+    const double scale = (low + high) / 2;
+    const double patches =
+        side(scale, height) / patch * (side(scale, width) / patch);
+    (patches <= most ? low : high) = scale;
+  }
+  return {static_cast<uint32_t>(side(low, height)),
+          static_cast<uint32_t>(side(low, width))};
+}
+
+TEST(ImagePlannerTest, FindsTheSidesOfAPlainBisection) {
+  ImageFamily family = *FindImageFamily("siglip2");
+  for (const auto& [patch, most] :
+       {std::pair{16u, 256u}, {14u, 729u}, {16u, 1u}, {13u, 4096u}}) {
+    family.patch = patch;
+    family.max_patches = most;
+    const ImagePlanner planner = ImagePlanner::Create(family).value();
+    for (uint32_t height = 1; height < 40'000'000; height += height / 7 + 1) {
+      for (uint32_t width = 1; width < 40'000'000; width += width / 5 + 3) {
+        const TileShape wanted = Bisected(height, width, patch, most);
+        const ImagePlan plan = planner.Plan(height, width).value();
+        ASSERT_EQ(plan.stages[0].height, wanted.height)
+            << patch << " " << height << "x" << width;
+        ASSERT_EQ(plan.stages[0].width, wanted.width)
+            << patch << " " << height << "x" << width;
       }
     }
   }

@@ -91,6 +91,46 @@ TEST(ReloadTest, RefusesChangesOfTheSchedule) {
                         "1 in the file"));
 }
 
+TEST(ReloadTest, NamesTheFirstStepThatAChangeByStepAlters) {
+  const v1::Config running =
+      Parse(std::string(kServe) + "order: {skips: [{step: 30, steps: 20}]}\n");
+  const struct {
+    const char* more;
+    const char* key;
+    const char* step;
+  } kCases[] = {
+      {"order: {skips: [{step: 30, steps: 20}, {step: 70}]}\n",
+       "order.skips[1] is absent", "from step 70 on"},
+      {"order: {skips: [{step: 30, steps: 21}]}\n",
+       "order.skips[0].steps is 20 in this server and 21", "from step 30 on"},
+      {"", "order.skips[0] is a section in this server and absent",
+       "from step 30 on"},
+      {"order: {skips: [{step: 30, steps: 20}],"
+       " mixture_changes: [{step: 60, weights: {docs: 2}}]}\n",
+       "order.mixture_changes[0] is absent", "from step 60 on"},
+      // The skip leaves out data on both sides of step 40.
+      {"order: {skips: [{step: 30, steps: 20}],"
+       " mixture_changes: [{step: 40, weights: {docs: 2}}]}\n",
+       "order.mixture_changes[0] is absent", "from step 30 on"},
+  };
+  for (const auto& test : kCases) {
+    const std::string reason =
+        Reason(running, Parse(std::string(kServe) + test.more));
+    EXPECT_THAT(reason, HasSubstr(test.key));
+    EXPECT_THAT(reason, HasSubstr(test.step));
+  }
+  std::string job = kJob;
+  job.replace(job.find("micro: 2"), 8,
+              "micro: 2, changes: [{step: 9, global: 8}]");
+  EXPECT_THAT(
+      Reason(Parse(kServe), Parse(kServe, job)),
+      HasSubstr("batch.changes[0] is absent in this server and a "
+                "section in the file; that would change the schedule "
+                "from step 9 on, which every server and rank must agree "
+                "on: restart them all, from a checkpoint at step 9 or "
+                "before"));
+}
+
 TEST(ReloadTest, NamesTheFirstKeyThatNeedsARestart) {
   EXPECT_THAT(
       Reason(Parse(kServe), Parse("serve: {listen: [\"unix:/run/a.sock\"], "

@@ -72,6 +72,25 @@ TEST(TimingStoreTest, ReturnsTimingsInOrder) {
   EXPECT_THAT(Lines(store, 8), IsEmpty());
 }
 
+// 16 samples a step, 2 ranks: at most 8 micro-batches; from step 3 on 12.
+TEST(TimingStoreTest, MicroBatchesFollowTheSizeOfTheStep) {
+  v1::Job job = SomeJob();
+  job.add_step_ranges()->set_samples(16);
+  v1::StepRange* larger = job.add_step_ranges();
+  larger->set_first_step(3);
+  larger->set_first_position(48);
+  larger->set_samples(24);
+  TimingStore store(job);
+  const auto add = [&](uint64_t step, uint32_t micro_batch) {
+    return Add(&store, {TimingOf(v1::MODULE_VISION, 0, step, micro_batch, 1)});
+  };
+  EXPECT_TRUE(add(2, 7).ok());
+  EXPECT_FALSE(add(2, 8).ok());
+  EXPECT_TRUE(add(3, 11).ok());
+  EXPECT_THAT(std::string(add(3, 12).message()),
+              HasSubstr("a step of 24 samples"));
+}
+
 TEST(TimingStoreTest, ReplacesATimingOfTheSameMicroBatch) {
   TimingStore store(SomeJob());
   ASSERT_TRUE(Add(&store, {Vision(1, 10), Vision(2, 20)}).ok());

@@ -71,6 +71,25 @@ TEST(MixtureTest, EveryPrefixIsWithinOneOfTheExactShare) {
   }
 }
 
+TEST(MixtureTest, SourcesOfWeightZeroAreNotDrawn) {
+  const Mixture mixture({0, 3, 0, 1});
+  const Mixture without({3, 1});
+  for (uint64_t p = 0; p < 1000; ++p) {
+    EXPECT_EQ(mixture.At(p).source, 2 * without.At(p).source + 1) << p;
+    EXPECT_EQ(mixture.At(p).number, without.At(p).number) << p;
+  }
+  EXPECT_EQ(mixture.PositionOf(0, 0), UINT64_MAX);
+}
+
+TEST(MixtureTest, CountsDraws) {
+  const Mixture mixture({5, 0, 2, 2});
+  std::vector<uint64_t> drawn(4, 0);
+  for (uint64_t p = 0; p < 100; ++p) {
+    EXPECT_EQ(mixture.DrawsBefore(p), drawn) << p;
+    ++drawn[mixture.At(p).source];
+  }
+}
+
 TEST(MixtureTest, PositionOfIsTheInverse) {
   for (const std::vector<double>& weights :
        {std::vector<double>{1}, {3, 1}, {0.7, 0.3}, {5, 3, 2, 2}}) {

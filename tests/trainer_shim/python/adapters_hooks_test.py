@@ -212,6 +212,11 @@ class BridgeIteratorsTest(unittest.TestCase):
         check(types.SimpleNamespace(global_batch_size=64, micro_batch_size=16), job)
         with self.assertRaisesRegex(FailedPrecondition, "micro_batch_size: found 8; .* is 16"):
             check(types.SimpleNamespace(global_batch_size=64, micro_batch_size=8), job)
+        # batch.changes: the trainer's is the first, the last or any other size.
+        job["step_ranges"] = [{"samples": 64}, {"samples": 128}]
+        check(types.SimpleNamespace(global_batch_size=128, micro_batch_size=16), job)
+        with self.assertRaisesRegex(FailedPrecondition, "global_batch_size: found 96; .* is 64"):
+            check(types.SimpleNamespace(global_batch_size=96, micro_batch_size=16), job)
 
 
 if __name__ == "__main__":

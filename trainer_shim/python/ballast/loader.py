@@ -305,7 +305,8 @@ class Loader(Iterator[Batch]):
         not before the end of the steps or of the data.
 
         A pipeline schedule needs it before the step's first batch: with
-        `packing.mode: scheduled` it differs from step to step. Takes no batch. Waits
+        `packing.mode: scheduled`, `batch.rampup` or `batch.changes` it differs from
+        step to step. Takes no batch. Waits
         for a server only if the loader has not fetched the step's schedule yet.
 
         Args:
@@ -316,8 +317,9 @@ class Loader(Iterator[Batch]):
 
     @property
     def job(self) -> Dict[str, Any]:
-        """The job as the servers describe it: `modules`, `global_batch`, `model` with
-        its token ids, `fingerprint`, `splits` and so on."""
+        """The job as the servers describe it: `modules`, `global_batch`, `step_ranges`
+        (steps of other sizes), `model` with its token ids, `fingerprint`, `splits` and
+        so on."""
         if self._job is None:
             self.open()
             self._job = self._shims.job()

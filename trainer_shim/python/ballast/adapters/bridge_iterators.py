@@ -126,7 +126,8 @@ def _check_dataset(dataset: Any) -> None:
 def _check_sizes(train: Any, job: Dict[str, Any]) -> None:
     for key, other in (("global_batch_size", "global"), ("micro_batch_size", "micro")):
         found, wanted = getattr(train, key, None), job[other + "_batch"]
-        if found is not None and found != wanted:
+        sizes = [r["samples"] for r in job.get("step_ranges", ())] if other == "global" else []
+        if found is not None and found != wanted and found not in sizes:
             raise FailedPrecondition(
                 "train.%s: found %s; the servers' batch.%s is %d: set one to the other"
                 % (key, found, other, wanted)

@@ -1,0 +1,22 @@
+#ifndef BALLAST_CLIENT_BALLASTCTL_MIXTURE_COMMAND_H_
+#define BALLAST_CLIENT_BALLASTCTL_MIXTURE_COMMAND_H_
+
+#include <memory>
+#include <string>
+
+#include "client/ballastctl/server_option.h"
+#include "common/command_line.h"
+#include "proto/order_service.pb.h"
+
+namespace ballast {
+
+// `mixture`: what training has drawn from each source.
+void AddMixture(CommandLine* line, std::shared_ptr<const ServerOption> server);
+
+// One JSON object, or a table with a line above it.
+std::string MixtureJson(const v1::GetMixtureResponse& mixture);
+std::string MixtureTable(const v1::GetMixtureResponse& mixture);
+
+}  // namespace ballast
+
+#endif  // BALLAST_CLIENT_BALLASTCTL_MIXTURE_COMMAND_H_

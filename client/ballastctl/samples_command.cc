@@ -1,0 +1,92 @@
+#include "client/ballastctl/samples_command.h"
+
+#include <iostream>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "proto/schedule/split.h"
+
+namespace ballast {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kExamples[] =
+    "  ballastctl --server 127.0.0.1:7070 samples --step 812\n"
+    "  ballastctl --server 127.0.0.1:7070 samples --step 800 --steps 20 "
+    "--json\n"
+    "\n"
+    "One line a sample, in order of position: step, position, "
+    "SOURCE:ORDINAL, FILE\nat byte OFFSET. JSON keys: step, position, source, "
+    "ordinal, file, offset.";
+
+struct Options {
+  uint64_t step = 0;
+  uint64_t steps = 1;
+  std::string split = "train";
+  bool json = false;
+};
+
+std::string LineOf(uint64_t step, const v1::GetSamplesResponse::Sample& sample,
+                   bool json) {
+  if (json) {
+    return Json({{"step", step},
+                 {"position", sample.position()},
+                 {"source", sample.source()},
+                 {"ordinal", sample.ordinal()},
+                 {"file", sample.file()},
+                 {"offset", sample.offset()}})
+        .dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  return absl::StrCat("step ", step, "  position ", sample.position(), "  ",
+                      sample.source(), ":", sample.ordinal(), "  ",
+                      sample.file(), " at byte ", sample.offset());
+}
+
+}  // namespace
+
+absl::Status PrintSamples(OrderClient* client, uint64_t first, uint64_t steps,
+                          v1::Split split, bool json, std::ostream* out) {
+  for (uint64_t step = first; step < first + steps; ++step) {
+    uint32_t done = 0;
+    while (true) {
+      BALLAST_ASSIGN_OR_RETURN(const v1::GetSamplesResponse answer,
+                               client->GetSamples(step, split, done));
+      for (const auto& sample : answer.samples()) {
+        *out << LineOf(step, sample, json) << "\n";
+      }
+      done += answer.samples_size();
+      if (answer.samples().empty() || done >= answer.step_samples()) break;
+    }
+    out->flush();
+    if (!*out) {
+      return absl::UnavailableError("cannot write to standard output");
+    }
+  }
+  return absl::OkStatus();
+}
+
+void AddSamples(CommandLine* line, std::shared_ptr<const ServerOption> server) {
+  auto options = std::make_shared<Options>();
+  Command* command = line->AddCommand(
+      line->program(), "samples",
+      "Names the samples that a step trains on, with source, file and offset.",
+      kExamples, [server, options]() -> absl::Status {
+        BALLAST_ASSIGN_OR_RETURN(const auto client, OrderClientOf(*server));
+        return PrintSamples(client.get(), options->step, options->steps,
+                            *ParseSplit(options->split), options->json,
+                            &std::cout);
+      });
+  command->AddWholeNumber("--step", &options->step, "first step").Required();
+  command->AddWholeNumber("--steps", &options->steps, "number of steps", 1)
+      .ShowDefault();
+  command->AddText("--split", &options->split, "whose steps")
+      .OneOf({"train", "valid", "test"})
+      .ShowDefault();
+  command->AddFlag("--json", &options->json, "one JSON object a sample");
+}
+
+}  // namespace ballast

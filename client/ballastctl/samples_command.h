@@ -1,0 +1,25 @@
+#ifndef BALLAST_CLIENT_BALLASTCTL_SAMPLES_COMMAND_H_
+#define BALLAST_CLIENT_BALLASTCTL_SAMPLES_COMMAND_H_
+
+#include <cstdint>
+#include <memory>
+#include <ostream>
+
+#include "absl/status/status.h"
+#include "client/ballastctl/order_client.h"
+#include "client/ballastctl/server_option.h"
+#include "common/command_line.h"
+
+namespace ballast {
+
+// `samples`: the samples of steps and where they lie.
+void AddSamples(CommandLine* line, std::shared_ptr<const ServerOption> server);
+
+// Writes the samples of steps `first` to `first + steps - 1` to `out`, one line
+// each. Errors: as OrderClient::GetSamples.
+absl::Status PrintSamples(OrderClient* client, uint64_t first, uint64_t steps,
+                          v1::Split split, bool json, std::ostream* out);
+
+}  // namespace ballast
+
+#endif  // BALLAST_CLIENT_BALLASTCTL_SAMPLES_COMMAND_H_

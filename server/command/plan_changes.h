@@ -1,0 +1,20 @@
+#ifndef BALLAST_SERVER_COMMAND_PLAN_CHANGES_H_
+#define BALLAST_SERVER_COMMAND_PLAN_CHANGES_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/config.pb.h"
+
+namespace ballast {
+
+// The steps of train at which order or batch change, for `plan --changes`: step
+// 0 and each further one with its first position, samples a step, the samples
+// that a skip leaves out before it, and the weights of the sources. One JSON
+// object a line, or a table. Reads no file. Errors: as PlanSteps.
+absl::StatusOr<std::string> DescribeChanges(const v1::Config& config,
+                                            bool json);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_PLAN_CHANGES_H_

@@ -1,0 +1,35 @@
+#ifndef BALLAST_SERVER_CONFIG_IMAGE_FAMILY_CONFIG_H_
+#define BALLAST_SERVER_CONFIG_IMAGE_FAMILY_CONFIG_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "proto/image_family.pb.h"
+#include "proto/model.pb.h"
+#include "server/config/key_report.h"
+#include "server/image_plan/image_family.h"
+
+namespace ballast {
+
+// The family that a configuration describes, with the defaults of
+// proto/image_family.proto for numbers that are 0. `config` names a rule.
+ImageFamily FamilyOfConfig(const v1::ImageFamily& config);
+
+// The inverse: fields with their defaults stay unset.
+v1::ImageFamily ConfigOfFamily(const ImageFamily& family);
+
+// The family as YAML that can stand below `model:` in a configuration:
+// `image_family:` and one line for each field that is not at its default.
+std::string FamilyYaml(const ImageFamily& family);
+
+// Adds the faults of model.image_family: a missing rule, numbers that the rule
+// lacks, cannot take or does not read, and marks that contradict each other.
+void ValidateImageFamily(const v1::ImageFamily& config, KeyReport* report);
+
+// Errors: INVALID_ARGUMENT for a model with an image family of its own, whose
+// samples cannot be indexed and served yet.
+absl::Status RefuseImageFamily(const v1::Model& model);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CONFIG_IMAGE_FAMILY_CONFIG_H_

@@ -1,0 +1,210 @@
+#include "server/schedule/step_plan.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "proto/schedule/step_ranges.h"
+#include "server/config/batch_sizes.h"
+#include "server/schedule/split_sources.h"
+
+namespace ballast {
+namespace {
+
+// The weights of train's sources from a step on.
+struct WeightsFrom {
+  uint64_t step = 0;
+  std::vector<double> weights;
+};
+
+std::vector<WeightsFrom> WeightsOf(const v1::Config& config) {
+  const std::vector<uint32_t> sources = SourcesOfSplit(config, v1::SPLIT_TRAIN);
+  WeightsFrom now;
+  for (const uint32_t i : sources) {
+    now.weights.push_back(config.sources(i).weight());
+  }
+  std::vector<WeightsFrom> all = {now};
+  for (const auto& change : config.order().mixture_changes()) {
+    now.step = change.step();
+    for (size_t s = 0; s < sources.size(); ++s) {
+      const auto given =
+          change.weights().find(config.sources(sources[s]).name());
+      if (given != change.weights().end()) now.weights[s] = given->second;
+    }
+    all.push_back(now);
+  }
+  return all;
+}
+
+// Walks through the steps of train in ascending order.
+class Planner {
+ public:
+  Planner(std::vector<BatchSize> sizes, std::vector<WeightsFrom> weights)
+      : sizes_(std::move(sizes)), weights_(std::move(weights)) {
+    last_ = weights_[0].weights;
+  }
+
+  // The steps from `step` on have another size or another mixture.
+  void Change(uint64_t step) {
+    AddRange(step);
+    SetWeights(PositionOf(step), WeightsAt(step));
+  }
+
+  // Leaves out the data of `count` steps before `step`, with the changes that
+  // lie among them.
+  void Skip(uint64_t step, uint64_t count) {
+    Change(step);
+    const uint64_t end = step + count;
+    for (const WeightsFrom& each : weights_) {
+      if (each.step <= step || each.step >= end) continue;
+      SetWeights(PositionOf(each.step), each.weights);
+    }
+    skipped_ += SamplesBefore(sizes_, end) - SamplesBefore(sizes_, step);
+    Change(step);
+  }
+
+  StepPlan Take() && { return std::move(plan_); }
+
+ private:
+  // The first position of a step, without later skips.
+  uint64_t PositionOf(uint64_t step) const {
+    return SamplesBefore(sizes_, step) + skipped_;
+  }
+
+  const std::vector<double>& WeightsAt(uint64_t step) const {
+    const auto after =
+        std::upper_bound(weights_.begin(), weights_.end(), step,
+                         [](uint64_t wanted, const WeightsFrom& each) {
+                           return wanted < each.step;
+                         });
+    return std::prev(after)->weights;
+  }
+
+  void AddRange(uint64_t step) {
+    v1::StepRange range;
+    range.set_first_step(step);
+    range.set_first_position(PositionOf(step));
+    range.set_samples(SizeAt(sizes_, step).samples);
+    std::vector<v1::StepRange>& steps = plan_.steps;
+    if (!steps.empty() && steps.back().first_step() == step) steps.pop_back();
+    if (!steps.empty()) {
+      const v1::StepRange& last = steps.back();
+      const bool goes_on =
+          last.samples() == range.samples() &&
+          last.first_position() + (step - last.first_step()) * last.samples() ==
+              range.first_position();
+      if (goes_on) return;
+    }
+    steps.push_back(std::move(range));
+  }
+
+  void SetWeights(uint64_t position, const std::vector<double>& weights) {
+    if (weights == last_) return;
+    last_ = weights;
+    plan_.mixtures.push_back({position, weights});
+  }
+
+  const std::vector<BatchSize> sizes_;
+  const std::vector<WeightsFrom> weights_;
+  StepPlan plan_;
+  uint64_t skipped_ = 0;
+  std::vector<double> last_;
+};
+
+// The changes of a configuration with the first step that each alters.
+std::set<std::pair<uint64_t, std::string>> ChangesOf(const v1::Config& config) {
+  const v1::Order& order = config.order();
+  std::set<std::pair<uint64_t, std::string>> changes;
+  if (config.batch().has_rampup()) {
+    changes.insert({0, config.batch().rampup().ShortDebugString()});
+  }
+  for (const BatchSize& size :
+       BatchSizes(config.batch()).value_or(std::vector<BatchSize>())) {
+    if (!size.is_change) continue;
+    changes.insert({AltersFrom(order, size.first_step),
+                    absl::StrCat("size ", size.first_step, " ", size.samples)});
+  }
+  for (const v1::Order::Skip& skip : order.skips()) {
+    changes.insert({skip.step(), absl::StrCat("skip ", skip.steps())});
+  }
+  for (const WeightsFrom& each : WeightsOf(config)) {
+    if (each.step == 0) continue;
+    changes.insert({AltersFrom(order, each.step),
+                    absl::StrCat("weights ", each.step, " ",
+                                 absl::StrJoin(each.weights, " "))});
+  }
+  return changes;
+}
+
+}  // namespace
+
+absl::StatusOr<StepPlan> PlanSteps(const v1::Config& config, v1::Split split) {
+  if (split != v1::SPLIT_TRAIN) {
+    StepPlan plan;
+    plan.steps.emplace_back().set_samples(config.batch().global());
+    return plan;
+  }
+  BALLAST_ASSIGN_OR_RETURN(std::vector<BatchSize> sizes,
+                           BatchSizes(config.batch()));
+  std::vector<std::pair<uint64_t, uint64_t>> events;  // step, steps to skip
+  for (const BatchSize& size : sizes) events.push_back({size.first_step, 0});
+  for (const auto& change : config.order().mixture_changes()) {
+    events.push_back({change.step(), 0});
+  }
+  for (const v1::Order::Skip& skip : config.order().skips()) {
+    events.push_back({skip.step(), skip.steps()});
+  }
+  std::sort(events.begin(), events.end());
+  Planner planner(std::move(sizes), WeightsOf(config));
+  for (const auto& [step, count] : events) {
+    if (count == 0) {
+      planner.Change(step);
+    } else {
+      planner.Skip(step, count);
+    }
+  }
+  return std::move(planner).Take();
+}
+
+uint64_t AltersFrom(const v1::Order& order, uint64_t step) {
+  for (const v1::Order::Skip& skip : order.skips()) {
+    if (skip.step() < step && step < skip.step() + skip.steps()) {
+      return skip.step();
+    }
+  }
+  return step;
+}
+
+std::optional<uint64_t> FirstAlteredStep(const v1::Config& a,
+                                         const v1::Config& b) {
+  const auto left = ChangesOf(a), right = ChangesOf(b);
+  std::vector<std::pair<uint64_t, std::string>> differences;
+  std::set_symmetric_difference(left.begin(), left.end(), right.begin(),
+                                right.end(), std::back_inserter(differences));
+  if (differences.empty()) return std::nullopt;
+  return differences.front().first;
+}
+
+absl::StatusOr<uint64_t> EndStep(const v1::Config& config, const v1::Job& job,
+                                 const SampleOrder& order) {
+  const uint32_t epochs = config.order().epochs();
+  if (epochs == 0 || job.split() != v1::SPLIT_TRAIN) return 0;
+  const uint64_t samples = order.EndOf(epochs);
+  const uint64_t steps = StepsBefore(job, samples);
+  if (steps == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("order.epochs is ", epochs, ", so the data end at ",
+                     samples, " samples; wanted at least one step of ",
+                     job.step_ranges().empty() ? "batch.global " : "",
+                     SamplesOfStep(job, 0), " samples"));
+  }
+  return steps;
+}
+
+}  // namespace ballast

@@ -1,0 +1,224 @@
+#include "server/text/family_conversation.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
+#include "proto/model.pb.h"
+#include "server/image_plan/image_marks.h"
+#include "server/image_plan/image_text.h"
+#include "server/text/chat_template.h"
+#include "server/text/text_token.h"
+#include "server/text/token_writer.h"
+
+namespace ballast {
+namespace {
+
+using Kind = TextToken::Kind;
+
+absl::Status CheckOrder(absl::Span<const Turn> turns,
+                        const FamilyTemplate& chat, absl::string_view family) {
+  const bool has_system = !turns.empty() && turns[0].role == Role::kSystem;
+  for (size_t i = 0; i < turns.size(); ++i) {
+    const auto refused = [&](absl::string_view wanted) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("turn ", i + 1, " is of the ", RoleName(turns[i].role),
+                       "; the chat template of ", family, " wants ", wanted));
+    };
+    if (turns[i].role == Role::kSystem) {
+      if (!chat.allows_system) return refused("no system turn");
+      if (chat.system_in_user && (i != 0 || turns.size() == 1)) {
+        return refused("a system turn only before the first turn of the user");
+      }
+    } else if (chat.alternates) {
+      const bool is_users = (i - (has_system ? 1 : 0)) % 2 == 0;
+      if (is_users != (turns[i].role == Role::kUser)) {
+        return refused("user and assistant in turn, the user first");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Every special token of the family and its template is one of the tokenizer's.
+absl::Status CheckTokens(const ImageFamily& family, const FamilyTemplate& chat,
+                         const Tokenizer& tokenizer) {
+  std::vector<absl::string_view> texts = {chat.begin, chat.image_after,
+                                          chat.text_before, chat.text_after};
+  for (const FamilyTemplate::Turn* turn :
+       {&chat.system, &chat.user, &chat.assistant}) {
+    texts.insert(texts.end(), {turn->prefix, turn->end, turn->suffix});
+  }
+  for (const std::string* text : TextsOf(family.marks)) texts.push_back(*text);
+  for (const absl::string_view text : texts) {
+    for (const absl::string_view token : SpecialTokensIn(text)) {
+      // Tiles are numbered; of these tokens some are enough.
+      const std::string name = absl::StrReplaceAll(
+          token, {{"{row}", "1"}, {"{column}", "1"}, {"{image}", "0"}});
+      if (tokenizer.SpecialTokenId(name)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the tokenizer lacks the token ", name, " of the family ",
+          family.name, "; give the tokenizer of its checkpoint"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Writes one conversation. Each run of placeholders is an image of the
+// TokenWriter; runs() has their lengths.
+class ConversationWriter {
+ public:
+  ConversationWriter(const FamilyTemplate& chat, const ImagePlanner& planner,
+                     absl::Span<const TileShape> sizes,
+                     const Tokenizer& tokenizer, const v1::TokenIds& ids)
+      : chat_(chat),
+        planner_(planner),
+        sizes_(sizes),
+        writer_(&tokenizer, &ids) {}
+
+  absl::Status AddTurns(absl::Span<const Turn> turns) {
+    writer_.AddText(chat_.begin, Kind::kContext);
+    absl::string_view system;
+    for (size_t i = 0; i < turns.size(); ++i) {
+      if (i == 0 && turns[0].role == Role::kSystem && chat_.system_in_user) {
+        system = turns[0].text;
+        continue;
+      }
+      BALLAST_RETURN_IF_ERROR(AddTurn(turns[i], i == 0, system));
+      system = {};
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<TextToken>> Finish() && {
+    if (next_image_ != sizes_.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the conversation has ", next_image_, " ", kImageMark,
+                       " marks for ", sizes_.size(), " images"));
+    }
+    return std::move(writer_).Finish(runs_.size());
+  }
+
+  const std::vector<uint64_t>& runs() const { return runs_; }
+
+ private:
+  absl::Status AddTurn(const Turn& turn, bool is_first,
+                       absl::string_view system) {
+    const FamilyTemplate::Turn& form = chat_.turn(turn.role);
+    const Kind said =
+        turn.role == Role::kAssistant ? Kind::kSupervised : Kind::kContext;
+    writer_.AddText(form.prefix, Kind::kContext);
+    if (!system.empty()) {
+      writer_.AddText(absl::StrCat(system, "\n\n"), Kind::kContext);
+    }
+    const std::vector<absl::string_view> texts = SplitAtImageMarks(turn.text);
+    const bool begins_with_image = texts.size() > 1 && texts[0].empty();
+    if (!begins_with_image) writer_.AddText(chat_.text_first, Kind::kContext);
+    const bool trims = chat_.trim || (chat_.trim_system && is_first &&
+                                      turn.role == Role::kSystem);
+    if (chat_.images_first) {
+      for (size_t i = 1; i < texts.size(); ++i) {
+        BALLAST_RETURN_IF_ERROR(AddImage());
+      }
+    }
+    for (size_t i = 0; i < texts.size(); ++i) {
+      if (i > 0 && !chat_.images_first) BALLAST_RETURN_IF_ERROR(AddImage());
+      if (texts[i].empty()) continue;
+      writer_.AddText(chat_.text_before, said);
+      writer_.AddText(trims ? StripWhiteSpace(texts[i]) : texts[i], said);
+      writer_.AddText(chat_.text_after, said);
+    }
+    writer_.AddText(form.end, said);
+    writer_.AddText(form.suffix, Kind::kContext);
+    return absl::OkStatus();
+  }
+
+  absl::Status AddImage() {
+    if (next_image_ == sizes_.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the conversation has more ", kImageMark,
+                       " marks than its ", sizes_.size(), " images"));
+    }
+    const uint32_t number = static_cast<uint32_t>(next_image_++);
+    const TileShape& size = sizes_[number];
+    BALLAST_ASSIGN_OR_RETURN(
+        const ImagePlan plan,
+        planner_.Plan(size.height, size.width,
+                      static_cast<uint32_t>(sizes_.size())));
+    for (const ImageTextPiece& piece :
+         ImageText(planner_.family(), plan, number)) {
+      if (piece.placeholders == 0) {
+        writer_.AddText(piece.text, Kind::kContext);
+      } else {
+        writer_.AddImage();
+        runs_.push_back(piece.placeholders);
+      }
+    }
+    writer_.AddText(chat_.image_after, Kind::kContext);
+    return absl::OkStatus();
+  }
+
+  const FamilyTemplate& chat_;
+  const ImagePlanner& planner_;
+  const absl::Span<const TileShape> sizes_;
+  TokenWriter writer_;
+  std::vector<uint64_t> runs_;
+  size_t next_image_ = 0;
+};
+
+TextSample Expand(absl::Span<const TextToken> tokens,
+                  absl::Span<const uint64_t> runs, int32_t placeholder) {
+  TextSample sample;
+  std::vector<int32_t> own;  // each token's label, before they are shifted
+  for (const TextToken& token : tokens) {
+    const bool is_run = token.kind == Kind::kImage;
+    const bool is_label = token.kind == Kind::kSupervised;
+    const uint64_t count = is_run ? runs[token.id] : 1;
+    sample.ids.insert(sample.ids.end(), count, is_run ? placeholder : token.id);
+    own.insert(own.end(), count, is_label ? token.id : -100);
+    // The first token follows no other, so no label names it.
+    sample.label_tokens += is_label && own.size() > 1;
+  }
+  if (!own.empty()) {
+    sample.labels.assign(own.begin() + 1, own.end());
+    sample.labels.push_back(-100);
+  }
+  return sample;
+}
+
+}  // namespace
+
+absl::StatusOr<TextSample> TokenizeFamilyConversation(
+    absl::Span<const Turn> turns, absl::Span<const TileShape> sizes,
+    const ImagePlanner& planner, const FamilyTemplate& chat,
+    const Tokenizer& tokenizer) {
+  const ImageFamily& family = planner.family();
+  BALLAST_RETURN_IF_ERROR(CheckOrder(turns, chat, family.name));
+  BALLAST_RETURN_IF_ERROR(CheckTokens(family, chat, tokenizer));
+  const std::optional<int32_t> placeholder =
+      tokenizer.SpecialTokenId(family.marks.placeholder);
+  if (!placeholder) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the tokenizer lacks the placeholder \"",
+                     family.marks.placeholder, "\" of ", family.name));
+  }
+  v1::TokenIds ids;
+  ids.set_image(*placeholder);
+  ids.set_video(-1);
+  ConversationWriter writer(chat, planner, sizes, tokenizer, ids);
+  BALLAST_RETURN_IF_ERROR(writer.AddTurns(turns));
+  const std::vector<uint64_t> runs = writer.runs();
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<TextToken> tokens,
+                           std::move(writer).Finish());
+  return Expand(tokens, runs, *placeholder);
+}
+
+}  // namespace ballast

@@ -1,0 +1,125 @@
+#include "server/text/family_template.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace ballast {
+namespace {
+
+struct Named {
+  absl::string_view family;
+  FamilyTemplate chat;
+};
+
+FamilyTemplate Gemma3() {
+  FamilyTemplate chat;
+  chat.begin = "<bos>";
+  chat.user = {"<start_of_turn>user\n", "<end_of_turn>", "\n"};
+  chat.assistant = {"<start_of_turn>model\n", "<end_of_turn>", "\n"};
+  chat.trim = true;
+  chat.system_in_user = true;
+  chat.alternates = true;
+  return chat;
+}
+
+FamilyTemplate Idefics(absl::string_view begin) {
+  FamilyTemplate chat;
+  chat.begin = begin;
+  chat.system = {"System:", "<end_of_utterance>", "\n"};
+  chat.user = {"User:", "<end_of_utterance>", "\n"};
+  chat.assistant = {"Assistant:", "<end_of_utterance>", "\n"};
+  chat.text_first = " ";
+  return chat;
+}
+
+FamilyTemplate InternVl() {
+  FamilyTemplate chat;
+  chat.system = {"<|im_start|>system\n", "<|im_end|>", "\n"};
+  chat.user = {"<|im_start|>user\n", "<|im_end|>", "\n"};
+  chat.assistant = {"<|im_start|>assistant\n", "<|im_end|>", "\n"};
+  chat.image_after = "\n";
+  return chat;
+}
+
+FamilyTemplate Llama4() {
+  FamilyTemplate chat;
+  chat.begin = "<|begin_of_text|>";
+  chat.system = {"<|header_start|>system<|header_end|>\n\n", "<|eot|>", ""};
+  chat.user = {"<|header_start|>user<|header_end|>\n\n", "<|eot|>", ""};
+  chat.assistant = {"<|header_start|>assistant<|header_end|>\n\n", "<|eot|>",
+                    ""};
+  chat.trim_system = true;
+  return chat;
+}
+
+// Vicuna's. The tokenizer, not the template, writes <s>.
+FamilyTemplate Llava() {
+  FamilyTemplate chat;
+  chat.begin = "<s>";
+  chat.user = {"USER: ", "", ""};
+  chat.assistant = {"ASSISTANT: ", "", ""};
+  chat.image_after = "\n";
+  chat.text_after = " ";
+  chat.images_first = true;
+  return chat;
+}
+
+FamilyTemplate LlavaOneVision() {
+  FamilyTemplate chat;
+  chat.system = {"<|im_start|>system ", "<|im_end|>", ""};
+  chat.user = {"<|im_start|>user ", "<|im_end|>", ""};
+  chat.assistant = {"<|im_start|>assistant ", "<|im_end|>", ""};
+  chat.text_before = "\n";
+  chat.images_first = true;
+  return chat;
+}
+
+FamilyTemplate Pixtral() {
+  FamilyTemplate chat;
+  chat.begin = "<s>";
+  chat.user = {"[INST]", "[/INST]", ""};
+  chat.assistant = {"", "</s>", ""};
+  chat.allows_system = false;
+  chat.alternates = true;
+  return chat;
+}
+
+const std::vector<Named>& Templates() {
+  static const auto& templates = *new std::vector<Named>{
+      {"gemma3", Gemma3()},
+      {"gemma3_pan_and_scan", Gemma3()},
+      {"idefics3", Idefics("<|begin_of_text|>")},
+      {"internvl3", InternVl()},
+      {"llama4", Llama4()},
+      {"llava1_5", Llava()},
+      {"llava1_5_pad", Llava()},
+      {"llava_next", Llava()},
+      {"llava_onevision", LlavaOneVision()},
+      {"pixtral", Pixtral()},
+      {"smolvlm", Idefics("<|im_start|>")},
+  };
+  return templates;
+}
+
+}  // namespace
+
+absl::StatusOr<FamilyTemplate> FindFamilyTemplate(absl::string_view family) {
+  for (const Named& named : Templates()) {
+    if (named.family == family) return named.chat;
+  }
+  return absl::NotFoundError(
+      absl::StrCat("the chat template of the family ", family,
+                   " is not covered; wanted one of ",
+                   absl::StrJoin(FamilyTemplateNames(), ", ")));
+}
+
+std::vector<std::string> FamilyTemplateNames() {
+  std::vector<std::string> names;
+  for (const Named& named : Templates()) {
+    names.emplace_back(named.family);
+  }
+  return names;
+}
+
+}  // namespace ballast

@@ -1,0 +1,61 @@
+#ifndef BALLAST_SERVER_TEXT_FAMILY_TEMPLATE_H_
+#define BALLAST_SERVER_TEXT_FAMILY_TEMPLATE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/text/conversation.h"
+
+namespace ballast {
+
+// The chat template of an image family's released checkpoints: how it renders a
+// conversation whose messages are parts, each an image or a text. Special
+// tokens are spelled out; a message's image becomes its family's text
+// (server/image_plan/image_text.h).
+struct FamilyTemplate {
+  // A turn of one role is written as prefix, parts, end, suffix. The parts and
+  // `end` of the assistant are supervised.
+  struct Turn {
+    absl::string_view prefix;
+    absl::string_view end;
+    absl::string_view suffix;
+  };
+
+  absl::string_view begin;  // before the first turn
+  Turn system;
+  Turn user;
+  Turn assistant;
+  absl::string_view image_after;  // after each image of a message
+  absl::string_view text_before;  // before each text of a message
+  absl::string_view text_after;   // after each text of a message
+  // After the prefix of a message that does not begin with an image.
+  absl::string_view text_first;
+  bool images_first = false;  // a message's images stand before its texts
+  bool trim = false;          // each text loses white space at both ends
+  bool trim_system = false;   // likewise, of a system turn at the start alone
+  // A system turn at the start is written within the first user turn, after its
+  // prefix and followed by a blank line.
+  bool system_in_user = false;
+  bool allows_system = true;
+  // User and assistant take turns, the user first; other orders are refused.
+  bool alternates = false;
+
+  const Turn& turn(Role role) const {
+    if (role == Role::kSystem) return system;
+    return role == Role::kAssistant ? assistant : user;
+  }
+};
+
+// The template of the family of this name (docs/families.md says of which
+// checkpoints). Errors: NOT_FOUND for a family whose template is not covered,
+// with those that are.
+absl::StatusOr<FamilyTemplate> FindFamilyTemplate(absl::string_view family);
+
+// Families with a template, in alphabetical order.
+std::vector<std::string> FamilyTemplateNames();
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_TEXT_FAMILY_TEMPLATE_H_

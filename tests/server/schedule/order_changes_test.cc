@@ -1,0 +1,239 @@
+// order.mixture_changes, order.skips, batch.rampup and batch.changes, compared
+// with a walk that draws one sample after the other.
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "proto/schedule/step_ranges.h"
+#include "server/config/batch_sizes.h"
+#include "server/schedule/mixture.h"
+#include "server/schedule/sample_order.h"
+#include "server/schedule/scheduler.h"
+#include "server/schedule/step_plan.h"
+#include "tests/server/schedule/changed_order.h"
+
+namespace ballast {
+namespace {
+
+// Draws sample after sample, as the documentation defines the order.
+class Walk {
+ public:
+  explicit Walk(const v1::Config& config)
+      : config_(config), sizes_(*BatchSizes(config.batch())) {
+    for (int s = 0; s < 3; ++s) {
+      alone_.push_back(std::make_unique<SampleOrder>(
+          std::vector<SampleOrder::Source>{{kNames[s], kSizes[s], 1}},
+          config.order().seed(), true));
+    }
+  }
+
+  std::vector<Step> Steps(uint64_t count) {
+    std::vector<Step> steps;
+    for (uint64_t step = 0; step < count; ++step) {
+      for (const v1::Order::Skip& skip : config_.order().skips()) {
+        if (skip.step() != step) continue;
+        for (uint64_t s = 0; s < skip.steps(); ++s) {
+          skipped += DrawStep(step + s).size();
+        }
+      }
+      steps.push_back(DrawStep(step));
+    }
+    return steps;
+  }
+
+  uint64_t skipped = 0;
+  std::vector<uint64_t> drawn = {0, 0, 0};
+
+ private:
+  std::vector<double> WeightsAt(uint64_t step) const {
+    std::vector<double> weights;
+    for (const auto& source : config_.sources()) {
+      double weight = source.weight();
+      for (const auto& change : config_.order().mixture_changes()) {
+        const auto given = change.weights().find(source.name());
+        if (change.step() <= step && given != change.weights().end()) {
+          weight = given->second;
+        }
+      }
+      weights.push_back(weight);
+    }
+    return weights;
+  }
+
+  Step DrawStep(uint64_t step) {
+    const std::vector<double> weights = WeightsAt(step);
+    if (weights != weights_) {
+      weights_ = weights;
+      mixture_ = std::make_unique<Mixture>(weights);
+      place_ = 0;
+    }
+    Step samples;
+    for (uint32_t i = SizeAt(sizes_, step).samples; i > 0; --i) {
+      const uint32_t source = mixture_->At(place_++).source;
+      samples.push_back(absl::StrCat(
+          kNames[source], ":", alone_[source]->At(drawn[source]++).ordinal));
+    }
+    return samples;
+  }
+
+  const v1::Config config_;
+  const std::vector<BatchSize> sizes_;
+  std::vector<std::unique_ptr<SampleOrder>> alone_;
+  std::vector<double> weights_;
+  std::unique_ptr<Mixture> mixture_;
+  uint64_t place_ = 0;
+};
+
+TEST(OrderChangesTest, EachStepIsThatOfTheWalk) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 150; ++round) {
+    const v1::Config config = RandomConfig(&random);
+    const auto scheduler = Make(config);
+    Walk walk(config);
+    const std::vector<Step> wanted = walk.Steps(kSteps);
+    uint64_t samples = 0;
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      ASSERT_EQ(SamplesOf(*scheduler, step), wanted[step])
+          << "step " << step << "\n"
+          << config.order().DebugString() << config.batch().DebugString();
+      ASSERT_EQ(SamplesOfStep(scheduler->job(), step), wanted[step].size());
+      ASSERT_EQ(SamplesBefore(scheduler->job(), step), samples);
+      samples += wanted[step].size();
+    }
+    const auto mixture = *scheduler->MixtureBefore(kSteps);
+    EXPECT_EQ(mixture.samples(), samples);
+  }
+}
+
+// Over all positions, those that skips leave out among them.
+TEST(OrderChangesTest, EverySampleComesOnceAnEpochOfItsSource) {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 50; ++round) {
+    const v1::Config config = RandomConfig(&random);
+    std::vector<SampleOrder::Source> sources;
+    for (int s = 0; s < 3; ++s) {
+      sources.push_back({kNames[s], kSizes[s], config.sources(s).weight()});
+    }
+    const StepPlan plan = *PlanSteps(config, v1::SPLIT_TRAIN);
+    const SampleOrder order(sources, plan.mixtures, 7, true);
+    std::vector<uint64_t> drawn(3, 0);
+    std::vector<std::set<uint64_t>> seen(3);
+    std::vector<SampleOrder::Drawn> counted(3);
+    for (uint64_t position = 0; position < 1500; ++position) {
+      const SampleOrder::Sample sample = order.At(position);
+      ASSERT_EQ(sample.epoch, drawn[sample.source] / kSizes[sample.source]);
+      ASSERT_TRUE(seen[sample.source].insert(sample.ordinal).second);
+      if (++drawn[sample.source] % kSizes[sample.source] == 0) {
+        seen[sample.source].clear();
+      }
+    }
+    order.AddDrawn(0, 700, &counted);
+    order.AddDrawn(700, 1500, &counted);
+    for (int s = 0; s < 3; ++s) EXPECT_EQ(counted[s].samples, drawn[s]);
+    for (uint32_t epochs = 1; epochs <= 3; ++epochs) {
+      uint64_t end = 0;
+      while (order.At(end).epoch < epochs) ++end;
+      EXPECT_EQ(order.EndOf(epochs), end);
+    }
+  }
+}
+
+TEST(OrderChangesTest, OtherSplitsHaveNoChanges) {
+  v1::Config config = Unchanged();
+  config.mutable_sources(1)->set_split(v1::SPLIT_VALID);
+  AddWeights(2, {{"new", 3}}, &config);
+  const auto plain = Make(config);
+  AddSkip(3, 2, &config);
+  AddSize(4, 16, &config);
+  const auto changed = Make(config);
+  const Scheduler* const before = *plain->OfSplit(v1::SPLIT_VALID);
+  const Scheduler* const after = *changed->OfSplit(v1::SPLIT_VALID);
+  EXPECT_EQ(before->fingerprint().data_hash(),
+            after->fingerprint().data_hash());
+  EXPECT_TRUE(after->job().step_ranges().empty());
+  for (uint64_t step = 0; step < 8; ++step) {
+    EXPECT_EQ(SamplesOf(*before, step), SamplesOf(*after, step));
+  }
+}
+
+TEST(OrderChangesTest, TheDataEndWithTheLastWholeStep) {
+  std::mt19937_64 random(6);
+  for (int round = 0; round < 40; ++round) {
+    v1::Config config = RandomConfig(&random);
+    config.mutable_order()->set_epochs(2);
+    const auto scheduler = Scheduler::Create(config, Indexes());
+    if (!scheduler.ok()) continue;  // the data end within the first step
+    const uint64_t end = (*scheduler)->job().end_step();
+    // The walk's first step with a sample of the third epoch.
+    Walk walk(config);
+    uint64_t wanted = 0;
+    while (true) {
+      Walk again(config);
+      again.Steps(wanted + 1);
+      bool ends = false;
+      for (int s = 0; s < 3; ++s) ends |= again.drawn[s] > 2 * kSizes[s];
+      if (ends) break;
+      ++wanted;
+    }
+    EXPECT_EQ(end, wanted) << config.order().DebugString()
+                           << config.batch().DebugString();
+  }
+}
+
+TEST(OrderChangesTest, CountsWhatWasDrawnAndLeftOut) {
+  v1::Config config = Unchanged();
+  AddSkip(2, 3, &config);
+  AddWeights(4, {{"new", 3}, {"docs", 0}}, &config);
+  const auto scheduler = Make(config);
+  // 16 samples at 2:1; 24 left out, the last 8 of them at 1:3; 16 at 2:1; 16 at
+  // 1:3.
+  const v1::GetMixtureResponse mixture = *scheduler->MixtureBefore(6);
+  EXPECT_EQ(mixture.samples(), 48u);
+  ASSERT_EQ(mixture.sources_size(), 3);
+  uint64_t samples = 0, skipped = 0;
+  for (int s = 0; s < 3; ++s) {
+    EXPECT_EQ(mixture.sources(s).name(), kNames[s]);
+    EXPECT_EQ(mixture.sources(s).size(), kSizes[s]);
+    samples += mixture.sources(s).samples();
+    skipped += mixture.sources(s).skipped();
+  }
+  EXPECT_EQ(samples, 48u);
+  EXPECT_EQ(skipped, 24u);
+  EXPECT_EQ(mixture.sources(2).samples(), 12u);
+  EXPECT_EQ(mixture.sources(2).skipped(), 6u);
+  EXPECT_NEAR(mixture.sources(0).wanted_share(), 32. * 2 / 3 / 48, 1e-9);
+  EXPECT_NEAR(mixture.sources(2).wanted_share(), 0.25, 1e-9);
+  EXPECT_NEAR(mixture.sources(2).weight(), 0.75, 1e-9);
+  EXPECT_EQ(scheduler->MixtureBefore(0)->samples(), 0u);
+}
+
+// The numbers of micro-batches follow the sizes, with packs of whole steps,
+// too.
+TEST(OrderChangesTest, MicroBatchesFollowTheSize) {
+  v1::Config config = Unchanged();
+  AddSize(3, 16, &config);
+  for (const auto mode :
+       {v1::Packing::MODE_SHARD, v1::Packing::MODE_SCHEDULED}) {
+    config.mutable_packing()->set_mode(mode);
+    config.mutable_packing()->set_align(1);
+    config.mutable_packing()->set_virtual_pipeline_group(1);
+    const auto scheduler = Make(config);
+    for (uint64_t step = 0; step < 6; ++step) {
+      EXPECT_EQ(SamplesOf(*scheduler, step).size(), step < 3 ? 8u : 16u);
+    }
+    if (mode == v1::Packing::MODE_SCHEDULED) continue;
+    EXPECT_EQ(scheduler->Schedule(2)->micro_batches_size(), 2);
+    EXPECT_EQ(scheduler->Schedule(3)->micro_batches_size(), 4);
+  }
+}
+
+}  // namespace
+}  // namespace ballast
