@@ -7,6 +7,7 @@
 #include "server/command/inspect_image.h"
 #include "server/command/inspect_index.h"
 #include "server/command/inspect_lengths.h"
+#include "server/command/inspect_placement.h"
 #include "server/command/inspect_positions.h"
 #include "server/command/inspect_sample.h"
 #include "server/command/inspect_text.h"
@@ -39,6 +40,7 @@ int main(int argc, char** argv) {
   ballast::AddInspectImage(&line, inspect);
   ballast::AddInspectIndex(&line, inspect);
   ballast::AddInspectLengths(&line, inspect);
+  ballast::AddInspectPlacement(&line, inspect);
   ballast::AddInspectPositions(&line, inspect);
   ballast::AddInspectSample(&line, inspect);
   ballast::AddInspectText(&line, inspect);

@@ -47,6 +47,7 @@ void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
   info->patch_values = shape.patch.row();
   info->vision_max_seqlen = layout.vision.max_seqlen;
   info->dummy_image = layout.dummy_image;
+  info->embeddings = layout.embeddings;
   info->totals = SumTotals(columns, shape.padding, role);
   info->micro_batch_totals = SumTotals(columns, shape.padding);
   info->step_totals = step.totals;

@@ -10,6 +10,7 @@
 #include "proto/schedule.pb.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/context_slice.h"
+#include "trainer_shim/embedding_plan.h"
 #include "trainer_shim/exchange_plan.h"
 #include "trainer_shim/host/patchify.h"
 #include "trainer_shim/job_shape.h"
@@ -44,7 +45,7 @@ struct BatchInfo {
   BatchFields fields;
   ContextSlice context;
   // In packing order, which is the same on the paired ranks of the other
-  // module.
+  // module. With placement `split` the two modules hold different samples.
   std::vector<PackedSample> samples;
 
   // Language.
@@ -64,6 +65,10 @@ struct BatchInfo {
   // multiply the tower's output for it by zero instead of dropping it, so that
   // gradients flow on every rank. No totals count it.
   bool dummy_image = false;
+
+  // Either module, with placement `split`: the same on both batches of a
+  // process.
+  EmbeddingPlan embeddings;
 
   // Sums over this rank's samples (whole samples, for either module), over the
   // samples of all data-parallel ranks in this micro-batch, and over the whole

@@ -37,6 +37,11 @@ absl::StatusOr<BatchLayout> LayOutBatch(
     const ExchangePlan& plan, const v1::MicroBatchSchedule& micro_batch,
     const v1::Role& role, const JobShape& shape) {
   BatchLayout layout;
+  if (shape.split_placement &&
+      (shape.fields.pixels || shape.fields.input_ids)) {
+    BALLAST_RETURN_IF_ERROR(PlanEmbeddings(
+        micro_batch, role.dp_rank(), shape.patch.merge, &layout.embeddings));
+  }
   if (role.module() != v1::MODULE_VISION) {
     std::vector<uint32_t> lengths;
     for (const OwnedSample& owned : plan.owned) {

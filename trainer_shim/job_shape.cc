@@ -107,6 +107,7 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
   shape.place = place;
   shape.layout = layout;
   shape.fields = FieldsOf(role.module(), place, layout);
+  shape.split_placement = job.placement() == v1::Balance::PLACEMENT_SPLIT;
   // Pixels are not sliced: every vision context rank has all of them.
   if (role.module() != v1::MODULE_VISION) {
     shape.context = {layout.cp, place.cp_rank};

@@ -40,6 +40,8 @@ struct JobShape {
   ModuleLayout layout;
   BatchFields fields;
   ContextSlice context;
+  // balance.placement is `split`: batches hold an EmbeddingPlan.
+  bool split_placement = false;
 
   // Whether ranks of the module exchange samples at all.
   bool exchanges() const { return delivery.moves() && dp > 1; }

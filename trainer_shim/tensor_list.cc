@@ -80,6 +80,24 @@ void AddImages(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
   bounds(kHostMemory, "vision_cu_seqlens_host", from.vision_cu_seqlens_host);
 }
 
+// The numbers of rows are for the host alone, which starts the exchange.
+void AddEmbeddings(const BatchInfo& info, const TensorAddresses& from,
+                   Adder* out) {
+  const EmbeddingPlan& plan = info.embeddings;
+  if (!plan.planned()) return;
+  const auto add = [&](int device, const char* name, const void* data,
+                       size_t count) {
+    out->Add(device, name, ElementType::kInt64, data,
+             {static_cast<int64_t>(count)});
+  };
+  add(kHostMemory, "embedding_send_host", plan.send.data(), plan.send.size());
+  add(kHostMemory, "embedding_receive_host", plan.receive.data(),
+      plan.receive.size());
+  add(from.device, "embedding_order", from.embedding_order, plan.order.size());
+  add(kHostMemory, "embedding_order_host", plan.order.data(),
+      plan.order.size());
+}
+
 }  // namespace
 
 void ListTensors(const BatchInfo& info, const TensorAddresses& from,
@@ -91,6 +109,7 @@ void ListTensors(const BatchInfo& info, const TensorAddresses& from,
   } else {
     AddText(info, from, &out);
   }
+  AddEmbeddings(info, from, &out);
 }
 
 }  // namespace ballast

@@ -49,6 +49,7 @@ struct TensorAddresses {
   const void* pixel_values = nullptr;
   const void* image_grid_thw = nullptr;
   const void* vision_cu_seqlens = nullptr;
+  const void* embedding_order = nullptr;
   // Copies of the small tensors in host memory.
   const void* cu_seqlens_host = nullptr;
   const void* cu_seqlens_padded_host = nullptr;

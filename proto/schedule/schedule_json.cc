@@ -15,11 +15,18 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json TotalsJson(const v1::Totals& totals) {
-  return {{"tokens", totals.tokens()},
-          {"tokens_squared", totals.tokens_squared()},
-          {"label_tokens", totals.label_tokens()},
-          {"patches", totals.patches()},
-          {"images", totals.images()}};
+  Json json = {{"tokens", totals.tokens()},
+               {"tokens_squared", totals.tokens_squared()},
+               {"label_tokens", totals.label_tokens()},
+               {"patches", totals.patches()},
+               {"images", totals.images()}};
+  if (totals.has_embeddings_moved()) {
+    const v1::EmbeddingsMoved& moved = totals.embeddings_moved();
+    json["embeddings_moved"] = {
+        {"tokens_within_servers", moved.tokens_within_servers()},
+        {"tokens_between_servers", moved.tokens_between_servers()}};
+  }
+  return json;
 }
 
 // One entry a module: {"vision": f(vision), "language": f(language)}.

@@ -54,12 +54,20 @@ std::string ScheduleToTable(const v1::StepSchedule& schedule) {
     }
   }
   const v1::Totals& totals = schedule.totals();
+  std::string embeddings;
+  if (totals.has_embeddings_moved()) {
+    const v1::EmbeddingsMoved& moved = totals.embeddings_moved();
+    embeddings =
+        absl::StrCat("embeddings moved: ", moved.tokens_within_servers(),
+                     " tokens within servers, ", moved.tokens_between_servers(),
+                     " between servers\n");
+  }
   return absl::StrCat(SplitWord(schedule.split()), "step ", schedule.step(),
                       "  fingerprint ", schedule.fingerprint(), "\n",
                       table.ToString(), "totals: ", totals.tokens(),
                       " tokens, ", totals.label_tokens(), " label tokens, ",
                       totals.patches(), " patches, ", totals.images(),
-                      " images\n");
+                      " images\n", embeddings);
 }
 
 }  // namespace ballast

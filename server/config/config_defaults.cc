@@ -132,6 +132,9 @@ void DefaultBalance(const KeyReport& keys, bool colocated,
   if (!keys.Has("balance.order")) {
     balance->set_order(v1::Balance::ORDER_NATURAL);
   }
+  if (!keys.Has("balance.placement")) {
+    balance->set_placement(v1::Balance::PLACEMENT_PAIRED);
+  }
   if (!keys.Has("balance.objective")) {
     const bool phases = !colocated && packing != v1::Packing::MODE_SCHEDULED &&
                         balance->algorithm() == v1::Balance::ALGORITHM_REFINED;

@@ -148,6 +148,7 @@ void ValidateConfig(const v1::Config& config, KeyReport* report) {
   ValidateBatch(config, report);
   ValidateOrder(config, report);
   ValidateBalance(config.balance(), report);
+  ValidatePlacement(config, report);
   ValidatePacking(config, report);
   ValidateServe(config, report);
   ValidateSecurity(config, report);

@@ -34,6 +34,12 @@ absl::StatusOr<Groups> BalanceLpt(absl::Span<const double> costs,
 absl::StatusOr<Groups> BalanceRefined(absl::Span<const double> costs,
                                       uint32_t groups, bool equal_count);
 
+// Like BalanceRefined in less time: ends within 1/1024 of the lower bound, and
+// may be worse than BalanceLpt where swaps do not reach that. Errors: as
+// BalanceRefined.
+absl::StatusOr<Groups> BalanceQuickly(absl::Span<const double> costs,
+                                      uint32_t groups, bool equal_count);
+
 // Calls BalanceLpt or BalanceRefined, as `algorithm` says; `lpt` ignores
 // `equal_count`.
 absl::StatusOr<Groups> BalanceSamples(absl::Span<const double> costs,

@@ -70,4 +70,22 @@ absl::StatusOr<Groups> BalanceRefined(absl::Span<const double> costs,
   return ImproveBySwaps(fixed, std::move(start), equal_count);
 }
 
+absl::StatusOr<Groups> BalanceQuickly(absl::Span<const double> costs,
+                                      uint32_t groups, bool equal_count) {
+  BALLAST_RETURN_IF_ERROR(CheckBalanceInput(costs, groups, equal_count));
+  const std::vector<int64_t> fixed =
+      FixedPoint(costs, std::accumulate(costs.begin(), costs.end(), 0.0));
+  Groups start;
+  if (equal_count) {
+    BALLAST_ASSIGN_OR_RETURN(start, BalanceLpt(costs, groups));
+  } else {
+    start = UncappedLpt(fixed, groups);
+  }
+  int64_t bound =
+      std::accumulate(fixed.begin(), fixed.end(), int64_t{0}) / groups;
+  for (const int64_t cost : fixed) bound = std::max(bound, cost);
+  return ImproveBySwaps(fixed, std::move(start), equal_count,
+                        bound + (bound >> 10));
+}
+
 }  // namespace ballast

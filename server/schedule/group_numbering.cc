@@ -37,16 +37,44 @@ class Neighbours {
   std::vector<std::vector<uint32_t>> of_server_;
 };
 
+// The gains of one group, by column. Reused from group to group.
+class Row {
+ public:
+  explicit Row(uint32_t columns) : gains_(columns, 0) {}
+
+  void Add(uint32_t column, int64_t gain) {  // above 0
+    if (gains_[column] == 0) columns_.push_back(column);
+    gains_[column] += gain;
+  }
+
+  // Returns the gains in ascending order of column, and empties the row.
+  std::vector<Benefit> Take() {
+    std::sort(columns_.begin(), columns_.end());
+    std::vector<Benefit> benefits;
+    benefits.reserve(columns_.size());
+    for (const uint32_t column : columns_) {
+      benefits.push_back({column, gains_[column]});
+      gains_[column] = 0;
+    }
+    columns_.clear();
+    return benefits;
+  }
+
+ private:
+  std::vector<int64_t> gains_;     // 0: none
+  std::vector<uint32_t> columns_;  // those with a gain
+};
+
 // Adds to `row` the gain of each column that spares the sample's bytes a move,
 // or a move between servers.
 void AddGains(uint32_t reader, int64_t bytes, uint32_t groups_per_rank,
               uint32_t grid, uint32_t slots, const Neighbours& neighbours,
-              std::vector<Benefit>* row) {
+              Row* row) {
   const auto add = [&](uint32_t rank, int64_t gain) {
     for (uint32_t slot = 0; slot < slots; ++slot) {
       const uint32_t first = slot * grid + rank * groups_per_rank;
       for (uint32_t k = 0; k < groups_per_rank; ++k) {
-        row->push_back({first + k, gain});
+        row->Add(first + k, gain);
       }
     }
   };
@@ -58,22 +86,6 @@ void AddGains(uint32_t reader, int64_t bytes, uint32_t groups_per_rank,
   for (const uint32_t rank : neighbours.of(reader)) {
     add(rank, (rank == reader ? kBetweenServers : kBetweenServers - 1) * bytes);
   }
-}
-
-// Merges entries of the same column by summing their gains.
-void Merge(std::vector<Benefit>* row) {
-  std::sort(row->begin(), row->end(), [](const Benefit& a, const Benefit& b) {
-    return a.column < b.column;
-  });
-  size_t kept = 0;
-  for (const Benefit& benefit : *row) {
-    if (kept > 0 && (*row)[kept - 1].column == benefit.column) {
-      (*row)[kept - 1].gain += benefit.gain;
-    } else {
-      (*row)[kept++] = benefit;
-    }
-  }
-  row->resize(kept);
 }
 
 int64_t Slack(const std::vector<std::vector<Benefit>>& gains) {
@@ -93,21 +105,30 @@ int64_t Slack(const std::vector<std::vector<Benefit>>& gains) {
 Groups NumberGroups(Groups groups, uint32_t slots,
                     const std::vector<ModuleShards>& shards) {
   const uint32_t grid = groups.size() / slots;
-  std::vector<std::vector<Benefit>> gains(groups.size());
+  struct Weighed {
+    const ModuleShards* shards;
+    uint32_t groups_per_rank;
+    Neighbours neighbours;
+  };
+  std::vector<Weighed> weighed;
   for (const ModuleShards& module : shards) {
     const uint32_t dp = module.ranks.dp;
     const uint32_t groups_per_rank = grid / dp;
     // With one rank nothing can move.
     if (dp == 1 || groups_per_rank * slots > kMaxGroupsPerRank) continue;
-    const Neighbours neighbours(module.ranks);
-    for (uint32_t g = 0; g < groups.size(); ++g) {
+    weighed.push_back({&module, groups_per_rank, Neighbours(module.ranks)});
+  }
+  std::vector<std::vector<Benefit>> gains(groups.size());
+  Row row(groups.size());
+  for (uint32_t g = 0; g < groups.size(); ++g) {
+    for (const auto& [module, groups_per_rank, neighbours] : weighed) {
       for (const uint32_t i : groups[g]) {
-        AddGains(module.reader[i], module.bytes[i], groups_per_rank, grid,
-                 slots, neighbours, &gains[g]);
+        AddGains(module->reader[i], module->bytes[i], groups_per_rank, grid,
+                 slots, neighbours, &row);
       }
     }
+    gains[g] = row.Take();
   }
-  for (std::vector<Benefit>& row : gains) Merge(&row);
   const std::vector<uint32_t> columns = MaxGainAssignment(gains, Slack(gains));
   Groups placed(groups.size());
   for (uint32_t g = 0; g < groups.size(); ++g) {

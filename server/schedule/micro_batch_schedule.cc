@@ -1,7 +1,12 @@
 #include "server/schedule/micro_batch_schedule.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <vector>
+
+#include "proto/schedule/module.h"
+#include "server/schedule/split_ownership.h"
+#include "server/schedule/vision_placement.h"
 
 namespace ballast {
 namespace {
@@ -40,10 +45,14 @@ struct PlacedSample {
   uint32_t sample;
   uint32_t group;
   uint32_t place;
+  uint32_t vision_rank = 0;  // only with Ownership::vision_groups
 };
 
-// All samples of the micro-batch in ascending order of position.
-std::vector<PlacedSample> PlaceSamples(const Groups& groups) {
+// All samples of the micro-batch in ascending order of position, which are some
+// of `samples`.
+std::vector<PlacedSample> PlaceSamples(const Ownership& ownership,
+                                       size_t samples) {
+  const Groups& groups = ownership.groups;
   std::vector<PlacedSample> placed;
   for (uint32_t g = 0; g < groups.size(); ++g) {
     for (const uint32_t i : groups[g]) {
@@ -54,6 +63,14 @@ std::vector<PlacedSample> PlaceSamples(const Groups& groups) {
             [](const PlacedSample& a, const PlacedSample& b) {
               return a.sample < b.sample;
             });
+  if (ownership.vision_groups.empty()) return placed;
+  std::vector<uint32_t> vision_rank(samples);
+  for (uint32_t r = 0; r < ownership.vision_groups.size(); ++r) {
+    for (const uint32_t i : ownership.vision_groups[r]) vision_rank[i] = r;
+  }
+  for (PlacedSample& each : placed) {
+    each.vision_rank = vision_rank[each.sample];
+  }
   return placed;
 }
 
@@ -61,7 +78,7 @@ std::vector<PlacedSample> PlaceSamples(const Groups& groups) {
 void AddModule(const std::vector<ScheduledSample>& samples,
                const std::vector<PlacedSample>& placed,
                const MicroBatchShape& shape, const ModuleRanks& ranks,
-               v1::MicroBatchSchedule* out) {
+               bool split, v1::MicroBatchSchedule* out) {
   const uint32_t groups_per_rank = shape.grid / ranks.dp;
   v1::ModuleSchedule& module = *out->add_modules();
   module.set_module(ranks.module);
@@ -70,7 +87,9 @@ void AddModule(const std::vector<ScheduledSample>& samples,
     const double cost = SampleCost(samples[each.sample].size, ranks.module,
                                    shape.balance.cost());
     const uint32_t reader = ReaderOf(each.sample, ranks, shape);
-    const uint32_t owner = each.group / groups_per_rank;
+    const uint32_t owner = split && ranks.module == v1::MODULE_VISION
+                               ? each.vision_rank
+                               : each.group / groups_per_rank;
     module.add_cost(cost);
     module.add_reader(reader);
     module.add_owner(owner);
@@ -81,6 +100,27 @@ void AddModule(const std::vector<ScheduledSample>& samples,
   module.mutable_load_after()->Add(after.begin(), after.end());
 }
 
+// Counts the embeddings that move, with balance.placement `split`. Homes are as
+// SplitOwners has them.
+void CountEmbeddings(const std::vector<ScheduledSample>& samples,
+                     const std::vector<PlacedSample>& placed,
+                     const MicroBatchShape& shape,
+                     v1::MicroBatchSchedule* out) {
+  std::vector<VisionSample> moved;
+  std::vector<uint32_t> owners;
+  for (int k = 0; k < out->place_size(); ++k) {
+    const SampleSize& size = samples[placed[k].sample].size;
+    moved.push_back({0, EmbeddingTokens(size, shape), placed[k].group});
+    owners.push_back(FindModule(*out, v1::MODULE_VISION)->owner(k));
+  }
+  const MovedTokens tokens =
+      CountMovedTokens(moved, owners, VisionServers(shape));
+  v1::EmbeddingsMoved& total =
+      *out->mutable_totals()->mutable_embeddings_moved();
+  total.set_tokens_within_servers(tokens.within_servers);
+  total.set_tokens_between_servers(tokens.between_servers);
+}
+
 }  // namespace
 
 void AddTotals(const v1::Totals& more, v1::Totals* totals) {
@@ -89,12 +129,20 @@ void AddTotals(const v1::Totals& more, v1::Totals* totals) {
   totals->set_label_tokens(totals->label_tokens() + more.label_tokens());
   totals->set_patches(totals->patches() + more.patches());
   totals->set_images(totals->images() + more.images());
+  if (!more.has_embeddings_moved()) return;
+  const v1::EmbeddingsMoved& moved = more.embeddings_moved();
+  v1::EmbeddingsMoved& sum = *totals->mutable_embeddings_moved();
+  sum.set_tokens_within_servers(sum.tokens_within_servers() +
+                                moved.tokens_within_servers());
+  sum.set_tokens_between_servers(sum.tokens_between_servers() +
+                                 moved.tokens_between_servers());
 }
 
 v1::MicroBatchSchedule MakeMicroBatch(
     const std::vector<ScheduledSample>& samples, const Ownership& ownership,
     uint32_t number, const MicroBatchShape& shape) {
-  const std::vector<PlacedSample> placed = PlaceSamples(ownership.groups);
+  const std::vector<PlacedSample> placed =
+      PlaceSamples(ownership, samples.size());
   v1::MicroBatchSchedule out;
   out.mutable_totals();
   for (const PlacedSample& each : placed) {
@@ -103,11 +151,15 @@ v1::MicroBatchSchedule MakeMicroBatch(
     out.add_place(each.place);
   }
   for (const ModuleRanks& ranks : shape.modules) {
-    AddModule(samples, placed, shape, ranks, &out);
+    AddModule(samples, placed, shape, ranks, !ownership.vision_groups.empty(),
+              &out);
     if (ranks.module == v1::MODULE_VISION) {
       out.mutable_modules()->rbegin()->mutable_dummy_rank()->Add(
           ownership.dummy_ranks.begin(), ownership.dummy_ranks.end());
     }
+  }
+  if (shape.balance.placement() == v1::Balance::PLACEMENT_SPLIT) {
+    CountEmbeddings(samples, placed, shape, &out);
   }
   return out;
 }

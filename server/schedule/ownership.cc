@@ -8,6 +8,7 @@
 #include "common/status_macros.h"
 #include "server/schedule/balance_joint.h"
 #include "server/schedule/presence.h"
+#include "server/schedule/split_ownership.h"
 
 namespace ballast {
 namespace {
@@ -68,6 +69,9 @@ absl::StatusOr<Groups> Balance(const std::vector<ScheduledSample>& samples,
                                const std::vector<double>& joint_costs,
                                uint32_t groups, const MicroBatchShape& shape) {
   const v1::Balance& balance = shape.balance;
+  if (IsSplit(shape)) {
+    return BalanceQuickly(joint_costs, groups, balance.equal_count());
+  }
   if (balance.objective() != v1::Balance::OBJECTIVE_PHASES ||
       shape.modules.size() < 2 ||
       balance.algorithm() == v1::Balance::ALGORITHM_LPT) {
@@ -89,15 +93,18 @@ absl::StatusOr<Groups> WindowGroups(const std::vector<ScheduledSample>& samples,
   const v1::Balance& balance = shape.balance;
   Groups reading = ReadingGroups(samples.size(), shape);
   if (balance.delivery() == v1::DELIVERY_OFF) return reading;
-  if (balance.skip_below() > 0 &&
+  if ((balance.skip_below() > 0 || IsSplit(shape)) &&
       IsBalanced(costs, reading, balance.skip_below())) {
     return reading;
   }
   BALLAST_ASSIGN_OR_RETURN(Groups groups,
                            Balance(samples, costs, reading.size(), shape));
   if (balance.algorithm() == v1::Balance::ALGORITHM_LPT) return groups;
+  std::vector<ModuleShards> shards = MakeShards(samples, shape);
+  // Most images stay with their text, and their pixels outweigh it by far.
+  if (IsSplit(shape)) shards.resize(1);
   return NumberGroups(std::move(groups), samples.size() / shape.micro_batch,
-                      MakeShards(samples, shape));
+                      shards);
 }
 
 // Enforces balance.align_images in one micro-batch.
@@ -141,7 +148,9 @@ std::vector<ModuleShards> MakeShards(
 absl::StatusOr<std::vector<Ownership>> AssignOwners(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape) {
   const std::vector<double> costs = Costs(samples, [&](const SampleSize& size) {
-    return JointCost(size, shape.balance.cost());
+    return IsSplit(shape)
+               ? SampleCost(size, v1::MODULE_LANGUAGE, shape.balance.cost())
+               : JointCost(size, shape.balance.cost());
   });
   BALLAST_ASSIGN_OR_RETURN(Groups groups, WindowGroups(samples, costs, shape));
   std::vector<bool> has_image;
@@ -155,7 +164,9 @@ absl::StatusOr<std::vector<Ownership>> AssignOwners(
     Ownership& ownership = owners.emplace_back();
     ownership.groups.assign(std::make_move_iterator(first),
                             std::make_move_iterator(first + shape.grid));
-    if (shape.balance.align_images()) {
+    if (IsSplit(shape)) {
+      SplitOwners(samples, shape, &ownership);
+    } else if (shape.balance.align_images()) {
       AlignVisionRanks(costs, has_image, shape, &ownership);
     }
   }

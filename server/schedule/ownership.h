@@ -29,6 +29,7 @@ struct MicroBatchShape {
   std::vector<ModuleRanks> modules;
   v1::Balance balance;  // `cost` applies to the present step
   BlockGeometry geometry;
+  uint32_t patches_a_token = 4;  // model.merge squared
 };
 
 // The data-parallel rank that reads sample `index` of consecutive whole
@@ -46,6 +47,9 @@ struct Ownership {
   // `grid` groups of indexes into the samples; rank r of a module with dp d
   // owns groups [r*grid/d, (r+1)*grid/d).
   Groups groups;
+  // Only if vision's owners are chosen apart: rank r of vision owns
+  // vision_groups[r], and `groups` are language's alone.
+  Groups vision_groups;
   std::vector<uint32_t> dummy_ranks;  // as AlignImages returns them
 };
 
@@ -58,6 +62,9 @@ struct Ownership {
 //    move; `lpt` always balances the sum of both modules and keeps the
 //    reference's numbers.
 //  - balance.align_images is then enforced in each micro-batch.
+//  - With balance.placement `split`, the above balances language alone, leaves
+//    it as read if it is even already, and vision's owners are then chosen in
+//    each micro-batch (SplitOwners).
 // Errors: INVALID_ARGUMENT (as the balancer).
 absl::StatusOr<std::vector<Ownership>> AssignOwners(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape);

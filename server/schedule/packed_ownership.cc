@@ -8,6 +8,7 @@
 #include "common/align.h"
 #include "common/status_macros.h"
 #include "server/schedule/presence.h"
+#include "server/schedule/split_ownership.h"
 
 namespace ballast {
 namespace {
@@ -70,10 +71,11 @@ absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
                   std::make_move_iterator(first + shape.grid));
     if (!as_reference) groups = NumberGroups(std::move(groups), 1, shards);
     Ownership& ownership = owners.emplace_back();
-    if (shape.balance.align_images()) {
+    if (!IsSplit(shape) && shape.balance.align_images()) {
       ownership.dummy_ranks = Dummies(samples, groups, shape);
     }
     ownership.groups = std::move(groups);
+    if (IsSplit(shape)) SplitOwners(samples, shape, &ownership);
   }
   return owners;
 }

@@ -26,8 +26,10 @@ struct PackShape {
 // the reference (PackInOrder); `refined` balances the costs (PackBalanced) and
 // numbers the packs of a micro-batch so that few bytes move.
 // balance.align_images does not swap samples here, because that would change
-// the packs' lengths: ranks without an image get a dummy. Errors: as
-// PackInOrder, naming samples by position.
+// the packs' lengths: ranks without an image get a dummy. With
+// balance.placement `split` the packs are language's, and vision's owners are
+// chosen in each micro-batch (SplitOwners), images for every rank included.
+// Errors: as PackInOrder, naming samples by position.
 absl::StatusOr<std::vector<Ownership>> AssignPackedOwners(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape,
     const PackShape& packs);

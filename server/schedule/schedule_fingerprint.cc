@@ -200,6 +200,10 @@ v1::Fingerprint ScheduleFingerprint(
   }
 
   AddMessage("balance", config.balance(), &entries);
+  // As order.epochs.
+  if (config.balance().placement() != v1::Balance::PLACEMENT_SPLIT) {
+    entries.erase("balance.placement");
+  }
   entries["balance.rules"] = absl::StrCat(kScheduleRules);
   entries["topology.colocated"] =
       config.topology().colocated() ? "true" : "false";

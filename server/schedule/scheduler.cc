@@ -231,6 +231,7 @@ absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
   shape.balance = config.balance();
   shape.balance.clear_cost_changes();  // the shape is copied for every step
   shape.geometry = {config.model().patch(), config.model().position_axes()};
+  shape.patches_a_token = config.model().merge() * config.model().merge();
   for (const v1::Module module : Modules(config)) {
     BALLAST_ASSIGN_OR_RETURN(ServerOfRank servers,
                              FindServerOfRank(config, module));
@@ -267,6 +268,7 @@ v1::Job MakeJob(const v1::Config& config,
   for (const v1::Split split : SplitsOf(config)) job.add_splits(split);
   job.set_padded(config.packing().mode() == v1::Packing::MODE_PADDED);
   job.set_row_length(config.packing().row_length());
+  job.set_placement(config.balance().placement());
   return job;
 }
 

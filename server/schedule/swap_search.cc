@@ -39,7 +39,8 @@ struct Swap {
 
 class Search {
  public:
-  Search(const std::vector<int64_t>& costs, Groups groups, bool keep_counts)
+  Search(const std::vector<int64_t>& costs, Groups groups, bool keep_counts,
+         int64_t enough)
       : costs_(costs),
         groups_(std::move(groups)),
         keep_counts_(keep_counts),
@@ -52,7 +53,7 @@ class Search {
     }
     const int64_t mean = sum / static_cast<int64_t>(groups_.size());
     const int64_t bound = std::max(largest, mean);
-    close_enough_ = bound + (bound >> kCloseEnoughShift);
+    close_enough_ = std::max(enough, bound + (bound >> kCloseEnoughShift));
     // Every load is a multiple of the costs' common divisor.
     if (unit > 0)
       close_enough_ = std::max(close_enough_, (bound + unit - 1) / unit * unit);
@@ -184,8 +185,8 @@ class Search {
 }  // namespace
 
 Groups ImproveBySwaps(const std::vector<int64_t>& costs, Groups groups,
-                      bool keep_counts) {
-  Search search(costs, std::move(groups), keep_counts);
+                      bool keep_counts, int64_t enough) {
+  Search search(costs, std::move(groups), keep_counts, enough);
   search.Improve();
   return search.TakeGroups();
 }

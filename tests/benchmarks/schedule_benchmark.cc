@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -12,6 +13,7 @@
 #include "server/schedule/balance.h"
 #include "server/schedule/sample_order.h"
 #include "server/schedule/scheduler.h"
+#include "tests/fakes/drawn_loads.h"
 #include "tests/fakes/fake_source_index.h"
 #include "tests/fakes/job_config.h"
 
@@ -60,6 +62,37 @@ BENCHMARK(BM_ScheduleStep)
     ->ArgsProduct({{8, 128, 1024, 16384},
                    {v1::Balance::ALGORITHM_LPT,
                     v1::Balance::ALGORITHM_REFINED}})
+    ->Unit(benchmark::kMillisecond);
+
+// A step with balance.placement `split` (1) or `paired` (0), with costs of both
+// modules, and one server or servers of 8 ranks (wanted: 16,384 ranks of one
+// server in under 150 ms).
+void BM_PlacementStep(benchmark::State& state) {
+  const uint32_t dp = state.range(0);
+  const absl::string_view kind = kDrawnLoads[state.range(1)];
+  const FakeSourceIndex index(DrawLoad(kind, 1 << 17));
+  v1::Config config = DrawnLoadConfig(dp, 8, state.range(3) == 1 ? dp : 8);
+  if (state.range(2) == 1) {
+    config.mutable_balance()->set_placement(v1::Balance::PLACEMENT_SPLIT);
+  }
+  const auto scheduler = Scheduler::Create(config, {&index});
+  uint64_t step = 0;
+  double moved = 0;
+  double tokens = 0;
+  for (auto _ : state) {
+    const auto schedule = (*scheduler)->Schedule(step++);
+    const v1::EmbeddingsMoved& embeddings =
+        schedule->totals().embeddings_moved();
+    moved += embeddings.tokens_within_servers() +
+             embeddings.tokens_between_servers();
+    tokens += schedule->totals().patches() / 4;
+  }
+  state.SetLabel(std::string(kind));
+  state.counters["moved"] = moved / tokens;
+}
+BENCHMARK(BM_PlacementStep)
+    ->ArgNames({"dp", "load", "split", "one_server"})
+    ->ArgsProduct({{1024, 16384}, {0, 1, 2, 3}, {0, 1}, {0, 1}})
     ->Unit(benchmark::kMillisecond);
 
 // Looks up positions of a shuffled mixture of 10^10 samples; there is no table

@@ -46,9 +46,10 @@ void AddModule(const SyntheticJob& job, v1::Module module, uint32_t dp,
     const uint32_t reader = i / (samples / dp);
     uint32_t place = out->place(i);
     if (job.uneven && place > 0) --place;
-    const uint32_t owner = job.delivery == v1::DELIVERY_OFF
-                               ? reader
-                               : place / job.samples_per_group / (grid / dp);
+    uint32_t owner = job.delivery == v1::DELIVERY_OFF
+                         ? reader
+                         : place / job.samples_per_group / (grid / dp);
+    if (job.split && module == v1::MODULE_VISION) owner = 7 * place / 2 % dp;
     const double cost = out->tokens(i);
     columns->add_cost(cost);
     columns->add_reader(reader);
@@ -125,6 +126,7 @@ v1::Job SyntheticJobMessage(const SyntheticJob& job) {
   message.set_global_batch(job.micro_batches * MicroBatchOf(job));
   message.set_delivery(job.delivery);
   message.set_padded(job.padded);
+  if (job.split) message.set_placement(v1::Balance::PLACEMENT_SPLIT);
   message.set_row_length(job.row_length);
   v1::Model* model = message.mutable_model();
   model->set_patch(4);

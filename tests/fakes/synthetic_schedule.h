@@ -22,6 +22,9 @@ struct SyntheticJob {
   v1::Delivery delivery = v1::DELIVERY_EXCHANGE;
   // Group 0 owns one more sample, and the last group one fewer.
   bool uneven = false;
+  // balance.placement `split`: vision's owners are others than language's. Both
+  // modules have one dp.
+  bool split = false;
   uint32_t align = 4;
   // packing.mode `padded`, with rows of this length; 0: as the longest sample.
   bool padded = false;

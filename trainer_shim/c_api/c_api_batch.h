@@ -101,6 +101,15 @@ typedef enum ballast_device_type {
  *
  *   attention_mask     bool     [n, S / cp]  all; 1 for tokens of the sample
  *
+ * With balance.placement `split` the first stages of both modules have the plan
+ * by which embeddings of images move from vision to language owners (rows are
+ * image tokens; docs/pytorch.md, "Split placement"), dp ranks, E image tokens:
+ *
+ *   embedding_send_host     int64  [dp]  rows that go to each rank
+ *   embedding_receive_host  int64  [dp]  rows that come from each rank
+ *   embedding_order         int64  [E]   received row of each image
+ * placeholder, and embedding_order_host
+ *
  * The small tensors, cu_seqlens, cu_seqlens_padded, image_grid_thw and
  * vision_cu_seqlens, have copies in host memory, with _host appended to the
  * name, so that their values can be read without waiting for the device. */
@@ -139,7 +148,8 @@ typedef struct ballast_sample {
 } ballast_sample;
 
 /* Returns sample `index`, from 0 to ballast_batch_info.num_samples - 1, in
- * packing order, which is the same on the paired ranks of the other module.
+ * packing order, which is the same on the paired ranks of the other module
+ * unless balance.placement is `split`.
  * Errors: INVALID_ARGUMENT (no such sample). */
 BALLAST_API int ballast_batch_get_sample(const ballast_batch* batch,
                                          uint32_t index,

@@ -51,6 +51,7 @@ TensorAddresses AddressesOf(const DeviceBatch& batch) {
   at.image_grid_thw_host = batch.vision.image_grid_thw.data();
   at.vision_cu_seqlens = batch.vision_cu_seqlens;
   at.vision_cu_seqlens_host = batch.vision.cu_seqlens.data();
+  at.embedding_order = batch.embedding_order;
   return at;
 }
 
@@ -87,6 +88,9 @@ absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
     BALLAST_RETURN_IF_ERROR(Copy(batch.vision_cu_seqlens, images + 1, stream,
                                  &host.vision_cu_seqlens));
   }
+  BALLAST_RETURN_IF_ERROR(Copy(batch.embedding_order,
+                               batch.embeddings.order.size(), stream,
+                               &host.embeddings.order));
   BALLAST_RETURN_IF_ERROR(
       CudaStatus(cudaStreamSynchronize(stream), "waiting for a batch"));
   for (size_t i = 0; i < host.samples.size(); ++i) {

@@ -45,6 +45,9 @@ struct DeviceBatch : BatchInfo {
   const int32_t* vision_cu_seqlens = nullptr;  // [images + 1]
   // The last two in host memory, and P.
   VisionLayout vision;
+
+  // Either module: embeddings.order.
+  const int64_t* embedding_order = nullptr;
 };
 
 // The parts of the batch that are in host memory: everything except its

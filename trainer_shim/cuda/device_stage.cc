@@ -212,6 +212,8 @@ void DeviceStage::Point(const StagingPlan& plan, DeviceEntry* entry) const {
       int64s(in_upload(fields.pixels, upload.image_grid_thw));
   batch.vision_cu_seqlens =
       int32s(in_upload(fields.pixels, upload.vision_cu_seqlens));
+  batch.embedding_order =
+      int64s(in_upload(batch.embeddings.planned(), upload.embedding_order));
 }
 
 absl::Status DeviceStage::Pack(const StagedBatch& staged,

@@ -93,6 +93,8 @@ StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
       upload.Add<int64_t>(layout.vision.image_grid_thw.size());
   plan.upload.vision_cu_seqlens =
       upload.Add<int32_t>(layout.vision.cu_seqlens.size());
+  plan.upload.embedding_order =
+      upload.Add<int64_t>(layout.embeddings.order.size());
   plan.upload.bytes = upload.bytes();
 
   Arrays output;
@@ -150,6 +152,7 @@ void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,
   Put(out, plan.upload.cu_seqlens_padded, layout.text.cu_seqlens_padded);
   Put(out, plan.upload.image_grid_thw, layout.vision.image_grid_thw);
   Put(out, plan.upload.vision_cu_seqlens, layout.vision.cu_seqlens);
+  Put(out, plan.upload.embedding_order, layout.embeddings.order);
 }
 
 }  // namespace ballast

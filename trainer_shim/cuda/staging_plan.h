@@ -83,6 +83,7 @@ struct UploadLayout {
   uint64_t cu_seqlens_padded = 0;
   uint64_t image_grid_thw = 0;
   uint64_t vision_cu_seqlens = 0;
+  uint64_t embedding_order = 0;
   uint64_t bytes = 0;
 };
 

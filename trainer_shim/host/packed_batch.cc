@@ -61,6 +61,11 @@ std::string DigestOf(const PackedBatch& batch) {
   digest.Add("vision_cu_seqlens", batch.vision_cu_seqlens);
   digest.Add("vision_max_seqlen", &batch.vision_max_seqlen, 1);
   digest.Add("dummy_image", &batch.dummy_image, 1);
+  if (batch.embeddings.planned()) {
+    digest.Add("embedding_send", batch.embeddings.send);
+    digest.Add("embedding_receive", batch.embeddings.receive);
+    digest.Add("embedding_order", batch.embeddings.order);
+  }
   return digest.Hex();
 }
 
@@ -139,6 +144,7 @@ TensorAddresses AddressesOf(const PackedBatch& batch) {
   at.image_grid_thw = at.image_grid_thw_host = batch.image_grid_thw.data();
   at.vision_cu_seqlens = at.vision_cu_seqlens_host =
       batch.vision_cu_seqlens.data();
+  at.embedding_order = batch.embeddings.order.data();
   return at;
 }
 

@@ -45,8 +45,9 @@ struct PackedBatch : BatchInfo {
   absl::Duration exchange_time;
 };
 
-// XXH3-128 over all tensors and dummy_image (name, length and bytes of each, in
-// the order above), as 32 hexadecimal digits: equal batches have equal digests.
+// XXH3-128 over all tensors, dummy_image and a planned embedding plan (name,
+// length and bytes of each, in the order above), as 32 hexadecimal digits:
+// equal batches have equal digests.
 std::string DigestOf(const PackedBatch& batch);
 
 // XXH3-128 over each sample's part of the tensors, in packing order: the digest

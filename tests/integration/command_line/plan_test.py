@@ -123,6 +123,76 @@ class PlanTest(tools.CorpusTest):
                 },
             )
 
+    def split_config(self):
+        """The configuration with both modules on 4 ranks and placement `split`."""
+        with open(self.config, encoding="utf-8") as file:
+            text = file.read()
+        text = text.replace("vision: {dp: 2}", "vision: {dp: 4}")
+        text = text.replace("balance:", "balance:\n  placement: split")
+        return self.write("split.yaml", text)
+
+    def test_split_placement_counts_the_embeddings_that_move(self):
+        steps = self.json_lines(
+            "ballast-server", "plan", "--config", self.split_config(),
+            "--step", 0, "--steps", STEPS, "--json",
+        )  # fmt: skip
+        moved = 0
+        for step in steps:
+            samples = [s for m in step["micro_batches"] for s in m["samples"]]
+            apart = sum(
+                s["patches"] // 4
+                for s in samples
+                if s["owner"]["vision"] != s["owner"]["language"]
+            )
+            self.assertEqual(
+                step["totals"]["embeddings_moved"],
+                {"tokens_within_servers": apart, "tokens_between_servers": 0},
+            )
+            moved += apart
+        self.assertGreater(moved, 0)
+        text = self.ok("ballast-server", "plan", "--config", self.split_config(), "--step", 0)
+        self.assertRegex(
+            text.splitlines()[-1],
+            r"^embeddings moved: \d+ tokens within servers, 0 between servers$",
+        )
+
+    def test_inspect_placement_compares_the_choices(self):
+        config = self.split_config()
+        (found,) = self.json_lines(
+            "ballast-server", "inspect", "placement", "--config", config,
+            "--steps", 2, "--width", 8, "--json",
+        )  # fmt: skip
+        self.keys(found, "sum", "phases", "split")
+        for choice in found.values():
+            self.keys(choice, "time", "max_over_mean", "image_tokens", "embeddings_moved")
+            time = choice["time"]
+            self.assertLessEqual(time["least"], time["wait_a_micro_batch"])
+            self.assertLessEqual(time["wait_a_micro_batch"], time["wait_a_module"])
+        for paired in ("sum", "phases"):
+            self.assertEqual(found[paired]["embeddings_moved"]["bytes"], 0)
+        moved = found["split"]["embeddings_moved"]
+        self.assertEqual(moved["bytes"], int(moved["tokens_within_servers"] * 8 * 2))
+        # The times of split are those of its plan.
+        steps = self.json_lines(
+            "ballast-server", "plan", "--config", config, "--step", 0, "--steps", 2, "--json"
+        )
+        by_module = math.fsum(
+            max(load["after"])
+            for step in steps
+            for micro_batch in step["micro_batches"]
+            for load in micro_batch["load"].values()
+        )
+        self.assertEqual(found["split"]["time"]["wait_a_module"], by_module / 2)
+        rows = self.ok("ballast-server", "inspect", "placement", "--config", config).splitlines()
+        self.assertEqual([row.split()[0] for row in rows[2:5]], ["sum", "phases", "split"])
+
+    def test_inspect_placement_names_what_the_configuration_rules_out(self):
+        (found,) = self.json_lines(
+            "ballast-server", "inspect", "placement", "--config", self.config, "--json"
+        )
+        self.assertIn("vision dp 2, language dp 4", found["split"]["refused"])
+        self.assertIn("time", found["phases"])
+
     def test_table(self):
         text = self.ok("ballast-server", "plan", "--config", self.config, "--step", 1)
         lines = text.splitlines()

@@ -53,6 +53,31 @@ TEST(ObjectiveTest, TheDefaultFollowsTheTopologyAndTheAlgorithm) {
             v1::Balance::OBJECTIVE_PHASES);
 }
 
+TEST(PlacementTest, IsPairedUnlessSplitIsAskedFor) {
+  EXPECT_EQ(Load("", "").balance().placement(), v1::Balance::PLACEMENT_PAIRED);
+  const auto split = [](const char* rest) {
+    return ParseConfig(
+        absl::StrCat("sources: [{name: a, format: jsonl, path: a.jsonl}]\n"
+                     "batch: {global: 8, micro: 4}\n"
+                     "topology: {modules: {vision: {dp: 2, cp: 2}, "
+                     "language: {dp: 2, tp: 2, pp: 3, cp: 2}}}\n",
+                     rest),
+        "F", ".");
+  };
+  const auto loaded =
+      split("balance: {placement: split, cost: {language: {linear: 1}}}");
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->config.balance().placement(), v1::Balance::PLACEMENT_SPLIT);
+  // Packs and rows are even without language's costs, and `off` moves nothing.
+  for (const char* rest :
+       {"balance: {placement: split}\npacking: {mode: scheduled}\n",
+        "balance: {placement: split, equal_count: true}\n"
+        "packing: {mode: padded}\n",
+        "balance: {placement: split, delivery: off}\n"}) {
+    EXPECT_TRUE(split(rest).ok()) << split(rest).status();
+  }
+}
+
 class ModelCostFileTest : public ::testing::Test {
  protected:
   ModelCostFileTest() : directory_(std::getenv("TEST_TMPDIR")) {

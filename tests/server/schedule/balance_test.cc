@@ -279,6 +279,23 @@ TEST(BalanceRefinedTest, WithinAThousandthOfTheBoundOnReceipts) {
   }
 }
 
+TEST(BalanceQuicklyTest, EndsWithinAThousandthOfTheBoundOnReceipts) {
+  for (const uint32_t groups : {4u, 64u, 512u}) {
+    for (const bool equal_count : {false, true}) {
+      const std::vector<double> costs = ReceiptCosts(8 * groups, groups);
+      const auto found = BalanceQuickly(costs, groups, equal_count);
+      ASSERT_TRUE(found.ok()) << found.status();
+      ExpectPartition(*found, costs.size());
+      EXPECT_LE(LargestLoad(costs, *found),
+                LoadLowerBound(costs, groups) * 1.001);
+      for (const auto& group : *found) {
+        EXPECT_GE(group.size(), equal_count ? 8u : 1u);
+      }
+    }
+  }
+  EXPECT_FALSE(BalanceQuickly({1, 2, 3}, 2, true).ok());
+}
+
 TEST(LoadLowerBoundTest, LargerOfMeanAndLargestCost) {
   EXPECT_THAT(LoadLowerBound({1, 2, 3}, 2), DoubleEq(3));
   EXPECT_THAT(LoadLowerBound({3, 3, 3}, 2), DoubleEq(4.5));

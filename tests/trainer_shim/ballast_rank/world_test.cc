@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "common/mutex.h"
 #include "tests/fakes/fake_loader_client.h"
 #include "tests/fakes/meeting_place.h"
@@ -20,6 +21,7 @@
 #include "tests/trainer_shim/host/dp_sizes_test_base.h"
 #include "trainer_shim/ballast_rank/batch_lines.h"
 #include "trainer_shim/ballast_rank/lost_reports.h"
+#include "trainer_shim/embedding_plan.h"
 
 namespace ballast {
 namespace {
@@ -128,6 +130,43 @@ TEST_P(WorldTest, ExchangeDirectAndHybridDigestsAreEqual) {
     EXPECT_EQ(exchanged[i]["digest"], hybrid[i]["digest"]);
     EXPECT_EQ(exchanged[i]["samples"], hybrid[i]["samples"]);
   }
+}
+
+// The same for split placement, whose digests cover the embedding plan, and
+// both batches of a rank have one plan.
+TEST_P(WorldTest, SplitPlacementGivesOnePlanWithEveryDelivery) {
+  std::map<v1::Delivery, std::multiset<std::string>> digests;
+  for (const v1::Delivery delivery :
+       {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_HYBRID}) {
+    FakeLoader loader;
+    loader.job = Job(delivery);
+    if (loader.job.vision_dp != loader.job.language_dp) return;
+    loader.job.split = true;
+    Mutex mutex;
+    std::map<std::string, std::vector<EmbeddingPlan>> plans;
+    const absl::Status status =
+        RunRoles(loader, TwoSteps(), [&](const RankBatch& got) {
+          const PackedBatch& batch = *got.batch;
+          MutexLock lock(&mutex);
+          digests[delivery].insert(DigestOf(batch));
+          plans[absl::StrCat(batch.step, " ", batch.micro_batch, " ",
+                             batch.role.dp_rank())]
+              .push_back(batch.embeddings);
+        });
+    ASSERT_TRUE(status.ok()) << status;
+    int64_t tokens = 0;
+    for (const auto& [name, of] : plans) {
+      ASSERT_EQ(of.size(), 2) << name;
+      EXPECT_TRUE(of[0].planned()) << name;
+      EXPECT_EQ(of[0].send, of[1].send) << name;
+      EXPECT_EQ(of[0].receive, of[1].receive) << name;
+      EXPECT_EQ(of[0].order, of[1].order) << name;
+      tokens += of[0].order.size();
+    }
+    EXPECT_GT(tokens, 0);
+  }
+  EXPECT_EQ(digests[v1::DELIVERY_EXCHANGE], digests[v1::DELIVERY_DIRECT]);
+  EXPECT_EQ(digests[v1::DELIVERY_EXCHANGE], digests[v1::DELIVERY_HYBRID]);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -243,6 +243,25 @@ TEST(StagingPlanTest, ImagesFollowOneAnotherInRowsAndTheDummyIsLast) {
   EXPECT_EQ(last.pixel_offset, p.plan.landing.grey);
 }
 
+TEST(StagingPlanTest, SplitPlacementUploadsTheOrderOfEmbeddings) {
+  SyntheticJob job;
+  job.split = true;
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    const Planned p = Plan(module, 1, PixelType::kFloat32, false, job);
+    const std::vector<int64_t>& order = p.layout.embeddings.order;
+    ASSERT_FALSE(order.empty());
+    const UploadLayout& at = p.plan.upload;
+    ExpectApart({{at.image_grid_thw, 8 * p.layout.vision.image_grid_thw.size()},
+                 {at.embedding_order, 8 * order.size()}},
+                at.bytes);
+    for (size_t i = 0; i < order.size(); ++i) {
+      EXPECT_EQ(p.Read<int64_t>(at.embedding_order, i), order[i]);
+    }
+  }
+  EXPECT_FALSE(Plan(v1::MODULE_VISION, 1, PixelType::kFloat32)
+                   .layout.embeddings.planned());
+}
+
 // Headers of ranks at one micro-batch of one schedule differ only in the rank's
 // bits.
 TEST(StagingPlanTest, HeadersHoldRankStepAndMicroBatch) {

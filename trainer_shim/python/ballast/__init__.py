@@ -10,6 +10,7 @@ from . import adapters
 from .batch import Batch
 from .communicator import Communicator
 from .connection import Connection
+from .embeddings import EmbeddingExchange, exchange_embeddings
 from .errors import (
     Aborted,
     AlreadyExists,
@@ -42,8 +43,9 @@ def library_version() -> str:
 
 __all__ = [
     "Aborted", "AlreadyExists", "BallastError", "Batch", "Cancelled",
-    "Communicator", "Connection", "DataLoss", "DeadlineExceeded", "FailedPrecondition",
-    "Internal", "InvalidArgument", "Loader", "NotFound", "OutOfRange", "PermissionDenied",
-    "ResourceExhausted", "Sample", "Tensor", "Totals",
-    "Unauthenticated", "Unavailable", "Unimplemented", "adapters", "library_version",
+    "Communicator", "Connection", "DataLoss", "DeadlineExceeded", "EmbeddingExchange",
+    "FailedPrecondition", "Internal", "InvalidArgument", "Loader", "NotFound", "OutOfRange",
+    "PermissionDenied", "ResourceExhausted", "Sample", "Tensor", "Totals",
+    "Unauthenticated", "Unavailable", "Unimplemented", "adapters", "exchange_embeddings",
+    "library_version",
 ]  # fmt: skip

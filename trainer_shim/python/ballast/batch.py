@@ -27,6 +27,8 @@ class Batch(_Base):
     `image_grid_thw` [images, 3], `vision_cu_seqlens` and `vision_max_seqlen` (an
     int). A loader with both modules has all of them. Small tensors also exist in
     host memory, named `cu_seqlens_host` and so on. docs/thd_format.md explains each.
+    With `balance.placement: split`, `embedding_send_host`, `embedding_receive_host` [dp]
+    and `embedding_order` [image tokens] are the plan for `exchange_embeddings`.
 
     **Lifetime.** The tensors are views of the loader's memory, which stays unchanged
     as long as anything refers to it: this object, a tensor, or what autograd saved.

@@ -55,7 +55,8 @@ class Loader(Iterator[Batch]):
         servers: `unix:/path` or `host:port`, several separated by commas or in a
             list, or a `Connection`.
         modules: "vision", "language" or both: the modules in this process. A batch
-            of both has the tensors of both, made from the same samples.
+            of both has the tensors of both, made from the same samples unless
+            `balance.placement` is `split`.
         dp_rank: data-parallel rank, or a rank for each module: {"vision": 0,
             "language": 3}. The same holds for tp_rank, pp_rank and cp_rank (tensor,
             pipeline and context parallel).

@@ -22,6 +22,17 @@ def require_packed(batch: Mapping[str, Any], consumer: str) -> None:
         )
 
 
+def require_paired(batch: Mapping[str, Any]) -> None:
+    """Refuses a batch whose images belong to other ranks' texts."""
+    if batch.get("embedding_send_host") is not None:
+        raise FailedPrecondition(
+            "found a batch of balance.placement `split`, whose images are not those of its "
+            "text; the models that this adapter feeds put a rank's own images into its text: "
+            "run the tower yourself and call ballast.exchange_embeddings, or set placement: "
+            "paired"
+        )
+
+
 def require_whole(batch: Mapping[str, Any], consumer: str) -> None:
     """Refuses a batch that the loader has sliced for its context rank."""
     if is_padded(batch):

@@ -1,0 +1,297 @@
+// balance.placement `split`: every sample has an owner in each module, each
+// module is at its own bound, and the totals count the embeddings that move.
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+
+#include "proto/schedule/image_columns.h"
+#include "proto/schedule/module.h"
+#include "proto/schedule/schedule_columns.h"
+#include "proto/schedule/schedule_json.h"
+#include "tests/fakes/drawn_loads.h"
+#include "tests/fakes/job_config.h"
+#include "tests/server/schedule/formula_scheduler.h"
+#include "tests/server/schedule/load_bound.h"
+
+namespace ballast {
+namespace {
+
+v1::Config SplitConfig(uint32_t dp, uint32_t global, uint32_t micro,
+                       v1::Delivery delivery = v1::DELIVERY_EXCHANGE) {
+  v1::Config config = JobConfig(dp, dp, global, micro, delivery);
+  config.mutable_balance()->set_placement(v1::Balance::PLACEMENT_SPLIT);
+  config.mutable_balance()->mutable_cost()->mutable_language()->set_linear(3);
+  return config;
+}
+
+const v1::ModuleSchedule& ModuleOf(const v1::MicroBatchSchedule& micro_batch,
+                                   v1::Module module) {
+  return *FindModule(micro_batch, module);
+}
+
+// Checks what holds for every schedule with split placement.
+void CheckSchedule(const v1::StepSchedule& schedule, const v1::Config& config) {
+  ASSERT_TRUE(CheckColumns(schedule).ok()) << CheckColumns(schedule);
+  std::set<uint64_t> positions;
+  uint64_t within = 0;
+  uint64_t between = 0;
+  for (const auto& micro_batch : schedule.micro_batches()) {
+    const auto& vision = ModuleOf(micro_batch, v1::MODULE_VISION);
+    const auto& language = ModuleOf(micro_batch, v1::MODULE_LANGUAGE);
+    const std::vector<uint64_t> patches = SamplePatches(micro_batch);
+    std::vector<uint32_t> by_place(micro_batch.place_size());
+    std::vector<uint32_t> images(vision.load_after_size(), 0);
+    for (int i = 0; i < micro_batch.place_size(); ++i) {
+      EXPECT_TRUE(positions.insert(micro_batch.position(i)).second);
+      by_place[micro_batch.place(i)] = language.owner(i);
+      images[vision.owner(i)] += micro_batch.images(i);
+      if (micro_batch.images(i) == 0) {
+        EXPECT_EQ(vision.owner(i), language.owner(i));
+      }
+      if (vision.owner(i) == language.owner(i)) continue;
+      // Servers hold two ranks each where there are several.
+      const bool same = config.topology().servers_size() == 1 ||
+                        vision.owner(i) / 2 == language.owner(i) / 2;
+      (same ? within : between) += patches[i] / 4;
+    }
+    EXPECT_TRUE(std::is_sorted(by_place.begin(), by_place.end()));
+    for (const auto* module : {&vision, &language}) {
+      std::vector<double> loads(module->load_after_size(), 0);
+      for (int i = 0; i < module->cost_size(); ++i) {
+        loads[module->owner(i)] += module->cost(i);
+      }
+      for (size_t r = 0; r < loads.size(); ++r) {
+        EXPECT_DOUBLE_EQ(module->load_after(r), loads[r]);
+      }
+    }
+    // Dummies are exactly the ranks without an image while others have one.
+    std::vector<uint32_t> dummies;
+    for (uint32_t r = 0; r < images.size(); ++r) {
+      if (images[r] == 0) dummies.push_back(r);
+    }
+    if (dummies.size() == images.size()) dummies.clear();
+    EXPECT_EQ(std::vector<uint32_t>(vision.dummy_rank().begin(),
+                                    vision.dummy_rank().end()),
+              dummies);
+    if (config.balance().delivery() == v1::DELIVERY_OFF) continue;
+    const uint32_t with_images =
+        std::count_if(micro_batch.images().begin(), micro_batch.images().end(),
+                      [](uint32_t count) { return count > 0; });
+    EXPECT_EQ(dummies.empty(),
+              with_images == 0 || with_images >= images.size());
+  }
+  EXPECT_EQ(positions.size(), config.batch().global());
+  EXPECT_EQ(*positions.rbegin() - *positions.begin() + 1, positions.size());
+  const v1::EmbeddingsMoved& moved = schedule.totals().embeddings_moved();
+  EXPECT_TRUE(schedule.totals().has_embeddings_moved());
+  EXPECT_EQ(moved.tokens_within_servers(), within);
+  EXPECT_EQ(moved.tokens_between_servers(), between);
+}
+
+void AddServers(uint32_t dp, v1::Config* config) {
+  config->mutable_topology()->clear_servers();
+  for (uint32_t first = 0; first < dp; first += 2) {
+    auto* server = config->mutable_topology()->add_servers();
+    server->set_address(absl::StrCat("127.0.0.1:", first + 1));
+    for (const char* module : {"vision", "language"}) {
+      (*server->mutable_ranks())[module] = absl::StrCat(first, "-", first + 1);
+    }
+  }
+}
+
+class SplitPlacementTest : public ::testing::TestWithParam<uint32_t> {};
+
+TEST_P(SplitPlacementTest, EverySampleHasOneOwnerAModule) {
+  const uint32_t dp = GetParam();
+  for (const bool servers : {false, true}) {
+    if (servers && dp % 2 != 0) continue;
+    v1::Config config = SplitConfig(dp, 8 * dp, 4 * dp);
+    if (servers) AddServers(dp, &config);
+    for (uint64_t step = 0; step < 4; ++step) {
+      CheckSchedule(ScheduleOf(config, step), config);
+    }
+  }
+}
+
+TEST_P(SplitPlacementTest, DeliveriesShareOneSchedule) {
+  const uint32_t dp = GetParam();
+  const auto schedule = [&](v1::Delivery delivery) {
+    return ScheduleToJson(
+        ScheduleOf(SplitConfig(dp, 8 * dp, 4 * dp, delivery), 2));
+  };
+  EXPECT_EQ(schedule(v1::DELIVERY_DIRECT), schedule(v1::DELIVERY_EXCHANGE));
+  EXPECT_EQ(schedule(v1::DELIVERY_HYBRID), schedule(v1::DELIVERY_EXCHANGE));
+}
+
+TEST_P(SplitPlacementTest, OffLeavesEverySampleAtItsReader) {
+  const uint32_t dp = GetParam();
+  const v1::Config config = SplitConfig(dp, 8 * dp, 4 * dp, v1::DELIVERY_OFF);
+  const v1::StepSchedule schedule = ScheduleOf(config, 1);
+  CheckSchedule(schedule, config);
+  for (const auto& micro_batch : schedule.micro_batches()) {
+    for (const auto& module : micro_batch.modules()) {
+      for (int i = 0; i < module.owner_size(); ++i) {
+        EXPECT_EQ(module.owner(i), module.reader(i));
+      }
+    }
+  }
+}
+
+TEST_P(SplitPlacementTest, WindowsAreSplitInEachMicroBatch) {
+  const uint32_t dp = GetParam();
+  v1::Config config = SplitConfig(dp, 16 * dp, 4 * dp);
+  config.mutable_balance()->set_scope(v1::Balance::SCOPE_WINDOW);
+  config.mutable_balance()->set_window(2);
+  CheckSchedule(ScheduleOf(config, 3), config);
+}
+
+TEST_P(SplitPlacementTest, PipelineOrderKeepsTheOwners) {
+  const uint32_t dp = GetParam();
+  v1::Config config = SplitConfig(dp, 16 * dp, 4 * dp);
+  config.mutable_balance()->set_order(v1::Balance::ORDER_PIPELINE);
+  CheckSchedule(ScheduleOf(config, 3), config);
+}
+
+TEST_P(SplitPlacementTest, ScheduledPacksAreLanguages) {
+  const uint32_t dp = GetParam();
+  v1::Config config = SplitConfig(dp, 16 * dp, 4 * dp);
+  config.mutable_packing()->set_mode(v1::Packing::MODE_SCHEDULED);
+  config.mutable_packing()->set_max_tokens_per_rank(4096);
+  config.mutable_packing()->set_virtual_pipeline_group(1);
+  const v1::StepSchedule split = ScheduleOf(config, 1);
+  CheckSchedule(split, config);
+  config.mutable_balance()->clear_placement();
+  const v1::StepSchedule paired = ScheduleOf(config, 1);
+  ASSERT_EQ(split.micro_batches_size(), paired.micro_batches_size());
+  for (int m = 0; m < split.micro_batches_size(); ++m) {
+    const auto& mine = ModuleOf(split.micro_batches(m), v1::MODULE_LANGUAGE);
+    const auto& theirs = ModuleOf(paired.micro_batches(m), v1::MODULE_LANGUAGE);
+    EXPECT_EQ(mine.SerializeAsString(), theirs.SerializeAsString());
+  }
+}
+
+// Images are packed whatever their number, so only language's counts matter.
+TEST_P(SplitPlacementTest, EqualCountsHoldForLanguage) {
+  const uint32_t dp = GetParam();
+  v1::Config config = SplitConfig(dp, 8 * dp, 4 * dp);
+  config.mutable_balance()->set_equal_count(true);
+  const v1::StepSchedule schedule = ScheduleOf(config, 2);
+  CheckSchedule(schedule, config);
+  for (const auto& micro_batch : schedule.micro_batches()) {
+    std::vector<int> counts(dp, 0);
+    for (const uint32_t r :
+         ModuleOf(micro_batch, v1::MODULE_LANGUAGE).owner()) {
+      ++counts[r];
+    }
+    EXPECT_EQ(counts, std::vector<int>(dp, 4));
+  }
+}
+
+// A module without costs has nothing to balance.
+TEST_P(SplitPlacementTest, LanguageWithoutCostStaysAsRead) {
+  const uint32_t dp = GetParam();
+  v1::Config config = SplitConfig(dp, 8 * dp, 4 * dp);
+  config.mutable_balance()->mutable_cost()->clear_language();
+  const v1::StepSchedule schedule = ScheduleOf(config, 2);
+  CheckSchedule(schedule, config);
+  for (const auto& micro_batch : schedule.micro_batches()) {
+    const auto& language = ModuleOf(micro_batch, v1::MODULE_LANGUAGE);
+    for (int i = 0; i < language.owner_size(); ++i) {
+      EXPECT_EQ(language.owner(i), language.reader(i));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(DpSizes, SplitPlacementTest,
+                         ::testing::Values(1, 2, 3, 4, 8));
+
+TEST(PairedPlacementTest, IsTheDefaultAndLeavesSchedulesAndFingerprints) {
+  v1::Config config = JobConfig(4, 4, 32, 16);
+  const std::string before = ScheduleOf(config, 1).SerializeAsString();
+  config.mutable_balance()->set_placement(v1::Balance::PLACEMENT_PAIRED);
+  EXPECT_EQ(ScheduleOf(config, 1).SerializeAsString(), before);
+  config.mutable_balance()->set_placement(v1::Balance::PLACEMENT_SPLIT);
+  EXPECT_NE(Make(config)->fingerprint().hash(),
+            Make(JobConfig(4, 4, 32, 16))->fingerprint().hash());
+}
+
+struct Ratios {
+  double vision = 0;  // largest over mean load, or over the bound
+  double language = 0;
+};
+
+Ratios RatiosOf(const v1::StepSchedule& schedule, bool over_bound) {
+  const auto ratio = [&](v1::Module module) {
+    const auto& found = ModuleOf(schedule.micro_batches(0), module);
+    const std::vector<double> loads(found.load_after().begin(),
+                                    found.load_after().end());
+    const double mean =
+        std::accumulate(loads.begin(), loads.end(), 0.0) / loads.size();
+    const std::vector<double> costs(found.cost().begin(), found.cost().end());
+    return *std::max_element(loads.begin(), loads.end()) /
+           (over_bound ? LoadBound(costs, loads.size()) : mean);
+  };
+  return {ratio(v1::MODULE_VISION), ratio(v1::MODULE_LANGUAGE)};
+}
+
+class DrawnLoadTest
+    : public ::testing::TestWithParam<std::tuple<std::string, uint32_t>> {};
+
+TEST_P(DrawnLoadTest, BothModulesAreAtTheirBounds) {
+  const auto [kind, ranks] = GetParam();
+  constexpr uint32_t kEach = 8;
+  const FakeSourceIndex index(DrawLoad(kind, 4 * kEach * ranks));
+  const auto schedule = [&](v1::Balance::Placement placement,
+                            v1::Balance::Objective objective, uint64_t step) {
+    v1::Config config = DrawnLoadConfig(ranks, kEach);
+    config.mutable_balance()->set_placement(placement);
+    config.mutable_balance()->set_objective(objective);
+    return *(*Scheduler::Create(config, {&index}))->Schedule(step);
+  };
+  const double limit = kind == "receipts" ? 1.001 : 1.01;
+  for (uint64_t step = 0; step < 4; ++step) {
+    const v1::StepSchedule split = schedule(v1::Balance::PLACEMENT_SPLIT,
+                                            v1::Balance::OBJECTIVE_SUM, step);
+    const Ratios over_bound = RatiosOf(split, true);
+    EXPECT_LE(over_bound.vision, limit) << "step " << step;
+    EXPECT_LE(over_bound.language, limit) << "step " << step;
+    if (step > 0) continue;
+    const Ratios mean = RatiosOf(split, false);
+    const Ratios sum = RatiosOf(schedule(v1::Balance::PLACEMENT_PAIRED,
+                                         v1::Balance::OBJECTIVE_SUM, step),
+                                false);
+    const Ratios phases =
+        RatiosOf(schedule(v1::Balance::PLACEMENT_PAIRED,
+                          v1::Balance::OBJECTIVE_PHASES, step),
+                 false);
+    const v1::Totals& totals = split.totals();
+    const v1::EmbeddingsMoved& moved = totals.embeddings_moved();
+    const double tokens = totals.patches() / 4;
+    std::printf(
+        "%s, %u ranks: max over mean, vision and language: split %.4f %.4f "
+        "(over the bound %.4f %.4f), paired %.4f %.4f, phases %.4f %.4f; "
+        "embeddings moved %.1f %% within servers, %.1f %% between\n",
+        kind.c_str(), ranks, mean.vision, mean.language, over_bound.vision,
+        over_bound.language, sum.vision, sum.language, phases.vision,
+        phases.language, 100 * moved.tokens_within_servers() / tokens,
+        100 * moved.tokens_between_servers() / tokens);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, DrawnLoadTest,
+    ::testing::Combine(::testing::Values("receipts", "bimodal", "mixed",
+                                         "lognormal"),
+                       ::testing::Values(8, 64, 512)));
+
+}  // namespace
+}  // namespace ballast

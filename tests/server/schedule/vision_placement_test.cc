@@ -1,0 +1,153 @@
+#include "server/schedule/vision_placement.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "server/schedule/group_numbering.h"
+
+namespace ballast {
+namespace {
+
+std::vector<int64_t> LoadsOf(const std::vector<VisionSample>& samples,
+                             const std::vector<uint32_t>& owners,
+                             uint32_t ranks) {
+  std::vector<int64_t> loads(ranks, 0);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    loads[owners[i]] += samples[i].cost;
+  }
+  return loads;
+}
+
+int64_t LargestLoad(const std::vector<VisionSample>& samples,
+                    const std::vector<uint32_t>& owners, uint32_t ranks) {
+  const std::vector<int64_t> loads = LoadsOf(samples, owners, ranks);
+  return *std::max_element(loads.begin(), loads.end());
+}
+
+int64_t WeightedTokens(const std::vector<VisionSample>& samples,
+                       const std::vector<uint32_t>& owners,
+                       const ServerOfRank& servers) {
+  const MovedTokens moved = CountMovedTokens(samples, owners, servers);
+  return moved.within_servers + kBetweenServers * moved.between_servers;
+}
+
+VisionRanks Ranks(uint32_t count, ServerOfRank servers = {}) {
+  VisionRanks ranks;
+  ranks.count = count;
+  ranks.server_of_rank = std::move(servers);
+  return ranks;
+}
+
+// `each` samples a rank; costs are in proportion to tokens.
+std::vector<VisionSample> Draw(uint32_t ranks, uint32_t each, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<VisionSample> samples(ranks * each);
+  for (uint32_t i = 0; i < samples.size(); ++i) {
+    samples[i].tokens = 200 + random() % 400;
+    samples[i].cost = 4 * samples[i].tokens;
+    samples[i].home = i / each;
+  }
+  return samples;
+}
+
+TEST(PlaceVisionTest, EvenLoadsStayAtHome) {
+  const std::vector<VisionSample> samples = {
+      {8, 2, 0}, {4, 1, 1}, {4, 1, 1}, {8, 2, 2}};
+  EXPECT_EQ(PlaceVision(samples, Ranks(3)),
+            (std::vector<uint32_t>{0, 1, 1, 2}));
+}
+
+// Rank 0 has 40 of 48; one sample of 8 and two of 16 could leave it.
+TEST(PlaceVisionTest, GivesAwayWhatIsTooMuch) {
+  const std::vector<VisionSample> samples = {
+      {16, 4, 0}, {16, 4, 0}, {8, 2, 0}, {8, 2, 1}};
+  const std::vector<uint32_t> owners = PlaceVision(samples, Ranks(2));
+  EXPECT_EQ(LargestLoad(samples, owners, 2), 24);
+  EXPECT_EQ(CountMovedTokens(samples, owners, {}).within_servers, 4);
+}
+
+TEST(PlaceVisionTest, PrefersARankOfTheSameServer) {
+  // Rank 0 must give one sample to 1, of its server, or to 2 or 3.
+  const std::vector<VisionSample> samples = {
+      {8, 2, 0}, {8, 2, 0}, {8, 2, 2}, {8, 2, 3}};
+  EXPECT_EQ(PlaceVision(samples, Ranks(4, {0, 0, 1, 1}))[2], 2);
+  const MovedTokens moved = CountMovedTokens(
+      samples, PlaceVision(samples, Ranks(4, {0, 0, 1, 1})), {0, 0, 1, 1});
+  EXPECT_EQ(moved.within_servers, 2);
+  EXPECT_EQ(moved.between_servers, 0);
+}
+
+TEST(PlaceVisionTest, EveryRankGetsASampleIfThereAreEnough) {
+  // The largest cost is the bound, so nothing has to move for balance.
+  const std::vector<VisionSample> samples = {
+      {100, 25, 0}, {8, 2, 1}, {12, 3, 1}, {16, 4, 1}};
+  VisionRanks ranks = Ranks(3);
+  EXPECT_EQ(PlaceVision(samples, ranks), (std::vector<uint32_t>{0, 2, 1, 1}));
+  ranks.align_images = false;
+  EXPECT_EQ(PlaceVision(samples, ranks), (std::vector<uint32_t>{0, 1, 1, 1}));
+}
+
+TEST(PlaceVisionTest, FewerSamplesThanRanksLeaveRanksEmpty) {
+  const std::vector<uint32_t> owners =
+      PlaceVision({{8, 2, 1}, {8, 2, 1}}, Ranks(4));
+  EXPECT_NE(owners[0], owners[1]);
+  EXPECT_EQ(PlaceVision({}, Ranks(4)), std::vector<uint32_t>());
+}
+
+TEST(PlaceVisionTest, SkipBelowLeavesNearlyEvenLoads) {
+  const std::vector<VisionSample> samples = {
+      {80, 20, 0}, {20, 5, 0}, {90, 22, 1}};
+  VisionRanks ranks = Ranks(2);
+  ranks.skip_below = 0.06;
+  EXPECT_EQ(PlaceVision(samples, ranks), (std::vector<uint32_t>{0, 0, 1}));
+}
+
+class PlaceVisionSeedTest : public ::testing::TestWithParam<uint32_t> {};
+
+// No renumbering of the ranks' sets moves fewer tokens: all of them are tried.
+TEST_P(PlaceVisionSeedTest, NoOtherNumberingMovesLess) {
+  constexpr uint32_t kRanks = 6;
+  for (const ServerOfRank& servers :
+       {ServerOfRank{}, ServerOfRank{0, 0, 0, 1, 1, 1}}) {
+    const std::vector<VisionSample> samples = Draw(kRanks, 4, GetParam());
+    const std::vector<uint32_t> owners =
+        PlaceVision(samples, Ranks(kRanks, servers));
+    std::vector<uint32_t> number(kRanks);
+    std::iota(number.begin(), number.end(), 0);
+    int64_t least = std::numeric_limits<int64_t>::max();
+    do {
+      std::vector<uint32_t> renumbered;
+      for (const uint32_t owner : owners) renumbered.push_back(number[owner]);
+      least = std::min(least, WeightedTokens(samples, renumbered, servers));
+    } while (std::next_permutation(number.begin(), number.end()));
+    EXPECT_EQ(WeightedTokens(samples, owners, servers), least);
+  }
+}
+
+TEST_P(PlaceVisionSeedTest, ReachesTheBoundWithEightSamplesARank) {
+  constexpr uint32_t kRanks = 32;
+  const std::vector<VisionSample> samples = Draw(kRanks, 8, GetParam());
+  const std::vector<uint32_t> owners = PlaceVision(samples, Ranks(kRanks));
+  int64_t sum = 0;
+  for (const VisionSample& sample : samples) sum += sample.cost;
+  EXPECT_LE(LargestLoad(samples, owners, kRanks), sum / kRanks * 1.001 + 1);
+  // A sample moves only if its owner is not its home.
+  const MovedTokens moved = CountMovedTokens(samples, owners, {});
+  uint64_t away = 0;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    if (owners[i] != samples[i].home) away += samples[i].tokens;
+  }
+  EXPECT_EQ(moved.within_servers, away);
+  EXPECT_EQ(moved.between_servers, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, PlaceVisionSeedTest, ::testing::Range(0u, 8u));
+
+}  // namespace
+}  // namespace ballast

@@ -1,0 +1,191 @@
+#include "trainer_shim/embedding_plan.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr uint32_t kMerge = 2;
+
+// Appends a sample with one image for each of `grids`, which are (height,
+// width) in patches.
+void AddSample(uint32_t vision, uint32_t language, uint32_t place,
+               const std::vector<std::pair<uint32_t, uint32_t>>& grids,
+               v1::MicroBatchSchedule* out) {
+  out->add_position(100 + out->position_size());
+  out->add_images(grids.size());
+  for (const auto& [height, width] : grids) {
+    out->add_grid_h(height);
+    out->add_grid_w(width);
+  }
+  out->add_place(place);
+  out->mutable_modules(0)->add_owner(vision);
+  out->mutable_modules(1)->add_owner(language);
+}
+
+v1::MicroBatchSchedule Empty(uint32_t vision_dp, uint32_t language_dp) {
+  v1::MicroBatchSchedule out;
+  out.add_modules()->set_module(v1::MODULE_VISION);
+  out.add_modules()->set_module(v1::MODULE_LANGUAGE);
+  out.mutable_modules(0)->mutable_load_after()->Resize(vision_dp, 0);
+  out.mutable_modules(1)->mutable_load_after()->Resize(language_dp, 0);
+  return out;
+}
+
+EmbeddingPlan PlanOf(const v1::MicroBatchSchedule& schedule, uint32_t rank) {
+  EmbeddingPlan plan;
+  const absl::Status status = PlanEmbeddings(schedule, rank, kMerge, &plan);
+  EXPECT_TRUE(status.ok()) << status;
+  return plan;
+}
+
+// Rank 0 trains on the text of samples 0 and 1, and encodes 1 and 2.
+TEST(EmbeddingPlanTest, AnExampleByHand) {
+  v1::MicroBatchSchedule schedule = Empty(2, 2);
+  AddSample(1, 0, 0, {{2, 4}}, &schedule);          // 2 rows
+  AddSample(0, 0, 1, {{2, 2}, {4, 4}}, &schedule);  // 5 rows
+  AddSample(0, 1, 2, {{2, 6}}, &schedule);          // 3 rows
+  const EmbeddingPlan first = PlanOf(schedule, 0);
+  EXPECT_THAT(first.send, ElementsAre(5, 3));
+  EXPECT_THAT(first.receive, ElementsAre(5, 2));
+  // Sample 0's rows arrive last, from rank 1.
+  EXPECT_THAT(first.order, ElementsAre(5, 6, 0, 1, 2, 3, 4));
+  const EmbeddingPlan second = PlanOf(schedule, 1);
+  EXPECT_THAT(second.send, ElementsAre(2, 0));
+  EXPECT_THAT(second.receive, ElementsAre(3, 0));
+  EXPECT_THAT(second.order, ElementsAre(0, 1, 2));
+}
+
+TEST(EmbeddingPlanTest, ARankWithoutImagesSendsAndReceivesNothing) {
+  v1::MicroBatchSchedule schedule = Empty(2, 2);
+  AddSample(0, 0, 0, {{2, 2}}, &schedule);
+  AddSample(1, 1, 1, {}, &schedule);
+  const EmbeddingPlan plan = PlanOf(schedule, 1);
+  EXPECT_TRUE(plan.planned());
+  EXPECT_THAT(plan.send, ElementsAre(0, 0));
+  EXPECT_THAT(plan.receive, ElementsAre(0, 0));
+  EXPECT_THAT(plan.order, IsEmpty());
+}
+
+TEST(EmbeddingPlanTest, ReplacesTheFormerPlan) {
+  v1::MicroBatchSchedule schedule = Empty(1, 1);
+  AddSample(0, 0, 0, {{2, 2}}, &schedule);
+  EmbeddingPlan plan;
+  plan.send = {7, 7, 7};
+  plan.receive = {1};
+  plan.order = {4, 5};
+  ASSERT_TRUE(PlanEmbeddings(schedule, 0, kMerge, &plan).ok());
+  EXPECT_THAT(plan.send, ElementsAre(1));
+  EXPECT_THAT(plan.receive, ElementsAre(1));
+  EXPECT_THAT(plan.order, ElementsAre(0));
+}
+
+TEST(EmbeddingPlanTest, RefusesModulesOnDifferentRanks) {
+  EmbeddingPlan plan;
+  EXPECT_THAT(PlanEmbeddings(Empty(2, 4), 0, kMerge, &plan).message(),
+              HasSubstr("vision dp 2 and language dp 4"));
+  EXPECT_THAT(PlanEmbeddings(Empty(2, 2), 2, kMerge, &plan).message(),
+              HasSubstr("embeddings of rank 2"));
+  v1::MicroBatchSchedule vision = Empty(2, 2);
+  vision.mutable_modules()->RemoveLast();
+  EXPECT_THAT(PlanEmbeddings(vision, 0, kMerge, &plan).message(),
+              HasSubstr("language dp 0"));
+}
+
+TEST(EmbeddingPlanTest, RefusesOwnersThatDoNotAscendWithPlace) {
+  v1::MicroBatchSchedule schedule = Empty(2, 2);
+  AddSample(0, 1, 0, {{2, 2}}, &schedule);
+  AddSample(0, 0, 1, {{2, 2}}, &schedule);
+  EmbeddingPlan plan;
+  EXPECT_THAT(PlanEmbeddings(schedule, 0, kMerge, &plan).message(),
+              HasSubstr("position 101 at place 1 belongs to language rank 0"));
+}
+
+// One row of a tower's output: a sample, and the row's number within it.
+using RowName = std::pair<uint32_t, int64_t>;
+
+// The rows of the samples that `rank` owns in a module, in the order of place:
+// the tower's output (vision), or the placeholders of the packed text.
+std::vector<RowName> RowsOf(const v1::MicroBatchSchedule& schedule, int module,
+                            uint32_t rank) {
+  std::vector<uint32_t> samples(schedule.place_size());
+  std::iota(samples.begin(), samples.end(), 0);
+  std::sort(samples.begin(), samples.end(), [&](uint32_t a, uint32_t b) {
+    return schedule.place(a) < schedule.place(b);
+  });
+  std::vector<RowName> rows;
+  for (const uint32_t i : samples) {
+    if (schedule.modules(module).owner(i) != rank) continue;
+    uint32_t first = 0;
+    for (uint32_t k = 0; k < i; ++k) first += schedule.images(k);
+    int64_t count = 0;
+    for (uint32_t k = first; k < first + schedule.images(i); ++k) {
+      count += schedule.grid_h(k) * schedule.grid_w(k) / (kMerge * kMerge);
+    }
+    for (int64_t row = 0; row < count; ++row) rows.emplace_back(i, row);
+  }
+  return rows;
+}
+
+class EmbeddingPlanOracleTest : public ::testing::TestWithParam<uint32_t> {};
+
+// Runs the all-to-all on named rows: every placeholder gets its own.
+TEST_P(EmbeddingPlanOracleTest, EveryPlaceholderGetsItsRow) {
+  std::mt19937 random(GetParam());
+  const uint32_t dp = 1 + random() % 7;
+  const uint32_t samples = random() % 40;
+  v1::MicroBatchSchedule schedule = Empty(dp, dp);
+  std::vector<uint32_t> places(samples), language(samples);
+  std::iota(places.begin(), places.end(), 0);
+  std::shuffle(places.begin(), places.end(), random);
+  for (uint32_t& owner : language) owner = random() % dp;
+  std::sort(language.begin(), language.end());
+  for (const uint32_t place : places) {
+    std::vector<std::pair<uint32_t, uint32_t>> grids(random() % 4);
+    for (auto& [height, width] : grids) {
+      height = kMerge * (1 + random() % 3);
+      width = kMerge * (1 + random() % 3);
+    }
+    AddSample(random() % dp, language[place], place, grids, &schedule);
+  }
+  std::vector<EmbeddingPlan> plans;
+  for (uint32_t r = 0; r < dp; ++r) plans.push_back(PlanOf(schedule, r));
+
+  std::vector<std::vector<RowName>> received(dp);
+  for (uint32_t from = 0; from < dp; ++from) {
+    const std::vector<RowName> rows = RowsOf(schedule, 0, from);
+    size_t at = 0;
+    for (uint32_t to = 0; to < dp; ++to) {
+      const int64_t count = plans[from].send[to];
+      ASSERT_EQ(plans[to].receive[from], count);
+      ASSERT_LE(at + count, rows.size());
+      received[to].insert(received[to].end(), rows.begin() + at,
+                          rows.begin() + at + count);
+      at += count;
+    }
+    EXPECT_EQ(at, rows.size());
+  }
+  for (uint32_t r = 0; r < dp; ++r) {
+    std::vector<RowName> placed;
+    for (const int64_t row : plans[r].order) placed.push_back(received[r][row]);
+    EXPECT_EQ(placed, RowsOf(schedule, 1, r)) << "rank " << r;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, EmbeddingPlanOracleTest,
+                         ::testing::Range(0u, 50u));
+
+}  // namespace
+}  // namespace ballast
