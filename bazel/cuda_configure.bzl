@@ -12,15 +12,21 @@ package(default_visibility = ["//visibility:public"])
 
 cc_library(
     name = "cuda_headers",
-    # Headers for host code. CCCL's 1,700 headers are left out: only nvcc needs
-    # them, and it finds its own.
+    # Headers for host code. Most of CCCL's 1,700 headers are left out: only nvcc
+    # needs them, and it finds its own. CUDA's headers for 16-bit numbers include
+    # nv/target, which CUDA 13 keeps in include/cccl.
     hdrs = glob([
         "include/*.h",
         "include/*.hpp",
+        "include/cccl/nv/**",
         "include/crt/**",
         "include/nccl_device/**",
+        "include/nv/**",
     ]),
-    includes = ["include"],
+    includes = [
+        "include",
+        "include/cccl",
+    ],
 )
 
 cc_library(
