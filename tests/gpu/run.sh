@@ -39,7 +39,8 @@ libraries_of() {
 }
 
 build() {
-  local options=(--config=opt --config=cuda)
+  # Without Parquet, whose libraries alone would exceed the limit.
+  local options=(--config=opt --config=cuda --config=noarrow)
   local targets bin kind target path
   mapfile -t targets < <(bazel query --noshow_progress \
     'attr(tags, "\bgpu\b", kind("cc_(test|binary) rule", //tests/gpu/...))')
