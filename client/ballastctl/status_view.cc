@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "client/ballastctl/module_table.h"
 #include "client/ballastctl/quantities.h"
 #include "client/ballastctl/view.h"
 #include "common/table.h"
@@ -162,11 +163,11 @@ void AddWork(const v1::GetStatusResponse& status, const Figures& figures,
     const double encoded = figures.rates->images_encoded;
     view->AddField(
         "rates",
-        absl::StrCat(
-            CountText(figures.rates->images), " images/s",
-            encoded > 0 ? absl::StrCat(" (", CountText(encoded), " encoded)")
-                        : "",
-            ", ", CountText(figures.rates->tokens), " tokens/s"));
+        absl::StrCat(CountText(figures.rates->images), " images/s",
+                     encoded > 0
+                         ? absl::StrCat(" (", CountText(encoded), " encoded)")
+                         : "",
+                     ", ", CountText(figures.rates->tokens), " tokens/s"));
     view->AddField(
         "", absl::StrCat(BytesText(figures.rates->read_bytes),
                          "/s of images read, ",
@@ -283,42 +284,13 @@ void AddJob(const ServerReport& report, View* view) {
     view->AddField("splits", absl::StrJoin(SplitNames(job), ", "));
   }
   view->AddField("delivery", DeliveryName(job.delivery()));
-  view->AddField("batch",
-                 absl::StrCat(SamplesText(report), " samples a step, ",
-                              job.micro_batch(), " a micro-batch"));
+  view->AddField("batch", absl::StrCat(SamplesText(report), " samples a step, ",
+                                       job.micro_batch(), " a micro-batch"));
   view->AddField(
       "model",
       absl::StrCat(model.profile().empty() ? "custom" : model.profile(),
                    ", patch ", model.patch(), ", merge ", model.merge(), ", ",
                    model.min_pixels(), " to ", model.max_pixels(), " pixels"));
-}
-
-// Sizes, and the balance of training's current step.
-std::string ModuleTable(const ServerReport& report) {
-  const bool even = report.now.has_value() && report.now->balance.has_value();
-  std::vector<Table::Column> columns = {
-      {"module", Table::kLeft}, {"dp"}, {"align"}};
-  if (even) {
-    columns.insert(columns.end(),
-                   {{"slowest/mean as read"}, {"as trained"}, {"moved"}});
-  }
-  Table table(std::move(columns));
-  for (const v1::Job::ModuleSize& module : report.attach.job().modules()) {
-    std::vector<std::string> row = {NameOf(module.module()),
-                                    absl::StrCat(module.dp()),
-                                    absl::StrCat(module.align())};
-    if (even) {
-      for (const v1::ModuleBalance& balance : report.now->balance->modules()) {
-        if (balance.module() != module.module()) continue;
-        row.insert(row.end(), {RatioText(balance.spread_before()),
-                               RatioText(balance.spread_after()),
-                               BytesText(balance.within_servers().bytes() +
-                                         balance.between_servers().bytes())});
-      }
-    }
-    table.AddRow(std::move(row));
-  }
-  return table.ToString();
 }
 
 }  // namespace
@@ -350,10 +322,9 @@ std::string StatusJson(const ServerReport& report) {
         {"min_pixels", model.min_pixels()},
         {"max_pixels", model.max_pixels()}}}};
   for (const v1::StepRange& range : job.step_ranges()) {
-    json["batch"]["changes"].push_back(
-        {{"step", range.first_step()},
-         {"position", range.first_position()},
-         {"global", range.samples()}});
+    json["batch"]["changes"].push_back({{"step", range.first_step()},
+                                        {"position", range.first_position()},
+                                        {"global", range.samples()}});
   }
   if (job.end_step() != 0) json["end_step"] = job.end_step();
   if (job.splits_size() > 1) json["splits"] = SplitNames(job);
@@ -398,7 +369,10 @@ std::string StatusText(const ServerReport& report) {
     if (!status.clients().empty()) view.Add("");
     AddClients(status, kMostClients, &view);
   }
-  return absl::StrCat(std::move(view).Take(), "\n", ModuleTable(report));
+  return absl::StrCat(
+      std::move(view).Take(), "\n",
+      ModuleTable(report.attach.job(),
+                  report.now.has_value() ? &*report.now : nullptr));
 }
 
 }  // namespace ballast

@@ -74,9 +74,9 @@ void AddInspectConversation(CommandLine* line, Command* inspect) {
   auto options = std::make_shared<Options>();
   Command* command = line->AddCommand(
       inspect, "conversation",
-      R"(Prints token ids and labels of conversations as a model family's processor makes them.
-Reads lines {"messages": […], "images": [[height, width], …]} from standard input
-and prints for each {"ids": […], "labels": […]}.)",
+      R"(Prints token ids and labels of conversations, as a model family's processor
+makes them. Reads lines {"messages": […], "images": [[height, width], …]} from
+standard input and prints for each {"ids": […], "labels": […]}.)",
       R"(  echo '{"messages": [{"role": "user", "content": "<image>Why?"}],
          "images": [[480, 640]]}' | tr -d '\n' |
     ballast-server inspect conversation --model internvl3 \

@@ -161,11 +161,11 @@ void AddInspectPlacement(CommandLine* line, Command* inspect) {
       inspect, "placement",
       R"(Compares objectives and placements by the times that balance.cost predicts.
 Plans the same steps with balance.objective `sum` and `phases` and with
-balance.placement `split`, and prints for each: the largest load over the mean of
-both modules, the time of a step if ranks wait for each other once a micro-batch or
-after each module, and the image tokens whose embeddings move in a step. A choice
-that the configuration rules out is named with the reason. Needs the index, but no
-server.)",
+balance.placement `split`, and prints for each: the largest load over the mean
+of both modules, the time of a step if ranks wait for each other once a
+micro-batch or after each module, and the image tokens whose embeddings move in
+a step. A choice that the configuration rules out is named with the reason.
+Needs the index, but no server.)",
       "  ballast-server inspect placement --config ballast.yaml --steps 20\n"
       "  ballast-server inspect placement --config ballast.yaml --width 3584 "
       "--json",

@@ -15,8 +15,8 @@ void AddInspectFamily(CommandLine* line, Command* inspect) {
   Command* command = line->AddCommand(
       inspect, "family",
       R"(Prints the image family of a released model as YAML.
-It can stand below `model:` in a configuration, as the start of a family of one's
-own; `inspect image --config` shows what that makes of images.)",
+It can stand below `model:` in a configuration, as the start of your own family;
+`inspect image --config` shows what that makes of images.)",
       R"(  ballast-server inspect family --model internvl3)",
       [name]() -> absl::Status {
         std::cout << FamilyYaml(*FindImageFamily(*name)) << std::flush;

@@ -132,14 +132,6 @@ class IndexFile final : public SourceIndex {
   // Sets header_ and marks_header_.
   absl::Status ReadHeader(uint32_t oldest_version);
   absl::Status CheckHeader() const;
-  bool TablesFit() const;
-  // Returns the end of the last table of records, or nullopt if they do not fit
-  // one after another.
-  std::optional<uint64_t> EndOfRecords() const;
-  // Length of the headers of this file's version.
-  uint64_t header_bytes() const {
-    return marks_header_ == nullptr ? sizeof(IndexHeader) : kIndexHeaderBytes;
-  }
   absl::Status CheckFiles() const;
   absl::Status CheckGroups() const;
   // Like Touch, but without the images.

@@ -14,6 +14,7 @@
 #include "server/corpus/data_path.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_file.h"
+#include "server/corpus/parquet/mapped_rows.h"
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/parquet/row_mapping.h"
 

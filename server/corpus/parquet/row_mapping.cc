@@ -4,36 +4,15 @@
 #include <initializer_list>
 #include <utility>
 
-#include <arrow/array.h>
-#include <arrow/table.h>
 #include <arrow/type.h>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/parquet/arrow_values.h"
-#include "server/corpus/parquet/turns_json.h"
 
 namespace ballast {
 namespace {
-
-// The fields of a turn, in the struct that a list of turns has.
-struct TurnFields {
-  const char* first;
-  const char* second;
-};
-
-TurnFields FieldsOf(TurnShape shape) {
-  switch (shape) {
-    case TurnShape::kConversations:
-      return {"from", "value"};
-    case TurnShape::kMessages:
-      return {"role", "content"};
-    case TurnShape::kTexts:
-      return {"user", "assistant"};
-  }
-  return {"", ""};
-}
 
 bool IsText(const arrow::DataType* type) {
   return type != nullptr && IsBytes(*type);
@@ -173,178 +152,19 @@ absl::Status RecogniseColumns(const arrow::Schema& schema,
   return absl::OkStatus();
 }
 
-// The rows of a table.
-class MappedRows final : public ParquetRows {
- public:
-  MappedRows(std::shared_ptr<const void> owner,
-             std::shared_ptr<const arrow::Table> table, RowMapping mapping,
-             uint64_t first_row, uint64_t bytes)
-      : owner_(std::move(owner)),
-        table_(std::move(table)),
-        mapping_(std::move(mapping)),
-        first_row_(first_row),
-        bytes_(bytes) {
-    const auto column = [this](const std::string& name) {
-      const auto values = table_->GetColumnByName(name);
-      return values == nullptr || values->num_chunks() == 0 ? nullptr
-                                                            : values->chunk(0);
-    };
-    turns_ = column(mapping_.turns);
-    if (!mapping_.images.empty()) images_ = column(mapping_.images);
-    for (const RowFilter& filter : mapping_.filters) {
-      filtered_.push_back(column(filter.column));
-    }
-  }
-
-  uint64_t bytes() const override { return bytes_; }
-  uint64_t size() const override { return table_->num_rows(); }
-  uint64_t first_row() const override { return first_row_; }
-
-  bool Passes(uint64_t row) const override {
-    for (size_t i = 0; i < filtered_.size(); ++i) {
-      const RowFilter& filter = mapping_.filters[i];
-      if (filter.is_text) {
-        const auto value = BytesAt(*filtered_[i], row);
-        if (!value.has_value() || !filter.Passes(*value)) return false;
-      } else {
-        const auto value = NumberAt(*filtered_[i], row);
-        if (!value.has_value() || !filter.Passes(*value)) return false;
-      }
-    }
-    return true;
-  }
-
-  absl::StatusOr<ParquetRow> Row(uint64_t row) const override {
-    ParquetRow sample;
-    if (images_ != nullptr) {
-      BALLAST_RETURN_IF_ERROR(AddImages(row, &sample.images));
-    }
-    TurnsJson json;
-    BALLAST_RETURN_IF_ERROR(AddTurns(row, &json));
-    BALLAST_ASSIGN_OR_RETURN(sample.text,
-                             std::move(json).Finish(sample.images.size()));
-    return sample;
-  }
-
- private:
-  absl::Status AddImages(uint64_t row,
-                         std::vector<absl::string_view>* images) const {
-    if (ItemType(*images_->type()) == nullptr) {
-      // A sample without an image has a null, or a struct of nulls.
-      return AddImage(*images_, row, 1, /*may_lack=*/true, images);
-    }
-    const auto items = ListAt(*images_, row);
-    if (!items.has_value()) return absl::OkStatus();
-    for (int64_t i = items->begin; i < items->end; ++i) {
-      BALLAST_RETURN_IF_ERROR(AddImage(*items->values, i, i - items->begin + 1,
-                                       /*may_lack=*/false, images));
-    }
-    return absl::OkStatus();
-  }
-
-  static absl::Status AddImage(const arrow::Array& array, int64_t i,
-                               int64_t number, bool may_lack,
-                               std::vector<absl::string_view>* images) {
-    std::optional<absl::string_view> bytes;
-    std::optional<absl::string_view> path;
-    if (array.type_id() != arrow::Type::STRUCT) {
-      bytes = BytesAt(array, i);
-    } else if (!array.IsNull(i)) {
-      bytes = BytesAt(*FieldOf(array, "bytes"), i);
-      const auto paths = FieldOf(array, "path");
-      if (paths != nullptr && IsBytes(*paths->type()))
-        path = BytesAt(*paths, i);
-    }
-    if (bytes.has_value()) return AppendImage(*bytes, images);
-    if (!path.has_value() && may_lack) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        path.has_value()
-            ? absl::StrCat("image ", number, " is only a path, ",
-                           Printable(*path), ", which is not followed")
-            : absl::StrCat("image ", number, " is null"));
-  }
-
-  absl::Status AddTurns(uint64_t row, TurnsJson* json) const {
-    const auto turns = ListAt(*turns_, row);
-    if (!turns.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("column ", Printable(mapping_.turns), " is null"));
-    }
-    const TurnFields fields = FieldsOf(mapping_.shape);
-    const auto first = FieldOf(*turns->values, fields.first);
-    const auto second = FieldOf(*turns->values, fields.second);
-    for (int64_t i = turns->begin; i < turns->end; ++i) {
-      const std::string turn = absl::StrCat("turn ", i - turns->begin + 1);
-      const auto text =
-          [&](const std::shared_ptr<arrow::Array>& values,
-              const char* name) -> absl::StatusOr<absl::string_view> {
-        const auto found =
-            turns->values->IsNull(i) ? std::nullopt : BytesAt(*values, i);
-        if (found.has_value()) return *found;
-        return absl::InvalidArgumentError(
-            absl::StrCat(turn, ": `", name, "` is null"));
-      };
-      BALLAST_ASSIGN_OR_RETURN(const absl::string_view one,
-                               text(first, fields.first));
-      if (mapping_.shape == TurnShape::kTexts) {
-        BALLAST_ASSIGN_OR_RETURN(const absl::string_view other,
-                                 text(second, fields.second));
-        json->AddTurn("user", one);
-        json->AddTurn("assistant", other);
-      } else if (IsBytes(*second->type())) {
-        BALLAST_ASSIGN_OR_RETURN(const absl::string_view said,
-                                 text(second, fields.second));
-        json->AddTurn(one, said);
-      } else {
-        json->BeginTurn(one);
-        BALLAST_RETURN_IF_ERROR(Annotate(AddParts(*second, i, json), turn));
-      }
-      if (json->TooLong()) break;  // Finish says so
-    }
-    return absl::OkStatus();
-  }
-
-  static absl::Status AddParts(const arrow::Array& contents, int64_t i,
-                               TurnsJson* json) {
-    const auto parts = ListAt(contents, i);
-    if (!parts.has_value()) {
-      return absl::InvalidArgumentError("`content` is null");
-    }
-    const auto types = FieldOf(*parts->values, "type");
-    const auto texts = FieldOf(*parts->values, "text");
-    for (int64_t k = parts->begin; k < parts->end && !json->TooLong(); ++k) {
-      const int64_t number = k - parts->begin + 1;
-      const auto type =
-          parts->values->IsNull(k) ? std::nullopt : BytesAt(*types, k);
-      if (!type.has_value()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("content part ", number, ": `type` is null"));
-      }
-      if (*type != "text") {
-        json->AddPart(*type);
-        continue;
-      }
-      const auto text = BytesAt(*texts, k);
-      if (!text.has_value()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("content part ", number, ": `text` is null"));
-      }
-      json->AddText(*text);
-    }
-    return absl::OkStatus();
-  }
-
-  const std::shared_ptr<const void> owner_;  // outlives the table
-  const std::shared_ptr<const arrow::Table> table_;
-  const RowMapping mapping_;
-  const uint64_t first_row_;
-  const uint64_t bytes_;
-  std::shared_ptr<arrow::Array> images_;  // null: none
-  std::shared_ptr<arrow::Array> turns_;
-  std::vector<std::shared_ptr<arrow::Array>> filtered_;  // as mapping_.filters
-};
-
 }  // namespace
+
+TurnFields FieldsOf(TurnShape shape) {
+  switch (shape) {
+    case TurnShape::kConversations:
+      return {"from", "value"};
+    case TurnShape::kMessages:
+      return {"role", "content"};
+    case TurnShape::kTexts:
+      return {"user", "assistant"};
+  }
+  return {"", ""};
+}
 
 absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
                                       const ParquetColumns& columns) {
@@ -400,13 +220,6 @@ bool IsRead(const RowMapping& mapping, const std::string& column,
   if (field == fields.first || field == fields.second) return true;
   return mapping.shape == TurnShape::kMessages &&
          (field == "type" || field == "text");
-}
-
-std::shared_ptr<const ParquetRows> MapRows(
-    std::shared_ptr<const arrow::Table> table, RowMapping mapping,
-    uint64_t first_row, uint64_t bytes, std::shared_ptr<const void> owner) {
-  return std::make_shared<const MappedRows>(
-      std::move(owner), std::move(table), std::move(mapping), first_row, bytes);
 }
 
 }  // namespace ballast

@@ -1,7 +1,6 @@
 #ifndef BALLAST_SERVER_CORPUS_PARQUET_ROW_MAPPING_H_
 #define BALLAST_SERVER_CORPUS_PARQUET_ROW_MAPPING_H_
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,7 +8,6 @@
 
 #include "absl/status/statusor.h"
 #include "server/corpus/parquet/parquet_columns.h"
-#include "server/corpus/parquet/parquet_file.h"
 
 namespace ballast {
 
@@ -22,6 +20,13 @@ struct RowMapping {
   std::vector<RowFilter> filters;
 };
 
+// The fields of a turn, in the struct that a list of turns has.
+struct TurnFields {
+  const char* first;
+  const char* second;
+};
+TurnFields FieldsOf(TurnShape shape);
+
 // Finds the columns. Pure. Errors: FAILED_PRECONDITION, as OpenParquetFile.
 absl::StatusOr<RowMapping> MapColumns(const arrow::Schema& schema,
                                       const ParquetColumns& columns);
@@ -33,13 +38,6 @@ std::vector<std::string> ColumnsToRead(const RowMapping& mapping);
 // pruned.
 bool IsRead(const RowMapping& mapping, const std::string& column,
             const std::string& field);
-
-// The rows of `table`, which has the columns of `mapping`, each in one chunk.
-// `bytes` is the memory that `owner` and table take; the result keeps both
-// alive.
-std::shared_ptr<const ParquetRows> MapRows(
-    std::shared_ptr<const arrow::Table> table, RowMapping mapping,
-    uint64_t first_row, uint64_t bytes, std::shared_ptr<const void> owner);
 
 }  // namespace ballast
 

@@ -1,0 +1,23 @@
+#ifndef BALLAST_SERVER_CORPUS_PARQUET_MAPPED_ROWS_H_
+#define BALLAST_SERVER_CORPUS_PARQUET_MAPPED_ROWS_H_
+
+#include <cstdint>
+#include <memory>
+
+#include <arrow/type_fwd.h>
+
+#include "server/corpus/parquet/parquet_file.h"
+#include "server/corpus/parquet/row_mapping.h"
+
+namespace ballast {
+
+// The rows of `table`, which has the columns of `mapping`, each in one chunk.
+// `bytes` is the memory that `owner` and table take; the result keeps both
+// alive.
+std::shared_ptr<const ParquetRows> MapRows(
+    std::shared_ptr<const arrow::Table> table, RowMapping mapping,
+    uint64_t first_row, uint64_t bytes, std::shared_ptr<const void> owner);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_PARQUET_MAPPED_ROWS_H_
