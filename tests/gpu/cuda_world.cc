@@ -19,7 +19,17 @@ struct Collected {
   Mutex mutex;
   TestCluster::Batches batches ABSL_GUARDED_BY(mutex);
   absl::Status failure ABSL_GUARDED_BY(mutex);
+  JpegEngineCounts decoded ABSL_GUARDED_BY(mutex);
 };
+
+void AddDecoded(const JpegEngineCounts& counts, Collected* collected) {
+  MutexLock lock(&collected->mutex);
+  JpegEngineCounts& sum = collected->decoded;
+  sum.by_hardware += counts.by_hardware;
+  sum.by_host += counts.by_host;
+  sum.bytes += counts.bytes;
+  sum.busy += counts.busy;
+}
 
 // Runs the shims of one process of a trainer: one rank of each module, on one
 // GPU.
@@ -44,6 +54,7 @@ absl::Status RunProcess(std::vector<CudaTrainerShim::Options> options,
       const absl::StatusOr<BatchRef<DeviceBatch>> batch =
           shim->Next(stream->get());
       if (absl::IsOutOfRange(batch.status()) && shim == shims.back()) {
+        for (const auto& each : shims) AddDecoded(each->decoded(), collected);
         return absl::OkStatus();
       }
       if (absl::IsOutOfRange(batch.status())) continue;
@@ -123,6 +134,7 @@ absl::StatusOr<TestCluster::Batches> RunCudaRanks(
   for (std::thread& thread : threads) thread.join();
   MutexLock lock(&collected.mutex);
   BALLAST_RETURN_IF_ERROR(collected.failure);
+  if (options.decoded != nullptr) *options.decoded = collected.decoded;
   return std::move(collected.batches);
 }
 

@@ -13,6 +13,7 @@
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/cuda/cuda_trainer_shim.h"
 #include "trainer_shim/host/patchify.h"
+#include "trainer_shim/jpeg_engine.h"
 
 namespace ballast {
 
@@ -34,6 +35,8 @@ struct CudaWorldOptions {
   PixelType pixel_type = PixelType::kFloat32;
   uint64_t step = 0;
   uint64_t steps = 1;
+  // Unless null, receives what all ranks decoded; `bytes` and `busy` are sums.
+  JpegEngineCounts* decoded = nullptr;
 };
 
 // Runs every rank of every module of a job against its servers. Ranks r of all

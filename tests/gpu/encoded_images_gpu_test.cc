@@ -34,9 +34,11 @@ bool AnyEncoded(const TestCluster::Batches& batches) {
   return false;
 }
 
-// Runs `device` on GPUs and `host` on the host.
+// Runs `device` on GPUs, whose engines must decode, and `host` on the host.
 void ExpectSameJobs(const LoadedConfig& device, const LoadedConfig& host,
-                    const CudaWorldOptions& options, int servers = 2) {
+                    CudaWorldOptions options, int servers = 2) {
+  JpegEngineCounts decoded;
+  options.decoded = &decoded;
   const auto on_host = OrDie(TestCluster::Start(host, servers));
   const TestCluster::Batches want =
       OrDie(on_host->RunRanks(options.step, options.steps));
@@ -45,6 +47,8 @@ void ExpectSameJobs(const LoadedConfig& device, const LoadedConfig& host,
   ASSERT_TRUE(got.ok()) << got.status();
   ExpectSameBatches(*got, want, options.pixel_type);
   EXPECT_TRUE(AnyEncoded(*got));
+  EXPECT_GT(decoded.by_hardware, 0)
+      << decoded.by_host << " images were decoded on the host instead";
 }
 
 void ExpectSameJobs(const EncodedJob& job, const std::string& directory,
