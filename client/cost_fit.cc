@@ -191,7 +191,7 @@ absl::Status AddObservations(const v1::StepSchedule& schedule,
       for (auto& ranks : slots) {
         ranks.resize(std::max<size_t>(ranks.size(), module.load_after_size()));
       }
-      const std::vector<uint32_t> first = FirstImages(micro_batch);
+      const std::vector<uint32_t> first = FirstEntriesOf(micro_batch).crop;
       for (int i = 0; i < micro_batch.tokens_size(); ++i) {
         CostObservation& rank = slots[micro_batch.slot(i)][module.owner(i)];
         const auto add = [&rank](double n) {
@@ -203,7 +203,7 @@ absl::Status AddObservations(const v1::StepSchedule& schedule,
           continue;
         }
         for (uint32_t k = first[i]; k < first[i + 1]; ++k) {
-          add(static_cast<double>(ImagePatches(micro_batch, k)));
+          add(static_cast<double>(CropPatches(micro_batch, k)));
         }
       }
     }

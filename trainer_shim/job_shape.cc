@@ -78,10 +78,17 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
       CheckRange("length of model.mean", model.mean_size(), 3, 3));
   BALLAST_RETURN_IF_ERROR(
       CheckRange("length of model.std", model.std_size(), 3, 3));
-  if (model.position_axes() != 1 && model.position_axes() != 3) {
+  if (model.position_axes() != 1 && model.position_axes() != 3 &&
+      model.position_axes() != 4) {
     return absl::InvalidArgumentError(
         absl::StrCat("job: model.position_axes is ", model.position_axes(),
-                     ", wanted 1 or 3"));
+                     ", wanted 1, 3 or 4"));
+  }
+  if (model.image_form() != v1::Model::IMAGE_FORM_UNSPECIFIED &&
+      model.image_form() != v1::Model::IMAGE_FORM_MERGE_ORDER) {
+    return absl::UnimplementedError(
+        absl::StrCat("job: model.image_form is ", model.image_form(),
+                     ", which this rank cannot pack yet; wanted merge_order"));
   }
 
   JobShape shape;
@@ -89,8 +96,7 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
   shape.dp = module->dp();
   shape.align = module->align();
   shape.padding = {trained->align(), job.padded(), job.row_length()};
-  shape.block.patch = model.patch();
-  shape.block.position_axes = model.position_axes();
+  shape.block = GeometryOf(job);
   shape.patch.patch = model.patch();
   shape.patch.merge = model.merge();
   shape.patch.temporal_patch = model.temporal_patch();

@@ -125,8 +125,7 @@ absl::Status PullBatches(absl::Span<LoaderClient* const> servers,
                            AttachAll(servers, options.role, v1::Fingerprint(),
                                      options.failover.start_patience, clock));
   const v1::Job& job = attached.job();
-  const BlockGeometry geometry = {job.model().patch(),
-                                  job.model().position_axes()};
+  const BlockGeometry geometry = GeometryOf(job);
   BALLAST_ASSIGN_OR_RETURN(const DeliveryRule delivery,
                            RuleOf(job, options.role.module()));
   BatchStream::Options stream_options;

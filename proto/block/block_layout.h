@@ -10,7 +10,7 @@ namespace ballast {
 // written and read as they lie in memory, so hosts must be little-endian too.
 
 inline constexpr uint32_t kBlockMagic = 0x54534C42;  // "BLST"
-inline constexpr uint16_t kBlockVersion = 2;
+inline constexpr uint16_t kBlockVersion = 3;
 
 // Each sample's payload begins at a multiple of this within the block, and its
 // length is rounded up to it, so that slices of several samples keep the
@@ -47,7 +47,7 @@ struct SampleRecord {
   uint32_t source;       // index into the configuration's sources
   uint32_t flags;        // kSampleIsPlaceholder
   uint32_t first_image;  // in the image table
-  uint32_t num_images;
+  uint32_t num_images;   // entries of it: crops of all images
   uint32_t tokens;
   uint32_t label_tokens;
   uint64_t payload;        // offset from the block's first byte
@@ -61,6 +61,7 @@ static_assert(sizeof(SampleRecord) == 64);
 // travel encoded makes it.
 inline constexpr uint32_t kSampleIsPlaceholder = 1;
 
+// A crop of an image; an image of Qwen's families is one crop.
 struct ImageRecord {
   uint64_t data;  // offset from the sample's payload; ImageBytes long
   uint32_t grid_t;
@@ -71,18 +72,24 @@ struct ImageRecord {
   // The image travels encoded: the data are a JPEG file of this length, not
   // pixels. 0: the data are pixels, H*W*3 bytes of RGB.
   uint32_t encoded_bytes;
+  uint32_t image;  // number of the image in its sample
+  // Sides of that image before resizing, in pixels, where the schedule has them
+  // (MicroBatchSchedule.image_height); else 0.
+  uint32_t image_height;
+  uint32_t image_width;
+  uint32_t reserved;  // zero
 };
-static_assert(sizeof(ImageRecord) == 32);
+static_assert(sizeof(ImageRecord) == 48);
 
 // Every byte of a grey image: of a placeholder, and of a dummy image.
 inline constexpr uint8_t kGreyPixel = 128;
 
-// Length of an image's 8-bit RGB.
+// Length of a crop's 8-bit RGB.
 inline uint64_t PixelBytes(const ImageRecord& image) {
   return uint64_t{3} * image.height * image.width;
 }
 
-// Length of an image in a block: its file's or its pixels'.
+// Length of a crop in a block: its file's or its pixels'.
 inline uint64_t ImageBytes(const ImageRecord& image) {
   return image.encoded_bytes != 0 ? image.encoded_bytes : PixelBytes(image);
 }

@@ -27,17 +27,12 @@ absl::Status ParseFingerprint(const std::string& hash, uint64_t out[2]) {
   return absl::OkStatus();
 }
 
-// Appends the records of a sample's images.
-void LayOutImages(const PayloadRow& row, uint32_t patch,
-                  std::vector<ImageRecord>* images) {
-  uint64_t offset = 0;
-  for (size_t i = 0; i < row.grid_h.size(); ++i) {
-    images->push_back(ImageOf(row, i, offset, patch));
-    offset = NextImageOffset(images->back());
-  }
-}
-
 }  // namespace
+
+BlockGeometry GeometryOf(const v1::Job& job) {
+  return {job.model().patch(), job.model().position_axes(),
+          job.crop_shape().margin()};
+}
 
 absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
                                     uint32_t micro_batch, const v1::Role& role,
@@ -99,7 +94,7 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
   plan.header.split = role.split();
   plan.header.num_samples = plan.samples.size();
 
-  const std::vector<uint32_t> first_images = FirstImages(columns);
+  const FirstEntries first = FirstEntriesOf(columns);
   for (PlannedSample& sample : plan.samples) {
     const uint32_t i = sample.index;
     SampleRecord& record = sample.record;
@@ -109,11 +104,11 @@ absl::StatusOr<BlockPlan> PlanBlock(const v1::StepSchedule& schedule,
     record.tokens = columns.tokens(i);
     record.label_tokens = columns.label_tokens(i);
     record.first_image = plan.images.size();
-    const PayloadRow row = RowOf(columns, first_images, i);
+    const PayloadRow row = RowOf(columns, first, i);
     record.payload_bytes = PayloadBytes(row, role.module(), geometry);
     if (role.module() != v1::MODULE_VISION) continue;
-    record.num_images = columns.images(i);
-    LayOutImages(row, geometry.patch, &plan.images);
+    record.num_images = row.grid_h.size();
+    AppendCrops(row, geometry, &plan.images);
   }
   plan.header.num_images = plan.images.size();
 

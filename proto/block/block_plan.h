@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/block/block_geometry.h"
 #include "proto/block/block_layout.h"
 #include "proto/block/payload_bytes.h"
 #include "proto/job.pb.h"
@@ -27,12 +28,16 @@ struct BlockPlan {
   BlockHeader header;
   // In destination order: ascending (owner, place).
   std::vector<PlannedSample> samples;
-  // Images of samples[0], then of samples[1], …; empty for the language module.
+  // Crops of the images of samples[0], then of samples[1], …; empty for the
+  // language module.
   std::vector<ImageRecord> images;
 
   // Length of the whole block.
   uint64_t bytes() const { return header.total_bytes; }
 };
+
+// The geometry of a job's blocks, as a server describes the job.
+BlockGeometry GeometryOf(const v1::Job& job);
 
 // Plans the block that `role` pulls for micro-batch number `micro_batch` of
 // `schedule`: the samples that `delivery` assigns to it. Pure. `schedule` must

@@ -1,40 +1,76 @@
 #include "proto/block/payload_bytes.h"
 
 #include "common/align.h"
-#include "proto/schedule/image_columns.h"
 
 namespace ballast {
+namespace {
 
-ImageRecord ImageOf(const PayloadRow& row, size_t image, uint64_t offset,
-                    uint32_t patch) {
+// The size of crop `crop`; its place is left 0.
+ImageRecord SizeOf(const PayloadRow& row, size_t crop,
+                   const BlockGeometry& geometry) {
   ImageRecord record = {};
-  record.data = offset;
   record.grid_t = 1;
-  record.grid_h = row.grid_h[image];
-  record.grid_w = row.grid_w[image];
-  record.height = record.grid_h * patch;
-  record.width = record.grid_w * patch;
+  record.grid_h = row.grid_h[crop];
+  record.grid_w = row.grid_w[crop];
+  record.height = record.grid_h * geometry.patch + geometry.margin;
+  record.width = record.grid_w * geometry.patch + geometry.margin;
   if (!row.encoded_bytes.empty()) {
-    record.encoded_bytes = row.encoded_bytes[image];
+    record.encoded_bytes = row.encoded_bytes[crop];
   }
   return record;
 }
 
-uint64_t NextImageOffset(const ImageRecord& image) {
-  return AlignUp(image.data + ImageBytes(image), kImageAlignment);
+// The offset within a vision payload after `crop`; the next one begins there.
+uint64_t OffsetAfter(const ImageRecord& crop) {
+  return AlignUp(crop.data + ImageBytes(crop), kImageAlignment);
+}
+
+template <typename Column>
+absl::Span<const uint32_t> PartOf(const Column& column, uint32_t first,
+                                  uint32_t count) {
+  if (column.empty()) return {};
+  return {column.data() + first, count};
+}
+
+}  // namespace
+
+void AppendCrops(const PayloadRow& row, const BlockGeometry& geometry,
+                 std::vector<ImageRecord>* crops) {
+  uint64_t offset = 0;
+  uint32_t image = 0;
+  uint32_t left = 0;  // crops of `image`
+  for (size_t i = 0; i < row.grid_h.size(); ++i) {
+    if (left == 0) {
+      image = i == 0 ? 0 : image + 1;
+      left = row.crops.empty() ? 1 : row.crops[image];
+    }
+    --left;
+    ImageRecord record = SizeOf(row, i, geometry);
+    record.data = offset;
+    record.image = image;
+    if (!row.image_height.empty()) {
+      record.image_height = row.image_height[image];
+      record.image_width = row.image_width[image];
+    }
+    offset = OffsetAfter(record);
+    crops->push_back(record);
+  }
 }
 
 PayloadRow RowOf(const v1::MicroBatchSchedule& micro_batch,
-                 const std::vector<uint32_t>& first_images, uint32_t sample) {
-  const uint32_t first = first_images[sample];
-  const uint32_t images = first_images[sample + 1] - first;
-  PayloadRow row = {micro_batch.tokens(sample),
-                    {micro_batch.grid_h().data() + first, images},
-                    {micro_batch.grid_w().data() + first, images},
-                    {}};
-  if (!micro_batch.encoded_bytes().empty()) {
-    row.encoded_bytes = {micro_batch.encoded_bytes().data() + first, images};
-  }
+                 const FirstEntries& first, uint32_t sample) {
+  const uint32_t crop = first.crop[sample];
+  const uint32_t crops = first.crop[sample + 1] - crop;
+  const uint32_t image = first.image[sample];
+  const uint32_t images = first.image[sample + 1] - image;
+  PayloadRow row;
+  row.tokens = micro_batch.tokens(sample);
+  row.grid_h = PartOf(micro_batch.grid_h(), crop, crops);
+  row.grid_w = PartOf(micro_batch.grid_w(), crop, crops);
+  row.encoded_bytes = PartOf(micro_batch.encoded_bytes(), crop, crops);
+  row.crops = PartOf(micro_batch.crops(), image, images);
+  row.image_height = PartOf(micro_batch.image_height(), image, images);
+  row.image_width = PartOf(micro_batch.image_width(), image, images);
   return row;
 }
 
@@ -45,7 +81,9 @@ uint64_t PayloadBytes(const PayloadRow& row, v1::Module module,
   }
   uint64_t bytes = 0;
   for (size_t i = 0; i < row.grid_h.size(); ++i) {
-    bytes = NextImageOffset(ImageOf(row, i, bytes, geometry.patch));
+    ImageRecord record = SizeOf(row, i, geometry);
+    record.data = bytes;
+    bytes = OffsetAfter(record);
   }
   return AlignUp(bytes, kSampleAlignment);
 }
@@ -53,7 +91,7 @@ uint64_t PayloadBytes(const PayloadRow& row, v1::Module module,
 std::vector<uint64_t> PayloadBytes(const v1::MicroBatchSchedule& micro_batch,
                                    v1::Module module,
                                    const BlockGeometry& geometry) {
-  const std::vector<uint32_t> first = FirstImages(micro_batch);
+  const FirstEntries first = FirstEntriesOf(micro_batch);
   std::vector<uint64_t> bytes;
   bytes.reserve(micro_batch.tokens_size());
   for (int i = 0; i < micro_batch.tokens_size(); ++i) {

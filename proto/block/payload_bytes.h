@@ -6,34 +6,36 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "proto/block/block_geometry.h"
 #include "proto/block/block_layout.h"
 #include "proto/schedule.pb.h"
+#include "proto/schedule/image_columns.h"
 
 namespace ballast {
-
-// The model's parameters that the size of a block depends on.
-struct BlockGeometry {
-  uint32_t patch = 14;         // pixels
-  uint32_t position_axes = 3;  // 3 (MRoPE) or 1
-};
 
 // The part of a sample's row in the schedule that determines the size of its
 // payload. The spans point into memory owned elsewhere.
 struct PayloadRow {
   uint32_t tokens = 0;
-  // For each image: its size in patches.
+  // For each crop: its size in patches.
   absl::Span<const uint32_t> grid_h;
   absl::Span<const uint32_t> grid_w;
-  // For each image: the length of its file if it travels encoded, else 0.
+  // For each crop: the length of its file if it travels encoded, else 0.
   // Empty: all travel as pixels.
   absl::Span<const uint32_t> encoded_bytes;
+  // For each image: number of its crops. Empty: one each.
+  absl::Span<const uint32_t> crops = {};
+  // For each image: its sides before resizing. Empty: the model asks not for
+  // them.
+  absl::Span<const uint32_t> image_height = {};
+  absl::Span<const uint32_t> image_width = {};
 };
 
 // The row of sample `sample` of a micro-batch that passed CheckColumns.
-// `first_images` is FirstImages of that micro-batch. The spans point into
+// `first` is FirstEntriesOf that micro-batch. The spans point into
 // `micro_batch`.
 PayloadRow RowOf(const v1::MicroBatchSchedule& micro_batch,
-                 const std::vector<uint32_t>& first_images, uint32_t sample);
+                 const FirstEntries& first, uint32_t sample);
 
 // Length of the sample's payload in the module's blocks, a multiple of
 // kSampleAlignment. This is what moves if its owner is not its reader.
@@ -45,12 +47,10 @@ std::vector<uint64_t> PayloadBytes(const v1::MicroBatchSchedule& micro_batch,
                                    v1::Module module,
                                    const BlockGeometry& geometry);
 
-// The record of image `image` of a row, at `offset` in its vision payload.
-ImageRecord ImageOf(const PayloadRow& row, size_t image, uint64_t offset,
-                    uint32_t patch);
-
-// The offset within a vision payload after `image`; the next one begins there.
-uint64_t NextImageOffset(const ImageRecord& image);
+// Appends the records of a row's crops: those of its first image, then those of
+// the second, …, each at its offset in the vision payload.
+void AppendCrops(const PayloadRow& row, const BlockGeometry& geometry,
+                 std::vector<ImageRecord>* crops);
 
 }  // namespace ballast
 

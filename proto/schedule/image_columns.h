@@ -8,27 +8,40 @@
 
 namespace ballast {
 
-// The images of sample i of a micro-batch are the entries first[i] to
-// first[i + 1], exclusive, of the columns grid_h and grid_w, where `first` is
-// what FirstImages returns: one entry a sample, and the number of images.
-std::vector<uint32_t> FirstImages(const v1::MicroBatchSchedule& micro_batch);
+// Where the columns of a micro-batch hold the images and crops of its samples:
+// those of sample i are the entries first[i] to first[i + 1], exclusive.
+struct FirstEntries {
+  // Of the columns crops, image_height and image_width. One entry a sample, and
+  // the number of images.
+  std::vector<uint32_t> image;
+  // Of the columns grid_h, grid_w and encoded_bytes. One entry a sample, and
+  // the number of crops.
+  std::vector<uint32_t> crop;
+};
+FirstEntries FirstEntriesOf(const v1::MicroBatchSchedule& micro_batch);
+
+// Crops of entry `image` of the columns of images.
+inline uint32_t CropsOf(const v1::MicroBatchSchedule& micro_batch,
+                        uint32_t image) {
+  return micro_batch.crops().empty() ? 1 : micro_batch.crops(image);
+}
 
 // Largest file that travels encoded: bounds the memory of an image on its way,
 // whatever the size of its pixels.
 inline constexpr uint32_t kMostEncodedBytes = (uint32_t{1} << 26) - 1;
 
-// Length of the file of entry `image` of those columns if it travels encoded; 0
-// if it travels as pixels.
+// Length of the file of entry `crop` of the columns of crops if it travels
+// encoded; 0 if it travels as pixels.
 inline uint32_t EncodedBytes(const v1::MicroBatchSchedule& micro_batch,
-                             uint32_t image) {
+                             uint32_t crop) {
   return micro_batch.encoded_bytes().empty() ? 0
-                                             : micro_batch.encoded_bytes(image);
+                                             : micro_batch.encoded_bytes(crop);
 }
 
-// Patches of entry `image` of those columns.
-inline uint64_t ImagePatches(const v1::MicroBatchSchedule& micro_batch,
-                             uint32_t image) {
-  return uint64_t{micro_batch.grid_h(image)} * micro_batch.grid_w(image);
+// Patches of entry `crop` of the columns of crops.
+inline uint64_t CropPatches(const v1::MicroBatchSchedule& micro_batch,
+                            uint32_t crop) {
+  return uint64_t{micro_batch.grid_h(crop)} * micro_batch.grid_w(crop);
 }
 
 // Patches of all images of each sample.

@@ -77,6 +77,23 @@ absl::Status CheckPlaces(const v1::StepSchedule& schedule) {
   return absl::OkStatus();
 }
 
+// An image that travels encoded is one crop.
+absl::Status CheckEncodedCrops(const v1::MicroBatchSchedule& micro_batch) {
+  int crop = 0;
+  for (int i = 0; i < micro_batch.crops_size(); ++i) {
+    const int end = crop + static_cast<int>(micro_batch.crops(i));
+    for (; crop < end; ++crop) {
+      if (micro_batch.encoded_bytes(crop) == 0 || micro_batch.crops(i) == 1) {
+        continue;
+      }
+      return absl::InvalidArgumentError(absl::StrCat(
+          "schedule: column encoded_bytes: entry ", crop, " is of image ", i,
+          " with ", micro_batch.crops(i), " crops; wanted 0, or one crop"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckColumns(const v1::StepSchedule& schedule,
@@ -98,13 +115,32 @@ absl::Status CheckColumns(const v1::StepSchedule& schedule,
       CheckLength("place", micro_batch.place_size(), samples));
   uint64_t images = 0;
   for (const uint32_t count : micro_batch.images()) images += count;
+  uint64_t crops = images;
+  if (!micro_batch.crops().empty()) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckLength("crops", micro_batch.crops_size(), images));
+    BALLAST_RETURN_IF_ERROR(
+        CheckRange("crops", micro_batch.crops(), 1, uint64_t{1} << 32));
+    crops = 0;
+    for (const uint32_t count : micro_batch.crops()) crops += count;
+  }
+  if (!micro_batch.image_height().empty() ||
+      !micro_batch.image_width().empty()) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckLength("image_height", micro_batch.image_height_size(), images));
+    BALLAST_RETURN_IF_ERROR(
+        CheckLength("image_width", micro_batch.image_width_size(), images));
+  }
   BALLAST_RETURN_IF_ERROR(
-      CheckLength("grid_h", micro_batch.grid_h_size(), images));
+      CheckLength("grid_h", micro_batch.grid_h_size(), crops));
   BALLAST_RETURN_IF_ERROR(
-      CheckLength("grid_w", micro_batch.grid_w_size(), images));
+      CheckLength("grid_w", micro_batch.grid_w_size(), crops));
   if (!micro_batch.encoded_bytes().empty()) {
     BALLAST_RETURN_IF_ERROR(
-        CheckLength("encoded_bytes", micro_batch.encoded_bytes_size(), images));
+        CheckLength("encoded_bytes", micro_batch.encoded_bytes_size(), crops));
+  }
+  if (!micro_batch.encoded_bytes().empty() && !micro_batch.crops().empty()) {
+    BALLAST_RETURN_IF_ERROR(CheckEncodedCrops(micro_batch));
   }
   BALLAST_RETURN_IF_ERROR(CheckRange("encoded_bytes",
                                      micro_batch.encoded_bytes(), 0,

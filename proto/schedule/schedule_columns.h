@@ -7,7 +7,7 @@
 namespace ballast {
 
 // Checks that a micro-batch can be read column by column: each column has one
-// entry for each sample (or image), each side of an image is 1 to 65535
+// entry for each sample (or image, or crop), each side of a crop is 1 to 65535
 // patches, no file that travels encoded is above kMostEncodedBytes, every
 // reader and owner is a rank of its module, and every slot is a micro-batch of
 // the step. A schedule from the wire must pass this once before anything

@@ -70,7 +70,7 @@ absl::StatusOr<Found> FindPosition(const OpenedJob& job, v1::Split split,
     ++found.micro_batch;
   }
   const v1::MicroBatchSchedule& columns = found.columns();
-  const std::vector<uint32_t> first = FirstImages(columns);
+  const std::vector<uint32_t> first = FirstEntriesOf(columns).crop;
   const uint32_t patch = job.config.model().patch();
   for (uint32_t image = first[found.index]; image < first[found.index + 1];
        ++image) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/config/family_profile.h"
 #include "server/config/model_profile.h"
 #include "server/config/path_pattern.h"
 #include "server/config/rank_list.h"
@@ -63,7 +64,11 @@ void DefaultOrder(const KeyReport& keys, v1::Order* order) {
 void DefaultModel(const KeyReport& keys, v1::Model* model) {
   if (!keys.Has("model.profile")) model->set_profile("qwen2_5_vl");
   if (!keys.Has("model.tokenizer")) model->set_tokenizer("bytes");
-  if (!keys.Has("model.chat_template")) model->set_chat_template("chatml");
+  if (!keys.Has("model.chat_template")) {
+    model->set_chat_template(FindFamilyProfile(model->profile()) != nullptr
+                                 ? model->profile()
+                                 : "chatml");
+  }
   if (!keys.Has("model.on_invalid_utf8")) {
     model->set_on_invalid_utf8(v1::Model::ON_INVALID_UTF8_ERROR);
   }

@@ -17,6 +17,7 @@ void ValidateBatch(const v1::Config& config, KeyReport* report);
 void ValidateOrder(const v1::Config& config, KeyReport* report);
 void ValidateSources(const v1::Config& config, KeyReport* report);
 void ValidateModel(const v1::Model& model, KeyReport* report);
+void ValidateModelFamily(const v1::Model& model, KeyReport* report);
 void ValidatePacking(const v1::Config& config, KeyReport* report);
 void ValidatePlacement(const v1::Config& config, KeyReport* report);
 void ValidateTopology(const v1::Config& config, KeyReport* report);

@@ -85,7 +85,7 @@ FieldRules MakeConfigFieldRules() {
       {"Model.temporal_patch", Between(1, 16)},
       {"Model.mean", Between(-kReal, kReal)},
       {"Model.std", AboveZero(kReal)},
-      {"Model.position_axes", Between(1, 3)},
+      {"Model.position_axes", Between(1, 4)},
       {"Model.system_prompt", MayBeEmpty()},
       {"ChatTemplate.begin", MayBeEmpty()},
       {"ChatTemplate.Turn.prefix", MayBeEmpty()},

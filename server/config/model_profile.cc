@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/config/family_profile.h"
 #include "server/image_plan/fit_rules.h"
 
 namespace ballast {
@@ -92,6 +93,11 @@ void Fill(const Profile& profile, v1::Model* model) {
   if (model->position_axes() == 0) model->set_position_axes(kPositionAxes);
 }
 
+void FillForm(v1::Model* model) {
+  if (model->image_form() != v1::Model::IMAGE_FORM_UNSPECIFIED) return;
+  model->set_image_form(v1::Model::IMAGE_FORM_MERGE_ORDER);
+}
+
 }  // namespace
 
 std::vector<std::string> ModelProfileNames() {
@@ -105,6 +111,12 @@ std::vector<std::string> MissingModelKeys(const v1::Model& model) {
   const auto check = [&missing](bool there, const char* key) {
     if (!there) missing.push_back(key);
   };
+  // A family has its own numbers, and its tokenizer the ids.
+  if (model.has_image_family()) {
+    check(!model.mean().empty(), "mean");
+    check(!model.std().empty(), "std");
+    return missing;
+  }
   check(model.min_pixels() != 0, "min_pixels");
   check(model.max_pixels() != 0, "max_pixels");
   check(model.patch() != 0, "patch");
@@ -126,9 +138,14 @@ std::vector<std::string> MissingModelKeys(const v1::Model& model) {
 }
 
 absl::Status ApplyModelProfile(v1::Model* model) {
+  FillFamily(model);
+  if (FindFamilyProfile(model->profile()) != nullptr) return absl::OkStatus();
   if (model->profile().empty()) {
     const std::vector<std::string> missing = MissingModelKeys(*model);
-    if (missing.empty()) return absl::OkStatus();
+    if (missing.empty()) {
+      FillForm(model);
+      return absl::OkStatus();
+    }
     return absl::InvalidArgumentError(
         absl::StrCat("model: without a profile these keys are required too: ",
                      absl::StrJoin(missing, ", ")));
@@ -140,6 +157,7 @@ absl::Status ApplyModelProfile(v1::Model* model) {
         absl::StrJoin(ModelProfileNames(), ", ")));
   }
   Fill(*profile, model);
+  FillForm(model);
   return absl::OkStatus();
 }
 
@@ -151,6 +169,11 @@ absl::StatusOr<ImageGrid> ResizedGrid(uint32_t height, uint32_t width,
     return absl::InvalidArgumentError(
         absl::StrCat("an image of height ", height, " and width ", width,
                      "; wanted sides of 1 to ", kMaxSide));
+  }
+  if (model.has_image_family()) {
+    return absl::InternalError(
+        absl::StrCat("the images of the family ", model.image_family().name(),
+                     " are not sized by Qwen's rule; report this"));
   }
   if (model.patch() == 0 || model.merge() == 0) {
     return absl::InvalidArgumentError(

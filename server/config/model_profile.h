@@ -20,10 +20,12 @@ namespace ballast {
 //   qwen3_vl:             patch 16, 65536..16777216 pixels, mean and deviation
 //                         0.5, image token 151655
 //   qwen3_5_vl:           as qwen3_vl, image token 248056
+//   a family's name:      docs/families.md (FillFamily)
 // Errors: INVALID_ARGUMENT naming the unknown profile or the missing keys.
 absl::Status ApplyModelProfile(v1::Model* model);
 
-// The valid values of Model.profile.
+// The values of Model.profile for Qwen's models; those of other families:
+// FamilyProfileNames().
 std::vector<std::string> ModelProfileNames();
 
 // The keys that a profile would set and that are unset in `model`, such as
@@ -41,7 +43,8 @@ struct ImageGrid {
 
 // The size to which the Qwen-VL processors resize an image of height*width:
 // multiples of patch*merge within min_pixels..max_pixels (smart_resize of
-// transformers, rounding half to even). `model` is complete. Errors:
+// transformers, rounding half to even). `model` is complete and has no image
+// family (ModelImages). Errors:
 // INVALID_ARGUMENT (a side of 0 or above 2^26, an aspect ratio above 200, an
 // incomplete model).
 absl::StatusOr<ImageGrid> ResizedGrid(uint32_t height, uint32_t width,

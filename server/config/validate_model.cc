@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/config/config_validate.h"
+#include "server/config/family_profile.h"
 #include "server/config/image_family_config.h"
 #include "server/config/model_profile.h"
 #include "server/image/resample_name.h"
@@ -29,16 +30,15 @@ bool CheckProfile(const v1::Model& model, KeyReport* report) {
   if (std::find(known.begin(), known.end(), model.profile()) != known.end()) {
     return true;
   }
-  // A family whose images can be planned, but not yet packed.
-  const bool is_family = FindImageFamily(model.profile()) != nullptr;
+  if (FindFamilyProfile(model.profile()) != nullptr) return true;
+  const bool is_encoder = FindImageFamily(model.profile()) != nullptr;
   report->AddFault(
       "model.profile",
-      absl::StrCat("found ", Shown(model.profile()),
-                   is_family ? ", of which only `ballast-server inspect image` "
-                               "knows yet"
-                             : "",
-                   "; wanted one of ", absl::StrJoin(known, ", "),
-                   ", or \"\""));
+      absl::StrCat(
+          "found ", Shown(model.profile()),
+          is_encoder ? ", an encoder whose images stand in no text" : "",
+          "; wanted one of ", absl::StrJoin(known, ", "), ", ",
+          absl::StrJoin(FamilyProfileNames(), ", "), ", or \"\""));
   return false;
 }
 
@@ -46,10 +46,14 @@ void CheckTemplate(const v1::Model& model, KeyReport* report) {
   if (report->IsFaulty("model.chat_template")) return;
   const std::string& name = model.chat_template();
   const bool is_custom = name == "custom";
-  if (!is_custom && name != "chatml" && name != "llama3") {
-    report->AddFault("model.chat_template",
-                     absl::StrCat("found ", Shown(name),
-                                  "; wanted chatml, llama3 or custom"));
+  const bool is_family =
+      model.has_image_family() && FindFamilyProfile(name) != nullptr;
+  if (!is_custom && !is_family && name != "chatml" && name != "llama3") {
+    report->AddFault(
+        "model.chat_template",
+        absl::StrCat(
+            "found ", Shown(name), "; wanted chatml, llama3 or custom",
+            model.has_image_family() ? ", or the name of a family" : ""));
   } else if (is_custom && !report->Has("model.custom_template")) {
     report->AddMissing("model.custom_template",
                        "it where chat_template is custom");
@@ -115,6 +119,7 @@ void ValidateModel(const v1::Model& model, KeyReport* report) {
   CheckTemplate(model, report);
   CheckDecode(model, report);
   ValidateImageFamily(model.image_family(), report);
+  ValidateModelFamily(model, report);
   const auto check_three = [report](const std::string& key, int size) {
     if (!report->Has(key) || report->HasFaultWithin(key) || size == 3) return;
     report->AddFault(
@@ -122,10 +127,6 @@ void ValidateModel(const v1::Model& model, KeyReport* report) {
   };
   check_three("model.mean", model.mean_size());
   check_three("model.std", model.std_size());
-  if (report->Has("model.position_axes") &&
-      !report->IsFaulty("model.position_axes") && model.position_axes() == 2) {
-    report->AddFault("model.position_axes", "found 2; wanted 1 or 3");
-  }
   if (!is_filled) return;
   if (!report->IsFaulty("model.min_pixels") &&
       !report->IsFaulty("model.max_pixels") &&
@@ -137,7 +138,7 @@ void ValidateModel(const v1::Model& model, KeyReport* report) {
                      " above max_pixels ", model.max_pixels(),
                      "; wanted min_pixels to be at most max_pixels"));
   }
-  if (!report->HasFaultWithin("model.token_ids")) {
+  if (!report->HasFaultWithin("model.token_ids") && !model.has_image_family()) {
     CheckImageToken(model.token_ids(), report);
   }
 }

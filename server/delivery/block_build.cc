@@ -20,7 +20,7 @@ absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
   BALLAST_ASSIGN_OR_RETURN(
       planned.plan, PlanBlock(schedule, micro_batch, role, delivery, geometry));
   const v1::MicroBatchSchedule& columns = schedule.micro_batches(micro_batch);
-  const std::vector<uint32_t> first_image = FirstImages(columns);
+  const std::vector<uint32_t> first_image = FirstEntriesOf(columns).crop;
   planned.first_grid.push_back(0);
   for (const PlannedSample& sample : planned.plan.samples) {
     for (uint32_t k = first_image[sample.index];

@@ -42,8 +42,7 @@ absl::StatusOr<Loader::Settings> SettingsOf(const v1::Config& config,
     BALLAST_ASSIGN_OR_RETURN(settings.delivery[module.module()],
                              RuleOf(job, module.module()));
   }
-  settings.geometry.patch = job.model().patch();
-  settings.geometry.position_axes = job.model().position_axes();
+  settings.geometry = GeometryOf(job);
   settings.memory = config.serve().memory();
   settings.prefetch_steps = config.serve().prefetch_steps();
   settings.ranks = std::max(ranks, 1u);

@@ -7,6 +7,7 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -170,6 +171,17 @@ v1::Fingerprint ScheduleFingerprint(
   // Like an empty list, the default does not change older fingerprints.
   if (config.order().epochs() == 0) entries.erase("order.epochs");
   AddMessage("model", config.model(), &entries);
+  // As order.epochs: Qwen's images, packed in merge order.
+  if (!config.model().has_image_family()) {
+    for (auto it = entries.lower_bound("model.image_family.");
+         it != entries.end() &&
+         absl::StartsWith(it->first, "model.image_family.");) {
+      it = entries.erase(it);
+    }
+    if (config.model().image_form() == v1::Model::IMAGE_FORM_MERGE_ORDER) {
+      entries.erase("model.image_form");
+    }
+  }
   // Where images are decoded changes neither the data nor the batches, only
   // what blocks hold: a checkpoint made with one resumes with the other.
   entries.erase("model.decode");

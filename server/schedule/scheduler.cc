@@ -11,6 +11,7 @@
 #include "proto/schedule/split.h"
 #include "proto/schedule/step_ranges.h"
 #include "server/config/batch_sizes.h"
+#include "server/config/crop_shape.h"
 #include "server/config/topology.h"
 #include "server/schedule/cost_model.h"
 #include "server/schedule/micro_batch_schedule.h"
@@ -230,7 +231,8 @@ absl::StatusOr<MicroBatchShape> MakeShape(const v1::Config& config) {
   shape.grid = Grid(config.topology());
   shape.balance = config.balance();
   shape.balance.clear_cost_changes();  // the shape is copied for every step
-  shape.geometry = {config.model().patch(), config.model().position_axes()};
+  shape.geometry = {config.model().patch(), config.model().position_axes(),
+                    CropShapeOf(config.model()).margin()};
   shape.patches_a_token = config.model().merge() * config.model().merge();
   for (const v1::Module module : Modules(config)) {
     BALLAST_ASSIGN_OR_RETURN(ServerOfRank servers,
@@ -263,6 +265,7 @@ v1::Job MakeJob(const v1::Config& config,
   job.set_micro_batch(config.batch().micro());
   job.set_delivery(config.balance().delivery());
   *job.mutable_model() = config.model();
+  *job.mutable_crop_shape() = CropShapeOf(config.model());
   job.set_colocated(config.topology().colocated());
   job.set_virtual_pipeline_group(config.packing().virtual_pipeline_group());
   for (const v1::Split split : SplitsOf(config)) job.add_splits(split);

@@ -139,9 +139,8 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   // Created after the rehearsal, since no rank trains on its blocks.
   BALLAST_ASSIGN_OR_RETURN(ServersOfRanks servers,
                            FindServersOfRanks(job.config));
-  const v1::Model& model = job.scheduler->job().model();
   parts.balance = BalanceBoard::Create(parts.loader.get(), std::move(servers),
-                                       {model.patch(), model.position_axes()});
+                                       GeometryOf(job.scheduler->job()));
   std::unique_ptr<LoaderServer> server(
       new LoaderServer(std::move(job), read_policy, std::move(security),
                        identity, std::move(parts)));

@@ -98,8 +98,7 @@ class FakeFetcher : public BatchFetcher {
           loader_.before_fetch(request_.role, step_, micro_batch_));
     }
     const v1::Job job = SyntheticJobMessage(loader_.job);
-    const BlockGeometry geometry = {job.model().patch(),
-                                    job.model().position_axes()};
+    const BlockGeometry geometry = GeometryOf(job);
     BALLAST_ASSIGN_OR_RETURN(const DeliveryRule delivery,
                              RuleOf(job, request_.role.module()));
     BALLAST_ASSIGN_OR_RETURN(

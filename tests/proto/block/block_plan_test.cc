@@ -117,7 +117,7 @@ TEST(BlockPlanTest, OffsetsFollowTheFormula) {
     EXPECT_EQ(plan->header.sample_table, 128u);
     EXPECT_EQ(plan->header.image_table, 128 + 64 * samples);
     EXPECT_EQ(plan->header.payload,
-              AlignUp(128 + 64 * samples + 32 * images, 256));
+              AlignUp(128 + 64 * samples + 48 * images, 256));
     uint64_t offset = plan->header.payload;
     for (const auto& sample : plan->samples) {
       const SampleRecord& record = sample.record;

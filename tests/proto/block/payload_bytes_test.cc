@@ -38,6 +38,37 @@ TEST(PayloadBytesTest, CountsTheFilesOfEncodedImages) {
             language);
 }
 
+// docs/block.md: a crop is grid * patch + margin pixels high and wide; its
+// record names the image that it is of.
+TEST(PayloadBytesTest, LaysOutTheCropsOfEachImage) {
+  constexpr BlockGeometry kMargin = {
+      .patch = 14, .position_axes = 1, .margin = 6};
+  const std::vector<uint32_t> heights = {2, 4, 3}, widths = {6, 1, 2};
+  const std::vector<uint32_t> crops = {2, 1};
+  const std::vector<uint32_t> image_height = {100, 300}, image_width = {200, 7};
+  const PayloadRow row = {9,     heights,      widths,     {},
+                          crops, image_height, image_width};
+  std::vector<ImageRecord> records;
+  AppendCrops(row, kMargin, &records);
+  ASSERT_EQ(records.size(), 3u);
+  uint64_t offset = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    const ImageRecord& record = records[i];
+    EXPECT_EQ(record.data, offset);
+    EXPECT_EQ(record.grid_t, 1u);
+    EXPECT_EQ(record.grid_h, heights[i]);
+    EXPECT_EQ(record.grid_w, widths[i]);
+    EXPECT_EQ(record.height, heights[i] * 14 + 6);
+    EXPECT_EQ(record.width, widths[i] * 14 + 6);
+    EXPECT_EQ(record.image, i < 2 ? 0u : 1u);
+    EXPECT_EQ(record.image_height, i < 2 ? 100u : 300u);
+    EXPECT_EQ(record.image_width, i < 2 ? 200u : 7u);
+    EXPECT_EQ(record.reserved, 0u);
+    offset += RoundUp(3 * (heights[i] * 14 + 6) * (widths[i] * 14 + 6));
+  }
+  EXPECT_EQ(PayloadBytes(row, v1::MODULE_VISION, kMargin), offset);
+}
+
 // Ids, labels and positions are int32 arrays at multiples of 16.
 TEST(PayloadBytesTest, CountsTheArraysOfALanguageSample) {
   const auto array = [](uint64_t entries) {
@@ -67,6 +98,26 @@ TEST(PayloadBytesTest, ReadsTheRowsOfAMicroBatch) {
     micro_batch.add_encoded_bytes(bytes);
   EXPECT_THAT(PayloadBytes(micro_batch, v1::MODULE_VISION, kGeometry),
               ElementsAre(RoundUp(300), 0, RoundUp(4 * 588) + RoundUp(700)));
+}
+
+TEST(PayloadBytesTest, ReadsTheCropsOfAMicroBatch) {
+  v1::MicroBatchSchedule micro_batch;
+  for (const uint32_t images : {1, 0, 2}) {
+    micro_batch.add_images(images);
+    micro_batch.add_tokens(1);
+  }
+  for (const uint32_t crops : {2, 1, 1}) micro_batch.add_crops(crops);
+  for (const uint32_t side : {1, 2, 3, 4}) {
+    micro_batch.add_grid_h(side);
+    micro_batch.add_grid_w(side);
+  }
+  EXPECT_THAT(PayloadBytes(micro_batch, v1::MODULE_VISION, kGeometry),
+              ElementsAre(RoundUp(588) + RoundUp(4 * 588), 0,
+                          RoundUp(9 * 588) + RoundUp(16 * 588)));
+  const PayloadRow last = RowOf(micro_batch, FirstEntriesOf(micro_batch), 2);
+  EXPECT_THAT(last.grid_h, ElementsAre(3, 4));
+  EXPECT_THAT(last.crops, ElementsAre(1, 1));
+  EXPECT_TRUE(last.image_height.empty());
 }
 
 }  // namespace

@@ -42,6 +42,27 @@ TEST(ScheduleColumnsTest, NamesTheColumnThatIsWrong) {
          c->set_encoded_bytes(1, 1 << 26);
        },
        "encoded_bytes of entry 1 is 67108864"},
+      {[](Columns* c) { c->add_crops(1); }, "column crops has 1"},
+      {[](Columns* c) {
+         c->mutable_crops()->Resize(c->grid_h_size(), 1);
+         c->set_crops(1, 0);
+       },
+       "crops of entry 1 is 0"},
+      {[](Columns* c) {
+         c->mutable_crops()->Resize(c->grid_h_size(), 1);
+         c->set_crops(1, 2);
+       },
+       "column grid_h"},
+      {[](Columns* c) {
+         c->mutable_crops()->Resize(c->grid_h_size(), 1);
+         c->set_crops(0, 2);
+         c->add_grid_h(1);
+         c->add_grid_w(1);
+         c->mutable_encoded_bytes()->Resize(c->grid_h_size(), 0);
+         c->set_encoded_bytes(1, 9);
+       },
+       "entry 1 is of image 0 with 2 crops"},
+      {[](Columns* c) { c->add_image_width(5); }, "column image_height has 0"},
       {[](Columns* c) { c->set_source(2, 2); }, "source of entry 2 is 2"},
       {[](Columns* c) { c->set_slot(0, 2); }, "slot of entry 0 is 2"},
       {[](Columns* c) { c->mutable_modules(0)->set_owner(3, 2); },

@@ -48,7 +48,7 @@ TEST(EncodedScheduleTest, ListsTheLengthOfEachFile) {
     const v1::StepSchedule schedule = ScheduleOf(config, index, step);
     ASSERT_TRUE(CheckColumns(schedule).ok()) << CheckColumns(schedule);
     for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
-      const std::vector<uint32_t> first = FirstImages(columns);
+      const std::vector<uint32_t> first = FirstEntriesOf(columns).crop;
       for (int i = 0; i < columns.ordinal_size(); ++i) {
         for (uint32_t k = 0; k < columns.images(i); ++k) {
           EXPECT_EQ(EncodedBytes(columns, first[i] + k),
