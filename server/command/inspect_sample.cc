@@ -14,11 +14,13 @@
 #include "common/aligned_buffer.h"
 #include "common/status_macros.h"
 #include "proto/block/block_layout.h"
+#include "proto/block/block_plan.h"
 #include "proto/schedule/image_columns.h"
 #include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 #include "proto/schedule/step_ranges.h"
 #include "server/config/config_loader.h"
+#include "server/config/model_images.h"
 #include "server/config/model_profile.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/job/job_setup.h"
@@ -71,11 +73,12 @@ absl::StatusOr<Found> FindPosition(const OpenedJob& job, v1::Split split,
   }
   const v1::MicroBatchSchedule& columns = found.columns();
   const std::vector<uint32_t> first = FirstEntriesOf(columns).crop;
-  const uint32_t patch = job.config.model().patch();
+  const BlockGeometry geometry = GeometryOf(job.scheduler->job());
   for (uint32_t image = first[found.index]; image < first[found.index + 1];
        ++image) {
     const uint32_t h = columns.grid_h(image), w = columns.grid_w(image);
-    found.grids.push_back({h * patch, w * patch, h, w});
+    found.grids.push_back({h * geometry.patch + geometry.margin,
+                           w * geometry.patch + geometry.margin, h, w});
   }
   return found;
 }
@@ -103,7 +106,8 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
   v1::Config config = job.config;
   config.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
   const FileSampleBuilder builder(config, job.source_pointers(),
-                                  job.tokenizer.get());
+                                  job.tokenizer.get(), /*active=*/nullptr,
+                                  /*instruments=*/nullptr, job.family.get());
   BALLAST_RETURN_IF_ERROR(builder.Build(request).status());
 
   const auto array = [&](uint64_t offset) {
@@ -117,6 +121,42 @@ absl::Status AddText(const OpenedJob& job, const Found& found, Json* json) {
   for (uint32_t axis = 0; axis < axes; ++axis) {
     (*json)["position_ids"].push_back(std::vector<int32_t>(
         positions + axis * tokens, positions + (axis + 1) * tokens));
+  }
+  return absl::OkStatus();
+}
+
+void AddImages(const v1::Model& model, const Found& found, Json* json) {
+  for (const ImageGrid& grid : found.grids) {
+    (*json)["images"].push_back({{"resized_h", grid.height},
+                                 {"resized_w", grid.width},
+                                 {"grid_thw", {1, grid.grid_h, grid.grid_w}},
+                                 {"image_tokens", ImageTokens(grid, model)}});
+  }
+}
+
+absl::Status AddFamilyImages(const OpenedJob& job, const Found& found,
+                             Json* json) {
+  const v1::MicroBatchSchedule& columns = found.columns();
+  const SourceIndex& index = job.sources[columns.source(found.index)]->index();
+  BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
+                           index.sample(columns.ordinal(found.index)));
+  const ModelImages& images = job.family->images();
+  for (const ImageSize& size : indexed.images) {
+    std::vector<ImageGrid> grids;
+    BALLAST_ASSIGN_OR_RETURN(
+        const ModelImages::Share share,
+        images.Add(size.height, size.width,
+                   static_cast<uint32_t>(indexed.images.size()), &grids));
+    Json crops = Json::array();
+    for (const ImageGrid& grid : grids) {
+      crops.push_back({{"height", grid.height},
+                       {"width", grid.width},
+                       {"grid_thw", {1, grid.grid_h, grid.grid_w}}});
+    }
+    (*json)["images"].push_back({{"height", size.height},
+                                 {"width", size.width},
+                                 {"crops", std::move(crops)},
+                                 {"image_tokens", share.placeholders}});
   }
   return absl::OkStatus();
 }
@@ -140,12 +180,10 @@ absl::Status InspectSample(const Options& options) {
       {"label_tokens", columns.label_tokens(found.index)},
       {"images", Json::array()},
       {"cost", Json::object()}};
-  for (const ImageGrid& grid : found.grids) {
-    json["images"].push_back(
-        {{"resized_h", grid.height},
-         {"resized_w", grid.width},
-         {"grid_thw", {1, grid.grid_h, grid.grid_w}},
-         {"image_tokens", ImageTokens(grid, job.config.model())}});
+  if (job.family != nullptr) {
+    BALLAST_RETURN_IF_ERROR(AddFamilyImages(job, found, &json));
+  } else {
+    AddImages(job.config.model(), found, &json);
   }
   for (const v1::ModuleSchedule& module : columns.modules()) {
     json["cost"][std::string(ModuleName(module.module()))] =
@@ -167,7 +205,8 @@ void AddInspectSample(CommandLine* line, Command* inspect) {
       inspect, "sample",
       R"(Prints the sample at a position as a server builds it.
 One JSON object with the keys: position, sample, step, micro_batch, tokens,
-label_tokens, images [{resized_h, resized_w, grid_thw, image_tokens}],
+label_tokens, images [{resized_h, resized_w, grid_thw, image_tokens}] (of a
+family [{height, width, crops [{height, width, grid_thw}], image_tokens}]),
 cost {module: x}, input_ids, labels, position_ids [axis][token].)",
       "  ballast-server inspect sample --config ballast.yaml --position 17",
       [options] { return InspectSample(*options); });

@@ -19,7 +19,7 @@ bool HasSquareCrops(const ImageFamily& family) {
   }
 }
 
-v1::Model::ImageForm FormOf(const ImageFamily& family) {
+v1::Model::ImageForm ImageFormOf(const ImageFamily& family) {
   switch (family.layout) {
     case PatchLayout::kCrops:
       return v1::Model::IMAGE_FORM_TILES;

@@ -15,7 +15,7 @@ bool HasSquareCrops(const ImageFamily& family);
 
 // The form of a batch's pixels that comes nearest to what the family's
 // processor returns; model.image_form overrides it.
-v1::Model::ImageForm FormOf(const ImageFamily& family);
+v1::Model::ImageForm ImageFormOf(const ImageFamily& family);
 
 }  // namespace ballast
 

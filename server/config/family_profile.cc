@@ -113,7 +113,7 @@ void FillFamily(v1::Model* model) {
   // Qwen's profile does not know the family's positions.
   if (model->position_axes() == 0) model->set_position_axes(1);
   if (model->image_form() == v1::Model::IMAGE_FORM_UNSPECIFIED) {
-    model->set_image_form(FormOf(family));
+    model->set_image_form(ImageFormOf(family));
   }
   LeaveToTokenizer(model->mutable_token_ids());
 }

@@ -205,12 +205,4 @@ void ValidateImageFamily(const v1::ImageFamily& config, KeyReport* report) {
   }
 }
 
-absl::Status RefuseImageFamily(const v1::Model& model) {
-  if (!model.has_image_family()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      kKey, ": found the family ", FamilyOfConfig(model.image_family()).name,
-      ", of which only `ballast-server inspect image` knows yet; omit it, and "
-      "set model.profile to one of Qwen's"));
-}
-
 }  // namespace ballast

@@ -26,10 +26,6 @@ std::string FamilyYaml(const ImageFamily& family);
 // lacks, cannot take or does not read, and marks that contradict each other.
 void ValidateImageFamily(const v1::ImageFamily& config, KeyReport* report);
 
-// Errors: INVALID_ARGUMENT for a model with an image family of its own, whose
-// samples cannot be indexed and served yet.
-absl::Status RefuseImageFamily(const v1::Model& model);
-
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_CONFIG_IMAGE_FAMILY_CONFIG_H_

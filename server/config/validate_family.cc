@@ -95,7 +95,7 @@ void CheckForm(const v1::Model& model, KeyReport* report) {
 
 // The first reason why images of the family cannot travel encoded; "" if they
 // can.
-std::string DeviceRefusal(const ImageFamily& family, const v1::Model& model) {
+std::string DeviceRefusal(const ImageFamily& family) {
   switch (family.rule) {
     case ImageRule::kSmartResize:
     case ImageRule::kSmartResizeFrames:
@@ -108,9 +108,6 @@ std::string DeviceRefusal(const ImageFamily& family, const v1::Model& model) {
   if (family.filter != ResampleFilter::kBicubic) {
     return "which does not resize by the bicubic filter";
   }
-  if (model.image_form() != v1::Model::IMAGE_FORM_MERGE_ORDER) {
-    return "whose model.image_form is not merge_order";
-  }
   return "";
 }
 
@@ -120,7 +117,7 @@ void CheckDevice(const v1::Model& model, KeyReport* report) {
     return;
   }
   const ImageFamily family = FamilyOfConfig(model.image_family());
-  const std::string refusal = DeviceRefusal(family, model);
+  const std::string refusal = DeviceRefusal(family);
   if (refusal.empty()) return;
   report->AddFault("model.decode",
                    absl::StrCat("found device beside the family ", family.name,

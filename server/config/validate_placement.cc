@@ -1,6 +1,8 @@
 #include "absl/strings/str_cat.h"
 #include "server/config/config_validate.h"
+#include "server/config/image_family_config.h"
 #include "server/config/topology.h"
+#include "server/image_plan/image_family.h"
 
 namespace ballast {
 namespace {
@@ -42,6 +44,24 @@ void CheckTower(const v1::Topology::Module& vision, KeyReport* report) {
   }
 }
 
+// Refuses families whose towers' output is not one embedding for each merged
+// patch.
+void CheckEmbeddings(const v1::Model& model, KeyReport* report) {
+  if (!model.has_image_family()) return;
+  const ImageFamily family = FamilyOfConfig(model.image_family());
+  const ImageMarks& marks = family.marks;
+  const bool has_others =
+      family.rule == ImageRule::kPinpoints ||
+      (family.tokens_a_row != 0 && marks.row_end.empty()) ||
+      (family.tokens_an_image != 0 && marks.before.empty() &&
+       marks.after.empty());
+  if (!has_others) return;
+  report->AddFault(
+      kKey, absl::StrCat("found split with the family ", family.name,
+                         ", whose placeholders also stand for newlines; wanted "
+                         "paired, or a family with one for each merged patch"));
+}
+
 }  // namespace
 
 void ValidatePlacement(const v1::Config& config, KeyReport* report) {
@@ -51,6 +71,7 @@ void ValidatePlacement(const v1::Config& config, KeyReport* report) {
     return;
   }
   CheckRanks(config, report);
+  CheckEmbeddings(config.model(), report);
   const auto vision = config.topology().modules().find("vision");
   if (vision != config.topology().modules().end()) {
     CheckTower(vision->second, report);

@@ -28,8 +28,8 @@ absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
       ImageGrid grid;
       grid.grid_h = columns.grid_h(k);
       grid.grid_w = columns.grid_w(k);
-      grid.height = grid.grid_h * geometry.patch;
-      grid.width = grid.grid_w * geometry.patch;
+      grid.height = grid.grid_h * geometry.patch + geometry.margin;
+      grid.width = grid.grid_w * geometry.patch + geometry.margin;
       planned.grids.push_back(grid);
       planned.encoded_bytes.push_back(EncodedBytes(columns, k));
     }

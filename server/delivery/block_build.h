@@ -22,7 +22,7 @@ namespace ballast {
 // A block whose size is known but that is not in memory yet.
 struct PlannedBlock {
   BlockPlan plan;
-  // The grids of all samples' images, in the plan's order, for either module.
+  // The grids of all samples' crops, in the plan's order, for either module.
   // Those of sample i are [first_grid[i], first_grid[i+1]).
   std::vector<ImageGrid> grids;
   std::vector<uint32_t> first_grid;

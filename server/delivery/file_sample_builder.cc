@@ -14,11 +14,14 @@ FileSampleBuilder::FileSampleBuilder(const v1::Config& config,
                                      std::vector<const SampleSource*> sources,
                                      const Tokenizer* tokenizer,
                                      ActiveSamples* active,
-                                     BuildInstruments* instruments)
+                                     BuildInstruments* instruments,
+                                     const FamilyText* family)
     : config_(config),
-      reader_(std::move(sources), ImageOptionsOf(config_.model()), instruments),
+      family_(family),
+      reader_(std::move(sources), ImageOptionsOf(config_.model()),
+              family != nullptr ? &family->planner() : nullptr, instruments),
       vision_(&reader_, &image_checks_),
-      language_(&config_, tokenizer, &reader_, &image_checks_),
+      language_(&config_, tokenizer, family, &reader_, &image_checks_),
       active_(active),
       bad_samples_(config_.serve().max_bad_samples()) {}
 
@@ -28,6 +31,9 @@ std::string FileSampleBuilder::NameOf(uint32_t source, uint64_t ordinal) const {
 
 absl::StatusOr<SampleOutcome> FileSampleBuilder::Build(
     const SampleRequest& request) const {
+  if (config_.model().has_image_family() != (family_ != nullptr)) {
+    return absl::InternalError("the builder lacks the model's image family");
+  }
   ActiveSample active;
   active.module = request.module;
   active.position = request.record.position;
@@ -65,6 +71,10 @@ absl::StatusOr<SampleOutcome> FileSampleBuilder::Replace(
   }
   if (request.module == v1::MODULE_VISION) {
     FillVisionPlaceholder(request);
+  } else if (family_ != nullptr) {
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<TileShape> sides,
+                             reader_.ImageSides(request));
+    FillFamilyPlaceholder(request, *family_, sides);
   } else {
     FillLanguagePlaceholder(request, config_.model());
   }

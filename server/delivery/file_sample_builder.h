@@ -18,6 +18,7 @@
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/sample_reader.h"
 #include "server/delivery/vision_builder.h"
+#include "server/text/family_text.h"
 #include "server/text/tokenizer.h"
 
 namespace ballast {
@@ -35,11 +36,13 @@ class FileSampleBuilder : public SampleBuilder {
  public:
   // `config` is a loaded one; sources[i] belongs to config.sources(i). Nothing
   // is owned. `active` lists the samples being built, and `instruments`
-  // measures them; both may be null.
+  // measures them; both may be null. `family` is that of a model with an image
+  // family, and null for Qwen's.
   FileSampleBuilder(const v1::Config& config,
                     std::vector<const SampleSource*> sources,
                     const Tokenizer* tokenizer, ActiveSamples* active = nullptr,
-                    BuildInstruments* instruments = nullptr);
+                    BuildInstruments* instruments = nullptr,
+                    const FamilyText* family = nullptr);
 
   absl::StatusOr<SampleOutcome> Build(
       const SampleRequest& request) const override;
@@ -64,6 +67,7 @@ class FileSampleBuilder : public SampleBuilder {
                                         const DataFault& fault) const;
 
   const v1::Config config_;
+  const FamilyText* const family_;
   const SampleReader reader_;
   mutable ImageCheckCache image_checks_;
   mutable VisionBuilder vision_;

@@ -13,11 +13,12 @@ namespace ballast {
 
 LanguageBuilder::LanguageBuilder(const v1::Config* config,
                                  const Tokenizer* tokenizer,
+                                 const FamilyText* family,
                                  const SampleReader* reader,
                                  ImageCheckCache* image_checks)
     : model_(config->model()),
       text_options_{tokenizer, &config->model(), config->batch().max_tokens(),
-                    config->batch().on_too_long()},
+                    config->batch().on_too_long(), family},
       checks_images_(ChecksImages(*config)),
       reader_(reader),
       image_checks_(image_checks) {}
@@ -33,36 +34,54 @@ absl::StatusOr<std::optional<DataFault>> LanguageBuilder::Build(
   work->active->Stage("tokenising");
   BuildInstruments* const instruments = reader_->instruments();
   const Stopwatch tokenising(instruments ? &instruments->tokenise : nullptr);
+  std::vector<TileShape> sides;
+  if (text_options_.family != nullptr) {
+    BALLAST_ASSIGN_OR_RETURN(sides, reader_->ImageSides(request));
+  }
   BALLAST_ASSIGN_OR_RETURN(const FaultOr<TextSample> text,
-                           Tokenize(request, *raw));
+                           Tokenize(request, *raw, sides));
   if (!text.ok()) return text.fault();
   if (instruments != nullptr) instruments->tokens.Add(text->ids.size());
   const LanguageArrays arrays =
       OpenLanguagePayload(request, model_.position_axes());
   std::copy(text->ids.begin(), text->ids.end(), arrays.ids.begin());
   std::copy(text->labels.begin(), text->labels.end(), arrays.labels.begin());
-  std::vector<GridThw> grids;
-  for (const ImageGrid& grid : request.grids) {
-    grids.push_back({1, grid.grid_h, grid.grid_w});
-  }
   const absl::Status placed =
-      ComputePositions(text->ids, grids, model_, arrays.positions);
+      Place(request, text->ids, sides, arrays.positions);
   if (const auto fault = DataFaultOf(placed)) return fault;
   if (!placed.ok()) return placed;
   return std::nullopt;
 }
 
 absl::StatusOr<FaultOr<TextSample>> LanguageBuilder::Tokenize(
-    const SampleRequest& request, const RawSample& raw) const {
+    const SampleRequest& request, const RawSample& raw,
+    absl::Span<const TileShape> sides) const {
+  const TextForm form = FormOf(raw.text_format);
   BALLAST_ASSIGN_OR_RETURN(
       FaultOr<TextSample> text,
-      SeparateFault(BuildText(raw.text, FormOf(raw.text_format), request.grids,
-                              text_options_)));
+      SeparateFault(
+          text_options_.family != nullptr
+              ? BuildFamilyText(raw.text, form, sides, text_options_)
+              : BuildText(raw.text, form, request.grids, text_options_)));
   if (!text.ok()) return text;
   if (text->ids.size() != request.record.tokens) {
     return CountDiffers("tokens", text->ids.size(), request.record.tokens);
   }
   return text;
+}
+
+absl::Status LanguageBuilder::Place(const SampleRequest& request,
+                                    absl::Span<const int32_t> ids,
+                                    absl::Span<const TileShape> sides,
+                                    absl::Span<int32_t> out) const {
+  if (text_options_.family != nullptr) {
+    return text_options_.family->Place(ids, sides, out);
+  }
+  std::vector<GridThw> grids;
+  for (const ImageGrid& grid : request.grids) {
+    grids.push_back({1, grid.grid_h, grid.grid_w});
+  }
+  return ComputePositions(ids, grids, model_, out);
 }
 
 absl::StatusOr<std::optional<DataFault>> LanguageBuilder::CheckImages(

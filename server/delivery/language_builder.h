@@ -9,6 +9,7 @@
 #include "server/delivery/image_check_cache.h"
 #include "server/delivery/sample_builder.h"
 #include "server/delivery/sample_reader.h"
+#include "server/text/family_text.h"
 #include "server/text/text_sample.h"
 #include "server/text/tokenizer.h"
 
@@ -22,8 +23,10 @@ namespace ballast {
 class LanguageBuilder {
  public:
   // `config` is a loaded one. Nothing is owned; all outlive this.
+  // `family` is nullptr for Qwen's models.
   LanguageBuilder(const v1::Config* config, const Tokenizer* tokenizer,
-                  const SampleReader* reader, ImageCheckCache* image_checks);
+                  const FamilyText* family, const SampleReader* reader,
+                  ImageCheckCache* image_checks);
 
   // Fills the payload, or returns the data fault that prevented it. Non-OK
   // statuses are transient faults. Blocks on the disk.
@@ -33,8 +36,15 @@ class LanguageBuilder {
  private:
   absl::StatusOr<std::optional<DataFault>> CheckImages(
       const SampleRequest& request, SampleWork* work) const;
-  absl::StatusOr<FaultOr<TextSample>> Tokenize(const SampleRequest& request,
-                                               const RawSample& raw) const;
+  // `sides`: of the sample's images; read only for a family.
+  absl::StatusOr<FaultOr<TextSample>> Tokenize(
+      const SampleRequest& request, const RawSample& raw,
+      absl::Span<const TileShape> sides) const;
+  // Writes the position ids.
+  absl::Status Place(const SampleRequest& request,
+                     absl::Span<const int32_t> ids,
+                     absl::Span<const TileShape> sides,
+                     absl::Span<int32_t> out) const;
 
   const v1::Model& model_;
   const TextOptions text_options_;

@@ -12,6 +12,14 @@ namespace {
 
 constexpr int32_t kNoLabel = -100;
 
+// Positions 0, 1, 2, … on each axis.
+void CountUp(const LanguageArrays& arrays) {
+  const size_t tokens = arrays.ids.size();
+  for (size_t i = 0; i < arrays.positions.size(); ++i) {
+    arrays.positions[i] = static_cast<int32_t>(i % tokens);
+  }
+}
+
 }  // namespace
 
 void FillVisionPlaceholder(const SampleRequest& request) {
@@ -21,6 +29,23 @@ void FillVisionPlaceholder(const SampleRequest& request) {
                 data.size());
   }
   ClearVisionPadding(request);
+}
+
+void FillFamilyPlaceholder(const SampleRequest& request,
+                           const FamilyText& family,
+                           absl::Span<const TileShape> sides) {
+  const v1::Model& model = family.model();
+  const LanguageArrays arrays =
+      OpenLanguagePayload(request, model.position_axes());
+  std::fill(arrays.ids.begin(), arrays.ids.end(), model.token_ids().pad());
+  std::fill(arrays.labels.begin(), arrays.labels.end(), kNoLabel);
+  // Its tokens include these, so they fit.
+  const auto placeholders = family.Placeholders(sides);
+  if (placeholders.ok() && *placeholders <= arrays.ids.size()) {
+    std::fill_n(arrays.ids.begin(), *placeholders, model.token_ids().image());
+  }
+  if (family.Place(arrays.ids, sides, arrays.positions).ok()) return;
+  CountUp(arrays);
 }
 
 void FillLanguagePlaceholder(const SampleRequest& request,
@@ -41,12 +66,8 @@ void FillLanguagePlaceholder(const SampleRequest& request,
     grids.push_back({1, grid.grid_h, grid.grid_w});
   }
   if (ComputePositions(arrays.ids, grids, model, arrays.positions).ok()) return;
-  // ComputePositions fails if the model pads with its image id; then positions
-  // count up.
-  const size_t tokens = arrays.ids.size();
-  for (size_t i = 0; i < arrays.positions.size(); ++i) {
-    arrays.positions[i] = i % tokens;
-  }
+  // ComputePositions fails if the model pads with its image id.
+  CountUp(arrays);
 }
 
 }  // namespace ballast

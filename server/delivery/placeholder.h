@@ -1,8 +1,11 @@
 #ifndef BALLAST_SERVER_DELIVERY_PLACEHOLDER_H_
 #define BALLAST_SERVER_DELIVERY_PLACEHOLDER_H_
 
+#include "absl/types/span.h"
 #include "proto/config.pb.h"
 #include "server/delivery/sample_builder.h"
+#include "server/image_plan/image_family.h"
+#include "server/text/family_text.h"
 
 namespace ballast {
 
@@ -13,6 +16,12 @@ namespace ballast {
 // Fills in grey images (kGreyPixel). The places of images that travel encoded
 // are zeroed: the owner makes them grey (kSampleIsPlaceholder).
 void FillVisionPlaceholder(const SampleRequest& request);
+
+// As FillLanguagePlaceholder below, for a model with an image family: the
+// placeholders of each image, then pad ids. `sides`: of the images.
+void FillFamilyPlaceholder(const SampleRequest& request,
+                           const FamilyText& family,
+                           absl::Span<const TileShape> sides);
 
 // Fills in the images' tokens (vision start, image tokens, vision end) as far
 // as they fit, so that the language model still finds a token for each image

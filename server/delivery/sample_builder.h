@@ -17,19 +17,19 @@ struct SampleRequest {
   v1::Module module = v1::MODULE_UNSPECIFIED;
   v1::Split split = v1::SPLIT_TRAIN;  // whose order record.position is in
   SampleRecord record = {};
-  // The grids of all images of the sample; set for either module.
+  // The grids of all crops of the sample; set for either module.
   absl::Span<const ImageGrid> grids;
-  // For each grid: the length of the image's file if it travels encoded, else
+  // For each grid: the length of its image's file if it travels encoded, else
   // 0. Empty: all images travel as pixels.
   absl::Span<const uint32_t> encoded_bytes;
-  // Vision only: the place of each image, from the payload's start.
+  // Vision only: the place of each crop, from the payload's start.
   absl::Span<const ImageRecord> images;
   // record.payload_bytes long, at a multiple of 256; uninitialised.
   absl::Span<uint8_t> payload;
 
-  // Entry `image` of encoded_bytes.
-  uint32_t EncodedBytes(size_t image) const {
-    return encoded_bytes.empty() ? 0 : encoded_bytes[image];
+  // Entry `crop` of encoded_bytes.
+  uint32_t EncodedBytes(size_t crop) const {
+    return encoded_bytes.empty() ? 0 : encoded_bytes[crop];
   }
 };
 

@@ -10,8 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/image/engine_jpeg.h"
+#include "server/config/model_images.h"
 #include "server/corpus/index/source_index.h"
 #include "server/delivery/encoded_image.h"
+#include "server/image/crop_maker.h"
 
 namespace ballast {
 namespace {
@@ -80,6 +82,65 @@ std::optional<DataFault> FindFileFault(absl::string_view file, size_t i,
   return fault ? fault : FindHeaderFault(file, indexed.images[i]);
 }
 
+// The crops of one image.
+struct ImageCrops {
+  uint32_t count = 1;
+  // More than the whole image resized once: `plan` says how they are made.
+  bool is_cut = false;
+  ImagePlan plan;
+};
+
+// The crops of an image of these sides, which must be those of the request from
+// `first` on. `planner` may be nullptr. Errors: INTERNAL (the schedule was made
+// by another plan).
+absl::StatusOr<ImageCrops> PlanCrops(const ImagePlanner* planner,
+                                     const ImageSize& size, size_t images,
+                                     const SampleRequest& request,
+                                     size_t first) {
+  ImageCrops crops;
+  if (planner != nullptr) {
+    BALLAST_ASSIGN_OR_RETURN(
+        crops.plan,
+        planner->Plan(size.height, size.width, static_cast<uint32_t>(images)));
+    crops.count = crops.plan.crops;
+    crops.is_cut = !IsOneResize(crops.plan, size.height, size.width);
+  }
+  if (first + crops.count <= request.grids.size()) return crops;
+  return absl::InternalError(
+      absl::StrCat("an image of ", size.width, "x", size.height, " pixels has ",
+                   crops.count, " crops, and the schedule has ",
+                   request.grids.size(), " for the whole sample"));
+}
+
+// Decodes an image and makes its crops, each at `place` from `first` on.
+absl::Status DecodeAndCut(absl::string_view file, const ImageHeader& expected,
+                          const ImagePlan& plan, size_t first,
+                          SampleReader::Place place, ImageDecoder* decoder,
+                          absl::Duration* resizing) {
+  BALLAST_ASSIGN_OR_RETURN(const RgbImage image, decoder->Decode(file));
+  if (image.width != expected.width || image.height != expected.height) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(image.width, "x", image.height, " pixels instead of ",
+                     expected.width, "x", expected.height,
+                     "; has the file changed? index the source again"));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  BALLAST_ASSIGN_OR_RETURN(
+      const std::vector<RgbImage> crops,
+      MakeCrops(image, plan, decoder->options().resampling));
+  for (size_t i = 0; i < crops.size(); ++i) {
+    const absl::Span<uint8_t> to = place(first + i);
+    if (to.size() != crops[i].pixels.size()) {
+      return absl::InternalError(
+          absl::StrCat("crop ", i, " has ", crops[i].pixels.size(),
+                       " bytes, and the schedule ", to.size()));
+    }
+    std::copy(crops[i].pixels.begin(), crops[i].pixels.end(), to.begin());
+  }
+  *resizing = Stopwatch::Since(start);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 DataFault CountDiffers(absl::string_view what, uint64_t found,
@@ -91,9 +152,11 @@ DataFault CountDiffers(absl::string_view what, uint64_t found,
 
 SampleReader::SampleReader(std::vector<const SampleSource*> sources,
                            const ImageOptions& image_options,
+                           const ImagePlanner* planner,
                            BuildInstruments* instruments)
     : sources_(std::move(sources)),
       image_options_(image_options),
+      planner_(planner),
       instruments_(instruments) {}
 
 absl::StatusOr<FaultOr<RawSample>> SampleReader::ReadText(
@@ -105,6 +168,19 @@ absl::StatusOr<FaultOr<RawSample>> SampleReader::ReadText(
           .Read(request.record.ordinal, {.text = true, .images = false});
   if (raw.ok() && raw->ok()) work->name = (*raw)->name;
   return raw;
+}
+
+absl::StatusOr<std::vector<TileShape>> SampleReader::ImageSides(
+    const SampleRequest& request) const {
+  BALLAST_ASSIGN_OR_RETURN(
+      const IndexedSample indexed,
+      source(request.record.source).index().sample(request.record.ordinal));
+  std::vector<TileShape> sides;
+  sides.reserve(indexed.images.size());
+  for (const ImageSize& size : indexed.images) {
+    sides.push_back({size.height, size.width});
+  }
+  return sides;
 }
 
 absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
@@ -122,46 +198,65 @@ absl::StatusOr<FaultOr<uint32_t>> SampleReader::ReadImages(
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            from.index().sample(request.record.ordinal));
   const absl::Span<const ImageSize> sizes = indexed.images;
-  if (raw->images.size() != request.grids.size() ||
-      sizes.size() != request.grids.size()) {
-    return CountDiffers("images", raw->images.size(), request.grids.size());
+  if (raw->images.size() != sizes.size()) {
+    return CountDiffers("images", raw->images.size(), sizes.size());
+  }
+  if (planner_ == nullptr && sizes.size() != request.grids.size()) {
+    return CountDiffers("images", sizes.size(), request.grids.size());
   }
   BALLAST_ASSIGN_OR_RETURN(
       const absl::Span<const uint64_t> hashes,
       HashesOf(from.index(), request.record.ordinal, indexed));
   ImageDecoder& decoder = ThreadDecoder(image_options_);
   uint32_t warnings = 0;
-  for (size_t i = 0; i < request.grids.size(); ++i) {
+  size_t crop = 0;  // of the sample
+  for (size_t i = 0; i < sizes.size(); ++i) {
     work->active->Stage("checking an image's file");
     const std::string& file = raw->images[i];
-    const uint32_t encoded = request.EncodedBytes(i);
+    BALLAST_ASSIGN_OR_RETURN(
+        const ImageCrops crops,
+        PlanCrops(planner_, sizes[i], sizes.size(), request, crop));
+    const size_t first = std::exchange(crop, crop + crops.count);
+    const uint32_t encoded = request.EncodedBytes(first);
     if (auto fault = FindFileFault(file, i, indexed, hashes, encoded)) {
       return fault->In(absl::StrCat("image ", i));
     }
     if (encoded != 0) {
-      std::copy(file.begin(), file.end(), place(i).begin());
+      std::copy(file.begin(), file.end(), place(first).begin());
       if (instruments_ != nullptr) instruments_->image_bytes.Add(file.size());
       continue;
     }
     work->active->Stage("decoding an image");
-    const ImageGrid& grid = request.grids[i];
     ImageHeader expected = {};
     expected.width = sizes[i].width;
     expected.height = sizes[i].height;
     const auto start = std::chrono::steady_clock::now();
-    const absl::Status status =
-        Annotate(decoder.DecodeResized(file, expected, grid.width, grid.height,
-                                       place(i)),
-                 absl::StrCat("image ", i));
+    absl::Duration resizing;
+    absl::Status status;
+    if (crops.is_cut) {
+      status = DecodeAndCut(file, expected, crops.plan, first, place, &decoder,
+                            &resizing);
+    } else {
+      const ImageGrid& grid = request.grids[first];
+      status = decoder.DecodeResized(file, expected, grid.width, grid.height,
+                                     place(first));
+      resizing = decoder.resize_time();
+    }
+    status = Annotate(status, absl::StrCat("image ", i));
     if (const auto fault = FaultOfImage(status)) return *fault;
     if (!status.ok()) return status;
     warnings += decoder.warnings() > 0;
     if (instruments_ == nullptr) continue;
     const absl::Duration whole = Stopwatch::Since(start);
-    instruments_->decode.Record(whole - decoder.resize_time());
-    instruments_->resize.Record(decoder.resize_time());
+    instruments_->decode.Record(whole - resizing);
+    instruments_->resize.Record(resizing);
     instruments_->image_bytes.Add(file.size());
     if (decoded != nullptr) decoded->Add();
+  }
+  if (crop != request.grids.size()) {
+    return absl::InternalError(
+        absl::StrCat("its images have ", crop, " crops, and the schedule ",
+                     request.grids.size()));
   }
   return warnings;
 }

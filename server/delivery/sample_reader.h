@@ -16,6 +16,7 @@
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/sample_builder.h"
 #include "server/image/image.h"
+#include "server/image_plan/image_planner.h"
 
 namespace ballast {
 
@@ -34,24 +35,32 @@ class SampleReader {
  public:
   // The sources are in order of the configuration. They and `instruments`,
   // which may be null, are not owned.
+  // `planner`, not owned, is that of the model's image family; nullptr for
+  // Qwen's models.
   SampleReader(std::vector<const SampleSource*> sources,
-               const ImageOptions& image_options,
+               const ImageOptions& image_options, const ImagePlanner* planner,
                BuildInstruments* instruments);
 
   // Blocks on the disk. Non-OK statuses are transient faults.
   absl::StatusOr<FaultOr<RawSample>> ReadText(const SampleRequest& request,
                                               SampleWork* work) const;
 
-  // Reads the images of the sample. Decodes and resizes image i to `place(i)`,
-  // its height*width*3 bytes, and counts it in `decoded`, which may be null. If
-  // image i travels encoded (request.EncodedBytes), copies its file there
-  // instead, once it is known to be the one that was indexed. Returns how many
-  // images had faults that were skipped. Blocks on the disk. Non-OK statuses
-  // are transient faults.
+  // Reads the images of the sample. Writes crop i, as the model's processor
+  // makes it, to `place(i)`, its height*width*3 bytes; counts each image in
+  // `decoded`, which may be null. If crop i travels encoded
+  // (request.EncodedBytes), copies its image's file there instead, once it is
+  // known to be the one that was indexed. Returns how many images had faults
+  // that were skipped. Blocks on the disk. Non-OK statuses are transient
+  // faults.
   using Place = absl::FunctionRef<absl::Span<uint8_t>(size_t i)>;
   absl::StatusOr<FaultOr<uint32_t>> ReadImages(const SampleRequest& request,
                                                Place place, Counter* decoded,
                                                SampleWork* work) const;
+
+  // The sides of the sample's images, from the index. Blocks on the disk.
+  // Errors: as SourceIndex::sample.
+  absl::StatusOr<std::vector<TileShape>> ImageSides(
+      const SampleRequest& request) const;
 
   const SampleSource& source(uint32_t number) const {
     return *sources_[number];
@@ -62,6 +71,7 @@ class SampleReader {
  private:
   const std::vector<const SampleSource*> sources_;
   const ImageOptions image_options_;
+  const ImagePlanner* const planner_;
   BuildInstruments* const instruments_;
 };
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "proto/config.pb.h"
-#include "server/image/resample_name.h"
 #include "proto/image/resample_weights.h"
+#include "server/image/resample_name.h"
 
 namespace ballast {
 
@@ -31,10 +31,25 @@ struct ImageOptions {
   friend bool operator==(const ImageOptions&, const ImageOptions&) = default;
 };
 
+// The filter of a model's images: bicubic unless its family names another.
+inline ResampleFilter FilterOf(const v1::Model& model) {
+  switch (model.image_family().filter()) {
+    case v1::ImageFamily::FILTER_BILINEAR:
+      return ResampleFilter::kBilinear;
+    case v1::ImageFamily::FILTER_LANCZOS:
+      return ResampleFilter::kLanczos;
+    case v1::ImageFamily::FILTER_BOX:
+      return ResampleFilter::kBox;
+    default:
+      return ResampleFilter::kBicubic;
+  }
+}
+
 // The image options of `model`. Its `resample` may be unspecified: Pillow 12's
 // pixels.
 inline ImageOptions ImageOptionsOf(const v1::Model& model) {
   ImageOptions options;
+  options.resampling.filter = FilterOf(model);
   options.resampling.library = LibraryOf(model.resample());
   options.fast = model.resample() == v1::Model::RESAMPLE_FAST;
   options.apply_exif_orientation = model.exif_orientation();

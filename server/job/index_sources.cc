@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/cores.h"
 #include "common/status_macros.h"
-#include "server/config/image_family_config.h"
 #include "server/config/model_profile.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
@@ -20,6 +19,7 @@
 #include "server/image/image.h"
 #include "server/image/image_header.h"
 #include "server/job/config_index_key.h"
+#include "server/text/family_text.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/text_measure.h"
 #include "server/text/tokenizer.h"
@@ -51,6 +51,15 @@ ImageJudge JudgeOf(const v1::Model& model) {
   };
 }
 
+std::vector<TileShape> SidesOf(absl::Span<const ImageSize> images) {
+  std::vector<TileShape> sides;
+  sides.reserve(images.size());
+  for (const ImageSize& image : images) {
+    sides.push_back({image.height, image.width});
+  }
+  return sides;
+}
+
 absl::StatusOr<std::vector<ImageGrid>> Grids(absl::Span<const ImageSize> images,
                                              const v1::Model& model) {
   std::vector<ImageGrid> grids;
@@ -63,24 +72,49 @@ absl::StatusOr<std::vector<ImageGrid>> Grids(absl::Span<const ImageSize> images,
   return grids;
 }
 
+// A measured text, and the placeholders of its images.
+struct MeasuredSample {
+  MeasuredText text;
+  uint64_t placeholders = 0;
+};
+
+absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
+                                           absl::Span<const ImageSize> images,
+                                           const TextOptions& text) {
+  const TextForm form = FormOf(sample.text_format);
+  MeasuredSample measured;
+  if (text.family != nullptr) {
+    const std::vector<TileShape> sides = SidesOf(images);
+    BALLAST_ASSIGN_OR_RETURN(measured.placeholders,
+                             text.family->Placeholders(sides));
+    BALLAST_ASSIGN_OR_RETURN(measured.text,
+                             MeasureFamilyText(sample.text, form, sides, text));
+    return measured;
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<ImageGrid> grids,
+                           Grids(images, *text.model));
+  for (const ImageGrid& grid : grids) {
+    measured.placeholders += ImageTokens(grid, *text.model);
+  }
+  BALLAST_ASSIGN_OR_RETURN(measured.text,
+                           MeasureText(sample.text, form, grids, text));
+  return measured;
+}
+
 // Measures a sample's text under `text`. `too_long` counts the samples whose
 // length is an error.
 absl::StatusOr<TextLengths> Measure(const RawSample& sample,
                                     absl::Span<const ImageSize> images,
                                     const TextOptions& text,
                                     std::atomic<uint64_t>* too_long) {
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<ImageGrid> grids,
-                           Grids(images, *text.model));
-  BALLAST_ASSIGN_OR_RETURN(
-      const MeasuredText measured,
-      MeasureText(sample.text, FormOf(sample.text_format), grids, text));
+  BALLAST_ASSIGN_OR_RETURN(const MeasuredSample both,
+                           MeasureBoth(sample, images, text));
+  const MeasuredText& measured = both.text;
   if (measured.too_long) {
     if (text.on_too_long == v1::Batch::ON_TOO_LONG_SKIP) {
       return TextLengths{.skip = true};
     }
-    uint64_t tokens = measured.text_tokens;
-    for (const ImageGrid& grid : grids)
-      tokens += ImageTokens(grid, *text.model);
+    const uint64_t tokens = measured.text_tokens + both.placeholders;
     ++*too_long;
     return absl::OutOfRangeError(
         absl::StrCat(tokens, " tokens; batch.max_tokens is ", text.max_tokens,
@@ -93,6 +127,11 @@ absl::StatusOr<TextLengths> Measure(const RawSample& sample,
 // Returns whether lengths measured under other bounds also hold under `text`.
 bool Hold(const TextLengths& lengths, absl::Span<const ImageSize> images,
           const TextOptions& text) {
+  if (text.family != nullptr) {
+    const auto placeholders = text.family->Placeholders(SidesOf(images));
+    return placeholders.ok() &&
+           *placeholders + lengths.text_tokens <= text.max_tokens;
+  }
   const auto grids = Grids(images, *text.model);
   return grids.ok() && TextFits(lengths.text_tokens, *grids, text);
 }
@@ -116,12 +155,16 @@ absl::Status Verify(const v1::Source& source, absl::string_view directory,
 
 absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const LoadedConfig& config, const IndexSourcesOptions& options) {
-  BALLAST_RETURN_IF_ERROR(RefuseImageFamily(config.config.model()));
   v1::Config c = config.config;
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                            OpenModelTokenizer(c.mutable_model()));
+  std::unique_ptr<const FamilyText> family;
+  if (c.model().has_image_family()) {
+    BALLAST_ASSIGN_OR_RETURN(family,
+                             FamilyText::Create(c.model(), tokenizer.get()));
+  }
   const TextOptions text = {tokenizer.get(), &c.model(), c.batch().max_tokens(),
-                            c.batch().on_too_long()};
+                            c.batch().on_too_long(), family.get()};
   const IndexKey key = IndexKeyOf(c, *tokenizer);
   BALLAST_ASSIGN_OR_RETURN(const std::vector<SharedFile> shared,
                            FindSharedFiles(c, config.directory));

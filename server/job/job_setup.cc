@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
-#include "server/config/image_family_config.h"
 #include "server/config/rank_list.h"
 #include "server/config/topology.h"
 #include "server/corpus/open_source.h"
@@ -24,11 +23,15 @@ std::vector<const SampleSource*> OpenedJob::source_pointers() const {
 }
 
 absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
-  BALLAST_RETURN_IF_ERROR(RefuseImageFamily(config.config.model()));
   OpenedJob job;
   job.config = config.config;
   BALLAST_ASSIGN_OR_RETURN(job.tokenizer,
                            OpenModelTokenizer(job.config.mutable_model()));
+  if (job.config.model().has_image_family()) {
+    BALLAST_ASSIGN_OR_RETURN(
+        job.family,
+        FamilyText::Create(job.config.model(), job.tokenizer.get()));
+  }
   const IndexKey key = IndexKeyOf(job.config, *job.tokenizer);
   std::vector<const SourceIndex*> indexes;
   for (const v1::Source& source : job.config.sources()) {

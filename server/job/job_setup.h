@@ -13,6 +13,7 @@
 #include "server/config/config_loader.h"
 #include "server/corpus/sample_source.h"
 #include "server/schedule/scheduler.h"
+#include "server/text/family_text.h"
 #include "server/text/tokenizer.h"
 
 namespace ballast {
@@ -23,6 +24,8 @@ namespace ballast {
 struct OpenedJob {
   v1::Config config;
   std::unique_ptr<Tokenizer> tokenizer;
+  // Of a model with an image family; null for Qwen's.
+  std::unique_ptr<const FamilyText> family;
   // sources[i] belongs to config.sources(i).
   std::vector<std::unique_ptr<SampleSource>> sources;
   std::unique_ptr<Scheduler> scheduler;

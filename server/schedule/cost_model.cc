@@ -14,23 +14,34 @@ namespace ballast {
 static_assert(ImageMark::kMostBytes <= kMostEncodedBytes);
 
 absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
-                                         const v1::Model& model) {
+                                         const ModelImages& model) {
   SampleSize size;
   size.label_tokens = sample.label_tokens;
   uint64_t tokens = sample.text_tokens;
+  size.images = static_cast<uint32_t>(sample.images.size());
   size.grids.reserve(sample.images.size());
   std::vector<uint32_t> encoded;
+  std::vector<uint32_t> crops;
   bool any_encoded = false;
   for (size_t i = 0; i < sample.images.size(); ++i) {
     const ImageSize& image = sample.images[i];
-    BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
-                             ResizedGrid(image.height, image.width, model));
-    size.patches += grid.patches();
-    tokens += ImageTokens(grid, model);
-    size.grids.push_back(grid);
-    encoded.push_back(sample.encoded_bytes(i));
-    any_encoded |= encoded.back() != 0;
+    BALLAST_ASSIGN_OR_RETURN(
+        const ModelImages::Share share,
+        model.Add(image.height, image.width, size.images, &size.grids));
+    tokens += share.placeholders;
+    const uint32_t bytes = sample.encoded_bytes(i);
+    if (bytes != 0 && share.crops != 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "image ", i, " would travel encoded, and the model makes ",
+          share.crops, " crops of it; wanted one"));
+    }
+    encoded.insert(encoded.end(), share.crops, bytes);
+    any_encoded |= bytes != 0;
+    if (!model.is_plain()) crops.push_back(share.crops);
+    if (model.wants_sides()) size.sides.push_back(image);
   }
+  for (const ImageGrid& grid : size.grids) size.patches += grid.patches();
+  if (size.grids.size() != sample.images.size()) size.crops = std::move(crops);
   if (any_encoded) size.encoded_bytes = std::move(encoded);
   if (tokens > std::numeric_limits<uint32_t>::max()) {
     return absl::InvalidArgumentError(

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "proto/config.pb.h"
 #include "proto/schedule.pb.h"
+#include "server/config/model_images.h"
 #include "server/config/model_profile.h"
 #include "server/corpus/index/source_index.h"
 
@@ -17,20 +18,26 @@ struct SampleSize {
   uint64_t patches = 0;
   uint32_t tokens = 0;  // real tokens, image placeholders included
   uint32_t label_tokens = 0;
-  std::vector<ImageGrid> grids;  // one for each image
-  // For each image: IndexedSample::encoded_bytes. Empty if all travel as
-  // pixels.
+  std::vector<ImageGrid> grids;  // one for each crop
+  // For each crop: IndexedSample::encoded_bytes of its image. Empty if all
+  // travel as pixels.
   std::vector<uint32_t> encoded_bytes;
+  uint32_t images = 0;
+  // For each image: number of its crops. Empty if each is one.
+  std::vector<uint32_t> crops;
+  // For each image, if the model asks for them; else empty.
+  std::vector<ImageSize> sides;
 };
 
 // Computes a sample's size from its entry in the index. Errors:
-// INVALID_ARGUMENT (an image that cannot be resized; more than 2^32-1 tokens).
+// INVALID_ARGUMENT (an image that cannot be resized; more than 2^32-1 tokens;
+// an image of several crops that the index lets travel encoded).
 absl::StatusOr<SampleSize> MeasureSample(const IndexedSample& sample,
-                                         const v1::Model& model);
+                                         const ModelImages& model);
 
 // The sample's cost for the module:
-//   vision    linear*n + sum over images of quadratic*m*m; n = patches of the
-//             sample, m = those of the image, since towers attend within one
+//   vision    linear*n + sum over crops of quadratic*m*m; n = patches of the
+//             sample, m = those of the crop, since towers attend within one
 //   language  linear*n + quadratic*n*n; n = tokens
 // evaluated in that order in IEEE doubles, so every machine gets the same.
 double SampleCost(const SampleSize& size, v1::Module module,

@@ -15,12 +15,25 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
   out->add_position(sample.position);
   out->add_source(sample.sample.source);
   out->add_ordinal(sample.sample.ordinal);
-  out->add_images(sample.size.grids.size());
+  const int images_before = out->totals().images();
+  out->add_images(sample.size.images);
+  // One entry an image, as soon as one has several crops.
+  auto& crops = *out->mutable_crops();
+  if (!sample.size.crops.empty()) {
+    crops.Resize(images_before, 1);
+    crops.Add(sample.size.crops.begin(), sample.size.crops.end());
+  } else if (!crops.empty()) {
+    crops.Resize(images_before + static_cast<int>(sample.size.images), 1);
+  }
+  for (const ImageSize& sides : sample.size.sides) {
+    out->add_image_height(sides.height);
+    out->add_image_width(sides.width);
+  }
   for (const ImageGrid& grid : sample.size.grids) {
     out->add_grid_h(grid.grid_h);
     out->add_grid_w(grid.grid_w);
   }
-  // One entry an image, as soon as one travels encoded.
+  // One entry a crop, as soon as one travels encoded.
   const std::vector<uint32_t>& encoded = sample.size.encoded_bytes;
   auto& column = *out->mutable_encoded_bytes();
   if (!encoded.empty()) {
@@ -37,7 +50,7 @@ void AddSample(const ScheduledSample& sample, v1::MicroBatchSchedule* out) {
   totals.set_tokens_squared(totals.tokens_squared() + tokens * tokens);
   totals.set_label_tokens(totals.label_tokens() + sample.size.label_tokens);
   totals.set_patches(totals.patches() + sample.size.patches);
-  totals.set_images(totals.images() + sample.size.grids.size());
+  totals.set_images(totals.images() + sample.size.images);
 }
 
 // A sample with its group and its place in the micro-batch.

@@ -12,6 +12,7 @@
 #include "proto/schedule/step_ranges.h"
 #include "server/config/batch_sizes.h"
 #include "server/config/crop_shape.h"
+#include "server/config/model_images.h"
 #include "server/config/topology.h"
 #include "server/schedule/cost_model.h"
 #include "server/schedule/micro_batch_schedule.h"
@@ -33,7 +34,8 @@ class ConfiguredScheduler final : public Scheduler {
                       std::vector<const SourceIndex*> indexes,
                       std::vector<uint32_t> sources, SampleOrder order,
                       MicroBatchShape shape, std::optional<PackShape> packs,
-                      v1::Fingerprint fingerprint, v1::Job job)
+                      v1::Fingerprint fingerprint, v1::Job job,
+                      ModelImages images)
       : config_(config),
         indexes_(std::move(indexes)),
         sources_(std::move(sources)),
@@ -41,7 +43,8 @@ class ConfiguredScheduler final : public Scheduler {
         shape_(std::move(shape)),
         packs_(packs),
         fingerprint_(std::move(fingerprint)),
-        job_(std::move(job)) {}
+        job_(std::move(job)),
+        images_(std::move(images)) {}
 
   absl::StatusOr<v1::StepSchedule> Schedule(uint64_t step) const override;
 
@@ -84,6 +87,7 @@ class ConfiguredScheduler final : public Scheduler {
   const std::optional<PackShape> packs_;  // only with packing.mode `scheduled`
   const v1::Fingerprint fingerprint_;
   const v1::Job job_;
+  const ModelImages images_;
   std::vector<std::unique_ptr<Scheduler>> others_;  // of the other splits
 };
 
@@ -190,8 +194,7 @@ absl::Status ConfiguredScheduler::Measure(ScheduledSample* scheduled) const {
   const absl::Status status = [&]() -> absl::Status {
     BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                              indexes_[sample.source]->sample(sample.ordinal));
-    BALLAST_ASSIGN_OR_RETURN(scheduled->size,
-                             MeasureSample(indexed, config_.model()));
+    BALLAST_ASSIGN_OR_RETURN(scheduled->size, MeasureSample(indexed, images_));
     return absl::OkStatus();
   }();
   if (status.ok()) return status;
@@ -359,10 +362,12 @@ absl::StatusOr<std::unique_ptr<ConfiguredScheduler>> CreateOfSplit(
                            EndStep(config, job, order));
   job.set_end_step(end_step);
   job.set_steps_per_epoch(StepsBefore(job, order.EndOf(1)));
+  BALLAST_ASSIGN_OR_RETURN(ModelImages images,
+                           ModelImages::Create(config.model()));
   return std::make_unique<ConfiguredScheduler>(
       config, indexes, std::move(numbers), std::move(order), std::move(shape),
-      packs, ScheduleFingerprint(config, indexes, split, sizes),
-      std::move(job));
+      packs, ScheduleFingerprint(config, indexes, split, sizes), std::move(job),
+      std::move(images));
 }
 
 }  // namespace

@@ -158,7 +158,7 @@ absl::StatusOr<LoaderServer::Parts> LoaderServer::MakeParts(
   parts.board = std::make_unique<ActiveSamples>(Clock::Real());
   auto builder = std::make_unique<FileSampleBuilder>(
       job.config, job.source_pointers(), job.tokenizer.get(), parts.board.get(),
-      parts.build.get());
+      parts.build.get(), job.family.get());
   parts.builder = builder.get();
   BALLAST_ASSIGN_OR_RETURN(
       parts.loader,

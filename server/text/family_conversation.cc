@@ -16,8 +16,8 @@
 #include "server/image_plan/image_marks.h"
 #include "server/image_plan/image_text.h"
 #include "server/text/chat_template.h"
+#include "server/text/family_tokens.h"
 #include "server/text/text_token.h"
-#include "server/text/token_writer.h"
 
 namespace ballast {
 namespace {
@@ -72,17 +72,13 @@ absl::Status CheckTokens(const ImageFamily& family, const FamilyTemplate& chat,
   return absl::OkStatus();
 }
 
-// Writes one conversation. Each run of placeholders is an image of the
-// TokenWriter; runs() has their lengths.
+// Writes one conversation.
 class ConversationWriter {
  public:
-  ConversationWriter(const FamilyTemplate& chat, const ImagePlanner& planner,
-                     absl::Span<const TileShape> sizes,
-                     const Tokenizer& tokenizer, const v1::TokenIds& ids)
-      : chat_(chat),
-        planner_(planner),
-        sizes_(sizes),
-        writer_(&tokenizer, &ids) {}
+  ConversationWriter(const FamilyTemplate& chat,
+                     absl::Span<const ImagePieces> images,
+                     FamilyTokenWriter* writer)
+      : chat_(chat), images_(images), writer_(*writer) {}
 
   absl::Status AddTurns(absl::Span<const Turn> turns) {
     writer_.AddText(chat_.begin, Kind::kContext);
@@ -95,19 +91,11 @@ class ConversationWriter {
       BALLAST_RETURN_IF_ERROR(AddTurn(turns[i], i == 0, system));
       system = {};
     }
-    return absl::OkStatus();
+    if (next_image_ == images_.size()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("the conversation has ", next_image_, " ", kImageMark,
+                     " marks for ", images_.size(), " images"));
   }
-
-  absl::StatusOr<std::vector<TextToken>> Finish() && {
-    if (next_image_ != sizes_.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the conversation has ", next_image_, " ", kImageMark,
-                       " marks for ", sizes_.size(), " images"));
-    }
-    return std::move(writer_).Finish(runs_.size());
-  }
-
-  const std::vector<uint64_t>& runs() const { return runs_; }
 
  private:
   absl::Status AddTurn(const Turn& turn, bool is_first,
@@ -142,66 +130,60 @@ class ConversationWriter {
   }
 
   absl::Status AddImage() {
-    if (next_image_ == sizes_.size()) {
+    if (next_image_ == images_.size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("the conversation has more ", kImageMark,
-                       " marks than its ", sizes_.size(), " images"));
+                       " marks than its ", images_.size(), " images"));
     }
-    const uint32_t number = static_cast<uint32_t>(next_image_++);
-    const TileShape& size = sizes_[number];
-    BALLAST_ASSIGN_OR_RETURN(
-        const ImagePlan plan,
-        planner_.Plan(size.height, size.width,
-                      static_cast<uint32_t>(sizes_.size())));
-    for (const ImageTextPiece& piece :
-         ImageText(planner_.family(), plan, number)) {
-      if (piece.placeholders == 0) {
-        writer_.AddText(piece.text, Kind::kContext);
-      } else {
-        writer_.AddImage();
-        runs_.push_back(piece.placeholders);
-      }
-    }
+    writer_.AddImage(images_[next_image_++]);
     writer_.AddText(chat_.image_after, Kind::kContext);
     return absl::OkStatus();
   }
 
   const FamilyTemplate& chat_;
-  const ImagePlanner& planner_;
-  const absl::Span<const TileShape> sizes_;
-  TokenWriter writer_;
-  std::vector<uint64_t> runs_;
+  const absl::Span<const ImagePieces> images_;
+  FamilyTokenWriter& writer_;
   size_t next_image_ = 0;
 };
 
-TextSample Expand(absl::Span<const TextToken> tokens,
-                  absl::Span<const uint64_t> runs, int32_t placeholder) {
-  TextSample sample;
-  std::vector<int32_t> own;  // each token's label, before they are shifted
-  for (const TextToken& token : tokens) {
-    const bool is_run = token.kind == Kind::kImage;
-    const bool is_label = token.kind == Kind::kSupervised;
-    const uint64_t count = is_run ? runs[token.id] : 1;
-    sample.ids.insert(sample.ids.end(), count, is_run ? placeholder : token.id);
-    own.insert(own.end(), count, is_label ? token.id : -100);
-    // The first token follows no other, so no label names it.
-    sample.label_tokens += is_label && own.size() > 1;
-  }
-  if (!own.empty()) {
-    sample.labels.assign(own.begin() + 1, own.end());
-    sample.labels.push_back(-100);
-  }
-  return sample;
+}  // namespace
+
+absl::Status CheckFamilyTokens(const ImageFamily& family,
+                               const FamilyTemplate& chat,
+                               const Tokenizer& tokenizer) {
+  return CheckTokens(family, chat, tokenizer);
 }
 
-}  // namespace
+absl::StatusOr<FamilyTokens> WriteFamilyConversation(
+    absl::Span<const Turn> turns, absl::Span<const ImagePieces> images,
+    const FamilyTemplate& chat, absl::string_view family,
+    const Tokenizer& tokenizer, const v1::TokenIds& ids) {
+  BALLAST_RETURN_IF_ERROR(CheckOrder(turns, chat, family));
+  FamilyTokenWriter tokens(&tokenizer, &ids);
+  ConversationWriter writer(chat, images, &tokens);
+  BALLAST_RETURN_IF_ERROR(writer.AddTurns(turns));
+  return std::move(tokens).Finish();
+}
+
+absl::StatusOr<std::vector<ImagePieces>> ImageTextsOf(
+    absl::Span<const TileShape> sizes, const ImagePlanner& planner) {
+  std::vector<ImagePieces> images;
+  images.reserve(sizes.size());
+  for (const TileShape& size : sizes) {
+    BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan,
+                             planner.Plan(size.height, size.width,
+                                          static_cast<uint32_t>(sizes.size())));
+    images.push_back(ImageText(planner.family(), plan,
+                               static_cast<uint32_t>(images.size())));
+  }
+  return images;
+}
 
 absl::StatusOr<TextSample> TokenizeFamilyConversation(
     absl::Span<const Turn> turns, absl::Span<const TileShape> sizes,
     const ImagePlanner& planner, const FamilyTemplate& chat,
     const Tokenizer& tokenizer) {
   const ImageFamily& family = planner.family();
-  BALLAST_RETURN_IF_ERROR(CheckOrder(turns, chat, family.name));
   BALLAST_RETURN_IF_ERROR(CheckTokens(family, chat, tokenizer));
   const std::optional<int32_t> placeholder =
       tokenizer.SpecialTokenId(family.marks.placeholder);
@@ -213,12 +195,13 @@ absl::StatusOr<TextSample> TokenizeFamilyConversation(
   v1::TokenIds ids;
   ids.set_image(*placeholder);
   ids.set_video(-1);
-  ConversationWriter writer(chat, planner, sizes, tokenizer, ids);
-  BALLAST_RETURN_IF_ERROR(writer.AddTurns(turns));
-  const std::vector<uint64_t> runs = writer.runs();
-  BALLAST_ASSIGN_OR_RETURN(const std::vector<TextToken> tokens,
-                           std::move(writer).Finish());
-  return Expand(tokens, runs, *placeholder);
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<ImagePieces> images,
+                           ImageTextsOf(sizes, planner));
+  BALLAST_ASSIGN_OR_RETURN(
+      const FamilyTokens text,
+      WriteFamilyConversation(turns, images, chat, family.name, tokenizer,
+                              ids));
+  return ExpandTokens(text.tokens, text.runs, ids, /*ends=*/0);
 }
 
 }  // namespace ballast

@@ -1,15 +1,39 @@
 #ifndef BALLAST_SERVER_TEXT_FAMILY_CONVERSATION_H_
 #define BALLAST_SERVER_TEXT_FAMILY_CONVERSATION_H_
 
+#include <vector>
+
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/image_plan/image_planner.h"
 #include "server/text/conversation.h"
 #include "server/text/family_template.h"
+#include "server/text/family_tokens.h"
 #include "server/text/text_sample.h"
 #include "server/text/tokenizer.h"
 
 namespace ballast {
+
+// Every special token of the family and its template is one of the tokenizer's.
+// Errors: INVALID_ARGUMENT naming the token that is not.
+absl::Status CheckFamilyTokens(const ImageFamily& family,
+                               const FamilyTemplate& chat,
+                               const Tokenizer& tokenizer);
+
+// The texts of a sample's images. Errors: INVALID_ARGUMENT (an image that
+// cannot be planned).
+absl::StatusOr<std::vector<ImagePieces>> ImageTextsOf(
+    absl::Span<const TileShape> sizes, const ImagePlanner& planner);
+
+// As TokenizeFamilyConversation, before placeholders are expanded and without
+// CheckFamilyTokens. `family` is a name for messages; `ids` has those of image
+// and video.
+absl::StatusOr<FamilyTokens> WriteFamilyConversation(
+    absl::Span<const Turn> turns, absl::Span<const ImagePieces> images,
+    const FamilyTemplate& chat, absl::string_view family,
+    const Tokenizer& tokenizer, const v1::TokenIds& ids);
 
 // Renders a conversation with a family's chat template and encodes it, as the
 // family's processor does with apply_chat_template and the images: each image

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "server/config/family_profile.h"
 #include "server/config/model_profile.h"
 #include "server/text/chat_template.h"
 
@@ -97,6 +98,69 @@ absl::Status FollowTokenizer(const Tokenizer& tokenizer, v1::Model* model) {
   return absl::OkStatus();
 }
 
+// The id that `model` gives, or that of the tokenizer's token `content`.
+absl::StatusOr<int32_t> FamilyId(const char* key, int32_t given,
+                                 absl::string_view content,
+                                 const Tokenizer& tokenizer,
+                                 const v1::Model& model) {
+  if (given >= 0) return given;
+  if (!content.empty()) {
+    if (const auto id = tokenizer.SpecialTokenId(content)) return *id;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("model.token_ids.", key, ": the tokenizer ",
+                   model.tokenizer(), " has no token \"", content,
+                   "\" of the family ", model.image_family().name(),
+                   "; give the tokenizer of its checkpoint, or the id"));
+}
+
+// Fills in the ids that a family's job needs: placeholder, end of text,
+// padding, and those of the chat template.
+absl::Status FollowFamily(const Tokenizer& tokenizer, v1::Model* model) {
+  v1::TokenIds* ids = model->mutable_token_ids();
+  const std::string& placeholder = model->image_family().marks().placeholder();
+  if (placeholder.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model.image_family.marks.placeholder: found none, so images of ",
+        model->image_family().name(),
+        " would stand in no text; wanted the token that the model replaces by "
+        "an image's features"));
+  }
+  BALLAST_ASSIGN_OR_RETURN(
+      const int32_t image,
+      FamilyId("image", ids->image(), placeholder, tokenizer, *model));
+  ids->set_image(image);
+  const std::optional<Tokenizer::ModelIds> own = tokenizer.model_ids();
+  const FamilyProfile* profile = FindFamilyProfile(model->profile());
+  if (ids->end_of_text() < 0 && own && own->end_of_text >= 0) {
+    ids->set_end_of_text(own->end_of_text);
+  }
+  BALLAST_ASSIGN_OR_RETURN(
+      const int32_t end,
+      FamilyId("end_of_text", ids->end_of_text(),
+               profile != nullptr ? profile->end_of_text : "<|endoftext|>",
+               tokenizer, *model));
+  ids->set_end_of_text(end);
+  if (ids->pad() < 0) {
+    ids->set_pad(own && own->pad >= 0
+                     ? own->pad
+                     : tokenizer.SpecialTokenId("<pad>").value_or(end));
+  }
+  if (FindFamilyProfile(model->chat_template()) != nullptr) {
+    return absl::OkStatus();
+  }
+  for (const NamedId& named : kNamedIds) {
+    const bool is_of_template = named.get == &v1::TokenIds::im_start ||
+                                named.get == &v1::TokenIds::im_end;
+    if (!is_of_template || !TemplateHas(*model, named.content)) continue;
+    BALLAST_ASSIGN_OR_RETURN(const int32_t id,
+                             FamilyId(named.key, (ids->*named.get)(),
+                                      named.content, tokenizer, *model));
+    (ids->*named.set)(id);
+  }
+  return absl::OkStatus();
+}
+
 // No other token may have the id of the image placeholder.
 absl::Status CheckImageId(const v1::TokenIds& ids) {
   for (const NamedId& named : kNamedIds) {
@@ -130,7 +194,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> OpenModelTokenizer(
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
                            MakeTokenizer(model->tokenizer()));
   BALLAST_RETURN_IF_ERROR(CheckTemplate(*tokenizer, *model));
-  BALLAST_RETURN_IF_ERROR(FollowTokenizer(*tokenizer, model));
+  BALLAST_RETURN_IF_ERROR(model->has_image_family()
+                              ? FollowFamily(*tokenizer, model)
+                              : FollowTokenizer(*tokenizer, model));
   BALLAST_RETURN_IF_ERROR(CheckImageId(model->token_ids()));
   return tokenizer;
 }

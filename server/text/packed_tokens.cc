@@ -1,5 +1,6 @@
 #include "server/text/packed_tokens.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -75,6 +76,48 @@ absl::StatusOr<std::vector<TextToken>> FoldImages(
   return tokens;
 }
 
+// Replaces each run of a family's placeholders by its entries.
+absl::StatusOr<std::vector<TextToken>> FoldRuns(
+    const std::vector<TextToken>& tokens, const PackedRuns& runs,
+    const v1::TokenIds& ids) {
+  std::vector<TextToken> folded;
+  folded.reserve(tokens.size());
+  size_t next = 0;
+  for (size_t i = 0; i < tokens.size();) {
+    if (tokens[i].id != ids.image()) {
+      folded.push_back(tokens[i++]);
+      if (std::find(runs.marks.begin(), runs.marks.end(), folded.back().id) !=
+          runs.marks.end()) {
+        folded.back().kind = Kind::kImageText;
+      }
+      continue;
+    }
+    size_t end = i;
+    while (end < tokens.size() && tokens[end].id == ids.image()) ++end;
+    uint64_t left = end - i;
+    while (left > 0) {
+      if (next == runs.lengths.size() || runs.lengths[next] > left) {
+        return Fault("placeholders ", i, " to ", end - 1, ": ", end - i,
+                     " in a row, and the sizes of the sample's images under "
+                     "this model ask for ",
+                     next == runs.lengths.size() ? 0 : runs.lengths[next],
+                     " in run ", next, " (from 0)");
+      }
+      left -= runs.lengths[next];
+      folded.push_back({static_cast<int32_t>(next++), Kind::kImage});
+    }
+    i = end;
+  }
+  if (next != runs.lengths.size()) {
+    return Fault("the tokens hold ", next,
+                 " runs of placeholders, the images "
+                 "of the sample take ",
+                 runs.lengths.size());
+  }
+  if (folded.empty()) return Fault("no tokens");
+  return folded;
+}
+
 absl::StatusOr<array> FindList(element root, const char* key) {
   array list;
   if (root[key].get(list) != SUCCESS) {
@@ -100,11 +143,7 @@ absl::StatusOr<std::vector<int32_t>> ReadNumbers(array list, int64_t min,
   return numbers;
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<TextToken>> ParsePackedBytes(
-    absl::string_view bytes, absl::Span<const uint32_t> image_tokens,
-    const v1::TokenIds& token_ids) {
+absl::StatusOr<std::vector<TextToken>> ReadBytes(absl::string_view bytes) {
   if (bytes.size() % 4 != 0) {
     return Fault(bytes.size(), " bytes of tokens; wanted a multiple of 4");
   }
@@ -120,12 +159,10 @@ absl::StatusOr<std::vector<TextToken>> ParsePackedBytes(
                    "; wanted 32-bit little-endian ids of at least 0");
     }
   }
-  return FoldImages(std::move(tokens), image_tokens, token_ids);
+  return tokens;
 }
 
-absl::StatusOr<std::vector<TextToken>> ParsePackedJson(
-    absl::string_view json, absl::Span<const uint32_t> image_tokens,
-    const v1::TokenIds& token_ids) {
+absl::StatusOr<std::vector<TextToken>> ReadJson(absl::string_view json) {
   simdjson::dom::parser parser;
   element root;
   if (const auto error = parser.parse(json.data(), json.size()).get(root);
@@ -161,7 +198,38 @@ absl::StatusOr<std::vector<TextToken>> ParsePackedJson(
     }
     tokens.push_back({ids[i], learnt ? Kind::kSupervised : Kind::kContext});
   }
+  return tokens;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<TextToken>> ParsePackedBytes(
+    absl::string_view bytes, absl::Span<const uint32_t> image_tokens,
+    const v1::TokenIds& token_ids) {
+  BALLAST_ASSIGN_OR_RETURN(std::vector<TextToken> tokens, ReadBytes(bytes));
   return FoldImages(std::move(tokens), image_tokens, token_ids);
+}
+
+absl::StatusOr<std::vector<TextToken>> ParsePackedJson(
+    absl::string_view json, absl::Span<const uint32_t> image_tokens,
+    const v1::TokenIds& token_ids) {
+  BALLAST_ASSIGN_OR_RETURN(std::vector<TextToken> tokens, ReadJson(json));
+  return FoldImages(std::move(tokens), image_tokens, token_ids);
+}
+
+absl::StatusOr<std::vector<TextToken>> ParsePackedBytes(
+    absl::string_view bytes, const PackedRuns& runs,
+    const v1::TokenIds& token_ids) {
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<TextToken> tokens,
+                           ReadBytes(bytes));
+  return FoldRuns(tokens, runs, token_ids);
+}
+
+absl::StatusOr<std::vector<TextToken>> ParsePackedJson(
+    absl::string_view json, const PackedRuns& runs,
+    const v1::TokenIds& token_ids) {
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<TextToken> tokens, ReadJson(json));
+  return FoldRuns(tokens, runs, token_ids);
 }
 
 }  // namespace ballast

@@ -17,6 +17,22 @@ namespace ballast {
 // number of images is that of the sample. All errors are INVALID_ARGUMENT and
 // name the token by its number from 0.
 
+// The runs of placeholders that a family's images take among packed ids.
+struct PackedRuns {
+  absl::Span<const uint32_t> lengths;  // in order; adjacent ones may touch
+  // Special tokens around them: never supervised, never cut.
+  absl::Span<const int32_t> marks;
+};
+
+// As the functions below, for a family: the placeholders are the runs, each an
+// entry of kind kImage, and nothing is asked of the tokens around them.
+absl::StatusOr<std::vector<TextToken>> ParsePackedBytes(
+    absl::string_view bytes, const PackedRuns& runs,
+    const v1::TokenIds& token_ids);
+absl::StatusOr<std::vector<TextToken>> ParsePackedJson(
+    absl::string_view json, const PackedRuns& runs,
+    const v1::TokenIds& token_ids);
+
 // Parses 32-bit little-endian ids. All are supervised except those of images.
 absl::StatusOr<std::vector<TextToken>> ParsePackedBytes(
     absl::string_view bytes, absl::Span<const uint32_t> image_tokens,

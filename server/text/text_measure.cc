@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
+#include "server/config/image_family_config.h"
 #include "server/text/text_token.h"
 
 namespace ballast {
@@ -71,6 +72,11 @@ bool TextFits(uint32_t text_tokens, absl::Span<const ImageGrid> images,
 
 std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
   const v1::TokenIds& ids = model.token_ids();
+  // The marks of an image depend on how it is cut.
+  const std::string family =
+      model.has_image_family()
+          ? FamilyYaml(FamilyOfConfig(model.image_family()))
+          : "";
   return absl::StrCat(
       "text_version=", kTextVersion, "\ntokenizer=", tokenizer.digest(),
       "\nchat_template=", model.chat_template(), "\nimage=", ids.image(),
@@ -79,7 +85,8 @@ std::string TextLengthKey(const v1::Model& model, const Tokenizer& tokenizer) {
       "\nim_end=", ids.im_end(), "\nend_of_text=", ids.end_of_text(),
       "\ncustom_template=", OneLine(model.custom_template()),
       "\nsystem_prompt=", absl::CHexEscape(model.system_prompt()),
-      "\non_invalid_utf8=", static_cast<int>(model.on_invalid_utf8()), "\n");
+      "\non_invalid_utf8=", static_cast<int>(model.on_invalid_utf8()), "\n",
+      family);
 }
 
 std::string TextLimitKey(const v1::Config& config) {

@@ -13,6 +13,8 @@
 
 namespace ballast {
 
+class FamilyText;
+
 // A sample's text, ready for a block.
 struct TextSample {
   std::vector<int32_t> ids;     // [tokens], image placeholders expanded
@@ -27,6 +29,9 @@ struct TextOptions {
   const v1::Model* model = nullptr;      // complete; not owned
   uint32_t max_tokens = 0;
   v1::Batch::OnTooLong on_too_long = v1::Batch::ON_TOO_LONG_ERROR;
+  // Of a model with an image family, whose texts only BuildFamilyText and
+  // MeasureFamilyText (family_text.h) take; else nullptr. Not owned.
+  const FamilyText* family = nullptr;
 };
 
 // The form of a sample's text.

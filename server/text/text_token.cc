@@ -15,11 +15,11 @@ using Kind = TextToken::Kind;
 }  // namespace
 
 TextCounts CountTokens(absl::Span<const TextToken> tokens,
-                       absl::Span<const uint32_t> image_tokens) {
+                       absl::Span<const uint32_t> image_tokens, uint32_t ends) {
   TextCounts counts;
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i].kind == Kind::kImage) {
-      counts.text_tokens += 2;
+      counts.text_tokens += ends;
       counts.image_tokens += image_tokens[tokens[i].id];
       continue;
     }
@@ -32,23 +32,29 @@ TextCounts CountTokens(absl::Span<const TextToken> tokens,
 
 absl::Status LimitTokens(absl::Span<const uint32_t> image_tokens,
                          uint32_t max_tokens, v1::Batch::OnTooLong policy,
-                         std::vector<TextToken>* tokens) {
-  const TextCounts counts = CountTokens(*tokens, image_tokens);
+                         std::vector<TextToken>* tokens, uint32_t ends) {
+  const TextCounts counts = CountTokens(*tokens, image_tokens, ends);
   if (counts.total() <= max_tokens) return absl::OkStatus();
-  const uint64_t images = std::count_if(
-      tokens->begin(), tokens->end(),
-      [](const TextToken& token) { return token.kind == Kind::kImage; });
-  const uint64_t unshrinkable = counts.image_tokens + 2 * images;
+  uint64_t images = 0;
+  uint64_t unshrinkable = counts.image_tokens;
+  for (const TextToken& token : *tokens) {
+    images += token.kind == Kind::kImage;
+    unshrinkable += token.kind == Kind::kImage       ? ends
+                    : token.kind == Kind::kImageText ? 1
+                                                     : 0;
+  }
+  const absl::string_view runs =
+      ends == 0 ? " runs of placeholders" : " images";
   if (policy != v1::Batch::ON_TOO_LONG_TRUNCATE_TEXT) {
     return absl::OutOfRangeError(absl::StrCat(
         "sample has ", counts.total(), " tokens (", unshrinkable, " of ",
-        images, " images), over batch.max_tokens ", max_tokens,
+        images, runs, "), over batch.max_tokens ", max_tokens,
         "; raise it, lower model.max_pixels, or set batch.on_too_long to "
         "truncate_text or skip"));
   }
   if (unshrinkable > max_tokens) {
     return absl::OutOfRangeError(
-        absl::StrCat(images, " images take ", unshrinkable,
+        absl::StrCat(images, runs, " take ", unshrinkable,
                      " tokens, over batch.max_tokens ", max_tokens,
                      ", and images are never truncated; raise it or lower "
                      "model.max_pixels"));
@@ -59,7 +65,7 @@ absl::Status LimitTokens(absl::Span<const uint32_t> image_tokens,
   auto next = tokens->end();
   while (surplus > 0) {
     --next;
-    if (next->kind == Kind::kImage) {
+    if (next->kind == Kind::kImage || next->kind == Kind::kImageText) {
       *--kept = *next;
     } else {
       --surplus;
@@ -71,8 +77,8 @@ absl::Status LimitTokens(absl::Span<const uint32_t> image_tokens,
 
 TextSample ExpandTokens(absl::Span<const TextToken> tokens,
                         absl::Span<const uint32_t> image_tokens,
-                        const v1::TokenIds& token_ids) {
-  const TextCounts counts = CountTokens(tokens, image_tokens);
+                        const v1::TokenIds& token_ids, uint32_t ends) {
+  const TextCounts counts = CountTokens(tokens, image_tokens, ends);
   TextSample sample;
   sample.ids.reserve(counts.total());
   sample.labels.reserve(counts.total());
@@ -80,10 +86,11 @@ TextSample ExpandTokens(absl::Span<const TextToken> tokens,
   // by one: the first is dropped, and one is appended.
   for (const TextToken& token : tokens) {
     if (token.kind == Kind::kImage) {
-      const size_t span = size_t{image_tokens[token.id]} + 2;
-      sample.ids.push_back(token_ids.vision_start());
-      sample.ids.insert(sample.ids.end(), span - 2, token_ids.image());
-      sample.ids.push_back(token_ids.vision_end());
+      const size_t run = image_tokens[token.id];
+      const size_t span = run + ends;
+      if (ends != 0) sample.ids.push_back(token_ids.vision_start());
+      sample.ids.insert(sample.ids.end(), run, token_ids.image());
+      if (ends != 0) sample.ids.push_back(token_ids.vision_end());
       sample.labels.insert(sample.labels.end(), span, kUnsupervised);
     } else {
       sample.ids.push_back(token.id);

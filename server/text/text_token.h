@@ -11,14 +11,18 @@
 
 namespace ballast {
 
-// One entry of a sample's text before its images are expanded. A whole image
-// (vision start, placeholders, vision end) is one entry, so that nothing can
-// cut it and a text is measured without writing its placeholders.
+// One entry of a sample's text before its images are expanded. A run of
+// placeholders with the `ends` tokens around it is one entry, so that nothing
+// can cut it and a text is measured without writing its placeholders. For Qwen
+// a run is an image, between vision start and vision end; for other families an
+// image may be several runs, and the tokens around them are entries of kind
+// kImageText.
 struct TextToken {
   enum class Kind : uint8_t {
     kContext,     // not supervised: label -100
     kSupervised,  // supervised: label is its id
-    kImage,       // `id` is the image's number in the sample, from 0
+    kImage,       // `id` is the run's number in the sample, from 0
+    kImageText,   // not supervised, and never cut
   };
   int32_t id = 0;
   Kind kind = Kind::kContext;
@@ -32,10 +36,14 @@ struct TextCounts {
   uint64_t total() const { return text_tokens + image_tokens; }
 };
 
-// `image_tokens[i]` is the number of placeholders of image i; each kImage entry
-// names one of them.
+// Tokens around each run of placeholders: vision start and vision end.
+inline constexpr uint32_t kVisionEnds = 2;
+
+// `image_tokens[i]` is the number of placeholders of run i; each kImage entry
+// names one of them. `ends` is kVisionEnds or 0.
 TextCounts CountTokens(absl::Span<const TextToken> tokens,
-                       absl::Span<const uint32_t> image_tokens);
+                       absl::Span<const uint32_t> image_tokens,
+                       uint32_t ends = kVisionEnds);
 
 // Makes the text fit max_tokens. With truncate_text, drops as many entries as
 // needed from the end, but no images. Errors: OUT_OF_RANGE (too long under
@@ -43,13 +51,15 @@ TextCounts CountTokens(absl::Span<const TextToken> tokens,
 // the counts and what to change.
 absl::Status LimitTokens(absl::Span<const uint32_t> image_tokens,
                          uint32_t max_tokens, v1::Batch::OnTooLong policy,
-                         std::vector<TextToken>* tokens);
+                         std::vector<TextToken>* tokens,
+                         uint32_t ends = kVisionEnds);
 
 // Writes the ids, with placeholders, and the labels: labels[i] is ids[i+1] if
 // that token is supervised, -100 elsewhere and at the end.
 TextSample ExpandTokens(absl::Span<const TextToken> tokens,
                         absl::Span<const uint32_t> image_tokens,
-                        const v1::TokenIds& token_ids);
+                        const v1::TokenIds& token_ids,
+                        uint32_t ends = kVisionEnds);
 
 }  // namespace ballast
 

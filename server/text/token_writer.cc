@@ -84,11 +84,13 @@ TextToken::Kind TokenWriter::KindOf(size_t begin, size_t end,
   end = std::max<size_t>(end, 1);
   begin = std::min(begin, end - 1);
   while (stretches_[*at].end <= begin) ++*at;
+  Kind kind = Kind::kContext;
   for (size_t i = *at; i < stretches_.size(); ++i) {
     if (stretches_[i].kind == Kind::kSupervised) return Kind::kSupervised;
+    if (stretches_[i].kind == Kind::kImageText) kind = Kind::kImageText;
     if (stretches_[i].end >= end) break;
   }
-  return Kind::kContext;
+  return kind;
 }
 
 void TokenWriter::EncodePending() {

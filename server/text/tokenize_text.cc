@@ -40,16 +40,7 @@ absl::StatusOr<std::vector<TextToken>> TokenizeText(
     return ParsePackedBytes(text, placeholders, ids);
   }
   std::string replaced;
-  if (const absl::Status status = CheckUtf8(text); !status.ok()) {
-    if (options.model->on_invalid_utf8() !=
-        v1::Model::ON_INVALID_UTF8_REPLACE) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(status.message(),
-                       "; model.on_invalid_utf8: replace puts U+FFFD there"));
-    }
-    replaced = ReplaceInvalidUtf8(text);
-    text = replaced;
-  }
+  BALLAST_ASSIGN_OR_RETURN(text, ValidText(text, *options.model, &replaced));
   if (form == TextForm::kPackedJson) {
     return ParsePackedJson(text, placeholders, ids);
   }
@@ -59,6 +50,20 @@ absl::StatusOr<std::vector<TextToken>> TokenizeText(
   BALLAST_ASSIGN_OR_RETURN(const std::vector<Turn> turns,
                            ParseConversation(text));
   return TokenizeConversation(turns, placeholders.size(), options);
+}
+
+absl::StatusOr<absl::string_view> ValidText(absl::string_view text,
+                                            const v1::Model& model,
+                                            std::string* replaced) {
+  const absl::Status status = CheckUtf8(text);
+  if (status.ok()) return text;
+  if (model.on_invalid_utf8() != v1::Model::ON_INVALID_UTF8_REPLACE) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(status.message(),
+                     "; model.on_invalid_utf8: replace puts U+FFFD there"));
+  }
+  *replaced = ReplaceInvalidUtf8(text);
+  return *replaced;
 }
 
 std::vector<uint32_t> PlaceholderCounts(absl::Span<const ImageGrid> images,

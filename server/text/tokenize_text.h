@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_TEXT_TOKENIZE_TEXT_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,6 +21,13 @@ namespace ballast {
 absl::StatusOr<std::vector<TextToken>> TokenizeText(
     absl::string_view text, TextForm form,
     absl::Span<const uint32_t> placeholders, const TextOptions& options);
+
+// `text` itself if it is UTF-8; otherwise, with on_invalid_utf8 `replace`,
+// `replaced`, which then holds it with U+FFFD in place of each invalid
+// character. Errors: INVALID_ARGUMENT naming the byte.
+absl::StatusOr<absl::string_view> ValidText(absl::string_view text,
+                                            const v1::Model& model,
+                                            std::string* replaced);
 
 // The number of placeholders of each image.
 std::vector<uint32_t> PlaceholderCounts(absl::Span<const ImageGrid> images,

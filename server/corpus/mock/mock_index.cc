@@ -10,7 +10,7 @@
 #include "common/small_file.h"
 #include "common/status_macros.h"
 #include "server/command/draw/random.h"
-#include "server/config/model_profile.h"
+#include "server/config/model_images.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/mock/mock_lengths.h"
 
@@ -47,12 +47,14 @@ std::vector<ImageSize> DrawImages(const v1::Source& source, uint64_t number) {
 
 // Image placeholders for images of those sizes.
 absl::StatusOr<uint64_t> PlaceholdersOf(absl::Span<const ImageSize> sizes,
-                                        const v1::Model& model) {
+                                        const ModelImages& model) {
   uint64_t tokens = 0;
   for (const ImageSize& size : sizes) {
-    BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
-                             ResizedGrid(size.height, size.width, model));
-    tokens += ImageTokens(grid, model);
+    BALLAST_ASSIGN_OR_RETURN(
+        const uint32_t placeholders,
+        model.Placeholders(size.height, size.width,
+                           static_cast<uint32_t>(sizes.size())));
+    tokens += placeholders;
   }
   return tokens;
 }
@@ -93,18 +95,21 @@ absl::StatusOr<std::unique_ptr<MockIndex>> MockIndex::Draw(
     return absl::InvalidArgumentError(
         absl::StrCat("source ", source.name(), ": ", what));
   };
+  BALLAST_ASSIGN_OR_RETURN(const ModelImages sized, ModelImages::Create(model));
+  // Vision start and end of an image; a family's marks are not drawn.
+  const uint64_t ends = sized.is_plain() ? 2 : 0;
   uint64_t too_long = 0;
   std::string first_too_long;
   for (uint64_t number = 0; number < lengths.size(); ++number) {
     const std::vector<ImageSize> images = DrawImages(source, number);
-    const absl::StatusOr<uint64_t> placeholders = PlaceholdersOf(images, model);
+    const absl::StatusOr<uint64_t> placeholders = PlaceholdersOf(images, sized);
     if (!placeholders.ok()) {
       return fault(absl::StrCat("an image of sample ", number, ": ",
                                 placeholders.status().message()));
     }
     // Includes vision start and end of each image and at least one token of
     // text.
-    const uint64_t least = *placeholders + 2 * images.size() + 1;
+    const uint64_t least = *placeholders + ends * images.size() + 1;
     uint64_t tokens = std::max<uint64_t>(lengths[number], least);
     if (tokens > batch.max_tokens()) {
       if (batch.on_too_long() == v1::Batch::ON_TOO_LONG_SKIP) continue;

@@ -8,7 +8,6 @@
 #include "server/command/draw/canvas.h"
 #include "server/command/draw/encode.h"
 #include "server/command/draw/random.h"
-#include "server/config/model_profile.h"
 
 namespace ballast {
 namespace {
@@ -70,8 +69,10 @@ absl::StatusOr<std::unique_ptr<MockSource>> MockSource::Create(
                            MockLengthsOf(source));
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<const MockIndex> index,
                            MockIndex::Draw(source, model, batch, lengths));
+  BALLAST_ASSIGN_OR_RETURN(ModelImages images, ModelImages::Create(model));
   return std::unique_ptr<MockSource>(
-      new MockSource(source, model, std::move(special), std::move(index)));
+      new MockSource(source, model, std::move(images), std::move(special),
+                     std::move(index)));
 }
 
 absl::StatusOr<FaultOr<RawSample>> MockSource::Read(uint64_t ordinal,
@@ -103,19 +104,21 @@ absl::StatusOr<std::string> MockSource::DrawText(uint64_t ordinal) const {
   BALLAST_ASSIGN_OR_RETURN(const IndexedSample indexed,
                            index_->sample(ordinal));
   const v1::TokenIds& ids = model_.token_ids();
+  const bool is_plain = images_.is_plain();
   std::string bytes;
   for (const ImageSize& size : indexed.images) {
-    BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
-                             ResizedGrid(size.height, size.width, model_));
-    Append(ids.vision_start(), &bytes);
-    for (uint32_t i = 0; i < ImageTokens(grid, model_); ++i) {
-      Append(ids.image(), &bytes);
-    }
-    Append(ids.vision_end(), &bytes);
+    BALLAST_ASSIGN_OR_RETURN(
+        const uint32_t placeholders,
+        images_.Placeholders(size.height, size.width,
+                             static_cast<uint32_t>(indexed.images.size())));
+    if (is_plain) Append(ids.vision_start(), &bytes);
+    for (uint32_t i = 0; i < placeholders; ++i) Append(ids.image(), &bytes);
+    if (is_plain) Append(ids.vision_end(), &bytes);
   }
   Random random(MockSeed(source_), 2 * index_->draw(ordinal) + 1);
   const uint32_t choices = source_.vocabulary() - 1 - special_.size();
-  const uint64_t text = indexed.text_tokens - 2 * indexed.images.size();
+  const uint64_t text =
+      indexed.text_tokens - (is_plain ? 2 * indexed.images.size() : 0);
   for (uint64_t i = 0; i + 1 < text; ++i) {
     // The k-th id that is not special.
     uint32_t id = 1 + random.Below(choices);

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/config.pb.h"
+#include "server/config/model_images.h"
 #include "server/corpus/mock/mock_index.h"
 #include "server/corpus/sample_source.h"
 
@@ -36,10 +37,11 @@ class MockSource : public SampleSource {
 
  private:
   MockSource(const v1::Source& source, const v1::Model& model,
-             std::vector<uint32_t> special,
+             ModelImages images, std::vector<uint32_t> special,
              std::unique_ptr<const MockIndex> index)
       : source_(source),
         model_(model),
+        images_(std::move(images)),
         special_(std::move(special)),
         index_(std::move(index)) {}
 
@@ -48,6 +50,7 @@ class MockSource : public SampleSource {
 
   const v1::Source source_;
   const v1::Model model_;
+  const ModelImages images_;
   const std::vector<uint32_t> special_;  // ids that no text holds; ascending
   const std::unique_ptr<const MockIndex> index_;
 };

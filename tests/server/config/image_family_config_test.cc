@@ -66,14 +66,5 @@ TEST(ImageFamilyConfigTest, PrintsWhatDiffersFromTheDefaults) {
               HasSubstr("canvases: [{height: 336, width: 672}, "));
 }
 
-TEST(ImageFamilyConfigTest, JobsWithAFamilyAreRefusedByName) {
-  const auto loaded = LoadWith(FamilyYaml(*FindImageFamily("glm4v")));
-  ASSERT_TRUE(loaded.ok()) << loaded.status();
-  EXPECT_THAT(
-      std::string(RefuseImageFamily(loaded->config.model()).message()),
-      HasSubstr("model.image_family: found the family glm4v, of which only"));
-  EXPECT_TRUE(RefuseImageFamily(v1::Model()).ok());
-}
-
 }  // namespace
 }  // namespace ballast

@@ -1,0 +1,85 @@
+#include "server/config/model_images.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/config/image_family_config.h"
+#include "server/image/image_header.h"
+
+namespace ballast {
+namespace {
+
+absl::Status CheckCanvases(const ImagePlan& plan) {
+  for (const PlanStage& stage : plan.stages) {
+    if (uint64_t{stage.height} * stage.width <= kMaxImagePixels) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "would be resized or padded to ", stage.width, "x", stage.height,
+        " pixels; at most ", kMaxImagePixels, " are made"));
+  }
+  if (plan.placeholders > std::numeric_limits<uint32_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "would take ", plan.placeholders, " tokens; wanted at most 2^32-1"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ModelImages> ModelImages::Create(const v1::Model& model) {
+  ModelImages images(model);
+  if (!model.has_image_family()) return images;
+  const ImageFamily family = FamilyOfConfig(model.image_family());
+  images.wants_sides_ = family.rule == ImageRule::kPinpoints;
+  BALLAST_ASSIGN_OR_RETURN(ImagePlanner planner, ImagePlanner::Create(family));
+  images.planner_ = std::move(planner);
+  return images;
+}
+
+absl::StatusOr<ModelImages::Share> ModelImages::Add(
+    uint32_t height, uint32_t width, uint32_t images,
+    std::vector<ImageGrid>* grids) const {
+  if (!planner_.has_value()) {
+    BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
+                             ResizedGrid(height, width, model_));
+    grids->push_back(grid);
+    return Share{1, ImageTokens(grid, model_)};
+  }
+  BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan,
+                           planner_->Plan(height, width, images));
+  BALLAST_RETURN_IF_ERROR(CheckCanvases(plan));
+  const uint32_t patch = planner_->family().patch;
+  for (const PlanStage& stage : plan.stages) {
+    const ImageGrid grid = {stage.crop.height, stage.crop.width,
+                            stage.crop.height / patch,
+                            stage.crop.width / patch};
+    grids->insert(grids->end(), stage.rows * stage.columns, grid);
+  }
+  return Share{plan.crops, static_cast<uint32_t>(plan.placeholders)};
+}
+
+absl::StatusOr<uint32_t> ModelImages::Placeholders(uint32_t height,
+                                                   uint32_t width,
+                                                   uint32_t images) const {
+  if (!planner_.has_value()) {
+    BALLAST_ASSIGN_OR_RETURN(const ImageGrid grid,
+                             ResizedGrid(height, width, model_));
+    return ImageTokens(grid, model_);
+  }
+  BALLAST_ASSIGN_OR_RETURN(const ImagePlan plan,
+                           planner_->Plan(height, width, images));
+  BALLAST_RETURN_IF_ERROR(CheckCanvases(plan));
+  return static_cast<uint32_t>(plan.placeholders);
+}
+
+bool IsOneResize(const ImagePlan& plan, uint32_t height, uint32_t width) {
+  if (plan.stages.size() != 1) return false;
+  const PlanStage& stage = plan.stages[0];
+  const PixelRect canvas = {0, 0, stage.height, stage.width};
+  return stage.source == PlanStage::kDecodedImage && stage.rows == 1 &&
+         stage.columns == 1 && stage.from == PixelRect{0, 0, height, width} &&
+         stage.place == canvas && stage.crop == canvas;
+}
+
+}  // namespace ballast

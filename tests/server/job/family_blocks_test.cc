@@ -1,0 +1,268 @@
+// Jobs of model families, from JSON lines to blocks: ids equal those of
+// transformers' processors, crops those that the family's rule and the pixels
+// of `inspect image` give.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "server/image/crop_maker.h"
+#include "server/image_plan/image_family.h"
+#include "server/image_plan/image_planner.h"
+#include "tests/server/job/family_job.h"
+#include "tests/server/text/bpe/test_tokenizers.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr char kTestData[] = "tests/server/text/testdata/";
+
+std::string TokenizerPath() {
+  return std::filesystem::absolute(std::string(kTestData) +
+                                   "family_chats.tokenizer.json")
+      .string();
+}
+
+std::string ModelYaml(const std::string& family, const std::string& more = "") {
+  return absl::StrCat("{profile: ", family, ", tokenizer: '", TokenizerPath(),
+                      "', token_ids: {end_of_text: 7}", more, "}");
+}
+
+// Ids of a vector: a number, or [number, count] for a run.
+std::vector<int32_t> IdsOf(const nlohmann::json& runs) {
+  std::vector<int32_t> ids;
+  for (const nlohmann::json& run : runs) {
+    if (run.is_array()) {
+      ids.insert(ids.end(), run[1].get<size_t>(), run[0].get<int32_t>());
+    } else {
+      ids.push_back(run.get<int32_t>());
+    }
+  }
+  return ids;
+}
+
+// The vectors of each family, whose images are small enough to draw.
+std::map<std::string, std::vector<nlohmann::json>> Vectors() {
+  std::map<std::string, std::vector<nlohmann::json>> families;
+  for (const nlohmann::json& vector :
+       ReadJsonOrFail(std::string(kTestData) + "family_chats.json")) {
+    families[vector["family"].get<std::string>()].push_back(vector);
+  }
+  return families;
+}
+
+// Writes the conversations of a family's vectors and pictures of their sizes.
+std::string WriteVectors(const std::string& family,
+                         const std::vector<nlohmann::json>& vectors) {
+  const std::string directory =
+      absl::StrCat(::testing::TempDir(), "/blocks_", family);
+  std::vector<TestSample> samples;
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    TestSample sample = {vectors[i]["messages"].dump(), {}};
+    for (const nlohmann::json& size : vectors[i]["images"]) {
+      sample.images.push_back(
+          absl::StrCat(i, "_", sample.images.size(), ".png"));
+      WritePicture(absl::StrCat(directory, "/", sample.images.back()), size[0],
+                   size[1], 10 * i + sample.images.size());
+    }
+    samples.push_back(sample);
+  }
+  WriteConversations(directory, samples);
+  return directory;
+}
+
+std::string FileOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+TEST(FamilyBlocksTest, IdsAndCropsAreThoseOfTheProcessors) {
+  for (const auto& [family, vectors] : Vectors()) {
+    SCOPED_TRACE(family);
+    const std::string directory = WriteVectors(family, vectors);
+    const auto job =
+        FamilyJob::Open(directory, vectors.size(), ModelYaml(family));
+    ASSERT_TRUE(job.ok()) << job.status();
+    const auto language = (*job)->Build(v1::MODULE_LANGUAGE);
+    ASSERT_TRUE(language.ok()) << language.status();
+    const auto vision = (*job)->Build(v1::MODULE_VISION);
+    ASSERT_TRUE(vision.ok()) << vision.status();
+    const ImagePlanner& planner = (*job)->job().family->planner();
+    const Resampling resampling = {planner.family().filter,
+                                   ResampleLibrary::kPillow12};
+    for (uint32_t i = 0; i < vectors.size(); ++i) {
+      SCOPED_TRACE(vectors[i].dump().substr(0, 300));
+      const uint32_t sample = language->view().samples()[i].ordinal;
+      EXPECT_EQ(language->view().samples()[i].flags, 0u);
+      EXPECT_EQ(language->Ids(i), IdsOf(vectors[sample]["ids"]));
+      EXPECT_EQ(vision->view().samples()[i].flags, 0u);
+      const nlohmann::json& sizes =
+          vectors[vision->view().samples()[i].ordinal]["images"];
+      std::vector<RgbImage> wanted;
+      std::vector<uint32_t> numbers;
+      for (size_t k = 0; k < sizes.size(); ++k) {
+        const auto image = DecodeRgb(FileOf(
+            absl::StrCat(directory, "/", vision->view().samples()[i].ordinal,
+                         "_", k, ".png")));
+        ASSERT_TRUE(image.ok()) << image.status();
+        const auto plan =
+            planner.Plan(image->height, image->width, sizes.size());
+        ASSERT_TRUE(plan.ok()) << plan.status();
+        const auto crops = MakeCrops(*image, *plan, resampling);
+        ASSERT_TRUE(crops.ok()) << crops.status();
+        wanted.insert(wanted.end(), crops->begin(), crops->end());
+        numbers.insert(numbers.end(), crops->size(), k);
+      }
+      const std::vector<RgbImage> found = vision->Crops(i);
+      ASSERT_EQ(found.size(), wanted.size());
+      for (size_t k = 0; k < found.size(); ++k) {
+        EXPECT_EQ(found[k].height, wanted[k].height);
+        EXPECT_EQ(found[k].width, wanted[k].width);
+        EXPECT_TRUE(found[k].pixels == wanted[k].pixels) << "crop " << k;
+        EXPECT_EQ(vision->view()
+                      .images()[vision->view().samples()[i].first_image + k]
+                      .image,
+                  numbers[k]);
+      }
+    }
+  }
+}
+
+constexpr char kAsk[] =
+    R"([{"role": "user", "content": "<image>What is it? <image>"},
+        {"role": "assistant", "content": "A field, and a long answer to it."}])";
+
+// Two samples with two images each.
+std::string WriteTwo(const std::string& name) {
+  const std::string directory = ::testing::TempDir() + "/" + name;
+  std::filesystem::remove_all(directory);
+  WriteConversations(directory,
+                     {{kAsk, {"a.png", "b.png"}}, {kAsk, {"c.png", "d.png"}}});
+  WritePicture(directory + "/a.png", 500, 300, 1);
+  WritePicture(directory + "/b.png", 200, 900, 2);
+  WritePicture(directory + "/c.png", 500, 300, 3);
+  WritePicture(directory + "/d.png", 200, 900, 4);
+  return directory;
+}
+
+TEST(FamilyBlocksTest, ABadImageMakesAPlaceholderOfTheFamilysSizes) {
+  for (const std::string family : {"internvl3", "llava_next", "pixtral"}) {
+    SCOPED_TRACE(family);
+    const std::string directory = WriteTwo("bad_" + family);
+    const auto good = FamilyJob::Open(directory, 2, ModelYaml(family));
+    ASSERT_TRUE(good.ok()) << good.status();
+    const auto whole = (*good)->Build(v1::MODULE_LANGUAGE);
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    // The header stays, the pixels are damaged.
+    std::string file = FileOf(directory + "/d.png");
+    std::fill(file.begin() + 60, file.end() - 20, '\x55');
+    std::ofstream(directory + "/d.png", std::ios::binary) << file;
+    const auto job = FamilyJob::Open(directory, 2, ModelYaml(family));
+    ASSERT_TRUE(job.ok()) << job.status();
+    const auto vision = (*job)->Build(v1::MODULE_VISION);
+    const auto language = (*job)->Build(v1::MODULE_LANGUAGE);
+    ASSERT_TRUE(vision.ok()) << vision.status();
+    ASSERT_TRUE(language.ok()) << language.status();
+    const int32_t image = (*job)->job().config.model().token_ids().image();
+    for (uint32_t i = 0; i < 2; ++i) {
+      const bool is_bad = vision->view().samples()[i].ordinal == 1;
+      EXPECT_EQ(vision->view().samples()[i].flags, is_bad ? 1u : 0u);
+      EXPECT_EQ(language->view().samples()[i].flags, is_bad ? 1u : 0u);
+      const std::vector<int32_t> ids = language->Ids(i);
+      const std::vector<int32_t> wanted = whole->Ids(i);
+      ASSERT_EQ(ids.size(), wanted.size());
+      EXPECT_EQ(std::count(ids.begin(), ids.end(), image),
+                std::count(wanted.begin(), wanted.end(), image));
+      if (!is_bad) {
+        EXPECT_EQ(ids, wanted);
+        continue;
+      }
+      EXPECT_THAT(language->Labels(i), Each(-100));
+      for (const RgbImage& crop : vision->Crops(i)) {
+        EXPECT_THAT(crop.pixels, Each(kGreyPixel));
+      }
+    }
+  }
+}
+
+// Text is cut from the end; no placeholder and no mark of an image is.
+TEST(FamilyBlocksTest, TruncationKeepsTheImages) {
+  const std::string directory = WriteTwo("truncated");
+  const auto whole = FamilyJob::Open(directory, 2, ModelYaml("internvl3"));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  const auto before = (*whole)->Build(v1::MODULE_LANGUAGE);
+  ASSERT_TRUE(before.ok()) << before.status();
+  const std::vector<int32_t> all = before->Ids(0);
+  for (const size_t cut : {1, 10, 30}) {
+    const auto job = FamilyJob::Open(
+        directory, 2, ModelYaml("internvl3"),
+        absl::StrCat("batch: {global: 2, micro: 2, max_tokens: ",
+                     all.size() - cut, ", on_too_long: truncate_text}\n"));
+    ASSERT_TRUE(job.ok()) << job.status();
+    const auto block = (*job)->Build(v1::MODULE_LANGUAGE);
+    ASSERT_TRUE(block.ok()) << block.status();
+    const std::vector<int32_t> ids = block->Ids(0);
+    ASSERT_EQ(ids.size(), all.size() - cut);
+    const Tokenizer& tokenizer = *(*job)->job().tokenizer;
+    for (const char* mark : {"<IMG_CONTEXT>", "<img>", "</img>"}) {
+      const int32_t id = *tokenizer.SpecialTokenId(mark);
+      EXPECT_EQ(std::count(ids.begin(), ids.end(), id),
+                std::count(all.begin(), all.end(), id))
+          << mark;
+    }
+  }
+}
+
+TEST(FamilyBlocksTest, AFamilyWithoutATemplateIsRefusedByName) {
+  const std::string directory = WriteTwo("no_template");
+  const auto job = FamilyJob::Open(directory, 2, ModelYaml("kimi_k25"));
+  EXPECT_THAT(std::string(job.status().message()),
+              HasSubstr("the chat template of the family kimi_k25 is not "
+                        "covered; wanted one of gemma3"));
+}
+
+// Numbers of one's own serve as a profile's do; changed ones make other crops,
+// and the index is measured again.
+TEST(FamilyBlocksTest, AFamilyOfOnesOwnIsServed) {
+  const std::string directory = WriteTwo("own");
+  std::string last;
+  for (const uint32_t tiles : {12, 3}) {
+    const auto job = FamilyJob::Open(
+        directory, 2,
+        absl::StrCat(
+            "{profile: internvl3, tokenizer: '", TokenizerPath(),
+            "', token_ids: {end_of_text: 7}, image_family: {rule: tile_grid, "
+            "patch: 14, merge: 2, tile: 448, tokens_an_image: 2, max_tiles: ",
+            tiles,
+            ", marks: {placeholder: '<IMG_CONTEXT>', before: '<img>', after: "
+            "'</img>'}}}"));
+    ASSERT_TRUE(job.ok()) << job.status();
+    const auto vision = (*job)->Build(v1::MODULE_VISION);
+    const auto language = (*job)->Build(v1::MODULE_LANGUAGE);
+    ASSERT_TRUE(vision.ok()) << vision.status();
+    ASSERT_TRUE(language.ok()) << language.status();
+    const std::vector<int32_t> ids = language->Ids(0);
+    const size_t crops = vision->Crops(0).size();
+    EXPECT_EQ(std::count(ids.begin(), ids.end(),
+                         (*job)->job().config.model().token_ids().image()),
+              256 * crops);
+    EXPECT_LE(crops, 2 * (tiles + 1));
+    const std::string hash = (*job)->job().scheduler->fingerprint().hash();
+    EXPECT_NE(hash, last);
+    last = hash;
+  }
+}
+
+}  // namespace
+}  // namespace ballast
