@@ -148,7 +148,7 @@ tarball() {
 }
 
 deb() {
-  local root=$work/deb control=$work/deb/DEBIAN depends file
+  local root=$work/deb control=$work/deb/DEBIAN depends file libraries
   mkdir -p "$root/usr" "$control" "$work/debian"
   cp -a "$tree/." "$root/usr/"
   if [[ -z $only ]]; then
@@ -190,11 +190,14 @@ deb() {
   # Debian's libraries are in the system's path, CUDA's where the toolkit is, Arrow's
   # in a folder of ours.
   elves "$root/usr" | while read -r file; do
+    # Not "ldd | grep -q", which ends before ldd does: with pipefail, a match that
+    # breaks the pipe counts as none.
+    libraries=$(ldd "$file")
     if [[ $file == */lib/ballast/* ]]; then
       patchelf --set-rpath '$ORIGIN' "$file"
-    elif ldd "$file" | grep -q libarrow; then
+    elif [[ $libraries == *libarrow* ]]; then
       patchelf --set-rpath '$ORIGIN/../lib/ballast' "$file"
-    elif ldd "$file" | grep -q libcudart; then
+    elif [[ $libraries == *libcudart* ]]; then
       patchelf --set-rpath /usr/local/cuda/lib64 "$file"
     else
       patchelf --remove-rpath "$file"

@@ -61,9 +61,10 @@ show_progress() {
 # Reads the system's headers once where Bazel 4.2.3 and GCC on x86-64 build:
 # .bazelrc. Without CUDA and Arrow either way, which the demonstration does not use.
 build=(--config=quick)
+macros=$("${CC:-gcc}" -dM -E -x c++ /dev/null)
 if [[ $(uname -m) != x86_64 ||
   $(dpkg-query -W -f '${Version}' bazel-bootstrap 2>/dev/null) != 4.2.3* ]] ||
-  "${CC:-gcc}" -dM -E -x c++ /dev/null | grep -q __clang__; then
+  [[ $macros == *__clang__* ]]; then
   build=(--config=opt --config=nocuda --config=noarrow)
 fi
 say "Building three programs"

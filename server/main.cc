@@ -13,6 +13,7 @@
 #include "server/command/inspect_text.h"
 #include "server/command/make_corpus.h"
 #include "server/command/plan.h"
+#include "server/command/preview.h"
 #include "server/command/print_family.h"
 #include "server/command/serve.h"
 
@@ -30,6 +31,7 @@ int main(int argc, char** argv) {
   ballast::AddIndex(&line);
   ballast::AddServe(&line);
   ballast::AddPlan(&line);
+  ballast::AddPreview(&line);
   ballast::Command* inspect = line.AddGroup(
       "inspect", "Runs one part on given input and prints the result.",
       "  ballast-server inspect image --model qwen2_5_vl photo.jpg\n"

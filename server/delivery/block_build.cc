@@ -38,6 +38,24 @@ absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
   return planned;
 }
 
+SampleRequest RequestOf(const PlannedBlock& planned, uint32_t item,
+                        absl::Span<uint8_t> payload) {
+  SampleRequest request;
+  request.module = static_cast<v1::Module>(planned.plan.header.module);
+  request.split = static_cast<v1::Split>(planned.plan.header.split);
+  request.record = planned.plan.samples[item].record;
+  const uint32_t first = planned.first_grid[item];
+  const uint32_t images = planned.first_grid[item + 1] - first;
+  request.grids = absl::MakeConstSpan(planned.grids).subspan(first, images);
+  request.encoded_bytes =
+      absl::MakeConstSpan(planned.encoded_bytes).subspan(first, images);
+  request.images =
+      absl::MakeConstSpan(planned.plan.images)
+          .subspan(request.record.first_image, request.record.num_images);
+  request.payload = payload;
+  return request;
+}
+
 BlockBuild::BlockBuild(PlannedBlock planned, const SampleBuilder* builder,
                        absl::Span<uint8_t> memory, Finished finished)
     : planned_(std::move(planned)),
@@ -72,20 +90,9 @@ void BlockBuild::Fail(absl::Status status) {
 
 absl::Status BlockBuild::BuildSample(uint32_t item) {
   const BlockPlan& plan = planned_.plan;
-  SampleRequest request;
-  request.module = static_cast<v1::Module>(plan.header.module);
-  request.split = static_cast<v1::Split>(plan.header.split);
-  request.record = plan.samples[item].record;
-  const uint32_t first = planned_.first_grid[item];
-  const uint32_t images = planned_.first_grid[item + 1] - first;
-  request.grids = absl::MakeConstSpan(planned_.grids).subspan(first, images);
-  request.encoded_bytes =
-      absl::MakeConstSpan(planned_.encoded_bytes).subspan(first, images);
-  request.images =
-      absl::MakeConstSpan(plan.images)
-          .subspan(request.record.first_image, request.record.num_images);
-  request.payload =
-      memory_.subspan(request.record.payload, request.record.payload_bytes);
+  const SampleRecord& record = plan.samples[item].record;
+  const SampleRequest request = RequestOf(
+      planned_, item, memory_.subspan(record.payload, record.payload_bytes));
   const absl::StatusOr<SampleOutcome> outcome = builder_->Build(request);
   if (!outcome.ok()) {
     return Annotate(outcome.status(),

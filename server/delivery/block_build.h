@@ -38,6 +38,11 @@ absl::StatusOr<PlannedBlock> PlanForBuilding(const v1::StepSchedule& schedule,
                                              const DeliveryRule& delivery,
                                              const BlockGeometry& geometry);
 
+// What the builder gets for sample `item` of the plan, whose payload is
+// `payload`, record.payload_bytes long. Points into `planned`.
+SampleRequest RequestOf(const PlannedBlock& planned, uint32_t item,
+                        absl::Span<uint8_t> payload);
+
 // Fills one block: one item per sample, each written to its place without a
 // lock. The last item to end computes the checksum and calls `finished`. After
 // the first failure, samples that have not begun are skipped.

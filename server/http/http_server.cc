@@ -11,6 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "common/log.h"
 #include "common/net_address.h"
 #include "common/status_macros.h"
@@ -58,6 +60,23 @@ std::optional<std::string> HeaderOf(mg_connection* connection,
   return std::string(value);
 }
 
+// Splits a query. Its length is bounded by that of a request.
+std::map<std::string, std::string> SplitQuery(absl::string_view query) {
+  std::map<std::string, std::string> values;
+  for (const absl::string_view part : absl::StrSplit(query, '&')) {
+    const std::pair<absl::string_view, absl::string_view> pair =
+        absl::StrSplit(part, absl::MaxSplits('=', 1));
+    if (pair.first.empty()) continue;
+    std::string decoded(pair.second.size() + 1, '\0');
+    const int length =
+        mg_url_decode(pair.second.data(), pair.second.size(), decoded.data(),
+                      decoded.size(), /*is_form_url_encoded=*/1);
+    decoded.resize(length < 0 ? 0 : length);
+    values[std::string(pair.first)] = std::move(decoded);
+  }
+  return values;
+}
+
 int OnLog(const mg_connection* /*connection*/, const char* message) {
   LogWarning("http: ", message);
   return 1;  // civetweb logs nothing itself
@@ -71,6 +90,9 @@ int HttpServer::OnRequest(mg_connection* connection) {
   HttpRequest request;
   request.method = info->request_method;
   if (info->local_uri != nullptr) request.path = info->local_uri;
+  if (info->query_string != nullptr) {
+    request.query = SplitQuery(info->query_string);
+  }
   request.authorization = HeaderOf(connection, "Authorization");
   request.host = HeaderOf(connection, "Host");
   const HttpResponse response = server->handler_(request);
@@ -91,11 +113,10 @@ int HttpServer::OnRequest(mg_connection* connection) {
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
     const std::string& address, Handler handler) {
-  absl::StatusOr<std::string> where = Resolve(address);
-  if (!where.ok()) return Annotate(where.status(), "serve.http");
+  BALLAST_ASSIGN_OR_RETURN(const std::string where, Resolve(address));
   std::unique_ptr<HttpServer> server(new HttpServer(std::move(handler)));
   const char* options[] = {"listening_ports",
-                           where->c_str(),
+                           where.c_str(),
                            "num_threads",
                            "16",
                            "connection_queue",
@@ -120,17 +141,16 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
   if (server->context_ == nullptr) {
     const int reason = errno;
     return absl::UnavailableError(
-        absl::StrCat("serve.http: cannot listen at ", address,
+        absl::StrCat("cannot listen at ", address,
                      reason == 0 ? "; is the address taken?"
                                  : absl::StrCat(": ", std::strerror(reason))));
   }
   mg_server_port port = {};
   if (mg_get_server_ports(server->context_, 1, &port) != 1) {
-    return absl::UnavailableError(
-        absl::StrCat("serve.http: no port at ", address));
+    return absl::UnavailableError(absl::StrCat("no port at ", address));
   }
   server->address_ =
-      absl::StrCat(where->substr(0, where->find(':') + 1), port.port);
+      absl::StrCat(where.substr(0, where.find(':') + 1), port.port);
   return server;
 }
 

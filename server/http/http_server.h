@@ -2,6 +2,7 @@
 #define BALLAST_SERVER_HTTP_HTTP_SERVER_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,9 @@ namespace ballast {
 struct HttpRequest {
   std::string method;  // "GET"
   std::string path;    // "/metrics": decoded, without its query
+  // Behind the path's question mark: "a=1&b=x%20y" as {"a": "1", "b": "x y"}.
+  // Of a name given twice, the last value.
+  std::map<std::string, std::string> query;
   std::optional<std::string> authorization;
   std::optional<std::string> host;  // as the client wrote it
 };
@@ -42,7 +46,7 @@ class HttpServer {
   // Listens at `address`, `host:port` with a name or an IPv4 address; port 0
   // lets the system choose. May ask the name service. Errors: INVALID_ARGUMENT
   // (no such address, or one of IPv6), NOT_FOUND (no such host), UNAVAILABLE
-  // (the system refuses, or the address is taken); each names serve.http.
+  // (the system refuses, or the address is taken); each names the address.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(
       const std::string& address, Handler handler);
 

@@ -295,8 +295,10 @@ absl::Status LoaderServer::ServeHttp() {
   pages.check = [this](const std::optional<std::string>& authorization) {
     return security_.CheckAuthorization(authorization);
   };
-  BALLAST_ASSIGN_OR_RETURN(
-      http_, HttpServer::Start(address, MakePages(std::move(pages))));
+  absl::StatusOr<std::unique_ptr<HttpServer>> http =
+      HttpServer::Start(address, MakePages(std::move(pages)));
+  if (!http.ok()) return Annotate(http.status(), "serve.http");
+  http_ = *std::move(http);
   http_address_ = http_->address();
   LogInfo("page at http://", http_address_, "/, metrics at http://",
           http_address_, "/metrics");

@@ -5,14 +5,13 @@ it, its ranks go on at another server, and no sample is lost or changed.
 """
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
 from tests.cluster import nodes
-from tests.faults import cluster
+from tests.faults import cluster, small_job
 from tests.integration.command_line import tools
 
 CONFIG = """
@@ -79,26 +78,15 @@ class Cgroup:
         os.rmdir(self.path)
 
 
-class LimitsTest(unittest.TestCase):
+class LimitsTest(small_job.SmallJob):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="ballast", dir="/tmp")
-        self.addCleanup(shutil.rmtree, self.folder)
-        made = tools.run("ballast-server", "make-corpus", "--out", self.folder,
-                         "--samples", "32")  # fmt: skip
-        self.assertEqual(made.returncode, 0, made.stderr.decode())
-        self.config = f"{self.folder}/job.yaml"
-        with open(self.config, "w", encoding="utf-8") as file:
-            file.write(CONFIG)
-        indexed = tools.run("ballast-server", "index", "--config", self.config)
-        self.assertEqual(indexed.returncode, 0, indexed.stderr.decode())
-        self.log = open(f"{self.folder}/log", "w+", encoding="utf-8")
-        self.addCleanup(self.log.close)
+        super().setUp()
+        self.set_up_job(CONFIG, samples=32)
         self.cgroup = Cgroup()
         self.addCleanup(self.cgroup.remove)
 
     def test_a_server_without_memory_is_killed_and_its_ranks_go_on(self):
-        other = cluster.Server(self.config, f"unix:{self.folder}/b.sock", self.log)
-        self.addCleanup(other.kill)
+        other = self.server("b")
         undisturbed = cluster.Rank(ROLE, [other.address], STEPS, self.log, FLAGS)
         undisturbed.advance(STEPS + 1)
         process = subprocess.Popen(

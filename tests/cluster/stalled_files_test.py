@@ -7,14 +7,13 @@ the file system is.
 
 import json
 import os
-import shutil
 import sys
 import tempfile
 import time
 import unittest
 
 from tests.cluster import corpora, mirror, nodes
-from tests.faults import cluster
+from tests.faults import cluster, small_job
 from tests.integration.command_line import tools
 
 CONFIG = """
@@ -36,29 +35,17 @@ ROLE = ("language", 0)
 PATIENCE_S = 60
 
 
-class StalledFilesTest(unittest.TestCase):
+class StalledFilesTest(small_job.SmallJob):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="ballast", dir="/tmp")
-        self.addCleanup(shutil.rmtree, self.folder)
+        super().setUp()
         data = f"{self.folder}/data"
         os.mkdir(data)
         corpora.write_texts(f"{data}/docs-0.tar", SAMPLES)
-        self.config = f"{self.folder}/job.yaml"
-        with open(self.config, "w", encoding="utf-8") as file:
-            file.write(CONFIG.format(data=data))
-        indexed = tools.run("ballast-server", "index", "--config", self.config)
-        self.assertEqual(indexed.returncode, 0, indexed.stderr.decode())
+        self.set_up_job(CONFIG.format(data=data))
         self.index = f"{data}/docs.index"
-        self.log = open(f"{self.folder}/log", "w+", encoding="utf-8")
-        self.addCleanup(self.log.close)
         self.undisturbed = self.undisturbed_batches()
         self.mirror = mirror.Mirror(data)
         self.addCleanup(self.mirror.close)
-
-    def start(self):
-        server = cluster.Server(self.config, f"unix:{self.folder}/a.sock", self.log)
-        self.addCleanup(server.kill)
-        return server
 
     def undisturbed_batches(self):
         server = cluster.Server(self.config, f"unix:{self.folder}/a.sock", self.log)
@@ -88,7 +75,7 @@ class StalledFilesTest(unittest.TestCase):
             self.assertLess(time.monotonic(), end, "health is SERVING")
 
     def test_under_the_index(self):
-        server = self.start()
+        server = self.server("a")
         rank = cluster.Rank(ROLE, [server.address], STEPS, self.log, FLAGS)
         self.addCleanup(rank.kill)
         self.addCleanup(self.mirror.heal)  # before the processes are killed
@@ -110,7 +97,7 @@ class StalledFilesTest(unittest.TestCase):
         self.assertEqual(rank.batches, self.undisturbed)
 
     def test_under_the_data(self):
-        server = self.start()
+        server = self.server("a")
         rank = cluster.Rank(ROLE, [server.address], STEPS, self.log, FLAGS)
         self.addCleanup(rank.kill)
         self.addCleanup(self.mirror.heal)

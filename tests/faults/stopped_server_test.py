@@ -4,13 +4,11 @@ answer nothing. Probes notice it, and ranks go on elsewhere or end in bounded ti
     bazel test //tests/faults:stopped_server_test
 """
 
-import shutil
 import subprocess
-import tempfile
 import time
 import unittest
 
-from tests.faults import cluster
+from tests.faults import cluster, small_job
 from tests.integration.command_line import tools
 
 CONFIG = """
@@ -29,25 +27,10 @@ ROLE = ("vision", 0)
 PROBE_S = 15
 
 
-class StoppedServerTest(unittest.TestCase):
+class StoppedServerTest(small_job.SmallJob):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="ballast", dir="/tmp")
-        self.addCleanup(shutil.rmtree, self.folder)
-        made = tools.run("ballast-server", "make-corpus", "--out", self.folder,
-                         "--samples", "32")  # fmt: skip
-        self.assertEqual(made.returncode, 0, made.stderr.decode())
-        self.config = f"{self.folder}/job.yaml"
-        with open(self.config, "w", encoding="utf-8") as file:
-            file.write(CONFIG)
-        indexed = tools.run("ballast-server", "index", "--config", self.config)
-        self.assertEqual(indexed.returncode, 0, indexed.stderr.decode())
-        self.log = open(f"{self.folder}/log", "w+", encoding="utf-8")
-        self.addCleanup(self.log.close)
-
-    def server(self, name):
-        server = cluster.Server(self.config, f"unix:{self.folder}/{name}.sock", self.log)
-        self.addCleanup(server.kill)
-        return server
+        super().setUp()
+        self.set_up_job(CONFIG, samples=32)
 
     def health(self, server, *flags):
         """Exit status and duration of a probe."""

@@ -2,6 +2,7 @@
 
 #include <csetjmp>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
@@ -72,24 +73,6 @@ absl::StatusOr<std::string> EncodeJpeg(const Canvas& canvas, int quality) {
   return file;
 }
 
-absl::StatusOr<std::string> EncodePng(const Canvas& canvas) {
-  png_image image = {};
-  image.version = PNG_IMAGE_VERSION;
-  image.width = canvas.width();
-  image.height = canvas.height();
-  image.format = PNG_FORMAT_RGB;
-  // Noise does not compress; a high effort would only take time.
-  image.flags = PNG_IMAGE_FLAG_FAST;
-  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
-  std::string file(size, '\0');
-  if (png_image_write_to_memory(&image, file.data(), &size, 0,
-                                canvas.pixels().data(), 0, nullptr) == 0) {
-    return absl::InternalError(absl::StrCat("libpng: ", image.message));
-  }
-  file.resize(size);
-  return file;
-}
-
 absl::StatusOr<std::string> EncodeWebp(const Canvas& canvas, int quality) {
   uint8_t* bytes = nullptr;
   const size_t size =
@@ -102,6 +85,29 @@ absl::StatusOr<std::string> EncodeWebp(const Canvas& canvas, int quality) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> EncodePng(absl::Span<const uint8_t> rgb,
+                                      uint32_t width, uint32_t height) {
+  if (rgb.size() != uint64_t{3} * width * height) {
+    return absl::InternalError(absl::StrCat("a picture of ", width, "x", height,
+                                            " has ", rgb.size(), " bytes"));
+  }
+  png_image image = {};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = width;
+  image.height = height;
+  image.format = PNG_FORMAT_RGB;
+  // Noise does not compress; a high effort would only take time.
+  image.flags = PNG_IMAGE_FLAG_FAST;
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(image);
+  std::string file(size, '\0');
+  if (png_image_write_to_memory(&image, file.data(), &size, 0, rgb.data(), 0,
+                                nullptr) == 0) {
+    return absl::InternalError(absl::StrCat("libpng: ", image.message));
+  }
+  file.resize(size);
+  return file;
+}
 
 absl::string_view FileExtension(FileFormat format) {
   switch (format) {
@@ -121,7 +127,7 @@ absl::StatusOr<std::string> EncodeImage(const Canvas& canvas, FileFormat format,
     case FileFormat::kJpeg:
       return EncodeJpeg(canvas, quality);
     case FileFormat::kPng:
-      return EncodePng(canvas);
+      return EncodePng(canvas.pixels(), canvas.width(), canvas.height());
     case FileFormat::kWebp:
       return EncodeWebp(canvas, quality);
   }

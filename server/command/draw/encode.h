@@ -1,10 +1,12 @@
 #ifndef BALLAST_SERVER_COMMAND_DRAW_ENCODE_H_
 #define BALLAST_SERVER_COMMAND_DRAW_ENCODE_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "server/command/draw/canvas.h"
 
 namespace ballast {
@@ -19,6 +21,11 @@ absl::string_view FileExtension(FileFormat format);
 // Errors: INTERNAL (the library's message).
 absl::StatusOr<std::string> EncodeImage(const Canvas& canvas, FileFormat format,
                                         int quality);
+
+// Encodes RGB rows without gaps as a PNG file; both sides are at least 1.
+// Errors: INTERNAL (another number of bytes; the library's message).
+absl::StatusOr<std::string> EncodePng(absl::Span<const uint8_t> rgb,
+                                      uint32_t width, uint32_t height);
 
 }  // namespace ballast
 

@@ -19,13 +19,15 @@ others=$(nm -D --defined-only --extern-only "$so" | awk '$3 !~ /^ballast_/')
 [[ -z $others ]] || fail "exported besides: $others"
 declared=$(cat trainer_shim/c_api/c_api*.h |
   grep -oE '\bballast_[a-z_]+\(' | tr -d '(' | sort -u)
+exported=$(nm -D --defined-only "$so")
 for name in $declared; do
-  nm -D --defined-only "$so" | grep -q " T $name$" || fail "no $name"
+  grep -q " T $name$" <<<"$exported" || fail "no $name"
 done
-readelf -d "$so" | grep -q 'SONAME.*\[libballast_shim.so.1\]' || fail soname
+dynamic=$(readelf -d "$so")
+grep -q 'SONAME.*\[libballast_shim.so.1\]' <<<"$dynamic" || fail soname
 # Libraries that other programs use in other versions must stay out of the
 # process.
-needed=$(readelf -d "$so" | awk '/NEEDED/ {print $5}')
+needed=$(awk '/NEEDED/ {print $5}' <<<"$dynamic")
 if grep -E 'grpc|ssl|crypto|nccl|cuda' <<<"$needed"; then fail "it needs these"; fi
 
 # C, through pkg-config.

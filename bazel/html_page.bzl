@@ -1,0 +1,32 @@
+"""A page of one file, as a string of C++."""
+
+def html_page(name, html, css, js, header, constant):
+    """A library with `constant`, the page with its style and script inserted.
+
+    `header` declares `extern const char CONSTANT[]` in namespace ballast. The
+    style goes after the line <style>, the script after the line <script>.
+    """
+    native.genrule(
+        name = name + "_cc",
+        srcs = [css, html, js],
+        outs = [name + ".cc"],
+        cmd = """(
+printf '#include "%s/%s"\\n' '{package}' '{header}'
+printf 'namespace ballast {{\\nconst char %s[] = R"ballast(' '{constant}'
+sed -e '/^<style>$$/r $(location {css})' \\
+    -e '/^<script>$$/r $(location {js})' $(location {html})
+printf ')ballast";\\n}}  // namespace ballast\\n'
+) > $@""".format(
+            package = native.package_name(),
+            header = header,
+            constant = constant,
+            css = css,
+            js = js,
+            html = html,
+        ),
+    )
+    native.cc_library(
+        name = name,
+        srcs = [name + "_cc"],
+        hdrs = [header],
+    )

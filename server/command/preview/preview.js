@@ -1,0 +1,167 @@
+'use strict';
+// Everything that comes from the server is shown as text, never as markup.
+const $ = id => document.getElementById(id);
+const SVG = 'http://www.w3.org/2000/svg';
+function el(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [k, v] of Object.entries(attributes || {})) node.setAttribute(k, v);
+  node.append(...children.filter(c => c !== null && c !== undefined));
+  return node;
+}
+function draw(tag, attributes, ...children) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [k, v] of Object.entries(attributes)) node.setAttribute(k, v);
+  node.append(...children);
+  return node;
+}
+const grouped = n => n.toLocaleString('en');
+function bytes(n) {
+  const units = ['B', 'KiB', 'MiB', 'GiB'];
+  let i = 0;
+  for (; n >= 1024 && i < units.length - 1; ++i) n /= 1024;
+  return (i === 0 ? n : n.toFixed(1)) + ' ' + units[i];
+}
+
+let job = null;
+let shown = null;    // the hash that is on the page, or on its way to it
+let position = 0n;   // positions exceed what a number holds exactly
+
+const query = values => new URLSearchParams(values).toString();
+async function ask(path, values) {
+  const answer = await fetch(path + '?' + query(values));
+  const json = await answer.json();
+  if (!answer.ok) throw new Error(json.error || answer.statusText);
+  return json;
+}
+function fail(text) {
+  $('fault').textContent = text;
+  $('fault').hidden = false;
+}
+const splitOf = name => job.splits.find(s => s.name === name) || job.splits[0];
+// Random samples come from the first pass through the split.
+function samplesOf(split) {
+  if (split.positions !== null) return split.positions;
+  return split.sources.reduce((sum, source) => sum + source.samples, 0);
+}
+
+function fact(value, label, wide) {
+  return el('div', wide ? {class: 'wide'} : {}, el('b', {}, String(value)), el('span', {}, label));
+}
+function showFacts(view) {
+  const share = view.tokens ? Math.round(100 * view.label_tokens / view.tokens) : 0;
+  $('facts').replaceChildren(
+    fact(grouped(view.position), 'position'),
+    fact(grouped(view.step), 'step, micro-batch ' + view.micro_batch),
+    fact(grouped(view.tokens), 'tokens'),
+    fact(grouped(view.label_tokens), `tokens that the loss counts (${share} %)`),
+    fact(grouped(view.patches), 'patches of ' + view.crops.length + (view.crops.length === 1 ? ' crop' : ' crops')),
+    ...view.modules.map(m => fact(grouped(Math.round(m.cost)),
+      `${m.module} cost, rank ${m.reader} reads it, rank ${m.owner} trains on it`)),
+    fact(`${view.source}:${view.ordinal}`, 'source and number of the sample: ' +
+      [view.name, view.file && `${view.file} at byte ${grouped(view.offset)}`].filter(Boolean).join(', '), true));
+  $('facts').hidden = false;
+}
+
+function patchGrid(crop) {
+  const svg = draw('svg', {viewBox: `0 0 ${crop.width} ${crop.height}`, preserveAspectRatio: 'none', 'aria-hidden': 'true'});
+  for (let i = 1; i < crop.grid_w; ++i) {
+    const x = crop.width * i / crop.grid_w;
+    svg.append(draw('line', {x1: x, x2: x, y1: 0, y2: crop.height}));
+  }
+  for (let i = 1; i < crop.grid_h; ++i) {
+    const y = crop.height * i / crop.grid_h;
+    svg.append(draw('line', {x1: 0, x2: crop.width, y1: y, y2: y}));
+  }
+  return svg;
+}
+function showPictures(view, place) {
+  const crops = view.crops.map((crop, i) => el('figure', {},
+    el('div', {class: 'picture'},
+      el('img', {src: '/api/crop?' + query({...place, crop: i}), alt: `crop ${i}`, width: crop.width, height: crop.height}),
+      patchGrid(crop)),
+    el('figcaption', {}, `${crop.width} × ${crop.height} px, ${crop.grid_w} × ${crop.grid_h} patches`)));
+  const stored = view.images.map((image, i) => el('figure', {}, el('figcaption', {},
+    image.fault ? `image ${i}, ${bytes(image.bytes)}: ${image.fault}`
+      : `image ${i} as stored: ${image.width} × ${image.height} px, ${image.format.toUpperCase()}, ${bytes(image.bytes)} `,
+    image.fault ? null : el('a', {href: '/api/image?' + query({...place, image: i}), target: '_blank', rel: 'noopener'}, 'open'))));
+  $('crops').replaceChildren(...crops, ...stored);
+  $('pictures').hidden = crops.length + stored.length === 0;
+}
+function showText(view) {
+  let image = 0;
+  $('text').replaceChildren(...view.runs.map(run => run.image
+    ? el('span', {class: 'image'}, `image tokens ${++image}: ${grouped(run.tokens)}`)
+    : el('span', {class: run.supervised ? 'supervised' : '', title: `${grouped(run.tokens)} tokens from ${grouped(run.first)}`}, run.text)));
+  $('words').hidden = view.runs.length === 0;
+}
+
+async function show() {
+  const hash = location.hash;
+  const [, name, number] = /^#(\w+)\/(\d+)$/.exec(hash) || [null, job.splits[0].name, '0'];
+  const split = splitOf(name);
+  shown = hash;
+  position = BigInt(number);
+  $('split').value = split.name;
+  $('position').value = number;
+  $('source').replaceChildren(...split.sources.map(s => el('option', {}, s.name)));
+  document.body.classList.add('busy');
+  const place = {split: split.name, position: number};
+  try {
+    const view = await ask('/api/sample', place);
+    if (shown !== hash) return;  // another one was asked for meanwhile
+    $('fault').hidden = true;
+    if (view.fault) fail('This sample cannot be built: ' + view.fault);
+    showFacts(view);
+    showPictures(view, place);
+    showText(view);
+    document.title = `${view.source}:${view.ordinal} – Ballast preview`;
+  } catch (error) {
+    if (shown !== hash) return;
+    fail(error.message);
+    for (const id of ['facts', 'pictures', 'words']) $(id).hidden = true;
+  }
+  document.body.classList.remove('busy');
+}
+function go(to) {
+  location.hash = `#${$('split').value}/${to}`;
+}
+const step = by => { if (position + by >= 0n) go(position + by); };
+function random() {
+  go(Math.floor(Math.random() * samplesOf(splitOf($('split').value))));
+}
+
+async function start() {
+  try {
+    job = await ask('/api/job', {});
+  } catch (error) {
+    fail(error.message);
+    return;
+  }
+  $('model').textContent = job.model;
+  $('split').replaceChildren(...job.splits.map(s => el('option', {}, s.name)));
+  $('split').hidden = job.splits.length < 2;
+  $('split').addEventListener('change', () => go(0));
+  $('go').addEventListener('submit', event => { event.preventDefault(); go($('position').value.trim()); });
+  $('previous').addEventListener('click', () => step(-1n));
+  $('next').addEventListener('click', () => step(1n));
+  $('random').addEventListener('click', random);
+  $('grid').addEventListener('change', () => $('crops').classList.toggle('gridded', $('grid').checked));
+  $('find').addEventListener('submit', async event => {
+    event.preventDefault();
+    try {
+      const found = await ask('/api/find', {split: $('split').value, source: $('source').value, sample: $('sample').value.trim()});
+      go(found.position);
+    } catch (error) {
+      fail(error.message);
+    }
+  });
+  addEventListener('hashchange', show);
+  addEventListener('keydown', event => {
+    if (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === 'ArrowLeft') step(-1n);
+    if (event.key === 'ArrowRight') step(1n);
+    if (event.key === 'r') random();
+  });
+  show();
+}
+start();

@@ -1,0 +1,210 @@
+#include "server/command/preview/preview_pages.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/mutex.h"
+#include "common/status_macros.h"
+#include "proto/schedule/split.h"
+#include "server/command/draw/encode.h"
+#include "server/command/preview/preview_html.h"
+#include "server/command/preview/view_json.h"
+#include "server/http/page_guard.h"
+
+namespace ballast {
+namespace {
+
+constexpr size_t kKept = 4;
+constexpr absl::Duration kLongestSearch = absl::Seconds(20);
+
+using SharedView = std::shared_ptr<const SampleView>;
+
+// The samples that were last looked at: a page asks for a sample and then for
+// each of its pictures. Thread-safe.
+class RecentViews {
+ public:
+  explicit RecentViews(const SampleViewer* viewer) : viewer_(viewer) {}
+
+  absl::StatusOr<SharedView> Get(v1::Split split, uint64_t position) {
+    {
+      MutexLock lock(&mutex_);
+      for (const SharedView& view : kept_) {
+        if (view->split == split && view->position == position) return view;
+      }
+    }
+    BALLAST_ASSIGN_OR_RETURN(SampleView built, viewer_->View(split, position));
+    auto view = std::make_shared<const SampleView>(std::move(built));
+    MutexLock lock(&mutex_);
+    kept_.push_front(view);
+    if (kept_.size() > kKept) kept_.pop_back();
+    return view;
+  }
+
+ private:
+  const SampleViewer* const viewer_;
+  Mutex mutex_;
+  std::deque<SharedView> kept_ ABSL_GUARDED_BY(mutex_);
+};
+
+absl::StatusOr<std::string> Parameter(const HttpRequest& request,
+                                      const std::string& name) {
+  const auto found = request.query.find(name);
+  if (found != request.query.end()) return found->second;
+  return absl::InvalidArgumentError(
+      absl::StrCat(request.path, " wants the parameter ", name));
+}
+
+absl::StatusOr<uint64_t> Number(const HttpRequest& request,
+                                const std::string& name) {
+  BALLAST_ASSIGN_OR_RETURN(const std::string text, Parameter(request, name));
+  uint64_t number = 0;
+  if (absl::SimpleAtoi(text, &number)) return number;
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is \"", text, "\"; wanted a whole number"));
+}
+
+absl::StatusOr<v1::Split> SplitOf(const HttpRequest& request) {
+  const auto found = request.query.find("split");
+  if (found == request.query.end()) return v1::SPLIT_TRAIN;
+  const std::optional<v1::Split> split = ParseSplit(found->second);
+  if (split.has_value()) return *split;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "split is \"", found->second, "\"; wanted train, valid or test"));
+}
+
+HttpResponse JsonAnswer(std::string json) {
+  HttpResponse response;
+  response.content_type = "application/json";
+  response.body = std::move(json);
+  return response;
+}
+
+HttpResponse Refuse(const absl::Status& why) {
+  HttpResponse response = JsonAnswer(
+      nlohmann::ordered_json{{"error", std::string(why.message())}}.dump(
+          -1, ' ', false, nlohmann::json::error_handler_t::replace));
+  switch (why.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      response.status = 400;
+      break;
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kOutOfRange:
+      response.status = 404;
+      break;
+    case absl::StatusCode::kDeadlineExceeded:
+      response.status = 504;
+      break;
+    default:
+      response.status = 500;
+  }
+  return response;
+}
+
+// Answers the paths below /api.
+class PreviewData {
+ public:
+  PreviewData(const OpenedJob* job, const SampleViewer* viewer)
+      : job_(job), viewer_(viewer), recent_(viewer) {}
+
+  absl::StatusOr<HttpResponse> Answer(const HttpRequest& request) {
+    if (request.path == "/api/job") return JsonAnswer(JobJson(*job_));
+    BALLAST_ASSIGN_OR_RETURN(const v1::Split split, SplitOf(request));
+    if (request.path == "/api/find") return Find(request, split);
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t position,
+                             Number(request, "position"));
+    if (request.path == "/api/image") return Image(request, split, position);
+    BALLAST_ASSIGN_OR_RETURN(const SharedView view,
+                             recent_.Get(split, position));
+    if (request.path == "/api/sample") return JsonAnswer(ViewJson(*view));
+    return Crop(request, *view);
+  }
+
+  static bool Has(const std::string& path) {
+    return path == "/api/job" || path == "/api/find" || path == "/api/image" ||
+           path == "/api/sample" || path == "/api/crop";
+  }
+
+ private:
+  absl::StatusOr<HttpResponse> Find(const HttpRequest& request,
+                                    v1::Split split) const {
+    BALLAST_ASSIGN_OR_RETURN(const std::string source,
+                             Parameter(request, "source"));
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t sample, Number(request, "sample"));
+    BALLAST_ASSIGN_OR_RETURN(
+        const uint64_t position,
+        viewer_->FindSample(split, source, sample, kLongestSearch));
+    return JsonAnswer(absl::StrCat("{\"position\":", position, "}"));
+  }
+
+  absl::StatusOr<HttpResponse> Image(const HttpRequest& request,
+                                     v1::Split split, uint64_t position) const {
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t image, Number(request, "image"));
+    HttpResponse response;
+    BALLAST_ASSIGN_OR_RETURN(response.body,
+                             viewer_->ImageFile(split, position, image));
+    const absl::StatusOr<ImageHeader> header = ReadImageHeader(response.body);
+    response.content_type =
+        header.ok() ? absl::StrCat("image/", ImageFormatName(header->format))
+                    : "application/octet-stream";
+    return response;
+  }
+
+  static absl::StatusOr<HttpResponse> Crop(const HttpRequest& request,
+                                           const SampleView& view) {
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t crop, Number(request, "crop"));
+    if (crop >= view.crops.size()) {
+      return absl::OutOfRangeError(
+          absl::StrCat("position ", view.position, " has ", view.crops.size(),
+                       " crops; wanted number ", crop, ", from 0"));
+    }
+    const SampleView::Crop& found = view.crops[crop];
+    HttpResponse response;
+    response.content_type = "image/png";
+    BALLAST_ASSIGN_OR_RETURN(
+        response.body, EncodePng(found.pixels, found.width, found.height));
+    return response;
+  }
+
+  const OpenedJob* const job_;
+  const SampleViewer* const viewer_;
+  RecentViews recent_;
+};
+
+}  // namespace
+
+HttpServer::Handler MakePreviewPages(const OpenedJob* job,
+                                     const SampleViewer* viewer) {
+  return [policy = PagePolicy(kPreviewHtml),
+          data = std::make_shared<PreviewData>(job, viewer)](
+             const HttpRequest& request) -> HttpResponse {
+    std::optional<HttpResponse> refused =
+        RefuseAtDoor(request, /*is_local=*/true);
+    if (refused.has_value()) return *std::move(refused);
+    if (request.path == "/") {
+      HttpResponse response;
+      response.content_type = "text/html; charset=utf-8";
+      response.body = kPreviewHtml;
+      response.headers = policy;
+      return response;
+    }
+    if (!PreviewData::Has(request.path)) {
+      return PlainAnswer(404, "nothing here; wanted /");
+    }
+    absl::StatusOr<HttpResponse> answer = data->Answer(request);
+    return answer.ok() ? *std::move(answer) : Refuse(answer.status());
+  };
+}
+
+}  // namespace ballast

@@ -1,0 +1,247 @@
+#include "server/command/preview/sample_view.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/aligned_buffer.h"
+#include "common/status_macros.h"
+#include "proto/block/block_layout.h"
+#include "proto/schedule/split.h"
+#include "proto/schedule/step_ranges.h"
+#include "server/delivery/block_build.h"
+
+namespace ballast {
+namespace {
+
+// Every fault is shown, and nothing is replaced.
+v1::Config WithoutPlaceholders(v1::Config config) {
+  config.mutable_serve()->set_on_bad_sample(v1::Serve::ON_BAD_SAMPLE_ERROR);
+  return config;
+}
+
+absl::StatusOr<uint32_t> FindSource(const v1::Config& config, v1::Split split,
+                                    const std::string& name) {
+  std::string names;
+  for (int i = 0; i < config.sources_size(); ++i) {
+    if (config.sources(i).split() != split) continue;
+    if (config.sources(i).name() == name) return i;
+    absl::StrAppend(&names, names.empty() ? "" : ", ",
+                    config.sources(i).name());
+  }
+  return absl::NotFoundError(absl::StrCat("no source is called \"", name,
+                                          "\"; wanted one of: ", names));
+}
+
+}  // namespace
+
+// A sample in the schedule of its step.
+struct SampleViewer::Place {
+  const Scheduler* scheduler = nullptr;
+  v1::StepSchedule schedule;
+  uint32_t micro_batch = 0;
+  uint32_t index = 0;  // within the micro-batch
+
+  const v1::MicroBatchSchedule& columns() const {
+    return schedule.micro_batches(micro_batch);
+  }
+  uint64_t position() const { return columns().position(index); }
+  uint32_t source() const { return columns().source(index); }
+  uint64_t ordinal() const { return columns().ordinal(index); }
+};
+
+SampleViewer::SampleViewer(const OpenedJob* job)
+    : job_(job),
+      config_(WithoutPlaceholders(job->config)),
+      builder_(config_, job->source_pointers(), job->tokenizer.get(),
+               /*active=*/nullptr, /*instruments=*/nullptr, job->family.get()) {
+}
+
+absl::StatusOr<SampleViewer::Place> SampleViewer::Find(
+    v1::Split split, uint64_t position) const {
+  Place place;
+  BALLAST_ASSIGN_OR_RETURN(place.scheduler, job_->scheduler->OfSplit(split));
+  const std::optional<uint64_t> step =
+      StepOfPosition(place.scheduler->job(), position);
+  if (!step.has_value()) {
+    return absl::NotFoundError(
+        absl::StrCat("position ", position,
+                     " belongs to no step: order.skips leaves it out"));
+  }
+  BALLAST_ASSIGN_OR_RETURN(place.schedule, place.scheduler->Schedule(*step));
+  for (auto& columns : *place.schedule.mutable_micro_batches()) {
+    // All images as pixels.
+    columns.clear_encoded_bytes();
+  }
+  for (; place.micro_batch <
+         static_cast<uint32_t>(place.schedule.micro_batches_size());
+       ++place.micro_batch) {
+    const auto& positions = place.columns().position();
+    const auto at = std::find(positions.begin(), positions.end(), position);
+    if (at == positions.end()) continue;
+    place.index = at - positions.begin();
+    return place;
+  }
+  return absl::InternalError(absl::StrCat(
+      "position ", position, " is missing in the schedule of step ", *step));
+}
+
+absl::Status SampleViewer::AddPayload(const Place& place, v1::Module module,
+                                      SampleView* view) const {
+  const v1::MicroBatchSchedule& columns = place.columns();
+  const auto share = std::find_if(
+      columns.modules().begin(), columns.modules().end(),
+      [&](const v1::ModuleSchedule& m) { return m.module() == module; });
+  if (share == columns.modules().end()) return absl::OkStatus();
+  v1::Role role;
+  role.set_module(module);
+  role.set_dp_rank(share->reader(place.index));
+  role.set_split(place.schedule.split());
+  BALLAST_ASSIGN_OR_RETURN(const PlannedBlock planned,
+                           PlanForBuilding(place.schedule, place.micro_batch,
+                                           role, DeliveryRule(v1::DELIVERY_OFF),
+                                           GeometryOf(place.scheduler->job())));
+  const auto& samples = planned.plan.samples;
+  const auto found = std::find_if(
+      samples.begin(), samples.end(),
+      [&](const PlannedSample& s) { return s.index == place.index; });
+  if (found == samples.end()) {
+    return absl::InternalError(absl::StrCat(
+        "position ", place.position(),
+        " is missing in the block of its reader, rank ", role.dp_rank()));
+  }
+  BALLAST_ASSIGN_OR_RETURN(AlignedBuffer payload,
+                           AlignedBuffer::Create(found->record.payload_bytes));
+  const SampleRequest request =
+      RequestOf(planned, found - samples.begin(), payload.bytes());
+  BALLAST_RETURN_IF_ERROR(builder_.Build(request).status());
+  const uint8_t* const data = payload.bytes().data();
+  if (module == v1::MODULE_VISION) {
+    for (const ImageRecord& image : request.images) {
+      const uint8_t* const rgb = data + image.data;
+      view->crops.push_back({image.height,
+                             image.width,
+                             image.grid_h,
+                             image.grid_w,
+                             {rgb, rgb + PixelBytes(image)}});
+    }
+    return absl::OkStatus();
+  }
+  const v1::Model& model = place.scheduler->job().model();
+  const uint32_t tokens = view->tokens;
+  const LanguagePayload layout = LayOutLanguage(tokens, model.position_axes());
+  const auto array = [&](uint64_t offset) {
+    return absl::MakeConstSpan(reinterpret_cast<const int32_t*>(data + offset),
+                               tokens);
+  };
+  view->runs = FindTokenRuns(array(layout.ids), array(layout.labels),
+                             model.token_ids(), *job_->tokenizer);
+  return absl::OkStatus();
+}
+
+// Adds what is known of the sample as it is stored.
+void SampleViewer::AddStored(const Place& place, SampleView* view) const {
+  const SampleSource& source = *job_->sources[place.source()];
+  view->location = source.Locate(place.ordinal());
+  const auto read = source.Read(place.ordinal(), ReadParts());
+  if (!read.ok() || !read->ok()) return;  // the fault is the builder's to tell
+  const RawSample& raw = **read;
+  view->name = raw.name;
+  for (const std::string& file : raw.images) {
+    SampleView::Image image;
+    image.bytes = file.size();
+    const absl::StatusOr<ImageHeader> header = ReadImageHeader(file);
+    if (header.ok()) {
+      image.header = *header;
+    } else {
+      image.fault = std::string(header.status().message());
+    }
+    view->images.push_back(std::move(image));
+  }
+}
+
+absl::StatusOr<SampleView> SampleViewer::View(v1::Split split,
+                                              uint64_t position) const {
+  BALLAST_ASSIGN_OR_RETURN(const Place place, Find(split, position));
+  const v1::MicroBatchSchedule& columns = place.columns();
+  SampleView view;
+  view.split = split;
+  view.position = position;
+  view.step = place.schedule.step();
+  view.micro_batch = place.micro_batch;
+  view.source = place.schedule.sources(place.source());
+  view.ordinal = place.ordinal();
+  view.tokens = columns.tokens(place.index);
+  view.label_tokens = columns.label_tokens(place.index);
+  for (const v1::ModuleSchedule& module : columns.modules()) {
+    view.shares.push_back({module.module(), module.cost(place.index),
+                           module.reader(place.index),
+                           module.owner(place.index)});
+  }
+  AddStored(place, &view);
+  for (const v1::Module module : {v1::MODULE_VISION, v1::MODULE_LANGUAGE}) {
+    const absl::Status built = AddPayload(place, module, &view);
+    if (!built.ok() && view.fault.empty()) {
+      view.fault = std::string(built.message());
+    }
+  }
+  for (const SampleView::Crop& crop : view.crops) {
+    view.patches += uint64_t{crop.grid_h} * crop.grid_w;
+  }
+  return view;
+}
+
+absl::StatusOr<std::string> SampleViewer::ImageFile(v1::Split split,
+                                                    uint64_t position,
+                                                    uint32_t image) const {
+  BALLAST_ASSIGN_OR_RETURN(const Place place, Find(split, position));
+  ReadParts parts;
+  parts.text = false;
+  BALLAST_ASSIGN_OR_RETURN(
+      FaultOr<RawSample> read,
+      job_->sources[place.source()]->Read(place.ordinal(), parts));
+  if (!read.ok()) return absl::DataLossError(read.fault().reason());
+  if (image >= read->images.size()) {
+    return absl::OutOfRangeError(
+        absl::StrCat("position ", position, " has ", read->images.size(),
+                     " images; wanted number ", image, ", from 0"));
+  }
+  return std::move(read->images[image]);
+}
+
+absl::StatusOr<uint64_t> SampleViewer::FindSample(v1::Split split,
+                                                  const std::string& source,
+                                                  uint64_t ordinal,
+                                                  absl::Duration most) const {
+  BALLAST_ASSIGN_OR_RETURN(const Scheduler* const scheduler,
+                           job_->scheduler->OfSplit(split));
+  BALLAST_ASSIGN_OR_RETURN(const uint32_t number,
+                           FindSource(config_, split, source));
+  const uint64_t size = job_->sources[number]->index().size();
+  if (ordinal >= size) {
+    return absl::NotFoundError(absl::StrCat("source ", source, " has ", size,
+                                            " samples; wanted number ", ordinal,
+                                            ", from 0"));
+  }
+  const absl::Time end = absl::Now() + most;
+  uint64_t looked_at = 0;
+  for (uint64_t step = 0; absl::Now() < end; ++step) {
+    BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
+                             scheduler->Schedule(step));
+    for (const v1::MicroBatchSchedule& columns : schedule.micro_batches()) {
+      for (int i = 0; i < columns.position_size(); ++i) {
+        if (columns.source(i) == number && columns.ordinal(i) == ordinal) {
+          return columns.position(i);
+        }
+      }
+      looked_at += columns.position_size();
+    }
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat("sample ", ordinal, " of ", source,
+                   " is not among the first ", looked_at, " positions"));
+}
+
+}  // namespace ballast

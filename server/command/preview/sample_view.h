@@ -1,0 +1,106 @@
+#ifndef BALLAST_SERVER_COMMAND_PREVIEW_SAMPLE_VIEW_H_
+#define BALLAST_SERVER_COMMAND_PREVIEW_SAMPLE_VIEW_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/config.pb.h"
+#include "proto/job.pb.h"
+#include "server/command/preview/token_runs.h"
+#include "server/corpus/sample_source.h"
+#include "server/delivery/file_sample_builder.h"
+#include "server/image/image_header.h"
+#include "server/job/job_setup.h"
+
+namespace ballast {
+
+// What a trainer gets of one sample, with its place in the schedule.
+struct SampleView {
+  // A picture of the vision block: RGB rows from the top, no gaps.
+  struct Crop {
+    uint32_t height = 0;  // pixels
+    uint32_t width = 0;
+    uint32_t grid_h = 0;  // patches
+    uint32_t grid_w = 0;
+    std::vector<uint8_t> pixels;
+  };
+  // An image as it is stored.
+  struct Image {
+    uint64_t bytes = 0;
+    // Why the header cannot be read; then `header` is meaningless.
+    std::string fault;
+    ImageHeader header = {};
+  };
+  // A module's share of the sample.
+  struct Share {
+    v1::Module module = v1::MODULE_UNSPECIFIED;
+    double cost = 0;
+    uint32_t reader = 0;  // data-parallel ranks
+    uint32_t owner = 0;
+  };
+
+  v1::Split split = v1::SPLIT_TRAIN;
+  uint64_t position = 0;
+  uint64_t step = 0;
+  uint32_t micro_batch = 0;  // of the step, as it is read
+  std::string source;
+  uint64_t ordinal = 0;  // in the source's index
+  std::string name;      // as messages name it; empty if it cannot be read
+  SampleLocation location;
+  uint32_t tokens = 0;
+  uint32_t label_tokens = 0;
+  uint64_t patches = 0;
+  std::vector<Share> shares;
+  std::vector<TokenRun> runs;
+  std::vector<Crop> crops;
+  std::vector<Image> images;
+  // Why the sample cannot be built, so that a placeholder would replace it or
+  // the job stop. Empty: it can. Then runs and crops may be empty.
+  std::string fault;
+};
+
+// Builds samples as a server would, one at a time and on demand. Thread-safe.
+class SampleViewer {
+ public:
+  // `job` is not owned.
+  explicit SampleViewer(const OpenedJob* job);
+
+  // The sample at a position of a split's order. Images are decoded here, also
+  // those that would travel encoded (model.decode): the bytes are the same.
+  // Blocks on the disk. Errors: NOT_FOUND (no step has the position), as
+  // Scheduler::Schedule. A sample that cannot be built is no error: see
+  // SampleView::fault.
+  absl::StatusOr<SampleView> View(v1::Split split, uint64_t position) const;
+
+  // The file of an image as it is stored. Errors: OUT_OF_RANGE (no such image),
+  // as SampleSource::Read, and its data faults.
+  absl::StatusOr<std::string> ImageFile(v1::Split split, uint64_t position,
+                                        uint32_t image) const;
+
+  // The first position that holds the sample. Errors: NOT_FOUND (no such source
+  // in the split, no such sample), DEADLINE_EXCEEDED (not among the positions
+  // looked at within `most`), as Scheduler::Schedule.
+  absl::StatusOr<uint64_t> FindSample(v1::Split split,
+                                      const std::string& source,
+                                      uint64_t ordinal,
+                                      absl::Duration most) const;
+
+ private:
+  struct Place;
+  absl::StatusOr<Place> Find(v1::Split split, uint64_t position) const;
+  absl::Status AddPayload(const Place& place, v1::Module module,
+                          SampleView* view) const;
+  void AddStored(const Place& place, SampleView* view) const;
+
+  const OpenedJob* const job_;
+  const v1::Config config_;
+  const FileSampleBuilder builder_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_PREVIEW_SAMPLE_VIEW_H_

@@ -1,0 +1,246 @@
+"""`ballast-server preview`: its data are those that a trainer gets, and a browser shows
+them."""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import tarfile
+import unittest
+import urllib.error
+import urllib.parse
+import urllib.request
+import zlib
+
+from tests.integration.command_line import tools
+
+
+def unfilter(kind, line, above):
+    """A row of a PNG file with three bytes a pixel, without its filter."""
+    row = bytearray(line)
+    for i in range(len(row)):
+        left = row[i - 3] if i >= 3 else 0
+        up = above[i]
+        corner = above[i - 3] if i >= 3 else 0
+        if kind == 1:
+            guess = left
+        elif kind == 2:
+            guess = up
+        elif kind == 3:
+            guess = (left + up) // 2
+        elif kind == 4:
+            base = left + up - corner
+            guess = min((left, up, corner), key=lambda x: abs(base - x))
+        else:
+            guess = 0
+        row[i] = (row[i] + guess) & 255
+    return row
+
+
+def rgb_of_png(file):
+    """Width, height and RGB bytes of an 8-bit RGB file."""
+    assert file[:8] == b"\x89PNG\r\n\x1a\n"
+    at, packed, size = 8, b"", None
+    while at < len(file):
+        length, kind = struct.unpack(">I4s", file[at : at + 8])
+        body = file[at + 8 : at + 8 + length]
+        if kind == b"IHDR":
+            size = struct.unpack(">IIBBBBB", body)
+        elif kind == b"IDAT":
+            packed += body
+        at += length + 12
+    width, height, *form = size
+    assert form == [8, 2, 0, 0, 0], form
+    rows = zlib.decompress(packed)
+    stride = 3 * width
+    pixels, above = bytearray(), bytes(stride)
+    for y in range(height):
+        start = y * (stride + 1)
+        above = unfilter(rows[start], rows[start + 1 : start + 1 + stride], above)
+        pixels += above
+    return width, height, bytes(pixels)
+
+
+class PreviewTest(tools.CorpusTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.process = subprocess.Popen(
+            [tools.program("ballast-server"), "preview", "--config", cls.config,
+             "--source", "docs", "--sample", "5"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        cls.addClassCleanup(cls.stop)
+        cls.address = cls.process.stdout.readline().decode().strip()
+        assert cls.address, cls.process.stderr.read().decode()
+        cls.http, cls.hash = cls.address.split("/#")
+
+    @classmethod
+    def stop(cls):
+        cls.process.send_signal(signal.SIGINT)
+        cls.process.wait(tools.TIMEOUT_S)
+        cls.process.stdout.close()
+        cls.process.stderr.close()
+
+    def get(self, path, **query):
+        url = f"{self.http}{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return answer.headers["Content-Type"], answer.read()
+
+    def json(self, path, **query):
+        kind, body = self.get(path, **query)
+        self.assertEqual(kind, "application/json")
+        return json.loads(body)
+
+    def refused(self, path, **query):
+        """Status and reason of a request that fails."""
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            self.get(path, **query)
+        with contextlib.closing(refused.exception) as answer:
+            return answer.code, json.load(answer)["error"]
+
+    def image_positions(self, count):
+        found = (self.json("/api/sample", position=p) for p in range(tools.SAMPLES))
+        views = [view for view in found if view["images"]]
+        self.assertGreaterEqual(len(views), count)
+        return views[:count]
+
+    def test_it_names_the_job(self):
+        source = {"name": "docs", "samples": tools.SAMPLES}
+        train = {"name": "train", "positions": None, "sources": [source]}
+        expected = {"model": "qwen2_5_vl", "splits": [train]}
+        self.assertEqual(self.json("/api/job"), expected)
+
+    def test_the_sample_that_was_asked_for_is_found(self):
+        split, position = self.hash.split("/")
+        view = self.json("/api/sample", split=split, position=position)
+        self.assertEqual((view["source"], view["ordinal"]), ("docs", 5))
+        found = self.json("/api/find", source="docs", sample=5)
+        self.assertEqual(found, {"position": int(position)})
+
+    def test_place_and_tokens_are_those_of_the_plan(self):
+        step = self.json_lines(
+            "ballast-server", "plan", "--config", self.config, "--step", 1, "--json"
+        )[0]
+        for number, micro_batch in enumerate(step["micro_batches"]):
+            for sample in micro_batch["samples"]:
+                view = self.json("/api/sample", position=sample["position"])
+                self.assertEqual((view["step"], view["micro_batch"]), (1, number))
+                self.assertEqual(f"{view['source']}:{view['ordinal']}", sample["sample"])
+                for key in ("tokens", "label_tokens", "patches"):
+                    self.assertEqual(view[key], sample[key], key)
+                for module in view["modules"]:
+                    for key in ("cost", "reader", "owner"):
+                        self.assertEqual(module[key], sample[key][module["module"]])
+                self.assertEqual(sum(r["tokens"] for r in view["runs"]), view["tokens"])
+                counted = sum(r["tokens"] for r in view["runs"] if r["supervised"])
+                self.assertEqual(counted, view["label_tokens"])
+                self.assertIsNone(view["fault"])
+
+    def test_images_are_the_files_and_crops_their_resized_pixels(self):
+        with tarfile.open(self.path("docs-000000.tar")) as tar:
+            members = {m.name: tar.extractfile(m).read() for m in tar if m.isfile()}
+        for view in self.image_positions(2):
+            kind, file = self.get("/api/image", position=view["position"], image=0)
+            self.assertEqual(kind, "image/" + view["images"][0]["format"])
+            self.assertIn(file, members.values())
+            self.assertEqual(view["images"][0]["bytes"], len(file))
+            with open(self.path("image"), "wb") as copy:
+                copy.write(file)
+            told = self.json_lines(
+                "ballast-server", "inspect", "image", "--model", "qwen2_5_vl",
+                "--max-pixels", 50176, self.path("image"),
+            )[0]  # fmt: skip
+            kind, png = self.get("/api/crop", position=view["position"], crop=0)
+            self.assertEqual(kind, "image/png")
+            width, height, pixels = rgb_of_png(png)
+            self.assertEqual((height, width), (told["resized_h"], told["resized_w"]))
+            self.assertEqual(hashlib.sha256(pixels).hexdigest(), told["resized_sha256"])
+            crop = view["crops"][0]
+            self.assertEqual((crop["height"], crop["width"]), (height, width))
+            self.assertEqual([1, crop["grid_h"], crop["grid_w"]], told["grid_thw"])
+
+    def test_what_is_not_there_is_refused_with_the_reason(self):
+        view = self.image_positions(1)[0]
+        position, images = view["position"], len(view["images"])
+        status, reason = self.refused("/api/crop", position=position, crop=images)
+        self.assertEqual(status, 404)
+        self.assertIn(f"has {images} crops", reason)
+        status, reason = self.refused("/api/image", position=position, image=images)
+        self.assertEqual(status, 404)
+        self.assertIn(f"has {images} images", reason)
+        status, reason = self.refused("/api/sample", position="-1")
+        self.assertEqual(status, 400)
+        self.assertIn('position is "-1"', reason)
+        self.assertEqual(self.refused("/api/sample")[0], 400)
+        self.assertEqual(self.refused("/api/sample", split="x", position=0)[0], 400)
+        status, reason = self.refused("/api/find", source="none", sample=0)
+        self.assertEqual(status, 404)
+        self.assertIn("wanted one of: docs", reason)
+        status, reason = self.refused("/api/find", source="docs", sample=tools.SAMPLES)
+        self.assertEqual(status, 404)
+        self.assertIn(f"has {tools.SAMPLES} samples", reason)
+
+    def test_a_page_of_another_site_is_not_answered(self):
+        request = urllib.request.Request(self.http + "/", headers={"Host": "example.com"})
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=60)
+        self.assertEqual(refused.exception.code, 421)
+        refused.exception.close()
+
+    def test_a_damaged_sample_is_shown_with_its_fault(self):
+        folder = self.path("damaged")
+        os.mkdir(folder)
+        for name in ("docs-000000.tar", "job.yaml"):
+            shutil.copy(self.path(name), folder)
+        config = f"{folder}/job.yaml"
+        self.ok("ballast-server", "index", "--config", config)
+        view = self.image_positions(1)[0]
+        _, file = self.get("/api/image", position=view["position"], image=0)
+        path = f"{folder}/docs-000000.tar"
+        times = os.stat(path)
+        with open(path, "r+b") as tar:
+            at = tar.read().index(file)
+            tar.seek(at)
+            tar.write(b"\0" * 64)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        with subprocess.Popen(
+            [tools.program("ballast-server"), "preview", "--config", config],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            try:
+                http = process.stdout.readline().decode().split("/#")[0]
+                url = f"{http}/api/sample?position={view['position']}"
+                with urllib.request.urlopen(url, timeout=60) as answer:
+                    shown = json.load(answer)
+            finally:
+                process.send_signal(signal.SIGTERM)
+                self.assertEqual(process.wait(tools.TIMEOUT_S), 0)
+        self.assertEqual(shown["tokens"], view["tokens"])
+        self.assertIn(f"docs:{view['ordinal']}", shown["fault"])
+        self.assertIn("has changed since it was indexed", shown["fault"])
+
+    @unittest.skipIf(shutil.which("chromium") is None, "not installed: chromium")
+    def test_a_browser_shows_it(self):
+        view = self.image_positions(1)[0]
+        done = subprocess.run(
+            ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
+             "--user-data-dir=" + self.path("chromium"),
+             "--virtual-time-budget=8000", "--dump-dom",
+             f"{self.http}/#train/{view['position']}"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=180, check=False,
+        )  # fmt: skip
+        shown = done.stdout.decode()
+        crop = view["crops"][0]
+        self.assertIn(f"{crop['width']} × {crop['height']} px", shown)
+        self.assertIn("image tokens 1", shown)
+        self.assertIn('class="supervised"', shown)
+        self.assertNotIn("Refused to", done.stderr.decode())
+
+
+if __name__ == "__main__":
+    unittest.main()
