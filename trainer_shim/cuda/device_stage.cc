@@ -27,7 +27,7 @@ absl::StatusOr<std::unique_ptr<DeviceStage>> DeviceStage::Create(
     Finding* finding) {
   const NormaliseTable table(shape.mean, shape.std, normalisation);
   BALLAST_ASSIGN_OR_RETURN(CudaPatchifier patchifier,
-                           CudaPatchifier::Create(shape.patch, table));
+                           CudaPatchifier::Create(shape.crops.rows, table));
   BALLAST_RETURN_IF_ERROR(LoadStagingKernels());
   return std::unique_ptr<DeviceStage>(
       new DeviceStage(shape, pixel_type, std::move(stream), communicator,
@@ -212,6 +212,14 @@ void DeviceStage::Point(const StagingPlan& plan, DeviceEntry* entry) const {
       int64s(in_upload(fields.pixels, upload.image_grid_thw));
   batch.vision_cu_seqlens =
       int32s(in_upload(fields.pixels, upload.vision_cu_seqlens));
+  const bool lists = fields.pixels && batch.crops.lists_crops;
+  const bool padded = lists && batch.crops.shape.padded_rows != 0;
+  batch.imgs_sizes = int64s(in_upload(lists, upload.imgs_sizes));
+  batch.crops_per_image = int64s(in_upload(lists, upload.crops_per_image));
+  batch.image_sizes =
+      int64s(in_upload(lists && batch.crops.lists_images, upload.image_sizes));
+  batch.spatial_shapes = int64s(in_upload(padded, upload.spatial_shapes));
+  batch.pixel_attention_mask = in_upload(padded, upload.pixel_attention_mask);
   batch.embedding_order =
       int64s(in_upload(batch.embeddings.planned(), upload.embedding_order));
 }
@@ -271,7 +279,9 @@ absl::Status DeviceStage::PackImages(const StagedBatch& staged,
   pack.images = absl::MakeConstSpan(first, plan.images);
   pack.device_images = At<PatchifyImage>(entry.upload, plan.upload.images);
   pack.out = At<uint8_t>(entry.output, plan.output.pixel_values);
-  pack.out_rows = plan.patches;
+  pack.out_rows = plan.rows;
+  pack.tile_h = staged.layout.crops.shape.tile_h;
+  pack.tile_w = staged.layout.crops.shape.tile_w;
   pack.type = pixel_type_;
   return patchifier_.Launch(pack, stream_->get());
 }
