@@ -48,11 +48,23 @@ def crops_of(family, inputs):
     return list(pixels), None, sizes
 
 
-def batch_of(family, inputs_of_samples, labels):
+def positions_of(model, inputs, placeholder):
+    """[axes, tokens] position ids of one sample."""
+    import torch
+
+    ids = inputs["input_ids"]
+    if model.config.model_type != "glm4v":
+        return torch.arange(ids.shape[1])[None]
+    return model.model.get_rope_index(
+        ids, (ids == placeholder).int(), inputs.get("image_grid_thw"))[0][:, 0]
+
+
+def batch_of(family, inputs_of_samples, labels, positions):
     """The batch of all samples in one row, with a dummy image."""
     import torch
 
-    row = {"input_ids": [], "labels": [], "position_ids": []}
+    row = {"input_ids": [], "labels": []}
+    places = []
     lengths, crops, counts, sizes, grids, patches = [], [], [], [], [], []
     for inputs, own in zip(inputs_of_samples, labels):
         ids = inputs["input_ids"][0].tolist()
@@ -61,7 +73,7 @@ def batch_of(family, inputs_of_samples, labels):
         row["input_ids"] += ids + pad
         # Shifted, as a loader has them.
         row["labels"] += own[1:] + [-100] + [-100] * len(pad)
-        row["position_ids"] += list(range(len(ids))) + pad
+        places.append(torch.nn.functional.pad(positions[len(lengths)], (0, len(pad))))
         lengths.append((len(ids), room))
         if "image_grid_thw" in inputs:
             grids += inputs["image_grid_thw"].tolist()
@@ -72,6 +84,9 @@ def batch_of(family, inputs_of_samples, labels):
         counts += per_image if per_image is not None else [1] * len(some)
         sizes += of_images
     batch = Images({key: torch.tensor([value]) for key, value in row.items()})
+    batch["position_ids"] = torch.cat(places, 1)
+    if len(batch["position_ids"]) > 1:
+        batch["position_ids"] = batch["position_ids"][:, None]
     real, padded = zip(*lengths)
     batch["cu_seqlens"] = torch.tensor(numpy.cumsum([0, *real]), dtype=torch.int32)
     batch["cu_seqlens_padded"] = torch.tensor(numpy.cumsum([0, *padded]), dtype=torch.int32)
@@ -113,16 +128,20 @@ class LossTest(unittest.TestCase):
         from tests.trainer_shim.python import family_models
 
         processor = family_models.processor_of(family)
+        placeholder = family_models.placeholder_of(family, processor)
         model = family_models.model_of(family, processor)
+        torch.set_num_threads(1)
         samples = [family_models.inputs_of(processor, turns) for turns in CONVERSATIONS]
         labels = [
-            [-100 if i < 2 or t == processor.image_token_id else t for i, t in enumerate(s["input_ids"][0].tolist())]
-            for s in samples
+            [-100 if i < 2 or token == placeholder else token
+             for i, token in enumerate(sample["input_ids"][0].tolist())]
+            for sample in samples
         ]
-        batch = batch_of(family, samples, labels)
+        positions = [positions_of(model, sample, placeholder) for sample in samples]
+        batch = batch_of(family, samples, labels, positions)
         if family.startswith("gemma3"):
             Images.images_per_sample = [
-                int((s["input_ids"] == processor.image_token_id).sum()) // 256 for s in samples]
+                int((s["input_ids"] == placeholder).sum()) // 256 for s in samples]
         elif family in ("idefics3", "smolvlm", "internvl3", "llama4"):
             Images.images_per_sample = [len(crops_of(family, s)[0]) for s in samples]
         else:

@@ -120,10 +120,20 @@ def processor_of(family):
     return text_processor(family, SPECIALS, MERGES, begin, template)
 
 
+PLACEHOLDERS = {"gemma3": "<image_soft_token>", "gemma3_pan_and_scan": "<image_soft_token>",
+                "glm4v": "<|image|>", "internvl3": "<IMG_CONTEXT>", "llama4": "<|patch|>",
+                "pixtral": "[IMG]"}
+
+
+def placeholder_of(family, processor):
+    """The id that the model replaces by the image's features."""
+    return processor.tokenizer.convert_tokens_to_ids(PLACEHOLDERS.get(family, "<image>"))
+
+
 def model_of(family, processor):
     """A model of random weights, float32, for the processor's image token."""
     config_of, kind = MODELS[family]
-    token = processor.image_token_id
+    token = placeholder_of(family, processor)
     words = len(processor.tokenizer)
     torch.manual_seed(7)
     config = config_of(token, words)
