@@ -138,7 +138,7 @@ def model_of(family, processor):
     torch.manual_seed(7)
     config = config_of(token, words)
     config._attn_implementation = "eager"
-    model = getattr(transformers, kind)(config).eval()
+    model = getattr(transformers, kind)(config).float().eval()
     # Weights that are zero at first would hide what the image contributes.
     with torch.no_grad():
         for parameter in model.parameters():
