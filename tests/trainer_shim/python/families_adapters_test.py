@@ -10,7 +10,7 @@ import unittest
 import numpy
 
 from ballast.adapters.huggingface_families import Family
-from ballast.errors import InvalidArgument
+from ballast.errors import InvalidArgument, Unimplemented
 
 MISSING = [name for name in ("transformers", "torch", "torchvision", "PIL", "jinja2")
            if importlib.util.find_spec(name) is None]  # fmt: skip
@@ -157,13 +157,17 @@ class LossTest(unittest.TestCase):
                     sample.pop("batch_num_images", None)
                 wanted.append(float(model(**sample, **extra, labels=torch.tensor([own])).loss))
             unpacked = [float(model(**one).loss) for one in adapter.unpacked(batch)]
-            packed = float(model(**adapter.packed(batch)).loss)
-            padded = float(model(**adapter.padded(batch)).loss)
+            one_call = [float(model(**adapter.padded(batch)).loss)]
+            if family.startswith("gemma3"):
+                with self.assertRaisesRegex(Unimplemented, "mixes up the images"):
+                    adapter.packed(batch)
+            else:
+                one_call.append(float(model(**adapter.packed(batch)).loss))
         for got, want in zip(unpacked, wanted):
             self.assertAlmostEqual(got, want, delta=abs(want) * 1e-6)
         mean = sum(loss * n for loss, n in zip(wanted, counts)) / sum(counts)
-        self.assertAlmostEqual(packed, mean, delta=abs(mean) * 2e-6)
-        self.assertAlmostEqual(padded, mean, delta=abs(mean) * 2e-6)
+        for loss in one_call:
+            self.assertAlmostEqual(loss, mean, delta=abs(mean) * 2e-6)
         # The images matter, so that equal losses show something.
         black = dict(samples[0], pixel_values=torch.zeros_like(samples[0]["pixel_values"]))
         if family in ("idefics3", "smolvlm"):

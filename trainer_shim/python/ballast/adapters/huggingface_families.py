@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, Unimplemented
 from ._arrays import concatenate, full, host_values
 from ._rows import require_packed, require_paired
 from .huggingface import _counted, _moved_right
@@ -78,8 +78,17 @@ class Family:
 
         They pass other arguments on to their vision towers, so none are added for Flash
         Attention: it, too, finds the samples by their positions.
+
+        Raises Unimplemented for Gemma 3: of a row of several samples, transformers 5.23
+        looks up which tokens are of one image by their places in the sample, so that
+        tokens see those of other images, and no error tells.
         """
         require_packed(batch, "huggingface_families.packed")
+        if self._type == "gemma3":
+            raise Unimplemented(
+                "packed: transformers' gemma3 mixes up the images of the samples in a row: call "
+                "`unpacked`, or `padded`, for which packing.mode: padded makes the rows"
+            )
         images = _Images.of(batch)
         return {
             **self._text(batch["input_ids"], batch["labels"]),
