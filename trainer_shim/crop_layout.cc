@@ -76,8 +76,10 @@ void ListCrops(absl::Span<const ImageRecord> crops, CropLayout* layout) {
   layout->pixel_attention_mask.reserve(crops.size() * padded);
   for (size_t i = 0; i < crops.size(); ++i) {
     const ImageRecord& crop = crops[i];
-    layout->imgs_sizes.insert(layout->imgs_sizes.end(),
-                              {crop.height, crop.width});
+    if (layout->lists_sizes) {
+      layout->imgs_sizes.insert(layout->imgs_sizes.end(),
+                                {crop.height, crop.width});
+    }
     // Each sample's first crop lies where its payload begins.
     if (i == 0 || crop.data == 0 || crop.image != crops[i - 1].image) {
       layout->crops_per_image.push_back(0);
@@ -138,8 +140,9 @@ absl::StatusOr<CropForm> CropFormOf(const v1::Job& job) {
                        ", wanted one that this build knows, 1 to 4: the server "
                        "is newer than this shim"));
   }
-  form.lists_crops |= form.tiles || form.rows.padded_rows != 0 ||
-                      model.image_form() == Model::IMAGE_FORM_RASTER;
+  form.lists_sizes = form.tiles || form.rows.padded_rows != 0 ||
+                     model.image_form() == Model::IMAGE_FORM_RASTER;
+  form.lists_crops |= form.lists_sizes;
   form.lists_images =
       model.image_family().rule() == v1::ImageFamily::RULE_PINPOINTS;
   CropSides& dummy = form.dummy;
@@ -173,6 +176,7 @@ absl::StatusOr<CropLayout> LayOutCrops(absl::Span<const ImageRecord> crops,
   layout.shape = form.rows;
   layout.tiles = form.tiles;
   layout.lists_crops = form.lists_crops;
+  layout.lists_sizes = form.lists_sizes;
   layout.lists_images = form.lists_images;
   if (form.tiles) {
     layout.shape.tile_h = layout.shape.tile_w = form.tile;

@@ -19,9 +19,11 @@ struct CropForm {
   // model.image_form `tiles`. `tile`: the side of every crop; 0: they differ.
   bool tiles = false;
   uint32_t tile = 0;
-  // Batches say which crops are of one image, and how large they are: jobs with
-  // a model.image_family.
+  // Batches say which crops are of one image: jobs with a model.image_family.
   bool lists_crops = false;
+  // Beside them, how large crops are: every form but merge order. What takes
+  // patches in merge order knows by their absence that it has them.
+  bool lists_sizes = false;
   // Beside them, how large the images were before resizing: rule `pinpoints`.
   bool lists_images = false;
   // The size of a dummy image, in patches and in pixels.
@@ -42,12 +44,14 @@ struct CropLayout {
   PatchShape shape;
   bool tiles = false;
   bool lists_crops = false;  // as in CropForm
+  bool lists_sizes = false;
   bool lists_images = false;
   // [n+1]: row in which each crop begins; ends with the number of rows.
   std::vector<int64_t> row_offsets;
 
   // The rest is empty unless lists_crops.
-  std::vector<int64_t> imgs_sizes;  // [n, 2]: height and width, in pixels
+  // [n, 2]: height and width, in pixels, if lists_sizes.
+  std::vector<int64_t> imgs_sizes;
   // [images]: crops of each image, of which a dummy image is the last.
   std::vector<int64_t> crops_per_image;
   // [images, 2]: height and width before resizing, if lists_images.

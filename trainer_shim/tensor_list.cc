@@ -92,7 +92,9 @@ void AddCrops(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
     out->Add(kHostMemory, host_name, ElementType::kInt64, host.data(),
              {count, 2});
   };
-  pairs("imgs_sizes", "imgs_sizes_host", from.imgs_sizes, crops.imgs_sizes);
+  if (crops.lists_sizes) {
+    pairs("imgs_sizes", "imgs_sizes_host", from.imgs_sizes, crops.imgs_sizes);
+  }
   const int64_t images = crops.crops_per_image.size();
   out->Add(from.device, "crops_per_image", ElementType::kInt64,
            from.crops_per_image, {images});

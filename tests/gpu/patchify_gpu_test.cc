@@ -188,7 +188,9 @@ std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
          std::to_string(shape.temporal_patch) +
          (shape.channels_last ? "Last" : "") +
          (shape.padded_rows != 0 ? "Padded" : "") +
-         (formula == Normalisation::kPil ? "Pil" : "Torchvision") +
+         (formula == Normalisation::kPil           ? "Pil"
+          : formula == Normalisation::kTorchvision ? "Torchvision"
+                                                   : "Bfloat16") +
          (kernel == PatchifyKernel::kSimple ? "Simple" : "Fastest");
 }
 
@@ -204,7 +206,8 @@ INSTANTIATE_TEST_SUITE_P(
                           PatchShape{14, 1, 1, true},
                           PatchShape{16, 1, 1, true, 240},
                           PatchShape{6, 1, 1, false, 240}),
-        ::testing::Values(Normalisation::kTorchvision, Normalisation::kPil),
+        ::testing::Values(Normalisation::kTorchvision, Normalisation::kPil,
+                          Normalisation::kBfloat16),
         ::testing::Values(PatchifyKernel::kFastest, PatchifyKernel::kSimple)),
     NameOf);
 

@@ -126,6 +126,9 @@ TEST(CropLayoutTest, PaddedCropsHaveShapesAndAMask) {
 
 TEST(CropLayoutTest, MergedGridsAreMultiples) {
   const CropForm form = FormOf(JobOf(Model::IMAGE_FORM_MERGE_ORDER));
+  const CropLayout layout = LayOutCrops(FiveCrops(), form).value();
+  EXPECT_THAT(layout.crops_per_image, ElementsAre(2, 1, 2));
+  EXPECT_THAT(layout.imgs_sizes, IsEmpty());
   EXPECT_THAT(
       std::string(LayOutCrops({Crop(0, 0, 2, 2), Crop(1, 256, 2, 3)}, form)
                       .status()

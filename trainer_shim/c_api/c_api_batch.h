@@ -101,8 +101,9 @@ typedef enum ballast_device_type {
  * H and W of the largest crop; `padded` [C, max_patches, V]. Jobs with a
  * model.image_family also have on vision's first stage
  *
- *   imgs_sizes            int64  [C, 2]       height, width in pixels
  *   crops_per_image       int64  [images]     the dummy image's last
+ *   imgs_sizes            int64  [C, 2]       height, width in pixels; not
+ *                                             `merge_order`
  *   image_sizes           int64  [images, 2]  before resizing; rule `pinpoints`
  *   spatial_shapes        int64  [C, 2]       in patches; only `padded`
  *   pixel_attention_mask  bool   [C, max_patches]  1 for patches; only `padded`

@@ -214,7 +214,8 @@ void DeviceStage::Point(const StagingPlan& plan, DeviceEntry* entry) const {
       int32s(in_upload(fields.pixels, upload.vision_cu_seqlens));
   const bool lists = fields.pixels && batch.crops.lists_crops;
   const bool padded = lists && batch.crops.shape.padded_rows != 0;
-  batch.imgs_sizes = int64s(in_upload(lists, upload.imgs_sizes));
+  batch.imgs_sizes =
+      int64s(in_upload(lists && batch.crops.lists_sizes, upload.imgs_sizes));
   batch.crops_per_image = int64s(in_upload(lists, upload.crops_per_image));
   batch.image_sizes =
       int64s(in_upload(lists && batch.crops.lists_images, upload.image_sizes));

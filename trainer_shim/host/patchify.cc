@@ -85,11 +85,21 @@ CropSides Covered(uint32_t grid_h, uint32_t grid_w, const PatchShape& shape) {
   return {grid_h, grid_w, grid_h * shape.patch, grid_w * shape.patch};
 }
 
+// The nearest bfloat16, as a float.
+float Rounded(float value) {
+  return std::bit_cast<float>(uint32_t{ToBfloat16(value)} << 16);
+}
+
 float Normalise(int byte, double mean, double std, Normalisation formula) {
   const float mean32 = static_cast<float>(mean);
   const float std32 = static_cast<float>(std);
   if (formula == Normalisation::kTorchvision) {
     return (static_cast<float>(byte) - mean32 * 255.0f) / (std32 * 255.0f);
+  }
+  if (formula == Normalisation::kBfloat16) {
+    const float scaled =
+        Rounded(static_cast<float>(byte) * static_cast<float>(1 / 255.0));
+    return Rounded(Rounded(scaled - Rounded(mean32)) / Rounded(std32));
   }
   return (static_cast<float>(byte / 255.0) - mean32) / std32;
 }

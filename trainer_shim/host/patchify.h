@@ -12,7 +12,7 @@ enum class PixelType { kFloat32, kBfloat16 };
 // The nearest bfloat16 of a finite float, ties to even, as its 16 bits.
 uint16_t ToBfloat16(float value);
 
-// The two formulas by which Hugging Face's processors normalise; their results
+// The formulas by which Hugging Face's processors normalise; their results
 // differ in the last bits.
 enum class Normalisation {
   // Qwen2VLImageProcessor: (x - 255*mean) / (255*std), all float32.
@@ -20,6 +20,9 @@ enum class Normalisation {
   // Qwen2VLImageProcessorPil: float32(float64(x) / 255), then (x - mean) / std
   // in float32.
   kPil,
+  // Llama4ImageProcessor: as kPil, with each intermediate result, mean and std
+  // rounded to bfloat16.
+  kBfloat16,
 };
 
 // The normalised value of every byte. Pixels are 8-bit, so normalising is one

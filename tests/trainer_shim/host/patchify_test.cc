@@ -34,6 +34,21 @@ TEST(NormaliseTableTest, FollowsBothFormulas) {
   }
 }
 
+// From torchvision's normalize of a bfloat16 tensor times 1/255.
+TEST(NormaliseTableTest, ComputesInBfloat16) {
+  const NormaliseTable clip({0.48145466, 0.4578275, 0.40821073},
+                            {0.26862954, 0.26130258, 0.27577711},
+                            Normalisation::kBfloat16);
+  EXPECT_EQ(clip.floats(0)[87], -0.5234375f);
+  EXPECT_EQ(clip.floats(1)[87], -0.439453125f);
+  EXPECT_EQ(clip.floats(2)[87], -0.2412109375f);
+  const NormaliseTable halves({.5, .5, .5}, {.5, .5, .5},
+                              Normalisation::kBfloat16);
+  EXPECT_EQ(halves.floats(0)[87], -0.31640625f);
+  EXPECT_EQ(halves.floats(0)[0], -1.0f);
+  EXPECT_EQ(halves.floats(0)[255], 1.0f);
+}
+
 TEST(ToBfloat16Test, RoundsToNearestEven) {
   const auto bits = [](uint32_t b) { return std::bit_cast<float>(b); };
   EXPECT_EQ(ToBfloat16(1.0f), 0x3F80);

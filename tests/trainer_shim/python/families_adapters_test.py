@@ -9,6 +9,7 @@ import unittest
 
 import numpy
 
+from ballast.adapters import huggingface, megatron_bridge
 from ballast.adapters.huggingface_families import Family
 from ballast.errors import InvalidArgument, Unimplemented
 
@@ -198,6 +199,21 @@ class RefusalTest(unittest.TestCase):
         with self.assertRaisesRegex(InvalidArgument, "model_type: found bert, wanted one of gemma3"):
             Family(self.Config())
         self.Config.model_type = "llava"
+
+    def test_qwens_models_take_no_other_form(self):
+        tiles = {
+            "pixel_values": numpy.zeros((1, 3, 4, 4)), "image_grid_thw": numpy.ones((1, 3), int),
+            "imgs_sizes": numpy.full((1, 2), 4), "input_ids": numpy.array([[1]]),
+            "labels": numpy.array([[1]]), "position_ids": numpy.array([[0]]),
+            "cu_seqlens": numpy.array([0, 1]), "cu_seqlens_padded": numpy.array([0, 1]),
+            "max_seqlen": 1,
+        }  # fmt: skip
+        for call in (
+            lambda: huggingface.packed(tiles), lambda: huggingface.padded(tiles),
+            lambda: huggingface.unpacked(tiles, [1]), lambda: megatron_bridge.forward_inputs(tiles),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(InvalidArgument, "takes patches in merge order"):
+                call()
 
     def test_form(self):
         batch = Images(

@@ -44,7 +44,9 @@ class FamiliesTest(tools.ToolTest):
         self.ok("ballast-server", "index", "--config", config)
         with self.server(config, f"unix:{self.folder}/{family[:20]}.sock") as (address,):
             with ballast.Loader(address, dp_rank=0, device="cpu", steps=1,
-                                pixel_type="float32") as loader:  # fmt: skip
+                                pixel_type="float32", normalisation=(
+                                    "bfloat16" if family == "llama4" else "torchvision"
+                                )) as loader:  # fmt: skip
                 batch = next(loader)
                 batch.images_per_sample  # noqa: B018: known while the loader is open
                 return batch.clone(), loader.job

@@ -29,9 +29,9 @@ class Batch(_Base):
     host memory, named `cu_seqlens_host` and so on. docs/thd_format.md explains each.
     With a family of crops, `pixel_values` has the form that `model.image_form` names
     (`tiles`: [crops, 3, H, W]; `padded`: [crops, max_patches, V]), and there are
-    `imgs_sizes` [crops, 2], `crops_per_image` [images] and, for some, `image_sizes`
-    [images, 2], `spatial_shapes` [crops, 2] and `pixel_attention_mask` [crops,
-    max_patches]. With `balance.placement: split`, `embedding_send_host`, `embedding_receive_host` [dp]
+    `crops_per_image` [images], in every form but `merge_order` `imgs_sizes` [crops, 2]
+    and, for some, `image_sizes` [images, 2], `spatial_shapes` [crops, 2] and
+    `pixel_attention_mask` [crops, max_patches]. With `balance.placement: split`, `embedding_send_host`, `embedding_receive_host` [dp]
     and `embedding_order` [image tokens] are the plan for `exchange_embeddings`.
 
     **Lifetime.** The tensors are views of the loader's memory, which stays unchanged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ._arrays import concatenate, from_host, full, host_values
-from ._rows import require_packed, require_paired
+from ._rows import require_packed, require_paired, require_patches
 from .padded import rows
 
 
@@ -78,6 +78,7 @@ def unpacked(
     """
     require_packed(batch, "huggingface.unpacked")
     require_paired(batch)
+    require_patches(batch, "huggingface.unpacked")
     if images_per_sample is None:
         images_per_sample = batch.images_per_sample  # type: ignore[attr-defined]
     real = host_values(batch, "cu_seqlens").tolist()
@@ -113,6 +114,7 @@ def unpacked(
 def _without_dummy(batch: Mapping[str, Any]) -> Tuple[Any, Any]:
     """Patches and grids of the samples' images."""
     require_paired(batch)
+    require_patches(batch, "Qwen's model")
     pixels: Any = batch.get("pixel_values")
     grid: Any = batch.get("image_grid_thw")
     if getattr(batch, "dummy_image", False):
