@@ -183,8 +183,8 @@ def _add(family):
 
 
 for _family in (
-    "gemma3", "gemma3_pan_and_scan", "glm4v", "idefics3", "internvl3", "llama4", "llava1_5", "llava_next",
-    "llava_onevision", "pixtral", "smolvlm",
+    "gemma3", "gemma3_pan_and_scan", "glm4v", "idefics3", "internvl3", "llama4", "llava1_5",
+    "llava1_5_pad", "llava_next", "llava_onevision", "pixtral", "smolvlm",
 ):  # fmt: skip
     _add(_family)
 

@@ -16,8 +16,8 @@ MISSING = [name for name in ("transformers", "torch", "torchvision", "PIL", "jin
            if importlib.util.find_spec(name) is None]  # fmt: skip
 #: One of each rule that has a chat template, and LLaVA-OneVision's, which pads several
 #: images of a sample.
-FAMILIES = ("gemma3", "gemma3_pan_and_scan", "idefics3", "internvl3", "llama4", "llava1_5", "llava1_5_pad",
-            "llava_next", "llava_onevision", "pixtral", "smolvlm")  # fmt: skip
+FAMILIES = ("gemma3", "gemma3_pan_and_scan", "idefics3", "internvl3", "llama4", "llava1_5",
+            "llava1_5_pad", "llava_next", "llava_onevision", "pixtral", "smolvlm")  # fmt: skip
 CONVERSATIONS = [
     [("user", [(640, 480), "What is this?"]), ("assistant", ["A brown fox."])],
     [("user", ["Hello"]), ("assistant", ["Hello, world!"])],

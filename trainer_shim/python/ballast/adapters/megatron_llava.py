@@ -121,7 +121,8 @@ def _collapsed(
     inputs: Dict[str, Any] = {key: value[rows, taken] for key, value in fields.items()}
     if not real.all():
         missing = from_host(~real, like)
-        for key, fill in (("input_ids", pad), ("labels", -100), ("loss_mask", 0), ("position_ids", 0)):
+        fills = {"input_ids": pad, "labels": -100, "loss_mask": 0, "position_ids": 0}
+        for key, fill in fills.items():
             inputs[key][missing] = fill
     inputs["input_ids"][inputs["input_ids"] == image_token] = index
     inputs["images"] = images
