@@ -70,7 +70,7 @@ def _llama4(token, words):
     return transformers.Llama4Config(
         vision_config={**VISION, "image_size": 336, "patch_size": 14, "vision_output_dim": 32,
                        "projector_input_dim": 32, "projector_output_dim": 32,
-                       "pixel_shuffle_ratio": 0.5},
+                       "pixel_shuffle_ratio": 0.5, "intermediate_size": 128},
         text_config={"vocab_size": words, "intermediate_size_mlp": 32, "num_local_experts": 2,
                      "attention_chunk_size": 4096, **TEXT},
         image_token_index=token)
