@@ -11,8 +11,12 @@ const unsigned char* DataOf(const EncodedJpeg& image) {
   return reinterpret_cast<const unsigned char*>(image.bytes.data());
 }
 
+// CUDA may answer memory that work on another stream still uses, and let
+// `stream` wait for that work. JPEG engines write in no stream's order, so the
+// host waits. Only growth comes here.
 cudaError_t MakeOnDevice(void** memory, size_t size, cudaStream_t stream) {
-  return cudaMallocAsync(memory, size, stream);
+  const cudaError_t made = cudaMallocAsync(memory, size, stream);
+  return made == cudaSuccess ? cudaStreamSynchronize(stream) : made;
 }
 
 cudaError_t FreeOnDevice(void* memory, cudaStream_t stream) {
@@ -80,10 +84,10 @@ NvjpegDecoder::~NvjpegDecoder() {
 }
 
 absl::StatusOr<std::unique_ptr<NvjpegDecoder>> NvjpegDecoder::Create(
-    cudaStream_t stream) {
+    cudaStream_t stream, const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(const NvjpegApi* const api, LoadNvjpeg());
   std::unique_ptr<NvjpegDecoder> decoder(new NvjpegDecoder(api, stream));
-  const absl::Status status = decoder->Start();
+  const absl::Status status = decoder->Start(options);
   if (!status.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat("no JPEG engines: ", status.message()));
@@ -91,10 +95,10 @@ absl::StatusOr<std::unique_ptr<NvjpegDecoder>> NvjpegDecoder::Create(
   return decoder;
 }
 
-absl::Status NvjpegDecoder::Start() {
+absl::Status NvjpegDecoder::Start(const Options& options) {
   BALLAST_RETURN_IF_ERROR(NvjpegStatus(
-      api_->CreateExV2(nvjpeg::kBackendHardware, &device_allocator_,
-                       &pinned_allocator_, nvjpeg::kFlagsDefault, &handle_),
+      api_->CreateExV2(options.backend, &device_allocator_, &pinned_allocator_,
+                       options.flags, &handle_),
       "start of nvJPEG's hardware backend"));
   BALLAST_RETURN_IF_ERROR(NvjpegStatus(api_->JpegStateCreate(handle_, &state_),
                                        "making nvJPEG's state"));

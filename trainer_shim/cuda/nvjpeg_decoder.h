@@ -19,11 +19,21 @@ namespace ballast {
 // Thread-compatible.
 class NvjpegDecoder {
  public:
+  // As nvJPEG's own; benchmarks try others than the defaults.
+  struct Options {
+    int backend = nvjpeg::kBackendHardware;
+    unsigned flags = nvjpeg::kFlagsDefault;
+  };
+
   // For the current device. All work and all device memory are in the order of
   // `stream`, which must outlive the decoder. Errors: FAILED_PRECONDITION (no
   // nvJPEG, or a GPU without JPEG engines).
   static absl::StatusOr<std::unique_ptr<NvjpegDecoder>> Create(
-      cudaStream_t stream);
+      cudaStream_t stream, const Options& options);
+  static absl::StatusOr<std::unique_ptr<NvjpegDecoder>> Create(
+      cudaStream_t stream) {
+    return Create(stream, Options());
+  }
   // The stream's work must be done.
   ~NvjpegDecoder();
   NvjpegDecoder(const NvjpegDecoder&) = delete;
@@ -39,7 +49,7 @@ class NvjpegDecoder {
 
  private:
   NvjpegDecoder(const NvjpegApi* api, cudaStream_t stream);
-  absl::Status Start();
+  absl::Status Start(const Options& options);
 
   // Memory of one kind for nvJPEG. What it gives back is kept for its next
   // request: freeing page-locked memory waits for the device, and memory that
