@@ -56,10 +56,11 @@ absl::Status CudaBatchMaker::Open(const Setup& setup) {
                   setup.communicator, finding, std::max<size_t>(ahead_, 1)));
   if (decodes) {
     BALLAST_ASSIGN_OR_RETURN(
-        decode_, DecodeStage::Create(options_.device, stage_.get(), {},
-                                     [this](const DeviceEntry& entry) {
-                                       watch_->Given(&entry.packed);
-                                     }));
+        decode_,
+        DecodeStage::Create(options_.device, stage_.get(), options_.decoder,
+                            [this](const DeviceEntry& entry) {
+                              watch_->Given(&entry.packed);
+                            }));
     if (!decode_->hardware().ok()) {
       LogWarning("no JPEG engines, the CPU decodes: ",
                  decode_->hardware().message());

@@ -15,6 +15,7 @@
 #include "trainer_shim/cuda/cuda_pinner.h"
 #include "trainer_shim/cuda/decode_stage.h"
 #include "trainer_shim/cuda/device_entry.h"
+#include "trainer_shim/cuda/device_image_decoder.h"
 #include "trainer_shim/cuda/device_stage.h"
 #include "trainer_shim/cuda/device_watch.h"
 #include "trainer_shim/region_pins.h"
@@ -39,6 +40,8 @@ class CudaBatchMaker : public BatchMaker {
     // A batch whose device work is unfinished this long after it was enqueued
     // counts as hung: a peer is gone or far behind.
     absl::Duration timeout = absl::Minutes(10);
+    // How images that travelled encoded are decoded.
+    DeviceImageDecoder::Options decoder;
   };
 
   explicit CudaBatchMaker(const Options& options)

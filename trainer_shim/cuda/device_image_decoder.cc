@@ -70,7 +70,7 @@ absl::StatusOr<DeviceImageDecoder::Ticket> DeviceImageDecoder::Begin(
   while (begin < images.size()) {
     size_t end = begin;
     uint64_t memory = 0;
-    while (end < images.size() && end - begin < kMostImages) {
+    while (end < images.size() && end - begin < options_.images) {
       memory += DecodeMemory({images[end].form, images[end].out_width,
                               images[end].out_height, 0, 0});
       if (end > begin && memory > most) break;

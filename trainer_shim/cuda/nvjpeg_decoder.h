@@ -23,6 +23,9 @@ class NvjpegDecoder {
   struct Options {
     int backend = nvjpeg::kBackendHardware;
     unsigned flags = nvjpeg::kFlagsDefault;
+    // Chroma sampling that Prepare makes memory ready for; negative: it does
+    // nothing.
+    int prepare = nvjpeg::kCss444;
   };
 
   // For the current device. All work and all device memory are in the order of
@@ -48,8 +51,15 @@ class NvjpegDecoder {
   absl::Status Enqueue(absl::Span<const EncodedJpeg* const> images);
 
  private:
-  NvjpegDecoder(const NvjpegApi* api, cudaStream_t stream);
-  absl::Status Start(const Options& options);
+  NvjpegDecoder(const NvjpegApi* api, cudaStream_t stream,
+                const Options& options);
+  absl::Status Start();
+  bool Parse(absl::string_view bytes);
+  // Makes nvJPEG's memory large enough for the largest batch and picture so
+  // far. Otherwise it frees and allocates for pictures of other sizes than
+  // those before, and freeing waits for all work of the device, the trainer's
+  // too.
+  void Prepare(absl::Span<const EncodedJpeg* const> images);
 
   // Memory of one kind for nvJPEG. What it gives back is kept for its next
   // request: freeing page-locked memory waits for the device, and memory that
@@ -84,6 +94,7 @@ class NvjpegDecoder {
 
   const NvjpegApi* const api_;
   const cudaStream_t stream_;
+  const Options options_;
   Memory device_memory_;
   Memory pinned_memory_;
   nvjpeg::Allocator device_allocator_;
@@ -92,6 +103,9 @@ class NvjpegDecoder {
   nvjpeg::State* state_ = nullptr;
   nvjpeg::Stream* header_ = nullptr;
   size_t batch_ = 0;  // images that the state was last made ready for
+  // Sides and images that memory was last made ready for.
+  uint32_t width_ = 0, height_ = 0;
+  size_t most_ = 0;
   std::vector<const unsigned char*> data_;
   std::vector<size_t> lengths_;
   std::vector<nvjpeg::Image> images_;
