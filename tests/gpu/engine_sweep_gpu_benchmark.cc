@@ -4,11 +4,12 @@
 // parsing headers, of the call that decodes a batch and of the wait for it; in
 // the end what the process's threads were executing, by a profiling timer.
 //
-//   engine_sweep_gpu_benchmark [--blocking] [--on-device] [SECONDS]
+//   engine_sweep_gpu_benchmark [--blocking] [--on-device] [--no-pipeline]
+//       [SECONDS]
 //
 // --blocking lets CUDA's own waits block instead of spin; --on-device tries
-// the backend that reads files in device memory; SECONDS of each measurement,
-// by default 0.3.
+// the backend that reads files in device memory; --no-pipeline nvJPEG's flag of
+// that name; SECONDS of each measurement, by default 0.3.
 
 #include <algorithm>
 #include <atomic>
@@ -36,6 +37,7 @@ namespace {
 
 // NVJPEG_BACKEND_HARDWARE_DEVICE: files in device memory.
 constexpr int kBackendHardwareDevice = 5;
+constexpr int kCss420 = 2;  // NVJPEG_CSS_420
 // NVJPEG_FLAGS_HW_DECODE_NO_PIPELINE.
 constexpr unsigned kNoPipeline = 1;
 
@@ -51,6 +53,8 @@ struct Variant {
   unsigned flags = 0;
   size_t batch = 16;
   size_t threads = 2;
+  int prepare = nvjpeg::kCss444;
+  bool sorted = false;  // each batch by size
 };
 
 struct Times {  // seconds
@@ -97,6 +101,7 @@ class Worker {
     NvjpegDecoder::Options options;
     options.backend = variant.backend;
     options.flags = variant.flags;
+    options.prepare = variant.prepare;
     decoder_ = OrDie(NvjpegDecoder::Create(stream_.get(), options));
     for (std::vector<EncodedJpeg>& batch : batches_) {
       uint64_t bytes = 0;
@@ -108,6 +113,13 @@ class Worker {
         image.planes = reinterpret_cast<uint8_t*>(bytes);
         batch.push_back(image);
         bytes += LayOutPlanes(image.form).bytes;
+      }
+      if (variant.sorted) {
+        std::sort(batch.begin(), batch.end(),
+                  [](const EncodedJpeg& a, const EncodedJpeg& b) {
+                    return a.form.width * a.form.height >
+                           b.form.width * b.form.height;
+                  });
       }
       planes_.push_back(Filled<uint8_t>(bytes, 0));
       for (EncodedJpeg& image : batch) {
@@ -231,9 +243,9 @@ void Measure(const Files& files, const Variant& variant, double seconds,
   }
   std::printf(
       "{\"files\": \"%s\", \"backend\": %d, \"flags\": %u, \"batch\": %zu, "
-      "\"threads\": %zu, ",
+      "\"threads\": %zu, \"prepare\": %d, \"sorted\": %d, ",
       variant.files, variant.backend, variant.flags, variant.batch,
-      variant.threads);
+      variant.threads, variant.prepare, variant.sorted);
   if (!status.ok()) {
     std::printf("\"error\": \"%s\"}\n", std::string(status.message()).c_str());
     return;
@@ -257,11 +269,14 @@ int Main(int argc, char** argv) {
   double seconds = 0.3;
   bool blocking = false;
   int backend = nvjpeg::kBackendHardware;
+  unsigned flags = nvjpeg::kFlagsDefault;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--blocking") == 0) {
       blocking = true;
     } else if (std::strcmp(argv[i], "--on-device") == 0) {
       backend = kBackendHardwareDevice;
+    } else if (std::strcmp(argv[i], "--no-pipeline") == 0) {
+      flags = kNoPipeline;
     } else {
       seconds = std::atof(argv[i]);
     }
@@ -296,17 +311,21 @@ int Main(int argc, char** argv) {
   }
   all.emplace_back("made", std::make_unique<Files>(std::move(made)));
   for (const auto& [name, files] : all) {
-    for (const unsigned flags : {0u, kNoPipeline}) {
-      for (const size_t batch : {8, 16, 32}) {
-        for (const size_t threads : {1, 2, 4}) {
-          const bool closely = batch == 16 && threads == 2;
-          const Variant variant = {name, backend, flags, batch, threads};
-          if (closely) CpuProfile::Begin();
-          Measure(*files, variant, seconds, closely);
-          if (!closely) continue;
-          CpuProfile::End();
-          CpuProfile::Print(name);
+    for (const int prepare : {-1, nvjpeg::kCss444, kCss420}) {
+      for (const bool sorted : {false, true}) {
+        for (const size_t batch : {7, 8, 14, 16, 28, 32}) {
+          for (const size_t threads : {1, 2}) {
+            const Variant variant = {name,    backend, flags, batch,
+                                     threads, prepare, sorted};
+            const bool closely = batch == 14 && threads == 1 && !sorted;
+            if (closely) CpuProfile::Begin();
+            Measure(*files, variant, seconds, closely);
+            if (!closely) continue;
+            CpuProfile::End();
+            CpuProfile::Print(name);
+          }
         }
+        if (std::strcmp(name, "made") == 0) break;  // all of one size
       }
     }
   }

@@ -21,7 +21,7 @@ sources: [{source}]
 model: {{profile: qwen2_5_vl, tokenizer: bytes, max_pixels: 1003520, decode: {decode}}}
 batch: {{global: {batch}, micro: {batch}, max_tokens: 65536}}
 topology: {{modules: {{vision: {{dp: 1}}, language: {{dp: 1}}}}}}
-serve: {{memory: 2GiB, prefetch_steps: 8}}
+serve: {{memory: {memory}MiB, prefetch_steps: 8, arena: {arena}}}
 """
 LEAST_PIXELS = 1_000_000  # of a photograph
 REPEATS = 40  # lines for each photograph, so that a step holds each about as often
@@ -35,8 +35,10 @@ def parse():
     )
     parser.add_argument("--bundle", required=True)
     parser.add_argument("--out", help="folder for results.json and output.txt")
-    parser.add_argument("--only", default="tests,sweep,sweep-blocking,photographs,"
-                        "dali,receipts,sweep-on-device")
+    parser.add_argument("--only", default="photographs,receipts,sweep,dali,tests")
+    parser.add_argument("--ways", default="",
+                        help="also measure these numbers of engine threads and images "
+                        "of a chunk: 1x14,2x7")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--receipts", type=int, default=512, help="samples to draw")
     parser.add_argument("--until", type=float, default=460, help="s; starts nothing after")
@@ -77,6 +79,32 @@ class Engines:
         self.begin = time.monotonic()
         self.results = {}
         self.servers = []
+        self.arena = self.arena_folder()
+        room = shutil.disk_usage(self.arena if self.arena != "auto" else "/dev/shm").free
+        # For three servers at a time.
+        self.memory_mib = max(64, min(2048, int(0.3 * room) >> 20))
+        print(f"arena {self.arena}, {room >> 20} MiB free, {self.memory_mib} MiB a "
+              "server", flush=True)  # fmt: skip
+
+    def arena_folder(self):
+        """A tmpfs with room for the servers: /dev/shm, or one that is mounted here."""
+        if shutil.disk_usage("/dev/shm").free > 8 << 30 or self.options.without_gpu:
+            return "auto"
+        folder = f"{self.folder}/arena"
+        os.makedirs(folder)
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=8G", "tmpfs", folder],
+            check=False, capture_output=True, text=True,
+        )  # fmt: skip
+        if mounted.returncode == 0:
+            return folder
+        print(f"no tmpfs of our own: {mounted.stderr.strip()}", flush=True)
+        return "auto"
+
+    def close(self):
+        self.stop()
+        if self.arena != "auto":
+            subprocess.run(["umount", self.arena], check=False)
 
     def left(self):
         return self.options.until - (time.monotonic() - self.begin)
@@ -159,7 +187,8 @@ class Engines:
     def config(self, name, source, decode, batch):
         path = f"{self.folder}/{name}-{decode}-{batch}.yaml"
         with open(path, "w", encoding="utf-8") as file:
-            file.write(CONFIG.format(source=source, decode=decode, batch=batch))
+            file.write(CONFIG.format(source=source, decode=decode, batch=batch,
+                                     memory=self.memory_mib, arena=self.arena))  # fmt: skip
         return path
 
     # --- Servers ---
@@ -211,9 +240,17 @@ class Engines:
                    "--server", f"device8={servers['device8']}",
                    "--server", f"host={servers['host']}",
                    "--latency", f"device8={servers['device8']}"]  # fmt: skip
+        for way in filter(None, self.options.ways.split(",")):
+            command += ["--way", way]
         if beside:
             command += ["--beside", f"device={servers['device']}"]
         text, _ = self.run(*command, name=f"{name}-whole-way", limit=150)
+        for where in servers.values():
+            # What a server or a rank warned of, such as a lack of shared memory.
+            with open(f"{where.split(',')[0][5:-5]}.log", encoding="utf-8") as log:
+                print(log.read()[-400:], flush=True)
+        print("\n".join(line for line in text.splitlines()
+                        if line[:2] in ("W ", "E ", "I "))[-1500:])  # fmt: skip
         result.update(json.loads(text.splitlines()[-1]))
         alone = result["engines_alone"]["images_s"]
         for each in ("device", "device8", "host"):
@@ -267,19 +304,23 @@ def main():
         engines = Engines(options, folder)
         wanted = options.only.split(",")
         steps = {
-            "tests": engines.tests,
-            "sweep": engines.sweep,
-            "sweep-blocking": lambda: engines.sweep("--blocking"),
             "photographs": lambda: engines.whole_way(
                 "photographs", engines.photographs, beside=True),
             "dali": engines.dali,
             "receipts": lambda: engines.whole_way(
                 "receipts", engines.receipts, beside=False),
+            "sweep": engines.sweep,
+            "sweep-blocking": lambda: engines.sweep("--blocking"),
+            "sweep-no-pipeline": lambda: engines.sweep("--no-pipeline"),
             "sweep-on-device": lambda: engines.sweep("--on-device"),
+            "tests": engines.tests,
         }  # fmt: skip
-        for name, work in steps.items():
-            if name in wanted:
-                engines.attempt(name, work)
+        try:
+            for name, work in steps.items():
+                if name in wanted:
+                    engines.attempt(name, work)
+        finally:
+            engines.close()
     failed = [name for name, result in engines.results.items()
               if isinstance(result, dict) and "error" in result]
     print(f"{len(engines.results) - len(failed)} measured, {len(failed)} failed: "

@@ -5,7 +5,8 @@
 // run; medians are printed, and a JSON object at the end.
 //
 //   whole_way_gpu_benchmark --images DIR [--rounds N]
-//       --server NAME=ADDRESS,PID... [--latency NAME=ADDRESS,PID]
+//       --server NAME=ADDRESS,PID... [--way THREADSxIMAGES]
+//       [--latency NAME=ADDRESS,PID]
 //       [--beside NAME=ADDRESS,PID]
 //
 // --server serves micro-batches of one size; --latency is asked for one batch
@@ -42,8 +43,8 @@ namespace {
 
 constexpr size_t kEngineBatch = 32;
 constexpr size_t kEngineThreads = 2;
-constexpr double kMeasured = 1.5;  // seconds of each round
-constexpr double kWarm = 0.7;
+constexpr double kMeasured = 1.2;  // seconds of each round
+constexpr double kWarm = 0.6;
 constexpr double kStep = 0.2;  // seconds of matrix products
 constexpr int kSteps = 12;     // of each round beside matrix products
 
@@ -96,12 +97,24 @@ double StatusOf(const std::string& pid, const std::string& key) {
   return 0;
 }
 
-std::unique_ptr<CudaTrainerShim> MakeShim(const Server& server, bool overlap) {
+// A way to use the JPEG engines: "1x14", a thread and chunks of 14 images.
+struct Way {
+  size_t threads = 0;  // 0: the defaults
+  size_t images = 0;
+};
+
+std::unique_ptr<CudaTrainerShim> MakeShim(const Server& server, bool overlap,
+                                          const Way& way = {}) {
   CudaTrainerShim::Options options;
+  if (way.threads != 0) {
+    options.decoder.engines = way.threads;
+    options.decoder.images = way.images;
+  }
   options.servers.addresses = {server.address};
   options.source.role.set_module(v1::MODULE_VISION);
-  // Blocks of pixels are copied from where the server wrote them, too.
-  options.source.max_bytes = uint64_t{2} << 30;
+  // Blocks of pixels are copied from where the server wrote them, too. Much
+  // more would be fetched ahead during the measurement.
+  options.source.max_bytes = uint64_t{512} << 20;
   options.overlap = overlap;
   return OrDie(CudaTrainerShim::Create(std::move(options)));
 }
@@ -337,12 +350,18 @@ int Main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   std::string images;
   std::vector<Server> servers, latencies, besides;
+  std::vector<std::pair<std::string, Way>> ways;
   int rounds = 3;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i];
     const std::string value = argv[i + 1];
     if (key == "--images") images = value;
     if (key == "--rounds") rounds = std::atoi(argv[i + 1]);
+    if (key == "--way") {
+      const std::vector<std::string> parts = absl::StrSplit(value, 'x');
+      ways.emplace_back(value,
+                        Way{std::stoul(parts.at(0)), std::stoul(parts.at(1))});
+    }
     if (key == "--server") servers.push_back(ParseServer(value));
     if (key == "--latency") latencies.push_back(ParseServer(value));
     if (key == "--beside") besides.push_back(ParseServer(value));
@@ -363,10 +382,18 @@ int Main(int argc, char** argv) {
     for (int round = 0; round < rounds; ++round) {
       results["engines_alone"].push_back(alone.Run(kMeasured));
       for (const Server& server : servers) {
-        const auto shim = MakeShim(server, /*overlap=*/true);
-        Pull(shim.get(), server, stream.get(), packed, kWarm);
-        results[server.name].push_back(
-            Pull(shim.get(), server, stream.get(), packed, kMeasured));
+        std::vector<std::pair<std::string, Way>> all = {{server.name, Way()}};
+        for (const auto& [name, way] : ways) {
+          // Where the server decodes there is one way.
+          if (server.name == "host") break;
+          all.emplace_back(absl::StrCat(server.name, "_", name), way);
+        }
+        for (const auto& [name, way] : all) {
+          const auto shim = MakeShim(server, /*overlap=*/true, way);
+          Pull(shim.get(), server, stream.get(), packed, kWarm);
+          results[name].push_back(
+              Pull(shim.get(), server, stream.get(), packed, kMeasured));
+        }
       }
     }
     for (const Server& server : servers) {
