@@ -56,9 +56,8 @@ class NvjpegDecoder {
   absl::Status Start();
   bool Parse(absl::string_view bytes);
   // Makes nvJPEG's memory large enough for the largest batch and picture so
-  // far. Otherwise it frees and allocates for pictures of other sizes than
-  // those before, and freeing waits for all work of the device, the trainer's
-  // too.
+  // far. Without it nvJPEG is half as fast over mixed sizes, and slows the
+  // trainer's work down, as if it freed memory each time (docs/performance.md).
   void Prepare(absl::Span<const EncodedJpeg* const> images);
 
   // Memory of one kind for nvJPEG. What it gives back is kept for its next
