@@ -67,7 +67,8 @@ class RankShim {
     std::unique_ptr<Communicator> tensor_communicator;
     // Batches that may be held at a time. 0: DefaultBatchesHeld of the job. The
     // pool never has more batches than these plus those in preparation: none in
-    // host memory, one in device memory with overlap.
+    // host memory, in device memory with overlap one, or two where images
+    // travel encoded.
     uint32_t max_batches_held = 0;
   };
 

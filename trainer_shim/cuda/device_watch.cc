@@ -76,9 +76,11 @@ void DeviceWatch::Begin(std::string batch, const Event* done) {
       {std::move(batch), done, options_.clock->Now(), /*given=*/false});
 }
 
-void DeviceWatch::Given() {
+void DeviceWatch::Given(const Event* done) {
   MutexLock lock(&mutex_);
-  if (!works_.empty()) works_.back().given = true;
+  for (Work& work : works_) {
+    if (work.done == done) work.given = true;
+  }
 }
 
 absl::Status DeviceWatch::status() const {

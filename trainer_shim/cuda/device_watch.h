@@ -52,8 +52,9 @@ class DeviceWatch {
   // names it, and `done` will be recorded at its end. `done` outlives the watch
   // and may be reused for later work.
   void Begin(std::string batch, const Event* done);
-  // Call once `done` has been recorded for the latest batch.
-  void Given();
+  // Call once `done` has been recorded for the batch that was begun with it.
+  // Until then it is not looked at, and the batch counts as unfinished.
+  void Given(const Event* done);
 
   // The first error found; OK if there is none.
   absl::Status status() const;
