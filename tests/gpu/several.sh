@@ -21,7 +21,9 @@
 # is cut off has failed. The last line says which have. $SEVERAL_SECONDS, by default 540,
 # bounds the whole: parts that are left then do not run, and are named.
 set -uo pipefail
-cd "$(dirname "$0")/../.." || exit 1
+self=$(realpath "$0")
+readonly self
+cd "$(dirname "$self")/../.." || exit 1
 
 readonly bundle=several_bundle
 readonly max_mib=60
@@ -187,7 +189,7 @@ run() {
       continue
     fi
     # A process of its own, which can be ended with all that it started.
-    timeout --kill-after=10 "$limit" "$0" part "$part" >"$out/$part.log" 2>&1
+    timeout --kill-after=10 "$limit" "$self" part "$part" >"$out/$part.log" 2>&1
     status=$?
     tail -n 25 "$out/$part.log"
     if ((status != 0)); then failed+=("$part ($status)"); fi
@@ -207,7 +209,7 @@ case ${1-} in
     ;;
   part) "part_$2" "${@:3}" ;;
   *)
-    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$self" >&2
     exit 2
     ;;
 esac

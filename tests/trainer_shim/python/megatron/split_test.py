@@ -45,7 +45,8 @@ def run_mimo(rank, loader, split, seen):
     parallel_state.initialize_model_parallel()
     ids = loader.job["model"]["token_ids"]
     source = models.hugging_face(ids, VOCABULARY, hidden=32, layers=2).double()
-    model = models.mimo_model(source, int(ids["image"]))
+    # Norms are made in float32.
+    model = models.mimo_model(source, int(ids["image"])).double()
     tower = model.modality_submodules[models.MODALITY].encoders[models.ENCODER]
     megatron_bridge.accept_split_placement(tower)
     to_mimo = megatron_bridge.Mimo(loader, model=model)
