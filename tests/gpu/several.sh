@@ -132,8 +132,10 @@ part_megatron() {
 }
 
 part_nodes() {
+  local steps=48
+  if [[ $(device) == cpu ]]; then steps=12; fi
   python3 tests/gpu/several_nodes.py --bin "$wrapped" --gpus "$(gpus)" \
-    --backend "$(backend)" --out "$out/nodes.json" --steps "${1:-48}"
+    --backend "$(backend)" --out "$out/nodes.json" --steps "$steps" --seconds 40
 }
 
 part_node() {

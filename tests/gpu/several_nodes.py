@@ -50,6 +50,7 @@ class Network:
 
     def __init__(self):
         self.why_not = None
+        self.close()  # those of a run that was killed
         try:
             for name in NODES:
                 sh("ip", "netns", "add", name)
@@ -147,6 +148,14 @@ class Run:
                         break
                 time.sleep(0.02)
             self.servers[1].send_signal(signal.SIGKILL)
+        try:
+            return self.lines(processes)
+        finally:
+            for process, _ in processes.values():
+                process.kill()
+                process.wait()
+
+    def lines(self, processes):
         lines = {}
         until = time.monotonic() + self.arguments.seconds
         for key, (process, name) in processes.items():
@@ -161,6 +170,15 @@ class Run:
             with open(name + ".json", encoding="utf-8") as file:
                 lines[key] = [json.loads(line) for line in file]
         return lines
+
+    def went_on(self, kill):
+        """Number of ranks that say that they went on at another server."""
+        count = 0
+        for name in os.listdir("."):
+            if name.endswith(".err") and name.startswith(self.delivery + "-killed" * kill):
+                with open(name, encoding="utf-8") as file:
+                    count += "going on there" in file.read()
+        return count
 
     def run(self, kill=False):
         """(lines, figures)"""
@@ -181,6 +199,7 @@ class Run:
                 server.wait()
             for log in self.logs:
                 log.close()
+        figures["went_on_elsewhere"] = self.went_on(kill)
         for key in ("bytes_read", "bytes_moved"):
             figures[key] = sum(line.get(key, 0) for rank in lines.values() for line in rank)
         return lines, figures
@@ -203,6 +222,8 @@ def main():
     arguments = parser.parse_args()
     arguments.out = os.path.abspath(arguments.out)
     arguments.bin = os.path.abspath(arguments.bin)
+    # Ends what it started when its time is over, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("several_nodes.py: terminated"))
     network = Network()
     result = {"namespaces": network.why_not is None, "why_not": network.why_not, "runs": {}}
     wanted, bad = None, []
@@ -222,6 +243,8 @@ def main():
                     figures["batches"] = sum(map(len, batches.values()))
                     wanted = wanted or batches
                     figures["same"] = batches == wanted and figures["batches"] > 0
+                    if kill and not figures["went_on_elsewhere"]:
+                        bad.append(name + ": no rank noticed; wanted more steps after the kill")
                 except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
                     figures = {"same": False, "error": str(error)}
                 result["runs"][name] = figures

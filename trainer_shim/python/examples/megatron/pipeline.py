@@ -111,10 +111,11 @@ def loss_of(loss_mask, label_tokens, losses):
 
 
 def options(arguments, rank):
-    """A loader's: float32 pixels on this process's device."""
-    device = "cuda:%d" % rank if arguments.device == "cuda" else "cpu"
-    return {"device": device, "array": "torch", "steps": arguments.steps,
-            "pixel_type": "float32"}  # fmt: skip
+    """A loader's, on this process's device."""
+    cuda = arguments.device == "cuda"
+    return {"device": "cuda:%d" % rank if cuda else "cpu", "array": "torch",
+            "steps": arguments.steps,
+            "pixel_type": "bfloat16" if cuda else "float32"}  # fmt: skip
 
 
 def whole_model(model, address, options):
@@ -146,7 +147,9 @@ def compare(rank, address, arguments):
     given, stages = options(arguments, rank), arguments.stages
     with ballast.Loader(address, **given, **place) as loader:
         token_ids = loader.job["model"]["token_ids"]
-        source = models.hugging_face(token_ids, data.VOCABULARY).to(given["device"])
+        source = models.hugging_face(token_ids, data.VOCABULARY)
+        # Attention over packed sequences on a GPU takes no float32.
+        source = source.to(given["device"], getattr(torch, given["pixel_type"]))
         wanted, gradients = whole_model(
             models.mimo_model(source, token_ids["image"]), address, given
         )
