@@ -56,6 +56,7 @@
 #include "trainer_shim/c_api/c_api_base.h"
 #include "trainer_shim/c_api/c_api_batch.h"
 #include "trainer_shim/c_api/c_api_communicator.h"
+#include "trainer_shim/c_api/c_api_embeddings.h"
 
 #ifdef __cplusplus
 extern "C" {

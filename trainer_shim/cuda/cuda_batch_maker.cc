@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "trainer_shim/cuda/cuda_status.h"
 #include "trainer_shim/cuda/current_device.h"
 
 namespace ballast {
@@ -164,6 +165,46 @@ absl::Status CudaBatchMaker::Broadcast(BatchEntry* entry, StreamHandle stream) {
   return stage_->Broadcast(static_cast<DeviceEntry*>(entry),
                            setup_.tensor_communicator,
                            static_cast<cudaStream_t>(stream));
+}
+
+absl::StatusOr<const Event*> CudaBatchMaker::FreeMoved() {
+  for (const std::unique_ptr<Event>& event : moved_) {
+    BALLAST_ASSIGN_OR_RETURN(const bool done, event->Done());
+    if (done) return event.get();
+  }
+  BALLAST_ASSIGN_OR_RETURN(Event event, Event::Create());
+  moved_.push_back(std::make_unique<Event>(std::move(event)));
+  return moved_.back().get();
+}
+
+absl::Status CudaBatchMaker::Move(const BatchInfo& batch,
+                                  const EmbeddingMoves& moves,
+                                  StreamHandle handle) {
+  const CurrentDevice current(options_.device);
+  BALLAST_RETURN_IF_ERROR(current.status());
+  const auto stream = static_cast<cudaStream_t>(handle);
+  BALLAST_ASSIGN_OR_RETURN(const Event* done, FreeMoved());
+  watch_->Begin(absl::StrCat("embeddings of step ", batch.step, " micro-batch ",
+                             batch.micro_batch),
+                done);
+  for (const EmbeddingMoves::Copy& copy : moves.copies) {
+    BALLAST_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpyAsync(copy.to.data(), copy.from, copy.to.size(),
+                                   cudaMemcpyDeviceToDevice, stream),
+                   "copying embeddings"));
+  }
+  if (!moves.zero.empty()) {
+    BALLAST_RETURN_IF_ERROR(CudaStatus(
+        cudaMemsetAsync(moves.zero.data(), 0, moves.zero.size(), stream),
+        "clearing a dummy image's gradient"));
+  }
+  if (setup_.communicator != nullptr) {
+    BALLAST_RETURN_IF_ERROR(
+        setup_.communicator->AllToAllV(moves.sends, moves.receives, handle));
+  }
+  BALLAST_RETURN_IF_ERROR(done->Record(stream));
+  watch_->Given(done);
+  return absl::OkStatus();
 }
 
 absl::Status CudaBatchMaker::Found() const {

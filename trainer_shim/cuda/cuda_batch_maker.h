@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -53,6 +54,8 @@ class CudaBatchMaker : public BatchMaker {
   absl::Status Open(const Setup& setup) override;
   absl::StatusOr<BatchEntry*> Next(StreamHandle stream) override;
   absl::Status Broadcast(BatchEntry* entry, StreamHandle stream) override;
+  absl::Status Move(const BatchInfo& batch, const EmbeddingMoves& moves,
+                    StreamHandle stream) override;
   absl::Status Found() const override;
   void Abort(const absl::Status& reason) override;
   void Cancel() override;
@@ -76,6 +79,9 @@ class CudaBatchMaker : public BatchMaker {
   // Waits for the JPEG engines if the oldest launched batch has encoded images,
   // until all its device work is enqueued. OK if none is launched.
   absl::Status FinishOldest();
+  // An event whose recorded work is done. Makes one if there is none: as many
+  // as the device is exchanges behind.
+  absl::StatusOr<const Event*> FreeMoved();
 
   const Options options_;
   Setup setup_;
@@ -86,6 +92,7 @@ class CudaBatchMaker : public BatchMaker {
   CudaPinner pinner_;
   std::unique_ptr<RegionPins> regions_;
   std::unique_ptr<DeviceStage> stage_;
+  std::vector<std::unique_ptr<Event>> moved_;  // ends of embedding exchanges
   // Declared after everything their threads use.
   std::unique_ptr<BatchStager> stager_;
   std::unique_ptr<DeviceWatch> watch_;

@@ -15,6 +15,7 @@ from . import (
     bridge_vlm,
     huggingface,
     huggingface_families,
+    huggingface_split,
     megatron_bridge,
     megatron_core,
     megatron_hooks,
@@ -25,6 +26,6 @@ from . import (
 
 __all__ = [
     "bridge_iterators", "bridge_qwen3_vl", "bridge_vlm", "huggingface",
-    "huggingface_families", "megatron_bridge", "megatron_core", "megatron_hooks",
-    "megatron_llava", "megatron_lm", "padded",
+    "huggingface_families", "huggingface_split", "megatron_bridge", "megatron_core",
+    "megatron_hooks", "megatron_llava", "megatron_lm", "padded",
 ]  # fmt: skip

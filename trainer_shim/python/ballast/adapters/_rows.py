@@ -28,6 +28,7 @@ def require_paired(batch: Mapping[str, Any]) -> None:
         raise FailedPrecondition(
             "found a batch of balance.placement `split`, whose images are not those of its "
             "text; the models that this adapter feeds put a rank's own images into its text: "
+            "take huggingface_split.SplitPlacement or megatron_bridge.accept_split_placement, "
             "run the tower yourself and call ballast.exchange_embeddings, or set placement: "
             "paired"
         )
