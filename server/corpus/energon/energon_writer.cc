@@ -154,18 +154,29 @@ std::string Quoted(absl::string_view text) {
   return quoted + "\"";
 }
 
-// Adds the samples of one tar and returns their number.
+// Adds the samples of one tar, writes its TAR.idx (where each begins, and the
+// end, as u64) and returns their number.
 absl::StatusOr<uint64_t> IndexTar(const std::string& path, uint64_t id,
                                   IndexWriter* index) {
   BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(path));
   EnergonTarReader tar(&file, 0, file.stamp().size, /*whole=*/true);
   uint64_t count = 0;
+  uint64_t end = 0;
+  std::vector<uint64_t> places;
   while (true) {
     const absl::StatusOr<std::optional<EnergonTarSample>> sample = tar.Next();
     if (!sample.ok()) return Annotate(sample.status(), path);
-    if (!sample->has_value()) return count;
+    if (!sample->has_value()) break;
     BALLAST_RETURN_IF_ERROR(index->Add(id, count++, **sample));
+    places.push_back((*sample)->begin);
+    end = (*sample)->end;
   }
+  places.push_back(end);
+  BALLAST_RETURN_IF_ERROR(WriteFileAtomically(
+      absl::StrCat(path, ".idx"),
+      {absl::string_view(reinterpret_cast<const char*>(places.data()),
+                         places.size() * sizeof(uint64_t))}));
+  return count;
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ inline constexpr char kCrudeDataset[] =
     "__module__: megatron.energon\n__class__: CrudeWebdataset\n";
 
 // Writes .nv-meta as `energon prepare` would, so that Energon reads the folder:
-// dataset.yaml, split.yaml, .info.json, index.sqlite and index.uuid. Replaces
-// older files. Equal tars give equal bytes. Blocks on the disk. Errors:
+// dataset.yaml, split.yaml, .info.json, index.sqlite and index.uuid, and TAR.idx
+// beside each tar. Replaces older files. Equal tars give equal bytes. Blocks on the disk. Errors:
 // INVALID_ARGUMENT (two samples with one key, which Energon refuses); DATA_LOSS
 // (a damaged tar); as the file system.
 absl::Status WriteEnergonMeta(const EnergonMeta& meta);

@@ -52,6 +52,7 @@ class Checker:
         self.server = os.path.abspath(server)
         self.folder = folder
         self.compared = 0
+        self.repacks = 0
         self.random = random.Random(7)
 
     def run(self, *arguments, wanted=0):
@@ -124,7 +125,8 @@ class Checker:
         report = self.run("index", "--config", config)
         if f"{name}: " not in report or ", 0 bad" not in report:
             sys.exit(report)
-        out = self.folder / f"tars-{name}"
+        self.repacks += 1
+        out = self.folder / f"tars-{self.repacks}-{name}"
         self.run("repack", "--config", config, "--source", name, "--out", out,
                  "--samples-per-tar", 5)
         samples = {}
