@@ -40,6 +40,7 @@ packages=(
   libpng-dev
   libsentencepiece-dev
   libsimdjson-dev
+  libsqlite3-dev
   libssl-dev
   libutf8proc-dev
   libwebp-dev

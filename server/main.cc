@@ -15,6 +15,7 @@
 #include "server/command/plan.h"
 #include "server/command/preview.h"
 #include "server/command/print_family.h"
+#include "server/command/repack.h"
 #include "server/command/serve.h"
 
 int main(int argc, char** argv) {
@@ -47,5 +48,6 @@ int main(int argc, char** argv) {
   ballast::AddInspectSample(&line, inspect);
   ballast::AddInspectText(&line, inspect);
   ballast::AddMakeCorpus(&line);
+  ballast::AddRepack(&line);
   return line.Run(argc, argv);
 }

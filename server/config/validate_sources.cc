@@ -25,7 +25,7 @@ class SourceCheck {
 
   void Run() {
     Require("name", "a name for the source");
-    Require("format", "one of webdataset, jsonl, mock, parquet");
+    Require("format", "one of webdataset, jsonl, mock, parquet, energon");
     CheckName();
     if (!IsSound("format")) return;
     if (source_.format() == v1::Source::FORMAT_MOCK) {
@@ -45,6 +45,10 @@ class SourceCheck {
     }
     if (source_.format() == v1::Source::FORMAT_MOCK && IsSound("lengths")) {
       CheckLengths();
+    }
+    if (source_.format() != v1::Source::FORMAT_ENERGON) {
+      Refuse("energon", "a format other than energon",
+             "it for format: energon alone");
     }
     if (source_.format() == v1::Source::FORMAT_PARQUET) {
       CheckParquet();
@@ -90,7 +94,10 @@ class SourceCheck {
   }
 
   void CheckPath() {
-    if (!IsSound("path")) return;
+    // An Energon folder is one path, as it is written.
+    if (!IsSound("path") || source_.format() == v1::Source::FORMAT_ENERGON) {
+      return;
+    }
     const auto names = ExpandBraces(source_.path());
     if (names.ok()) return;
     report_.AddFault(

@@ -7,6 +7,7 @@
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/corpus/data_path.h"
+#include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/parquet/parquet_columns.h"
 
@@ -72,12 +73,37 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<std::string>> PathsOf(const v1::Source& source,
+                                                 absl::string_view directory) {
+  if (source.format() != v1::Source::FORMAT_ENERGON) {
+    return ExpandPath(directory, source.path());
+  }
+  BALLAST_ASSIGN_OR_RETURN(const EnergonFolder folder,
+                           OpenEnergonFolder(source, directory));
+  std::vector<std::string> paths;
+  for (const EnergonShard& shard : folder.shards) {
+    paths.push_back(folder.ShardPath(shard));
+  }
+  return paths;
+}
+
+// What decides besides the files which samples they have. Of a folder that
+// cannot be read, which ListSourceFiles reports, a text that fits no index.
+std::string FormatKey(const v1::Source& source, absl::string_view directory) {
+  if (source.format() == v1::Source::FORMAT_PARQUET) {
+    return ParquetColumnsKey(source) + "\n";
+  }
+  if (source.format() != v1::Source::FORMAT_ENERGON) return "";
+  const auto folder = OpenEnergonFolder(source, directory);
+  return folder.ok() ? folder->Key() + "\n" : "unreadable";
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
     const v1::Source& source, absl::string_view directory) {
   BALLAST_ASSIGN_OR_RETURN(std::vector<std::string> paths,
-                           ExpandPath(directory, source.path()));
+                           PathsOf(source, directory));
   std::vector<SourceFile> files;
   files.reserve(paths.size());
   for (std::string& path : paths) {
@@ -93,9 +119,7 @@ IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
       source.format() == v1::Source::FORMAT_JSONL
           ? RelativeName(directory, ResolvePath(directory, source.media_root()))
           : "";
-  const std::string columns = source.format() == v1::Source::FORMAT_PARQUET
-                                  ? ParquetColumnsKey(source) + "\n"
-                                  : "";
+  const std::string columns = FormatKey(source, directory);
   IndexDigests digests;
   digests.sizes = DigestOf(absl::StrCat(static_cast<int>(source.format()), "\n",
                                         media.size(), "\n", media, "\n",
