@@ -95,6 +95,21 @@ void AddEncodedImages(const v1::GetStatusResponse& status, Json* json) {
   }
 }
 
+void AddStorage(const v1::GetStatusResponse::Storage& storage, Json* json) {
+  (*json)["storage"] = {{"requests", storage.requests()},
+                        {"errors", storage.errors()},
+                        {"fetched_bytes", storage.fetched_bytes()},
+                        {"memory_hits", storage.memory_hits()},
+                        {"cache_hits", storage.cache_hits()},
+                        {"stalls", storage.stalls()},
+                        {"stall_seconds", storage.stall_seconds()},
+                        {"cache_bytes", storage.cache_bytes()},
+                        {"cache_size", storage.cache_size()},
+                        {"cache_evicted", storage.cache_evicted()},
+                        {"cache_damaged", storage.cache_damaged()},
+                        {"fetched_to_step", storage.fetched_to_step()}};
+}
+
 void AddProblems(const v1::GetStatusResponse& status, Json* json) {
   (*json)["max_bad_samples"] = status.max_bad_samples();
   Json& bad_samples = (*json)["bad_samples"] = Json::array();
@@ -151,6 +166,7 @@ void AddState(const Snapshot& now, const Figures& figures, Json* json) {
   (*json)["clients_total"] = status.clients_total();
   (*json)["clients"] = ClientsJson(status);
   if (status.encoded_images_size() > 0) AddEncodedImages(status, json);
+  if (status.has_storage()) AddStorage(status.storage(), json);
   AddProblems(status, json);
 }
 
@@ -215,6 +231,27 @@ void AddEncodedImages(const v1::GetStatusResponse& status, View* view) {
                      source.images(), " images clean", rest.empty() ? "" : "; ",
                      absl::StrJoin(rest, ", ")));
   }
+}
+
+// Adds lines for what was read of stores.
+void AddStorage(const v1::GetStatusResponse::Storage& storage, View* view) {
+  view->AddField(
+      "store",
+      absl::StrCat(BytesText(storage.fetched_bytes()), " in ",
+                   CountText(storage.requests()), " requests, ",
+                   storage.errors(), " failed; fetched ahead up to step ",
+                   storage.fetched_to_step()));
+  view->AddField(
+      "", absl::StrCat(CountText(storage.memory_hits()), " reads in memory, ",
+                       CountText(storage.cache_hits()), " in the cache, ",
+                       CountText(storage.stalls()), " stalls of ",
+                       absl::StrFormat("%.1f s", storage.stall_seconds())));
+  if (storage.cache_size() == 0) return;
+  view->AddField("cache",
+                 absl::StrCat(BytesText(storage.cache_bytes()), " of ",
+                              BytesText(storage.cache_size()), ", ",
+                              storage.cache_evicted(), " entries evicted, ",
+                              storage.cache_damaged(), " damaged"));
 }
 
 // Adds a line with the number of `all` that are not shown.
@@ -359,6 +396,7 @@ std::string StatusText(const ServerReport& report) {
     view.Add("");
     AddWork(status, FiguresOf(*report.now, BeforeOf(report)), &view);
     AddEncodedImages(status, &view);
+    if (status.has_storage()) AddStorage(status.storage(), &view);
     AddProblems(status, &view);
     std::string clients = absl::StrCat(status.clients_total());
     if (!status.clients().empty()) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
 #include "server/config/image_family_config.h"
 #include "server/config/rank_list.h"
@@ -13,6 +14,7 @@
 #include "server/corpus/open_source.h"
 #include "server/corpus/source_files.h"
 #include "server/job/config_index_key.h"
+#include "server/storage/storage.h"
 #include "server/text/model_tokenizer.h"
 
 namespace ballast {
@@ -24,6 +26,8 @@ std::vector<const SampleSource*> OpenedJob::source_pointers() const {
 }
 
 absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
+  BALLAST_RETURN_IF_ERROR(
+      Storage::OfProcess().Configure(config.config.storage()));
   BALLAST_RETURN_IF_ERROR(RefuseImageFamily(config.config.model()));
   OpenedJob job;
   job.config = config.config;
@@ -60,6 +64,7 @@ absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config) {
     identity.ranks += ranks.size();
     const std::optional<v1::Module> module = ParseModule(name);
     if (ranks.empty() || !module.has_value()) continue;
+    identity.ranks_of[*module].insert(ranks.begin(), ranks.end());
     v1::Role& first = identity.first_ranks.emplace_back();
     first.set_module(*module);
     first.set_dp_rank(*std::min_element(ranks.begin(), ranks.end()));
@@ -69,6 +74,30 @@ absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config) {
               return a.module() < b.module();
             });
   return identity;
+}
+
+absl::StatusOr<std::unique_ptr<ReadAhead>> MakeReadAhead(
+    const OpenedJob& job, const ServerIdentity& identity) {
+  ReadAhead::Settings settings;
+  settings.sources = job.source_pointers();
+  if (std::none_of(settings.sources.begin(), settings.sources.end(),
+                   [](const SampleSource* s) { return s->InStore(); })) {
+    return nullptr;
+  }
+  settings.scheduler = job.scheduler.get();
+  for (const auto& [module, ranks] : identity.ranks_of) {
+    ServedModule& served = settings.served[module];
+    served.ranks = ranks;
+    BALLAST_ASSIGN_OR_RETURN(served.rule,
+                             RuleOf(job.scheduler->job(), module));
+  }
+  const v1::Storage& storage = job.config.storage();
+  settings.cache = Storage::OfProcess().cache();
+  // The rest is for what readers fetch themselves.
+  settings.memory = storage.memory() / 2;
+  settings.ahead_steps = storage.ahead_steps();
+  settings.threads = std::max(storage.connections() / 2, 1u);
+  return std::make_unique<ReadAhead>(std::move(settings));
 }
 
 std::string MeetingAddress(const v1::Config& config) {

@@ -17,6 +17,7 @@
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/delivery/loader.h"
+#include "server/delivery/read_ahead.h"
 #include "server/delivery/stall_watch.h"
 #include "server/http/http_server.h"
 #include "server/job/job_setup.h"
@@ -104,6 +105,7 @@ class LoaderServer {
     std::shared_ptr<Loader> loader;
     FileSampleBuilder* builder = nullptr;  // the loader's
     std::unique_ptr<StallWatch> stall_watch;
+    std::unique_ptr<ReadAhead> read_ahead;
     std::shared_ptr<BalanceBoard> balance;
   };
   using LivePolicy = std::shared_ptr<LiveValue<ReadPolicy>>;
@@ -131,6 +133,7 @@ class LoaderServer {
   const std::shared_ptr<Loader> loader_;
   FileSampleBuilder* const builder_;  // the loader's
   const std::unique_ptr<StallWatch> stall_watch_;
+  std::unique_ptr<ReadAhead> read_ahead_;  // null: nothing lies in a store
   const std::shared_ptr<BalanceBoard> balance_;
   CallCount calls_;
   const std::unique_ptr<MeetingForwarder> meeting_;  // null: groups meet here

@@ -19,9 +19,13 @@
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/parquet/parquet_columns.h"
 #include "server/corpus/source_files.h"
+#include "server/storage/storage.h"
 
 namespace ballast {
 namespace {
+
+// Files of a store that are scanned at the same time.
+constexpr uint32_t kStoreThreads = 32;
 
 // Scans the files of one source, several at a time.
 class Scan {
@@ -42,8 +46,10 @@ class Scan {
   // The scans in the order of the files, or the error of the first file that
   // has one.
   absl::StatusOr<std::vector<FileScan>> Run() {
+    // Threads that read from a store wait most of the time.
+    const uint32_t least = IsStoreUrl(files_[0].path) ? kStoreThreads : 1;
     const size_t count = std::min<size_t>(
-        std::max<uint32_t>(options_->threads, 1), files_.size());
+        std::max<uint32_t>(options_->threads, least), files_.size());
     std::vector<std::thread> threads;
     for (size_t i = 1; i < count; ++i) threads.emplace_back([this] { Work(); });
     Work();
@@ -68,7 +74,8 @@ class Scan {
   }
 
   absl::StatusOr<FileScan> ScanFile(const SourceFile& source) {
-    BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(source.path));
+    BALLAST_ASSIGN_OR_RETURN(const File file,
+                             Storage::OfProcess().Open(source.path));
     FileScanner scanner(source.name, file, options_, progress_);
     const std::optional<uint64_t> known = reuse_.Find(source, file.stamp());
     if (known && !reuse_.HasMarks()) {
@@ -79,7 +86,8 @@ class Scan {
     BALLAST_RETURN_IF_ERROR(known && reuse_.HasMarks()
                                 ? Reuse(*known, scanner)
                                 : read_file_(file, scanner));
-    BALLAST_ASSIGN_OR_RETURN(const FileStamp now, StampFile(source.path));
+    BALLAST_ASSIGN_OR_RETURN(const FileStamp now,
+                             Storage::OfProcess().Stamp(source.path));
     if (!(now == file.stamp())) {
       return absl::AbortedError(absl::StrCat(
           source.path, ": changed while it was indexed; index it again"));
@@ -171,11 +179,12 @@ absl::StatusOr<IndexReport> BuildIndex(const v1::Source& source,
     BALLAST_ASSIGN_OR_RETURN(
         media, MediaRoot::Create(ResolvePath(directory, source.media_root())));
   }
+  std::vector<std::string> paths;
+  for (const SourceFile& file : files) paths.push_back(file.path);
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<FileStamp> stamps,
+                           Storage::OfProcess().StampAll(paths));
   uint64_t bytes = 0;
-  for (const SourceFile& file : files) {
-    BALLAST_ASSIGN_OR_RETURN(const FileStamp stamp, StampFile(file.path));
-    bytes += stamp.size;
-  }
+  for (const FileStamp& stamp : stamps) bytes += stamp.size;
   const IndexReuse reuse(source, directory, files, media ? &*media : nullptr,
                          &options);
   Scan::ReadFile read_file = ScanWebDataset;
