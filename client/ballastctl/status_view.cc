@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "client/ballastctl/module_table.h"
 #include "client/ballastctl/quantities.h"
+#include "client/ballastctl/storage_fields.h"
 #include "client/ballastctl/view.h"
 #include "common/table.h"
 #include "proto/metrics_service.pb.h"
@@ -233,27 +234,6 @@ void AddEncodedImages(const v1::GetStatusResponse& status, View* view) {
   }
 }
 
-// Adds lines for what was read of stores.
-void AddStorage(const v1::GetStatusResponse::Storage& storage, View* view) {
-  view->AddField(
-      "store",
-      absl::StrCat(BytesText(storage.fetched_bytes()), " in ",
-                   CountText(storage.requests()), " requests, ",
-                   storage.errors(), " failed; fetched ahead up to step ",
-                   storage.fetched_to_step()));
-  view->AddField(
-      "", absl::StrCat(CountText(storage.memory_hits()), " reads in memory, ",
-                       CountText(storage.cache_hits()), " in the cache, ",
-                       CountText(storage.stalls()), " stalls of ",
-                       absl::StrFormat("%.1f s", storage.stall_seconds())));
-  if (storage.cache_size() == 0) return;
-  view->AddField("cache",
-                 absl::StrCat(BytesText(storage.cache_bytes()), " of ",
-                              BytesText(storage.cache_size()), ", ",
-                              storage.cache_evicted(), " entries evicted, ",
-                              storage.cache_damaged(), " damaged"));
-}
-
 // Adds a line with the number of `all` that are not shown.
 void AddRest(int all, View* view) {
   if (all <= kMostProblems) return;
@@ -396,7 +376,11 @@ std::string StatusText(const ServerReport& report) {
     view.Add("");
     AddWork(status, FiguresOf(*report.now, BeforeOf(report)), &view);
     AddEncodedImages(status, &view);
-    if (status.has_storage()) AddStorage(status.storage(), &view);
+    if (status.has_storage()) {
+      for (const auto& [label, text] : StorageFields(status.storage())) {
+        view.AddField(label, text);
+      }
+    }
     AddProblems(status, &view);
     std::string clients = absl::StrCat(status.clients_total());
     if (!status.clients().empty()) {

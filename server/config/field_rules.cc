@@ -138,7 +138,7 @@ FieldRules MakeConfigFieldRules() {
       {"Packing.row_length", OrAuto(Between(0, kTokens))},
       {"Packing.virtual_pipeline_group", Between(1, 4096)},
       {"Storage.cache", MayBeOff()},
-      {"Storage.Cache.size", Bytes(Between(0x1p20, 0x1p60))},
+      {"Storage.Cache.size", Bytes(Between(0x1p20, 0x1p50))},
       {"Storage.memory", Bytes(Between(0x1p20, 0x1p50))},
       {"Storage.connections", Between(1, 1024)},
       {"Storage.ahead_steps", Between(0, 65536)},

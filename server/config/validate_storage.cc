@@ -5,6 +5,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "server/config/config_validate.h"
+#include "server/config/path_pattern.h"
 
 namespace ballast {
 namespace {
@@ -39,6 +40,9 @@ void ValidateStorage(const v1::Config& config, KeyReport* report) {
   }
   if (!report->Has("storage.cache.dir")) {
     report->AddMissing("storage.cache.dir", "a folder on a local disk");
+  } else if (IsStoreUrl(config.storage().cache().dir())) {
+    report->AddFault("storage.cache.dir",
+                     "found a store; wanted a folder on a local disk");
   }
   if (!report->Has("storage.cache.size")) {
     report->AddMissing("storage.cache.size", "its bound in bytes, as 500GiB");

@@ -361,8 +361,7 @@ absl::StatusOr<std::shared_ptr<const Span>> FileView::SpanAt(
   return file_->object()->Fetch(range, owner_, from_);
 }
 
-absl::Status FileView::ReadAt(uint64_t offset, uint64_t size,
-                              char* out) const {
+absl::Status FileView::ReadAt(uint64_t offset, uint64_t size, char* out) const {
   BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const Span> span,
                            SpanAt({offset, size}));
   if (span == nullptr) return file_->ReadAt(offset, size, out, from_);
@@ -375,8 +374,7 @@ absl::StatusOr<std::string> FileView::ReadAt(uint64_t offset,
   BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const Span> span,
                            SpanAt({offset, size}));
   if (span == nullptr) return file_->ReadAt(offset, size, from_);
-  return std::string(
-      span->bytes().substr(offset - span->range().offset, size));
+  return std::string(span->bytes().substr(offset - span->range().offset, size));
 }
 
 }  // namespace ballast

@@ -30,10 +30,10 @@ absl::StatusOr<FileStamp> StampFile(const std::string& path);
 // whose entry is in memory waits for no other machine.
 bool OpensAlone(int descriptor);
 
-// A file of a mounted file system: a descriptor that closes itself. Or an object
-// of a store, which Storage::Open opens and which can only be read. Movable.
-// ReadAt and IsUnchanged are thread-safe, the rest thread-compatible. All calls
-// block on the disk or the store; errors of an object are those of
+// A file of a mounted file system: a descriptor that closes itself. Or an
+// object of a store, which Storage::Open opens and which can only be read.
+// Movable. ReadAt and IsUnchanged are thread-safe, the rest thread-compatible.
+// All calls block on the disk or the store; errors of an object are those of
 // stored_object.h.
 class File {
  public:

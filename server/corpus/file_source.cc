@@ -149,8 +149,7 @@ uint64_t FileSource::FileOwner(const IndexSampleRecord& record) const {
   const ByteRange kept = RangeToKeep({record.offset, record.length},
                                      index_->file_stamp(record.file).size);
   const uint64_t place = record.length == 0 ? record.offset : kept.offset;
-  return Checksum(
-      absl::StrCat(index_->file_name(record.file), "\n", place));
+  return Checksum(absl::StrCat(index_->file_name(record.file), "\n", place));
 }
 
 void FileSource::AddOwners(uint64_t ordinal,

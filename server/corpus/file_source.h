@@ -73,9 +73,9 @@ class FileSource : public SampleSource {
   virtual absl::StatusOr<std::vector<ByteRange>> RangesOf(
       const IndexSampleRecord& record, FileView file) const;
   // Fetches what ReadRecord reads in other files; returns the bytes.
-  virtual absl::StatusOr<uint64_t> FetchMore(const IndexSampleRecord& /*record*/,
-                                             FileView /*file*/,
-                                             const MakeRoom&) const {
+  virtual absl::StatusOr<uint64_t> FetchMore(
+      const IndexSampleRecord& /*record*/, FileView /*file*/,
+      const MakeRoom&) const {
     return 0;
   }
 

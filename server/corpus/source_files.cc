@@ -85,9 +85,9 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
 
 absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
     const v1::Source& source, absl::string_view directory) {
-  BALLAST_ASSIGN_OR_RETURN(std::vector<std::string> paths,
-                           Storage::OfProcess().ListFiles(directory,
-                                                          source.path()));
+  BALLAST_ASSIGN_OR_RETURN(
+      std::vector<std::string> paths,
+      Storage::OfProcess().ListFiles(directory, source.path()));
   std::vector<SourceFile> files;
   files.reserve(paths.size());
   for (std::string& path : paths) {

@@ -31,8 +31,7 @@ ReadAhead::~ReadAhead() {
   if (thread_.joinable()) thread_.join();
 }
 
-void ReadAhead::Start(
-    std::function<std::optional<uint64_t>()> current_step) {
+void ReadAhead::Start(std::function<std::optional<uint64_t>()> current_step) {
   thread_ = std::thread(
       [this, current_step = std::move(current_step)] { Follow(current_step); });
 }
@@ -49,7 +48,8 @@ void ReadAhead::Follow(
     const std::function<std::optional<uint64_t>()>& current_step) {
   std::optional<uint64_t> last;
   bool warned = false;
-  while (!Stopped(kLook)) {
+  absl::Duration wait = kLook;
+  while (!Stopped(std::exchange(wait, kLook))) {
     const std::optional<uint64_t> current = current_step();
     if (!current.has_value()) continue;
     // Training began anew at an earlier step.
@@ -66,6 +66,7 @@ void ReadAhead::Follow(
     if (status.ok()) {
       fetched_to_ = next + 1;
       warned = false;
+      wait = absl::ZeroDuration();
       continue;
     }
     // The end of the data, or no room until training has gone on.
@@ -96,11 +97,11 @@ absl::Status ReadAhead::FetchStep(uint64_t step) {
   const std::vector<AheadSample> samples =
       SamplesToRead(schedule, settings_.served);
   if (!samples.empty()) {
-    const auto first = std::min_element(
-        samples.begin(), samples.end(),
-        [](const AheadSample& a, const AheadSample& b) {
-          return a.position < b.position;
-        });
+    const auto first =
+        std::min_element(samples.begin(), samples.end(),
+                         [](const AheadSample& a, const AheadSample& b) {
+                           return a.position < b.position;
+                         });
     MutexLock lock(&mutex_);
     first_positions_[step] = first->position;
   }
@@ -153,14 +154,14 @@ bool ReadAhead::MakeRoomFor(uint64_t step, uint64_t position, uint64_t bytes) {
   const uint64_t from = NextPosition(position);
   return settings_.cache->MakeRoom(
       bytes, position, [&](absl::Span<const uint64_t> owners) {
-        return NextUses(
-            owners, from, from + kHorizon,
-            [&](uint64_t at, std::vector<uint64_t>* used) {
-              const Scheduler::OrderedSample sample =
-                  settings_.scheduler->OrderedAt(at);
-              if (sample.source >= settings_.sources.size()) return;
-              settings_.sources[sample.source]->AddOwners(sample.ordinal, used);
-            });
+        return NextUses(owners, from, from + kHorizon,
+                        [&](uint64_t at, std::vector<uint64_t>* used) {
+                          const Scheduler::OrderedSample sample =
+                              settings_.scheduler->OrderedAt(at);
+                          if (sample.source >= settings_.sources.size()) return;
+                          settings_.sources[sample.source]->AddOwners(
+                              sample.ordinal, used);
+                        });
       });
 }
 

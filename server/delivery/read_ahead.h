@@ -30,7 +30,7 @@ class ReadAhead {
     std::vector<const SampleSource*> sources;   // of the configuration
     std::map<v1::Module, ServedModule> served;  // by this server
     std::shared_ptr<DiskCache> cache;           // may be null
-    uint64_t memory = 0;      // bytes fetched ahead without a cache
+    uint64_t memory = 0;  // bytes fetched ahead without a cache
     uint32_t ahead_steps = 0;
     uint32_t threads = 1;  // that fetch at the same time
   };
@@ -47,10 +47,10 @@ class ReadAhead {
   void Start(std::function<std::optional<uint64_t>()> current_step);
 
   // Fetches the samples of steps `first` to `end` - 1 and returns when they are
-  // there. `progress` is called with the number of steps done and the bytes that
-  // came from the store so far. Errors: as SampleSource::FetchAhead, naming the
-  // sample; RESOURCE_EXHAUSTED (the cache is full of what is needed earlier);
-  // as the scheduler. Not beside Start.
+  // there. `progress` is called with the number of steps done and the bytes
+  // that came from the store so far. Errors: as SampleSource::FetchAhead,
+  // naming the sample; RESOURCE_EXHAUSTED (the cache is full of what is needed
+  // earlier); as the scheduler. Not beside Start.
   absl::Status Fetch(
       uint64_t first, uint64_t end,
       const std::function<void(uint64_t steps, uint64_t bytes)>& progress);

@@ -88,8 +88,7 @@ absl::StatusOr<std::unique_ptr<ReadAhead>> MakeReadAhead(
   for (const auto& [module, ranks] : identity.ranks_of) {
     ServedModule& served = settings.served[module];
     served.ranks = ranks;
-    BALLAST_ASSIGN_OR_RETURN(served.rule,
-                             RuleOf(job.scheduler->job(), module));
+    BALLAST_ASSIGN_OR_RETURN(served.rule, RuleOf(job.scheduler->job(), module));
   }
   const v1::Storage& storage = job.config.storage();
   settings.cache = Storage::OfProcess().cache();

@@ -325,8 +325,9 @@ void AddStore(const v1::GetStatusResponse::Storage& storage,
               "memory, or in the cache on disk.");
   list->Add(storage.memory_hits(), {{"where", "memory"}});
   list->Add(storage.cache_hits(), {{"where", "cache"}});
-  list->Begin("ballast_store_stall_seconds", FamilyList::kHistogram,
-              "How long a reader waited for bytes that were in the store alone.");
+  list->Begin(
+      "ballast_store_stall_seconds", FamilyList::kHistogram,
+      "How long a reader waited for bytes that were in the store alone.");
   list->Add(stalls);
   list->Begin("ballast_cache_bytes", FamilyList::kGauge,
               "Bytes in the cache on disk, of all servers that share it.");
@@ -350,6 +351,12 @@ std::vector<v1::MetricFamily> ServerState::Metrics() const {
   AddBuilding(*sources_.build, sources_.builder->images_with_warnings(), &list);
   AddPulls(*sources_.pull, &list);
   AddLoader(sources_.loader->stats(), sources_.memory, &list);
+  v1::GetStatusResponse stored;
+  AddStorage(&stored);
+  if (stored.has_storage()) {
+    AddStore(stored.storage(), sources_.storage->counters().stalls.Read(),
+             &list);
+  }
   v1::GetStatusResponse problems;
   AddProblems(&problems);
   ballast::AddProblems(problems, sources_.build->placeholders.value(), &list);
@@ -359,12 +366,6 @@ std::vector<v1::MetricFamily> ServerState::Metrics() const {
     AddBalance(*balance, &list);
   }
   AddMoves(sources_.balance->sums(), &list);
-  v1::GetStatusResponse stored;
-  AddStorage(&stored);
-  if (stored.has_storage()) {
-    AddStore(stored.storage(), sources_.storage->counters().stalls.Read(),
-             &list);
-  }
   return std::move(list).Take();
 }
 

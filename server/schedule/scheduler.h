@@ -52,8 +52,8 @@ class Scheduler {
       uint64_t step) const;
 
   // The sample at a position of the split, as its source and its number there;
-  // for the order in which a cache will need them. O(log changes). The source is
-  // UINT32_MAX for a scheduler without sources, in tests.
+  // for the order in which a cache will need them. O(log changes). The source
+  // is UINT32_MAX for a scheduler without sources, in tests.
   struct OrderedSample {
     uint32_t source = 0;  // in config.sources
     uint64_t ordinal = 0;

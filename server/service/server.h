@@ -38,12 +38,12 @@ namespace ballast {
 // A loader server: LoaderService, ScheduleService, OrderService and
 // MetricsService over gRPC, with health checking (SERVING from Start to Drain,
 // unless all work has stalled: NothingGoesOn) and reflection, at every address
-// of serve.listen, to clients that security admits (server_security.h). Compares
-// itself with the other servers of the job in the background (peer_check.h);
-// while one differs, it logs that, its health is NOT_SERVING and it serves no
-// rank. Reads that fail or hang are retried according to serve.read_attempts and
-// serve.read_timeout; work that takes longer than serve.stall_after is logged.
-// Thread-safe.
+// of serve.listen, to clients that security admits (server_security.h).
+// Compares itself with the other servers of the job in the background
+// (peer_check.h); while one differs, it logs that, its health is NOT_SERVING
+// and it serves no rank. Reads that fail or hang are retried according to
+// serve.read_attempts and serve.read_timeout; work that takes longer than
+// serve.stall_after is logged. Thread-safe.
 class LoaderServer {
  public:
   // Selects whether the first blocks are built before anything is served.

@@ -75,7 +75,8 @@ class ArrowStore final : public ObjectStore {
       }
       if (version.empty()) {
         ARROW_ASSIGN_OR_RAISE(const auto info, files_->GetFileInfo(path));
-        version = absl::StrCat("mtime=", info.mtime().time_since_epoch().count());
+        version =
+            absl::StrCat("mtime=", info.mtime().time_since_epoch().count());
       }
       // The index keeps a signed number.
       stamp.mtime_ns = static_cast<int64_t>(
@@ -117,8 +118,7 @@ class ArrowStore final : public ObjectStore {
       status = arrow::Status::IOError(error.what());
     }
     if (status.ok()) return absl::OkStatus();
-    const bool missing =
-        arrow::internal::ErrnoFromStatus(status) == ENOENT;
+    const bool missing = arrow::internal::ErrnoFromStatus(status) == ENOENT;
     return StoreFault(action, absl::StrCat(scheme_, "://", path),
                       WithoutKeys(status.message(), keys_), missing);
   }
@@ -146,7 +146,8 @@ absl::Status StartS3() {
     arrow::fs::S3GlobalOptions options;
     options.log_level = arrow::fs::S3LogLevel::Off;
     options.num_event_loop_threads = 1;
-    const absl::Status status = FromArrow("storage.s3", arrow::fs::InitializeS3(options));
+    const absl::Status status =
+        FromArrow("storage.s3", arrow::fs::InitializeS3(options));
     if (status.ok()) {
       std::atexit([] { (void)arrow::fs::EnsureS3Finalized(); });
     }
@@ -192,7 +193,8 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> MakeS3(const v1::Storage::S3& s3) {
   options.tls_ca_file_path = s3.ca();
   if (!s3.endpoint().empty()) {
     absl::string_view endpoint = s3.endpoint();
-    options.scheme = absl::ConsumePrefix(&endpoint, "http://") ? "http" : "https";
+    options.scheme =
+        absl::ConsumePrefix(&endpoint, "http://") ? "http" : "https";
     absl::ConsumePrefix(&endpoint, "https://");
     absl::ConsumeSuffix(&endpoint, "/");
     options.endpoint_override = std::string(endpoint);

@@ -31,10 +31,10 @@ struct CacheEntry {
 };
 
 // The entries to remove so that `wanted` bytes fit that are needed at
-// `needed_at`: what is needed last goes first, the larger of equals, and nothing
-// that is needed earlier than `needed_at`. Frees up to `spare` bytes more, so
-// that the next call comes later. Empty if `wanted` bytes cannot be freed so.
-// Numbers of entries, in the order of removal.
+// `needed_at`: what is needed last goes first, the larger of equals, and
+// nothing that is needed earlier than `needed_at`. Frees up to `spare` bytes
+// more, so that the next call comes later. Empty if `wanted` bytes cannot be
+// freed so. Numbers of entries, in the order of removal.
 std::vector<size_t> ChooseVictims(absl::Span<const CacheEntry> entries,
                                   uint64_t wanted, uint64_t spare,
                                   uint64_t needed_at);

@@ -176,7 +176,8 @@ std::vector<DiskCache::Listed> DiskCache::List(bool remove_unfinished) const {
       const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
       Listed listed;
       uint64_t size = 0;
-      if (parts.size() == 3 && parts[0].size() == 32 && absl::SimpleHexAtoi(parts[1], &listed.owner) &&
+      if (parts.size() == 3 && parts[0].size() == 32 &&
+          absl::SimpleHexAtoi(parts[1], &listed.owner) &&
           absl::SimpleAtoi(parts[2], &size)) {
         listed.path = absl::StrCat(folder, "/", name);
         listed.bytes = FileBytes(size);

@@ -51,8 +51,9 @@ class DiskCache {
   // Whether an entry of `bytes` fits now.
   bool HasRoom(uint64_t bytes) const;
   // Removes entries by ChooseVictims so that one of `bytes`, needed at
-  // `needed_at`, fits. `next_uses` answers a position for each owner (NextUses).
-  // False if it does not fit then, or another process makes room just now.
+  // `needed_at`, fits. `next_uses` answers a position for each owner
+  // (NextUses). False if it does not fit then, or another process makes room
+  // just now.
   using NextUsesOf =
       std::function<std::vector<uint64_t>(absl::Span<const uint64_t> owners)>;
   bool MakeRoom(uint64_t bytes, uint64_t needed_at,

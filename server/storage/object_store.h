@@ -21,8 +21,8 @@ class ObjectStore {
  public:
   virtual ~ObjectStore() = default;
 
-  // The paths of the objects below `folder`, in any order; also those in folders
-  // within if `recursive`. A folder that is not there is empty.
+  // The paths of the objects below `folder`, in any order; also those in
+  // folders within if `recursive`. A folder that is not there is empty.
   virtual absl::StatusOr<std::vector<std::string>> List(
       const std::string& folder, bool recursive) = 0;
 

@@ -42,8 +42,8 @@ class OpenObject final : public StoredObject {
       const ByteRange last = window == nullptr ? ByteRange() : window->range();
       const auto next =
           std::make_shared<Span>(NextWindow(last, wanted, stamp_.size));
-      BALLAST_RETURN_IF_ERROR(parts_.reader->Read(
-          path_, stamp_.size, next->range(), next->data()));
+      BALLAST_RETURN_IF_ERROR(
+          parts_.reader->Read(path_, stamp_.size, next->range(), next->data()));
       window = next;
       MutexLock lock(&mutex_);
       window_ = window;
@@ -52,8 +52,8 @@ class OpenObject final : public StoredObject {
     return absl::OkStatus();
   }
 
-  // A request that begins after the call answers it. Callers that come while one
-  // is under way share the next.
+  // A request that begins after the call answers it. Callers that come while
+  // one is under way share the next.
   absl::StatusOr<bool> IsUnchanged() const override {
     MutexLock lock(&mutex_);
     const uint64_t wanted = begun_ + 1;
@@ -87,25 +87,27 @@ class OpenObject final : public StoredObject {
       return held;
     }
     if (from == ReadFrom::kMemory) return NotInMemory();
-    return parts_.memory->Get(key, [&]() -> absl::StatusOr<SpanMemory::SpanPtr> {
-      if (parts_.cache != nullptr) {
-        if (auto cached = parts_.cache->Find(key, owner, range)) {
-          parts_.counters->cache_hits.Add();
-          return cached;
-        }
-      }
-      const absl::Time start = absl::Now();
-      absl::StatusOr<SpanMemory::SpanPtr> span = Load(range);
-      parts_.counters->stalls.Record(absl::Now() - start);
-      if (span.ok() && parts_.cache != nullptr) {
-        parts_.cache->Store(key, owner, (*span)->bytes());
-      }
-      return span;
-    });
+    return parts_.memory->Get(
+        key, [&]() -> absl::StatusOr<SpanMemory::SpanPtr> {
+          if (parts_.cache != nullptr) {
+            if (auto cached = parts_.cache->Find(key, owner, range)) {
+              parts_.counters->cache_hits.Add();
+              return cached;
+            }
+          }
+          const absl::Time start = absl::Now();
+          absl::StatusOr<SpanMemory::SpanPtr> span = Load(range);
+          parts_.counters->stalls.Record(absl::Now() - start);
+          if (span.ok() && parts_.cache != nullptr) {
+            parts_.cache->Store(key, owner, (*span)->bytes());
+          }
+          return span;
+        });
   }
 
-  absl::StatusOr<uint64_t> FetchAhead(ByteRange range, uint64_t owner,
-                                      const MakeRoom& make_room) const override {
+  absl::StatusOr<uint64_t> FetchAhead(
+      ByteRange range, uint64_t owner,
+      const MakeRoom& make_room) const override {
     const SpanKey key = KeyOf(range);
     const std::shared_ptr<DiskCache>& cache = parts_.cache;
     const bool here = cache != nullptr ? cache->Has(key, owner, range.size)
@@ -166,7 +168,8 @@ class OpenObject final : public StoredObject {
   const FileStamp stamp_;
   mutable Mutex mutex_;
   mutable std::shared_ptr<const Span> window_ ABSL_GUARDED_BY(mutex_);
-  // Requests of IsUnchanged: how many have begun and ended, and the last answer.
+  // Requests of IsUnchanged: how many have begun and ended, and the last
+  // answer.
   mutable CondVar answer_came_;
   mutable uint64_t begun_ ABSL_GUARDED_BY(mutex_) = 0;
   mutable uint64_t answered_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -25,8 +25,7 @@ std::vector<ByteRange> Coalesce(std::vector<ByteRange> wanted) {
 std::vector<ByteRange> SplitIntoParts(ByteRange range) {
   std::vector<ByteRange> parts;
   for (uint64_t at = 0; at < range.size; at += kPartBytes) {
-    parts.push_back(
-        {range.offset + at, std::min(kPartBytes, range.size - at)});
+    parts.push_back({range.offset + at, std::min(kPartBytes, range.size - at)});
   }
   return parts;
 }
@@ -41,8 +40,7 @@ ByteRange RangeToKeep(ByteRange range, uint64_t object_size) {
 ByteRange NextWindow(ByteRange last, ByteRange wanted, uint64_t object_size) {
   const bool follows = last.size > 0 && wanted.offset >= last.offset &&
                        wanted.offset <= last.end();
-  uint64_t size =
-      follows ? std::min(last.size * 2, kMaxWindow) : kMinWindow;
+  uint64_t size = follows ? std::min(last.size * 2, kMaxWindow) : kMinWindow;
   size = std::max(size, wanted.size);
   return {wanted.offset, std::min(size, object_size - wanted.offset)};
 }

@@ -40,10 +40,9 @@ absl::Status Storage::Configure(const v1::Storage& settings) {
   std::shared_ptr<DiskCache> cache;
   {
     MutexLock lock(&mutex_);
-    const bool same_cache =
-        cache_ != nullptr && settings.has_cache() &&
-        settings_.cache().dir() == settings.cache().dir() &&
-        settings_.cache().size() == settings.cache().size();
+    const bool same_cache = cache_ != nullptr && settings.has_cache() &&
+                            settings_.cache().dir() == settings.cache().dir() &&
+                            settings_.cache().size() == settings.cache().size();
     if (same_cache) cache = cache_;
   }
   if (settings.has_cache() && cache == nullptr) {
@@ -128,7 +127,8 @@ absl::StatusOr<std::vector<std::string>> Storage::ListObjects(
   const std::string scheme = url.substr(0, url.find("://") + 3);
   std::vector<std::string> files;
   for (const std::string& path : paths) {
-    if (fnmatch(pattern.c_str(), path.c_str(), FNM_PATHNAME | FNM_PERIOD) == 0) {
+    if (fnmatch(pattern.c_str(), path.c_str(), FNM_PATHNAME | FNM_PERIOD) ==
+        0) {
       files.push_back(absl::StrCat(scheme, path));
     }
   }

@@ -25,8 +25,8 @@
 namespace ballast {
 
 // Where data files lie: the one place that opens them. A path is a file of a
-// mounted file system, or an object of a store (store_url.h). Thread-safe; every
-// call but the trivial ones blocks on the disk or the store.
+// mounted file system, or an object of a store (store_url.h). Thread-safe;
+// every call but the trivial ones blocks on the disk or the store.
 class Storage {
  public:
   Storage() = default;
@@ -45,8 +45,8 @@ class Storage {
 
   // The files that `pattern` names, as ExpandPath; globs of a store are matched
   // against its objects, a "/" only by itself. Names without a glob are not
-  // looked up in a store. Errors: as ExpandPath and ParseStoreUrl; of the store;
-  // UNIMPLEMENTED and FAILED_PRECONDITION (as MakeArrowStore).
+  // looked up in a store. Errors: as ExpandPath and ParseStoreUrl; of the
+  // store; UNIMPLEMENTED and FAILED_PRECONDITION (as MakeArrowStore).
   absl::StatusOr<std::vector<std::string>> ListFiles(
       absl::string_view directory, absl::string_view pattern);
 

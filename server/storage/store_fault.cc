@@ -33,12 +33,11 @@ absl::Status StoreFault(absl::string_view action, absl::string_view url,
                                 "RESOURCE_NOT_FOUND", "HTTP status 404"})) {
     return absl::NotFoundError(text(""));
   }
-  if (Says(message,
-           {"ACCESS_DENIED", "AccessDenied", "INVALID_ACCESS_KEY_ID",
-            "InvalidAccessKeyId", "SIGNATURE", "SignatureDoesNotMatch",
-            "INVALID_CLIENT_TOKEN", "ExpiredToken", "EXPIRED_TOKEN",
-            "UNRECOGNIZED_CLIENT", "MISSING_AUTHENTICATION", "HTTP status 403",
-            "HTTP status 401"})) {
+  if (Says(message, {"ACCESS_DENIED", "AccessDenied", "INVALID_ACCESS_KEY_ID",
+                     "InvalidAccessKeyId", "SIGNATURE", "SignatureDoesNotMatch",
+                     "INVALID_CLIENT_TOKEN", "ExpiredToken", "EXPIRED_TOKEN",
+                     "UNRECOGNIZED_CLIENT", "MISSING_AUTHENTICATION",
+                     "HTTP status 403", "HTTP status 401"})) {
     return absl::UnavailableError(
         text("; the store refuses the credentials: check that the keys that "
              "storage.s3.credentials names belong to this endpoint, have not "

@@ -35,10 +35,10 @@ absl::StatusOr<StoreUrl> ParseStoreUrl(absl::string_view url) {
     return refused("holds an empty name, \".\" or \"..\"");
   }
   if (!is_file && absl::StrContains(names[0], '@')) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        parsed.scheme,
-        "://… holds a user name or password; keys belong where "
-        "storage.s3.credentials says"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(parsed.scheme,
+                     "://… holds a user name or password; keys belong where "
+                     "storage.s3.credentials says"));
   }
   parsed.path = std::string(rest);
   if (absl::EndsWith(parsed.path, "/") && parsed.path.size() > 1) {

@@ -12,8 +12,9 @@
 
 namespace ballast {
 
-// The folder, or prefix in a store, to which a dataset's image paths are relative
-// and which they must not leave. Thread-safe; blocks on the disk or the store.
+// The folder, or prefix in a store, to which a dataset's image paths are
+// relative and which they must not leave. Thread-safe; blocks on the disk or
+// the store.
 class MediaRoot {
  public:
   // Errors: as FileError, naming `folder`; of a prefix as ParseStoreUrl.

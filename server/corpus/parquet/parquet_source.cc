@@ -64,13 +64,13 @@ absl::StatusOr<std::shared_ptr<const ParquetRows>> ParquetSource::RowsAt(
     uint32_t file_number, uint64_t offset, FileView file) const {
   BALLAST_ASSIGN_OR_RETURN(
       const RowGroupCache::Part rows,
-      row_groups_->Get(
-          {this, file_number, offset, file.stamp().mtime_ns},
-          [&]() -> absl::StatusOr<RowGroupCache::Part> {
-            BALLAST_ASSIGN_OR_RETURN(const GroupPlace place,
-                                     FindGroup(file_number, offset, file));
-            return place.file->Read(file, place.number);
-          }));
+      row_groups_->Get({this, file_number, offset, file.stamp().mtime_ns},
+                       [&]() -> absl::StatusOr<RowGroupCache::Part> {
+                         BALLAST_ASSIGN_OR_RETURN(
+                             const GroupPlace place,
+                             FindGroup(file_number, offset, file));
+                         return place.file->Read(file, place.number);
+                       }));
   return std::static_pointer_cast<const ParquetRows>(rows);
 }
 
@@ -79,9 +79,8 @@ absl::StatusOr<RawSample> ParquetSource::ReadRecord(
     ReadParts parts) const {
   std::shared_ptr<const ParquetRows> rows;
   if (parts.from == ReadFrom::kMemory) {
-    rows = std::static_pointer_cast<const ParquetRows>(
-        row_groups_->Find(
-            {this, record.file, record.offset, file.stamp().mtime_ns}));
+    rows = std::static_pointer_cast<const ParquetRows>(row_groups_->Find(
+        {this, record.file, record.offset, file.stamp().mtime_ns}));
     if (rows == nullptr) return absl::AbortedError("row group not decoded");
     return ReadRow(record, *rows, file_name, parts);
   }

@@ -83,9 +83,11 @@ TEST(ChooseVictimsTest, HasAsFewMissesAsPossible) {
       if (std::count(held.begin(), held.end(), uses[at]) != 0) continue;
       ++misses;
       if (held.size() == 3) {
-        const std::vector<uint64_t> next = NextUses(
-            held, at + 1, uses.size(),
-            [&](uint64_t p, std::vector<uint64_t>* o) { o->push_back(uses[p]); });
+        const std::vector<uint64_t> next =
+            NextUses(held, at + 1, uses.size(),
+                     [&](uint64_t p, std::vector<uint64_t>* o) {
+                       o->push_back(uses[p]);
+                     });
         std::vector<CacheEntry> entries;
         for (const uint64_t use : next) entries.push_back({1, use});
         const std::vector<size_t> victims = ChooseVictims(entries, 1, 0, at);

@@ -75,8 +75,8 @@ TEST_F(DiskCacheTest, GivesBackWhatItWasGiven) {
 TEST_F(DiskCacheTest, NeverServesADamagedEntry) {
   const auto cache = Open(1 << 20);
   const std::string bytes(1000, 'x');
-  for (const uint64_t at : {uint64_t{0}, uint64_t{9}, uint64_t{33}, kHeader,
-                            kHeader + 999}) {
+  for (const uint64_t at :
+       {uint64_t{0}, uint64_t{9}, uint64_t{33}, kHeader, kHeader + 999}) {
     ASSERT_TRUE(cache->Store(Key(1), 5, bytes));
     const std::vector<fs::path> files = Entries();
     ASSERT_EQ(files.size(), 1u);
@@ -122,6 +122,8 @@ TEST_F(DiskCacheTest, MakesRoomByTheNextUse) {
   }
   EXPECT_EQ(counters_.cache_evicted.value(), 2u);
   EXPECT_TRUE(cache->Store(Key(10), 10, bytes));
+  EXPECT_TRUE(cache->Store(Key(11), 11, bytes));
+  EXPECT_FALSE(cache->HasRoom(100));
   // Everything is needed earlier.
   EXPECT_FALSE(cache->MakeRoom(100, 101, uses));
   EXPECT_FALSE(cache->MakeRoom(1 << 20, 0, uses));

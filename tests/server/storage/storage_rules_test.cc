@@ -86,8 +86,8 @@ TEST(NextWindowTest, GrowsWhileReadsFollowEachOther) {
 TEST(StoreFaultTest, TellsMissingFromUnavailable) {
   const char* const url = "s3://b/k";
   EXPECT_TRUE(absl::IsNotFound(StoreFault("stat", url, "no", true)));
-  EXPECT_TRUE(absl::IsNotFound(
-      StoreFault("read", url, "AWS Error NO_SUCH_KEY during GetObject", false)));
+  EXPECT_TRUE(absl::IsNotFound(StoreFault(
+      "read", url, "AWS Error NO_SUCH_KEY during GetObject", false)));
   const absl::Status bucket =
       StoreFault("list", url, "AWS Error NO_SUCH_BUCKET during List", false);
   EXPECT_TRUE(absl::IsNotFound(bucket));
@@ -102,9 +102,8 @@ TEST(StoreFaultTest, RefusedKeysAreTransientAndSayWhatToDo) {
         "HTTP status 403"}) {
     const absl::Status status = StoreFault("stat", "s3://b/k", message, false);
     EXPECT_TRUE(absl::IsUnavailable(status)) << message;
-    EXPECT_THAT(status.message(),
-                AllOf(HasSubstr("s3://b/k: cannot stat"),
-                      HasSubstr("storage.s3.credentials")));
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("s3://b/k: cannot stat"),
+                                        HasSubstr("storage.s3.credentials")));
   }
   EXPECT_TRUE(absl::IsUnavailable(
       StoreFault("read", "s3://b/k", "curlCode: 28, Timeout", false)));
@@ -143,9 +142,8 @@ TEST(StoreCredentialsTest, ReadsTheDefaultSectionOfAFile) {
   EXPECT_EQ(keys->session_token, "T");
   const absl::Status none =
       ParseKeysFile("keys", "[default]\naws_access_key_id = ID\n").status();
-  EXPECT_THAT(none.message(),
-              AllOf(HasSubstr("keys: no aws_secret_access_key"),
-                    Not(HasSubstr("ID\n"))));
+  EXPECT_THAT(none.message(), AllOf(HasSubstr("keys: no aws_secret_access_key"),
+                                    Not(HasSubstr("ID\n"))));
 }
 
 TEST(StoreCredentialsTest, MessagesHoldNoKey) {

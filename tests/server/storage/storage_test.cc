@@ -46,7 +46,8 @@ class MemoryStore : public ObjectStore {
     std::vector<std::string> paths;
     for (const auto& [path, object] : objects_) {
       if (!absl::StartsWith(path, folder + "/")) continue;
-      if (!recursive && path.find('/', folder.size() + 1) != path.npos) continue;
+      if (!recursive && path.find('/', folder.size() + 1) != path.npos)
+        continue;
       paths.insert(paths.begin(), path);
     }
     return paths;
@@ -118,8 +119,8 @@ class StorageTest : public ::testing::Test {
       absl::StatusOr<FileStamp> Stat(const std::string& path) override {
         return to_->Stat(path);
       }
-      absl::Status Read(const std::string& path, uint64_t whole, uint64_t offset,
-                        uint64_t size, char* out) override {
+      absl::Status Read(const std::string& path, uint64_t whole,
+                        uint64_t offset, uint64_t size, char* out) override {
         return to_->Read(path, whole, offset, size, out);
       }
 
@@ -146,21 +147,22 @@ class StorageTest : public ::testing::Test {
 };
 
 TEST_F(StorageTest, ListsByBracesAndGlobs) {
-  for (const char* path : {"b/d/p-2.tar", "b/d/p-1.tar", "b/d/other", "b/d/.p-3.tar",
-                           "b/d/sub/p-4.tar", "b/e/p-1.tar"}) {
+  for (const char* path : {"b/d/p-2.tar", "b/d/p-1.tar", "b/d/other",
+                           "b/d/.p-3.tar", "b/d/sub/p-4.tar", "b/e/p-1.tar"}) {
     store_.Put(path, "x");
   }
   EXPECT_THAT(*storage_.ListFiles("/dir", "s3://b/d/*.tar"),
               ElementsAre("s3://b/d/p-1.tar", "s3://b/d/p-2.tar"));
-  EXPECT_THAT(*storage_.ListFiles("/dir", "s3://b/{e,d}/p-[12].tar"),
-              ElementsAre("s3://b/e/p-1.tar", "s3://b/d/p-1.tar",
-                          "s3://b/d/p-2.tar"));
+  EXPECT_THAT(
+      *storage_.ListFiles("/dir", "s3://b/{e,d}/p-[12].tar"),
+      ElementsAre("s3://b/e/p-1.tar", "s3://b/d/p-1.tar", "s3://b/d/p-2.tar"));
   EXPECT_THAT(*storage_.ListFiles("/dir", "s3://b/*/*/p-?.tar"),
               ElementsAre("s3://b/d/sub/p-4.tar"));
-  EXPECT_THAT(*storage_.ListFiles("/dir", "s3://b/p-{000..002}.tar"),
-              ElementsAre("s3://b/p-000.tar", "s3://b/p-001.tar",
-                          "s3://b/p-002.tar"));
-  const absl::Status none = storage_.ListFiles("/dir", "s3://b/d/*.gz").status();
+  EXPECT_THAT(
+      *storage_.ListFiles("/dir", "s3://b/p-{000..002}.tar"),
+      ElementsAre("s3://b/p-000.tar", "s3://b/p-001.tar", "s3://b/p-002.tar"));
+  const absl::Status none =
+      storage_.ListFiles("/dir", "s3://b/d/*.gz").status();
   EXPECT_TRUE(absl::IsNotFound(none));
   EXPECT_THAT(none.message(), HasSubstr("no object matches \"s3://b/d/*.gz\""));
   EXPECT_TRUE(absl::IsInvalidArgument(
