@@ -45,8 +45,8 @@ absl::Status Fetch(const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(const ServerIdentity identity,
                            IdentifyServer(config.config));
   BALLAST_ASSIGN_OR_RETURN(const OpenedJob job, OpenJob(config));
-  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<ReadAhead> ahead,
-                           MakeReadAhead(job, identity));
+  BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<AheadFetcher> ahead,
+                           MakeAheadFetcher(job, identity));
   if (ahead == nullptr) {
     std::cout << "no source lies in a store: nothing to fetch\n";
     return absl::OkStatus();

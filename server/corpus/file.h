@@ -137,6 +137,7 @@ class FileView {
   // The file's object, or null; and how to fetch more for the same owner.
   const StoredObject* object() const { return file_->object().get(); }
   uint64_t owner() const { return owner_; }
+  ReadFrom from() const { return from_; }
 
  private:
   // The span that covers the range; null: read the file itself.

@@ -76,9 +76,9 @@ absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config) {
   return identity;
 }
 
-absl::StatusOr<std::unique_ptr<ReadAhead>> MakeReadAhead(
+absl::StatusOr<std::unique_ptr<AheadFetcher>> MakeAheadFetcher(
     const OpenedJob& job, const ServerIdentity& identity) {
-  ReadAhead::Settings settings;
+  AheadFetcher::Settings settings;
   settings.sources = job.source_pointers();
   if (std::none_of(settings.sources.begin(), settings.sources.end(),
                    [](const SampleSource* s) { return s->InStore(); })) {
@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<ReadAhead>> MakeReadAhead(
   settings.memory = storage.memory() / 2;
   settings.ahead_steps = storage.ahead_steps();
   settings.threads = std::max(storage.connections() / 2, 1u);
-  return std::make_unique<ReadAhead>(std::move(settings));
+  return std::make_unique<AheadFetcher>(std::move(settings));
 }
 
 std::string MeetingAddress(const v1::Config& config) {

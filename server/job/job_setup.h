@@ -14,7 +14,7 @@
 #include "proto/job.pb.h"
 #include "server/config/config_loader.h"
 #include "server/corpus/sample_source.h"
-#include "server/delivery/read_ahead.h"
+#include "server/delivery/ahead_fetcher.h"
 #include "server/schedule/scheduler.h"
 #include "server/text/tokenizer.h"
 
@@ -57,7 +57,7 @@ absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config);
 
 // Makes what fetches ahead for the ranks of `identity`; null if no source lies
 // in a store. `job` must outlive it. Errors: as RuleOf.
-absl::StatusOr<std::unique_ptr<ReadAhead>> MakeReadAhead(
+absl::StatusOr<std::unique_ptr<AheadFetcher>> MakeAheadFetcher(
     const OpenedJob& job, const ServerIdentity& identity);
 
 // The address of the server at which the groups of the job's ranks meet

@@ -80,7 +80,7 @@ void ServerState::AddStorage(v1::GetStatusResponse* status) const {
     storage->set_cache_bytes(cache->bytes());
     storage->set_cache_size(cache->size());
   }
-  storage->set_fetched_to_step(sources_.read_ahead->fetched_to_step());
+  storage->set_fetched_to_step(sources_.ahead_fetcher->fetched_to_step());
 }
 
 void ServerState::AddProblems(v1::GetStatusResponse* status) const {

@@ -8,10 +8,10 @@
 
 #include "common/clock.h"
 #include "proto/metrics_service.pb.h"
+#include "server/delivery/ahead_fetcher.h"
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/delivery/loader.h"
-#include "server/delivery/read_ahead.h"
 #include "server/delivery/stall_watch.h"
 #include "server/monitor/balance_board.h"
 #include "server/monitor/client_board.h"
@@ -41,7 +41,7 @@ class ServerState {
     const PullInstruments* pull = nullptr;
     // Null if no source lies in a store.
     const Storage* storage = nullptr;
-    const ReadAhead* read_ahead = nullptr;
+    const AheadFetcher* ahead_fetcher = nullptr;
     uint64_t memory = 0;     // serve.memory
     Clock* clock = nullptr;  // times the stalls
     // Of the sources whose images may travel encoded.

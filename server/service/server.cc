@@ -132,7 +132,8 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
       std::make_shared<LiveValue<ReadPolicy>>(ReadPolicyOf(job.config.serve()));
   GuardSources(read_policy, &job);
   BALLAST_ASSIGN_OR_RETURN(Parts parts, MakeParts(job, identity.ranks));
-  BALLAST_ASSIGN_OR_RETURN(parts.read_ahead, MakeReadAhead(job, identity));
+  BALLAST_ASSIGN_OR_RETURN(parts.ahead_fetcher,
+                           MakeAheadFetcher(job, identity));
   if (rehearsal == Rehearsal::kFirstBlocks) {
     BALLAST_RETURN_IF_ERROR(
         Rehearse(parts.loader.get(),
@@ -149,9 +150,9 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
                        identity, std::move(parts)));
   BALLAST_RETURN_IF_ERROR(server->Listen());
   server->WatchStandstill();
-  if (server->read_ahead_ != nullptr &&
+  if (server->ahead_fetcher_ != nullptr &&
       server->job_.config.storage().ahead_steps() > 0) {
-    server->read_ahead_->Start([loader = server->loader_.get()] {
+    server->ahead_fetcher_->Start([loader = server->loader_.get()] {
       return loader->stats().current_step;
     });
   }
@@ -197,7 +198,7 @@ LoaderServer::LoaderServer(OpenedJob job, LivePolicy read_policy,
       loader_(std::move(parts.loader)),
       builder_(parts.builder),
       stall_watch_(std::move(parts.stall_watch)),
-      read_ahead_(std::move(parts.read_ahead)),
+      ahead_fetcher_(std::move(parts.ahead_fetcher)),
       balance_(std::move(parts.balance)),
       meeting_(MakeForwarder(job_, identity.name, security_, &calls_)),
       loader_service_(identity.name, job_.scheduler.get(), loader_.get(),
@@ -228,8 +229,8 @@ ServerState::Sources LoaderServer::SourcesOf(const LoaderServer& server,
   sources.pull = &server.pull_instruments_;
   sources.memory = server.job_.config.serve().memory();
   sources.clock = Clock::Real();
-  if (server.read_ahead_ != nullptr) {
-    sources.read_ahead = server.read_ahead_.get();
+  if (server.ahead_fetcher_ != nullptr) {
+    sources.ahead_fetcher = server.ahead_fetcher_.get();
     sources.storage = &Storage::OfProcess();
   }
   const v1::Config& config = server.job_.config;

@@ -14,10 +14,10 @@
 #include "server/config/config_loader.h"
 #include "server/corpus/guarded_source.h"
 #include "server/delivery/active_samples.h"
+#include "server/delivery/ahead_fetcher.h"
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/delivery/loader.h"
-#include "server/delivery/read_ahead.h"
 #include "server/delivery/stall_watch.h"
 #include "server/http/http_server.h"
 #include "server/job/job_setup.h"
@@ -105,7 +105,7 @@ class LoaderServer {
     std::shared_ptr<Loader> loader;
     FileSampleBuilder* builder = nullptr;  // the loader's
     std::unique_ptr<StallWatch> stall_watch;
-    std::unique_ptr<ReadAhead> read_ahead;
+    std::unique_ptr<AheadFetcher> ahead_fetcher;
     std::shared_ptr<BalanceBoard> balance;
   };
   using LivePolicy = std::shared_ptr<LiveValue<ReadPolicy>>;
@@ -133,7 +133,8 @@ class LoaderServer {
   const std::shared_ptr<Loader> loader_;
   FileSampleBuilder* const builder_;  // the loader's
   const std::unique_ptr<StallWatch> stall_watch_;
-  std::unique_ptr<ReadAhead> read_ahead_;  // null: nothing lies in a store
+  std::unique_ptr<AheadFetcher>
+      ahead_fetcher_;  // null: nothing lies in a store
   const std::shared_ptr<BalanceBoard> balance_;
   CallCount calls_;
   const std::unique_ptr<MeetingForwarder> meeting_;  // null: groups meet here

@@ -50,6 +50,9 @@ class Storage {
   absl::StatusOr<std::vector<std::string>> ListFiles(
       absl::string_view directory, absl::string_view pattern);
 
+  // OK if there is a store for `url`: as ListFiles of a name without a glob.
+  absl::Status CheckStore(absl::string_view url) { return Find(url).status(); }
+
   // The stamp that the file has now. Errors: as StampFile; of the store.
   absl::StatusOr<FileStamp> Stamp(const std::string& path);
   // The same of each of `paths`, of several objects at a time. The error of the

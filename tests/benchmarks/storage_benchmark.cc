@@ -1,11 +1,7 @@
 // Bytes a second out of S3: Arrow's own parallel reads, ours with the check of
 // the version, and the cache against local files; all from one server (rclone)
 // in one run. Needs rclone (deploy/setup.sh --tests).
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -25,6 +21,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/storage/storage.h"
+#include "tests/integration/storage/s3_process.h"
 
 namespace ballast {
 namespace {
@@ -42,29 +39,24 @@ class Server {
     static Server& server = *new Server;
     return server;
   }
-  bool ok() const { return !address_.empty(); }
-  const std::string& address() const { return address_; }
+  bool ok() const { return server_ != nullptr; }
+  const std::string& address() const { return server_->address(); }
   const std::string& folder() const { return folder_; }
+  std::string Path(int i) const {
+    return absl::StrCat(folder_, "/root/bucket/", i, ".tar");
+  }
 
   void Stop() {
-    if (process_ > 0) {
-      kill(process_, SIGKILL);
-      waitpid(process_, nullptr, 0);
-    }
+    server_ = nullptr;
     if (!folder_.empty()) fs::remove_all(folder_);
   }
 
  private:
   Server() {
-    const char* home = getenv("HOME");
-    const std::string program =
-        absl::StrCat(home == nullptr ? "/root" : home,
-                     "/.local/share/ballast/rclone/rclone");
-    if (access(program.c_str(), X_OK) != 0) return;
+    if (S3Process::Program().empty()) return;
     std::string name = (fs::temp_directory_path() / "storageXXXXXX").string();
     folder_ = mkdtemp(name.data());
-    fs::create_directory(folder_ + "/root");
-    fs::create_directory(folder_ + "/root/bucket");
+    fs::create_directories(folder_ + "/root/bucket");
     std::string bytes(kObjectBytes, '\0');
     for (int i = 0; i < kObjects; ++i) {
       uint64_t state = i + 1;
@@ -74,40 +66,14 @@ class Server {
       }
       std::ofstream(Path(i), std::ios::binary) << bytes;
     }
-    setenv("AWS_ACCESS_KEY_ID", "KEY", 1);
-    setenv("AWS_SECRET_ACCESS_KEY", "SECRET", 1);
-    int out[2];
-    if (pipe(out) != 0) return;
-    process_ = fork();
-    if (process_ == 0) {
-      dup2(out[1], 2);
-      execl(program.c_str(), "rclone", "serve", "s3", "--addr", "127.0.0.1:0",
-            "--auth-key", "KEY,SECRET", "--config", "/dev/null",
-            (folder_ + "/root").c_str(), nullptr);
-      _exit(1);
-    }
-    close(out[1]);
-    FILE* const lines = fdopen(out[0], "r");
-    char line[1024];
-    while (fgets(line, sizeof(line), lines) != nullptr) {
-      const std::string text = line;
-      const size_t begin = text.find("127.0.0.1:");
-      if (begin == text.npos) continue;
-      address_ = text.substr(
-          begin, text.find_first_not_of("0123456789.:", begin) - begin);
-      break;
-    }
+    setenv("AWS_ACCESS_KEY_ID", S3Process::kId, 1);
+    setenv("AWS_SECRET_ACCESS_KEY", S3Process::kSecret, 1);
+    server_ = std::make_unique<S3Process>(folder_ + "/root");
+    if (!server_->Start()) server_ = nullptr;
   }
 
- public:
-  std::string Path(int i) const {
-    return absl::StrCat(folder_, "/root/bucket/", i, ".tar");
-  }
-
- private:
   std::string folder_;
-  std::string address_;
-  pid_t process_ = -1;
+  std::unique_ptr<S3Process> server_;
 };
 
 bool Skip(benchmark::State& state) {
@@ -162,7 +128,8 @@ void BM_ArrowReads(benchmark::State& state) {
   (void)starts_s3.Configure(Settings());
   (void)starts_s3.Stamp("s3://bucket/0.tar");
   (void)arrow::io::SetIOThreadPoolCapacity(kThreads);
-  auto options = arrow::fs::S3Options::FromAccessKey("KEY", "SECRET");
+  auto options =
+      arrow::fs::S3Options::FromAccessKey(S3Process::kId, S3Process::kSecret);
   options.endpoint_override = Server::Get().address();
   options.scheme = "http";
   options.region = "us-east-1";

@@ -12,7 +12,6 @@
 #include "server/config/path_pattern.h"
 #include "server/corpus/data_path.h"
 #include "server/storage/storage.h"
-#include "server/storage/store_url.h"
 
 namespace ballast {
 
@@ -34,7 +33,7 @@ struct MediaRoot::Folder {
 absl::StatusOr<MediaRoot> MediaRoot::Create(const std::string& folder) {
   if (IsStoreUrl(folder)) {
     BALLAST_RETURN_IF_ERROR(
-        Annotate(ParseStoreUrl(folder).status(), "media_root"));
+        Annotate(Storage::OfProcess().CheckStore(folder), "media_root"));
     return MediaRoot(
         absl::EndsWith(folder, "/") ? folder : absl::StrCat(folder, "/"),
         nullptr);

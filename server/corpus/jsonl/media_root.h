@@ -17,7 +17,7 @@ namespace ballast {
 // the store.
 class MediaRoot {
  public:
-  // Errors: as FileError, naming `folder`; of a prefix as ParseStoreUrl.
+  // Errors: as FileError, naming `folder`; of a prefix as Storage::CheckStore.
   static absl::StatusOr<MediaRoot> Create(const std::string& folder);
 
   // Opens a file below the folder. Follows links. A link that leads outside is

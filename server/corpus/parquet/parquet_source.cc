@@ -53,6 +53,9 @@ absl::StatusOr<std::vector<ByteRange>> ParquetSource::RangesOf(
   const RowGroupCache::Key key = {this, record.file, record.offset,
                                   file.stamp().mtime_ns};
   if (row_groups_->Find(key) != nullptr) return std::vector<ByteRange>();
+  if (file.from() == ReadFrom::kMemory) {
+    return absl::AbortedError("row group not decoded");
+  }
   // The footer, too, is of the version that was opened.
   BALLAST_RETURN_IF_ERROR(file.Load({}));
   BALLAST_ASSIGN_OR_RETURN(const GroupPlace place,

@@ -1,4 +1,4 @@
-#include "server/delivery/read_ahead.h"
+#include "server/delivery/ahead_fetcher.h"
 
 #include <algorithm>
 #include <utility>
@@ -20,9 +20,10 @@ constexpr uint64_t kHorizon = uint64_t{16} << 20;
 
 }  // namespace
 
-ReadAhead::ReadAhead(Settings settings) : settings_(std::move(settings)) {}
+AheadFetcher::AheadFetcher(Settings settings)
+    : settings_(std::move(settings)) {}
 
-ReadAhead::~ReadAhead() {
+AheadFetcher::~AheadFetcher() {
   {
     MutexLock lock(&mutex_);
     stop_ = true;
@@ -31,12 +32,13 @@ ReadAhead::~ReadAhead() {
   if (thread_.joinable()) thread_.join();
 }
 
-void ReadAhead::Start(std::function<std::optional<uint64_t>()> current_step) {
+void AheadFetcher::Start(
+    std::function<std::optional<uint64_t>()> current_step) {
   thread_ = std::thread(
       [this, current_step = std::move(current_step)] { Follow(current_step); });
 }
 
-bool ReadAhead::Stopped(absl::Duration time) {
+bool AheadFetcher::Stopped(absl::Duration time) {
   MutexLock lock(&mutex_);
   if (!stop_ && time > absl::ZeroDuration()) {
     changed_.WaitFor(&mutex_, absl::ToChronoNanoseconds(time));
@@ -44,7 +46,7 @@ bool ReadAhead::Stopped(absl::Duration time) {
   return stop_;
 }
 
-void ReadAhead::Follow(
+void AheadFetcher::Follow(
     const std::function<std::optional<uint64_t>()>& current_step) {
   std::optional<uint64_t> last;
   bool warned = false;
@@ -80,7 +82,7 @@ void ReadAhead::Follow(
   }
 }
 
-absl::Status ReadAhead::Fetch(
+absl::Status AheadFetcher::Fetch(
     uint64_t first, uint64_t end,
     const std::function<void(uint64_t steps, uint64_t bytes)>& progress) {
   for (uint64_t step = first; step < end; ++step) {
@@ -91,7 +93,7 @@ absl::Status ReadAhead::Fetch(
   return absl::OkStatus();
 }
 
-absl::Status ReadAhead::FetchStep(uint64_t step) {
+absl::Status AheadFetcher::FetchStep(uint64_t step) {
   BALLAST_ASSIGN_OR_RETURN(const v1::StepSchedule schedule,
                            settings_.scheduler->Schedule(step));
   const std::vector<AheadSample> samples =
@@ -124,7 +126,8 @@ absl::Status ReadAhead::FetchStep(uint64_t step) {
   return absl::OkStatus();
 }
 
-absl::Status ReadAhead::FetchSample(uint64_t step, const AheadSample& sample) {
+absl::Status AheadFetcher::FetchSample(uint64_t step,
+                                       const AheadSample& sample) {
   const SampleSource& source = *settings_.sources[sample.source];
   const absl::StatusOr<uint64_t> bytes =
       source.FetchAhead(sample.ordinal, [&](uint64_t wanted) {
@@ -139,7 +142,8 @@ absl::Status ReadAhead::FetchSample(uint64_t step, const AheadSample& sample) {
                   absl::StrCat(at.file, ": sample ", sample.ordinal));
 }
 
-bool ReadAhead::MakeRoomFor(uint64_t step, uint64_t position, uint64_t bytes) {
+bool AheadFetcher::MakeRoomFor(uint64_t step, uint64_t position,
+                               uint64_t bytes) {
   if (settings_.cache == nullptr) {
     MutexLock lock(&mutex_);
     if (ahead_bytes_ > 0 && ahead_bytes_ + bytes > settings_.memory) {
@@ -165,14 +169,14 @@ bool ReadAhead::MakeRoomFor(uint64_t step, uint64_t position, uint64_t bytes) {
       });
 }
 
-uint64_t ReadAhead::NextPosition(uint64_t position) {
+uint64_t AheadFetcher::NextPosition(uint64_t position) {
   MutexLock lock(&mutex_);
   return first_positions_.empty()
              ? position
              : std::min(position, first_positions_.begin()->second);
 }
 
-void ReadAhead::Pass(uint64_t step) {
+void AheadFetcher::Pass(uint64_t step) {
   MutexLock lock(&mutex_);
   first_positions_.erase(first_positions_.begin(),
                          first_positions_.upper_bound(step));

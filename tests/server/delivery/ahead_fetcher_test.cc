@@ -1,4 +1,4 @@
-#include "server/delivery/read_ahead.h"
+#include "server/delivery/ahead_fetcher.h"
 
 #include <algorithm>
 #include <atomic>
@@ -122,10 +122,10 @@ class StoreSource : public SampleSource {
   mutable std::vector<uint64_t> fetched_ ABSL_GUARDED_BY(mutex_);
 };
 
-class ReadAheadTest : public ::testing::Test {
+class AheadFetcherTest : public ::testing::Test {
  protected:
-  ReadAhead::Settings Settings(uint64_t memory, uint32_t ahead_steps) {
-    ReadAhead::Settings settings;
+  AheadFetcher::Settings Settings(uint64_t memory, uint32_t ahead_steps) {
+    AheadFetcher::Settings settings;
     settings.scheduler = &scheduler_;
     settings.sources = {&source_};
     settings.served = Served({0, 1}, v1::DELIVERY_OFF);
@@ -139,8 +139,8 @@ class ReadAheadTest : public ::testing::Test {
   StoreSource source_;
 };
 
-TEST_F(ReadAheadTest, FetchesStepsInTheirOrder) {
-  ReadAhead ahead(Settings(1 << 20, 4));
+TEST_F(AheadFetcherTest, FetchesStepsInTheirOrder) {
+  AheadFetcher ahead(Settings(1 << 20, 4));
   std::vector<std::pair<uint64_t, uint64_t>> progress;
   ASSERT_TRUE(ahead
                   .Fetch(2, 4,
@@ -155,19 +155,19 @@ TEST_F(ReadAheadTest, FetchesStepsInTheirOrder) {
   EXPECT_EQ(ahead.fetched_to_step(), 4u);
 }
 
-TEST_F(ReadAheadTest, NamesTheSampleThatFails) {
+TEST_F(AheadFetcherTest, NamesTheSampleThatFails) {
   source_.fails = 201;
-  ReadAhead ahead(Settings(1 << 20, 4));
+  AheadFetcher ahead(Settings(1 << 20, 4));
   const absl::Status status = ahead.Fetch(2, 4, [](uint64_t, uint64_t) {});
   EXPECT_TRUE(absl::IsUnavailable(status));
   EXPECT_EQ(status.message(), "docs.tar: sample 201: the store is down");
 }
 
-TEST_F(ReadAheadTest, FollowsTrainingWithinItsStepsAndMemory) {
+TEST_F(AheadFetcherTest, FollowsTrainingWithinItsStepsAndMemory) {
   std::atomic<uint64_t> step{0};
   {
     // Room for six samples.
-    ReadAhead ahead(Settings(600, 3));
+    AheadFetcher ahead(Settings(600, 3));
     ahead.Start([&]() -> std::optional<uint64_t> { return step.load(); });
     source_.AwaitCount(6);
     EXPECT_THAT(source_.fetched(), ElementsAre(100, 101, 102, 103, 200, 201));
@@ -181,8 +181,8 @@ TEST_F(ReadAheadTest, FollowsTrainingWithinItsStepsAndMemory) {
   }
 }
 
-TEST_F(ReadAheadTest, WaitsWhileNobodyTrains) {
-  ReadAhead ahead(Settings(1 << 20, 3));
+TEST_F(AheadFetcherTest, WaitsWhileNobodyTrains) {
+  AheadFetcher ahead(Settings(1 << 20, 3));
   std::atomic<int> asked{0};
   ahead.Start([&]() -> std::optional<uint64_t> {
     ++asked;

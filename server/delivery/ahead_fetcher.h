@@ -1,5 +1,5 @@
-#ifndef BALLAST_SERVER_DELIVERY_READ_AHEAD_H_
-#define BALLAST_SERVER_DELIVERY_READ_AHEAD_H_
+#ifndef BALLAST_SERVER_DELIVERY_AHEAD_FETCHER_H_
+#define BALLAST_SERVER_DELIVERY_AHEAD_FETCHER_H_
 
 #include <atomic>
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace ballast {
 // Fetches from stores what the next steps of train need, in the order in which
 // they need it, and gives up for it what the cache needs last (cache_policy.h).
 // Without a cache it fetches into memory, as far as `memory` goes.
-class ReadAhead {
+class AheadFetcher {
  public:
   struct Settings {
     const Scheduler* scheduler = nullptr;       // of train
@@ -35,11 +35,11 @@ class ReadAhead {
     uint32_t threads = 1;  // that fetch at the same time
   };
 
-  explicit ReadAhead(Settings settings);
+  explicit AheadFetcher(Settings settings);
   // Ends Start's thread; waits for the requests in flight.
-  ~ReadAhead();
-  ReadAhead(const ReadAhead&) = delete;
-  ReadAhead& operator=(const ReadAhead&) = delete;
+  ~AheadFetcher();
+  AheadFetcher(const AheadFetcher&) = delete;
+  AheadFetcher& operator=(const AheadFetcher&) = delete;
 
   // Follows training from a thread of its own until the destructor: keeps the
   // steps after `current_step()`, which is called a few times a second, up to
@@ -89,4 +89,4 @@ class ReadAhead {
 
 }  // namespace ballast
 
-#endif  // BALLAST_SERVER_DELIVERY_READ_AHEAD_H_
+#endif  // BALLAST_SERVER_DELIVERY_AHEAD_FETCHER_H_
