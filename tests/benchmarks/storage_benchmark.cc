@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kObjects = 4;
-constexpr uint64_t kObjectBytes = uint64_t{32} << 20;
+constexpr uint64_t kObjectBytes = uint64_t{16} << 20;
 constexpr int kThreads = 16;
 
 // An S3 server over a folder with kObjects objects; ends with the process.
@@ -224,8 +224,8 @@ void BM_LocalReads(benchmark::State& state) {
   SetBytes(state);
 }
 
-// The bytes of a sample of one photograph, and of one part.
-#define BALLAST_SIZES ->Arg(256 << 10)->Arg(8 << 20)->UseRealTime()
+// The bytes of a sample of a photograph, and of one part of a row group.
+#define BALLAST_SIZES ->Arg(1 << 20)->Arg(8 << 20)->UseRealTime()
 BENCHMARK(BM_ArrowReads) BALLAST_SIZES;
 BENCHMARK(BM_StoreReads) BALLAST_SIZES;
 BENCHMARK(BM_CachedReads) BALLAST_SIZES;

@@ -39,8 +39,9 @@ bool S3Process::Start() {
     dup2(out[1], STDERR_FILENO);
     // Sees at once what a test writes into the folder.
     execl(program.c_str(), "rclone", "serve", "s3", "--addr", address.c_str(),
-          "--auth-key", keys.c_str(), "--dir-cache-time", "0s", "--config",
-          "/dev/null", root_.c_str(), nullptr);
+          "--auth-key", keys.c_str(), "--dir-cache-time", "0s",
+          "--vfs-read-wait", "0s", "--config", "/dev/null", root_.c_str(),
+          nullptr);
     _exit(1);
   }
   close(out[1]);

@@ -58,7 +58,7 @@ class S3Server:
                 rclone(), "serve", "s3", "--addr", self._address,
                 "--auth-key", ",".join(KEYS.values()),
                 # Sees at once what a test writes into the folder.
-                "--dir-cache-time", "0s", "--config", "/dev/null", self._root,
+                "--dir-cache-time", "0s", "--vfs-read-wait", "0s", "--config", "/dev/null", self._root,
             ],
             stderr=subprocess.PIPE,
             text=True,
