@@ -1,6 +1,7 @@
 // ballast-server: builds indexes, serves shards and shows what it would serve.
 
 #include "common/command_line.h"
+#include "server/command/fetch.h"
 #include "server/command/index.h"
 #include "server/command/inspect_balance.h"
 #include "server/command/inspect_conversation.h"
@@ -30,6 +31,7 @@ int main(int argc, char** argv) {
       "\n"
       "See also `ballast-server COMMAND --help`.");
   ballast::AddIndex(&line);
+  ballast::AddFetch(&line);
   ballast::AddServe(&line);
   ballast::AddPlan(&line);
   ballast::AddPreview(&line);

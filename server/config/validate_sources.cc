@@ -9,6 +9,7 @@
 #include "server/config/config_validate.h"
 #include "server/config/path_pattern.h"
 #include "server/config/row_filter.h"
+#include "server/storage/store_url.h"
 
 namespace ballast {
 namespace {
@@ -42,6 +43,12 @@ class SourceCheck {
     if (source_.format() != v1::Source::FORMAT_JSONL) {
       Refuse("media_root", "a format other than jsonl",
              "it for format: jsonl alone");
+    }
+    CheckUrl("media_root", source_.media_root());
+    if (IsSound("index") && IsStoreUrl(source_.index())) {
+      report_.AddFault(ChildKey(key_, "index"),
+                       "found a store; wanted a file on a disk, which servers "
+                       "map into memory");
     }
     if (source_.format() == v1::Source::FORMAT_MOCK && IsSound("lengths")) {
       CheckLengths();
@@ -99,11 +106,22 @@ class SourceCheck {
       return;
     }
     const auto names = ExpandBraces(source_.path());
-    if (names.ok()) return;
+    if (names.ok()) {
+      if (!names->empty()) CheckUrl("path", names->front());
+      return;
+    }
     report_.AddFault(
         ChildKey(key_, "path"),
         absl::StrCat("found ", Shown(source_.path()), "; wanted a path: ",
                      std::string(names.status().message())));
+  }
+
+  // The message alone: a URL may hold a password.
+  void CheckUrl(absl::string_view name, const std::string& path) {
+    if (!IsSound(name) || !IsStoreUrl(path)) return;
+    const absl::Status parsed = ParseStoreUrl(path).status();
+    if (parsed.ok()) return;
+    report_.AddFault(ChildKey(key_, name), std::string(parsed.message()));
   }
 
   void CheckLengths() {

@@ -10,6 +10,7 @@
 #include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/parquet/parquet_columns.h"
+#include "server/storage/storage.h"
 
 namespace ballast {
 namespace {
@@ -55,19 +56,27 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
     return stale("there are ", files.size(), " files, it knows ",
                  index.num_files());
   }
+  std::vector<std::string> paths;
+  for (const SourceFile& file : files) paths.push_back(file.path);
   for (uint64_t i = 0; i < files.size(); ++i) {
     if (files[i].name != index.file_name(i)) {
       return stale("file ", i, " is ", files[i].name, ", it knows ",
                    Printable(index.file_name(i)));
     }
-    BALLAST_ASSIGN_OR_RETURN(const FileStamp now, StampFile(files[i].path));
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<FileStamp> stamps,
+                           Storage::OfProcess().StampAll(paths));
+  for (uint64_t i = 0; i < files.size(); ++i) {
+    const FileStamp now = stamps[i];
     const FileStamp then = index.file_stamp(i);
     if (now.size != then.size) {
       return stale(files[i].name, " has ", now.size, " bytes, it knows ",
                    then.size);
     }
     if (now.mtime_ns != then.mtime_ns) {
-      return stale(files[i].name, " has another modification time");
+      return stale(files[i].name, IsStoreUrl(files[i].path)
+                                      ? " is another version in the store"
+                                      : " has another modification time");
     }
   }
   return absl::OkStatus();
@@ -76,7 +85,7 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
 absl::StatusOr<std::vector<std::string>> PathsOf(const v1::Source& source,
                                                  absl::string_view directory) {
   if (source.format() != v1::Source::FORMAT_ENERGON) {
-    return ExpandPath(directory, source.path());
+    return Storage::OfProcess().ListFiles(directory, source.path());
   }
   BALLAST_ASSIGN_OR_RETURN(const EnergonFolder folder,
                            OpenEnergonFolder(source, directory));

@@ -20,6 +20,7 @@
 #include "server/image/image.h"
 #include "server/image/image_header.h"
 #include "server/job/config_index_key.h"
+#include "server/storage/storage.h"
 #include "server/text/family_text.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/text_measure.h"
@@ -179,6 +180,8 @@ absl::Status Build(const v1::Source& source, absl::string_view directory,
 
 absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const LoadedConfig& config, const IndexSourcesOptions& options) {
+  BALLAST_RETURN_IF_ERROR(
+      Storage::OfProcess().Configure(config.config.storage()));
   v1::Config c = config.config;
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                            OpenModelTokenizer(c.mutable_model()));

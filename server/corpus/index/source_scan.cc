@@ -16,9 +16,13 @@
 #include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/make_source.h"
 #include "server/corpus/parquet/parquet_columns.h"
+#include "server/storage/storage.h"
 
 namespace ballast {
 namespace {
+
+// Files of a store that are scanned at the same time.
+constexpr uint32_t kStoreThreads = 32;
 
 absl::StatusOr<ReadFile> MakeReadFile(const v1::Source& source,
                                       absl::string_view directory) {
@@ -74,12 +78,12 @@ absl::StatusOr<std::unique_ptr<SourceScan>> SourceScan::Create(
 
 absl::Status SourceScan::Run(absl::Span<const size_t> wanted,
                              const OnScan& on_scan) {
+  std::vector<std::string> paths;
+  for (const size_t number : wanted) paths.push_back(files_[number].path);
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<FileStamp> stamps,
+                           Storage::OfProcess().StampAll(paths));
   uint64_t bytes = 0;
-  for (const size_t number : wanted) {
-    BALLAST_ASSIGN_OR_RETURN(const FileStamp stamp,
-                             StampFile(files_[number].path));
-    bytes += stamp.size;
-  }
+  for (const FileStamp& stamp : stamps) bytes += stamp.size;
   ProgressMeter progress(bytes, options_->progress);
   std::atomic<size_t> next{0};
   std::atomic<bool> failed{false};
@@ -101,8 +105,11 @@ absl::Status SourceScan::Run(absl::Span<const size_t> wanted,
       if (!results[i].ok()) failed = true;
     }
   };
-  const size_t count =
-      std::min<size_t>(std::max<uint32_t>(options_->threads, 1), wanted.size());
+  // Threads that read from a store wait most of the time.
+  const uint32_t least =
+      !paths.empty() && IsStoreUrl(paths[0]) ? kStoreThreads : 1;
+  const size_t count = std::min<size_t>(
+      std::max<uint32_t>(options_->threads, least), wanted.size());
   std::vector<std::thread> threads;
   for (size_t i = 1; i < count; ++i) threads.emplace_back(work);
   work();
@@ -113,7 +120,8 @@ absl::Status SourceScan::Run(absl::Span<const size_t> wanted,
 
 absl::StatusOr<FileScan> SourceScan::ScanFile(const SourceFile& source,
                                               ProgressMeter* progress) const {
-  BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(source.path));
+  BALLAST_ASSIGN_OR_RETURN(const File file,
+                           Storage::OfProcess().Open(source.path));
   FileScanner scanner(source.name, file, options_, progress);
   const std::optional<uint64_t> known = reuse_.Find(source, file.stamp());
   if (known && !reuse_.HasMarks()) {
@@ -124,7 +132,8 @@ absl::StatusOr<FileScan> SourceScan::ScanFile(const SourceFile& source,
   BALLAST_RETURN_IF_ERROR(known && reuse_.HasMarks()
                               ? Reuse(*known, scanner)
                               : read_file_(file, scanner));
-  BALLAST_ASSIGN_OR_RETURN(const FileStamp now, StampFile(source.path));
+  BALLAST_ASSIGN_OR_RETURN(const FileStamp now,
+                           Storage::OfProcess().Stamp(source.path));
   if (!(now == file.stamp())) {
     return absl::AbortedError(absl::StrCat(
         source.path, ": changed while it was indexed; index it again"));

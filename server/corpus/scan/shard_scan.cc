@@ -10,6 +10,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
@@ -24,9 +25,20 @@
 #include "server/corpus/index/source_scan.h"
 #include "server/corpus/scan/scan_journal.h"
 #include "server/corpus/source_files.h"
+#include "server/storage/storage.h"
 
 namespace ballast {
 namespace {
+
+// The stamps that the files of a range have now.
+absl::StatusOr<std::vector<FileStamp>> StampsOf(
+    const std::vector<SourceFile>& files, const CheckUnitRange& range) {
+  std::vector<std::string> paths;
+  for (uint64_t file = range.begin; file < range.end; ++file) {
+    paths.push_back(files[file].path);
+  }
+  return Storage::OfProcess().StampAll(paths);
+}
 
 ScanJournalKey KeyOf(const v1::Source& source, absl::string_view directory,
                      const IndexOptions& options,
@@ -115,13 +127,13 @@ absl::StatusOr<std::optional<std::vector<FileScan>>> ReadShards(
   }
   if (!any) return std::nullopt;
   BALLAST_RETURN_IF_ERROR(missing);
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<FileStamp> now,
+                           StampsOf(files, {0, files.size()}));
   std::vector<FileScan> all;
   for (uint32_t number = 1; number <= shards; ++number) {
     const CheckUnitRange range = UnitsOf({number, shards}, files.size());
     for (uint64_t file = range.begin; file < range.end; ++file) {
-      BALLAST_ASSIGN_OR_RETURN(const FileStamp now,
-                               StampFile(files[file].path));
-      if (!(now == scans[file]->stamp)) {
+      if (!(now[file] == scans[file]->stamp)) {
         return NotDone({number, shards},
                        absl::StrCat("scanned ", files[file].name,
                                     ", which has changed since"));
@@ -166,11 +178,13 @@ absl::StatusOr<ShardScanReport> ScanShard(const v1::Source& source,
                         }));
   ShardScanReport report;
   report.files = range.end - range.begin;
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<FileStamp> now,
+                           StampsOf(files, range));
   std::vector<size_t> wanted;
   for (uint64_t file = range.begin; file < range.end; ++file) {
     const auto found = recorded.find(file);
-    BALLAST_ASSIGN_OR_RETURN(const FileStamp now, StampFile(files[file].path));
-    if (found == recorded.end() || !(found->second.stamp == now)) {
+    if (found == recorded.end() ||
+        !(found->second.stamp == now[file - range.begin])) {
       wanted.push_back(file);
       continue;
     }
