@@ -27,6 +27,9 @@ packages=(
   protobuf-compiler-grpc
   # Other libraries.
   libabsl-dev
+  libavcodec-dev
+  libavformat-dev
+  libavutil-dev
   libbenchmark-dev
   libcivetweb-dev
   libcli11-dev
@@ -41,6 +44,7 @@ packages=(
   libsentencepiece-dev
   libsimdjson-dev
   libssl-dev
+  libswscale-dev
   libutf8proc-dev
   libwebp-dev
   libxxhash-dev
@@ -59,6 +63,7 @@ packages=(
 # Services of these packages are not started.
 test_packages=(
   chromium
+  ffmpeg
   iproute2
   nftables
   prometheus
