@@ -49,10 +49,13 @@ void LimitResources() {
   setrlimit(RLIMIT_AS, &memory);
 }
 
-// The request's processor time, after which the kernel ends the process.
+// The processor time of a request, after which the kernel ends the process; 0:
+// no limit. FrameDecoder limits that of a packet.
 void LimitTime(uint32_t seconds) {
   itimerval limit = {};
   limit.it_value.tv_sec = seconds;
+  setitimer(ITIMER_VIRTUAL, &limit, nullptr);
+  limit.it_value.tv_sec = seconds == 0 ? 0 : kPacketSeconds;
   setitimer(ITIMER_PROF, &limit, nullptr);
 }
 

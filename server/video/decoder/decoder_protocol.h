@@ -90,6 +90,9 @@ inline constexpr uint32_t kMostNameBytes = 256;
 inline constexpr uint32_t kMostFrames = uint32_t{1} << 21;
 // Pixels of a frame: 8K is half of it.
 inline constexpr uint64_t kMostFramePixels = uint64_t{1} << 26;
+// Processor time that one packet may take to decode, and that listing all of
+// them may take; the process is killed above it.
+inline constexpr int kPacketSeconds = 60;
 // The most address space that a process may take.
 inline constexpr uint64_t kMostMemory = uint64_t{4} << 30;
 // Beside a row and a frame in a slot: vector units write beyond the end.

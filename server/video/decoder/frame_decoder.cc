@@ -1,5 +1,7 @@
 #include "server/video/decoder/frame_decoder.h"
 
+#include <sys/time.h>
+
 #include <algorithm>
 #include <string>
 #include <tuple>
@@ -182,6 +184,9 @@ void FrameDecoder::NoteDamage(uint32_t packet, int status) {
 }
 
 bool FrameDecoder::Send(AVPacket* packet) {
+  itimerval limit = {};
+  limit.it_value.tv_sec = kPacketSeconds;
+  setitimer(ITIMER_PROF, &limit, nullptr);
   if (packet != nullptr) {
     const auto number = static_cast<uint32_t>(packet->pts);
     const AVCodecID codec = codec_->codec_id;
