@@ -14,7 +14,7 @@ inline constexpr int64_t kNoTime = INT64_MIN;
 // A compressed frame, in the order of decoding.
 struct VideoPacket {
   int64_t time = kNoTime;  // of presentation, in the stream's unit
-  bool is_key = false;     // decoding can begin here
+  bool is_key = false;     // decoding can begin with it
   bool is_shown = true;    // false: other frames refer to it, nobody sees it
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -151,13 +152,48 @@ absl::StatusOr<TileShape> ResizeByClass(const VideoModel& model,
                      static_cast<double>(max_pixels));
 }
 
-void AddSeconds(const VideoModel& model, double fps, VideoPlan* plan) {
-  const std::vector<uint32_t>& frames = plan->frames;
-  for (size_t i = 0; i < frames.size(); i += model.temporal) {
+// Adds the times of temporal patches: frames `times` (numbers) at `fps`.
+void AddSeconds(const VideoModel& model, const std::vector<uint32_t>& times,
+                double fps, VideoPlan* plan) {
+  for (size_t i = 0; i < times.size(); i += model.temporal) {
     // The last frame is repeated to fill a patch.
-    const size_t last = std::min(i + model.temporal, frames.size()) - 1;
-    plan->seconds.push_back((frames[i] / fps + frames[last] / fps) / 2);
+    const size_t last = std::min<size_t>(i + model.temporal, times.size()) - 1;
+    plan->seconds.push_back((times[i] / fps + times[last] / fps) / 2);
   }
+}
+
+// Adds size, grid and tokens; the frames are known.
+absl::Status AddSize(const VideoModel& model, uint32_t height, uint32_t width,
+                     VideoPlan* plan) {
+  plan->grid_t = static_cast<uint32_t>(
+      (plan->frames.size() + model.temporal - 1) / model.temporal);
+  if (model.side != 0) {
+    plan->height = plan->width = model.side;
+    plan->grid_h = plan->grid_w = model.side / model.patch;
+    plan->tokens = uint64_t{plan->grid_t} * model.frame_tokens +
+                   (model.rule == VideoRule::kOneVision ? 1 : 0);
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<TileShape> size =
+      model.sampling == VideoSampling::kOwn
+          ? ResizeByUtils(model, static_cast<double>(plan->frames.size()),
+                          height, width)
+          : ResizeByClass(model, plan->frames.size(), height, width);
+  if (!size.ok()) return size.status();
+  plan->height = size->height;
+  plan->width = size->width;
+  plan->grid_h = size->height / model.patch;
+  plan->grid_w = size->width / model.patch;
+  plan->tokens = uint64_t{plan->grid_t} * plan->grid_h * plan->grid_w /
+                 (model.merge * model.merge);
+  return absl::OkStatus();
+}
+
+absl::Status CheckSides(uint32_t height, uint32_t width) {
+  if (height == 0 || width == 0 || height > kMostSide || width > kMostSide) {
+    return Refused(height, width, "wanted sides of 1 to 67108864 pixels");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -166,40 +202,62 @@ absl::StatusOr<VideoPlan> PlanVideo(const VideoModel& model,
                                     const VideoLength& video, uint32_t height,
                                     uint32_t width, const VideoClip& clip,
                                     uint64_t seed) {
-  if (height == 0 || width == 0 || height > kMostSide || width > kMostSide) {
-    return Refused(height, width, "wanted sides of 1 to 67108864 pixels");
-  }
+  BALLAST_RETURN_IF_ERROR(CheckSides(height, width));
   BALLAST_ASSIGN_OR_RETURN(SampledFrames sampled,
                            SampleFrames(model, video, clip, seed));
   VideoPlan plan;
   plan.frames = std::move(sampled.frames);
-  const auto frames = static_cast<double>(plan.frames.size());
-  // As both libraries do, each in its order of operations.
-  const double sampled_fps =
-      frames / std::max<double>(sampled.clip_frames, 1e-6) * video.fps;
+  // As both libraries do, in their order of operations.
+  const double sampled_fps = static_cast<double>(plan.frames.size()) /
+                             std::max<double>(sampled.clip_frames, 1e-6) *
+                             video.fps;
   plan.seconds_per_patch = model.temporal / sampled_fps;
-  plan.grid_t = static_cast<uint32_t>(
-      (plan.frames.size() + model.temporal - 1) / model.temporal);
-  AddSeconds(model, video.fps, &plan);
-  if (model.side != 0) {
-    plan.height = plan.width = model.side;
-    plan.grid_h = plan.grid_w = model.side / model.patch;
-    plan.tokens = uint64_t{plan.grid_t} * model.frame_tokens +
-                  (model.rule == VideoRule::kOneVision ? 1 : 0);
-    return plan;
-  }
-  absl::StatusOr<TileShape> size =
-      model.sampling == VideoSampling::kOwn
-          ? ResizeByUtils(model, frames, height, width)
-          : ResizeByClass(model, plan.frames.size(), height, width);
-  if (!size.ok()) return size.status();
-  plan.height = size->height;
-  plan.width = size->width;
-  plan.grid_h = size->height / model.patch;
-  plan.grid_w = size->width / model.patch;
-  plan.tokens = uint64_t{plan.grid_t} * plan.grid_h * plan.grid_w /
-                (model.merge * model.merge);
+  AddSeconds(model, plan.frames, video.fps, &plan);
+  BALLAST_RETURN_IF_ERROR(AddSize(model, height, width, &plan));
   return plan;
+}
+
+absl::StatusOr<FrameListPlan> PlanFrameList(const VideoModel& model,
+                                            uint32_t count, double fps,
+                                            uint32_t height, uint32_t width) {
+  constexpr double kListFps = 2.0;
+  constexpr uint64_t kMinImageTokens = 4;
+  constexpr uint64_t kMaxImageTokens = 16384;
+  BALLAST_RETURN_IF_ERROR(CheckSides(height, width));
+  if (count == 0) {
+    return absl::InvalidArgumentError("a video of no frames");
+  }
+  if (!(fps > 0)) fps = kListFps;
+  FrameListPlan list;
+  VideoPlan& plan = list.plan;
+  std::vector<uint32_t> times;
+  const bool is_padded =
+      model.sampling == VideoSampling::kOwn && model.temporal > 1;
+  const uint64_t padded =
+      is_padded ? (uint64_t{count} + model.temporal - 1) / model.temporal *
+                      model.temporal
+                : count;
+  for (uint64_t i = 0; i < padded; ++i) {
+    times.push_back(static_cast<uint32_t>(i));
+    plan.frames.push_back(
+        static_cast<uint32_t>(std::min<uint64_t>(i, count - 1)));
+  }
+  plan.seconds_per_patch = model.temporal / fps;
+  AddSeconds(model, times, fps, &plan);
+  if (is_padded) {
+    // It takes the factor of a video for the side of an image's patch.
+    const uint64_t factor = uint64_t{model.patch} * model.merge * 2;
+    const uint64_t token = factor * factor;
+    const auto first = UtilsResize(
+        height, width, static_cast<double>(factor),
+        static_cast<double>(Or(model.min_pixels, kMinImageTokens * token)),
+        static_cast<double>(Or(model.max_pixels, kMaxImageTokens * token)));
+    if (!first.ok()) return first.status();
+    list.first_height = height = first->height;
+    list.first_width = width = first->width;
+  }
+  BALLAST_RETURN_IF_ERROR(AddSize(model, height, width, &plan));
+  return list;
 }
 
 }  // namespace ballast

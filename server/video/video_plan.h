@@ -37,6 +37,22 @@ absl::StatusOr<VideoPlan> PlanVideo(const VideoModel& model,
                                     uint32_t width, const VideoClip& clip = {},
                                     uint64_t seed = 0);
 
+// A video given as a list of pictures of one size. All are used.
+struct FrameListPlan {
+  VideoPlan plan;
+  // qwen-vl-utils resizes such pictures twice: first as images, with Pillow,
+  // to this size. 0: once.
+  uint32_t first_height = 0;
+  uint32_t first_width = 0;
+};
+
+// Plans `count` pictures that were taken `fps` a second (0: 2, the default of
+// qwen-vl-utils). `plan.frames` repeats the last where the model takes frames
+// in pairs. Errors: as PlanVideo.
+absl::StatusOr<FrameListPlan> PlanFrameList(const VideoModel& model,
+                                            uint32_t count, double fps,
+                                            uint32_t height, uint32_t width);
+
 }  // namespace ballast
 
 #endif  // BALLAST_SERVER_VIDEO_VIDEO_PLAN_H_

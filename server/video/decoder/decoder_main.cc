@@ -216,16 +216,16 @@ bool AnswerDecode(int file, int memory, const Request& request,
   }
   SlotWriter writer(request, static_cast<uint8_t*>(slots), fault);
   FrameDecoder decoder(file, request.offset, request.bytes, list, table);
-  const bool done =
-      decoder.Decode(
-          wanted,
-          [&](const AVFrame& frame, uint32_t place) {
-            return writer.Write(frame, place);
-          },
-          fault) &&
-      writer.Finish();
+  const bool is_decoded = decoder.Decode(
+      wanted,
+      [&](const AVFrame& frame, uint32_t place) {
+        return writer.Write(frame, place);
+      },
+      fault);
+  // Also after a fault: answers that are left would be taken for a request.
+  const bool is_finished = writer.Finish();
   munmap(slots, bytes);
-  return done;
+  return is_decoded && is_finished;
 }
 
 // Returns false at the end of the stream.

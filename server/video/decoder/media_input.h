@@ -5,6 +5,7 @@ extern "C" {
 #include <libavformat/avformat.h>
 }
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -52,6 +53,10 @@ class MediaInput {
   bool CanHidePayload() const;
   // Why the headers alone do not describe every packet.
   std::string ReasonToScan() const;
+
+  // Reads up to `size` bytes at `position`, hidden or not, without moving.
+  // Returns how many.
+  size_t Peek(int64_t position, size_t size, uint8_t* to);
 
   // Whether packets can be sought by time.
   bool CanSeek() const;

@@ -4,7 +4,9 @@ extern "C" {
 #include <libavutil/display.h>
 }
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -21,6 +23,66 @@ bool IsShown(const AVPacket& packet, AVCodecID codec, bool has_payload) {
   if ((packet.flags & AV_PKT_FLAG_DISCARD) != 0) return false;
   if (codec != AV_CODEC_ID_VP8 || !has_payload || packet.size == 0) return true;
   return (packet.data[0] & kShowFrame) != 0;
+}
+
+// Bytes of a packet that are read to see whether decoding can begin with it.
+constexpr size_t kPeekedBytes = 4096;
+
+// The type of the first slice in the packet of H.264 or HEVC; -1 if there is
+// none in these bytes.
+int FirstSliceType(const AVCodecParameters& codec, const uint8_t* data,
+                   size_t size) {
+  const bool is_hevc = codec.codec_id == AV_CODEC_ID_HEVC;
+  const auto type_of = [&](uint8_t byte) {
+    return is_hevc ? byte >> 1 & 63 : byte & 31;
+  };
+  const auto is_slice = [&](int type) {
+    return is_hevc ? type < 32 : type >= 1 && type <= 5;
+  };
+  // With a configuration record, units follow their length; otherwise three
+  // bytes 0 0 1.
+  const int at = is_hevc ? 21 : 4;  // of the length's length
+  if (codec.extradata_size > at && codec.extradata[0] == 1) {
+    const size_t prefix = (codec.extradata[at] & 3) + 1;
+    for (size_t next = 0; next + prefix < size;) {
+      uint64_t length = 0;
+      for (size_t i = 0; i < prefix; ++i) {
+        length = length << 8 | data[next + i];
+      }
+      next += prefix;
+      const int type = type_of(data[next]);
+      if (is_slice(type)) return type;
+      next += length;
+    }
+    return -1;
+  }
+  for (size_t i = 0; i + 3 < size; ++i) {
+    if (data[i] != 0 || data[i + 1] != 0 || data[i + 2] != 1) continue;
+    const int type = type_of(data[i + 3]);
+    if (is_slice(type)) return type;
+  }
+  return -1;
+}
+
+// Whether decoding can begin with a packet that its container calls a key.
+// Containers also call those keys from which the picture recovers after a
+// while, or after which frames refer to what lies before.
+bool CanBegin(MediaInput* input, const AVPacket& packet, bool has_payload) {
+  const AVCodecParameters& codec = *input->stream()->codecpar;
+  const bool is_hevc = codec.codec_id == AV_CODEC_ID_HEVC;
+  if (!is_hevc && codec.codec_id != AV_CODEC_ID_H264) return true;
+  uint8_t peeked[kPeekedBytes];
+  const uint8_t* data = packet.data;
+  size_t size = static_cast<size_t>(packet.size);
+  if (!has_payload) {
+    size = input->Peek(packet.pos, std::min(size, sizeof(peeked)), peeked);
+    data = peeked;
+  }
+  const int type = FirstSliceType(codec, data, size);
+  // H.264: an IDR picture. HEVC: any random access picture, since its frames
+  // name all that they refer to, and its decoder leaves out those that cannot
+  // be decoded.
+  return is_hevc ? type >= 16 && type <= 21 : type == 5;
 }
 
 }  // namespace
@@ -42,7 +104,8 @@ bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
                 "more than " + std::to_string(kMostFrames) + " frames"};
       return false;
     }
-    const bool is_key = (packet->flags & AV_PKT_FLAG_KEY) != 0;
+    const bool is_key = (packet->flags & AV_PKT_FLAG_KEY) != 0 &&
+                        CanBegin(input, *packet, has_payload);
     // AV_NOPTS_VALUE is kNoTime.
     list->packets.push_back(
         {packet->pts, is_key, IsShown(*packet, codec, has_payload)});
