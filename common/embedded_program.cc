@@ -20,9 +20,8 @@ namespace {
 
 absl::Status Unavailable(absl::string_view program, absl::string_view what) {
   const int error = errno;
-  return absl::UnavailableError(absl::StrCat("the process ", program, ": ",
-                                             what, ": ",
-                                             strerrordesc_np(error)));
+  return absl::UnavailableError(absl::StrCat(
+      "the process ", program, ": ", what, ": ", strerrordesc_np(error)));
 }
 
 // Opens the program as a file in memory.

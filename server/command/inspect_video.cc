@@ -88,8 +88,8 @@ absl::Status AddHashes(const InspectVideoOptions& options,
   for (size_t i = 0; i < plan.frames.size(); i += at_once) {
     const auto some = absl::MakeConstSpan(plan.frames).subspan(i, at_once);
     pixels.resize(some.size() * frame_bytes);
-    BALLAST_RETURN_IF_ERROR(reader->ReadFrames(video, facts, some, form,
-                                               absl::MakeSpan(pixels)));
+    BALLAST_RETURN_IF_ERROR(
+        reader->ReadFrames(video, facts, some, form, absl::MakeSpan(pixels)));
     for (size_t k = 0; k < some.size(); ++k) {
       hashes.push_back(Sha256Hex(
           absl::MakeConstSpan(pixels).subspan(k * frame_bytes, frame_bytes)));
@@ -114,12 +114,11 @@ absl::Status InspectFile(const InspectVideoOptions& options,
   BALLAST_ASSIGN_OR_RETURN(const VideoFacts facts, reader->ReadFacts(video));
   AddFacts(facts, object);
   const bool turn = options.apply_rotation;
-  BALLAST_ASSIGN_OR_RETURN(
-      const VideoPlan plan,
-      PlanVideo(options.model, {facts.frames(), facts.fps},
-                turn ? facts.shown_height() : facts.height,
-                turn ? facts.shown_width() : facts.width, options.clip,
-                options.seed));
+  BALLAST_ASSIGN_OR_RETURN(const VideoPlan plan,
+                           PlanVideo(options.model, {facts.frames(), facts.fps},
+                                     turn ? facts.shown_height() : facts.height,
+                                     turn ? facts.shown_width() : facts.width,
+                                     options.clip, options.seed));
   (*object)["packets_to_decode"] = PacketsToDecode(facts.table, plan.frames);
   AddPlan(plan, object);
   BALLAST_RETURN_IF_ERROR(CheckPixels(plan.height, plan.width));
@@ -159,8 +158,8 @@ absl::Status InspectFolder(const InspectVideoOptions& options,
     BALLAST_ASSIGN_OR_RETURN(const File file, File::Open(path));
     if (file.stamp().size > kMaxSampleBytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, " has ", file.stamp().size,
-                       " bytes; at most ", kMaxSampleBytes, " are read"));
+          absl::StrCat(path, " has ", file.stamp().size, " bytes; at most ",
+                       kMaxSampleBytes, " are read"));
     }
     BALLAST_ASSIGN_OR_RETURN(const std::string bytes,
                              file.ReadAt(0, file.stamp().size));
@@ -170,21 +169,20 @@ absl::Status InspectFolder(const InspectVideoOptions& options,
       width = picture->width;
       height = picture->height;
       BALLAST_ASSIGN_OR_RETURN(
-          list, PlanFrameList(options.model,
-                              static_cast<uint32_t>(paths.size()), 0, height,
-                              width));
+          list,
+          PlanFrameList(options.model, static_cast<uint32_t>(paths.size()), 0,
+                        height, width));
       BALLAST_RETURN_IF_ERROR(CheckPixels(list.plan.height, list.plan.width));
-      BALLAST_RETURN_IF_ERROR(
-          CheckPixels(list.first_height, list.first_width));
+      BALLAST_RETURN_IF_ERROR(CheckPixels(list.first_height, list.first_width));
       (*object)["frames"] = paths.size();
       AddPlan(list.plan, object);
       if (!options.decode) return absl::OkStatus();
     }
     if (picture->width != width || picture->height != height) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          path, " is ", picture->width, "x", picture->height,
-          " pixels, the first picture ", width, "x", height,
-          "; wanted one size for all frames of a video"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, " is ", picture->width, "x", picture->height,
+                       " pixels, the first picture ", width, "x", height,
+                       "; wanted one size for all frames of a video"));
     }
     if (list.first_width != 0) {
       RgbImage first = {list.first_width, list.first_height, {}};

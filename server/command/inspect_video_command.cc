@@ -35,10 +35,10 @@ struct Flags {
 
 absl::Status Run(const Flags& flags) {
   InspectVideoOptions options;
-  options.model = *FindVideoModel(flags.model,
-                                  flags.sampling == "transformers"
-                                      ? VideoSampling::kTransformers
-                                      : VideoSampling::kOwn);
+  options.model =
+      *FindVideoModel(flags.model, flags.sampling == "transformers"
+                                       ? VideoSampling::kTransformers
+                                       : VideoSampling::kOwn);
   VideoModel& model = options.model;
   model.fps = flags.fps;
   model.min_frames = flags.min_frames;
@@ -70,8 +70,9 @@ absl::Status Run(const Flags& flags) {
 }
 
 void AddLimits(Command* command, Flags* flags) {
-  command->AddReal("--fps", &flags->fps,
-                   "frames sampled a second (default: 2; LLaVA-Video: 1)")
+  command
+      ->AddReal("--fps", &flags->fps,
+                "frames sampled a second (default: 2; LLaVA-Video: 1)")
       .Between(0.001, 1000);
   command->AddWholeNumber("--min-frames", &flags->min_frames,
                           "fewest frames sampled (default: the model's)", 1,
@@ -124,8 +125,7 @@ is a video of the pictures in it, by name. Exits with status 1 if any failed.)",
       ->AddWholeNumber("--seed", &flags->seed,
                        "of the sample, where frames are drawn (internvl3)")
       .ShowDefault();
-  command
-      ->AddText("--resample", &flags->resample, "whose pixels")
+  command->AddText("--resample", &flags->resample, "whose pixels")
       .OneOf({"pillow12", "pillow13", "torchvision"})
       .ShowDefault();
   command->AddFlag("--ignore-rotation", &flags->ignore_rotation,

@@ -45,9 +45,8 @@ std::vector<uint32_t> TorchLinspace(uint32_t first, uint32_t last,
   std::vector<uint32_t> frames(count);
   for (uint32_t i = 0; i < count; ++i) {
     const float value =
-        i < count / 2
-            ? std::fma(step, static_cast<float>(i), start)
-            : std::fma(-step, static_cast<float>(count - i - 1), end);
+        i < count / 2 ? std::fma(step, static_cast<float>(i), start)
+                      : std::fma(-step, static_cast<float>(count - i - 1), end);
     frames[i] = static_cast<uint32_t>(std::nearbyint(value));
   }
   if (count == 1) frames[0] = first;
@@ -110,8 +109,8 @@ absl::StatusOr<FrameRange> RangeOf(const VideoLength& video,
   }
   if ((clip.start.has_value() || clip.end.has_value()) && !(first < last)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the clip from frame ", first, " to ", last, " of a video of ",
-        longest, " s has no two frames; is it given in seconds?"));
+        "the clip from frame ", first, " to ", last, " of a video of ", longest,
+        " s has no two frames; is it given in seconds?"));
   }
   return FrameRange{static_cast<uint32_t>(first), static_cast<uint32_t>(last)};
 }
@@ -125,9 +124,8 @@ absl::StatusOr<std::vector<uint32_t>> SampleQwenUtils(const VideoModel& model,
   const double total = range.count();
   const double min_frames = CeilEven(Or(model.min_frames, kMinFrames));
   const double max_frames =
-      FloorEven(model.max_frames != 0
-                    ? model.max_frames
-                    : std::min<double>(kMaxFrames, total));
+      FloorEven(model.max_frames != 0 ? model.max_frames
+                                      : std::min<double>(kMaxFrames, total));
   double count = total / video.fps * FpsOf(model);
   count = std::min(std::min(std::max(count, min_frames), max_frames), total);
   count = FloorEven(count);
@@ -220,8 +218,7 @@ uint64_t NextRandom(uint64_t* state) {
 std::vector<uint32_t> SampleIntern(const VideoModel& model, FrameRange range,
                                    uint64_t seed) {
   const uint32_t least = Or(model.min_frames, kInternMinFrames);
-  const uint32_t most =
-      std::max(least, Or(model.max_frames, kInternMaxFrames));
+  const uint32_t most = std::max(least, Or(model.max_frames, kInternMaxFrames));
   uint64_t state = seed;
   const auto wanted = static_cast<uint32_t>(
       least + NextRandom(&state) % (uint64_t{most} - least + 1));
@@ -231,9 +228,9 @@ std::vector<uint32_t> SampleIntern(const VideoModel& model, FrameRange range,
   for (uint32_t i = 0; i < count; ++i) {
     const auto from = static_cast<uint32_t>(bounds[i]);
     const auto to = static_cast<uint32_t>(bounds[i + 1]);
-    frames.push_back(range.first + from +
-                     static_cast<uint32_t>(NextRandom(&state) %
-                                           std::max(1u, to - from)));
+    frames.push_back(
+        range.first + from +
+        static_cast<uint32_t>(NextRandom(&state) % std::max(1u, to - from)));
   }
   frames.resize(wanted, frames.back());
   return frames;

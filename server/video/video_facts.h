@@ -18,8 +18,8 @@ struct VideoFacts {
   // Frames a second on average: the container's figure, or the frames over
   // their time where it has none. Above 0.
   double fps = 0;
-  double seconds = 0;      // of the video as the container says; 0: unknown
-  double unit = 0;         // seconds of FrameTable's times
+  double seconds = 0;        // of the video as the container says; 0: unknown
+  double unit = 0;           // seconds of FrameTable's times
   bool is_variable = false;  // frames are not evenly spaced
   // Why more than the headers had to be read; empty if they sufficed.
   std::string scan;

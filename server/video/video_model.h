@@ -20,10 +20,10 @@ enum class VideoSampling {
 };
 
 enum class VideoRule {
-  kQwen2,     // Qwen2-VL, Qwen2.5-VL
-  kQwen3,     // Qwen3-VL, Qwen3.5
-  kLlava,     // LLaVA-Video
-  kOneVision, // LLaVA-OneVision
+  kQwen2,      // Qwen2-VL, Qwen2.5-VL
+  kQwen3,      // Qwen3-VL, Qwen3.5
+  kLlava,      // LLaVA-Video
+  kOneVision,  // LLaVA-OneVision
   kInternVl,
 };
 
@@ -34,20 +34,20 @@ struct VideoModel {
   VideoRule rule = VideoRule::kQwen2;
   VideoSampling sampling = VideoSampling::kOwn;
 
-  double fps = 0;             // frames sampled a second of video
-  uint32_t min_frames = 0;    // sampled
+  double fps = 0;           // frames sampled a second of video
+  uint32_t min_frames = 0;  // sampled
   uint32_t max_frames = 0;
-  uint64_t min_pixels = 0;    // of a frame; Qwen3 by transformers: of all frames
-  uint64_t max_pixels = 0;    // likewise
+  uint64_t min_pixels = 0;  // of a frame; Qwen3 by transformers: of all frames
+  uint64_t max_pixels = 0;  // likewise
   uint64_t total_pixels = 0;  // of all frames, by qwen-vl-utils
   // Also bounds a frame by its share of the total, as qwen-vl-utils does.
   // transformers' option of that name; it is off there unless set.
   bool cap_pixels_per_frame = false;
 
-  uint32_t patch = 0;     // side, in pixels
-  uint32_t merge = 1;     // patches on a side that merge into one token
-  uint32_t temporal = 1;  // frames that a patch spans
-  uint32_t side = 0;      // of a square frame; 0: the rule decides
+  uint32_t patch = 0;         // side, in pixels
+  uint32_t merge = 1;         // patches on a side that merge into one token
+  uint32_t temporal = 1;      // frames that a patch spans
+  uint32_t side = 0;          // of a square frame; 0: the rule decides
   uint32_t frame_tokens = 0;  // of such a frame
 };
 

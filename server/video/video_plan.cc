@@ -111,13 +111,12 @@ absl::StatusOr<TileShape> ResizeByUtils(const VideoModel& model, double frames,
       model.total_pixels != 0
           ? static_cast<double>(model.total_pixels)
           : static_cast<double>(kContextTokens * token) * kContextShare;
-  double max_pixels = std::max(
-      std::min(static_cast<double>(kMaxFrameTokens * token),
-               total_pixels / frames * 2),
-      std::trunc(min_pixels * kFloor));
+  double max_pixels =
+      std::max(std::min(static_cast<double>(kMaxFrameTokens * token),
+                        total_pixels / frames * 2),
+               std::trunc(min_pixels * kFloor));
   if (model.max_pixels != 0) {
-    max_pixels =
-        std::min(static_cast<double>(model.max_pixels), max_pixels);
+    max_pixels = std::min(static_cast<double>(model.max_pixels), max_pixels);
   }
   return UtilsResize(height, width, static_cast<double>(factor), min_pixels,
                      max_pixels);
@@ -130,8 +129,8 @@ absl::StatusOr<TileShape> ResizeByClass(const VideoModel& model,
   const uint64_t token = factor * factor;
   const uint64_t min_pixels = Or(model.min_pixels, kMinFrameTokens * token);
   uint64_t max_pixels = Or(model.max_pixels, kMaxFrameTokens * token);
-  const auto floor = static_cast<uint64_t>(
-      static_cast<double>(min_pixels) * kFloor);
+  const auto floor =
+      static_cast<uint64_t>(static_cast<double>(min_pixels) * kFloor);
   if (model.rule == VideoRule::kQwen2) {
     if (model.cap_pixels_per_frame) {
       const auto total = static_cast<uint64_t>(
@@ -142,12 +141,12 @@ absl::StatusOr<TileShape> ResizeByClass(const VideoModel& model,
     return SmartResize(height, width, factor, min_pixels, max_pixels);
   }
   if (model.cap_pixels_per_frame) {
-    max_pixels = frames * std::max(std::min(kMaxFrameTokens * token,
-                                            max_pixels / frames),
-                                   floor);
+    max_pixels =
+        frames *
+        std::max(std::min(kMaxFrameTokens * token, max_pixels / frames), floor);
   }
-  return Qwen3Resize(height, width, static_cast<double>(frames),
-                     model.temporal, static_cast<double>(factor),
+  return Qwen3Resize(height, width, static_cast<double>(frames), model.temporal,
+                     static_cast<double>(factor),
                      static_cast<double>(min_pixels),
                      static_cast<double>(max_pixels));
 }
@@ -233,10 +232,9 @@ absl::StatusOr<FrameListPlan> PlanFrameList(const VideoModel& model,
   std::vector<uint32_t> times;
   const bool is_padded =
       model.sampling == VideoSampling::kOwn && model.temporal > 1;
-  const uint64_t padded =
-      is_padded ? (uint64_t{count} + model.temporal - 1) / model.temporal *
-                      model.temporal
-                : count;
+  const uint64_t padded = is_padded ? (uint64_t{count} + model.temporal - 1) /
+                                          model.temporal * model.temporal
+                                    : count;
   for (uint64_t i = 0; i < padded; ++i) {
     times.push_back(static_cast<uint32_t>(i));
     plan.frames.push_back(

@@ -91,18 +91,15 @@ absl::Status VideoReader::ReadFrames(const VideoBytes& video,
   const uint64_t frame_bytes = uint64_t{form.width} * form.height * 3;
   if (out.size() != frame_bytes * wanted.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(wanted.size(), " frames of ", form.width, "x",
-                     form.height, " pixels in ", out.size(),
-                     " bytes; a pixel takes 3"));
+        absl::StrCat(wanted.size(), " frames of ", form.width, "x", form.height,
+                     " pixels in ", out.size(), " bytes; a pixel takes 3"));
   }
   std::vector<uint32_t> distinct(wanted.begin(), wanted.end());
-  distinct.erase(std::unique(distinct.begin(), distinct.end()),
-                 distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   const Orientation orientation = OrientationOf(facts, form);
   const auto place_of = [&](uint32_t frame) {
     return static_cast<size_t>(
-        std::lower_bound(wanted.begin(), wanted.end(), frame) -
-        wanted.begin());
+        std::lower_bound(wanted.begin(), wanted.end(), frame) - wanted.begin());
   };
   const Lease worker(this);
   return worker->process.Decode(

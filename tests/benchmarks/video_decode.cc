@@ -1,6 +1,6 @@
-// Decodes the frames that qwen-vl-utils' rule samples of each video, to RGB, one
-// video after another, and prints one JSON object: frames, and processor time
-// of this process and the decoder's. compare_videos.py runs it.
+// Decodes the frames that qwen-vl-utils' rule samples of each video, to RGB,
+// one video after another, and prints one JSON object: frames, and processor
+// time of this process and the decoder's. compare_videos.py runs it.
 //   video_decode FILE...
 
 #include <fcntl.h>

@@ -85,10 +85,10 @@ void SentencePieceHelper::Stop() const {
 absl::Status SentencePieceHelper::Launch() const {
   Stop();
   BALLAST_ASSIGN_OR_RETURN(auto ends, SocketPair());
-  BALLAST_ASSIGN_OR_RETURN(process_, StartEmbeddedProgram(
-                                         {"ballast-sentencepiece", kHelperImage,
-                                          kHelperImageBytes},
-                                         std::move(ends.second)));
+  BALLAST_ASSIGN_OR_RETURN(
+      process_, StartEmbeddedProgram(
+                    {"ballast-sentencepiece", kHelperImage, kHelperImageBytes},
+                    std::move(ends.second)));
   control_ = std::move(ends.first);
   const StartRequest start = {model_.size(), with_continued_ ? 1u : 0u, 0};
   Reply reply;

@@ -67,8 +67,7 @@ struct CloseFd {
 };
 
 bool SendFault(const Fault& fault) {
-  const size_t bytes =
-      std::min<size_t>(fault.reason.size(), kMostReasonBytes);
+  const size_t bytes = std::min<size_t>(fault.reason.size(), kMostReasonBytes);
   const Reply reply = {fault.outcome, static_cast<uint32_t>(bytes)};
   return WriteAll(kSocket, &reply, sizeof(reply)) &&
          WriteAll(kSocket, fault.reason.data(), bytes);

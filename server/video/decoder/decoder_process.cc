@@ -47,8 +47,8 @@ uint32_t Seconds(uint64_t work, uint64_t a_second) {
 
 absl::Status Unavailable(absl::string_view what) {
   const int error = errno;
-  return absl::UnavailableError(absl::StrCat("the video decoder: ", what, ": ",
-                                             strerrordesc_np(error)));
+  return absl::UnavailableError(
+      absl::StrCat("the video decoder: ", what, ": ", strerrordesc_np(error)));
 }
 
 }  // namespace
@@ -67,10 +67,9 @@ absl::Status DecoderProcess::EnsureStarted() {
   if (process_ >= 0) return absl::OkStatus();
   BALLAST_ASSIGN_OR_RETURN(auto ends, SocketPair());
   BALLAST_ASSIGN_OR_RETURN(
-      process_,
-      StartEmbeddedProgram(
-          {"ballast-video-decoder", kDecoderImage, kDecoderImageBytes},
-          std::move(ends.second)));
+      process_, StartEmbeddedProgram({"ballast-video-decoder", kDecoderImage,
+                                      kDecoderImageBytes},
+                                     std::move(ends.second)));
   control_ = std::move(ends.first);
   ++starts_;
   return absl::OkStatus();
@@ -90,8 +89,8 @@ absl::Status DecoderProcess::EnsureSlots(uint64_t bytes) {
             F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return Unavailable("shared memory for frames");
   }
-  void* const mapped = mmap(nullptr, bytes, PROT_READ, MAP_SHARED,
-                            memory_.get(), 0);
+  void* const mapped =
+      mmap(nullptr, bytes, PROT_READ, MAP_SHARED, memory_.get(), 0);
   if (mapped == MAP_FAILED) return Unavailable("mapping frames");
   slots_ = static_cast<uint8_t*>(mapped);
   slots_bytes_ = bytes;
@@ -169,10 +168,9 @@ absl::Status DecoderProcess::ReadFault(const Reply& reply) {
       return absl::UnavailableError(
           absl::StrCat("reading the video: ", reason));
     case Outcome::kNoMemory:
-      return absl::InvalidArgumentError(
-          absl::StrCat("decoding takes more than the ",
-                       video_decoder::kMostMemory,
-                       " bytes of memory that a video may take: ", reason));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "decoding takes more than the ", video_decoder::kMostMemory,
+          " bytes of memory that a video may take: ", reason));
     default:
       return absl::InvalidArgumentError(reason);
   }
@@ -233,10 +231,9 @@ absl::Status DecoderProcess::Decode(const VideoBytes& video,
   request.bytes = video.bytes;
   request.stride = static_cast<uint32_t>(
       AlignUp(uint64_t{facts.width} * 3, video_decoder::kRowAlignment));
-  request.slot_bytes =
-      AlignUp(uint64_t{request.stride} * facts.height +
-                  video_decoder::kSlotMargin,
-              video_decoder::kSlotMargin);
+  request.slot_bytes = AlignUp(
+      uint64_t{request.stride} * facts.height + video_decoder::kSlotMargin,
+      video_decoder::kSlotMargin);
   request.slots = options_.slots;
   request.width = facts.width;
   request.height = facts.height;
@@ -259,10 +256,9 @@ absl::Status DecoderProcess::Decode(const VideoBytes& video,
             "damaged?");
       }
       is_taken[reply.value] = true;
-      const absl::Status status =
-          take(reply.value,
-               {slots_ + i % request.slots * request.slot_bytes,
-                request.stride});
+      const absl::Status status = take(
+          reply.value,
+          {slots_ + i % request.slots * request.slot_bytes, request.stride});
       if (!status.ok()) {
         Stop();  // it would go on
         return status;

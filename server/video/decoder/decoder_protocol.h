@@ -15,11 +15,11 @@
 //            of the shared memory; `frames` numbers of frames (uint32_t,
 //            ascending)
 //   reply    kFacts: Reply; if kOk, `value` bytes: FactsHead, the container's
-//            and codec's names, the reasons for a scan, FactsFrame for each frame
-//            kDecode: for each frame a Reply, in any order; if kOk, the pixels
-//            of frame `value` of the request lie in the next slot, in rows of
-//            `stride` bytes, and the server answers with a byte once it has
-//            read them. Anything but kOk: `value` bytes of reason; ends the
+//            and codec's names, the reasons for a scan, FactsFrame for each
+//            frame kDecode: for each frame a Reply, in any order; if kOk, the
+//            pixels of frame `value` of the request lie in the next slot, in
+//            rows of `stride` bytes, and the server answers with a byte once it
+//            has read them. Anything but kOk: `value` bytes of reason; ends the
 //            request.
 //
 // Slots are used in turn; one is written again only after the answer to the

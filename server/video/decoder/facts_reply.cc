@@ -20,9 +20,10 @@ using video_decoder::FactsHead;
 constexpr double kMostRate = 1e6;
 
 absl::Status Contradiction(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the decoder's answer contradicts itself (", what, "); is the file "
-      "damaged?"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the decoder's answer contradicts itself (", what,
+                   "); is the file "
+                   "damaged?"));
 }
 
 std::string TakeText(absl::string_view* rest, uint32_t bytes) {
@@ -117,8 +118,8 @@ absl::StatusOr<VideoFacts> ParseFacts(absl::string_view answer) {
   facts.rotation = head.rotation;
   facts.bytes_read = head.bytes_read;
   if (head.unit_numerator > 0 && head.unit_denominator > 0) {
-    facts.unit = static_cast<double>(head.unit_numerator) /
-                 head.unit_denominator;
+    facts.unit =
+        static_cast<double>(head.unit_numerator) / head.unit_denominator;
   }
   if (std::isfinite(head.seconds) && head.seconds > 0) {
     facts.seconds = head.seconds;
@@ -127,8 +128,8 @@ absl::StatusOr<VideoFacts> ParseFacts(absl::string_view answer) {
   if (!status.ok()) return status;
   facts.is_variable = IsVariable(facts.table);
   if (head.rate_numerator > 0 && head.rate_denominator > 0) {
-    facts.fps = static_cast<double>(head.rate_numerator) /
-                head.rate_denominator;
+    facts.fps =
+        static_cast<double>(head.rate_numerator) / head.rate_denominator;
   } else {
     facts.fps = RateOfTimes(facts);
   }

@@ -25,8 +25,8 @@ bool HasOneLayer(const AVCodecParameters& parameters) {
 
 }  // namespace
 
-bool FrameDecoder::Decode(const std::vector<uint32_t>& wanted,
-                          const Take& take, Fault* fault) {
+bool FrameDecoder::Decode(const std::vector<uint32_t>& wanted, const Take& take,
+                          Fault* fault) {
   take_ = &take;
   fault_ = fault;
   targets_.clear();
@@ -57,9 +57,9 @@ bool FrameDecoder::Decode(const std::vector<uint32_t>& wanted,
   if (!Open() || !DecodeOnce()) return false;
   const auto left = std::find_if(targets_.begin(), targets_.end(), is_left);
   if (left == targets_.end()) return true;
-  *fault = {Outcome::kRefused,
-            "frame " + std::to_string(wanted[left->place]) + " is damaged" +
-                (damage_.empty() ? "" : ": " + damage_)};
+  *fault = {Outcome::kRefused, "frame " + std::to_string(wanted[left->place]) +
+                                   " is damaged" +
+                                   (damage_.empty() ? "" : ": " + damage_)};
   return false;
 }
 
@@ -192,12 +192,11 @@ bool FrameDecoder::Send(AVPacket* packet) {
     const AVCodecID codec = codec_->codec_id;
     const bool is_safe =
         codec == AV_CODEC_ID_H264 || codec == AV_CODEC_ID_MPEG4 ||
-        (codec == AV_CODEC_ID_HEVC &&
-         HasOneLayer(*input_->stream()->codecpar));
-    codec_->skip_frame = table_.is_timed && is_safe &&
-                                 FindTarget(number) == nullptr
-                             ? AVDISCARD_NONREF
-                             : AVDISCARD_DEFAULT;
+        (codec == AV_CODEC_ID_HEVC && HasOneLayer(*input_->stream()->codecpar));
+    codec_->skip_frame =
+        table_.is_timed && is_safe && FindTarget(number) == nullptr
+            ? AVDISCARD_NONREF
+            : AVDISCARD_DEFAULT;
   }
   const uint64_t errors = LoggedErrors();
   while (true) {
@@ -210,8 +209,8 @@ bool FrameDecoder::Send(AVPacket* packet) {
       *fault_ = FaultOf(status, "decoding");
       return false;
     }
-    const bool is_concealed = codec_->codec_id == AV_CODEC_ID_HEVC &&
-                              LoggedErrors() != errors;
+    const bool is_concealed =
+        codec_->codec_id == AV_CODEC_ID_HEVC && LoggedErrors() != errors;
     if ((status < 0 && status != AVERROR_EOF) || is_concealed) {
       NoteDamage(next_ - 1, status < 0 ? status : AVERROR_INVALIDDATA);
     }

@@ -219,8 +219,7 @@ size_t MediaInput::Peek(int64_t position, size_t size, uint8_t* to) {
   if (position < 0 || static_cast<uint64_t>(position) >= bytes_) return 0;
   const auto at = static_cast<uint64_t>(position);
   size = std::min<uint64_t>(size, bytes_ - at);
-  const ssize_t got =
-      pread(fd_, to, size, static_cast<off_t>(offset_ + at));
+  const ssize_t got = pread(fd_, to, size, static_cast<off_t>(offset_ + at));
   if (got <= 0) return 0;
   read_ += static_cast<uint64_t>(got);
   return static_cast<size_t>(got);
@@ -230,8 +229,7 @@ int MediaInput::Read(uint8_t* to, int size) {
   if (next_ >= bytes_) return AVERROR_EOF;
   const uint64_t most =
       std::min<uint64_t>(static_cast<uint64_t>(size), bytes_ - next_);
-  const bool is_free =
-      read_ + hidden_ <= kFreeReading + bytes_ * kMostReadings;
+  const bool is_free = read_ + hidden_ <= kFreeReading + bytes_ * kMostReadings;
   if (!is_free) {
     is_over_limit_ = true;
     return AVERROR_EXIT;

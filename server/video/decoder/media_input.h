@@ -34,8 +34,8 @@ uint64_t LoggedErrors();
 // may open are limited: other files never are.
 class MediaInput {
  public:
-  // Reads the headers of `bytes` bytes from `offset` on. `fd` stays open. What is
-  // read in all is bounded, whatever a damaged index says. nullptr: `fault`.
+  // Reads the headers of `bytes` bytes from `offset` on. `fd` stays open. What
+  // is read in all is bounded, whatever a damaged index says. nullptr: `fault`.
   static std::unique_ptr<MediaInput> Open(int fd, uint64_t offset,
                                           uint64_t bytes, Fault* fault);
   ~MediaInput();

@@ -85,6 +85,27 @@ bool CanBegin(MediaInput* input, const AVPacket& packet, bool has_payload) {
   return is_hevc ? type >= 16 && type <= 21 : type == 5;
 }
 
+// Key packets as the container's index says. A parser that reads hidden payload
+// takes the flag from packets.
+class IndexedKeys {
+ public:
+  explicit IndexedKeys(AVStream* stream) : stream_(stream) {}
+
+  // Whether the packet at `position`, after those asked for before, is a key.
+  bool IsKey(int64_t position) {
+    const int count = avformat_index_get_entries_count(stream_);
+    while (next_ < count) {
+      const AVIndexEntry* entry = avformat_index_get_entry(stream_, next_++);
+      if (entry->pos == position) return (entry->flags & AVINDEX_KEYFRAME) != 0;
+    }
+    return false;
+  }
+
+ private:
+  AVStream* const stream_;
+  int next_ = 0;
+};
+
 }  // namespace
 
 bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
@@ -96,6 +117,7 @@ bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
     return false;
   }
   const AVCodecID codec = input->stream()->codecpar->codec_id;
+  IndexedKeys index(input->format()->streams[input->stream()->index]);
   while (input->ReadPacket(packet.get(), fault)) {
     const auto number = static_cast<uint32_t>(list->packets.size());
     if (number == kMostFrames) {
@@ -104,8 +126,10 @@ bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
                 "more than " + std::to_string(kMostFrames) + " frames"};
       return false;
     }
-    const bool is_key = (packet->flags & AV_PKT_FLAG_KEY) != 0 &&
-                        CanBegin(input, *packet, has_payload);
+    const bool is_indexed_key = has_payload
+                                    ? (packet->flags & AV_PKT_FLAG_KEY) != 0
+                                    : index.IsKey(packet->pos);
+    const bool is_key = is_indexed_key && CanBegin(input, *packet, has_payload);
     // AV_NOPTS_VALUE is kNoTime.
     list->packets.push_back(
         {packet->pts, is_key, IsShown(*packet, codec, has_payload)});
@@ -120,16 +144,15 @@ bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
 bool ReadRotation(const AVStream* stream, uint32_t* degrees, Fault* fault) {
   *degrees = 0;
   size_t bytes = 0;
-  const uint8_t* data = av_stream_get_side_data(
-      stream, AV_PKT_DATA_DISPLAYMATRIX, &bytes);
+  const uint8_t* data =
+      av_stream_get_side_data(stream, AV_PKT_DATA_DISPLAYMATRIX, &bytes);
   if (data == nullptr || bytes < 9 * sizeof(int32_t)) return true;
   const auto* matrix = reinterpret_cast<const int32_t*>(data);
   const double anticlockwise = av_display_rotation_get(matrix);
   if (std::isnan(anticlockwise)) return true;  // no matrix at all
   const double turns = -anticlockwise / 90;
-  const double determinant =
-      static_cast<double>(matrix[0]) * matrix[4] -
-      static_cast<double>(matrix[1]) * matrix[3];
+  const double determinant = static_cast<double>(matrix[0]) * matrix[4] -
+                             static_cast<double>(matrix[1]) * matrix[3];
   if (std::abs(turns - std::round(turns)) > 0.01 || determinant < 0) {
     *fault = {Outcome::kRefused,
               "the header turns the picture by " +
@@ -138,8 +161,8 @@ bool ReadRotation(const AVStream* stream, uint32_t* degrees, Fault* fault) {
                   "; wanted a multiple of 90 without a mirror"};
     return false;
   }
-  *degrees = static_cast<uint32_t>((static_cast<int>(std::round(turns)) + 4) %
-                                   4) * 90;
+  *degrees =
+      static_cast<uint32_t>((static_cast<int>(std::round(turns)) + 4) % 4) * 90;
   return true;
 }
 

@@ -10,9 +10,9 @@ bool RgbConverter::Convert(const AVFrame& frame, uint8_t* rows, uint32_t stride,
     context_ = nullptr;
   }
   const SwsContext* const last = context_;
-  context_ = sws_getCachedContext(
-      context_, frame.width, frame.height, format, frame.width, frame.height,
-      AV_PIX_FMT_RGB24, SWS_BILINEAR, nullptr, nullptr, nullptr);
+  context_ = sws_getCachedContext(context_, frame.width, frame.height, format,
+                                  frame.width, frame.height, AV_PIX_FMT_RGB24,
+                                  SWS_BILINEAR, nullptr, nullptr, nullptr);
   if (context_ == nullptr) {
     *fault = {Outcome::kRefused, "its pixel format cannot become RGB"};
     return false;
@@ -22,9 +22,8 @@ bool RgbConverter::Convert(const AVFrame& frame, uint8_t* rows, uint32_t stride,
   if (context_ != last) SetColours(frame);
   uint8_t* const to[4] = {rows};
   const int strides[4] = {static_cast<int>(stride)};
-  const int written =
-      sws_scale(context_, frame.data, frame.linesize, 0, frame.height, to,
-                strides);
+  const int written = sws_scale(context_, frame.data, frame.linesize, 0,
+                                frame.height, to, strides);
   if (written == frame.height) return true;
   *fault = FaultOf(written, "converting to RGB");
   return false;

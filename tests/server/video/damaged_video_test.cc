@@ -62,8 +62,7 @@ std::string Damage(std::string bytes, std::mt19937_64* random) {
     }
     default:  // at the end, where the index of many files lies
       for (uint64_t i = 0; i < 1 + below(6); ++i) {
-        bytes[bytes.size() - 1 -
-              below(std::min<size_t>(bytes.size(), 1500))] =
+        bytes[bytes.size() - 1 - below(std::min<size_t>(bytes.size(), 1500))] =
             static_cast<char>(below(256));
       }
   }
@@ -101,8 +100,7 @@ TEST_F(DamagedVideoTest, FiveHundredDamagedFilesEndWithAReason) {
       MakeVideo("d.webm", "64x48", "1",
                 "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 10"),
       MakeVideo("d.avi", "64x48", "1", "-c:v mpeg4 -g 10 -bf 1"),
-      MakeVideo("d.ts", "64x48", "1",
-                "-c:v libx264 -g 10 -pix_fmt yuv420p"),
+      MakeVideo("d.ts", "64x48", "1", "-c:v libx264 -g 10 -pix_fmt yuv420p"),
   };
   VideoReader reader(1);
   std::mt19937_64 random(23);
@@ -111,8 +109,7 @@ TEST_F(DamagedVideoTest, FiveHundredDamagedFilesEndWithAReason) {
   for (int i = 0; i < 500; ++i) {
     const std::string& path = paths[i % paths.size()];
     const std::string damaged = VideoPath("damaged");
-    std::ofstream(damaged, std::ios::binary)
-        << Damage(ReadFile(path), &random);
+    std::ofstream(damaged, std::ios::binary) << Damage(ReadFile(path), &random);
     SCOPED_TRACE(absl::StrCat("damaged file ", i, " of ", path));
     const absl::Status status = ReadSome(&reader, OpenVideo(damaged));
     if (status.ok()) {
@@ -161,8 +158,8 @@ TEST_F(DamagedVideoTest, ThingsThatAreNoVideosAreRefused) {
 }
 
 TEST_F(DamagedVideoTest, AProcessThatDiedIsReplaced) {
-  const OpenVideo video(MakeVideo("killed.mp4", "64x48", "1",
-                                  "-c:v libx264 -pix_fmt yuv420p"));
+  const OpenVideo video(
+      MakeVideo("killed.mp4", "64x48", "1", "-c:v libx264 -pix_fmt yuv420p"));
   DecoderProcess process({});
   ASSERT_TRUE(process.ReadFacts(video.bytes).ok());
   EXPECT_EQ(process.starts(), 1u);
@@ -183,8 +180,8 @@ TEST_F(DamagedVideoTest, AProcessThatDiedIsReplaced) {
 }
 
 TEST_F(DamagedVideoTest, AProcessThatHangsIsEnded) {
-  const OpenVideo video(MakeVideo("hangs.mp4", "64x48", "1",
-                                  "-c:v libx264 -pix_fmt yuv420p"));
+  const OpenVideo video(
+      MakeVideo("hangs.mp4", "64x48", "1", "-c:v libx264 -pix_fmt yuv420p"));
   DecoderProcess::Options options;
   options.most_silence = absl::Seconds(2);
   DecoderProcess process(options);
@@ -197,9 +194,9 @@ TEST_F(DamagedVideoTest, AProcessThatHangsIsEnded) {
 }
 
 TEST_F(DamagedVideoTest, LongVideosTakeNoMoreMemory) {
-  const std::string minute = MakeVideo(
-      "minute.mp4", "64x48", "60",
-      "-c:v libx264 -preset ultrafast -g 60 -pix_fmt yuv420p");
+  const std::string minute =
+      MakeVideo("minute.mp4", "64x48", "60",
+                "-c:v libx264 -preset ultrafast -g 60 -pix_fmt yuv420p");
   const std::string hours = VideoPath("hours.mp4");
   RunFfmpeg(absl::StrCat("-stream_loop 119 -i ", minute, " -c copy ", hours));
   const OpenVideo video(hours);

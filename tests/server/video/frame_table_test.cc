@@ -36,17 +36,16 @@ TEST(FrameTableTest, LeavesOutFramesThatAreNotShown) {
   const FrameTable table =
       OrderFrames({{0, true}, {kNoTime, false, false}, {10, false}});
   EXPECT_TRUE(table.is_timed);
-  EXPECT_EQ(table.frames,
-            (std::vector<VideoFrame>{{0, 0, 0}, {10, 2, 0}}));
+  EXPECT_EQ(table.frames, (std::vector<VideoFrame>{{0, 0, 0}, {10, 2, 0}}));
 }
 
 TEST(FrameTableTest, WithoutTimesDecodingBeginsAtTheFirstPacket) {
   const FrameTable table =
       OrderFrames({{0, true}, {kNoTime, false}, {20, true}});
   EXPECT_FALSE(table.is_timed);
-  EXPECT_EQ(table.frames, (std::vector<VideoFrame>{
-                              {kNoTime, 0, 0}, {kNoTime, 1, 0},
-                              {kNoTime, 2, 0}}));
+  EXPECT_EQ(table.frames,
+            (std::vector<VideoFrame>{
+                {kNoTime, 0, 0}, {kNoTime, 1, 0}, {kNoTime, 2, 0}}));
 }
 
 TEST(FrameTableTest, CountsEachPacketOnce) {

@@ -14,13 +14,11 @@
 
 namespace ballast {
 
-bool HasFfmpeg() {
-  return std::system("ffmpeg -version >/dev/null 2>&1") == 0;
-}
+bool HasFfmpeg() { return std::system("ffmpeg -version >/dev/null 2>&1") == 0; }
 
 void RunFfmpeg(const std::string& arguments) {
-  const std::string command = absl::StrCat(
-      "ffmpeg -nostdin -loglevel error -y -threads 1 ", arguments);
+  const std::string command =
+      absl::StrCat("ffmpeg -nostdin -loglevel error -y -threads 1 ", arguments);
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
 }
 

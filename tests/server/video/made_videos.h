@@ -23,8 +23,7 @@ std::string VideoPath(const std::string& name);
 // A moving picture of `seconds` at 30 frames a second, encoded as `arguments`
 // say. Returns its path.
 std::string MakeVideo(const std::string& name, const std::string& size,
-                      const std::string& seconds,
-                      const std::string& arguments);
+                      const std::string& seconds, const std::string& arguments);
 
 // All frames of the video as `ffmpeg` decodes them, one after another, in 8-bit
 // RGB: an oracle that neither seeks nor leaves out a frame.

@@ -74,20 +74,20 @@ TEST(VideoPlanTest, EqualsQwenVlUtilsAndTransformers) {
 }
 
 TEST(VideoPlanTest, CountsTokensOfMergedPatches) {
-  const auto plan = PlanVideo(*FindVideoModel("qwen2_5_vl"), {300, 30}, 480,
-                              640);
+  const auto plan =
+      PlanVideo(*FindVideoModel("qwen2_5_vl"), {300, 30}, 480, 640);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->frames.size(), 20u);  // 10 s at 2 frames a second
   EXPECT_EQ(plan->grid_t, 10u);
   EXPECT_EQ(plan->height % 28 + plan->width % 28, 0u);
   EXPECT_EQ(plan->grid_h, plan->height / 14);
-  EXPECT_EQ(plan->tokens, uint64_t{10} * (plan->height / 28) *
-                              (plan->width / 28));
+  EXPECT_EQ(plan->tokens,
+            uint64_t{10} * (plan->height / 28) * (plan->width / 28));
 }
 
 TEST(VideoPlanTest, CountsTokensOfSquareFrames) {
-  const auto one = PlanVideo(*FindVideoModel("llava_onevision"), {300, 30},
-                             480, 640);
+  const auto one =
+      PlanVideo(*FindVideoModel("llava_onevision"), {300, 30}, 480, 640);
   ASSERT_TRUE(one.ok()) << one.status();
   EXPECT_EQ(one->tokens, 20u * 196 + 1);
   const auto llava =

@@ -52,7 +52,7 @@ const Made kVideos[] = {
     {"h264.avi", "320x240", "-c:v libx264 -bf 2 -pix_fmt yuv420p",
      "without times"},
     {"variable.mp4", "320x240",
-     "-vf \"select='not(mod(n\\,3))+gt(n\\,60)'\" -vsync vfr -c:v libx264 "
+     "-vf \"select='not(mod(n\\,3))+gt(n\\,40)'\" -vsync vfr -c:v libx264 "
      "-pix_fmt yuv420p",
      "", true},
     {"one.mp4", "64x48", "-frames:v 1 -c:v libx264 -pix_fmt yuv420p", ""},
@@ -85,12 +85,12 @@ std::string Make(const Made& made) {
   const size_t redirected = arguments.find(" 2>");
   const std::string path = VideoPath(made.name);
   if (redirected == std::string::npos) {
-    return MakeVideo(made.name, made.size, "3", arguments);
+    return MakeVideo(made.name, made.size, "2", arguments);
   }
   const std::string redirection = arguments.substr(redirected);
   arguments.resize(redirected);
   RunFfmpeg(absl::StrCat("-f lavfi -i testsrc2=size=", made.size,
-                         ":rate=30:duration=3 ", arguments, " ", path,
+                         ":rate=30:duration=2 ", arguments, " ", path,
                          redirection));
   return path;
 }
@@ -110,8 +110,8 @@ std::vector<uint8_t> Read(VideoReader* reader, const OpenVideo& video,
                           const FrameForm& form) {
   std::vector<uint8_t> out(size_t{form.width} * form.height * 3 *
                            wanted.size());
-  const absl::Status status = reader->ReadFrames(
-      video.bytes, facts, wanted, form, absl::MakeSpan(out));
+  const absl::Status status =
+      reader->ReadFrames(video.bytes, facts, wanted, form, absl::MakeSpan(out));
   EXPECT_TRUE(status.ok()) << status;
   return out;
 }
@@ -134,13 +134,11 @@ TEST_F(VideoReaderTest, EqualsDecodingAllFramesInOrder) {
     form.width = facts->width;
     form.height = facts->height;
     const uint32_t frames = facts->frames();
-    // Sparse, dense, from the middle, at the end, one twice.
+    // None, one in the middle, one at the end, some twice, many.
     std::vector<std::vector<uint32_t>> choices = {
         {}, {frames / 2}, {frames - 1}, {0, 0, frames - 1, frames - 1}};
     choices.emplace_back();
     for (uint32_t i = 0; i < frames; i += 7) choices.back().push_back(i);
-    choices.emplace_back();
-    for (uint32_t i = 0; i < frames; ++i) choices.back().push_back(i);
     for (const std::vector<uint32_t>& wanted : choices) {
       const std::vector<uint8_t> got =
           Read(&reader_, video, *facts, wanted, form);
@@ -158,11 +156,10 @@ TEST_F(VideoReaderTest, EqualsDecodingAllFramesInOrder) {
 
 TEST_F(VideoReaderTest, TurnsAndResizesAsImagesAre) {
   const std::string stored =
-      MakeVideo("upright.mp4", "322x242", "1",
-                "-c:v libx264 -pix_fmt yuv420p");
+      MakeVideo("upright.mp4", "322x242", "1", "-c:v libx264 -pix_fmt yuv420p");
   const std::string path = VideoPath("turned.mp4");
-  RunFfmpeg(absl::StrCat("-i ", stored, " -c copy -metadata:s:v rotate=90 ",
-                         path));
+  RunFfmpeg(
+      absl::StrCat("-i ", stored, " -c copy -metadata:s:v rotate=90 ", path));
   const OpenVideo video(path);
   const auto facts = reader_.ReadFacts(video.bytes);
   ASSERT_TRUE(facts.ok()) << facts.status();
@@ -202,8 +199,8 @@ TEST_F(VideoReaderTest, TurnsAndResizesAsImagesAre) {
 }
 
 TEST_F(VideoReaderTest, ReadsAVideoWithinAFile) {
-  const std::string path = MakeVideo("inner.mp4", "64x48", "1",
-                                     "-c:v libx264 -pix_fmt yuv420p");
+  const std::string path =
+      MakeVideo("inner.mp4", "64x48", "1", "-c:v libx264 -pix_fmt yuv420p");
   std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
   const std::string outer = VideoPath("outer.tar");
@@ -220,24 +217,22 @@ TEST_F(VideoReaderTest, ReadsAVideoWithinAFile) {
 }
 
 TEST_F(VideoReaderTest, RefusesOtherFrames) {
-  const OpenVideo video(MakeVideo("frames.mp4", "64x48", "1",
-                                  "-c:v libx264 -pix_fmt yuv420p"));
+  const OpenVideo video(
+      MakeVideo("frames.mp4", "64x48", "1", "-c:v libx264 -pix_fmt yuv420p"));
   auto facts = reader_.ReadFacts(video.bytes);
   ASSERT_TRUE(facts.ok()) << facts.status();
   FrameForm form;
   form.width = form.height = 28;
   std::vector<uint8_t> out(28 * 28 * 3);
-  EXPECT_THAT(reader_
-                  .ReadFrames(video.bytes, *facts, {30}, form,
-                              absl::MakeSpan(out))
-                  .message(),
-              HasSubstr("below 30"));
+  EXPECT_THAT(
+      reader_.ReadFrames(video.bytes, *facts, {30}, form, absl::MakeSpan(out))
+          .message(),
+      HasSubstr("below 30"));
   facts->table.frames.pop_back();
-  EXPECT_THAT(reader_
-                  .ReadFrames(video.bytes, *facts, {3}, form,
-                              absl::MakeSpan(out))
-                  .message(),
-              HasSubstr("has 30 frames, not 29"));
+  EXPECT_THAT(
+      reader_.ReadFrames(video.bytes, *facts, {3}, form, absl::MakeSpan(out))
+          .message(),
+      HasSubstr("has 30 frames, not 29"));
 }
 
 }  // namespace
