@@ -66,6 +66,8 @@ bool FrameDecoder::Decode(const std::vector<uint32_t>& wanted, const Take& take,
 bool FrameDecoder::Open() {
   input_ = nullptr;
   codec_ = nullptr;
+  av_packet_unref(packet_.get());
+  is_held_ = false;
   next_ = 0;
   output_ = 0;
   damaged_.clear();
@@ -111,7 +113,7 @@ bool FrameDecoder::DecodeOnce() {
       }
       // Without times, frames are counted as they come out.
       if (table_.is_timed && next_ > end) break;
-      if (!input_->ReadPacket(packet_.get(), fault_)) {
+      if (!ReadNext()) {
         if (fault_->outcome != Outcome::kOk) return false;
         break;
       }
@@ -133,36 +135,48 @@ bool FrameDecoder::CanLeaveOut(uint32_t number, bool is_jump,
          list_.packets[number].time < list_.packets[start].time;
 }
 
-bool FrameDecoder::MoveTo(uint32_t number) {
-  if (number < next_ && !Open()) return false;
-  if (input_->CanSeek() && number >= next_ + kWorthSeeking) {
-    const auto key = std::lower_bound(
-        list_.keys.begin(), list_.keys.end(), number,
-        [](const KeyPacket& k, uint32_t n) { return k.packet < n; });
-    if (key != list_.keys.end() && key->packet == number &&
-        key->position >= 0 && input_->SeekTo(key->decoding_time, key->time)) {
-      // Where did it arrive? A packet is known by its place and time.
-      if (!input_->ReadPacket(packet_.get(), fault_)) return false;
-      const auto at = std::find_if(
-          list_.keys.begin(), list_.keys.end(), [this](const KeyPacket& k) {
-            return k.position == packet_->pos && k.time == packet_->pts;
-          });
-      if (at != list_.keys.end() && at->packet <= number) {
-        const uint32_t from = at->packet;
-        if (!input_->SeekTo(at->decoding_time, at->time)) return false;
-        next_ = from;
-      } else if (!Open()) {
-        return false;
-      }
-      av_packet_unref(packet_.get());
-    }
+bool FrameDecoder::ReadNext() {
+  if (is_held_) {
+    is_held_ = false;
+    return true;
   }
+  return input_->ReadPacket(packet_.get(), fault_);
+}
+
+bool FrameDecoder::SkipTo(uint32_t number) {
   while (next_ < number) {
-    if (!input_->ReadPacket(packet_.get(), fault_)) return false;
+    if (!ReadNext()) return false;
     av_packet_unref(packet_.get());
     ++next_;
   }
   return true;
+}
+
+bool FrameDecoder::MoveTo(uint32_t number) {
+  if (number < next_ && !Open()) return false;
+  const auto key = std::lower_bound(
+      list_.keys.begin(), list_.keys.end(), number,
+      [](const KeyPacket& k, uint32_t n) { return k.packet < n; });
+  const bool is_sought = input_->CanSeek() && number >= next_ + kWorthSeeking &&
+                         key != list_.keys.end() && key->packet == number &&
+                         key->position >= 0 &&
+                         input_->SeekTo(key->decoding_time, key->time);
+  if (!is_sought) return SkipTo(number);
+  // Where did it arrive? Often a key packet earlier.
+  if (!ReadNext()) return false;
+  const auto at = std::find_if(
+      list_.keys.begin(), list_.keys.end(), [this](const KeyPacket& k) {
+        return k.position == packet_->pos && k.time == packet_->pts;
+      });
+  if (at != list_.keys.end() && at->packet <= number) {
+    next_ = at->packet;
+    is_held_ = true;
+    if (!SkipTo(number) || !ReadNext()) return false;
+    is_held_ = true;
+    if (packet_->pos == key->position && packet_->pts == key->time) return true;
+  }
+  // Somewhere unknown: the packets are counted from the first one.
+  return Open() && SkipTo(number);
 }
 
 FrameDecoder::Target* FrameDecoder::FindTarget(uint32_t packet) {

@@ -58,8 +58,12 @@ class FrameDecoder {
   bool OpenCodec();
   // Decodes all that is not done, beginning at the targets' starts.
   bool DecodeOnce();
-  // Moves on to packet `number` without decoding.
+  // Moves on to packet `number` without decoding; seeks if that is far.
   bool MoveTo(uint32_t number);
+  // Likewise, by reading.
+  bool SkipTo(uint32_t number);
+  // Reads the next packet into packet_.
+  bool ReadNext();
   bool Send(AVPacket* packet);
   bool Receive();
   // Receives what the codec still holds, and lets it begin anew.
@@ -84,6 +88,7 @@ class FrameDecoder {
   std::unique_ptr<AVFrame, FreeDecoding> frame_;
   std::vector<Target> targets_;  // by start, then packet
   uint32_t next_ = 0;            // packet that is read next
+  bool is_held_ = false;         // it is in packet_ already
   uint32_t output_ = 0;          // frames that came out since the first packet
   bool is_ended_ = false;        // `take_` returned false
   std::unordered_map<uint32_t, size_t> numbers_;  // targets by packet

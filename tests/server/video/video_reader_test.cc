@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -152,6 +153,41 @@ TEST_F(VideoReaderTest, EqualsDecodingAllFramesInOrder) {
     }
   }
   EXPECT_EQ(reader_.starts(), 1u);
+}
+
+// Far frames are sought; where a seek arrives, and with which packet, differs.
+TEST_F(VideoReaderTest, SeeksToFarFrames) {
+  const std::pair<const char*, const char*> videos[] = {
+      {"far.mp4", "-c:v libx264 -g 25 -bf 3 -pix_fmt yuv420p"},
+      {"far.mkv", "-c:v libx264 -g 25 -bf 3 -pix_fmt yuv420p"},
+      {"farb.mp4", "-c:v mpeg4 -g 30 -bf 2 -q 5"},
+      {"far.webm", "-c:v libvpx -deadline realtime -cpu-used 8 -g 25"},
+  };
+  for (const auto& [name, arguments] : videos) {
+    SCOPED_TRACE(name);
+    const std::string path = MakeVideo(name, "160x120", "10", arguments);
+    const OpenVideo video(path);
+    const auto facts = reader_.ReadFacts(video.bytes);
+    ASSERT_TRUE(facts.ok()) << facts.status();
+    const std::vector<std::string> all = DecodeAll(path, 160, 120);
+    ASSERT_EQ(facts->frames(), all.size());
+    EXPECT_LT(PacketsToDecode(facts->table, {299}), 40u);
+    FrameForm form;
+    form.width = 160;
+    form.height = 120;
+    for (const std::vector<uint32_t>& wanted :
+         std::vector<std::vector<uint32_t>>{
+             {299}, {298}, {270}, {100}, {3, 150, 297}, {75, 76, 240}}) {
+      const std::vector<uint8_t> got =
+          Read(&reader_, video, *facts, wanted, form);
+      const size_t bytes = all[0].size();
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        const std::string frame(got.begin() + i * bytes,
+                                got.begin() + (i + 1) * bytes);
+        EXPECT_TRUE(frame == all[wanted[i]]) << "frame " << wanted[i];
+      }
+    }
+  }
 }
 
 TEST_F(VideoReaderTest, TurnsAndResizesAsImagesAre) {
