@@ -107,9 +107,10 @@ is a video of the pictures in it, by name. Exits with status 1 if any failed.)",
   ballast-server inspect video --model qwen3_vl --sampling transformers *.webm
   ballast-server inspect video --model internvl3 --start 3 --end 9.5 talk.mkv)",
       [flags]() -> absl::Status { return Run(*flags); });
-  command->AddText("--model", &flags->model, "the model")
+  command->AddText("--model", &flags->model, "the model, of docs/video.md")
       .OneOf(VideoModelNames())
-      .Required();
+      .Required()
+      .TypeName("MODEL");
   command
       ->AddText("--sampling", &flags->sampling,
                 "whose rule: qwen-vl-utils (for other models their own "
