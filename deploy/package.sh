@@ -220,11 +220,12 @@ deb() {
     echo "Maintainer: The Ballast authors <maintainers@ballast.invalid>"
     echo "Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)"
     echo "Depends: $depends"
+    # Loaded by programs that the server holds: dpkg-shlibdeps does not see them.
     if [[ -z $only ]]; then
-      echo "Recommends: libsentencepiece0, python3"
+      echo "Recommends: libavcodec59, libavformat59, libsentencepiece0, libswscale6, python3"
       echo "Conflicts: ballast-server"
     else
-      echo "Recommends: libsentencepiece0"
+      echo "Recommends: libavcodec59, libavformat59, libsentencepiece0, libswscale6"
       echo "Conflicts: ballast"
     fi
     echo "Section: science"

@@ -29,6 +29,9 @@ packages=(
   protobuf-compiler-grpc
   # Other libraries.
   libabsl-dev
+  libavcodec-dev
+  libavformat-dev
+  libavutil-dev
   libbenchmark-dev
   libcivetweb-dev
   libcli11-dev
@@ -44,6 +47,7 @@ packages=(
   libsimdjson-dev
   libsqlite3-dev
   libssl-dev
+  libswscale-dev
   libutf8proc-dev
   libwebp-dev
   libxxhash-dev
@@ -62,6 +66,7 @@ packages=(
 # Services of these packages are not started.
 test_packages=(
   chromium
+  ffmpeg
   iproute2
   nftables
   prometheus

@@ -12,6 +12,7 @@
 #include "server/command/inspect_positions.h"
 #include "server/command/inspect_sample.h"
 #include "server/command/inspect_text.h"
+#include "server/command/inspect_video.h"
 #include "server/command/make_corpus.h"
 #include "server/command/plan.h"
 #include "server/command/preview.h"
@@ -49,6 +50,7 @@ int main(int argc, char** argv) {
   ballast::AddInspectPositions(&line, inspect);
   ballast::AddInspectSample(&line, inspect);
   ballast::AddInspectText(&line, inspect);
+  ballast::AddInspectVideo(&line, inspect);
   ballast::AddMakeCorpus(&line);
   ballast::AddRepack(&line);
   return line.Run(argc, argv);
