@@ -69,9 +69,9 @@ void AddMakeCorpus(CommandLine* line) {
   auto options = std::make_shared<Options>();
   Command* command = line->AddCommand(
       line->program(), "make-corpus",
-      R"(Draws a dataset of documents and scenes as WebDataset tars, Parquet files, a
-folder of Energon or JSON lines, and writes a configuration (ballast.yaml) that serves it. Equal samples, seed,
-preset and format give equal bytes.)",
+      R"(Draws a dataset of documents and scenes as WebDataset tars, JSON lines, Parquet
+files or a folder of Energon, and writes a configuration (ballast.yaml) that
+serves it. Equal samples, seed, preset and format give equal bytes.)",
       R"(  ballast-server make-corpus --out data --samples 512
   ballast-server make-corpus --out data --samples 64 --preset receipts --seed 7
   ballast-server make-corpus --out data --samples 512 --format parquet)",

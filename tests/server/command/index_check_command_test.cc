@@ -122,7 +122,10 @@ TEST_F(IndexCheckCommandTest, RefusesWhatDoesNotFit) {
               HasSubstr("--shard and --merge work on the index as it is"));
   EXPECT_THAT(Run({"index", "--merge"}, 1),
               HasSubstr("no results of a check of this index"));
-  Run({"index", "--shard", "1/2"}, 1);  // needs --check
+  EXPECT_THAT(Run({"index", "--shard", "1/2"}),
+              HasSubstr("index is up to date"));
+  EXPECT_THAT(Run({"index", "--shard", "1/2", "--merge"}, 1),
+              HasSubstr("give one of them"));
 }
 
 }  // namespace
