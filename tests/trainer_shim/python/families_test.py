@@ -30,6 +30,7 @@ order: {shuffle: false}
 model: {profile: %s, tokenizer: tokenizer.json, resample: torchvision}
 batch: {global: 4, micro: 4, max_tokens: 32768}
 topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}
+balance: {equal_count: true}
 packing: {mode: %s, align: 4}
 serve: {listen: ["127.0.0.1:0"], threads: 1}
 """
@@ -53,11 +54,11 @@ class FamiliesTest(tools.ToolTest):
 
     def check(self, family):
         import torch
-        from check_family_chats import line_of, save_tokenizer
-        from image_processors import drawn
 
         from ballast.adapters.huggingface_families import Family
-        from tests.trainer_shim.python import family_models
+        from tests.trainer_shim.python import family_models  # first: it finds the others
+        from check_family_chats import line_of, save_tokenizer
+        from image_processors import drawn
 
         torch.set_num_threads(1)
         os.makedirs(self.path(family), exist_ok=True)

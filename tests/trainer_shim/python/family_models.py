@@ -156,7 +156,7 @@ def inputs_of(processor, turns):
     sizes = [part for _, parts in turns for part in parts if not isinstance(part, str)]
     text = processor.apply_chat_template(messages, tokenize=False)
     images = [[drawn(*size) for size in sizes]] if sizes else None
-    inputs = processor(text=[text], images=images, return_tensors="pt", add_special_tokens=False)
+    inputs = processor(text=[text], images=images, return_tensors="pt")
     if "pixel_values" in inputs:  # Llama 4's are bfloat16
         inputs["pixel_values"] = inputs["pixel_values"].float()
     return inputs
