@@ -2,6 +2,7 @@
 
 #include "common/command_line.h"
 #include "server/command/index.h"
+#include "server/command/init.h"
 #include "server/command/inspect_balance.h"
 #include "server/command/inspect_conversation.h"
 #include "server/command/inspect_image.h"
@@ -29,6 +30,7 @@ int main(int argc, char** argv) {
       "  ballast-server serve --config data/ballast.yaml\n"
       "\n"
       "See also `ballast-server COMMAND --help`.");
+  ballast::AddInit(&line);
   ballast::AddIndex(&line);
   ballast::AddServe(&line);
   ballast::AddPlan(&line);
