@@ -22,6 +22,7 @@ from ._arguments import (
     to_array_of,
 )
 from ._meeting import Meeting
+from ._progress import Progress
 from ._shims import Shims
 from .batch import Batch, batch_of
 from .communicator import Communicator
@@ -29,7 +30,7 @@ from .connection import Connection, Servers
 from .errors import BallastError, FailedPrecondition, InvalidArgument
 
 
-class Loader(Iterator[Batch]):
+class Loader(Progress, Iterator[Batch]):
     """An iterator over this rank's batches, each a dictionary of tensors.
 
         with ballast.Loader("unix:/run/ballast/a.sock", dp_rank=rank) as loader:
@@ -133,6 +134,7 @@ class Loader(Iterator[Batch]):
         max_ctas: int = 0,
         max_batches_held: int = 0,
     ) -> None:
+        super().__init__()
         self._connection = Connection.of(servers)
         self._modules = modules_of(modules)
         self._place = Place(
@@ -157,7 +159,7 @@ class Loader(Iterator[Batch]):
             options.pixel_type = number_of("pixel_type", pixel_type, PIXEL_TYPES)
         options.normalisation = number_of("normalisation", normalisation, NORMALISATIONS)
         options.split = number_of("split", split, _structs.SPLITS)
-        options.steps = steps
+        options.steps = self._steps = steps
         options.fingerprint = fingerprint.encode()
         options.max_bytes = max_bytes
         options.no_overlap = int(not overlap)
@@ -168,6 +170,7 @@ class Loader(Iterator[Batch]):
         self._split = split
         self._checkpoint = b""
         self._next_step = start_step
+        self._restart(start_step)
         self._job: Optional[Dict[str, Any]] = None
         self._closed = False
         self._renew()
@@ -275,6 +278,7 @@ class Loader(Iterator[Batch]):
                 torch's current stream if torch is imported, else the default stream.
         """
         self.open()
+        begin = self._waits()
         raw_stream = self._current_stream() if stream is None else stream
         parts = self._shims.next(raw_stream or None)
         if parts is None:
@@ -283,6 +287,7 @@ class Loader(Iterator[Batch]):
         step_is_done = batch.micro_batch + 1 == batch.num_micro_batches
         self._next_step = batch.step + int(step_is_done)
         self._shims.commit()
+        self._count(batch, begin)
         return batch
 
     def _current_stream(self) -> int:
@@ -387,4 +392,5 @@ class Loader(Iterator[Batch]):
         self._finalizer()
         self._checkpoint = data
         self._next_step = _checkpoint.step_of(data)
+        self._restart(self._next_step)
         self._renew()
