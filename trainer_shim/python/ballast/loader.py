@@ -20,6 +20,7 @@ from ._arguments import (
     modules_of,
     number_of,
     to_array_of,
+    whole,
 )
 from ._meeting import Meeting
 from ._progress import Progress
@@ -59,8 +60,10 @@ class Loader(Progress, Iterator[Batch]):
             of both has the tensors of both, made from the same samples unless
             `balance.placement` is `split`.
         dp_rank: data-parallel rank, or a rank for each module: {"vision": 0,
-            "language": 3}. The same holds for tp_rank, pp_rank and cp_rank (tensor,
-            pipeline and context parallel).
+            "language": 3}. Default: this process's rank under torchrun or
+            torch.distributed, if the job is data parallel alone; 0 in a single process.
+            tp_rank, pp_rank and cp_rank (tensor, pipeline and context parallel) likewise
+            take a number or a dictionary.
         device: "cuda" (the current device), "cuda:N", or "cpu".
         array: "torch", "numpy" (`device="cpu"` only), or "dlpack" for `Tensor`
             objects. Default: "torch" if it is imported or the device is a GPU, else
@@ -109,7 +112,7 @@ class Loader(Progress, Iterator[Batch]):
         servers: Servers,
         modules: Union[str, Sequence[str]] = ("vision", "language"),
         *,
-        dp_rank: Rank = 0,
+        dp_rank: Optional[Rank] = None,
         tp_rank: Rank = 0,
         pp_rank: Rank = 0,
         cp_rank: Rank = 0,
@@ -138,7 +141,8 @@ class Loader(Progress, Iterator[Batch]):
         self._connection = Connection.of(servers)
         self._modules = modules_of(modules)
         self._place = Place(
-            {"dp_rank": dp_rank, "tp_rank": tp_rank, "pp_rank": pp_rank, "cp_rank": cp_rank}
+            {"dp_rank": dp_rank, "tp_rank": tp_rank, "pp_rank": pp_rank, "cp_rank": cp_rank},
+            self._modules,
         )
         self._device = device_number(device)
         self._to_array = to_array_of(array, self._device)
@@ -159,9 +163,9 @@ class Loader(Progress, Iterator[Batch]):
             options.pixel_type = number_of("pixel_type", pixel_type, PIXEL_TYPES)
         options.normalisation = number_of("normalisation", normalisation, NORMALISATIONS)
         options.split = number_of("split", split, _structs.SPLITS)
-        options.steps = self._steps = steps
+        options.steps = self._steps = whole("steps", steps)
         options.fingerprint = fingerprint.encode()
-        options.max_bytes = max_bytes
+        options.max_bytes = whole("max_bytes", max_bytes)
         options.no_overlap = int(not overlap)
         options.timeout_s = timeout
         options.needs_input_ids = int(needs_input_ids)
@@ -169,7 +173,7 @@ class Loader(Progress, Iterator[Batch]):
         options.max_batches_held = max_batches_held
         self._split = split
         self._checkpoint = b""
-        self._next_step = start_step
+        self._next_step = whole("start_step", start_step)
         self._restart(start_step)
         self._job: Optional[Dict[str, Any]] = None
         self._closed = False
@@ -227,6 +231,7 @@ class Loader(Progress, Iterator[Batch]):
 
     def _shim_options(self, module: str) -> _structs.ShimOptions:
         """Options of the module's shim. Blocks until its groups have met."""
+        self._place.settle(self._connection, self._modules)
         options = _structs.ShimOptions.from_buffer_copy(self._options)
         options.module = _structs.MODULES[module]
         for key in Place.KEYS:
