@@ -48,5 +48,5 @@ unshare --mount bash -euo pipefail -c '
   mount -t proc proc "$1/proc"
   mkdir -p "$1/dev/shm"
   mount -t tmpfs tmpfs "$1/dev/shm"
-  env -i PATH=/usr/bin:/bin HOME=/root chroot "$1" bash /work/go.sh "$2"
+  chroot "$1" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/root bash /work/go.sh "$2"
 ' bash "$root" "$most_seconds"
