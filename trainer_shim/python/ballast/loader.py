@@ -317,8 +317,8 @@ class Loader(Progress, Iterator[Batch]):
 
         A pipeline schedule needs it before the step's first batch: with
         `packing.mode: scheduled`, `batch.rampup` or `batch.changes` it differs from
-        step to step. Takes no batch. Waits
-        for a server only if the loader has not fetched the step's schedule yet.
+        step to step. Takes no batch. Waits for a server only if the loader has not
+        fetched the step's schedule yet.
 
         Args:
             step: any step. Default: `next_step`.
@@ -346,9 +346,8 @@ class Loader(Progress, Iterator[Batch]):
         """Tells the servers how long forward and backward of a batch took.
 
         `ballastctl fit-cost` uses it, so only a loader of "train" may report. The
-        servers' metrics also receive how long the
-        shim waited for the batch, copied, exchanged and packed it. `module` may be
-        omitted if the loader has one.
+        servers' metrics also receive how long the shim waited for the batch, copied,
+        exchanged and packed it. `module` may be omitted if the loader has one.
 
         Returns whether a server took it. If none does, within a second for each,
         nothing is raised: a timing is only advice and need not be sent again.
