@@ -3,6 +3,7 @@
 #include "common/command_line.h"
 #include "server/command/fetch.h"
 #include "server/command/index.h"
+#include "server/command/init.h"
 #include "server/command/inspect_balance.h"
 #include "server/command/inspect_conversation.h"
 #include "server/command/inspect_image.h"
@@ -31,6 +32,7 @@ int main(int argc, char** argv) {
       "  ballast-server serve --config data/ballast.yaml\n"
       "\n"
       "See also `ballast-server COMMAND --help`.");
+  ballast::AddInit(&line);
   ballast::AddIndex(&line);
   ballast::AddFetch(&line);
   ballast::AddServe(&line);

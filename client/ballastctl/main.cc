@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "client/ballastctl/balance_command.h"
+#include "client/ballastctl/doctor.h"
 #include "client/ballastctl/fit_cost.h"
 #include "client/ballastctl/health.h"
 #include "client/ballastctl/metrics.h"
@@ -39,6 +40,7 @@ int main(int argc, char** argv) {
   ballast::AddSecurityFlags(line.program(), &server->security);
   ballast::AddStatus(&line, server);
   ballast::AddHealth(&line, server);
+  ballast::AddDoctor(&line, server);
   ballast::AddSchedule(&line, server);
   ballast::AddSamples(&line, server);
   ballast::AddMixture(&line, server);

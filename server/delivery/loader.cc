@@ -78,10 +78,14 @@ absl::Status CheckRole(const v1::Job& job, const v1::Role& role) {
     if (role.dp_rank() < module.dp()) return RuleOf(job, role).status();
     return absl::InvalidArgumentError(absl::StrCat(
         ModuleName(role.module()), " has ", module.dp(),
-        " data-parallel ranks; rank ", role.dp_rank(), " was asked for"));
+        " data-parallel ranks; rank ", role.dp_rank(),
+        " was asked for. Ranks count from 0; set topology.modules.",
+        ModuleName(role.module()), ".dp to the trainer's number of ranks"));
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "module ", ModuleName(role.module()), " is not in topology.modules"));
+      "module ", ModuleName(role.module()),
+      " is not in topology.modules; add it there, or ask for the job's modules "
+      "alone, as Loader(modules=...)"));
 }
 
 // Keeps the loader, and with it the memory of its blocks, alive while it is

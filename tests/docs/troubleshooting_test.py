@@ -86,6 +86,18 @@ class TroubleshootingTest(tools.CorpusTest):
         )
         self.says("…: cannot be opened: …", "ballast-server", "index", "--config", self.path("no"))
 
+    def test_init(self):
+        empty = self.path("empty")
+        os.mkdir(empty)
+        out = self.path("init.yaml")
+        self.says("…: found nothing that can be a source; …",
+                  "ballast-server", "init", empty, "--out", out)  # fmt: skip
+        self.says("… exists and was kept; …", "ballast-server", "init", empty, "--out", self.config)
+        with open(empty + "/config.json", "w", encoding="utf-8") as file:
+            file.write('{"model_type": "gpt2"}')
+        self.says("…: model_type: found …; wanted one of …", "ballast-server", "init",
+                  self.folder, "--out", out, "--model-dir", empty)  # fmt: skip
+
     def test_a_server_that_does_not_start(self):
         stale = "…; run `ballast-server index --config F` with this configuration"
         self.serve(stale, ("50176", "100352"))

@@ -5,6 +5,7 @@ import glob
 import hashlib
 import importlib.util
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -21,12 +22,15 @@ with open("/proc/self/maps") as maps:
     names = {line.split()[-1] for line in maps if ".so" in line}
 print(*names, sep="\\n")
 """
+PROGRAMS = ("ballast-server", "ballastctl", "ballast-rank")
 
 
 class WheelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        (cls.path,) = glob.glob("trainer_shim/python/ballast-*.whl")
+        # BALLAST_WHEEL: one that deploy/wheel.sh made.
+        named = os.environ.get("BALLAST_WHEEL")
+        cls.path = named or glob.glob("trainer_shim/python/ballast-*.whl")[0]
         cls.wheel = zipfile.ZipFile(cls.path)
         cls.addClassCleanup(cls.wheel.close)
         cls.name, cls.version, *cls.tag = os.path.basename(cls.path)[: -len(".whl")].split("-")
@@ -35,7 +39,7 @@ class WheelTest(unittest.TestCase):
     def test_record_matches_the_files(self):
         lines = self.wheel.read(self.info + "RECORD").decode().splitlines()
         rows = dict(line.split(",", 1) for line in lines)
-        self.assertEqual(set(rows), set(self.wheel.namelist()))
+        self.assertEqual(set(rows), {n for n in self.wheel.namelist() if not n.endswith("/")})
         for name, row in rows.items():
             if name == self.info + "RECORD":
                 self.assertEqual(row, ",")
@@ -49,30 +53,53 @@ class WheelTest(unittest.TestCase):
         for wanted in ("ballast/__init__.py", "ballast/py.typed", "ballast/lib/libballast_shim.so",
                        "ballast/adapters/huggingface.py", self.info + "METADATA"):  # fmt: skip
             self.assertIn(wanted, names)
-        tag = self.wheel.read(self.info + "WHEEL").decode()
-        self.assertIn("Tag: " + "-".join(self.tag) + "\n", tag)
+        tags = self.wheel.read(self.info + "WHEEL").decode()
+        python, abi, platforms = self.tag
+        for platform in platforms.split("."):
+            self.assertIn("Tag: %s-%s-%s\n" % (python, abi, platform), tags)
         metadata = self.wheel.read(self.info + "METADATA").decode()
         self.assertIn("\nVersion: %s\n" % self.version, metadata)
+        scripts = self.wheel.read(self.info + "entry_points.txt").decode()
+        for program in PROGRAMS:
+            self.assertIn("\n%s = ballast._programs:" % program, scripts)
+            mode = self.wheel.getinfo("ballast/bin/" + program).external_attr >> 16
+            self.assertTrue(mode & stat.S_IXOTH, program)
+
+    def environment(self, place):
+        return {"PATH": os.environ["PATH"], "PYTHONPATH": place, "PLACE": place}
 
     def check(self, place):
-        """Checks that Python loads the library if the package at `place` is all it has."""
-        environment = {"PATH": os.environ["PATH"], "PYTHONPATH": place, "PLACE": place}
+        """Checks that library and programs run if the package at `place` is all there
+        is."""
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE, check=True
-        )
+            [sys.executable, "-c", PROGRAM], env=self.environment(place),
+            stdout=subprocess.PIPE, check=True,
+        )  # fmt: skip
         version, *mapped = done.stdout.decode().split("\n")
         self.assertEqual(version, self.version)
-        # The process uses the wheel's libraries, under their own names.
-        brought = [name for name in self.wheel.namelist() if name.startswith("ballast/lib/")]
-        for name in brought:
-            base = os.path.basename(name)
-            self.assertTrue(base.startswith("bal") or base == "libballast_shim.so", base)
-            self.assertIn(os.path.join(place, name), mapped)
+        # What the wheel brings is used, and the process's own libraries of these names
+        # stay the process's own.
+        library = os.path.join(place, "ballast/lib/libballast_shim.so")
+        self.assertIn(library, mapped)
         self.assertFalse([name for name in mapped if "grpc" in name and place not in name])
+        if any(name.startswith("ballast.libs/") for name in self.wheel.namelist()):
+            for name in mapped:
+                for stem in ("absl", "protobuf", "gloo", "re2", "ibverbs"):
+                    if "lib" + stem in os.path.basename(name):
+                        self.assertIn(place + "/ballast.libs/", name)
+        for program in PROGRAMS:
+            done = subprocess.run(
+                [os.path.join(place, "ballast/bin", program), "--version"],
+                env=self.environment(place), stdout=subprocess.PIPE, check=True,
+            )  # fmt: skip
+            self.assertIn(self.version, done.stdout.decode())
 
     def test_unpacked(self):
         with tempfile.TemporaryDirectory() as place:
-            self.wheel.extractall(place)
+            for entry in self.wheel.infolist():
+                path = self.wheel.extract(entry, place)
+                if not entry.is_dir():  # zipfile forgets the modes, installers do not
+                    os.chmod(path, entry.external_attr >> 16)
             self.check(place)
 
     def test_installed_by_pip(self):
@@ -85,6 +112,13 @@ class WheelTest(unittest.TestCase):
                 check=True, stderr=subprocess.DEVNULL,
             )  # fmt: skip
             self.check(place)
+            # The console scripts find the programs.
+            for program in PROGRAMS:
+                done = subprocess.run(
+                    [os.path.join(place, "bin", program), "--version"],
+                    env=self.environment(place), stdout=subprocess.PIPE, check=True,
+                )  # fmt: skip
+                self.assertIn(self.version, done.stdout.decode())
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ make their arrays.
 """
 
 from . import adapters
+from ._serving import Server, serve
 from .batch import Batch
 from .communicator import Communicator
 from .connection import Connection
@@ -45,7 +46,7 @@ __all__ = [
     "Aborted", "AlreadyExists", "BallastError", "Batch", "Cancelled",
     "Communicator", "Connection", "DataLoss", "DeadlineExceeded", "EmbeddingExchange",
     "FailedPrecondition", "Internal", "InvalidArgument", "Loader", "NotFound", "OutOfRange",
-    "PermissionDenied", "ResourceExhausted", "Sample", "Tensor", "Totals",
+    "PermissionDenied", "ResourceExhausted", "Sample", "Server", "Tensor", "Totals",
     "Unauthenticated", "Unavailable", "Unimplemented", "adapters", "exchange_embeddings",
-    "library_version",
+    "library_version", "serve",
 ]  # fmt: skip

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
+import operator
+import os
 import sys
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
+import warnings
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _structs
 from .communicator import Communicator
+from .connection import Connection
 from .errors import InvalidArgument
 from .tensor import Tensor
 
@@ -45,7 +50,12 @@ def device_number(device: str) -> Optional[int]:
     if kind == "cpu" and not number:
         return None
     if kind != "cuda" or not (number.isdigit() or not number):
-        raise InvalidArgument('device: found %r; wanted "cuda", "cuda:N" or "cpu"' % (device,))
+        hint = ""
+        if kind in ("mps", "xpu", "tpu", "xla"):
+            hint = '; take device="cpu" and move the tensors: batch["input_ids"].to(%r)' % device
+        raise InvalidArgument(
+            'device: found %r; wanted "cuda", "cuda:N" or "cpu"%s' % (device, hint)
+        )
     if number:
         return int(number)
     torch = sys.modules.get("torch")
@@ -60,6 +70,10 @@ def to_array_of(array: Optional[str], device: Optional[int]) -> ToArray:
         raise InvalidArgument("array: found %r; wanted one of %s" % (array, list(_ARRAYS)))
     if array == "numpy" and device is not None:
         raise InvalidArgument('array: found "numpy" with a GPU; wanted device="cpu"')
+    if array != "dlpack" and array not in sys.modules and importlib.util.find_spec(array) is None:
+        raise InvalidArgument(
+            'array: %s is not installed; pip install %s, or take array="dlpack"' % (array, array)
+        )
     return _ARRAYS[array]
 
 
@@ -75,20 +89,80 @@ def ends_of(key: str, ends: Ends, modules: Sequence[str]) -> Dict[str, Communica
     return dict(ends or {})
 
 
+def whole(key: str, value: Any) -> int:
+    """A number from 0 on; what NumPy and torch count with is one, too."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if number < 0 or isinstance(value, bool):
+        raise InvalidArgument("%s: found %r; wanted a whole number from 0 on" % (key, value))
+    return number
+
+
+def world() -> Optional[Tuple[int, int]]:
+    """(rank, size) of this process among the trainer's: torch.distributed's, else what
+    torchrun and other launchers set. None if there is neither."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank()), int(distributed.get_world_size())
+    rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    return (int(rank), int(size)) if rank.isdigit() and size.isdigit() else None
+
+
 class Place:
     """The ranks of this process in each module's layout."""
 
     KEYS = ("dp_rank", "tp_rank", "pp_rank", "cp_rank")
 
-    def __init__(self, ranks: Mapping[str, Rank]) -> None:
-        self._ranks = ranks
+    def __init__(self, ranks: Mapping[str, Optional[Rank]], modules: Sequence[str]) -> None:
+        self._ranks = dict(ranks)
+        self._settled = False
+        for key in self.KEYS:
+            for module in modules if ranks[key] is not None else ():
+                self.rank(key, module)
+
+    def settle(self, connection: Connection, modules: Sequence[str]) -> None:
+        """Finds a data-parallel rank that the caller left out, and looks whether the
+        trainer has a process for each. May ask a server."""
+        processes = world()
+        if self._settled or processes is None:
+            self._settled = True
+            return
+        rank, size = processes
+        job = connection.job() if size > 1 or self._ranks["dp_rank"] is not None else None
+        shapes = [m for m in (job or {"modules": []})["modules"] if m["module"] in modules]
+        most = max((m["dp"] for m in shapes), default=1)
+        if self._ranks["dp_rank"] is None and most > 1:
+            if any((m["dp"], m["tp"], m["pp"], m["cp"]) != (size, 1, 1, 1) for m in shapes):
+                raise InvalidArgument(
+                    "dp_rank: found none in process %d of %d, and the job has %s; name this "
+                    "process's data-parallel rank, or all would train on the same samples"
+                    % (rank, size, _sizes(shapes))
+                )
+            self._ranks["dp_rank"] = rank
+        if size < most:
+            warnings.warn(
+                "the job has %s, and this trainer has %d %s: nobody trains on the samples of "
+                "the other ranks. Set topology.modules to the trainer's sizes"
+                % (_sizes(shapes), size, "process" if size == 1 else "processes"),
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        self._settled = True
 
     def rank(self, key: str, module: str) -> int:
         rank = self._ranks[key]
-        if isinstance(rank, int):
-            return rank
-        if module not in rank:
-            raise InvalidArgument(
-                "%s: found ranks for %s; wanted one for %s" % (key, sorted(rank), module)
-            )
-        return rank[module]
+        if rank is None:
+            return 0
+        if isinstance(rank, Mapping):
+            if module not in rank:
+                raise InvalidArgument(
+                    "%s: found ranks for %s; wanted one for %s" % (key, sorted(rank), module)
+                )
+            rank = rank[module]
+        return whole(key, rank)
+
+
+def _sizes(shapes: Sequence[Mapping[str, Any]]) -> str:
+    return " and ".join("%d data-parallel ranks of %s" % (m["dp"], m["module"]) for m in shapes)

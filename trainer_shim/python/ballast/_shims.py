@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from . import _abi, _structs
 from ._part import Part
 from ._waiting import Call, Worker
-from .errors import Cancelled, FailedPrecondition, Internal, ResourceExhausted
+from .errors import BallastError, Cancelled, FailedPrecondition, Internal, ResourceExhausted
 
 OptionsOf = Callable[[str], _structs.ShimOptions]
 
@@ -98,7 +98,10 @@ class Shims:
             for module in self._modules:
                 self._check_not_cancelled()
                 options = options_of(module)
-                made[module] = _abi.make("ballast_shim_create", byref(options))
+                try:
+                    made[module] = _abi.make("ballast_shim_create", byref(options))
+                except BallastError as error:
+                    raise _advised(error) from None
             with self._lock:
                 self._check_not_cancelled()
                 if not self._closed:
@@ -253,6 +256,18 @@ class Shims:
 
     def _any(self) -> c_void_p:
         return self._handles[self._modules[-1]]
+
+
+def _advised(error: BallastError) -> BallastError:
+    """The error; where there is no GPU to use, with what to do."""
+    text = str(error)
+    if "asking for the device" not in text and "BACKEND_CUDA" not in text:
+        return error
+    return type(error)(
+        'device: found no GPU that this process can use (%s). Without one, pass '
+        'Loader(device="cpu"): the batches are the same. With one, look at `nvidia-smi` '
+        "and CUDA_VISIBLE_DEVICES" % text
+    )
 
 
 def _destroy(handles: List[c_void_p]) -> None:

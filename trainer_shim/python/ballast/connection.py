@@ -10,6 +10,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 from . import _abi, _structs
 from ._waiting import interruptible
+from .errors import InvalidArgument
 
 Servers = Union[str, Sequence[str], "Connection"]
 
@@ -53,6 +54,11 @@ class Connection:
             return servers
         if isinstance(servers, str):
             servers = [name for name in servers.split(",") if name]
+        if not servers:
+            raise InvalidArgument(
+                'servers: found none; wanted "unix:/path" or "host:port" of a running '
+                "`ballast-server serve`, or what `ballast.serve` answers"
+            )
         return Connection(tuple(servers))
 
     def raw(self) -> _structs.Connection:

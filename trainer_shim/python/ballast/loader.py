@@ -20,8 +20,10 @@ from ._arguments import (
     modules_of,
     number_of,
     to_array_of,
+    whole,
 )
 from ._meeting import Meeting
+from ._progress import Progress
 from ._shims import Shims
 from .batch import Batch, batch_of
 from .communicator import Communicator
@@ -29,7 +31,7 @@ from .connection import Connection, Servers
 from .errors import BallastError, FailedPrecondition, InvalidArgument
 
 
-class Loader(Iterator[Batch]):
+class Loader(Progress, Iterator[Batch]):
     """An iterator over this rank's batches, each a dictionary of tensors.
 
         with ballast.Loader("unix:/run/ballast/a.sock", dp_rank=rank) as loader:
@@ -58,8 +60,10 @@ class Loader(Iterator[Batch]):
             of both has the tensors of both, made from the same samples unless
             `balance.placement` is `split`.
         dp_rank: data-parallel rank, or a rank for each module: {"vision": 0,
-            "language": 3}. The same holds for tp_rank, pp_rank and cp_rank (tensor,
-            pipeline and context parallel).
+            "language": 3}. Default: this process's rank under torchrun or
+            torch.distributed, if the job is data parallel alone; 0 in a single process.
+            tp_rank, pp_rank and cp_rank (tensor, pipeline and context parallel) likewise
+            take a number or a dictionary.
         device: "cuda" (the current device), "cuda:N", or "cpu".
         array: "torch", "numpy" (`device="cpu"` only), or "dlpack" for `Tensor`
             objects. Default: "torch" if it is imported or the device is a GPU, else
@@ -108,7 +112,7 @@ class Loader(Iterator[Batch]):
         servers: Servers,
         modules: Union[str, Sequence[str]] = ("vision", "language"),
         *,
-        dp_rank: Rank = 0,
+        dp_rank: Optional[Rank] = None,
         tp_rank: Rank = 0,
         pp_rank: Rank = 0,
         cp_rank: Rank = 0,
@@ -133,10 +137,12 @@ class Loader(Iterator[Batch]):
         max_ctas: int = 0,
         max_batches_held: int = 0,
     ) -> None:
+        super().__init__()
         self._connection = Connection.of(servers)
         self._modules = modules_of(modules)
         self._place = Place(
-            {"dp_rank": dp_rank, "tp_rank": tp_rank, "pp_rank": pp_rank, "cp_rank": cp_rank}
+            {"dp_rank": dp_rank, "tp_rank": tp_rank, "pp_rank": pp_rank, "cp_rank": cp_rank},
+            self._modules,
         )
         self._device = device_number(device)
         self._to_array = to_array_of(array, self._device)
@@ -157,9 +163,9 @@ class Loader(Iterator[Batch]):
             options.pixel_type = number_of("pixel_type", pixel_type, PIXEL_TYPES)
         options.normalisation = number_of("normalisation", normalisation, NORMALISATIONS)
         options.split = number_of("split", split, _structs.SPLITS)
-        options.steps = steps
+        options.steps = self._steps = whole("steps", steps)
         options.fingerprint = fingerprint.encode()
-        options.max_bytes = max_bytes
+        options.max_bytes = whole("max_bytes", max_bytes)
         options.no_overlap = int(not overlap)
         options.timeout_s = timeout
         options.needs_input_ids = int(needs_input_ids)
@@ -167,7 +173,8 @@ class Loader(Iterator[Batch]):
         options.max_batches_held = max_batches_held
         self._split = split
         self._checkpoint = b""
-        self._next_step = start_step
+        self._next_step = whole("start_step", start_step)
+        self._restart(start_step)
         self._job: Optional[Dict[str, Any]] = None
         self._closed = False
         self._renew()
@@ -224,6 +231,7 @@ class Loader(Iterator[Batch]):
 
     def _shim_options(self, module: str) -> _structs.ShimOptions:
         """Options of the module's shim. Blocks until its groups have met."""
+        self._place.settle(self._connection, self._modules)
         options = _structs.ShimOptions.from_buffer_copy(self._options)
         options.module = _structs.MODULES[module]
         for key in Place.KEYS:
@@ -275,6 +283,7 @@ class Loader(Iterator[Batch]):
                 torch's current stream if torch is imported, else the default stream.
         """
         self.open()
+        begin = self._waits()
         raw_stream = self._current_stream() if stream is None else stream
         parts = self._shims.next(raw_stream or None)
         if parts is None:
@@ -283,6 +292,7 @@ class Loader(Iterator[Batch]):
         step_is_done = batch.micro_batch + 1 == batch.num_micro_batches
         self._next_step = batch.step + int(step_is_done)
         self._shims.commit()
+        self._count(batch, begin)
         return batch
 
     def _current_stream(self) -> int:
@@ -307,8 +317,8 @@ class Loader(Iterator[Batch]):
 
         A pipeline schedule needs it before the step's first batch: with
         `packing.mode: scheduled`, `batch.rampup` or `batch.changes` it differs from
-        step to step. Takes no batch. Waits
-        for a server only if the loader has not fetched the step's schedule yet.
+        step to step. Takes no batch. Waits for a server only if the loader has not
+        fetched the step's schedule yet.
 
         Args:
             step: any step. Default: `next_step`.
@@ -336,9 +346,8 @@ class Loader(Iterator[Batch]):
         """Tells the servers how long forward and backward of a batch took.
 
         `ballastctl fit-cost` uses it, so only a loader of "train" may report. The
-        servers' metrics also receive how long the
-        shim waited for the batch, copied, exchanged and packed it. `module` may be
-        omitted if the loader has one.
+        servers' metrics also receive how long the shim waited for the batch, copied,
+        exchanged and packed it. `module` may be omitted if the loader has one.
 
         Returns whether a server took it. If none does, within a second for each,
         nothing is raised: a timing is only advice and need not be sent again.
@@ -387,4 +396,5 @@ class Loader(Iterator[Batch]):
         self._finalizer()
         self._checkpoint = data
         self._next_step = _checkpoint.step_of(data)
+        self._restart(self._next_step)
         self._renew()

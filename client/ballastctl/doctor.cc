@@ -1,0 +1,146 @@
+#include "client/ballastctl/doctor.h"
+
+#include <dlfcn.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "client/ballastctl/diagnosis.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+namespace {
+
+uint64_t Limit(int resource) {
+  rlimit limit{};
+  return getrlimit(static_cast<__rlimit_resource>(resource), &limit) == 0
+             ? limit.rlim_max  // RLIM_INFINITY is the largest number
+             : 0;
+}
+
+bool Loads(std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(), [](const char* name) {
+    // Never closed: NCCL does not survive it.
+    return dlopen(name, RTLD_LAZY | RTLD_LOCAL) != nullptr;
+  });
+}
+
+NodeFacts LookAtNode() {
+  NodeFacts node;
+  struct statvfs shm {};
+  if (statvfs("/dev/shm", &shm) == 0) {
+    node.shared_memory = uint64_t{shm.f_blocks} * shm.f_frsize;
+    node.shared_memory_free = uint64_t{shm.f_bavail} * shm.f_frsize;
+  }
+  node.open_files = Limit(RLIMIT_NOFILE);
+  node.locked_memory = Limit(RLIMIT_MEMLOCK);
+  std::error_code error;
+  for (std::filesystem::directory_iterator
+           entry("/proc/driver/nvidia/gpus", error),
+       end;
+       !error && entry != end; entry.increment(error)) {
+    ++node.gpus;
+  }
+  if (node.gpus > 0) {
+    node.has_nccl = Loads({"libnccl.so.2"});
+    node.has_nvjpeg = Loads({"libnvjpeg.so.13", "libnvjpeg.so.12"});
+  }
+  timex clock{};
+  node.clock_is_kept = adjtimex(&clock) != TIME_ERROR;
+  return node;
+}
+
+std::vector<ServerFacts> AskServers(
+    const std::vector<std::unique_ptr<LoaderClient>>& clients) {
+  std::vector<ServerFacts> servers;
+  for (const auto& client : clients) {
+    ServerFacts& server = servers.emplace_back();
+    server.address = client->address();
+    auto attach = client->Attach(v1::Role(), v1::Fingerprint());
+    server.status = attach.status();
+    if (!attach.ok()) continue;
+    server.attach = *std::move(attach);
+    server.health = client->CheckHealth();
+  }
+  return servers;
+}
+
+const char* NameOf(Finding::Grade grade) {
+  switch (grade) {
+    case Finding::Grade::kGood:
+      return "ok";
+    case Finding::Grade::kWarning:
+      return "warning";
+    case Finding::Grade::kFault:
+      return "fault";
+  }
+  return "";
+}
+
+absl::Status PrintFindings(const std::vector<Finding>& findings, bool json) {
+  uint64_t faults = 0;
+  for (const Finding& finding : findings) {
+    faults += finding.grade == Finding::Grade::kFault ? 1 : 0;
+    if (json) {
+      const nlohmann::ordered_json line = {{"grade", NameOf(finding.grade)},
+                                           {"subject", finding.subject},
+                                           {"found", finding.found},
+                                           {"advice", finding.advice}};
+      std::cout << line.dump(-1, ' ', false,
+                             nlohmann::json::error_handler_t::replace)
+                << "\n";
+      continue;
+    }
+    std::cout << NameOf(finding.grade) << ": " << finding.subject << ": "
+              << finding.found << "\n";
+    if (!finding.advice.empty()) std::cout << "  " << finding.advice << "\n";
+  }
+  std::cout.flush();
+  if (!std::cout) {
+    return absl::UnavailableError("cannot write to standard output");
+  }
+  if (faults == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      faults, faults == 1 ? " fault was" : " faults were", " found"));
+}
+
+}  // namespace
+
+void AddDoctor(CommandLine* line, std::shared_ptr<const ServerOption> server) {
+  auto json = std::make_shared<bool>(false);
+  Command* command = line->AddCommand(
+      line->program(), "doctor",
+      "Looks at this machine and at every server of --server, and says what "
+      "to\n"
+      "change: shared memory, limits, clock, GPUs, NCCL and nvJPEG; whether "
+      "each\n"
+      "server can be reached from here, serves, and has the configuration and "
+      "the\n"
+      "index of the first. Run it on each node. Exits with status 1 if a fault "
+      "was\n"
+      "found.",
+      "  ballastctl --server 127.0.0.1:7070 doctor\n"
+      "  ballastctl --server unix:/run/ballast/a.sock,loader-1:7070 doctor\n"
+      "\n"
+      "JSON keys, one object a line: grade (\"ok\", \"warning\" or "
+      "\"fault\"),\n"
+      "subject, found, advice.",
+      [server, json]() -> absl::Status {
+        BALLAST_ASSIGN_OR_RETURN(const auto clients, ClientsOf(*server));
+        return PrintFindings(Diagnose(LookAtNode(), AskServers(clients)),
+                             *json);
+      });
+  command->AddFlag("--json", json.get(), "one JSON object a line");
+}
+
+}  // namespace ballast

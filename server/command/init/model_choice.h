@@ -1,0 +1,40 @@
+#ifndef BALLAST_SERVER_COMMAND_INIT_MODEL_CHOICE_H_
+#define BALLAST_SERVER_COMMAND_INIT_MODEL_CHOICE_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/command/init/seen.h"
+
+namespace ballast {
+
+// The section `model` of a configuration, and what follows from the model for
+// other sections.
+struct ModelChoice {
+  // Key and value, as YAML, and a comment, in order.
+  struct Line {
+    std::string key;
+    std::string value;
+    std::string comment;
+  };
+  std::vector<Line> lines;
+  // Tokens of the largest image.
+  uint64_t most_image_tokens = 0;
+  // config.json gives costs: balance.cost.model may name the folder.
+  bool has_costs = false;
+  std::vector<std::string> found;
+  std::vector<std::string> unsure;
+};
+
+// Chooses the profile by config.json's model_type, and takes every number of
+// preprocessor_config.json that differs from the profile's. Pure. Errors:
+// INVALID_ARGUMENT (not JSON; a model_type without a profile; a number of
+// another type).
+absl::StatusOr<ModelChoice> ChooseModel(const SeenModel& seen);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_INIT_MODEL_CHOICE_H_

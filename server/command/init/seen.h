@@ -1,0 +1,73 @@
+#ifndef BALLAST_SERVER_COMMAND_INIT_SEEN_H_
+#define BALLAST_SERVER_COMMAND_INIT_SEEN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ballast {
+
+// Facts from which `ballast-server init` decides. Values; paths are as the
+// configuration shall name them.
+
+// Files of one folder that form a source.
+struct SeenFiles {
+  enum class Format { kWebDataset, kJsonl, kParquet };
+  Format format = Format::kWebDataset;
+  // Pattern of the files, for sources[].path.
+  std::string path;
+  // Number of files, and their bytes.
+  uint64_t files = 0;
+  uint64_t bytes = 0;
+  // Samples of all files; counted in the first ones and estimated from their
+  // bytes if `estimated`.
+  uint64_t samples = 0;
+  bool estimated = false;
+  // Samples that were read, how many of them are bad, and why the first is.
+  uint64_t looked_at = 0;
+  uint64_t bad = 0;
+  std::string first_fault;
+  // Of the samples that were read: with images; the most images; the most bytes
+  // of text.
+  uint64_t with_images = 0;
+  uint64_t most_images = 0;
+  uint64_t most_text = 0;
+  // jsonl: the folder below which every image was found, "" if no sample that
+  // was read has any.
+  std::string media_root;
+};
+
+// Something in the folder that no source can be made of.
+struct SeenOther {
+  std::string path;
+  std::string reason;  // and what to do
+};
+
+// The model's files.
+struct SeenModel {
+  // "" if there is no model.
+  std::string folder;
+  bool has_tokenizer = false;  // tokenizer.json
+  // Texts of the files, "" if missing.
+  std::string config;        // config.json
+  std::string preprocessor;  // preprocessor_config.json
+  // chat_template.jinja, chat_template.json, tokenizer_config.json, together.
+  std::string chat_template;
+};
+
+struct Seen {
+  // The folder, as the user named it.
+  std::string folder;
+  std::vector<SeenFiles> files;
+  std::vector<SeenOther> others;
+  // Entries beyond the bound were not looked at.
+  bool cut = false;
+  SeenModel model;
+  uint64_t gpus = 0;
+  // Of this machine; 0 if unknown.
+  uint64_t memory_bytes = 0;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_INIT_SEEN_H_

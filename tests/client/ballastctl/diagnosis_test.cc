@@ -1,0 +1,114 @@
+#include "client/ballastctl/diagnosis.h"
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+using Grade = Finding::Grade;
+
+NodeFacts Healthy() {
+  NodeFacts node;
+  node.shared_memory = uint64_t{64} << 30;
+  node.shared_memory_free = uint64_t{32} << 30;
+  node.open_files = 1 << 20;
+  node.locked_memory = std::numeric_limits<uint64_t>::max();
+  node.gpus = 8;
+  node.has_nccl = true;
+  node.has_nvjpeg = true;
+  node.clock_is_kept = true;
+  return node;
+}
+
+ServerFacts Server(const std::string& address, const std::string& hash,
+                   const std::string& micro) {
+  ServerFacts server;
+  server.address = address;
+  v1::Fingerprint* fingerprint = server.attach.mutable_fingerprint();
+  fingerprint->set_hash(hash);
+  auto* entry = fingerprint->add_entries();
+  entry->set_key("batch.micro");
+  entry->set_value(micro);
+  return server;
+}
+
+Finding Of(const std::vector<Finding>& findings, const std::string& subject) {
+  for (const Finding& finding : findings) {
+    if (finding.subject == subject) return finding;
+  }
+  ADD_FAILURE() << "nothing about " << subject;
+  return {};
+}
+
+TEST(DiagnoseTest, AHealthyNodeNeedsNothing) {
+  for (const Finding& finding : Diagnose(
+           Healthy(), {Server("a:1", "x", "8"), Server("b:1", "x", "8")})) {
+    EXPECT_EQ(finding.grade, Grade::kGood) << finding.subject;
+    EXPECT_EQ(finding.advice, "") << finding.subject;
+  }
+}
+
+TEST(DiagnoseTest, WhatIsScarceIsAWarningWithAdvice) {
+  NodeFacts node = Healthy();
+  node.shared_memory = 64 << 20;
+  node.open_files = 1024;
+  node.locked_memory = 8 << 20;
+  node.clock_is_kept = false;
+  node.has_nccl = false;
+  node.has_nvjpeg = false;
+  const auto findings = Diagnose(node, {});
+  for (const char* subject : {"shared memory", "open files", "locked memory",
+                              "clock", "NCCL", "nvJPEG"}) {
+    const Finding finding = Of(findings, subject);
+    EXPECT_EQ(finding.grade, Grade::kWarning) << subject;
+    EXPECT_NE(finding.advice, "") << subject;
+  }
+  EXPECT_THAT(Of(findings, "shared memory").advice, HasSubstr("--shm-size"));
+}
+
+TEST(DiagnoseTest, FullSharedMemoryIsAWarningThoughItIsLarge) {
+  NodeFacts node = Healthy();
+  node.shared_memory_free = 0;
+  EXPECT_EQ(Of(Diagnose(node, {}), "shared memory").grade, Grade::kWarning);
+  node.shared_memory = 0;
+  EXPECT_EQ(Of(Diagnose(node, {}), "shared memory").grade, Grade::kFault);
+}
+
+TEST(DiagnoseTest, WithoutGpusNothingAboutThemIsWrong) {
+  NodeFacts node = Healthy();
+  node.gpus = 0;
+  node.has_nccl = false;
+  node.locked_memory = 8 << 20;
+  for (const Finding& finding : Diagnose(node, {})) {
+    EXPECT_EQ(finding.grade, Grade::kGood) << finding.subject;
+  }
+}
+
+TEST(DiagnoseTest, ServersOfOtherConfigurationsAreFaults) {
+  ServerFacts away;
+  away.address = "c:1";
+  away.status = absl::UnavailableError("connection refused");
+  ServerFacts refuses = Server("d:1", "x", "8");
+  refuses.attach.set_refusal("another server has another index");
+  ServerFacts hangs = Server("e:1", "x", "8");
+  hangs.health = absl::UnavailableError("not serving");
+  const auto findings =
+      Diagnose(Healthy(), {away, Server("a:1", "x", "8"),
+                           Server("b:1", "y", "16"), refuses, hangs});
+  EXPECT_EQ(Of(findings, "server a:1").grade, Grade::kGood);
+  const Finding other = Of(findings, "server b:1");
+  EXPECT_EQ(other.grade, Grade::kFault);
+  EXPECT_THAT(other.found, HasSubstr("batch.micro"));
+  EXPECT_THAT(Of(findings, "server c:1").found, HasSubstr("refused"));
+  EXPECT_THAT(Of(findings, "server d:1").found, HasSubstr("another index"));
+  EXPECT_EQ(Of(findings, "server e:1").grade, Grade::kFault);
+}
+
+}  // namespace
+}  // namespace ballast

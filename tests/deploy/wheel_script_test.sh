@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# deploy/wheel.sh makes a wheel that brings its libraries: programs and shim find
+# none outside of it but those that every machine with Python has. Skipped unless
+# BALLAST_AUDITWHEEL names auditwheel, with patchelf >= 0.14.5 in the same folder.
+set -euo pipefail
+if [[ -z ${BALLAST_AUDITWHEEL:-} ]]; then
+  echo "SKIPPED: BALLAST_AUDITWHEEL is unset: no auditwheel, and a test fetches none"
+  exit 0
+fi
+fail() {
+  echo "wheel_script_test: $*" >&2
+  exit 1
+}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+PATH=$(dirname "$BALLAST_AUDITWHEEL"):$PATH deploy/wheel.sh --out "$work" \
+  --auditwheel "$BALLAST_AUDITWHEEL" --wheel trainer_shim/python/ballast-*.whl
+wheel=$(echo "$work"/ballast-*-py3-none-manylinux_2_3[0-9]_"$(uname -m)".whl)
+[[ -f $wheel ]] || fail "found $(ls "$work"); wanted a manylinux wheel"
+size=$(stat -c %s "$wheel")
+echo "$(basename "$wheel"): $((size / 1000000)) MB"
+((size < 100000000)) || fail "$size bytes are more than PyPI takes"
+
+python3 -m zipfile --extract "$wheel" "$work/tree"
+readonly everywhere='^(linux-vdso|ld-linux[^/]*|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|z))\.so'
+checked=0
+for file in "$work"/tree/ballast/{bin/*,lib/*.so}; do
+  chmod +x "$file"
+  libraries=$(ldd "$file")
+  while read -r name arrow path _; do
+    [[ $arrow == "=>" ]] || continue
+    [[ ! $name =~ $everywhere ]] || continue
+    [[ $path == "$work"/* || $(realpath "$path") == "$work"/* ]] ||
+      fail "$(basename "$file") takes $name from ${path:-nowhere}"
+    checked=$((checked + 1))
+  done <<<"$libraries"
+done
+((checked > 50)) || fail "only $checked libraries were looked at"
+echo "$checked libraries, all in the wheel"

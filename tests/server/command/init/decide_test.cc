@@ -1,0 +1,243 @@
+// Decisions of `ballast-server init` from values; that the files run is shown
+// by tests/integration/command_line/init_test.py.
+#include "server/command/init/decide.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/status/status.h"
+#include "server/command/init/look.h"
+#include "server/command/init/model_choice.h"
+#include "server/command/init/name_groups.h"
+#include "server/command/init/seen.h"
+#include "server/config/config_loader.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+SeenFiles Tars(const std::string& path) {
+  SeenFiles files;
+  files.path = path;
+  files.files = 2;
+  files.samples = 100;
+  files.looked_at = 100;
+  files.bytes = 5000000;
+  files.most_images = 2;
+  files.most_text = 1000;
+  return files;
+}
+
+Seen Folder() {
+  Seen seen;
+  seen.folder = "data";
+  seen.files = {Tars("data/docs-[0-9]*.tar")};
+  return seen;
+}
+
+v1::Config Loaded(const Seen& seen) {
+  const auto setup = DecideSetup(seen);
+  EXPECT_TRUE(setup.ok()) << setup.status();
+  const auto config = ParseConfig(setup->yaml, "ballast.yaml", ".");
+  EXPECT_TRUE(config.ok()) << config.status() << setup->yaml;
+  return config->config;
+}
+
+TEST(DecideSetupTest, FolderOfTarsBecomesASource) {
+  const v1::Config config = Loaded(Folder());
+  ASSERT_EQ(config.sources_size(), 1);
+  EXPECT_EQ(config.sources(0).name(), "docs");
+  EXPECT_EQ(config.sources(0).path(), "data/docs-[0-9]*.tar");
+  EXPECT_EQ(config.topology().modules().at("vision").dp(), 1);
+  EXPECT_EQ(config.batch().global() % config.batch().micro(), 0);
+  // Two images of 1280 tokens, 1000 bytes of text, and half of that again.
+  EXPECT_EQ(config.batch().max_tokens(), 8192);
+  EXPECT_EQ(config.batch().on_too_long(), v1::Batch::ON_TOO_LONG_SKIP);
+}
+
+TEST(DecideSetupTest, EveryKeyHasAComment) {
+  const auto setup = DecideSetup(Folder());
+  ASSERT_TRUE(setup.ok());
+  EXPECT_THAT(setup->yaml, HasSubstr("# 100 samples in 2 files, 5.0 MB"));
+  EXPECT_THAT(setup->yaml, HasSubstr("# samples a step, over all ranks"));
+}
+
+TEST(DecideSetupTest, SourcesAreWeightedByTheirSamples) {
+  Seen seen = Folder();
+  seen.files.push_back(Tars("data/chat.jsonl"));
+  seen.files[1].format = SeenFiles::Format::kJsonl;
+  seen.files[1].samples = 300;
+  seen.files[1].media_root = "data/media";
+  const v1::Config config = Loaded(seen);
+  EXPECT_EQ(config.sources(0).weight(), 100);
+  EXPECT_EQ(config.sources(1).weight(), 300);
+  EXPECT_EQ(config.sources(1).format(), v1::Source::FORMAT_JSONL);
+  EXPECT_THAT(config.sources(1).media_root(), HasSubstr("data/media"));
+}
+
+TEST(DecideSetupTest, NamesTellTheSplit) {
+  Seen seen = Folder();
+  seen.files = {Tars("d/train-[0-9]*.tar"), Tars("d/validation-[0-9]*.tar"),
+                Tars("test/x.tar")};
+  const v1::Config config = Loaded(seen);
+  EXPECT_EQ(config.sources(0).split(), v1::SPLIT_TRAIN);
+  EXPECT_EQ(config.sources(1).split(), v1::SPLIT_VALID);
+  EXPECT_EQ(config.sources(2).split(), v1::SPLIT_TEST);
+  EXPECT_THAT(DecideSetup(seen)->unsure,
+              Contains(HasSubstr("the split of validation: valid")));
+  // A job needs a source to train on.
+  seen.files = {Tars("test/x.tar")};
+  EXPECT_EQ(Loaded(seen).sources(0).split(), v1::SPLIT_TRAIN);
+}
+
+TEST(DecideSetupTest, NamesOfSourcesAreUniqueAndValid) {
+  Seen seen = Folder();
+  seen.files = {Tars("a/x y.tar"), Tars("b/x y.tar"),
+                Tars("\xC3\xA9/[0-9]*.tar"), Tars("c/[0-9]*.tar"),
+                Tars("[0-9]*.tar")};
+  const v1::Config config = Loaded(seen);  // which refuses bad names
+  EXPECT_EQ(config.sources(0).name(), "x-y");
+  EXPECT_EQ(config.sources(1).name(), "x-y-2");
+  EXPECT_EQ(config.sources(3).name(), "c");
+  EXPECT_EQ(config.sources(4).name(), "data");
+}
+
+TEST(DecideSetupTest, EachGpuHasARank) {
+  Seen seen = Folder();
+  seen.gpus = 8;
+  const v1::Config config = Loaded(seen);
+  EXPECT_EQ(config.topology().modules().at("language").dp(), 8);
+  EXPECT_EQ(config.batch().micro() % 8, 0);
+}
+
+TEST(DecideSetupTest, BlocksTakeAtMostAQuarterOfTheMemory) {
+  Seen seen = Folder();
+  EXPECT_EQ(Loaded(seen).serve().memory(), uint64_t{8} << 30);
+  seen.memory_bytes = uint64_t{16} << 30;
+  EXPECT_EQ(Loaded(seen).serve().memory(), uint64_t{4} << 30);
+  seen.memory_bytes = uint64_t{1} << 30;
+  EXPECT_EQ(Loaded(seen).serve().memory(), uint64_t{256} << 20);
+}
+
+TEST(DecideSetupTest, NothingToServeIsAnErrorThatSaysWhatWasSeen) {
+  Seen seen;
+  seen.folder = "data";
+  seen.others = {{"data/chat.json", "a JSON array of conversations"}};
+  const absl::Status status = DecideSetup(seen).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("data/chat.json: a JSON array of conversations"));
+}
+
+TEST(DecideSetupTest, BadSamplesAreSaid) {
+  Seen seen = Folder();
+  seen.files[0].bad = 3;
+  seen.files[0].first_fault = "a.tar: sample 7: not JSON";
+  EXPECT_THAT(DecideSetup(seen)->unsure,
+              Contains(HasSubstr(
+                  "3 bad samples of 100 in docs: a.tar: sample 7: not JSON")));
+}
+
+SeenModel Qwen() {
+  SeenModel model;
+  model.folder = "/models/qwen";
+  model.has_tokenizer = true;
+  model.config = R"({"model_type": "qwen2_5_vl"})";
+  model.preprocessor =
+      R"({"min_pixels": 3136, "max_pixels": 12845056, "patch_size": 14,
+          "image_mean": [0.48145466, 0.4578275, 0.40821073]})";
+  model.chat_template = "<|im_start|>system\nYou are a helpful assistant.";
+  return model;
+}
+
+TEST(ChooseModelTest, TheModelsFilesDecide) {
+  Seen seen = Folder();
+  seen.model = Qwen();
+  const v1::Model model = Loaded(seen).model();
+  EXPECT_EQ(model.profile(), "qwen2_5_vl");
+  EXPECT_EQ(model.tokenizer(), "/models/qwen/tokenizer.json");
+  EXPECT_EQ(model.max_pixels(), 12845056);
+  EXPECT_EQ(model.min_pixels(), 3136);
+  EXPECT_EQ(model.system_prompt(), "You are a helpful assistant.");
+  // 16384 tokens of an image, twice, and half of that again.
+  EXPECT_EQ(Loaded(seen).batch().max_tokens(), 65536);
+}
+
+TEST(ChooseModelTest, NumbersOfTheProcessorReplaceTheProfiles) {
+  SeenModel model = Qwen();
+  model.config = R"({"model_type": "qwen3_vl_moe"})";
+  model.preprocessor =
+      R"({"size": {"shortest_edge": 65536, "longest_edge": 1048576},
+          "patch_size": 18, "image_mean": [0.1, 0.2, 0.3]})";
+  Seen seen = Folder();
+  seen.model = model;
+  const v1::Model chosen = Loaded(seen).model();
+  EXPECT_EQ(chosen.profile(), "qwen3_vl");
+  EXPECT_EQ(chosen.patch(), 18);
+  EXPECT_EQ(chosen.max_pixels(), 1048576);
+  EXPECT_THAT(chosen.mean(), ElementsAre(0.1, 0.2, 0.3));
+}
+
+TEST(ChooseModelTest, FamiliesWithoutProfileAreRefusedByName) {
+  SeenModel model = Qwen();
+  model.config = R"({"model_type": "llava"})";
+  const absl::Status status = ChooseModel(model).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("/models/qwen/config.json: model_type: found \"llava\""));
+  model.config = "{";
+  EXPECT_FALSE(ChooseModel(model).ok());
+  model.config = "[1]";
+  EXPECT_FALSE(ChooseModel(model).ok());
+}
+
+TEST(ChooseModelTest, AbsurdNumbersDoNotCrash) {
+  Seen seen = Folder();
+  seen.model = Qwen();
+  seen.model.preprocessor =
+      R"({"patch_size": 4294967296, "merge_size": 4294967296,
+          "max_pixels": 18446744073709551615, "size": 7})";
+  ASSERT_TRUE(DecideSetup(seen).ok());
+  seen.model.preprocessor = R"({"patch_size": 0, "merge_size": -1,
+                                "max_pixels": 18446744073709551615})";
+  ASSERT_TRUE(DecideSetup(seen).ok());
+}
+
+TEST(ChooseModelTest, WithoutModelTheChoiceIsUnsure) {
+  EXPECT_THAT(ChooseModel({})->unsure, Contains(HasSubstr("--model-dir")));
+}
+
+TEST(GroupNamesTest, NumbersMakeShards) {
+  const auto groups =
+      GroupNames({"b-001.tar", "b-000.tar", "a.tar", "x*y.tar"});
+  ASSERT_EQ(groups.size(), 3);
+  EXPECT_EQ(groups[0].pattern, "a.tar");
+  EXPECT_EQ(groups[1].pattern, "b-[0-9]*.tar");
+  EXPECT_THAT(groups[1].names, ElementsAre("b-000.tar", "b-001.tar"));
+  EXPECT_EQ(groups[2].pattern, "x\\*y.tar");
+}
+
+TEST(GroupNamesTest, PatternNamesNoOtherGroupsFiles) {
+  // The glob of the first two would match the third, too.
+  const auto groups = GroupNames({"a-0.tar", "a-1.tar", "a-1-b.tar"});
+  ASSERT_EQ(groups.size(), 2);
+  EXPECT_EQ(groups[0].pattern, "a-1-b.tar");
+  EXPECT_EQ(groups[1].pattern, "{a-0.tar,a-1.tar}");
+}
+
+TEST(VisibleGpusTest, AsCudaCounts) {
+  EXPECT_EQ(VisibleGpus(8, nullptr), 8);
+  EXPECT_EQ(VisibleGpus(8, "0,3"), 2);
+  EXPECT_EQ(VisibleGpus(8, ""), 0);
+  EXPECT_EQ(VisibleGpus(8, "0,-1,3"), 1);
+  EXPECT_EQ(VisibleGpus(1, "0,1,2"), 1);
+}
+
+}  // namespace
+}  // namespace ballast

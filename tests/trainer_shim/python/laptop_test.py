@@ -1,0 +1,138 @@
+"""The README's lines on a machine without GPUs: any dp, one process or several; and
+what is said where something is missing."""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+import warnings
+from unittest import mock
+
+import ballast
+from tests.integration.command_line import tools
+
+# Ranks of a job as processes, each with the README's lines. Prints the samples.
+TRAINER = """
+import ballast, sys
+with ballast.Loader(sys.argv[1], device="cpu", array="dlpack", steps=2) as loader:
+    for batch in loader:
+        print(loader.step, *(sample.position for sample in batch.samples))
+"""
+
+
+class LaptopTest(tools.CorpusTest):
+    def job(self, dp):
+        text = tools.CONFIG.replace("global: 16, micro: 8", "global: 24, micro: 12")
+        text = text.replace("{vision: {dp: 2}, language: {dp: 4}}",
+                            "{vision: {dp: %d}, language: {dp: %d}}" % (dp, dp))  # fmt: skip
+        path = self.write("dp%d.yaml" % dp, text)
+        self.ok("ballast-server", "index", "--config", path)
+        return path
+
+    def positions(self, lines):
+        """The positions of each step's samples, sorted."""
+        found = {}
+        for line in lines:
+            step, *positions = map(int, line.split())
+            found.setdefault(step, []).extend(positions)
+        return {step: sorted(positions) for step, positions in found.items()}
+
+    def test_one_process_for_any_dp(self):
+        for dp in (1, 2, 3, 4, 6):
+            with self.subTest(dp=dp), self.server(self.job(dp), "127.0.0.1:0") as (address,):
+                lines = []
+                for rank in range(dp):
+                    with ballast.Loader(address, dp_rank=rank, device="cpu", array="dlpack",
+                                        steps=2) as loader:  # fmt: skip
+                        for batch in loader:
+                            positions = [sample.position for sample in batch.samples]
+                            lines.append(" ".join(map(str, [loader.step, *positions])))
+                self.assertEqual(
+                    self.positions(lines), {0: list(range(24)), 1: list(range(24, 48))}
+                )
+
+    def test_several_processes_without_a_rank_in_the_script(self):
+        for dp in (2, 3):
+            with self.subTest(dp=dp), self.server(self.job(dp), "127.0.0.1:0") as (address,):
+                # As torchrun sets them.
+                processes = [
+                    subprocess.Popen(
+                        [sys.executable, "-c", TRAINER, address], stdout=subprocess.PIPE,
+                        env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(dp)},
+                    )
+                    for rank in range(dp)
+                ]  # fmt: skip
+                lines = []
+                for process in processes:
+                    out, _ = process.communicate(timeout=tools.TIMEOUT_S)
+                    self.assertEqual(process.returncode, 0)
+                    lines += out.decode().splitlines()
+                self.assertEqual(
+                    self.positions(lines), {0: list(range(24)), 1: list(range(24, 48))}
+                )
+
+    def under(self, rank, size):
+        return mock.patch.dict(os.environ, {"RANK": str(rank), "WORLD_SIZE": str(size)})
+
+    def test_ranks_that_do_not_fit_the_trainer(self):
+        with self.server(self.job(4), "127.0.0.1:0") as (address,):
+            with self.under(1, 2):
+                loader = ballast.Loader(address, device="cpu", array="dlpack")
+                with self.assertRaisesRegex(
+                    ballast.InvalidArgument,
+                    "^dp_rank: found none in process 1 of 2, .*4 data-parallel ranks of vision",
+                ):
+                    loader.open()
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    with ballast.Loader(address, dp_rank=1, device="cpu", array="dlpack"):
+                        pass
+                (warning,) = caught
+                self.assertIn("nobody trains on the samples", str(warning.message))
+            with self.under(1, 4), warnings.catch_warnings():
+                warnings.simplefilter("error")
+                with ballast.Loader(address, device="cpu", array="dlpack") as loader:
+                    self.assertEqual(loader._place.rank("dp_rank", "vision"), 1)
+            with self.assertRaisesRegex(
+                ballast.InvalidArgument, r"4 data-parallel ranks; rank 4 .*topology.modules.vision.dp"
+            ):
+                ballast.Loader(address, dp_rank=4, device="cpu", array="dlpack").open()
+
+    def test_arguments_say_what_is_wanted(self):
+        for options, message in (
+            ({"dp_rank": -1}, "dp_rank: found -1; wanted a whole number from 0 on"),
+            ({"dp_rank": "0"}, "dp_rank: found '0'; wanted a whole number from 0 on"),
+            ({"tp_rank": 1.5}, "tp_rank: found 1.5; wanted a whole number"),
+            ({"start_step": -1}, "start_step: found -1; wanted"),
+            ({"steps": -1}, "steps: found -1; wanted"),
+            ({"max_bytes": -1}, "max_bytes: found -1; wanted"),
+            ({"device": "mps"}, 'take device="cpu" and move the tensors'),
+            ({"device": "gpu"}, 'wanted "cuda", "cuda:N" or "cpu"'),
+        ):
+            with self.subTest(options):
+                options = {"device": "cpu", "array": "dlpack", **options}
+                with self.assertRaisesRegex(ballast.InvalidArgument, re.escape(message)):
+                    ballast.Loader("127.0.0.1:7070", **options)
+        with self.assertRaisesRegex(ballast.InvalidArgument, "^servers: found none; wanted"):
+            ballast.Loader("", device="cpu", array="dlpack")
+
+    def test_a_missing_array_library_is_named(self):
+        with mock.patch("importlib.util.find_spec", return_value=None):
+            with mock.patch.dict(sys.modules):
+                sys.modules.pop("torch", None)
+                with self.assertRaisesRegex(ballast.InvalidArgument, "torch is not installed; pip"):
+                    ballast.Loader("127.0.0.1:7070", device="cpu", array="torch")
+
+    def test_without_a_gpu_the_error_names_the_cpu(self):
+        if os.path.exists("/dev/nvidia0"):
+            self.skipTest("there is a GPU")
+        with self.server(self.job(1), "127.0.0.1:0") as (address,):
+            with mock.patch.dict(sys.modules, {"torch": None}):
+                loader = ballast.Loader(address, array="dlpack")
+                with self.assertRaisesRegex(ballast.BallastError, r'Loader\(device="cpu"\)'):
+                    loader.open()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,122 @@
+"""len(loader), loader.step and loader.report(), against a server over mock data."""
+
+import importlib.util
+import json
+import unittest
+
+import ballast
+from ballast._progress import batches_between
+from tests.integration.command_line import tools
+
+# 96 samples, 16 a step: 6 steps of 2 micro-batches in an epoch, for 2 epochs.
+CONFIG = """
+sources:
+  - name: mock
+    format: mock
+    lengths: {mode: lognormal, min: 16, max: 64, mean: 40, sigma: 0.5, count: 96}
+    images: {min: 0, max: 2, pixels: {min: 784, max: 3136, mean: 2000, sigma: 0.5}}
+order: {epochs: %d}
+model: {profile: qwen2_5_vl, tokenizer: bytes}
+batch: {global: 16, micro: 8, max_tokens: 256}
+topology:
+  modules: {vision: {dp: 2}, language: {dp: 2}}
+serve: {listen: ["127.0.0.1:0"]}
+"""
+
+
+class ProgressTest(tools.ToolTest):
+    def loader(self, address, rank=0, **options):
+        return ballast.Loader(address, dp_rank=rank, device="cpu", array="dlpack", **options)
+
+    def test_the_length_is_the_number_of_batches(self):
+        config = self.write("ends.yaml", CONFIG % 2)
+        with self.server(config, "127.0.0.1:0") as (address,):
+            with self.loader(address) as loader:
+                self.assertTrue(loader)
+                self.assertEqual(len(loader), 24)
+                self.assertEqual(sum(1 for _ in loader), 24)
+                self.assertEqual(len(loader), 24)
+            for options, length in [({"steps": 4}, 8), ({"steps": 99}, 24),
+                                    ({"start_step": 9}, 6), ({"start_step": 9, "steps": 1}, 2)]:  # fmt: skip
+                with self.subTest(options), self.loader(address, **options) as loader:
+                    self.assertEqual(len(loader), length)
+                    self.assertEqual(sum(1 for _ in loader), length)
+            # One that continues has what is left.
+            with self.loader(address) as first:
+                while first.next_step < 5:
+                    next(first)
+                state = first.state_dict()
+            with self.loader(address, state_dict=state) as second:
+                self.assertEqual(len(second), 14)
+                self.assertEqual(second.step, 5)
+                self.assertEqual(sum(1 for _ in second), 14)
+
+    def test_a_loader_without_end_has_no_length(self):
+        config = self.write("endless.yaml", CONFIG % 0)
+        with self.server(config, "127.0.0.1:0") as (address,):
+            with self.loader(address) as loader:
+                self.assertTrue(loader)
+                with self.assertRaisesRegex(TypeError, "steps=.*order.epochs"):
+                    len(loader)
+                self.assertEqual(loader.step, 0)
+                # As tqdm and list() ask.
+                self.assertEqual(sum(1 for _ in zip(range(3), loader)), 3)
+                self.assertEqual(loader.step, 1)
+
+    def test_the_report_sums_the_batches(self):
+        config = self.write("report.yaml", CONFIG % 1)
+        with self.server(config, "127.0.0.1:0") as (address,):
+            with self.loader(address) as loader:
+                self.assertEqual(
+                    loader.report(), {"step": 0, "seconds": 0.0, "wait_seconds": 0.0, "wait_ms": 0.0}
+                )
+                batches = [next(loader) for _ in range(3)]
+                report = loader.report()
+                schedule = loader.schedule()
+            json.dumps(report)
+            self.assertEqual(report["step"], 1)
+            self.assertEqual(report["micro_batch"], 0)
+            self.assertEqual(report["batches"], 3)
+            for key in ("samples", "tokens", "label_tokens", "images", "patches"):
+                self.assertEqual(report[key], sum(getattr(b.totals, key) for b in batches), key)
+            self.assertEqual(report["bytes_read"], sum(b.bytes_read for b in batches))
+            self.assertGreaterEqual(report["wait_seconds"], report["wait_ms"] / 1e3)
+            self.assertGreaterEqual(report["seconds"], report["wait_seconds"])
+            # The load by hand, from the samples: the heaviest rank over the mean.
+            heaviest = mean = 0
+            for micro_batch in schedule["micro_batches"]:
+                load = [0, 0]
+                for sample in micro_batch["samples"]:
+                    load[sample["owner"]["vision"]] += sample["cost"]["vision"]
+                heaviest += max(load)
+                mean += sum(load) / 2
+            self.assertAlmostEqual(report["vision_load_after"], heaviest / mean)
+            self.assertGreaterEqual(report["vision_load_before"], report["vision_load_after"])
+
+    def test_steps_of_several_sizes_are_counted(self):
+        job = {"global_batch": 16, "micro_batch": 4, "step_ranges": []}
+        self.assertEqual(batches_between(job, 3, 10), 7 * 4)
+        job["step_ranges"] = [{"first_step": 0, "samples": 4}, {"first_step": 2, "samples": 8},
+                              {"first_step": 5, "samples": 16}]  # fmt: skip
+        sizes = [1, 1, 2, 2, 2, 4, 4, 4, 4, 4]
+        for first in range(10):
+            for end in range(10):
+                self.assertEqual(batches_between(job, first, end), sum(sizes[first:end]))
+
+    def test_tqdm_shows_the_total(self):
+        if importlib.util.find_spec("tqdm") is None:
+            self.skipTest("there is no tqdm")
+        import io
+
+        from tqdm import tqdm
+
+        config = self.write("tqdm.yaml", CONFIG % 1)
+        with self.server(config, "127.0.0.1:0") as (address,):
+            with self.loader(address) as loader:
+                text = io.StringIO()
+                self.assertEqual(sum(1 for _ in tqdm(loader, file=text)), 12)
+        self.assertIn("12/12", text.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main()

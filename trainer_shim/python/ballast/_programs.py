@@ -1,0 +1,87 @@
+"""The wheel's programs: where they lie, and their console scripts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import Dict, List, NoReturn
+
+from .errors import NotFound
+
+_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin")
+
+
+def path_of(name: str) -> str:
+    """Path of a program of this installation, such as "ballast-server".
+
+    Looks in the folder that BALLAST_PROGRAMS names, in the wheel, then in PATH (the
+    Debian package and the tarball bring the programs outside of the Python package).
+    """
+    named = os.environ.get("BALLAST_PROGRAMS")
+    if named:
+        path = os.path.join(named, name)
+        if os.access(path, os.X_OK):
+            return path
+        raise NotFound(
+            "BALLAST_PROGRAMS: found no program %s; point it at the folder that holds "
+            "Ballast's programs, or unset it" % path
+        )
+    path = os.path.join(_FOLDER, name)
+    if os.access(path, os.X_OK):
+        return path
+    # Not the console script of a wheel that lacks the program: it would call itself.
+    found = None if os.path.isdir(_FOLDER) else shutil.which(name)
+    if found is None:
+        raise NotFound(
+            "%s: found neither %s nor a program of that name in PATH; install Ballast's "
+            "wheel, which brings it, or set BALLAST_PROGRAMS to the folder that holds it"
+            % (name, path)
+        )
+    return found
+
+
+def _nvidia_folders() -> List[str]:
+    """Folders of the libraries that pip's nvidia packages bring."""
+    folders = []
+    for place in sys.path:
+        root = os.path.join(place, "nvidia")
+        if os.path.isdir(root):
+            folders += [os.path.join(root, name, "lib") for name in sorted(os.listdir(root))]
+    return [folder for folder in folders if os.path.isdir(folder)]
+
+
+def _environment(name: str) -> Dict[str, str]:
+    environment = dict(os.environ)
+    if name == "ballast-rank":
+        # A build with CUDA needs its runtime and NCCL, which the wheel leaves to pip's
+        # packages or the system.
+        places = [environment.get("LD_LIBRARY_PATH", ""), *_nvidia_folders()]
+        text = ":".join(place for place in places if place)
+        if text:
+            environment["LD_LIBRARY_PATH"] = text
+    return environment
+
+
+def _become(name: str) -> NoReturn:
+    """Replaces this process by the program, with this process's arguments."""
+    try:
+        path = path_of(name)
+    except NotFound as error:
+        sys.exit(str(error))
+    os.execve(path, [name, *sys.argv[1:]], _environment(name))
+
+
+def ballast_server() -> NoReturn:
+    """The console script `ballast-server`."""
+    _become("ballast-server")
+
+
+def ballastctl() -> NoReturn:
+    """The console script `ballastctl`."""
+    _become("ballastctl")
+
+
+def ballast_rank() -> NoReturn:
+    """The console script `ballast-rank`."""
+    _become("ballast-rank")

@@ -1,0 +1,136 @@
+"""How far a loader is: its length, its step, and figures for a trainer's log."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from typing import Any, Dict, Mapping, Optional, Union
+
+from .batch import Batch
+
+Figure = Union[int, float]
+
+
+def batches_between(job: Mapping[str, Any], first: int, end: int) -> int:
+    """Micro-batches, as they are read, of the steps from `first` to before `end`."""
+    ranges = job["step_ranges"] or [{"first_step": 0, "samples": job["global_batch"]}]
+    total = 0
+    for i, steps in enumerate(ranges):
+        begin = max(first, steps["first_step"])
+        stop = min(end, ranges[i + 1]["first_step"]) if i + 1 < len(ranges) else end
+        total += max(0, stop - begin) * (steps["samples"] // job["micro_batch"])
+    return int(total)
+
+
+class Progress(ABC):
+    """What `Loader` says of its progress."""
+
+    _first_step: int = 0  # where the loader began
+    _steps: int = 0  # as the option
+    _step: Optional[int] = None
+
+    def __init__(self) -> None:
+        self._sums: Dict[str, int] = {}
+        self._waited = 0.0
+        self._last_wait = 0.0
+        self._began: Optional[float] = None
+
+    @property
+    @abstractmethod
+    def job(self) -> Dict[str, Any]:
+        """The job as the servers describe it."""
+
+    @abstractmethod
+    def schedule(self) -> Dict[str, Any]:
+        """The schedule of the last batch's step."""
+
+    def __len__(self) -> int:
+        """Batches from the loader's start to its end: `tqdm(loader)` shows them.
+
+        A loader that continues from a `state_dict` starts there. TypeError, as for any
+        iterator without a length, if neither `steps` nor `order.epochs` ends it. With
+        `packing.mode: scheduled`, where the number of batches of a step depends on its
+        samples, this is an estimate: the number of micro-batches as they are read.
+        Waits for a server if the loader is not open yet.
+        """
+        end = self.job["end_step"] or None
+        if self._steps:
+            stop = self._first_step + self._steps
+            end = stop if end is None else min(end, stop)
+        if end is None:
+            raise TypeError(
+                "this loader has no end, so no length: set Loader(steps=...) or, in the "
+                "configuration, order.epochs"
+            )
+        return batches_between(self.job, self._first_step, end)
+
+    def __bool__(self) -> bool:
+        return True  # not whether __len__ is 0, which asks a server
+
+    @property
+    def step(self) -> int:
+        """The step of the last batch; before the first batch, the step that comes."""
+        return self._first_step if self._step is None else self._step
+
+    def report(self) -> Dict[str, Figure]:
+        """Figures for a trainer's log, all numbers: `wandb.log(loader.report())`.
+
+        Of the last batch: `step`, `micro_batch`, `wait_ms` (how long `next` took: near
+        0 if data are ahead of the trainer). Since the loader was made, of this rank:
+        `batches`, `samples`, `tokens`, `label_tokens`, `images`, `patches`,
+        `bytes_read`, `bytes_moved` (sent to other ranks), `seconds` since the first
+        `next`, `wait_seconds` in `next`, `samples_per_second`, `tokens_per_second`. Of
+        the last batch's step, for each module: `vision_load_before`,
+        `vision_load_after`, …: the load of the heaviest rank over the mean, summed over
+        its micro-batches, as read and as balanced. Waits for nothing.
+        """
+        figures: Dict[str, Figure] = {"step": self.step}
+        figures.update(self._sums)
+        seconds = 0.0 if self._began is None else time.perf_counter() - self._began
+        figures["seconds"] = seconds
+        figures["wait_seconds"] = self._waited
+        figures["wait_ms"] = 1e3 * self._last_wait
+        if self._step is None:
+            return figures
+        for key in ("samples", "tokens"):
+            figures[key + "_per_second"] = self._sums[key] / seconds
+        figures.update(_loads(self.schedule()))
+        return figures
+
+    def _restart(self, first_step: int) -> None:
+        """The next batch is of `first_step`; the sums go on."""
+        self._first_step = first_step
+        self._step = None
+
+    def _waits(self) -> float:
+        """The time at which a `next` begins."""
+        now = time.perf_counter()
+        if self._began is None:
+            self._began = now
+        return now
+
+    def _count(self, batch: Batch, begin: float) -> None:
+        """Adds a batch whose `next` began at `begin`."""
+        self._last_wait = time.perf_counter() - begin
+        self._waited += self._last_wait
+        self._step = batch.step
+        sums = self._sums
+        sums["micro_batch"] = batch.micro_batch
+        sums["batches"] = sums.get("batches", 0) + 1
+        for key in ("samples", "tokens", "label_tokens", "images", "patches"):
+            sums[key] = sums.get(key, 0) + getattr(batch.totals, key)
+        for key in ("bytes_read", "bytes_moved"):
+            sums[key] = sums.get(key, 0) + getattr(batch, key)
+
+
+def _loads(schedule: Mapping[str, Any]) -> Dict[str, Figure]:
+    """{"vision_load_before": heaviest over mean, …} of a step."""
+    figures: Dict[str, Figure] = {}
+    micro_batches = schedule["micro_batches"]
+    for module in micro_batches[0]["load"] if micro_batches else ():
+        for when in ("before", "after"):
+            loads = [micro_batch["load"][module][when] for micro_batch in micro_batches]
+            heaviest = sum(max(ranks) for ranks in loads)
+            mean = sum(sum(ranks) / len(ranks) for ranks in loads)
+            figures["%s_load_%s" % (module, when)] = heaviest / mean if mean else 1.0
+    return figures

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Plain PyTorch under torchrun, data parallel.
+
+    torchrun --nproc-per-node 2 torchrun_ddp.py --server 127.0.0.1:7070 --steps 20
+"""
+
+import argparse
+
+import ballast
+import torch
+import torch.distributed as dist
+from small_qwen import model_for
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--server", required=True)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    arguments = parser.parse_args()
+    dist.init_process_group("nccl" if arguments.device == "cuda" else "gloo")
+    world = dist.get_world_size()
+
+    with ballast.Loader(
+        arguments.server, device=arguments.device, array="torch", steps=arguments.steps
+    ) as loader:
+        # A rank may have no image: then its vision tower has no gradient.
+        model = torch.nn.parallel.DistributedDataParallel(
+            model_for(loader.job).to(arguments.device), find_unused_parameters=True
+        )
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        mean = 0.0
+        for batch in loader:
+            # The sum of this rank's losses over the tokens of all ranks; DDP averages.
+            loss = world * model(
+                **ballast.adapters.huggingface.packed(batch),
+                num_items_in_batch=batch.step_totals.label_tokens,
+            ).loss
+            loss.backward()
+            mean += loss.detach() / world
+            if batch.micro_batch + 1 == batch.num_micro_batches:
+                optimizer.step()
+                optimizer.zero_grad()
+                dist.all_reduce(mean)
+                if dist.get_rank() == 0:
+                    print("step %d loss %.6f" % (loader.step, mean), flush=True)
+                mean = 0.0
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Hugging Face's Trainer. It takes batches of plain dictionaries from its dataloader.
+
+    torchrun --nproc-per-node 2 with_trainer.py --server 127.0.0.1:7070 --steps 20
+"""
+
+import argparse
+import os
+import tempfile
+
+import ballast
+import transformers
+from small_qwen import model_for
+
+
+class Packed:
+    """The loader's batches as the model's arguments."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __len__(self):
+        return len(self.loader)
+
+    def __iter__(self):
+        for batch in self.loader:
+            yield ballast.adapters.huggingface.packed(batch)
+
+
+class Trainer(transformers.Trainer):
+    def __init__(self, loader, **options):
+        super().__init__(**options)
+        self.loader = loader
+        # The forward of the Qwen models takes num_items_in_batch, though they do not say
+        # so; without it the Trainer takes the mean of the micro-batches' means.
+        self.model_accepts_loss_kwargs = True
+
+    def get_train_dataloader(self):
+        return Packed(self.loader)
+
+    def log(self, logs, *arguments, **options):
+        if "loss" in logs and self.is_world_process_zero():
+            print("step %d loss %.6f" % (self.state.global_step - 1, logs["loss"]), flush=True)
+        super().log(logs, *arguments, **options)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--server", required=True)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    arguments = parser.parse_args()
+    world = int(os.environ.get("WORLD_SIZE", 1))
+    with ballast.Loader(
+        arguments.server, device=arguments.device, array="torch", steps=arguments.steps
+    ) as loader, tempfile.TemporaryDirectory() as folder:
+        job = loader.job
+        trainer = Trainer(
+            loader,
+            model=model_for(job),
+            args=transformers.TrainingArguments(
+                output_dir=folder, use_cpu=arguments.device == "cpu",
+                bf16=arguments.device == "cuda", max_steps=arguments.steps,
+                # The micro-batches of a step. The Trainer divides the sum of losses by
+                # the tokens of all of them and of all ranks.
+                gradient_accumulation_steps=job["global_batch"] // job["micro_batch"],
+                average_tokens_across_devices=world > 1, ddp_find_unused_parameters=True,
+                learning_rate=1e-3, lr_scheduler_type="constant", weight_decay=0.01,
+                max_grad_norm=0.0, logging_steps=1, save_strategy="no", report_to=[],
+                disable_tqdm=True,
+            ),
+        )  # fmt: skip
+        trainer.train()
+
+
+if __name__ == "__main__":
+    main()
