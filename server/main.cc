@@ -1,6 +1,7 @@
 // ballast-server: builds indexes, serves shards and shows what it would serve.
 
 #include "common/command_line.h"
+#include "server/command/fetch.h"
 #include "server/command/index.h"
 #include "server/command/inspect_balance.h"
 #include "server/command/inspect_conversation.h"
@@ -11,10 +12,12 @@
 #include "server/command/inspect_positions.h"
 #include "server/command/inspect_sample.h"
 #include "server/command/inspect_text.h"
+#include "server/command/inspect_video.h"
 #include "server/command/make_corpus.h"
 #include "server/command/plan.h"
 #include "server/command/preview.h"
 #include "server/command/print_family.h"
+#include "server/command/repack.h"
 #include "server/command/serve.h"
 
 int main(int argc, char** argv) {
@@ -29,6 +32,7 @@ int main(int argc, char** argv) {
       "\n"
       "See also `ballast-server COMMAND --help`.");
   ballast::AddIndex(&line);
+  ballast::AddFetch(&line);
   ballast::AddServe(&line);
   ballast::AddPlan(&line);
   ballast::AddPreview(&line);
@@ -46,6 +50,8 @@ int main(int argc, char** argv) {
   ballast::AddInspectPositions(&line, inspect);
   ballast::AddInspectSample(&line, inspect);
   ballast::AddInspectText(&line, inspect);
+  ballast::AddInspectVideo(&line, inspect);
   ballast::AddMakeCorpus(&line);
+  ballast::AddRepack(&line);
   return line.Run(argc, argv);
 }

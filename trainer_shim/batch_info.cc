@@ -44,7 +44,7 @@ void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
   info->max_seqlen = layout.text.max_seqlen;
   info->padded = shape.padding.rows && shape.fields.positions;
   info->pixel_type = pixel_type;
-  info->patch_values = shape.patch.row();
+  info->crops = layout.crops;
   info->vision_max_seqlen = layout.vision.max_seqlen;
   info->dummy_image = layout.dummy_image;
   info->embeddings = layout.embeddings;

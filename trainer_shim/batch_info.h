@@ -10,6 +10,7 @@
 #include "proto/schedule.pb.h"
 #include "trainer_shim/batch_layout.h"
 #include "trainer_shim/context_slice.h"
+#include "trainer_shim/crop_layout.h"
 #include "trainer_shim/embedding_plan.h"
 #include "trainer_shim/exchange_plan.h"
 #include "trainer_shim/host/patchify.h"
@@ -49,7 +50,7 @@ struct BatchInfo {
   std::vector<PackedSample> samples;
 
   // Language.
-  uint32_t position_axes = 0;  // 3 (MRoPE) or 1
+  uint32_t position_axes = 0;  // 3 (MRoPE), 4 (HunyuanVL) or 1
   int32_t max_seqlen = 0;      // longest padded length of a whole sample
   // Each sample is a row of its own, of max_seqlen tokens, and there are no
   // bounds (packing.mode `padded`).
@@ -57,9 +58,10 @@ struct BatchInfo {
 
   // Vision.
   PixelType pixel_type = PixelType::kFloat32;
-  uint64_t patch_values = 0;      // V, values of a patch
+  // Rows of pixel_values, and the lists of crops in host memory.
+  CropLayout crops;
   int32_t vision_max_seqlen = 0;  // longest attention segment, in patches
-  // The last image belongs to no sample: grid (1, merge, merge), mid-grey. It
+  // The last image belongs to no sample: one small crop, mid-grey. It
   // lets a rank that has too few images of its own take part in the vision
   // tower's collectives (ModuleSchedule.dummy_rank). No token refers to it:
   // multiply the tower's output for it by zero instead of dropping it, so that

@@ -7,6 +7,7 @@
 #include "proto/block/block_layout.h"
 #include "proto/job.pb.h"
 #include "proto/schedule.pb.h"
+#include "trainer_shim/crop_layout.h"
 #include "trainer_shim/embedding_plan.h"
 #include "trainer_shim/exchange_plan.h"
 #include "trainer_shim/job_shape.h"
@@ -21,19 +22,17 @@ struct BatchLayout {
   // The images of the plan's samples in packing order, then the dummy image.
   std::vector<ImageRecord> images;
   VisionLayout vision;
+  CropLayout crops;
   // The last image belongs to no sample (PackedBatch::dummy_image).
   bool dummy_image = false;
   // Of ranks that receive pixels or input ids, with placement `split`.
   EmbeddingPlan embeddings;
 };
 
-// The record of a dummy image: one token, grid (1, merge, merge).
-ImageRecord DummyImageOf(const PatchShape& shape);
-
 // Pure. `micro_batch` is the schedule of `plan`'s micro-batch and has the
 // role's module; it says whether the rank adds a dummy image, and how long rows
-// are. Errors: as LayOutText, LayOutRows, LayOutVision and PlanEmbeddings;
-// INVALID_ARGUMENT (a grid that is not a multiple of the merge size).
+// are. Errors: as LayOutText, LayOutRows, LayOutVision, LayOutCrops and
+// PlanEmbeddings.
 absl::StatusOr<BatchLayout> LayOutBatch(
     const ExchangePlan& plan, const v1::MicroBatchSchedule& micro_batch,
     const v1::Role& role, const JobShape& shape);

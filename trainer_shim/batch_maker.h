@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "trainer_shim/batch_pool.h"
 #include "trainer_shim/communicator.h"
+#include "trainer_shim/embedding_moves.h"
 #include "trainer_shim/jpeg_engine.h"
 #include "trainer_shim/role_source.h"
 
@@ -52,6 +53,11 @@ class BatchMaker {
   // Sends the tensors of `entry` to the tensor peers, or, on ranks other than
   // 0, fills them. Errors: as Communicator::Broadcast.
   virtual absl::Status Broadcast(BatchEntry* entry, StreamHandle stream) = 0;
+
+  // Moves embeddings of `batch` over `communicator`, which may be null only if
+  // nothing is sent to other ranks. Errors: as Communicator::AllToAllV.
+  virtual absl::Status Move(const BatchInfo& batch, const EmbeddingMoves& moves,
+                            StreamHandle stream) = 0;
 
   // The first error found so far on a device or with a peer; OK if there is
   // none.

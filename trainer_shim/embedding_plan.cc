@@ -41,6 +41,33 @@ std::vector<uint32_t> SamplesOf(const v1::MicroBatchSchedule& micro_batch,
   return samples;
 }
 
+// Appends the next `rows` rows to a list of runs. `grow`: to its last run.
+void AddRun(uint32_t peer, int64_t rows, bool grow,
+            std::vector<EmbeddingPlan::Run>* runs) {
+  if (grow) {
+    runs->back().rows += rows;
+    return;
+  }
+  const int64_t first =
+      runs->empty() ? 0 : runs->back().first + runs->back().rows;
+  runs->push_back({peer, first, rows});
+}
+
+// Adds a sample of `rows` rows, at least 1. A sample that stays joins the one
+// before if that stays too; elsewhere the two ranks of a run would have to know
+// what lies between at the other.
+void AddRuns(uint32_t rank, uint32_t vision, uint32_t language, int64_t rows,
+             EmbeddingPlan* plan) {
+  const auto ends_here = [rank](const std::vector<EmbeddingPlan::Run>& runs) {
+    return !runs.empty() && runs.back().peer == rank;
+  };
+  const bool stays = vision == rank && language == rank;
+  const bool grow =
+      stays && ends_here(plan->sent_runs) && ends_here(plan->received_runs);
+  if (vision == rank) AddRun(language, rows, grow, &plan->sent_runs);
+  if (language == rank) AddRun(vision, rows, grow, &plan->received_runs);
+}
+
 }  // namespace
 
 absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
@@ -60,6 +87,8 @@ absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
   const int ranks = vision->load_after_size();
   plan->send.assign(ranks, 0);
   plan->receive.assign(ranks, 0);
+  plan->sent_runs.clear();
+  plan->received_runs.clear();
   uint32_t last = 0;
   for (const uint32_t i : samples) {
     if (language->owner(i) < last) {
@@ -72,6 +101,9 @@ absl::Status PlanEmbeddings(const v1::MicroBatchSchedule& micro_batch,
     last = language->owner(i);
     if (vision->owner(i) == rank) plan->send[last] += rows(i);
     if (last == rank) plan->receive[vision->owner(i)] += rows(i);
+    if (rows(i) > 0) {
+      AddRuns(rank, vision->owner(i), last, rows(i), plan);
+    }
   }
 
   // Where the next rows from each rank lie.

@@ -27,6 +27,20 @@ struct EmbeddingPlan {
   // ….
   std::vector<int64_t> order;
 
+  // The same sample by sample, for an exchange that writes rows where they
+  // belong (embedding_moves.h): rows `first` to `first + rows - 1` go to or
+  // come from `peer`, which may be this rank.
+  struct Run {
+    uint32_t peer = 0;
+    int64_t first = 0;
+    int64_t rows = 0;
+  };
+  // Rows of the tower, and image placeholders of the text, in ascending order
+  // without gaps. The k-th run that rank a sends to b is the k-th that b
+  // receives from a, and as long. Runs have at least one row.
+  std::vector<Run> sent_runs;
+  std::vector<Run> received_runs;
+
   bool planned() const { return !send.empty(); }
 };
 

@@ -10,12 +10,7 @@
 namespace ballast {
 namespace {
 
-// Far above any model. These limits keep sums of sizes inside 64 bits, and keep
-// a dummy image small, which is made without a block.
-constexpr uint64_t kMaxPatch = 1024;
-constexpr uint64_t kMaxMerge = 64;
-constexpr uint64_t kMaxTokenSide = 1024;  // pixels: patch times merge
-constexpr uint64_t kMaxTemporalPatch = 16;
+// Far above any model. They keep sums of sizes inside 64 bits.
 constexpr uint64_t kMaxAlign = 1 << 20;
 constexpr uint64_t kMaxRowLength = uint64_t{1} << 30;
 
@@ -24,6 +19,20 @@ absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t least,
   if (value >= least && value <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "job: ", field, " is ", value, ", wanted ", least, " to ", most));
+}
+
+// An EmbeddingPlan takes merge * merge patches for a row. Other families have
+// newlines among an image's tokens, or drop padding.
+absl::Status CheckSplit(const v1::Model& model) {
+  if (!model.has_image_family()) return absl::OkStatus();
+  if (model.image_family().tokens_a_row() == 0 &&
+      model.image_family().rule() != v1::ImageFamily::RULE_PINPOINTS) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "job: balance.placement is split with images of ",
+      model.image_family().name(),
+      ", whose embeddings are not counted by patches: set it to paired"));
 }
 
 }  // namespace
@@ -66,15 +75,6 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
                      ", wanted a multiple of align, ", trained->align()));
   }
   BALLAST_RETURN_IF_ERROR(
-      CheckRange("model.patch", model.patch(), 1, kMaxPatch));
-  BALLAST_RETURN_IF_ERROR(
-      CheckRange("model.merge", model.merge(), 1, kMaxMerge));
-  BALLAST_RETURN_IF_ERROR(CheckRange("model.patch times model.merge",
-                                     uint64_t{model.patch()} * model.merge(), 1,
-                                     kMaxTokenSide));
-  BALLAST_RETURN_IF_ERROR(CheckRange(
-      "model.temporal_patch", model.temporal_patch(), 1, kMaxTemporalPatch));
-  BALLAST_RETURN_IF_ERROR(
       CheckRange("length of model.mean", model.mean_size(), 3, 3));
   BALLAST_RETURN_IF_ERROR(
       CheckRange("length of model.std", model.std_size(), 3, 3));
@@ -84,12 +84,6 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
         absl::StrCat("job: model.position_axes is ", model.position_axes(),
                      ", wanted 1, 3 or 4"));
   }
-  if (model.image_form() != v1::Model::IMAGE_FORM_UNSPECIFIED &&
-      model.image_form() != v1::Model::IMAGE_FORM_MERGE_ORDER) {
-    return absl::UnimplementedError(
-        absl::StrCat("job: model.image_form is ", model.image_form(),
-                     ", which this rank cannot pack yet; wanted merge_order"));
-  }
 
   JobShape shape;
   BALLAST_ASSIGN_OR_RETURN(shape.delivery, RuleOf(job, role));
@@ -97,9 +91,8 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
   shape.align = module->align();
   shape.padding = {trained->align(), job.padded(), job.row_length()};
   shape.block = GeometryOf(job);
-  shape.patch.patch = model.patch();
-  shape.patch.merge = model.merge();
-  shape.patch.temporal_patch = model.temporal_patch();
+  BALLAST_ASSIGN_OR_RETURN(shape.crops, CropFormOf(job));
+  shape.merge = model.merge();
   shape.encoded_images = model.decode() == v1::Model::DECODE_DEVICE;
   for (int c = 0; c < 3; ++c) {
     if (!(model.std(c) > 0)) {
@@ -114,6 +107,7 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
   shape.layout = layout;
   shape.fields = FieldsOf(role.module(), place, layout);
   shape.split_placement = job.placement() == v1::Balance::PLACEMENT_SPLIT;
+  if (shape.split_placement) BALLAST_RETURN_IF_ERROR(CheckSplit(model));
   // Pixels are not sliced: every vision context rank has all of them.
   if (role.module() != v1::MODULE_VISION) {
     shape.context = {layout.cp, place.cp_rank};

@@ -9,7 +9,7 @@
 #include "proto/job.pb.h"
 #include "proto/schedule/delivery_rule.h"
 #include "trainer_shim/context_slice.h"
-#include "trainer_shim/host/patchify.h"
+#include "trainer_shim/crop_layout.h"
 #include "trainer_shim/role_fields.h"
 #include "trainer_shim/sample_padding.h"
 #include "trainer_shim/trainer_place.h"
@@ -27,7 +27,8 @@ struct JobShape {
   SamplePadding padding;
   DeliveryRule delivery;
   BlockGeometry block;
-  PatchShape patch;
+  uint32_t merge = 1;  // patches on a side that make one image token
+  CropForm crops;
   // Images may travel encoded (model.decode `device`).
   bool encoded_images = false;
   std::array<double, 3> mean = {};

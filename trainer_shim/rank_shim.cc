@@ -129,6 +129,38 @@ absl::Status RankShim::SendToTensorPeers(StreamHandle stream) {
   return sent.ok() ? sent : End(sent);
 }
 
+absl::Status RankShim::CheckEmbeddingGroup(const BatchInfo& batch) const {
+  const size_t ranks = batch.embeddings.send.size();
+  const Communicator* group = options_.communicator.get();
+  if (ranks <= 1) return absl::OkStatus();
+  if (group == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "embeddings move between ", ranks,
+        " data-parallel ranks, and this shim has no communicator; give one, "
+        "whatever balance.delivery is"));
+  }
+  if (group->size() == ranks && group->rank() == batch.role.dp_rank()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "embeddings: found rank ", group->rank(), " of ", group->size(),
+      " in the communicator, wanted data-parallel rank ", batch.role.dp_rank(),
+      " of ", ranks));
+}
+
+absl::Status RankShim::ExchangeEmbeddings(const BatchInfo& batch,
+                                          const EmbeddingRows& rows,
+                                          EmbeddingDirection direction,
+                                          StreamHandle stream) {
+  if (!end_.ok() && !absl::IsOutOfRange(end_)) return end_;
+  BALLAST_RETURN_IF_ERROR(CheckEmbeddingGroup(batch));
+  BALLAST_RETURN_IF_ERROR(ListEmbeddingMoves(batch, rows, direction, &moves_));
+  const absl::Status found = maker_->Found();
+  if (!found.ok()) return End(found);
+  const absl::Status moved = maker_->Move(batch, moves_, stream);
+  return moved.ok() ? moved : End(moved);
+}
+
 absl::Status RankShim::ReportTiming(uint64_t step, uint32_t micro_batch,
                                     double milliseconds) {
   maker_->NoteTimes();

@@ -14,6 +14,7 @@
 #include "trainer_shim/batch_maker.h"
 #include "trainer_shim/batch_pool.h"
 #include "trainer_shim/communicator.h"
+#include "trainer_shim/embedding_moves.h"
 #include "trainer_shim/jpeg_engine.h"
 #include "trainer_shim/role_source.h"
 
@@ -47,10 +48,10 @@ namespace ballast {
 //   tensor rank 0: batch = Next(), SendToTensorPeers()
 //   the others:    batch = ReceiveFromTensorPeer()
 //
-// Next, SendToTensorPeers and ReceiveFromTensorPeer must be called from one
-// thread; Cancel, NumMicroBatches and ReportTiming may be called from any
-// thread. The stream argument is a cudaStream_t of the shim's device, or null
-// for host memory. If work on other streams reads a batch, see
+// Next, SendToTensorPeers, ReceiveFromTensorPeer and ExchangeEmbeddings must be
+// called from one thread; Cancel, NumMicroBatches and ReportTiming may be
+// called from any thread. The stream argument is a cudaStream_t of the shim's
+// device, or null for host memory. If work on other streams reads a batch, see
 // BatchRef::RecordStream.
 class RankShim {
  public:
@@ -67,7 +68,8 @@ class RankShim {
     std::unique_ptr<Communicator> tensor_communicator;
     // Batches that may be held at a time. 0: DefaultBatchesHeld of the job. The
     // pool never has more batches than these plus those in preparation: none in
-    // host memory, one in device memory with overlap.
+    // host memory, in device memory with overlap one, or two where images
+    // travel encoded.
     uint32_t max_batches_held = 0;
   };
 
@@ -116,6 +118,28 @@ class RankShim {
   // FAILED_PRECONDITION leaves the shim usable: this rank must call Next.
   absl::StatusOr<BatchRef<BatchInfo>> ReceiveFromTensorPeer(
       StreamHandle stream);
+
+  // With placement `split`, moves the embeddings of one micro-batch's images
+  // from the ranks that made them to those that train on their text, or their
+  // gradients back. `batch`: this shim's batch of vision. `rows`: in the shim's
+  // kind of memory. All ranks of the module's group must call it at the same
+  // place among their calls of Next, and with the same row_bytes and direction,
+  // also those that move no row. Goes over `communicator`, and needs one
+  // whatever the delivery, unless there is one rank or the placement is
+  // `paired`: then rows are copied from one array to the other.
+  //
+  // Host memory: blocks until this rank's rows are in place. Device memory:
+  // enqueues the work on `stream`, behind which the rows may be read, and
+  // blocks for nothing; both arrays must stay valid until that work is done.
+  // The exchange then also waits for the exchange of the batch made ahead.
+  //
+  // Errors: INVALID_ARGUMENT (as ListEmbeddingMoves; a batch of another job's
+  // size) and FAILED_PRECONDITION (no communicator) leave the shim usable, but
+  // the other ranks wait: Cancel ends them. All others are final, as in Next.
+  absl::Status ExchangeEmbeddings(const BatchInfo& batch,
+                                  const EmbeddingRows& rows,
+                                  EmbeddingDirection direction,
+                                  StreamHandle stream);
 
   // Returns the number of micro-batches of `step`, the same on every rank: a
   // pipeline schedule needs it before the step's first batch. With
@@ -186,6 +210,8 @@ class RankShim {
   // them.
   absl::StatusOr<BatchRef<BatchInfo>> Take(StreamHandle stream);
   absl::StatusOr<BatchEntry*> Make(StreamHandle stream);
+  // Whether this rank's end of the group fits the batch's plan.
+  absl::Status CheckEmbeddingGroup(const BatchInfo& batch) const;
   // Ends the shim with `status`, the error of a failed call.
   absl::Status End(const absl::Status& status);
   // Names the role and aborts the communicators.
@@ -199,7 +225,8 @@ class RankShim {
   BatchRef<BatchInfo> unsent_;         // for the tensor peers
   std::shared_ptr<const v1::StepSchedule> schedule_;
   uint64_t next_step_ = 0;
-  absl::Status end_;  // final once not OK
+  EmbeddingMoves moves_;  // reused
+  absl::Status end_;      // final once not OK
 };
 
 // Enough for a 1F1B pipeline of the job's deepest module: one micro-batch for

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <vector>
 
 namespace ballast {
 namespace {
@@ -61,13 +62,60 @@ void AddText(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
   bounds(kHostMemory, "cu_seqlens_padded_host", from.cu_seqlens_padded_host);
 }
 
+void AddPixels(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
+  const ElementType type = info.pixel_type == PixelType::kBfloat16
+                               ? ElementType::kBfloat16
+                               : ElementType::kFloat32;
+  const CropLayout& crops = info.crops;
+  const int64_t values = crops.shape.row();
+  const auto add = [&](std::initializer_list<int64_t> shape) {
+    out->Add(from.device, "pixel_values", type, from.pixel_values, shape);
+  };
+  if (crops.tiles) {
+    add({crops.rows(), 3, crops.shape.tile_h, crops.shape.tile_w});
+  } else if (crops.shape.padded_rows != 0) {
+    add({crops.num_crops(), crops.shape.padded_rows, values});
+  } else {
+    add({crops.rows(), values});
+  }
+}
+
+// Each list of crops on the device and in host memory; those that the job's
+// form lacks are left out.
+void AddCrops(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
+  const CropLayout& crops = info.crops;
+  if (!crops.lists_crops) return;
+  const auto pairs = [&](const char* name, const char* host_name,
+                         const void* data, const std::vector<int64_t>& host) {
+    const int64_t count = host.size() / 2;
+    out->Add(from.device, name, ElementType::kInt64, data, {count, 2});
+    out->Add(kHostMemory, host_name, ElementType::kInt64, host.data(),
+             {count, 2});
+  };
+  if (crops.lists_sizes) {
+    pairs("imgs_sizes", "imgs_sizes_host", from.imgs_sizes, crops.imgs_sizes);
+  }
+  const int64_t images = crops.crops_per_image.size();
+  out->Add(from.device, "crops_per_image", ElementType::kInt64,
+           from.crops_per_image, {images});
+  out->Add(kHostMemory, "crops_per_image_host", ElementType::kInt64,
+           crops.crops_per_image.data(), {images});
+  if (crops.lists_images) {
+    pairs("image_sizes", "image_sizes_host", from.image_sizes,
+          crops.image_sizes);
+  }
+  if (crops.shape.padded_rows != 0) {
+    pairs("spatial_shapes", "spatial_shapes_host", from.spatial_shapes,
+          crops.spatial_shapes);
+    out->Add(from.device, "pixel_attention_mask", ElementType::kBool,
+             from.pixel_attention_mask,
+             {crops.num_crops(), crops.shape.padded_rows});
+  }
+}
+
 void AddImages(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
   if (!info.fields.pixels) return;
-  out->Add(from.device, "pixel_values",
-           info.pixel_type == PixelType::kBfloat16 ? ElementType::kBfloat16
-                                                   : ElementType::kFloat32,
-           from.pixel_values,
-           {from.patches, static_cast<int64_t>(info.patch_values)});
+  AddPixels(info, from, out);
   const auto grids = [&](int device, const char* name, const void* data) {
     out->Add(device, name, ElementType::kInt64, data, {from.images, 3});
   };
@@ -78,6 +126,7 @@ void AddImages(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
   };
   bounds(from.device, "vision_cu_seqlens", from.vision_cu_seqlens);
   bounds(kHostMemory, "vision_cu_seqlens_host", from.vision_cu_seqlens_host);
+  AddCrops(info, from, out);
 }
 
 // The numbers of rows are for the host alone, which starts the exchange.

@@ -33,10 +33,9 @@ struct TensorView {
 // Addresses and sizes of a batch's tensors, for ListTensors. Tensors outside
 // the batch's fields are ignored.
 struct TensorAddresses {
-  int device = kHostMemory;  // of all but the small ones' copies below
-  int64_t tokens = 0;        // L, of this context rank
-  int64_t patches = 0;       // P
-  int64_t images = 0;
+  int device = kHostMemory;   // of all but the small ones' copies below
+  int64_t tokens = 0;         // L, of this context rank
+  int64_t images = 0;         // crops
   int64_t bounds = 0;         // of cu_seqlens
   int64_t vision_bounds = 0;  // of vision_cu_seqlens
   const void* input_ids = nullptr;
@@ -49,6 +48,11 @@ struct TensorAddresses {
   const void* pixel_values = nullptr;
   const void* image_grid_thw = nullptr;
   const void* vision_cu_seqlens = nullptr;
+  const void* imgs_sizes = nullptr;
+  const void* crops_per_image = nullptr;
+  const void* image_sizes = nullptr;
+  const void* spatial_shapes = nullptr;
+  const void* pixel_attention_mask = nullptr;
   const void* embedding_order = nullptr;
   // Copies of the small tensors in host memory.
   const void* cu_seqlens_host = nullptr;

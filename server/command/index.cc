@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,28 +29,16 @@ struct Options {
   bool rebuild = false;
   bool verify = false;
   bool check = false;
-  std::string shard = "1/1";
+  std::string shard;
   bool merge = false;
 };
 
-// Prints a progress line that overwrites the one before; for terminals.
-void PrintProgress(const std::string& source, const IndexProgress& progress) {
-  const double done =
-      progress.bytes_total == 0
-          ? 1.0
-          : static_cast<double>(progress.bytes_done) / progress.bytes_total;
-  std::fputs(ProgressBar(source, done,
-                         absl::StrCat(progress.samples, " samples, ",
-                                      progress.bad, " bad"))
-                 .c_str(),
-             stderr);
-  std::fflush(stderr);
-}
-
-// Prints the progress of a check, with the time left, from the first call for a
-// source on.
-class CheckProgress {
+// Prints a progress line that overwrites the one before, with the time left
+// from the first call for a source on; for terminals.
+class Progress {
  public:
+  Progress(const char* things, const char* bad) : things_(things), bad_(bad) {}
+
   void operator()(const std::string& source, const IndexProgress& progress) {
     const auto now = std::chrono::steady_clock::now();
     if (source != source_) {
@@ -63,8 +52,8 @@ class CheckProgress {
     const std::chrono::duration<double> elapsed = now - begin_;
     std::fputs(
         ProgressBar(source, done,
-                    absl::StrCat(progress.samples, " images, ", progress.bad,
-                                 " not clean  ",
+                    absl::StrCat(progress.samples, " ", things_, ", ",
+                                 progress.bad, " ", bad_, "  ",
                                  TimeLeft(done, elapsed.count()), "    "))
             .c_str(),
         stderr);
@@ -72,6 +61,8 @@ class CheckProgress {
   }
 
  private:
+  const char* things_;
+  const char* bad_;
   std::string source_;
   std::chrono::steady_clock::time_point begin_;
 };
@@ -85,6 +76,40 @@ void PrintShared(const SharedFile& file) {
               << file.as_file;
   }
   std::cout << ": its samples come more often than the weights say\n";
+}
+
+void PrintBad(const std::vector<BadSample>& all) {
+  // Kinds stand for themselves; "other" is worth a line only beside them.
+  std::map<std::string, uint64_t> kinds;
+  uint64_t others = 0;
+  for (const BadSample& bad : all) {
+    std::cout << "  bad: " << bad.file << " at byte " << bad.offset;
+    if (!bad.key.empty()) std::cout << ", sample " << bad.key;
+    std::cout << ": " << bad.reason << "\n";
+    bad.kind.empty() ? ++others : ++kinds[bad.kind];
+  }
+  if (kinds.empty()) return;
+  std::cout << "  bad by cause:";
+  const char* separator = " ";
+  for (const auto& [kind, count] : kinds) {
+    std::cout << separator << count << " " << kind;
+    separator = ", ";
+  }
+  if (others > 0) std::cout << ", " << others << " other";
+  std::cout << "\n";
+}
+
+void PrintShard(const std::string& source, const ShardScanReport& report,
+                const CheckShard& shard) {
+  std::cout << source << ": shard " << shard.number << "/" << shard.count
+            << ": " << report.files << " files";
+  if (report.resumed > 0) {
+    std::cout << ", " << report.resumed << " of them by an earlier run";
+  }
+  std::cout << ", " << report.samples << " samples, " << report.images
+            << " images, " << report.skipped << " skipped, " << report.num_bad
+            << " bad\n";
+  PrintBad(report.bad);
 }
 
 void PrintResult(const SourceIndexing& result) {
@@ -125,11 +150,7 @@ void PrintResult(const SourceIndexing& result) {
   for (const auto& [extension, count] : report.ignored) {
     std::cout << "  ignored: " << count << " members ." << extension << "\n";
   }
-  for (const BadSample& bad : report.bad) {
-    std::cout << "  bad: " << bad.file << " at byte " << bad.offset;
-    if (!bad.key.empty()) std::cout << ", sample " << bad.key;
-    std::cout << ": " << bad.reason << "\n";
-  }
+  PrintBad(report.bad);
 }
 
 absl::Status Check(const LoadedConfig& config, const Options& options,
@@ -137,7 +158,9 @@ absl::Status Check(const LoadedConfig& config, const Options& options,
   CheckSourcesOptions check_options;
   check_options.shard = shard;
   check_options.merge = options.merge;
-  if (isatty(STDERR_FILENO)) check_options.progress = CheckProgress();
+  if (isatty(STDERR_FILENO)) {
+    check_options.progress = Progress("images", "not clean");
+  }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceCheck> results,
                            CheckSources(config, check_options));
   for (const SourceCheck& result : results) {
@@ -149,28 +172,23 @@ absl::Status Check(const LoadedConfig& config, const Options& options,
   return absl::OkStatus();
 }
 
-absl::Status Index(const Options& options) {
-  BALLAST_ASSIGN_OR_RETURN(const CheckShard shard,
-                           ParseCheckShard(options.shard));
-  BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
-                           LoadConfig(options.config));
-  if (options.merge || shard.count > 1) {
-    // Another machine may be reading the index: it must stay as it is.
-    if (options.rebuild || options.verify) {
-      return absl::InvalidArgumentError(
-          "--shard and --merge work on the index as it is: build it first, "
-          "with `ballast-server index` alone");
-    }
-    return Check(config, options, shard);
-  }
-  IndexSourcesOptions index_options;
-  index_options.rebuild = options.rebuild;
-  index_options.verify = options.verify;
-  if (isatty(STDERR_FILENO)) index_options.progress = PrintProgress;
+// Builds the indexes, or with index_options.merge merges their shards.
+// `all_fresh` tells whether there was nothing to do.
+absl::Status Build(const LoadedConfig& config, const Options& options,
+                   const IndexSourcesOptions& index_options, bool* all_fresh) {
   BALLAST_ASSIGN_OR_RETURN(const std::vector<SourceIndexing> results,
                            IndexSources(config, index_options));
+  *all_fresh = true;
+  for (const SourceIndexing& result : results) {
+    *all_fresh = *all_fresh && (result.was_fresh || result.is_drawn);
+  }
+  if (*all_fresh && index_options.merge) return absl::OkStatus();
   uint64_t too_long = 0;
   for (const SourceIndexing& result : results) {
+    if (result.shard.has_value()) {
+      PrintShard(result.source, *result.shard, *index_options.shard);
+      continue;
+    }
     PrintResult(result);
     if (config.config.model().decode() == v1::Model::DECODE_DEVICE &&
         !options.check && !result.is_drawn) {
@@ -179,14 +197,48 @@ absl::Status Index(const Options& options) {
     too_long += result.too_long;
   }
   std::cout.flush();
-  if (too_long > 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        too_long,
-        " samples have more than batch.max_tokens tokens, so no index of their "
-        "sources was written; raise max_tokens, or set batch.on_too_long to "
-        "truncate_text or skip"));
+  if (too_long == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      too_long,
+      " samples have more than batch.max_tokens tokens, so no index of their "
+      "sources was written; raise max_tokens, or set batch.on_too_long to "
+      "truncate_text or skip"));
+}
+
+absl::Status Index(const Options& options) {
+  const bool in_shards = !options.shard.empty();
+  BALLAST_ASSIGN_OR_RETURN(const CheckShard shard,
+                           ParseCheckShard(in_shards ? options.shard : "1/1"));
+  if (in_shards && options.merge) {
+    return absl::InvalidArgumentError(
+        "--shard does a part, --merge puts all parts together: give one of "
+        "them");
   }
-  return options.check ? Check(config, options, shard) : absl::OkStatus();
+  BALLAST_ASSIGN_OR_RETURN(const LoadedConfig config,
+                           LoadConfig(options.config));
+  if (options.check && (options.merge || shard.count > 1)) {
+    // Another machine may be reading the index: it must stay as it is.
+    if (options.rebuild || options.verify) {
+      return absl::InvalidArgumentError(
+          "--check with --shard and --merge work on the index as it is: build "
+          "it first, with `ballast-server index` without --check");
+    }
+    return Check(config, options, shard);
+  }
+  IndexSourcesOptions index_options;
+  index_options.rebuild = options.rebuild;
+  index_options.verify = options.verify;
+  index_options.merge = options.merge;
+  if (in_shards && !options.check) index_options.shard = shard;
+  if (isatty(STDERR_FILENO)) {
+    index_options.progress = Progress("samples", "bad");
+  }
+  bool all_fresh = false;
+  BALLAST_RETURN_IF_ERROR(Build(config, options, index_options, &all_fresh));
+  // Where all indexes are whole, what is left to merge are checks.
+  if (options.merge && !all_fresh) return absl::OkStatus();
+  return options.check || options.merge ? Check(config, options, shard)
+                                        : absl::OkStatus();
 }
 
 }  // namespace
@@ -204,14 +256,19 @@ Damaged samples are left out and listed with file, offset and reason. Warns of
 data files that occur twice, in one source or in two. Fails if samples are too
 long and batch.on_too_long is `error`.
 
+To spread it over machines or processes, run --shard 1/N to N/N anywhere that
+sees the files, then --merge: the index is the same, byte for byte. A shard that
+was ended goes on behind the files that it has read when it is run again.
+
 With `decode: device` the GPUs' JPEG engines decode, and they report no damage:
 --check reads every file that they may decode, once, on all cores, and notes in
 the index which are sound. Only those travel to them. A check that was ended
 goes on where it was when it is run again. To spread it over machines, build the
-index, run --check with --shard 1/N to N/N anywhere that sees the files, then
---merge.)",
+index, run --check with --shard 1/N to N/N, then --merge again.)",
       "  ballast-server index --config ballast.yaml\n"
       "  ballast-server index --config ballast.yaml --verify\n"
+      "  ballast-server index --config ballast.yaml --shard 3/8\n"
+      "  ballast-server index --config ballast.yaml --merge\n"
       "  ballast-server index --config ballast.yaml --check\n"
       "  ballast-server index --config ballast.yaml --check --shard 3/8",
       [options] { return Index(*options); });
@@ -223,17 +280,18 @@ index, run --check with --shard 1/N to N/N anywhere that sees the files, then
   command->AddFlag("--verify", &options->verify,
                    "check up-to-date indexes from end to end, and rebuild the "
                    "damaged ones");
-  const Option check = command->AddFlag(
+  command->AddFlag(
       "--check", &options->check,
       "then check every file that JPEG engines may decode and that has not "
       "been checked");
   command
       ->AddText("--shard", &options->shard,
-                "check only part I of N of an up-to-date index")
-      .Needs(check)
+                "read only part I of N of the files, and write no index; with "
+                "--check, check only part I of N of the images")
       .TypeName("I/N");
   command->AddFlag("--merge", &options->merge,
-                   "enter the results of all shards in the index");
+                   "write the index from all shards; if it is up to date, "
+                   "enter the results of all shards of a check");
 }
 
 }  // namespace ballast

@@ -24,10 +24,16 @@ struct Options {
   std::string format = "webdataset";
 };
 
+DatasetFormat FormatOf(const std::string& name) {
+  if (name == "parquet") return DatasetFormat::kParquet;
+  if (name == "energon") return DatasetFormat::kEnergon;
+  if (name == "jsonl") return DatasetFormat::kJsonl;
+  return DatasetFormat::kWebDataset;
+}
+
 absl::Status MakeCorpus(Options options) {
   BALLAST_ASSIGN_OR_RETURN(options.dataset.preset, ParsePreset(options.preset));
-  const bool parquet = options.format == "parquet";
-  if (parquet) options.dataset.format = DatasetFormat::kParquet;
+  options.dataset.format = FormatOf(options.format);
   if (isatty(STDERR_FILENO)) {
     options.dataset.progress = [directory = options.dataset.directory,
                                 all = options.dataset.samples](uint64_t done) {
@@ -41,7 +47,10 @@ absl::Status MakeCorpus(Options options) {
   BALLAST_ASSIGN_OR_RETURN(const DatasetReport report,
                            WriteDataset(options.dataset));
   const std::string& directory = options.dataset.directory;
-  const char* shards = parquet ? "Parquet file" : "tar";
+  const char* shards =
+      options.dataset.format == DatasetFormat::kParquet ? "Parquet file"
+      : options.dataset.format == DatasetFormat::kJsonl ? "JSON-lines file"
+                                                        : "tar";
   std::cout << absl::StrFormat(
       "%s: %d samples, %d images, %.1f MB in %d %s%s\n", directory,
       options.dataset.samples, report.images, report.bytes * 1e-6,
@@ -60,8 +69,8 @@ void AddMakeCorpus(CommandLine* line) {
   auto options = std::make_shared<Options>();
   Command* command = line->AddCommand(
       line->program(), "make-corpus",
-      R"(Draws a dataset of documents and scenes as WebDataset tars or Parquet files,
-and writes a configuration (ballast.yaml) that serves it. Equal samples, seed,
+      R"(Draws a dataset of documents and scenes as WebDataset tars, Parquet files, a
+folder of Energon or JSON lines, and writes a configuration (ballast.yaml) that serves it. Equal samples, seed,
 preset and format give equal bytes.)",
       R"(  ballast-server make-corpus --out data --samples 512
   ballast-server make-corpus --out data --samples 64 --preset receipts --seed 7
@@ -87,7 +96,7 @@ preset and format give equal bytes.)",
       .OneOf({"receipts", "mixed", "text"})
       .ShowDefault();
   command->AddText("--format", &options->format, "format of the files")
-      .OneOf({"webdataset", "parquet"})
+      .OneOf({"webdataset", "jsonl", "parquet", "energon"})
       .ShowDefault();
 }
 

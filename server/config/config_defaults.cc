@@ -187,6 +187,20 @@ void DefaultServe(const KeyReport& keys, v1::Serve* serve) {
   if (!keys.Has("serve.arena")) serve->set_arena("auto");
 }
 
+void DefaultStorage(const KeyReport& keys, v1::Storage* storage) {
+  if (!keys.Has("storage.s3.region")) {
+    storage->mutable_s3()->set_region("us-east-1");
+  }
+  if (!keys.Has("storage.s3.credentials")) {
+    storage->mutable_s3()->set_credentials("environment");
+  }
+  if (!keys.Has("storage.memory")) storage->set_memory(uint64_t{256} << 20);
+  if (!keys.Has("storage.connections")) storage->set_connections(32);
+  if (!keys.Has("storage.ahead_steps")) {
+    storage->set_ahead_steps(storage->has_cache() ? 64 : 8);
+  }
+}
+
 }  // namespace
 
 void ApplyDefaults(const KeyReport& keys, v1::Config* config) {
@@ -199,6 +213,7 @@ void ApplyDefaults(const KeyReport& keys, v1::Config* config) {
   DefaultBalance(keys, config->topology().colocated(), config->packing().mode(),
                  config->mutable_balance());
   DefaultPacking(keys, config->mutable_packing());
+  DefaultStorage(keys, config->mutable_storage());
 }
 
 void ResolvePaths(absl::string_view directory, v1::Config* config) {
@@ -220,6 +235,15 @@ void ResolvePaths(absl::string_view directory, v1::Config* config) {
   resolve(balance.mutable_cost()->mutable_model());
   for (v1::Balance::CostChange& change : *balance.mutable_cost_changes()) {
     resolve(change.mutable_cost()->mutable_model());
+  }
+  v1::Storage::S3& s3 = *config->mutable_storage()->mutable_s3();
+  resolve(s3.mutable_ca());
+  if (s3.credentials() != "environment" && s3.credentials() != "instance" &&
+      s3.credentials() != "anonymous") {
+    resolve(s3.mutable_credentials());
+  }
+  if (config->storage().has_cache()) {
+    resolve(config->mutable_storage()->mutable_cache()->mutable_dir());
   }
   if (!config->has_security()) return;
   v1::Security& security = *config->mutable_security();

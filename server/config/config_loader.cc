@@ -15,6 +15,7 @@
 #include "server/config/cost_resolution.h"
 #include "server/config/field_rules.h"
 #include "server/config/key_report.h"
+#include "server/config/metadataset.h"
 #include "server/config/yaml_to_proto.h"
 
 namespace ballast {
@@ -70,6 +71,8 @@ absl::StatusOr<LoadedConfig> ParseConfig(absl::string_view yaml,
   ResolvePaths(directory, &loaded.config);
   ResolveModelCosts(loaded.config.mutable_balance(), &report);
   ValidateConfig(loaded.config, &report);
+  BALLAST_RETURN_IF_ERROR(report.ToStatus(name));
+  ExpandMetadatasets(directory, &loaded.config, &report);
   BALLAST_RETURN_IF_ERROR(report.ToStatus(name));
   return loaded;
 }

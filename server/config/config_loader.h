@@ -24,7 +24,8 @@ struct LoadedConfig {
 // A missing key has the line of the section that should contain it. Only
 // contradictions are faults; settings that a particular program does not
 // support are not. Of the files that the configuration names, only the
-// config.json of a balance.cost.model is opened.
+// config.json of a balance.cost.model and the metadatasets of Energon are
+// opened; a source for each folder stands in place of a metadataset.
 //
 // Also INVALID_ARGUMENT for more than 1 MiB; NOT_FOUND or PERMISSION_DENIED if
 // the file cannot be read. Blocks on the disk.

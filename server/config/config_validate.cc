@@ -152,6 +152,7 @@ void ValidateConfig(const v1::Config& config, KeyReport* report) {
   ValidatePacking(config, report);
   ValidateServe(config, report);
   ValidateSecurity(config, report);
+  ValidateStorage(config, report);
 }
 
 }  // namespace ballast

@@ -41,6 +41,12 @@ FieldRule MayBeEmpty() {
   return rule;
 }
 
+FieldRule MayBeOff() {
+  FieldRule rule;
+  rule.accepts_off = true;
+  return rule;
+}
+
 FieldRule Bytes(FieldRule rule) {
   rule.byte_size = true;
   return rule;
@@ -131,6 +137,11 @@ FieldRules MakeConfigFieldRules() {
       {"Packing.align", OrAuto(Between(0, 65536))},
       {"Packing.row_length", OrAuto(Between(0, kTokens))},
       {"Packing.virtual_pipeline_group", Between(1, 4096)},
+      {"Storage.cache", MayBeOff()},
+      {"Storage.Cache.size", Bytes(Between(0x1p20, 0x1p50))},
+      {"Storage.memory", Bytes(Between(0x1p20, 0x1p50))},
+      {"Storage.connections", Between(1, 1024)},
+      {"Storage.ahead_steps", Between(0, 65536)},
       {"Serve.threads", OrAuto(Between(0, 4096))},
       {"Serve.memory", Bytes(Between(0x1p20, 0x1p50))},
       {"Serve.prefetch_steps", Between(0, 1024)},

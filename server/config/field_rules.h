@@ -20,6 +20,8 @@ struct FieldRule {
   bool above_min = false;
   // The word `auto` stands for 0.
   bool accepts_auto = false;
+  // For messages: the word `off` leaves it out.
+  bool accepts_off = false;
   // Written as 8GiB, 512MiB or a number of bytes.
   bool byte_size = false;
 };

@@ -233,11 +233,18 @@ absl::StatusOr<Names> ExpandName(absl::string_view directory,
 
 }  // namespace
 
+bool IsStoreUrl(absl::string_view path) {
+  const size_t end = path.find("://");
+  return end != absl::string_view::npos && end > 0 &&
+         std::all_of(path.begin(), path.begin() + end, absl::ascii_isalnum);
+}
+
 std::string ResolvePath(absl::string_view directory, absl::string_view path) {
   if (path.empty() || path == ".") {
     return directory.empty() ? "." : std::string(directory);
   }
-  if (absl::StartsWith(path, "/") || directory.empty() || directory == ".") {
+  if (absl::StartsWith(path, "/") || IsStoreUrl(path) || directory.empty() ||
+      directory == ".") {
     return std::string(path);
   }
   return absl::StrCat(directory, absl::EndsWith(directory, "/") ? "" : "/",

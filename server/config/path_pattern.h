@@ -9,8 +9,11 @@
 
 namespace ballast {
 
-// `path` under `directory`, or `path` itself if it is absolute; `directory` for
-// an empty path or ".". An empty directory is the current one.
+// Whether `path` names an object of a store: "SCHEME://…". Pure.
+bool IsStoreUrl(absl::string_view path);
+
+// `path` under `directory`, or `path` itself if it is absolute or IsStoreUrl;
+// `directory` for an empty path or ".". An empty directory is the current one.
 std::string ResolvePath(absl::string_view directory, absl::string_view path);
 
 // Expands the braces of `pattern` like a shell: {a,b}, and {000..007} keeping

@@ -9,6 +9,7 @@
 #include "server/config/config_validate.h"
 #include "server/config/path_pattern.h"
 #include "server/config/row_filter.h"
+#include "server/storage/store_url.h"
 
 namespace ballast {
 namespace {
@@ -25,7 +26,7 @@ class SourceCheck {
 
   void Run() {
     Require("name", "a name for the source");
-    Require("format", "one of webdataset, jsonl, mock, parquet");
+    Require("format", "one of webdataset, jsonl, mock, parquet, energon");
     CheckName();
     if (!IsSound("format")) return;
     if (source_.format() == v1::Source::FORMAT_MOCK) {
@@ -43,8 +44,18 @@ class SourceCheck {
       Refuse("media_root", "a format other than jsonl",
              "it for format: jsonl alone");
     }
+    CheckUrl("media_root", source_.media_root());
+    if (IsSound("index") && IsStoreUrl(source_.index())) {
+      report_.AddFault(ChildKey(key_, "index"),
+                       "found a store; wanted a file on a disk, which servers "
+                       "map into memory");
+    }
     if (source_.format() == v1::Source::FORMAT_MOCK && IsSound("lengths")) {
       CheckLengths();
+    }
+    if (source_.format() != v1::Source::FORMAT_ENERGON) {
+      Refuse("energon", "a format other than energon",
+             "it for format: energon alone");
     }
     if (source_.format() == v1::Source::FORMAT_PARQUET) {
       CheckParquet();
@@ -90,13 +101,27 @@ class SourceCheck {
   }
 
   void CheckPath() {
-    if (!IsSound("path")) return;
+    // An Energon folder is one path, as it is written.
+    if (!IsSound("path") || source_.format() == v1::Source::FORMAT_ENERGON) {
+      return;
+    }
     const auto names = ExpandBraces(source_.path());
-    if (names.ok()) return;
+    if (names.ok()) {
+      if (!names->empty()) CheckUrl("path", names->front());
+      return;
+    }
     report_.AddFault(
         ChildKey(key_, "path"),
         absl::StrCat("found ", Shown(source_.path()), "; wanted a path: ",
                      std::string(names.status().message())));
+  }
+
+  // The message alone: a URL may hold a password.
+  void CheckUrl(absl::string_view name, const std::string& path) {
+    if (!IsSound(name) || !IsStoreUrl(path)) return;
+    const absl::Status parsed = ParseStoreUrl(path).status();
+    if (parsed.ok()) return;
+    report_.AddFault(ChildKey(key_, name), std::string(parsed.message()));
   }
 
   void CheckLengths() {

@@ -142,6 +142,10 @@ class Reader {
     if (field->is_map()) return ReadMap(node, key, field, message);
     if (field->is_repeated()) return ReadList(node, key, field, message);
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      if (RuleOf(field).accepts_off && node.IsScalar()) {
+        if (node.Scalar() == "off") return;
+        return Mistyped(key, node, "a map of keys and values, or off");
+      }
       const Reflection* reflection = message->GetReflection();
       return ReadMessage(node, key, reflection->MutableMessage(message, field));
     }

@@ -13,6 +13,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -214,10 +215,18 @@ absl::StatusOr<File> File::CreateUnique(const std::string& prefix) {
 File::File(std::string path, int descriptor)
     : path_(std::move(path)), descriptor_(descriptor) {}
 
+File File::OfStore(std::shared_ptr<const StoredObject> object) {
+  File file(object->path(), -1);
+  file.stamp_ = object->stamp();
+  file.object_ = std::move(object);
+  return file;
+}
+
 File::File(File&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
-      stamp_(other.stamp_) {}
+      stamp_(other.stamp_),
+      object_(std::move(other.object_)) {}
 
 File& File::operator=(File&& other) noexcept {
   if (this != &other) {
@@ -225,6 +234,7 @@ File& File::operator=(File&& other) noexcept {
     path_ = std::move(other.path_);
     descriptor_ = std::exchange(other.descriptor_, -1);
     stamp_ = other.stamp_;
+    object_ = std::move(other.object_);
   }
   return *this;
 }
@@ -236,6 +246,10 @@ void File::Close() {
 }
 
 absl::StatusOr<bool> File::IsUnchanged(ReadFrom from) const {
+  if (object_ != nullptr) {
+    if (from == ReadFrom::kMemory) return NotInMemory(path_);
+    return object_->IsUnchanged();
+  }
   BALLAST_ASSIGN_OR_RETURN(const FileStamp now,
                            StampDescriptor(descriptor_, path_, from));
   return now == stamp_;
@@ -243,6 +257,15 @@ absl::StatusOr<bool> File::IsUnchanged(ReadFrom from) const {
 
 absl::Status File::ReadAt(uint64_t offset, uint64_t size, char* out,
                           ReadFrom from) const {
+  if (object_ != nullptr) {
+    if (offset > stamp_.size || size > stamp_.size - offset) {
+      return absl::DataLossError(absl::StrCat(path_, ": ends at byte ",
+                                              stamp_.size, ", wanted ", size,
+                                              " bytes at ", offset));
+    }
+    return size == 0 ? absl::OkStatus()
+                     : object_->ReadAt(offset, size, out, from);
+  }
   uint64_t done = 0;
   while (done < size) {
     const ssize_t count = ReadSome(descriptor_, out + done, size - done,
@@ -316,6 +339,42 @@ absl::Status File::Truncate(uint64_t size) {
 absl::Status File::Sync() {
   if (fsync(descriptor_) != 0) return FileError(errno, "sync", path_);
   return absl::OkStatus();
+}
+
+absl::Status FileView::Load(const std::vector<ByteRange>& ranges) {
+  if (file_->object() == nullptr) return absl::OkStatus();
+  loaded_ = true;
+  for (const ByteRange& range : ranges) {
+    BALLAST_ASSIGN_OR_RETURN(std::shared_ptr<const Span> span,
+                             file_->object()->Fetch(range, owner_, from_));
+    spans_.push_back(std::move(span));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const Span>> FileView::SpanAt(
+    ByteRange range) const {
+  for (const std::shared_ptr<const Span>& span : spans_) {
+    if (span->range().Covers(range)) return span;
+  }
+  if (!loaded_ || range.size == 0) return nullptr;
+  return file_->object()->Fetch(range, owner_, from_);
+}
+
+absl::Status FileView::ReadAt(uint64_t offset, uint64_t size, char* out) const {
+  BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const Span> span,
+                           SpanAt({offset, size}));
+  if (span == nullptr) return file_->ReadAt(offset, size, out, from_);
+  std::memcpy(out, span->data() + (offset - span->range().offset), size);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> FileView::ReadAt(uint64_t offset,
+                                             uint64_t size) const {
+  BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const Span> span,
+                           SpanAt({offset, size}));
+  if (span == nullptr) return file_->ReadAt(offset, size, from_);
+  return std::string(span->bytes().substr(offset - span->range().offset, size));
 }
 
 }  // namespace ballast

@@ -2,12 +2,16 @@
 #define BALLAST_SERVER_CORPUS_FILE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/corpus/file_stamp.h"
 #include "server/corpus/read_from.h"
+#include "server/storage/stored_object.h"
 
 namespace ballast {
 
@@ -18,16 +22,6 @@ namespace ballast {
 absl::Status FileError(int number, absl::string_view action,
                        absl::string_view path);
 
-// Identifies one state of a file.
-struct FileStamp {
-  uint64_t size = 0;
-  int64_t mtime_ns = 0;
-
-  friend bool operator==(const FileStamp& a, const FileStamp& b) {
-    return a.size == b.size && a.mtime_ns == b.mtime_ns;
-  }
-};
-
 // The stamp of the file that `path` names. Errors: as FileError;
 // INVALID_ARGUMENT if it is not a regular file.
 absl::StatusOr<FileStamp> StampFile(const std::string& path);
@@ -36,13 +30,18 @@ absl::StatusOr<FileStamp> StampFile(const std::string& path);
 // whose entry is in memory waits for no other machine.
 bool OpensAlone(int descriptor);
 
-// A file descriptor that closes itself. Movable. ReadAt and IsUnchanged are
-// thread-safe, the rest thread-compatible. All calls block on the disk.
+// A file of a mounted file system: a descriptor that closes itself. Or an
+// object of a store, which Storage::Open opens and which can only be read.
+// Movable. ReadAt and IsUnchanged are thread-safe, the rest thread-compatible.
+// All calls block on the disk or the store; errors of an object are those of
+// stored_object.h.
 class File {
  public:
   // Opens a regular file for reading. Errors: as FileError; INVALID_ARGUMENT if
   // it is not a regular file (a pipe or device would block us).
   static absl::StatusOr<File> Open(const std::string& path);
+  // An object of a store.
+  static File OfStore(std::shared_ptr<const StoredObject> object);
   // Opens a file for reading at the path `relative` below `folder`, a
   // descriptor; no link may lead out of the folder or its mount. Uses only what
   // the system has in memory: ABORTED otherwise, also if the file is not a
@@ -66,6 +65,8 @@ class File {
   const std::string& path() const { return path_; }
   // The stamp that the file had when it was opened.
   const FileStamp& stamp() const { return stamp_; }
+  // Null unless it is an object of a store.
+  const std::shared_ptr<const StoredObject>& object() const { return object_; }
 
   // Returns whether the file still has the stamp that it was opened with
   // (kMemory: as far as the system knows without asking a disk or network). A
@@ -104,29 +105,49 @@ class File {
   std::string path_;
   int descriptor_;
   FileStamp stamp_;
+  std::shared_ptr<const StoredObject> object_;
 };
 
 // A file and the way to read it. A value; does not own the file.
 class FileView {
  public:
-  FileView(const File* file, ReadFrom from = ReadFrom::kDisk)
-      : file_(file), from_(from) {}
+  // `owner` as in StoredObject::Fetch.
+  FileView(const File* file, ReadFrom from = ReadFrom::kDisk,
+           uint64_t owner = 0)
+      : file_(file), from_(from), owner_(owner) {}
 
   const std::string& path() const { return file_->path(); }
   // When the file was opened.
   uint64_t size() const { return file_->stamp().size; }
-  // As File::IsUnchanged.
-  absl::StatusOr<bool> IsUnchanged() const { return file_->IsUnchanged(from_); }
-  absl::Status ReadAt(uint64_t offset, uint64_t size, char* out) const {
-    return file_->ReadAt(offset, size, out, from_);
+  const FileStamp& stamp() const { return file_->stamp(); }
+
+  // Of an object of a store: fetches `ranges`, which later reads within them
+  // find in memory; whatever else is read from now on is of the version that
+  // was opened, too. Nothing otherwise. Errors: as StoredObject::Fetch.
+  absl::Status Load(const std::vector<ByteRange>& ranges);
+
+  // As File::IsUnchanged; after Load, an object's bytes cannot have changed.
+  absl::StatusOr<bool> IsUnchanged() const {
+    if (loaded_) return true;
+    return file_->IsUnchanged(from_);
   }
-  absl::StatusOr<std::string> ReadAt(uint64_t offset, uint64_t size) const {
-    return file_->ReadAt(offset, size, from_);
-  }
+  absl::Status ReadAt(uint64_t offset, uint64_t size, char* out) const;
+  absl::StatusOr<std::string> ReadAt(uint64_t offset, uint64_t size) const;
+
+  // The file's object, or null; and how to fetch more for the same owner.
+  const StoredObject* object() const { return file_->object().get(); }
+  uint64_t owner() const { return owner_; }
+  ReadFrom from() const { return from_; }
 
  private:
+  // The span that covers the range; null: read the file itself.
+  absl::StatusOr<std::shared_ptr<const Span>> SpanAt(ByteRange range) const;
+
   const File* file_;
   ReadFrom from_;
+  uint64_t owner_;
+  bool loaded_ = false;
+  std::vector<std::shared_ptr<const Span>> spans_;
 };
 
 }  // namespace ballast

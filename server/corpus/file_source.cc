@@ -11,6 +11,7 @@
 #include "server/corpus/jsonl/conversation_json.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/tar/webdataset_reader.h"
+#include "server/storage/range_plan.h"
 
 namespace ballast {
 namespace {
@@ -62,9 +63,9 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
   const absl::StatusOr<std::shared_ptr<const File>> file =
       files_.Get(record.file, parts.from);
   if (!file.ok()) return Annotate(file.status(), where);
-  const FileView view(file->get(), parts.from);
+  FileView view(file->get(), parts.from, FileOwner(record));
   absl::StatusOr<FaultOr<RawSample>> sample =
-      SeparateFault(ReadRecord(record, view, name, parts));
+      SeparateFault(LoadAndRead(record, name, parts, &view));
   if (sample.ok() && sample->ok()) {
     if (!parts.images || record.num_images == 0 || !HoldsImages()) {
       return sample;
@@ -89,6 +90,76 @@ absl::StatusOr<FaultOr<RawSample>> FileSource::ReadNumber(
   if (!sample.ok()) return Annotate(sample.status(), where);
   return DataFault(absl::StrCat(where, ": ", sample->fault().reason(),
                                 "; the file has changed since it was indexed"));
+}
+
+absl::StatusOr<RawSample> FileSource::LoadAndRead(
+    const IndexSampleRecord& record, absl::string_view file_name,
+    ReadParts parts, FileView* view) const {
+  if (view->object() != nullptr) {
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<ByteRange> ranges,
+                             RangesOf(record, *view));
+    BALLAST_RETURN_IF_ERROR(view->Load(ranges));
+  }
+  return ReadRecord(record, *view, file_name, parts);
+}
+
+absl::StatusOr<uint64_t> FileSource::FetchAhead(
+    uint64_t ordinal, const MakeRoom& make_room) const {
+  if (!InStore() || ordinal >= index_->size()) return 0;
+  BALLAST_RETURN_IF_ERROR(index_->Touch(ordinal));
+  const IndexSampleRecord& record = index_->record(ordinal);
+  BALLAST_ASSIGN_OR_RETURN(const std::shared_ptr<const File> file,
+                           files_.Get(record.file, ReadFrom::kDisk));
+  const FileView view(file.get(), ReadFrom::kDisk, FileOwner(record));
+  uint64_t fetched = 0;
+  if (view.object() != nullptr) {
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<ByteRange> ranges,
+                             RangesOf(record, view));
+    for (const ByteRange& range : ranges) {
+      const auto bytes =
+          view.object()->FetchAhead(range, view.owner(), make_room);
+      if (!bytes.ok() && !absl::IsResourceExhausted(bytes.status())) {
+        // Opened again at the next attempt: it may have another version.
+        files_.Drop(record.file, *file);
+      }
+      BALLAST_RETURN_IF_ERROR(bytes.status());
+      fetched += *bytes;
+    }
+  }
+  BALLAST_ASSIGN_OR_RETURN(const uint64_t more,
+                           FetchMore(record, view, make_room));
+  return fetched + more;
+}
+
+bool FileSource::InStore() const { return in_store_; }
+
+absl::StatusOr<std::vector<ByteRange>> FileSource::RangesOf(
+    const IndexSampleRecord& record, FileView file) const {
+  return std::vector<ByteRange>{
+      RangeToKeep({record.offset, record.length}, file.size())};
+}
+
+uint64_t FileSource::SampleOwner(const IndexSampleRecord& record) const {
+  return Checksum(absl::StrCat(index_->file_name(record.file), "\n",
+                               record.offset, "\n", record.line));
+}
+
+uint64_t FileSource::FileOwner(const IndexSampleRecord& record) const {
+  // Lines share a block, and rows their row group.
+  const ByteRange kept = RangeToKeep({record.offset, record.length},
+                                     index_->file_stamp(record.file).size);
+  const uint64_t place = record.length == 0 ? record.offset : kept.offset;
+  return Checksum(absl::StrCat(index_->file_name(record.file), "\n", place));
+}
+
+void FileSource::AddOwners(uint64_t ordinal,
+                           std::vector<uint64_t>* owners) const {
+  if (!InStore() || ordinal >= index_->size() || !index_->Touch(ordinal).ok()) {
+    return;
+  }
+  const IndexSampleRecord& record = index_->record(ordinal);
+  owners->push_back(FileOwner(record));
+  if (!HoldsImages()) owners->push_back(SampleOwner(record));
 }
 
 SampleLocation FileSource::Locate(uint64_t ordinal) const {
@@ -162,17 +233,45 @@ absl::StatusOr<RawSample> JsonlSource::ReadRecord(
   for (const std::string& path : found->images) {
     const absl::StatusOr<File> image = media_.Open(path, parts.from);
     if (!image.ok()) return at_line(image.status());
-    const uint64_t size = image->stamp().size;
+    FileView view(&*image, parts.from, SampleOwner(record));
+    const uint64_t size = view.size();
     if (size > left) {
       return at_line(Differs("over ", kMaxSampleBytes, " bytes in all"));
     }
     left -= size;
-    BALLAST_ASSIGN_OR_RETURN(std::string bytes,
-                             image->ReadAt(0, size, parts.from));
+    BALLAST_RETURN_IF_ERROR(view.Load({{0, size}}));
+    BALLAST_ASSIGN_OR_RETURN(std::string bytes, view.ReadAt(0, size));
     sample.images.push_back(std::move(bytes));
   }
   BALLAST_RETURN_IF_ERROR(at_line(CheckImages(sample.images, record)));
   return sample;
+}
+
+absl::StatusOr<uint64_t> JsonlSource::FetchMore(
+    const IndexSampleRecord& record, FileView file,
+    const MakeRoom& make_room) const {
+  if (!media_.InStore() || record.num_images == 0 ||
+      record.length > kMaxTextBytes) {
+    return 0;
+  }
+  BALLAST_RETURN_IF_ERROR(
+      file.Load({RangeToKeep({record.offset, record.length}, file.size())}));
+  BALLAST_ASSIGN_OR_RETURN(const std::string line,
+                           file.ReadAt(record.offset, record.length));
+  const absl::StatusOr<JsonSample> found = ParseJsonSample(line);
+  // Read says what is wrong with it.
+  if (!found.ok()) return 0;
+  uint64_t fetched = 0;
+  for (const std::string& path : found->images) {
+    BALLAST_ASSIGN_OR_RETURN(const File image, media_.Open(path));
+    const uint64_t size = image.stamp().size;
+    if (image.object() == nullptr || size > kMaxSampleBytes) continue;
+    BALLAST_ASSIGN_OR_RETURN(
+        const uint64_t bytes,
+        image.object()->FetchAhead({0, size}, SampleOwner(record), make_room));
+    fetched += bytes;
+  }
+  return fetched;
 }
 
 }  // namespace ballast

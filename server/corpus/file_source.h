@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/config/path_pattern.h"
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/index_file.h"
 #include "server/corpus/jsonl/media_root.h"
@@ -24,7 +25,9 @@ class FileSource : public SampleSource {
   FileSource(std::shared_ptr<const IndexFile> index,
              std::vector<SourceFile> files,
              std::shared_ptr<OpenFileCache> cache)
-      : index_(std::move(index)), files_(std::move(files), std::move(cache)) {}
+      : index_(std::move(index)),
+        in_store_(!files.empty() && IsStoreUrl(files[0].path)),
+        files_(std::move(files), std::move(cache)) {}
 
   const SourceIndex& index() const final { return *index_; }
   const IndexFile& index_file() const { return *index_; }
@@ -35,11 +38,20 @@ class FileSource : public SampleSource {
   absl::StatusOr<FaultOr<RawSample>> Read(uint64_t ordinal,
                                           ReadParts parts) const final;
   SampleLocation Locate(uint64_t ordinal) const final;
+  absl::StatusOr<uint64_t> FetchAhead(uint64_t ordinal,
+                                      const MakeRoom& make_room) const final;
+  void AddOwners(uint64_t ordinal, std::vector<uint64_t>* owners) const final;
+  bool InStore() const override;
 
   // Reads any record of the index, including those left out. `number` must be
   // below its num_records().
   absl::StatusOr<FaultOr<RawSample>> ReadNumber(uint64_t number,
                                                 ReadParts parts) const;
+
+ protected:
+  // The owners of the sample's images in other files and of its bytes in this.
+  uint64_t SampleOwner(const IndexSampleRecord& record) const;
+  uint64_t FileOwner(const IndexSampleRecord& record) const;
 
  private:
   // Reads the parts of `record` from `file`. Data faults are returned as
@@ -49,10 +61,26 @@ class FileSource : public SampleSource {
                                                absl::string_view file_name,
                                                ReadParts parts) const = 0;
 
+  // Loads the record's ranges of an object into `view`, then ReadRecord.
+  absl::StatusOr<RawSample> LoadAndRead(const IndexSampleRecord& record,
+                                        absl::string_view file_name,
+                                        ReadParts parts, FileView* view) const;
+
   // Returns whether the images are in the data file itself.
   virtual bool HoldsImages() const = 0;
 
+  // The ranges of an object that ReadRecord reads. Errors: as ReadRecord.
+  virtual absl::StatusOr<std::vector<ByteRange>> RangesOf(
+      const IndexSampleRecord& record, FileView file) const;
+  // Fetches what ReadRecord reads in other files; returns the bytes.
+  virtual absl::StatusOr<uint64_t> FetchMore(
+      const IndexSampleRecord& /*record*/, FileView /*file*/,
+      const MakeRoom&) const {
+    return 0;
+  }
+
   const std::shared_ptr<const IndexFile> index_;
+  const bool in_store_;
   const OpenFiles files_;
 };
 
@@ -84,6 +112,12 @@ class JsonlSource final : public FileSource {
                                        absl::string_view file_name,
                                        ReadParts parts) const override;
   bool HoldsImages() const override { return false; }
+  absl::StatusOr<uint64_t> FetchMore(const IndexSampleRecord& record,
+                                     FileView file,
+                                     const MakeRoom& make_room) const override;
+  bool InStore() const override {
+    return FileSource::InStore() || media_.InStore();
+  }
 
   const MediaRoot media_;
 };

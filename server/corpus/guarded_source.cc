@@ -34,6 +34,16 @@ class GuardedSource final : public SampleSource {
     return source_->Locate(ordinal);
   }
 
+  absl::StatusOr<uint64_t> FetchAhead(
+      uint64_t ordinal, const MakeRoom& make_room) const override {
+    return source_->FetchAhead(ordinal, make_room);
+  }
+  void AddOwners(uint64_t ordinal,
+                 std::vector<uint64_t>* owners) const override {
+    source_->AddOwners(ordinal, owners);
+  }
+  bool InStore() const override { return source_->InStore(); }
+
   absl::StatusOr<FaultOr<RawSample>> Read(uint64_t ordinal,
                                           ReadParts parts) const override {
     // The bytes are usually in memory; then no other thread need be woken to

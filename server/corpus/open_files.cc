@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "server/storage/storage.h"
 
 namespace ballast {
 
@@ -29,7 +30,7 @@ absl::StatusOr<std::shared_ptr<const File>> OpenFiles::Get(
   }
   // Opens without a lock: an open that hangs must not block readers from
   // memory. Two threads may open the same file; the later one is kept.
-  absl::StatusOr<File> opened = File::Open(path);
+  absl::StatusOr<File> opened = Storage::OfProcess().Open(path);
   if (!opened.ok()) {
     // Frees descriptors for a retry. A file that is missing or unreadable says
     // nothing about its bytes, whatever the code.

@@ -7,11 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status_macros.h"
-#include "server/config/path_pattern.h"
-#include "server/corpus/jsonl/media_root.h"
+#include "server/corpus/make_source.h"
 #include "server/corpus/mock/mock_source.h"
-#include "server/corpus/parquet/parquet_columns.h"
-#include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/parquet/parquet_source.h"
 #include "server/corpus/parquet/row_group_cache.h"
 #include "server/corpus/source_files.h"
@@ -40,6 +37,18 @@ absl::Status RequireChecks(const v1::Source& source,
       "model.device_unchecked: true"));
 }
 
+// Warns if the row groups that are read at the same time do not fit in memory.
+void WarnOfRowGroups(const v1::Source& source, const IndexFile& index) {
+  const uint64_t capacity = RowGroupCache::OfProcess()->capacity();
+  const uint64_t wanted = EstimateBytesOfGroups(index, source.shuffle_groups());
+  if (wanted <= capacity) return;
+  LogWarning("source ", source.name(), ": ", source.shuffle_groups(),
+             " row groups (shuffle_groups) take some ", wanted >> 20,
+             " MiB, serve.row_group_memory is ", capacity >> 20,
+             " MiB: row groups will be decoded more than once an epoch; "
+             "raise row_group_memory or lower shuffle_groups");
+}
+
 }  // namespace
 
 EncodedRule EncodedRuleOf(const v1::Model& model) {
@@ -51,19 +60,7 @@ EncodedRule EncodedRuleOf(const v1::Model& model) {
 absl::StatusOr<std::unique_ptr<FileSource>> OpenSource(
     const v1::Source& source, absl::string_view directory, const IndexKey& key,
     std::shared_ptr<OpenFileCache> cache, EncodedRule rule) {
-  const bool jsonl = source.format() == v1::Source::FORMAT_JSONL;
-  const bool parquet = source.format() == v1::Source::FORMAT_PARQUET;
-  if (!jsonl && !parquet && source.format() != v1::Source::FORMAT_WEBDATASET) {
-    return absl::UnimplementedError(absl::StrCat(
-        "source ", source.name(),
-        ": only webdataset, jsonl and parquet sources can be read"));
-  }
-  if (parquet) {
-    const absl::Status built_in = CheckParquetIsBuiltIn();
-    if (!built_in.ok()) {
-      return Annotate(built_in, absl::StrCat("source ", source.name()));
-    }
-  }
+  BALLAST_RETURN_IF_ERROR(CheckFormatIsRead(source));
   // Lists the files before it opens the index, so that a missing data file is
   // reported as such.
   BALLAST_ASSIGN_OR_RETURN(std::vector<SourceFile> files,
@@ -75,31 +72,11 @@ absl::StatusOr<std::unique_ptr<FileSource>> OpenSource(
         "; run `ballast-server index --config F` with this configuration"));
   }
   BALLAST_RETURN_IF_ERROR(index.status());
-  if (parquet) {
-    const auto row_groups = RowGroupCache::OfProcess();
-    const uint64_t wanted =
-        EstimateBytesOfGroups(**index, source.shuffle_groups());
-    if (wanted > row_groups->capacity()) {
-      LogWarning("source ", source.name(), ": ", source.shuffle_groups(),
-                 " row groups (shuffle_groups) take some ", wanted >> 20,
-                 " MiB, serve.row_group_memory is ",
-                 row_groups->capacity() >> 20,
-                 " MiB: row groups will be decoded more than once an epoch; "
-                 "raise row_group_memory or lower shuffle_groups");
-    }
-    return std::make_unique<ParquetSource>(
-        *std::move(index), std::move(files), std::move(cache),
-        ParquetColumnsOf(source), row_groups);
+  if (source.format() == v1::Source::FORMAT_PARQUET) {
+    WarnOfRowGroups(source, **index);
   }
-  if (!jsonl) {
-    return std::make_unique<WebDatasetSource>(
-        *std::move(index), std::move(files), std::move(cache));
-  }
-  BALLAST_ASSIGN_OR_RETURN(
-      MediaRoot media,
-      MediaRoot::Create(ResolvePath(directory, source.media_root())));
-  return std::make_unique<JsonlSource>(*std::move(index), std::move(files),
-                                       std::move(cache), std::move(media));
+  return MakeFileSource(source, directory, *std::move(index), std::move(files),
+                        std::move(cache));
 }
 
 absl::StatusOr<std::unique_ptr<SampleSource>> OpenAnySource(

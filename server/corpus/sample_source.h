@@ -9,6 +9,7 @@
 #include "server/corpus/data_fault.h"
 #include "server/corpus/index/source_index.h"
 #include "server/corpus/read_from.h"
+#include "server/storage/stored_object.h"
 
 namespace ballast {
 
@@ -65,6 +66,23 @@ class SampleSource {
   // The place of sample `ordinal`; without a file if there is no such sample or
   // its index entry has not been read yet. Does not touch the disk.
   virtual SampleLocation Locate(uint64_t ordinal) const = 0;
+
+  // Makes a later Read of the sample find its bytes in the cache of
+  // server/storage, or in memory without one. Returns the bytes that came from
+  // a store: 0 if all were there, or the source does not lie in a store.
+  // `make_room` as in StoredObject::FetchAhead. Blocks on the store. Errors: as
+  // Read's status; NOT_FOUND (an object is gone); RESOURCE_EXHAUSTED (no room).
+  virtual absl::StatusOr<uint64_t> FetchAhead(
+      uint64_t /*ordinal*/, const MakeRoom& /*make_room*/) const {
+    return 0;
+  }
+  // Adds the owners of the sample's bytes in that cache: numbers that name it,
+  // or its row group or block of lines, on every server alike. Adds nothing if
+  // the source does not lie in a store.
+  virtual void AddOwners(uint64_t /*ordinal*/,
+                         std::vector<uint64_t>* /*owners*/) const {}
+  // Whether it has bytes in a store.
+  virtual bool InStore() const { return false; }
 };
 
 }  // namespace ballast

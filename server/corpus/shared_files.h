@@ -19,7 +19,8 @@ struct SharedFile {
 };
 
 // All such files of the configuration's sources, in order. Files are identified
-// by device and inode; missing files are left out. Blocks on the file system.
+// by device and inode, objects of a store by their path; missing files are left
+// out. Blocks on the file system.
 // Errors: as ExpandPath, naming the source.
 absl::StatusOr<std::vector<SharedFile>> FindSharedFiles(
     const v1::Config& config, absl::string_view directory);

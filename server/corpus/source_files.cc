@@ -7,8 +7,10 @@
 #include "common/status_macros.h"
 #include "server/config/path_pattern.h"
 #include "server/corpus/data_path.h"
+#include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/parquet/parquet_columns.h"
+#include "server/storage/storage.h"
 
 namespace ballast {
 namespace {
@@ -54,22 +56,55 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
     return stale("there are ", files.size(), " files, it knows ",
                  index.num_files());
   }
+  std::vector<std::string> paths;
+  for (const SourceFile& file : files) paths.push_back(file.path);
   for (uint64_t i = 0; i < files.size(); ++i) {
     if (files[i].name != index.file_name(i)) {
       return stale("file ", i, " is ", files[i].name, ", it knows ",
                    Printable(index.file_name(i)));
     }
-    BALLAST_ASSIGN_OR_RETURN(const FileStamp now, StampFile(files[i].path));
+  }
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<FileStamp> stamps,
+                           Storage::OfProcess().StampAll(paths));
+  for (uint64_t i = 0; i < files.size(); ++i) {
+    const FileStamp now = stamps[i];
     const FileStamp then = index.file_stamp(i);
     if (now.size != then.size) {
       return stale(files[i].name, " has ", now.size, " bytes, it knows ",
                    then.size);
     }
     if (now.mtime_ns != then.mtime_ns) {
-      return stale(files[i].name, " has another modification time");
+      return stale(files[i].name, IsStoreUrl(files[i].path)
+                                      ? " is another version in the store"
+                                      : " has another modification time");
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> PathsOf(const v1::Source& source,
+                                                 absl::string_view directory) {
+  if (source.format() != v1::Source::FORMAT_ENERGON) {
+    return Storage::OfProcess().ListFiles(directory, source.path());
+  }
+  BALLAST_ASSIGN_OR_RETURN(const EnergonFolder folder,
+                           OpenEnergonFolder(source, directory));
+  std::vector<std::string> paths;
+  for (const EnergonShard& shard : folder.shards) {
+    paths.push_back(folder.ShardPath(shard));
+  }
+  return paths;
+}
+
+// What decides besides the files which samples they have. Of a folder that
+// cannot be read, which ListSourceFiles reports, a text that fits no index.
+std::string FormatKey(const v1::Source& source, absl::string_view directory) {
+  if (source.format() == v1::Source::FORMAT_PARQUET) {
+    return ParquetColumnsKey(source) + "\n";
+  }
+  if (source.format() != v1::Source::FORMAT_ENERGON) return "";
+  const auto folder = OpenEnergonFolder(source, directory);
+  return folder.ok() ? folder->Key() + "\n" : "unreadable";
 }
 
 }  // namespace
@@ -77,7 +112,7 @@ absl::Status CheckFresh(const IndexFile& index, const v1::Source& source,
 absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
     const v1::Source& source, absl::string_view directory) {
   BALLAST_ASSIGN_OR_RETURN(std::vector<std::string> paths,
-                           ExpandPath(directory, source.path()));
+                           PathsOf(source, directory));
   std::vector<SourceFile> files;
   files.reserve(paths.size());
   for (std::string& path : paths) {
@@ -93,9 +128,7 @@ IndexDigests DigestsOf(const v1::Source& source, absl::string_view directory,
       source.format() == v1::Source::FORMAT_JSONL
           ? RelativeName(directory, ResolvePath(directory, source.media_root()))
           : "";
-  const std::string columns = source.format() == v1::Source::FORMAT_PARQUET
-                                  ? ParquetColumnsKey(source) + "\n"
-                                  : "";
+  const std::string columns = FormatKey(source, directory);
   IndexDigests digests;
   digests.sizes = DigestOf(absl::StrCat(static_cast<int>(source.format()), "\n",
                                         media.size(), "\n", media, "\n",

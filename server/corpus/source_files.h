@@ -24,7 +24,8 @@ struct SourceFile {
   std::string name;
 };
 
-// The data files of `source`, in order. Errors: as ExpandPath.
+// The data files of `source`, in order. Errors: as ExpandPath; as
+// OpenEnergonFolder (energon).
 absl::StatusOr<std::vector<SourceFile>> ListSourceFiles(
     const v1::Source& source, absl::string_view directory);
 

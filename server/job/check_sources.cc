@@ -11,6 +11,7 @@
 #include "server/corpus/source_files.h"
 #include "server/image/sound_scan.h"
 #include "server/job/config_index_key.h"
+#include "server/storage/storage.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/tokenizer.h"
 
@@ -56,6 +57,8 @@ absl::StatusOr<SourceCheck> CheckSource(const v1::Source& source,
 
 absl::StatusOr<std::vector<SourceCheck>> CheckSources(
     const LoadedConfig& config, const CheckSourcesOptions& options) {
+  BALLAST_RETURN_IF_ERROR(
+      Storage::OfProcess().Configure(config.config.storage()));
   BALLAST_ASSIGN_OR_RETURN(const IndexKey key, KeyOf(config.config));
   std::vector<SourceCheck> all;
   for (const v1::Source& source : config.config.sources()) {
@@ -72,6 +75,8 @@ absl::StatusOr<std::vector<SourceCheck>> CheckSources(
 
 absl::StatusOr<std::vector<SourceMarks>> CountMarks(
     const LoadedConfig& config) {
+  BALLAST_RETURN_IF_ERROR(
+      Storage::OfProcess().Configure(config.config.storage()));
   BALLAST_ASSIGN_OR_RETURN(const IndexKey key, KeyOf(config.config));
   std::vector<SourceMarks> all;
   for (const v1::Source& source : config.config.sources()) {

@@ -1,6 +1,6 @@
 #include "server/job/index_sources.h"
 
-#include <atomic>
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -11,6 +11,7 @@
 #include "common/cores.h"
 #include "common/status_macros.h"
 #include "server/config/model_profile.h"
+#include "server/corpus/bad_kind.h"
 #include "server/corpus/index/index_builder.h"
 #include "server/corpus/open_source.h"
 #include "server/corpus/source_files.h"
@@ -19,6 +20,7 @@
 #include "server/image/image.h"
 #include "server/image/image_header.h"
 #include "server/job/config_index_key.h"
+#include "server/storage/storage.h"
 #include "server/text/family_text.h"
 #include "server/text/model_tokenizer.h"
 #include "server/text/text_measure.h"
@@ -101,12 +103,10 @@ absl::StatusOr<MeasuredSample> MeasureBoth(const RawSample& sample,
   return measured;
 }
 
-// Measures a sample's text under `text`. `too_long` counts the samples whose
-// length is an error.
+// Measures a sample's text under `text`.
 absl::StatusOr<TextLengths> Measure(const RawSample& sample,
                                     absl::Span<const ImageSize> images,
-                                    const TextOptions& text,
-                                    std::atomic<uint64_t>* too_long) {
+                                    const TextOptions& text) {
   BALLAST_ASSIGN_OR_RETURN(const MeasuredSample both,
                            MeasureBoth(sample, images, text));
   const MeasuredText& measured = both.text;
@@ -115,10 +115,10 @@ absl::StatusOr<TextLengths> Measure(const RawSample& sample,
       return TextLengths{.skip = true};
     }
     const uint64_t tokens = measured.text_tokens + both.placeholders;
-    ++*too_long;
-    return absl::OutOfRangeError(
-        absl::StrCat(tokens, " tokens; batch.max_tokens is ", text.max_tokens,
-                     " (see batch.on_too_long)"));
+    return OfKind(absl::OutOfRangeError(absl::StrCat(
+                      tokens, " tokens; batch.max_tokens is ", text.max_tokens,
+                      " (see batch.on_too_long)")),
+                  kTooLong);
   }
   return TextLengths{measured.text_tokens, measured.label_tokens,
                      /*skip=*/false, measured.limited};
@@ -151,10 +151,37 @@ absl::Status Verify(const v1::Source& source, absl::string_view directory,
   });
 }
 
+// Samples of which the tokens are too many.
+uint64_t CountTooLong(const IndexReport& report) {
+  return std::count_if(
+      report.bad.begin(), report.bad.end(),
+      [](const BadSample& bad) { return bad.kind == kTooLong; });
+}
+
+// Builds the index of `source`, or scans a shard of it, or merges its shards.
+absl::Status Build(const v1::Source& source, absl::string_view directory,
+                   const IndexOptions& index_options,
+                   const IndexSourcesOptions& options, SourceIndexing* result) {
+  if (options.shard.has_value()) {
+    BALLAST_ASSIGN_OR_RETURN(
+        result->shard,
+        ScanShard(source, directory, index_options, *options.shard));
+    return absl::OkStatus();
+  }
+  BALLAST_ASSIGN_OR_RETURN(result->report,
+                           options.merge
+                               ? MergeScans(source, directory, index_options)
+                               : BuildIndex(source, directory, index_options));
+  result->too_long = CountTooLong(result->report);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const LoadedConfig& config, const IndexSourcesOptions& options) {
+  BALLAST_RETURN_IF_ERROR(
+      Storage::OfProcess().Configure(config.config.storage()));
   v1::Config c = config.config;
   BALLAST_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                            OpenModelTokenizer(c.mutable_model()));
@@ -203,14 +230,15 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     if (std::error_code ignored; std::filesystem::exists(path, ignored)) {
       result.stale = std::string(found.message());
     }
-    std::atomic<uint64_t> too_long = 0;
     IndexOptions index_options;
     index_options.measure = [&](const RawSample& sample,
                                 absl::Span<const ImageSize> images) {
-      return Measure(sample, images, text, &too_long);
+      return Measure(sample, images, text);
     };
     // An index without these samples would count as up to date and be served.
-    index_options.accept = [&](const IndexReport&) { return too_long == 0; };
+    index_options.accept = [](const IndexReport& report) {
+      return CountTooLong(report) == 0;
+    };
     index_options.read_image_size = SizeReader(c.model());
     index_options.judge_image = JudgeOf(c.model());
     index_options.key = key;
@@ -225,13 +253,11 @@ absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
         options.progress(source.name(), progress);
       };
     }
-    absl::StatusOr<IndexReport> report =
-        BuildIndex(source, config.directory, index_options);
-    if (!report.ok()) {
-      return Annotate(report.status(), absl::StrCat("source ", source.name()));
+    const absl::Status built =
+        Build(source, config.directory, index_options, options, &result);
+    if (!built.ok()) {
+      return Annotate(built, absl::StrCat("source ", source.name()));
     }
-    result.report = *std::move(report);
-    result.too_long = too_long;
     all.push_back(std::move(result));
   }
   return all;

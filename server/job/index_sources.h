@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/config/config_loader.h"
+#include "server/corpus/check/check_plan.h"
 #include "server/corpus/index/index_options.h"
+#include "server/corpus/scan/shard_scan.h"
 #include "server/corpus/shared_files.h"
 
 namespace ballast {
@@ -29,6 +32,8 @@ struct SourceIndexing {
   // Bad samples with more than batch.max_tokens tokens. If there are any, no
   // index was written.
   uint64_t too_long = 0;
+  // Set if a shard was scanned: `report` is empty, no index was written.
+  std::optional<ShardScanReport> shard;
   // Files that an earlier source also has, or that this one lists twice.
   std::vector<SharedFile> shared;
 };
@@ -39,14 +44,19 @@ struct IndexSourcesOptions {
   // Reads fresh indexes from end to end and rebuilds damaged ones. Without it
   // only their heads are read.
   bool verify = false;
+  // Scans this shard of every source whose index is not up to date, and writes
+  // no index: with `merge` another call does, once all shards are scanned. At
+  // most one of the two.
+  std::optional<CheckShard> shard;
+  bool merge = false;
   // May be empty. `source`: the source's name.
   std::function<void(const std::string& source, const IndexProgress&)> progress;
 };
 
 // Builds or refreshes the index of every source of `config`, one after the
 // other, with serve.threads threads each. Bad samples and files that two
-// sources share are reported and are no error. Errors: as BuildIndex, naming
-// the source; as MakeTokenizer.
+// sources share are reported and are no error. Errors: as BuildIndex, ScanShard
+// and MergeScans, naming the source; as MakeTokenizer.
 absl::StatusOr<std::vector<SourceIndexing>> IndexSources(
     const LoadedConfig& config, const IndexSourcesOptions& options);
 

@@ -6,12 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "proto/schedule/delivery_rule.h"
 #include "proto/schedule/module.h"
 #include "server/config/rank_list.h"
 #include "server/config/topology.h"
 #include "server/corpus/open_source.h"
 #include "server/corpus/source_files.h"
 #include "server/job/config_index_key.h"
+#include "server/storage/storage.h"
 #include "server/text/model_tokenizer.h"
 
 namespace ballast {
@@ -23,6 +25,8 @@ std::vector<const SampleSource*> OpenedJob::source_pointers() const {
 }
 
 absl::StatusOr<OpenedJob> OpenJob(const LoadedConfig& config) {
+  BALLAST_RETURN_IF_ERROR(
+      Storage::OfProcess().Configure(config.config.storage()));
   OpenedJob job;
   job.config = config.config;
   BALLAST_ASSIGN_OR_RETURN(job.tokenizer,
@@ -63,6 +67,7 @@ absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config) {
     identity.ranks += ranks.size();
     const std::optional<v1::Module> module = ParseModule(name);
     if (ranks.empty() || !module.has_value()) continue;
+    identity.ranks_of[*module].insert(ranks.begin(), ranks.end());
     v1::Role& first = identity.first_ranks.emplace_back();
     first.set_module(*module);
     first.set_dp_rank(*std::min_element(ranks.begin(), ranks.end()));
@@ -72,6 +77,29 @@ absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config) {
               return a.module() < b.module();
             });
   return identity;
+}
+
+absl::StatusOr<std::unique_ptr<AheadFetcher>> MakeAheadFetcher(
+    const OpenedJob& job, const ServerIdentity& identity) {
+  AheadFetcher::Settings settings;
+  settings.sources = job.source_pointers();
+  if (std::none_of(settings.sources.begin(), settings.sources.end(),
+                   [](const SampleSource* s) { return s->InStore(); })) {
+    return nullptr;
+  }
+  settings.scheduler = job.scheduler.get();
+  for (const auto& [module, ranks] : identity.ranks_of) {
+    ServedModule& served = settings.served[module];
+    served.ranks = ranks;
+    BALLAST_ASSIGN_OR_RETURN(served.rule, RuleOf(job.scheduler->job(), module));
+  }
+  const v1::Storage& storage = job.config.storage();
+  settings.cache = Storage::OfProcess().cache();
+  // The rest is for what readers fetch themselves.
+  settings.memory = storage.memory() / 2;
+  settings.ahead_steps = storage.ahead_steps();
+  settings.threads = std::max(storage.connections() / 2, 1u);
+  return std::make_unique<AheadFetcher>(std::move(settings));
 }
 
 std::string MeetingAddress(const v1::Config& config) {

@@ -2,7 +2,9 @@
 #define BALLAST_SERVER_JOB_JOB_SETUP_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "proto/job.pb.h"
 #include "server/config/config_loader.h"
 #include "server/corpus/sample_source.h"
+#include "server/delivery/ahead_fetcher.h"
 #include "server/schedule/scheduler.h"
 #include "server/text/family_text.h"
 #include "server/text/tokenizer.h"
@@ -47,11 +50,18 @@ struct ServerIdentity {
   uint32_t ranks = 0;  // served, over all modules
   // The first rank of each module that it serves, in order of module.
   std::vector<v1::Role> first_ranks;
+  // All ranks of each module that it serves.
+  std::map<v1::Module, std::set<uint32_t>> ranks_of;
 };
 
 // Finds the entry by serve.listen. Errors: NOT_FOUND, INVALID_ARGUMENT (see
 // FindServer).
 absl::StatusOr<ServerIdentity> IdentifyServer(const v1::Config& config);
+
+// Makes what fetches ahead for the ranks of `identity`; null if no source lies
+// in a store. `job` must outlive it. Errors: as RuleOf.
+absl::StatusOr<std::unique_ptr<AheadFetcher>> MakeAheadFetcher(
+    const OpenedJob& job, const ServerIdentity& identity);
 
 // The address of the server at which the groups of the job's ranks meet
 // (LoaderService.Rendezvous): topology.meeting, else the first of

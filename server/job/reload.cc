@@ -33,7 +33,8 @@ v1::Config Adopted(const v1::Config& running, const v1::Config& wanted) {
 // Returns whether `key` concerns only this server: paths, or how it works.
 bool IsOfOneServer(const std::string& key) {
   return absl::StartsWith(key, "serve.") || key == "security" ||
-         absl::StartsWith(key, "security.") ||
+         absl::StartsWith(key, "security.") || key == "storage" ||
+         absl::StartsWith(key, "storage.") ||
          (absl::StartsWith(key, "sources[") &&
           (absl::EndsWith(key, "].path") || absl::EndsWith(key, "].index") ||
            absl::EndsWith(key, "].media_root")));

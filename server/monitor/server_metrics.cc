@@ -309,6 +309,40 @@ void AddMoves(const std::map<v1::Module, BalanceBoard::Sums>& sums,
   }
 }
 
+void AddStore(const v1::GetStatusResponse::Storage& storage,
+              const DurationHistogram::Snapshot& stalls, FamilyList* list) {
+  list->Begin("ballast_store_requests_total", FamilyList::kCounter,
+              "Requests to object stores.");
+  list->Add(storage.requests());
+  list->Begin("ballast_store_errors_total", FamilyList::kCounter,
+              "Of these, those that failed after their retries.");
+  list->Add(storage.errors());
+  list->Begin("ballast_store_read_bytes_total", FamilyList::kCounter,
+              "Bytes that object stores have sent.");
+  list->Add(storage.fetched_bytes());
+  list->Begin("ballast_store_hits_total", FamilyList::kCounter,
+              "Reads of samples in a store whose bytes were there already: in "
+              "memory, or in the cache on disk.");
+  list->Add(storage.memory_hits(), {{"where", "memory"}});
+  list->Add(storage.cache_hits(), {{"where", "cache"}});
+  list->Begin(
+      "ballast_store_stall_seconds", FamilyList::kHistogram,
+      "How long a reader waited for bytes that were in the store alone.");
+  list->Add(stalls);
+  list->Begin("ballast_cache_bytes", FamilyList::kGauge,
+              "Bytes in the cache on disk, of all servers that share it.");
+  list->Add(storage.cache_bytes());
+  list->Begin("ballast_cache_limit_bytes", FamilyList::kGauge,
+              "storage.cache.size: the bound on them; 0: there is no cache.");
+  list->Add(storage.cache_size());
+  list->Begin("ballast_cache_evicted_total", FamilyList::kCounter,
+              "Entries that this server removed to make room.");
+  list->Add(storage.cache_evicted());
+  list->Begin("ballast_cache_damaged_total", FamilyList::kCounter,
+              "Entries that were removed because their checksum did not fit.");
+  list->Add(storage.cache_damaged());
+}
+
 }  // namespace
 
 std::vector<v1::MetricFamily> ServerState::Metrics() const {
@@ -317,6 +351,12 @@ std::vector<v1::MetricFamily> ServerState::Metrics() const {
   AddBuilding(*sources_.build, sources_.builder->images_with_warnings(), &list);
   AddPulls(*sources_.pull, &list);
   AddLoader(sources_.loader->stats(), sources_.memory, &list);
+  v1::GetStatusResponse stored;
+  AddStorage(&stored);
+  if (stored.has_storage()) {
+    AddStore(stored.storage(), sources_.storage->counters().stalls.Read(),
+             &list);
+  }
   v1::GetStatusResponse problems;
   AddProblems(&problems);
   ballast::AddProblems(problems, sources_.build->placeholders.value(), &list);

@@ -54,11 +54,33 @@ v1::GetStatusResponse ServerState::Status() const {
   }
   status.mutable_encoded_images()->Add(sources_.encoded_images.begin(),
                                        sources_.encoded_images.end());
+  AddStorage(&status);
   status.set_server(sources_.name);
   status.set_version(ShortVersion());
   status.set_uptime_seconds(
       std::chrono::duration<double>(now - start_).count());
   return status;
+}
+
+void ServerState::AddStorage(v1::GetStatusResponse* status) const {
+  if (sources_.storage == nullptr) return;
+  v1::GetStatusResponse::Storage* storage = status->mutable_storage();
+  const StorageCounters& counters = sources_.storage->counters();
+  storage->set_requests(counters.requests.value());
+  storage->set_fetched_bytes(counters.fetched_bytes.value());
+  storage->set_memory_hits(counters.memory_hits.value());
+  storage->set_cache_hits(counters.cache_hits.value());
+  const DurationHistogram::Snapshot stalls = counters.stalls.Read();
+  storage->set_stalls(stalls.count());
+  storage->set_stall_seconds(stalls.sum);
+  storage->set_errors(counters.errors.value());
+  storage->set_cache_damaged(counters.cache_damaged.value());
+  storage->set_cache_evicted(counters.cache_evicted.value());
+  if (const auto cache = sources_.storage->cache()) {
+    storage->set_cache_bytes(cache->bytes());
+    storage->set_cache_size(cache->size());
+  }
+  storage->set_fetched_to_step(sources_.ahead_fetcher->fetched_to_step());
 }
 
 void ServerState::AddProblems(v1::GetStatusResponse* status) const {

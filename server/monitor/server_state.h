@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "proto/metrics_service.pb.h"
+#include "server/delivery/ahead_fetcher.h"
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/delivery/loader.h"
@@ -15,6 +16,7 @@
 #include "server/monitor/balance_board.h"
 #include "server/monitor/client_board.h"
 #include "server/monitor/timing_store.h"
+#include "server/storage/storage.h"
 
 namespace ballast {
 
@@ -37,6 +39,9 @@ class ServerState {
     const BalanceBoard* balance = nullptr;
     const BuildInstruments* build = nullptr;
     const PullInstruments* pull = nullptr;
+    // Null if no source lies in a store.
+    const Storage* storage = nullptr;
+    const AheadFetcher* ahead_fetcher = nullptr;
     uint64_t memory = 0;     // serve.memory
     Clock* clock = nullptr;  // times the stalls
     // Of the sources whose images may travel encoded.
@@ -52,6 +57,7 @@ class ServerState {
 
  private:
   void AddProblems(v1::GetStatusResponse* status) const;
+  void AddStorage(v1::GetStatusResponse* status) const;
 
   const Sources sources_;
   const std::chrono::steady_clock::time_point start_;

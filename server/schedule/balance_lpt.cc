@@ -30,6 +30,7 @@ absl::StatusOr<Groups> BalanceLpt(absl::Span<const double> costs,
       open;
   for (uint32_t g = 0; g < groups; ++g) open.emplace(0.0, g);
   Groups result(groups);
+  for (auto& group : result) group.reserve(cap);
   for (const uint32_t i : order) {
     const auto [load, group] = open.top();
     open.pop();

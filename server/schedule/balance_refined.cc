@@ -1,9 +1,8 @@
 #include <algorithm>
-#include <functional>
 #include <numeric>
-#include <queue>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "common/status_macros.h"
 #include "server/schedule/balance.h"
@@ -14,6 +13,22 @@
 namespace ballast {
 namespace {
 
+using GroupLoad = std::tuple<int64_t, size_t, uint32_t>;  // members, group last
+
+// Replaces the least entry of a heap: one way down, where a pop and a push go
+// down and up again.
+void ReplaceTop(const GroupLoad& with, std::vector<GroupLoad>* heap) {
+  const size_t size = heap->size();
+  size_t at = 0;
+  for (size_t child = 1; child < size; child = 2 * at + 1) {
+    if (child + 1 < size && (*heap)[child + 1] < (*heap)[child]) ++child;
+    if (!((*heap)[child] < with)) break;
+    (*heap)[at] = (*heap)[child];
+    at = child;
+  }
+  (*heap)[at] = with;
+}
+
 // Longest processing time first without a cap on a group's count. Among equal
 // loads the group with fewer members goes first, so that samples of cost 0
 // spread out and no group stays empty if there are enough samples.
@@ -22,17 +37,14 @@ Groups UncappedLpt(const std::vector<int64_t>& costs, uint32_t groups) {
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
                    [&](uint32_t a, uint32_t b) { return costs[a] > costs[b]; });
-  using GroupLoad =
-      std::tuple<int64_t, size_t, uint32_t>;  // members, group last
-  std::priority_queue<GroupLoad, std::vector<GroupLoad>,
-                      std::greater<GroupLoad>>
-      by_load;
-  for (uint32_t g = 0; g < groups; ++g) by_load.emplace(0, 0, g);
+  // Every group gets about as many.
   Groups result(groups);
+  for (auto& group : result) group.reserve(costs.size() / groups + 2);
+  std::vector<GroupLoad> by_load;  // a heap, the least on top
+  for (uint32_t g = 0; g < groups; ++g) by_load.emplace_back(0, 0, g);
   for (const uint32_t i : order) {
-    const auto [load, members, group] = by_load.top();
-    by_load.pop();
-    by_load.emplace(load + costs[i], members + 1, group);
+    const auto [load, members, group] = by_load.front();
+    ReplaceTop({load + costs[i], members + 1, group}, &by_load);
     result[group].push_back(i);
   }
   return result;

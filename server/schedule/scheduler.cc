@@ -55,6 +55,11 @@ class ConfiguredScheduler final : public Scheduler {
     return ReportMixture(order_, job_, step);
   }
 
+  OrderedSample OrderedAt(uint64_t position) const override {
+    const SampleOrder::Sample sample = SampleAt(position);
+    return {sample.source, sample.ordinal};
+  }
+
   // Called while the scheduler is being created.
   void Own(std::unique_ptr<Scheduler> other) {
     others_.push_back(std::move(other));
@@ -392,6 +397,10 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
 absl::StatusOr<v1::GetMixtureResponse> Scheduler::MixtureBefore(
     uint64_t /*step*/) const {
   return absl::UnimplementedError("this scheduler has no sources");
+}
+
+Scheduler::OrderedSample Scheduler::OrderedAt(uint64_t /*position*/) const {
+  return {UINT32_MAX, 0};
 }
 
 absl::StatusOr<const Scheduler*> Scheduler::OfSplit(v1::Split split) const {

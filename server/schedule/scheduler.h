@@ -51,6 +51,15 @@ class Scheduler {
   virtual absl::StatusOr<v1::GetMixtureResponse> MixtureBefore(
       uint64_t step) const;
 
+  // The sample at a position of the split, as its source and its number there;
+  // for the order in which a cache will need them. O(log changes). The source
+  // is UINT32_MAX for a scheduler without sources, in tests.
+  struct OrderedSample {
+    uint32_t source = 0;  // in config.sources
+    uint64_t ordinal = 0;
+  };
+  virtual OrderedSample OrderedAt(uint64_t position) const;
+
   // The job's scheduler of `split`, which lives as long as this one, the
   // scheduler of train. Errors: as CheckSplit (proto/schedule/split.h).
   absl::StatusOr<const Scheduler*> OfSplit(v1::Split split) const;

@@ -89,9 +89,17 @@ class Search {
         bundles->push_back({costs_[group[i]] + costs_[group[j]], {i, j}, 2});
       }
     }
-    std::stable_sort(
-        bundles->begin(), bundles->end(),
-        [](const Bundle& a, const Bundle& b) { return a.cost < b.cost; });
+    // Of equal costs the first in the list above first, which all four say.
+    // std::stable_sort would allocate memory for each of these short lists.
+    std::sort(bundles->begin(), bundles->end(),
+              [](const Bundle& a, const Bundle& b) {
+                if (a.cost != b.cost) return a.cost < b.cost;
+                if (a.members[0] != b.members[0]) {
+                  return a.members[0] < b.members[0];
+                }
+                if (a.count != b.count) return a.count < b.count;
+                return a.members[1] < b.members[1];
+              });
   }
 
   bool ImproveHeaviest(bool pairs) {
@@ -154,20 +162,24 @@ class Search {
     by_load_.erase({loads_[light], light});
     loads_[heavy] -= swap.amount();
     loads_[light] += swap.amount();
-    const std::vector<uint32_t> given = Remove(swap.give, &groups_[heavy]);
-    const std::vector<uint32_t> taken = Remove(swap.take, &groups_[light]);
-    groups_[light].insert(groups_[light].end(), given.begin(), given.end());
-    groups_[heavy].insert(groups_[heavy].end(), taken.begin(), taken.end());
+    const Removed given = Remove(swap.give, &groups_[heavy]);
+    const Removed taken = Remove(swap.take, &groups_[light]);
+    groups_[light].insert(groups_[light].end(), given.begin(),
+                          given.begin() + swap.give.count);
+    groups_[heavy].insert(groups_[heavy].end(), taken.begin(),
+                          taken.begin() + swap.take.count);
     by_load_.emplace(loads_[heavy], heavy);
     by_load_.emplace(loads_[light], light);
   }
 
-  static std::vector<uint32_t> Remove(const Bundle& bundle,
-                                      std::vector<uint32_t>* group) {
-    std::vector<uint32_t> removed;
+  // The samples of a bundle, as many as it counts.
+  using Removed = std::array<uint32_t, 2>;
+  static Removed Remove(const Bundle& bundle, std::vector<uint32_t>* group) {
+    Removed removed = {};
+    uint32_t count = 0;
     // From the back, so that the first index stays valid.
     for (uint32_t k = bundle.count; k-- > 0;) {
-      removed.push_back((*group)[bundle.members[k]]);
+      removed[count++] = (*group)[bundle.members[k]];
       group->erase(group->begin() + bundle.members[k]);
     }
     return removed;

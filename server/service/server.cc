@@ -28,6 +28,7 @@
 #include "server/service/meeting_forwarder.h"
 #include "server/service/peer_caller.h"
 #include "server/service/rehearsal.h"
+#include "server/storage/storage.h"
 
 namespace ballast {
 namespace {
@@ -131,6 +132,8 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
       std::make_shared<LiveValue<ReadPolicy>>(ReadPolicyOf(job.config.serve()));
   GuardSources(read_policy, &job);
   BALLAST_ASSIGN_OR_RETURN(Parts parts, MakeParts(job, identity.ranks));
+  BALLAST_ASSIGN_OR_RETURN(parts.ahead_fetcher,
+                           MakeAheadFetcher(job, identity));
   if (rehearsal == Rehearsal::kFirstBlocks) {
     BALLAST_RETURN_IF_ERROR(
         Rehearse(parts.loader.get(),
@@ -146,6 +149,12 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
                        identity, std::move(parts)));
   BALLAST_RETURN_IF_ERROR(server->Listen());
   server->WatchStandstill();
+  if (server->ahead_fetcher_ != nullptr &&
+      server->job_.config.storage().ahead_steps() > 0) {
+    server->ahead_fetcher_->Start([loader = server->loader_.get()] {
+      return loader->stats().current_step;
+    });
+  }
   BALLAST_RETURN_IF_ERROR(server->ServeHttp());
   BALLAST_RETURN_IF_ERROR(server->ComparePeers(identity.name, clock));
   return server;
@@ -188,6 +197,7 @@ LoaderServer::LoaderServer(OpenedJob job, LivePolicy read_policy,
       loader_(std::move(parts.loader)),
       builder_(parts.builder),
       stall_watch_(std::move(parts.stall_watch)),
+      ahead_fetcher_(std::move(parts.ahead_fetcher)),
       balance_(std::move(parts.balance)),
       meeting_(MakeForwarder(job_, identity.name, security_, &calls_)),
       loader_service_(identity.name, job_.scheduler.get(), loader_.get(),
@@ -218,6 +228,10 @@ ServerState::Sources LoaderServer::SourcesOf(const LoaderServer& server,
   sources.pull = &server.pull_instruments_;
   sources.memory = server.job_.config.serve().memory();
   sources.clock = Clock::Real();
+  if (server.ahead_fetcher_ != nullptr) {
+    sources.ahead_fetcher = server.ahead_fetcher_.get();
+    sources.storage = &Storage::OfProcess();
+  }
   const v1::Config& config = server.job_.config;
   for (int i = 0; i < config.sources_size(); ++i) {
     if (config.model().decode() != v1::Model::DECODE_DEVICE) break;

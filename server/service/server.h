@@ -14,6 +14,7 @@
 #include "server/config/config_loader.h"
 #include "server/corpus/guarded_source.h"
 #include "server/delivery/active_samples.h"
+#include "server/delivery/ahead_fetcher.h"
 #include "server/delivery/delivery_instruments.h"
 #include "server/delivery/file_sample_builder.h"
 #include "server/delivery/loader.h"
@@ -37,12 +38,12 @@ namespace ballast {
 // A loader server: LoaderService, ScheduleService, OrderService and
 // MetricsService over gRPC, with health checking (SERVING from Start to Drain,
 // unless all work has stalled: NothingGoesOn) and reflection, at every address
-// of serve.listen, to clients that security admits (server_security.h). Compares
-// itself with the other servers of the job in the background (peer_check.h);
-// while one differs, it logs that, its health is NOT_SERVING and it serves no
-// rank. Reads that fail or hang are retried according to serve.read_attempts and
-// serve.read_timeout; work that takes longer than serve.stall_after is logged.
-// Thread-safe.
+// of serve.listen, to clients that security admits (server_security.h).
+// Compares itself with the other servers of the job in the background
+// (peer_check.h); while one differs, it logs that, its health is NOT_SERVING
+// and it serves no rank. Reads that fail or hang are retried according to
+// serve.read_attempts and serve.read_timeout; work that takes longer than
+// serve.stall_after is logged. Thread-safe.
 class LoaderServer {
  public:
   // Selects whether the first blocks are built before anything is served.
@@ -104,6 +105,7 @@ class LoaderServer {
     std::shared_ptr<Loader> loader;
     FileSampleBuilder* builder = nullptr;  // the loader's
     std::unique_ptr<StallWatch> stall_watch;
+    std::unique_ptr<AheadFetcher> ahead_fetcher;
     std::shared_ptr<BalanceBoard> balance;
   };
   using LivePolicy = std::shared_ptr<LiveValue<ReadPolicy>>;
@@ -131,6 +133,8 @@ class LoaderServer {
   const std::shared_ptr<Loader> loader_;
   FileSampleBuilder* const builder_;  // the loader's
   const std::unique_ptr<StallWatch> stall_watch_;
+  std::unique_ptr<AheadFetcher>
+      ahead_fetcher_;  // null: nothing lies in a store
   const std::shared_ptr<BalanceBoard> balance_;
   CallCount calls_;
   const std::unique_ptr<MeetingForwarder> meeting_;  // null: groups meet here

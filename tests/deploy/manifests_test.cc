@@ -182,6 +182,21 @@ TEST_F(ManifestsTest, GroupsMeetAtOneServer) {
   }
 }
 
+// Every shard is read once, and the merge sees what they wrote.
+TEST_F(ManifestsTest, ShardsOfTheIndexAreAllRead) {
+  const YAML::Node job = objects_["Job/ballast-index-shards"]["spec"];
+  EXPECT_EQ(Text(job["completionMode"]), "Indexed");
+  const YAML::Node command =
+      Pod("Job/ballast-index-shards")["spec"]["containers"][0]["command"];
+  EXPECT_THAT(Text(command[2]),
+              HasSubstr(absl::StrCat("--shard \"$((JOB_COMPLETION_INDEX + 1))/",
+                                     Text(job["completions"]), "\"")));
+  EXPECT_EQ(Mounts(Pod("Job/ballast-index-shards")),
+            Mounts(Pod("Job/ballast-index")));
+  EXPECT_EQ(Mounts(Pod("Job/ballast-index-merge")),
+            Mounts(Pod("Job/ballast-index")));
+}
+
 TEST_F(ManifestsTest, VolumesAndWhatTheyComeFromAreDefined) {
   for (const auto& [key, pod] : Pods()) {
     std::set<std::string> volumes;

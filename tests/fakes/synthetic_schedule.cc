@@ -8,19 +8,31 @@ namespace {
 
 constexpr uint32_t kMostMicroBatches = 3;  // dynamic jobs only
 
-void AddSample(uint64_t position, v1::MicroBatchSchedule* out) {
+bool HasCrops(const SyntheticJob& job) {
+  return job.form != v1::Model::IMAGE_FORM_MERGE_ORDER;
+}
+
+void AddSample(uint64_t position, bool has_crops, v1::MicroBatchSchedule* out) {
   constexpr uint32_t kImages[] = {0, 1, 3, 1};
   out->add_source(position % 2);
   out->add_ordinal(position / 2);
   const uint32_t images = kImages[position % 4];
   out->add_images(images);
   uint32_t patches = 0;
+  uint32_t crop = 0;  // of the sample
   for (uint32_t k = 0; k < images; ++k) {
-    const uint32_t h = 2 * (1 + (position + k) % 3);
-    const uint32_t w = 2 * (1 + (position / 3 + 2 * k) % 4);
-    out->add_grid_h(h);
-    out->add_grid_w(w);
-    patches += h * w;
+    const uint32_t crops = has_crops ? 1 + (position + k) % 3 : 1;
+    for (uint32_t i = 0; i < crops; ++i, ++crop) {
+      const uint32_t h = 2 * (1 + (position + crop) % 3);
+      const uint32_t w = 2 * (1 + (position / 3 + 2 * crop) % 4);
+      out->add_grid_h(h);
+      out->add_grid_w(w);
+      patches += h * w;
+    }
+    if (!has_crops) continue;
+    out->add_crops(crops);
+    out->add_image_height(100 + position);
+    out->add_image_width(200 + k);
   }
   const uint32_t text = 3 + position * 5 % 17;
   out->add_tokens(patches / 4 + text);
@@ -88,7 +100,7 @@ v1::StepSchedule SyntheticSchedule(const SyntheticJob& job, uint64_t step) {
     const uint64_t first = (step * most + m) * samples;
     for (uint32_t i = 0; i < samples; ++i) {
       out->add_position(first + i);
-      AddSample(first + i, out);
+      AddSample(first + i, HasCrops(job), out);
       out->add_slot(m);
       out->add_place(job.delivery == v1::DELIVERY_OFF
                          ? i
@@ -131,13 +143,22 @@ v1::Job SyntheticJobMessage(const SyntheticJob& job) {
   v1::Model* model = message.mutable_model();
   model->set_patch(4);
   model->set_merge(2);
-  model->set_temporal_patch(2);
+  model->set_temporal_patch(job.form == v1::Model::IMAGE_FORM_PADDED ? 1 : 2);
   for (int c = 0; c < 3; ++c) {
     model->add_mean(0.5);
     model->add_std(0.25);
   }
   model->mutable_token_ids()->set_pad(7);
   model->set_position_axes(3);
+  if (HasCrops(job)) {
+    model->set_image_form(job.form);
+    model->mutable_image_family()->set_rule(v1::ImageFamily::RULE_PINPOINTS);
+    v1::Job::CropShape* shape = message.mutable_crop_shape();
+    if (job.form == v1::Model::IMAGE_FORM_TILES) shape->set_margin(1);
+    if (job.form == v1::Model::IMAGE_FORM_PADDED) shape->set_max_patches(48);
+    shape->set_dummy_grid_h(1);
+    shape->set_dummy_grid_w(3);
+  }
   return message;
 }
 

@@ -29,6 +29,10 @@ struct SyntheticJob {
   // packing.mode `padded`, with rows of this length; 0: as the longest sample.
   bool padded = false;
   uint32_t row_length = 0;
+  // A form other than `merge_order`: images have one to three crops, tiles have
+  // a margin of a pixel, and the job says how large images were before
+  // resizing.
+  v1::Model::ImageForm form = v1::Model::IMAGE_FORM_MERGE_ORDER;
   // Peers of each data-parallel rank, in both modules.
   uint32_t tp = 1;
   uint32_t pp = 1;
@@ -44,8 +48,9 @@ uint32_t MicroBatchesOf(const SyntheticJob& job, uint64_t step);
 // fixed permutation (the identity under `off`); owners take runs of places.
 v1::StepSchedule SyntheticSchedule(const SyntheticJob& job, uint64_t step);
 
-// The matching Job message: patch 4, merge 2, temporal_patch 2, MRoPE
-// positions, mean 0.5, std 0.25, pad id 7.
+// The matching Job message: patch 4, merge 2, temporal_patch 2 (1 for padded
+// patches), at most 48 patches of a padded crop, MRoPE positions, mean 0.5, std
+// 0.25, pad id 7.
 v1::Job SyntheticJobMessage(const SyntheticJob& job);
 
 // "00112233445566778899aabbccddeeff", the fingerprint of every synthetic

@@ -1,8 +1,9 @@
 // Writes the seeds of the fuzz targets of binary formats:
-//   write_seeds TAR INDEX BLOCK REQUESTS
+//   write_seeds TAR INDEX BLOCK REQUESTS ENERGON
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/status/status.h"
 #include "proto/block/block_view.h"
 #include "proto/loader_service.pb.h"
+#include "server/corpus/energon/energon_writer.h"
 #include "server/corpus/index/index_writer.h"
 #include "server/corpus/tar/tar_writer.h"
 #include "tests/fuzz/seed_block.h"
@@ -102,14 +104,30 @@ void WriteRequestSeed(const std::string& path) {
   }
 }
 
+// The index.sqlite of a folder of two tars.
+void WriteEnergonSeed(const std::string& path) {
+  const std::string folder = path + ".folder";
+  std::filesystem::create_directories(folder);
+  WriteTarSeed(folder + "/a.tar");
+  auto writer = TarWriter::Create(folder + "/b.tar");
+  Must(writer.status());
+  Must((*writer)->Add("1.json", "[]"));
+  Must((*writer)->Add("1.jpg", "an image"));
+  Must((*writer)->Finish());
+  Must(WriteEnergonMeta({folder, {"a.tar", "b.tar"}, {}, kCrudeDataset}));
+  std::filesystem::rename(folder + "/.nv-meta/index.sqlite", path);
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace ballast
 
 int main(int argc, char** argv) {
-  if (argc != 5) return 2;
+  if (argc != 6) return 2;
   ballast::WriteTarSeed(argv[1]);
   ballast::WriteIndexSeed(argv[2]);
   ballast::WriteBlockSeed(argv[3]);
   ballast::WriteRequestSeed(argv[4]);
+  ballast::WriteEnergonSeed(argv[5]);
   return 0;
 }

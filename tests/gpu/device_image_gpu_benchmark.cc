@@ -73,9 +73,9 @@ Batch MakeBatch(const std::vector<EngineFile>& files, size_t count) {
     image.out_height = SideOf(file.form.height, file.form.width);
     image.out = pixels;
     batch.images.push_back(image);
-    batch.patches.push_back({pixels, batch.rows,
-                             image.out_height / kShape.patch,
-                             image.out_width / kShape.patch});
+    batch.patches.push_back(
+        {pixels, batch.rows, image.out_height / kShape.patch,
+         image.out_width / kShape.patch, image.out_height, image.out_width});
     batch.rows += uint64_t{image.out_height / kShape.patch} *
                   (image.out_width / kShape.patch);
     pixels +=

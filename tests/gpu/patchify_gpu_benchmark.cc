@@ -79,10 +79,11 @@ Images Draw(const Case& what, const PatchShape& shape) {
     };
     const uint32_t h = side();
     const uint32_t w = side();
-    images.table.push_back({images.pixel_bytes, images.rows, h, w});
+    images.table.push_back({images.pixel_bytes, images.rows, h, w,
+                            h * shape.patch, w * shape.patch});
     const uint64_t bytes = uint64_t{3} * h * w * shape.patch * shape.patch;
     images.pixel_bytes += (bytes + 255) / 256 * 256;
-    images.rows += uint64_t{h} * w;
+    images.rows += shape.tiles() ? 1 : uint64_t{h} * w;
   }
   return images;
 }
@@ -97,8 +98,10 @@ void Measure(const Case& what, const PatchShape& shape, PixelType type) {
   const uint64_t value_bytes = type == PixelType::kFloat32 ? 4 : 2;
   const uint64_t out_bytes = images.rows * shape.row() * value_bytes;
   const DeviceBuffer out = OrDie(DeviceBuffer::Create(out_bytes));
-  const uint64_t moved =
-      images.rows * 3 * shape.patch * shape.patch + out_bytes;
+  uint64_t moved = out_bytes;
+  for (const PatchifyImage& image : images.table) {
+    moved += uint64_t{3} * image.height * image.width;
+  }
   const DeviceBuffer from = Filled<uint8_t>(moved / 2, 1);
   const DeviceBuffer to = Filled<uint8_t>(moved / 2, 2);
 
@@ -112,6 +115,8 @@ void Measure(const Case& what, const PatchShape& shape, PixelType type) {
   batch.device_images = reinterpret_cast<const PatchifyImage*>(table.data());
   batch.out = out.data();
   batch.out_rows = images.rows;
+  batch.tile_h = shape.tile_h;
+  batch.tile_w = shape.tile_w;
   batch.type = type;
   const auto patchify = [&](PatchifyKernel kernel) {
     batch.kernel = kernel;
@@ -161,6 +166,11 @@ void MeasureAll() {
     for (const uint32_t patch : {14, 16}) {
       for (const Case& what : kCases) Measure(what, {patch, 2, 2}, type);
     }
+    Measure({"192 tiles", 192, 1, 1}, {448, 1, 1, false, 0, 448, 448}, type);
+    Measure({"48 tiles", 48, 1, 1}, {896, 1, 1, false, 0, 896, 896}, type);
+    Measure({"64 photographs, raster order", 64, 36, 36}, {16, 1, 1}, type);
+    Measure({"64 photographs, channels last", 64, 36, 36}, {16, 1, 1, true},
+            type);
   }
 }
 

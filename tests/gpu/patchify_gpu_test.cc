@@ -34,25 +34,24 @@ std::vector<PatchifyImage> LayOut(const std::vector<Grid>& grids,
   uint64_t offset = shift;
   uint64_t row = first_row;
   for (const auto& [h, w] : grids) {
-    images.push_back({offset, row, h, w});
-    const uint64_t patches = uint64_t{h} * w;
-    const uint64_t bytes = 3 * patches * shape.patch * shape.patch;
+    images.push_back({offset, row, h, w, h * shape.patch, w * shape.patch});
+    const uint64_t bytes =
+        uint64_t{3} * images.back().height * images.back().width;
     offset += (bytes + align - 1) / align * align;
-    row += patches;
+    row += shape.RowsOf(h, w);
   }
   return images;
 }
 
-uint64_t RowsEnd(const std::vector<PatchifyImage>& images) {
-  return images.back().first_row +
-         uint64_t{images.back().grid_h} * images.back().grid_w;
+uint64_t RowsEnd(const std::vector<PatchifyImage>& images,
+                 const PatchShape& shape) {
+  const PatchifyImage& last = images.back();
+  return last.first_row + shape.RowsOf(last.grid_h, last.grid_w);
 }
 
-uint64_t PixelsEnd(const std::vector<PatchifyImage>& images,
-                   const PatchShape& shape) {
-  return images.back().pixel_offset + uint64_t{3} * images.back().grid_h *
-                                          images.back().grid_w * shape.patch *
-                                          shape.patch;
+uint64_t PixelsEnd(const std::vector<PatchifyImage>& images) {
+  return images.back().pixel_offset +
+         uint64_t{3} * images.back().height * images.back().width;
 }
 
 std::vector<uint8_t> RandomBytes(uint64_t count, uint32_t seed) {
@@ -64,12 +63,16 @@ std::vector<uint8_t> RandomBytes(uint64_t count, uint32_t seed) {
 
 void OnHost(const uint8_t* rgb, const PatchifyImage& image,
             const PatchShape& shape, const NormaliseTable& table, float* out) {
-  Patchify(rgb, image.grid_h, image.grid_w, shape, table, out);
+  Patchify(rgb,
+           CropSides{image.grid_h, image.grid_w, image.height, image.width},
+           shape, table, out);
 }
 void OnHost(const uint8_t* rgb, const PatchifyImage& image,
             const PatchShape& shape, const NormaliseTable& table,
             uint16_t* out) {
-  PatchifyBfloat16(rgb, image.grid_h, image.grid_w, shape, table, out);
+  PatchifyBfloat16(
+      rgb, CropSides{image.grid_h, image.grid_w, image.height, image.width},
+      shape, table, out);
 }
 
 template <typename T>
@@ -85,8 +88,8 @@ void ExpectSameAsOnHost(const std::vector<PatchifyImage>& images,
   constexpr int kFill = 0x5A;
   constexpr uint64_t kMargin = 3;
   const NormaliseTable table = ClipTable(formula);
-  const std::vector<uint8_t> pixels = RandomBytes(PixelsEnd(images, shape), 7);
-  const uint64_t rows = RowsEnd(images) + kMargin;
+  const std::vector<uint8_t> pixels = RandomBytes(PixelsEnd(images), 7);
+  const uint64_t rows = RowsEnd(images, shape) + kMargin;
 
   std::vector<T> want(rows * shape.row());
   std::fill_n(reinterpret_cast<uint8_t*>(want.data()), want.size() * sizeof(T),
@@ -108,6 +111,8 @@ void ExpectSameAsOnHost(const std::vector<PatchifyImage>& images,
       reinterpret_cast<const PatchifyImage*>(device_images.data());
   batch.out = out.data();
   batch.out_rows = rows;
+  batch.tile_h = shape.tile_h;
+  batch.tile_w = shape.tile_w;
   batch.type = kTypeOf<T>;
   batch.kernel = kernel;
   const absl::Status status = patchifier.Launch(batch, nullptr);
@@ -163,7 +168,8 @@ TEST_P(PatchifyGpuTest, ManyTokens) {
   // More than one wave of blocks, several tokens per warp, a partial last
   // block.
   const uint32_t m = shape().merge;
-  std::vector<Grid> grids(2400, Grid{5 * m, 3 * m});
+  const size_t images = shape().padded_rows != 0 ? 240 : 2400;
+  std::vector<Grid> grids(images, Grid{5 * m, 3 * m});
   grids.push_back({m, 3 * m});
   Expect(LayOut(grids, shape(), 1, 256));
 }
@@ -180,7 +186,11 @@ std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
   return "Patch" + std::to_string(shape.patch) + "Merge" +
          std::to_string(shape.merge) + "Temporal" +
          std::to_string(shape.temporal_patch) +
-         (formula == Normalisation::kPil ? "Pil" : "Torchvision") +
+         (shape.channels_last ? "Last" : "") +
+         (shape.padded_rows != 0 ? "Padded" : "") +
+         (formula == Normalisation::kPil           ? "Pil"
+          : formula == Normalisation::kTorchvision ? "Torchvision"
+                                                   : "Bfloat16") +
          (kernel == PatchifyKernel::kSimple ? "Simple" : "Fastest");
 }
 
@@ -188,10 +198,104 @@ INSTANTIATE_TEST_SUITE_P(
     Shapes, PatchifyGpuTest,
     ::testing::Combine(
         ::testing::Values(PatchShape{14, 2, 2}, PatchShape{16, 2, 2},
-                          PatchShape{3, 1, 1}, PatchShape{5, 3, 3}),
-        ::testing::Values(Normalisation::kTorchvision, Normalisation::kPil),
+                          PatchShape{3, 1, 1}, PatchShape{5, 3, 3},
+                          // ERNIE; Kimi, with rows of one patch too; RADIO;
+                          // Gemma 4 and SigLIP 2, for any number of patches.
+                          PatchShape{14, 2, 1}, PatchShape{14, 1, 1},
+                          PatchShape{16, 1, 1}, PatchShape{16, 1, 1, true},
+                          PatchShape{14, 1, 1, true},
+                          PatchShape{16, 1, 1, true, 240},
+                          PatchShape{6, 1, 1, false, 240}),
+        ::testing::Values(Normalisation::kTorchvision, Normalisation::kPil,
+                          Normalisation::kBfloat16),
         ::testing::Values(PatchifyKernel::kFastest, PatchifyKernel::kSimple)),
     NameOf);
+
+// Rows in raster order whose grids are even, which pairs of patches need.
+TEST(PatchifyGpuFormsTest, PairsOfPatches) {
+  constexpr PatchShape kShape = {14, 1, 1};
+  for (const Normalisation formula :
+       {Normalisation::kTorchvision, Normalisation::kPil}) {
+    for (const uint64_t first_row : {0, 2, 8, 1}) {
+      const auto images =
+          LayOut({{2, 4}, {64, 62}, {1, 2}, {3, 200}}, kShape, first_row, 256);
+      ExpectSameAsOnHost<float>(images, kShape, formula,
+                                PatchifyKernel::kFastest);
+      ExpectSameAsOnHost<uint16_t>(images, kShape, formula,
+                                   PatchifyKernel::kFastest);
+    }
+  }
+}
+
+// Tiles of crops of these heights and widths, from `first_row` on.
+void ExpectTiles(const std::vector<Grid>& sides, uint64_t first_row,
+                 uint64_t align, uint64_t shift = 0) {
+  PatchShape shape;
+  for (const auto& [h, w] : sides) {
+    shape.tile_h = std::max(shape.tile_h, h);
+    shape.tile_w = std::max(shape.tile_w, w);
+  }
+  std::vector<PatchifyImage> images;
+  uint64_t offset = shift;
+  for (const auto& [h, w] : sides) {
+    images.push_back({offset, first_row + images.size(), 1, 1, h, w});
+    offset += (uint64_t{3} * h * w + align - 1) / align * align;
+  }
+  for (const Normalisation formula :
+       {Normalisation::kTorchvision, Normalisation::kPil}) {
+    for (const PatchifyKernel kernel :
+         {PatchifyKernel::kFastest, PatchifyKernel::kSimple}) {
+      ExpectSameAsOnHost<float>(images, shape, formula, kernel);
+      ExpectSameAsOnHost<uint16_t>(images, shape, formula, kernel);
+    }
+  }
+}
+
+// The released models' tiles; sides that are no multiple of 4; any byte.
+TEST(PatchifyGpuFormsTest, TilesOfOneSize) {
+  for (const uint32_t side : {336, 364, 384, 448, 896, 8, 5, 6}) {
+    const std::vector<Grid> sides(7, Grid{side, side});
+    ExpectTiles(sides, 0, 256);
+    ExpectTiles(sides, 3, 1, 1);
+  }
+  ExpectTiles(std::vector<Grid>(5, Grid{12, 20}), 1, 256);
+}
+
+TEST(PatchifyGpuFormsTest, TilesOfManySizes) {
+  std::mt19937 random(99);
+  for (const uint32_t multiple : {16, 1}) {
+    std::vector<Grid> sides(9);
+    for (auto& [h, w] : sides) {
+      h = multiple * (1 + random() % 30);
+      w = multiple * (1 + random() % 30);
+    }
+    ExpectTiles(sides, 2, 256);
+  }
+}
+
+// Pixels that no patch covers, as of 384 pixels and patches of 14.
+TEST(PatchifyGpuFormsTest, Margins) {
+  for (const PatchShape& shape :
+       {PatchShape{14, 2, 2}, PatchShape{14, 1, 1}, PatchShape{16, 1, 1},
+        PatchShape{16, 1, 1, true, 40}}) {
+    for (const uint32_t margin : {6, 4}) {
+      std::vector<PatchifyImage> images =
+          LayOut({{4, 6}, {2, 2}, {6, 4}}, shape, 0, 256);
+      uint64_t offset = 0;
+      for (PatchifyImage& image : images) {
+        image.height += margin;
+        image.width += margin;
+        image.pixel_offset = offset;
+        offset += uint64_t{3} * image.height * image.width + 255;
+        offset -= offset % 256;
+      }
+      ExpectSameAsOnHost<float>(images, shape, Normalisation::kPil,
+                                PatchifyKernel::kFastest);
+      ExpectSameAsOnHost<uint16_t>(images, shape, Normalisation::kTorchvision,
+                                   PatchifyKernel::kFastest);
+    }
+  }
+}
 
 // Offsets of pixels, of values and of tokens above 32 bits: a first image of 5
 // billion values, whose last rows are checked, and a second image.
@@ -205,7 +309,7 @@ TEST(PatchifyGpuBigTest, OffsetsPast32Bits) {
   const uint64_t last = images[1].pixel_offset;
   ASSERT_GT(last, uint64_t{1} << 32);
   ASSERT_GT(images[1].first_row * kShape.row(), uint64_t{1} << 32);
-  const uint64_t pixel_bytes = PixelsEnd(images, kShape);
+  const uint64_t pixel_bytes = PixelsEnd(images);
 
   const NormaliseTable table = ClipTable(Normalisation::kTorchvision);
   const CudaPatchifier patchifier =
@@ -216,7 +320,7 @@ TEST(PatchifyGpuBigTest, OffsetsPast32Bits) {
                    cudaMemcpyHostToDevice),
         "copy to the device");
   const DeviceBuffer device_images = ToDevice(images);
-  const uint64_t rows = RowsEnd(images);
+  const uint64_t rows = RowsEnd(images, kShape);
   std::vector<uint16_t> want(24 * kShape.row());
   PatchifyBfloat16(rgb.data(), 4, 6, kShape, table, want.data());
 

@@ -9,12 +9,20 @@
 #   tests/gpu/run.sh run     runs every test of the bundle, each for at most 150
 #                            seconds, all for at most 460; needs a GPU and no
 #                            Bazel; ends with "N passed, N failed"
-#   tests/gpu/run.sh bench   runs every benchmark of the bundle
+#   tests/gpu/run.sh bench   runs every benchmark of the bundle that needs no
+#                            server
+#   gpu_bundle/engines.sh    measures `model.decode: device` from the server to
+#                            the GPU (tests/gpu/engines.py)
 #   tests/gpu/run.sh         build, then run
 #
 # A machine without a GPU fails every test: none is passed over.
+#
+# `build` takes targets of tests/gpu, for a bundle of these and of the programs
+# alone, without the package for Python; and Bazel's options from
+# $BALLAST_BUILD_OPTIONS.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. tests/gpu/bundle.sh
 
 readonly bundle=gpu_bundle
 readonly max_mib=64
@@ -29,6 +37,10 @@ readonly wheel=//trainer_shim/python:wheel
 readonly python_files=(tests/gpu/python_gpu_test.py
   tests/server/text/testdata/chat.tokenizer.json)
 readonly library=//trainer_shim/c_api:libballast_shim.so.1
+# Without Parquet, whose libraries alone would exceed the limit.
+readonly options_default="--config=opt --config=cuda --config=noarrow"
+# Scripts that are called in the bundle itself.
+readonly scripts=(tests/gpu/engines.sh tests/gpu/engines.py tests/gpu/bundle.sh)
 
 # Lists the shared libraries of a bundle: all except the C library, which must
 # be the machine's own, the driver's, and NCCL and cuBLAS, which are too large
@@ -39,21 +51,24 @@ libraries_of() {
 }
 
 build() {
-  # Without Parquet, whose libraries alone would exceed the limit.
-  local options=(--config=opt --config=cuda --config=noarrow)
-  local targets bin kind target path
-  mapfile -t targets < <(bazel query --noshow_progress \
-    'attr(tags, "\bgpu\b", kind("cc_(test|binary) rule", //tests/gpu/...))')
+  local options targets bin kind target path all=$((! $#))
+  read -ra options <<<"${BALLAST_BUILD_OPTIONS-$options_default}"
+  targets=("$@")
+  if ((all)); then
+    mapfile -t targets < <(bazel query --noshow_progress \
+      'attr(tags, "\bgpu\b", kind("cc_(test|binary) rule", //tests/gpu/...))')
+  fi
   if ((${#targets[@]} == 0)); then
     echo "tests/gpu/run.sh: no GPU targets; is there a CUDA toolkit?" >&2
     return 1
   fi
-  bazel build --noshow_progress "${options[@]}" "${targets[@]}" "${programs[@]}" \
-    "$library" "$wheel"
+  local built=("${targets[@]}" "${programs[@]}")
+  ((all)) && built+=("$library" "$wheel")
+  bazel build --noshow_progress "${options[@]}" "${built[@]}"
   bin=$(bazel info --noshow_progress "${options[@]}" bazel-bin)
 
   rm -rf "$bundle"
-  mkdir -p "$bundle"/{tests,benchmarks,bin,lib,python/examples}
+  mkdir -p "$bundle"/{tests,benchmarks,bin,lib,node,python/examples,shim}
   for target in "${targets[@]}"; do
     kind=tests
     [[ $target == *_benchmark ]] && kind=benchmarks
@@ -64,22 +79,26 @@ build() {
     path=${target#//}
     install -m 755 "$bin/${path/://}" "$bundle/bin/"
   done
-  libraries_of "$bundle"/{tests,benchmarks,bin}/* |
-    xargs install -m 644 -t "$bundle/lib"
-  strip --strip-unneeded "$bundle"/{tests,benchmarks,bin}/*
-  install -m 755 tests/gpu/*_test.sh "$bundle/tests/"
-  install -m 644 "$bin"/trainer_shim/python/ballast-*.whl "${python_files[@]}" \
-    "$bundle/python/"
-  install -m 644 trainer_shim/python/examples/*.py "$bundle/python/examples/"
-  path=${library#//}
-  deploy/install.sh --prefix "$PWD/$bundle/shim" --library "$bin/${path/://}"
+  mapfile -t built < <(find "$bundle"/{tests,benchmarks,bin} -type f)
+  libraries_of "${built[@]}" | xargs install -m 644 -t "$bundle/lib"
+  strip --strip-unneeded "${built[@]}"
+  if ((all)); then
+    install -m 755 tests/gpu/*_test.sh "$bundle/tests/"
+    install -m 644 "$bin"/trainer_shim/python/ballast-*.whl "${python_files[@]}" \
+      "$bundle/python/"
+    install -m 644 trainer_shim/python/examples/*.py "$bundle/python/examples/"
+    path=${library#//}
+    deploy/install.sh --prefix "$PWD/$bundle/shim" --library "$bin/${path/://}"
+    # The library finds these in lib/.
+    rm -r "$bundle/shim/lib/ballast"
+  fi
   if [[ -d ${BALLAST_SHARED_DIR-}/corpus ]]; then
     mkdir "$bundle/shared"
     cp -R "$BALLAST_SHARED_DIR/corpus" "$bundle/shared/"
   fi
 
-  # The library finds these in lib/.
-  rm -r "$bundle/shim/lib/ballast"
+  install -m 755 "${scripts[@]}" "$bundle/"
+  install -m 644 tests/benchmarks/node/*.py "$bundle/node/"
   tar -C "$bundle" -czf "$bundle/$packed" "${parts[@]}"
   (cd "$bundle" && rm -r "${parts[@]}")
 
@@ -90,20 +109,6 @@ build() {
     echo "tests/gpu/run.sh: $bundle is above $max_mib MiB" >&2
     return 1
   fi
-}
-
-# The bundle's libraries first, then the machine's path, then the usual places
-# of the driver's, CUDA's and NCCL's libraries: a toolkit, PyTorch's packages.
-library_path() {
-  local path=$PWD/$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} dir
-  for dir in "${CUDA_PATH:-/usr/local/cuda}/lib64" /usr/local/nvidia/lib64 \
-    $(python3 -c '
-import glob, site, sys
-for root in dict.fromkeys(sys.path + site.getsitepackages()):
-    print(*glob.glob(root + "/nvidia/*/lib"), sep="\n")' 2>/dev/null); do
-    [[ -d $dir ]] && path+=:$dir
-  done
-  echo "$path"
 }
 
 # Drops the lines of a test's output that only say that it ran and passed.
@@ -117,15 +122,12 @@ shorten() {
 each() {
   local program libraries limit passed=0 failed=0
   SECONDS=0
-  if [[ -f $bundle/$packed ]]; then
-    tar -C "$bundle" -xzf "$bundle/$packed"
-    rm "$bundle/$packed"
-  fi
+  unpack_bundle "$bundle"
   if [[ ! -d $bundle/$1 ]]; then
     echo "tests/gpu/run.sh: no $bundle/$1; tests/gpu/run.sh build makes it" >&2
     return 1
   fi
-  libraries=$(library_path)
+  libraries=$(library_path "$bundle")
   if [[ -d $bundle/shared ]]; then
     export BALLAST_SHARED_DIR=$PWD/$bundle/shared
   fi
@@ -150,7 +152,7 @@ each() {
 }
 
 case ${1-} in
-  build) build ;;
+  build) build "${@:2}" ;;
   run) each tests 150 shorten 460 ;;
   bench) each benchmarks 600 cat 3600 ;;
   "")

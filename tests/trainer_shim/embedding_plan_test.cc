@@ -139,27 +139,33 @@ std::vector<RowName> RowsOf(const v1::MicroBatchSchedule& schedule, int module,
   return rows;
 }
 
+// Up to 39 samples of up to 3 images, with random places and owners.
+v1::MicroBatchSchedule Draw(uint32_t dp, std::mt19937* random) {
+  const uint32_t samples = (*random)() % 40;
+  v1::MicroBatchSchedule schedule = Empty(dp, dp);
+  std::vector<uint32_t> places(samples), language(samples);
+  std::iota(places.begin(), places.end(), 0);
+  std::shuffle(places.begin(), places.end(), *random);
+  for (uint32_t& owner : language) owner = (*random)() % dp;
+  std::sort(language.begin(), language.end());
+  for (const uint32_t place : places) {
+    std::vector<std::pair<uint32_t, uint32_t>> grids((*random)() % 4);
+    for (auto& [height, width] : grids) {
+      height = kMerge * (1 + (*random)() % 3);
+      width = kMerge * (1 + (*random)() % 3);
+    }
+    AddSample((*random)() % dp, language[place], place, grids, &schedule);
+  }
+  return schedule;
+}
+
 class EmbeddingPlanOracleTest : public ::testing::TestWithParam<uint32_t> {};
 
 // Runs the all-to-all on named rows: every placeholder gets its own.
 TEST_P(EmbeddingPlanOracleTest, EveryPlaceholderGetsItsRow) {
   std::mt19937 random(GetParam());
   const uint32_t dp = 1 + random() % 7;
-  const uint32_t samples = random() % 40;
-  v1::MicroBatchSchedule schedule = Empty(dp, dp);
-  std::vector<uint32_t> places(samples), language(samples);
-  std::iota(places.begin(), places.end(), 0);
-  std::shuffle(places.begin(), places.end(), random);
-  for (uint32_t& owner : language) owner = random() % dp;
-  std::sort(language.begin(), language.end());
-  for (const uint32_t place : places) {
-    std::vector<std::pair<uint32_t, uint32_t>> grids(random() % 4);
-    for (auto& [height, width] : grids) {
-      height = kMerge * (1 + random() % 3);
-      width = kMerge * (1 + random() % 3);
-    }
-    AddSample(random() % dp, language[place], place, grids, &schedule);
-  }
+  const v1::MicroBatchSchedule schedule = Draw(dp, &random);
   std::vector<EmbeddingPlan> plans;
   for (uint32_t r = 0; r < dp; ++r) plans.push_back(PlanOf(schedule, r));
 
@@ -181,6 +187,40 @@ TEST_P(EmbeddingPlanOracleTest, EveryPlaceholderGetsItsRow) {
     std::vector<RowName> placed;
     for (const int64_t row : plans[r].order) placed.push_back(received[r][row]);
     EXPECT_EQ(placed, RowsOf(schedule, 1, r)) << "rank " << r;
+  }
+}
+
+// The same by runs, which need no permutation: the k-th that a sends to b is
+// the k-th that b receives from a.
+TEST_P(EmbeddingPlanOracleTest, RunsBringEveryRowToItsPlaceholder) {
+  std::mt19937 random(GetParam() + 1000);
+  const uint32_t dp = 1 + random() % 7;
+  const v1::MicroBatchSchedule schedule = Draw(dp, &random);
+  std::vector<EmbeddingPlan> plans;
+  for (uint32_t r = 0; r < dp; ++r) plans.push_back(PlanOf(schedule, r));
+  for (uint32_t to = 0; to < dp; ++to) {
+    std::vector<RowName> text;
+    std::vector<size_t> taken(dp);  // runs of each sender
+    for (const EmbeddingPlan::Run& run : plans[to].received_runs) {
+      const std::vector<RowName> tower = RowsOf(schedule, 0, run.peer);
+      const auto& sent = plans[run.peer].sent_runs;
+      size_t& k = taken[run.peer];
+      while (k < sent.size() && sent[k].peer != to) ++k;
+      ASSERT_LT(k, sent.size());
+      ASSERT_GT(run.rows, 0);
+      ASSERT_EQ(sent[k].rows, run.rows);
+      ASSERT_EQ(run.first, text.size());
+      text.insert(text.end(), tower.begin() + sent[k].first,
+                  tower.begin() + sent[k].first + run.rows);
+      ++k;
+    }
+    EXPECT_EQ(text, RowsOf(schedule, 1, to)) << "rank " << to;
+    for (uint32_t from = 0; from < dp; ++from) {
+      const auto& sent = plans[from].sent_runs;
+      for (; taken[from] < sent.size(); ++taken[from]) {
+        EXPECT_NE(sent[taken[from]].peer, to) << "a run that nobody receives";
+      }
+    }
   }
 }
 

@@ -23,7 +23,7 @@ TEST(JobShapeTest, TakesTheModulesSizes) {
   EXPECT_EQ(shape->dp, 4);
   EXPECT_EQ(shape->align, 8);
   EXPECT_EQ(shape->pad_id, 7);
-  EXPECT_EQ(shape->patch.row(), 3 * 2 * 4 * 4);
+  EXPECT_EQ(shape->crops.rows.row(), 3 * 2 * 4 * 4);
   EXPECT_TRUE(shape->exchanges());
 }
 

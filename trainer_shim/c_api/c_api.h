@@ -56,6 +56,7 @@
 #include "trainer_shim/c_api/c_api_base.h"
 #include "trainer_shim/c_api/c_api_batch.h"
 #include "trainer_shim/c_api/c_api_communicator.h"
+#include "trainer_shim/c_api/c_api_embeddings.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -64,15 +65,16 @@ extern "C" {
 /* The packed batches of one rank of one module, in order. */
 typedef struct ballast_shim ballast_shim;
 
-/* The two ways in which Hugging Face's processors normalise pixels, which
- * differ in the last bits. */
+/* The ways in which Hugging Face's processors normalise pixels, which differ in
+ * the last bits. */
 typedef enum ballast_normalisation {
   BALLAST_NORMALISE_TORCHVISION = 0, /* (x - 255*mean) / (255*std) */
-  BALLAST_NORMALISE_PIL = 1          /* (x/255 - mean) / std */
+  BALLAST_NORMALISE_PIL = 1,         /* (x/255 - mean) / std */
+  BALLAST_NORMALISE_BFLOAT16 = 2 /* likewise, each result a bfloat16: Llama 4 */
 } ballast_normalisation;
 
-/* The purpose of samples (sources[].split). Each split has its own order and its
- * own steps. */
+/* The purpose of samples (sources[].split). Each split has its own order and
+ * its own steps. */
 typedef enum ballast_split {
   BALLAST_SPLIT_TRAIN = 0,
   BALLAST_SPLIT_VALID = 1,
@@ -254,9 +256,9 @@ BALLAST_API int ballast_shim_report_timing(ballast_shim* shim, uint64_t step,
  * list of {"module": "vision", "dp", "align", ...}), "global_batch",
  * "micro_batch", "delivery", "model" ({"patch", "merge", "temporal_patch",
  * "mean", "std", "token_ids", "position_axes", ...}), "split", "splits" (those
- * that have sources), "end_step", "steps_per_epoch" and "step_ranges" (the steps
- * of other sizes than "global_batch") of the shim's split.
- * Enumeration values are in lower case, as in the configuration. */
+ * that have sources), "end_step", "steps_per_epoch" and "step_ranges" (the
+ * steps of other sizes than "global_batch") of the shim's split. Enumeration
+ * values are in lower case, as in the configuration. */
 BALLAST_API int ballast_shim_job(const ballast_shim* shim, ballast_bytes** job);
 
 /* The schedule of the last batch's step, in the JSON of `ballastctl schedule

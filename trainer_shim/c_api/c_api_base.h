@@ -81,7 +81,10 @@ typedef enum ballast_dtype {
   BALLAST_INT64 = 3,
   BALLAST_FLOAT32 = 4,
   BALLAST_BFLOAT16 = 5,
-  BALLAST_BOOL = 6 /* a byte, 0 or 1 */
+  BALLAST_BOOL = 6, /* a byte, 0 or 1 */
+  /* Only in ballast_embedding_rows. */
+  BALLAST_FLOAT16 = 7,
+  BALLAST_FLOAT64 = 8
 } ballast_dtype;
 
 /* The job's servers: their addresses, and how both sides authenticate each

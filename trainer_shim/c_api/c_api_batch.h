@@ -80,20 +80,33 @@ typedef enum ballast_device_type {
 } ballast_device_type;
 
 /* Dense and row-major. n samples, T padded tokens, of which a context rank has
- * L = T / cp (its zig-zag part of every sample), P patches, V values a patch
+ * L = T / cp (its zig-zag part of every sample), C crops of the samples' images
+ * (one an image for Qwen's models), P patches, V values a patch
  * (3*temporal_patch*patch*patch); docs/thd_format.md explains the arrays.
  *
  *   name               type     shape   language's pipeline stages
  *   input_ids          int64    [1, L]  first
  *   labels             int64    [1, L]  last; shifted; -100 unsupervised
  *   loss_mask          float32  [1, L]  last
- *   position_ids       int64    [3, 1, L] (MRoPE) or [1, L]   all
+ *   position_ids       int64    [3, 1, L] (MRoPE), [4, 1, L] (HunyuanVL) or
+ *                               [1, L]                        all
  *   cu_seqlens         int32    [n+1]   all; real lengths, of whole samples
  *   cu_seqlens_padded  int32    [n+1]   all; their places; ends with T
  *                                       vision's pipeline stages
  *   pixel_values       bfloat16 or float32 [P, V]             first
- *   image_grid_thw     int64    [number of images, 3]         first
+ *   image_grid_thw     int64    [C, 3]                        first
  *   vision_cu_seqlens  int32    [attention segments + 1]      first
+ *
+ * model.image_form gives pixel_values other shapes: `tiles` [C, 3, H, W], with
+ * H and W of the largest crop; `padded` [C, max_patches, V]. Jobs with a
+ * model.image_family also have on vision's first stage
+ *
+ *   crops_per_image       int64  [images]     the dummy image's last
+ *   imgs_sizes            int64  [C, 2]       height, width in pixels; not
+ *                                             `merge_order`
+ *   image_sizes           int64  [images, 2]  before resizing; rule `pinpoints`
+ *   spatial_shapes        int64  [C, 2]       in patches; only `padded`
+ *   pixel_attention_mask  bool   [C, max_patches]  1 for patches; only `padded`
  *
  * With packing.mode `padded` each sample is a row of S = max_seqlen tokens, of
  * which a context rank has S / cp. [n, S / cp] then replaces [1, L] above, and
@@ -110,8 +123,9 @@ typedef enum ballast_device_type {
  *   embedding_order         int64  [E]   received row of each image
  * placeholder, and embedding_order_host
  *
- * The small tensors, cu_seqlens, cu_seqlens_padded, image_grid_thw and
- * vision_cu_seqlens, have copies in host memory, with _host appended to the
+ * The small tensors, cu_seqlens, cu_seqlens_padded, image_grid_thw,
+ * vision_cu_seqlens, and the four lists of crops above pixel_attention_mask,
+ * have copies in host memory, with _host appended to the
  * name, so that their values can be read without waiting for the device. */
 typedef struct ballast_tensor {
   uint32_t struct_size;

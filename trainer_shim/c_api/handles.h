@@ -5,8 +5,11 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "common/status_macros.h"
 #include "trainer_shim/batch_pool.h"
 #include "trainer_shim/c_api/c_api.h"
+#include "trainer_shim/c_api/call.h"
 #include "trainer_shim/communicator.h"
 #include "trainer_shim/rank_shim.h"
 
@@ -33,6 +36,14 @@ inline BatchEntry* EntryOf(const ballast_batch* batch) {
 }
 inline const ballast_batch* HandleOf(BatchEntry* entry) {
   return reinterpret_cast<const ballast_batch*>(entry);
+}
+
+// INVALID_ARGUMENT for a null shim, or a stream where there is none.
+inline absl::Status CheckStream(const ballast_shim* shim, const void* stream) {
+  BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
+  if (stream == nullptr || shim->shim->on_device()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "stream is given, and BACKEND_HOST has none; wanted NULL");
 }
 
 inline ballast_bytes* NewBytes(std::string bytes) {

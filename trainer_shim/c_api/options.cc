@@ -182,9 +182,12 @@ absl::StatusOr<ShimOptions> ShimOptionsOf(const ballast_shim_options& known) {
     case BALLAST_NORMALISE_PIL:
       options.normalisation = Normalisation::kPil;
       break;
+    case BALLAST_NORMALISE_BFLOAT16:
+      options.normalisation = Normalisation::kBfloat16;
+      break;
     default:
       return Unwanted("normalisation", known.normalisation,
-                      "a ballast_normalisation, 0 or 1");
+                      "a ballast_normalisation, 0 to 2");
   }
   source.start_step = known.start_step;
   source.steps = known.steps;

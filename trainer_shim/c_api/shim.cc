@@ -93,13 +93,6 @@ absl::Status Create(const ballast_shim_options* given, ballast_shim** shim) {
   return absl::OkStatus();
 }
 
-absl::Status CheckStream(const ballast_shim* shim, const void* stream) {
-  BALLAST_RETURN_IF_ERROR(CheckGiven(shim, "shim"));
-  if (stream == nullptr || shim->shim->on_device()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "stream is given, and BACKEND_HOST has none; wanted NULL");
-}
-
 using Take = absl::StatusOr<BatchRef<BatchInfo>> (RankShim::*)(StreamHandle);
 absl::Status TakeBatch(Take take, ballast_shim* shim, void* stream,
                        const ballast_batch** batch) {

@@ -42,6 +42,8 @@ struct StagedBatch final : StagedBlock {
   // Copy of what the rank receives, if that contains encoded images: JPEG
   // engines read files in host memory.
   PinnedBuffer received;
+  // Where it lands on the device, from DeviceStage::Launch on.
+  uint8_t* landing = nullptr;
   // Done once `received` is complete and the pixels of the landing buffer may
   // be written; recorded for a batch with encoded images.
   Event arrived;

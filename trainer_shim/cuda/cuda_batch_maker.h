@@ -1,7 +1,11 @@
 #ifndef BALLAST_TRAINER_SHIM_CUDA_CUDA_BATCH_MAKER_H_
 #define BALLAST_TRAINER_SHIM_CUDA_CUDA_BATCH_MAKER_H_
 
+#include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -12,6 +16,7 @@
 #include "trainer_shim/cuda/cuda_pinner.h"
 #include "trainer_shim/cuda/decode_stage.h"
 #include "trainer_shim/cuda/device_entry.h"
+#include "trainer_shim/cuda/device_image_decoder.h"
 #include "trainer_shim/cuda/device_stage.h"
 #include "trainer_shim/cuda/device_watch.h"
 #include "trainer_shim/region_pins.h"
@@ -29,12 +34,15 @@ class CudaBatchMaker : public BatchMaker {
     PixelType pixel_type = PixelType::kBfloat16;
     Normalisation normalisation = Normalisation::kTorchvision;
     // Next also enqueues the device work of the following batch, which then
-    // overlaps the trainer's step. Off: Next makes only the batch that it
-    // returns.
+    // overlaps the trainer's step; of the following two where images travel
+    // encoded, so that the JPEG engines need not rest between batches. Off:
+    // Next makes only the batch that it returns.
     bool overlap = true;
     // A batch whose device work is unfinished this long after it was enqueued
     // counts as hung: a peer is gone or far behind.
     absl::Duration timeout = absl::Minutes(10);
+    // How images that travelled encoded are decoded.
+    DeviceImageDecoder::Options decoder;
   };
 
   explicit CudaBatchMaker(const Options& options)
@@ -46,6 +54,8 @@ class CudaBatchMaker : public BatchMaker {
   absl::Status Open(const Setup& setup) override;
   absl::StatusOr<BatchEntry*> Next(StreamHandle stream) override;
   absl::Status Broadcast(BatchEntry* entry, StreamHandle stream) override;
+  absl::Status Move(const BatchInfo& batch, const EmbeddingMoves& moves,
+                    StreamHandle stream) override;
   absl::Status Found() const override;
   void Abort(const absl::Status& reason) override;
   void Cancel() override;
@@ -55,28 +65,41 @@ class CudaBatchMaker : public BatchMaker {
   void NoteTimes() override;
 
  private:
-  // Enqueues the device work of the next batch. At the end of the steps: OK,
-  // with next_ null.
-  absl::Status LaunchNext();
-  // Waits for the JPEG engines if the launched batch has encoded images, until
-  // all its device work is enqueued.
-  absl::Status FinishDecoding();
+  // A batch whose device work is enqueued, but for what follows its decoding.
+  struct Launched {
+    DeviceEntry* entry = nullptr;
+    StagedBatch* staged = nullptr;  // to be given back; null: it was
+    bool decodes = false;           // has been given to decode_
+  };
+
+  // Enqueues the device work of the next batches until `count` are launched, or
+  // fewer at the end of the steps, after which after_ is set.
+  absl::Status LaunchUntil(size_t count);
+  absl::Status Launch(StagedBatch* staged);
+  // Waits for the JPEG engines if the oldest launched batch has encoded images,
+  // until all its device work is enqueued. OK if none is launched.
+  absl::Status FinishOldest();
+  // An event whose recorded work is done. Makes one if there is none: as many
+  // as the device is exchanges behind.
+  absl::StatusOr<const Event*> FreeMoved();
 
   const Options options_;
   Setup setup_;
+  // Batches that are launched when Next returns.
+  uint32_t ahead_ = 0;
   std::shared_ptr<const CudaStream> stream_;  // entries share it
   PinnedBuffer finding_;                      // one Finding
   CudaPinner pinner_;
   std::unique_ptr<RegionPins> regions_;
   std::unique_ptr<DeviceStage> stage_;
+  std::vector<std::unique_ptr<Event>> moved_;  // ends of embedding exchanges
   // Declared after everything their threads use.
   std::unique_ptr<BatchStager> stager_;
   std::unique_ptr<DeviceWatch> watch_;
   std::unique_ptr<DecodeStage> decode_;  // null: no image travels encoded
-  DeviceEntry* next_ = nullptr;          // launched, not handed out
-  StagedBatch* decoding_ = nullptr;      // of next_, until it is finished
-  absl::Status
-      after_;  // error to return after next_, once launching has failed
+  std::deque<Launched> launched_;        // not handed out, in order
+  // The error to return after these, once launching has failed.
+  absl::Status after_;
 };
 
 }  // namespace ballast

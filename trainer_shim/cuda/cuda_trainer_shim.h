@@ -49,9 +49,9 @@ namespace ballast {
 // The shim therefore also runs beside the trainer's own collectives with
 // CUDA_DEVICE_MAX_CONNECTIONS=1. Two threads of the shim's own pull and plan
 // ahead, and watch for errors on the device. With model.decode `device` a
-// vision rank has three more: one completes batches whose images travelled
-// encoded, from the files to the pack, and two drive the JPEG engines. Only
-// Create changes the thread's current device.
+// vision rank has four more: one gives files to the JPEG engines, one completes
+// batches from there to the pack, and two drive the engines. Only Create
+// changes the thread's current device.
 //
 // Several shims. A process with more than one, such as a vision rank's and a
 // language rank's, must
@@ -66,7 +66,7 @@ namespace ballast {
 // when first needed: a loop that holds one batch at a time allocates two, or
 // three if it still holds one when it asks for the next. Pinned memory: four
 // blocks, and 4 KiB for each batch of the pool. docs/gpu_shim.md says what
-// images that travel encoded take.
+// images that travel encoded take: one more batch, landing buffer and planes.
 class CudaTrainerShim : public RankShim {
  public:
   // CudaBatchMaker::Options has the options of the device.
@@ -84,8 +84,9 @@ class CudaTrainerShim : public RankShim {
   // As RankShim::Next, except as follows. Blocks until this batch's block is in
   // host memory and, with overlap, the next one's too, since every rank must
   // enqueue the same device work in the same order. In the steady state both
-  // are already there. A batch with encoded images is also waited for until
-  // they are decoded: with overlap that was begun by the call before. Before it
+  // are already there. A vision rank with model.decode `device` needs the block
+  // after that, too. A batch with encoded images is also waited for until they
+  // are decoded: with overlap that was begun two calls before. Before it
   // returns OUT_OF_RANGE it waits until the device has read the last blocks.
   // Further errors: as DeviceStage::Launch and DecodeStage::Finish;
   // DEADLINE_EXCEEDED (Options::timeout). An error on the device is noticed

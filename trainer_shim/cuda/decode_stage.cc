@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/batch_fetcher.h"
@@ -14,69 +16,55 @@
 
 namespace ballast {
 
-absl::StatusOr<std::unique_ptr<DecodeStage>> DecodeStage::Create(
-    int device, DeviceStage* stage,
-    const DeviceImageDecoder::Options& options) {
-  BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<DeviceImageDecoder> decoder,
-                           DeviceImageDecoder::Create(options));
-  std::unique_ptr<DecodeStage> decode(
-      new DecodeStage(device, stage, std::move(decoder)));
-  decode->thread_ = std::thread([raw = decode.get()] { raw->Run(); });
-  return decode;
-}
+class DecodeStage::Steps final : public DecodeLine::Steps {
+ public:
+  Steps(int device, DeviceStage* stage,
+        std::unique_ptr<DeviceImageDecoder> decoder, OnEnqueued on_enqueued)
+      : device_(device),
+        stage_(stage),
+        decoder_(std::move(decoder)),
+        on_enqueued_(std::move(on_enqueued)) {}
 
-DecodeStage::~DecodeStage() {
-  {
-    MutexLock lock(&mutex_);
-    ending_ = true;
-    changed_.NotifyAll();
+  void Set(size_t place, DeviceEntry* entry, StagedBatch* staged) {
+    jobs_[place] = {entry, staged};
   }
-  if (thread_.joinable()) thread_.join();
-}
+  const DeviceImageDecoder& decoder() const { return *decoder_; }
 
-void DecodeStage::Begin(DeviceEntry* entry, StagedBatch* staged) {
-  MutexLock lock(&mutex_);
-  job_ = {entry, staged};
-  done_ = false;
-  changed_.NotifyAll();
-}
-
-absl::Status DecodeStage::Finish() {
-  MutexLock lock(&mutex_);
-  if (job_.staged == nullptr) return absl::OkStatus();
-  while (!done_) changed_.Wait(&mutex_);
-  job_ = {};
-  return status_;
-}
-
-void DecodeStage::Run() {
-  const absl::Status device =
-      CudaStatus(cudaSetDevice(device_), "choosing the device");
-  while (true) {
-    Job job;
-    {
-      MutexLock lock(&mutex_);
-      while ((job_.staged == nullptr || done_) && !ending_) {
-        changed_.Wait(&mutex_);
-      }
-      if (job_.staged == nullptr || done_) return;
-      job = job_;
-    }
-    const absl::Status status = device.ok() ? Work(job) : device;
-    MutexLock lock(&mutex_);
-    status_ = status;
-    done_ = true;
-    changed_.NotifyAll();
+  absl::Status Prepare() override {
+    return CudaStatus(cudaSetDevice(device_), "choosing the device");
   }
-}
 
-absl::Status DecodeStage::Work(const Job& job) {
-  StagedBatch& staged = *job.staged;
-  const absl::Status decoded = Decode(staged);
-  if (!decoded.ok()) {
+  absl::Status Feed(size_t place) override {
+    Job& job = jobs_[place];
+    return Explain(job, FeedFiles(*job.staged, &job.ticket));
+  }
+
+  absl::Status Complete(size_t place) override {
+    const Job& job = jobs_[place];
+    StagedBatch& staged = *job.staged;
+    BALLAST_RETURN_IF_ERROR(
+        Explain(job, decoder_->Finish(job.ticket, stage_->stream())));
+    BALLAST_RETURN_IF_ERROR(
+        staged.timer->End(StagingTimer::kDecode, stage_->stream()));
+    BALLAST_RETURN_IF_ERROR(stage_->Finish(job.entry, &staged));
+    on_enqueued_(*job.entry);
+    return absl::OkStatus();
+  }
+
+ private:
+  // A batch that is begun, until it is finished.
+  struct Job {
+    DeviceEntry* entry = nullptr;
+    StagedBatch* staged = nullptr;
+    DeviceImageDecoder::Ticket ticket = 0;
+  };
+
+  // The cause of a batch's error in its decoding.
+  static absl::Status Explain(const Job& job, const absl::Status& decoded) {
+    if (decoded.ok()) return decoded;
     // An overwritten block may look damaged in any way.
-    if (staged.block != nullptr) {
-      BALLAST_RETURN_IF_ERROR(CheckIntact(*staged.block));
+    if (job.staged->block != nullptr) {
+      BALLAST_RETURN_IF_ERROR(CheckIntact(*job.staged->block));
     }
     if (!absl::IsInvalidArgument(decoded)) return decoded;
     return absl::DataLossError(
@@ -85,22 +73,58 @@ absl::Status DecodeStage::Work(const Job& job) {
                      ": an image that travelled encoded cannot be decoded: ",
                      decoded.message(), kCheckAdvice));
   }
-  BALLAST_RETURN_IF_ERROR(
-      staged.timer->End(StagingTimer::kDecode, stage_->stream()));
-  return stage_->Finish(job.entry, &staged);
-}
 
-absl::Status DecodeStage::Decode(const StagedBatch& staged) {
-  BALLAST_ASSIGN_OR_RETURN(DeviceImageDecoder::Ticket ticket,
-                           Begin(staged, /*received=*/false));
-  if (staged.plan.receives_encoded) {
+  absl::Status FeedFiles(const StagedBatch& staged,
+                         DeviceImageDecoder::Ticket* ticket) {
+    BALLAST_ASSIGN_OR_RETURN(*ticket, Begin(staged, /*received=*/false));
+    if (!staged.plan.receives_encoded) return absl::OkStatus();
     BALLAST_RETURN_IF_ERROR(staged.arrived.Wait());
-    BALLAST_ASSIGN_OR_RETURN(ticket, Begin(staged, /*received=*/true));
+    BALLAST_ASSIGN_OR_RETURN(*ticket, Begin(staged, /*received=*/true));
+    return absl::OkStatus();
   }
-  return decoder_->Finish(ticket, stage_->stream());
+
+  // Begins to decode the images that were received, or the others, and enqueues
+  // the grey of those of placeholders.
+  absl::StatusOr<DeviceImageDecoder::Ticket> Begin(const StagedBatch& staged,
+                                                   bool received);
+
+  const int device_;
+  DeviceStage* const stage_;
+  const std::unique_ptr<DeviceImageDecoder> decoder_;
+  const OnEnqueued on_enqueued_;
+  Job jobs_[kBatches];
+  std::vector<EncodedImage> images_;  // of the thread that feeds; reused
+};
+
+DecodeStage::DecodeStage(std::unique_ptr<Steps> steps)
+    : steps_(std::move(steps)),
+      line_(std::make_unique<DecodeLine>(steps_.get())) {}
+
+DecodeStage::~DecodeStage() = default;
+
+absl::StatusOr<std::unique_ptr<DecodeStage>> DecodeStage::Create(
+    int device, DeviceStage* stage, const DeviceImageDecoder::Options& options,
+    OnEnqueued on_enqueued) {
+  BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<DeviceImageDecoder> decoder,
+                           DeviceImageDecoder::Create(options));
+  return std::unique_ptr<DecodeStage>(new DecodeStage(std::make_unique<Steps>(
+      device, stage, std::move(decoder), std::move(on_enqueued))));
 }
 
-absl::StatusOr<DeviceImageDecoder::Ticket> DecodeStage::Begin(
+void DecodeStage::Begin(DeviceEntry* entry, StagedBatch* staged) {
+  steps_->Set(line_->next(), entry, staged);
+  line_->Begin();
+}
+
+JpegEngineCounts DecodeStage::counts() const {
+  return steps_->decoder().counts();
+}
+
+const absl::Status& DecodeStage::hardware() const {
+  return steps_->decoder().hardware();
+}
+
+absl::StatusOr<DeviceImageDecoder::Ticket> DecodeStage::Steps::Begin(
     const StagedBatch& staged, bool received) {
   images_.clear();
   for (const EncodedSource& source : staged.plan.encoded) {
@@ -114,10 +138,10 @@ absl::StatusOr<DeviceImageDecoder::Ticket> DecodeStage::Begin(
     // Not decoded either: what a peer sent by mistake. The check of records
     // reports it.
     if (std::memcmp(&record, &owned.expected, sizeof(record)) != 0) {
-      BALLAST_RETURN_IF_ERROR(CudaStatus(
-          cudaMemsetAsync(stage_->landing() + source.pixels, kGreyPixel,
-                          PixelBytes(image), stage_->stream()),
-          "filling a placeholder's image"));
+      BALLAST_RETURN_IF_ERROR(
+          CudaStatus(cudaMemsetAsync(staged.landing + source.pixels, kGreyPixel,
+                                     PixelBytes(image), stage_->stream()),
+                     "filling a placeholder's image"));
       continue;
     }
     EncodedPiece piece;
@@ -130,7 +154,7 @@ absl::StatusOr<DeviceImageDecoder::Ticket> DecodeStage::Begin(
         {piece.file, form, image.width, image.height, source.pixels});
   }
   // Earlier work on the stream may still read the landing buffer.
-  return decoder_->Begin(images_, stage_->landing(), staged.arrived.get());
+  return decoder_->Begin(images_, staged.landing, staged.arrived.get());
 }
 
 }  // namespace ballast

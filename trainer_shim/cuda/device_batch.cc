@@ -33,7 +33,6 @@ TensorAddresses AddressesOf(const DeviceBatch& batch) {
     at.bounds = batch.text.cu_seqlens.size();
   }
   if (batch.image_grid_thw != nullptr) {
-    at.patches = batch.vision.patches();
     at.images = batch.vision.num_images();
     at.vision_bounds = batch.vision.cu_seqlens.size();
   }
@@ -51,6 +50,11 @@ TensorAddresses AddressesOf(const DeviceBatch& batch) {
   at.image_grid_thw_host = batch.vision.image_grid_thw.data();
   at.vision_cu_seqlens = batch.vision_cu_seqlens;
   at.vision_cu_seqlens_host = batch.vision.cu_seqlens.data();
+  at.imgs_sizes = batch.imgs_sizes;
+  at.crops_per_image = batch.crops_per_image;
+  at.image_sizes = batch.image_sizes;
+  at.spatial_shapes = batch.spatial_shapes;
+  at.pixel_attention_mask = batch.pixel_attention_mask;
   at.embedding_order = batch.embedding_order;
   return at;
 }
@@ -77,7 +81,8 @@ absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
         Copy(batch.cu_seqlens_padded, bounds, stream, &host.cu_seqlens_padded));
   }
   if (batch.image_grid_thw != nullptr) {
-    const uint64_t values = batch.vision.patches() * batch.patch_values;
+    const CropLayout& crops = batch.crops;
+    const uint64_t values = crops.rows() * crops.shape.row();
     const uint64_t images = batch.vision.num_images();
     BALLAST_RETURN_IF_ERROR(
         batch.pixel_type == PixelType::kBfloat16
@@ -87,6 +92,20 @@ absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
         Copy(batch.image_grid_thw, 3 * images, stream, &host.image_grid_thw));
     BALLAST_RETURN_IF_ERROR(Copy(batch.vision_cu_seqlens, images + 1, stream,
                                  &host.vision_cu_seqlens));
+    // Those of the device, not the host's copies, which they must equal.
+    BALLAST_RETURN_IF_ERROR(Copy(batch.imgs_sizes, crops.imgs_sizes.size(),
+                                 stream, &host.crops.imgs_sizes));
+    BALLAST_RETURN_IF_ERROR(Copy(batch.crops_per_image,
+                                 crops.crops_per_image.size(), stream,
+                                 &host.crops.crops_per_image));
+    BALLAST_RETURN_IF_ERROR(Copy(batch.image_sizes, crops.image_sizes.size(),
+                                 stream, &host.crops.image_sizes));
+    BALLAST_RETURN_IF_ERROR(Copy(batch.spatial_shapes,
+                                 crops.spatial_shapes.size(), stream,
+                                 &host.crops.spatial_shapes));
+    BALLAST_RETURN_IF_ERROR(Copy(batch.pixel_attention_mask,
+                                 crops.pixel_attention_mask.size(), stream,
+                                 &host.crops.pixel_attention_mask));
   }
   BALLAST_RETURN_IF_ERROR(Copy(batch.embedding_order,
                                batch.embeddings.order.size(), stream,

@@ -15,8 +15,8 @@ namespace ballast {
 
 // A rank's packed batch of one micro-batch in GPU memory; PackedBatch is its
 // counterpart on the host. There are n samples, T padded tokens, of which this
-// context rank has L = T / context.size, and P patches of V = patch_values
-// values (3*temporal_patch*patch*patch). Tensors that `fields` does not name
+// context rank has L = T / context.size, and R = crops.rows() rows of V =
+// crops.shape.row() values. Tensors that `fields` does not name
 // are null. If `padded`, [1, L] stands for [n, L / n], one row a sample.
 // Tensors are dense, row-major, and begin at multiples of 256 bytes. Pointers
 // are device addresses unless said otherwise. PackedSample::placeholder is not
@@ -40,10 +40,16 @@ struct DeviceBatch : BatchInfo {
   TextLayout text;
 
   // Vision.
-  const void* pixel_values = nullptr;          // [P, V]
-  const int64_t* image_grid_thw = nullptr;     // [images, 3]
-  const int32_t* vision_cu_seqlens = nullptr;  // [images + 1]
-  // The last two in host memory, and P.
+  const void* pixel_values = nullptr;          // [R, V]
+  const int64_t* image_grid_thw = nullptr;     // [n crops, 3]
+  const int32_t* vision_cu_seqlens = nullptr;  // [n crops + 1]
+  // The arrays of CropLayout of these names; null if it has none.
+  const int64_t* imgs_sizes = nullptr;
+  const int64_t* crops_per_image = nullptr;
+  const int64_t* image_sizes = nullptr;
+  const int64_t* spatial_shapes = nullptr;
+  const uint8_t* pixel_attention_mask = nullptr;
+  // image_grid_thw and vision_cu_seqlens in host memory.
   VisionLayout vision;
 
   // Either module: embeddings.order.

@@ -33,17 +33,10 @@ void CopyTable(const std::vector<T>& table, uint8_t* to) {
 
 }  // namespace
 
-DeviceImageDecoder::DeviceImageDecoder(const Options& options)
-    : options_(options),
-      slots_(options.engines * JpegEngineQueue::kBatchesOfEngine) {}
-
 absl::StatusOr<std::unique_ptr<DeviceImageDecoder>> DeviceImageDecoder::Create(
     const Options& options) {
   std::unique_ptr<DeviceImageDecoder> decoder(new DeviceImageDecoder(options));
   BALLAST_ASSIGN_OR_RETURN(decoder->stream_, CudaStream::CreateUrgent());
-  for (Slot& slot : decoder->slots_) {
-    BALLAST_ASSIGN_OR_RETURN(slot.done, Event::Create());
-  }
   BALLAST_ASSIGN_OR_RETURN(PlaneKernels kernels, PlaneKernels::Create());
   decoder->kernels_ = std::make_unique<PlaneKernels>(std::move(kernels));
   std::vector<std::unique_ptr<JpegEngine>> engines;
@@ -53,95 +46,84 @@ absl::StatusOr<std::unique_ptr<DeviceImageDecoder>> DeviceImageDecoder::Create(
     decoder->hardware_ = engine->hardware();
     engines.push_back(std::move(engine));
   }
-  decoder->queue_ = std::make_unique<JpegEngineQueue>(std::move(engines));
+  decoder->chunks_ = std::make_unique<JpegChunks>(
+      std::move(engines), [raw = decoder.get()](size_t slot) {
+        return raw->LaunchKernels(&raw->slots_[slot]);
+      });
+  decoder->slots_ = std::vector<Slot>(decoder->chunks_->slots());
+  for (Slot& slot : decoder->slots_) {
+    BALLAST_ASSIGN_OR_RETURN(slot.done, Event::Create());
+  }
   return decoder;
 }
 
 DeviceImageDecoder::~DeviceImageDecoder() {
   // Engines write to the slots' memory.
-  queue_.reset();
+  chunks_.reset();
   if (stream_.get() != nullptr) stream_.Synchronize().IgnoreError();
 }
 
 absl::StatusOr<DeviceImageDecoder::Ticket> DeviceImageDecoder::Begin(
     absl::Span<const EncodedImage> images, uint8_t* out, cudaEvent_t free) {
-  BALLAST_RETURN_IF_ERROR(failure_);
   const uint64_t most = options_.memory / slots_.size();
   size_t begin = 0;
   while (begin < images.size()) {
     size_t end = begin;
     uint64_t memory = 0;
-    while (end < images.size() && end - begin < kMostImages) {
+    while (end < images.size() && end - begin < options_.images) {
       memory += DecodeMemory({images[end].form, images[end].out_width,
                               images[end].out_height, 0, 0});
       if (end > begin && memory > most) break;
       ++end;
     }
-    const absl::Status status =
-        BeginChunk(images.subspan(begin, end - begin), out, free);
-    if (!status.ok()) return Fail(status);
+    BALLAST_RETURN_IF_ERROR(
+        BeginChunk(images.subspan(begin, end - begin), out, free));
     begin = end;
   }
-  return begun_;
+  return chunks_->begun();
 }
 
 absl::Status DeviceImageDecoder::Finish(Ticket ticket, cudaStream_t stream) {
-  BALLAST_RETURN_IF_ERROR(failure_);
-  while (ended_ < std::min(ticket, begun_)) {
-    const absl::Status status = EndChunk();
-    if (!status.ok()) return Fail(status);
-  }
-  // Chunks end in order on one stream.
-  if (ended_ == 0) return absl::OkStatus();
-  return StreamWait(stream, slots_[(ended_ - 1) % slots_.size()].done.get());
-}
-
-absl::Status DeviceImageDecoder::Fail(absl::Status status) {
-  failure_ = std::move(status);
-  for (; ended_ < begun_; ++ended_) {
-    // Reports a ticket that was waited for before; nothing is lost.
-    queue_->Wait(slots_[ended_ % slots_.size()].engine).IgnoreError();
-  }
-  return failure_;
+  BALLAST_RETURN_IF_ERROR(chunks_->Finish(ticket));
+  // Chunks end in order on one stream. Where a later chunk has the slot by now,
+  // its kernels are waited for too.
+  if (ticket == 0) return absl::OkStatus();
+  return StreamWait(stream, slots_[(ticket - 1) % slots_.size()].done.get());
 }
 
 absl::Status DeviceImageDecoder::BeginChunk(
     absl::Span<const EncodedImage> images, uint8_t* out, cudaEvent_t free) {
-  while (begun_ - ended_ >= slots_.size()) BALLAST_RETURN_IF_ERROR(EndChunk());
-  Slot& slot = slots_[begun_ % slots_.size()];
-  // Kernels may still read the planes of the slot's last chunk.
-  BALLAST_RETURN_IF_ERROR(slot.done.Wait());
-  slot.out = out;
-  slot.free = free;
-  slot.requests.clear();
+  BALLAST_ASSIGN_OR_RETURN(const size_t slot, chunks_->Reserve());
+  const absl::Status status = Fill(images, out, free, &slots_[slot]);
+  return status.ok() ? chunks_->Begin(jpegs_) : chunks_->Fail(status);
+}
+
+absl::Status DeviceImageDecoder::Fill(absl::Span<const EncodedImage> images,
+                                      uint8_t* out, cudaEvent_t free,
+                                      Slot* slot) {
+  // Kernels may still read the planes of the slot's last chunk. The host waits:
+  // engines write as soon as they are called, in no stream's order.
+  BALLAST_RETURN_IF_ERROR(slot->done.Wait());
+  slot->out = out;
+  slot->free = free;
+  slot->requests.clear();
   uint64_t planes = 0;
   for (const EncodedImage& image : images) {
-    slot.requests.push_back(
+    slot->requests.push_back(
         {image.form, image.out_width, image.out_height, planes, image.out});
     planes += LayOutPlanes(image.form).bytes;
   }
-  if (planes > slot.planes.size()) {
-    // The engines write on streams of their own.
-    BALLAST_RETURN_IF_ERROR(slot.planes.Reserve(planes, stream_.get()));
-    BALLAST_RETURN_IF_ERROR(slot.done.Record(stream_.get()));
-    BALLAST_RETURN_IF_ERROR(slot.done.Wait());
+  if (planes > slot->planes.size()) {
+    BALLAST_RETURN_IF_ERROR(slot->planes.Reserve(planes, stream_.get()));
+    BALLAST_RETURN_IF_ERROR(slot->done.Record(stream_.get()));
+    BALLAST_RETURN_IF_ERROR(slot->done.Wait());
   }
-  slot.jpegs.clear();
+  jpegs_.clear();
   for (size_t i = 0; i < images.size(); ++i) {
-    slot.jpegs.push_back({images[i].bytes, images[i].form,
-                          slot.planes.data() + slot.requests[i].planes});
+    jpegs_.push_back({images[i].bytes, images[i].form,
+                      slot->planes.data() + slot->requests[i].planes});
   }
-  BALLAST_ASSIGN_OR_RETURN(slot.engine, queue_->Begin(slot.jpegs));
-  ++begun_;
   return absl::OkStatus();
-}
-
-absl::Status DeviceImageDecoder::EndChunk() {
-  Slot& slot = slots_[ended_ % slots_.size()];
-  BALLAST_RETURN_IF_ERROR(queue_->Wait(slot.engine));
-  BALLAST_RETURN_IF_ERROR(LaunchKernels(&slot));
-  ++ended_;
-  return slot.done.Record(stream_.get());
 }
 
 absl::Status DeviceImageDecoder::LaunchKernels(Slot* slot) {
@@ -172,7 +154,8 @@ absl::Status DeviceImageDecoder::LaunchKernels(Slot* slot) {
   batch.planes = slot->planes.data();
   batch.narrow = slot->narrow.data();
   batch.out = slot->out;
-  return kernels_->Launch(batch, stream_.get());
+  BALLAST_RETURN_IF_ERROR(kernels_->Launch(batch, stream_.get()));
+  return slot->done.Record(stream_.get());
 }
 
 }  // namespace ballast

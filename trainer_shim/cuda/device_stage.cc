@@ -24,21 +24,21 @@ T* At(const StreamBuffer& buffer, uint64_t offset) {
 absl::StatusOr<std::unique_ptr<DeviceStage>> DeviceStage::Create(
     const JobShape& shape, PixelType pixel_type, Normalisation normalisation,
     std::shared_ptr<const CudaStream> stream, Communicator* communicator,
-    Finding* finding) {
+    Finding* finding, size_t landings) {
   const NormaliseTable table(shape.mean, shape.std, normalisation);
   BALLAST_ASSIGN_OR_RETURN(CudaPatchifier patchifier,
-                           CudaPatchifier::Create(shape.patch, table));
+                           CudaPatchifier::Create(shape.crops.rows, table));
   BALLAST_RETURN_IF_ERROR(LoadStagingKernels());
   return std::unique_ptr<DeviceStage>(
       new DeviceStage(shape, pixel_type, std::move(stream), communicator,
-                      finding, std::move(patchifier)));
+                      finding, std::move(patchifier), landings));
 }
 
 absl::Status DeviceStage::Launch(DeviceEntry* entry, StagedBatch* staged) {
   // Both overwriting the entry's memory and growing it must wait for its
   // readers.
   BALLAST_RETURN_IF_ERROR(entry->WaitUntilFree());
-  BALLAST_RETURN_IF_ERROR(Reserve(*staged, entry));
+  BALLAST_RETURN_IF_ERROR(Reserve(staged, entry));
   std::swap(entry->batch, staged->batch);
   entry->layout = staged->plan.output;
   Point(staged->plan, entry);
@@ -74,7 +74,7 @@ absl::Status DeviceStage::CopyOut(const StagedBatch& staged) {
   if (staged.plan.receives_encoded) {
     BALLAST_RETURN_IF_ERROR(CudaStatus(
         cudaMemcpyAsync(staged.received.data(),
-                        landing_.data() + staged.plan.landing.received,
+                        staged.landing + staged.plan.landing.received,
                         staged.exchange.receive_bytes, cudaMemcpyDeviceToHost,
                         stream_->get()),
         "copy of received files to the host"));
@@ -106,12 +106,14 @@ absl::Status DeviceStage::Broadcast(DeviceEntry* entry, Communicator* peers,
   return entry->packed.Record(stream);
 }
 
-absl::Status DeviceStage::Reserve(const StagedBatch& staged,
-                                  DeviceEntry* entry) {
-  const StagingPlan& plan = staged.plan;
+absl::Status DeviceStage::Reserve(StagedBatch* staged, DeviceEntry* entry) {
+  const StagingPlan& plan = staged->plan;
   cudaStream_t stream = stream_->get();
-  if (staged.block_bytes != nullptr) {
-    BALLAST_RETURN_IF_ERROR(landing_.Reserve(plan.landing.bytes, stream));
+  staged->landing = nullptr;
+  if (staged->block_bytes != nullptr) {
+    StreamBuffer& landing = landings_[landed_++ % landings_.size()];
+    BALLAST_RETURN_IF_ERROR(landing.Reserve(plan.landing.bytes, stream));
+    staged->landing = landing.data();
   }
   BALLAST_RETURN_IF_ERROR(entry->ReservePlaceholders(plan.samples));
   BALLAST_RETURN_IF_ERROR(entry->upload.Reserve(plan.upload.bytes, stream));
@@ -131,10 +133,10 @@ absl::Status DeviceStage::CopyIn(const StagedBatch& staged,
                                plan.upload.bytes));
   if (staged.block_bytes == nullptr) return absl::OkStatus();
   BALLAST_RETURN_IF_ERROR(
-      copy(landing_.data(), staged.block_bytes, staged.exchange.block.bytes()));
+      copy(staged.landing, staged.block_bytes, staged.exchange.block.bytes()));
   if (!staged.layout.dummy_image) return absl::OkStatus();
   return CudaStatus(
-      cudaMemsetAsync(landing_.data() + plan.landing.grey, kGreyPixel,
+      cudaMemsetAsync(staged.landing + plan.landing.grey, kGreyPixel,
                       plan.landing.bytes - plan.landing.grey, stream_->get()),
       "filling a dummy image");
 }
@@ -173,8 +175,8 @@ absl::Status DeviceStage::CheckPeers(const StagedBatch& staged,
 }
 
 absl::Status DeviceStage::Exchange(const StagedBatch& staged) {
-  SliceExchange(staged.exchange, landing_.data(),
-                landing_.data() + staged.plan.landing.received, &slices_);
+  SliceExchange(staged.exchange, staged.landing,
+                staged.landing + staged.plan.landing.received, &slices_);
   return communicator_->AllToAllV(slices_.sends, slices_.receives,
                                   stream_->get());
 }
@@ -212,6 +214,15 @@ void DeviceStage::Point(const StagingPlan& plan, DeviceEntry* entry) const {
       int64s(in_upload(fields.pixels, upload.image_grid_thw));
   batch.vision_cu_seqlens =
       int32s(in_upload(fields.pixels, upload.vision_cu_seqlens));
+  const bool lists = fields.pixels && batch.crops.lists_crops;
+  const bool padded = lists && batch.crops.shape.padded_rows != 0;
+  batch.imgs_sizes =
+      int64s(in_upload(lists && batch.crops.lists_sizes, upload.imgs_sizes));
+  batch.crops_per_image = int64s(in_upload(lists, upload.crops_per_image));
+  batch.image_sizes =
+      int64s(in_upload(lists && batch.crops.lists_images, upload.image_sizes));
+  batch.spatial_shapes = int64s(in_upload(padded, upload.spatial_shapes));
+  batch.pixel_attention_mask = in_upload(padded, upload.pixel_attention_mask);
   batch.embedding_order =
       int64s(in_upload(batch.embeddings.planned(), upload.embedding_order));
 }
@@ -219,7 +230,7 @@ void DeviceStage::Point(const StagingPlan& plan, DeviceEntry* entry) const {
 absl::Status DeviceStage::Pack(const StagedBatch& staged,
                                const DeviceEntry& entry) {
   CheckRecordsArguments check;
-  check.landing = landing_.data();
+  check.landing = staged.landing;
   check.records = At<RecordCheck>(entry.upload, staged.plan.upload.records);
   check.count = staged.plan.samples;
   check.placeholders = entry.placeholders.data();
@@ -234,7 +245,7 @@ absl::Status DeviceStage::PackText(const StagedBatch& staged,
   const StagingPlan& plan = staged.plan;
   const BatchFields& fields = shape_.fields;
   PackTextArguments pack;
-  pack.landing = landing_.data();
+  pack.landing = staged.landing;
   pack.texts = At<TextSource>(entry.upload, plan.upload.texts);
   pack.cu_seqlens_padded =
       At<int32_t>(entry.upload, plan.upload.cu_seqlens_padded);
@@ -266,12 +277,14 @@ absl::Status DeviceStage::PackImages(const StagedBatch& staged,
   const auto* first = reinterpret_cast<const PatchifyImage*>(
       staged.host.data() + plan.landing.received + plan.upload.images);
   PatchifyBatch pack;
-  pack.pixels = landing_.data();
+  pack.pixels = staged.landing;
   pack.pixel_bytes = plan.landing.bytes;
   pack.images = absl::MakeConstSpan(first, plan.images);
   pack.device_images = At<PatchifyImage>(entry.upload, plan.upload.images);
   pack.out = At<uint8_t>(entry.output, plan.output.pixel_values);
-  pack.out_rows = plan.patches;
+  pack.out_rows = plan.rows;
+  pack.tile_h = staged.layout.crops.shape.tile_h;
+  pack.tile_w = staged.layout.crops.shape.tile_w;
   pack.type = pixel_type_;
   return patchifier_.Launch(pack, stream_->get());
 }

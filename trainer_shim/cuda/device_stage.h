@@ -19,19 +19,19 @@
 namespace ballast {
 
 // The device's part of one micro-batch: copies the block in, exchanges, checks
-// and packs, all on one stream. Owns one landing buffer; the batch's memory
+// and packs, all on one stream. Owns the landing buffers; the batch's memory
 // belongs to the entry. Buffers grow to twice the largest micro-batch seen, and
-// are kept. Thread-compatible; its device must be the calling thread's current
-// one.
+// are kept. Thread-compatible, but for Finish; its device must be the calling
+// thread's current one.
 class DeviceStage {
  public:
   // `stream` is the shim's. `communicator` is not owned; it may be null if
-  // `shape` exchanges nothing. `finding` is pinned memory. Errors: as
-  // CudaStatus.
+  // `shape` exchanges nothing. `finding` is pinned memory. `landings`: batches
+  // that may be launched and not finished, at least 1. Errors: as CudaStatus.
   static absl::StatusOr<std::unique_ptr<DeviceStage>> Create(
       const JobShape& shape, PixelType pixel_type, Normalisation normalisation,
       std::shared_ptr<const CudaStream> stream, Communicator* communicator,
-      Finding* finding);
+      Finding* finding, size_t landings = 1);
 
   // Enqueues all work of `staged` on the stream. Its batch moves to `entry` and
   // gets its pointers there. The entry's previous batch is overwritten once its
@@ -49,12 +49,11 @@ class DeviceStage {
 
   // Enqueues the rest of Launch for a batch whose encoded images are decoded,
   // or are by work that the stream waits for. May be called from another thread
-  // than Launch, after it and before the next. Errors: as Launch.
+  // than Launch, also at the same time as the launch of a later batch, but
+  // before that of the batch that takes the same landing buffer. Errors: as
+  // Launch.
   absl::Status Finish(DeviceEntry* entry, StagedBatch* staged);
 
-  // The landing buffer of the batch launched last, to which
-  // EncodedSource::pixels refer, and the stream.
-  uint8_t* landing() const { return landing_.data(); }
   cudaStream_t stream() const { return stream_->get(); }
 
   // Makes `stream` wait for the batch in `entry`, and enqueues on it the
@@ -68,15 +67,17 @@ class DeviceStage {
   DeviceStage(const JobShape& shape, PixelType pixel_type,
               std::shared_ptr<const CudaStream> stream,
               Communicator* communicator, Finding* finding,
-              CudaPatchifier patchifier)
+              CudaPatchifier patchifier, size_t landings)
       : shape_(shape),
         pixel_type_(pixel_type),
         communicator_(communicator),
         finding_(finding),
         patchifier_(std::move(patchifier)),
-        stream_(std::move(stream)) {}
+        stream_(std::move(stream)),
+        landings_(landings) {}
 
-  absl::Status Reserve(const StagedBatch& staged, DeviceEntry* entry);
+  // Also takes the next landing buffer.
+  absl::Status Reserve(StagedBatch* staged, DeviceEntry* entry);
   absl::Status CopyIn(const StagedBatch& staged, const DeviceEntry& entry);
   absl::Status CheckPeers(const StagedBatch& staged, const DeviceEntry& entry);
   absl::Status Exchange(const StagedBatch& staged);
@@ -94,8 +95,9 @@ class DeviceStage {
   Finding* const finding_;
   const CudaPatchifier patchifier_;
   const std::shared_ptr<const CudaStream> stream_;  // outlives the buffers
-  StreamBuffer landing_;
-  StreamBuffer headers_;         // one from each peer
+  std::vector<StreamBuffer> landings_;              // taken in turn
+  uint64_t landed_ = 0;                             // batches that took one
+  StreamBuffer headers_;                            // one from each peer
   std::vector<uint32_t> peers_;  // ranks to exchange headers with
   ExchangeSlices slices_;
 };

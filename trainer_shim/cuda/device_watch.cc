@@ -1,5 +1,6 @@
 #include "trainer_shim/cuda/device_watch.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -63,22 +64,24 @@ DeviceWatch::~DeviceWatch() {
   thread_.join();
 }
 
-void DeviceWatch::Begin(std::string batch, const Event* done) {
+void DeviceWatch::Begin(std::string name, const Event* done) {
   MutexLock lock(&mutex_);
-  // Looks are rare: an event may be reused before a look saw it done.
-  for (size_t i = works_.size(); i-- > 0;) {
-    if (works_[i].done != done) continue;
-    works_.erase(works_.begin(), works_.begin() + i + 1);
-    break;
-  }
-  last_ = batch;
+  // Looks are rare: an event may be reused before a look saw it done. Work on
+  // other streams may not be done yet.
+  const auto former =
+      std::find_if(works_.begin(), works_.end(),
+                   [done](const Work& work) { return work.done == done; });
+  if (former != works_.end()) works_.erase(former);
+  last_ = name;
   works_.push_back(
-      {std::move(batch), done, options_.clock->Now(), /*given=*/false});
+      {std::move(name), done, options_.clock->Now(), /*given=*/false});
 }
 
-void DeviceWatch::Given() {
+void DeviceWatch::Given(const Event* done) {
   MutexLock lock(&mutex_);
-  if (!works_.empty()) works_.back().given = true;
+  for (Work& work : works_) {
+    if (work.done == done) work.given = true;
+  }
 }
 
 absl::Status DeviceWatch::status() const {

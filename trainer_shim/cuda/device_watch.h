@@ -48,12 +48,13 @@ class DeviceWatch {
   DeviceWatch(const DeviceWatch&) = delete;
   DeviceWatch& operator=(const DeviceWatch&) = delete;
 
-  // Call before a batch's work is enqueued, behind all earlier work. `batch`
-  // names it, and `done` will be recorded at its end. `done` outlives the watch
-  // and may be reused for later work.
-  void Begin(std::string batch, const Event* done);
-  // Call once `done` has been recorded for the latest batch.
-  void Given();
+  // Call before work is enqueued, on any stream. `name` names it, and `done`
+  // will be recorded at its end. `done` outlives the watch and may be reused
+  // for later work once its work is done.
+  void Begin(std::string name, const Event* done);
+  // Call once `done` has been recorded for its latest work. Until then it is not
+  // looked at, and the work counts as unfinished.
+  void Given(const Event* done);
 
   // The first error found; OK if there is none.
   absl::Status status() const;
@@ -78,7 +79,7 @@ class DeviceWatch {
   const std::unique_ptr<Sleeper> sleeper_;
   mutable Mutex mutex_;
   std::deque<Work> works_ ABSL_GUARDED_BY(mutex_);
-  std::string last_ ABSL_GUARDED_BY(mutex_);  // the latest batch's name
+  std::string last_ ABSL_GUARDED_BY(mutex_);  // the latest work's name
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };

@@ -49,6 +49,7 @@ absl::StatusOr<NvjpegApi> Load() {
   resolve("nvjpegJpegStreamParseHeader", &api.JpegStreamParseHeader);
   resolve("nvjpegDecodeBatchedSupported", &api.DecodeBatchedSupported);
   resolve("nvjpegDecodeBatchedInitialize", &api.DecodeBatchedInitialize);
+  resolve("nvjpegDecodeBatchedPreAllocate", &api.DecodeBatchedPreAllocate);
   resolve("nvjpegDecodeBatched", &api.DecodeBatched);
   if (!status.ok()) return status;
   return api;

@@ -23,6 +23,7 @@ inline constexpr Status kSuccess = 0;
 inline constexpr int kBackendHardware = 3;  // NVJPEG_BACKEND_HARDWARE
 inline constexpr int kOutputYuv = 1;        // NVJPEG_OUTPUT_YUV
 inline constexpr unsigned kFlagsDefault = 0;
+inline constexpr int kCss444 = 0;  // NVJPEG_CSS_444
 
 struct Handle;  // nvjpegHandle
 struct State;   // nvjpegJpegState
@@ -69,6 +70,12 @@ struct NvjpegApi {
                                             nvjpeg::State* state,
                                             int batch_size, int max_cpu_threads,
                                             int output_format) = nullptr;
+  // Makes room for batches of pictures of up to `width` and `height`.
+  nvjpeg::Status (*DecodeBatchedPreAllocate)(nvjpeg::Handle* handle,
+                                             nvjpeg::State* state,
+                                             int batch_size, int width,
+                                             int height, int subsampling,
+                                             int output_format) = nullptr;
   nvjpeg::Status (*DecodeBatched)(nvjpeg::Handle* handle, nvjpeg::State* state,
                                   const unsigned char* const* data,
                                   const size_t* lengths,

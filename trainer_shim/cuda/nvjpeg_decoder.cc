@@ -1,6 +1,10 @@
 #include "trainer_shim/cuda/nvjpeg_decoder.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/status_macros.h"
 #include "proto/image/plane_form.h"
 
@@ -11,8 +15,25 @@ const unsigned char* DataOf(const EncodedJpeg& image) {
   return reinterpret_cast<const unsigned char*>(image.bytes.data());
 }
 
+// The length of a file up to its first scan's data; all of it if it is no JPEG.
+size_t HeaderBytes(absl::string_view bytes) {
+  constexpr uint8_t kStartOfScan = 0xDA;
+  const auto byte = [&](size_t at) { return static_cast<uint8_t>(bytes[at]); };
+  size_t at = 2;
+  while (at + 4 <= bytes.size() && byte(at) == 0xFF) {
+    const bool scan = byte(at + 1) == kStartOfScan;
+    at += 2 + (byte(at + 2) << 8 | byte(at + 3));
+    if (scan) return std::min(at, bytes.size());
+  }
+  return bytes.size();
+}
+
+// CUDA may answer memory that work on another stream still uses, and let
+// `stream` wait for that work. JPEG engines write in no stream's order, so the
+// host waits. Only growth comes here.
 cudaError_t MakeOnDevice(void** memory, size_t size, cudaStream_t stream) {
-  return cudaMallocAsync(memory, size, stream);
+  const cudaError_t made = cudaMallocAsync(memory, size, stream);
+  return made == cudaSuccess ? cudaStreamSynchronize(stream) : made;
 }
 
 cudaError_t FreeOnDevice(void* memory, cudaStream_t stream) {
@@ -65,9 +86,11 @@ int NvjpegDecoder::Memory::Release(void* context, void* memory, size_t,
   return 0;
 }
 
-NvjpegDecoder::NvjpegDecoder(const NvjpegApi* api, cudaStream_t stream)
+NvjpegDecoder::NvjpegDecoder(const NvjpegApi* api, cudaStream_t stream,
+                             const Options& options)
     : api_(api),
       stream_(stream),
+      options_(options),
       device_memory_(MakeOnDevice, FreeOnDevice, stream),
       pinned_memory_(MakePinned, FreePinned, stream),
       device_allocator_(device_memory_.allocator()),
@@ -80,9 +103,10 @@ NvjpegDecoder::~NvjpegDecoder() {
 }
 
 absl::StatusOr<std::unique_ptr<NvjpegDecoder>> NvjpegDecoder::Create(
-    cudaStream_t stream) {
+    cudaStream_t stream, const Options& options) {
   BALLAST_ASSIGN_OR_RETURN(const NvjpegApi* const api, LoadNvjpeg());
-  std::unique_ptr<NvjpegDecoder> decoder(new NvjpegDecoder(api, stream));
+  std::unique_ptr<NvjpegDecoder> decoder(
+      new NvjpegDecoder(api, stream, options));
   const absl::Status status = decoder->Start();
   if (!status.ok()) {
     return absl::FailedPreconditionError(
@@ -93,8 +117,8 @@ absl::StatusOr<std::unique_ptr<NvjpegDecoder>> NvjpegDecoder::Create(
 
 absl::Status NvjpegDecoder::Start() {
   BALLAST_RETURN_IF_ERROR(NvjpegStatus(
-      api_->CreateExV2(nvjpeg::kBackendHardware, &device_allocator_,
-                       &pinned_allocator_, nvjpeg::kFlagsDefault, &handle_),
+      api_->CreateExV2(options_.backend, &device_allocator_, &pinned_allocator_,
+                       options_.flags, &handle_),
       "start of nvJPEG's hardware backend"));
   BALLAST_RETURN_IF_ERROR(NvjpegStatus(api_->JpegStateCreate(handle_, &state_),
                                        "making nvJPEG's state"));
@@ -102,13 +126,41 @@ absl::Status NvjpegDecoder::Start() {
                       "making nvJPEG's parser");
 }
 
+bool NvjpegDecoder::Parse(absl::string_view bytes) {
+  return api_->JpegStreamParseHeader(
+             handle_, reinterpret_cast<const unsigned char*>(bytes.data()),
+             bytes.size(), header_) == nvjpeg::kSuccess;
+}
+
 bool NvjpegDecoder::Takes(const EncodedJpeg& image) {
+  // nvJPEG reads all that it is given, and the header is all that it needs.
+  if (!Parse(image.bytes.substr(0, HeaderBytes(image.bytes))) &&
+      !Parse(image.bytes)) {
+    return false;
+  }
   int is_supported = 1;
-  return api_->JpegStreamParseHeader(handle_, DataOf(image), image.bytes.size(),
-                                     header_) == nvjpeg::kSuccess &&
-         api_->DecodeBatchedSupported(handle_, header_, &is_supported) ==
+  return api_->DecodeBatchedSupported(handle_, header_, &is_supported) ==
              nvjpeg::kSuccess &&
          is_supported == 0;
+}
+
+void NvjpegDecoder::Prepare(absl::Span<const EncodedJpeg* const> images) {
+  if (options_.prepare < 0) return;
+  uint32_t width = width_;
+  uint32_t height = height_;
+  for (const EncodedJpeg* image : images) {
+    width = std::max(width, image->form.width);
+    height = std::max(height, image->form.height);
+  }
+  const size_t most = std::max(most_, images.size());
+  if (width == width_ && height == height_ && most == most_) return;
+  width_ = width;
+  height_ = height;
+  most_ = most;
+  // A refusal is no error: the engines then allocate as they go.
+  api_->DecodeBatchedPreAllocate(
+      handle_, state_, static_cast<int>(most), static_cast<int>(width),
+      static_cast<int>(height), options_.prepare, nvjpeg::kOutputYuv);
 }
 
 absl::Status NvjpegDecoder::Enqueue(
@@ -122,6 +174,7 @@ absl::Status NvjpegDecoder::Enqueue(
                      "preparing a batch of JPEGs"));
     batch_ = images.size();
   }
+  Prepare(images);
   data_.clear();
   lengths_.clear();
   images_.clear();

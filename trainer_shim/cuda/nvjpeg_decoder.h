@@ -19,11 +19,24 @@ namespace ballast {
 // Thread-compatible.
 class NvjpegDecoder {
  public:
+  // As nvJPEG's own; benchmarks try others than the defaults.
+  struct Options {
+    int backend = nvjpeg::kBackendHardware;
+    unsigned flags = nvjpeg::kFlagsDefault;
+    // Chroma sampling that Prepare makes memory ready for; negative: it does
+    // nothing.
+    int prepare = nvjpeg::kCss444;
+  };
+
   // For the current device. All work and all device memory are in the order of
   // `stream`, which must outlive the decoder. Errors: FAILED_PRECONDITION (no
   // nvJPEG, or a GPU without JPEG engines).
   static absl::StatusOr<std::unique_ptr<NvjpegDecoder>> Create(
-      cudaStream_t stream);
+      cudaStream_t stream, const Options& options);
+  static absl::StatusOr<std::unique_ptr<NvjpegDecoder>> Create(
+      cudaStream_t stream) {
+    return Create(stream, Options());
+  }
   // The stream's work must be done.
   ~NvjpegDecoder();
   NvjpegDecoder(const NvjpegDecoder&) = delete;
@@ -38,8 +51,14 @@ class NvjpegDecoder {
   absl::Status Enqueue(absl::Span<const EncodedJpeg* const> images);
 
  private:
-  NvjpegDecoder(const NvjpegApi* api, cudaStream_t stream);
+  NvjpegDecoder(const NvjpegApi* api, cudaStream_t stream,
+                const Options& options);
   absl::Status Start();
+  bool Parse(absl::string_view bytes);
+  // Makes nvJPEG's memory large enough for the largest batch and picture so
+  // far. Without it nvJPEG is half as fast over mixed sizes, and slows the
+  // trainer's work down, as if it freed memory each time (docs/performance.md).
+  void Prepare(absl::Span<const EncodedJpeg* const> images);
 
   // Memory of one kind for nvJPEG. What it gives back is kept for its next
   // request: freeing page-locked memory waits for the device, and memory that
@@ -74,6 +93,7 @@ class NvjpegDecoder {
 
   const NvjpegApi* const api_;
   const cudaStream_t stream_;
+  const Options options_;
   Memory device_memory_;
   Memory pinned_memory_;
   nvjpeg::Allocator device_allocator_;
@@ -82,6 +102,9 @@ class NvjpegDecoder {
   nvjpeg::State* state_ = nullptr;
   nvjpeg::Stream* header_ = nullptr;
   size_t batch_ = 0;  // images that the state was last made ready for
+  // Sides and images that memory was last made ready for.
+  uint32_t width_ = 0, height_ = 0;
+  size_t most_ = 0;
   std::vector<const unsigned char*> data_;
   std::vector<size_t> lengths_;
   std::vector<nvjpeg::Image> images_;

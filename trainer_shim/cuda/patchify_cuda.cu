@@ -12,6 +12,7 @@
 #include "trainer_shim/cuda/cuda_status.h"
 #include "trainer_shim/cuda/kernel_loading.h"
 #include "trainer_shim/cuda/patchify_kernels.cuh"
+#include "trainer_shim/cuda/pixel_form_kernels.cuh"
 
 namespace ballast {
 namespace {
@@ -36,37 +37,124 @@ absl::Status CheckMemory(const PatchifyBatch& batch) {
   return absl::OkStatus();
 }
 
+template <typename Condition>
+bool AllImages(const PatchifyBatch& batch, Condition condition) {
+  return std::all_of(batch.images.begin(), batch.images.end(), condition);
+}
+
+// Whether every line of every image begins at a multiple of 4 bytes.
 bool InWords(const PatchifyBatch& batch) {
   return Aligned(batch.pixels, 4) &&
-         std::all_of(batch.images.begin(), batch.images.end(),
-                     [](const PatchifyImage& image) {
-                       return image.pixel_offset % 4 == 0;
-                     });
+         AllImages(batch, [](const PatchifyImage& image) {
+           return image.pixel_offset % 4 == 0 && image.width % 4 == 0;
+         });
 }
 
 template <typename T>
 using TokenKernel = void (*)(Arguments<T>, uint32_t);
 
-// The optimised kernel for a shape, or null.
+// An optimised kernel for patches of channels; null: none for the shape.
+template <typename T>
+struct TokenChoice {
+  TokenKernel<T> kernel = nullptr;
+  uint32_t down = 1;  // patches of a token
+  uint32_t side = 1;
+};
+
 template <typename T, bool kComputed>
-TokenKernel<T> TokenKernelOf(const PatchShape& shape) {
-  if (shape.merge != 2 || shape.temporal_patch != 2) return nullptr;
-  if (shape.patch == 14) return PatchifyTokens<T, 14, 2, 2, kComputed>;
-  if (shape.patch == 16) return PatchifyTokens<T, 16, 2, 2, kComputed>;
-  return nullptr;
+TokenChoice<T> TokenChoiceOf(const PatchShape& shape) {
+  if (shape.channels_last || shape.padded_rows != 0) return {};
+  const auto is = [&](uint32_t patch, uint32_t merge, uint32_t temporal) {
+    return shape.patch == patch && shape.merge == merge &&
+           shape.temporal_patch == temporal;
+  };
+  if (is(14, 2, 2)) return {PatchifyTokens<T, 14, 2, 2, 2, kComputed>, 2, 2};
+  if (is(16, 2, 2)) return {PatchifyTokens<T, 16, 2, 2, 2, kComputed>, 2, 2};
+  if (is(14, 2, 1)) return {PatchifyTokens<T, 14, 2, 2, 1, kComputed>, 2, 2};
+  if (is(14, 1, 1)) return {PatchifyTokens<T, 14, 1, 2, 1, kComputed>, 1, 2};
+  if (is(16, 1, 1)) return {PatchifyTokens<T, 16, 1, 1, 1, kComputed>, 1, 1};
+  return {};
 }
 
 template <typename T>
-TokenKernel<T> ChooseKernel(const PatchShape& shape, bool computed) {
+TokenChoice<T> ChooseTokens(const PatchShape& shape, bool computed) {
   if constexpr (sizeof(T) == sizeof(uint16_t)) {
-    if (computed) return TokenKernelOf<T, true>(shape);
+    if (computed) return TokenChoiceOf<T, true>(shape);
   }
-  return TokenKernelOf<T, false>(shape);
+  return TokenChoiceOf<T, false>(shape);
+}
+
+// Whether the kernel can take this launch: words of pixels, whole tokens, and
+// rows that begin at whole chunks.
+template <typename T>
+bool Fits(const TokenChoice<T>& choice, const PatchifyBatch& batch,
+          const PatchShape& shape) {
+  return choice.kernel != nullptr && InWords(batch) &&
+         batch.images[0].first_row % kOutAlignment * shape.row() * sizeof(T) %
+                 kOutAlignment ==
+             0 &&
+         AllImages(batch, [&](const PatchifyImage& image) {
+           return image.grid_h % choice.down == 0 &&
+                  image.grid_w % choice.side == 0;
+         });
+}
+
+template <typename T>
+using PixelKernel = void (*)(Arguments<T>);
+
+// The optimised kernel for channels that lie side by side, or null.
+template <typename T>
+PixelKernel<T> ChoosePixels(const PatchShape& shape) {
+  if (!shape.channels_last || shape.merge != 1) return nullptr;
+  return shape.patch == 16 ? PatchifyPixels<T, 16> : nullptr;
+}
+
+template <typename T>
+using TileKernel = void (*)(Arguments<T>, uint32_t, uint64_t, bool);
+
+template <typename T>
+TileKernel<T> ChooseTiles(bool computed) {
+  if constexpr (sizeof(T) == sizeof(uint16_t)) {
+    if (computed) return PatchifyTiles<T, true>;
+  }
+  return PatchifyTiles<T, false>;
 }
 
 // Number of blocks for `items` at `items_of_block` each.
 uint64_t Blocks(uint64_t items, uint64_t items_of_block) {
   return (items + items_of_block - 1) / items_of_block;
+}
+
+template <typename T>
+absl::Status LaunchTiles(const PatchifyBatch& batch, const PatchShape& shape,
+                         const Arguments<T>& arguments, bool computed,
+                         uint64_t most_blocks, cudaStream_t stream) {
+  const uint64_t plane = uint64_t{shape.tile_h} * shape.tile_w;
+  const bool aligned = batch.kernel == PatchifyKernel::kFastest &&
+                       plane % 8 == 0 && Aligned(batch.pixels, 8) &&
+                       AllImages(batch, [](const PatchifyImage& image) {
+                         return image.pixel_offset % 8 == 0;
+                       });
+  const bool flat = AllImages(batch, [&](const PatchifyImage& image) {
+    return image.height == shape.tile_h && image.width == shape.tile_w;
+  });
+  const bool lines =
+      shape.tile_w % 8 == 0 && AllImages(batch, [](const PatchifyImage& image) {
+        return image.width % 8 == 0;
+      });
+  const auto blocks_for = [most_blocks](uint64_t items) {
+    return std::min(Blocks(items, kThreads), most_blocks);
+  };
+  if (aligned && (flat || lines)) {
+    ChooseTiles<T>(computed)<<<blocks_for(arguments.rows * plane / 8), kThreads,
+                               0, stream>>>(arguments, flat ? 1 : shape.tile_h,
+                                            flat ? plane : shape.tile_w, flat);
+  } else {
+    PatchifyTileValues<T>
+        <<<blocks_for(arguments.rows * shape.row()), kThreads, 0, stream>>>(
+            arguments, shape.tile_h, shape.tile_w);
+  }
+  return CudaStatus(cudaGetLastError(), "launch of patchify for tiles");
 }
 
 template <typename T>
@@ -87,12 +175,19 @@ absl::Status LaunchAs(const PatchifyBatch& batch, const PatchShape& shape,
   arguments.out = static_cast<T*>(batch.out);
 
   const uint64_t resident = uint64_t{kBlocksOfMultiprocessor} * multiprocessors;
-  const TokenKernel<T> kernel =
-      batch.kernel == PatchifyKernel::kFastest && InWords(batch)
-          ? ChooseKernel<T>(shape, lines.has_value())
-          : nullptr;
-  if (kernel != nullptr) {
-    const uint64_t tokens = rows / (shape.merge * shape.merge);
+  if (shape.tiles()) {
+    return LaunchTiles(batch, shape, arguments, lines.has_value(), resident * 8,
+                       stream);
+  }
+  // Blocks that take `items` in turns, one a thread.
+  const auto blocks_for = [resident](uint64_t items) {
+    return std::min(Blocks(items, kThreads), resident * 8);
+  };
+  const bool fastest = batch.kernel == PatchifyKernel::kFastest;
+  const TokenChoice<T> tokens_by = ChooseTokens<T>(shape, lines.has_value());
+  const PixelKernel<T> pixels_by = ChoosePixels<T>(shape);
+  if (fastest && Fits(tokens_by, batch, shape)) {
+    const uint64_t tokens = rows / (tokens_by.down * tokens_by.side);
     const uint32_t each = static_cast<uint32_t>(
         std::clamp<uint64_t>(tokens / (4 * resident), 1, kMaxTokensOfBlock));
     const uint64_t blocks = Blocks(tokens, each);
@@ -100,11 +195,13 @@ absl::Status LaunchAs(const PatchifyBatch& batch, const PatchShape& shape,
       return absl::InvalidArgumentError(
           absl::StrCat(rows, " patches are more than a launch can hold"));
     }
-    kernel<<<blocks, kThreads, 0, stream>>>(arguments, each);
+    tokens_by.kernel<<<blocks, kThreads, 0, stream>>>(arguments, each);
+  } else if (fastest && pixels_by != nullptr && InWords(batch)) {
+    pixels_by<<<blocks_for(rows * shape.row() / 4), kThreads, 0, stream>>>(
+        arguments);
   } else {
-    const uint64_t blocks =
-        std::min(Blocks(rows * shape.row(), kThreads), resident * 8);
-    PatchifyValues<T><<<blocks, kThreads, 0, stream>>>(arguments, shape);
+    PatchifyValues<T><<<blocks_for(rows * shape.row()), kThreads, 0, stream>>>(
+        arguments, shape);
   }
   return CudaStatus(cudaGetLastError(), "launch of patchify");
 }
@@ -129,9 +226,18 @@ std::optional<CudaPatchifier::Lines> LinesOf(const NormaliseTable& table) {
 
 absl::Status LoadAll(const PatchShape& shape) {
   return LoadKernels(
-      {reinterpret_cast<const void*>(ChooseKernel<float>(shape, false)),
-       reinterpret_cast<const void*>(ChooseKernel<uint16_t>(shape, false)),
-       reinterpret_cast<const void*>(ChooseKernel<uint16_t>(shape, true)),
+      {reinterpret_cast<const void*>(ChooseTokens<float>(shape, false).kernel),
+       reinterpret_cast<const void*>(
+           ChooseTokens<uint16_t>(shape, false).kernel),
+       reinterpret_cast<const void*>(
+           ChooseTokens<uint16_t>(shape, true).kernel),
+       reinterpret_cast<const void*>(ChooseTiles<float>(false)),
+       reinterpret_cast<const void*>(ChooseTiles<uint16_t>(false)),
+       reinterpret_cast<const void*>(ChooseTiles<uint16_t>(true)),
+       reinterpret_cast<const void*>(ChoosePixels<float>(shape)),
+       reinterpret_cast<const void*>(ChoosePixels<uint16_t>(shape)),
+       reinterpret_cast<const void*>(PatchifyTileValues<float>),
+       reinterpret_cast<const void*>(PatchifyTileValues<uint16_t>),
        reinterpret_cast<const void*>(PatchifyValues<float>),
        reinterpret_cast<const void*>(PatchifyValues<uint16_t>)});
 }
@@ -166,9 +272,12 @@ absl::StatusOr<CudaPatchifier> CudaPatchifier::Create(
 
 absl::Status CudaPatchifier::Launch(const PatchifyBatch& batch,
                                     cudaStream_t stream) const {
+  PatchShape shape = shape_;
+  shape.tile_h = batch.tile_h;
+  shape.tile_w = batch.tile_w;
   BALLAST_ASSIGN_OR_RETURN(
       const uint64_t rows,
-      CheckImages(batch.images, shape_, batch.pixel_bytes, batch.out_rows));
+      CheckImages(batch.images, shape, batch.pixel_bytes, batch.out_rows));
   if (rows == 0) return absl::OkStatus();
   BALLAST_RETURN_IF_ERROR(CheckMemory(batch));
   int current = 0;
@@ -180,9 +289,9 @@ absl::Status CudaPatchifier::Launch(const PatchifyBatch& batch,
                      "of device ", device_));
   }
   return batch.type == PixelType::kFloat32
-             ? LaunchAs<float>(batch, shape_, rows, values_.data(), lines_,
+             ? LaunchAs<float>(batch, shape, rows, values_.data(), lines_,
                                multiprocessors_, stream)
-             : LaunchAs<uint16_t>(batch, shape_, rows, values_.data(), lines_,
+             : LaunchAs<uint16_t>(batch, shape, rows, values_.data(), lines_,
                                   multiprocessors_, stream);
 }
 

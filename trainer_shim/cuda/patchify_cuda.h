@@ -26,9 +26,9 @@ enum class PatchifyKernel {
 // caller, lies on the patchifier's device, and stays valid until the launch is
 // done.
 struct PatchifyBatch {
-  // Device: [pixel_bytes] 8-bit RGB, each image [grid_h*p, grid_w*p, 3] at its
-  // offset. The optimised kernel needs images at multiples of 4 bytes, as they
-  // are in a block (docs/block.md).
+  // Device: [pixel_bytes] 8-bit RGB, each image [height, width, 3] at its
+  // offset. The optimised kernels need images at multiples of 4 bytes, for
+  // tiles of 8, as they are in a block (docs/block.md).
   const uint8_t* pixels = nullptr;
   uint64_t pixel_bytes = 0;
   // The same table twice, as CheckImages requires it: in host memory, for
@@ -39,6 +39,9 @@ struct PatchifyBatch {
   // that belong to no image are left unchanged.
   void* out = nullptr;
   uint64_t out_rows = 0;
+  // As in PatchShape, for tiles; 0 for patches.
+  uint32_t tile_h = 0;
+  uint32_t tile_w = 0;
   PixelType type = PixelType::kBfloat16;
   PatchifyKernel kernel = PatchifyKernel::kFastest;
 };
@@ -52,8 +55,9 @@ struct PatchifyBatch {
 // Movable. Thread-compatible; Launch is const and may be called concurrently.
 class CudaPatchifier {
  public:
-  // Creates one for the calling thread's current device. Copies the table there
-  // and waits for the copy. Errors: as CudaStatus.
+  // Creates one for the calling thread's current device. A launch's batch, not
+  // `shape`, has the sides of tiles. Copies the table to the device and waits
+  // for the copy. Errors: as CudaStatus.
   static absl::StatusOr<CudaPatchifier> Create(const PatchShape& shape,
                                                const NormaliseTable& table);
 

@@ -138,24 +138,25 @@ struct Corner {
   uint64_t stride;
 };
 
-template <typename T, int kP, int kM>
+template <typename T, int kP, int kDown, int kSide>
 __device__ inline Corner FindCorner(const Arguments<T>& a, uint64_t token) {
-  const uint64_t row = a.first_row + token * (kM * kM);
+  const uint64_t row = a.first_row + token * (kDown * kSide);
   const PatchifyImage image = FindImage(a.images, a.image_count, row);
-  const uint32_t number = (row - image.first_row) / (kM * kM);
-  const uint32_t across = image.grid_w / kM;
-  const uint64_t stride = uint64_t{3} * kP * image.grid_w;
-  return {a.pixels + image.pixel_offset + number / across * (kP * kM * stride) +
-              uint64_t{number % across} * (3 * kP * kM),
+  const uint32_t number = (row - image.first_row) / (kDown * kSide);
+  const uint32_t across = image.grid_w / kSide;
+  const uint64_t stride = uint64_t{3} * image.width;
+  return {a.pixels + image.pixel_offset +
+              number / across * (kP * kDown * stride) +
+              uint64_t{number % across} * (3 * kP * kSide),
           stride};
 }
 
 // A group: the patches of a token, side by side, that a warp takes at a time.
 // There are enough of them that their rows of pixels are whole words, and they
 // are consecutive rows of the output.
-template <int kP, int kM>
+template <int kP, int kSide>
 struct Group {
-  static constexpr int kAcross = kP % 4 == 0 ? 1 : kM;
+  static constexpr int kAcross = kP % 4 == 0 ? 1 : kSide;
   static constexpr int kPlane = kP * kP;  // values of a channel of a patch
   static constexpr int kFoursOfRow =
       kAcross * kP / 4;  // pixels, four at a time
@@ -185,11 +186,11 @@ __device__ inline void PutFour(typename Four<T>::Vector four, int c, int y,
 }
 
 // A warp turns the pixels of a group into values, [patches, 3, kPlane].
-template <typename T, int kP, int kM, bool kComputed>
+template <typename T, int kP, int kSide, bool kComputed>
 __device__ inline void Normalise(const uint8_t* pixels, uint64_t stride,
                                  int lane, const Line (&lines)[3],
                                  const T (*values)[256], T* staged) {
-  using Shape = Group<kP, kM>;
+  using Shape = Group<kP, kSide>;
   // Issues all loads before waiting for the first.
   uint32_t words[Shape::kRounds][3];
 #pragma unroll
@@ -218,10 +219,10 @@ __device__ inline void Normalise(const uint8_t* pixels, uint64_t stride,
 }
 
 // A warp writes the rows of a group: each channel of each patch kTp times.
-template <typename T, int kP, int kM, int kTp>
+template <typename T, int kP, int kSide, int kTp>
 __device__ inline void StoreRows(const T* staged, int lane, T* out) {
   constexpr int kPlane = kP * kP * sizeof(T);  // bytes
-  constexpr int kChunks = Group<kP, kM>::kAcross * 3 * kTp * kPlane / 16;
+  constexpr int kChunks = Group<kP, kSide>::kAcross * 3 * kTp * kPlane / 16;
   const uint8_t* bytes = reinterpret_cast<const uint8_t*>(staged);
 #pragma unroll 2
   for (int chunk = lane; chunk < kChunks; chunk += kWarp) {
@@ -246,19 +247,20 @@ __device__ inline void StoreRows(const T* staged, int lane, T* out) {
 
 // ---- Kernels ----------------------------------------------------------------
 
-// The optimised kernel. A block takes `tokens_of_block` consecutive tokens, a
-// warp one group of patches at a time: it converts pixels to values in shared
-// memory, then writes them in whole chunks of 16 bytes, neighbouring lanes to
-// neighbouring addresses. A warp reads from a few rows of pixels, whose other
-// bytes its block reads next.
-template <typename T, int kP, int kM, int kTp, bool kComputed>
+// The optimised kernel for patches of channels. A token is kDown x kSide
+// patches: those that merge or, in raster order, one or two side by side. A
+// block takes `tokens_of_block` consecutive tokens, a warp one group of patches
+// at a time: it converts pixels to values in shared memory, then writes them in
+// whole chunks of 16 bytes, neighbouring lanes to neighbouring addresses. A
+// warp reads from a few rows of pixels, whose other bytes its block reads next.
+template <typename T, int kP, int kDown, int kSide, int kTp, bool kComputed>
 __global__ void __launch_bounds__(kThreads)
     PatchifyTokens(const Arguments<T> a, uint32_t tokens_of_block) {
-  using Shape = Group<kP, kM>;
+  using Shape = Group<kP, kSide>;
   constexpr int kRow =
       3 * kTp * Shape::kPlane;  // values of a row of the output
-  constexpr int kGroups = kM * kM / Shape::kAcross;  // of a token
-  constexpr int kOfRow = kM / Shape::kAcross;        // side by side in it
+  constexpr int kGroups = kDown * kSide / Shape::kAcross;  // of a token
+  constexpr int kOfRow = kSide / Shape::kAcross;           // side by side in it
   // Half a chunk never spans two channels.
   static_assert(Shape::kAcross * kRow * sizeof(T) % 16 == 0 &&
                 Shape::kPlane * sizeof(T) % 8 == 0);
@@ -266,12 +268,13 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ T values[kComputed ? 1 : 3][256];
   alignas(16) __shared__ T staged[kWarps][Shape::kAcross * 3 * Shape::kPlane];
   const uint64_t first = uint64_t{blockIdx.x} * tokens_of_block;
-  const uint64_t tokens = a.rows / (kM * kM);
+  const uint64_t tokens = a.rows / (kDown * kSide);
   const uint32_t count = tokens - first < tokens_of_block
                              ? static_cast<uint32_t>(tokens - first)
                              : tokens_of_block;
   if (threadIdx.x < count) {
-    corners[threadIdx.x] = FindCorner<T, kP, kM>(a, first + threadIdx.x);
+    corners[threadIdx.x] =
+        FindCorner<T, kP, kDown, kSide>(a, first + threadIdx.x);
   }
   if constexpr (!kComputed) {
     const T(*all)[256] = TableOf(*a.values, T());
@@ -288,13 +291,13 @@ __global__ void __launch_bounds__(kThreads)
     const Corner corner = corners[group / kGroups];
     const uint32_t y = group % kGroups / kOfRow;
     const uint32_t x = group % kOfRow;
-    Normalise<T, kP, kM, kComputed>(
+    Normalise<T, kP, kSide, kComputed>(
         corner.first + y * kP * corner.stride + x * kP * 3, corner.stride, lane,
         a.lines, values, own);
     __syncwarp();
-    const uint64_t row =
-        a.first_row + first * (kM * kM) + uint64_t{group} * Shape::kAcross;
-    StoreRows<T, kP, kM, kTp>(own, lane, a.out + row * kRow);
+    const uint64_t row = a.first_row + first * (kDown * kSide) +
+                         uint64_t{group} * Shape::kAcross;
+    StoreRows<T, kP, kSide, kTp>(own, lane, a.out + row * kRow);
     __syncwarp();
   }
 }
@@ -314,14 +317,22 @@ __global__ void __launch_bounds__(kThreads)
     const uint64_t row = a.first_row + i / columns;
     const uint64_t column = i % columns;
     const PatchifyImage image = FindImage(a.images, a.image_count, row);
-    const uint64_t token = (row - image.first_row) / (m * m);
-    const uint64_t within = (row - image.first_row) % (m * m);
+    const uint64_t number = row - image.first_row;
+    if (number >= uint64_t{image.grid_h} * image.grid_w) {
+      a.out[row * columns + column] = T();  // padding
+      continue;
+    }
+    const uint64_t token = number / (m * m);
+    const uint64_t within = number % (m * m);
     const uint64_t across = image.grid_w / m;
-    const uint64_t y = (token / across * m + within / m) * p + column / p % p;
-    const uint64_t x = (token % across * m + within % m) * p + column % p;
-    const uint64_t c = column / (shape.temporal_patch * p * p);
+    const uint64_t pixel = shape.channels_last ? column / 3 : column % (p * p);
+    const uint64_t c = shape.channels_last
+                           ? column % 3
+                           : column / (shape.temporal_patch * p * p);
+    const uint64_t y = (token / across * m + within / m) * p + pixel / p;
+    const uint64_t x = (token % across * m + within % m) * p + pixel % p;
     const uint8_t byte =
-        a.pixels[image.pixel_offset + 3 * (y * image.grid_w * p + x) + c];
+        a.pixels[image.pixel_offset + 3 * (y * image.width + x) + c];
     a.out[row * columns + column] = values[c][byte];
   }
 }

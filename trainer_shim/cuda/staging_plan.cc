@@ -69,7 +69,7 @@ StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
   if (!layout.text.cu_seqlens.empty()) {
     plan.tokens = layout.text.padded_tokens() / shape.context.size;
   }
-  if (!layout.images.empty()) plan.patches = layout.vision.patches();
+  plan.rows = layout.crops.rows();
 
   plan.landing.received = AlignUp(exchange.block.bytes(), kTensorAlignment);
   plan.landing.decoded =
@@ -93,6 +93,14 @@ StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
       upload.Add<int64_t>(layout.vision.image_grid_thw.size());
   plan.upload.vision_cu_seqlens =
       upload.Add<int32_t>(layout.vision.cu_seqlens.size());
+  const CropLayout& crops = layout.crops;
+  plan.upload.imgs_sizes = upload.Add<int64_t>(crops.imgs_sizes.size());
+  plan.upload.crops_per_image =
+      upload.Add<int64_t>(crops.crops_per_image.size());
+  plan.upload.image_sizes = upload.Add<int64_t>(crops.image_sizes.size());
+  plan.upload.spatial_shapes = upload.Add<int64_t>(crops.spatial_shapes.size());
+  plan.upload.pixel_attention_mask =
+      upload.Add<uint8_t>(crops.pixel_attention_mask.size());
   plan.upload.embedding_order =
       upload.Add<int64_t>(layout.embeddings.order.size());
   plan.upload.bytes = upload.bytes();
@@ -108,7 +116,7 @@ StagingPlan PlanStaging(const ExchangePlan& exchange, const BatchLayout& layout,
       fields.positions ? plan.tokens * shape.block.position_axes : 0);
   plan.output.attention_mask = output.Add<uint8_t>(
       fields.positions && shape.padding.rows ? plan.tokens : 0);
-  const uint64_t values = fields.pixels ? plan.patches * shape.patch.row() : 0;
+  const uint64_t values = fields.pixels ? plan.rows * crops.shape.row() : 0;
   plan.output.pixel_values = pixel_type == PixelType::kBfloat16
                                  ? output.Add<uint16_t>(values)
                                  : output.Add<float>(values);
@@ -130,7 +138,8 @@ void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,
     if (layout.images.empty()) continue;
     for (uint32_t k = 0; k < owned.expected.num_images; ++k) {
       const ImageRecord& image = exchange.images[owned.first_image + k];
-      images.push_back({payload + image.data, 0, image.grid_h, image.grid_w});
+      images.push_back({payload + image.data, 0, image.grid_h, image.grid_w,
+                        image.height, image.width});
     }
   }
   for (const EncodedSource& encoded : plan.encoded) {
@@ -138,10 +147,11 @@ void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,
   }
   if (layout.dummy_image) {
     const ImageRecord& dummy = layout.images.back();
-    images.push_back({plan.landing.grey, 0, dummy.grid_h, dummy.grid_w});
+    images.push_back({plan.landing.grey, 0, dummy.grid_h, dummy.grid_w,
+                      dummy.height, dummy.width});
   }
   for (size_t i = 0; i < images.size(); ++i) {
-    images[i].first_row = layout.vision.patch_offsets[i];
+    images[i].first_row = layout.crops.row_offsets[i];
   }
   Put<ExchangeHeader>(out, plan.upload.header,
                       {HeaderOf(exchange.block.header)});
@@ -152,6 +162,11 @@ void FillUpload(const StagingPlan& plan, const ExchangePlan& exchange,
   Put(out, plan.upload.cu_seqlens_padded, layout.text.cu_seqlens_padded);
   Put(out, plan.upload.image_grid_thw, layout.vision.image_grid_thw);
   Put(out, plan.upload.vision_cu_seqlens, layout.vision.cu_seqlens);
+  Put(out, plan.upload.imgs_sizes, layout.crops.imgs_sizes);
+  Put(out, plan.upload.crops_per_image, layout.crops.crops_per_image);
+  Put(out, plan.upload.image_sizes, layout.crops.image_sizes);
+  Put(out, plan.upload.spatial_shapes, layout.crops.spatial_shapes);
+  Put(out, plan.upload.pixel_attention_mask, layout.crops.pixel_attention_mask);
   Put(out, plan.upload.embedding_order, layout.embeddings.order);
 }
 

@@ -83,6 +83,11 @@ struct UploadLayout {
   uint64_t cu_seqlens_padded = 0;
   uint64_t image_grid_thw = 0;
   uint64_t vision_cu_seqlens = 0;
+  uint64_t imgs_sizes = 0;  // and below: CropLayout's
+  uint64_t crops_per_image = 0;
+  uint64_t image_sizes = 0;
+  uint64_t spatial_shapes = 0;
+  uint64_t pixel_attention_mask = 0;
   uint64_t embedding_order = 0;
   uint64_t bytes = 0;
 };
@@ -107,9 +112,9 @@ struct StagingPlan {
   UploadLayout upload;
   OutputLayout output;
   uint32_t samples = 0;
-  uint32_t images = 0;  // including a dummy image
+  uint32_t images = 0;  // crops, including a dummy image
   uint64_t tokens = 0;  // of this context rank: T / context.size
-  uint64_t patches = 0;
+  uint64_t rows = 0;    // of pixel_values
   // In the order of the batch's images.
   std::vector<EncodedSource> encoded;
   bool receives_encoded = false;  // some of them are received

@@ -65,7 +65,7 @@ absl::Status BatchAssembler::Describe(const StepInfo& step,
                 plan.layout, /*has_block=*/false, batch);
   if (!shape_.fields.any()) return absl::OkStatus();
   if (role_.module() == v1::MODULE_VISION) {
-    SizeVision(plan.layout.vision, shape_.patch, batch);
+    SizeVision(plan.layout.vision, plan.layout.crops, batch);
   } else {
     SizeText(plan.layout.text, shape_.block.position_axes, batch);
   }
@@ -147,7 +147,7 @@ absl::Status BatchAssembler::PackImages(const Plan& plan,
     grey_.resize(PixelBytes(dummy), kGreyPixel);
     images_.push_back({grey_.data(), dummy});
   }
-  PackVision(images_, plan.layout.vision, shape_.patch, table_, batch);
+  PackVision(images_, plan.layout.vision, plan.layout.crops, table_, batch);
   return absl::OkStatus();
 }
 

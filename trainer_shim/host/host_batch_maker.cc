@@ -1,6 +1,7 @@
 #include "trainer_shim/host/host_batch_maker.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -109,6 +110,16 @@ absl::StatusOr<absl::Span<const uint8_t>> HostBatchMaker::CheckedCopy(
 
 absl::Status HostBatchMaker::Broadcast(BatchEntry* entry, StreamHandle) {
   return BroadcastBatch(setup_.tensor_communicator, BatchOf(entry));
+}
+
+absl::Status HostBatchMaker::Move(const BatchInfo&, const EmbeddingMoves& moves,
+                                  StreamHandle) {
+  for (const EmbeddingMoves::Copy& copy : moves.copies) {
+    std::memcpy(copy.to.data(), copy.from, copy.to.size());
+  }
+  std::fill(moves.zero.begin(), moves.zero.end(), 0);
+  if (setup_.communicator == nullptr) return absl::OkStatus();
+  return setup_.communicator->AllToAllV(moves.sends, moves.receives, nullptr);
 }
 
 }  // namespace ballast

@@ -26,6 +26,8 @@ class HostBatchMaker : public BatchMaker {
   absl::Status Open(const Setup& setup) override;
   absl::StatusOr<BatchEntry*> Next(StreamHandle) override;
   absl::Status Broadcast(BatchEntry* entry, StreamHandle) override;
+  absl::Status Move(const BatchInfo& batch, const EmbeddingMoves& moves,
+                    StreamHandle) override;
   JpegEngineCounts decoded() const override {
     return assembler_ ? assembler_->decoded() : JpegEngineCounts();
   }

@@ -92,10 +92,10 @@ void PackText(absl::Span<const TextPiece> pieces, const TextLayout& layout,
   }
 }
 
-void SizeVision(const VisionLayout& layout, const PatchShape& shape,
+void SizeVision(const VisionLayout& layout, const CropLayout& crops,
                 PackedBatch* batch) {
   const uint64_t values =
-      batch->fields.pixels ? layout.patches() * shape.row() : 0;
+      batch->fields.pixels ? crops.rows() * crops.shape.row() : 0;
   const bool bf16 = batch->pixel_type == PixelType::kBfloat16;
   batch->pixel_values.resize(bf16 ? 0 : values);
   batch->pixel_values_bf16.resize(bf16 ? values : 0);
@@ -105,20 +105,22 @@ void SizeVision(const VisionLayout& layout, const PatchShape& shape,
 }
 
 void PackVision(absl::Span<const ImagePiece> pieces, const VisionLayout& layout,
-                const PatchShape& shape, const NormaliseTable& table,
+                const CropLayout& crops, const NormaliseTable& table,
                 PackedBatch* batch) {
-  SizeVision(layout, shape, batch);
+  SizeVision(layout, crops, batch);
   if (!batch->fields.pixels) return;
   const bool bf16 = batch->pixel_type == PixelType::kBfloat16;
 
   for (size_t i = 0; i < pieces.size(); ++i) {
-    const ImageRecord& image = pieces[i].record;
-    const uint64_t first = layout.patch_offsets[i] * shape.row();
+    const ImageRecord& record = pieces[i].record;
+    const CropSides sides = {record.grid_h, record.grid_w, record.height,
+                             record.width};
+    const uint64_t first = crops.row_offsets[i] * crops.shape.row();
     if (bf16) {
-      PatchifyBfloat16(pieces[i].pixels, image.grid_h, image.grid_w, shape,
-                       table, batch->pixel_values_bf16.data() + first);
+      PatchifyBfloat16(pieces[i].pixels, sides, crops.shape, table,
+                       batch->pixel_values_bf16.data() + first);
     } else {
-      Patchify(pieces[i].pixels, image.grid_h, image.grid_w, shape, table,
+      Patchify(pieces[i].pixels, sides, crops.shape, table,
                batch->pixel_values.data() + first);
     }
   }

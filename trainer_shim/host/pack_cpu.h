@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "proto/block/block_layout.h"
+#include "trainer_shim/crop_layout.h"
 #include "trainer_shim/host/packed_batch.h"
 #include "trainer_shim/host/patchify.h"
 #include "trainer_shim/thd_layout.h"
@@ -41,13 +42,13 @@ struct ImagePiece {
 };
 
 // As SizeText, for image tensors of batch->pixel_type.
-void SizeVision(const VisionLayout& layout, const PatchShape& shape,
+void SizeVision(const VisionLayout& layout, const CropLayout& crops,
                 PackedBatch* batch);
 
 // Calls SizeVision and fills the image tensors of `batch` in batch->pixel_type.
-// `pieces[i]` has the grid that `layout` gives image i, with grid_t 1.
+// `pieces[i]` has the grid that `layout` gives crop i, with grid_t 1.
 void PackVision(absl::Span<const ImagePiece> pieces, const VisionLayout& layout,
-                const PatchShape& shape, const NormaliseTable& table,
+                const CropLayout& crops, const NormaliseTable& table,
                 PackedBatch* batch);
 
 }  // namespace ballast

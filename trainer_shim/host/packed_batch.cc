@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "proto/schedule/image_columns.h"
 
 namespace ballast {
 namespace {
@@ -43,6 +44,41 @@ class Digest {
   std::unique_ptr<XXH3_state_t, Free> state_;
 };
 
+// The lists of crops that a batch has beside its grids.
+void AddLists(const CropLayout& crops, Digest* digest) {
+  if (!crops.lists_crops) return;
+  if (crops.tiles) {
+    const uint32_t tile[2] = {crops.shape.tile_h, crops.shape.tile_w};
+    digest->Add("tile", tile, 2);
+  }
+  digest->Add("imgs_sizes", crops.imgs_sizes);
+  digest->Add("crops_per_image", crops.crops_per_image);
+  digest->Add("image_sizes", crops.image_sizes);
+  digest->Add("spatial_shapes", crops.spatial_shapes);
+  digest->Add("pixel_attention_mask", crops.pixel_attention_mask);
+}
+
+// The values of crop `crop`, without what a tile has beside and below it, which
+// follows from the other crops of the batch.
+template <typename T>
+void AddCrop(const PackedBatch& batch, absl::string_view name,
+             const std::vector<T>& pixels, uint64_t crop, Digest* digest) {
+  if (pixels.empty()) return;
+  const CropLayout& crops = batch.crops;
+  const PatchShape& shape = crops.shape;
+  const T* at = pixels.data() + crops.row_offsets[crop] * shape.row();
+  if (!crops.tiles) {
+    const uint64_t rows = crops.row_offsets[crop + 1] - crops.row_offsets[crop];
+    return digest->Add(name, at, rows * shape.row());
+  }
+  const uint64_t height = crops.imgs_sizes[2 * crop];
+  const uint64_t width = crops.imgs_sizes[2 * crop + 1];
+  for (uint64_t line = 0; line < 3 * height; ++line) {
+    const uint64_t y = line / height * shape.tile_h + line % height;
+    digest->Add(name, at + y * shape.tile_w, width);
+  }
+}
+
 }  // namespace
 
 std::string DigestOf(const PackedBatch& batch) {
@@ -61,6 +97,7 @@ std::string DigestOf(const PackedBatch& batch) {
   digest.Add("vision_cu_seqlens", batch.vision_cu_seqlens);
   digest.Add("vision_max_seqlen", &batch.vision_max_seqlen, 1);
   digest.Add("dummy_image", &batch.dummy_image, 1);
+  AddLists(batch.crops, &digest);
   if (batch.embeddings.planned()) {
     digest.Add("embedding_send", batch.embeddings.send);
     digest.Add("embedding_receive", batch.embeddings.receive);
@@ -70,18 +107,18 @@ std::string DigestOf(const PackedBatch& batch) {
 }
 
 std::vector<std::string> SampleDigests(const PackedBatch& batch) {
-  std::map<uint64_t, uint32_t> images;  // by position
+  std::map<uint64_t, uint32_t> crops;  // by position
   for (const auto& micro_batch : batch.schedule->micro_batches()) {
+    const std::vector<uint32_t> first = FirstEntriesOf(micro_batch).crop;
     for (int i = 0; i < micro_batch.position_size(); ++i) {
-      images[micro_batch.position(i)] = micro_batch.images(i);
+      crops[micro_batch.position(i)] = first[i + 1] - first[i];
     }
   }
   const uint64_t tokens = batch.cu_seqlens_padded.empty()
                               ? 0
                               : batch.cu_seqlens_padded.back() /
                                     batch.context.size;  // of this rank
-  uint64_t image = 0;
-  uint64_t patch = 0;
+  uint64_t crop = 0;
   std::vector<std::string> digests;
   for (size_t i = 0; i < batch.samples.size(); ++i) {
     Digest digest;
@@ -100,18 +137,12 @@ std::vector<std::string> SampleDigests(const PackedBatch& batch) {
         add("position_ids", batch.position_ids, axis * tokens + first);
       }
     }
-    for (uint32_t left = images[batch.samples[i].position];
-         left > 0 && !batch.image_grid_thw.empty(); --left, ++image) {
-      const int64_t* const grid = batch.image_grid_thw.data() + 3 * image;
-      digest.Add("image_grid_thw", grid, 3);
-      const uint64_t values =
-          uint64_t(grid[0] * grid[1] * grid[2]) * batch.patch_values;
-      const auto add = [&](absl::string_view name, const auto& pixels) {
-        if (!pixels.empty()) digest.Add(name, pixels.data() + patch, values);
-      };
-      add("pixel_values", batch.pixel_values);
-      add("pixel_values_bf16", batch.pixel_values_bf16);
-      patch += values;
+    for (uint32_t left = crops[batch.samples[i].position];
+         left > 0 && !batch.image_grid_thw.empty(); --left, ++crop) {
+      digest.Add("image_grid_thw", batch.image_grid_thw.data() + 3 * crop, 3);
+      AddCrop(batch, "pixel_values", batch.pixel_values, crop, &digest);
+      AddCrop(batch, "pixel_values_bf16", batch.pixel_values_bf16, crop,
+              &digest);
     }
     digests.push_back(digest.Hex());
   }
@@ -124,9 +155,6 @@ TensorAddresses AddressesOf(const PackedBatch& batch) {
   at.tokens = batch.cu_seqlens_padded.empty()
                   ? 0
                   : batch.cu_seqlens_padded.back() / batch.context.size;
-  const uint64_t values =
-      bfloat16 ? batch.pixel_values_bf16.size() : batch.pixel_values.size();
-  at.patches = batch.patch_values == 0 ? 0 : values / batch.patch_values;
   at.images = batch.image_grid_thw.size() / 3;
   at.bounds = batch.cu_seqlens.size();
   at.vision_bounds = batch.vision_cu_seqlens.size();
@@ -144,6 +172,11 @@ TensorAddresses AddressesOf(const PackedBatch& batch) {
   at.image_grid_thw = at.image_grid_thw_host = batch.image_grid_thw.data();
   at.vision_cu_seqlens = at.vision_cu_seqlens_host =
       batch.vision_cu_seqlens.data();
+  at.imgs_sizes = batch.crops.imgs_sizes.data();
+  at.crops_per_image = batch.crops.crops_per_image.data();
+  at.image_sizes = batch.crops.image_sizes.data();
+  at.spatial_shapes = batch.crops.spatial_shapes.data();
+  at.pixel_attention_mask = batch.crops.pixel_attention_mask.data();
   at.embedding_order = batch.embeddings.order.data();
   return at;
 }

@@ -14,8 +14,8 @@ namespace ballast {
 // A rank's packed batch of one micro-batch, in host memory. Tensors that
 // `fields` does not name are empty. docs/thd_format.md explains the arrays.
 // There are n samples, T padded tokens, of which this context rank has L = T /
-// context.size, and P patches of patch_values values. All tensors are dense and
-// row-major. If `padded`, [1, L] stands for [n, L / n], one row a sample.
+// context.size. All tensors are dense and row-major. If `padded`, [1, L] stands
+// for [n, L / n], one row a sample.
 struct PackedBatch : BatchInfo {
   // Language.
   std::vector<int64_t> input_ids;  // [1, L]; the pad id in alignment padding
@@ -30,12 +30,13 @@ struct PackedBatch : BatchInfo {
   std::vector<int32_t> cu_seqlens;         // [n+1], real lengths
   std::vector<int32_t> cu_seqlens_padded;  // [n+1], places; ends with T
 
-  // Vision. [P, 3*temporal_patch*patch*patch] in the processor's patch order,
-  // in the vector that pixel_type selects; bfloat16 as its bits.
+  // Vision; BatchInfo::crops has the lists of crops. [crops.rows(),
+  // crops.shape.row()] in the processor's order, in the vector that pixel_type
+  // selects; bfloat16 as its bits.
   std::vector<float> pixel_values;
   std::vector<uint16_t> pixel_values_bf16;
-  std::vector<int64_t> image_grid_thw;     // [number of images, 3]
-  std::vector<int32_t> vision_cu_seqlens;  // [number of images + 1]
+  std::vector<int64_t> image_grid_thw;     // [number of crops, 3]
+  std::vector<int32_t> vision_cu_seqlens;  // [number of crops + 1]
 
   // Time of packing, without exchange, decoding and waiting.
   absl::Duration pack_time;

@@ -12,7 +12,7 @@ enum class PixelType { kFloat32, kBfloat16 };
 // The nearest bfloat16 of a finite float, ties to even, as its 16 bits.
 uint16_t ToBfloat16(float value);
 
-// The two formulas by which Hugging Face's processors normalise; their results
+// The formulas by which Hugging Face's processors normalise; their results
 // differ in the last bits.
 enum class Normalisation {
   // Qwen2VLImageProcessor: (x - 255*mean) / (255*std), all float32.
@@ -20,6 +20,9 @@ enum class Normalisation {
   // Qwen2VLImageProcessorPil: float32(float64(x) / 255), then (x - mean) / std
   // in float32.
   kPil,
+  // Llama4ImageProcessor: as kPil, with each intermediate result, mean and std
+  // rounded to bfloat16.
+  kBfloat16,
 };
 
 // The normalised value of every byte. Pixels are 8-bit, so normalising is one
@@ -42,24 +45,71 @@ class NormaliseTable {
   std::array<std::array<uint16_t, 256>, 3> bfloat16s_;
 };
 
-// Sides of patches, as the model's processor has them.
+// How a crop becomes rows of pixel_values, as the model's processor has them:
+//
+//   merge order     {patch, merge, temporal}           Qwen, GLM
+//   raster order    {patch, 1, temporal}               RADIO, Kimi, HunyuanVL
+//   padded patches  {patch, 1, 1, true, max_patches}   SigLIP 2 NaFlex, Gemma 4
+//   tiles           tile_h, tile_w: one row, [3, tile_h, tile_w]
 struct PatchShape {
   uint32_t patch = 14;          // p: pixels per side
   uint32_t merge = 2;           // m: patches per side that become one token
   uint32_t temporal_patch = 2;  // Tp: times that a still image is repeated
+  // The values of a row are in the order (y, x, c) instead of (c, tp, y, x);
+  // temporal_patch is 1.
+  bool channels_last = false;
+  // Rows of each crop, of which those behind its patches are zeros. 0: a crop
+  // has as many rows as patches.
+  uint32_t padded_rows = 0;
+  // Not 0: a row is a whole crop, in the corner of a tile of zeros. The numbers
+  // above are not read.
+  uint32_t tile_h = 0;
+  uint32_t tile_w = 0;
 
+  bool tiles() const { return tile_h != 0; }
   // Values of one row of pixel_values.
-  uint64_t row() const { return uint64_t{3} * temporal_patch * patch * patch; }
+  uint64_t row() const {
+    return tiles() ? uint64_t{3} * tile_h * tile_w
+                   : uint64_t{3} * temporal_patch * patch * patch;
+  }
+  // Rows of a crop of this grid.
+  uint64_t RowsOf(uint32_t grid_h, uint32_t grid_w) const {
+    if (tiles()) return 1;
+    return padded_rows != 0 ? padded_rows : uint64_t{grid_h} * grid_w;
+  }
+
+  friend bool operator==(const PatchShape&, const PatchShape&) = default;
 };
 
-// Normalises one still image and cuts it into patches, in the order of
+// Sides of a crop: in patches, and in pixels, which are at least as many as the
+// patches cover. What they do not cover is part of tiles alone.
+struct CropSides {
+  uint32_t grid_h = 0;
+  uint32_t grid_w = 0;
+  uint32_t height = 0;
+  uint32_t width = 0;
+};
+
+// Normalises one still crop and cuts it into patches, in the order of
 // Qwen2VLImageProcessor:
 //
 //   row of patch (gh, gw):        ((gh/m)*(W/m) + gw/m)*m*m + (gh%m)*m + gw%m
 //   column of value (c, tp, y, x): ((c*Tp + tp)*p + y)*p + x
+//                 or with channels_last:     (y*p + x)*3 + c
 //
-// `rgb`: [grid_h*p, grid_w*p, 3] 8-bit. `out`: [grid_h*grid_w, row()] values.
-// Both sides of the grid are multiples of m. Sizes are not checked.
+// or, for tiles, places its values (c, y, x) at (c*tile_h + y)*tile_w + x.
+//
+// `rgb`: [height, width, 3] 8-bit. `out`: [RowsOf(grid), row()] values, all of
+// which are written. Both sides of the grid are multiples of m, a crop has at
+// most padded_rows patches if that is not 0, and is no larger than a tile.
+// Sizes are not checked.
+void Patchify(const uint8_t* rgb, const CropSides& crop,
+              const PatchShape& shape, const NormaliseTable& table, float* out);
+void PatchifyBfloat16(const uint8_t* rgb, const CropSides& crop,
+                      const PatchShape& shape, const NormaliseTable& table,
+                      uint16_t* out);
+
+// Likewise, of a crop that its patches cover.
 void Patchify(const uint8_t* rgb, uint32_t grid_h, uint32_t grid_w,
               const PatchShape& shape, const NormaliseTable& table, float* out);
 void PatchifyBfloat16(const uint8_t* rgb, uint32_t grid_h, uint32_t grid_w,

@@ -9,15 +9,17 @@
 
 namespace ballast {
 
-// One still image of a launch that patchifies many: a table record that host
-// and device both read.
+// One still crop of a launch that patchifies many: a table record that host and
+// device both read.
 struct PatchifyImage {
   uint64_t pixel_offset;  // bytes from the first pixel of the launch
   uint64_t first_row;     // row of pixel_values of its first patch
   uint32_t grid_h;        // sides in patches
   uint32_t grid_w;
+  uint32_t height;  // sides in pixels
+  uint32_t width;
 };
-static_assert(sizeof(PatchifyImage) == 24);
+static_assert(sizeof(PatchifyImage) == 32);
 
 // Checks everything that a kernel relies on and returns the number of rows that
 // `images` fill. Pure.
@@ -28,8 +30,9 @@ static_assert(sizeof(PatchifyImage) == 24);
 //
 // Errors: INVALID_ARGUMENT, naming the image, the value found and the one
 // wanted: a side of the shape is 0 or absurdly large, a side of a grid is 0 or
-// not a multiple of the merge size, rows overlap or leave a gap, pixels or rows
-// reach past their memory.
+// not a multiple of the merge size, an image has more patches than padded_rows
+// or its pixels, or is larger than a tile, rows overlap or leave a gap, pixels
+// or rows reach past their memory.
 absl::StatusOr<uint64_t> CheckImages(absl::Span<const PatchifyImage> images,
                                      const PatchShape& shape,
                                      uint64_t pixel_bytes, uint64_t out_rows);

@@ -13,10 +13,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "common/cores.h"
 #include "common/status_macros.h"
 #include "server/command/draw/dataset_config.h"
+#include "server/corpus/energon/energon_writer.h"
 #include "server/corpus/file.h"
 #include "server/corpus/parquet/parquet_writer.h"
 #include "server/corpus/tar/tar_writer.h"
@@ -124,8 +127,58 @@ class ParquetShard final : public ShardWriter {
   const std::unique_ptr<ParquetWriter> parquet_;
 };
 
-absl::StatusOr<std::unique_ptr<ShardWriter>> OpenShard(const std::string& path,
-                                                       DatasetFormat format) {
+// Lines, and a file for each image in the folder `images`.
+class LineShard final : public ShardWriter {
+ public:
+  LineShard(std::string directory, File lines)
+      : directory_(std::move(directory)), lines_(std::move(lines)) {}
+
+  absl::Status Add(absl::Span<const DrawnSample> samples,
+                   uint64_t first) override {
+    for (const DrawnSample& sample : samples) {
+      BALLAST_RETURN_IF_ERROR(AddSample(sample, first++));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Finish() override { return absl::OkStatus(); }
+
+ private:
+  absl::Status AddSample(const DrawnSample& sample, uint64_t number) {
+    std::vector<std::string> paths;
+    for (const DrawnImage& image : sample.images) {
+      paths.push_back(
+          absl::StrFormat("images/%06d.%d.%s", number, paths.size(),
+                          std::string(FileExtension(image.format))));
+      BALLAST_ASSIGN_OR_RETURN(
+          File file, File::Create(absl::StrCat(directory_, "/", paths.back())));
+      BALLAST_RETURN_IF_ERROR(file.Write(image.bytes));
+    }
+    absl::string_view rest = sample.conversation;
+    if (!absl::ConsumePrefix(&rest, "{")) {
+      return absl::InternalError("a drawn conversation is no JSON object");
+    }
+    const std::string images =
+        paths.empty() ? ""
+                      : absl::StrCat("\"image\": [\"",
+                                     absl::StrJoin(paths, "\", \""), "\"], ");
+    return lines_.Write(absl::StrCat("{", images, rest, "\n"));
+  }
+
+  const std::string directory_;
+  File lines_;
+};
+
+absl::StatusOr<std::unique_ptr<ShardWriter>> OpenShard(
+    const std::string& directory, const std::string& path,
+    DatasetFormat format) {
+  if (format == DatasetFormat::kJsonl) {
+    std::error_code error;
+    const std::string images = absl::StrCat(directory, "/images");
+    fs::create_directories(images, error);
+    if (error) return FileError(error.value(), "make the directory", images);
+    BALLAST_ASSIGN_OR_RETURN(File lines, File::Create(path));
+    return std::make_unique<LineShard>(directory, std::move(lines));
+  }
   if (format == DatasetFormat::kParquet) {
     BALLAST_ASSIGN_OR_RETURN(auto parquet, ParquetWriter::Create(path));
     return std::make_unique<ParquetShard>(std::move(parquet));
@@ -146,7 +199,8 @@ absl::Status WriteShard(const DatasetOptions& options, uint64_t shard,
   const std::string path =
       absl::StrCat(options.directory, "/", ShardName(shard, options.format));
   const std::string part = absl::StrCat(path, ".part");
-  BALLAST_ASSIGN_OR_RETURN(const auto writer, OpenShard(part, options.format));
+  BALLAST_ASSIGN_OR_RETURN(const auto writer,
+                           OpenShard(options.directory, part, options.format));
   const uint64_t first = shard * options.shard_samples;
   const uint64_t last =
       std::min<uint64_t>(options.samples, first + options.shard_samples);
@@ -176,7 +230,8 @@ absl::Status CheckNoOthers(const std::string& directory, uint64_t shards,
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (!absl::StartsWith(name, "docs-") ||
-        (!absl::EndsWith(name, ".tar") && !absl::EndsWith(name, ".parquet"))) {
+        (!absl::EndsWith(name, ".tar") && !absl::EndsWith(name, ".parquet") &&
+         !absl::EndsWith(name, ".jsonl"))) {
       continue;
     }
     // Names of equal length compare as their numbers do; names of another
@@ -193,6 +248,22 @@ absl::Status CheckNoOthers(const std::string& directory, uint64_t shards,
   }
   if (error) return FileError(error.value(), "list", directory);
   return absl::OkStatus();
+}
+
+// Makes a folder of Energon of the shards: the last one is for `val` if there
+// are several.
+absl::Status WriteMeta(const std::string& directory, uint64_t shards) {
+  EnergonMeta meta;
+  meta.folder = directory;
+  meta.dataset = kCrudeDataset;
+  for (uint64_t shard = 0; shard < shards; ++shard) {
+    meta.shards.push_back(ShardName(shard, DatasetFormat::kEnergon));
+  }
+  const uint64_t train = std::max<uint64_t>(shards - 1, 1);
+  meta.split = {{"train", {meta.shards.begin(), meta.shards.begin() + train}},
+                {"val", {meta.shards.begin() + train, meta.shards.end()}},
+                {"test", {}}};
+  return WriteEnergonMeta(meta);
 }
 
 absl::Status WriteConfig(const DatasetOptions& options, bool* wrote) {
@@ -233,6 +304,9 @@ absl::StatusOr<DatasetReport> WriteDataset(const DatasetOptions& options) {
       options.progress(
           std::min((shard + 1) * options.shard_samples, options.samples));
     }
+  }
+  if (options.format == DatasetFormat::kEnergon) {
+    BALLAST_RETURN_IF_ERROR(WriteMeta(options.directory, report.shards));
   }
   BALLAST_RETURN_IF_ERROR(WriteConfig(options, &report.wrote_config));
   return report;

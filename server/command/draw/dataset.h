@@ -37,7 +37,9 @@ struct DatasetReport {
 // whose members are KEY.json and KEY.jpg (.png, .webp), or KEY.0.jpg,
 // KEY.1.jpg, … if a sample has several images; keys are consecutive numbers
 // from 000000. As Parquet: docs-000000.parquet and following, in row groups of
-// 32 samples (ParquetWriter says how). Also writes ballast.yaml, a
+// 32 samples (ParquetWriter says how). As Energon: tars as of a WebDataset, and
+// .nv-meta, with the last of several shards for `val`. As JSON lines:
+// docs-000000.jsonl and following, and images/. Also writes ballast.yaml, a
 // configuration that serves them to a job of dp 4. Creates the directory if
 // needed. Equal options give equal bytes.
 //

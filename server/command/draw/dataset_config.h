@@ -6,9 +6,9 @@
 namespace ballast {
 
 // The format of a drawn dataset's shards.
-enum class DatasetFormat { kWebDataset, kParquet };
+enum class DatasetFormat { kWebDataset, kParquet, kEnergon, kJsonl };
 
-// "tar" or "parquet".
+// "tar", "parquet" or "jsonl".
 const char* ShardExtension(DatasetFormat format);
 
 // The configuration file written beside a drawn dataset: a server on a loopback

@@ -1,6 +1,7 @@
 #include "server/corpus/index/file_scan.h"
 
 #include "absl/status/statusor.h"
+#include "server/corpus/bad_kind.h"
 
 namespace ballast {
 namespace {
@@ -45,7 +46,8 @@ absl::Status FileScanner::Add(IndexSampleRecord record, absl::string_view key,
     ++scan_.report.skipped;
   } else {
     scan_.report.bad.push_back({scan_.name, record.offset, std::string(key),
-                                std::string(lengths.status().message())});
+                                std::string(lengths.status().message()),
+                                BadKindOf(lengths.status())});
   }
   record.text_tokens = 0;
   record.label_tokens = 0;
@@ -82,7 +84,8 @@ absl::Status FileScanner::AddBad(uint64_t offset, absl::string_view key,
     default:
       ++scan_.unreadable;
       scan_.report.bad.push_back({scan_.name, offset, std::string(key),
-                                  std::string(reason.message())});
+                                  std::string(reason.message()),
+                                  BadKindOf(reason)});
       return absl::OkStatus();
   }
 }

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "server/corpus/energon/energon_folder.h"
 #include "server/corpus/file.h"
 #include "server/corpus/index/image_facts.h"
 #include "server/corpus/index/index_format.h"
@@ -89,6 +90,12 @@ absl::Status ScanJsonl(const File& file, const MediaRoot& media,
 // Errors also: FAILED_PRECONDITION, UNIMPLEMENTED (OpenParquetFile).
 absl::Status ScanParquet(const File& file, const ParquetColumns& columns,
                          FileScanner& scanner);
+// `file` is `shard` of `folder`. Takes the places of samples and parts from its
+// index.sqlite where there is one, and holds the tar file against it, and the
+// images' sizes against its media metadata. Errors also: as EnergonIndex;
+// FAILED_PRECONDITION (the tar has another number of samples than .info).
+absl::Status ScanEnergon(const File& file, const EnergonFolder& folder,
+                         const EnergonShard& shard, FileScanner& scanner);
 
 }  // namespace ballast
 

@@ -11,7 +11,8 @@ namespace ballast {
 // The index file, as docs/index_format.md specifies it. Little-endian; mapped
 // into memory and read in place:
 //
-//   head     both headers, files, checksums of the table's pages, groups, names;
+//   head     both headers, files, checksums of the table's pages, groups,
+//   names;
 //            read whole when it is opened
 //   records  samples, images, content hashes and marks, in pages that are
 //            checked when they are first touched
@@ -107,7 +108,8 @@ struct IndexSampleRecord {
   uint64_t image_check;
   uint64_t first_image;
   uint32_t length;
-  // The number of the line (jsonl) or row (parquet), from 1. webdataset: 0.
+  // The number of the line or array element (jsonl) or row (parquet), from 1.
+  // webdataset: 0.
   uint32_t line;
   uint32_t file;
   uint32_t num_images : 31;

@@ -81,10 +81,12 @@ struct IndexOptions {
 struct BadSample {
   std::string file;  // relative to the configuration's directory if inside it
   uint64_t offset = 0;
-  // webdataset: the key; jsonl and parquet: the number of the line or row;
-  // empty for a Parquet file or row group.
+  // webdataset: the key; jsonl and parquet: the number of the line, element or
+  // row; empty for a Parquet file or row group, or the rest of a JSON array.
   std::string key;
   std::string reason;
+  // bad_kind.h; empty for all others.
+  std::string kind;
 };
 
 struct IndexReport {

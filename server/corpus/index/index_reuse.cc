@@ -6,8 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/status_macros.h"
-#include "server/corpus/parquet/parquet_columns.h"
-#include "server/corpus/parquet/parquet_source.h"
+#include "server/corpus/make_source.h"
 
 namespace ballast {
 namespace {
@@ -21,7 +20,7 @@ std::pair<uint64_t, uint32_t> PlaceOf(const IndexSampleRecord& record) {
 
 IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
                        const std::vector<SourceFile>& files,
-                       const MediaRoot* media, const IndexOptions* options)
+                       const IndexOptions* options)
     : options_(options), digests_(DigestsOf(source, directory, options->key)) {
   if (!options->reuse) return;
   auto index = IndexFile::OpenToReuse(IndexPath(source, directory));
@@ -39,16 +38,13 @@ IndexReuse::IndexReuse(const v1::Source& source, absl::string_view directory,
     known[i] = *found->second;
     numbers_.emplace(index_->file_name(i), i);
   }
-  if (source.format() == v1::Source::FORMAT_PARQUET) {
-    texts_ = std::make_unique<ParquetSource>(
-        index_, std::move(known), OpenFileCache::OfProcess(),
-        ParquetColumnsOf(source), RowGroupCache::OfProcess());
-  } else if (media != nullptr) {
-    texts_ = std::make_unique<JsonlSource>(index_, std::move(known),
-                                           OpenFileCache::OfProcess(), *media);
+  auto texts = MakeFileSource(source, directory, index_, std::move(known),
+                              OpenFileCache::OfProcess());
+  if (texts.ok()) {
+    texts_ = *std::move(texts);
   } else {
-    texts_ = std::make_unique<WebDatasetSource>(index_, std::move(known),
-                                                OpenFileCache::OfProcess());
+    index_ = nullptr;
+    numbers_.clear();
   }
 }
 

@@ -15,7 +15,6 @@
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/index/index_file.h"
 #include "server/corpus/index/index_options.h"
-#include "server/corpus/jsonl/media_root.h"
 #include "server/corpus/source_files.h"
 
 namespace ballast {
@@ -26,11 +25,9 @@ class IndexReuse {
  public:
   // Opens the index of `source`. Nothing is reused if it is missing, damaged or
   // of a version before kOldestReusedVersion, or was built under another key of
-  // sizes. `files` are
-  // the source's, `media` its media root (jsonl), `options` must outlive this.
+  // sizes. `files` are the source's, `options` must outlive this.
   IndexReuse(const v1::Source& source, absl::string_view directory,
-             const std::vector<SourceFile>& files, const MediaRoot* media,
-             const IndexOptions* options);
+             const std::vector<SourceFile>& files, const IndexOptions* options);
 
   // Returns whether the images' marks hold. If not, Scan must not be called:
   // the files' images are read again.

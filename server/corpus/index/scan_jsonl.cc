@@ -1,3 +1,4 @@
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -5,9 +6,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/corpus/bad_kind.h"
 #include "server/corpus/index/digest.h"
 #include "server/corpus/index/file_scan.h"
 #include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/jsonl/element_reader.h"
 #include "server/corpus/jsonl/line_reader.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/source_files.h"
@@ -18,14 +21,33 @@ namespace {
 absl::StatusOr<JsonSample> ReadSample(const Line& line) {
   if (line.length > kMaxTextBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "line of ", line.length, " bytes, wanted at most ", kMaxTextBytes));
+        "object of ", line.length, " bytes, wanted at most ", kMaxTextBytes));
   }
   if (line.number > kMaxLineNumber) {
     return absl::InvalidArgumentError(
-        absl::StrCat("line ", line.number, ", wanted at most ", kMaxLineNumber,
-                     " lines in a file; split the file"));
+        absl::StrCat("object ", line.number, ", wanted at most ",
+                     kMaxLineNumber, " in a file; split the file"));
   }
   return ParseJsonSample(line.text);
+}
+
+// Why an image cannot be opened, with its kind. Looks for an archive in place
+// of one of its folders: "coco/train2017.zip" for "coco/train2017/1.jpg".
+absl::Status MissingImage(const absl::Status& status, absl::string_view path,
+                          const MediaRoot& media) {
+  if (!absl::IsNotFound(status)) return status;
+  for (size_t end = path.rfind('/'); end != path.npos && end > 0;
+       end = path.rfind('/', end - 1)) {
+    const std::string archive = absl::StrCat(path.substr(0, end), ".zip");
+    if (!media.Open(archive).ok()) continue;
+    return OfKind(absl::NotFoundError(absl::StrCat(
+                      status.message(), "; ", archive, " is there, unpack it")),
+                  kImageInZip);
+  }
+  return OfKind(
+      absl::NotFoundError(absl::StrCat(
+          status.message(), "; image paths start at the source's media_root")),
+      kImageMissing);
 }
 
 // Reads the headers of the images that a line of `bytes` names.
@@ -35,7 +57,9 @@ absl::StatusOr<ImageFacts> ReadImages(const std::vector<std::string>& paths,
                                       ImagesHash* hash) {
   ImageFacts images;
   for (const std::string& path : paths) {
-    BALLAST_ASSIGN_OR_RETURN(const File file, media.Open(path));
+    const absl::StatusOr<File> opened = media.Open(path);
+    if (!opened.ok()) return MissingImage(opened.status(), path, media);
+    const File& file = *opened;
     const uint64_t size = file.stamp().size;
     if (size > kMaxSampleBytes - bytes) {
       return absl::InvalidArgumentError(
@@ -51,41 +75,68 @@ absl::StatusOr<ImageFacts> ReadImages(const std::vector<std::string>& paths,
   return images;
 }
 
+// Reads lines, or the elements of an array.
+class ObjectReader {
+ public:
+  ObjectReader(const File* file, bool is_array) {
+    if (is_array) {
+      elements_.emplace(file, kMaxTextBytes);
+    } else {
+      lines_.emplace(file, kMaxTextBytes);
+    }
+  }
+  absl::StatusOr<std::optional<Line>> Next() {
+    return elements_ ? elements_->Next() : lines_->Next();
+  }
+  // Where an array is damaged.
+  uint64_t offset() const { return elements_ ? elements_->offset() : 0; }
+
+ private:
+  std::optional<LineReader> lines_;
+  std::optional<ElementReader> elements_;
+};
+
+// Adds the object to the scan, or lists it as bad.
+absl::Status AddObject(const Line& line, const MediaRoot& media,
+                       FileScanner& scanner) {
+  const std::string key = absl::StrCat(line.number);
+  const absl::StatusOr<JsonSample> found = ReadSample(line);
+  if (!found.ok()) return scanner.AddBad(line.offset, key, found.status());
+  ImagesHash image_hash;
+  const absl::StatusOr<ImageFacts> images = ReadImages(
+      found->images, line.length, media, scanner.options(), &image_hash);
+  if (!images.ok()) return scanner.AddBad(line.offset, key, images.status());
+  RawSample sample;
+  sample.name = JsonlSampleName(scanner.name(), line.number);
+  sample.text_format = found->text_format;
+  sample.text = std::string(line.text);
+  IndexSampleRecord record = {};
+  record.offset = line.offset;
+  record.length = static_cast<uint32_t>(line.length);
+  record.text_check = Checksum(line.text);
+  record.image_check = image_hash.value();
+  record.line = static_cast<uint32_t>(line.number);
+  return scanner.Add(record, key, sample, images->view());
+}
+
 }  // namespace
 
 absl::Status ScanJsonl(const File& file, const MediaRoot& media,
                        FileScanner& scanner) {
-  LineReader lines(&file, kMaxTextBytes);
+  BALLAST_ASSIGN_OR_RETURN(const bool is_array, IsJsonArray(file));
+  ObjectReader objects(&file, is_array);
   while (true) {
-    BALLAST_ASSIGN_OR_RETURN(const std::optional<Line> line, lines.Next());
-    if (!line) return absl::OkStatus();
-    const bool blank = line->length <= kMaxTextBytes &&
-                       absl::StripLeadingAsciiWhitespace(line->text).empty();
-    if (blank) continue;
-    const std::string key = absl::StrCat(line->number);
-    const absl::StatusOr<JsonSample> found = ReadSample(*line);
-    ImagesHash image_hash;
-    const absl::StatusOr<ImageFacts> images =
-        found.ok() ? ReadImages(found->images, line->length, media,
-                                scanner.options(), &image_hash)
-                   : found.status();
-    if (images.ok()) {
-      RawSample sample;
-      sample.name = JsonlSampleName(scanner.name(), line->number);
-      sample.text_format = found->text_format;
-      sample.text = std::string(line->text);
-      IndexSampleRecord record = {};
-      record.offset = line->offset;
-      record.length = static_cast<uint32_t>(line->length);
-      record.text_check = Checksum(line->text);
-      record.image_check = image_hash.value();
-      record.line = static_cast<uint32_t>(line->number);
-      BALLAST_RETURN_IF_ERROR(scanner.Add(record, key, sample, images->view()));
-    } else {
-      BALLAST_RETURN_IF_ERROR(
-          scanner.AddBad(line->offset, key, images.status()));
+    const absl::StatusOr<std::optional<Line>> line = objects.Next();
+    if (is_array && absl::IsDataLoss(line.status())) {
+      return scanner.AddBad(objects.offset(), "", line.status());
     }
-    scanner.Advance(line->offset + line->length);
+    BALLAST_RETURN_IF_ERROR(line.status());
+    if (!line->has_value()) return absl::OkStatus();
+    const bool blank = (*line)->length <= kMaxTextBytes &&
+                       absl::StripLeadingAsciiWhitespace((*line)->text).empty();
+    if (blank) continue;
+    BALLAST_RETURN_IF_ERROR(AddObject(**line, media, scanner));
+    scanner.Advance((*line)->offset + (*line)->length);
   }
 }
 

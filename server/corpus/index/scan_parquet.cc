@@ -68,7 +68,9 @@ absl::Status ScanParquet(const File& file, const ParquetColumns& columns,
   if (!opened.ok()) return scanner.AddBad(0, "", opened.status());
   for (size_t i = 0; i < (*opened)->groups().size(); ++i) {
     const ParquetGroup& group = (*opened)->groups()[i];
-    const auto rows = (*opened)->Read(&file, i);
+    FileView view(&file);
+    const absl::Status loaded = view.Load((*opened)->Ranges(i));
+    const auto rows = loaded.ok() ? (*opened)->Read(view, i) : loaded;
     if (!rows.ok()) {
       BALLAST_RETURN_IF_ERROR(scanner.AddBad(
           group.offset, "",

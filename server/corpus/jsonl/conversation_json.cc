@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
 #include "common/utf8.h"
+#include "server/corpus/bad_kind.h"
 #include "server/corpus/data_path.h"
 #include "server/corpus/limits.h"
 
@@ -23,11 +24,38 @@ absl::string_view View(std::string_view text) {
   return absl::string_view(text.data(), text.size());
 }
 
+// Refuses what names an image somewhere else than in a file of its own.
+absl::Status CheckIsOnDisk(absl::string_view path) {
+  const auto refused = [path](const char* kind, absl::string_view reason) {
+    return OfKind(absl::InvalidArgumentError(
+                      absl::StrCat("image \"", Printable(path), "\" ", reason)),
+                  kind);
+  };
+  if (absl::StartsWith(path, "data:")) {
+    return refused(kImageIsUrl,
+                   "is a data URL; images are read from files: write it to one "
+                   "below media_root and name its path");
+  }
+  if (absl::StrContains(path, "://")) {
+    return refused(kImageIsUrl,
+                   "is a URL; images are read from files: download it below "
+                   "media_root and name its path");
+  }
+  if (absl::EndsWith(path, ".zip") || absl::StrContains(path, ".zip/") ||
+      absl::StrContains(path, ".zip@")) {
+    return refused(kImageInZip,
+                   "is in a zip archive, which is not read: unpack it below "
+                   "media_root and name the image's path");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AddPath(absl::string_view path, std::vector<std::string>* paths) {
   if (paths->size() == kMaxImages) {
     return absl::InvalidArgumentError(
         absl::StrCat("over ", kMaxImages, " images"));
   }
+  BALLAST_RETURN_IF_ERROR(CheckIsOnDisk(path));
   BALLAST_RETURN_IF_ERROR(CheckDataPath(path));
   paths->emplace_back(path);
   return absl::OkStatus();

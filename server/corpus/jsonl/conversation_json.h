@@ -26,7 +26,8 @@ struct JsonSample {
   // Paths in order: from `image` or `images`, each a string, a list of strings,
   // null or absent; otherwise from the parts of `messages`, as
   // {"type": "image", "image": PATH} or {"type": "image_url", "image_url":
-  // {"url": PATH}}. At most kMaxImages; each passes CheckDataPath.
+  // {"url": PATH}}. At most kMaxImages; each passes CheckDataPath. URLs and
+  // members of zip archives are refused by their kind (bad_kind.h).
   std::vector<std::string> images;
 };
 

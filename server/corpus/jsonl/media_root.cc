@@ -9,7 +9,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
+#include "server/config/path_pattern.h"
 #include "server/corpus/data_path.h"
+#include "server/storage/storage.h"
 
 namespace ballast {
 
@@ -29,6 +31,13 @@ struct MediaRoot::Folder {
 };
 
 absl::StatusOr<MediaRoot> MediaRoot::Create(const std::string& folder) {
+  if (IsStoreUrl(folder)) {
+    BALLAST_RETURN_IF_ERROR(
+        Annotate(Storage::OfProcess().CheckStore(folder), "media_root"));
+    return MediaRoot(
+        absl::EndsWith(folder, "/") ? folder : absl::StrCat(folder, "/"),
+        nullptr);
+  }
   std::error_code error;
   std::string real =
       std::filesystem::canonical(folder.empty() ? "." : folder, error).string();
@@ -42,6 +51,7 @@ absl::StatusOr<File> MediaRoot::Open(absl::string_view path,
                                      ReadFrom from) const {
   BALLAST_RETURN_IF_ERROR(CheckDataPath(path));
   const std::string whole = absl::StrCat(folder_, path);
+  if (opened_ == nullptr) return Storage::OfProcess().Open(whole, from);
   if (from == ReadFrom::kMemory) {
     if (!opened_->alone) {
       return absl::AbortedError(

@@ -12,19 +12,24 @@
 
 namespace ballast {
 
-// The folder to which a dataset's image paths are relative and which they must
-// not leave. Thread-safe; blocks on the disk.
+// The folder, or prefix in a store, to which a dataset's image paths are
+// relative and which they must not leave. Thread-safe; blocks on the disk or
+// the store.
 class MediaRoot {
  public:
-  // Errors: as FileError, naming `folder`.
+  // Errors: as FileError, naming `folder`; of a prefix as Storage::CheckStore.
   static absl::StatusOr<MediaRoot> Create(const std::string& folder);
 
   // Opens a file below the folder. Follows links. A link that leads outside is
   // refused by the path of the opened file, so it cannot be changed between
   // check and use. Errors: INVALID_ARGUMENT (CheckDataPath, outside, not a
-  // regular file); as FileError. From memory (read_from.h) also ABORTED.
+  // regular file); as FileError. From memory (read_from.h) also ABORTED. Of a
+  // store: as Storage::Open.
   absl::StatusOr<File> Open(absl::string_view path,
                             ReadFrom from = ReadFrom::kDisk) const;
+
+  // Whether it is a prefix in a store.
+  bool InStore() const { return opened_ == nullptr; }
 
  private:
   struct Folder;
@@ -32,6 +37,7 @@ class MediaRoot {
       : folder_(std::move(folder)), opened_(std::move(opened)) {}
 
   std::string folder_;  // without links; ends with '/'
+  // Null for a prefix in a store.
   std::shared_ptr<const Folder> opened_;
 };
 

@@ -17,6 +17,7 @@
 #include "server/corpus/parquet/mapped_rows.h"
 #include "server/corpus/parquet/parquet_file.h"
 #include "server/corpus/parquet/row_mapping.h"
+#include "server/storage/range_plan.h"
 
 namespace ballast {
 namespace {
@@ -89,6 +90,12 @@ void AddLeaves(const parquet::arrow::SchemaField& field,
   }
 }
 
+int64_t BeginOf(const parquet::ColumnChunkMetaData& chunk) {
+  return chunk.has_dictionary_page() ? std::min(chunk.dictionary_page_offset(),
+                                                chunk.data_page_offset())
+                                     : chunk.data_page_offset();
+}
+
 class ArrowParquetFile final : public ParquetFile {
  public:
   ArrowParquetFile(std::shared_ptr<parquet::FileMetaData> metadata,
@@ -99,6 +106,7 @@ class ArrowParquetFile final : public ParquetFile {
 
   // Finds the row groups in the footer.
   absl::Status FindGroups(uint64_t file_size) {
+    file_size_ = file_size;
     uint64_t row = 0;
     for (int i = 0; i < metadata_->num_row_groups(); ++i) {
       const auto group = metadata_->RowGroup(i);
@@ -112,10 +120,7 @@ class ArrowParquetFile final : public ParquetFile {
       int64_t begin = static_cast<int64_t>(file_size);
       for (const int leaf : leaves_) {
         const auto chunk = group->ColumnChunk(leaf);
-        begin = std::min(begin, chunk->has_dictionary_page()
-                                    ? std::min(chunk->dictionary_page_offset(),
-                                               chunk->data_page_offset())
-                                    : chunk->data_page_offset());
+        begin = std::min(begin, BeginOf(*chunk));
       }
       const int64_t least = groups_.empty() ? 0 : groups_.back().offset;
       if (begin <= least || begin >= static_cast<int64_t>(file_size)) {
@@ -137,6 +142,23 @@ class ArrowParquetFile final : public ParquetFile {
            groups_.size() * (sizeof(ParquetGroup) + sizeof(int));
   }
   absl::Span<const ParquetGroup> groups() const override { return groups_; }
+
+  std::vector<ByteRange> Ranges(size_t number) const override {
+    // Readers look behind chunks of old writers for what those left out of the
+    // footer.
+    constexpr uint64_t kBehind = 128;
+    std::vector<ByteRange> ranges;
+    const auto group = metadata_->RowGroup(numbers_[number]);
+    for (const int leaf : leaves_) {
+      const auto chunk = group->ColumnChunk(leaf);
+      const uint64_t begin = static_cast<uint64_t>(BeginOf(*chunk));
+      // Sizes come from the file: never more than it has bytes.
+      if (chunk->total_compressed_size() < 0 || begin >= file_size_) continue;
+      const uint64_t size = chunk->total_compressed_size() + kBehind;
+      ranges.push_back({begin, std::min(size, file_size_ - begin)});
+    }
+    return Coalesce(std::move(ranges));
+  }
 
   absl::StatusOr<std::shared_ptr<const ParquetRows>> Read(
       FileView file, size_t number) const override {
@@ -176,6 +198,7 @@ class ArrowParquetFile final : public ParquetFile {
   const std::vector<int> leaves_;
   std::vector<ParquetGroup> groups_;
   std::vector<int> numbers_;  // of groups_, in the footer
+  uint64_t file_size_ = 0;
 };
 
 }  // namespace

@@ -63,6 +63,9 @@ class ParquetFile : public ParquetPart {
  public:
   // Ordered by row, and strictly by offset. Without empty row groups.
   virtual absl::Span<const ParquetGroup> groups() const = 0;
+  // The ranges that Read reads of groups()[number], those near each other as
+  // one.
+  virtual std::vector<ByteRange> Ranges(size_t number) const = 0;
   // Reads and decodes groups()[number] of `file`, the file that was opened:
   // only the columns of samples. Blocks on the disk. Errors: DATA_LOSS
   // (damaged; its columns take more than kMaxRowGroupBytes); RESOURCE_EXHAUSTED

@@ -32,25 +32,48 @@ uint64_t EstimateBytesOfGroups(const IndexFile& index, uint64_t groups) {
   return static_cast<uint64_t>(static_cast<double>(bytes) / all * groups);
 }
 
+absl::StatusOr<ParquetSource::GroupPlace> ParquetSource::FindGroup(
+    uint32_t file_number, uint64_t offset, FileView file) const {
+  BALLAST_ASSIGN_OR_RETURN(
+      const RowGroupCache::Part footer,
+      row_groups_->Get({this, file_number, /*offset=*/0, file.stamp().mtime_ns},
+                       [&] { return OpenParquetFile(file, columns_); }));
+  GroupPlace place;
+  place.file = std::static_pointer_cast<const ParquetFile>(footer);
+  const ParquetGroup* group = GroupAt(place.file->groups(), offset);
+  if (group == nullptr) {
+    return absl::DataLossError("no row group begins there");
+  }
+  place.number = group - place.file->groups().data();
+  return place;
+}
+
+absl::StatusOr<std::vector<ByteRange>> ParquetSource::RangesOf(
+    const IndexSampleRecord& record, FileView file) const {
+  const RowGroupCache::Key key = {this, record.file, record.offset,
+                                  file.stamp().mtime_ns};
+  if (row_groups_->Find(key) != nullptr) return std::vector<ByteRange>();
+  if (file.from() == ReadFrom::kMemory) {
+    return absl::AbortedError("row group not decoded");
+  }
+  // The footer, too, is of the version that was opened.
+  BALLAST_RETURN_IF_ERROR(file.Load({}));
+  BALLAST_ASSIGN_OR_RETURN(const GroupPlace place,
+                           FindGroup(record.file, record.offset, file));
+  return place.file->Ranges(place.number);
+}
+
 absl::StatusOr<std::shared_ptr<const ParquetRows>> ParquetSource::RowsAt(
     uint32_t file_number, uint64_t offset, FileView file) const {
   BALLAST_ASSIGN_OR_RETURN(
       const RowGroupCache::Part rows,
-      row_groups_->Get(
-          {this, file_number, offset},
-          [&]() -> absl::StatusOr<RowGroupCache::Part> {
-            BALLAST_ASSIGN_OR_RETURN(
-                const RowGroupCache::Part footer,
-                row_groups_->Get({this, file_number, /*offset=*/0}, [&] {
-                  return OpenParquetFile(file, columns_);
-                }));
-            const auto& opened = static_cast<const ParquetFile&>(*footer);
-            const ParquetGroup* group = GroupAt(opened.groups(), offset);
-            if (group == nullptr) {
-              return absl::DataLossError("no row group begins there");
-            }
-            return opened.Read(file, group - opened.groups().data());
-          }));
+      row_groups_->Get({this, file_number, offset, file.stamp().mtime_ns},
+                       [&]() -> absl::StatusOr<RowGroupCache::Part> {
+                         BALLAST_ASSIGN_OR_RETURN(
+                             const GroupPlace place,
+                             FindGroup(file_number, offset, file));
+                         return place.file->Read(file, place.number);
+                       }));
   return std::static_pointer_cast<const ParquetRows>(rows);
 }
 
@@ -59,8 +82,8 @@ absl::StatusOr<RawSample> ParquetSource::ReadRecord(
     ReadParts parts) const {
   std::shared_ptr<const ParquetRows> rows;
   if (parts.from == ReadFrom::kMemory) {
-    rows = std::static_pointer_cast<const ParquetRows>(
-        row_groups_->Find({this, record.file, record.offset}));
+    rows = std::static_pointer_cast<const ParquetRows>(row_groups_->Find(
+        {this, record.file, record.offset, file.stamp().mtime_ns}));
     if (rows == nullptr) return absl::AbortedError("row group not decoded");
     return ReadRow(record, *rows, file_name, parts);
   }
@@ -76,8 +99,9 @@ absl::StatusOr<RawSample> ParquetSource::ReadRecord(
   }
   if (!sample.ok()) {
     // The file may have been damaged when it was decoded, and whole now.
-    row_groups_->Drop({this, record.file, record.offset});
-    row_groups_->Drop({this, record.file, /*offset=*/0});
+    const int64_t version = file.stamp().mtime_ns;
+    row_groups_->Drop({this, record.file, record.offset, version});
+    row_groups_->Drop({this, record.file, /*offset=*/0, version});
   }
   return sample;
 }

@@ -33,11 +33,21 @@ class ParquetSource final : public FileSource {
                                        absl::string_view file_name,
                                        ReadParts parts) const override;
   bool HoldsImages() const override { return true; }
+  // Those of its row group, unless that is decoded.
+  absl::StatusOr<std::vector<ByteRange>> RangesOf(
+      const IndexSampleRecord& record, FileView file) const override;
 
   absl::StatusOr<RawSample> ReadRow(const IndexSampleRecord& record,
                                     const ParquetRows& rows,
                                     absl::string_view file_name,
                                     ReadParts parts) const;
+  // The footer of a file, and the number of its row group at `offset`.
+  struct GroupPlace {
+    std::shared_ptr<const ParquetFile> file;
+    size_t number = 0;
+  };
+  absl::StatusOr<GroupPlace> FindGroup(uint32_t file_number, uint64_t offset,
+                                       FileView file) const;
   // The row group at `offset`, from the cache or the disk.
   absl::StatusOr<std::shared_ptr<const ParquetRows>> RowsAt(
       uint32_t file_number, uint64_t offset, FileView file) const;

@@ -27,11 +27,13 @@ class RowGroupCache {
     const void* source = nullptr;
     uint32_t file = 0;
     uint64_t offset = 0;
+    // FileStamp::mtime_ns of the file that it is decoded from.
+    int64_t version = 0;
 
     friend bool operator==(const Key&, const Key&) = default;
     template <typename H>
     friend H AbslHashValue(H h, const Key& k) {
-      return H::combine(std::move(h), k.source, k.file, k.offset);
+      return H::combine(std::move(h), k.source, k.file, k.offset, k.version);
     }
   };
   using Part = std::shared_ptr<const ParquetPart>;

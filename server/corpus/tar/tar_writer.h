@@ -33,6 +33,8 @@ class TarWriter {
   // Writes the end mark. Nothing may be added after it; a file without it is
   // incomplete.
   absl::Status Finish();
+  // Waits until the file is on the disk. Errors: as File::Sync.
+  absl::Status Sync() { return file_.Sync(); }
 
  private:
   explicit TarWriter(File file) : file_(std::move(file)) {}

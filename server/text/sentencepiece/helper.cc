@@ -17,41 +17,20 @@
 
 #include <sentencepiece_processor.h>
 
+#include "common/socket_bytes.h"
 #include "server/text/sentencepiece/protocol.h"
 
 namespace {
 
+using ballast::ReadAll;
+using ballast::ReadWithFds;
+using ballast::WriteAll;
 using namespace ballast::sentencepiece_helper;
 using sentencepiece::SentencePieceProcessor;
 
 // A normalizer_spec with add_dummy_prefix = false. Appended to a model it
 // overrides the model's own: protobuf merges a field that occurs twice.
 constexpr char kNoDummyPrefix[] = {0x1a, 0x02, 0x18, 0x00};
-
-// Returns false at the end of the stream.
-bool ReadAll(int fd, void* to, size_t size) {
-  char* next = static_cast<char*>(to);
-  while (size > 0) {
-    const ssize_t got = read(fd, next, size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    next += got;
-    size -= static_cast<size_t>(got);
-  }
-  return true;
-}
-
-bool WriteAll(int fd, const void* from, size_t size) {
-  const char* next = static_cast<const char*>(from);
-  while (size > 0) {
-    const ssize_t put = send(fd, next, size, MSG_NOSIGNAL);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return false;
-    next += put;
-    size -= static_cast<size_t>(put);
-  }
-  return true;
-}
 
 bool Answer(int fd, Outcome outcome, const std::string& reason) {
   const Reply reply = {outcome, static_cast<uint32_t>(reason.size())};
@@ -140,21 +119,10 @@ bool AnswerNext(int fd, const Models& models) {
 int NextSocket() {
   while (true) {
     char byte;
-    iovec bytes = {&byte, 1};
-    alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))];
-    msghdr message = {};
-    message.msg_iov = &bytes;
-    message.msg_iovlen = 1;
-    message.msg_control = room;
-    message.msg_controllen = sizeof(room);
-    const ssize_t got = recvmsg(kControl, &message, MSG_CMSG_CLOEXEC);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return -1;
-    const cmsghdr* header = CMSG_FIRSTHDR(&message);
-    if (header == nullptr || header->cmsg_type != SCM_RIGHTS) continue;
-    int fd;
-    memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-    return fd;
+    int fd = -1;
+    size_t count;
+    if (!ReadWithFds(kControl, &byte, 1, &fd, 1, &count)) return -1;
+    if (count == 1) return fd;
   }
 }
 

@@ -1,14 +1,8 @@
 #include "server/text/sentencepiece/helper_process.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -16,6 +10,8 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "common/embedded_program.h"
+#include "common/socket_bytes.h"
 #include "common/status_macros.h"
 #include "server/text/sentencepiece/helper_image.h"
 #include "server/text/sentencepiece/protocol.h"
@@ -24,7 +20,6 @@ namespace ballast {
 namespace {
 
 using sentencepiece_helper::EncodeRequest;
-using sentencepiece_helper::kControl;
 using sentencepiece_helper::Outcome;
 using sentencepiece_helper::Reply;
 using sentencepiece_helper::StartRequest;
@@ -45,27 +40,8 @@ absl::Status Contradiction() {
       "damaged?");
 }
 
-// Returns false at the end of the stream.
-bool ReadAll(int fd, void* to, size_t size) {
-  char* next = static_cast<char*>(to);
-  while (size > 0) {
-    const ssize_t got = read(fd, next, size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    next += got;
-    size -= static_cast<size_t>(got);
-  }
-  return true;
-}
-
-bool WriteAll(int fd, absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(put));
-  }
-  return true;
+bool WriteBytes(int socket, absl::string_view bytes) {
+  return WriteAll(socket, bytes.data(), bytes.size());
 }
 
 template <typename T>
@@ -85,88 +61,7 @@ std::string ReadReason(int fd, uint32_t bytes) {
   return ReadAll(fd, reason.data(), reason.size()) ? reason : "";
 }
 
-absl::StatusOr<std::pair<OwnedFd, OwnedFd>> SocketPair() {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    return Unavailable("socketpair");
-  }
-  return std::make_pair(OwnedFd(ends[0]), OwnedFd(ends[1]));
-}
-
-// Opens the program as a file in memory.
-absl::StatusOr<OwnedFd> OpenImage() {
-  OwnedFd file(memfd_create("ballast-sentencepiece", MFD_CLOEXEC));
-  if (file.get() < 0) return Unavailable("memfd_create");
-  for (size_t done = 0; done < kHelperImageBytes;) {
-    const ssize_t put =
-        write(file.get(), kHelperImage + done, kHelperImageBytes - done);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return Unavailable("writing its program to memory");
-    done += static_cast<size_t>(put);
-  }
-  return file;
-}
-
-// Moves `fd` above the first few numbers, which the new process needs.
-absl::StatusOr<OwnedFd> MoveUp(OwnedFd fd) {
-  OwnedFd moved(fcntl(fd.get(), F_DUPFD_CLOEXEC, kControl + 1));
-  if (moved.get() < 0) return Unavailable("dup");
-  return moved;
-}
-
-// Runs the image with `control` as kControl; it inherits nothing else from us
-// except stderr.
-absl::StatusOr<pid_t> Spawn(OwnedFd end) {
-  BALLAST_ASSIGN_OR_RETURN(OwnedFd low_image, OpenImage());
-  BALLAST_ASSIGN_OR_RETURN(const OwnedFd image, MoveUp(std::move(low_image)));
-  BALLAST_ASSIGN_OR_RETURN(const OwnedFd control, MoveUp(std::move(end)));
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
-                                   O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
-                                   O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, control.get(), kControl);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t signals;
-  sigemptyset(&signals);
-  posix_spawnattr_setsigmask(&attributes, &signals);
-  sigfillset(&signals);
-  posix_spawnattr_setsigdefault(&attributes, &signals);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  const std::string path = absl::StrCat("/proc/self/fd/", image.get());
-  std::string name = "ballast-sentencepiece";
-  char* const arguments[] = {name.data(), nullptr};
-  pid_t process = -1;
-  errno = posix_spawn(&process, path.c_str(), &actions, &attributes, arguments,
-                      environ);
-  const bool spawned = errno == 0;
-  absl::Status status;
-  if (!spawned) status = Unavailable("starting it from memory");
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  if (!spawned) return status;
-  return process;
-}
-
 }  // namespace
-
-OwnedFd& OwnedFd::operator=(OwnedFd&& other) noexcept {
-  if (this != &other) {
-    Reset();
-    fd_ = other.Release();
-  }
-  return *this;
-}
-
-int OwnedFd::Release() { return std::exchange(fd_, -1); }
-
-void OwnedFd::Reset() {
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
-}
 
 absl::StatusOr<std::unique_ptr<SentencePieceHelper>> SentencePieceHelper::Start(
     std::string model, bool with_continued) {
@@ -184,27 +79,24 @@ SentencePieceHelper::~SentencePieceHelper() {
 
 void SentencePieceHelper::Stop() const {
   control_.Reset();
-  if (process_ < 0) return;
-  kill(process_, SIGKILL);
-  while (waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  process_ = -1;
+  EndProcess(&process_);
 }
 
 absl::Status SentencePieceHelper::Launch() const {
   Stop();
   BALLAST_ASSIGN_OR_RETURN(auto ends, SocketPair());
-  BALLAST_ASSIGN_OR_RETURN(process_, Spawn(std::move(ends.second)));
+  BALLAST_ASSIGN_OR_RETURN(
+      process_, StartEmbeddedProgram(
+                    {"ballast-sentencepiece", kHelperImage, kHelperImageBytes},
+                    std::move(ends.second)));
   control_ = std::move(ends.first);
   const StartRequest start = {model_.size(), with_continued_ ? 1u : 0u, 0};
   Reply reply;
   // A process that ended early may have said why.
-  WriteAll(control_.get(), BytesOf(start)) && WriteAll(control_.get(), model_);
+  WriteBytes(control_.get(), BytesOf(start)) &&
+      WriteBytes(control_.get(), model_);
   if (!ReadAll(control_.get(), &reply, sizeof(reply))) {
-    int status = 0;
-    while (waitpid(process_, &status, 0) < 0 && errno == EINTR) {
-    }
-    process_ = -1;
+    const int status = ReapProcess(&process_);
     control_.Reset();
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
       return absl::FailedPreconditionError(
@@ -225,24 +117,8 @@ absl::Status SentencePieceHelper::Launch() const {
 }
 
 bool SentencePieceHelper::HandOver(int socket) const {
-  char byte = 0;
-  iovec bytes = {&byte, 1};
-  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message = {};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = room;
-  message.msg_controllen = sizeof(room);
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(header), &socket, sizeof(socket));
-  while (true) {
-    const ssize_t sent = sendmsg(control_.get(), &message, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    return sent == 1;
-  }
+  const char byte = 0;
+  return WriteWithFds(control_.get(), &byte, 1, &socket, 1);
 }
 
 absl::StatusOr<OwnedFd> SentencePieceHelper::Connect() const {
@@ -287,7 +163,7 @@ absl::Status SentencePieceHelper::Encode(absl::Span<const Stretch> stretches,
       BALLAST_ASSIGN_OR_RETURN(connection->socket, Connect());
     }
     const int socket = connection->socket.get();
-    WriteAll(socket, request);  // if it fails, a reply may still be there
+    WriteBytes(socket, request);  // if it fails, a reply may still be there
     Reply reply;
     is_answered = ReadAll(socket, &reply, sizeof(reply));
     if (is_answered && reply.outcome != Outcome::kOk) {

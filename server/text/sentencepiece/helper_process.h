@@ -13,26 +13,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/mutex.h"
+#include "common/owned_fd.h"
 #include "server/text/bpe/scratch_pool.h"
 
 namespace ballast {
-
-// Owns a file descriptor.
-class OwnedFd {
- public:
-  OwnedFd() = default;
-  explicit OwnedFd(int fd) : fd_(fd) {}
-  ~OwnedFd() { Reset(); }
-  OwnedFd(OwnedFd&& other) noexcept : fd_(other.Release()) {}
-  OwnedFd& operator=(OwnedFd&& other) noexcept;
-
-  int get() const { return fd_; }
-  int Release();
-  void Reset();
-
- private:
-  int fd_ = -1;
-};
 
 // Runs libsentencepiece with one model in separate processes (helper.cc): one
 // that holds the model, started here, and one for each text that is encoded at

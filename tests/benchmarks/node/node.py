@@ -18,7 +18,7 @@ import time
 
 CONFIG = """
 sources: [{source}]
-model: {{profile: qwen2_5_vl, tokenizer: bytes, max_pixels: {max_pixels}}}
+model: {{profile: qwen2_5_vl, tokenizer: bytes, max_pixels: {max_pixels}, decode: {decode}}}
 batch: {{global: {global_batch}, micro: {global_batch}, max_tokens: 65536}}
 topology: {{modules: {{vision: {{dp: {ranks}}}, language: {{dp: {ranks}}}}}}}
 balance: {{delivery: {delivery}}}
@@ -43,13 +43,15 @@ def parse():
     parser.add_argument("--corpora", default="shared,receipts,mixed")
     parser.add_argument("--backend", default="cuda", choices=["cuda", "host"])
     parser.add_argument("--delivery", default="exchange")
+    parser.add_argument("--decode", default="host", choices=["host", "device"],
+                        help="model.decode")  # fmt: skip
     parser.add_argument("--samples", type=int, default=256, help="of a drawn corpus")
     parser.add_argument("--samples-a-rank", type=int, default=8, help="and micro-batch")
     parser.add_argument("--memory", type=int, default=4096, help="the server's, MiB")
     parser.add_argument("--max-bytes", type=int, default=128, help="a rank's, MiB")
     parser.add_argument("--max-pixels", type=int, default=1003520)
     parser.add_argument("--seconds", type=float, default=6, help="of each run, about")
-    parser.add_argument("--baselines", default="processor,torchvision,pillow")
+    parser.add_argument("--baselines", default="processor,torchvision,pillow,dali")
     parser.add_argument("--until", type=float, default=540, help="s; starts no run after")
     parser.add_argument("--out")
     return parser.parse_args()
@@ -104,7 +106,7 @@ class Node:
                 source=source, threads=threads, ranks=self.options.ranks,
                 global_batch=self.options.ranks * self.options.samples_a_rank,
                 max_pixels=self.options.max_pixels, delivery=self.options.delivery,
-                memory_mib=self.options.memory,
+                memory_mib=self.options.memory, decode=self.options.decode,
             ))  # fmt: skip
         return path
 
@@ -171,7 +173,10 @@ class Node:
         folder, source = self.corpus(name)
         if folder is None:
             return None
-        self.run("ballast-server", "index", "--config", self.config(name, source, 0))
+        config = self.config(name, source, 0)
+        self.run("ballast-server", "index", "--config", config)
+        if self.options.decode == "device":
+            self.run("ballast-server", "index", "--config", config, "--check")
         runs = []
         guess = 100.0  # images/s of a thread
         for threads in self.options.threads:
@@ -222,6 +227,10 @@ class Node:
     def baselines(self, folder):
         results = []
         for kind in filter(None, self.options.baselines.split(",")):
+            if kind == "dali":
+                if self.options.backend == "cuda" and self.left() > 40:
+                    results += self.dali(folder)
+                continue
             # (workers, processes that take their batches to GPUs).
             ways = [(1, 0)]
             if kind != "pillow":
@@ -242,6 +251,26 @@ class Node:
                     break
                 results.append(json.loads(done.stdout.splitlines()[-1]))
                 print(json.dumps(results[-1]), flush=True)
+        return results
+
+    def dali(self, folder):
+        """DALI on one GPU, in batches like a rank's and of 32."""
+        results = []
+        for batch in dict.fromkeys((self.options.samples_a_rank, 32)):
+            done = subprocess.run(
+                [sys.executable, f"{self.options.bundle}/node/dali_baseline.py", folder,
+                 "--batch", str(batch), "--max-pixels", str(self.options.max_pixels),
+                 "--seconds", str(self.options.seconds)],
+                capture_output=True, text=True, timeout=120, check=False,
+            )  # fmt: skip
+            if done.returncode != 0:
+                print(f"no DALI: {done.stderr[-300:]}", file=sys.stderr)
+                break
+            result = json.loads(done.stdout.splitlines()[-1])
+            print(json.dumps(result), flush=True)
+            if "absent" in result:
+                break
+            results.append(dict(result, workers=result["threads"], ranks=1))
         return results
 
 

@@ -15,6 +15,15 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+TEST(ResolvePath, LeavesObjectsOfStoresAlone) {
+  EXPECT_TRUE(IsStoreUrl("s3://bucket/a"));
+  EXPECT_TRUE(IsStoreUrl("nonsense://x"));
+  for (const char* path : {"a/b", "/a//b", "://a", "a b://c", "s3:/b", ""}) {
+    EXPECT_FALSE(IsStoreUrl(path)) << path;
+  }
+  EXPECT_EQ(ResolvePath("/data", "s3://bucket/a"), "s3://bucket/a");
+}
+
 TEST(ResolvePath, JoinsUnlessAbsolute) {
   EXPECT_EQ(ResolvePath("/a", "b/c"), "/a/b/c");
   EXPECT_EQ(ResolvePath("/a/", "b"), "/a/b");

@@ -19,6 +19,8 @@ static_assert(nvjpeg::kSuccess == NVJPEG_STATUS_SUCCESS);
 static_assert(nvjpeg::kBackendHardware == NVJPEG_BACKEND_HARDWARE);
 static_assert(nvjpeg::kOutputYuv == NVJPEG_OUTPUT_YUV);
 static_assert(nvjpeg::kFlagsDefault == NVJPEG_FLAGS_DEFAULT);
+static_assert(nvjpeg::kCss444 == NVJPEG_CSS_444);
+static_assert(sizeof(nvjpegChromaSubsampling_t) == sizeof(int));
 static_assert(sizeof(nvjpegStatus_t) == sizeof(nvjpeg::Status));
 static_assert(sizeof(nvjpegBackend_t) == sizeof(int));
 static_assert(sizeof(nvjpegOutputFormat_t) == sizeof(int));
@@ -62,6 +64,7 @@ SAME(JpegStreamDestroy);
 SAME(JpegStreamParseHeader);
 SAME(DecodeBatchedSupported);
 SAME(DecodeBatchedInitialize);
+SAME(DecodeBatchedPreAllocate);
 SAME(DecodeBatched);
 #undef SAME
 

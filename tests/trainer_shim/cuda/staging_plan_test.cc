@@ -146,7 +146,7 @@ TEST(StagingPlanTest, TensorsOfTheBatchDoNotOverlap) {
               at.bytes);
 
   const Planned pixels = Plan(v1::MODULE_VISION, 0, PixelType::kBfloat16);
-  const uint64_t values = pixels.plan.patches * pixels.shape.patch.row();
+  const uint64_t values = pixels.plan.rows * pixels.shape.crops.rows.row();
   ExpectApart({{pixels.plan.output.pixel_values, 2 * values},
                {pixels.plan.output.placeholders, pixels.plan.samples}},
               pixels.plan.output.bytes);
@@ -233,11 +233,10 @@ TEST(StagingPlanTest, ImagesFollowOneAnotherInRowsAndTheDummyIsLast) {
     EXPECT_EQ(image.first_row, row);
     row += uint64_t{image.grid_h} * image.grid_w;
     const uint64_t end =
-        image.pixel_offset + uint64_t{3} * image.grid_h * image.grid_w *
-                                 p.shape.patch.patch * p.shape.patch.patch;
+        image.pixel_offset + uint64_t{3} * image.height * image.width;
     EXPECT_LE(end, p.plan.landing.bytes);
   }
-  EXPECT_EQ(row, p.plan.patches);
+  EXPECT_EQ(row, p.plan.rows);
   const auto last =
       p.Read<PatchifyImage>(p.plan.upload.images, p.plan.images - 1);
   EXPECT_EQ(last.pixel_offset, p.plan.landing.grey);

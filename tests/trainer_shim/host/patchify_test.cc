@@ -34,6 +34,21 @@ TEST(NormaliseTableTest, FollowsBothFormulas) {
   }
 }
 
+// From torchvision's normalize of a bfloat16 tensor times 1/255.
+TEST(NormaliseTableTest, ComputesInBfloat16) {
+  const NormaliseTable clip({0.48145466, 0.4578275, 0.40821073},
+                            {0.26862954, 0.26130258, 0.27577711},
+                            Normalisation::kBfloat16);
+  EXPECT_EQ(clip.floats(0)[87], -0.5234375f);
+  EXPECT_EQ(clip.floats(1)[87], -0.439453125f);
+  EXPECT_EQ(clip.floats(2)[87], -0.2412109375f);
+  const NormaliseTable halves({.5, .5, .5}, {.5, .5, .5},
+                              Normalisation::kBfloat16);
+  EXPECT_EQ(halves.floats(0)[87], -0.31640625f);
+  EXPECT_EQ(halves.floats(0)[0], -1.0f);
+  EXPECT_EQ(halves.floats(0)[255], 1.0f);
+}
+
 TEST(ToBfloat16Test, RoundsToNearestEven) {
   const auto bits = [](uint32_t b) { return std::bit_cast<float>(b); };
   EXPECT_EQ(ToBfloat16(1.0f), 0x3F80);
@@ -69,6 +84,7 @@ TEST(PatchifyTest, EveryPixelLiesWhereTheFormulaSays) {
   } cases[] = {{{14, 2, 2}, 4, 6},
                {{16, 2, 2}, 2, 2},
                {{3, 1, 1}, 3, 5},
+               {{9, 1, 1}, 1, 1},
                {{2, 3, 3}, 6, 3}};
   const NormaliseTable table = Identity();
   for (const auto& [shape, h, w] : cases) {
@@ -100,6 +116,96 @@ TEST(PatchifyTest, EveryPixelLiesWhereTheFormulaSays) {
       }
     }
   }
+}
+
+TEST(PatchifyTest, ChannelsMayLieSideBySide) {
+  const PatchShape shape = {
+      .patch = 4, .merge = 1, .temporal_patch = 1, .channels_last = true};
+  constexpr uint32_t kH = 3, kW = 5, kP = 4;
+  std::vector<uint8_t> rgb(3 * kH * kP * kW * kP);
+  for (size_t i = 0; i < rgb.size(); ++i) rgb[i] = i * 131 + (i >> 8) * 17;
+  const NormaliseTable table({0.1, 0.2, 0.3}, {0.4, 0.5, 0.6},
+                             Normalisation::kPil);
+  std::vector<float> out(kH * kW * shape.row());
+  std::vector<uint16_t> bf16(out.size());
+  Patchify(rgb.data(), kH, kW, shape, table, out.data());
+  PatchifyBfloat16(rgb.data(), kH, kW, shape, table, bf16.data());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const uint32_t patch = i / shape.row(), column = i % shape.row();
+    const uint32_t y = patch / kW * kP + column / 3 / kP;
+    const uint32_t x = patch % kW * kP + column / 3 % kP;
+    const uint32_t c = column % 3;
+    const uint8_t pixel = rgb[(y * kW * kP + x) * 3 + c];
+    ASSERT_EQ(out[i], table.floats(c)[pixel]);
+    ASSERT_EQ(bf16[i], table.bfloat16s(c)[pixel]);
+  }
+}
+
+TEST(PatchifyTest, PaddingBehindAnImageIsZero) {
+  const PatchShape shape = {.patch = 2,
+                            .merge = 1,
+                            .temporal_patch = 1,
+                            .channels_last = true,
+                            .padded_rows = 9};
+  const std::vector<uint8_t> rgb(3 * 2 * 2 * 6, 1);
+  std::vector<float> out(9 * shape.row() + 1, 7);
+  std::vector<uint16_t> bf16(out.size(), 7);
+  Patchify(rgb.data(), 2, 3, shape, Identity(), out.data());
+  PatchifyBfloat16(rgb.data(), 2, 3, shape, Identity(), bf16.data());
+  for (size_t i = 0; i < 9 * shape.row(); ++i) {
+    ASSERT_EQ(out[i], i / shape.row() < 6 ? 1 : 0) << i;
+    ASSERT_EQ(bf16[i], i / shape.row() < 6 ? ToBfloat16(1) : 0) << i;
+  }
+  EXPECT_EQ(out.back(), 7);
+  EXPECT_EQ(bf16.back(), 7);
+}
+
+TEST(PatchifyTest, PixelsThatNoPatchCoversAreSkipped) {
+  const PatchShape shape = {.patch = 2, .merge = 1, .temporal_patch = 1};
+  std::vector<uint8_t> rgb(3 * 5 * 7, 9);
+  for (int y = 0; y < 4; ++y) {
+    for (int x = 0; x < 6; ++x) {
+      for (int c = 0; c < 3; ++c) rgb[(y * 7 + x) * 3 + c] = 100 + y * 6 + x;
+    }
+  }
+  std::vector<float> out(2 * 3 * shape.row());
+  Patchify(rgb.data(), CropSides{2, 3, 5, 7}, shape, Identity(), out.data());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const uint32_t patch = i / 12, y = patch / 3 * 2 + i % 4 / 2,
+                   x = patch % 3 * 2 + i % 2;
+    ASSERT_EQ(out[i], 100 + y * 6 + x) << i;
+  }
+}
+
+TEST(PatchifyTest, ATileHoldsACropInItsCorner) {
+  const PatchShape shape = {.tile_h = 5, .tile_w = 6};
+  constexpr uint32_t kH = 3, kW = 4;
+  std::vector<uint8_t> rgb(3 * kH * kW);
+  for (size_t i = 0; i < rgb.size(); ++i) rgb[i] = 1 + i;
+  const NormaliseTable table({0.1, 0.2, 0.3}, {0.4, 0.5, 0.6},
+                             Normalisation::kTorchvision);
+  std::vector<float> out(shape.row() + 1, 7);
+  std::vector<uint16_t> bf16(out.size(), 7);
+  const CropSides crop = {1, 1, kH, kW};
+  Patchify(rgb.data(), crop, shape, table, out.data());
+  PatchifyBfloat16(rgb.data(), crop, shape, table, bf16.data());
+  for (uint32_t c = 0; c < 3; ++c) {
+    for (uint32_t y = 0; y < 5; ++y) {
+      for (uint32_t x = 0; x < 6; ++x) {
+        const uint32_t at = (c * 5 + y) * 6 + x;
+        if (y >= kH || x >= kW) {
+          ASSERT_EQ(out[at], 0);
+          ASSERT_EQ(bf16[at], 0);
+          continue;
+        }
+        const uint8_t pixel = rgb[(y * kW + x) * 3 + c];
+        ASSERT_EQ(out[at], table.floats(c)[pixel]);
+        ASSERT_EQ(bf16[at], table.bfloat16s(c)[pixel]);
+      }
+    }
+  }
+  EXPECT_EQ(out.back(), 7);
+  EXPECT_EQ(bf16.back(), 7);
 }
 
 TEST(PatchifyTest, FourConsecutiveRowsAreOneToken) {

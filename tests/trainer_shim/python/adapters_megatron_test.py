@@ -17,7 +17,7 @@ from ballast.adapters import (
 )
 from ballast.adapters._peers import image_tokens, rows_of
 from ballast.batch import Batch
-from ballast.errors import FailedPrecondition, Internal, InvalidArgument, Unimplemented
+from ballast.errors import FailedPrecondition, Internal, InvalidArgument
 from tests.trainer_shim.python.adapters_test import IMAGES, LENGTHS, PAD, PADDED, TOTAL
 from tests.trainer_shim.python.adapters_test import batch as numbers
 
@@ -365,9 +365,11 @@ class MegatronLmTest(unittest.TestCase):
         with self.assertRaisesRegex(InvalidArgument, "drop"):
             megatron_lm.tensors_only(megatron_bridge.forward_inputs(whole(dummy=True)))
 
-    def test_llava_is_unimplemented(self):
-        with self.assertRaisesRegex(Unimplemented, "tiles"):
-            megatron_llava.forward_inputs(whole())
+    def test_llava_refuses_patches(self):
+        given = whole()
+        given["position_ids"] = given["position_ids"][0]
+        with self.assertRaisesRegex(InvalidArgument, "found shape .*takes tiles"):
+            megatron_llava.forward_inputs(given, image_token=5, tokens_per_tile=4)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 Gloo train a small model in float64. Needs a Python with torch:
 bazel test --test_env=BALLAST_PYTHON=/path/to/python ..."""
 
+import datetime
 import os
 import sys
 import unittest
@@ -98,6 +99,11 @@ class EmbeddingsTest(tools.ToolTest):
         self.assertEqual(rows.grad.tolist(), [[1, 1], [1, 1], [0, 0]])
         self.assertIs(ballast.exchange_embeddings(rows, {}), rows)
 
+    def test_the_look_up_runs_while_rows_travel(self):
+        folder = self.path("overlap")
+        os.mkdir(folder)
+        torch.multiprocessing.spawn(run_overlap, (folder,), 2)
+
     def test_adapters_refuse_a_split_batch(self):
         batch = {"embedding_send_host": torch.tensor([1]), "pixel_values": torch.zeros(4, 6),
                  "image_grid_thw": torch.tensor([[1, 2, 2]])}  # fmt: skip
@@ -162,6 +168,34 @@ def own_rows(embeddings, batch):
     """Paired placement without Ballast's function: the tower's rows but the dummy's."""
     rows = int((batch["image_grid_thw"].prod(1) // 4).sum()) - bool(batch.dummy_image)
     return embeddings[:rows] + embeddings[rows:].sum() * 0
+
+
+def run_overlap(rank, folder):
+    """Two ranks swap their rows. Rank 1 begins its exchange only once rank 0 has begun and
+    looked its text up: an exchange that waited for its peer to begin would never get there."""
+    import torch.distributed as dist
+
+    store = dist.FileStore(folder + "/store", 2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2,
+                            timeout=datetime.timedelta(seconds=60))  # fmt: skip
+    plan = [0, 3] if rank == 0 else [3, 0]
+    batch = {"embedding_send_host": torch.tensor(plan),
+             "embedding_receive_host": torch.tensor(plan),
+             "embedding_order": torch.tensor([2, 0, 1])}  # fmt: skip
+    rows = (torch.arange(6.0).reshape(3, 2) + 10 * rank).requires_grad_()
+    words = torch.nn.Embedding(5, 2)
+    if rank == 1:
+        store.wait(["looked up"])
+    exchange = ballast.EmbeddingExchange(rows, batch)
+    hidden = words(torch.tensor([0, 1, 2]))
+    if rank == 0:
+        store.set("looked up", "yes")
+    got = exchange.wait()
+    wanted = (torch.arange(6.0).reshape(3, 2) + 10 * (1 - rank))[[2, 0, 1]]
+    assert torch.equal(got, wanted), got
+    (got * torch.tensor([[1.0], [2.0], [3.0]]) + hidden).sum().backward()
+    assert rows.grad[:, 0].tolist() == [2, 3, 1], rows.grad
+    dist.destroy_process_group()
 
 
 def run_rank(rank, address, folder, delivery):

@@ -15,7 +15,7 @@ Ends = Union[None, Communicator, Mapping[str, Communicator]]
 ToArray = Callable[[Tensor], Any]
 
 PIXEL_TYPES = {name: _structs.DTYPE_NUMBERS[name] for name in ("float32", "bfloat16")}
-NORMALISATIONS = {"torchvision": 0, "pil": 1}
+NORMALISATIONS = {"torchvision": 0, "pil": 1, "bfloat16": 2}
 WAYS_TO_TENSOR_PEERS = {"pull": 0, "broadcast": 1}
 _ARRAYS: Dict[str, ToArray] = {
     "torch": Tensor.torch,

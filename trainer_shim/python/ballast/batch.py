@@ -21,13 +21,17 @@ class Batch(_Base):
 
     A language rank has `input_ids`, `labels` (already shifted), `loss_mask`
     [1, T], `position_ids` [3, 1, T] or [1, T], `cu_seqlens`, `cu_seqlens_padded`
-    [n+1] and `max_seqlen` (an int). With `packing.mode: padded` these are rows,
+    [n+1] and `max_seqlen` (an int). (HunyuanVL's positions have 4 axes.) With `packing.mode: padded` these are rows,
     [n, S] and [3, n, S] with S = `max_seqlen`, and instead of the two `cu_seqlens`
     there is `attention_mask` bool [n, S]. A vision rank has `pixel_values` [P, V],
     `image_grid_thw` [images, 3], `vision_cu_seqlens` and `vision_max_seqlen` (an
     int). A loader with both modules has all of them. Small tensors also exist in
     host memory, named `cu_seqlens_host` and so on. docs/thd_format.md explains each.
-    With `balance.placement: split`, `embedding_send_host`, `embedding_receive_host` [dp]
+    With a family of crops, `pixel_values` has the form that `model.image_form` names
+    (`tiles`: [crops, 3, H, W]; `padded`: [crops, max_patches, V]), and there are
+    `crops_per_image` [images], in every form but `merge_order` `imgs_sizes` [crops, 2]
+    and, for some, `image_sizes` [images, 2], `spatial_shapes` [crops, 2] and
+    `pixel_attention_mask` [crops, max_patches]. With `balance.placement: split`, `embedding_send_host`, `embedding_receive_host` [dp]
     and `embedding_order` [image tokens] are the plan for `exchange_embeddings`.
 
     **Lifetime.** The tensors are views of the loader's memory, which stays unchanged

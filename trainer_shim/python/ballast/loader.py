@@ -80,7 +80,8 @@ class Loader(Iterator[Batch]):
             pipeline stage. Multi-token prediction needs them.
         pixel_type: "float32" or "bfloat16". Default: bfloat16 on a GPU, else float32.
         normalisation: "torchvision" or "pil", after Hugging Face's two image
-            processors, which differ in the last bits.
+            processors, which differ in the last bits; "bfloat16" after Llama 4's, which
+            computes in that type.
         split: "train", "valid" or "test": whose samples (`sources[].split`). Each split
             has its own steps, from 0 on. Loaders of several splits may be open at the
             same time; each holds up to `max_bytes` of its own. Those of "valid" and

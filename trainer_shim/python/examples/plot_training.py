@@ -14,11 +14,15 @@ NAMES = {
     "sync": "(d) Ballast, exchange without overlap",
     "exchange": "(e) Ballast, exchange with overlap",
     "direct": "(f) Ballast, direct",
+    "exchange_phases": "(e') exchange, objective phases",
+    "direct_phases": "(f') direct, objective phases",
+    "split": "(s) direct, placement split",
     "bound": "(g) data on the GPU, perfectly balanced",
 }
 COLOURS = {
     "slice": "#999999", "shards": "#c08a3e", "off": "#8856a7", "sync": "#3182bd",
-    "exchange": "#31a354", "direct": "#e6550d", "bound": "#000000",
+    "exchange": "#31a354", "direct": "#e6550d", "exchange_phases": "#74c476",
+    "direct_phases": "#fd8d3c", "split": "#dd1c77", "bound": "#000000",
 }  # fmt: skip
 
 

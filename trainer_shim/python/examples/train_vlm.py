@@ -12,6 +12,9 @@ Modes, in one run, on the same samples in the same order:
   sync      Ballast; samples are exchanged when a batch is requested
   exchange  Ballast; samples are exchanged during the step before
   direct    Ballast; the server delivers balanced batches
+  direct_phases, exchange_phases
+            the same, balanced with balance.objective `phases`, not `sum`
+  split     as direct, with balance.placement `split`: embeddings are exchanged
   bound     batches that are on the GPU already, the same on every rank: no loading
             and no difference between ranks
 The time of a step runs on the GPU from the end of the step before, waiting included;
@@ -46,14 +49,29 @@ CONFIG = """
       modules: {{vision: {{dp: {world}}}, language: {{dp: {world}}}}}
     balance:
       delivery: {delivery}
+      objective: {objective}
+      placement: {placement}
       cost:
         vision: {{linear: {patch_cost}}}
         language: {{linear: {token_cost}}}
     serve: {{memory: {memory}, prefetch_steps: 4}}
 """
-DELIVERY = {"off": "off", "sync": "exchange", "exchange": "exchange", "direct": "direct",
-            "bound": "exchange"}  # fmt: skip
+# Delivery, objective and placement of each mode; those of PyTorch's modes give the shards.
+BALANCE = {
+    "off": ("off", "sum", "paired"),
+    "sync": ("exchange", "sum", "paired"),
+    "exchange": ("exchange", "sum", "paired"),
+    "exchange_phases": ("exchange", "phases", "paired"),
+    "direct": ("direct", "sum", "paired"),
+    "direct_phases": ("direct", "phases", "paired"),
+    "split": ("direct", "sum", "split"),
+    "bound": ("exchange", "sum", "paired"),
+}  # fmt: skip
 MODES = ("shards", "slice", "off", "sync", "exchange", "direct", "bound")
+
+
+def balance_of(mode):
+    return BALANCE.get(mode, BALANCE["off"])
 
 
 def plan(arguments, config):
@@ -80,16 +98,29 @@ class Trainer:
         self.rank, self.arguments = rank, arguments
         self.cuda = arguments.device == "cuda"
         self.device = torch.device("cuda", rank) if self.cuda else torch.device("cpu")
-        self.shape = vlm.SMALL if arguments.small else vlm.Shape()
+        self.shape = vlm.SMALL if arguments.small else vlm.SHAPES[arguments.shape]
         torch.manual_seed(1)
         model = vlm.Model(self.shape, arguments.image_token)
         model = model.to(self.device, torch.bfloat16 if self.cuda else torch.float32)
         self.parameters = sum(p.numel() for p in model.parameters())
-        self.model = torch.nn.parallel.DistributedDataParallel(
-            model, device_ids=[rank] if self.cuda else None,
+        self.model = self.sharded(model) if arguments.fsdp else self.replicated(model)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5, fused=self.cuda)
+
+    def replicated(self, model):
+        return torch.nn.parallel.DistributedDataParallel(
+            model, device_ids=[self.rank] if self.cuda else None,
             gradient_as_bucket_view=True, broadcast_buffers=False,
         )  # fmt: skip
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5, fused=self.cuda)
+
+    @staticmethod
+    def sharded(model):
+        """FSDP2: each layer gathers its weights, so ranks wait for each other in both
+        modules."""
+        from torch.distributed.fsdp import fully_shard
+
+        for block in (*model.vision, *model.language):
+            fully_shard(block)
+        return fully_shard(model)
 
     def mark(self):
         """Marks the time on the device; it can be read once the device is there."""
@@ -112,13 +143,14 @@ class Trainer:
 
     def run(self, batches, steps, label_tokens=None):
         """Trains on the batches; returns the measurements, the same on every rank."""
-        patches, waits, losses = [], [], []
+        patches, tokens, waits, losses = [], [], [], []
         marks = [self.mark()]
         for number in range(steps):
             asked = time.perf_counter()
             batch = next(batches)
             waits.append((time.perf_counter() - asked) * 1e3)
             patches.append(int(batch["vision_cu_seqlens_host"][-1]))
+            tokens.append(int(batch["cu_seqlens_padded_host"][-1]))
             # Ballast knows the whole step's number without a collective. The other modes use a
             # constant.
             totals = getattr(batch, "step_totals", None)
@@ -130,14 +162,16 @@ class Trainer:
             torch.cuda.synchronize()
         times = [self.milliseconds(a, b) for a, b in zip(marks, marks[1:])]
         rows = [None] * self.arguments.world
-        dist.all_gather_object(rows, (times, patches, waits))
+        dist.all_gather_object(rows, (times, patches, waits, tokens))
         loads = list(zip(*(row[1] for row in rows)))
+        text = list(zip(*(row[3] for row in rows)))
         return {
             "steps": steps,
             "step_ms": [max(column) for column in zip(*(row[0] for row in rows))],
             "wait_ms": [max(column) for column in zip(*(row[2] for row in rows))],
             "patches": [sum(load) for load in loads],
             "imbalance": [max(load) * len(load) / sum(load) for load in loads],
+            "language_imbalance": [max(load) * len(load) / sum(load) for load in text],
             "last_loss": float(losses[-1]),
         }
 
@@ -176,6 +210,9 @@ def everywhere(trainer, batch):
     """Copies one rank's batch to every rank, a different rank's in each step."""
     source = batch.step % trainer.arguments.world
     copy = batch.clone()
+    box = [batch.dummy_image]
+    dist.broadcast_object_list(box, src=source, device=torch.device("cpu"), group=trainer.hosts)
+    copy.dummy_image = box[0]
     for key in sorted(batch):
         value = batch[key]
         if not torch.is_tensor(value):
@@ -204,7 +241,7 @@ def train(rank, arguments, addresses, shards):
         "device": torch.cuda.get_device_name() if trainer.cuda else "cpu",
         "torch": torch.__version__,
         "parameters": trainer.parameters,
-        "shape": vars(trainer.shape),
+        "shape": vars(trainer.shape), "fsdp": arguments.fsdp,
         "cores": os.cpu_count(),
         "world": arguments.world, "batch": arguments.batch, "workers": arguments.workers,
         "min_pixels": arguments.min_pixels, "max_pixels": arguments.max_pixels,
@@ -212,8 +249,8 @@ def train(rank, arguments, addresses, shards):
     }  # fmt: skip
     for mode in arguments.modes.split(","):
         began = time.perf_counter()
-        if mode in DELIVERY:
-            found = with_ballast(trainer, addresses[DELIVERY[mode]], mode)
+        if mode in BALANCE:
+            found = with_ballast(trainer, addresses[balance_of(mode)], mode)
         else:
             found = with_data_loader(trainer, shards, mode)
         dist.barrier()
@@ -259,6 +296,8 @@ def main():
     parser.add_argument("--token-cost", type=float, default=0.11)
     parser.add_argument("--memory", default="2GiB", help="serve.memory of each server")
     parser.add_argument("--port", type=int, default=29511)
+    parser.add_argument("--shape", default="default", choices=sorted(vlm.SHAPES))
+    parser.add_argument("--fsdp", action="store_true", help="shard the weights (FSDP2)")
     parser.add_argument("--small", action="store_true", help="train a tiny model, to try things out")
     arguments = parser.parse_args()
     arguments.tokenizer = os.path.abspath(arguments.tokenizer)
@@ -268,14 +307,16 @@ def main():
             arguments.folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ballast"))
         job = jobs.Job(arguments.folder, arguments.ballast_server, arguments.samples)
         modes = arguments.modes.split(",")
-        deliveries = sorted({DELIVERY.get(mode, "off") for mode in modes})
-        configs = {
-            name: job.configure(name, CONFIG.format(delivery=name, **vars(arguments)))
-            for name in deliveries
-        }
+        configs = {}
+        for balance in sorted({balance_of(mode) for mode in modes}):
+            delivery, objective, placement = balance
+            text = CONFIG.format(
+                delivery=delivery, objective=objective, placement=placement, **vars(arguments)
+            )
+            configs[balance] = job.configure("-".join(balance), text)
         shards = plan(arguments, next(iter(configs.values())))
         addresses = {
-            name: stack.enter_context(job.serve(config)) for name, config in configs.items()
+            balance: stack.enter_context(job.serve(config)) for balance, config in configs.items()
         }
         torch.multiprocessing.spawn(train, (arguments, addresses, shards), arguments.world)
 

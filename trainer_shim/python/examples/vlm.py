@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import ballast
+
 
 @dataclass
 class Shape:
@@ -23,6 +25,11 @@ class Shape:
 
 
 SMALL = Shape(vision_dim=64, vision_depth=2, dim=64, depth=1, head_dim=32)
+SHAPES = {
+    "default": Shape(),
+    #: Widths and the tower's depth of Qwen2.5-VL-3B, with 8 of its 36 language layers.
+    "qwen2_5_vl_3b": Shape(vision_dim=1280, vision_depth=32, dim=2048, depth=8, head_dim=128),
+}
 
 
 @dataclass
@@ -98,8 +105,12 @@ class Model(nn.Module):
         for block in self.vision:
             x = block(x, windows)
         seen = self.merger(self.vision_norm(x).view(-1, self.merger.in_features))
+        # With placement `split`, the rows of this rank's text; else its own. Under way while
+        # the text's embeddings are looked up.
+        exchange = batch["exchange"](seen)
         ids = batch["input_ids"][0]
         x = self.tokens(ids)
+        seen = exchange.wait()
         # masked_scatter does not wait for the device; indexing with a mask would.
         x = x.masked_scatter((ids == self.image_token)[:, None], seen)
         angles = batch["position_ids"].view(-1, len(ids))[0][:, None] * self.frequencies.float()
@@ -125,6 +136,8 @@ def prepare(batch, shape, device):
         windows.extend(range(begin + shape.window, end, shape.window))
         windows.append(end)
     return {
+        # A function, since DistributedDataParallel would take a dictionary apart.
+        "exchange": lambda rows: ballast.EmbeddingExchange(rows, batch),
         "pixel_values": batch["pixel_values"],
         "input_ids": batch["input_ids"],
         "labels": batch["labels"],

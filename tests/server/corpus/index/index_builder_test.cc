@@ -199,7 +199,7 @@ TEST_F(IndexBuilderTest, ListsATooLongLineAsBad) {
   const IndexReport report = Build(lines_);
   EXPECT_EQ(report.samples, 1);
   EXPECT_THAT(Lines(report.bad),
-              ElementsAre("chat.jsonl@0 1: line of 67108873 bytes, wanted at "
+              ElementsAre("chat.jsonl@0 1: object of 67108873 bytes, wanted at "
                           "most 67108864"));
 }
 

@@ -68,6 +68,36 @@ class ConsumersTest(unittest.TestCase):
         self.assertLessEqual(set(megatron_llava.ARGUMENTS), parameters(LLaVAModel.forward))
         self.assertIn("imgs_sizes", parameters(RADIOViTModel.forward))
 
+    def test_llava_makes_the_batchs_row_again(self):
+        given = Batch()
+        ids = torch.tensor([[7, 50, 50, 50, 50, 8, 50, 50, 9, 1, 2, 3]])
+        given.update(
+            input_ids=ids, labels=torch.roll(ids, -1).masked_fill(ids == 3, -100),
+            loss_mask=torch.ones(1, 12), position_ids=torch.arange(12)[None],
+            cu_seqlens=torch.tensor([0, 9, 12], dtype=torch.int32),
+            cu_seqlens_padded=torch.tensor([0, 9, 12], dtype=torch.int32), max_seqlen=9,
+            pixel_values=torch.arange(3.0).reshape(3, 1, 1, 1).expand(3, 3, 2, 2),
+        )  # fmt: skip
+        given.dummy_image = False
+        inputs = megatron_llava.forward_inputs(given, image_token=50, tokens_per_tile=2)
+        # Two embeddings a tile, which name it.
+        tiles = (100 + inputs["images"][None, :, 0, 0, :1]).expand(2, 3, 1)
+        model = types.SimpleNamespace(
+            add_decoder=True, pre_process=True, post_process=True, img_seq_len=2,
+            _language_is_pipeline_parallel=False, _language_max_sequence_length=99,
+            context_parallel_lm=1, vision_model=None,
+        )  # fmt: skip
+        embedding, labels, mask = LLaVAModel._preprocess_data(
+            model, tiles, inputs["input_ids"][..., None].float(), inputs["input_ids"],
+            inputs["loss_mask"], inputs["labels"], False, None, -200, inputs["num_image_tiles"],
+        )  # fmt: skip
+        self.assertEqual(embedding.flatten().tolist(),
+                         [7, 100, 100, 101, 101, 8, 102, 102, 9, 1, 2, 3])
+        supervised = labels.masked_fill(mask == 0, -100)
+        # Not those of image tokens, nor the one before an image.
+        self.assertEqual(supervised.tolist(),
+                         [[-100, -100, -100, -100, -100, -100, -100, -100, 1, 2, 3, -100]])
+
     def test_names_that_the_model_would_ignore_are_refused(self):
         with single.process():
             source = models.hugging_face(IDS, 320, layers=1)

@@ -14,6 +14,8 @@ from . import (
     bridge_qwen3_vl,
     bridge_vlm,
     huggingface,
+    huggingface_families,
+    huggingface_split,
     megatron_bridge,
     megatron_core,
     megatron_hooks,
@@ -23,6 +25,7 @@ from . import (
 )
 
 __all__ = [
-    "bridge_iterators", "bridge_qwen3_vl", "bridge_vlm", "huggingface", "megatron_bridge",
-    "megatron_core", "megatron_hooks", "megatron_llava", "megatron_lm", "padded",
+    "bridge_iterators", "bridge_qwen3_vl", "bridge_vlm", "huggingface",
+    "huggingface_families", "huggingface_split", "megatron_bridge", "megatron_core",
+    "megatron_hooks", "megatron_llava", "megatron_lm", "padded",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ..errors import FailedPrecondition
+from ..errors import FailedPrecondition, InvalidArgument
 from ._arrays import host_values
 
 
@@ -28,8 +28,19 @@ def require_paired(batch: Mapping[str, Any]) -> None:
         raise FailedPrecondition(
             "found a batch of balance.placement `split`, whose images are not those of its "
             "text; the models that this adapter feeds put a rank's own images into its text: "
+            "take huggingface_split.SplitPlacement or megatron_bridge.accept_split_placement, "
             "run the tower yourself and call ballast.exchange_embeddings, or set placement: "
             "paired"
+        )
+
+
+def require_patches(batch: Mapping[str, Any], consumer: str) -> None:
+    """Refuses pixels that are not patches in merge order."""
+    if batch.get("imgs_sizes") is not None:
+        raise InvalidArgument(
+            "pixel_values: found crops of shape %s in another form; %s takes patches in merge "
+            "order: set model.image_form: merge_order, or take the adapter of the model"
+            % (list(batch["pixel_values"].shape), consumer)
         )
 
 

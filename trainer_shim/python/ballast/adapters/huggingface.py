@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ._arrays import concatenate, from_host, full, host_values
-from ._rows import require_packed, require_paired
+from ._rows import require_packed, require_paired, require_patches
 from .padded import rows
 
 
@@ -29,6 +29,13 @@ def packed(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[s
         flash_attention: add `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and
             `max_length_k`, so that Flash Attention need not find the samples.
     """
+    inputs = packed_text(batch, flash_attention=flash_attention)
+    inputs.update(_images(*_without_dummy(batch)))
+    return inputs
+
+
+def packed_text(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[str, Any]:
+    """`packed` without the images."""
     require_packed(batch, "huggingface.packed")
     ids, positions = batch["input_ids"], batch["position_ids"]
     inputs: Dict[str, Any] = {
@@ -43,7 +50,6 @@ def packed(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[s
         longest = int(batch["max_seqlen"])
         inputs.update(cu_seq_lens_q=places, cu_seq_lens_k=places,
                       max_length_q=longest, max_length_k=longest)  # fmt: skip
-    inputs.update(_images(*_without_dummy(batch)))
     return inputs
 
 
@@ -56,12 +62,18 @@ def padded(batch: Mapping[str, Any]) -> Dict[str, Any]:
     rotary positions, `pixel_values`, `image_grid_thw` and `use_cache` False. Labels and
     a dummy image: as in `packed`. A packed batch is padded first (`padded.rows`).
     """
+    inputs = padded_text(batch)
+    inputs.update(_images(*_without_dummy(batch)))
+    return inputs
+
+
+def padded_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
+    """`padded` without the images."""
     inputs = rows(batch, pad=0)
     inputs.pop("loss_mask", None)
     inputs["position_ids"] = _three(inputs["position_ids"])
     inputs["labels"] = _moved_right(inputs["labels"])
     inputs["use_cache"] = False
-    inputs.update(_images(*_without_dummy(batch)))
     return inputs
 
 
@@ -78,6 +90,7 @@ def unpacked(
     """
     require_packed(batch, "huggingface.unpacked")
     require_paired(batch)
+    require_patches(batch, "huggingface.unpacked")
     if images_per_sample is None:
         images_per_sample = batch.images_per_sample  # type: ignore[attr-defined]
     real = host_values(batch, "cu_seqlens").tolist()
@@ -113,6 +126,7 @@ def unpacked(
 def _without_dummy(batch: Mapping[str, Any]) -> Tuple[Any, Any]:
     """Patches and grids of the samples' images."""
     require_paired(batch)
+    require_patches(batch, "Qwen's model")
     pixels: Any = batch.get("pixel_values")
     grid: Any = batch.get("image_grid_thw")
     if getattr(batch, "dummy_image", False):

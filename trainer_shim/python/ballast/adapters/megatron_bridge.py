@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
 
-from ..errors import InvalidArgument
+from ..errors import FailedPrecondition, InvalidArgument
 from ._images import dummy_patches, images, real_images
 from ._layout import Layout
 from ._peers import PeerRows
 from ._rows import require_whole
+from ._split import TowerBatch, is_split
 
 if TYPE_CHECKING:
     from ..batch import Batch
@@ -100,6 +102,9 @@ def forward_inputs(
     and [3, B, S]: attention is causal, so padding at the end of a row needs no mask,
     and MimoModel refuses one with context parallelism.
 
+    With `balance.placement: split` the tower also gets the argument `split`, for which
+    `accept_split_placement` prepares it: one without refuses the argument.
+
     Args:
         modality, encoder, values, grid: the names that the model was built with.
         dummy_image: "zero" passes a dummy image (`Batch.dummy_image`) to the tower
@@ -117,6 +122,19 @@ def forward_inputs(
     inputs["attention_mask"] = None
     inputs["modality_inputs"] = None
     inputs["packing_kwargs"] = _packing_kwargs(batch)
+    if is_split(batch):
+        if dummy_image != "zero":
+            raise FailedPrecondition(
+                'dummy_image: found "drop" with balance.placement `split`; wanted "zero": every '
+                "rank runs its tower, since others wait for its part of the exchange"
+            )
+        fields = {
+            values: batch.get("pixel_values"),
+            grid: batch.get("image_grid_thw"),
+            "split": (TowerBatch(batch), values, grid),
+        }
+        inputs["modality_inputs"] = {modality: {encoder: fields}}
+        return inputs
     found = images(batch) if dummy_image == "zero" else real_images(batch)
     if found is not None:
         fields = {values: found[0], grid: found[1]}
@@ -162,6 +180,51 @@ def accept_dummy_image(encoder: Any) -> Any:
     encoder.register_forward_pre_hook(_take_dummy, with_kwargs=True)
     encoder.register_forward_hook(_drop_dummy)
     return encoder
+
+
+def accept_split_placement(
+    encoder: Any, group: Any = None, *, merge: int = 2, frozen: bool = False
+) -> Any:
+    """Makes a vision tower, a torch module, take batches of `balance.placement: split`;
+    returns the tower.
+
+        tower = accept_split_placement(accept_dummy_image(tower), dp_group)
+
+    The tower runs over this rank's images, and what it returns are the embeddings of this
+    rank's text (`ballast.exchange_embeddings`): MimoModel puts them there. It must
+    return rows [image tokens, width], or a tuple or list of such tensors, each of which is
+    exchanged; the model's projection, if there is one, then runs over the text's rows. Every rank of the
+    group calls the model once for each batch. A rank without an image runs its tower over
+    a stand-in of one token, times zero. Other batches are not changed. Call it before the
+    tower is wrapped for data parallelism.
+
+    Args:
+        group, frozen: as `exchange_embeddings` takes them.
+        merge: `model.merge` of the job.
+    """
+    encoder.register_forward_pre_hook(functools.partial(_take_split, merge), with_kwargs=True)
+    encoder.register_forward_hook(functools.partial(_exchange_rows, group, frozen))
+    return encoder
+
+
+def _take_split(merge: int, encoder: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
+    given = kwargs.pop("split", None)
+    encoder.ballast_split = None
+    if given is not None:
+        encoder.ballast_split, values, grid = given
+        kwargs[values], kwargs[grid] = encoder.ballast_split.images(merge)
+    return args, kwargs
+
+
+def _exchange_rows(group: Any, frozen: bool, encoder: Any, args: Any, output: Any) -> Any:
+    split, encoder.ballast_split = encoder.ballast_split, None
+
+    def exchanged(part: Any) -> Any:
+        if isinstance(part, (list, tuple)):
+            return type(part)(exchanged(each) for each in part)
+        return split.exchange(part.reshape(-1, part.shape[-1]), group, frozen)
+
+    return output if split is None else exchanged(output)
 
 
 def _take_dummy(encoder: Any, args: Any, kwargs: Dict[str, Any]) -> Any:

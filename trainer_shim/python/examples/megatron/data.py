@@ -20,7 +20,7 @@ CONFIG = """
     topology:
       modules: {{vision: {{dp: {dp}}}, language: {{dp: {dp}, pp: {pp}, tp: {cp}}}}}
       colocated: {colocated}
-    balance: {{delivery: {delivery}, equal_count: {equal_count}}}
+    balance: {{delivery: {delivery}, equal_count: {equal_count}{balance}}}
     packing: {{mode: {packing}, align: {align}}}
     serve: {{memory: 512MiB}}
 """
@@ -28,7 +28,8 @@ CONFIG = """
 
 @contextlib.contextmanager
 def served(program, *, delivery="direct", samples=8, micro=4, dp=1, pp=1, cp=1,
-           packing="shard", max_pixels=50176, dataset=64, preset="mixed"):  # fmt: skip
+           packing="shard", max_pixels=50176, dataset=64, preset="mixed",
+           colocated=None, balance="", name=None):  # fmt: skip
     """Yields the address of a server over `dataset` drawn samples, until the block
     ends.
 
@@ -39,13 +40,17 @@ def served(program, *, delivery="direct", samples=8, micro=4, dp=1, pp=1, cp=1,
         cp: context ranks of a model that cuts whole batches itself. The loader knows
             them as tensor ranks, and pads samples so that each can be cut.
         packing: `packing.mode`.
+        colocated: `topology.colocated`. Default: without a pipeline.
+        balance: further keys of `balance`, each with a comma before it.
+        name: of the configuration, where one process serves several at a time.
     """
     with tempfile.TemporaryDirectory(prefix="ballast") as folder:
         job = jobs.Job(folder, program, dataset, preset=preset)
         text = CONFIG.format(
             delivery=delivery, samples=samples, micro=micro, dp=dp, pp=pp,
-            max_pixels=max_pixels, colocated=str(pp == 1).lower(), cp=cp, packing=packing,
+            max_pixels=max_pixels, cp=cp, balance=balance,
+            colocated=str(pp == 1 if colocated is None else colocated).lower(), packing=packing,
             align=2 * cp if cp > 1 else "auto", equal_count=str(packing == "padded").lower(),
         )  # fmt: skip
-        with job.serve(job.configure(delivery, text)) as address:
+        with job.serve(job.configure(name or delivery, text)) as address:
             yield address

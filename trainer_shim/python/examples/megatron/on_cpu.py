@@ -14,6 +14,7 @@ def install():
         return
     torch.cuda.current_device = lambda: torch.device("cpu")
     torch.cuda.synchronize = lambda *_: None
+    torch.cuda.current_stream = lambda *_: None
     torch.Tensor.cuda = lambda tensor, *_, **__: tensor
     torch.tensor = _not_pinned(torch.tensor)
     torch.zeros = _on_cpu(torch.zeros)

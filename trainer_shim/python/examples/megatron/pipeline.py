@@ -3,8 +3,9 @@
 
     PYTHONPATH=trainer_shim/python python3 pipeline.py --ballast-server ballast-server
 
-Three processes over Gloo: the vision tower, and two stages of the language model, with
-MultiModulePipelineCommunicator between them. Each loads its own part of the batches,
+One process for the vision tower and one for each stage of the language model, over Gloo,
+or over NCCL on as many GPUs (`--device cuda`), with MultiModulePipelineCommunicator
+between them. Each loads its own part of the batches,
 holds as many as the schedule has in flight, and compares the gradients of its weights
 with those of the whole model. Prints one JSON object per process and exits with 1 if
 they differ by more than `--noise`. Needs torch, transformers and megatron-core.
@@ -38,16 +39,15 @@ import on_cpu
 import single
 from ballast.adapters import megatron_bridge
 
-STAGES = 2
 SAMPLES, MICRO = 16, 2  # eight micro-batches a step
 LANGUAGE = "language"
 
 
-def grid_of(first, stages):
+def grid_of(first, stages, backend):
     """The groups of a module whose pipeline begins at rank `first`."""
     grid = HyperCommGrid(
         shape=[1, 1, stages, 1], dim_names=["tp", "cp", "pp", "dp"], rank_offset=first,
-        backend="gloo",
+        backend=backend,
     )  # fmt: skip
     for dims in ("tp", "cp", "pp", "dp", ["dp", "cp"], ["tp", "pp"], ["tp", "cp", "dp", "pp"]):
         grid.create_pg(dims)
@@ -70,9 +70,13 @@ def groups_of(grid, ends):
 class Pipeline:
     """This process's part of a MimoModel in a pipeline."""
 
-    def __init__(self, rank, source, image_token):
-        grids = {models.MODALITY: grid_of(0, 1), LANGUAGE: grid_of(1, STAGES)}
-        ends = dist.new_group([1, STAGES])
+    def __init__(self, rank, source, image_token, stages):
+        backend = dist.get_backend()
+        grids = {
+            models.MODALITY: grid_of(0, 1, backend),
+            LANGUAGE: grid_of(1, stages, backend),
+        }
+        ends = dist.new_group(sorted({1, stages}))
         mine = LANGUAGE if rank > 0 else models.MODALITY
         groups = {mine: groups_of(grids[mine], ends if rank > 0 else None)}
         self.model = models.mimo_model(source, image_token, grids=grids, groups=groups)
@@ -106,10 +110,18 @@ def loss_of(loss_mask, label_tokens, losses):
     return loss, torch.tensor(1, dtype=torch.int), {"loss": loss.detach()}
 
 
-def whole_model(model, address, steps):
+def options(arguments, rank):
+    """A loader's, on this process's device."""
+    cuda = arguments.device == "cuda"
+    return {"device": "cuda:%d" % rank if cuda else "cpu", "array": "torch",
+            "steps": arguments.steps,
+            "pixel_type": "bfloat16" if cuda else "float32"}  # fmt: skip
+
+
+def whole_model(model, address, options):
     """(losses of the steps, gradients by name) without a pipeline."""
     losses = []
-    loader = ballast.Loader(address, device="cpu", array="torch", steps=steps, needs_labels=True)
+    loader = ballast.Loader(address, needs_labels=True, **options)
     with loader:
         for batch in loader:
             part = single.backward(model, batch)
@@ -127,23 +139,26 @@ def whole_name(name, first):
     return ".".join(parts)
 
 
-def compare(rank, address, steps):
+def compare(rank, address, arguments):
     """Runs the steps with and without a pipeline; returns the differences of this
     process's part."""
     # The whole model has vision and language in one process; stages have one of them.
     place = {"modules": "vision"} if rank == 0 else {"modules": LANGUAGE, "pp_rank": rank - 1}
-    with ballast.Loader(address, device="cpu", array="torch", steps=steps, **place) as loader:
+    given, stages = options(arguments, rank), arguments.stages
+    with ballast.Loader(address, **given, **place) as loader:
         token_ids = loader.job["model"]["token_ids"]
         source = models.hugging_face(token_ids, data.VOCABULARY)
+        # Attention over packed sequences on a GPU takes no float32.
+        source = source.to(given["device"], getattr(torch, given["pixel_type"]))
         wanted, gradients = whole_model(
-            models.mimo_model(source, token_ids["image"]), address, steps
+            models.mimo_model(source, token_ids["image"]), address, given
         )
-        pipeline = Pipeline(rank, source, token_ids["image"])
+        pipeline = Pipeline(rank, source, token_ids["image"], stages)
         losses = []
-        for _ in range(steps):
+        for _ in range(arguments.steps):
             parts = pipeline.step(loader, loader.num_micro_batches())
             losses.append(float(sum(part["loss"] for part in parts)))
-    first = (rank - 1) * pipeline.model.config.num_layers // STAGES
+    first = (rank - 1) * pipeline.model.config.num_layers // stages
     worst, norm = {"relative": 0.0}, 0.0
     for name, weight in pipeline.model.named_parameters():
         expected = gradients[whole_name(name, first)]
@@ -152,7 +167,7 @@ def compare(rank, address, steps):
         if not relative <= worst["relative"]:
             worst = {"weight": name, "relative": relative}
     result = {"rank": rank, "gradient_norm": norm**0.5, "worst": worst}
-    if rank == STAGES:
+    if rank == stages:
         result["losses"], result["wanted"] = losses, wanted
         difference = max(abs(a - b) / abs(b) for a, b in zip(losses, wanted))
         result["worst"] = max(worst, {"loss": True, "relative": difference},
@@ -160,20 +175,25 @@ def compare(rank, address, steps):
     return result
 
 
-def run(rank, address, folder, steps, noise):
+def run(rank, address, folder, arguments):
     """Runs one process; exits with 1 if it found a difference."""
     torch.set_num_threads(1)
     on_cpu.install()
+    cuda = arguments.device == "cuda"
+    if cuda:
+        torch.cuda.set_device(rank)
     dist.init_process_group(
-        "gloo", init_method="file://" + folder + "/meeting", rank=rank, world_size=1 + STAGES
-    )
+        "nccl" if cuda else "gloo", init_method="file://" + folder + "/meeting", rank=rank,
+        world_size=1 + arguments.stages,
+        device_id=torch.device("cuda", rank) if cuda else None,
+    )  # fmt: skip
     parallel_state.initialize_model_parallel()
-    result = compare(rank, address, steps)
+    result = compare(rank, address, arguments)
     print(json.dumps(result), flush=True)
     dist.barrier()
     parallel_state.destroy_model_parallel()
     dist.destroy_process_group()
-    if not result["worst"]["relative"] <= noise:
+    if not result["worst"]["relative"] <= arguments.noise:
         sys.exit(1)
 
 
@@ -182,16 +202,19 @@ def main():
     parser.add_argument("--ballast-server", required=True)
     parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--noise", type=float, default=1e-4)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--stages", type=int, default=2, help="of the language model")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, data.served(
-        arguments.ballast_server, samples=SAMPLES, micro=MICRO, pp=STAGES
+        arguments.ballast_server, samples=SAMPLES, micro=MICRO,
+        pp=arguments.stages, colocated=False,
     ) as address:
         context = torch.multiprocessing.get_context("spawn")
         processes = [
             context.Process(
-                target=run, args=(rank, address, folder, arguments.steps, arguments.noise)
+                target=run, args=(rank, address, folder, arguments)
             )
-            for rank in range(1 + STAGES)
+            for rank in range(1 + arguments.stages)
         ]
         for process in processes:
             process.start()

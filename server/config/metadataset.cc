@@ -1,0 +1,290 @@
+#include "server/config/metadataset.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/status_macros.h"
+#include "server/config/path_pattern.h"
+#include "server/config/yaml_file.h"
+#include "server/config/yaml_scalar.h"
+
+namespace ballast {
+namespace {
+
+constexpr size_t kMostBytes = size_t{16} << 20;
+constexpr size_t kMostFolders = 10'000;
+constexpr size_t kMostKeys = 1000;
+// Metadatasets inside one another.
+constexpr int kMostDepth = 16;
+
+bool IsMetadataset(absl::string_view path) {
+  return absl::EndsWith(path, ".yaml") || absl::EndsWith(path, ".yml");
+}
+
+// What would do instead of a key that is not done here; nullptr for others.
+const char* InsteadOf(absl::string_view key) {
+  static const auto* const reasons = new std::map<absl::string_view,
+                                                  const char*>{
+      {"join",
+       "samples are not joined here; write the joined samples as one folder"},
+      {"joiner", "joiners are Python and cannot run here"},
+      {"blend_epochized",
+       "write `blend`, with weights of repetitions times samples"},
+      {"subset",
+       "name the shards to read in a part of split.yaml of their own"},
+      {"aux",
+       "auxiliary data are for cookers, which are Python and cannot run "
+       "here"},
+  };
+  const auto found = reasons->find(key);
+  return found == reasons->end() ? nullptr : found->second;
+}
+
+class MetadatasetReader {
+ public:
+  // Appends the folders of `path`, whose shares sum to `weight`.
+  absl::Status Read(const std::string& path, const std::string& split_part,
+                    double weight, int depth) {
+    if (depth > kMostDepth) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": more than ", kMostDepth,
+                       " metadatasets inside one another"));
+    }
+    BALLAST_ASSIGN_OR_RETURN(const YAML::Node root,
+                             ReadYamlFile(path, kMostBytes));
+    return Annotate(ReadRoot(root, path, split_part, weight, depth), path);
+  }
+
+  std::vector<BlendedFolder> folders;
+
+ private:
+  absl::Status ReadRoot(const YAML::Node& root, const std::string& path,
+                        const std::string& split_part, double weight,
+                        int depth) {
+    const YAML::Node splits = FindKey(root, "splits");
+    BALLAST_RETURN_IF_ERROR(KeysOf(splits, "splits", kMostKeys).status());
+    const std::string key = absl::StrCat("splits.", split_part);
+    const YAML::Node split = FindKey(splits, split_part);
+    if (!split.IsDefined() || !split.IsMap()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(key, ": missing; wanted what the split blends"));
+    }
+    // Version 1 calls the list `datasets`, version 2 `blend`.
+    for (const char* name : {"blend", "datasets"}) {
+      const YAML::Node list = FindKey(split, name);
+      if (!list.IsDefined()) continue;
+      BALLAST_RETURN_IF_ERROR(CheckKeys(split, key, {name}));
+      return ReadBlend(list, absl::StrCat(key, ".", name), path, split_part,
+                       weight, depth);
+    }
+    return ReadReference(split, key, path, split_part, weight, depth);
+  }
+
+  absl::Status ReadBlend(const YAML::Node& list, const std::string& key,
+                         const std::string& path, const std::string& split_part,
+                         double weight, int depth) {
+    if (!list.IsSequence() || list.size() == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(key, ": wanted a list of datasets"));
+    }
+    if (list.size() > kMostFolders) return TooMany();
+    std::vector<double> weights;
+    double sum = 0;
+    for (const auto& entry : list) {
+      double each = 1;
+      if (const YAML::Node node = FindKey(entry, "weight"); node.IsDefined()) {
+        const std::string name =
+            absl::StrCat(key, "[", weights.size(), "].weight");
+        BALLAST_ASSIGN_OR_RETURN(const std::string text, TextOf(node, name));
+        const std::optional<double> number = ParseReal(text);
+        if (!number.has_value() || *number < 0) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              name, ": found ", Shown(text), "; wanted a number of 0 or more"));
+        }
+        each = *number;
+      }
+      weights.push_back(each);
+      sum += each;
+    }
+    if (!(sum > 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(key, ": the weights sum to 0"));
+    }
+    size_t i = 0;
+    for (const auto& entry : list) {
+      BALLAST_RETURN_IF_ERROR(
+          ReadReference(entry, absl::StrCat(key, "[", i, "]"), path, split_part,
+                        weight * weights[i] / sum, depth));
+      ++i;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadReference(const YAML::Node& node, const std::string& key,
+                             const std::string& path,
+                             const std::string& split_part, double weight,
+                             int depth) {
+    BALLAST_RETURN_IF_ERROR(CheckKeys(
+        node, key,
+        {"path", "weight", "split_part", "split_config", "dataset_config",
+         "subflavor", "subflavors", "shuffle_over_epochs_multiplier"}));
+    BlendedFolder folder;
+    const auto read = [&](const char* name, std::string* out) -> absl::Status {
+      const YAML::Node value = FindKey(node, name);
+      if (!value.IsDefined() || value.IsNull()) return absl::OkStatus();
+      BALLAST_ASSIGN_OR_RETURN(*out,
+                               TextOf(value, absl::StrCat(key, ".", name)));
+      return absl::OkStatus();
+    };
+    BALLAST_RETURN_IF_ERROR(read("path", &folder.path));
+    if (folder.path.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(key, ".path: missing; wanted a folder with .nv-meta"));
+    }
+    folder.split_part = split_part;
+    BALLAST_RETURN_IF_ERROR(read("split_part", &folder.split_part));
+    BALLAST_RETURN_IF_ERROR(read("split_config", &folder.split_config));
+    BALLAST_RETURN_IF_ERROR(read("dataset_config", &folder.dataset_config));
+    if (absl::EndsWith(folder.path, ".jsonl")) {
+      return absl::UnimplementedError(absl::StrCat(
+          key, ".path: ", folder.path,
+          " is for cookers, which are Python and cannot run here; name it as a "
+          "source of format jsonl"));
+    }
+    if (!absl::StrContains(folder.path, "://")) {
+      folder.path =
+          ResolvePath(path.substr(0, path.rfind('/') + 1), folder.path);
+    }
+    if (IsMetadataset(folder.path)) {
+      return Read(folder.path, folder.split_part, weight, depth + 1);
+    }
+    if (folders.size() == kMostFolders) return TooMany();
+    folder.weight = weight;
+    folders.push_back(std::move(folder));
+    return absl::OkStatus();
+  }
+
+  static absl::Status TooMany() {
+    return absl::InvalidArgumentError(
+        absl::StrCat("over ", kMostFolders, " datasets"));
+  }
+
+  // Refuses keys other than `known`.
+  static absl::Status CheckKeys(const YAML::Node& node, absl::string_view key,
+                                std::initializer_list<const char*> known) {
+    BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> keys,
+                             KeysOf(node, key, kMostKeys));
+    for (const std::string& each : keys) {
+      if (const char* instead = InsteadOf(each)) {
+        return absl::UnimplementedError(
+            absl::StrCat(key, ".", each, ": not done here: ", instead));
+      }
+      if (each == "__module__" || each == "__class__" ||
+          std::find(known.begin(), known.end(), each) != known.end()) {
+        continue;
+      }
+      return absl::InvalidArgumentError(
+          absl::StrCat(key, ".", Shown(each), ": a key that is not known"));
+    }
+    return absl::OkStatus();
+  }
+};
+
+// The last folder of a path, of letters that a source's name may have.
+std::string NameOfFolder(absl::string_view path) {
+  while (absl::ConsumeSuffix(&path, "/")) {
+  }
+  std::string name(path.substr(path.rfind('/') + 1));
+  for (char& c : name) {
+    if (!absl::ascii_isalnum(c) && c != '_' && c != '-') c = '_';
+  }
+  return name;
+}
+
+}  // namespace
+
+std::string EnergonSplitPart(const v1::Source& source) {
+  if (!source.energon().split_part().empty()) {
+    return source.energon().split_part();
+  }
+  switch (source.split()) {
+    case v1::SPLIT_VALID:
+      return "val";
+    case v1::SPLIT_TEST:
+      return "test";
+    default:
+      return "train";
+  }
+}
+
+absl::StatusOr<std::vector<BlendedFolder>> ReadMetadataset(
+    const std::string& path, const std::string& split_part) {
+  MetadatasetReader reader;
+  BALLAST_RETURN_IF_ERROR(reader.Read(path, split_part, 1, 1));
+  return std::move(reader.folders);
+}
+
+void ExpandMetadatasets(absl::string_view directory, v1::Config* config,
+                        KeyReport* report) {
+  absl::flat_hash_set<std::string> names;
+  for (const v1::Source& source : config->sources()) {
+    names.insert(source.name());
+  }
+  google::protobuf::RepeatedPtrField<v1::Source> expanded;
+  for (int i = 0; i < config->sources_size(); ++i) {
+    const v1::Source& source = config->sources(i);
+    if (source.format() != v1::Source::FORMAT_ENERGON ||
+        !IsMetadataset(source.path())) {
+      *expanded.Add() = source;
+      continue;
+    }
+    const auto folders = ReadMetadataset(ResolvePath(directory, source.path()),
+                                         EnergonSplitPart(source));
+    if (!folders.ok()) {
+      report->AddFault(ChildKey(ItemKey("sources", i), "path"),
+                       std::string(folders.status().message()));
+      continue;
+    }
+    std::vector<std::pair<std::string, double>> parts;
+    for (const BlendedFolder& folder : *folders) {
+      v1::Source& part = *expanded.Add();
+      part = source;
+      const std::string stem =
+          absl::StrCat(source.name(), "-", NameOfFolder(folder.path));
+      std::string name = stem;
+      for (int twin = 2; !names.insert(name).second; ++twin) {
+        name = absl::StrCat(stem, "-", twin);
+      }
+      part.set_name(name);
+      part.set_path(folder.path);
+      part.set_weight(source.weight() * folder.weight);
+      part.set_index(absl::StrCat(absl::StripSuffix(source.index(), ".index"),
+                                  name.substr(source.name().size()), ".index"));
+      v1::Source::Energon& energon = *part.mutable_energon();
+      energon.set_split_part(folder.split_part);
+      energon.set_split_config(folder.split_config);
+      energon.set_dataset_config(folder.dataset_config);
+      parts.emplace_back(name, folder.weight);
+    }
+    for (auto& change : *config->mutable_order()->mutable_mixture_changes()) {
+      auto& weights = *change.mutable_weights();
+      const auto whole = weights.find(source.name());
+      if (whole == weights.end()) continue;
+      const double weight = whole->second;
+      weights.erase(source.name());
+      for (const auto& [name, part] : parts) weights[name] = weight * part;
+    }
+  }
+  config->mutable_sources()->Swap(&expanded);
+}
+
+}  // namespace ballast

@@ -1,0 +1,47 @@
+#ifndef BALLAST_SERVER_CONFIG_METADATASET_H_
+#define BALLAST_SERVER_CONFIG_METADATASET_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/config.pb.h"
+#include "server/config/key_report.h"
+
+namespace ballast {
+
+// The part of a folder's split that `source`, of format energon, reads:
+// energon.split_part, or by its split train, val or test.
+std::string EnergonSplitPart(const v1::Source& source);
+
+// A folder that a metadataset blends.
+struct BlendedFolder {
+  std::string path;
+  // Its share of the samples; all of a metadataset sum to 1.
+  double weight = 1;
+  std::string split_part;
+  std::string split_config;    // empty: the default
+  std::string dataset_config;  // likewise
+};
+
+// Reads a metadataset of Energon, of version 1 or 2, and those that it names,
+// and returns its folders for `split_part`. Labels (subflavors) and how Energon
+// shuffles are passed over. Blocks on the disk. Errors, naming the file and the
+// key: INVALID_ARGUMENT (not a metadataset, no such split, a key that Energon
+// does not have, metadatasets that name each other, over 10,000 folders);
+// UNIMPLEMENTED (what is not done here, with what would do: join,
+// blend_epochized, subset, aux, a JSON-lines dataset); as ReadSmallFile.
+absl::StatusOr<std::vector<BlendedFolder>> ReadMetadataset(
+    const std::string& path, const std::string& split_part);
+
+// Replaces each source of format energon whose path is a metadataset (a file
+// .yaml) by one source for each of its folders: named NAME-FOLDER, with its
+// part of the weight, here and in order.mixture_changes, and an index of its
+// own. Paths start at `directory`. Faults go to `report`.
+void ExpandMetadatasets(absl::string_view directory, v1::Config* config,
+                        KeyReport* report);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CONFIG_METADATASET_H_

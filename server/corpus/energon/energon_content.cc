@@ -1,0 +1,240 @@
+#include "server/corpus/energon/energon_content.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
+#include "server/corpus/data_path.h"
+#include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/limits.h"
+#include "server/corpus/parquet/turns_json.h"
+#include "server/corpus/tar/webdataset_reader.h"
+
+namespace ballast {
+namespace {
+
+using ::simdjson::SUCCESS;
+using ::simdjson::dom::array;
+using ::simdjson::dom::element;
+using ::simdjson::dom::object;
+
+template <typename... Piece>
+absl::Status Fault(const Piece&... pieces) {
+  return absl::InvalidArgumentError(absl::StrCat(pieces...));
+}
+
+bool IsJson(absl::string_view part) {
+  const std::string lower = absl::AsciiStrToLower(part);
+  const absl::string_view extension =
+      absl::string_view(lower).substr(lower.rfind('.') + 1);
+  return extension == "json" || extension == "jsn";
+}
+
+// The value that `keys` lead to, nullopt if one of them is missing. An index
+// below 0 counts from the end of a list.
+std::optional<element> Follow(element value,
+                              const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    array list;
+    object map;
+    if (value.get(map) == SUCCESS) {
+      if (map.at_key(key).get(value) != SUCCESS) return std::nullopt;
+    } else if (value.get(list) == SUCCESS) {
+      int64_t index = 0;
+      if (!absl::SimpleAtoi(key, &index)) return std::nullopt;
+      if (index < 0) index += static_cast<int64_t>(list.size());
+      if (index < 0 || list.at(index).get(value) != SUCCESS) {
+        return std::nullopt;
+      }
+    } else {
+      return std::nullopt;
+    }
+  }
+  return value;
+}
+
+// Reads the fields of one sample.
+class FieldReader {
+ public:
+  FieldReader(FileView file, const EnergonTarSample* sample,
+              const EnergonFields* fields)
+      : file_(file), sample_(*sample), fields_(*fields) {}
+
+  // The part of an image field.
+  absl::StatusOr<EnergonPart> Image(const std::string& field) const {
+    for (const EnergonAccess& way : fields_.fields.at(field)) {
+      if (const EnergonPart* part = Find(way.part)) return *part;
+    }
+    return Missing(field);
+  }
+
+  // The text of a field; of a list of texts, the first.
+  absl::StatusOr<std::string> Text(const std::string& field) {
+    for (const EnergonAccess& way : fields_.fields.at(field)) {
+      const EnergonPart* part = Find(way.part);
+      if (part == nullptr) continue;
+      BALLAST_ASSIGN_OR_RETURN(std::string bytes, Read(*part));
+      if (!IsJson(way.part)) return bytes;
+      simdjson::dom::parser parser;
+      element root;
+      const auto error = parser.parse(bytes).get(root);
+      if (error != SUCCESS) {
+        return Fault(Printable(part->name),
+                     ": not JSON: ", simdjson::error_message(error));
+      }
+      const std::optional<element> value = Follow(root, way.keys);
+      if (!value.has_value()) continue;
+      return TextOf(*value, field);
+    }
+    return Missing(field);
+  }
+
+ private:
+  static absl::StatusOr<std::string> TextOf(element value,
+                                            absl::string_view field) {
+    std::string_view text;
+    array list;
+    if (value.get(text) == SUCCESS) return std::string(text);
+    if (value.get(list) == SUCCESS && list.size() > 0 &&
+        list.at(0).get(text) == SUCCESS) {
+      return std::string(text);
+    }
+    return Fault("field ", field, ": found ",
+                 Printable(simdjson::minify(value)),
+                 "; wanted a text or a list of texts");
+  }
+
+  const EnergonPart* Find(absl::string_view name) const {
+    const auto found = std::find_if(
+        sample_.parts.begin(), sample_.parts.end(),
+        [name](const EnergonPart& part) { return part.name == name; });
+    return found == sample_.parts.end() ? nullptr : &*found;
+  }
+
+  absl::StatusOr<std::string> Read(const EnergonPart& part) {
+    if (part.size > kMaxTextBytes) {
+      return Fault(Printable(part.name), ": text of ", part.size,
+                   " bytes, wanted at most ", kMaxTextBytes);
+    }
+    return file_.ReadAt(part.data, part.size);
+  }
+
+  // Names the parts that are there.
+  absl::Status Missing(const std::string& field) const {
+    std::string wanted;
+    for (const EnergonAccess& way : fields_.fields.at(field)) {
+      absl::StrAppend(&wanted, wanted.empty() ? "" : " or ", way.part);
+      for (const std::string& key : way.keys) {
+        absl::StrAppend(&wanted, "[", key, "]");
+      }
+    }
+    std::string found;
+    for (size_t i = 0; i < std::min<size_t>(sample_.parts.size(), 10); ++i) {
+      absl::StrAppend(&found, i == 0 ? "" : ", ", sample_.parts[i].name);
+    }
+    return Fault("field ", field, ": no ", Printable(wanted),
+                 "; its parts are ", Printable(found));
+  }
+
+  FileView file_;
+  const EnergonTarSample& sample_;
+  const EnergonFields& fields_;
+};
+
+absl::Status CheckNoTwins(const EnergonTarSample& sample) {
+  std::vector<absl::string_view> names;
+  for (const EnergonPart& part : sample.parts) names.push_back(part.name);
+  std::sort(names.begin(), names.end());
+  const auto twin = std::adjacent_find(names.begin(), names.end());
+  if (twin == names.end()) return absl::OkStatus();
+  return Fault("part ", Printable(*twin), " twice");
+}
+
+absl::Status CheckBytes(const EnergonContent& content) {
+  uint64_t bytes = content.text.size();
+  for (const EnergonPart& image : content.images) {
+    if (image.size > kMaxSampleBytes - bytes) {
+      return Fault("over ", kMaxSampleBytes, " bytes in all");
+    }
+    bytes += image.size;
+  }
+  return absl::OkStatus();
+}
+
+// A sample as format webdataset reads it.
+absl::StatusOr<EnergonContent> ReadCrude(FileView file,
+                                         const EnergonTarSample& sample) {
+  WebDatasetReader reader(file, sample.begin, sample.end, /*whole=*/false);
+  BALLAST_ASSIGN_OR_RETURN(const std::optional<WebDatasetSample> found,
+                           reader.Next());
+  if (!found) {
+    return Fault(
+        "no part that format webdataset knows: wanted KEY.json or "
+        "KEY.txt, and images");
+  }
+  BALLAST_RETURN_IF_ERROR(found->fault);
+  BALLAST_ASSIGN_OR_RETURN(const auto more, reader.Next());
+  if (more) return Fault("two keys for format webdataset");
+  EnergonContent content;
+  content.text_format = found->text_format;
+  BALLAST_ASSIGN_OR_RETURN(content.text,
+                           file.ReadAt(found->text.data, found->text.size));
+  for (const TarMember& image : found->images) {
+    content.images.push_back({image.name, image.data, image.size});
+  }
+  absl::Status status;
+  if (content.text_format == RawSample::TextFormat::kConversation) {
+    status = CheckConversation(content.text);
+  } else if (content.text_format == RawSample::TextFormat::kPlain) {
+    status = CheckNoVideoMark(content.text);
+  }
+  if (!status.ok()) return Annotate(status, Printable(found->text.name));
+  return content;
+}
+
+}  // namespace
+
+absl::StatusOr<EnergonContent> ReadEnergonContent(
+    FileView file, const EnergonTarSample& sample,
+    const EnergonFields& fields) {
+  if (fields.type == EnergonType::kCrude) return ReadCrude(file, sample);
+  BALLAST_RETURN_IF_ERROR(CheckNoTwins(sample));
+  FieldReader reader(file, &sample, &fields);
+  EnergonContent content;
+  if (fields.type == EnergonType::kText) {
+    BALLAST_ASSIGN_OR_RETURN(content.text, reader.Text("text"));
+    content.text_format = RawSample::TextFormat::kPlain;
+    BALLAST_RETURN_IF_ERROR(CheckNoVideoMark(content.text));
+    return content;
+  }
+  BALLAST_ASSIGN_OR_RETURN(const EnergonPart image, reader.Image("image"));
+  content.images.push_back(image);
+  std::string question;
+  if (fields.type == EnergonType::kVqa) {
+    BALLAST_ASSIGN_OR_RETURN(question, reader.Text("context"));
+  }
+  const char* const field = fields.type == EnergonType::kVqa ? "answers"
+                            : fields.type == EnergonType::kCaptioning
+                                ? "caption"
+                                : "text";
+  BALLAST_ASSIGN_OR_RETURN(const std::string answer, reader.Text(field));
+  TurnsJson turns;
+  turns.AddTurn("user", question);
+  turns.AddTurn("assistant", answer);
+  BALLAST_ASSIGN_OR_RETURN(content.text,
+                           std::move(turns).Finish(content.images.size()));
+  BALLAST_RETURN_IF_ERROR(CheckConversation(content.text));
+  BALLAST_RETURN_IF_ERROR(CheckBytes(content));
+  return content;
+}
+
+}  // namespace ballast

@@ -1,0 +1,32 @@
+#ifndef BALLAST_SERVER_CORPUS_ENERGON_ENERGON_CONTENT_H_
+#define BALLAST_SERVER_CORPUS_ENERGON_ENERGON_CONTENT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/corpus/energon/energon_fields.h"
+#include "server/corpus/energon/energon_tar.h"
+#include "server/corpus/file.h"
+#include "server/corpus/sample_source.h"
+
+namespace ballast {
+
+// A sample of an Energon folder: its text, read, and where its images are.
+struct EnergonContent {
+  RawSample::TextFormat text_format = RawSample::TextFormat::kConversation;
+  std::string text;
+  // In the order in which the text refers to them.
+  std::vector<EnergonPart> images;
+};
+
+// Reads the text of `sample`, whose parts are in `file`. Errors:
+// INVALID_ARGUMENT (a field without a part, a part that is not what the field
+// wants, JSON without the key, video, over the bounds of limits.h); as
+// File::ReadAt.
+absl::StatusOr<EnergonContent> ReadEnergonContent(
+    FileView file, const EnergonTarSample& sample, const EnergonFields& fields);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_ENERGON_ENERGON_CONTENT_H_

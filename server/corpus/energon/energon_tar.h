@@ -1,0 +1,83 @@
+#ifndef BALLAST_SERVER_CORPUS_ENERGON_ENERGON_TAR_H_
+#define BALLAST_SERVER_CORPUS_ENERGON_ENERGON_TAR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/corpus/file.h"
+#include "server/corpus/tar/tar_reader.h"
+
+namespace ballast {
+
+// Most parts of one sample.
+inline constexpr size_t kMaxParts = 20'000;
+
+// A part of a sample: a member of the tar file.
+struct EnergonPart {
+  std::string name;   // what follows the first dot: "jpg", "0.json"
+  uint64_t data = 0;  // offset in the tar file
+  uint64_t size = 0;
+
+  friend bool operator==(const EnergonPart&, const EnergonPart&) = default;
+};
+
+// A sample of an Energon tar file: consecutive members whose paths are the same
+// up to the first dot of their base names.
+struct EnergonTarSample {
+  std::string key;  // the path up to that dot
+  // From its first header to the first header of the next sample, or to the end
+  // mark.
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  // In the order of the file.
+  std::vector<EnergonPart> parts;
+
+  friend bool operator==(const EnergonTarSample&,
+                         const EnergonTarSample&) = default;
+};
+
+// The key and the name of the part that a member is; nullopt if it belongs to
+// no sample: no dot, nothing before it, or a name such as __meta__ at the
+// beginning. Views into `name`. Pure.
+struct EnergonMemberName {
+  absl::string_view key;
+  absl::string_view part;
+};
+std::optional<EnergonMemberName> ParseEnergonMember(absl::string_view name);
+
+// Groups the members of a tar file into samples as Energon does.
+// Thread-compatible.
+class EnergonTarReader {
+ public:
+  // As TarReader.
+  EnergonTarReader(FileView file, uint64_t begin, uint64_t end, bool whole);
+
+  // The next sample, or nullopt at the end. Errors: DATA_LOSS (the tar file is
+  // damaged at offset(); a sample with over kMaxParts parts); as File::ReadAt.
+  absl::StatusOr<std::optional<EnergonTarSample>> Next();
+
+  uint64_t offset() const { return tar_.offset(); }
+  // The sample that Next was collecting when it failed; empty if none.
+  const std::string& pending_key() const { return pending_key_; }
+
+ private:
+  TarReader tar_;
+  // A member already read that belongs to the next sample.
+  std::optional<TarMember> next_;
+  std::string pending_key_;
+};
+
+// The one sample in [begin, end) of a tar file. Errors: DATA_LOSS (none, or
+// several); as EnergonTarReader.
+absl::StatusOr<EnergonTarSample> ReadEnergonSample(FileView file,
+                                                   uint64_t begin,
+                                                   uint64_t end);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_CORPUS_ENERGON_ENERGON_TAR_H_

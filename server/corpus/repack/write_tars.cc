@@ -1,0 +1,222 @@
+#include "server/corpus/repack/write_tars.h"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/mutex.h"
+#include "common/small_file.h"
+#include "common/status_macros.h"
+#include "server/corpus/file.h"
+#include "server/corpus/index/atomic_file.h"
+#include "server/corpus/tar/tar_writer.h"
+
+namespace ballast {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMostTars = 1'000'000;
+
+absl::string_view TextExtension(RawSample::TextFormat format) {
+  switch (format) {
+    case RawSample::TextFormat::kPlain:
+      return "txt";
+    case RawSample::TextFormat::kPackedBytes:
+      return "tokens.bin";
+    case RawSample::TextFormat::kPackedJson:
+      return "tokens.json";
+    default:
+      return "json";
+  }
+}
+
+// Adds one sample to a tar.
+absl::Status AddSample(const RawSample& sample, uint64_t ordinal,
+                       TarWriter* tar) {
+  const std::string key = absl::StrFormat("%09d", ordinal);
+  for (size_t i = 0; i < sample.images.size(); ++i) {
+    const absl::string_view extension = ImageExtension(sample.images[i]);
+    if (extension.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          sample.name, ": image ", i,
+          " is neither JPEG, PNG nor WebP, and has no name in a WebDataset"));
+    }
+    const std::string place =
+        sample.images.size() > 1 ? absl::StrCat(".", i) : "";
+    BALLAST_RETURN_IF_ERROR(
+        tar->Add(absl::StrCat(key, place, ".", extension), sample.images[i]));
+  }
+  return tar->Add(absl::StrCat(key, ".", TextExtension(sample.text_format)),
+                  sample.text);
+}
+
+class Repacking {
+ public:
+  Repacking(const SampleSource* source, const RepackOptions* options)
+      : source_(*source),
+        options_(*options),
+        all_(source->index().size()),
+        tars_((all_ + options->samples_per_tar - 1) / options->samples_per_tar),
+        range_(UnitsOf(options->shard, tars_)),
+        next_(range_.begin) {}
+
+  absl::StatusOr<RepackReport> Run() {
+    if (tars_ > kMostTars) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          all_, " samples make ", tars_, " tars of ", options_.samples_per_tar,
+          "; at most ", kMostTars, " are possible"));
+    }
+    BALLAST_RETURN_IF_ERROR(CheckManifest());
+    report_.tars = range_.end - range_.begin;
+    shard_samples_ = FirstOf(range_.end) - FirstOf(range_.begin);
+    const size_t count =
+        std::min<size_t>(std::max<uint32_t>(options_.threads, 1), report_.tars);
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < count; ++i) threads.emplace_back([this] { Work(); });
+    Work();
+    for (std::thread& thread : threads) thread.join();
+    MutexLock lock(&mutex_);
+    BALLAST_RETURN_IF_ERROR(failure_);
+    return report_;
+  }
+
+ private:
+  uint64_t FirstOf(uint64_t tar) const {
+    return std::min(tar * options_.samples_per_tar, all_);
+  }
+  std::string PathOf(uint64_t tar) const {
+    return absl::StrFormat("%s/%s-%06d.tar", options_.directory, options_.name,
+                           tar);
+  }
+
+  // What the tars hold, in a file beside them.
+  absl::Status CheckManifest() const {
+    const std::string path =
+        absl::StrCat(options_.directory, "/", options_.name, ".repack.json");
+    const std::string text = absl::StrFormat(
+        "{\"samples\": %d, \"samples_per_tar\": %d, \"data\": \"%s\"}\n", all_,
+        options_.samples_per_tar, source_.index().digest());
+    constexpr size_t kMost = 4096;
+    const absl::StatusOr<std::string> found = ReadSmallFile(path, kMost);
+    if (absl::IsNotFound(found.status())) {
+      return WriteFileAtomically(path, {text});
+    }
+    BALLAST_RETURN_IF_ERROR(found.status());
+    if (*found == text) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, ": found ", *found, "wanted ", text,
+        "The directory holds other samples, or other tars of them: remove its "
+        "files, or choose another"));
+  }
+
+  void Work() {
+    while (!failed_) {
+      const uint64_t tar = next_++;
+      if (tar >= range_.end) return;
+      RepackReport written;
+      const absl::Status status = Write(tar, &written);
+      MutexLock lock(&mutex_);
+      if (!status.ok()) {
+        if (failure_.ok()) failure_ = status;
+        failed_ = true;
+        return;
+      }
+      report_.resumed += written.resumed;
+      report_.samples += written.samples;
+      report_.images += written.images;
+      report_.bytes += written.bytes;
+      done_ += FirstOf(tar + 1) - FirstOf(tar);
+      if (options_.progress) options_.progress(done_, shard_samples_);
+    }
+  }
+
+  absl::Status Write(uint64_t tar, RepackReport* written) const {
+    const std::string path = PathOf(tar);
+    std::error_code error;
+    if (fs::exists(path, error)) {
+      written->resumed = 1;
+      return absl::OkStatus();
+    }
+    if (error) return FileError(error.value(), "look for", path);
+    const std::string part = absl::StrCat(path, ".part");
+    BALLAST_ASSIGN_OR_RETURN(const auto writer, TarWriter::Create(part));
+    for (uint64_t i = FirstOf(tar); i < FirstOf(tar + 1); ++i) {
+      BALLAST_ASSIGN_OR_RETURN(const FaultOr<RawSample> sample,
+                               source_.Read(i, ReadParts()));
+      if (!sample.ok()) {
+        return absl::DataLossError(
+            absl::StrCat(sample.fault().reason(), "; index the source again"));
+      }
+      BALLAST_RETURN_IF_ERROR(AddSample(*sample, i, writer.get()));
+      ++written->samples;
+      written->images += sample->images.size();
+      written->bytes += sample->text.size();
+      for (const std::string& image : sample->images) {
+        written->bytes += image.size();
+      }
+    }
+    BALLAST_RETURN_IF_ERROR(writer->Finish());
+    BALLAST_RETURN_IF_ERROR(writer->Sync());
+    fs::rename(part, path, error);
+    return error ? FileError(error.value(), "rename a file to", path)
+                 : absl::OkStatus();
+  }
+
+  const SampleSource& source_;
+  const RepackOptions& options_;
+  const uint64_t all_;
+  const uint64_t tars_;
+  const CheckUnitRange range_;
+  uint64_t shard_samples_ = 0;
+  std::atomic<uint64_t> next_;
+  std::atomic<bool> failed_{false};
+  Mutex mutex_;
+  RepackReport report_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  uint64_t done_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace
+
+absl::string_view ImageExtension(absl::string_view bytes) {
+  if (absl::StartsWith(bytes, "\xFF\xD8")) return "jpg";
+  if (absl::StartsWith(bytes, "\x89PNG")) return "png";
+  if (absl::StartsWith(bytes, "RIFF") && bytes.substr(0, 12).size() == 12 &&
+      bytes.substr(8, 4) == "WEBP") {
+    return "webp";
+  }
+  return "";
+}
+
+absl::StatusOr<RepackReport> Repack(const SampleSource& source,
+                                    const RepackOptions& options) {
+  if (options.samples_per_tar == 0) {
+    return absl::InvalidArgumentError("a tar has at least one sample");
+  }
+  std::error_code error;
+  fs::create_directories(options.directory, error);
+  if (error) {
+    return FileError(error.value(), "make the directory", options.directory);
+  }
+  // Two processes must not write the same tar.
+  BALLAST_ASSIGN_OR_RETURN(
+      const File lock,
+      File::OpenToAppend(absl::StrCat(options.directory, "/", options.name,
+                                      ".shard-", options.shard.number, "-of-",
+                                      options.shard.count, ".lock")));
+  absl::StatusOr<RepackReport> report = Repacking(&source, &options).Run();
+  if (report.ok()) fs::remove(lock.path(), error);
+  return report;
+}
+
+}  // namespace ballast

@@ -1,0 +1,92 @@
+#ifndef BALLAST_SERVER_DELIVERY_AHEAD_FETCHER_H_
+#define BALLAST_SERVER_DELIVERY_AHEAD_FETCHER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "common/mutex.h"
+#include "server/corpus/sample_source.h"
+#include "server/delivery/ahead_plan.h"
+#include "server/schedule/scheduler.h"
+#include "server/storage/disk_cache.h"
+
+namespace ballast {
+
+// Fetches from stores what the next steps of train need, in the order in which
+// they need it, and gives up for it what the cache needs last (cache_policy.h).
+// Without a cache it fetches into memory, as far as `memory` goes.
+class AheadFetcher {
+ public:
+  struct Settings {
+    const Scheduler* scheduler = nullptr;       // of train
+    std::vector<const SampleSource*> sources;   // of the configuration
+    std::map<v1::Module, ServedModule> served;  // by this server
+    std::shared_ptr<DiskCache> cache;           // may be null
+    uint64_t memory = 0;  // bytes fetched ahead without a cache
+    uint32_t ahead_steps = 0;
+    uint32_t threads = 1;  // that fetch at the same time
+  };
+
+  explicit AheadFetcher(Settings settings);
+  // Ends Start's thread; waits for the requests in flight.
+  ~AheadFetcher();
+  AheadFetcher(const AheadFetcher&) = delete;
+  AheadFetcher& operator=(const AheadFetcher&) = delete;
+
+  // Follows training from a thread of its own until the destructor: keeps the
+  // steps after `current_step()`, which is called a few times a second, up to
+  // `ahead_steps` further fetched. nullopt: nobody trains.
+  void Start(std::function<std::optional<uint64_t>()> current_step);
+
+  // Fetches the samples of steps `first` to `end` - 1 and returns when they are
+  // there. `progress` is called with the number of steps done and the bytes
+  // that came from the store so far. Errors: as SampleSource::FetchAhead,
+  // naming the sample; RESOURCE_EXHAUSTED (the cache is full of what is needed
+  // earlier); as the scheduler. Not beside Start.
+  absl::Status Fetch(
+      uint64_t first, uint64_t end,
+      const std::function<void(uint64_t steps, uint64_t bytes)>& progress);
+
+  // The first step whose samples have not all been fetched; 0: unknown.
+  uint64_t fetched_to_step() const { return fetched_to_; }
+
+ private:
+  void Follow(const std::function<std::optional<uint64_t>()>& current_step);
+  // Fetches one step. Errors as Fetch.
+  absl::Status FetchStep(uint64_t step);
+  absl::Status FetchSample(uint64_t step, const AheadSample& sample);
+  bool MakeRoomFor(uint64_t step, uint64_t position, uint64_t bytes);
+  // The first position that is still needed, at most `position`.
+  uint64_t NextPosition(uint64_t position);
+  // Forgets the steps up to `step`.
+  void Pass(uint64_t step);
+  // Waits until the destructor runs, at most `time`. Returns whether it does.
+  bool Stopped(absl::Duration time);
+
+  const Settings settings_;
+  std::atomic<uint64_t> fetched_to_{0};
+  std::atomic<uint64_t> bytes_{0};
+  Mutex mutex_;
+  CondVar changed_;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  // Of the steps that have been fetched and are not passed: the position from
+  // which on they and all later ones draw.
+  std::map<uint64_t, uint64_t> first_positions_ ABSL_GUARDED_BY(mutex_);
+  // Bytes fetched ahead into memory, by step.
+  std::map<uint64_t, uint64_t> ahead_ ABSL_GUARDED_BY(mutex_);
+  uint64_t ahead_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  Mutex room_mutex_;  // one makes room at a time
+  std::thread thread_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_DELIVERY_AHEAD_FETCHER_H_

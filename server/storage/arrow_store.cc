@@ -1,0 +1,250 @@
+// Stores through Arrow's file systems.
+#include "server/storage/arrow_store.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include <arrow/filesystem/azurefs.h>
+#include <arrow/filesystem/filesystem.h>
+#include <arrow/filesystem/gcsfs.h>
+#include <arrow/filesystem/s3fs.h>
+#include <arrow/io/interfaces.h>
+#include <arrow/util/io_util.h>
+#include <arrow/util/key_value_metadata.h>
+#include <xxhash.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/small_file.h"
+#include "common/status_macros.h"
+#include "server/storage/store_credentials.h"
+#include "server/storage/store_fault.h"
+
+namespace ballast {
+namespace {
+
+constexpr int kAttempts = 4;
+constexpr double kConnectSeconds = 5;
+// Without a byte.
+constexpr double kSilentSeconds = 10;
+constexpr size_t kMaxKeysFile = 1 << 20;
+
+class ArrowStore final : public ObjectStore {
+ public:
+  ArrowStore(std::string scheme, std::shared_ptr<arrow::fs::FileSystem> files,
+             StoreKeys keys)
+      : scheme_(std::move(scheme)),
+        files_(std::move(files)),
+        keys_(std::move(keys)) {}
+
+  absl::StatusOr<std::vector<std::string>> List(const std::string& folder,
+                                                bool recursive) override {
+    std::vector<std::string> paths;
+    BALLAST_RETURN_IF_ERROR(Guard("list", folder, [&]() -> arrow::Status {
+      arrow::fs::FileSelector selector;
+      selector.base_dir = folder;
+      selector.recursive = recursive;
+      selector.allow_not_found = true;
+      ARROW_ASSIGN_OR_RAISE(const auto found, files_->GetFileInfo(selector));
+      for (const arrow::fs::FileInfo& info : found) {
+        if (info.IsFile()) paths.push_back(info.path());
+      }
+      return arrow::Status::OK();
+    }));
+    return paths;
+  }
+
+  absl::StatusOr<FileStamp> Stat(const std::string& path) override {
+    FileStamp stamp;
+    BALLAST_RETURN_IF_ERROR(Guard("stat", path, [&]() -> arrow::Status {
+      ARROW_ASSIGN_OR_RAISE(const auto file, files_->OpenInputFile(path));
+      ARROW_ASSIGN_OR_RAISE(const int64_t size, file->GetSize());
+      ARROW_ASSIGN_OR_RAISE(const auto metadata, file->ReadMetadata());
+      stamp.size = static_cast<uint64_t>(size);
+      std::string version;
+      for (const char* name : {"ETag", "etag", "Last-Modified", "updated"}) {
+        if (metadata == nullptr) break;
+        const auto value = metadata->Get(name);
+        if (!value.ok() || value->empty()) continue;
+        version = absl::StrCat(name, "=", *value);
+        break;
+      }
+      if (version.empty()) {
+        ARROW_ASSIGN_OR_RAISE(const auto info, files_->GetFileInfo(path));
+        version =
+            absl::StrCat("mtime=", info.mtime().time_since_epoch().count());
+      }
+      // The index keeps a signed number.
+      stamp.mtime_ns = static_cast<int64_t>(
+          XXH3_64bits(version.data(), version.size()) >> 1);
+      return arrow::Status::OK();
+    }));
+    return stamp;
+  }
+
+  absl::Status Read(const std::string& path, uint64_t object_size,
+                    uint64_t offset, uint64_t size, char* out) override {
+    int64_t count = 0;
+    BALLAST_RETURN_IF_ERROR(Guard("read", path, [&]() -> arrow::Status {
+      // With the size no request is made to open it.
+      arrow::fs::FileInfo info(path, arrow::fs::FileType::File);
+      info.set_size(static_cast<int64_t>(object_size));
+      ARROW_ASSIGN_OR_RAISE(const auto file, files_->OpenInputFile(info));
+      ARROW_ASSIGN_OR_RAISE(count,
+                            file->ReadAt(static_cast<int64_t>(offset),
+                                         static_cast<int64_t>(size), out));
+      return arrow::Status::OK();
+    }));
+    if (static_cast<uint64_t>(count) == size) return absl::OkStatus();
+    return absl::UnavailableError(
+        absl::StrCat(scheme_, "://", path, ": ends at byte ", offset + count,
+                     ", wanted ", size, " bytes at ", offset));
+  }
+
+ private:
+  // Runs `call`, which returns an arrow::Status, and turns its errors and
+  // exceptions of the library into ours.
+  template <typename Call>
+  absl::Status Guard(absl::string_view action, const std::string& path,
+                     Call call) const {
+    arrow::Status status;
+    try {
+      status = call();
+    } catch (const std::exception& error) {
+      status = arrow::Status::IOError(error.what());
+    }
+    if (status.ok()) return absl::OkStatus();
+    const bool missing = arrow::internal::ErrnoFromStatus(status) == ENOENT;
+    return StoreFault(action, absl::StrCat(scheme_, "://", path),
+                      WithoutKeys(status.message(), keys_), missing);
+  }
+
+  const std::string scheme_;
+  const std::shared_ptr<arrow::fs::FileSystem> files_;
+  const StoreKeys keys_;
+};
+
+absl::Status FromArrow(absl::string_view what, const arrow::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, ": ", status.message()));
+}
+
+std::optional<std::string> Variable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  if (value == nullptr) return std::nullopt;
+  return value;
+}
+
+// Starts the AWS library once, to be stopped before the process's objects go.
+absl::Status StartS3() {
+  static const absl::Status started = [] {
+    arrow::fs::S3GlobalOptions options;
+    options.log_level = arrow::fs::S3LogLevel::Off;
+    options.num_event_loop_threads = 1;
+    const absl::Status status =
+        FromArrow("storage.s3", arrow::fs::InitializeS3(options));
+    if (status.ok()) {
+      std::atexit([] { (void)arrow::fs::EnsureS3Finalized(); });
+    }
+    return status;
+  }();
+  return started;
+}
+
+absl::StatusOr<StoreKeys> ReadKeys(const v1::Storage::S3& s3) {
+  if (s3.credentials() == "environment") {
+    return KeysOfEnvironment(Variable);
+  }
+  const absl::StatusOr<std::string> text =
+      ReadSmallFile(s3.credentials(), kMaxKeysFile);
+  if (!text.ok()) return Annotate(text.status(), "storage.s3.credentials");
+  return ParseKeysFile(s3.credentials(), *text);
+}
+
+absl::StatusOr<std::unique_ptr<ObjectStore>> MakeS3(const v1::Storage::S3& s3) {
+  const bool signs_itself =
+      s3.credentials() != "instance" && s3.credentials() != "anonymous";
+  StoreKeys keys;
+  if (signs_itself) {
+    BALLAST_ASSIGN_OR_RETURN(keys, ReadKeys(s3));
+  }
+  // Otherwise the library asks the machine's metadata service, which may not be
+  // there, for what the configuration says.
+  if (s3.credentials() != "instance") {
+    setenv("AWS_EC2_METADATA_DISABLED", "true", /*overwrite=*/1);
+  }
+  BALLAST_RETURN_IF_ERROR(StartS3());
+  arrow::fs::S3Options options = arrow::fs::S3Options::Anonymous();
+  if (signs_itself) {
+    options.ConfigureAccessKey(keys.id, keys.secret, keys.session_token);
+  } else if (s3.credentials() == "instance") {
+    options.ConfigureDefaultCredentials();
+  }
+  options.region = s3.region();
+  options.connect_timeout = kConnectSeconds;
+  options.request_timeout = kSilentSeconds;
+  options.retry_strategy =
+      arrow::fs::S3RetryStrategy::GetAwsStandardRetryStrategy(kAttempts);
+  options.tls_ca_file_path = s3.ca();
+  if (!s3.endpoint().empty()) {
+    absl::string_view endpoint = s3.endpoint();
+    options.scheme =
+        absl::ConsumePrefix(&endpoint, "http://") ? "http" : "https";
+    absl::ConsumePrefix(&endpoint, "https://");
+    absl::ConsumeSuffix(&endpoint, "/");
+    options.endpoint_override = std::string(endpoint);
+  }
+  auto files = arrow::fs::S3FileSystem::Make(options);
+  if (!files.ok()) return FromArrow("storage.s3", files.status());
+  return std::make_unique<ArrowStore>("s3", *std::move(files), std::move(keys));
+}
+
+absl::StatusOr<std::unique_ptr<ObjectStore>> MakeGcs() {
+  auto files =
+      arrow::fs::GcsFileSystem::Make(arrow::fs::GcsOptions::Defaults());
+  if (!files.ok()) return FromArrow("gs://", files.status());
+  return std::make_unique<ArrowStore>("gs", *std::move(files), StoreKeys());
+}
+
+// The account comes from AZURE_STORAGE_ACCOUNT, its key from AZURE_STORAGE_KEY;
+// without a key the SDK looks for a role.
+absl::StatusOr<std::unique_ptr<ObjectStore>> MakeAzure() {
+  arrow::fs::AzureOptions options;
+  options.account_name = Variable("AZURE_STORAGE_ACCOUNT").value_or("");
+  if (options.account_name.empty()) {
+    return absl::FailedPreconditionError(
+        "abfs://: AZURE_STORAGE_ACCOUNT is not set; set it to the name of the "
+        "storage account");
+  }
+  StoreKeys keys;
+  keys.secret = Variable("AZURE_STORAGE_KEY").value_or("");
+  const absl::Status configured = FromArrow(
+      "abfs://", keys.secret.empty()
+                     ? options.ConfigureDefaultCredential()
+                     : options.ConfigureAccountKeyCredential(keys.secret));
+  BALLAST_RETURN_IF_ERROR(configured);
+  auto files = arrow::fs::AzureFileSystem::Make(options);
+  if (!files.ok()) return FromArrow("abfs://", files.status());
+  return std::make_unique<ArrowStore>("abfs", *std::move(files),
+                                      std::move(keys));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ObjectStore>> MakeArrowStore(
+    const std::string& scheme, const v1::Storage& storage) {
+  try {
+    if (scheme == "s3") return MakeS3(storage.s3());
+    return scheme == "gs" ? MakeGcs() : MakeAzure();
+  } catch (const std::exception& error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(scheme, "://: ", error.what()));
+  }
+}
+
+}  // namespace ballast

@@ -1,0 +1,319 @@
+#include "server/storage/disk_cache.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include <xxhash.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "common/log.h"
+#include "common/status_macros.h"
+#include "server/corpus/file.h"
+#include "server/storage/cache_policy.h"
+
+namespace ballast {
+namespace {
+
+constexpr char kMagic[8] = {'B', 'L', 'S', 'T', 'S', 'P', 'A', '1'};
+constexpr char kUnfinished[] = "new-";
+
+// At the begin of an entry's file.
+struct Header {
+  char magic[8];
+  SpanKey key;
+  uint64_t size;
+  uint64_t checksum;  // XXH3-64 of the bytes
+};
+static_assert(sizeof(Header) == 40);
+
+uint64_t FileBytes(uint64_t size) { return sizeof(Header) + size; }
+
+// A descriptor that closes itself.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int operator*() const { return number_; }
+
+ private:
+  const int number_;
+};
+
+bool ReadAll(int file, char* out, uint64_t size, uint64_t offset) {
+  while (size > 0) {
+    const ssize_t count = pread(file, out, size, static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    out += count;
+    offset += static_cast<uint64_t>(count);
+    size -= static_cast<uint64_t>(count);
+  }
+  return true;
+}
+
+bool WriteAll(int file, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = write(file, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(count));
+  }
+  return true;
+}
+
+absl::Status CacheError(int number, absl::string_view action,
+                        const std::string& path) {
+  return Annotate(FileError(number, action, path), "storage.cache.dir");
+}
+
+}  // namespace
+
+// The mapped file DIR/usage.
+struct DiskCache::Usage {
+  char magic[8];
+  std::atomic<uint64_t> bytes;
+};
+
+DiskCache::DiskCache(std::string dir, uint64_t size, StorageCounters* counters)
+    : dir_(std::move(dir)), size_(size), counters_(counters) {}
+
+absl::StatusOr<std::shared_ptr<DiskCache>> DiskCache::Open(
+    const std::string& dir, uint64_t size, StorageCounters* counters) {
+  std::shared_ptr<DiskCache> cache(new DiskCache(dir, size, counters));
+  BALLAST_RETURN_IF_ERROR(cache->Prepare());
+  return cache;
+}
+
+absl::Status DiskCache::Prepare() {
+  std::error_code error;
+  std::filesystem::create_directories(dir_, error);
+  if (error) return CacheError(error.value(), "make the folder", dir_);
+  const auto open_file = [&](const char* name, int* descriptor) {
+    const std::string path = absl::StrCat(dir_, "/", name);
+    *descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    return *descriptor >= 0 ? absl::OkStatus()
+                            : CacheError(errno, "open", path);
+  };
+  BALLAST_RETURN_IF_ERROR(open_file("lock", &lock_));
+  BALLAST_RETURN_IF_ERROR(open_file("evict", &evict_));
+  int usage = -1;
+  BALLAST_RETURN_IF_ERROR(open_file("usage", &usage));
+  const Descriptor closes_usage(usage);
+  const bool alone = flock(lock_, LOCK_EX | LOCK_NB) == 0;
+  // Others hold it shared; while one counts, this waits for it.
+  if (!alone && flock(lock_, LOCK_SH) != 0) {
+    return CacheError(errno, "lock", absl::StrCat(dir_, "/lock"));
+  }
+  struct stat info;
+  if (fstat(usage, &info) != 0) return CacheError(errno, "stat", dir_);
+  if (info.st_size != 0 && info.st_size != sizeof(Usage)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "storage.cache.dir: ", dir_,
+        " holds files of another program or version; wanted a folder of its "
+        "own"));
+  }
+  if (info.st_size == 0 && ftruncate(usage, sizeof(Usage)) != 0) {
+    return CacheError(errno, "write", dir_);
+  }
+  void* mapped = mmap(nullptr, sizeof(Usage), PROT_READ | PROT_WRITE,
+                      MAP_SHARED, usage, 0);
+  if (mapped == MAP_FAILED) return CacheError(errno, "map", dir_);
+  usage_ = static_cast<Usage*>(mapped);
+  if (!alone) return absl::OkStatus();
+  for (int i = 0; i < 256; ++i) {
+    std::filesystem::create_directory(
+        absl::StrCat(dir_, "/", absl::StrFormat("%02x", i)), error);
+    if (error) return CacheError(error.value(), "make a folder in", dir_);
+  }
+  uint64_t bytes = 0;
+  for (const Listed& entry : List(/*remove_unfinished=*/true)) {
+    bytes += entry.bytes;
+  }
+  std::memcpy(usage_->magic, kMagic, sizeof(kMagic));
+  usage_->bytes.store(bytes, std::memory_order_relaxed);
+  if (flock(lock_, LOCK_SH) != 0) {
+    return CacheError(errno, "lock", absl::StrCat(dir_, "/lock"));
+  }
+  return absl::OkStatus();
+}
+
+DiskCache::~DiskCache() {
+  if (usage_ != nullptr) munmap(usage_, sizeof(Usage));
+  if (evict_ >= 0) close(evict_);
+  if (lock_ >= 0) close(lock_);
+}
+
+std::vector<DiskCache::Listed> DiskCache::List(bool remove_unfinished) const {
+  std::vector<Listed> entries;
+  for (int i = 0; i < 256; ++i) {
+    const std::string folder =
+        absl::StrCat(dir_, "/", absl::StrFormat("%02x", i));
+    DIR* const open = opendir(folder.c_str());
+    if (open == nullptr) continue;
+    while (const dirent* entry = readdir(open)) {
+      const absl::string_view name = entry->d_name;
+      const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
+      Listed listed;
+      uint64_t size = 0;
+      if (parts.size() == 3 && parts[0].size() == 32 &&
+          absl::SimpleHexAtoi(parts[1], &listed.owner) &&
+          absl::SimpleAtoi(parts[2], &size)) {
+        listed.path = absl::StrCat(folder, "/", name);
+        listed.bytes = FileBytes(size);
+        entries.push_back(std::move(listed));
+      } else if (remove_unfinished && absl::StartsWith(name, kUnfinished)) {
+        unlink(absl::StrCat(folder, "/", name).c_str());
+      }
+    }
+    closedir(open);
+  }
+  return entries;
+}
+
+std::string DiskCache::PathOf(const SpanKey& key, uint64_t owner,
+                              uint64_t size) const {
+  return absl::StrFormat("%s/%02x/%016x%016x-%016x-%d", dir_,
+                         static_cast<int>(key.high >> 56), key.high, key.low,
+                         owner, size);
+}
+
+void DiskCache::Remove(const std::string& path, uint64_t bytes) const {
+  // Who removes the file accounts for it.
+  if (unlink(path.c_str()) == 0) {
+    usage_->bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+}
+
+bool DiskCache::Reserve(uint64_t bytes) const {
+  const uint64_t before =
+      usage_->bytes.fetch_add(bytes, std::memory_order_relaxed);
+  if (before + bytes <= size_) return true;
+  usage_->bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  return false;
+}
+
+void DiskCache::WarnOnce(absl::string_view what) const {
+  if (warned_.exchange(true)) return;
+  LogWarning("storage.cache.dir: ", what,
+             "; samples are read from the store until that is mended");
+}
+
+std::shared_ptr<const Span> DiskCache::Find(const SpanKey& key, uint64_t owner,
+                                            ByteRange range) const {
+  const std::string path = PathOf(key, owner, range.size);
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (*file < 0) {
+    if (errno != ENOENT) WarnOnce(FileError(errno, "open", path).message());
+    return nullptr;
+  }
+  Header header;
+  auto span = std::make_shared<Span>(range);
+  if (ReadAll(*file, reinterpret_cast<char*>(&header), sizeof(header), 0) &&
+      std::memcmp(header.magic, kMagic, sizeof(kMagic)) == 0 &&
+      header.key == key && header.size == range.size &&
+      ReadAll(*file, span->data(), range.size, sizeof(header)) &&
+      XXH3_64bits(span->data(), range.size) == header.checksum) {
+    return span;
+  }
+  counters_->cache_damaged.Add();
+  LogWarning(path, ": a damaged entry of the cache is removed");
+  Remove(path, FileBytes(range.size));
+  return nullptr;
+}
+
+bool DiskCache::Has(const SpanKey& key, uint64_t owner, uint64_t size) const {
+  return access(PathOf(key, owner, size).c_str(), F_OK) == 0;
+}
+
+bool DiskCache::HasRoom(uint64_t bytes) const {
+  return usage_->bytes.load(std::memory_order_relaxed) + FileBytes(bytes) <=
+         size_;
+}
+
+bool DiskCache::Store(const SpanKey& key, uint64_t owner,
+                      absl::string_view bytes) const {
+  const std::string path = PathOf(key, owner, bytes.size());
+  if (access(path.c_str(), F_OK) == 0) return true;
+  const uint64_t file_bytes = FileBytes(bytes.size());
+  if (!Reserve(file_bytes)) return false;
+  const std::string unfinished = absl::StrCat(
+      path.substr(0, path.rfind('/') + 1), kUnfinished, getpid(), "-",
+      next_temporary_.fetch_add(1, std::memory_order_relaxed));
+  Header header = {};
+  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  header.key = key;
+  header.size = bytes.size();
+  header.checksum = XXH3_64bits(bytes.data(), bytes.size());
+  const Descriptor file(
+      open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  bool stored =
+      *file >= 0 &&
+      WriteAll(*file, absl::string_view(reinterpret_cast<const char*>(&header),
+                                        sizeof(header))) &&
+      WriteAll(*file, bytes);
+  if (!stored) WarnOnce(FileError(errno, "write", unfinished).message());
+  if (stored && renameat2(AT_FDCWD, unfinished.c_str(), AT_FDCWD, path.c_str(),
+                          RENAME_NOREPLACE) == 0) {
+    return true;
+  }
+  // Another process may have been faster, which is as good.
+  if (stored && errno != EEXIST) {
+    WarnOnce(FileError(errno, "rename", unfinished).message());
+    stored = false;
+  }
+  if (*file >= 0) unlink(unfinished.c_str());
+  usage_->bytes.fetch_sub(file_bytes, std::memory_order_relaxed);
+  return stored;
+}
+
+bool DiskCache::MakeRoom(uint64_t bytes, uint64_t needed_at,
+                         const NextUsesOf& next_uses) const {
+  if (HasRoom(bytes)) return true;
+  if (FileBytes(bytes) > size_) return false;
+  if (flock(evict_, LOCK_EX | LOCK_NB) != 0) return false;
+  const std::vector<Listed> listed = List(/*remove_unfinished=*/false);
+  std::vector<uint64_t> owners;
+  owners.reserve(listed.size());
+  for (const Listed& entry : listed) owners.push_back(entry.owner);
+  const std::vector<uint64_t> uses = next_uses(owners);
+  std::vector<CacheEntry> entries;
+  entries.reserve(listed.size());
+  for (size_t i = 0; i < listed.size(); ++i) {
+    entries.push_back({listed[i].bytes, uses[i]});
+  }
+  const uint64_t over =
+      usage_->bytes.load(std::memory_order_relaxed) + FileBytes(bytes) - size_;
+  for (const size_t i : ChooseVictims(entries, over, size_ / 32, needed_at)) {
+    Remove(listed[i].path, listed[i].bytes);
+    counters_->cache_evicted.Add();
+  }
+  flock(evict_, LOCK_UN);
+  return HasRoom(bytes);
+}
+
+uint64_t DiskCache::bytes() const {
+  return usage_->bytes.load(std::memory_order_relaxed);
+}
+
+}  // namespace ballast

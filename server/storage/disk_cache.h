@@ -1,0 +1,94 @@
+#ifndef BALLAST_SERVER_STORAGE_DISK_CACHE_H_
+#define BALLAST_SERVER_STORAGE_DISK_CACHE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/storage/span_memory.h"
+#include "server/storage/storage_counters.h"
+
+namespace ballast {
+
+// Ranges of objects on local disk, shared by the processes of a node that open
+// the same folder, and bounded in bytes over all of them. One file an entry,
+// named by key, owner and size; it appears as a whole by a rename, and its
+// checksum is compared at every read, so that a crash or a failing disk leaves
+// nothing that is served. Thread-safe.
+//
+//   DIR/lock    held shared by every process; who gets it alone counts anew
+//   DIR/evict   held by the process that makes room
+//   DIR/usage   bytes of all entries, mapped by every process
+//   DIR/00…ff   the entries
+class DiskCache {
+ public:
+  // Opens or makes the cache in `dir`; `size` bounds its bytes. Takes entries
+  // over, also more of them than `size`, until MakeRoom. Errors:
+  // FAILED_PRECONDITION (`dir` holds something else), and of the disk, naming
+  // storage.cache.dir. `counters` is not owned.
+  static absl::StatusOr<std::shared_ptr<DiskCache>> Open(
+      const std::string& dir, uint64_t size, StorageCounters* counters);
+  ~DiskCache();
+  DiskCache(const DiskCache&) = delete;
+  DiskCache& operator=(const DiskCache&) = delete;
+
+  // The entry, or null. One that is damaged is removed, counted and null.
+  std::shared_ptr<const Span> Find(const SpanKey& key, uint64_t owner,
+                                   ByteRange range) const;
+  // Whether there is such an entry; its checksum is not compared.
+  bool Has(const SpanKey& key, uint64_t owner, uint64_t size) const;
+
+  // Adds an entry. False if there is no room for it, or the disk fails (logged
+  // once): the cache is then as before.
+  bool Store(const SpanKey& key, uint64_t owner, absl::string_view bytes) const;
+
+  // Whether an entry of `bytes` fits now.
+  bool HasRoom(uint64_t bytes) const;
+  // Removes entries by ChooseVictims so that one of `bytes`, needed at
+  // `needed_at`, fits. `next_uses` answers a position for each owner
+  // (NextUses). False if it does not fit then, or another process makes room
+  // just now.
+  using NextUsesOf =
+      std::function<std::vector<uint64_t>(absl::Span<const uint64_t> owners)>;
+  bool MakeRoom(uint64_t bytes, uint64_t needed_at,
+                const NextUsesOf& next_uses) const;
+
+  // Of all processes; the bound.
+  uint64_t bytes() const;
+  uint64_t size() const { return size_; }
+
+ private:
+  struct Usage;
+  struct Listed {
+    std::string path;
+    uint64_t owner = 0;
+    uint64_t bytes = 0;
+  };
+  DiskCache(std::string dir, uint64_t size, StorageCounters* counters);
+
+  absl::Status Prepare();
+  std::vector<Listed> List(bool remove_unfinished) const;
+  std::string PathOf(const SpanKey& key, uint64_t owner, uint64_t size) const;
+  void Remove(const std::string& path, uint64_t bytes) const;
+  bool Reserve(uint64_t bytes) const;
+  void WarnOnce(absl::string_view what) const;
+
+  const std::string dir_;
+  const uint64_t size_;
+  StorageCounters* const counters_;
+  int lock_ = -1;
+  int evict_ = -1;
+  Usage* usage_ = nullptr;
+  mutable std::atomic<uint64_t> next_temporary_{0};
+  mutable std::atomic<bool> warned_{false};
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_STORAGE_DISK_CACHE_H_

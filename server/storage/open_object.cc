@@ -1,0 +1,189 @@
+#include "server/storage/open_object.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <xxhash.h>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/mutex.h"
+#include "common/status_macros.h"
+#include "server/storage/range_plan.h"
+
+namespace ballast {
+namespace {
+
+class OpenObject final : public StoredObject {
+ public:
+  OpenObject(ObjectParts parts, std::string url, std::string path,
+             const FileStamp& stamp)
+      : parts_(std::move(parts)),
+        url_(std::move(url)),
+        path_(std::move(path)),
+        stamp_(stamp) {}
+
+  const std::string& path() const override { return url_; }
+  const FileStamp& stamp() const override { return stamp_; }
+
+  absl::Status ReadAt(uint64_t offset, uint64_t size, char* out,
+                      ReadFrom from) const override {
+    const ByteRange wanted = {offset, size};
+    std::shared_ptr<const Span> window;
+    {
+      MutexLock lock(&mutex_);
+      window = window_;
+    }
+    if (window == nullptr || !window->range().Covers(wanted)) {
+      if (from == ReadFrom::kMemory) return NotInMemory();
+      const ByteRange last = window == nullptr ? ByteRange() : window->range();
+      const auto next =
+          std::make_shared<Span>(NextWindow(last, wanted, stamp_.size));
+      BALLAST_RETURN_IF_ERROR(
+          parts_.reader->Read(path_, stamp_.size, next->range(), next->data()));
+      window = next;
+      MutexLock lock(&mutex_);
+      window_ = window;
+    }
+    std::memcpy(out, window->data() + (offset - window->range().offset), size);
+    return absl::OkStatus();
+  }
+
+  // A request that begins after the call answers it. Callers that come while
+  // one is under way share the next.
+  absl::StatusOr<bool> IsUnchanged() const override {
+    MutexLock lock(&mutex_);
+    const uint64_t wanted = begun_ + 1;
+    while (answered_ < wanted) {
+      if (answered_ < begun_) {
+        answer_came_.Wait(&mutex_);
+        continue;
+      }
+      ++begun_;
+      mutex_.Unlock();
+      const absl::StatusOr<FileStamp> now = parts_.reader->Stat(path_);
+      if (now.ok() && !(*now == stamp_)) parts_.on_change(url_);
+      mutex_.Lock();
+      answered_ = begun_;
+      if (now.ok()) {
+        answer_ = *now == stamp_;
+      } else {
+        answer_ = now.status();
+      }
+      answer_came_.NotifyAll();
+    }
+    return answer_;
+  }
+
+  absl::StatusOr<std::shared_ptr<const Span>> Fetch(
+      ByteRange range, uint64_t owner, ReadFrom from) const override {
+    const SpanKey key = KeyOf(range);
+    std::shared_ptr<const Span> held = parts_.memory->Find(key);
+    if (held != nullptr) {
+      parts_.counters->memory_hits.Add();
+      return held;
+    }
+    if (from == ReadFrom::kMemory) return NotInMemory();
+    return parts_.memory->Get(
+        key, [&]() -> absl::StatusOr<SpanMemory::SpanPtr> {
+          if (parts_.cache != nullptr) {
+            if (auto cached = parts_.cache->Find(key, owner, range)) {
+              parts_.counters->cache_hits.Add();
+              return cached;
+            }
+          }
+          const absl::Time start = absl::Now();
+          absl::StatusOr<SpanMemory::SpanPtr> span = Load(range);
+          parts_.counters->stalls.Record(absl::Now() - start);
+          if (span.ok() && parts_.cache != nullptr) {
+            parts_.cache->Store(key, owner, (*span)->bytes());
+          }
+          return span;
+        });
+  }
+
+  absl::StatusOr<uint64_t> FetchAhead(
+      ByteRange range, uint64_t owner,
+      const MakeRoom& make_room) const override {
+    const SpanKey key = KeyOf(range);
+    const std::shared_ptr<DiskCache>& cache = parts_.cache;
+    const bool here = cache != nullptr ? cache->Has(key, owner, range.size)
+                                       : parts_.memory->Find(key) != nullptr;
+    if (here) return 0;
+    if (!make_room(range.size)) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(url_, ": no room to fetch ahead"));
+    }
+    uint64_t fetched = 0;
+    // Through memory, so that a reader that wants it now waits for the same
+    // request.
+    const auto span = parts_.memory->Get(key, [&] {
+      fetched = range.size;
+      return Load(range);
+    });
+    BALLAST_RETURN_IF_ERROR(span.status());
+    if (cache != nullptr) cache->Store(key, owner, (*span)->bytes());
+    return fetched;
+  }
+
+ private:
+  absl::Status NotInMemory() const {
+    return absl::AbortedError(absl::StrCat(url_, ": not in memory"));
+  }
+
+  // The range, in the version that was opened.
+  absl::StatusOr<SpanMemory::SpanPtr> Load(ByteRange range) const {
+    if (range.offset > stamp_.size || range.size > stamp_.size - range.offset) {
+      return absl::UnavailableError(
+          absl::StrCat(url_, ": ends at byte ", stamp_.size, ", wanted ",
+                       range.size, " bytes at ", range.offset));
+    }
+    const auto span = std::make_shared<Span>(range);
+    BALLAST_RETURN_IF_ERROR(
+        parts_.reader->Read(path_, stamp_.size, range, span->data()));
+    BALLAST_ASSIGN_OR_RETURN(const bool unchanged, IsUnchanged());
+    if (!unchanged) {
+      return absl::UnavailableError(
+          absl::StrCat(url_, ": changed in the store while it was read"));
+    }
+    return span;
+  }
+
+  // Neither the endpoint nor the place in memory: another server of the node
+  // finds the same key.
+  SpanKey KeyOf(ByteRange range) const {
+    const std::string name =
+        absl::StrCat(url_, "\n", stamp_.size, "\n", stamp_.mtime_ns, "\n",
+                     range.offset, "\n", range.size);
+    const XXH128_hash_t hash = XXH3_128bits(name.data(), name.size());
+    return {hash.high64, hash.low64};
+  }
+
+  const ObjectParts parts_;
+  const std::string url_;
+  const std::string path_;
+  const FileStamp stamp_;
+  mutable Mutex mutex_;
+  mutable std::shared_ptr<const Span> window_ ABSL_GUARDED_BY(mutex_);
+  // Requests of IsUnchanged: how many have begun and ended, and the last
+  // answer.
+  mutable CondVar answer_came_;
+  mutable uint64_t begun_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable uint64_t answered_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable absl::StatusOr<bool> answer_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace
+
+std::shared_ptr<const StoredObject> MakeOpenObject(ObjectParts parts,
+                                                   std::string url,
+                                                   std::string path,
+                                                   const FileStamp& stamp) {
+  return std::make_shared<OpenObject>(std::move(parts), std::move(url),
+                                      std::move(path), stamp);
+}
+
+}  // namespace ballast

@@ -1,0 +1,229 @@
+#include "server/storage/storage.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <thread>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+#include "server/config/path_pattern.h"
+#include "server/storage/arrow_store.h"
+#include "server/storage/local_store.h"
+#include "server/storage/open_object.h"
+#include "server/storage/store_url.h"
+
+namespace ballast {
+namespace {
+
+// Objects whose versions are remembered, some 150 bytes each.
+constexpr size_t kMostKnown = size_t{1} << 20;
+constexpr size_t kStampThreads = 32;
+constexpr char kGlobs[] = "*?[\\";
+
+bool HasGlob(absl::string_view path) {
+  return path.find_first_of(kGlobs) != absl::string_view::npos;
+}
+
+}  // namespace
+
+Storage& Storage::OfProcess() {
+  static Storage& storage = *new Storage;
+  return storage;
+}
+
+absl::Status Storage::Configure(const v1::Storage& settings) {
+  std::shared_ptr<DiskCache> cache;
+  {
+    MutexLock lock(&mutex_);
+    const bool same_cache = cache_ != nullptr && settings.has_cache() &&
+                            settings_.cache().dir() == settings.cache().dir() &&
+                            settings_.cache().size() == settings.cache().size();
+    if (same_cache) cache = cache_;
+  }
+  if (settings.has_cache() && cache == nullptr) {
+    BALLAST_ASSIGN_OR_RETURN(
+        cache, DiskCache::Open(settings.cache().dir(), settings.cache().size(),
+                               &counters_));
+  }
+  MutexLock lock(&mutex_);
+  settings_ = settings;
+  cache_ = std::move(cache);
+  return absl::OkStatus();
+}
+
+void Storage::AddStore(const std::string& scheme,
+                       std::unique_ptr<ObjectStore> store) {
+  MutexLock lock(&mutex_);
+  auto reader = std::make_unique<StoreReader>(
+      store.get(), std::max(settings_.connections(), 1u), &counters_);
+  stores_[scheme] = {std::move(store), std::move(reader)};
+}
+
+absl::StatusOr<std::pair<StoreReader*, std::string>> Storage::Find(
+    absl::string_view url) {
+  BALLAST_ASSIGN_OR_RETURN(StoreUrl parsed, ParseStoreUrl(url));
+  MutexLock lock(&mutex_);
+  Opened& opened = stores_[parsed.scheme];
+  if (opened.reader == nullptr) {
+    if (parsed.scheme == "file") {
+      opened.store = MakeLocalStore();
+    } else {
+      BALLAST_ASSIGN_OR_RETURN(opened.store,
+                               MakeArrowStore(parsed.scheme, settings_));
+    }
+    opened.reader = std::make_unique<StoreReader>(
+        opened.store.get(), std::max(settings_.connections(), 1u), &counters_);
+  }
+  if (memory_ == nullptr) {
+    memory_ = std::make_unique<SpanMemory>(settings_.memory());
+  }
+  return std::make_pair(opened.reader.get(), std::move(parsed.path));
+}
+
+absl::StatusOr<std::vector<std::string>> Storage::ListFiles(
+    absl::string_view directory, absl::string_view pattern) {
+  if (!absl::StrContains(pattern, "://")) return ExpandPath(directory, pattern);
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                           ExpandBraces(pattern));
+  std::vector<std::string> files;
+  absl::flat_hash_set<std::string> seen;
+  for (const std::string& name : names) {
+    std::vector<std::string> matches;
+    if (!IsStoreUrl(name)) {
+      BALLAST_ASSIGN_OR_RETURN(matches, ExpandPath(directory, name));
+    } else if (HasGlob(name)) {
+      BALLAST_ASSIGN_OR_RETURN(matches, ListObjects(name));
+    } else {
+      // Refuses what can never be opened.
+      BALLAST_RETURN_IF_ERROR(Find(name).status());
+      matches = {name};
+    }
+    for (std::string& file : matches) {
+      if (seen.insert(file).second) files.push_back(std::move(file));
+    }
+  }
+  return files;
+}
+
+absl::StatusOr<std::vector<std::string>> Storage::ListObjects(
+    const std::string& url) {
+  BALLAST_ASSIGN_OR_RETURN(const auto found, Find(url));
+  const auto& [reader, pattern] = found;
+  const size_t glob = pattern.find_first_of(kGlobs);
+  const size_t slash = pattern.rfind('/', glob);
+  if (slash == std::string::npos || slash == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", url, "\" has a glob in the name of its bucket"));
+  }
+  const std::string folder = pattern.substr(0, slash);
+  const bool recursive = pattern.find('/', glob) != std::string::npos;
+  BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> paths,
+                           reader->List(folder, recursive));
+  const std::string scheme = url.substr(0, url.find("://") + 3);
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    if (fnmatch(pattern.c_str(), path.c_str(), FNM_PATHNAME | FNM_PERIOD) ==
+        0) {
+      files.push_back(absl::StrCat(scheme, path));
+    }
+  }
+  if (files.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        "no object matches \"", url, "\", of ", paths.size(), " in ", scheme,
+        folder, recursive ? " and the folders below" : ""));
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+absl::StatusOr<FileStamp> Storage::Stamp(const std::string& path) {
+  if (!IsStoreUrl(path)) return StampFile(path);
+  BALLAST_ASSIGN_OR_RETURN(const auto found, Find(path));
+  BALLAST_ASSIGN_OR_RETURN(const FileStamp stamp,
+                           found.first->Stat(found.second));
+  Remember(path, stamp);
+  return stamp;
+}
+
+absl::StatusOr<std::vector<FileStamp>> Storage::StampAll(
+    const std::vector<std::string>& paths) {
+  std::vector<absl::StatusOr<FileStamp>> results(paths.size(), FileStamp());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < paths.size(); i = next++) {
+      results[i] = Stamp(paths[i]);
+    }
+  };
+  const bool remote = std::any_of(paths.begin(), paths.end(),
+                                  [](const auto& p) { return IsStoreUrl(p); });
+  std::vector<std::thread> threads;
+  for (size_t i = 1; remote && i < std::min(kStampThreads, paths.size()); ++i) {
+    threads.emplace_back(work);
+  }
+  work();
+  for (std::thread& thread : threads) thread.join();
+  std::vector<FileStamp> stamps;
+  stamps.reserve(paths.size());
+  for (const auto& result : results) {
+    BALLAST_RETURN_IF_ERROR(result.status());
+    stamps.push_back(*result);
+  }
+  return stamps;
+}
+
+absl::StatusOr<File> Storage::Open(const std::string& path, ReadFrom from) {
+  const auto not_here = [&] {
+    return absl::AbortedError(absl::StrCat(path, ": not opened from memory"));
+  };
+  if (!IsStoreUrl(path)) {
+    if (from == ReadFrom::kMemory) return not_here();
+    return File::Open(path);
+  }
+  BALLAST_ASSIGN_OR_RETURN(const auto found, Find(path));
+  std::optional<FileStamp> stamp;
+  ObjectParts parts;
+  parts.reader = found.first;
+  parts.counters = &counters_;
+  parts.on_change = [this](const std::string& url) { Forget(url); };
+  {
+    MutexLock lock(&mutex_);
+    const auto known = known_.find(path);
+    if (known != known_.end()) stamp = known->second;
+    parts.memory = memory_.get();
+    parts.cache = cache_;
+  }
+  if (!stamp.has_value()) {
+    if (from == ReadFrom::kMemory) return not_here();
+    BALLAST_ASSIGN_OR_RETURN(stamp, Stamp(path));
+  }
+  return File::OfStore(
+      MakeOpenObject(std::move(parts), path, found.second, *stamp));
+}
+
+void Storage::Remember(const std::string& url, const FileStamp& stamp) {
+  MutexLock lock(&mutex_);
+  if (known_.size() >= kMostKnown) known_.clear();
+  known_[url] = stamp;
+}
+
+void Storage::Forget(const std::string& url) {
+  MutexLock lock(&mutex_);
+  known_.erase(url);
+}
+
+bool Storage::in_use() const {
+  MutexLock lock(&mutex_);
+  return !stores_.empty();
+}
+
+std::shared_ptr<DiskCache> Storage::cache() const {
+  MutexLock lock(&mutex_);
+  return cache_;
+}
+
+}  // namespace ballast

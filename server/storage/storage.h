@@ -1,0 +1,100 @@
+#ifndef BALLAST_SERVER_STORAGE_STORAGE_H_
+#define BALLAST_SERVER_STORAGE_STORAGE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/mutex.h"
+#include "proto/config.pb.h"
+#include "server/corpus/file.h"
+#include "server/storage/disk_cache.h"
+#include "server/storage/object_store.h"
+#include "server/storage/span_memory.h"
+#include "server/storage/storage_counters.h"
+#include "server/storage/store_reader.h"
+
+namespace ballast {
+
+// Where data files lie: the one place that opens them. A path is a file of a
+// mounted file system, or an object of a store (store_url.h). Thread-safe;
+// every call but the trivial ones blocks on the disk or the store.
+class Storage {
+ public:
+  Storage() = default;
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  // The storage of the process, at first with the default settings.
+  static Storage& OfProcess();
+
+  // Sets the section `storage` of a loaded configuration. Takes effect for
+  // stores, memory and cache that are not in use yet: call it before the first
+  // path of a store. Opens the cache. Errors: as DiskCache::Open.
+  absl::Status Configure(const v1::Storage& settings);
+  // Adds a store for a scheme, in place of the one that would be made.
+  void AddStore(const std::string& scheme, std::unique_ptr<ObjectStore> store);
+
+  // The files that `pattern` names, as ExpandPath; globs of a store are matched
+  // against its objects, a "/" only by itself. Names without a glob are not
+  // looked up in a store. Errors: as ExpandPath and ParseStoreUrl; of the
+  // store; UNIMPLEMENTED and FAILED_PRECONDITION (as MakeArrowStore).
+  absl::StatusOr<std::vector<std::string>> ListFiles(
+      absl::string_view directory, absl::string_view pattern);
+
+  // OK if there is a store for `url`: as ListFiles of a name without a glob.
+  absl::Status CheckStore(absl::string_view url) { return Find(url).status(); }
+
+  // The stamp that the file has now. Errors: as StampFile; of the store.
+  absl::StatusOr<FileStamp> Stamp(const std::string& path);
+  // The same of each of `paths`, of several objects at a time. The error of the
+  // first path that has one.
+  absl::StatusOr<std::vector<FileStamp>> StampAll(
+      const std::vector<std::string>& paths);
+
+  // Opens a file for reading. An object is opened in the version that was seen
+  // last, without a request if one was: a read finds out whether that is still
+  // there (stored_object.h), and the next Open asks then. kMemory: ABORTED if a
+  // request or the disk is needed. Errors: as File::Open; of the store.
+  absl::StatusOr<File> Open(const std::string& path,
+                            ReadFrom from = ReadFrom::kDisk);
+
+  // Whether an object of a store has been asked for.
+  bool in_use() const;
+  const StorageCounters& counters() const { return counters_; }
+  // Null without storage.cache.
+  std::shared_ptr<DiskCache> cache() const;
+
+ private:
+  // A store in use.
+  struct Opened {
+    std::unique_ptr<ObjectStore> store;
+    std::unique_ptr<StoreReader> reader;
+  };
+  // The reader of the URL's store, and the path within it.
+  absl::StatusOr<std::pair<StoreReader*, std::string>> Find(
+      absl::string_view url);
+  absl::StatusOr<std::vector<std::string>> ListObjects(const std::string& url);
+  void Remember(const std::string& url, const FileStamp& stamp);
+  void Forget(const std::string& url);
+
+  StorageCounters counters_;
+  mutable Mutex mutex_;
+  v1::Storage settings_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Opened> stores_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<SpanMemory> memory_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<DiskCache> cache_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, FileStamp> known_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_STORAGE_STORAGE_H_

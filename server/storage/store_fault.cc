@@ -1,0 +1,56 @@
+#include "server/storage/store_fault.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace ballast {
+namespace {
+
+bool Says(absl::string_view message,
+          std::initializer_list<absl::string_view> words) {
+  return std::any_of(words.begin(), words.end(), [&](absl::string_view word) {
+    return absl::StrContains(message, word);
+  });
+}
+
+}  // namespace
+
+absl::Status StoreFault(absl::string_view action, absl::string_view url,
+                        absl::string_view message, bool missing) {
+  const auto text = [&](absl::string_view advice) {
+    return absl::StrCat(url, ": cannot ", action, ": ", message, advice);
+  };
+  if (Says(message, {"NO_SUCH_BUCKET", "NoSuchBucket"})) {
+    return absl::NotFoundError(
+        text("; is the bucket's name right, and is it at this endpoint "
+             "(storage.s3.endpoint) and region?"));
+  }
+  if (missing || Says(message, {"NO_SUCH_KEY", "NoSuchKey",
+                                "RESOURCE_NOT_FOUND", "HTTP status 404"})) {
+    return absl::NotFoundError(text(""));
+  }
+  if (Says(message, {"ACCESS_DENIED", "AccessDenied", "INVALID_ACCESS_KEY_ID",
+                     "InvalidAccessKeyId", "SIGNATURE", "SignatureDoesNotMatch",
+                     "INVALID_CLIENT_TOKEN", "ExpiredToken", "EXPIRED_TOKEN",
+                     "UNRECOGNIZED_CLIENT", "MISSING_AUTHENTICATION",
+                     "HTTP status 403", "HTTP status 401"})) {
+    return absl::UnavailableError(
+        text("; the store refuses the credentials: check that the keys that "
+             "storage.s3.credentials names belong to this endpoint, have not "
+             "expired and may read the bucket"));
+  }
+  if (Says(message, {"REQUEST_TIME_TOO_SKEWED", "RequestTimeTooSkewed"})) {
+    return absl::UnavailableError(text("; set this machine's clock"));
+  }
+  if (Says(message, {"NETWORK_CONNECTION", "curlCode", "HTTP status 50"})) {
+    return absl::UnavailableError(
+        text("; is the store up, and is storage.s3.endpoint right?"));
+  }
+  return absl::UnavailableError(text(""));
+}
+
+}  // namespace ballast

@@ -1,0 +1,272 @@
+// The program that runs FFmpeg's libraries; decoder_protocol.h has its purpose
+// and its messages. One thread, one request at a time, nothing kept between
+// requests.
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/socket_bytes.h"
+#include "server/video/decoder/decoder_protocol.h"
+#include "server/video/decoder/frame_decoder.h"
+#include "server/video/decoder/media_input.h"
+#include "server/video/decoder/packet_scan.h"
+#include "server/video/decoder/rgb_converter.h"
+#include "server/video/frame_table.h"
+
+namespace ballast::video_decoder {
+namespace {
+
+constexpr int kSocket = 3;  // kControlFd
+
+#if defined(__SANITIZE_ADDRESS__) || defined(BALLAST_TSAN)
+constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+constexpr bool kSanitized =
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+constexpr bool kSanitized = false;
+#endif
+
+void LimitResources() {
+  const rlimit none = {0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  // Nothing is written but to memory.
+  setrlimit(RLIMIT_FSIZE, &none);
+  // Sanitizers reserve terabytes of address space.
+  if (kSanitized) return;
+  const rlimit memory = {kMostMemory, kMostMemory};
+  setrlimit(RLIMIT_AS, &memory);
+}
+
+// The processor time of a request, after which the kernel ends the process; 0:
+// no limit. FrameDecoder limits that of a packet.
+void LimitTime(uint32_t seconds) {
+  itimerval limit = {};
+  limit.it_value.tv_sec = seconds;
+  setitimer(ITIMER_VIRTUAL, &limit, nullptr);
+  limit.it_value.tv_sec = seconds == 0 ? 0 : kPacketSeconds;
+  setitimer(ITIMER_PROF, &limit, nullptr);
+}
+
+struct CloseFd {
+  ~CloseFd() {
+    if (fd >= 0) close(fd);
+  }
+  int fd = -1;
+};
+
+bool SendFault(const Fault& fault) {
+  const size_t bytes = std::min<size_t>(fault.reason.size(), kMostReasonBytes);
+  const Reply reply = {fault.outcome, static_cast<uint32_t>(bytes)};
+  return WriteAll(kSocket, &reply, sizeof(reply)) &&
+         WriteAll(kSocket, fault.reason.data(), bytes);
+}
+
+std::string Cut(std::string name) {
+  name.resize(std::min<size_t>(name.size(), kMostNameBytes));
+  return name;
+}
+
+template <class T>
+void Append(const T& value, std::string* to) {
+  to->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+bool AnswerFacts(int file, const Request& request, Fault* fault) {
+  const auto input =
+      MediaInput::Open(file, request.offset, request.bytes, fault);
+  if (input == nullptr) return false;
+  const AVStream& stream = *input->stream();
+  const AVCodecParameters& codec = *stream.codecpar;
+  FactsHead head = {};
+  if (!ReadRotation(&stream, &head.rotation, fault)) return false;
+  std::string scan = input->ReasonToScan();
+  PacketList list;
+  if (!ListPackets(input.get(), &list, fault)) return false;
+  const FrameTable table = OrderFrames(list.packets);
+  if (table.frames.empty()) {
+    *fault = FaultOf(AVERROR_INVALIDDATA, "the video has no frame");
+    return false;
+  }
+  if (codec.width <= 0 || codec.height <= 0) {
+    *fault = FaultOf(AVERROR_INVALIDDATA, "the video has no size");
+    return false;
+  }
+  if (!table.is_timed) {
+    if (!scan.empty()) scan += "; ";
+    scan += "frames without times: decoding tells their order";
+  }
+  const std::string container = Cut(input->format()->iformat->name);
+  const std::string name = Cut(avcodec_get_name(codec.codec_id));
+  scan = Cut(scan);
+  head.container_bytes = static_cast<uint32_t>(container.size());
+  head.codec_bytes = static_cast<uint32_t>(name.size());
+  head.scan_bytes = static_cast<uint32_t>(scan.size());
+  head.frames = static_cast<uint32_t>(table.frames.size());
+  head.width = static_cast<uint32_t>(codec.width);
+  head.height = static_cast<uint32_t>(codec.height);
+  head.is_timed = table.is_timed ? 1 : 0;
+  head.unit_numerator = stream.time_base.num;
+  head.unit_denominator = stream.time_base.den;
+  head.rate_numerator = stream.avg_frame_rate.num;
+  head.rate_denominator = std::max(1, stream.avg_frame_rate.den);
+  head.seconds = stream.duration != AV_NOPTS_VALUE
+                     ? stream.duration * av_q2d(stream.time_base)
+                 : input->format()->duration != AV_NOPTS_VALUE
+                     ? input->format()->duration / double{AV_TIME_BASE}
+                     : 0;
+  head.bytes_read = input->bytes_read();
+  std::string answer;
+  answer.reserve(sizeof(head) + 3 * kMostNameBytes +
+                 table.frames.size() * sizeof(FactsFrame));
+  Append(head, &answer);
+  answer += container + name + scan;
+  for (const VideoFrame& frame : table.frames) {
+    Append(FactsFrame{frame.time, frame.packet, frame.start}, &answer);
+  }
+  const Reply reply = {Outcome::kOk, static_cast<uint32_t>(answer.size())};
+  return WriteAll(kSocket, &reply, sizeof(reply)) &&
+         WriteAll(kSocket, answer.data(), answer.size());
+}
+
+// Writes frames to the slots in turn.
+class SlotWriter {
+ public:
+  SlotWriter(const Request& request, uint8_t* slots, Fault* fault)
+      : request_(request), slots_(slots), fault_(fault) {}
+
+  bool Write(const AVFrame& frame, uint32_t place) {
+    if (frame.width != static_cast<int>(request_.width) ||
+        frame.height != static_cast<int>(request_.height)) {
+      *fault_ = {Outcome::kRefused,
+                 "a frame is " + std::to_string(frame.width) + "x" +
+                     std::to_string(frame.height) + " pixels, the video " +
+                     std::to_string(request_.width) + "x" +
+                     std::to_string(request_.height)};
+      return false;
+    }
+    if (written_ >= request_.slots && !ReadAnswer()) return false;
+    uint8_t* const rows =
+        slots_ + written_ % request_.slots * request_.slot_bytes;
+    if (!converter_.Convert(frame, rows, request_.stride, fault_)) return false;
+    ++written_;
+    const Reply reply = {Outcome::kOk, place};
+    return WriteAll(kSocket, &reply, sizeof(reply));
+  }
+
+  // Reads the answers that are left.
+  bool Finish() {
+    while (answered_ < written_) {
+      if (!ReadAnswer()) return false;
+    }
+    return true;
+  }
+
+ private:
+  bool ReadAnswer() {
+    char byte;
+    ++answered_;
+    return ReadAll(kSocket, &byte, 1);
+  }
+
+  const Request& request_;
+  uint8_t* const slots_;
+  Fault* const fault_;
+  RgbConverter converter_;
+  uint64_t written_ = 0;
+  uint64_t answered_ = 0;
+};
+
+bool AnswerDecode(int file, int memory, const Request& request,
+                  const std::vector<uint32_t>& wanted, Fault* fault) {
+  PacketList list;
+  {
+    const auto input =
+        MediaInput::Open(file, request.offset, request.bytes, fault);
+    if (input == nullptr || !ListPackets(input.get(), &list, fault)) {
+      return false;
+    }
+  }
+  const FrameTable table = OrderFrames(list.packets);
+  if (table.frames.size() != request.total_frames) {
+    *fault = {Outcome::kRefused,
+              "the video has " + std::to_string(table.frames.size()) +
+                  " frames, not " + std::to_string(request.total_frames) +
+                  " as when it was planned"};
+    return false;
+  }
+  const size_t bytes = request.slots * request.slot_bytes;
+  void* const slots =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+  if (slots == MAP_FAILED) {
+    *fault = {Outcome::kNoMemory, strerror(errno)};
+    return false;
+  }
+  SlotWriter writer(request, static_cast<uint8_t*>(slots), fault);
+  FrameDecoder decoder(file, request.offset, request.bytes, list, table);
+  const bool is_decoded = decoder.Decode(
+      wanted,
+      [&](const AVFrame& frame, uint32_t place) {
+        return writer.Write(frame, place);
+      },
+      fault);
+  // Also after a fault: answers that are left would be taken for a request.
+  const bool is_finished = writer.Finish();
+  munmap(slots, bytes);
+  return is_decoded && is_finished;
+}
+
+// Returns false at the end of the stream.
+bool AnswerNext() {
+  Request request;
+  int fds[2] = {-1, -1};
+  size_t count = 0;
+  const bool is_read =
+      ReadWithFds(kSocket, &request, sizeof(request), fds, 2, &count);
+  const CloseFd file = {fds[0]};
+  const CloseFd memory = {fds[1]};
+  if (!is_read || count == 0) return false;
+  std::vector<uint32_t> wanted(request.frames);
+  if (!ReadAll(kSocket, wanted.data(), wanted.size() * sizeof(uint32_t))) {
+    return false;
+  }
+  LimitTime(request.cpu_seconds);
+  Fault fault;
+  const bool done =
+      request.task == Task::kFacts
+          ? AnswerFacts(file.fd, request, &fault)
+          : AnswerDecode(file.fd, memory.fd, request, wanted, &fault);
+  LimitTime(0);
+  if (done) return true;
+  // Without a fault the socket is gone.
+  return fault.outcome != Outcome::kOk && SendFault(fault);
+}
+
+int Run() {
+  // Ends only when the server ends, however long that takes to shut down.
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
+    ::signal(signal, SIG_IGN);
+  }
+  close_range(kSocket + 1, ~0U, 0);
+  LimitResources();
+  KeepLastError();
+  while (AnswerNext()) {
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace ballast::video_decoder
+
+int main() { return ballast::video_decoder::Run(); }

@@ -1,0 +1,104 @@
+#ifndef BALLAST_SERVER_VIDEO_DECODER_DECODER_PROTOCOL_H_
+#define BALLAST_SERVER_VIDEO_DECODER_DECODER_PROTOCOL_H_
+
+#include <cstdint>
+
+// The protocol between a server and the program that runs FFmpeg's libraries
+// (decoder_main.cc): parsers of untrusted bytes, kept out of the server, which
+// does not link them (docs/decisions/0041). Both ends are of one build and on
+// one machine: numbers are in native byte order.
+//
+// The program is started with a stream socket (kControlFd) and answers one
+// request after another:
+//
+//   request  Request, with it the descriptor of the file and, for kDecode, that
+//            of the shared memory; `frames` numbers of frames (uint32_t,
+//            ascending)
+//   reply    kFacts: Reply; if kOk, `value` bytes: FactsHead, the container's
+//            and codec's names, the reasons for a scan, FactsFrame for each
+//            frame kDecode: for each frame a Reply, in any order; if kOk, the
+//            pixels of frame `value` of the request lie in the next slot, in
+//            rows of `stride` bytes, and the server answers with a byte once it
+//            has read them. Anything but kOk: `value` bytes of reason; ends the
+//            request.
+//
+// Slots are used in turn; one is written again only after the answer to the
+// frame that was in it.
+// When the socket closes, the process ends.
+namespace ballast::video_decoder {
+
+enum class Task : uint32_t { kFacts, kDecode };
+
+struct Request {
+  Task task;
+  uint32_t frames;
+  // The bytes of the video in the file.
+  uint64_t offset;
+  uint64_t bytes;
+  // kDecode: the slots in the shared memory, one after another from its start.
+  uint64_t slot_bytes;
+  uint32_t slots;
+  uint32_t stride;
+  // kDecode: what the facts said.
+  uint32_t width;
+  uint32_t height;
+  uint32_t total_frames;
+  // Processor time that the request may take; the process is killed above it.
+  uint32_t cpu_seconds;
+};
+
+enum class Outcome : uint32_t {
+  kOk,
+  kRefused,   // the same bytes are refused everywhere
+  kUnread,    // the file could not be read
+  kNoMemory,  // of the process
+};
+
+struct Reply {
+  Outcome outcome;
+  uint32_t value;
+};
+
+struct FactsHead {
+  uint32_t container_bytes;
+  uint32_t codec_bytes;
+  uint32_t scan_bytes;
+  uint32_t frames;
+  uint32_t width;  // as stored
+  uint32_t height;
+  uint32_t rotation;  // degrees clockwise: 0, 90, 180 or 270
+  uint32_t is_timed;  // 0 or 1
+  // Seconds of a unit of time.
+  int32_t unit_numerator;
+  int32_t unit_denominator;
+  // Frames a second on average, as the container says; 0/1 if it does not.
+  int32_t rate_numerator;
+  int32_t rate_denominator;
+  double seconds;  // as the container says; 0 if it does not
+  uint64_t bytes_read;
+};
+
+struct FactsFrame {
+  int64_t time;
+  uint32_t packet;
+  uint32_t start;
+};
+
+inline constexpr uint32_t kMostReasonBytes = 4096;
+inline constexpr uint32_t kMostNameBytes = 256;
+// 19 hours at 30 frames a second.
+inline constexpr uint32_t kMostFrames = uint32_t{1} << 21;
+// Pixels of a frame: 8K is half of it.
+inline constexpr uint64_t kMostFramePixels = uint64_t{1} << 26;
+// Processor time that one packet may take to decode, and that listing all of
+// them may take; the process is killed above it.
+inline constexpr int kPacketSeconds = 60;
+// The most address space that a process may take.
+inline constexpr uint64_t kMostMemory = uint64_t{4} << 30;
+// Beside a row and a frame in a slot: vector units write beyond the end.
+inline constexpr uint32_t kRowAlignment = 64;
+inline constexpr uint32_t kSlotMargin = 4096;
+
+}  // namespace ballast::video_decoder
+
+#endif  // BALLAST_SERVER_VIDEO_DECODER_DECODER_PROTOCOL_H_

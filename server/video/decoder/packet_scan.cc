@@ -1,0 +1,169 @@
+#include "server/video/decoder/packet_scan.h"
+
+extern "C" {
+#include <libavutil/display.h>
+}
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace ballast::video_decoder {
+namespace {
+
+struct FreePacket {
+  void operator()(AVPacket* packet) const { av_packet_free(&packet); }
+};
+
+// VP8 puts frames that nobody sees into packets of their own.
+bool IsShown(const AVPacket& packet, AVCodecID codec, bool has_payload) {
+  constexpr int kShowFrame = 0x10;
+  if ((packet.flags & AV_PKT_FLAG_DISCARD) != 0) return false;
+  if (codec != AV_CODEC_ID_VP8 || !has_payload || packet.size == 0) return true;
+  return (packet.data[0] & kShowFrame) != 0;
+}
+
+// Bytes of a packet that are read to see whether decoding can begin with it.
+constexpr size_t kPeekedBytes = 4096;
+
+// The type of the first slice in the packet of H.264 or HEVC; -1 if there is
+// none in these bytes.
+int FirstSliceType(const AVCodecParameters& codec, const uint8_t* data,
+                   size_t size) {
+  const bool is_hevc = codec.codec_id == AV_CODEC_ID_HEVC;
+  const auto type_of = [&](uint8_t byte) {
+    return is_hevc ? byte >> 1 & 63 : byte & 31;
+  };
+  const auto is_slice = [&](int type) {
+    return is_hevc ? type < 32 : type >= 1 && type <= 5;
+  };
+  // With a configuration record, units follow their length; otherwise three
+  // bytes 0 0 1.
+  const int at = is_hevc ? 21 : 4;  // of the length's length
+  if (codec.extradata_size > at && codec.extradata[0] == 1) {
+    const size_t prefix = (codec.extradata[at] & 3) + 1;
+    for (size_t next = 0; next + prefix < size;) {
+      uint64_t length = 0;
+      for (size_t i = 0; i < prefix; ++i) {
+        length = length << 8 | data[next + i];
+      }
+      next += prefix;
+      const int type = type_of(data[next]);
+      if (is_slice(type)) return type;
+      next += length;
+    }
+    return -1;
+  }
+  for (size_t i = 0; i + 3 < size; ++i) {
+    if (data[i] != 0 || data[i + 1] != 0 || data[i + 2] != 1) continue;
+    const int type = type_of(data[i + 3]);
+    if (is_slice(type)) return type;
+  }
+  return -1;
+}
+
+// Whether decoding can begin with a packet that its container calls a key.
+// Containers also call those keys from which the picture recovers after a
+// while, or after which frames refer to what lies before.
+bool CanBegin(MediaInput* input, const AVPacket& packet, bool has_payload) {
+  const AVCodecParameters& codec = *input->stream()->codecpar;
+  const bool is_hevc = codec.codec_id == AV_CODEC_ID_HEVC;
+  if (!is_hevc && codec.codec_id != AV_CODEC_ID_H264) return true;
+  uint8_t peeked[kPeekedBytes];
+  const uint8_t* data = packet.data;
+  size_t size = static_cast<size_t>(packet.size);
+  if (!has_payload) {
+    size = input->Peek(packet.pos, std::min(size, sizeof(peeked)), peeked);
+    data = peeked;
+  }
+  const int type = FirstSliceType(codec, data, size);
+  // H.264: an IDR picture. HEVC: any random access picture, since its frames
+  // name all that they refer to, and its decoder leaves out those that cannot
+  // be decoded.
+  return is_hevc ? type >= 16 && type <= 21 : type == 5;
+}
+
+// Key packets as the container's index says. A parser that reads hidden payload
+// takes the flag from packets.
+class IndexedKeys {
+ public:
+  explicit IndexedKeys(AVStream* stream) : stream_(stream) {}
+
+  // Whether the packet at `position`, after those asked for before, is a key.
+  bool IsKey(int64_t position) {
+    const int count = avformat_index_get_entries_count(stream_);
+    while (next_ < count) {
+      const AVIndexEntry* entry = avformat_index_get_entry(stream_, next_++);
+      if (entry->pos == position) return (entry->flags & AVINDEX_KEYFRAME) != 0;
+    }
+    return false;
+  }
+
+ private:
+  AVStream* const stream_;
+  int next_ = 0;
+};
+
+}  // namespace
+
+bool ListPackets(MediaInput* input, PacketList* list, Fault* fault) {
+  const bool has_payload = !input->CanHidePayload();
+  if (!has_payload) input->HidePayload();
+  const std::unique_ptr<AVPacket, FreePacket> packet(av_packet_alloc());
+  if (packet == nullptr) {
+    *fault = {Outcome::kNoMemory, "no memory for a packet"};
+    return false;
+  }
+  const AVCodecID codec = input->stream()->codecpar->codec_id;
+  IndexedKeys index(input->format()->streams[input->stream()->index]);
+  while (input->ReadPacket(packet.get(), fault)) {
+    const auto number = static_cast<uint32_t>(list->packets.size());
+    if (number == kMostFrames) {
+      av_packet_unref(packet.get());
+      *fault = {Outcome::kRefused,
+                "more than " + std::to_string(kMostFrames) + " frames"};
+      return false;
+    }
+    const bool is_indexed_key = has_payload
+                                    ? (packet->flags & AV_PKT_FLAG_KEY) != 0
+                                    : index.IsKey(packet->pos);
+    const bool is_key = is_indexed_key && CanBegin(input, *packet, has_payload);
+    // AV_NOPTS_VALUE is kNoTime.
+    list->packets.push_back(
+        {packet->pts, is_key, IsShown(*packet, codec, has_payload)});
+    if (is_key) {
+      list->keys.push_back({number, packet->pts, packet->dts, packet->pos});
+    }
+    av_packet_unref(packet.get());
+  }
+  return fault->outcome == Outcome::kOk;
+}
+
+bool ReadRotation(const AVStream* stream, uint32_t* degrees, Fault* fault) {
+  *degrees = 0;
+  size_t bytes = 0;
+  const uint8_t* data =
+      av_stream_get_side_data(stream, AV_PKT_DATA_DISPLAYMATRIX, &bytes);
+  if (data == nullptr || bytes < 9 * sizeof(int32_t)) return true;
+  const auto* matrix = reinterpret_cast<const int32_t*>(data);
+  const double anticlockwise = av_display_rotation_get(matrix);
+  if (std::isnan(anticlockwise)) return true;  // no matrix at all
+  const double turns = -anticlockwise / 90;
+  const double determinant = static_cast<double>(matrix[0]) * matrix[4] -
+                             static_cast<double>(matrix[1]) * matrix[3];
+  if (std::abs(turns - std::round(turns)) > 0.01 || determinant < 0) {
+    *fault = {Outcome::kRefused,
+              "the header turns the picture by " +
+                  std::to_string(-anticlockwise) + " degrees" +
+                  (determinant < 0 ? " and mirrors it" : "") +
+                  "; wanted a multiple of 90 without a mirror"};
+    return false;
+  }
+  *degrees =
+      static_cast<uint32_t>((static_cast<int>(std::round(turns)) + 4) % 4) * 90;
+  return true;
+}
+
+}  // namespace ballast::video_decoder

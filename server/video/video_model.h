@@ -1,0 +1,64 @@
+#ifndef BALLAST_SERVER_VIDEO_VIDEO_MODEL_H_
+#define BALLAST_SERVER_VIDEO_VIDEO_MODEL_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace ballast {
+
+// Whose rule samples and resizes: the two do not agree for one model.
+enum class VideoSampling {
+  // The model's own training code: qwen-vl-utils 0.0.14 for Qwen, LLaVA-NeXT's
+  // for LLaVA-Video, InternVL's for InternVL. LLaVA-OneVision has no own.
+  kOwn,
+  // The video processor of transformers 5.23.
+  kTransformers,
+};
+
+enum class VideoRule {
+  kQwen2,      // Qwen2-VL, Qwen2.5-VL
+  kQwen3,      // Qwen3-VL, Qwen3.5
+  kLlava,      // LLaVA-Video
+  kOneVision,  // LLaVA-OneVision
+  kInternVl,
+};
+
+// A model as far as videos go. Every limit can be changed; 0, or an empty
+// optional, stands for the default of the rule, which PlanVideo resolves.
+struct VideoModel {
+  std::string name;
+  VideoRule rule = VideoRule::kQwen2;
+  VideoSampling sampling = VideoSampling::kOwn;
+
+  double fps = 0;           // frames sampled a second of video
+  uint32_t min_frames = 0;  // sampled
+  uint32_t max_frames = 0;
+  uint64_t min_pixels = 0;  // of a frame; Qwen3 by transformers: of all frames
+  uint64_t max_pixels = 0;  // likewise
+  uint64_t total_pixels = 0;  // of all frames, by qwen-vl-utils
+  // Also bounds a frame by its share of the total, as qwen-vl-utils does.
+  // transformers' option of that name; it is off there unless set.
+  bool cap_pixels_per_frame = false;
+
+  uint32_t patch = 0;         // side, in pixels
+  uint32_t merge = 1;         // patches on a side that merge into one token
+  uint32_t temporal = 1;      // frames that a patch spans
+  uint32_t side = 0;          // of a square frame; 0: the rule decides
+  uint32_t frame_tokens = 0;  // of such a frame
+};
+
+// The model of this name with `sampling` and its defaults, or nullopt. The
+// names: VideoModelNames().
+std::optional<VideoModel> FindVideoModel(
+    absl::string_view name, VideoSampling sampling = VideoSampling::kOwn);
+
+// In alphabetical order.
+std::vector<std::string> VideoModelNames();
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_VIDEO_VIDEO_MODEL_H_

@@ -1,0 +1,58 @@
+#ifndef BALLAST_SERVER_VIDEO_VIDEO_PLAN_H_
+#define BALLAST_SERVER_VIDEO_VIDEO_PLAN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/video/frame_sampling.h"
+#include "server/video/video_model.h"
+
+namespace ballast {
+
+// What a model makes of a video, before a frame is decoded.
+struct VideoPlan {
+  std::vector<uint32_t> frames;  // sampled, ascending
+  uint32_t height = 0;           // of a resized frame
+  uint32_t width = 0;
+  // Temporal patches, and patches on the sides of a frame. For models of square
+  // frames, temporal patches are frames.
+  uint32_t grid_t = 0;
+  uint32_t grid_h = 0;
+  uint32_t grid_w = 0;
+  // Placeholders in the text: the tokens that features replace.
+  uint64_t tokens = 0;
+  // Of each temporal patch: the mean time of its first and last frame.
+  std::vector<double> seconds;
+  // Between temporal patches, for MRoPE (`second_per_grid_ts`).
+  double seconds_per_patch = 0;
+};
+
+// Plans a video of `height` x `width` pixels, as shown: the same on every
+// machine. Errors: INVALID_ARGUMENT for a video that the model's Python code
+// refuses (too few frames, sides in a ratio above 200), and for limits that
+// contradict each other.
+absl::StatusOr<VideoPlan> PlanVideo(const VideoModel& model,
+                                    const VideoLength& video, uint32_t height,
+                                    uint32_t width, const VideoClip& clip = {},
+                                    uint64_t seed = 0);
+
+// A video given as a list of pictures of one size. All are used.
+struct FrameListPlan {
+  VideoPlan plan;
+  // qwen-vl-utils resizes such pictures twice: first as images, with Pillow,
+  // to this size. 0: once.
+  uint32_t first_height = 0;
+  uint32_t first_width = 0;
+};
+
+// Plans `count` pictures that were taken `fps` a second (0: 2, the default of
+// qwen-vl-utils). `plan.frames` repeats the last where the model takes frames
+// in pairs. Errors: as PlanVideo.
+absl::StatusOr<FrameListPlan> PlanFrameList(const VideoModel& model,
+                                            uint32_t count, double fps,
+                                            uint32_t height, uint32_t width);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_VIDEO_VIDEO_PLAN_H_

@@ -1,0 +1,122 @@
+#include "server/video/video_reader.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+namespace {
+
+Orientation OrientationOf(const VideoFacts& facts, const FrameForm& form) {
+  if (!form.apply_rotation) return kUpright;
+  switch (facts.rotation) {
+    case 90:
+      return 6;
+    case 180:
+      return 3;
+    case 270:
+      return 8;
+    default:
+      return kUpright;
+  }
+}
+
+absl::Status CheckWanted(const VideoFacts& facts,
+                         absl::Span<const uint32_t> wanted) {
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] >= facts.frames() || (i > 0 && wanted[i] < wanted[i - 1])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("frame ", wanted[i], " at place ", i,
+                       "; wanted ascending numbers below ", facts.frames()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+class VideoReader::Lease {
+ public:
+  explicit Lease(VideoReader* reader) : reader_(reader) {
+    MutexLock lock(&reader_->mutex_);
+    while (reader_->idle_.empty()) reader_->returned_.Wait(&reader_->mutex_);
+    worker_ = std::move(reader_->idle_.back());
+    reader_->idle_.pop_back();
+    starts_ = worker_->process.starts();
+  }
+  ~Lease() {
+    MutexLock lock(&reader_->mutex_);
+    reader_->starts_ += worker_->process.starts() - starts_;
+    reader_->idle_.push_back(std::move(worker_));
+    reader_->returned_.NotifyOne();
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  Worker* operator->() const { return worker_.get(); }
+
+ private:
+  VideoReader* const reader_;
+  std::unique_ptr<Worker> worker_;
+  uint64_t starts_ = 0;
+};
+
+VideoReader::VideoReader(int processes,
+                         const DecoderProcess::Options& options) {
+  for (int i = 0; i < std::max(1, processes); ++i) {
+    idle_.push_back(std::make_unique<Worker>(options));
+  }
+}
+
+uint64_t VideoReader::starts() const {
+  MutexLock lock(&mutex_);
+  return starts_;
+}
+
+absl::StatusOr<VideoFacts> VideoReader::ReadFacts(const VideoBytes& video) {
+  const Lease worker(this);
+  return worker->process.ReadFacts(video);
+}
+
+absl::Status VideoReader::ReadFrames(const VideoBytes& video,
+                                     const VideoFacts& facts,
+                                     absl::Span<const uint32_t> wanted,
+                                     const FrameForm& form,
+                                     absl::Span<uint8_t> out) {
+  BALLAST_RETURN_IF_ERROR(CheckWanted(facts, wanted));
+  const uint64_t frame_bytes = uint64_t{form.width} * form.height * 3;
+  if (out.size() != frame_bytes * wanted.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(wanted.size(), " frames of ", form.width, "x", form.height,
+                     " pixels in ", out.size(), " bytes; a pixel takes 3"));
+  }
+  std::vector<uint32_t> distinct(wanted.begin(), wanted.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  const Orientation orientation = OrientationOf(facts, form);
+  const auto place_of = [&](uint32_t frame) {
+    return static_cast<size_t>(
+        std::lower_bound(wanted.begin(), wanted.end(), frame) - wanted.begin());
+  };
+  const Lease worker(this);
+  return worker->process.Decode(
+      video, facts, distinct,
+      [&](uint32_t place, const DecodedFrame& frame) -> absl::Status {
+        const size_t first = place_of(distinct[place]);
+        const absl::Span<uint8_t> to =
+            out.subspan(first * frame_bytes, frame_bytes);
+        BALLAST_RETURN_IF_ERROR(worker->resizer.Resize(
+            {frame.rows, frame.stride, facts.width, facts.height}, orientation,
+            form.resampling, form.width, form.height, to));
+        for (size_t i = first + 1;
+             i < wanted.size() && wanted[i] == wanted[first]; ++i) {
+          std::memcpy(out.data() + i * frame_bytes, to.data(), frame_bytes);
+        }
+        return absl::OkStatus();
+      });
+}
+
+}  // namespace ballast

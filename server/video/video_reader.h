@@ -1,0 +1,74 @@
+#ifndef BALLAST_SERVER_VIDEO_VIDEO_READER_H_
+#define BALLAST_SERVER_VIDEO_VIDEO_READER_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/mutex.h"
+#include "proto/image/resample_weights.h"
+#include "server/image/frame_resizer.h"
+#include "server/video/decoder/decoder_process.h"
+#include "server/video/video_facts.h"
+
+namespace ballast {
+
+// How the frames of a video are wanted.
+struct FrameForm {
+  // Of a frame, after turning it upright.
+  uint32_t width = 0;
+  uint32_t height = 0;
+  Resampling resampling;
+  // False: leaves frames as stored, whatever the header says of turning.
+  bool apply_rotation = true;
+};
+
+// Reads the facts and frames of videos in processes of their own, at most
+// `processes` at a time; further calls wait for one. No file can end the
+// server, block it for good or make it take more memory than a few frames.
+// Thread-safe; calls block.
+class VideoReader {
+ public:
+  // At least one process; none is started before the first call.
+  explicit VideoReader(int processes,
+                       const DecoderProcess::Options& options = {});
+
+  // Errors: as DecoderProcess::ReadFacts.
+  absl::StatusOr<VideoFacts> ReadFacts(const VideoBytes& video);
+
+  // Decodes frames `wanted`, ascending, of which some may be equal, and writes
+  // each, resized, to `out`: height*width*3 bytes a frame, in the order of
+  // `wanted`. Errors: as DecoderProcess::Decode; INVALID_ARGUMENT also for a
+  // frame that the video does not have, or another size of `out`;
+  // RESOURCE_EXHAUSTED (as FrameResizer).
+  absl::Status ReadFrames(const VideoBytes& video, const VideoFacts& facts,
+                          absl::Span<const uint32_t> wanted,
+                          const FrameForm& form, absl::Span<uint8_t> out);
+
+  // Processes started so far: more than `processes` if some ended on a file.
+  uint64_t starts() const;
+
+ private:
+  // A process, and what the thread that uses it needs.
+  struct Worker {
+    explicit Worker(const DecoderProcess::Options& options)
+        : process(options) {}
+    DecoderProcess process;
+    FrameResizer resizer;
+  };
+  // A worker of this thread's own until it goes out of scope.
+  class Lease;
+
+  mutable Mutex mutex_;
+  CondVar returned_;
+  std::vector<std::unique_ptr<Worker>> idle_ ABSL_GUARDED_BY(mutex_);
+  uint64_t starts_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_VIDEO_VIDEO_READER_H_

@@ -1,0 +1,217 @@
+#!/usr/bin/env bash
+# What one GPU cannot show: runs on a machine with several GPUs, which may lack Bazel,
+# our libraries and a network (docs/gpu_tests.md).
+#
+#   tests/gpu/several.sh build   where Bazel, a CUDA toolkit and pip work: makes
+#                                several_bundle/ (the programs, their libraries, the
+#                                wheel, megatron-core, a corpus), at most 60 MiB.
+#                                The parts tests and bench need tests/gpu/run.sh build
+#   tests/gpu/several.sh run OUT [PART...]
+#                                on the machine with GPUs, as root: all parts, or
+#                                those named, in this order:
+#       tests     tests/gpu/run.sh run                             up to 460 s
+#       bench     tests/gpu/run.sh bench                           up to 300 s
+#       megatron  colocated ranks with Megatron's own data
+#                 parallelism, and 1F1B over NCCL                  up to 200 s
+#       nodes     two servers in two network namespaces            up to 150 s
+#       node      tests/benchmarks/node, decode host and device    up to 240 s
+#       training  a training step under FSDP2, by way of loading   up to 280 s
+#
+# Each part writes OUT/PART.json or OUT/PART.log and stops none of the others; one that
+# is cut off has failed. The last line says which have. $SEVERAL_SECONDS, by default 540,
+# bounds the whole: parts that are left then do not run, and are named.
+set -uo pipefail
+self=$(realpath "$0")
+readonly self
+cd "$(dirname "$self")/../.." || exit 1
+
+readonly bundle=several_bundle
+readonly max_mib=60
+readonly parts=(tests bench megatron nodes node training)
+readonly programs=(//server:ballast-server //client/ballastctl
+  //trainer_shim/ballast_rank:ballast-rank
+  //tests/benchmarks:delivery_benchmark
+  //tests/benchmarks:thread_scaling_benchmark)
+readonly wheel=//trainer_shim/python:wheel
+readonly examples=trainer_shim/python/examples
+
+# NVLink multicast can put a shared host's GPUs out of service.
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
+export PYTHONUNBUFFERED=1 PYTHONWARNINGS=ignore PYTHONDONTWRITEBYTECODE=1
+
+# As in tests/gpu/run.sh.
+libraries_of() {
+  ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+    grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv)|libcuda|libnvidia-[^/]*|libnccl|libcublas(Lt)?)\.so[^/]*$'
+}
+
+build() {
+  set -e
+  local options=(--config=opt --config=cuda --config=noarrow) bin target path mib
+  bazel build --noshow_progress "${options[@]}" "${programs[@]}" "$wheel"
+  bin=$(bazel info --noshow_progress "${options[@]}" bazel-bin)
+  rm -rf "$bundle"
+  mkdir -p "$bundle"/{bin,lib,wheels,python,corpus}
+  for target in "${programs[@]}"; do
+    path=${target#//}
+    [[ $path == *:* ]] || path=$path:${path##*/}
+    install -m 755 "$bin/${path/://}" "$bundle/bin/"
+  done
+  libraries_of "$bundle"/bin/* | xargs install -m 644 -t "$bundle/lib"
+  strip --strip-unneeded "$bundle"/bin/*
+  install -m 644 "$bin"/trainer_shim/python/ballast-*.whl "$bundle/wheels/"
+  python3 -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 \
+    --platform manylinux_2_28_x86_64 --dest "$bundle/wheels" megatron-core==0.19.2 einops
+  install -m 644 tests/server/text/testdata/chat.tokenizer.json "$bundle/python/"
+  if [[ -d ${BALLAST_SHARED_DIR-}/corpus ]]; then
+    cp -r "$BALLAST_SHARED_DIR/corpus/." "$bundle/corpus"
+    chmod -R u+w "$bundle/corpus"
+  fi
+  tar -C "$bundle" -czf "$bundle/programs.tar.gz" bin lib
+  rm -r "$bundle/bin" "$bundle/lib"
+  mib=$(du -sm "$bundle" | cut -f1)
+  echo "$bundle: $mib MiB"
+  ((mib <= max_mib)) || { echo "several.sh: above $max_mib MiB" >&2; return 1; }
+}
+
+# Unpacks the bundle, once. Sets PYTHONPATH, and the path of the programs' libraries for
+# `server` and the like below; NCCL and CUDA are the machine's own, as PyTorch has them.
+unpack() {
+  local each
+  if [[ -f $bundle/programs.tar.gz ]]; then
+    tar -C "$bundle" -xzf "$bundle/programs.tar.gz" && rm "$bundle/programs.tar.gz"
+  fi
+  site=$bundle/site
+  if [[ ! -d $site ]]; then
+    mkdir "$site"
+    for each in "$bundle"/wheels/*.whl; do python3 -m zipfile -e "$each" "$site"; done
+  fi
+  libraries=$PWD/$bundle/lib:${CUDA_PATH:-/usr/local/cuda}/lib64:/usr/local/nvidia/lib64
+  for each in $(python3 -c '
+import glob, site, sys
+for root in dict.fromkeys(sys.path + site.getsitepackages()):
+    print(*glob.glob(root + "/nvidia/*/lib"), sep="\n")' 2>/dev/null); do
+    libraries+=:$each
+  done
+  # Wrapped, so that the libraries reach our programs and not the machine's Python.
+  wrapped=$bundle/wrapped
+  mkdir -p "$wrapped"
+  for each in "$bundle"/bin/*; do
+    printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$libraries" "$PWD/$each" \
+      >"$wrapped/${each##*/}"
+    chmod +x "$wrapped/${each##*/}"
+  done
+  PYTHONPATH=$PWD/$site:$PWD/$examples:$PWD/$examples/megatron
+  export PYTHONPATH
+}
+
+gpus() {
+  if [[ -n ${SEVERAL_GPUS-} ]]; then
+    echo "$SEVERAL_GPUS" # without GPUs: for trying the script out
+  else
+    nvidia-smi --list-gpus | wc -l
+  fi
+}
+device() { [[ -n ${SEVERAL_GPUS-} ]] && echo cpu || echo cuda; }
+backend() { [[ -n ${SEVERAL_GPUS-} ]] && echo host || echo cuda; }
+
+part_tests() { tests/gpu/run.sh run; }
+part_bench() { tests/gpu/run.sh bench; }
+
+part_megatron() {
+  local status=0
+  CUDA_DEVICE_MAX_CONNECTIONS=1 python3 "$examples/megatron/data_parallel.py" \
+    --ballast-server "$wrapped/ballast-server" --device "$(device)" \
+    --world "$(gpus)" --steps "${1:-8}" --out "$out/megatron.json" || status=1
+  for connections in 8 1; do
+    CUDA_DEVICE_MAX_CONNECTIONS=$connections python3 "$examples/megatron/pipeline.py" \
+      --ballast-server "$wrapped/ballast-server" --device "$(device)" \
+      --stages "$(($(gpus) - 1))" --noise "${2:-2e-2}" || status=1
+  done
+  return $status
+}
+
+part_nodes() {
+  local steps=48
+  if [[ $(device) == cpu ]]; then steps=12; fi
+  python3 tests/gpu/several_nodes.py --bin "$wrapped" --gpus "$(gpus)" \
+    --backend "$(backend)" --out "$out/nodes.json" --steps "$steps" --seconds 40
+}
+
+part_node() {
+  local status=0 decode options node=tests/benchmarks/node/node.py most threads
+  most=$(nproc)
+  threads=$((4 * $(gpus))),$((most / 2)),$most
+  # node.py runs the programs of a bundle's bin with its lib.
+  options=(--bundle "$bundle" --ranks "$(gpus)" --threads "${1:-$threads}"
+    --backend "$(backend)" --corpora "${2:-receipts}" --until 110)
+  if python3 "$node" --help | grep -q -- --decode; then
+    for decode in host device; do
+      python3 "$node" "${options[@]}" --decode "$decode" \
+        --out "$out/node-$decode.json" || status=1
+    done
+  else
+    python3 "$node" "${options[@]}" --out "$out/node-host.json" || status=1
+  fi
+  return $status
+}
+
+part_training() {
+  local size=(--shape qwen2_5_vl_3b --token-cost 0.64 --steps 64 --warmup 8
+    --slow-steps 24 --batch $((8 * $(gpus))) --workers 14 --samples 1024)
+  if [[ $(device) == cpu ]]; then
+    size=(--small --steps 3 --warmup 1 --batch 8 --workers 1 --samples 32
+      --max-pixels 50176)
+  fi
+  python3 "$examples/train_vlm.py" --ballast-server "$wrapped/ballast-server" \
+    --tokenizer "$bundle/python/chat.tokenizer.json" --world "$(gpus)" \
+    --device "$(device)" --fsdp "${size[@]}" --out "$out/training.json" \
+    --modes "bound,off,direct,split,direct_phases,exchange,exchange_phases,shards"
+}
+
+run() {
+  local part failed=() begun=$SECONDS left limit status
+  declare -A limits=([tests]=480 [bench]=300 [megatron]=200 [nodes]=150 [node]=240
+    [training]=280)
+  out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 1
+  shift
+  (($# > 0)) || set -- "${parts[@]}"
+  for part; do
+    [[ -n ${limits[$part]-} ]] || { echo "several.sh: no part $part" >&2; exit 2; }
+  done
+  [[ -d $bundle ]] && unpack
+  export out site wrapped libraries
+  for part in "${parts[@]}"; do
+    [[ " $* " == *" $part "* ]] || continue
+    left=$((${SEVERAL_SECONDS:-540} - (SECONDS - begun)))
+    limit=$((left < limits[$part] ? left : limits[$part]))
+    echo "== $part (at $((SECONDS - begun)) s, at most $limit s)"
+    if ((limit < 20)); then
+      failed+=("$part (not run: no time left)")
+      continue
+    fi
+    # A process of its own, which can be ended with all that it started.
+    timeout --kill-after=10 "$limit" "$self" part "$part" >"$out/$part.log" 2>&1
+    status=$?
+    tail -n 25 "$out/$part.log"
+    if ((status != 0)); then failed+=("$part ($status)"); fi
+  done
+  if ((${#failed[@]} > 0)); then
+    printf 'FAILED: %s\n' "${failed[*]}"
+    return 1
+  fi
+  echo "PASSED: $*"
+}
+
+case ${1-} in
+  build) build ;;
+  run)
+    [[ $# -ge 2 ]] || { echo "several.sh run OUT [PART...]" >&2; exit 2; }
+    run "${@:2}"
+    ;;
+  part) "part_$2" "${@:3}" ;;
+  *)
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$self" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,327 @@
+// Measures `model.decode` from the server to packed patches on the GPU, as one
+// vision rank of a job sees it: images a second, processor time of server and
+// rank together, bytes sent, the server's memory. Beside it nvJPEG's engines
+// alone decode the same files to planes, in batches of 32. All alternate in one
+// run; medians are printed, and a JSON object at the end.
+//
+//   whole_way_gpu_benchmark --images DIR [--rounds N]
+//       --server NAME=ADDRESS,PID... [--way THREADSxIMAGES]
+//       [--latency NAME=ADDRESS,PID]
+//       [--beside NAME=ADDRESS,PID]
+//
+// --server serves micro-batches of one size; --latency is asked for one batch
+// after the other; --beside is pulled by a loop of matrix products of 200 ms a
+// step. tests/gpu/engines.py starts the servers.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "tests/gpu/cpu_profile.h"
+#include "tests/gpu/device_testing.h"
+#include "tests/gpu/engines_alone.h"
+#include "tests/gpu/matrix_products.h"
+#include "trainer_shim/cuda/cuda_handles.h"
+#include "trainer_shim/cuda/cuda_trainer_shim.h"
+
+namespace ballast {
+namespace {
+
+constexpr double kMeasured = 1.2;  // seconds of each round
+constexpr double kWarm = 0.6;
+constexpr double kStep = 0.2;  // seconds of matrix products
+constexpr int kSteps = 12;     // of each round beside matrix products
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Server {
+  std::string name;
+  std::string address;
+  std::string pid;
+};
+
+Server ParseServer(const std::string& text) {
+  const std::vector<std::string> name = absl::StrSplit(text, '=');
+  const std::vector<std::string> rest = absl::StrSplit(name.at(1), ',');
+  return {name[0], rest.at(0), rest.at(1)};
+}
+
+// Processor seconds that another process's threads have used.
+double ProcessorSeconds(const std::string& pid) {
+  double seconds = 0;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/" + pid + "/task")) {
+    std::ifstream file(task.path() / "schedstat");
+    double nanoseconds = 0;
+    if (file >> nanoseconds) seconds += 1e-9 * nanoseconds;
+  }
+  return seconds;
+}
+
+// Kilobytes of a line of /proc/PID/status.
+double StatusOf(const std::string& pid, const std::string& key) {
+  std::ifstream file("/proc/" + pid + "/status");
+  std::string word;
+  while (file >> word) {
+    if (word != key + ":") continue;
+    double value = 0;
+    file >> value;
+    return value;
+  }
+  return 0;
+}
+
+// A way to use the JPEG engines: "1x14", a thread and chunks of 14 images.
+struct Way {
+  size_t threads = 0;  // 0: the defaults
+  size_t images = 0;
+};
+
+std::unique_ptr<CudaTrainerShim> MakeShim(const Server& server, bool overlap,
+                                          const Way& way = {}) {
+  CudaTrainerShim::Options options;
+  if (way.threads != 0) {
+    options.decoder.engines = way.threads;
+    options.decoder.images = way.images;
+  }
+  options.servers.addresses = {server.address};
+  options.source.role.set_module(v1::MODULE_VISION);
+  // Blocks of pixels are copied from where the server wrote them, too. Much
+  // more would be fetched ahead during the measurement.
+  options.source.max_bytes = uint64_t{512} << 20;
+  options.overlap = overlap;
+  return OrDie(CudaTrainerShim::Create(std::move(options)));
+}
+
+// Pulls for `seconds`.
+Result Pull(CudaTrainerShim* shim, const Server& server, cudaStream_t stream,
+            const Event& packed, double seconds) {
+  Result result;
+  const JpegEngineCounts before = shim->decoded();
+  const double rank = Seconds(CLOCK_PROCESS_CPUTIME_ID);
+  const double served = ProcessorSeconds(server.pid);
+  const double begin = Seconds(CLOCK_MONOTONIC);
+  double images = 0;
+  std::vector<double> next;
+  double now = begin;
+  while (now - begin < seconds) {
+    const BatchRef<DeviceBatch> batch = OrDie(shim->Next(stream));
+    OrDie(packed.Record(stream));
+    OrDie(packed.Wait());
+    images += static_cast<double>(batch->totals.images);
+    result.bytes += static_cast<double>(batch->bytes_read);
+    const double then = Seconds(CLOCK_MONOTONIC);
+    next.push_back(1e3 * (then - now));
+    now = then;
+  }
+  const JpegEngineCounts after = shim->decoded();
+  result.images_s = images / (now - begin);
+  result.rank_ms = 1e3 * (Seconds(CLOCK_PROCESS_CPUTIME_ID) - rank) / images;
+  result.server_ms = 1e3 * (ProcessorSeconds(server.pid) - served) / images;
+  result.bytes /= images;
+  result.next_ms = Median(next);
+  result.engines_busy =
+      absl::ToDoubleSeconds(after.busy - before.busy) / (now - begin);
+  result.by_hardware =
+      static_cast<double>(after.by_hardware - before.by_hardware) / images;
+  return result;
+}
+
+std::string Json(const std::string& name, const std::vector<Result>& results) {
+  const auto median = [&](double Result::*member) {
+    std::vector<double> values;
+    for (const Result& result : results) values.push_back(result.*member);
+    return Median(values);
+  };
+  char text[512];
+  std::snprintf(
+      text, sizeof(text),
+      "\"%s\": {\"images_s\": %.1f, \"rank_cpu_ms\": %.4f, "
+      "\"server_cpu_ms\": %.4f, \"cpu_ms\": %.4f, \"bytes_image\": %.0f, "
+      "\"next_ms\": %.3f, \"engine_threads_busy\": %.3f, "
+      "\"by_hardware\": %.4f}",
+      name.c_str(), median(&Result::images_s), median(&Result::rank_ms),
+      median(&Result::server_ms),
+      median(&Result::rank_ms) + median(&Result::server_ms),
+      median(&Result::bytes), median(&Result::next_ms),
+      median(&Result::engines_busy), median(&Result::by_hardware));
+  return text;
+}
+
+// One batch after the other, none made ahead: from the call of Next, with the
+// block in the server's memory, to the patches.
+std::string Latency(const Server& server, cudaStream_t stream,
+                    const Event& packed) {
+  const auto shim = MakeShim(server, /*overlap=*/false);
+  std::vector<double> times;
+  double images = 0;
+  for (int i = 0; i < 60; ++i) {
+    // Lets the block be staged: it is not to be waited for.
+    const timespec pause = {0, 20'000'000};
+    nanosleep(&pause, nullptr);
+    const double begin = Seconds(CLOCK_MONOTONIC);
+    const BatchRef<DeviceBatch> batch = OrDie(shim->Next(stream));
+    OrDie(packed.Record(stream));
+    OrDie(packed.Wait());
+    if (i >= 10) times.push_back(1e3 * (Seconds(CLOCK_MONOTONIC) - begin));
+    images = static_cast<double>(batch->totals.images);
+  }
+  char text[256];
+  std::snprintf(text, sizeof(text),
+                "\"latency_%s\": {\"images\": %.0f, \"median_ms\": %.2f, "
+                "\"least_ms\": %.2f, \"most_ms\": %.2f}",
+                server.name.c_str(), images, Median(times),
+                *std::min_element(times.begin(), times.end()),
+                *std::max_element(times.begin(), times.end()));
+  return text;
+}
+
+// Steps of matrix products, with a batch each or without; alternating.
+std::string Beside(const Server& server, cudaStream_t stream,
+                   const Event& packed, int rounds) {
+  absl::StatusOr<MatrixProducts> products = MatrixProducts::Create(stream);
+  if (!products.ok()) {
+    return absl::StrCat("\"beside\": {\"skipped\": \"",
+                        products.status().message(), "\"}");
+  }
+  const auto wait = [&] {
+    OrDie(packed.Record(stream));
+    OrDie(packed.Wait());
+  };
+  OrDie(products->Enqueue(100));
+  wait();
+  double begin = Seconds(CLOCK_MONOTONIC);
+  OrDie(products->Enqueue(100));
+  wait();
+  const int count = std::max(
+      1, static_cast<int>(100 * kStep / (Seconds(CLOCK_MONOTONIC) - begin)));
+  const auto shim = MakeShim(server, /*overlap=*/true);
+  double images = 0;
+  // The time of the later steps.
+  const auto run = [&](bool pulls) {
+    std::vector<double> times;
+    for (int i = 0; i < kSteps; ++i) {
+      begin = Seconds(CLOCK_MONOTONIC);
+      BatchRef<DeviceBatch> batch;
+      if (pulls) {
+        batch = OrDie(shim->Next(stream));
+        images = static_cast<double>(batch->totals.images);
+      }
+      OrDie(products->Enqueue(count));
+      wait();
+      if (i >= 2) times.push_back(1e3 * (Seconds(CLOCK_MONOTONIC) - begin));
+    }
+    return Median(times);
+  };
+  std::vector<double> alone, with;
+  run(true);
+  for (int round = 0; round < rounds; ++round) {
+    alone.push_back(run(false));
+    with.push_back(run(true));
+  }
+  char text[256];
+  std::snprintf(text, sizeof(text),
+                "\"beside\": {\"products\": %d, \"images\": %.0f, "
+                "\"alone_ms\": %.3f, \"with_ms\": %.3f, \"slower\": %.5f}",
+                count, images, Median(alone), Median(with),
+                Median(with) / Median(alone) - 1);
+  return text;
+}
+
+int Main(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  std::string images;
+  std::vector<Server> servers, latencies, besides;
+  std::vector<std::pair<std::string, Way>> ways;
+  int rounds = 3;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string key = argv[i];
+    const std::string value = argv[i + 1];
+    if (key == "--images") images = value;
+    if (key == "--rounds") rounds = std::atoi(argv[i + 1]);
+    if (key == "--way") {
+      const std::vector<std::string> parts = absl::StrSplit(value, 'x');
+      ways.emplace_back(value,
+                        Way{std::stoul(parts.at(0)), std::stoul(parts.at(1))});
+    }
+    if (key == "--server") servers.push_back(ParseServer(value));
+    if (key == "--latency") latencies.push_back(ParseServer(value));
+    if (key == "--beside") besides.push_back(ParseServer(value));
+  }
+  if (images.empty()) {
+    std::printf("needs servers: gpu_bundle/engines.sh starts them\n");
+    return 0;
+  }
+  OrDie(cudaSetDevice(0), "choosing the device");
+  const CudaStream stream = OrDie(CudaStream::Create());
+  const Event packed = OrDie(Event::Create());
+  std::vector<std::string> json;
+  {
+    EnginesAlone alone(images);
+    json.push_back(absl::StrCat("\"megapixels\": ", alone.megapixels()));
+    alone.Run(kWarm);
+    std::map<std::string, std::vector<Result>> results;
+    for (int round = 0; round < rounds; ++round) {
+      results["engines_alone"].push_back(alone.Run(kMeasured));
+      for (const Server& server : servers) {
+        std::vector<std::pair<std::string, Way>> all = {{server.name, Way()}};
+        for (const auto& [name, way] : ways) {
+          // Where the server decodes there is one way.
+          if (server.name == "host") break;
+          all.emplace_back(absl::StrCat(server.name, "_", name), way);
+        }
+        for (const auto& [name, way] : all) {
+          const auto shim = MakeShim(server, /*overlap=*/true, way);
+          Pull(shim.get(), server, stream.get(), packed, kWarm);
+          results[name].push_back(
+              Pull(shim.get(), server, stream.get(), packed, kMeasured));
+        }
+      }
+    }
+    for (const Server& server : servers) {
+      const auto shim = MakeShim(server, /*overlap=*/true);
+      CpuProfile::Begin();
+      Pull(shim.get(), server, stream.get(), packed, kMeasured);
+      CpuProfile::End();
+      CpuProfile::Print(server.name.c_str());
+    }
+    for (const auto& [name, each] : results) {
+      json.push_back(Json(name, each));
+      std::printf("%s\n", json.back().c_str());
+    }
+    for (const Server& server : servers) {
+      json.push_back(absl::StrCat(
+          "\"memory_", server.name,
+          "\": {\"resident_mib\": ", StatusOf(server.pid, "VmRSS") / 1024,
+          ", \"own_mib\": ", StatusOf(server.pid, "RssAnon") / 1024,
+          ", \"arena_mib\": ", StatusOf(server.pid, "RssShmem") / 1024, "}"));
+    }
+  }
+  for (const Server& server : latencies) {
+    json.push_back(Latency(server, stream.get(), packed));
+  }
+  for (const Server& server : besides) {
+    json.push_back(Beside(server, stream.get(), packed, rounds));
+  }
+  std::printf("{%s}\n", absl::StrJoin(json, ", ").c_str());
+  return 0;
+}
+
+}  // namespace
+}  // namespace ballast
+
+int main(int argc, char** argv) { return ballast::Main(argc, argv); }

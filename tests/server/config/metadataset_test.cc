@@ -1,0 +1,180 @@
+#include "server/config/metadataset.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/config/config_loader.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class MetadatasetTest : public ::testing::Test {
+ protected:
+  MetadatasetTest() {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_ + "/sets");
+  }
+
+  void Write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ + "/" + name) << text;
+  }
+
+  // "WEIGHT PATH SPLIT_PART", with paths below the folder.
+  std::vector<std::string> Read(const std::string& name,
+                                const std::string& split = "train") const {
+    const auto folders = ReadMetadataset(folder_ + "/" + name, split);
+    EXPECT_TRUE(folders.ok()) << folders.status();
+    std::vector<std::string> found;
+    if (!folders.ok()) return found;
+    for (const BlendedFolder& each : *folders) {
+      found.push_back(absl::StrCat(each.weight, " ",
+                                   each.path.substr(folder_.size() + 1), " ",
+                                   each.split_part));
+    }
+    return found;
+  }
+
+  std::string Refused(const std::string& text) const {
+    Write("bad.yaml", text);
+    const auto status =
+        ReadMetadataset(folder_ + "/bad.yaml", "train").status();
+    EXPECT_FALSE(status.ok()) << text;
+    return std::string(status.message());
+  }
+
+  const std::string folder_ = ::testing::TempDir() + "/metadataset_test";
+};
+
+TEST_F(MetadatasetTest, ReadsVersionOne) {
+  Write("v1.yaml", R"(__module__: megatron.energon
+__class__: Metadataset
+splits:
+  train:
+    datasets:
+      - {weight: 3, path: sets/a, subflavors: {kind: ocr}}
+      - {weight: 1, path: sets/b, split_part: extra}
+  val:
+    datasets: [{path: sets/a}]
+)");
+  EXPECT_THAT(Read("v1.yaml"),
+              ElementsAre("0.75 sets/a train", "0.25 sets/b extra"));
+  EXPECT_THAT(Read("v1.yaml", "val"), ElementsAre("1 sets/a val"));
+}
+
+// The shares of an inner metadataset are of its own weight.
+TEST_F(MetadatasetTest, ReadsVersionTwoAndWhatItNames) {
+  Write("sets/inner.yaml", R"(__class__: MetadatasetV2
+splits:
+  train:
+    blend:
+      - {path: a, weight: 1}
+      - {path: ../b, weight: 4}
+  val: {path: a, split_config: other.yaml}
+)");
+  Write("v2.yaml", R"(__module__: megatron.energon
+__class__: MetadatasetV2
+splits:
+  train:
+    blend:
+      - {path: sets/inner.yaml, weight: 0.5}
+      - {path: c, weight: 0.5, shuffle_over_epochs_multiplier: 3}
+  val: {path: sets/inner.yaml}
+)");
+  EXPECT_THAT(
+      Read("v2.yaml"),
+      ElementsAre("0.1 sets/a train", "0.4 sets/../b train", "0.5 c train"));
+  EXPECT_THAT(Read("v2.yaml", "val"), ElementsAre("1 sets/a val"));
+}
+
+TEST_F(MetadatasetTest, RefusesByNameWhatIsNotDoneHere) {
+  const auto in = [](const std::string& split) {
+    return absl::StrCat("splits: {train: ", split, "}");
+  };
+  EXPECT_THAT(Refused(in("{blend_epochized: [{path: a, repetitions: 2}]}")),
+              HasSubstr("splits.train.blend_epochized: not done here: write "
+                        "`blend`, with weights of repetitions times samples"));
+  EXPECT_THAT(Refused(in("{join: [{path: a}], joiner: x}")),
+              HasSubstr("splits.train.join: not done here"));
+  EXPECT_THAT(Refused(in("{blend: [{path: a, subset: {range: [0%, 5%]}}]}")),
+              HasSubstr("splits.train.blend[0].subset: not done here"));
+  EXPECT_THAT(Refused(in("{blend: [{path: a, aux: {b: c}}]}")),
+              HasSubstr("blend[0].aux: not done here"));
+  EXPECT_THAT(Refused(in("{blend: [{path: a.jsonl}]}")),
+              HasSubstr("name it as a source of format jsonl"));
+  EXPECT_THAT(Refused(in("{blend: [{path: a, wieght: 2}]}")),
+              HasSubstr("blend[0].wieght: a key that is not known"));
+  EXPECT_THAT(Refused(in("{blend: [{path: a, weight: -1}]}")),
+              HasSubstr("blend[0].weight: found -1; wanted a number"));
+  EXPECT_THAT(Refused(in("{blend: [{path: a, weight: 0}]}")),
+              HasSubstr("the weights sum to 0"));
+  EXPECT_THAT(Refused(in("{blend: []}")), HasSubstr("a list of datasets"));
+  EXPECT_THAT(Refused(in("{blend: [{weight: 1}]}")),
+              HasSubstr("blend[0].path: missing"));
+  EXPECT_THAT(Refused("splits: {val: {path: a}}"),
+              HasSubstr("splits.train: missing"));
+  EXPECT_THAT(Refused("splits: 3"), HasSubstr("wanted a map"));
+  EXPECT_THAT(Refused("{"), HasSubstr("not YAML"));
+  // One that names itself ends.
+  EXPECT_THAT(Refused(in("{path: bad.yaml}")),
+              HasSubstr("more than 16 metadatasets inside one another"));
+}
+
+TEST_F(MetadatasetTest, BecomesSourcesOfTheConfiguration) {
+  Write("all.yaml",
+        "splits: {train: {blend: [{path: sets/a.1, weight: 3}, "
+        "{path: sets/b, weight: 1}, {path: old/b, weight: 4}]}}");
+  const auto loaded = ParseConfig(R"(
+sources:
+  - {name: nv, format: energon, path: all.yaml, weight: 2,
+     energon: {crude: webdataset}}
+  - {name: chat, format: jsonl, path: chat.jsonl}
+order: {mixture_changes: [{step: 5, weights: {nv: 8, chat: 1}}]}
+batch: {global: 2, micro: 2}
+topology: {modules: {language: {dp: 2}}}
+)",
+                                  "ballast.yaml", folder_);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  std::vector<std::string> sources;
+  for (const v1::Source& source : loaded->config.sources()) {
+    sources.push_back(
+        absl::StrCat(source.name(), " ", source.weight(), " ",
+                     std::filesystem::path(source.index()).filename().string(),
+                     " ", source.energon().split_part(), " ",
+                     static_cast<int>(source.energon().crude())));
+  }
+  EXPECT_THAT(sources, ElementsAre("nv-a_1 0.75 nv-a_1.index train 1",
+                                   "nv-b 0.25 nv-b.index train 1",
+                                   "nv-b-2 1 nv-b-2.index train 1",
+                                   "chat 1 chat.index  0"));
+  const auto& weights = loaded->config.order().mixture_changes(0).weights();
+  ASSERT_EQ(weights.size(), 4);
+  EXPECT_EQ(weights.at("nv-a_1"), 3);
+  EXPECT_EQ(weights.at("nv-b"), 1);
+  EXPECT_EQ(weights.at("nv-b-2"), 4);
+  EXPECT_EQ(weights.at("chat"), 1);
+}
+
+TEST_F(MetadatasetTest, FaultsNameTheKeyAndItsLine) {
+  const auto loaded = ParseConfig(R"(
+sources:
+  - name: nv
+    format: energon
+    path: none.yaml
+batch: {global: 2, micro: 2}
+topology: {modules: {language: {dp: 2}}}
+)",
+                                  "ballast.yaml", folder_);
+  EXPECT_THAT(std::string(loaded.status().message()),
+              HasSubstr("ballast.yaml:5: sources[0].path: "));
+}
+
+}  // namespace
+}  // namespace ballast

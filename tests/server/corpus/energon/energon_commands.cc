@@ -1,0 +1,14 @@
+// The commands of ballast-server that check_energon.py needs, without the rest.
+
+#include "common/command_line.h"
+#include "server/command/index.h"
+#include "server/command/make_corpus.h"
+#include "server/command/repack.h"
+
+int main(int argc, char** argv) {
+  ballast::CommandLine line("ballast-server", "Commands on data.");
+  ballast::AddIndex(&line);
+  ballast::AddMakeCorpus(&line);
+  ballast::AddRepack(&line);
+  return line.Run(argc, argv);
+}

@@ -1,0 +1,170 @@
+#include "server/corpus/repack/write_tars.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/corpus/index/index_builder.h"
+#include "server/corpus/open_source.h"
+#include "tests/server/corpus/corpus_testing.h"
+
+namespace ballast {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+// An image file that is a JPEG by its first bytes; the last is its number.
+std::string Jpeg(int number) {
+  return absl::StrCat("\xFF\xD8", std::string(100, 'x'), number);
+}
+
+class WriteTarsTest : public ::testing::Test {
+ protected:
+  // Lines with none, one and several images, and tokens.
+  WriteTarsTest() {
+    std::string lines;
+    for (int i = 0; i < 11; ++i) {
+      std::string images;
+      for (int j = 0; j < i % 3; ++j) {
+        const std::string name = absl::StrCat("m/", i, "_", j, ".jpg");
+        WriteFile(absl::StrCat(folder_, "/", name), Jpeg(10 * i + j));
+        absl::StrAppend(&images, j == 0 ? "" : ", ", "\"", name, "\"");
+      }
+      absl::StrAppend(&lines, "{\"image\": [", images, "], ",
+                      i == 5 ? "\"tokens\": [1, 2]"
+                             : absl::StrCat("\"conversations\": [", i, "]"),
+                      "}\n");
+    }
+    WriteFile(folder_ + "/chat.jsonl", lines);
+  }
+
+  static IndexOptions Options() {
+    IndexOptions options = FakeOptions();
+    options.reuse = false;
+    options.read_image_size = [](absl::string_view) {
+      return absl::StatusOr<ImageSize>({7, 5});
+    };
+    return options;
+  }
+
+  std::unique_ptr<FileSource> Open(const v1::Source& source) {
+    const auto report = BuildIndex(source, folder_, Options());
+    EXPECT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(report->bad.empty()) << report->bad[0].reason;
+    auto opened = OpenSource(source, folder_, FakeKey());
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    return *std::move(opened);
+  }
+
+  RepackOptions Repacking() const {
+    RepackOptions options;
+    options.directory = folder_ + "/tars";
+    options.name = "chat";
+    options.samples_per_tar = 3;
+    options.threads = 2;
+    return options;
+  }
+
+  const std::string folder_ = TestFolder();
+  const v1::Source lines_ = [] {
+    v1::Source source = MakeSource(v1::Source::FORMAT_JSONL, "chat.jsonl");
+    source.set_media_root(".");
+    return source;
+  }();
+};
+
+TEST_F(WriteTarsTest, TheTarsHaveTheSameSamples) {
+  const auto lines = Open(lines_);
+  ASSERT_EQ(lines->index().size(), 11);
+  const auto report = Repack(*lines, Repacking());
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->tars, 4);
+  EXPECT_EQ(report->samples, 11);
+  EXPECT_EQ(report->images, 10);
+  v1::Source tar = MakeSource(v1::Source::FORMAT_WEBDATASET, "tars/chat-*.tar");
+  tar.set_index("index/tars.index");
+  const auto tars = Open(tar);
+  ASSERT_EQ(tars->index().size(), 11);
+  for (uint64_t i = 0; i < 11; ++i) {
+    const auto before = lines->Read(i, ReadParts());
+    const auto after = tars->Read(i, ReadParts());
+    ASSERT_TRUE(before.ok() && before->ok() && after.ok() && after->ok()) << i;
+    EXPECT_EQ((*before)->text, (*after)->text);
+    EXPECT_EQ((*before)->text_format, (*after)->text_format);
+    EXPECT_EQ((*before)->images, (*after)->images);
+    EXPECT_EQ((*before)->images.size(), i % 3);
+    EXPECT_EQ(lines->index().sample(i)->text_tokens,
+              tars->index().sample(i)->text_tokens);
+  }
+}
+
+TEST_F(WriteTarsTest, ShardsAndLaterRunsMakeTheSameTars) {
+  const auto lines = Open(lines_);
+  ASSERT_TRUE(Repack(*lines, Repacking()).ok());
+  RepackOptions options = Repacking();
+  options.directory = folder_ + "/shards";
+  for (uint32_t number = 1; number <= 3; ++number) {
+    options.shard = {number, 3};
+    ASSERT_TRUE(Repack(*lines, options).ok());
+  }
+  // As if the run had been killed in the second tar.
+  fs::remove(options.directory + "/chat-000001.tar");
+  WriteFile(options.directory + "/chat-000001.tar.part", "half");
+  options.shard = {1, 1};
+  const auto again = Repack(*lines, options);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->resumed, 3);
+  EXPECT_EQ(again->samples, 3);
+  size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(folder_ + "/tars")) {
+    const std::string name = entry.path().filename();
+    EXPECT_EQ(ReadFile(entry.path()), ReadFile(options.directory + "/" + name));
+    ++files;
+  }
+  EXPECT_EQ(files, 5);  // and chat.repack.json
+}
+
+TEST_F(WriteTarsTest, RefusesADirectoryOfOtherSamples) {
+  const auto lines = Open(lines_);
+  RepackOptions options = Repacking();
+  ASSERT_TRUE(Repack(*lines, options).ok());
+  options.samples_per_tar = 4;
+  const absl::Status status = Repack(*lines, options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("chat.repack.json"));
+}
+
+TEST_F(WriteTarsTest, NamesASampleThatChangedOrHasNoName) {
+  const auto lines = Open(lines_);
+  WriteFile(folder_ + "/m/4_0.jpg", Jpeg(99999));
+  absl::Status status = Repack(*lines, Repacking()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("chat.jsonl"));
+  // What is not whole has no name of its own.
+  EXPECT_FALSE(fs::exists(folder_ + "/tars/chat-000001.tar"));
+  WriteFile(folder_ + "/m/4_0.jpg", "GIF89a");
+  status = Repack(*Open(lines_), Repacking()).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("holds other samples"));
+  RepackOptions other = Repacking();
+  other.directory += "2";
+  status = Repack(*Open(lines_), other).status();
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("chat.jsonl:5: image 0 is neither JPEG"));
+}
+
+TEST(ImageExtensionTest, KnowsThreeFormats) {
+  EXPECT_EQ(ImageExtension("\xFF\xD8\xFF"), "jpg");
+  EXPECT_EQ(ImageExtension("\x89PNG\r\n"), "png");
+  EXPECT_EQ(ImageExtension("RIFF1234WEBPVP8 "), "webp");
+  EXPECT_EQ(ImageExtension("RIFF1234WAVE"), "");
+  EXPECT_EQ(ImageExtension("RIFF"), "");
+  EXPECT_EQ(ImageExtension(""), "");
+}
+
+}  // namespace
+}  // namespace ballast

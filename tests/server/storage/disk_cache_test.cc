@@ -1,0 +1,195 @@
+#include "server/storage/disk_cache.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace ballast {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kHeader = 40;
+
+SpanKey Key(uint64_t n) { return {n << 56 | n, n * 7 + 1}; }
+
+class DiskCacheTest : public ::testing::Test {
+ protected:
+  DiskCacheTest() {
+    std::string name = ::testing::TempDir() + "cacheXXXXXX";
+    dir_ = mkdtemp(name.data());
+  }
+  ~DiskCacheTest() override { fs::remove_all(dir_); }
+
+  std::shared_ptr<DiskCache> Open(uint64_t size) {
+    auto cache = DiskCache::Open(dir_, size, &counters_);
+    EXPECT_TRUE(cache.ok()) << cache.status();
+    return *cache;
+  }
+
+  // The files of entries, and their bytes.
+  std::vector<fs::path> Entries(uint64_t* bytes = nullptr) {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::recursive_directory_iterator(dir_)) {
+      if (!entry.is_regular_file() || entry.path().parent_path() == dir_) {
+        continue;
+      }
+      files.push_back(entry.path());
+      if (bytes != nullptr) *bytes += entry.file_size();
+    }
+    return files;
+  }
+
+  std::string dir_;
+  StorageCounters counters_;
+};
+
+TEST_F(DiskCacheTest, GivesBackWhatItWasGiven) {
+  const auto cache = Open(1 << 20);
+  const std::string bytes = "some bytes of an object";
+  EXPECT_EQ(cache->Find(Key(1), 5, {100, bytes.size()}), nullptr);
+  EXPECT_TRUE(cache->Store(Key(1), 5, bytes));
+  EXPECT_TRUE(cache->Store(Key(1), 5, bytes));  // once
+  EXPECT_TRUE(cache->Has(Key(1), 5, bytes.size()));
+  const auto span = cache->Find(Key(1), 5, {100, bytes.size()});
+  ASSERT_NE(span, nullptr);
+  EXPECT_EQ(span->bytes(), bytes);
+  EXPECT_EQ(span->range().offset, 100u);
+  EXPECT_EQ(cache->bytes(), kHeader + bytes.size());
+  EXPECT_EQ(cache->Find(Key(2), 5, {100, bytes.size()}), nullptr);
+  // Another process that opens it later finds it, too.
+  const auto again = Open(1 << 20);
+  EXPECT_NE(again->Find(Key(1), 5, {100, bytes.size()}), nullptr);
+  EXPECT_EQ(again->bytes(), kHeader + bytes.size());
+}
+
+TEST_F(DiskCacheTest, NeverServesADamagedEntry) {
+  const auto cache = Open(1 << 20);
+  const std::string bytes(1000, 'x');
+  for (const uint64_t at :
+       {uint64_t{0}, uint64_t{9}, uint64_t{33}, kHeader, kHeader + 999}) {
+    ASSERT_TRUE(cache->Store(Key(1), 5, bytes));
+    const std::vector<fs::path> files = Entries();
+    ASSERT_EQ(files.size(), 1u);
+    std::fstream file(files[0], std::ios::in | std::ios::out);
+    file.seekp(at);
+    file.put('!');
+    file.close();
+    EXPECT_EQ(cache->Find(Key(1), 5, {0, 1000}), nullptr) << at;
+    EXPECT_EQ(cache->bytes(), 0u) << at;
+  }
+  EXPECT_EQ(counters_.cache_damaged.value(), 5u);
+  ASSERT_TRUE(cache->Store(Key(1), 5, bytes));
+  fs::resize_file(Entries()[0], 500);  // torn by a crash of the machine
+  EXPECT_EQ(cache->Find(Key(1), 5, {0, 1000}), nullptr);
+  EXPECT_TRUE(Entries().empty());
+}
+
+TEST_F(DiskCacheTest, StaysWithinItsBound) {
+  const auto cache = Open(10 * (kHeader + 100));
+  const std::string bytes(100, 'x');
+  for (uint64_t i = 0; i < 10; ++i) EXPECT_TRUE(cache->Store(Key(i), i, bytes));
+  EXPECT_FALSE(cache->HasRoom(1));
+  EXPECT_FALSE(cache->Store(Key(10), 10, bytes));
+  uint64_t on_disk = 0;
+  EXPECT_EQ(Entries(&on_disk).size(), 10u);
+  EXPECT_EQ(on_disk, cache->bytes());
+}
+
+TEST_F(DiskCacheTest, MakesRoomByTheNextUse) {
+  const auto cache = Open(10 * (kHeader + 100));
+  const std::string bytes(100, 'x');
+  for (uint64_t i = 0; i < 10; ++i) EXPECT_TRUE(cache->Store(Key(i), i, bytes));
+  // Owner i is used at position 100 - i: owner 0 last.
+  const auto uses = [](absl::Span<const uint64_t> owners) {
+    std::vector<uint64_t> positions;
+    for (const uint64_t owner : owners) positions.push_back(100 - owner);
+    return positions;
+  };
+  EXPECT_TRUE(cache->MakeRoom(100, 50, uses));
+  // Two entries: a thirty-second of the size beyond what is wanted.
+  for (uint64_t i = 0; i < 10; ++i) {
+    EXPECT_EQ(cache->Has(Key(i), i, 100), i >= 2) << i;
+  }
+  EXPECT_EQ(counters_.cache_evicted.value(), 2u);
+  EXPECT_TRUE(cache->Store(Key(10), 10, bytes));
+  EXPECT_TRUE(cache->Store(Key(11), 11, bytes));
+  EXPECT_FALSE(cache->HasRoom(100));
+  // Everything is needed earlier.
+  EXPECT_FALSE(cache->MakeRoom(100, 101, uses));
+  EXPECT_FALSE(cache->MakeRoom(1 << 20, 0, uses));
+}
+
+// Processes that store the same and other entries at the same time, of which
+// some are killed.
+TEST_F(DiskCacheTest, IsSharedAndSurvivesKilledProcesses) {
+  constexpr uint64_t kBound = 200 * (kHeader + 5000);
+  const auto keeps_count = Open(kBound);
+  std::vector<pid_t> children;
+  for (int c = 0; c < 4; ++c) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      StorageCounters counters;
+      auto cache = DiskCache::Open(dir_, kBound, &counters);
+      if (!cache.ok()) _exit(1);
+      for (uint64_t i = 0; i < 300; ++i) {
+        (*cache)->Store(Key(i % 150), i % 150,
+                        std::string(5000, static_cast<char>('a' + i % 26)));
+        if (c == 3 && i == 120) _exit(9);  // as if killed: nothing is closed
+      }
+      _exit(0);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_NE(WEXITSTATUS(status), 1);
+  }
+  uint64_t on_disk = 0;
+  const size_t files = Entries(&on_disk).size();
+  EXPECT_EQ(files, 150u);
+  EXPECT_LE(keeps_count->bytes(), kBound);
+  EXPECT_GE(keeps_count->bytes(), on_disk);
+  for (uint64_t i = 0; i < 150; ++i) {
+    const auto span = keeps_count->Find(Key(i), i, {0, 5000});
+    ASSERT_NE(span, nullptr) << i;
+    EXPECT_TRUE(span->bytes() ==
+                    std::string(5000, static_cast<char>('a' + i % 26)) ||
+                span->bytes() ==
+                    std::string(5000, static_cast<char>('a' + (i + 150) % 26)));
+  }
+}
+
+TEST_F(DiskCacheTest, WhoOpensItAloneCountsAnewAndRemovesUnfinishedFiles) {
+  {
+    const auto cache = Open(1 << 20);
+    ASSERT_TRUE(cache->Store(Key(1), 5, std::string(1000, 'x')));
+    std::ofstream(dir_ + "/01/new-77-1") << "half a file";
+    fs::remove(Entries()[0].filename() == "new-77-1" ? Entries()[1]
+                                                     : Entries()[0]);
+    EXPECT_GT(cache->bytes(), 0u);
+  }
+  EXPECT_EQ(Open(1 << 20)->bytes(), 0u);
+  EXPECT_TRUE(Entries().empty());
+}
+
+TEST_F(DiskCacheTest, RefusesAFolderOfSomethingElse) {
+  std::ofstream(dir_ + "/usage") << "a report";
+  const auto cache = DiskCache::Open(dir_, 1 << 20, &counters_);
+  EXPECT_TRUE(absl::IsFailedPrecondition(cache.status())) << cache.status();
+}
+
+}  // namespace
+}  // namespace ballast

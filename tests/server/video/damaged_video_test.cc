@@ -1,0 +1,234 @@
+// What files and processes may do to a reader: damage, crashes, hangs, length.
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/video/decoder/decoder_process.h"
+#include "server/video/video_reader.h"
+#include "tests/server/video/made_videos.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Damages a copy in one of the ways that files in the wild are.
+std::string Damage(std::string bytes, std::mt19937_64* random) {
+  const auto below = [&](uint64_t most) { return (*random)() % most; };
+  switch (below(6)) {
+    case 0:
+      bytes.resize(below(bytes.size()));
+      break;
+    case 1:
+      for (uint64_t i = 0; i < 1 + below(8); ++i) {
+        bytes[below(bytes.size())] ^= static_cast<char>(1 << below(8));
+      }
+      break;
+    case 2:  // in the headers
+      for (uint64_t i = 0; i < 1 + below(4); ++i) {
+        bytes[below(std::min<size_t>(bytes.size(), 1200))] =
+            static_cast<char>(below(256));
+      }
+      break;
+    case 3: {
+      const size_t at = below(bytes.size());
+      std::fill_n(bytes.begin() + at,
+                  std::min<size_t>(bytes.size() - at, 1 + below(4096)), '\0');
+      break;
+    }
+    case 4: {
+      const size_t at = below(bytes.size());
+      bytes.erase(at, 1 + below(300));
+      break;
+    }
+    default:  // at the end, where the index of many files lies
+      for (uint64_t i = 0; i < 1 + below(6); ++i) {
+        bytes[bytes.size() - 1 - below(std::min<size_t>(bytes.size(), 1500))] =
+            static_cast<char>(below(256));
+      }
+  }
+  return bytes;
+}
+
+class DamagedVideoTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasFfmpeg()) GTEST_SKIP() << "needs the program ffmpeg";
+  }
+};
+
+// Plans and decodes a few frames.
+absl::Status ReadSome(VideoReader* reader, const OpenVideo& video) {
+  const auto facts = reader->ReadFacts(video.bytes);
+  if (!facts.ok()) return facts.status();
+  const uint32_t last = facts->frames() - 1;
+  FrameForm form;
+  form.width = form.height = 28;
+  std::vector<uint8_t> out(3 * 28 * 28 * 3);
+  return reader->ReadFrames(video.bytes, *facts, {0, last / 2, last}, form,
+                            absl::MakeSpan(out));
+}
+
+TEST_F(DamagedVideoTest, FiveHundredDamagedFilesEndWithAReason) {
+  const std::vector<std::string> paths = {
+      MakeVideo("d.mp4", "64x48", "1",
+                "-c:v libx264 -g 10 -bf 2 -pix_fmt yuv420p"),
+      MakeVideo("f.mp4", "64x48", "1",
+                "-c:v libx264 -g 10 -pix_fmt yuv420p -movflags faststart"),
+      MakeVideo("d.mkv", "64x48", "1",
+                "-c:v libx265 -x265-params log-level=none:keyint=10 "
+                "-pix_fmt yuv420p"),
+      MakeVideo("d.webm", "64x48", "1",
+                "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 10"),
+      MakeVideo("d.avi", "64x48", "1", "-c:v mpeg4 -g 10 -bf 1"),
+      MakeVideo("d.ts", "64x48", "1", "-c:v libx264 -g 10 -pix_fmt yuv420p"),
+  };
+  VideoReader reader(1);
+  std::mt19937_64 random(23);
+  std::map<std::string, int> reasons;
+  int sound = 0;
+  for (int i = 0; i < 500; ++i) {
+    const std::string& path = paths[i % paths.size()];
+    const std::string damaged = VideoPath("damaged");
+    std::ofstream(damaged, std::ios::binary) << Damage(ReadFile(path), &random);
+    SCOPED_TRACE(absl::StrCat("damaged file ", i, " of ", path));
+    const absl::Status status = ReadSome(&reader, OpenVideo(damaged));
+    if (status.ok()) {
+      ++sound;  // where it hit nothing that these frames need
+      continue;
+    }
+    // A fault of the bytes: every server says the same.
+    ASSERT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    ASSERT_FALSE(status.message().empty());
+    const std::string message(status.message());
+    ++reasons[message.substr(0, message.find_first_of(":;0123456789"))];
+  }
+  for (const auto& [reason, count] : reasons) {
+    std::cout << count << " x " << reason << "\n";
+  }
+  std::cout << sound << " without an effect, " << reader.starts()
+            << " processes\n";
+  EXPECT_LT(sound, 400);
+  EXPECT_GT(reasons.size(), 3u);
+  for (const std::string& path : paths) {
+    EXPECT_TRUE(ReadSome(&reader, OpenVideo(path)).ok());
+  }
+}
+
+TEST_F(DamagedVideoTest, ThingsThatAreNoVideosAreRefused) {
+  VideoReader reader(1);
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"", "not a video"},
+      {"no video at all", "not a video"},
+      // A playlist names other files, which are never opened.
+      {"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\nfile:///etc/passwd\n",
+       "not a video"},
+      {"ffconcat version 1.0\nfile /etc/passwd\n", "not a video"},
+  };
+  for (const auto& [bytes, reason] : files) {
+    const std::string path = VideoPath("strange");
+    std::ofstream(path, std::ios::binary) << bytes;
+    const absl::Status status = ReadSome(&reader, OpenVideo(path));
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr(reason));
+  }
+  const std::string sound = VideoPath("sound.mp4");
+  RunFfmpeg(absl::StrCat("-f lavfi -i sine=duration=1 -c:a aac ", sound));
+  EXPECT_THAT(ReadSome(&reader, OpenVideo(sound)).message(),
+              HasSubstr("no video stream"));
+}
+
+TEST_F(DamagedVideoTest, AProcessThatDiedIsReplaced) {
+  const OpenVideo video(
+      MakeVideo("killed.mp4", "64x48", "1", "-c:v libx264 -pix_fmt yuv420p"));
+  DecoderProcess process({});
+  ASSERT_TRUE(process.ReadFacts(video.bytes).ok());
+  EXPECT_EQ(process.starts(), 1u);
+  kill(process.process(), SIGSEGV);
+  const auto facts = process.ReadFacts(video.bytes);
+  EXPECT_TRUE(facts.ok()) << facts.status();
+  EXPECT_EQ(process.starts(), 2u);
+  // Killed from outside: nothing is known of the file, so the fault may pass.
+  kill(process.process(), SIGKILL);
+  EXPECT_EQ(process.ReadFacts(video.bytes).status().code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(process.ReadFacts(video.bytes).ok());
+  // Too much processor time: a fault of the file.
+  kill(process.process(), SIGPROF);
+  EXPECT_THAT(process.ReadFacts(video.bytes).status().message(),
+              HasSubstr("processor time"));
+  EXPECT_TRUE(process.ReadFacts(video.bytes).ok());
+}
+
+TEST_F(DamagedVideoTest, AProcessThatHangsIsEnded) {
+  const OpenVideo video(
+      MakeVideo("hangs.mp4", "64x48", "1", "-c:v libx264 -pix_fmt yuv420p"));
+  DecoderProcess::Options options;
+  options.most_silence = absl::Seconds(2);
+  DecoderProcess process(options);
+  ASSERT_TRUE(process.ReadFacts(video.bytes).ok());
+  kill(process.process(), SIGSTOP);
+  EXPECT_EQ(process.ReadFacts(video.bytes).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(process.process(), -1);
+  EXPECT_TRUE(process.ReadFacts(video.bytes).ok());
+}
+
+TEST_F(DamagedVideoTest, LongVideosTakeNoMoreMemory) {
+  const std::string minute =
+      MakeVideo("minute.mp4", "64x48", "60",
+                "-c:v libx264 -preset ultrafast -g 60 -pix_fmt yuv420p");
+  const std::string hours = VideoPath("hours.mp4");
+  RunFfmpeg(absl::StrCat("-stream_loop 119 -i ", minute, " -c copy ", hours));
+  const OpenVideo video(hours);
+  DecoderProcess process({});
+  const auto facts = process.ReadFacts(video.bytes);
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  EXPECT_EQ(facts->frames(), 120u * 60 * 30);
+  EXPECT_NEAR(facts->seconds, 7200, 1);
+  // Headers alone: the frames of the file are not read.
+  EXPECT_LT(facts->bytes_read, video.bytes.bytes / 2);
+  std::vector<uint32_t> wanted;
+  for (uint32_t i = 0; i < 64; ++i) wanted.push_back(i * 3374);
+  int taken = 0;
+  const absl::Status status = process.Decode(
+      video.bytes, *facts, wanted, [&](uint32_t, const DecodedFrame&) {
+        ++taken;
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(taken, 64);
+  EXPECT_LT(PacketsToDecode(facts->table, wanted), 64u * 61);
+  std::ifstream file(absl::StrCat("/proc/", process.process(), "/status"));
+  uint64_t most_kib = 0;
+  for (std::string word; file >> word;) {
+    if (word == "VmHWM:") file >> most_kib;
+  }
+  std::cout << "resident at most: " << most_kib << " KiB\n";
+  EXPECT_GT(most_kib, 1000u);
+#if !defined(__SANITIZE_ADDRESS__)
+  EXPECT_LT(most_kib, 150'000u);
+#endif
+}
+
+}  // namespace
+}  // namespace ballast

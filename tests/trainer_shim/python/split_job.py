@@ -1,0 +1,117 @@
+"""A job of four ranks with paired or split placement, whose summed gradients are compared.
+Each rank is a process over Gloo."""
+
+import os
+
+import ballast
+from tests.integration.command_line import tools
+
+RANKS, STEPS = 4, 2
+CONFIG = """
+sources:
+  - name: mock
+    format: mock
+    lengths: {mode: lognormal, min: 64, max: 256, mean: 120, sigma: 0.6, count: 400}
+    images: {min: 0, max: %d, pixels: {min: 4000, max: 30000, mean: 12000, sigma: 0.8}}
+model:
+  profile: %s
+  tokenizer: bytes
+  token_ids: {image: 256, video: 257, vision_start: 258, vision_end: 259, im_start: 260,
+              im_end: 261, end_of_text: 262, pad: 262}
+batch: {global: %d, micro: %d, max_tokens: 1024}
+topology: {modules: {vision: {dp: 4}, language: {dp: 4}}}
+balance:
+  placement: %s
+  delivery: direct
+  align_images: %s
+  cost: {vision: {linear: 1}, language: {linear: 3, quadratic: 0.01}}
+packing: {align: 1}
+serve: {listen: ["127.0.0.1:0"]}
+"""
+# Most images of a sample, samples of a step and of a micro-batch, align_images. In the last
+# two micro-batches have fewer images than ranks: there are dummy images, or ranks without
+# any image beside ranks with some.
+JOBS = {
+    "many": (3, 16, 8, "true"),
+    "few": (1, 16, 8, "true"),
+    "unaligned": (1, 16, 8, "false"),
+}
+
+
+class SplitJobTest(tools.ToolTest):
+    """`run_rank(rank, loader, split, seen)` returns the rank's gradients by name; a
+    function of a module, since it runs in other processes."""
+
+    def gradients(self, run_rank, profile, job, placement):
+        import torch
+
+        images, steps, micro, align = JOBS[job]
+        name = "%s-%s-%s" % (profile, job, placement)
+        text = CONFIG % (images, profile, steps, micro, placement, align)
+        config = self.write(name + ".yaml", text)
+        folder = self.path(name)
+        os.mkdir(folder)
+        with self.server(config, "unix:%s/a.sock" % folder) as (address,):
+            torch.multiprocessing.spawn(_rank, (run_rank, address, folder), RANKS)
+        return torch.load(os.path.join(folder, "result.pt"))
+
+    def assert_split_equals_paired(self, run_rank, profile, job):
+        paired = self.gradients(run_rank, profile, job, "paired")
+        split = self.gradients(run_rank, profile, job, "split")
+        self.assertEqual(paired["moved"], 0)
+        self.assertGreater(split["moved"], 0)
+        self.assertGreater(split["without_images"] + split["dummies"], -1 if job == "many" else 0)
+        found, wanted = split["gradients"], paired["gradients"]
+        self.assertEqual(found.keys(), wanted.keys())
+        for name, gradient in wanted.items():
+            largest = gradient.abs().max().item()
+            self.assertGreater(largest, 0, name)
+            difference = (found[name] - gradient).abs().max().item()
+            self.assertLessEqual(difference, 1e-12 * largest, name)
+        return split
+
+
+def _rank(rank, run_rank, address, folder):
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    if not dist.is_initialized():
+        store = "file://%s/store" % folder
+        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=RANKS)
+    seen = {"moved": 0, "dummies": 0, "without_images": 0}
+    with ballast.Loader(
+        address, dp_rank=rank, device="cpu", array="torch", steps=STEPS
+    ) as loader:  # fmt: skip
+        split = loader.job["placement"] == "split"
+        gradients = run_rank(rank, loader, split, seen)
+    for name in sorted(gradients):
+        dist.all_reduce(gradients[name])
+    everywhere = [None] * RANKS
+    dist.all_gather_object(everywhere, seen)
+    if rank == 0:
+        result = {key: sum(of[key] for of in everywhere) for key in seen}
+        result["gradients"] = gradients
+        torch.save(result, os.path.join(folder, "result.pt"))
+    dist.destroy_process_group()
+
+
+def note(batch, rank, seen):
+    """Counts what a rank's batch has."""
+    if "embedding_send_host" not in batch:
+        return
+    plan = batch["embedding_send_host"].tolist()
+    seen["moved"] += sum(plan) - plan[rank]
+    seen["dummies"] += batch.dummy_image
+    seen["without_images"] += batch["image_grid_thw"].shape[0] == 0
+
+
+def gradients_of(model):
+    """By name, zeros where a weight took no part: the paired run leaves some out on ranks
+    without images."""
+    import torch
+
+    return {
+        name: torch.zeros_like(weight) if weight.grad is None else weight.grad
+        for name, weight in model.named_parameters()
+    }

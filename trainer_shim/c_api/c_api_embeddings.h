@@ -1,0 +1,99 @@
+#ifndef BALLAST_TRAINER_SHIM_C_API_C_API_EMBEDDINGS_H_
+#define BALLAST_TRAINER_SHIM_C_API_C_API_EMBEDDINGS_H_
+
+/* Part of the C interface (c_api.h has the rules): embeddings on their way from
+ * the vision tower to the language model, with balance.placement `split`.
+ *
+ * A process has a shim of each module. In every micro-batch it takes a batch
+ * from each, and:
+ *
+ *   run_tower(vision_batch, tower);
+ *   ballast_embedding_rows rows = {sizeof(rows)};
+ *   rows.dtype = BALLAST_BFLOAT16;
+ *   rows.width = 3584;
+ *   rows.tower = tower;
+ *   rows.tower_rows = image tokens of vision_batch, and 1 with a dummy image;
+ *   rows.text = text;
+ *   rows.text_rows = image placeholders of language_batch;
+ *   ballast_shim_exchange_embeddings(vision, vision_batch, &rows, stream);
+ *   run_language_model(language_batch, text);
+ *   ... the backward pass fills `text` with the gradients of its rows:
+ *   ballast_shim_return_gradients(vision, vision_batch, &rows, stream);
+ *   ... and `tower` now has the gradients of the tower's output.
+ */
+
+#include "trainer_shim/c_api/c_api_base.h"
+#include "trainer_shim/c_api/c_api_batch.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ballast_shim;
+
+/* The embeddings of one micro-batch on one rank, or their gradients: two dense,
+ * row-major arrays that do not overlap, in the memory of the shim's backend.
+ * The library keeps neither. */
+typedef struct ballast_embedding_rows {
+  uint32_t struct_size;
+  /* BALLAST_BFLOAT16, BALLAST_FLOAT16, BALLAST_FLOAT32 or BALLAST_FLOAT64; the
+   * same on all ranks, as is `width`. Values are moved, never converted. */
+  int32_t dtype;
+  /* Elements of a row. At least 1. Where a tower gives several rows for a token
+   * (Qwen3-VL's deepstack), put them side by side in one. */
+  uint64_t width;
+  /* [tower_rows, width]: a row for each image token of this rank's images, in
+   * the order of the vision batch; the dummy image's (ballast_batch_info) last.
+   * Without the dummy's that is the sum of embedding_send_host. May be NULL if
+   * tower_rows is 0. */
+  void* tower;
+  uint64_t tower_rows;
+  /* [text_rows, width]: a row for each image placeholder in this rank's text,
+   * in its order; with context parallelism in the whole samples. As many as
+   * embedding_order has. May be NULL if text_rows is 0. */
+  void* text;
+  uint64_t text_rows;
+} ballast_embedding_rows;
+
+/* Moves embeddings to the ranks that train on their text: reads `tower` and
+ * fills `text`. One all-to-all, whose sizes all ranks know. The dummy image's
+ * row is left out. With placement `paired` the rows are copied from one array
+ * to the other.
+ *
+ * `shim` is of vision and `batch` one of its batches. The exchange goes over
+ * the shim's communicator, which it needs whatever balance.delivery is, unless
+ * there is one data-parallel rank. Every data-parallel rank makes this call for
+ * every micro-batch, also without a row to move, at the same place among its
+ * calls of ballast_shim_next, and from the same thread.
+ *
+ * BACKEND_HOST: `stream` must be NULL. Blocks until `text` is filled.
+ * BACKEND_CUDA: enqueues the work on `stream`, a stream of the shim's device,
+ * and waits for nothing: work behind it on `stream` may read `text`. Both
+ * arrays must stay valid until then. To overlap the look-up of the text's
+ * embeddings, give a stream of its own. An exchange that is not done after
+ * ballast_shim_options.timeout_s ends the shim with DEADLINE_EXCEEDED, because
+ * a peer is gone.
+ *
+ * Errors. INVALID_ARGUMENT (numbers of rows that are not the batch's, a batch
+ * of language, a type or memory that cannot be) and FAILED_PRECONDITION (no
+ * communicator) change nothing on this rank, but the others wait for it: call
+ * ballast_shim_cancel. Every other error is final, as in ballast_shim_next:
+ * UNAVAILABLE (a peer left), CANCELLED, INVALID_ARGUMENT (peers whose rows have
+ * another width), INTERNAL. */
+BALLAST_API int ballast_shim_exchange_embeddings(
+    struct ballast_shim* shim, const ballast_batch* batch,
+    const ballast_embedding_rows* rows, void* stream);
+
+/* The reverse, for the backward pass: reads the gradients in `text` and fills
+ * `tower`. The dummy image's row becomes 0, so that the tower's backward pass,
+ * with its collectives, runs on this rank too. All else as
+ * ballast_shim_exchange_embeddings. The batch must still be held. */
+BALLAST_API int ballast_shim_return_gradients(
+    struct ballast_shim* shim, const ballast_batch* batch,
+    const ballast_embedding_rows* rows, void* stream);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* BALLAST_TRAINER_SHIM_C_API_C_API_EMBEDDINGS_H_ */

@@ -1,0 +1,204 @@
+#include "trainer_shim/crop_layout.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status_macros.h"
+
+namespace ballast {
+namespace {
+
+using Model = v1::Model;
+
+// Far above any model. These limits keep sums of sizes inside 64 bits, and keep
+// a dummy image small, which is made without a block.
+constexpr uint64_t kMaxPatch = 1024;
+constexpr uint64_t kMaxMerge = 64;
+constexpr uint64_t kMaxTokenSide = 1024;  // pixels: patch times merge
+constexpr uint64_t kMaxTemporalPatch = 16;
+constexpr uint64_t kMaxTile = 1 << 14;
+constexpr uint64_t kMaxPatchesOfACrop = 1 << 20;
+constexpr uint64_t kMaxDummySide = 1 << 12;  // pixels
+constexpr uint64_t kMaxRows = std::numeric_limits<int32_t>::max();
+
+absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t least,
+                        uint64_t most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "job: ", field, " is ", value, ", wanted ", least, " to ", most));
+}
+
+absl::Status CheckNumbers(const v1::Job& job) {
+  const Model& model = job.model();
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("model.patch", model.patch(), 1, kMaxPatch));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("model.merge", model.merge(), 1, kMaxMerge));
+  BALLAST_RETURN_IF_ERROR(CheckRange("model.patch times model.merge",
+                                     uint64_t{model.patch()} * model.merge(), 1,
+                                     kMaxTokenSide));
+  BALLAST_RETURN_IF_ERROR(CheckRange(
+      "model.temporal_patch", model.temporal_patch(), 1, kMaxTemporalPatch));
+  const v1::Job::CropShape& shape = job.crop_shape();
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("crop_shape.margin", shape.margin(), 0, model.patch() - 1));
+  return CheckRange("crop_shape.tile", shape.tile(), 0, kMaxTile);
+}
+
+absl::Status OfCrop(size_t crop, absl::string_view fault) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "schedule: image ", crop, " of the packed shard has ", fault));
+}
+
+absl::Status CheckCrop(const ImageRecord& crop, size_t number,
+                       const CropLayout& layout) {
+  const PatchShape& shape = layout.shape;
+  if (layout.tiles) return absl::OkStatus();
+  if (crop.grid_h % shape.merge != 0 || crop.grid_w % shape.merge != 0) {
+    return OfCrop(number, absl::StrCat("grid ", crop.grid_h, "x", crop.grid_w,
+                                       ", wanted multiples of model.merge ",
+                                       shape.merge));
+  }
+  if (shape.padded_rows != 0 &&
+      uint64_t{crop.grid_h} * crop.grid_w > shape.padded_rows) {
+    return OfCrop(number, absl::StrCat("grid ", crop.grid_h, "x", crop.grid_w,
+                                       ", wanted at most ", shape.padded_rows,
+                                       " patches (crop_shape.max_patches)"));
+  }
+  return absl::OkStatus();
+}
+
+void ListCrops(absl::Span<const ImageRecord> crops, CropLayout* layout) {
+  const uint32_t padded = layout->shape.padded_rows;
+  layout->pixel_attention_mask.reserve(crops.size() * padded);
+  for (size_t i = 0; i < crops.size(); ++i) {
+    const ImageRecord& crop = crops[i];
+    if (layout->lists_sizes) {
+      layout->imgs_sizes.insert(layout->imgs_sizes.end(),
+                                {crop.height, crop.width});
+    }
+    // Each sample's first crop lies where its payload begins.
+    if (i == 0 || crop.data == 0 || crop.image != crops[i - 1].image) {
+      layout->crops_per_image.push_back(0);
+      if (layout->lists_images) {
+        const bool has = crop.image_height != 0;
+        layout->image_sizes.insert(layout->image_sizes.end(),
+                                   {has ? crop.image_height : crop.height,
+                                    has ? crop.image_width : crop.width});
+      }
+    }
+    ++layout->crops_per_image.back();
+    if (padded == 0) continue;
+    layout->spatial_shapes.insert(layout->spatial_shapes.end(),
+                                  {crop.grid_h, crop.grid_w});
+    const uint64_t patches = uint64_t{crop.grid_h} * crop.grid_w;
+    auto& mask = layout->pixel_attention_mask;
+    mask.insert(mask.end(), patches, 1);
+    mask.insert(mask.end(), padded - patches, 0);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<CropForm> CropFormOf(const v1::Job& job) {
+  BALLAST_RETURN_IF_ERROR(CheckNumbers(job));
+  const Model& model = job.model();
+  const v1::Job::CropShape& given = job.crop_shape();
+  CropForm form;
+  form.rows.patch = model.patch();
+  form.rows.merge = model.merge();
+  form.rows.temporal_patch = model.temporal_patch();
+  form.lists_crops = model.has_image_family();
+  switch (model.image_form()) {
+    case Model::IMAGE_FORM_UNSPECIFIED:
+    case Model::IMAGE_FORM_MERGE_ORDER:
+      break;
+    case Model::IMAGE_FORM_TILES:
+      form.tiles = true;
+      form.tile = given.tile();
+      break;
+    case Model::IMAGE_FORM_RASTER:
+      form.rows.merge = 1;
+      break;
+    case Model::IMAGE_FORM_PADDED:
+      BALLAST_RETURN_IF_ERROR(CheckRange("crop_shape.max_patches",
+                                         given.max_patches(), 1,
+                                         kMaxPatchesOfACrop));
+      BALLAST_RETURN_IF_ERROR(
+          CheckRange("model.temporal_patch with image_form padded",
+                     model.temporal_patch(), 1, 1));
+      form.rows.merge = 1;
+      form.rows.channels_last = true;
+      form.rows.padded_rows = given.max_patches();
+      break;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("job: model.image_form is ", model.image_form(),
+                       ", wanted one that this build knows, 1 to 4: the server "
+                       "is newer than this shim"));
+  }
+  form.lists_sizes = form.tiles || form.rows.padded_rows != 0 ||
+                     model.image_form() == Model::IMAGE_FORM_RASTER;
+  form.lists_crops |= form.lists_sizes;
+  form.lists_images =
+      model.image_family().rule() == v1::ImageFamily::RULE_PINPOINTS;
+  CropSides& dummy = form.dummy;
+  dummy.grid_h =
+      given.dummy_grid_h() != 0 ? given.dummy_grid_h() : model.merge();
+  dummy.grid_w =
+      given.dummy_grid_w() != 0 ? given.dummy_grid_w() : model.merge();
+  const uint64_t most = kMaxDummySide / model.patch();
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("crop_shape.dummy_grid_h", dummy.grid_h, 1, most));
+  BALLAST_RETURN_IF_ERROR(
+      CheckRange("crop_shape.dummy_grid_w", dummy.grid_w, 1, most));
+  dummy.height = dummy.grid_h * model.patch() + given.margin();
+  dummy.width = dummy.grid_w * model.patch() + given.margin();
+  return form;
+}
+
+ImageRecord DummyImageOf(const CropForm& form) {
+  ImageRecord dummy = {};
+  dummy.grid_t = 1;
+  dummy.grid_h = form.dummy.grid_h;
+  dummy.grid_w = form.dummy.grid_w;
+  dummy.height = form.dummy.height;
+  dummy.width = form.dummy.width;
+  return dummy;
+}
+
+absl::StatusOr<CropLayout> LayOutCrops(absl::Span<const ImageRecord> crops,
+                                       const CropForm& form) {
+  CropLayout layout;
+  layout.shape = form.rows;
+  layout.tiles = form.tiles;
+  layout.lists_crops = form.lists_crops;
+  layout.lists_sizes = form.lists_sizes;
+  layout.lists_images = form.lists_images;
+  if (form.tiles) {
+    layout.shape.tile_h = layout.shape.tile_w = form.tile;
+    for (const ImageRecord& crop : crops) {
+      layout.shape.tile_h = std::max(layout.shape.tile_h, crop.height);
+      layout.shape.tile_w = std::max(layout.shape.tile_w, crop.width);
+    }
+  }
+  layout.row_offsets.reserve(crops.size() + 1);
+  layout.row_offsets.push_back(0);
+  for (size_t i = 0; i < crops.size(); ++i) {
+    BALLAST_RETURN_IF_ERROR(CheckCrop(crops[i], i, layout));
+    const uint64_t row =
+        layout.rows() + layout.shape.RowsOf(crops[i].grid_h, crops[i].grid_w);
+    if (row > kMaxRows) {
+      return OfCrop(
+          i, absl::StrCat("rows up to ", row, ", wanted at most ", kMaxRows));
+    }
+    layout.row_offsets.push_back(row);
+  }
+  if (form.lists_crops) ListCrops(crops, &layout);
+  return layout;
+}
+
+}  // namespace ballast

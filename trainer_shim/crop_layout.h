@@ -1,0 +1,82 @@
+#ifndef BALLAST_TRAINER_SHIM_CROP_LAYOUT_H_
+#define BALLAST_TRAINER_SHIM_CROP_LAYOUT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "proto/block/block_layout.h"
+#include "proto/job.pb.h"
+#include "trainer_shim/host/patchify.h"
+
+namespace ballast {
+
+// How a job's crops become tensors: a plain value that follows from the job.
+struct CropForm {
+  // Rows of pixel_values. For tiles without their sides, which are a batch's.
+  PatchShape rows;
+  // model.image_form `tiles`. `tile`: the side of every crop; 0: they differ.
+  bool tiles = false;
+  uint32_t tile = 0;
+  // Batches say which crops are of one image: jobs with a model.image_family.
+  bool lists_crops = false;
+  // Beside them, how large crops are: every form but merge order. What takes
+  // patches in merge order knows by their absence that it has them.
+  bool lists_sizes = false;
+  // Beside them, how large the images were before resizing: rule `pinpoints`.
+  bool lists_images = false;
+  // The size of a dummy image, in patches and in pixels.
+  CropSides dummy = {2, 2, 28, 28};
+};
+
+// The form of a job's crops. Errors: INVALID_ARGUMENT (a number out of its
+// range or an unknown form, naming the field, the value and the range).
+absl::StatusOr<CropForm> CropFormOf(const v1::Job& job);
+
+// The record of a dummy image: one crop.
+ImageRecord DummyImageOf(const CropForm& form);
+
+// The rows of pixel_values of n crops, and the tensors that list the crops. A
+// plain value.
+struct CropLayout {
+  // Rows of pixel_values; for tiles with the sides of the largest crop.
+  PatchShape shape;
+  bool tiles = false;
+  bool lists_crops = false;  // as in CropForm
+  bool lists_sizes = false;
+  bool lists_images = false;
+  // [n+1]: row in which each crop begins; ends with the number of rows.
+  std::vector<int64_t> row_offsets;
+
+  // The rest is empty unless lists_crops.
+  // [n, 2]: height and width, in pixels, if lists_sizes.
+  std::vector<int64_t> imgs_sizes;
+  // [images]: crops of each image, of which a dummy image is the last.
+  std::vector<int64_t> crops_per_image;
+  // [images, 2]: height and width before resizing, if lists_images.
+  // Those of a dummy image are its crop's.
+  std::vector<int64_t> image_sizes;
+  // Padded patches. [n, 2]: height and width in patches.
+  std::vector<int64_t> spatial_shapes;
+  // Padded patches. [n, padded_rows]: 1 for patches, 0 for padding.
+  std::vector<uint8_t> pixel_attention_mask;
+
+  int64_t rows() const { return row_offsets.empty() ? 0 : row_offsets.back(); }
+  int64_t num_crops() const {
+    return row_offsets.empty() ? 0 : row_offsets.size() - 1;
+  }
+};
+
+// Lays out crops, given in packing order; their grids have no side of 0. The
+// first crop of each sample lies at the start of its payload (ImageRecord.data
+// 0), which tells it from the crops of the sample before. Errors:
+// INVALID_ARGUMENT, naming the crop, the value found and the one wanted: a grid
+// that is not a multiple of the merge size, more patches than a padded crop
+// has, more than 2^31-1 rows.
+absl::StatusOr<CropLayout> LayOutCrops(absl::Span<const ImageRecord> crops,
+                                       const CropForm& form);
+
+}  // namespace ballast
+
+#endif  // BALLAST_TRAINER_SHIM_CROP_LAYOUT_H_

@@ -1,0 +1,238 @@
+"""Arguments of `forward` of Hugging Face's models whose images are crops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ..errors import InvalidArgument, Unimplemented
+from ._arrays import concatenate, full, host_values
+from ._rows import require_packed, require_paired
+from .huggingface import _counted, _moved_right
+from .padded import rows
+
+_TILES = "crops, [n, 3, height, width]"
+_MERGED = "patches, [n, values]"
+#: model_type of a configuration -> the form of `pixel_values` that the model takes.
+_FORMS = {
+    "gemma3": _TILES,
+    "glm46v": _MERGED,
+    "glm4v": _MERGED,
+    "glm4v_moe": _MERGED,
+    "idefics3": _TILES,
+    "internvl": _TILES,
+    "llama4": _TILES,
+    "llava": _TILES,
+    "llava_next": _TILES,
+    "llava_onevision": _TILES,
+    "mistral3": _TILES,
+    "smolvlm": _TILES,
+}
+_DIMENSIONS = {_TILES: 4, _MERGED: 2}
+
+
+class Family:
+    """Turns batches into the arguments of one model, packed, padded or sample by sample.
+
+        family = ballast.adapters.huggingface_families.Family(model.config)
+        loss = model(**family.packed(batch)).loss
+
+    For LLaVA 1.5, LLaVA-NeXT, LLaVA-OneVision, InternVL, Gemma 3, Idefics 3, SmolVLM,
+    Pixtral and Mistral 3, Llama 4 and GLM-4.xV, as of transformers 5.23. For Qwen's
+    models see `huggingface`.
+
+    A dummy image is left out, since these models refuse an image that no token refers
+    to. A rank may then have no image at all: DistributedDataParallel needs
+    find_unused_parameters for that.
+
+    Raises InvalidArgument for a model that it does not know, and for a batch whose
+    pixels are not in the model's form.
+
+    Args:
+        config: the model's configuration, of which `model_type`, `image_token_id` (or
+            `image_token_index`) and, for `llava`, `vision_config.model_type` are read.
+    """
+
+    def __init__(self, config: Any) -> None:
+        self._type: str = config.model_type
+        if self._type not in _FORMS:
+            raise InvalidArgument(
+                "model_type: found %s, wanted one of %s; Qwen's models take "
+                "huggingface.packed" % (self._type, ", ".join(sorted(_FORMS)))
+            )
+        token = getattr(config, "image_token_id", None)
+        self._image_token = getattr(config, "image_token_index", None) if token is None else token
+        vision = getattr(config, "vision_config", None)
+        self._is_pixtral = self._type == "mistral3" or (
+            self._type == "llava" and getattr(vision, "model_type", None) == "pixtral"
+        )
+
+    def packed(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
+        """Arguments for one call over all samples of a batch in one row.
+
+        Keys: `input_ids`, `labels` [1, T], `position_ids`, `attention_mask` None,
+        `use_cache` False and the model's own for images. From `position_ids`, which
+        start again at each sample, the models see where samples begin, but only without
+        a mask and a cache. Labels are moved one to the right, since these models shift
+        them themselves.
+
+        They pass other arguments on to their vision towers, so none are added for Flash
+        Attention: it, too, finds the samples by their positions.
+
+        Raises Unimplemented for Gemma 3: of a row of several samples, transformers 5.23
+        looks up which tokens are of one image by their places in the sample, so that
+        tokens see those of other images, and no error tells.
+        """
+        require_packed(batch, "huggingface_families.packed")
+        if self._type == "gemma3":
+            raise Unimplemented(
+                "packed: transformers' gemma3 mixes up the images of the samples in a row: call "
+                "`unpacked`, or `padded`, for which packing.mode: padded makes the rows"
+            )
+        images = _Images.of(batch)
+        return {
+            **self._text(batch["input_ids"], batch["labels"]),
+            "position_ids": self._positions(batch),
+            "attention_mask": None,
+            **self._images(batch, images, [images.all(self._counts(batch))]),
+        }
+
+    def padded(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
+        """Arguments for one call over rows of equal length (`packing.mode: padded`).
+
+        Keys: those of `packed`, with an `attention_mask` [B, S]. A packed batch is
+        padded first (`padded.rows`).
+        """
+        inputs = rows(batch, pad=0)
+        images = _Images.of(batch)
+        return {
+            **self._text(inputs["input_ids"], inputs["labels"]),
+            "position_ids": inputs["position_ids"],
+            "attention_mask": inputs["attention_mask"],
+            **self._images(batch, images, [images.all(self._counts(batch))]),
+        }
+
+    def unpacked(
+        self, batch: Mapping[str, Any], images_per_sample: Optional[Sequence[int]] = None
+    ) -> List[Dict[str, Any]]:
+        """Arguments for one call per sample of a batch, without padding.
+
+        Args:
+            images_per_sample: number of images of each sample. Default: from the batch.
+        """
+        require_packed(batch, "huggingface_families.unpacked")
+        if images_per_sample is None:
+            images_per_sample = batch.images_per_sample  # type: ignore[attr-defined]
+        real = host_values(batch, "cu_seqlens").tolist()
+        places = host_values(batch, "cu_seqlens_padded").tolist()
+        images = _Images.of(batch)
+        first, samples = 0, []
+        for i in range(len(real) - 1):
+            tokens = slice(places[i], places[i] + real[i + 1] - real[i])
+            part = _Part(first, first + images_per_sample[i], [images_per_sample[i]])
+            first = part.last
+            row = batch["input_ids"][:, tokens]
+            samples.append(
+                {
+                    **self._text(row, batch["labels"][:, tokens]),
+                    "position_ids": batch["position_ids"][..., tokens],
+                    "attention_mask": full(row, row.shape, 1),
+                    **self._images(batch, images, [part]),
+                }
+            )
+        return samples
+
+    def _text(self, ids: Any, labels: Any) -> Dict[str, Any]:
+        inputs = {"input_ids": ids, "labels": _moved_right(labels), "use_cache": False}
+        if self._type == "gemma3":
+            # The tokens of an image see each other, and training needs to be told so.
+            is_image = ids == self._image_token
+            inputs["token_type_ids"] = is_image.astype(ids.dtype) if hasattr(
+                is_image, "astype"
+            ) else is_image.to(ids.dtype)
+        return inputs
+
+    def _positions(self, batch: Mapping[str, Any]) -> Any:
+        positions = batch["position_ids"]
+        if len(positions.shape) == 3:  # MRoPE: another axis tells the samples apart
+            return concatenate([_counted(batch, positions), positions], 0)
+        return positions
+
+    def _counts(self, batch: Mapping[str, Any]) -> List[int]:
+        """Images of each sample, which only LLaVA-OneVision asks for."""
+        if self._type != "llava_onevision" or batch.get("pixel_values") is None:
+            return []
+        return list(batch.images_per_sample)  # type: ignore[attr-defined]
+
+    def _images(
+        self, batch: Mapping[str, Any], images: _Images, parts: List[_Part]
+    ) -> Dict[str, Any]:
+        """The arguments for the images of a part of the batch; none without images."""
+        part = parts[0]
+        pixels: Any = batch.get("pixel_values")
+        if pixels is None or part.last == part.first:
+            return {}
+        form = _FORMS[self._type]
+        if len(pixels.shape) != _DIMENSIONS[form]:
+            raise InvalidArgument(
+                "pixel_values: found shape %s; %s takes %s: set model.image_form, and serve "
+                "the family of the model" % (list(pixels.shape), self._type, form)
+            )
+        crops = slice(images.crops[part.first], images.crops[part.last])
+        if form == _MERGED:
+            first, last = images.patches[crops.start], images.patches[crops.stop]
+            return {
+                "pixel_values": pixels[first:last],
+                "image_grid_thw": batch["image_grid_thw"][crops],
+            }
+        pixels = pixels[crops]
+        if self._type in ("idefics3", "smolvlm"):
+            return {"pixel_values": pixels[None]}
+        inputs = {"pixel_values": pixels}
+        if self._is_pixtral:
+            inputs["image_sizes"] = batch["imgs_sizes"][crops]
+        if self._type in ("llava_next", "llava_onevision"):
+            inputs["image_sizes"] = batch["image_sizes"][part.first : part.last]
+        if self._type == "llava_onevision":
+            inputs["batch_num_images"] = part.counts
+        return inputs
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Images [first, last) of a batch, and how many each of their samples has."""
+
+    first: int
+    last: int
+    counts: List[int]
+
+
+@dataclass(frozen=True)
+class _Images:
+    """Where the crops of a batch's images lie, without a dummy image's."""
+
+    crops: List[int]  #: [images + 1]: first crop of each
+    patches: List[int]  #: [crops + 1]: first patch of each
+
+    @staticmethod
+    def of(batch: Mapping[str, Any]) -> _Images:
+        require_paired(batch)
+        if batch.get("pixel_values") is None:
+            return _Images([0], [0])
+        grids = host_values(batch, "image_grid_thw").tolist()
+        counts = [1] * len(grids)
+        if batch.get("crops_per_image") is not None:
+            counts = host_values(batch, "crops_per_image").tolist()
+        if getattr(batch, "dummy_image", False):
+            counts = counts[:-1]
+        return _Images(_sums(counts), _sums([t * h * w for t, h, w in grids]))
+
+    def all(self, counts: List[int]) -> _Part:
+        return _Part(0, len(self.crops) - 1, counts)
+
+
+def _sums(counts: Sequence[int]) -> List[int]:
+    sums = [0]
+    for count in counts:
+        sums.append(sums[-1] + int(count))
+    return sums
