@@ -185,8 +185,8 @@ absl::StatusOr<FamilyTokens> FamilyText::ParsePacked(
   const PackedRuns runs = {packed.runs, marks};
   BALLAST_ASSIGN_OR_RETURN(
       packed.tokens, is_json
-                         ? ParsePackedJson(text, runs, model_.token_ids())
-                         : ParsePackedBytes(text, runs, model_.token_ids()));
+                         ? ParseFamilyJson(text, runs, model_.token_ids())
+                         : ParseFamilyBytes(text, runs, model_.token_ids()));
   return packed;
 }
 

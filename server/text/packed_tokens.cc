@@ -217,7 +217,7 @@ absl::StatusOr<std::vector<TextToken>> ParsePackedJson(
   return FoldImages(std::move(tokens), image_tokens, token_ids);
 }
 
-absl::StatusOr<std::vector<TextToken>> ParsePackedBytes(
+absl::StatusOr<std::vector<TextToken>> ParseFamilyBytes(
     absl::string_view bytes, const PackedRuns& runs,
     const v1::TokenIds& token_ids) {
   BALLAST_ASSIGN_OR_RETURN(const std::vector<TextToken> tokens,
@@ -225,7 +225,7 @@ absl::StatusOr<std::vector<TextToken>> ParsePackedBytes(
   return FoldRuns(tokens, runs, token_ids);
 }
 
-absl::StatusOr<std::vector<TextToken>> ParsePackedJson(
+absl::StatusOr<std::vector<TextToken>> ParseFamilyJson(
     absl::string_view json, const PackedRuns& runs,
     const v1::TokenIds& token_ids) {
   BALLAST_ASSIGN_OR_RETURN(const std::vector<TextToken> tokens, ReadJson(json));

@@ -26,10 +26,10 @@ struct PackedRuns {
 
 // As the functions below, for a family: the placeholders are the runs, each an
 // entry of kind kImage, and nothing is asked of the tokens around them.
-absl::StatusOr<std::vector<TextToken>> ParsePackedBytes(
+absl::StatusOr<std::vector<TextToken>> ParseFamilyBytes(
     absl::string_view bytes, const PackedRuns& runs,
     const v1::TokenIds& token_ids);
-absl::StatusOr<std::vector<TextToken>> ParsePackedJson(
+absl::StatusOr<std::vector<TextToken>> ParseFamilyJson(
     absl::string_view json, const PackedRuns& runs,
     const v1::TokenIds& token_ids);
 
