@@ -268,7 +268,7 @@ class S3Test(tools.ToolTest):
         keys = self.write("keys/keys.ini", "[default]\naws_access_key_id = %s\n"
                           "aws_secret_access_key = %s\n" % tuple(s3_server.KEYS.values()))
         with open(config, encoding="utf-8") as file:
-            text = file.read().replace("\"}", "\", credentials: keys.ini}")
+            text = file.read().replace("s3: {", "s3: {credentials: keys.ini, ")
         self.write("keys/job.yaml", text)
         self.assertTrue(os.path.exists(keys))
         self.index(config)
