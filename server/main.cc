@@ -20,6 +20,7 @@
 #include "server/command/print_family.h"
 #include "server/command/repack.h"
 #include "server/command/serve.h"
+#include "server/storage/stop_stores.h"
 
 int main(int argc, char** argv) {
   ballast::CommandLine line(
@@ -55,5 +56,7 @@ int main(int argc, char** argv) {
   ballast::AddInspectVideo(&line, inspect);
   ballast::AddMakeCorpus(&line);
   ballast::AddRepack(&line);
-  return line.Run(argc, argv);
+  const int result = line.Run(argc, argv);
+  ballast::StopStores();
+  return result;
 }

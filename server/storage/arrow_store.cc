@@ -21,6 +21,7 @@
 #include "absl/strings/strip.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
+#include "server/storage/stop_stores.h"
 #include "server/storage/store_credentials.h"
 #include "server/storage/store_fault.h"
 
@@ -140,18 +141,13 @@ std::optional<std::string> Variable(const std::string& name) {
   return value;
 }
 
-// Starts the AWS library once, to be stopped before the process's objects go.
+// Starts the AWS library once; StopStores stops it.
 absl::Status StartS3() {
   static const absl::Status started = [] {
     arrow::fs::S3GlobalOptions options;
     options.log_level = arrow::fs::S3LogLevel::Off;
     options.num_event_loop_threads = 1;
-    const absl::Status status =
-        FromArrow("storage.s3", arrow::fs::InitializeS3(options));
-    if (status.ok()) {
-      std::atexit([] { (void)arrow::fs::EnsureS3Finalized(); });
-    }
-    return status;
+    return FromArrow("storage.s3", arrow::fs::InitializeS3(options));
   }();
   return started;
 }
@@ -201,6 +197,10 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> MakeS3(const v1::Storage::S3& s3) {
   }
   auto files = arrow::fs::S3FileSystem::Make(options);
   if (!files.ok()) return FromArrow("storage.s3", files.status());
+  // After a client was made: its library's objects that stopping needs must be
+  // destroyed later than this handler runs.
+  static const int registered = std::atexit(StopStores);
+  (void)registered;
   return std::make_unique<ArrowStore>("s3", *std::move(files), std::move(keys));
 }
 
@@ -235,6 +235,10 @@ absl::StatusOr<std::unique_ptr<ObjectStore>> MakeAzure() {
 }
 
 }  // namespace
+
+void StopStores() {
+  if (arrow::fs::IsS3Initialized()) (void)arrow::fs::EnsureS3Finalized();
+}
 
 absl::StatusOr<std::unique_ptr<ObjectStore>> MakeArrowStore(
     const std::string& scheme, const v1::Storage& storage) {

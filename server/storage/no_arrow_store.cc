@@ -1,8 +1,11 @@
 // Takes the place of arrow_store.cc in builds without Arrow.
 #include "absl/strings/str_cat.h"
 #include "server/storage/arrow_store.h"
+#include "server/storage/stop_stores.h"
 
 namespace ballast {
+
+void StopStores() {}
 
 absl::StatusOr<std::unique_ptr<ObjectStore>> MakeArrowStore(
     const std::string& scheme, const v1::Storage& /*storage*/) {
