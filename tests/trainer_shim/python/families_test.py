@@ -27,7 +27,7 @@ CONVERSATIONS = [
 CONFIG = """
 sources: [{name: chat, format: jsonl, path: chat.jsonl, media_root: .}]
 order: {shuffle: false}
-model: {profile: %s, tokenizer: tokenizer.json, resample: torchvision}
+model: {profile: %s, tokenizer: tokenizer.json, resample: %s}
 batch: {global: 4, micro: 4, max_tokens: 32768}
 topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}
 balance: {equal_count: true}
@@ -38,15 +38,18 @@ serve: {listen: ["127.0.0.1:0"], threads: 1}
 
 @unittest.skipIf(MISSING, "SKIPPED: Python lacks %s (BALLAST_PYTHON)" % ", ".join(MISSING))
 class FamiliesTest(tools.ToolTest):
-    def batches(self, family, mode):
+    def batches(self, family, mode, is_pil):
         """The batch of the only step, read by a loader of a server of `mode`."""
+        import PIL
+
+        pillow = "pillow13" if int(PIL.__version__.split(".")[0]) > 12 else "pillow12"
         config = os.path.join(family, mode + ".yaml")
-        config = self.write(config, CONFIG % (family, mode))
+        config = self.write(config, CONFIG % (family, pillow if is_pil else "torchvision", mode))
         self.ok("ballast-server", "index", "--config", config)
         with self.server(config, f"unix:{self.folder}/{family[:20]}.sock") as (address,):
             with ballast.Loader(address, dp_rank=0, device="cpu", steps=1,
                                 pixel_type="float32", normalisation=(
-                                    "bfloat16" if family == "llama4" else "torchvision"
+                                    "pil" if is_pil else "bfloat16" if family == "llama4" else "torchvision"
                                 )) as loader:  # fmt: skip
                 batch = next(loader)
                 batch.images_per_sample  # noqa: B018: known while the loader is open
@@ -64,6 +67,7 @@ class FamiliesTest(tools.ToolTest):
         os.makedirs(self.path(family), exist_ok=True)
         processor = family_models.processor_of(family)
         placeholder = family_models.placeholder_of(family, processor)
+        is_pil = type(processor.image_processor).__name__.endswith("Pil")
         save_tokenizer(processor, self.path(family, "tokenizer.json"))
         lines = []
         for number, turns in enumerate(CONVERSATIONS):
@@ -75,9 +79,9 @@ class FamiliesTest(tools.ToolTest):
             lines.append(json.dumps({"messages": line["messages"], "images": names}))
         self.write(os.path.join(family, "chat.jsonl"), "\n".join(lines) + "\n")
 
-        batch, job = self.batches(family, "shard")
+        batch, job = self.batches(family, "shard", is_pil)
         self.assertEqual(job["model"]["token_ids"]["image"], placeholder)
-        rows, _ = self.batches(family, "padded")
+        rows, _ = self.batches(family, "padded", is_pil)
         model = family_models.model_of(family, processor)
         adapter = Family(model.config)
         wanted, counts = [], []
