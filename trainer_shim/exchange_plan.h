@@ -15,7 +15,7 @@
 namespace ballast {
 
 // A run of bytes in a buffer.
-struct ByteRange {
+struct ByteRun {
   uint64_t offset = 0;
   uint64_t bytes = 0;
 };
@@ -27,8 +27,8 @@ struct ByteRange {
 // received the samples that the schedule lists.
 struct PeerSlice {
   uint32_t peer = 0;  // data-parallel rank of the same module
-  ByteRange records;
-  ByteRange payload;
+  ByteRun records;
+  ByteRun payload;
 };
 
 // A sample that this rank owns, and its location before packing.

@@ -15,6 +15,7 @@
 #include "common/status_macros.h"
 #include "server/corpus/file.h"
 #include "server/corpus/jsonl/conversation_json.h"
+#include "server/corpus/jsonl/element_reader.h"
 #include "server/corpus/jsonl/line_reader.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/parquet_file.h"
@@ -112,10 +113,22 @@ class Looker {
     }
   }
 
+  // Lines, or the elements of one array.
   absl::Status LookAtLines(const File& file) {
+    BALLAST_ASSIGN_OR_RETURN(const bool is_array, IsJsonArray(file));
+    if (is_array) {
+      ElementReader reader(&file, kMaxTextBytes);
+      return LookAtConversations(&reader, "element");
+    }
     LineReader reader(&file, kMaxTextBytes);
+    return LookAtConversations(&reader, "line");
+  }
+
+  // `what` names a line of the reader.
+  template <typename Reader>
+  absl::Status LookAtConversations(Reader* reader, absl::string_view what) {
     while (true) {
-      BALLAST_ASSIGN_OR_RETURN(const std::optional<Line> line, reader.Next());
+      BALLAST_ASSIGN_OR_RETURN(const std::optional<Line> line, reader->Next());
       if (!line.has_value()) return absl::OkStatus();
       if (line->length == 0) continue;
       ++seen_->samples;
@@ -126,9 +139,10 @@ class Looker {
           sample->text_format == RawSample::TextFormat::kConversation) {
         fault = ParseConversation(line->text).status();
       }
-      Count(Named(fault, absl::StrCat("line ", line->number)),
-            sample.ok() ? sample->images.size() : 0, line->length);
-      if (fault.ok()) FindImages(sample->images, line->number);
+      const std::string place = absl::StrCat(what, " ", line->number);
+      Count(Named(fault, place), sample.ok() ? sample->images.size() : 0,
+            line->length);
+      if (fault.ok()) FindImages(sample->images, place);
     }
   }
 
@@ -161,8 +175,9 @@ class Looker {
                         absl::StrCat(what, ": ", fault.message()));
   }
 
-  // Counts below which candidates the images of a line lie.
-  void FindImages(const std::vector<std::string>& images, uint64_t line) {
+  // Counts below which candidates the images of the sample at `place` lie.
+  void FindImages(const std::vector<std::string>& images,
+                  absl::string_view place) {
     for (const std::string& image : images) {
       ++images_;
       bool anywhere = false;
@@ -175,7 +190,7 @@ class Looker {
         }
       }
       if (!anywhere && missing_.empty()) {
-        missing_ = absl::StrCat(path_, ": line ", line, ": there is no ", image,
+        missing_ = absl::StrCat(path_, ": ", place, ": there is no ", image,
                                 " beside the file, in the folder or in one of "
                                 "its folders; set media_root to the folder "
                                 "that image paths begin at");

@@ -116,7 +116,8 @@ class FolderLooker {
     }
   }
 
-  // An array of conversations, as LLaVA's files are.
+  // Takes an array of conversations, as LLaVA's files are. Other JSON files
+  // describe something.
   void LookAtJson(const fs::path& path) {
     constexpr uint64_t kHead = 65536;
     const absl::StatusOr<File> file = File::Open(path.string());
@@ -130,10 +131,8 @@ class FolderLooker {
         !absl::StrContains(*head, "\"messages\"")) {
       return;
     }
-    const std::string name = path.filename().string();
-    Other(path, absl::StrCat("a JSON array of conversations; make JSON lines "
-                             "of it: jq -c '.[]' ",
-                             name, " > ", path.stem().string(), ".jsonl"));
+    found_[{path.parent_path(), Format::kJsonl}].push_back(
+        path.filename().string());
   }
 
   void Other(const fs::path& path, std::string reason) {
@@ -179,8 +178,9 @@ class FolderLooker {
   }
 
   static constexpr char kEnergon[] =
-      "Energon's description (.nv-meta), which is not read: its tars are "
-      "taken as WebDataset";
+      "Energon's description (.nv-meta) is not used: its tars are taken as "
+      "WebDataset; a source with `format: energon` and this folder as its path "
+      "reads its splits and fields";
 
   const fs::path folder_;
   const fs::path config_folder_;

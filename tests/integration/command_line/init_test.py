@@ -101,6 +101,13 @@ class InitTest(tools.ToolTest):
         self.assertIn("parquet docs-000000.parquet, 12 samples", said)
         self.assertGreater(plan["totals"]["images"], 0)
 
+    def test_an_array_of_conversations(self):
+        folder, rows = self.unpacked("array")
+        with open(folder + "/llava.json", "w", encoding="utf-8") as file:
+            json.dump(rows, file)
+        _, plan = self.runs(folder)
+        self.assertGreater(plan["totals"]["images"], 0)
+
     def test_splits_follow_from_names(self):
         folder, rows = self.unpacked("splits")
         self.lines(folder + "/train.jsonl", rows[:8])
@@ -111,13 +118,13 @@ class InitTest(tools.ToolTest):
     def test_what_cannot_be_used_is_said(self):
         folder, rows = self.unpacked("mixed")
         self.lines(folder + "/good.jsonl", rows)
-        with open(folder + "/llava.json", "w", encoding="utf-8") as file:
-            json.dump(rows, file)
+        with open(folder + "/info.json", "w", encoding="utf-8") as file:
+            json.dump([{"version": 1}], file)
         self.lines(folder + "/prompts.jsonl", [{"prompt": "a", "response": "b"}])
         missing = [dict(row, image=["no/such.jpg"]) for row in rows]
         self.lines(folder + "/missing.jsonl", missing)
         said = self.ok("ballast-server", "init", folder, "--out", folder + "/ballast.yaml")
-        self.assertRegex(said, r"left out .*llava.json: a JSON array .* jq -c")
+        self.assertNotIn("info.json", said)
         self.assertRegex(said, r"left out prompts.jsonl: .*prompts.jsonl: line 1: ")
         self.assertRegex(said, r"left out missing.jsonl: .* line 1: there is no no/such.jpg")
         self.assertRegex(said, r"the model: .*--model-dir")
