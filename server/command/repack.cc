@@ -108,8 +108,8 @@ are shuffled within a window of row groups; those of tars among all.
 
 A run that was ended goes on behind the tars that it has written when it is run
 again. To spread it over machines, run --shard 1/N to N/N with one directory.)",
-      "  ballast-server repack --config ballast.yaml --source docs --out tars\n"
-      "  ballast-server repack --config ballast.yaml --source docs --out tars "
+      "  ballast-server repack --config ballast.yaml --source web --out out\n"
+      "  ballast-server repack --config ballast.yaml --source web --out out "
       "--shard 3/8",
       [options] { return RunRepack(*options); });
   command->AddText("--config", &options->config, "configuration file")

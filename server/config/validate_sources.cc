@@ -101,8 +101,15 @@ class SourceCheck {
   }
 
   void CheckPath() {
-    // An Energon folder is one path, as it is written.
-    if (!IsSound("path") || source_.format() == v1::Source::FORMAT_ENERGON) {
+    if (!IsSound("path")) return;
+    if (source_.format() == v1::Source::FORMAT_ENERGON) {
+      // One path, as it is written.
+      if (IsStoreUrl(source_.path())) {
+        report_.AddFault(ChildKey(key_, "path"),
+                         "found a store; wanted a folder on a disk: Energon's "
+                         "folders are not read from stores, but their tars "
+                         "are, with format: webdataset");
+      }
       return;
     }
     const auto names = ExpandBraces(source_.path());

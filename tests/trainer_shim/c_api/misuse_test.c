@@ -95,7 +95,7 @@ static void TestOptions(void) {
   WITH(device, 1, BALLAST_INVALID_ARGUMENT, "options.device is 1");
   WITH(device, -1, BALLAST_INVALID_ARGUMENT, "options.device is -1");
   WITH(pixel_type, BALLAST_UINT8, BALLAST_INVALID_ARGUMENT, "pixel_type is 1");
-  WITH(normalisation, 2, BALLAST_INVALID_ARGUMENT, "normalisation is 2");
+  WITH(normalisation, 3, BALLAST_INVALID_ARGUMENT, "normalisation is 3");
   WITH(checkpoint_size, 4, BALLAST_INVALID_ARGUMENT, "checkpoint_size is 4");
   WITH(max_batches_held, 65537, BALLAST_INVALID_ARGUMENT,
        "options.max_batches_held is 65537");
