@@ -27,7 +27,11 @@ CONVERSATIONS = [
 CONFIG = """
 sources: [{name: chat, format: jsonl, path: chat.jsonl, media_root: .}]
 order: {shuffle: false}
-model: {profile: %s, tokenizer: tokenizer.json, resample: %s}
+model:
+  profile: %s
+  tokenizer: tokenizer.json
+  resample: %s
+  token_ids: {end_of_text: 0}  # of plain texts, which there are none of here
 batch: {global: 4, micro: 4, max_tokens: 32768}
 topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}
 balance: {equal_count: true}
