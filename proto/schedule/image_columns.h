@@ -8,14 +8,14 @@
 
 namespace ballast {
 
-// Where the columns of a micro-batch hold the images and crops of its samples:
-// those of sample i are the entries first[i] to first[i + 1], exclusive.
+// The places of images and crops in the columns of a micro-batch: those of
+// sample i are the entries first[i] to first[i + 1], exclusive.
 struct FirstEntries {
-  // Of the columns crops, image_height and image_width. One entry a sample, and
-  // the number of images.
+  // Places in crops, image_height and image_width. One entry a sample, and the
+  // number of images.
   std::vector<uint32_t> image;
-  // Of the columns grid_h, grid_w and encoded_bytes. One entry a sample, and
-  // the number of crops.
+  // Places in grid_h, grid_w and encoded_bytes. One entry a sample, and the
+  // number of crops.
   std::vector<uint32_t> crop;
 };
 FirstEntries FirstEntriesOf(const v1::MicroBatchSchedule& micro_batch);

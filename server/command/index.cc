@@ -235,7 +235,7 @@ absl::Status Index(const Options& options) {
   }
   bool all_fresh = false;
   BALLAST_RETURN_IF_ERROR(Build(config, options, index_options, &all_fresh));
-  // Where all indexes are whole, what is left to merge are checks.
+  // Once all indexes are whole, only checks are left to merge.
   if (options.merge && !all_fresh) return absl::OkStatus();
   return options.check || options.merge ? Check(config, options, shard)
                                         : absl::OkStatus();

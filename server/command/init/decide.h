@@ -13,8 +13,7 @@ namespace ballast {
 struct Setup {
   // The file, with a comment on each line.
   std::string yaml;
-  // What was found, and what could not be told and is to be checked; one
-  // sentence each.
+  // Sentences for the user: the facts found, and the guesses to check.
   std::vector<std::string> found;
   std::vector<std::string> unsure;
 };

@@ -27,8 +27,8 @@ struct SeenFiles {
   uint64_t looked_at = 0;
   uint64_t bad = 0;
   std::string first_fault;
-  // Of the samples that were read: with images; the most images; the most bytes
-  // of text.
+  // Samples with images among those read, and the largest number of images and
+  // bytes of text in one of them.
   uint64_t with_images = 0;
   uint64_t most_images = 0;
   uint64_t most_text = 0;

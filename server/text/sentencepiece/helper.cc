@@ -17,11 +17,14 @@
 
 #include <sentencepiece_processor.h>
 
+#include "common/process_limits.h"
 #include "common/socket_bytes.h"
 #include "server/text/sentencepiece/protocol.h"
 
 namespace {
 
+using ballast::kSanitized;
+using ballast::LimitMemory;
 using ballast::ReadAll;
 using ballast::ReadWithFds;
 using ballast::WriteAll;
@@ -44,24 +47,6 @@ void LimitTime(uint64_t bytes) {
   limit.it_value.tv_sec =
       static_cast<time_t>(kBaseSeconds + bytes / kBytesPerSecond);
   setitimer(ITIMER_PROF, &limit, nullptr);
-}
-
-#if defined(__SANITIZE_ADDRESS__) || defined(BALLAST_TSAN)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-constexpr bool kSanitized =
-    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-constexpr bool kSanitized = false;
-#endif
-
-void LimitMemory() {
-  const rlimit none = {0, 0};
-  setrlimit(RLIMIT_CORE, &none);
-  // Sanitizers reserve terabytes of address space.
-  if (kSanitized) return;
-  const rlimit limit = {kMostMemory, kMostMemory};
-  setrlimit(RLIMIT_AS, &limit);
 }
 
 // Closes stderr: errors are reported in the answers, and the libraries'
@@ -154,7 +139,7 @@ int main() {
   }
   ::signal(SIGCHLD, SIG_IGN);  // children are reaped by the kernel
   close_range(kControl + 1, ~0U, 0);
-  LimitMemory();
+  LimitMemory(kMostMemory);
   CloseLog();
   Models models;
   if (!Load(&models)) _exit(0);

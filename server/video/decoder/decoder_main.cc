@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "common/process_limits.h"
 #include "common/socket_bytes.h"
 #include "server/video/decoder/decoder_protocol.h"
 #include "server/video/decoder/frame_decoder.h"
@@ -29,24 +30,11 @@ namespace {
 
 constexpr int kSocket = 3;  // kControlFd
 
-#if defined(__SANITIZE_ADDRESS__) || defined(BALLAST_TSAN)
-constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-constexpr bool kSanitized =
-    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
-#else
-constexpr bool kSanitized = false;
-#endif
-
 void LimitResources() {
-  const rlimit none = {0, 0};
-  setrlimit(RLIMIT_CORE, &none);
+  LimitMemory(kMostMemory);
   // Nothing is written but to memory.
+  const rlimit none = {0, 0};
   setrlimit(RLIMIT_FSIZE, &none);
-  // Sanitizers reserve terabytes of address space.
-  if (kSanitized) return;
-  const rlimit memory = {kMostMemory, kMostMemory};
-  setrlimit(RLIMIT_AS, &memory);
 }
 
 // The processor time of a request, after which the kernel ends the process; 0:
