@@ -5,7 +5,7 @@
 #   tests/gpu/run.sh build   builds the tests and benchmarks into gpu_bundle/,
 #                            with the shared libraries that they need, and the
 #                            corpus of $BALLAST_SHARED_DIR if that is set; needs
-#                            a CUDA toolkit and no GPU
+#                            a CUDA toolkit, pip (deploy/wheel.sh) and no GPU
 #   tests/gpu/run.sh run     runs every test of the bundle, each for at most 150
 #                            seconds, all for at most 460; needs a GPU and no
 #                            Bazel; ends with "N passed, N failed"
@@ -26,14 +26,12 @@ cd "$(dirname "$0")/../.."
 
 readonly bundle=gpu_bundle
 readonly max_mib=64
-# Carried packed, and unpacked by the first run.
-readonly packed=programs.tar.gz
 readonly parts=(tests benchmarks bin lib python shim)
 # Programs that test scripts run.
 readonly programs=(//server:ballast-server
   //trainer_shim/ballast_rank:ballast-rank)
 # Also needed by python_gpu_test.sh.
-readonly wheel=//trainer_shim/python:wheel
+readonly wheel=//trainer_shim/python:library_wheel
 readonly python_files=(tests/gpu/python_gpu_test.py
   tests/server/text/testdata/chat.tokenizer.json)
 readonly library=//trainer_shim/c_api:libballast_shim.so.1
@@ -84,8 +82,9 @@ build() {
   strip --strip-unneeded "${built[@]}"
   if ((all)); then
     install -m 755 tests/gpu/*_test.sh "$bundle/tests/"
-    install -m 644 "$bin"/trainer_shim/python/ballast-*.whl "${python_files[@]}" \
-      "$bundle/python/"
+    install -m 644 "${python_files[@]}" "$bundle/python/"
+    deploy/wheel.sh --out "$bundle/python" \
+      --wheel "$bin"/trainer_shim/python/library_wheel/ballast-*.whl
     install -m 644 trainer_shim/python/examples/*.py "$bundle/python/examples/"
     path=${library#//}
     deploy/install.sh --prefix "$PWD/$bundle/shim" --library "$bin/${path/://}"
@@ -99,7 +98,8 @@ build() {
 
   install -m 755 "${scripts[@]}" "$bundle/"
   install -m 644 tests/benchmarks/node/*.py "$bundle/node/"
-  tar -C "$bundle" -czf "$bundle/$packed" "${parts[@]}"
+  # Carried packed, and unpacked by the first run.
+  tar -C "$bundle" -czf "$bundle/programs.tar.gz" "${parts[@]}"
   (cd "$bundle" && rm -r "${parts[@]}")
 
   local mib

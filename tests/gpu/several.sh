@@ -32,7 +32,7 @@ readonly programs=(//server:ballast-server //client/ballastctl
   //trainer_shim/ballast_rank:ballast-rank
   //tests/benchmarks:delivery_benchmark
   //tests/benchmarks:thread_scaling_benchmark)
-readonly wheel=//trainer_shim/python:wheel
+readonly wheel=//trainer_shim/python:library_wheel
 readonly examples=trainer_shim/python/examples
 
 # NVLink multicast can put a shared host's GPUs out of service.
@@ -59,7 +59,8 @@ build() {
   done
   libraries_of "$bundle"/bin/* | xargs install -m 644 -t "$bundle/lib"
   strip --strip-unneeded "$bundle"/bin/*
-  install -m 644 "$bin"/trainer_shim/python/ballast-*.whl "$bundle/wheels/"
+  deploy/wheel.sh --out "$bundle/wheels" \
+    --wheel "$bin"/trainer_shim/python/library_wheel/ballast-*.whl
   python3 -m pip download --quiet --no-deps --only-binary=:all: --python-version 3.12 \
     --platform manylinux_2_28_x86_64 --dest "$bundle/wheels" megatron-core==0.19.2 einops
   install -m 644 tests/server/text/testdata/chat.tokenizer.json "$bundle/python/"
