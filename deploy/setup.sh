@@ -41,6 +41,8 @@ packages=(
   libgtest-dev
   libhwy-dev
   libjpeg62-turbo-dev
+  libopencv-core-dev
+  libopencv-imgproc-dev
   libpcre2-dev
   libpng-dev
   libsentencepiece-dev

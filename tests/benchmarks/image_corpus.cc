@@ -8,11 +8,9 @@
 #include <iterator>
 #include <optional>
 
-#include "server/command/draw/canvas.h"
 #include "server/command/draw/draw_sample.h"
-#include "server/command/draw/encode.h"
-#include "server/command/draw/random.h"
 #include "server/config/model_profile.h"
+#include "tests/fakes/plain_picture.h"
 #include "tests/fakes/shared_dir.h"
 
 namespace ballast {
@@ -58,11 +56,9 @@ std::vector<std::string> DrawnFiles() {
 }  // namespace
 
 std::string DrawPhotograph(int width, int height) {
-  Random random(3, 0);
-  Canvas canvas(width, height, Rgb{200, 180, 160});
-  canvas.FillGradient(Rgb{20, 90, 200}, Rgb{220, 200, 120});
-  canvas.AddNoise(8, &random);
-  return OrDie(EncodeImage(canvas, FileFormat::kJpeg, 90), "a photograph");
+  return PlainPicture::Grained(width, height, {20, 90, 200}, {220, 200, 120},
+                               /*seed=*/3, /*stream=*/0)
+      .Encode(FileFormat::kJpeg, 90);
 }
 
 std::vector<CorpusImage> LoadImageCorpus(uint64_t max_pixels) {

@@ -3,9 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
-#include "server/command/draw/canvas.h"
-#include "server/command/draw/encode.h"
 #include "server/corpus/tar/tar_writer.h"
+#include "tests/fakes/plain_picture.h"
 
 namespace ballast {
 
@@ -21,18 +20,17 @@ std::array<uint8_t, 3> FormulaColour(uint32_t sample, uint32_t image,
 
 namespace {
 
-absl::StatusOr<std::string> FormulaImage(uint32_t sample, uint32_t image) {
+std::string FormulaImage(uint32_t sample, uint32_t image) {
   const FormulaGrid grid = GridOfFormulaImage(sample, image);
   constexpr int kSide = kFormulaPatch;
-  Canvas canvas(grid.w * kSide, grid.h * kSide, {0, 0, 0});
+  PlainPicture picture(grid.w * kSide, grid.h * kSide, {0, 0, 0});
   for (uint32_t row = 0; row < grid.h; ++row) {
     for (uint32_t column = 0; column < grid.w; ++column) {
-      const auto [r, g, b] = FormulaColour(sample, image, row, column);
-      const int x = column * kSide, y = row * kSide;
-      canvas.FillBox({x, y, kSide, kSide}, {r, g, b});
+      picture.FillBox(column * kSide, row * kSide, kSide, kSide,
+                      FormulaColour(sample, image, row, column));
     }
   }
-  return EncodeImage(canvas, FileFormat::kPng, 100);
+  return picture.Encode(FileFormat::kPng, 100);
 }
 
 std::string Conversation(uint32_t sample, uint32_t images) {
@@ -56,9 +54,8 @@ absl::Status WriteFormulaDataset(
     BALLAST_RETURN_IF_ERROR(
         tar->Add(absl::StrFormat("%06d.json", i), Conversation(i, images)));
     for (uint32_t k = 0; k < images; ++k) {
-      BALLAST_ASSIGN_OR_RETURN(const std::string png, FormulaImage(i, k));
       BALLAST_RETURN_IF_ERROR(
-          tar->Add(absl::StrFormat("%06d.%d.png", i, k), png));
+          tar->Add(absl::StrFormat("%06d.%d.png", i, k), FormulaImage(i, k)));
     }
   }
   return tar->Finish();

@@ -1,13 +1,11 @@
 #include "tests/fakes/jpeg_dataset.h"
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status_macros.h"
-#include "server/command/draw/canvas.h"
-#include "server/command/draw/encode.h"
 #include "server/corpus/tar/tar_writer.h"
 #include "tests/fakes/made_jpegs.h"
+#include "tests/fakes/plain_picture.h"
 
 namespace ballast {
 namespace {
@@ -17,15 +15,13 @@ struct ImageFile {
   std::string bytes;
 };
 
-absl::StatusOr<ImageFile> MakeImage(uint32_t n) {
+ImageFile MakeImage(uint32_t n) {
   const uint32_t width = 40 + n * 37 % 300;
   const uint32_t height = 40 + n * 53 % 260;
   if (n % 6 == 5) {
-    Canvas canvas(width, height, {static_cast<uint8_t>(n), 100, 50});
-    canvas.FillBox({7, 9, 20, 15}, {200, static_cast<uint8_t>(3 * n), 0});
-    BALLAST_ASSIGN_OR_RETURN(std::string png,
-                             EncodeImage(canvas, FileFormat::kPng, 100));
-    return ImageFile{"png", std::move(png)};
+    PlainPicture picture(width, height, {static_cast<uint8_t>(n), 100, 50});
+    picture.FillBox(7, 9, 20, 15, {200, static_cast<uint8_t>(3 * n), 0});
+    return {"png", picture.Encode(FileFormat::kPng, 100)};
   }
   MadeJpeg made;
   made.width = width;
@@ -33,7 +29,7 @@ absl::StatusOr<ImageFile> MakeImage(uint32_t n) {
   made.sampling = static_cast<ChromaSampling>(n % 4);
   made.progressive = n % 6 == 4;
   made.seed = n;
-  return ImageFile{"jpg", MakeJpeg(made)};
+  return {"jpg", MakeJpeg(made)};
 }
 
 std::string Conversation(uint32_t sample, uint32_t images) {
@@ -56,7 +52,7 @@ absl::Status WriteJpegDataset(const std::string& path,
     BALLAST_RETURN_IF_ERROR(
         tar->Add(absl::StrFormat("%06d.json", i), Conversation(i, images)));
     for (uint32_t k = 0; k < images; ++k, ++n) {
-      BALLAST_ASSIGN_OR_RETURN(ImageFile file, MakeImage(n));
+      ImageFile file = MakeImage(n);
       if (dataset.damaged_every != 0 && n % dataset.damaged_every == 0 &&
           file.extension == "jpg") {
         file.bytes = DamagedCopy(file.bytes,

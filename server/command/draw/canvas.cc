@@ -1,44 +1,114 @@
 #include "server/command/draw/canvas.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
+#include <initializer_list>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include <opencv2/imgproc.hpp>
+
+#include "server/command/draw/canvas_mat.h"
 
 namespace ballast {
 namespace {
+
+// OpenCV takes points in 1/16 pixel, of which (0, 0) is the centre of the
+// first.
+constexpr int kShift = 4;
+
+// A point of `box`, in halves of its width and height from its top left corner.
+cv::Point PointIn(const Box& box, int x, int y) {
+  return {16 * box.x + 8 * box.width * x - 8,
+          16 * box.y + 8 * box.height * y - 8};
+}
 
 uint8_t Mix(uint8_t a, uint8_t b, int part, int whole) {
   return static_cast<uint8_t>((a * (whole - part) + b * part) / whole);
 }
 
+// A Hershey font, the height of its capitals, and the thickness of its lines.
+struct Font {
+  int face;
+  double size;
+  int thickness;
+};
+
+Font FontOf(const Type& type) {
+  // Capitals of the Hershey fonts are 21 units high.
+  const double size = kCapitalHeight * type.scale / 21.0;
+  const int thickness = std::max(1, (type.scale + 1) / 2);
+  switch (type.face) {
+    case Face::kSans:
+      return {cv::FONT_HERSHEY_SIMPLEX, size, thickness};
+    case Face::kSansBold:
+      return {cv::FONT_HERSHEY_DUPLEX, size, thickness};
+    case Face::kSerif:
+      return {cv::FONT_HERSHEY_COMPLEX, size, std::max(1, type.scale / 2)};
+    case Face::kSerifBold:
+      return {cv::FONT_HERSHEY_TRIPLEX, size, std::max(1, type.scale / 2)};
+  }
+  return {cv::FONT_HERSHEY_SIMPLEX, size, thickness};
+}
+
+std::string Printable(absl::string_view text) {
+  std::string printable(text);
+  for (char& character : printable) {
+    if (character < ' ' || character > '~') character = '?';
+  }
+  return printable;
+}
+
+int WidthIn(const std::string& text, const Font& font) {
+  int baseline = 0;
+  return text.empty() ? 0
+                      : cv::getTextSize(text, font.face, font.size,
+                                        font.thickness, &baseline)
+                            .width;
+}
+
 }  // namespace
 
-Canvas::Canvas(int width, int height, Rgb background)
-    : width_(width),
-      height_(height),
-      pixels_(size_t{3} * static_cast<size_t>(width) *
-              static_cast<size_t>(height)) {
-  FillBox({0, 0, width, height}, background);
-}
-
-void Canvas::FillRow(int y, int x_begin, int x_end, Rgb color) {
-  if (y < 0 || y >= height_) return;
-  x_begin = std::max(x_begin, 0);
-  x_end = std::min(x_end, width_);
-  if (x_begin >= x_end) return;
-  uint8_t* pixel =
-      pixels_.data() + 3 * (static_cast<size_t>(y) * width_ + x_begin);
-  for (int x = x_begin; x < x_end; ++x) {
-    *pixel++ = color.r;
-    *pixel++ = color.g;
-    *pixel++ = color.b;
+void FillFormIn(Form form, const Box& box, const cv::Scalar& value,
+                cv::Mat* mat) {
+  const auto fill = [&](std::initializer_list<cv::Point> corners) {
+    cv::fillConvexPoly(*mat, std::data(corners),
+                       static_cast<int>(corners.size()), value, cv::LINE_AA,
+                       kShift);
+  };
+  switch (form) {
+    case Form::kEllipse:
+      cv::ellipse(*mat, PointIn(box, 1, 1), {8 * box.width, 8 * box.height}, 0,
+                  0, 360, value, cv::FILLED, cv::LINE_AA, kShift);
+      return;
+    case Form::kTriangle:
+      fill({PointIn(box, 1, 0), PointIn(box, 2, 2), PointIn(box, 0, 2)});
+      return;
+    case Form::kRectangle:
+      fill({PointIn(box, 0, 0), PointIn(box, 2, 0), PointIn(box, 2, 2),
+            PointIn(box, 0, 2)});
+      return;
+    case Form::kLozenge:
+      fill({PointIn(box, 1, 0), PointIn(box, 2, 1), PointIn(box, 1, 2),
+            PointIn(box, 0, 1)});
   }
 }
+
+Canvas::Canvas(int width, int height, Rgb background)
+    : Canvas(std::vector<uint8_t>(size_t{3} * static_cast<size_t>(width) *
+                                  static_cast<size_t>(height)),
+             width, height) {
+  MatOf(this).setTo(ScalarOf(background));
+}
+
+Canvas::Canvas(std::vector<uint8_t> pixels, int width, int height)
+    : width_(width), height_(height), pixels_(std::move(pixels)) {}
 
 void Canvas::FillBox(const Box& box, Rgb color) {
-  for (int y = box.y; y < box.y + box.height; ++y) {
-    FillRow(y, box.x, box.x + box.width, color);
-  }
+  const cv::Rect inside = cv::Rect(box.x, box.y, box.width, box.height) &
+                          cv::Rect(0, 0, width_, height_);
+  if (!inside.empty()) MatOf(this)(inside).setTo(ScalarOf(color));
 }
 
 void Canvas::DrawFrame(const Box& box, int thickness, Rgb color) {
@@ -50,77 +120,38 @@ void Canvas::DrawFrame(const Box& box, int thickness, Rgb color) {
   FillBox({right, box.y, thickness, box.height}, color);
 }
 
-void Canvas::FillEllipse(const Box& box, Rgb color) {
-  for (int row = 0; row < box.height; ++row) {
-    // dy runs from -1 at the top to 1 at the bottom. sqrt is exact on every
-    // platform.
-    const double dy = (2.0 * row + 1.0) / box.height - 1.0;
-    const double half = 0.5 * box.width * std::sqrt(1.0 - dy * dy);
-    const double centre = box.x + 0.5 * box.width;
-    FillRow(box.y + row, static_cast<int>(std::lround(centre - half)),
-            static_cast<int>(std::lround(centre + half)), color);
-  }
+void Canvas::DrawLine(const Box& box, int thickness, Rgb color) {
+  cv::line(MatOf(this), {box.x, box.y}, {box.x + box.width, box.y + box.height},
+           ScalarOf(color), thickness, cv::LINE_AA);
 }
 
-void Canvas::FillTriangle(const Box& box, Rgb color) {
-  for (int row = 0; row < box.height; ++row) {
-    const int width = box.width * (row + 1) / box.height;
-    const int begin = box.x + (box.width - width) / 2;
-    FillRow(box.y + row, begin, begin + width, color);
-  }
-}
-
-void Canvas::FillLozenge(const Box& box, Rgb color) {
-  for (int row = 0; row < box.height; ++row) {
-    const int from_edge = std::min(row, box.height - 1 - row) + 1;
-    const int width = std::min(
-        box.width, 2 * box.width * from_edge / std::max(box.height, 1));
-    const int begin = box.x + (box.width - width) / 2;
-    FillRow(box.y + row, begin, begin + width, color);
-  }
+void Canvas::FillForm(Form form, const Box& box, Rgb color) {
+  cv::Mat mat = MatOf(this);
+  FillFormIn(form, box, ScalarOf(color), &mat);
 }
 
 void Canvas::FillGradient(Rgb top, Rgb bottom) {
+  cv::Mat mat = MatOf(this);
   for (int y = 0; y < height_; ++y) {
-    FillRow(y, 0, width_,
-            {Mix(top.r, bottom.r, y, height_), Mix(top.g, bottom.g, y, height_),
-             Mix(top.b, bottom.b, y, height_)});
+    mat.row(y).setTo(ScalarOf({Mix(top.r, bottom.r, y, height_),
+                               Mix(top.g, bottom.g, y, height_),
+                               Mix(top.b, bottom.b, y, height_)}));
   }
 }
 
-void Canvas::DrawText(int x, int y, int scale, Rgb color,
-                      absl::string_view text) {
-  for (const char character : text) {
-    const Glyph& glyph = GlyphOf(character);
-    for (int row = 0; row < kGlyphHeight; ++row) {
-      for (int column = 0; column < kGlyphWidth; ++column) {
-        if ((glyph[row] >> (kGlyphWidth - 1 - column) & 1) == 0) continue;
-        FillBox({x + column * scale, y + row * scale, scale, scale}, color);
-      }
-    }
-    x += kGlyphAdvance * scale;
-  }
+void Canvas::DrawText(int x, int y, const Type& type, Rgb color,
+                      absl::string_view text, int room) {
+  const std::string printable = Printable(text);
+  Font font = FontOf(type);
+  const int width = WidthIn(printable, font);
+  if (width > room) font.size = font.size * room / width;
+  cv::putText(MatOf(this), printable, {x, y + TextHeight(type.scale)},
+              font.face, font.size, ScalarOf(color), font.thickness,
+              cv::LINE_AA);
 }
 
-void Canvas::AddNoise(int amplitude, Random* random) {
-  uint64_t bits = 0;
-  const int mask = 2 * amplitude - 1;
-  const size_t count = pixels_.size() / 3;
-  for (size_t i = 0; i < count; ++i) {
-    // One random number has four bits for each of sixteen pixels.
-    if (i % 16 == 0) bits = random->Next();
-    const int grain = static_cast<int>(bits & 15 & mask) - amplitude;
-    bits >>= 4;
-    uint8_t* pixel = pixels_.data() + 3 * i;
-    for (int c = 0; c < 3; ++c) {
-      pixel[c] = static_cast<uint8_t>(std::clamp(pixel[c] + grain, 0, 255));
-    }
-  }
-}
-
-int TextWidth(absl::string_view text, int scale) {
-  if (text.empty()) return 0;
-  return (static_cast<int>(text.size()) * kGlyphAdvance - 1) * scale;
+int TextWidth(absl::string_view text, const Type& type) {
+  return WidthIn(Printable(text), FontOf(type));
 }
 
 }  // namespace ballast

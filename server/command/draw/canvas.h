@@ -2,11 +2,10 @@
 #define BALLAST_SERVER_COMMAND_DRAW_CANVAS_H_
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "server/command/draw/font.h"
-#include "server/command/draw/random.h"
 
 namespace ballast {
 
@@ -19,47 +18,68 @@ struct Box {
   int x, y, width, height;
 };
 
-// An 8-bit RGB picture to draw on. (0, 0) is the top left pixel; whatever lies
-// outside is clipped. Thread-compatible.
+// A triangle stands upright.
+enum class Form { kEllipse, kTriangle, kRectangle, kLozenge };
+
+// The grid on which pages are laid out, in units of a `scale` in pixels: a
+// character takes kCharacterWidth on average, a capital is kCapitalHeight high,
+// and lines follow each other at kLineAdvance.
+inline constexpr int kCharacterWidth = 6;
+inline constexpr int kCapitalHeight = 7;
+inline constexpr int kLineAdvance = 10;
+
+// The fonts are proportional.
+enum class Face { kSans, kSansBold, kSerif, kSerifBold };
+
+struct Type {
+  int scale = 1;
+  Face face = Face::kSans;
+};
+
+// An 8-bit RGB picture that OpenCV draws on. (0, 0) is the top left pixel;
+// whatever lies outside is clipped, and edges are smooth. Uses only OpenCV's
+// integer arithmetic on the calling thread, so that equal calls give equal
+// pixels on every processor. Thread-compatible.
 class Canvas {
  public:
   // Both sides are at least 1.
   Canvas(int width, int height, Rgb background);
+  // Draws on RGB rows without gaps: height*width*3 bytes.
+  Canvas(std::vector<uint8_t> pixels, int width, int height);
 
   int width() const { return width_; }
   int height() const { return height_; }
   // Rows from the top, no gaps: height*width*3 bytes.
   const std::vector<uint8_t>& pixels() const { return pixels_; }
+  // The same, to write.
+  uint8_t* data() { return pixels_.data(); }
 
   void FillBox(const Box& box, Rgb color);
   // Draws the edge of `box`, `thickness` pixels inwards.
   void DrawFrame(const Box& box, int thickness, Rgb color);
-  // Fill the largest ellipse, upright triangle and lozenge in `box`.
-  void FillEllipse(const Box& box, Rgb color);
-  void FillTriangle(const Box& box, Rgb color);
-  void FillLozenge(const Box& box, Rgb color);
+  // Draws a line from the top left to the bottom right of `box`; its width may
+  // be negative.
+  void DrawLine(const Box& box, int thickness, Rgb color);
+  // Fills the largest such form in `box`.
+  void FillForm(Form form, const Box& box, Rgb color);
   // Fills the whole picture with a gradient from `top` to `bottom`.
   void FillGradient(Rgb top, Rgb bottom);
 
-  // Draws one line of ASCII with its top left dot at (x, y); a dot is
-  // scale*scale pixels.
-  void DrawText(int x, int y, int scale, Rgb color, absl::string_view text);
-
-  // Adds a random grey level from -amplitude..amplitude-1 to each pixel, like
-  // the grain of a scan. `amplitude` is 1, 2, 4 or 8.
-  void AddNoise(int amplitude, Random* random);
+  // Draws one line of ASCII with the top of its capitals at y and its left end
+  // at x; other characters become question marks. A text that is wider than
+  // `room` pixels is drawn smaller.
+  void DrawText(int x, int y, const Type& type, Rgb color,
+                absl::string_view text,
+                int room = std::numeric_limits<int>::max());
 
  private:
-  // Fills [x_begin, x_end) of row y, clipped to the picture.
-  void FillRow(int y, int x_begin, int x_end, Rgb color);
-
   int width_;
   int height_;
   std::vector<uint8_t> pixels_;
 };
 
-// The width of `text` in pixels, from its first dot to its last.
-int TextWidth(absl::string_view text, int scale);
+// The width of `text` in pixels.
+int TextWidth(absl::string_view text, const Type& type);
 
 // The height of a capital above its baseline, in pixels.
 inline int TextHeight(int scale) { return kCapitalHeight * scale; }

@@ -6,8 +6,9 @@
 
 namespace ballast {
 
-// Draws a scanned receipt: a tall page of 600..2400 pixels, its height
-// lognormal, with a logo, the lines of a Receipt that fill it, and a bar code.
+// Draws a photographed receipt, creased and a little askew: a tall page of
+// 600..2400 pixels, its height lognormal, with a logo, the lines of a Receipt
+// that fill it, and a bar code.
 Picture DrawReceipt(Random* random);
 
 }  // namespace ballast

@@ -136,7 +136,8 @@ absl::StatusOr<DrawnSample> DrawSample(Preset preset, uint64_t seed,
     image.width = picture.canvas.width();
     image.height = picture.canvas.height();
     BALLAST_ASSIGN_OR_RETURN(
-        image.bytes, EncodeImage(picture.canvas, image.format, /*quality=*/85));
+        image.bytes, EncodeImage(picture.canvas.pixels(), image.width,
+                                 image.height, image.format, /*quality=*/85));
     sample.images.push_back(std::move(image));
     topics.push_back(std::move(picture.questions));
   }

@@ -6,8 +6,9 @@
 
 namespace ballast {
 
-// Draws coloured shapes with names under a coloured sky: 320..2048 pixels wide,
-// in the aspect ratios of photographs. No two shapes share a colour or a name.
+// Draws a photograph of a room with coloured shapes and their names, on the
+// wall and on the floor: 320..2048 pixels wide, in the aspect ratios of
+// photographs. No two shapes share a colour or a name.
 Picture DrawScene(Random* random);
 
 }  // namespace ballast

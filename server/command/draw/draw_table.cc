@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/command/draw/draw_page.h"
+#include "server/command/draw/photo.h"
 #include "server/command/draw/prose.h"
 
 namespace ballast {
@@ -55,7 +56,8 @@ Table MakeTable(Random* random) {
 // Draws `text` right-aligned at `right`.
 void DrawRight(int right, int y, int scale, const std::string& text,
                Canvas* canvas) {
-  canvas->DrawText(right - TextWidth(text, scale), y, scale, kInk, text);
+  const Type type = {scale, Face::kSans};
+  canvas->DrawText(right - TextWidth(text, type), y, type, kInk, text);
 }
 
 }  // namespace
@@ -64,17 +66,20 @@ Picture DrawTable(Random* random) {
   const Table table = MakeTable(random);
   const std::string title = MakeTitle(random);
   const int scale = random->Between(2, 3);
-  const int advance = kGlyphAdvance * scale;
+  const int advance = kCharacterWidth * scale;
   const int pitch = 14 * scale;
   const int margin = 20 * scale;
   const int name_width = kNameCharacters * advance;
   const int cell_width = kNumberCharacters * advance;
+  const int title_width =
+      static_cast<int>(title.size()) * kCharacterWidth * (scale + 1);
   const int inner_width = std::max(name_width + table.columns * cell_width,
-                                   TextWidth(title, scale + 1));
+                                   title_width - scale - 1);
   const int top = margin + 2 * pitch;
   Canvas canvas(inner_width + 2 * margin,
                 top + (table.rows + 2) * pitch + margin, {252, 252, 252});
-  canvas.DrawText(margin, margin, scale + 1, kInk, title);
+  canvas.DrawText(margin, margin, {scale + 1, Face::kSansBold}, kInk, title,
+                  inner_width);
   const int drop = (pitch - TextHeight(scale)) / 2;
   for (int row = -1; row <= table.rows; ++row) {
     const int y = top + (row + 1) * pitch;
@@ -83,10 +88,12 @@ Picture DrawTable(Random* random) {
     const Box stripe = {margin, y, inner_width, pitch};
     if (head || sums) canvas.FillBox(stripe, kHead);
     if (!head && !sums && row % 2 == 1) canvas.FillBox(stripe, kStripe);
-    canvas.DrawText(margin + scale * 2, y + drop, scale, kInk,
+    canvas.DrawText(margin + scale * 2, y + drop,
+                    {scale, head || sums ? Face::kSansBold : Face::kSans}, kInk,
                     head   ? "Port"
                     : sums ? "Sum"
-                           : kNames[row]);
+                           : kNames[row],
+                    name_width);
     for (int column = 0; column < table.columns; ++column) {
       const std::string text = head   ? std::string(table.head(column))
                                : sums ? absl::StrCat(table.sum(column))
@@ -98,7 +105,7 @@ Picture DrawTable(Random* random) {
   }
   canvas.DrawFrame({margin, top, inner_width, (table.rows + 2) * pitch}, 2,
                    kLine);
-  canvas.AddNoise(2, random);
+  AddGrain(2, random, &canvas);
 
   const int row = random->Between(0, table.rows - 1);
   const int column = random->Between(0, table.columns - 1);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/command/draw/draw_page.h"
+#include "server/command/draw/photo.h"
 #include "server/command/draw/prose.h"
 
 namespace ballast {
@@ -14,6 +15,7 @@ constexpr Rgb kInk = {30, 30, 36};
 constexpr Rgb kFaint = {150, 150, 158};
 constexpr int kScale = 2;
 constexpr int kPitch = kLineAdvance * kScale;
+constexpr Type kBody = {kScale, Face::kSerif};
 
 struct ColumnText {
   std::vector<Statement> statements;
@@ -23,7 +25,7 @@ struct ColumnText {
 // Fills the column with paragraphs.
 ColumnText FillColumn(const Box& column, Random* random, Canvas* canvas) {
   ColumnText text;
-  const int characters = column.width / (kGlyphAdvance * kScale);
+  const int characters = column.width / (kCharacterWidth * kScale);
   int y = column.y;
   while (true) {
     std::vector<Statement> paragraph(random->Between(2, 5));
@@ -39,7 +41,7 @@ ColumnText FillColumn(const Box& column, Random* random, Canvas* canvas) {
     const bool first = text.statements.empty();
     if (y + height > column.y + column.height && !first) return text;
     for (const std::string& line : lines) {
-      canvas->DrawText(column.x, y, kScale, kInk, line);
+      canvas->DrawText(column.x, y, kBody, kInk, line, column.width);
       y += kPitch;
     }
     y += kPitch / 2;
@@ -59,7 +61,8 @@ Picture DrawTextPage(Random* random) {
   canvas.FillGradient({253, 253, 251}, {243, 243, 240});
   const std::string title = MakeTitle(random);
   const int title_scale = 3;
-  canvas.DrawText(margin, margin, title_scale, kInk, title);
+  canvas.DrawText(margin, margin, {title_scale, Face::kSerifBold}, kInk, title,
+                  width - 2 * margin);
   int y = margin + TextHeight(title_scale) + kPitch / 2;
   canvas.FillBox({margin, y, width - 2 * margin, 2}, kFaint);
   y += kPitch;
@@ -72,9 +75,13 @@ Picture DrawTextPage(Random* random) {
   const ColumnText of_left = FillColumn(left, random, &canvas);
   const ColumnText of_right = FillColumn(right, random, &canvas);
   const std::string page = absl::StrCat("Page ", random->Between(1, 99));
-  canvas.DrawText((width - TextWidth(page, kScale)) / 2, height - margin,
-                  kScale, kFaint, page);
-  canvas.AddNoise(4, random);
+  canvas.DrawText((width - TextWidth(page, kBody)) / 2, height - margin, kBody,
+                  kFaint, page);
+  Random look = random->Fork();
+  const Corners corners = DrawCorners(-3, 3, &look);
+  Warp(corners, &canvas);
+  LightUnevenly(/*darkest=*/236, &look, &canvas);
+  AddGrain(4, random, &canvas);
 
   const size_t sentences =
       of_left.statements.size() + of_right.statements.size();

@@ -32,6 +32,11 @@ Random::Random(uint64_t seed, uint64_t stream) {
   for (uint64_t& word : state_) word = SplitMix(&mix);
 }
 
+Random Random::Fork() const {
+  return Random(state_[0] ^ RotateLeft(state_[2], 17),
+                state_[1] ^ RotateLeft(state_[3], 29));
+}
+
 uint64_t Random::Next() {
   const uint64_t result = RotateLeft(state_[1] * 5, 7) * 9;
   const uint64_t shifted = state_[1] << 17;

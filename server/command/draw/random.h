@@ -16,6 +16,10 @@ class Random {
   // Starts stream `stream` of `seed`; streams are independent.
   Random(uint64_t seed, uint64_t stream);
 
+  // Another generator, which follows from the state of this one and leaves it
+  // as it is: what it draws does not change what this one draws next.
+  Random Fork() const;
+
   // Uniform over all 64-bit values.
   uint64_t Next();
 

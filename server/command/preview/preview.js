@@ -83,7 +83,9 @@ function showPictures(view, place) {
   const stored = view.images.map((image, i) => el('figure', {}, el('figcaption', {},
     image.fault ? `image ${i}, ${bytes(image.bytes)}: ${image.fault}`
       : `image ${i} as stored: ${image.width} × ${image.height} px, ${image.format.toUpperCase()}, ${bytes(image.bytes)} `,
-    image.fault ? null : el('a', {href: '/api/image?' + query({...place, image: i}), target: '_blank', rel: 'noopener'}, 'open'))));
+    image.fault ? null : el('a', {href: '/api/image?' + query({...place, image: i}), target: '_blank', rel: 'noopener'}, 'open'),
+    image.fault ? null : ' ',
+    image.fault ? null : el('a', {href: '/api/crops?' + query({...place, image: i}), target: '_blank', rel: 'noopener'}, 'with its crops'))));
   $('crops').replaceChildren(...crops, ...stored);
   $('pictures').hidden = crops.length + stored.length === 0;
 }

@@ -19,9 +19,11 @@
 #include "common/status_macros.h"
 #include "proto/schedule/split.h"
 #include "server/command/draw/encode.h"
+#include "server/command/preview/crop_overlay.h"
 #include "server/command/preview/preview_html.h"
 #include "server/command/preview/view_json.h"
 #include "server/http/page_guard.h"
+#include "server/image/image.h"
 
 namespace ballast {
 namespace {
@@ -128,12 +130,13 @@ class PreviewData {
     BALLAST_ASSIGN_OR_RETURN(const SharedView view,
                              recent_.Get(split, position));
     if (request.path == "/api/sample") return JsonAnswer(ViewJson(*view));
+    if (request.path == "/api/crops") return Crops(request, *view);
     return Crop(request, *view);
   }
 
   static bool Has(const std::string& path) {
     return path == "/api/job" || path == "/api/find" || path == "/api/image" ||
-           path == "/api/sample" || path == "/api/crop";
+           path == "/api/sample" || path == "/api/crop" || path == "/api/crops";
   }
 
  private:
@@ -158,6 +161,26 @@ class PreviewData {
     response.content_type =
         header.ok() ? absl::StrCat("image/", ImageFormatName(header->format))
                     : "application/octet-stream";
+    return response;
+  }
+
+  absl::StatusOr<HttpResponse> Crops(const HttpRequest& request,
+                                     const SampleView& view) const {
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t image, Number(request, "image"));
+    BALLAST_ASSIGN_OR_RETURN(
+        const std::string file,
+        viewer_->ImageFile(view.split, view.position, image));
+    const v1::Model& model = job_->config.model();
+    ImageDecoder decoder(ImageOptionsOf(model));
+    BALLAST_ASSIGN_OR_RETURN(RgbImage decoded, decoder.Decode(file));
+    BALLAST_ASSIGN_OR_RETURN(
+        const RgbImage drawn,
+        DrawCropsOn(std::move(decoded), model,
+                    static_cast<uint32_t>(view.images.size())));
+    HttpResponse response;
+    response.content_type = "image/png";
+    BALLAST_ASSIGN_OR_RETURN(
+        response.body, EncodePng(drawn.pixels, drawn.width, drawn.height));
     return response;
   }
 

@@ -14,6 +14,7 @@ namespace ballast {
 //   /api/find?split=train&source=docs&sample=5          {"position": n}
 //   /api/crop?split=train&position=17&crop=0            a PNG file
 //   /api/image?split=train&position=17&image=0          the file as stored
+//   /api/crops?split=train&position=17&image=0          a PNG file: DrawCropsOn
 // Data that cannot be had are {"error": why} with status 400 (a parameter is
 // missing or wrong), 404 (no such sample), 504 (not found in 20 s) or 500.
 // Keeps the pictures of the last 4 samples. `job` and `viewer` must outlive the

@@ -1,11 +1,13 @@
 #include "server/corpus/mock/mock_source.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/command/draw/canvas.h"
 #include "server/command/draw/encode.h"
 #include "server/command/draw/random.h"
 
@@ -13,7 +15,7 @@ namespace ballast {
 namespace {
 
 // Side of a patch of one colour, in pixels.
-constexpr int kSquare = 64;
+constexpr uint32_t kSquare = 64;
 
 // The special ids below `vocabulary`, ascending.
 std::vector<uint32_t> SpecialIds(const v1::TokenIds& ids, uint32_t vocabulary) {
@@ -36,22 +38,30 @@ void Append(int32_t id, std::string* bytes) {
   }
 }
 
-Rgb DrawColor(Random* random) {
+std::array<uint8_t, 3> DrawColor(Random* random) {
   const uint64_t bits = random->Next();
   return {static_cast<uint8_t>(bits), static_cast<uint8_t>(bits >> 8),
           static_cast<uint8_t>(bits >> 16)};
 }
 
 absl::StatusOr<std::string> DrawImage(const ImageSize& size, Random* random) {
-  const int width = size.width;
-  const int height = size.height;
-  Canvas canvas(width, height, {0, 0, 0});
-  for (int y = 0; y < height; y += kSquare) {
-    for (int x = 0; x < width; x += kSquare) {
-      canvas.FillBox({x, y, kSquare, kSquare}, DrawColor(random));
+  std::vector<uint8_t> pixels;
+  pixels.reserve(size_t{3} * size.width * size.height);
+  for (uint32_t top = 0; top < size.height; top += kSquare) {
+    const size_t row = pixels.size();
+    for (uint32_t x = 0; x < size.width; x += kSquare) {
+      const auto color = DrawColor(random);
+      for (uint32_t i = x; i < std::min(x + kSquare, size.width); ++i) {
+        pixels.insert(pixels.end(), color.begin(), color.end());
+      }
+    }
+    const size_t row_bytes = pixels.size() - row;
+    for (uint32_t y = top + 1; y < std::min(top + kSquare, size.height); ++y) {
+      pixels.resize(pixels.size() + row_bytes);
+      std::copy_n(pixels.begin() + row, row_bytes, pixels.end() - row_bytes);
     }
   }
-  return EncodeImage(canvas, FileFormat::kPng, /*quality=*/100);
+  return EncodePng(pixels, size.width, size.height);
 }
 
 }  // namespace
@@ -70,9 +80,8 @@ absl::StatusOr<std::unique_ptr<MockSource>> MockSource::Create(
   BALLAST_ASSIGN_OR_RETURN(std::unique_ptr<const MockIndex> index,
                            MockIndex::Draw(source, model, batch, lengths));
   BALLAST_ASSIGN_OR_RETURN(ModelImages images, ModelImages::Create(model));
-  return std::unique_ptr<MockSource>(
-      new MockSource(source, model, std::move(images), std::move(special),
-                     std::move(index)));
+  return std::unique_ptr<MockSource>(new MockSource(
+      source, model, std::move(images), std::move(special), std::move(index)));
 }
 
 absl::StatusOr<FaultOr<RawSample>> MockSource::Read(uint64_t ordinal,

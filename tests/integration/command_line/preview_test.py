@@ -164,6 +164,20 @@ class PreviewTest(tools.CorpusTest):
             self.assertEqual((crop["height"], crop["width"]), (height, width))
             self.assertEqual([1, crop["grid_h"], crop["grid_w"]], told["grid_thw"])
 
+    def test_crops_are_drawn_on_the_stored_image(self):
+        for view in self.image_positions(2):
+            kind, png = self.get("/api/crops", position=view["position"], image=0)
+            self.assertEqual(kind, "image/png")
+            width, height, pixels = rgb_of_png(png)
+            stored = view["images"][0]
+            self.assertEqual((width, height), (stored["width"], stored["height"]))
+            # The edge of the one crop goes round the picture.
+            row = 3 * width
+            edge = pixels[:3]
+            self.assertEqual(pixels[:row], edge * width)
+            self.assertEqual(pixels[-row:], edge * width)
+            self.assertNotEqual(pixels[10 * row : 11 * row], edge * width)
+
     def test_what_is_not_there_is_refused_with_the_reason(self):
         view = self.image_positions(1)[0]
         position, images = view["position"], len(view["images"])
@@ -173,6 +187,8 @@ class PreviewTest(tools.CorpusTest):
         status, reason = self.refused("/api/image", position=position, image=images)
         self.assertEqual(status, 404)
         self.assertIn(f"has {images} images", reason)
+        status, reason = self.refused("/api/crops", position=position, image=images)
+        self.assertEqual(status, 404)
         status, reason = self.refused("/api/sample", position="-1")
         self.assertEqual(status, 400)
         self.assertIn('position is "-1"', reason)

@@ -8,10 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "common/sha256.h"
-#include "server/command/draw/canvas.h"
-#include "server/command/draw/encode.h"
 #include "server/image/image.h"
 #include "tests/fakes/malloc_counter.h"
+#include "tests/fakes/plain_picture.h"
 #include "tests/server/image/test_images.h"
 
 namespace ballast {
@@ -117,11 +116,9 @@ TEST(ImageDecoderTest, AllocatesNothingForJpegAndPngOnceWarm) {
 }
 
 std::string Photograph(int width, int height, FileFormat format) {
-  Random random(3, 0);
-  Canvas canvas(width, height, Rgb{200, 180, 160});
-  canvas.FillGradient(Rgb{20, 90, 200}, Rgb{220, 200, 120});
-  canvas.AddNoise(8, &random);
-  return EncodeImage(canvas, format, 90).value();
+  return PlainPicture::Grained(width, height, {20, 90, 200}, {220, 200, 120},
+                               /*seed=*/3, /*stream=*/0)
+      .Encode(format, 90);
 }
 
 // The mean absolute difference of two pictures.

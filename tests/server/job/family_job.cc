@@ -9,11 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status_macros.h"
-#include "server/command/draw/canvas.h"
-#include "server/command/draw/encode.h"
 #include "server/config/config_loader.h"
 #include "server/delivery/block_build.h"
 #include "server/job/index_sources.h"
+#include "tests/fakes/plain_picture.h"
 
 namespace ballast {
 namespace {
@@ -43,14 +42,11 @@ void WritePicture(const std::string& path, uint32_t height, uint32_t width,
                   uint64_t seed) {
   std::filesystem::create_directories(
       std::filesystem::path(path).parent_path());
-  Canvas canvas(static_cast<int>(width), static_cast<int>(height), {0, 0, 0});
   const auto shade = static_cast<uint8_t>(seed * 37);
-  canvas.FillGradient({shade, 30, 200}, {220, shade, 10});
-  Random random(seed, /*stream=*/1);
-  canvas.AddNoise(8, &random);
-  const auto file = EncodeImage(canvas, FileFormat::kPng, 100);
-  ASSERT_TRUE(file.ok()) << file.status();
-  WriteFile(path, *file);
+  const PlainPicture picture = PlainPicture::Grained(
+      static_cast<int>(width), static_cast<int>(height), {shade, 30, 200},
+      {220, shade, 10}, seed, /*stream=*/1);
+  WriteFile(path, picture.Encode(FileFormat::kPng, 100));
 }
 
 BlockView BuiltBlock::view() const {

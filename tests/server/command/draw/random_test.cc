@@ -21,6 +21,18 @@ TEST(RandomTest, StreamsRepeatAndDiffer) {
   }
 }
 
+TEST(RandomTest, AForkLeavesItsOriginAsItIs) {
+  Random forked(5, 7), untouched(5, 7);
+  Random fork = forked.Fork(), again = forked.Fork();
+  for (int i = 0; i < 100; ++i) {
+    const uint64_t value = forked.Next();
+    EXPECT_EQ(value, untouched.Next());
+    const uint64_t other = fork.Next();
+    EXPECT_NE(other, value);
+    EXPECT_EQ(other, again.Next());
+  }
+}
+
 TEST(RandomTest, BetweenReachesBothEndsEvenly) {
   Random random(1, 0);
   std::vector<int> counts(5);
