@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status_macros.h"
+#include "proto/image/model_resampling.h"
 #include "proto/schedule/module.h"
 
 namespace ballast {
@@ -94,6 +95,7 @@ absl::StatusOr<JobShape> ShapeOf(const v1::Job& job, const v1::Role& role,
   BALLAST_ASSIGN_OR_RETURN(shape.crops, CropFormOf(job));
   shape.merge = model.merge();
   shape.encoded_images = model.decode() == v1::Model::DECODE_DEVICE;
+  shape.resampling = ResamplingOf(model);
   for (int c = 0; c < 3; ++c) {
     if (!(model.std(c) > 0)) {
       return absl::InvalidArgumentError(absl::StrCat(

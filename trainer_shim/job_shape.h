@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/block/block_plan.h"
+#include "proto/image/resample_weights.h"
 #include "proto/job.pb.h"
 #include "proto/schedule/delivery_rule.h"
 #include "trainer_shim/context_slice.h"
@@ -29,8 +30,9 @@ struct JobShape {
   BlockGeometry block;
   uint32_t merge = 1;  // patches on a side that make one image token
   CropForm crops;
-  // Images may travel encoded (model.decode `device`).
+  // Images may travel encoded (model.decode `device`), and are then resized so.
   bool encoded_images = false;
+  Resampling resampling;
   std::array<double, 3> mean = {};
   std::array<double, 3> std = {};
   int32_t pad_id = 0;

@@ -3,12 +3,7 @@
 
 #include <cstdint>
 
-// Functions that host code and kernels share.
-#ifdef __CUDACC__
-#define BALLAST_HOST_DEVICE __host__ __device__
-#else
-#define BALLAST_HOST_DEVICE
-#endif
+#include "trainer_shim/host_device.h"
 
 namespace ballast {
 

@@ -16,7 +16,16 @@ uint64_t NarrowPitch(const ResampleRequest& request) {
   return AlignUp(request.out_width * kPixelBytes, 4);
 }
 
-absl::Status Check(absl::Span<const ResampleRequest> requests) {
+absl::Status Check(absl::Span<const ResampleRequest> requests,
+                   const Resampling& resampling) {
+  if (resampling.library == ResampleLibrary::kPillow13) {
+    return absl::InvalidArgumentError(
+        "images with the pixels of Pillow 13, which resizes some along the "
+        "height first, cannot be decoded by ranks: decode them on the server");
+  }
+  // The filter reaches as far to either side, in samples of the longer side.
+  const auto reach =
+      static_cast<uint64_t>(2 * FilterRadius(resampling.filter)) + 1;
   uint64_t rows = 0;
   uint64_t weights = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -30,9 +39,8 @@ absl::Status Check(absl::Span<const ResampleRequest> requests) {
                        request.out_height, ": a side is 0"));
     }
     rows += std::max(form.height, request.out_height);
-    // The filter reaches two samples of the longer side to either side.
-    weights += uint64_t{5} * (uint64_t{form.width} + form.height +
-                              request.out_width + request.out_height);
+    weights += reach * (uint64_t{form.width} + form.height + request.out_width +
+                        request.out_height);
   }
   if (rows >= kMostCount || weights >= kMostCount) {
     return absl::InvalidArgumentError(
@@ -54,14 +62,14 @@ uint32_t ResamplePlanner::Add(uint32_t source, uint32_t output) {
   Axis& axis = axes_[{source, output}];
   if (axis.plan == plans_) return axis.index;
   if (axis.taps.empty()) {
-    // Pillow omits a pass that changes nothing; one with these weights changes
-    // nothing either.
+    // Libraries omit a pass that changes nothing; one with these weights
+    // changes nothing either.
     ResampleWeights made;
     if (source == output) {
       for (uint32_t i = 0; i < output; ++i) made.taps.push_back({i, 1, 0});
       made.weights = {1 << kWeightBits};
     } else {
-      made = BicubicWeights(source, output);
+      made = AllWeights(source, output, resampling_);
     }
     axis.taps.reserve(made.taps.size());
     for (const ResampleTaps& taps : made.taps) {
@@ -85,7 +93,7 @@ uint32_t ResamplePlanner::Add(uint32_t source, uint32_t output) {
 }
 
 absl::Status ResamplePlanner::Plan(absl::Span<const ResampleRequest> requests) {
-  const absl::Status status = Check(requests);
+  const absl::Status status = Check(requests, resampling_);
   if (!status.ok()) return status;
   if (kept_ > kMostKept) {
     axes_.clear();

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "proto/image/plane_form.h"
+#include "proto/image/resample_weights.h"
 
 namespace ballast {
 
@@ -50,8 +51,8 @@ struct ResampleImage {
 static_assert(sizeof(ResampleImage) == 104);
 
 // What a batch's two passes need, beside planes and memory. Weights are those
-// of Pillow's bicubic filter (proto/image/resample_weights.h), computed on the
-// host.
+// of a filter as a library has them (proto/image/resample_weights.h), computed
+// on the host.
 struct ResamplePlan {
   std::vector<ResampleImage> images;
   std::vector<AxisTaps> taps;
@@ -66,17 +67,22 @@ struct ResamplePlan {
 // rows.
 uint64_t DecodeMemory(const ResampleRequest& request);
 
-// Plans batches. Weights of an axis are computed once for each pair of lengths
-// and kept, since photographs come in few sizes. Plans reuse their memory.
-// Thread-compatible.
+// Plans batches, along the width first. Weights of an axis are computed once
+// for each pair of lengths and kept, since photographs come in few sizes. Plans
+// reuse their memory. Thread-compatible.
 class ResamplePlanner {
  public:
   // Bytes of kept weights above which all are forgotten before the next plan.
   static constexpr size_t kMostKept = size_t{8} << 20;
 
+  // `resampling` of all images. Pillow 13, which resizes some along the height
+  // first, is refused by Plan.
+  explicit ResamplePlanner(const Resampling& resampling = {})
+      : resampling_(resampling) {}
+
   // Plans `requests`, whose sizes JudgeForEngines has bounded. Valid until the
   // next call. Errors: INVALID_ARGUMENT (a side of 0; a batch of more than 2^31
-  // rows or weights).
+  // rows or weights; Pillow 13).
   absl::Status Plan(absl::Span<const ResampleRequest> requests);
   const ResamplePlan& plan() const { return plan_; }
 
@@ -90,6 +96,7 @@ class ResamplePlanner {
   // The index of an axis's taps in the plan.
   uint32_t Add(uint32_t source, uint32_t output);
 
+  const Resampling resampling_;
   ResamplePlan plan_;
   std::map<std::pair<uint32_t, uint32_t>, Axis> axes_;
   size_t kept_ = 0;  // bytes

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/sha256.h"
 #include "common/status_macros.h"
+#include "proto/image/model_resampling.h"
 #include "server/command/inspect_family.h"
 #include "server/config/config_loader.h"
 #include "server/config/image_family_config.h"

@@ -19,6 +19,20 @@ constexpr PixelNorm kImageNet = {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
 // Gemma 4's tower normalises by itself.
 constexpr PixelNorm kNone = {{0, 0, 0}, {1, 1, 1}};
 
+// Those of the released checkpoints, by these sources.
+//
+// - InternVL: ImageNet's, which convert_internvl_weights_to_hf.py of
+//   transformers sets. Its class, that of GOT-OCR 2, has CLIP's.
+// - LLaVA-OneVision: 0.5. convert_llava_onevision_weights_to_hf.py takes the
+//   preprocessor_config.json of siglip-so400m-patch14-384. The class has
+//   CLIP's. The processor pads with the mean.
+// - ERNIE: the class's defaults, which its conversion script takes.
+// - Gemma 3, Idefics 3, SmolVLM (0.5), Pixtral and Mistral 3 (CLIP's): their
+//   preprocessor_config.json; the classes have the same.
+// - Gemma 4: none, since its class sets do_normalize to false.
+// - GLM, HunyuanVL, Kimi, Llama 4, MiniCPM-V: the defaults of their classes,
+//   which serve these models alone.
+//
 // In alphabetical order.
 constexpr FamilyProfile kProfiles[] = {
     {"ernie4_5_vl", kClip, 3, "</s>"},

@@ -7,6 +7,7 @@
 #include <google/protobuf/descriptor.h>
 
 #include "absl/strings/str_cat.h"
+#include "proto/image/model_resampling.h"
 #include "server/config/proto_yaml.h"
 #include "server/image_plan/family_check.h"
 
@@ -29,19 +30,6 @@ static_assert(ConfigOf<v1::ImageFamily::Rule>(ImageRule::kSlices) ==
               v1::ImageFamily::RULE_SLICES);
 static_assert(ConfigOf<v1::ImageFamily::Layout>(PatchLayout::kStrips) ==
               v1::ImageFamily::LAYOUT_STRIPS);
-
-ResampleFilter FilterOf(v1::ImageFamily::Filter filter) {
-  switch (filter) {
-    case v1::ImageFamily::FILTER_BILINEAR:
-      return ResampleFilter::kBilinear;
-    case v1::ImageFamily::FILTER_LANCZOS:
-      return ResampleFilter::kLanczos;
-    case v1::ImageFamily::FILTER_BOX:
-      return ResampleFilter::kBox;
-    default:
-      return ResampleFilter::kBicubic;
-  }
-}
 
 v1::ImageFamily::Filter ConfigOfFilter(ResampleFilter filter) {
   switch (filter) {

@@ -93,22 +93,20 @@ void CheckForm(const v1::Model& model, KeyReport* report) {
   }
 }
 
-// The first reason why images of the family cannot travel encoded; "" if they
-// can.
-std::string DeviceRefusal(const ImageFamily& family) {
+// Whether the family makes of an image one crop, the whole image resized once:
+// such images may travel encoded.
+bool IsResizedOnce(const ImageFamily& family) {
   switch (family.rule) {
     case ImageRule::kSmartResize:
     case ImageRule::kSmartResizeFrames:
     case ImageRule::kFillBudget:
     case ImageRule::kLongestEdge:
-      break;
+      return true;
+    case ImageRule::kFixedSize:
+      return family.max_tiles <= 1;
     default:
-      return "whose images are cut, padded or resized more than once";
+      return false;
   }
-  if (family.filter != ResampleFilter::kBicubic) {
-    return "which does not resize by the bicubic filter";
-  }
-  return "";
 }
 
 void CheckDevice(const v1::Model& model, KeyReport* report) {
@@ -117,11 +115,12 @@ void CheckDevice(const v1::Model& model, KeyReport* report) {
     return;
   }
   const ImageFamily family = FamilyOfConfig(model.image_family());
-  const std::string refusal = DeviceRefusal(family);
-  if (refusal.empty()) return;
-  report->AddFault("model.decode",
-                   absl::StrCat("found device beside the family ", family.name,
-                                ", ", refusal, "; wanted host"));
+  if (IsResizedOnce(family)) return;
+  report->AddFault(
+      "model.decode",
+      absl::StrCat("found device beside the family ", family.name,
+                   ", whose images are cut, padded or resized more than once; "
+                   "wanted host"));
 }
 
 }  // namespace

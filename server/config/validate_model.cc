@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "proto/image/model_resampling.h"
 #include "server/config/config_validate.h"
 #include "server/config/family_profile.h"
 #include "server/config/image_family_config.h"
@@ -74,18 +75,16 @@ void CheckDecode(const v1::Model& model, KeyReport* report) {
     }
     return;
   }
-  if (report->IsFaulty("model.resample") ||
-      model.resample() == v1::Model::RESAMPLE_PILLOW12) {
-    return;
-  }
+  if (report->IsFaulty("model.resample")) return;
+  const bool is_fast = model.resample() == v1::Model::RESAMPLE_FAST;
+  const ResampleLibrary library = LibraryOf(model.resample());
+  if (!is_fast && library != ResampleLibrary::kPillow13) return;
   report->AddFault(
       "model.resample",
-      absl::StrCat("found ",
-                   model.resample() == v1::Model::RESAMPLE_FAST
-                       ? "fast"
-                       : ResampleName(LibraryOf(model.resample())),
-                   " beside decode: device; wanted pillow12, the only resize "
-                   "that the GPU knows"));
+      absl::StrCat("found ", is_fast ? "fast" : ResampleName(library),
+                   " beside decode: device; wanted pillow12 or torchvision, "
+                   "since the GPU decodes at full scale and resizes along the "
+                   "width first"));
 }
 
 // An image token differs from all others only by its id.

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "proto/config.pb.h"
+#include "proto/image/model_resampling.h"
 #include "proto/image/resample_weights.h"
-#include "server/image/resample_name.h"
 
 namespace ballast {
 

@@ -17,6 +17,7 @@
 #include "tests/gpu/device_testing.h"
 #include "tests/gpu/same_as_on_host.h"
 #include "tests/integration/encoded_job.h"
+#include "tests/integration/resized_models.h"
 
 namespace ballast {
 namespace {
@@ -88,6 +89,17 @@ TEST(EncodedImagesGpuTest, Bfloat16) {
   options.pixel_type = PixelType::kBfloat16;
   options.steps = kSteps;
   ExpectSameJobs(job, MixedJpegs(), options);
+}
+
+TEST(EncodedImagesGpuTest, OtherResizes) {
+  for (const std::string& model : ResizedModels()) {
+    SCOPED_TRACE(model);
+    EncodedJob job;
+    job.model = model;
+    CudaWorldOptions options;
+    options.steps = kSteps;
+    ExpectSameJobs(job, MixedJpegs(), options);
+  }
 }
 
 TEST(EncodedImagesGpuTest, DamagedFiles) {

@@ -278,7 +278,7 @@ TEST(PatchifyGpuFormsTest, Margins) {
   for (const PatchShape& shape :
        {PatchShape{14, 2, 2}, PatchShape{14, 1, 1}, PatchShape{16, 1, 1},
         PatchShape{16, 1, 1, true, 40}}) {
-    for (const uint32_t margin : {6, 4}) {
+    for (const uint32_t margin : {6, 4, 12, 16, 1}) {
       std::vector<PatchifyImage> images =
           LayOut({{4, 6}, {2, 2}, {6, 4}}, shape, 0, 256);
       uint64_t offset = 0;

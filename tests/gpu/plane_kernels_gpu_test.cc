@@ -23,7 +23,8 @@ struct Size {
 };
 
 void ExpectTheTwinsPixels(const std::vector<Size>& sizes,
-                          const PlaneKernels& kernels, uint64_t shift = 0) {
+                          const PlaneKernels& kernels, uint64_t shift = 0,
+                          const Resampling& resampling = {}) {
   std::vector<ResampleRequest> requests;
   uint64_t planes_bytes = 0;
   uint64_t out_bytes = shift;
@@ -34,7 +35,7 @@ void ExpectTheTwinsPixels(const std::vector<Size>& sizes,
     planes_bytes += LayOutPlanes(form).bytes;
     out_bytes += uint64_t{3} * size.out_width * size.out_height;
   }
-  ResamplePlanner planner;
+  ResamplePlanner planner(resampling);
   OrDie(planner.Plan(requests));
   const ResamplePlan& plan = planner.plan();
   std::mt19937 random(static_cast<uint32_t>(planes_bytes));
@@ -102,6 +103,30 @@ TEST(PlaneKernelsGpuTest, ManySizes) {
                        static_cast<ChromaSampling>(random() % 4)});
     }
     ExpectTheTwinsPixels(sizes, kernels);
+  }
+}
+
+TEST(PlaneKernelsGpuTest, EveryFilterOfEachLibrary) {
+  const PlaneKernels kernels = OrDie(PlaneKernels::Create());
+  std::mt19937 random(11);
+  for (const ResampleFilter filter :
+       {ResampleFilter::kBox, ResampleFilter::kBilinear,
+        ResampleFilter::kBicubic, ResampleFilter::kLanczos}) {
+    for (const ResampleLibrary library :
+         {ResampleLibrary::kPillow12, ResampleLibrary::kTorchvision}) {
+      std::vector<Size> sizes = {{1, 1, 5, 7},
+                                 {kMostEngineSide, 90, 28, 28},
+                                 {3000, 2000, 896, 896},
+                                 {28, 28, 1400, 1400, ChromaSampling::k422}};
+      for (int i = 0; i < 24; ++i) {
+        const auto side = [&] {
+          return static_cast<uint32_t>(1 + random() % 500);
+        };
+        sizes.push_back({side(), side(), side(), side(),
+                         static_cast<ChromaSampling>(random() % 4)});
+      }
+      ExpectTheTwinsPixels(sizes, kernels, 0, {filter, library});
+    }
   }
 }
 

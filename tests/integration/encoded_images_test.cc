@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "tests/fakes/test_cluster.h"
 #include "tests/integration/encoded_job.h"
+#include "tests/integration/resized_models.h"
 #include "trainer_shim/trainer_place.h"
 
 namespace ballast {
@@ -99,6 +100,16 @@ INSTANTIATE_TEST_SUITE_P(
         ::testing::Values(std::make_tuple(1u, 1u), std::make_tuple(2u, 2u),
                           std::make_tuple(4u, 2u)),
         ::testing::Values("off", "direct", "exchange", "hybrid")));
+
+TEST(EncodedImagesTest, OtherResizes) {
+  for (const std::string& model : ResizedModels()) {
+    SCOPED_TRACE(model);
+    EncodedJob job;
+    job.vision_dp = job.language_dp = 2;
+    job.model = model;
+    EXPECT_GT(ExpectSameBatches(job, MixedJpegs()).encoded, 0u);
+  }
+}
 
 TEST(EncodedImagesTest, DamagedFiles) {
   EncodedJob job;

@@ -42,6 +42,7 @@ struct EncodedJob {
   uint32_t vision_dp = 1;
   uint32_t language_dp = 1;
   std::string delivery = "exchange";
+  std::string model = "profile: qwen2_5_vl, max_pixels: 60000";  // its keys
   std::string balance;  // more keys of that section
   std::string more;     // more sections
   std::string layout;   // more keys of both modules
@@ -56,11 +57,11 @@ inline LoadedConfig ConfigOf(const EncodedJob& job,
   auto config = ParseConfig(
       absl::StrCat(
           "sources: [{name: docs, format: webdataset, path: 'docs-*.tar'}]\n"
-          "model: {profile: qwen2_5_vl, max_pixels: 60000, decode: ",
-          decode, "}\nbatch: {global: ", 8 * grid, ", micro: ", 4 * grid,
-          "}\ntopology: {modules: {vision: {dp: ", job.vision_dp, job.layout,
-          "}, language: {dp: ", job.language_dp, job.layout,
-          "}}}\nbalance: {delivery: ", job.delivery, job.balance,
+          "model: {",
+          job.model, ", decode: ", decode, "}\nbatch: {global: ", 8 * grid,
+          ", micro: ", 4 * grid, "}\ntopology: {modules: {vision: {dp: ",
+          job.vision_dp, job.layout, "}, language: {dp: ", job.language_dp,
+          job.layout, "}}}\nbalance: {delivery: ", job.delivery, job.balance,
           "}\nserve: {threads: 2, memory: 64MiB, listen: ['unix:/replaced']}\n",
           job.more),
       "test.yaml", directory);

@@ -27,6 +27,20 @@ TEST(JobShapeTest, TakesTheModulesSizes) {
   EXPECT_TRUE(shape->exchanges());
 }
 
+TEST(JobShapeTest, KnowsHowImagesAreResized) {
+  v1::Job job = SyntheticJobMessage(SyntheticJob());
+  v1::Role role = RoleOf(v1::MODULE_LANGUAGE, 0);
+  role.set_module(v1::MODULE_VISION);
+  EXPECT_EQ(ShapeOf(job, role)->resampling, Resampling());
+  job.mutable_model()->set_resample(v1::Model::RESAMPLE_TORCHVISION);
+  job.mutable_model()->mutable_image_family()->set_filter(
+      v1::ImageFamily::FILTER_LANCZOS);
+  const auto shape = ShapeOf(job, role);
+  ASSERT_TRUE(shape.ok()) << shape.status();
+  EXPECT_EQ(shape->resampling.filter, ResampleFilter::kLanczos);
+  EXPECT_EQ(shape->resampling.library, ResampleLibrary::kTorchvision);
+}
+
 TEST(JobShapeTest, OneRankAndDirectExchangeNothing) {
   SyntheticJob job;
   job.language_dp = 1;

@@ -20,8 +20,8 @@ ResampleRequest Request(uint32_t width, uint32_t height, uint32_t out_width,
 
 // The weights of an axis as the plan has them, per output sample.
 void ExpectWeights(const ResamplePlan& plan, uint32_t axis, uint32_t source,
-                   uint32_t output) {
-  const ResampleWeights want = BicubicWeights(source, output);
+                   uint32_t output, const Resampling& resampling = {}) {
+  const ResampleWeights want = AllWeights(source, output, resampling);
   for (uint32_t i = 0; i < output; ++i) {
     const AxisTaps& got = plan.taps[axis + i];
     ASSERT_EQ(got.first, want.taps[i].first);
@@ -90,6 +90,32 @@ TEST(ResamplePlanTest, AnUnchangedAxisTakesEachSampleItself) {
     EXPECT_EQ(taps.count, 1u);
     EXPECT_EQ(plan.weights[taps.weights], 1 << kWeightBits);
   }
+}
+
+TEST(ResamplePlanTest, HasTheWeightsOfItsFilterAndLibrary) {
+  for (const ResampleFilter filter :
+       {ResampleFilter::kBox, ResampleFilter::kBilinear,
+        ResampleFilter::kBicubic, ResampleFilter::kLanczos}) {
+    for (const ResampleLibrary library :
+         {ResampleLibrary::kPillow12, ResampleLibrary::kTorchvision}) {
+      const Resampling resampling = {filter, library};
+      ResamplePlanner planner(resampling);
+      const ResampleRequest request = Request(101, 50, 30, 70);
+      ASSERT_TRUE(planner.Plan({&request, 1}).ok());
+      const ResamplePlan& plan = planner.plan();
+      ExpectWeights(plan, plan.images[0].columns, 101, 30, resampling);
+      ExpectWeights(plan, plan.images[0].rows, 50, 70, resampling);
+    }
+  }
+}
+
+// Some of its images are resized along the height first.
+TEST(ResamplePlanTest, RefusesPillow13) {
+  ResamplePlanner planner(
+      Resampling{ResampleFilter::kBicubic, ResampleLibrary::kPillow13});
+  const ResampleRequest request = Request(101, 50, 30, 20);
+  EXPECT_EQ(planner.Plan({&request, 1}).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(ResamplePlanTest, ForgetsWeightsBeyondItsBound) {

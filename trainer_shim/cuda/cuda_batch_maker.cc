@@ -56,12 +56,13 @@ absl::Status CudaBatchMaker::Open(const Setup& setup) {
                   shape, options_.pixel_type, options_.normalisation, stream_,
                   setup.communicator, finding, std::max<size_t>(ahead_, 1)));
   if (decodes) {
+    DeviceImageDecoder::Options decoder = options_.decoder;
+    decoder.resampling = shape.resampling;
     BALLAST_ASSIGN_OR_RETURN(
-        decode_,
-        DecodeStage::Create(options_.device, stage_.get(), options_.decoder,
-                            [this](const DeviceEntry& entry) {
-                              watch_->Given(&entry.packed);
-                            }));
+        decode_, DecodeStage::Create(options_.device, stage_.get(), decoder,
+                                     [this](const DeviceEntry& entry) {
+                                       watch_->Given(&entry.packed);
+                                     }));
     if (!decode_->hardware().ok()) {
       LogWarning("no JPEG engines, the CPU decodes: ",
                  decode_->hardware().message());

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "proto/image/resample_weights.h"
 #include "trainer_shim/cuda/cuda_handles.h"
 #include "trainer_shim/cuda/device_jpeg_engine.h"
 #include "trainer_shim/cuda/plane_kernels.h"
@@ -49,6 +50,7 @@ class DeviceImageDecoder {
     size_t images = 14;
     uint64_t memory = uint64_t{1} << 30;  // bytes on the device, all slots
     DeviceJpegEngine::Hardware hardware = DeviceJpegEngine::Hardware::kIfThere;
+    Resampling resampling = {};  // of all images, as ResamplePlanner's
   };
 
   // For the current device, which must be current in all calls. Errors: as
@@ -93,7 +95,8 @@ class DeviceImageDecoder {
     cudaEvent_t free = nullptr;  // as Begin's
   };
 
-  explicit DeviceImageDecoder(const Options& options) : options_(options) {}
+  explicit DeviceImageDecoder(const Options& options)
+      : options_(options), planner_(options.resampling) {}
   absl::Status BeginChunk(absl::Span<const EncodedImage> images, uint8_t* out,
                           cudaEvent_t free);
   // Makes a slot ready for a chunk, whose files and planes jpegs_ then lists.

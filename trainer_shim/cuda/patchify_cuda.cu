@@ -13,6 +13,7 @@
 #include "trainer_shim/cuda/kernel_loading.h"
 #include "trainer_shim/cuda/patchify_kernels.cuh"
 #include "trainer_shim/cuda/pixel_form_kernels.cuh"
+#include "trainer_shim/pixel_words.h"
 
 namespace ballast {
 namespace {
@@ -46,7 +47,7 @@ bool AllImages(const PatchifyBatch& batch, Condition condition) {
 bool InWords(const PatchifyBatch& batch) {
   return Aligned(batch.pixels, 4) &&
          AllImages(batch, [](const PatchifyImage& image) {
-           return image.pixel_offset % 4 == 0 && image.width % 4 == 0;
+           return LinesAreWords(image.pixel_offset, image.width);
          });
 }
 

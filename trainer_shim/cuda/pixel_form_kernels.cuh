@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "trainer_shim/cuda/patchify_kernels.cuh"
+#include "trainer_shim/pixel_words.h"
 
 namespace ballast {
 namespace {
@@ -108,14 +109,13 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // The optimised kernel for patches whose channels lie side by side: a thread
-// turns four bytes into four values, or writes four zeros of padding.
+// turns four bytes into four values, or writes four zeros of padding. The lines
+// of all crops are words (LinesAreWords).
 template <typename T, int kP>
 __global__ void __launch_bounds__(kThreads)
     PatchifyPixels(const Arguments<T> a) {
   using Vector = typename Four<T>::Vector;
-  constexpr uint32_t kWordsOfLine = 3 * kP / 4;
-  constexpr uint32_t kWordsOfPatch = kP * kWordsOfLine;
-  static_assert(kP % 4 == 0);
+  constexpr uint32_t kWordsOfPatch = 3 * kP * kP / 4;
   __shared__ T values[3][256];
   LoadValues<T, false>(*a.values, values);
   const uint64_t threads = uint64_t{gridDim.x} * kThreads;
@@ -127,11 +127,9 @@ __global__ void __launch_bounds__(kThreads)
     const uint64_t number = row - image.first_row;
     Vector four = {};
     if (number < uint64_t{image.grid_h} * image.grid_w) {
-      const uint64_t y = number / image.grid_w * kP + word / kWordsOfLine;
-      const uint64_t line = uint64_t{kWordsOfLine} * image.grid_w;
       const uint32_t* from =
           reinterpret_cast<const uint32_t*>(a.pixels + image.pixel_offset) +
-          y * line + number % image.grid_w * kWordsOfLine + word % kWordsOfLine;
+          WordOfPatch<kP>(number, word, image.grid_w, image.width);
       const uint32_t bytes = __ldg(from);
       const auto value = [&](uint32_t n) {
         return values[(word * 4 + n) % 3][bytes >> n * 8 & 0xFF];

@@ -16,7 +16,8 @@ BatchAssembler::BatchAssembler(const v1::Role& role, const JobShape& shape,
       shape_(shape),
       pixel_type_(pixel_type),
       table_(shape.mean, shape.std, normalisation),
-      communicator_(communicator) {}
+      communicator_(communicator),
+      unpacker_(shape.resampling) {}
 
 absl::StatusOr<BatchAssembler::Plan> BatchAssembler::PlanOf(
     const StepInfo& step, uint32_t micro_batch) const {

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "proto/image/resample_weights.h"
 #include "trainer_shim/encoded_piece.h"
 #include "trainer_shim/host/host_image_decoder.h"
 #include "trainer_shim/host/pack_cpu.h"
@@ -18,6 +19,10 @@ namespace ballast {
 // Thread-compatible.
 class EncodedUnpacker {
  public:
+  // `resampling` of all images, as ResamplePlanner's.
+  explicit EncodedUnpacker(const Resampling& resampling)
+      : decoder_(resampling) {}
+
   // Points images[piece.image].pixels of each of `pieces` to the image's
   // pixels, valid until the next call. Errors: DATA_LOSS (a file that cannot be
   // decoded), RESOURCE_EXHAUSTED, both naming the position.

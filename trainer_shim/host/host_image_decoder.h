@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "proto/image/resample_weights.h"
 #include "trainer_shim/host/cpu_jpeg_engine.h"
 #include "trainer_shim/jpeg_engine.h"
 #include "trainer_shim/resample_plan.h"
@@ -19,9 +20,13 @@ namespace ballast {
 // the largest image so far: DecodeMemory of it. Thread-compatible.
 class HostImageDecoder {
  public:
+  // `resampling` of all images, as ResamplePlanner's.
+  explicit HostImageDecoder(const Resampling& resampling = {})
+      : planner_(resampling) {}
+
   // `bytes` is a JPEG that JudgeForEngines does not refuse, with its form.
   // `out` holds height*width*3 bytes. Errors: INVALID_ARGUMENT (a side of 0,
-  // the size of `out`; damaged, not of `form`), RESOURCE_EXHAUSTED.
+  // the size of `out`; damaged, not of `form`; Pillow 13), RESOURCE_EXHAUSTED.
   absl::Status DecodeResized(absl::string_view bytes, const PlaneForm& form,
                              uint32_t width, uint32_t height,
                              absl::Span<uint8_t> out);

@@ -224,6 +224,8 @@ TEST(LoadConfig, ReadsWhereImagesAreDecoded) {
   EXPECT_EQ(load("{decode: device}").decode(), v1::Model::DECODE_DEVICE);
   EXPECT_EQ(load("{decode: device, resample: exact}").resample(),
             v1::Model::RESAMPLE_PILLOW12);
+  EXPECT_EQ(load("{decode: device, resample: torchvision}").resample(),
+            v1::Model::RESAMPLE_TORCHVISION);
   EXPECT_TRUE(
       load("{decode: device, device_unchecked: true}").device_unchecked());
 }

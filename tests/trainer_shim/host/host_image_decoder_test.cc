@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -107,6 +108,44 @@ TEST(HostImageDecoderTest, TheCorpusHasTheServersPixels) {
     ++taken;
   }
   EXPECT_GE(taken, 15);
+}
+
+// The server's decode and its resize, which tests/server/image compares with
+// the libraries.
+TEST(HostImageDecoderTest, OtherFiltersHaveTheServersPixels) {
+  for (const ResampleFilter filter :
+       {ResampleFilter::kBox, ResampleFilter::kBilinear,
+        ResampleFilter::kBicubic, ResampleFilter::kLanczos}) {
+    for (const ResampleLibrary library :
+         {ResampleLibrary::kPillow12, ResampleLibrary::kTorchvision}) {
+      const Resampling resampling = {filter, library};
+      HostImageDecoder decoder(resampling);
+      for (const MadeJpeg& made : HardJpegs()) {
+        SCOPED_TRACE(NameOf(made));
+        const std::string bytes = MakeJpeg(made);
+        const PlaneForm form = {made.width, made.height, made.sampling};
+        const auto picture = DecodeRgb(bytes);
+        ASSERT_TRUE(picture.ok()) << picture.status();
+        for (const auto& [width, height] :
+             {std::pair{made.width / 2 + 1, made.height / 3 + 1},
+              {made.width + 13, 2 * made.height + 1},
+              {made.width, made.height / 2 + 1},
+              {made.width, made.height}}) {
+          std::vector<uint8_t> want(size_t{width} * height * 3);
+          const absl::Status resized =
+              Resize(*picture, resampling, width, height, absl::MakeSpan(want));
+          ASSERT_TRUE(resized.ok()) << resized;
+          std::vector<uint8_t> got(want.size(), 0x5A);
+          const absl::Status status = decoder.DecodeResized(
+              bytes, form, width, height, absl::MakeSpan(got));
+          ASSERT_TRUE(status.ok()) << status;
+          ASSERT_EQ(got, want)
+              << "filter " << static_cast<int>(filter) << ", library "
+              << static_cast<int>(library) << ", to " << width << "x" << height;
+        }
+      }
+    }
+  }
 }
 
 TEST(HostImageDecoderTest, RefusesSizesThatDoNotFit) {

@@ -22,6 +22,14 @@ CONVERSATIONS = [
      ("assistant", ["The second."])],
 ]  # fmt: skip
 ALIGN = 4
+#: Families whose models take patches.
+PATCHES = ("ernie4_5_vl", "gemma4", "gemma4_blocks", "glm4v", "hunyuan_vl", "kimi_k25", "minicpmv4_6")
+#: Why a family's model takes no packed row.
+NOT_PACKED = {
+    "gemma3": "mixes up the images", "gemma3_pan_and_scan": "mixes up the images",
+    "gemma4_blocks": "mixes up the images", "hunyuan_vl": "see each other",
+    "minicpmv4_6": "linear attention",
+}  # fmt: skip
 
 
 class Images(dict):
@@ -49,12 +57,29 @@ def crops_of(family, inputs):
     return list(pixels), None, sizes
 
 
+def patches_of(family, inputs):
+    """[patches, values] patches as a loader has them, row by row or in merge order, and
+    the [crops, 3] grids. Gemma 4's are [crops, max_patches, values]."""
+    import torch
+
+    pixels = inputs["pixel_values"]
+    if family.startswith("gemma4"):
+        sides = inputs["image_position_ids"].amax(1).flip(1) + 1
+    elif family == "minicpmv4_6":  # a strip of patches, side by side
+        sides = inputs["target_sizes"]
+        side = pixels.shape[2]
+        pixels = pixels.reshape(3, side, -1, side).permute(2, 0, 1, 3).flatten(1)
+    else:
+        return pixels.flatten(1), inputs["image_grid_thw"]
+    return pixels, torch.cat([torch.ones_like(sides[:, :1]), sides], 1).long()
+
+
 def positions_of(model, inputs, placeholder):
     """[axes, tokens] position ids of one sample."""
     import torch
 
     ids = inputs["input_ids"]
-    if model.config.model_type != "glm4v":
+    if model.config.model_type not in ("ernie4_5_vl_moe", "glm4v", "hunyuan_vl"):
         return torch.arange(ids.shape[1])[None]
     return model.model.get_rope_index(
         ids, (ids == placeholder).int(), inputs.get("image_grid_thw"))[0][:, 0]
@@ -76,9 +101,11 @@ def batch_of(family, inputs_of_samples, labels, positions):
         row["labels"] += own[1:] + [-100] + [-100] * len(pad)
         places.append(torch.nn.functional.pad(positions[len(lengths)], (0, len(pad))))
         lengths.append((len(ids), room))
-        if "image_grid_thw" in inputs:
-            grids += inputs["image_grid_thw"].tolist()
-            patches.append(inputs["pixel_values"])
+        if family in PATCHES:
+            if "pixel_values" in inputs:
+                pixels, sides = patches_of(family, inputs)
+                patches.append(pixels)
+                grids += sides.tolist()
             continue
         some, per_image, of_images = crops_of(family, inputs)
         crops += some
@@ -94,10 +121,13 @@ def batch_of(family, inputs_of_samples, labels, positions):
     batch["max_seqlen"] = max(padded)
     if patches:
         grids.append([1, 2, 2])
-        patches.append(torch.full((4, patches[0].shape[1]), 0.5))
+        rows = 1 if family.startswith("gemma4") else 4
+        patches.append(torch.full((rows, *patches[0].shape[1:]), 0.5))
         batch["pixel_values"] = torch.cat(patches)
         batch["image_grid_thw"] = torch.tensor(grids)
         batch["crops_per_image"] = torch.ones(len(grids), dtype=torch.int64)
+        if family not in ("ernie4_5_vl", "glm4v"):  # in merge order
+            batch["imgs_sizes"] = batch["image_grid_thw"][:, 1:] * 14
         return batch
     if family == "pixtral":
         # Each crop without what the processor padded it with in its sample.
@@ -145,6 +175,8 @@ class LossTest(unittest.TestCase):
                 int((s["input_ids"] == placeholder).sum()) // 256 for s in samples]
         elif family in ("idefics3", "smolvlm", "internvl3", "llama4"):
             Images.images_per_sample = [len(crops_of(family, s)[0]) for s in samples]
+        elif family == "minicpmv4_6":
+            Images.images_per_sample = [len(s.get("target_sizes", ())) for s in samples]
         else:
             Images.images_per_sample = [1, 0, 2]
         adapter = Family(model.config)
@@ -159,8 +191,8 @@ class LossTest(unittest.TestCase):
                 wanted.append(float(model(**sample, **extra, labels=torch.tensor([own])).loss))
             unpacked = [float(model(**one).loss) for one in adapter.unpacked(batch)]
             one_call = [float(model(**adapter.padded(batch)).loss)]
-            if family.startswith("gemma3"):
-                with self.assertRaisesRegex(Unimplemented, "mixes up the images"):
+            if family in NOT_PACKED:
+                with self.assertRaisesRegex(Unimplemented, NOT_PACKED[family]):
                     adapter.packed(batch)
             else:
                 one_call.append(float(model(**adapter.packed(batch)).loss))
@@ -183,8 +215,9 @@ def _add(family):
 
 
 for _family in (
-    "gemma3", "gemma3_pan_and_scan", "glm4v", "idefics3", "internvl3", "llama4", "llava1_5",
-    "llava1_5_pad", "llava_next", "llava_onevision", "pixtral", "smolvlm",
+    "ernie4_5_vl", "gemma3", "gemma3_pan_and_scan", "gemma4", "gemma4_blocks", "glm4v",
+    "hunyuan_vl", "idefics3", "internvl3", "kimi_k25", "llama4", "llava1_5", "llava1_5_pad",
+    "llava_next", "llava_onevision", "minicpmv4_6", "pixtral", "smolvlm",
 ):  # fmt: skip
     _add(_family)
 
@@ -196,7 +229,7 @@ class RefusalTest(unittest.TestCase):
 
     def test_model(self):
         self.Config.model_type = "bert"
-        with self.assertRaisesRegex(InvalidArgument, "model_type: found bert, wanted one of gemma3"):
+        with self.assertRaisesRegex(InvalidArgument, "model_type: found bert, wanted one of ernie4_5_vl_moe"):
             Family(self.Config())
         self.Config.model_type = "llava"
 
@@ -222,8 +255,19 @@ class RefusalTest(unittest.TestCase):
             cu_seqlens_padded=numpy.array([0, 2]), pixel_values=numpy.zeros((8, 12)),
             image_grid_thw=numpy.array([[1, 2, 2], [1, 2, 2]]), crops_per_image=numpy.array([1, 1]),
         )  # fmt: skip
-        with self.assertRaisesRegex(InvalidArgument, r"found shape \[8, 12\]; llava takes crops"):
+        with self.assertRaisesRegex(
+            InvalidArgument, r"found patches in merge order.* \[8, 12\]; llava takes crops"
+        ):
             Family(self.Config()).packed(batch)
+        # Both have the same shape.
+        self.Config.model_type = "kimi_k25"
+        with self.assertRaisesRegex(InvalidArgument, "found patches in merge order.* row by row"):
+            Family(self.Config()).packed(batch)
+        self.Config.model_type = "glm4v"
+        batch["imgs_sizes"] = numpy.array([[4, 4], [4, 4]])
+        with self.assertRaisesRegex(InvalidArgument, "found patches row by row.* in merge order"):
+            Family(self.Config()).packed(batch)
+        self.Config.model_type = "llava"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Families from files to a loss: a server of the family, a loader and the adapter beside
 the model's own processor, on the same conversations.
 
-Ids and pixels must be equal, and so must be the losses of small random models.
+Ids and pixels must be equal, and so must be the losses of small random models. Positions
+on several axes must be those of the models.
 """
 
 import importlib.util
@@ -24,6 +25,10 @@ CONVERSATIONS = [
     [("user", [(300, 500), (500, 300), "Which?"]), ("assistant", ["The second."])],
     [("user", [(337, 336), "And this?"]), ("assistant", ["A cat.\n"])],
 ]  # fmt: skip
+#: Models with several axes of positions take adjacent placeholders for one image. Their
+#: own templates write tokens between them.
+APART = [[(role, [part for p in parts for part in (" and ", p)]) for role, parts in turns]
+         for turns in CONVERSATIONS]  # fmt: skip
 CONFIG = """
 sources: [{name: chat, format: jsonl, path: chat.jsonl, media_root: .}]
 order: {shuffle: false}
@@ -31,6 +36,7 @@ model:
   profile: %s
   tokenizer: tokenizer.json
   resample: %s
+  %s
   token_ids: {end_of_text: 0}  # of plain texts, which there are none of here
 batch: {global: 4, micro: 4, max_tokens: 32768}
 topology: {modules: {vision: {dp: 1}, language: {dp: 1}}}
@@ -42,13 +48,14 @@ serve: {listen: ["127.0.0.1:0"], threads: 1}
 
 @unittest.skipIf(MISSING, "SKIPPED: Python lacks %s (BALLAST_PYTHON)" % ", ".join(MISSING))
 class FamiliesTest(tools.ToolTest):
-    def batches(self, family, mode, is_pil):
-        """The batch of the only step, read by a loader of a server of `mode`."""
+    def batches(self, family, mode, is_pil, more=""):
+        """The batch of the only step, read by a loader of a server of `mode`. `more` is a
+        line of the model's section."""
         import PIL
 
         pillow = "pillow13" if int(PIL.__version__.split(".")[0]) > 12 else "pillow12"
         config = os.path.join(family, mode + ".yaml")
-        config = self.write(config, CONFIG % (family, pillow if is_pil else "torchvision", mode))
+        config = self.write(config, CONFIG % (family, pillow if is_pil else "torchvision", more, mode))
         self.ok("ballast-server", "index", "--config", config)
         with self.server(config, f"unix:{self.folder}/{family[:20]}.sock") as (address,):
             with ballast.Loader(address, dp_rank=0, device="cpu", steps=1,
@@ -59,10 +66,11 @@ class FamiliesTest(tools.ToolTest):
                 batch.images_per_sample  # noqa: B018: known while the loader is open
                 return batch.clone(), loader.job
 
-    def check(self, family):
+    def prepare(self, family, conversations=CONVERSATIONS):
+        """The family's processor, its tokenizer's and the conversations' files written;
+        the placeholder; and whether the processor resizes with Pillow."""
         import torch
 
-        from ballast.adapters.huggingface_families import Family
         from tests.trainer_shim.python import family_models  # first: it finds the others
         from check_family_chats import line_of, save_tokenizer
         from image_processors import drawn
@@ -74,7 +82,7 @@ class FamiliesTest(tools.ToolTest):
         is_pil = type(processor.image_processor).__name__.endswith("Pil")
         save_tokenizer(processor, self.path(family, "tokenizer.json"))
         lines = []
-        for number, turns in enumerate(CONVERSATIONS):
+        for number, turns in enumerate(conversations):
             line = json.loads(line_of(turns))
             names = []
             for k, (height, width) in enumerate(line["images"]):
@@ -82,7 +90,15 @@ class FamiliesTest(tools.ToolTest):
                 drawn(width, height).save(self.path(family, names[-1]))
             lines.append(json.dumps({"messages": line["messages"], "images": names}))
         self.write(os.path.join(family, "chat.jsonl"), "\n".join(lines) + "\n")
+        return processor, placeholder, is_pil
 
+    def check(self, family):
+        import torch
+
+        from ballast.adapters.huggingface_families import Family
+        from tests.trainer_shim.python import family_models
+
+        processor, placeholder, is_pil = self.prepare(family)
         batch, job = self.batches(family, "shard", is_pil)
         self.assertEqual(job["model"]["token_ids"]["image"], placeholder)
         rows, _ = self.batches(family, "padded", is_pil)
@@ -113,6 +129,38 @@ class FamiliesTest(tools.ToolTest):
                 loss = float(model(**arguments).loss)
                 self.assertAlmostEqual(loss, mean, delta=abs(mean) * 2e-6)
 
+    def check_positions(self, family):
+        """Positions on several axes, of families whose own chat template is refused."""
+        import torch
+
+        from ballast.adapters.huggingface_families import Family
+        from tests.trainer_shim.python import family_models
+        from image_processors import drawn
+
+        processor, placeholder, is_pil = self.prepare(family, APART)
+        batch, job = self.batches(family, "shard", is_pil, "chat_template: chatml")
+        self.assertEqual(job["model"]["token_ids"]["image"], placeholder)
+        model = family_models.model_of(family, processor)
+        axes = set()
+        with torch.no_grad():
+            for sample, own in zip(batch.samples, Family(model.config).unpacked(batch)):
+                ids, grids = own["input_ids"], own.get("image_grid_thw")
+                types = (ids == placeholder).int()
+                theirs = model.model.get_rope_index(ids, types, grids)[0]
+                self.assertEqual(own["position_ids"].tolist(), theirs.tolist())
+                axes.add(tuple((theirs != theirs[:1]).flatten(1).any(1).tolist()))
+                if "pixel_values" not in own:
+                    continue
+                sizes = [p for _, parts in APART[sample.ordinal]
+                         for p in parts if not isinstance(p, str)]  # fmt: skip
+                made = processor.image_processor([drawn(*s) for s in sizes], return_tensors="pt")
+                self.assertTrue((own["pixel_values"] == made["pixel_values"]).all())
+                loss = float(model(**own).loss)
+                del own["position_ids"]
+                alone = float(model(**own, mm_token_type_ids=types).loss)
+                self.assertAlmostEqual(loss, alone, delta=abs(alone) * 1e-6)
+        self.assertGreater(len(axes), 1)  # text alone, and images, whose axes differ
+
     def same_pixels(self, family, own, inputs):
         """Every crop is the processor's, to the bit."""
         ours, theirs = own["pixel_values"], inputs["pixel_values"]
@@ -133,6 +181,9 @@ def _add(family):
 
 for _family in FAMILIES:
     _add(_family)
+for _family in ("ernie4_5_vl", "glm4v", "hunyuan_vl"):
+    setattr(FamiliesTest, "test_positions_" + _family,
+            lambda self, family=_family: self.check_positions(family))  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -95,8 +95,67 @@ def _glm4v(token, words):
         image_end_token_id=words - 3, video_start_token_id=words - 4, video_end_token_id=words - 5)
 
 
+def _ernie(token, words):
+    return transformers.Ernie4_5_VLMoeConfig(
+        vision_config={**VISION, "depth": 2, "num_heads": 2, "patch_size": 14},
+        text_config={"vocab_size": words, **TEXT, "moe_intermediate_size": [32, 16], "moe_k": 2,
+                     "moe_num_experts": 4, "moe_num_shared_experts": 1,
+                     "mlp_layer_types": ["dense", "sparse"],
+                     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0,
+                                         "mrope_section": [3, 3, 2]}},
+        image_token_id=token, video_token_id=words - 1, image_start_token_id=words - 2,
+        image_end_token_id=words - 3, video_start_token_id=words - 4, video_end_token_id=words - 5)
+
+
+def _gemma4(bidirectional):
+    return lambda token, words: transformers.Gemma4Config(
+        vision_config={**VISION, "num_key_value_heads": 2, "head_dim": 16, "patch_size": 16},
+        text_config={"vocab_size": words, "vocab_size_per_layer_input": words,
+                     "hidden_size_per_layer_input": 8, "sliding_window": 64,
+                     "use_bidirectional_attention": bidirectional,
+                     "layer_types": ["sliding_attention", "full_attention"], **TEXT},
+        audio_config=None, image_token_id=token, video_token_id=words - 1,
+        audio_token_id=words - 2)
+
+
+def _hunyuan(token, words):
+    return transformers.HunYuanVLConfig(
+        vision_config={**VISION, "num_key_value_heads": 2, "out_hidden_size": 32,
+                       "text_hidden_size": 32, "patch_size": 16},
+        text_config={"vocab_size": words, **TEXT, "rope_parameters": {
+            "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 2, 2, 2]}},
+        image_token_id=token)
+
+
+def _kimi(token, words):
+    return transformers.Kimi_K25Config(
+        vision_config={**VISION, "patch_size": 14},
+        text_config={"model_type": "deepseek_v3", "vocab_size": words, **TEXT, "head_dim": 8,
+                     "moe_intermediate_size": 16, "n_routed_experts": 4, "n_group": 2,
+                     "topk_group": 1, "num_experts_per_tok": 2, "first_k_dense_replace": 1,
+                     "kv_lora_rank": 16, "q_lora_rank": 16, "qk_rope_head_dim": 8,
+                     "v_head_dim": 16, "qk_nope_head_dim": 8, "num_mtp_layers": 0},
+        projection_hidden_size=32, image_token_id=token, video_token_id=words - 1)
+
+
+def _minicpm(token, words):
+    return transformers.MiniCPMV4_6Config(
+        vision_config={**VISION, "image_size": 448, "patch_size": 14, "insert_layer_id": 0},
+        text_config={"model_type": "qwen3_5_text", "vocab_size": words, **TEXT,
+                     "layer_types": ["linear_attention", "full_attention"],
+                     "linear_num_key_heads": 2, "linear_num_value_heads": 2,
+                     "linear_key_head_dim": 16, "linear_value_head_dim": 16},
+        insert_layer_id=0, image_token_id=token, video_token_id=words - 1)
+
+
 #: Family -> configuration of (image token, vocabulary), class of the model.
 MODELS = {
+    "ernie4_5_vl": (_ernie, "Ernie4_5_VLMoeForConditionalGeneration"),
+    "gemma4": (_gemma4(None), "Gemma4ForConditionalGeneration"),
+    "gemma4_blocks": (_gemma4("vision"), "Gemma4ForConditionalGeneration"),
+    "hunyuan_vl": (_hunyuan, "HunYuanVLForConditionalGeneration"),
+    "kimi_k25": (_kimi, "Kimi_K25ForConditionalGeneration"),
+    "minicpmv4_6": (_minicpm, "MiniCPMV4_6ForConditionalGeneration"),
     "gemma3": (_gemma3, "Gemma3ForConditionalGeneration"),
     "gemma3_pan_and_scan": (_gemma3, "Gemma3ForConditionalGeneration"),
     "glm4v": (_glm4v, "Glm4vForConditionalGeneration"),
@@ -110,17 +169,45 @@ MODELS = {
     "pixtral": (_pixtral, "LlavaForConditionalGeneration"),
     "smolvlm": (_idefics("SmolVLM"), "SmolVLMForConditionalGeneration"),
 }
-PLAIN_CHAT = ("{% for m in messages %}{{ m['role'] }}: {% for c in m['content'] %}"
-              "{{ '<|begin_of_image|><|image|><|end_of_image|>' if c['type'] == 'image' else c['text'] }}"
-              "{% endfor %}\n{% endfor %}")
+#: What stands for an image in a text, for families without a chat template here.
+IMAGE_TEXTS = {
+    "ernie4_5_vl": "<|IMAGE_START|><|IMAGE_PLACEHOLDER|><|IMAGE_END|>",
+    "gemma4": "<|image|>",
+    "gemma4_blocks": "<|image|>",
+    "glm4v": "<|begin_of_image|><|image|><|end_of_image|>",
+    "hunyuan_vl": "<｜hy_place▁holder▁no▁100｜><｜hy_place▁holder▁no▁102｜><｜hy_place▁holder▁no▁101｜>",
+    "kimi_k25": "<|media_pad|>",
+    "minicpmv4_6": "<|image_pad|>",
+}
+PLAIN_CHAT = ("{%% for m in messages %%}{{ m['role'] }}: {%% for c in m['content'] %%}"
+              "{{ '%s' if c['type'] == 'image' else c['text'] }}"
+              "{%% endfor %%}\n{%% endfor %%}")
+#: Families that differ in the model alone.
+SAME_PROCESSOR = {"gemma4_blocks": "gemma4"}
+
+
+#: Mean and deviation of the released checkpoints, where the classes have others: as in
+#: family_profile.cc, which names the sources.
+CHECKPOINTS = {
+    "internvl3": ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+    "llava_onevision": ([0.5, 0.5, 0.5], [0.5, 0.5, 0.5]),
+}  # fmt: skip
 
 
 def processor_of(family):
-    template, _, begin = COVERED.get(family, (PLAIN_CHAT, [], None))
-    return text_processor(family, SPECIALS, MERGES, begin, template)
+    template, _, begin = COVERED.get(family, (PLAIN_CHAT % IMAGE_TEXTS.get(family), [], None))
+    processor = text_processor(
+        SAME_PROCESSOR.get(family, family), SPECIALS, MERGES, begin, template)
+    if family in CHECKPOINTS:
+        images = processor.image_processor
+        images.image_mean, images.image_std = CHECKPOINTS[family]
+    return processor
 
 
-PLACEHOLDERS = {"gemma3": "<image_soft_token>", "gemma3_pan_and_scan": "<image_soft_token>",
+PLACEHOLDERS = {"ernie4_5_vl": "<|IMAGE_PLACEHOLDER|>", "gemma4": "<|image|>",
+                "gemma4_blocks": "<|image|>", "hunyuan_vl": "<｜hy_place▁holder▁no▁102｜>",
+                "kimi_k25": "<|media_pad|>", "minicpmv4_6": "<|image_pad|>",
+                "gemma3": "<image_soft_token>", "gemma3_pan_and_scan": "<image_soft_token>",
                 "glm4v": "<|image|>", "internvl3": "<IMG_CONTEXT>", "llama4": "<|patch|>",
                 "pixtral": "[IMG]"}
 
@@ -137,6 +224,9 @@ def model_of(family, processor):
     words = len(processor.tokenizer)
     torch.manual_seed(7)
     config = config_of(token, words)
+    if family == "ernie4_5_vl":
+        config.image_start_token_id = processor.image_start_token_id
+        config.image_end_token_id = processor.image_end_token_id
     config._attn_implementation = "eager"
     model = getattr(transformers, kind)(config).float().eval()
     # Weights that are zero at first would hide what the image contributes.

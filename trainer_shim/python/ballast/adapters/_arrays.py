@@ -39,6 +39,11 @@ def where(condition: Any, array: Any, other: int) -> Any:
     return numpy.where(condition, array, numpy.asarray(other, array.dtype))
 
 
+def transposed(array: Any, axes: Sequence[int]) -> Any:
+    """The array with its axes in this order."""
+    return array.permute(*axes) if is_torch(array) else array.transpose(axes)
+
+
 def from_host(host: Any, like: Any) -> Any:
     """Converts a NumPy array to the library and device of `like`. A copy to a GPU goes
     through pinned memory and does not wait."""

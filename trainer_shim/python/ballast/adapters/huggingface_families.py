@@ -7,28 +7,11 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import InvalidArgument, Unimplemented
 from ._arrays import concatenate, full, host_values
+from ._family_forms import FORMS, MERGED, PADDED, RASTER
+from ._family_forms import marked, padded_inputs, raster_inputs, require_form
 from ._rows import require_packed, require_paired
 from .huggingface import _counted, _moved_right
 from .padded import rows
-
-_TILES = "crops, [n, 3, height, width]"
-_MERGED = "patches, [n, values]"
-#: model_type of a configuration -> the form of `pixel_values` that the model takes.
-_FORMS = {
-    "gemma3": _TILES,
-    "glm46v": _MERGED,
-    "glm4v": _MERGED,
-    "glm4v_moe": _MERGED,
-    "idefics3": _TILES,
-    "internvl": _TILES,
-    "llama4": _TILES,
-    "llava": _TILES,
-    "llava_next": _TILES,
-    "llava_onevision": _TILES,
-    "mistral3": _TILES,
-    "smolvlm": _TILES,
-}
-_DIMENSIONS = {_TILES: 4, _MERGED: 2}
 
 
 class Family:
@@ -37,9 +20,10 @@ class Family:
         family = ballast.adapters.huggingface_families.Family(model.config)
         loss = model(**family.packed(batch)).loss
 
-    For LLaVA 1.5, LLaVA-NeXT, LLaVA-OneVision, InternVL, Gemma 3, Idefics 3, SmolVLM,
-    Pixtral and Mistral 3, Llama 4 and GLM-4.xV, as of transformers 5.23. For Qwen's
-    models see `huggingface`.
+    For LLaVA 1.5, LLaVA-NeXT, LLaVA-OneVision, InternVL, Gemma 3 and 4, Idefics 3,
+    SmolVLM, Pixtral and Mistral 3, Llama 4, GLM-4.xV, ERNIE-4.5-VL, HunyuanVL,
+    Kimi-K2.5 and MiniCPM-V 4.6, as of transformers 5.23. For Qwen's models see
+    `huggingface`.
 
     A dummy image is left out, since these models refuse an image that no token refers
     to. A rank may then have no image at all: DistributedDataParallel needs
@@ -50,18 +34,26 @@ class Family:
 
     Args:
         config: the model's configuration, of which `model_type`, `image_token_id` (or
-            `image_token_index`) and, for `llava`, `vision_config.model_type` are read.
+            `image_token_index`) and, for `llava`, `vision_config.model_type` are read;
+            for ERNIE the tokens around an image, for Gemma 4 and MiniCPM-V how
+            `text_config` attends.
     """
 
     def __init__(self, config: Any) -> None:
         self._type: str = config.model_type
-        if self._type not in _FORMS:
+        if self._type not in FORMS:
             raise InvalidArgument(
                 "model_type: found %s, wanted one of %s; Qwen's models take "
-                "huggingface.packed" % (self._type, ", ".join(sorted(_FORMS)))
+                "huggingface.packed" % (self._type, ", ".join(sorted(FORMS)))
             )
         token = getattr(config, "image_token_id", None)
         self._image_token = getattr(config, "image_token_index", None) if token is None else token
+        self._around = [
+            getattr(config, name)
+            for name in ("image_start_token_id", "image_end_token_id")
+            if getattr(config, name, None) is not None
+        ]
+        self._why_not_packed = _why_not_packed(config)
         vision = getattr(config, "vision_config", None)
         self._is_pixtral = self._type == "mistral3" or (
             self._type == "llava" and getattr(vision, "model_type", None) == "pixtral"
@@ -79,15 +71,16 @@ class Family:
         They pass other arguments on to their vision towers, so none are added for Flash
         Attention: it, too, finds the samples by their positions.
 
-        Raises Unimplemented for Gemma 3: of a row of several samples, transformers 5.23
-        looks up which tokens are of one image by their places in the sample, so that
-        tokens see those of other images, and no error tells.
+        Raises Unimplemented for models that see across the samples of a row, or mix up
+        their images, in transformers 5.23, where no error tells: Gemma 3; Gemma 4 whose
+        images' tokens see each other; HunyuanVL, which does not tell samples apart by
+        its four axes; MiniCPM-V, whose language model has linear attention.
         """
         require_packed(batch, "huggingface_families.packed")
-        if self._type == "gemma3":
+        if self._why_not_packed:
             raise Unimplemented(
-                "packed: transformers' gemma3 mixes up the images of the samples in a row: call "
-                "`unpacked`, or `padded`, for which packing.mode: padded makes the rows"
+                "packed: transformers' %s %s: call `unpacked`, or `padded`, for which "
+                "packing.mode: padded makes the rows" % (self._type, self._why_not_packed)
             )
         images = _Images.of(batch)
         return {
@@ -144,12 +137,11 @@ class Family:
 
     def _text(self, ids: Any, labels: Any) -> Dict[str, Any]:
         inputs = {"input_ids": ids, "labels": _moved_right(labels), "use_cache": False}
-        if self._type == "gemma3":
-            # The tokens of an image see each other, and training needs to be told so.
-            is_image = ids == self._image_token
-            inputs["token_type_ids"] = is_image.astype(ids.dtype) if hasattr(
-                is_image, "astype"
-            ) else is_image.to(ids.dtype)
+        if self._type in _TYPES:
+            tokens = [self._image_token]
+            if self._type == "ernie4_5_vl_moe":
+                tokens += self._around
+            inputs[_TYPES[self._type]] = marked(ids, tokens)
         return inputs
 
     def _positions(self, batch: Mapping[str, Any]) -> Any:
@@ -172,19 +164,16 @@ class Family:
         pixels: Any = batch.get("pixel_values")
         if pixels is None or part.last == part.first:
             return {}
-        form = _FORMS[self._type]
-        if len(pixels.shape) != _DIMENSIONS[form]:
-            raise InvalidArgument(
-                "pixel_values: found shape %s; %s takes %s: set model.image_form, and serve "
-                "the family of the model" % (list(pixels.shape), self._type, form)
-            )
+        require_form(batch, self._type)
+        form = FORMS[self._type]
         crops = slice(images.crops[part.first], images.crops[part.last])
-        if form == _MERGED:
-            first, last = images.patches[crops.start], images.patches[crops.stop]
-            return {
-                "pixel_values": pixels[first:last],
-                "image_grid_thw": batch["image_grid_thw"][crops],
-            }
+        if form == PADDED:
+            return padded_inputs(batch, crops)
+        if form in (MERGED, RASTER):
+            patches = pixels[images.patches[crops.start] : images.patches[crops.stop]]
+            if form == RASTER:
+                return raster_inputs(batch, patches, crops, self._type)
+            return {"pixel_values": patches, "image_grid_thw": batch["image_grid_thw"][crops]}
         pixels = pixels[crops]
         if self._type in ("idefics3", "smolvlm"):
             return {"pixel_values": pixels[None]}
@@ -196,6 +185,31 @@ class Family:
         if self._type == "llava_onevision":
             inputs["batch_num_images"] = part.counts
         return inputs
+
+
+#: model_type -> the argument that tells image tokens from text: for Gemma, since the
+#: tokens of an image see each other; for ERNIE, since they have experts of their own,
+#: as have the tokens around an image.
+_TYPES = {
+    "ernie4_5_vl_moe": "moe_mm_token_type_ids",
+    "gemma3": "token_type_ids",
+    "gemma4": "mm_token_type_ids",
+}
+
+
+def _why_not_packed(config: Any) -> str:
+    """Why a model takes no row of several samples; empty if it does."""
+    text = getattr(config, "text_config", None)
+    if config.model_type == "gemma3" or (
+        config.model_type == "gemma4"
+        and getattr(text, "use_bidirectional_attention", None) is not None
+    ):
+        return "mixes up the images of the samples in a row"
+    if config.model_type == "hunyuan_vl":
+        return "lets the samples of a row see each other"
+    if "linear_attention" in (getattr(text, "layer_types", None) or []):
+        return "has linear attention, which runs on from one sample of a row into the next"
+    return ""
 
 
 @dataclass(frozen=True)

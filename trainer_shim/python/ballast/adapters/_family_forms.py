@@ -1,0 +1,95 @@
+"""The forms in which Hugging Face's models of crops take their images."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping
+
+from ..errors import InvalidArgument
+from ._arrays import from_host, full, host_values, transposed, where
+
+TILES = "crops, [n, 3, height, width] (model.image_form: tiles)"
+MERGED = "patches in merge order, [n, values] (model.image_form: merge_order)"
+RASTER = "patches row by row, [n, values] (model.image_form: raster)"
+PADDED = "padded patches, [n, max_patches, values] (model.image_form: padded)"
+#: model_type of a configuration -> the form of `pixel_values` that the model takes.
+FORMS = {
+    "ernie4_5_vl_moe": MERGED,
+    "gemma3": TILES,
+    "gemma4": PADDED,
+    "glm46v": MERGED,
+    "glm4v": MERGED,
+    "glm4v_moe": MERGED,
+    "hunyuan_vl": RASTER,
+    "idefics3": TILES,
+    "internvl": TILES,
+    "kimi_k25": RASTER,
+    "llama4": TILES,
+    "llava": TILES,
+    "llava_next": TILES,
+    "llava_onevision": TILES,
+    "minicpmv4_6": RASTER,
+    "mistral3": TILES,
+    "smolvlm": TILES,
+}
+
+
+def form_of(batch: Mapping[str, Any]) -> str:
+    """The form of a batch's pixels. Merge order alone lists no sizes of crops."""
+    dimensions = len(batch["pixel_values"].shape)
+    if dimensions == 4:
+        return TILES
+    if dimensions == 3:
+        return PADDED
+    return MERGED if batch.get("imgs_sizes") is None else RASTER
+
+
+def require_form(batch: Mapping[str, Any], model_type: str) -> None:
+    """Raises InvalidArgument if the batch's pixels are not in the model's form."""
+    found, wanted = form_of(batch), FORMS[model_type]
+    if found != wanted:
+        raise InvalidArgument(
+            "pixel_values: found %s, shape %s; %s takes %s: serve the family of the model"
+            % (found, list(batch["pixel_values"].shape), model_type, wanted)
+        )
+
+
+def _square(patches: Any) -> Any:
+    """[n, 3*p*p] -> [n, 3, p, p]."""
+    side = round((patches.shape[1] // 3) ** 0.5)
+    return patches.reshape(patches.shape[0], 3, side, side)
+
+
+def raster_inputs(
+    batch: Mapping[str, Any], patches: Any, crops: slice, model_type: str
+) -> Dict[str, Any]:
+    """Arguments for `patches`, those of `crops`, row by row."""
+    grids = batch["image_grid_thw"][crops]
+    if model_type == "hunyuan_vl":
+        return {"pixel_values": patches, "image_grid_thw": grids}
+    squares = _square(patches)
+    if model_type == "kimi_k25":
+        return {"pixel_values": squares, "image_grid_thw": grids}
+    # MiniCPM-V: all patches side by side, one after the other.
+    strip = transposed(squares, (1, 2, 0, 3)).reshape(1, 3, squares.shape[2], -1)
+    return {"pixel_values": strip, "target_sizes": grids[:, 1:]}
+
+
+def padded_inputs(batch: Mapping[str, Any], crops: slice) -> Dict[str, Any]:
+    """Arguments of Gemma 4: patches, and the column and row of each; -1 for padding."""
+    import numpy
+
+    pixels: Any = batch["pixel_values"][crops]
+    grids = host_values(batch, "image_grid_thw")[crops].tolist()
+    places = numpy.full((len(grids), pixels.shape[1], 2), -1, numpy.int64)
+    for place, (_, height, width) in zip(places, grids):
+        rows, columns = numpy.divmod(numpy.arange(height * width), width)
+        place[: height * width] = numpy.stack([columns, rows], 1)
+    return {"pixel_values": pixels, "image_position_ids": from_host(places, pixels)}
+
+
+def marked(ids: Any, tokens: Any) -> Any:
+    """1 where an id is one of `tokens`, else 0."""
+    zeros = full(ids, ids.shape, 0)
+    for token in tokens:
+        zeros = where(ids != token, zeros, 1)
+    return zeros
