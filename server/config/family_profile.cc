@@ -27,8 +27,9 @@ constexpr PixelNorm kNone = {{0, 0, 0}, {1, 1, 1}};
 //   preprocessor_config.json of siglip-so400m-patch14-384. The class has
 //   CLIP's. The processor pads with the mean.
 // - ERNIE: the class's defaults, which its conversion script takes.
-// - Gemma 3, Idefics 3, SmolVLM (0.5), Pixtral and Mistral 3 (CLIP's): their
-//   preprocessor_config.json; the classes have the same.
+// - Gemma 3, SmolVLM (0.5) and Mistral 3 (CLIP's): their
+//   preprocessor_config.json; the classes have the same. Idefics 3 and Pixtral
+//   are of the classes of SmolVLM and Mistral 3.
 // - Gemma 4: none, since its class sets do_normalize to false.
 // - GLM, HunyuanVL, Kimi, Llama 4, MiniCPM-V: the defaults of their classes,
 //   which serve these models alone.
