@@ -292,6 +292,10 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values("receipts", "bimodal", "mixed",
                                          "lognormal"),
                        ::testing::Values(8, 64, 512)));
+INSTANTIATE_TEST_SUITE_P(
+    ManyRanks, DrawnLoadTest,
+    ::testing::Combine(::testing::Values("receipts", "bimodal", "mixed"),
+                       ::testing::Values(4096)));
 
 }  // namespace
 }  // namespace ballast
