@@ -1,19 +1,29 @@
 #include <algorithm>
 #include <numeric>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "common/status_macros.h"
 #include "server/schedule/balance.h"
 #include "server/schedule/balance_input.h"
+#include "server/schedule/cost_order.h"
 #include "server/schedule/fixed_point.h"
 #include "server/schedule/swap_search.h"
 
 namespace ballast {
 namespace {
 
-using GroupLoad = std::tuple<int64_t, size_t, uint32_t>;  // members, group last
+struct GroupLoad {
+  int64_t load;
+  uint32_t members;
+  uint32_t group;
+
+  bool operator<(const GroupLoad& other) const {
+    if (load != other.load) return load < other.load;
+    if (members != other.members) return members < other.members;
+    return group < other.group;
+  }
+};
 
 // Replaces the least entry of a heap: one way down, where a pop and a push go
 // down and up again.
@@ -33,16 +43,13 @@ void ReplaceTop(const GroupLoad& with, std::vector<GroupLoad>* heap) {
 // loads the group with fewer members goes first, so that samples of cost 0
 // spread out and no group stays empty if there are enough samples.
 Groups UncappedLpt(const std::vector<int64_t>& costs, uint32_t groups) {
-  std::vector<uint32_t> order(costs.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return costs[a] > costs[b]; });
   // Every group gets about as many.
   Groups result(groups);
   for (auto& group : result) group.reserve(costs.size() / groups + 2);
   std::vector<GroupLoad> by_load;  // a heap, the least on top
-  for (uint32_t g = 0; g < groups; ++g) by_load.emplace_back(0, 0, g);
-  for (const uint32_t i : order) {
+  by_load.reserve(groups);
+  for (uint32_t g = 0; g < groups; ++g) by_load.push_back({0, 0, g});
+  for (const uint32_t i : CostliestFirst(costs)) {
     const auto [load, members, group] = by_load.front();
     ReplaceTop({load + costs[i], members + 1, group}, &by_load);
     result[group].push_back(i);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "proto/schedule/module.h"
@@ -65,17 +66,18 @@ struct PlacedSample {
 // of `samples`.
 std::vector<PlacedSample> PlaceSamples(const Ownership& ownership,
                                        size_t samples) {
-  const Groups& groups = ownership.groups;
-  std::vector<PlacedSample> placed;
-  for (uint32_t g = 0; g < groups.size(); ++g) {
-    for (const uint32_t i : groups[g]) {
-      placed.push_back({i, g, static_cast<uint32_t>(placed.size())});
-    }
+  constexpr uint32_t kElsewhere = std::numeric_limits<uint32_t>::max();
+  std::vector<PlacedSample> by_sample(samples, {0, kElsewhere, 0});
+  uint32_t places = 0;
+  for (uint32_t g = 0; g < ownership.groups.size(); ++g) {
+    for (const uint32_t i : ownership.groups[g])
+      by_sample[i] = {i, g, places++};
   }
-  std::sort(placed.begin(), placed.end(),
-            [](const PlacedSample& a, const PlacedSample& b) {
-              return a.sample < b.sample;
-            });
+  std::vector<PlacedSample> placed;
+  placed.reserve(places);
+  for (const PlacedSample& each : by_sample) {
+    if (each.group != kElsewhere) placed.push_back(each);
+  }
   if (ownership.vision_groups.empty()) return placed;
   std::vector<uint32_t> vision_rank(samples);
   for (uint32_t r = 0; r < ownership.vision_groups.size(); ++r) {

@@ -43,6 +43,19 @@ std::vector<uint64_t> PayloadBytes(const std::vector<ScheduledSample>& samples,
   return bytes;
 }
 
+// The shards that one module's ranks read.
+ModuleShards MakeShard(const std::vector<ScheduledSample>& samples,
+                       const MicroBatchShape& shape, const ModuleRanks& ranks) {
+  ModuleShards module;
+  module.ranks = ranks;
+  module.bytes = PayloadBytes(samples, ranks.module, shape.geometry);
+  module.reader.reserve(samples.size());
+  for (uint32_t i = 0; i < samples.size(); ++i) {
+    module.reader.push_back(ReaderOf(i, ranks, shape));
+  }
+  return module;
+}
+
 // Returns whether the largest load exceeds the mean by at most that fraction of
 // the mean.
 bool IsBalanced(const std::vector<double>& costs, const Groups& groups,
@@ -100,11 +113,13 @@ absl::StatusOr<Groups> WindowGroups(const std::vector<ScheduledSample>& samples,
   BALLAST_ASSIGN_OR_RETURN(Groups groups,
                            Balance(samples, costs, reading.size(), shape));
   if (balance.algorithm() == v1::Balance::ALGORITHM_LPT) return groups;
-  std::vector<ModuleShards> shards = MakeShards(samples, shape);
-  // Most images stay with their text, and their pixels outweigh it by far.
-  if (IsSplit(shape)) shards.resize(1);
+  // With split placement most images stay with their text, and their pixels
+  // outweigh it by far.
   return NumberGroups(std::move(groups), samples.size() / shape.micro_batch,
-                      shards);
+                      IsSplit(shape)
+                          ? std::vector<ModuleShards>{MakeShard(
+                                samples, shape, shape.modules.front())}
+                          : MakeShards(samples, shape));
 }
 
 // Enforces balance.align_images in one micro-batch.
@@ -135,12 +150,7 @@ std::vector<ModuleShards> MakeShards(
     const std::vector<ScheduledSample>& samples, const MicroBatchShape& shape) {
   std::vector<ModuleShards> shards;
   for (const ModuleRanks& ranks : shape.modules) {
-    ModuleShards& module = shards.emplace_back();
-    module.ranks = ranks;
-    module.bytes = PayloadBytes(samples, ranks.module, shape.geometry);
-    for (uint32_t i = 0; i < samples.size(); ++i) {
-      module.reader.push_back(ReaderOf(i, ranks, shape));
-    }
+    shards.push_back(MakeShard(samples, shape, ranks));
   }
   return shards;
 }

@@ -44,12 +44,13 @@ class Search {
       : costs_(costs),
         groups_(std::move(groups)),
         keep_counts_(keep_counts),
-        loads_(groups_.size(), 0) {
+        loads_(groups_.size(), 0),
+        taken_(groups_.size()) {
     int64_t sum = 0, largest = 0, unit = 0;
     for (const int64_t cost : costs_) {
       sum += cost;
       largest = std::max(largest, cost);
-      unit = std::gcd(unit, cost);
+      if (unit != 1) unit = std::gcd(unit, cost);
     }
     const int64_t mean = sum / static_cast<int64_t>(groups_.size());
     const int64_t bound = std::max(largest, mean);
@@ -59,8 +60,15 @@ class Search {
       close_enough_ = std::max(close_enough_, (bound + unit - 1) / unit * unit);
     for (uint32_t g = 0; g < groups_.size(); ++g) {
       for (const uint32_t i : groups_[g]) loads_[g] += costs_[i];
-      by_load_.emplace(loads_[g], g);
     }
+    // A set takes what is sorted in linear time.
+    std::vector<std::pair<int64_t, uint32_t>> sorted;
+    sorted.reserve(groups_.size());
+    for (uint32_t g = 0; g < groups_.size(); ++g) {
+      sorted.emplace_back(loads_[g], g);
+    }
+    std::sort(sorted.begin(), sorted.end());
+    by_load_ = ByLoad(sorted.begin(), sorted.end());
   }
 
   void Improve() {
@@ -77,6 +85,8 @@ class Search {
   }
 
  private:
+  using ByLoad = std::set<std::pair<int64_t, uint32_t>>;  // load, group
+
   // The bundles of one group in ascending order of cost.
   void ListBundles(const std::vector<uint32_t>& group, bool pairs,
                    bool with_none, std::vector<Bundle>* bundles) const {
@@ -91,15 +101,26 @@ class Search {
     }
     // Of equal costs the first in the list above first, which all four say.
     // std::stable_sort would allocate memory for each of these short lists.
-    std::sort(bundles->begin(), bundles->end(),
-              [](const Bundle& a, const Bundle& b) {
-                if (a.cost != b.cost) return a.cost < b.cost;
-                if (a.members[0] != b.members[0]) {
-                  return a.members[0] < b.members[0];
-                }
-                if (a.count != b.count) return a.count < b.count;
-                return a.members[1] < b.members[1];
-              });
+    const auto before = [](const Bundle& a, const Bundle& b) {
+      if (a.cost != b.cost) return a.cost < b.cost;
+      if (a.members[0] != b.members[0]) return a.members[0] < b.members[0];
+      if (a.count != b.count) return a.count < b.count;
+      return a.members[1] < b.members[1];
+    };
+    if (pairs) {
+      std::sort(bundles->begin(), bundles->end(), before);
+      return;
+    }
+    // Groups begin in descending order of cost, and keep most of it.
+    std::reverse(bundles->begin(), bundles->end());
+    for (size_t i = 1; i < bundles->size(); ++i) {
+      const Bundle moved = (*bundles)[i];
+      size_t at = i;
+      for (; at > 0 && before(moved, (*bundles)[at - 1]); --at) {
+        (*bundles)[at] = (*bundles)[at - 1];
+      }
+      (*bundles)[at] = moved;
+    }
   }
 
   bool ImproveHeaviest(bool pairs) {
@@ -131,21 +152,31 @@ class Search {
     return true;
   }
 
+  // What `group` may give in a swap; single samples are listed once until the
+  // group changes.
+  const std::vector<Bundle>& Takeable(uint32_t group, bool pairs) {
+    std::vector<Bundle>* bundles = pairs ? &taken_pairs_ : &taken_[group];
+    if (pairs || bundles->empty()) {
+      ListBundles(groups_[group], pairs, /*with_none=*/!keep_counts_, bundles);
+    }
+    return *bundles;
+  }
+
   // The swap that brings the two loads closest to each other. Both lists
   // ascend, so `at` only ever advances.
   std::optional<Swap> BestSwap(uint32_t heavy, uint32_t light, bool pairs) {
-    ListBundles(groups_[light], pairs, /*with_none=*/!keep_counts_, &taken_);
+    const std::vector<Bundle>& takeable = Takeable(light, pairs);
     const int64_t gap = loads_[heavy] - loads_[light];
     std::optional<Swap> best;
     int64_t best_gap = gap;  // |gap - 2 amount|: the gap that remains
     size_t at = 0;
     for (const Bundle& give : given_) {
       const int64_t wanted = give.cost - gap / 2;
-      while (at < taken_.size() && taken_[at].cost < wanted) ++at;
+      while (at < takeable.size() && takeable[at].cost < wanted) ++at;
       // The nearest costs are on either side; counts may exclude them.
-      for (size_t k = at > 1 ? at - 2 : 0; k < std::min(at + 2, taken_.size());
-           ++k) {
-        const Bundle& take = taken_[k];
+      for (size_t k = at > 1 ? at - 2 : 0;
+           k < std::min(at + 2, takeable.size()); ++k) {
+        const Bundle& take = takeable[k];
         if (keep_counts_ && take.count != give.count) continue;
         const int64_t remains = std::abs(gap - 2 * (give.cost - take.cost));
         if (remains < best_gap) {
@@ -158,6 +189,8 @@ class Search {
   }
 
   void Apply(uint32_t heavy, uint32_t light, const Swap& swap) {
+    taken_[heavy].clear();
+    taken_[light].clear();
     by_load_.erase({loads_[heavy], heavy});
     by_load_.erase({loads_[light], light});
     loads_[heavy] -= swap.amount();
@@ -190,8 +223,9 @@ class Search {
   const bool keep_counts_;
   std::vector<int64_t> loads_;
   int64_t close_enough_;
-  std::set<std::pair<int64_t, uint32_t>> by_load_;
-  std::vector<Bundle> given_, taken_;  // reused
+  ByLoad by_load_;
+  std::vector<std::vector<Bundle>> taken_;   // of each group; empty: unknown
+  std::vector<Bundle> given_, taken_pairs_;  // reused
 };
 
 }  // namespace

@@ -258,13 +258,19 @@ TEST_P(DrawnLoadTest, BothModulesAreAtTheirBounds) {
     return *(*Scheduler::Create(config, {&index}))->Schedule(step);
   };
   const double limit = kind == "receipts" ? 1.001 : 1.01;
-  for (uint64_t step = 0; step < 4; ++step) {
+  const bool many = ranks > 512;
+  for (uint64_t step = 0; step < (many ? 1u : 4u); ++step) {
     const v1::StepSchedule split = schedule(v1::Balance::PLACEMENT_SPLIT,
                                             v1::Balance::OBJECTIVE_SUM, step);
     const Ratios over_bound = RatiosOf(split, true);
     EXPECT_LE(over_bound.vision, limit) << "step " << step;
     EXPECT_LE(over_bound.language, limit) << "step " << step;
-    if (step > 0) continue;
+    if (many) {
+      std::printf("%s, %u ranks: split over the bound %.4f %.4f\n",
+                  kind.c_str(), ranks, over_bound.vision, over_bound.language);
+    }
+    // The others take long.
+    if (step > 0 || many) continue;
     const Ratios mean = RatiosOf(split, false);
     const Ratios sum = RatiosOf(schedule(v1::Balance::PLACEMENT_PAIRED,
                                          v1::Balance::OBJECTIVE_SUM, step),
@@ -292,6 +298,10 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values("receipts", "bimodal", "mixed",
                                          "lognormal"),
                        ::testing::Values(8, 64, 512)));
+INSTANTIATE_TEST_SUITE_P(
+    ManyRanks, DrawnLoadTest,
+    ::testing::Combine(::testing::Values("receipts", "bimodal", "mixed"),
+                       ::testing::Values(4096)));
 
 }  // namespace
 }  // namespace ballast
