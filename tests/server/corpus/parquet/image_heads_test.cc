@@ -1,6 +1,5 @@
 // Indexing Parquet in a store (here file://, which takes the same way) by the
-// heads of images, against indexing the same file by reading it whole. How
-// little is read: tests/integration/storage.
+// heads of images, against indexing the same file by reading it whole.
 #include <random>
 #include <string>
 #include <vector>
