@@ -1,12 +1,19 @@
 #include "server/schedule/group_order.h"
 
 #include <algorithm>
-#include <iterator>
+#include <bit>
 #include <utility>
 
 #include "server/schedule/permutation.h"
 
 namespace ballast {
+namespace {
+
+// Of 64 bytes, a line of a processor's cache.
+constexpr uint64_t kSlotsOfLine = 4;
+constexpr uint64_t kPrefetchedSlots = 8 * kSlotsOfLine;
+
+}  // namespace
 
 GroupEpoch::GroupEpoch(absl::Span<const uint64_t> starts, uint64_t size,
                        uint32_t open_groups, uint64_t key)
@@ -24,25 +31,47 @@ GroupEpoch::GroupEpoch(absl::Span<const uint64_t> starts, uint64_t size,
     }
   }
   windows_.push_back(before);
+  const uint64_t windows = windows_.size() - 1;
+  if (windows == 0) return;
+  shift_ = std::bit_width(std::max<uint64_t>(size / windows, 1)) - 1;
+  uint32_t window = 0;
+  for (uint64_t at = 0; at < size; at += uint64_t{1} << shift_) {
+    while (windows_[window + 1] <= at) ++window;
+    stretches_.push_back(window);
+  }
+  stretches_.push_back(static_cast<uint32_t>(windows - 1));
+}
+
+uint64_t GroupEpoch::WindowOf(uint64_t position) const {
+  const uint64_t stretch = position >> shift_;
+  const auto begin = windows_.begin() + stretches_[stretch] + 1;
+  const auto end = windows_.begin() + stretches_[stretch + 1] + 1;
+  return std::upper_bound(begin, end, position) - windows_.begin() - 1;
 }
 
 uint64_t GroupEpoch::At(uint64_t position) const {
-  const uint64_t window =
-      std::upper_bound(windows_.begin(), windows_.end() - 1, position) -
-      windows_.begin() - 1;
+  const uint64_t window = WindowOf(position);
+  const uint64_t begin = window * open_groups_;
+  const uint64_t end = std::min<uint64_t>(begin + open_groups_, slots_.size());
+  // The slots come from far memory while the permutation is computed.
+  const uint64_t fetched = std::min(end, begin + kPrefetchedSlots);
+  for (uint64_t i = begin; i < fetched; i += kSlotsOfLine) {
+    __builtin_prefetch(&slots_[i]);
+  }
   const uint64_t first = windows_[window];
   // Windows have keys of their own: those of equal sizes differ.
   const Permutation within(windows_[window + 1] - first,
                            Mix64(key_ + Mix64(window + 1)));
   const uint64_t place = first + within(position - first);
-  const uint64_t begin = window * open_groups_;
-  const uint64_t end = std::min<uint64_t>(begin + open_groups_, slots_.size());
-  // The last slot of the window that begins at or before the place.
-  const auto after = std::upper_bound(
-      slots_.begin() + begin, slots_.begin() + end, place,
-      [](uint64_t wanted, const Slot& slot) { return wanted < slot.before; });
-  const Slot& slot = *std::prev(after);
-  return slot.start + place - slot.before;
+  // The last slot of the window that begins at or before the place. Without
+  // branches, which nobody could foretell.
+  const Slot* slot = &slots_[begin];
+  for (uint64_t left = end - begin; left > 1;) {
+    const uint64_t half = left / 2;
+    slot += half * static_cast<uint64_t>(slot[half].before <= place);
+    left -= half;
+  }
+  return slot->start + place - slot->before;
 }
 
 GroupOrder::GroupOrder(absl::Span<const uint64_t> starts, uint64_t size,

@@ -20,7 +20,7 @@ namespace ballast {
 // passes from one to the next), and each group once.
 //
 // A function of the constructor's arguments alone, with integers only. Takes 16
-// bytes a group. Immutable; thread-safe.
+// bytes a group and 16 a window. Immutable; thread-safe.
 class GroupEpoch {
  public:
   // `starts` has the first ordinal of each group, ascending from 0; `size` is
@@ -29,7 +29,7 @@ class GroupEpoch {
              uint32_t open_groups, uint64_t key);
 
   // The ordinal at `position`, which is below the number of samples. O(log
-  // groups).
+  // groups); of windows alike in size, O(log open_groups).
   uint64_t At(uint64_t position) const;
 
  private:
@@ -39,11 +39,18 @@ class GroupEpoch {
     uint64_t start;   // the group's first ordinal
   };
 
+  // The window that holds `position`.
+  uint64_t WindowOf(uint64_t position) const;
+
   uint64_t open_groups_;
   uint64_t key_;
   std::vector<Slot> slots_;
   // First samples of the windows; one more ends the last one.
   std::vector<uint64_t> windows_;
+  // Stretches of 2^shift_ positions, about as long as a window: the window that
+  // holds the first position of each; one more ends the last one.
+  int shift_ = 0;
+  std::vector<uint32_t> stretches_;
 };
 
 // The order of all epochs: each permutes the groups and the windows anew. A

@@ -21,6 +21,7 @@
 #include "absl/strings/strip.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
+#include "server/storage/object_version.h"
 #include "server/storage/stop_stores.h"
 #include "server/storage/store_credentials.h"
 #include "server/storage/store_fault.h"
@@ -66,14 +67,8 @@ class ArrowStore final : public ObjectStore {
       ARROW_ASSIGN_OR_RAISE(const int64_t size, file->GetSize());
       ARROW_ASSIGN_OR_RAISE(const auto metadata, file->ReadMetadata());
       stamp.size = static_cast<uint64_t>(size);
-      std::string version;
-      for (const char* name : {"ETag", "etag", "Last-Modified", "updated"}) {
-        if (metadata == nullptr) break;
-        const auto value = metadata->Get(name);
-        if (!value.ok() || value->empty()) continue;
-        version = absl::StrCat(name, "=", *value);
-        break;
-      }
+      std::string version =
+          metadata == nullptr ? "" : VersionOfFields(metadata->sorted_pairs());
       if (version.empty()) {
         ARROW_ASSIGN_OR_RAISE(const auto info, files_->GetFileInfo(path));
         version =

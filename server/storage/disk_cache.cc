@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,8 +17,6 @@
 #include <system_error>
 #include <utility>
 
-#include <xxhash.h>
-
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -27,6 +26,7 @@
 #include "common/status_macros.h"
 #include "server/corpus/file.h"
 #include "server/storage/cache_policy.h"
+#include "server/storage/span_checksum.h"
 
 namespace ballast {
 namespace {
@@ -60,14 +60,21 @@ class Descriptor {
   const int number_;
 };
 
-bool ReadAll(int file, char* out, uint64_t size, uint64_t offset) {
-  while (size > 0) {
-    const ssize_t count = pread(file, out, size, static_cast<off_t>(offset));
+// Fills the header and `size` bytes at `out` from the begin of an entry's file.
+bool ReadEntry(int file, Header* header, char* out, uint64_t size) {
+  iovec parts[2] = {{header, sizeof(*header)}, {out, size}};
+  iovec* const end = parts + 2;
+  for (iovec* part = parts; part < end;) {
+    ssize_t count = readv(file, part, static_cast<int>(end - part));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return false;
-    out += count;
-    offset += static_cast<uint64_t>(count);
-    size -= static_cast<uint64_t>(count);
+    for (; part < end; ++part) {
+      const size_t done = std::min(part->iov_len, static_cast<size_t>(count));
+      part->iov_base = static_cast<char*>(part->iov_base) + done;
+      part->iov_len -= done;
+      count -= static_cast<ssize_t>(done);
+      if (part->iov_len > 0) break;
+    }
   }
   return true;
 }
@@ -229,11 +236,10 @@ std::shared_ptr<const Span> DiskCache::Find(const SpanKey& key, uint64_t owner,
   }
   Header header;
   auto span = std::make_shared<Span>(range);
-  if (ReadAll(*file, reinterpret_cast<char*>(&header), sizeof(header), 0) &&
+  if (ReadEntry(*file, &header, span->data(), range.size) &&
       std::memcmp(header.magic, kMagic, sizeof(kMagic)) == 0 &&
       header.key == key && header.size == range.size &&
-      ReadAll(*file, span->data(), range.size, sizeof(header)) &&
-      XXH3_64bits(span->data(), range.size) == header.checksum) {
+      SpanChecksum(span->bytes()) == header.checksum) {
     return span;
   }
   counters_->cache_damaged.Add();
@@ -264,7 +270,7 @@ bool DiskCache::Store(const SpanKey& key, uint64_t owner,
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.key = key;
   header.size = bytes.size();
-  header.checksum = XXH3_64bits(bytes.data(), bytes.size());
+  header.checksum = SpanChecksum(bytes);
   const Descriptor file(
       open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   bool stored =

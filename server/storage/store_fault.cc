@@ -46,6 +46,12 @@ absl::Status StoreFault(absl::string_view action, absl::string_view url,
   if (Says(message, {"REQUEST_TIME_TOO_SKEWED", "RequestTimeTooSkewed"})) {
     return absl::UnavailableError(text("; set this machine's clock"));
   }
+  // 60 and 77 of libcurl: the certificate, and the file of CAs.
+  if (Says(message, {"curlCode: 60", "curlCode: 77"})) {
+    return absl::UnavailableError(
+        text("; does storage.s3.ca name the CA of the endpoint's certificate, "
+             "and the certificate the endpoint's host?"));
+  }
   if (Says(message, {"NETWORK_CONNECTION", "curlCode", "HTTP status 50"})) {
     return absl::UnavailableError(
         text("; is the store up, and is storage.s3.endpoint right?"));

@@ -12,10 +12,6 @@
 namespace ballast {
 namespace {
 
-// Copies the bytes of an image in [from, from + bytes) to `to`.
-using ReadBytes =
-    absl::FunctionRef<absl::Status(uint64_t from, uint64_t bytes, char* to)>;
-
 // The size that `reader` finds in `bytes`; nullopt if it needs more.
 absl::StatusOr<std::optional<ImageSize>> FindSize(
     absl::string_view bytes, bool is_whole, const ImageSizeReader& reader) {
@@ -35,7 +31,7 @@ absl::StatusOr<std::optional<ImageSize>> FindSize(
 
 // The mark of an image of `size` bytes that its header does not rule out.
 // `head` holds its first bytes.
-absl::StatusOr<ImageMark> MarkByEnd(ReadBytes read, uint64_t size,
+absl::StatusOr<ImageMark> MarkByEnd(ReadImageBytes read, uint64_t size,
                                     absl::string_view head) {
   if (size > ImageMark::kMostBytes) {
     return ImageMark::Refused(EngineRefusal::kLength);
@@ -49,9 +45,18 @@ absl::StatusOr<ImageMark> MarkByEnd(ReadBytes read, uint64_t size,
                           : ImageMark::Refused(EngineRefusal::kEnd);
 }
 
-absl::StatusOr<ProbedImage> Probe(ReadBytes read, uint64_t size,
-                                  const ImageSizeReader& reader,
-                                  const ImageJudge& judge, ImagesHash* hash) {
+}  // namespace
+
+absl::StatusOr<EngineRefusal> JudgeHeader(absl::string_view bytes) {
+  BALLAST_ASSIGN_OR_RETURN(const EngineJudgement judgement,
+                           JudgeForEngines(bytes));
+  return judgement.refusal;
+}
+
+absl::StatusOr<ProbedImage> ProbeImage(ReadImageBytes read, uint64_t size,
+                                       const ImageSizeReader& reader,
+                                       const ImageJudge& judge,
+                                       ImagesHash* hash) {
   // On the stack, and large enough for most images.
   char first[ImagesHash::kHeadBytes];
   std::string more;
@@ -93,29 +98,23 @@ absl::StatusOr<ProbedImage> Probe(ReadBytes read, uint64_t size,
   }
 }
 
-}  // namespace
-
-absl::StatusOr<EngineRefusal> JudgeHeader(absl::string_view bytes) {
-  BALLAST_ASSIGN_OR_RETURN(const EngineJudgement judgement,
-                           JudgeForEngines(bytes));
-  return judgement.refusal;
-}
-
 absl::StatusOr<ProbedImage> ProbeImage(const File& file, uint64_t offset,
                                        uint64_t size,
                                        const ImageSizeReader& reader,
                                        const ImageJudge& judge,
                                        ImagesHash* hash) {
-  return Probe([&](uint64_t from, uint64_t bytes,
-                   char* to) { return file.ReadAt(offset + from, bytes, to); },
-               size, reader, judge, hash);
+  return ProbeImage(
+      [&](uint64_t from, uint64_t bytes, char* to) {
+        return file.ReadAt(offset + from, bytes, to);
+      },
+      size, reader, judge, hash);
 }
 
 absl::StatusOr<ProbedImage> ProbeImage(absl::string_view image,
                                        const ImageSizeReader& reader,
                                        const ImageJudge& judge,
                                        ImagesHash* hash) {
-  return Probe(
+  return ProbeImage(
       [&](uint64_t from, uint64_t bytes, char* to) {
         std::copy_n(image.data() + from, bytes, to);
         return absl::OkStatus();

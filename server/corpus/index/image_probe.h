@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/image/engine_jpeg.h"
@@ -41,6 +43,17 @@ struct ProbedImage {
 // 0; no size in the whole image); as File::ReadAt.
 absl::StatusOr<ProbedImage> ProbeImage(const File& file, uint64_t offset,
                                        uint64_t size,
+                                       const ImageSizeReader& reader,
+                                       const ImageJudge& judge,
+                                       ImagesHash* hash = nullptr);
+
+// Copies the bytes of an image in [from, from + bytes) to `to`.
+using ReadImageBytes =
+    absl::FunctionRef<absl::Status(uint64_t from, uint64_t bytes, char* to)>;
+
+// Probes an image of `size` bytes. Two images that `read` gives the same bytes
+// of, as far as it is asked, are probed alike.
+absl::StatusOr<ProbedImage> ProbeImage(ReadImageBytes read, uint64_t size,
                                        const ImageSizeReader& reader,
                                        const ImageJudge& judge,
                                        ImagesHash* hash = nullptr);

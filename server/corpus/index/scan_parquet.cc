@@ -66,11 +66,16 @@ absl::Status ScanParquet(const File& file, const ParquetColumns& columns,
     return Annotate(opened.status(), scanner.name());
   }
   if (!opened.ok()) return scanner.AddBad(0, "", opened.status());
+  // As ProbeImages: what this reads is all that the images are looked at.
+  const IndexOptions& options = scanner.options();
+  const auto read_head = [&](uint64_t size, ReadImageBytes read) {
+    (void)ProbeImage(read, size, options.read_image_size, options.judge_image);
+  };
   for (size_t i = 0; i < (*opened)->groups().size(); ++i) {
     const ParquetGroup& group = (*opened)->groups()[i];
-    FileView view(&file);
-    const absl::Status loaded = view.Load((*opened)->Ranges(i));
-    const auto rows = loaded.ok() ? (*opened)->Read(view, i) : loaded;
+    const auto rows = file.object() != nullptr
+                          ? (*opened)->ReadHeads(file, i, read_head)
+                          : (*opened)->Read(&file, i);
     if (!rows.ok()) {
       BALLAST_RETURN_IF_ERROR(scanner.AddBad(
           group.offset, "",

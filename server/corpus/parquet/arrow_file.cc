@@ -15,6 +15,17 @@ arrow::Status ArrowFile::Seek(int64_t position) {
   return arrow::Status::OK();
 }
 
+absl::Status ArrowFile::ReadFile(uint64_t position, uint64_t size, char* out) {
+  if (partial_ != nullptr && partial_->range().Covers({position, 0})) {
+    const uint64_t here = std::min(size, partial_->range().end() - position);
+    partial_->CopyTo(position, here, out);
+    position += here;
+    size -= here;
+    out += here;
+  }
+  return size == 0 ? absl::OkStatus() : file_.ReadAt(position, size, out);
+}
+
 arrow::Result<int64_t> ArrowFile::ReadAt(int64_t position, int64_t size,
                                          void* out) {
   if (position < 0 || size < 0) {
@@ -24,7 +35,8 @@ arrow::Result<int64_t> ArrowFile::ReadAt(int64_t position, int64_t size,
   const int64_t readable = std::min(size, std::max<int64_t>(end - position, 0));
   if (readable == 0) return 0;
   const absl::Status read =
-      file_.ReadAt(position, readable, static_cast<char*>(out));
+      ReadFile(static_cast<uint64_t>(position), static_cast<uint64_t>(readable),
+               static_cast<char*>(out));
   if (read.ok()) return readable;
   if (error_.ok()) error_ = read;
   return arrow::Status::IOError(std::string(read.message()));

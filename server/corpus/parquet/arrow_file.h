@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "server/corpus/file.h"
+#include "server/corpus/parquet/partial_bytes.h"
 
 namespace ballast {
 
@@ -17,9 +18,11 @@ namespace ballast {
 // Thread-compatible: for readers without threads of their own.
 class ArrowFile final : public arrow::io::RandomAccessFile {
  public:
-  // Buffers of its reads come from `pool`.
-  ArrowFile(FileView file, arrow::MemoryPool* pool)
-      : file_(file), pool_(pool) {}
+  // Buffers of its reads come from `pool`. Reads that begin within the range of
+  // `partial`, unless that is null, get its bytes there. Owns none of them.
+  ArrowFile(FileView file, arrow::MemoryPool* pool,
+            const PartialBytes* partial = nullptr)
+      : file_(file), pool_(pool), partial_(partial) {}
 
   // The first failure of a read; OK if none failed.
   const absl::Status& error() const { return error_; }
@@ -39,8 +42,11 @@ class ArrowFile final : public arrow::io::RandomAccessFile {
                                                        int64_t size) override;
 
  private:
+  absl::Status ReadFile(uint64_t position, uint64_t size, char* out);
+
   const FileView file_;
   arrow::MemoryPool* const pool_;
+  const PartialBytes* const partial_;
   int64_t position_ = 0;
   absl::Status error_;
 };

@@ -1,6 +1,7 @@
 // Parquet files through Arrow C++.
 #include <exception>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include <arrow/api.h>
@@ -14,8 +15,10 @@
 #include "server/corpus/data_path.h"
 #include "server/corpus/limits.h"
 #include "server/corpus/parquet/arrow_file.h"
+#include "server/corpus/parquet/image_heads.h"
 #include "server/corpus/parquet/mapped_rows.h"
 #include "server/corpus/parquet/parquet_file.h"
+#include "server/corpus/parquet/partial_bytes.h"
 #include "server/corpus/parquet/row_mapping.h"
 #include "server/storage/range_plan.h"
 
@@ -48,25 +51,26 @@ absl::Status FromArrow(const arrow::Status& status) {
 }
 
 // Runs `call`, which returns an arrow::Status, and turns exceptions of the
-// library into errors. An error of `file` comes first: it was the cause.
+// library into errors. What `call` left in `error` comes first: it was the
+// cause.
 template <typename Call>
-absl::Status Guard(const ArrowFile& file, Call call) {
+absl::Status Guard(const absl::Status& error, Call call) {
   absl::Status status;
   try {
     status = FromArrow(call());
   } catch (const std::bad_alloc&) {
     status = absl::ResourceExhaustedError("no memory to decode Parquet");
-  } catch (const std::exception& error) {
-    status = Damaged(error.what());
+  } catch (const std::exception& exception) {
+    status = Damaged(exception.what());
   }
-  return file.error().ok() ? status : file.error();
+  return error.ok() ? status : error;
 }
 
 arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> MakeReader(
     std::shared_ptr<ArrowFile> file, arrow::MemoryPool* pool,
-    std::shared_ptr<parquet::FileMetaData> metadata) {
+    std::shared_ptr<parquet::FileMetaData> metadata, bool checksums = true) {
   parquet::ReaderProperties properties(pool);
-  properties.set_page_checksum_verification(true);
+  properties.set_page_checksum_verification(checksums);
   // Decoded where it is called: no threads, no reads ahead.
   parquet::ArrowReaderProperties arrow_properties(/*use_threads=*/false);
   arrow_properties.set_pre_buffer(false);
@@ -144,38 +148,130 @@ class ArrowParquetFile final : public ParquetFile {
   absl::Span<const ParquetGroup> groups() const override { return groups_; }
 
   std::vector<ByteRange> Ranges(size_t number) const override {
-    // Readers look behind chunks of old writers for what those left out of the
-    // footer.
-    constexpr uint64_t kBehind = 128;
-    std::vector<ByteRange> ranges;
-    const auto group = metadata_->RowGroup(numbers_[number]);
-    for (const int leaf : leaves_) {
-      const auto chunk = group->ColumnChunk(leaf);
-      const uint64_t begin = static_cast<uint64_t>(BeginOf(*chunk));
-      // Sizes come from the file: never more than it has bytes.
-      if (chunk->total_compressed_size() < 0 || begin >= file_size_) continue;
-      const uint64_t size = chunk->total_compressed_size() + kBehind;
-      ranges.push_back({begin, std::min(size, file_size_ - begin)});
-    }
-    return Coalesce(std::move(ranges));
+    return RangesOf(number, leaves_);
   }
 
   absl::StatusOr<std::shared_ptr<const ParquetRows>> Read(
       FileView file, size_t number) const override {
     auto memory = std::make_shared<GroupMemory>();
+    BALLAST_ASSIGN_OR_RETURN(const auto table,
+                             Decode(file, number, leaves_, *memory));
+    return MapTable(table, number, memory);
+  }
+
+  absl::StatusOr<std::shared_ptr<const ParquetRows>> ReadHeads(
+      const File& file, size_t number, ReadHead read_head) const override {
+    FileView view(&file);
+    const auto read_all =
+        [&]() -> absl::StatusOr<std::shared_ptr<const ParquetRows>> {
+      BALLAST_RETURN_IF_ERROR(view.Load(Ranges(number)));
+      return Read(view, number);
+    };
+    const int images = ImageLeaf();
+    if (images < 0) return read_all();
+    const auto chunk =
+        metadata_->RowGroup(numbers_[number])->ColumnChunk(images);
+    const auto range = RangeOf(*chunk);
+    if (!HasImageHeads(*chunk) || !range.has_value()) return read_all();
+    auto memory = std::make_shared<GroupMemory>();
+    PartialBytes partial(&file, *range);
+    absl::Status failed;
+    const absl::Status read = Guard(failed, [&] {
+      return ReadImageHeads(*chunk, *metadata_->schema()->Column(images),
+                            read_head, &memory->pool, &partial, &failed);
+    });
+    BALLAST_RETURN_IF_ERROR(failed);
+    // Damaged pages: the decoder says what is wrong.
+    if (!read.ok()) return read_all();
+    const auto [of_images, others] = SplitLeaves();
+    BALLAST_RETURN_IF_ERROR(view.Load(RangesOf(number, others)));
+    BALLAST_ASSIGN_OR_RETURN(const auto table,
+                             Decode(view, number, others, *memory));
+    BALLAST_ASSIGN_OR_RETURN(
+        const auto heads, Decode(view, number, of_images, *memory, &partial));
+    const auto joined = table->AddColumn(
+        table->num_columns(), heads->schema()->field(0), heads->column(0));
+    if (!joined.ok()) return Damaged(joined.status().message());
+    return MapTable(*joined, number, memory);
+  }
+
+ private:
+  // Of a column chunk; nullopt if it is not within the file.
+  std::optional<ByteRange> RangeOf(
+      const parquet::ColumnChunkMetaData& chunk) const {
+    const uint64_t begin = static_cast<uint64_t>(BeginOf(chunk));
+    const int64_t size = chunk.total_compressed_size();
+    if (size < 0 || begin >= file_size_) return std::nullopt;
+    // Sizes come from the file: never more than it has bytes.
+    return ByteRange{begin, std::min<uint64_t>(size, file_size_ - begin)};
+  }
+
+  std::vector<ByteRange> RangesOf(size_t number,
+                                  const std::vector<int>& leaves) const {
+    // Readers look behind chunks of old writers for what those left out of the
+    // footer.
+    constexpr uint64_t kBehind = 128;
+    std::vector<ByteRange> ranges;
+    const auto group = metadata_->RowGroup(numbers_[number]);
+    for (const int leaf : leaves) {
+      std::optional<ByteRange> range = RangeOf(*group->ColumnChunk(leaf));
+      if (!range.has_value()) continue;
+      range->size = std::min(range->size + kBehind, file_size_ - range->offset);
+      ranges.push_back(*range);
+    }
+    return Coalesce(std::move(ranges));
+  }
+
+  // The leaves of the column of images, and the others.
+  std::pair<std::vector<int>, std::vector<int>> SplitLeaves() const {
+    std::pair<std::vector<int>, std::vector<int>> split;
+    for (const int leaf : leaves_) {
+      const bool is_image =
+          metadata_->schema()->GetColumnRoot(leaf)->name() == mapping_.images;
+      (is_image ? split.first : split.second).push_back(leaf);
+    }
+    return split;
+  }
+
+  // The leaf with the bytes of images; -1 if there is none.
+  int ImageLeaf() const {
+    if (mapping_.images.empty()) return -1;
+    for (const int leaf : SplitLeaves().first) {
+      const parquet::ColumnDescriptor* column =
+          metadata_->schema()->Column(leaf);
+      if (column->physical_type() == parquet::Type::BYTE_ARRAY &&
+          column->name() != "path") {
+        return leaf;
+      }
+    }
+    return -1;
+  }
+
+  // The columns of `leaves`; the bytes of `partial` in place of the file's.
+  absl::StatusOr<std::shared_ptr<arrow::Table>> Decode(
+      FileView file, size_t number, const std::vector<int>& leaves,
+      GroupMemory& memory, const PartialBytes* partial = nullptr) const {
     std::shared_ptr<arrow::Table> table;
-    const auto in = std::make_shared<ArrowFile>(file, &memory->pool);
-    BALLAST_RETURN_IF_ERROR(Guard(*in, [&]() -> arrow::Status {
-      ARROW_ASSIGN_OR_RAISE(const auto reader,
-                            MakeReader(in, &memory->pool, metadata_));
+    const auto in = std::make_shared<ArrowFile>(file, &memory.pool, partial);
+    BALLAST_RETURN_IF_ERROR(Guard(in->error(), [&]() -> arrow::Status {
+      ARROW_ASSIGN_OR_RAISE(
+          const auto reader,
+          MakeReader(in, &memory.pool, metadata_, partial == nullptr));
       ARROW_ASSIGN_OR_RAISE(table,
-                            reader->ReadRowGroup(numbers_[number], leaves_));
-      ARROW_ASSIGN_OR_RAISE(table, table->CombineChunks(&memory->pool));
+                            reader->ReadRowGroup(numbers_[number], leaves));
+      ARROW_ASSIGN_OR_RAISE(table, table->CombineChunks(&memory.pool));
       // Not ValidateFull, which refuses all rows for a text that is not UTF-8.
       // The reader makes offsets of its own, and BytesAt checks the indices of
       // dictionaries, which it takes from the file.
       return table->Validate();
     }));
+    return table;
+  }
+
+  // The caller frees the table before the memory, if this fails.
+  absl::StatusOr<std::shared_ptr<const ParquetRows>> MapTable(
+      const std::shared_ptr<arrow::Table>& table, size_t number,
+      const std::shared_ptr<GroupMemory>& memory) const {
     const ParquetGroup& group = groups_[number];
     if (static_cast<uint64_t>(table->num_rows()) != group.num_rows) {
       return Damaged(absl::StrCat("a row group of ", group.num_rows,
@@ -188,11 +284,9 @@ class ArrowParquetFile final : public ParquetFile {
       }
     }
     const uint64_t bytes = memory->counted.bytes_allocated();
-    return MapRows(std::move(table), mapping_, group.first_row, bytes,
-                   std::move(memory));
+    return MapRows(table, mapping_, group.first_row, bytes, memory);
   }
 
- private:
   const std::shared_ptr<parquet::FileMetaData> metadata_;
   const RowMapping mapping_;
   const std::vector<int> leaves_;
@@ -215,7 +309,7 @@ absl::StatusOr<std::shared_ptr<const ParquetFile>> OpenParquetFile(
   std::vector<int> leaves;
   std::shared_ptr<ArrowParquetFile> opened;
   absl::Status groups;
-  BALLAST_RETURN_IF_ERROR(Guard(*in, [&]() -> arrow::Status {
+  BALLAST_RETURN_IF_ERROR(Guard(in->error(), [&]() -> arrow::Status {
     ARROW_ASSIGN_OR_RAISE(const auto reader, MakeReader(in, pool, nullptr));
     metadata = reader->parquet_reader()->metadata();
     std::shared_ptr<arrow::Schema> schema;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -58,6 +59,13 @@ struct ParquetGroup {
   uint64_t offset = 0;     // of the first byte of the columns of samples
 };
 
+// Reads of an image of `size` bytes all that the caller will look at: `read`
+// copies [from, from + bytes) of it to `to`.
+using ReadHead = absl::FunctionRef<void(
+    uint64_t size,
+    absl::FunctionRef<absl::Status(uint64_t from, uint64_t bytes, char* to)>
+        read)>;
+
 // The footer of a Parquet file: its schema and its row groups.
 class ParquetFile : public ParquetPart {
  public:
@@ -72,6 +80,13 @@ class ParquetFile : public ParquetPart {
   // (no memory); as File::ReadAt.
   virtual absl::StatusOr<std::shared_ptr<const ParquetRows>> Read(
       FileView file, size_t number) const = 0;
+  // As Read, for an object of a store whose images are to be indexed: of them
+  // it reads only what `read_head` reads, where the file allows it. What
+  // `read_head` did not read is 0 in the rows' images, and checksums of images'
+  // pages are not compared. Compressed images, and pages of other encodings
+  // than PLAIN, are read as a whole. Takes the memory of Read.
+  virtual absl::StatusOr<std::shared_ptr<const ParquetRows>> ReadHeads(
+      const File& file, size_t number, ReadHead read_head) const = 0;
 };
 
 // Reads the footer of `file`. Errors: DATA_LOSS (not Parquet, damaged);

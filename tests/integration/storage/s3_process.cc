@@ -29,6 +29,19 @@ bool S3Process::Start() {
   const std::string program = Program();
   const std::string keys = absl::StrCat(kId, ",", kSecret);
   const std::string address = address_.empty() ? "127.0.0.1:0" : address_;
+  // Sees at once what a test writes into the folder.
+  std::vector<std::string> words = {"rclone",    "serve",
+                                    "s3",        "--addr",
+                                    address,     "--auth-key",
+                                    keys,        "--config",
+                                    "/dev/null", "--dir-cache-time",
+                                    "0s",        "--vfs-read-wait",
+                                    "0s"};
+  words.insert(words.end(), options_.begin(), options_.end());
+  words.push_back(root_);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
   int out[2];
   if (program.empty() || pipe(out) != 0) return false;
   process_ = fork();
@@ -37,11 +50,7 @@ bool S3Process::Start() {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(out[1], STDOUT_FILENO);
     dup2(out[1], STDERR_FILENO);
-    // Sees at once what a test writes into the folder.
-    execl(program.c_str(), "rclone", "serve", "s3", "--addr", address.c_str(),
-          "--auth-key", keys.c_str(), "--dir-cache-time", "0s",
-          "--vfs-read-wait", "0s", "--config", "/dev/null", root_.c_str(),
-          nullptr);
+    execv(program.c_str(), arguments.data());
     _exit(1);
   }
   close(out[1]);
@@ -50,9 +59,9 @@ bool S3Process::Start() {
   bool serves = false;
   while (!serves && fgets(line, sizeof(line), lines) != nullptr) {
     const std::string text = line;
-    const size_t begin = text.find("http://127.0.0.1:");
+    const size_t begin = text.find("://127.0.0.1:");
     if (begin == text.npos) continue;
-    const size_t host = begin + 7;
+    const size_t host = begin + 3;
     address_ =
         text.substr(host, text.find_first_not_of("0123456789.:", host) - host);
     serves = true;

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ballast {
 
@@ -19,7 +20,9 @@ class S3Process {
   // Path of rclone; empty if there is none.
   static std::string Program();
 
-  explicit S3Process(std::string root) : root_(std::move(root)) {}
+  // `options` are further ones of rclone. With --cert it serves https.
+  explicit S3Process(std::string root, std::vector<std::string> options = {})
+      : root_(std::move(root)), options_(std::move(options)) {}
   ~S3Process() { Stop(); }
   S3Process(const S3Process&) = delete;
   S3Process& operator=(const S3Process&) = delete;
@@ -34,6 +37,7 @@ class S3Process {
 
  private:
   const std::string root_;
+  const std::vector<std::string> options_;
   std::string address_;
   pid_t process_ = -1;
 };

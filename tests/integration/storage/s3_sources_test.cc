@@ -283,37 +283,5 @@ TEST_F(S3SourcesTest, ErrorsNameWhatIsMissing) {
   }
 }
 
-// Credentials are read once a process, so these have storages of their own.
-TEST_F(S3SourcesTest, WrongKeysSayWhatToDoWithoutTheSecret) {
-  v1::Storage settings =
-      Load("keys", "webdataset", "s3://bucket").config.storage();
-  const std::string keys = *folder_ + "/keys.ini";
-  settings.mutable_s3()->set_credentials(keys);
-  const auto stat = [&](const std::string& id, const std::string& secret) {
-    std::ofstream(keys) << "[default]\naws_access_key_id = " << id
-                        << "\naws_secret_access_key = " << secret << "\n";
-    Storage storage;
-    EXPECT_TRUE(storage.Configure(settings).ok());
-    const auto listed = storage.ListFiles("", "s3://bucket/webdataset/*.tar");
-    if (!listed.ok()) return listed.status();
-    return storage.Stamp((*listed)[0]).status();
-  };
-  EXPECT_TRUE(stat(S3Process::kId, S3Process::kSecret).ok());
-  for (const auto& [id, secret] :
-       std::vector<std::pair<std::string, std::string>>{
-           {S3Process::kId, "WRONGSECRET"}, {"OTHERKEY", "WRONGSECRET"}}) {
-    const absl::Status refused = stat(id, secret);
-    EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
-    EXPECT_THAT(refused.message(),
-                AllOf(HasSubstr("storage.s3.credentials"),
-                      Not(HasSubstr("WRONGSECRET")), Not(HasSubstr(id))));
-  }
-  fs::remove(keys);
-  Storage storage;
-  EXPECT_TRUE(storage.Configure(settings).ok());
-  const absl::Status none = storage.Stamp("s3://bucket/x").status();
-  EXPECT_THAT(none.message(), HasSubstr("keys.ini"));
-}
-
 }  // namespace
 }  // namespace ballast

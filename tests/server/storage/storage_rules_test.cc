@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/storage/object_version.h"
 #include "server/storage/range_plan.h"
 #include "server/storage/store_credentials.h"
 #include "server/storage/store_fault.h"
@@ -144,6 +145,23 @@ TEST(StoreCredentialsTest, ReadsTheDefaultSectionOfAFile) {
       ParseKeysFile("keys", "[default]\naws_access_key_id = ID\n").status();
   EXPECT_THAT(none.message(), AllOf(HasSubstr("keys: no aws_secret_access_key"),
                                     Not(HasSubstr("ID\n"))));
+}
+
+TEST(ObjectVersionTest, IsTheETagOrElseTheTime) {
+  const auto version =
+      [](std::vector<std::pair<std::string, std::string>> fields) {
+        return VersionOfFields(fields);
+      };
+  const std::pair<std::string, std::string> time = {"Last-Modified", "Monday"};
+  EXPECT_EQ(version({{"Content-Length", "5"}, {"ETag", "\"a\""}, time}),
+            "ETag=\"a\"");
+  EXPECT_EQ(version({time, {"etag", "a"}}), "etag=a");
+  // Servers that make no ETags answer one that is the same for all.
+  for (const char* none : {"", "\"\"", "W/\"\"", " \"\" "}) {
+    EXPECT_EQ(version({{"ETag", none}, time}), "Last-Modified=Monday") << none;
+  }
+  EXPECT_EQ(version({{"ETag", "\"\""}}), "");
+  EXPECT_EQ(version({}), "");
 }
 
 TEST(StoreCredentialsTest, MessagesHoldNoKey) {

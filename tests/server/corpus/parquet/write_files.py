@@ -28,8 +28,10 @@ def image(width, height, before=0):
 
 
 def write(name, table, samples, groups, **options):
-    """`samples`: (row from 1, messages, images); `groups`: ordinals."""
+    """`samples`: (row from 1, messages, images), or None; `groups`: ordinals."""
     pq.write_table(table, os.path.join(out, name), **options)
+    if samples is None:
+        return
     expected[name] = {
         "groups": groups,
         "samples": [
@@ -180,6 +182,51 @@ def invalid_utf8():
         pa.array([0, 1, 2], pa.int32()), pair)}), [], [])
 
 
+def heads():
+    """Images long past their heads, stored in all ways of plain and other pages."""
+    def long_image(row):
+        return image(row + 1, 3, 5000 if row % 3 == 1 else 0) + bytes([65 + row]) * 60000
+
+    rows = range(24)
+    texts = [[{"user": f"q{r}", "assistant": "a"}] for r in rows]
+    # Without, with one, with two; nulls in the list's place.
+    lists = [None if r % 5 == 4 else [long_image(r)] * (1 + r % 2) for r in rows]
+    structs = pa.array([None if one is None else [{"bytes": b, "path": None} for b in one]
+                        for one in lists], pa.list_(IMAGE))
+    singles = pa.array([None if r % 5 == 4 else long_image(r) for r in rows],
+                       pa.large_binary())
+
+    def write_lists(name, **options):
+        write(name, pa.table({"images": structs, "texts": texts}), None, None, **options)
+
+    write_lists("heads_plain.parquet", row_group_size=10,
+                compression={"images.list.element.bytes": "none",
+                             "texts.list.element.user": "zstd"},
+                use_dictionary=False)
+    write_lists("heads_dictionary.parquet", compression="none")
+    write_lists("heads_pages.parquet", row_group_size=12, compression="none",
+                use_dictionary=False, data_page_size=1, write_batch_size=2,
+                data_page_version="2.0", write_page_checksum=True, write_page_index=True)
+    write_lists("heads_delta.parquet", compression="none", use_dictionary=False,
+                column_encoding={"images.list.element.bytes": "DELTA_LENGTH_BYTE_ARRAY"})
+    write_lists("heads_snappy.parquet", compression="snappy")
+    write("heads_single.parquet", pa.table({"image": singles, "texts": texts}), None, None,
+          row_group_size=5, compression="none", dictionary_pagesize_limit=100000,
+          write_batch_size=1)
+
+    def messages(r, count):
+        return [{"role": "user", "content": "<image>" * count + f"q{r}"},
+                {"role": "assistant", "content": "a"}]
+
+    # Small enough to start fuzzing from.
+    write("heads_small.parquet",
+          pa.table({"images": pa.array([[{"bytes": b, "path": None} for b in pictures(r)]
+                                        for r in ROWS], pa.list_(IMAGE)),
+                    "texts": texts[:len(ROWS)]}),
+          [(r + 1, messages(r, len(pictures(r))), pictures(r)) for r in ROWS],
+          [0, 4], row_group_size=4, compression="none", use_dictionary=False)
+
+
 def unfit():
     texts = [[{"user": "u", "assistant": "a"}]]
     turns = [[{"from": "human", "value": "u"}]]
@@ -196,7 +243,7 @@ def unfit():
 
 
 for make in (finevision, cauldron, llava, openai, other_types, bad_rows, invalid_utf8,
-             unfit):
+             unfit, heads):
     make()
 with open(os.path.join(out, "expected.json"), "w", encoding="utf-8") as file:
     json.dump(expected, file)

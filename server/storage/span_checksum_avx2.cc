@@ -1,0 +1,41 @@
+#include "server/storage/span_checksum_avx2.h"
+
+// The library's header holds its code, too, which is compiled here once more:
+// for AVX2, and for this file alone.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#include <immintrin.h>
+#include <stdlib.h>
+#include <string.h>
+#pragma GCC push_options
+#pragma GCC target("avx2")
+// Its XXH_AVX2: the header does not see the pragma.
+#define XXH_VECTOR 2
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace ballast {
+
+uint64_t SpanChecksumAvx2(const char* bytes, size_t size) {
+  return XXH3_64bits(bytes, size);
+}
+
+}  // namespace ballast
+
+#pragma GCC pop_options
+
+namespace ballast {
+
+bool HasSpanChecksumAvx2() { return __builtin_cpu_supports("avx2") != 0; }
+
+}  // namespace ballast
+
+#else
+
+namespace ballast {
+
+bool HasSpanChecksumAvx2() { return false; }
+uint64_t SpanChecksumAvx2(const char*, size_t) { return 0; }
+
+}  // namespace ballast
+
+#endif
