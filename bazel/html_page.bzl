@@ -4,24 +4,29 @@ def html_page(name, html, css, js, header, constant):
     """A library with `constant`, the page with its style and script inserted.
 
     `header` declares `extern const char CONSTANT[]` in namespace ballast. The
-    style goes after the line <style>, the script after the line <script>.
+    style goes after the line <style>, the script after the line <script>: a file,
+    or a list of files, one after the other.
     """
+    scripts = js if type(js) == "list" else [js]
     native.genrule(
         name = name + "_cc",
-        srcs = [css, html, js],
+        srcs = [css, html] + scripts,
         outs = [name + ".cc"],
         cmd = """(
 printf '#include "%s/%s"\\n' '{package}' '{header}'
 printf 'namespace ballast {{\\nconst char %s[] = R"ballast(' '{constant}'
 sed -e '/^<style>$$/r $(location {css})' \\
-    -e '/^<script>$$/r $(location {js})' $(location {html})
+    {scripts} $(location {html})
 printf ')ballast";\\n}}  // namespace ballast\\n'
 ) > $@""".format(
             package = native.package_name(),
             header = header,
             constant = constant,
             css = css,
-            js = js,
+            scripts = " ".join([
+                "-e '/^<script>$$/r $(location %s)'" % script
+                for script in scripts
+            ]),
             html = html,
         ),
     )

@@ -33,7 +33,7 @@ packages=(
   libavformat-dev
   libavutil-dev
   libbenchmark-dev
-  libcivetweb-dev
+  libboost-dev
   libcli11-dev
   libeigen3-dev
   libgloo-dev

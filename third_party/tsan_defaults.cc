@@ -1,4 +1,4 @@
-// Debian's gRPC, Abseil and civetweb are not built with ThreadSanitizer, so
+// Debian's gRPC, Abseil and OpenSSL are not built with ThreadSanitizer, so
 // what synchronises inside them is invisible to it and shows as races.
 // Ballast's own state never relies on their locks (see common/mutex.h), so
 // frames inside these libraries are ignored. Empty outside --config=tsan.
@@ -10,7 +10,8 @@ extern "C" const char* __tsan_default_suppressions() {
          "race:libprotobuf.so\n"
          "race:libabsl_\n"
          "race:libcares.so\n"
-         "race:libcivetweb.so\n";
+         "race:libssl.so\n"
+         "race:libcrypto.so\n";
 }
 extern "C" const char* __tsan_default_options() {
   return "ignore_noninstrumented_modules=1:halt_on_error=1";

@@ -36,7 +36,9 @@ absl::Status Init(const Options& options) {
     return absl::UnimplementedError(absl::StrCat(
         options.folder,
         ": found an address; wanted a folder of this machine or of a file "
-        "system that it mounts"));
+        "system that it mounts. Copy some of its files into a folder, run "
+        "`ballast-server init` on that, and give the sources the address as "
+        "their path (docs/storage.md)"));
   }
   std::error_code error;
   if (fs::exists(options.out, error)) {
@@ -81,9 +83,9 @@ void AddInit(CommandLine* line) {
   Command* command = line->AddCommand(
       line->program(), "init",
       R"(Looks at a folder and writes a configuration for it that runs as it is, with
-a comment on each line: sources of WebDataset tars, JSON lines and Parquet
-files, the model's profile and tokenizer, a rank for each GPU. Prints what it
-found and what it could not tell. Reads the first samples of each source only;
+a comment on each line: sources of WebDataset tars, JSON lines, Parquet files
+and folders of Energon, the model's profile and tokenizer, a rank for each GPU.
+Prints what it found and what it could not tell. Reads the first samples of each source only;
 `ballast-server index` reads all. Never overwrites a file.)",
       R"(  ballast-server init data
   ballast-server init data --model-dir Qwen2.5-VL-7B-Instruct

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/net_address.h"
 #include "common/status_macros.h"
 #include "proto/schedule/split.h"
 #include "server/command/preview/preview_pages.h"
@@ -56,6 +57,13 @@ absl::Status Preview(const Options& options) {
   if (!server.ok()) return Annotate(server.status(), "--port");
   std::cout << "http://" << (*server)->address() << "/#" << options.split << "/"
             << position << std::endl;
+  if (!config.config.serve().http().empty()) {
+    const uint16_t port = ParseNetAddress((*server)->address())->port;
+    std::cout << "A running server's page links its samples to this one:\n"
+              << (config.config.security().has_tls() ? "https://" : "http://")
+              << config.config.serve().http() << "/#preview=" << port
+              << std::endl;
+  }
   if (!std::cout) {
     return absl::UnavailableError("cannot write to standard output");
   }

@@ -16,6 +16,23 @@ absl::Status Fault(absl::string_view text, absl::string_view wanted) {
       absl::StrCat("found ", Shown(text), "; wanted ", wanted));
 }
 
+// Checks who reaches an address of TCP; `with_tls` is what is wanted of one
+// that other machines reach without TLS.
+absl::Status CheckReach(const NetAddress& address, absl::string_view text,
+                        const v1::Security& security,
+                        absl::string_view with_tls) {
+  if (address.IsLocal() || security.insecure()) return absl::OkStatus();
+  if (!security.has_tls()) return Fault(text, with_tls);
+  if (security.tls().client_ca().empty() && security.tokens_file().empty()) {
+    return Fault(
+        text,
+        "security.tls.client_ca or security.tokens_file, since other "
+        "machines reach it; security.insecure: true if all of them may "
+        "read the data");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<NetAddress> ParseConfiguredAddress(absl::string_view text) {
@@ -40,34 +57,26 @@ absl::Status CheckExposure(const NetAddress& address, absl::string_view text,
         " with security.tokens_file and without security.tls, which would send "
         "tokens in plain text; wanted a Unix socket, or security.tls"));
   }
-  if (address.IsLocal() || security.insecure()) return absl::OkStatus();
-  if (!security.has_tls()) {
-    return Fault(text,
-                 "a Unix socket, a loopback address, or security.tls, since "
-                 "other machines reach it; security.insecure: true if all of "
-                 "them may read the data");
-  }
-  if (security.tls().client_ca().empty() && security.tokens_file().empty()) {
-    return Fault(
-        text,
-        "security.tls.client_ca or security.tokens_file, since other "
-        "machines reach it; security.insecure: true if all of them may "
-        "read the data");
-  }
-  return absl::OkStatus();
+  return CheckReach(
+      address, text, security,
+      "a Unix socket, a loopback address, or security.tls, since other "
+      "machines reach it; security.insecure: true if all of them may read the "
+      "data");
 }
 
 absl::Status CheckHttpExposure(const NetAddress& address,
                                absl::string_view text,
                                const v1::Security& security) {
-  if (address.is_unix() || address.host.find(':') != std::string::npos) {
-    return Fault(text, "host:port with a name or an IPv4 address");
+  if (address.is_unix()) {
+    return Fault(text,
+                 "host:port: browsers cannot ask a Unix socket; 127.0.0.1:PORT "
+                 "keeps it on this machine");
   }
-  if (address.IsLocal() || security.insecure()) return absl::OkStatus();
-  return Fault(text,
-               "a loopback address, since HTTP is not encrypted; "
-               "security.insecure: true if everyone on the network path may "
-               "read it");
+  return CheckReach(
+      address, text, security,
+      "a loopback address and `ssh -L`, or security.tls, since other machines "
+      "reach it; security.insecure: true if everyone on the network path may "
+      "read it");
 }
 
 }  // namespace ballast

@@ -20,8 +20,9 @@ absl::StatusOr<NetAddress> ParseConfiguredAddress(absl::string_view text);
 absl::Status CheckExposure(const NetAddress& address, absl::string_view text,
                            const v1::Security& security);
 
-// Checks serve.http in the same way. It is plain HTTP, which encrypts nothing,
-// not even tokens: only security.insecure lets other machines reach it.
+// Checks serve.http in the same way, which is served over TLS if there is
+// security.tls. On a loopback address it may ask for tokens without TLS: who can
+// read them there may read the server's memory.
 absl::Status CheckHttpExposure(const NetAddress& address,
                                absl::string_view text,
                                const v1::Security& security);

@@ -1,162 +1,211 @@
 #include "server/http/http_server.h"
 
-#include <arpa/inet.h>
-#include <civetweb.h>
 #include <netdb.h>
 #include <sys/socket.h>
 
-#include <cerrno>
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "common/log.h"
 #include "common/net_address.h"
 #include "common/status_macros.h"
+#include "server/http/http_connection.h"
+#include "server/http/tls_context.h"
 
 namespace ballast {
 namespace {
 
-absl::StatusOr<std::string> FindIpv4(const std::string& host) {
+namespace net = boost::asio;
+using tcp = net::ip::tcp;
+using Error = boost::system::error_code;
+
+constexpr int kThreads = 16;
+constexpr int kMostConnections = 48;
+constexpr int kBacklog = 64;
+// Until the next attempt to accept, after one that failed.
+constexpr std::chrono::milliseconds kAfterFault(100);
+
+absl::StatusOr<tcp::endpoint> Resolve(const std::string& address) {
+  const absl::StatusOr<NetAddress> parsed = ParseNetAddress(address);
+  if (!parsed.ok() || parsed->is_unix()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "found ", address,
+        "; wanted host:port with a name, an IPv4 address or an IPv6 address "
+        "in brackets"));
+  }
   // RFC 6761; a bare container may have no hosts file with this entry.
-  if (host == "localhost") return std::string("127.0.0.1");
+  const std::string host =
+      parsed->host == "localhost" ? "127.0.0.1" : parsed->host;
   addrinfo hints = {};
-  hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
   const int failed = getaddrinfo(host.c_str(), nullptr, &hints, &found);
   if (failed != 0) {
-    return absl::NotFoundError(absl::StrCat(
-        "host ", host, " has no IPv4 address: ", gai_strerror(failed)));
+    return absl::NotFoundError(
+        absl::StrCat("cannot listen at ", address, ": host ", host,
+                     " has no address: ", gai_strerror(failed),
+                     "; give one of this machine's addresses or names"));
   }
-  char text[INET_ADDRSTRLEN] = {};
-  inet_ntop(AF_INET,
-            &reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr,
-            text, sizeof(text));
+  const addrinfo* chosen = found;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    if (one->ai_family != AF_INET) continue;
+    chosen = one;
+    break;
+  }
+  tcp::endpoint endpoint;
+  endpoint.resize(chosen->ai_addrlen);
+  std::memcpy(endpoint.data(), chosen->ai_addr, chosen->ai_addrlen);
+  endpoint.port(parsed->port);
   freeaddrinfo(found);
-  return std::string(text);
+  return endpoint;
 }
 
-// Resolves a host name: "localhost:9464" to "127.0.0.1:9464".
-absl::StatusOr<std::string> Resolve(const std::string& address) {
-  const absl::StatusOr<NetAddress> parsed = ParseNetAddress(address);
-  if (!parsed.ok() || parsed->is_unix() ||
-      parsed->host.find(':') != std::string::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found ", address,
-                     "; wanted host:port with a name or an IPv4 address"));
+absl::Status Listen(const tcp::endpoint& endpoint, tcp::acceptor* acceptor) {
+  Error error;
+  acceptor->open(endpoint.protocol(), error);
+  if (!error) acceptor->set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error && endpoint.address().is_v6()) {
+    acceptor->set_option(net::ip::v6_only(false), error);
   }
-  BALLAST_ASSIGN_OR_RETURN(const std::string host, FindIpv4(parsed->host));
-  return absl::StrCat(host, ":", parsed->port);
+  if (!error) acceptor->bind(endpoint, error);
+  if (!error) acceptor->listen(kBacklog, error);
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      error.message(), error == net::error::address_in_use
+                           ? "; by another server? Port 0 takes a free one"
+                           : ""));
 }
 
-std::optional<std::string> HeaderOf(mg_connection* connection,
-                                    const char* name) {
-  const char* value = mg_get_header(connection, name);
-  if (value == nullptr) return std::nullopt;
-  return std::string(value);
-}
-
-// Splits a query. Its length is bounded by that of a request.
-std::map<std::string, std::string> SplitQuery(absl::string_view query) {
-  std::map<std::string, std::string> values;
-  for (const absl::string_view part : absl::StrSplit(query, '&')) {
-    const std::pair<absl::string_view, absl::string_view> pair =
-        absl::StrSplit(part, absl::MaxSplits('=', 1));
-    if (pair.first.empty()) continue;
-    std::string decoded(pair.second.size() + 1, '\0');
-    const int length =
-        mg_url_decode(pair.second.data(), pair.second.size(), decoded.data(),
-                      decoded.size(), /*is_form_url_encoded=*/1);
-    decoded.resize(length < 0 ? 0 : length);
-    values[std::string(pair.first)] = std::move(decoded);
-  }
-  return values;
-}
-
-int OnLog(const mg_connection* /*connection*/, const char* message) {
-  LogWarning("http: ", message);
-  return 1;  // civetweb logs nothing itself
+std::string TextOf(const tcp::endpoint& endpoint) {
+  const std::string host = endpoint.address().to_string();
+  return endpoint.address().is_v6()
+             ? absl::StrCat("[", host, "]:", endpoint.port())
+             : absl::StrCat(host, ":", endpoint.port());
 }
 
 }  // namespace
 
-int HttpServer::OnRequest(mg_connection* connection) {
-  const mg_request_info* info = mg_get_request_info(connection);
-  const auto* server = static_cast<const HttpServer*>(info->user_data);
-  HttpRequest request;
-  request.method = info->request_method;
-  if (info->local_uri != nullptr) request.path = info->local_uri;
-  if (info->query_string != nullptr) {
-    request.query = SplitQuery(info->query_string);
+// The threads and what they work on.
+struct HttpServer::Core {
+  Core(Handler answer, std::shared_ptr<const LiveTlsMaterial> material)
+      : handler(std::move(answer)), live_tls(std::move(material)) {}
+
+  ~Core() {
+    stopping = true;
+    io.stop();
+    for (std::thread& thread : threads) thread.join();
   }
-  request.authorization = HeaderOf(connection, "Authorization");
-  request.host = HeaderOf(connection, "Host");
-  const HttpResponse response = server->handler_(request);
-  const std::string head = absl::StrCat(
-      "HTTP/1.1 ", response.status, " ",
-      mg_get_response_code_text(connection, response.status),
-      "\r\nContent-Type: ", response.content_type,
-      "\r\nContent-Length: ", response.body.size(),
-      "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
-      "Referrer-Policy: no-referrer\r\nConnection: close\r\n",
-      response.headers, "\r\n");
-  mg_write(connection, head.data(), head.size());
-  if (request.method != "HEAD") {
-    mg_write(connection, response.body.data(), response.body.size());
+
+  void Accept() {
+    acceptor.async_accept(
+        net::make_strand(io),
+        [this](Error error, tcp::socket socket) { OnAccept(error, &socket); });
   }
-  return response.status;  // done: nothing else answers
-}
+
+  void OnAccept(const Error& error, tcp::socket* socket) {
+    if (error == net::error::operation_aborted) return;
+    if (error) {
+      // Such as a process without descriptors: waits for some to be closed.
+      pause.expires_after(kAfterFault);
+      pause.async_wait([this](Error ended) {
+        if (!ended) Accept();
+      });
+      return;
+    }
+    const absl::Status usable = RenewTls();
+    if (!usable.ok()) {
+      LogError("http: ", usable.message(), "; connections are closed");
+    } else {
+      ++open;
+      ServeConnection(std::move(*socket), tls, &handler, Place());
+    }
+    if (open < kMostConnections) Accept();
+  }
+
+  // Is released when its connection is closed.
+  std::shared_ptr<void> Place() {
+    return std::shared_ptr<void>(nullptr, [this](void*) {
+      if (stopping) return;
+      net::post(acceptor.get_executor(), [this] {
+        if (open-- == kMostConnections) Accept();
+      });
+    });
+  }
+
+  // Follows the material if it has changed.
+  absl::Status RenewTls() {
+    if (live_tls == nullptr) return absl::OkStatus();
+    std::shared_ptr<const TlsMaterial> now = live_tls->Get();
+    if (now == tls_material) return absl::OkStatus();
+    BALLAST_ASSIGN_OR_RETURN(tls, MakeTlsContext(*now));
+    tls_material = std::move(now);
+    return absl::OkStatus();
+  }
+
+  const Handler handler;
+  const std::shared_ptr<const LiveTlsMaterial> live_tls;  // null: no TLS
+  std::atomic<bool> stopping{false};
+  // Connections hold what is above; those left end with it.
+  net::io_context io{kThreads};
+  // The rest belongs to the acceptor's strand.
+  tcp::acceptor acceptor{net::make_strand(io)};
+  net::steady_timer pause{acceptor.get_executor()};
+  std::shared_ptr<const TlsMaterial> tls_material;  // of `tls`
+  std::shared_ptr<net::ssl::context> tls;
+  int open = 0;  // connections
+  std::vector<std::thread> threads;
+};
+
+HttpServer::HttpServer(std::unique_ptr<Core> core, std::string address,
+                       const char* scheme)
+    : core_(std::move(core)), address_(std::move(address)), scheme_(scheme) {}
+
+HttpServer::~HttpServer() = default;
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
-    const std::string& address, Handler handler) {
-  BALLAST_ASSIGN_OR_RETURN(const std::string where, Resolve(address));
-  std::unique_ptr<HttpServer> server(new HttpServer(std::move(handler)));
-  const char* options[] = {"listening_ports",
-                           where.c_str(),
-                           "num_threads",
-                           "16",
-                           "connection_queue",
-                           "32",
-                           "listen_backlog",
-                           "64",
-                           "request_timeout_ms",
-                           "3000",
-                           "max_request_size",
-                           "16384",
-                           "enable_keep_alive",
-                           "no",
-                           "enable_directory_listing",
-                           "no",
-                           nullptr};
-  mg_callbacks callbacks = {};
-  callbacks.begin_request = &HttpServer::OnRequest;
-  callbacks.log_message = &OnLog;
-  mg_init_library(0);
-  errno = 0;
-  server->context_ = mg_start(&callbacks, server.get(), options);
-  if (server->context_ == nullptr) {
-    const int reason = errno;
+    const std::string& address, Handler handler,
+    std::shared_ptr<const LiveTlsMaterial> tls) {
+  BALLAST_ASSIGN_OR_RETURN(const tcp::endpoint wanted, Resolve(address));
+  const char* const scheme = tls == nullptr ? "http" : "https";
+  auto core = std::make_unique<Core>(std::move(handler), std::move(tls));
+  BALLAST_RETURN_IF_ERROR(core->RenewTls());
+  const absl::Status listening = Listen(wanted, &core->acceptor);
+  if (!listening.ok()) {
+    return Annotate(listening, absl::StrCat("cannot listen at ", address));
+  }
+  Error error;
+  const tcp::endpoint used = core->acceptor.local_endpoint(error);
+  if (error) {
     return absl::UnavailableError(
-        absl::StrCat("cannot listen at ", address,
-                     reason == 0 ? "; is the address taken?"
-                                 : absl::StrCat(": ", std::strerror(reason))));
+        absl::StrCat("no port at ", address, ": ", error.message()));
   }
-  mg_server_port port = {};
-  if (mg_get_server_ports(server->context_, 1, &port) != 1) {
-    return absl::UnavailableError(absl::StrCat("no port at ", address));
+  core->Accept();
+  try {
+    for (int i = 0; i < kThreads; ++i) {
+      core->threads.emplace_back([io = &core->io] { io->run(); });
+    }
+  } catch (const std::system_error& fault) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no threads to serve HTTP at ", address, ": ", fault.what(),
+        "; raise the limit of processes (ulimit -u)"));
   }
-  server->address_ =
-      absl::StrCat(where.substr(0, where.find(':') + 1), port.port);
-  return server;
-}
-
-HttpServer::~HttpServer() {
-  if (context_ != nullptr) mg_stop(context_);
-  mg_exit_library();
+  return std::unique_ptr<HttpServer>(
+      new HttpServer(std::move(core), TextOf(used), scheme));
 }
 
 }  // namespace ballast

@@ -8,9 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-
-struct mg_connection;
-struct mg_context;
+#include "server/security/tls_material.h"
 
 namespace ballast {
 
@@ -33,38 +31,47 @@ struct HttpResponse {
 };
 
 // Serves small answers over HTTP/1.1 to browsers and scrapers, one request per
-// connection. Uses civetweb, set up to serve no file and run no program.
-// Bounds: 16 requests being handled, 32 connections that wait for one of these,
-// and 64 held by the system; 16 KiB of a request before its body, which is not
-// read; 3 seconds to send it, so a client that connects and stays silent takes
-// one of the 16 for that long. Thread-safe.
+// connection. Uses Boost.Beast (docs/decisions/0047). Bounds: 48 connections at
+// a time, of which 16 are being handled, and 64 held by the system; 16 KiB of a
+// request before its body, which is not read; 3 seconds from the connection to
+// the request's last byte, whatever the client does meanwhile, and 30 to take
+// the answer. Thread-safe.
 class HttpServer {
  public:
   // Answers a request. Called on several threads at once. Must not throw.
   using Handler = std::function<HttpResponse(const HttpRequest&)>;
 
-  // Listens at `address`, `host:port` with a name or an IPv4 address; port 0
-  // lets the system choose. May ask the name service. Errors: INVALID_ARGUMENT
-  // (no such address, or one of IPv6), NOT_FOUND (no such host), UNAVAILABLE
-  // (the system refuses, or the address is taken); each names the address.
+  // Listens at `address`, `host:port` with a name, an IPv4 address or an IPv6
+  // address in brackets; `[::]` accepts IPv4, too. Of a name with both, the
+  // IPv4 address. Port 0 lets the system choose. May ask the name service. With
+  // `tls` over TLS: every connection uses the content at its start. Errors:
+  // INVALID_ARGUMENT (no such address; OpenSSL refuses `tls`), NOT_FOUND (no
+  // such host), UNAVAILABLE (the system refuses, or the address is taken),
+  // RESOURCE_EXHAUSTED (no threads); each but that of `tls` names the address.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(
-      const std::string& address, Handler handler);
+      const std::string& address, Handler handler,
+      std::shared_ptr<const LiveTlsMaterial> tls = nullptr);
 
-  // Ends the requests being handled and waits for them.
+  // Closes all connections, and waits for the requests being handled.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // The address in use: IPv4, with the port that the system chose.
+  // The address in use, numeric, with the port that the system chose:
+  // "127.0.0.1:9464", "[::1]:9464".
   const std::string& address() const { return address_; }
 
- private:
-  explicit HttpServer(Handler handler) : handler_(std::move(handler)) {}
-  static int OnRequest(mg_connection* connection);
+  // "http" or "https".
+  const char* scheme() const { return scheme_; }
 
-  const Handler handler_;
-  std::string address_;
-  mg_context* context_ = nullptr;
+ private:
+  struct Core;
+  HttpServer(std::unique_ptr<Core> core, std::string address,
+             const char* scheme);
+
+  const std::unique_ptr<Core> core_;
+  const std::string address_;
+  const char* const scheme_;
 };
 
 }  // namespace ballast

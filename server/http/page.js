@@ -211,15 +211,34 @@ function times(json) {
   }
 }
 
+// The port of `ballast-server preview` on the reader's machine, in the page's own
+// address: #preview=8123. Samples then link to it.
+function previewed(place, text) {
+  const port = /^#preview=(\d{1,5})$/.exec(location.hash);
+  if (!port) return text;
+  const url = new URL(location.href);
+  url.protocol = 'http';
+  url.hostname = '127.0.0.1';
+  url.port = port[1];
+  url.hash = place;
+  return el('a', {href: url.href, target: '_blank', rel: 'noopener'}, text);
+}
+function preview_hint() {
+  return el('p', {class: 'facts'}, previewed('', '') instanceof Node
+    ? 'Samples and steps link to the preview.'
+    : 'To look at a sample, run ballast-server preview --config F --port P and open this page with #preview=P.');
+}
+
 function clients(json) {
   const states = {waits_for_block: 'waits', sending: 'is sent one', holds_back: 'has no room'};
   fill('clients', el('h2', {}, `Clients (${json.clients_total})`),
     json.clients.length ? table(['rank', 'step', 'behind', 'state', 'for', 'holds', 'way', 'connection'],
-      json.clients.map(c => [`${c.split === 'train' ? '' : c.split + ' '}${c.module} ${c.rank}`, `${c.step}.${c.micro_batch}`,
+      json.clients.map(c => [`${c.split === 'train' ? '' : c.split + ' '}${c.module} ${c.rank}`, el('td', {}, previewed(`${c.split}/${c.module}/${c.rank}/${c.step}.${c.micro_batch}`, `${c.step}.${c.micro_batch}`)),
         el('td', {class: c.lag > 4 ? 'warn' : ''}, c.lag), states[c.state] || c.state, time(c.seconds),
         bytes(c.held_bytes), c.shared_memory ? 'shared memory' : 'stream', c.peer]), [3, 6, 7])
       : el('p', {class: 'facts'}, 'Nobody is connected.'),
-    json.clients.length < json.clients_total ? el('p', {class: 'facts'}, `The ${json.clients.length} furthest behind.`) : '');
+    json.clients.length < json.clients_total ? el('p', {class: 'facts'}, `The ${json.clients.length} furthest behind.`) : '',
+    json.clients.length ? preview_hint() : '');
   $('clients').hidden = false;
 }
 
@@ -227,11 +246,11 @@ function problems(json) {
   $('stalls').hidden = !json.stalls.length;
   fill('stalls', el('h2', {class: 'bad'}, 'Held up'),
     table(['stage', 'for', 'sample', 'file'], json.stalls.map(s =>
-      [s.stage, time(s.seconds), s.sample, el('td', {class: 'wide'}, s.file ? `${s.file} at byte ${s.offset}` : '')]), [2, 3]));
+      [s.stage, time(s.seconds), el('td', {class: 'left'}, s.sample ? previewed(s.sample, s.sample) : ''), el('td', {class: 'wide'}, s.file ? `${s.file} at byte ${s.offset}` : '')]), [2, 3]));
   $('bad').hidden = !json.bad_samples.length;
   fill('bad', el('h2', {}, `Bad samples (${json.bad_samples_total} of at most ${json.max_bad_samples})`),
     table(['sample', 'times', 'reason', 'where'], json.bad_samples.map(b =>
-      [b.sample, b.count, el('td', {class: 'wide'}, b.reason), el('td', {class: 'wide'}, `${b.file} at byte ${b.offset}`)]), [2, 3]));
+      [el('td', {}, previewed(b.sample.split(' ')[0], b.sample)), b.count, el('td', {class: 'wide'}, b.reason), el('td', {class: 'wide'}, `${b.file} at byte ${b.offset}`)]), [2, 3]), preview_hint());
 }
 
 function show(json) {

@@ -1,8 +1,11 @@
 #include "server/http/pages.h"
 
+#include <cstdint>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "server/http/page_guard.h"
 #include "server/http/page_html.h"
 
@@ -17,6 +20,36 @@ HttpResponse Refuse(const absl::Status& why) {
   return response;
 }
 
+// The range of /api/history; nullopt: none that can be answered.
+std::optional<absl::Duration> RangeOf(const HttpRequest& request) {
+  const auto found = request.query.find("seconds");
+  uint32_t seconds = 0;
+  if (found == request.query.end() ||
+      !absl::SimpleAtoi(found->second, &seconds) || seconds < 60 ||
+      seconds > 86400) {
+    return std::nullopt;
+  }
+  return absl::Seconds(seconds);
+}
+
+HttpResponse DataOf(const PageSources& sources, const HttpRequest& request) {
+  HttpResponse response;
+  response.content_type = "application/json";
+  if (request.path == "/metrics") {
+    response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    response.body = sources.metrics();
+  } else if (request.path == "/api/status") {
+    response.body = sources.status();
+  } else {
+    const std::optional<absl::Duration> range = RangeOf(request);
+    if (!range.has_value()) {
+      return PlainAnswer(400, "wanted ?seconds=N, a number of 60 to 86400");
+    }
+    response.body = sources.history(*range);
+  }
+  return response;
+}
+
 HttpResponse Answer(const PageSources& sources, const std::string& policy,
                     const HttpRequest& request) {
   std::optional<HttpResponse> refused = RefuseAtDoor(request, sources.is_local);
@@ -28,19 +61,16 @@ HttpResponse Answer(const PageSources& sources, const std::string& policy,
     response.headers = policy;
     return response;
   }
-  const bool metrics = request.path == "/metrics";
-  if (!metrics && request.path != "/api/status") {
-    return PlainAnswer(404, "nothing here; wanted /, /metrics or /api/status");
+  if (request.path != "/metrics" && request.path != "/api/status" &&
+      request.path != "/api/history") {
+    return PlainAnswer(
+        404, "nothing here; wanted /, /metrics, /api/status or /api/history");
   }
   if (sources.check != nullptr) {
     const absl::Status allowed = sources.check(request.authorization);
     if (!allowed.ok()) return Refuse(allowed);
   }
-  HttpResponse response;
-  response.content_type =
-      metrics ? "text/plain; version=0.0.4; charset=utf-8" : "application/json";
-  response.body = metrics ? sources.metrics() : sources.status();
-  return response;
+  return DataOf(sources, request);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "server/http/http_server.h"
 
 namespace ballast {
@@ -16,11 +17,15 @@ namespace ballast {
 //                one is needed
 //   /metrics     for Prometheus
 //   /api/status  the page's data as JSON (status_json.h)
-// The last two are subject to `check`; all other paths are 404. Answers only
+//   /api/history?seconds=3600
+//                its figures of the last seconds, 60 to 86,400
+//                (history_json.h)
+// The last three are subject to `check`; all other paths are 404. Answers only
 // GET and HEAD.
 struct PageSources {
   std::function<std::string()> metrics;
   std::function<std::string()> status;
+  std::function<std::string(absl::Duration range)> history;
   // Whether a request with this `Authorization` may see them: OK, or
   // UNAUTHENTICATED or PERMISSION_DENIED with the reason. Null: every request
   // may.

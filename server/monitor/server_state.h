@@ -49,6 +49,9 @@ class ServerState {
   };
   explicit ServerState(Sources sources);
 
+  // The server's name for itself.
+  const std::string& name() const { return sources_.name; }
+
   v1::GetStatusResponse Status() const;
 
   // Every family of docs/metrics.md, in its order, except those that have no

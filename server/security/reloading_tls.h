@@ -2,27 +2,12 @@
 #define BALLAST_SERVER_SECURITY_RELOADING_TLS_H_
 
 #include <memory>
-#include <string>
 
 #include <grpcpp/security/server_credentials.h>
 
-#include "common/live_value.h"
-#include "common/pem_files.h"
+#include "server/security/tls_material.h"
 
 namespace ballast {
-
-// The certificate that a server shows to its clients, and the CAs by which it
-// verifies theirs. PEM.
-struct TlsMaterial {
-  TlsIdentity identity;
-  std::string client_ca;  // empty: clients show no certificate
-
-  friend bool operator==(const TlsMaterial& a, const TlsMaterial& b) {
-    return a.identity.cert == b.identity.cert &&
-           a.identity.key == b.identity.key && a.client_ca == b.client_ca;
-  }
-};
-using LiveTlsMaterial = LiveValue<std::shared_ptr<const TlsMaterial>>;
 
 // Like grpc::SslServerCredentials, but every handshake uses the content of
 // `material` at its start; existing connections are unaffected. Whether clients

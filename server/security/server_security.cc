@@ -19,6 +19,7 @@
 #include "common/pem_files.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
+#include "server/security/reloading_tls.h"
 
 namespace ballast {
 namespace {

@@ -13,7 +13,7 @@
 #include "common/channel_security.h"
 #include "common/live_value.h"
 #include "proto/config.pb.h"
-#include "server/security/reloading_tls.h"
+#include "server/security/tls_material.h"
 #include "server/security/token_list.h"
 
 namespace ballast {
@@ -42,6 +42,10 @@ class ServerSecurity {
   // Credentials for listening at `address`.
   std::shared_ptr<grpc::ServerCredentials> CredentialsFor(
       absl::string_view address) const;
+
+  // What every handshake uses at its start, gRPC's and others'; null: there is
+  // no TLS. Whether it has a client_ca does not change.
+  std::shared_ptr<const LiveTlsMaterial> tls() const { return tls_; }
 
   // Checks the `Authorization` of an HTTP request, if it has one: OK, or
   // UNAUTHENTICATED or PERMISSION_DENIED with the reason. Always OK if no token

@@ -1,31 +1,22 @@
 #include "server/service/server.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "common/blocking_calls.h"
 #include "common/log.h"
 #include "common/net_address.h"
 #include "common/status_macros.h"
 #include "server/config/exposure.h"
-#include "server/http/pages.h"
-#include "server/http/prometheus_text.h"
-#include "server/http/status_json.h"
 #include "server/monitor/encoded_images.h"
 #include "server/schedule/step_balance.h"
-#include "server/service/call_limits.h"
+#include "server/service/call_server.h"
 #include "server/service/listening.h"
 #include "server/service/meeting_forwarder.h"
+#include "server/service/page_server.h"
 #include "server/service/peer_caller.h"
 #include "server/service/rehearsal.h"
 #include "server/storage/storage.h"
@@ -35,22 +26,6 @@ namespace {
 
 // Time for short calls to end once the long ones have ended.
 constexpr absl::Duration kLastCalls = absl::Milliseconds(500);
-
-// While this object exists, sockets are created for their owner and group only.
-// It affects the whole process, so other files created meanwhile get no more
-// permissions than these.
-class SocketMode {
- public:
-  static constexpr mode_t kMode = 0660;
-
-  SocketMode() : before_(umask(0777 & ~kMode)) {}
-  ~SocketMode() { umask(before_); }
-  SocketMode(const SocketMode&) = delete;
-  SocketMode& operator=(const SocketMode&) = delete;
-
- private:
-  const mode_t before_;
-};
 
 absl::Status CheckAddresses(const v1::Config& config) {
   for (const std::string& address : config.serve().listen()) {
@@ -63,35 +38,6 @@ absl::Status CheckAddresses(const v1::Config& config) {
                       ? CheckHttpExposure(*parsed, http, config.security())
                       : parsed.status(),
                   "serve.http");
-}
-
-// Reads that may hang at the same time before further ones are refused.
-constexpr size_t kMaxStuckReads = 64;
-
-ReadPolicy ReadPolicyOf(const v1::Serve& serve) {
-  ReadPolicy policy;
-  policy.attempts = serve.read_attempts();
-  policy.timeout = absl::Seconds(serve.read_timeout());
-  return policy;
-}
-
-// Makes the job's sources read according to `policy` from now on.
-void GuardSources(const std::shared_ptr<const LiveValue<ReadPolicy>>& policy,
-                  OpenedJob* job) {
-  const auto calls =
-      std::make_shared<BlockingCalls>(kMaxStuckReads, Clock::Real());
-  for (std::unique_ptr<SampleSource>& source : job->sources) {
-    source = GuardSource(std::move(source), policy, calls, Clock::Real());
-  }
-}
-
-// "docs:17 (docs-000.tar at byte 512)"; of a schedule, the index files.
-std::string Describe(const FileSampleBuilder& builder,
-                     const std::string& index_files, const ActiveSample& work) {
-  if (work.step.has_value()) return index_files;
-  const SampleLocation at = builder.Locate(work.source, work.ordinal);
-  return absl::StrCat(builder.NameOf(work.source, work.ordinal), " (", at.file,
-                      " at byte ", at.offset, ")");
 }
 
 // Returns null if groups meet at this server, whose address is `own`.
@@ -131,7 +77,8 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   const auto read_policy =
       std::make_shared<LiveValue<ReadPolicy>>(ReadPolicyOf(job.config.serve()));
   GuardSources(read_policy, &job);
-  BALLAST_ASSIGN_OR_RETURN(Parts parts, MakeParts(job, identity.ranks));
+  BALLAST_ASSIGN_OR_RETURN(ServerParts parts,
+                           MakeServerParts(job, identity.ranks));
   BALLAST_ASSIGN_OR_RETURN(parts.ahead_fetcher,
                            MakeAheadFetcher(job, identity));
   if (rehearsal == Rehearsal::kFirstBlocks) {
@@ -160,35 +107,9 @@ absl::StatusOr<std::unique_ptr<LoaderServer>> LoaderServer::Start(
   return server;
 }
 
-absl::StatusOr<LoaderServer::Parts> LoaderServer::MakeParts(
-    const OpenedJob& job, uint32_t ranks) {
-  Parts parts;
-  parts.build = std::make_unique<BuildInstruments>();
-  parts.board = std::make_unique<ActiveSamples>(Clock::Real());
-  auto builder = std::make_unique<FileSampleBuilder>(
-      job.config, job.source_pointers(), job.tokenizer.get(), parts.board.get(),
-      parts.build.get(), job.family.get());
-  parts.builder = builder.get();
-  BALLAST_ASSIGN_OR_RETURN(
-      parts.loader,
-      Loader::Create(job.config, ranks, job.scheduler.get(), std::move(builder),
-                     Clock::Real(), parts.board.get()));
-  BALLAST_ASSIGN_OR_RETURN(
-      parts.stall_watch,
-      StallWatch::Start(
-          parts.board.get(), absl::Seconds(job.config.serve().stall_after()),
-          [builder = parts.builder,
-           index_files =
-               absl::StrJoin(job.index_files, ", ")](const ActiveSample& work) {
-            return Describe(*builder, index_files, work);
-          },
-          Clock::Real()));
-  return parts;
-}
-
 LoaderServer::LoaderServer(OpenedJob job, LivePolicy read_policy,
                            ServerSecurity security,
-                           const ServerIdentity& identity, Parts parts)
+                           const ServerIdentity& identity, ServerParts parts)
     : job_(std::move(job)),
       read_policy_(std::move(read_policy)),
       security_(std::move(security)),
@@ -247,75 +168,25 @@ ServerState::Sources LoaderServer::SourcesOf(const LoaderServer& server,
 LoaderServer::~LoaderServer() { Shutdown(); }
 
 absl::Status LoaderServer::Listen() {
-  grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  grpc::ServerBuilder builder;
-  SetCallLimits(&builder);
-  const auto& listen = job_.config.serve().listen();
-  for (const std::string& address : listen) {
-    const std::string path(UnixPath(address));
-    // gRPC would delete the socket of a running server.
-    if (!path.empty()) BALLAST_RETURN_IF_ERROR(RemoveStaleSocket(path));
-    // gRPC reports only that it cannot listen, and logs the reason.
-    BALLAST_RETURN_IF_ERROR(TryListen(address));
-  }
-  std::vector<int> ports(listen.size(), 0);  // filled in by BuildAndStart
-  for (int i = 0; i < listen.size(); ++i) {
-    builder.AddListeningPort(listen[i], security_.CredentialsFor(listen[i]),
-                             &ports[i]);
-  }
-  builder.RegisterService(&loader_service_);
-  builder.RegisterService(&schedule_service_);
-  builder.RegisterService(&order_service_);
-  builder.RegisterService(&metrics_service_);
-  {
-    const SocketMode mode;
-    server_ = builder.BuildAndStart();
-  }
-  for (int i = 0; i < listen.size(); ++i) {
-    if (ports[i] != 0) continue;
-    BALLAST_RETURN_IF_ERROR(TryListen(listen[i]));
-    return absl::UnavailableError(
-        absl::StrCat("serve.listen: gRPC cannot listen at ", listen[i]));
-  }
-  if (server_ == nullptr) {
-    return absl::UnavailableError("serve.listen: gRPC cannot start a server");
-  }
-  for (int i = 0; i < listen.size(); ++i) {
-    const std::string path(UnixPath(listen[i]));
-    addresses_.push_back(path.empty() ? WithPort(listen[i], ports[i])
-                                      : listen[i]);
-    // The folder's access control list can have overruled SocketMode.
-    if (!path.empty() && chmod(path.c_str(), SocketMode::kMode) != 0) {
-      return absl::ErrnoToStatus(
-          errno, absl::StrCat("serve.listen: ", path, ": cannot chmod"));
-    }
-  }
+  BALLAST_ASSIGN_OR_RETURN(
+      CallServer started,
+      StartCallServer(job_.config.serve(), security_,
+                      {&loader_service_, &schedule_service_, &order_service_,
+                       &metrics_service_}));
+  server_ = std::move(started.server);
+  addresses_ = std::move(started.addresses);
   return absl::OkStatus();
 }
 
 absl::Status LoaderServer::ServeHttp() {
-  const std::string& address = job_.config.serve().http();
-  if (address.empty()) return absl::OkStatus();
-  BALLAST_ASSIGN_OR_RETURN(const NetAddress parsed,
-                           ParseConfiguredAddress(address));
-  PageSources pages;
-  pages.is_local = parsed.IsLocal();
-  pages.metrics = [this] { return PrometheusText(state_.Metrics()); };
-  pages.status = [this] {
-    return PageJson(state_.Status(), state_.Metrics(),
-                    balance_->Current().get(), balance_->History());
-  };
-  pages.check = [this](const std::optional<std::string>& authorization) {
-    return security_.CheckAuthorization(authorization);
-  };
-  absl::StatusOr<std::unique_ptr<HttpServer>> http =
-      HttpServer::Start(address, MakePages(std::move(pages)));
-  if (!http.ok()) return Annotate(http.status(), "serve.http");
-  http_ = *std::move(http);
+  if (job_.config.serve().http().empty()) return absl::OkStatus();
+  BALLAST_ASSIGN_OR_RETURN(
+      history_, StateHistory::Start([this] { return state_.Metrics(); },
+                                    absl::Now(), Clock::Real()));
+  BALLAST_ASSIGN_OR_RETURN(
+      http_, StartPageServer(job_.config, {&security_, &state_, balance_.get(),
+                                           history_.get()}));
   http_address_ = http_->address();
-  LogInfo("page at http://", http_address_, "/, metrics at http://",
-          http_address_, "/metrics");
   return absl::OkStatus();
 }
 
@@ -399,6 +270,7 @@ void LoaderServer::Drain(absl::Time deadline) {
         std::clamp(deadline, absl::UnixEpoch(), absl::Now() + kLastCalls)));
   }
   http_.reset();
+  history_.reset();
   MutexLock lock(&mutex_);
   down_ = true;
   changed_.NotifyAll();

@@ -24,6 +24,7 @@
 #include "server/monitor/balance_board.h"
 #include "server/monitor/client_board.h"
 #include "server/monitor/server_state.h"
+#include "server/monitor/state_history.h"
 #include "server/pull/call_count.h"
 #include "server/security/server_security.h"
 #include "server/service/loader_service.h"
@@ -32,6 +33,7 @@
 #include "server/service/order_service.h"
 #include "server/service/peer_check.h"
 #include "server/service/schedule_service.h"
+#include "server/service/server_parts.h"
 
 namespace ballast {
 
@@ -98,24 +100,13 @@ class LoaderServer {
   void Wait();
 
  private:
-  // The parts that read, build and watch.
-  struct Parts {
-    std::unique_ptr<BuildInstruments> build;
-    std::unique_ptr<ActiveSamples> board;
-    std::shared_ptr<Loader> loader;
-    FileSampleBuilder* builder = nullptr;  // the loader's
-    std::unique_ptr<StallWatch> stall_watch;
-    std::unique_ptr<AheadFetcher> ahead_fetcher;
-    std::shared_ptr<BalanceBoard> balance;
-  };
   using LivePolicy = std::shared_ptr<LiveValue<ReadPolicy>>;
-  static absl::StatusOr<Parts> MakeParts(const OpenedJob& job, uint32_t ranks);
   static ServerState::Sources SourcesOf(const LoaderServer& server,
                                         const ServerIdentity& identity,
                                         const FileSampleBuilder* builder);
 
   LoaderServer(OpenedJob job, LivePolicy read_policy, ServerSecurity security,
-               const ServerIdentity& identity, Parts parts);
+               const ServerIdentity& identity, ServerParts parts);
   absl::Status Listen();
   absl::Status ServeHttp();
   absl::Status ComparePeers(const std::string& own_address, Clock* clock);
@@ -142,6 +133,7 @@ class LoaderServer {
   ScheduleServiceImpl schedule_service_;
   OrderServiceImpl order_service_;
   const ServerState state_;
+  std::unique_ptr<StateHistory> history_;  // null without serve.http
   MetricsServiceImpl metrics_service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<HttpServer> http_;  // null without serve.http, and once down

@@ -107,7 +107,7 @@ class TroubleshootingTest(tools.CorpusTest):
         self.serve("serve.listen: cannot listen at …: No such file or directory",
                    listen="unix:" + self.path("none", "a.sock"))  # fmt: skip
         self.serve(
-            "serve.http: found …; wanted a loopback address, …",
+            "serve.http: found …; wanted a loopback address and …",
             ('["127.0.0.1:0"]', '["127.0.0.1:0"], http: "0.0.0.0:0"'),
         )
         self.serve(

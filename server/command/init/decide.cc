@@ -42,6 +42,8 @@ const char* NameOf(SeenFiles::Format format) {
       return "jsonl";
     case SeenFiles::Format::kParquet:
       return "parquet";
+    case SeenFiles::Format::kEnergon:
+      return "energon";
   }
   return "";
 }
@@ -71,6 +73,10 @@ std::string SplitOf(const std::string& path) {
     if (word == "test") return "test";
   }
   return "train";
+}
+
+std::string SplitOf(const SeenFiles& files) {
+  return files.split.empty() ? SplitOf(files.path) : files.split;
 }
 
 // A name of letters, digits, `_` and `-` that no other source has.
@@ -172,7 +178,8 @@ class Decider {
     std::string message = absl::StrCat(
         seen_.folder,
         ": found nothing that can be a source; wanted WebDataset tars (*.tar), "
-        "JSON lines (*.jsonl) or Parquet files (*.parquet) with conversations, "
+        "JSON lines (*.jsonl), Parquet files (*.parquet) with conversations, "
+        "or a folder of Energon (.nv-meta), "
         "as docs/configuration.md describes");
     for (const SeenOther& other : seen_.others) {
       absl::StrAppend(&message, "\n", other.path, ": ", other.reason);
@@ -181,13 +188,19 @@ class Decider {
   }
 
   void Sources() {
-    const bool has_train = std::any_of(
-        seen_.files.begin(), seen_.files.end(),
-        [](const SeenFiles& f) { return SplitOf(f.path) == "train"; });
+    const bool has_train =
+        std::any_of(seen_.files.begin(), seen_.files.end(),
+                    [](const SeenFiles& f) { return SplitOf(f) == "train"; });
     text_.Line("sources:");
     for (const SeenFiles& files : seen_.files) {
-      const std::string split = has_train ? SplitOf(files.path) : "train";
-      const std::string name = SourceName(files.path, &names_);
+      // Where nothing is for training, names count for nothing.
+      const std::string split =
+          has_train || !files.split.empty() ? SplitOf(files) : "train";
+      const std::string name =
+          SourceName(files.split.empty() || split == "train"
+                         ? files.path
+                         : absl::StrCat(files.path, "-", split),
+                     &names_);
       text_.Line(absl::StrCat("  - name: ", name), SamplesText(files));
       text_.Line(absl::StrCat("    format: ", NameOf(files.format)));
       text_.Line(absl::StrCat("    path: ", Quoted(files.path)));
@@ -196,7 +209,8 @@ class Decider {
                    "image paths begin here");
       }
       if (split != "train") {
-        text_.Line(absl::StrCat("    split: ", split), "by its name");
+        text_.Line(absl::StrCat("    split: ", split),
+                   files.split.empty() ? "by its name" : "of its split.yaml");
       } else if (seen_.files.size() > 1) {
         text_.Line(absl::StrCat("    weight: ", std::clamp<uint64_t>(
                                                     files.samples, 1, 1000000)),
@@ -207,14 +221,24 @@ class Decider {
                                                "that a weight may be"));
         }
       }
+      if (files.crude) {
+        text_.Line("    energon: {crude: webdataset}",
+                   "samples as tars have them");
+      }
       most_images_ = std::max(most_images_, files.most_images);
       most_text_ = std::max(most_text_, files.most_text);
       setup_.found.push_back(absl::StrCat(name, ": ", NameOf(files.format), " ",
                                           files.path, ", ",
                                           SamplesText(files)));
-      if (split != "train") {
+      if (split != "train" && files.split.empty()) {
         setup_.unsure.push_back(absl::StrCat("the split of ", name, ": ", split,
                                              ", because its name says so"));
+      }
+      if (files.crude) {
+        setup_.unsure.push_back(absl::StrCat(
+            name,
+            ": its cooker is Python, which is not run: samples are taken "
+            "as KEY.json or KEY.txt with images beside it"));
       }
       if (files.bad > 0) {
         setup_.unsure.push_back(absl::StrCat(Counted(files.bad, "bad sample"),

@@ -82,6 +82,7 @@ class Looker {
   absl::Status LookAt(const File& file) {
     switch (seen_->format) {
       case SeenFiles::Format::kWebDataset:
+      case SeenFiles::Format::kEnergon:
         return LookAtTar(file);
       case SeenFiles::Format::kJsonl:
         return LookAtLines(file);

@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "common/small_file.h"
 #include "common/status_macros.h"
+#include "server/command/init/energon_parts.h"
 #include "server/command/init/first_samples.h"
 #include "server/command/init/name_groups.h"
 #include "server/corpus/file.h"
@@ -60,7 +61,9 @@ class FolderLooker {
 
   absl::Status Look() {
     BALLAST_RETURN_IF_ERROR(List());
+    for (const fs::path& folder : energon_) AddEnergon(folder);
     for (auto& [key, names] : found_) {
+      if (key.second == Format::kWebDataset && IsOfEnergon(key.first)) continue;
       for (const NameGroup& group : GroupNames(std::move(names))) {
         AddFiles(key.first, key.second, group);
       }
@@ -94,7 +97,9 @@ class FolderLooker {
     std::error_code error;
     if (absl::StartsWith(path.filename().string(), ".")) {
       entry->disable_recursion_pending();
-      if (path.filename() == ".nv-meta") Other(path.parent_path(), kEnergon);
+      if (path.filename() == ".nv-meta") {
+        energon_.push_back(path.parent_path());
+      }
       return;
     }
     if ((*entry)->is_directory(error)) {
@@ -177,15 +182,31 @@ class FolderLooker {
     seen_->files.push_back(std::move(files));
   }
 
-  static constexpr char kEnergon[] =
-      "Energon's description (.nv-meta) is not used: its tars are taken as "
-      "WebDataset; a source with `format: energon` and this folder as its path "
-      "reads its splits and fields";
+  // Whether tars of this folder are shards of an Energon folder above it.
+  bool IsOfEnergon(const fs::path& folder) const {
+    return std::any_of(energon_.begin(), energon_.end(),
+                       [&folder](const fs::path& above) {
+                         return std::mismatch(above.begin(), above.end(),
+                                              folder.begin(), folder.end())
+                                    .first == above.end();
+                       });
+  }
+
+  void AddEnergon(const fs::path& folder) {
+    absl::StatusOr<std::vector<SeenFiles>> parts =
+        LookAtEnergon(folder.string(), Named(folder, config_folder_));
+    if (!parts.ok()) {
+      Other(folder, std::string(parts.status().message()));
+      return;
+    }
+    for (SeenFiles& files : *parts) seen_->files.push_back(std::move(files));
+  }
 
   const fs::path folder_;
   const fs::path config_folder_;
   Seen* const seen_;
   std::vector<std::string> folders_;  // directly in folder_
+  std::vector<fs::path> energon_;     // that hold .nv-meta
   std::map<std::pair<fs::path, Format>, std::vector<std::string>> found_;
 };
 

@@ -12,8 +12,12 @@
 #include "absl/strings/str_join.h"
 #include "common/status_macros.h"
 #include "proto/config.pb.h"
+#include "server/command/init/family_choice.h"
 #include "server/config/model_cost.h"
 #include "server/config/model_profile.h"
+#include "server/image_plan/family_check.h"
+#include "server/image_plan/image_family.h"
+#include "server/text/family_template.h"
 
 namespace ballast {
 namespace {
@@ -63,6 +67,11 @@ class Chooser {
     BALLAST_ASSIGN_OR_RETURN(
         const Json processor,
         Parse(seen_.preprocessor, seen_.folder + "/preprocessor_config.json"));
+    profile_ = FamilyProfileOf(config, processor);
+    if (!profile_.empty()) {
+      BALLAST_RETURN_IF_ERROR(AddFamily(config, processor));
+      return std::move(choice_);
+    }
     BALLAST_RETURN_IF_ERROR(ChooseProfile(config, processor));
     AddText();
     BALLAST_RETURN_IF_ERROR(AddProcessor(processor));
@@ -89,6 +98,96 @@ class Chooser {
     return std::move(choice_);
   }
 
+  // A model that is not Qwen's: its profile has all but what stands in its
+  // files.
+  absl::Status AddFamily(const Json& config, const Json& processor) {
+    const ImageFamily& family = *FindImageFamily(profile_);
+    BALLAST_RETURN_IF_ERROR(CheckNumbers(config, processor, family));
+    if (!seen_.has_tokenizer) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          seen_.folder, ": found no tokenizer.json; profile ", profile_,
+          " needs its model's own tokens for images. Python's "
+          "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) "
+          "writes one; or name a folder that has it with --model-dir"));
+    }
+    Add("profile", profile_,
+        absl::StrCat("config.json: model_type ",
+                     config["model_type"].get<std::string>()));
+    choice_.found.push_back(
+        absl::StrCat("model ", seen_.folder, ": profile ", profile_));
+    AddTokenizer();
+    BALLAST_RETURN_IF_ERROR(AddFamilyTemplate());
+    AddBounds(processor, family);
+    v1::Model model;
+    model.set_profile(profile_);
+    BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
+    AddThree(processor, "image_mean", "mean", model.mean());
+    AddThree(processor, "image_std", "std", model.std());
+    BALLAST_ASSIGN_OR_RETURN(choice_.most_image_tokens,
+                             MostPlaceholders(profile_));
+    choice_.unsure.push_back(absl::StrCat(
+        "the crops of images: they are those of the released checkpoints of ",
+        profile_, "; `ballast-server inspect family --model ", profile_,
+        "` prints their numbers"));
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckNumbers(const Json& config, const Json& processor,
+                            const ImageFamily& family) const {
+    std::vector<std::string> faults;
+    for (const NumberDifference& one :
+         DifferentNumbers(config, processor, family)) {
+      faults.push_back(absl::StrCat(one.key, ": found ", one.found,
+                                    ", where profile ", profile_, " has ",
+                                    one.family_key, " ", one.wanted));
+    }
+    if (faults.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        seen_.folder, "/", absl::StrJoin(faults, "\n"),
+        "\nThe checkpoint makes other crops of an image than the released one. "
+        "Print the profile with `ballast-server inspect family --model ",
+        profile_,
+        "`, change these numbers and put it into the configuration as "
+        "model.image_family (docs/families.md)"));
+  }
+
+  // Bounds that the family's rule reads and that are not the profile's.
+  void AddBounds(const Json& processor, const ImageFamily& family) {
+    const Json size = processor.value("size", Json::object());
+    const auto add = [&](const char* key, const char* edge, uint64_t usual) {
+      std::optional<uint64_t> pixels = Number(processor, key);
+      if (!pixels.has_value() && size.is_object()) pixels = Number(size, edge);
+      if (!pixels.has_value() || *pixels == usual || *pixels == 0 ||
+          !ReadsNumber(family.rule, key)) {
+        return;
+      }
+      Add(key, absl::StrCat(*pixels), "preprocessor_config.json");
+    };
+    add("min_pixels", "shortest_edge", family.min_pixels);
+    add("max_pixels", "longest_edge", family.max_pixels);
+  }
+
+  absl::Status AddFamilyTemplate() {
+    if (FindFamilyTemplate(profile_).ok()) return absl::OkStatus();
+    const std::string& text = seen_.chat_template;
+    if (absl::StrContains(text, "<|im_start|>")) {
+      Add("chat_template", "chatml", "by the model's chat template");
+    } else if (absl::StrContains(text, "<|start_header_id|>")) {
+      Add("chat_template", "llama3", "by the model's chat template");
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat(
+          seen_.folder, ": the chat template of ", profile_,
+          " is not covered, and the model's own is neither ChatML nor Llama "
+          "3's; render the texts with its tokenizer and store them as token "
+          "ids (docs/text.md), or train another model"));
+    }
+    choice_.unsure.push_back(absl::StrCat(
+        "the chat template: that of ", profile_,
+        " is not covered, so it was guessed from the model's files; compare "
+        "`ballast-server inspect conversation` with the model's own"));
+    return absl::OkStatus();
+  }
+
   absl::Status ChooseProfile(const Json& config, const Json& processor) {
     const std::string type =
         config.contains("model_type") && config["model_type"].is_string()
@@ -110,6 +209,9 @@ class Chooser {
     if (profile_.empty()) {
       std::vector<std::string> known;
       for (const TypeProfile& one : kTypes) known.push_back(one.model_type);
+      for (std::string& one : FamilyModelTypes()) {
+        known.push_back(std::move(one));
+      }
       return absl::InvalidArgumentError(absl::StrCat(
           seen_.folder, "/config.json: model_type: found \"", type,
           "\"; wanted one of ", absl::StrJoin(known, ", "),
@@ -125,11 +227,15 @@ class Chooser {
     return absl::OkStatus();
   }
 
+  void AddTokenizer() {
+    const Json path = seen_.folder == "." ? "tokenizer.json"
+                                          : seen_.folder + "/tokenizer.json";
+    Add("tokenizer", path.dump(), "the model's own");
+  }
+
   void AddText() {
     if (seen_.has_tokenizer) {
-      Json path = seen_.folder == "." ? "tokenizer.json"
-                                      : seen_.folder + "/tokenizer.json";
-      Add("tokenizer", path.dump(), "the model's own");
+      AddTokenizer();
     } else {
       Add("tokenizer", "bytes",
           "one token a byte; your model's tokenizer.json");

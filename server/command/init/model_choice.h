@@ -32,7 +32,8 @@ struct ModelChoice {
 // Chooses the profile by config.json's model_type, and takes every number of
 // preprocessor_config.json that differs from the profile's. Pure. Errors:
 // INVALID_ARGUMENT (not JSON; a model_type without a profile; a number of
-// another type).
+// another type; for families other than Qwen's: numbers that make other crops
+// than the profile's, no tokenizer.json, a chat template that is not covered).
 absl::StatusOr<ModelChoice> ChooseModel(const SeenModel& seen);
 
 }  // namespace ballast

@@ -12,9 +12,9 @@ namespace ballast {
 
 // Files of one folder that form a source.
 struct SeenFiles {
-  enum class Format { kWebDataset, kJsonl, kParquet };
+  enum class Format { kWebDataset, kJsonl, kParquet, kEnergon };
   Format format = Format::kWebDataset;
-  // Pattern of the files, for sources[].path.
+  // Pattern of the files, for sources[].path; energon: the folder.
   std::string path;
   // Number of files, and their bytes.
   uint64_t files = 0;
@@ -35,6 +35,10 @@ struct SeenFiles {
   // jsonl: the folder below which every image was found, "" if no sample that
   // was read has any.
   std::string media_root;
+  // energon: the split that its description says, and whether its samples are
+  // to be read as tars are.
+  std::string split;
+  bool crude = false;
 };
 
 // Something in the folder that no source can be made of.

@@ -97,8 +97,52 @@ function showText(view) {
   $('words').hidden = view.runs.length === 0;
 }
 
+// A list of samples above the one that is shown.
+function showList(heading, links) {
+  $('list').replaceChildren(el('h2', {}, heading), el('p', {class: 'links'}, ...links.flatMap(link => [link, ' '])));
+  $('list').hidden = false;
+}
+const linkTo = (hash, text) => el('a', {href: hash}, text);
+
+// Follows the addresses that a server's page links: #docs:17, a sample, and
+// #train/vision/3/5.0, rank 3's micro-batch 0 of step 5. Returns whether it was
+// one of these.
+async function follow(hash) {
+  const sample = /^#([\w-]+):(\d+)$/.exec(hash);
+  const rank = /^#(\w+)\/(\w+)\/(\d+)\/(\d+)\.(\d+)$/.exec(hash);
+  if (!sample && !rank) return false;
+  shown = hash;
+  document.body.classList.add('busy');
+  try {
+    if (sample) {
+      const split = job.splits.find(s => s.sources.some(source => source.name === sample[1])) || job.splits[0];
+      const found = await ask('/api/find', {split: split.name, source: sample[1], sample: sample[2]});
+      location.replace(`#${split.name}/${found.position}`);
+    } else {
+      const [, split, module, number, step, micro_batch] = rank;
+      const samples = await ask('/api/rank', {split, module, rank: number, step, micro_batch});
+      const links = positions => positions.map(p => linkTo(`#${split}/${p}`, grouped(p)));
+      showList(`${module} rank ${number}, step ${step}, micro-batch ${micro_batch}`,
+        ['reads', ...links(samples.reads), 'trains on', ...links(samples.trains_on)]);
+      location.replace(`#${split}/${samples.reads[0] ?? samples.trains_on[0] ?? 0}`);
+    }
+  } catch (error) {
+    fail(error.message);
+  }
+  document.body.classList.remove('busy');
+  return true;
+}
+
+async function search(name) {
+  const found = await ask('/api/search', {split: $('split').value, name});
+  const links = found.matches.map(m => linkTo(`#${m.source}:${m.sample}`, `${m.source}:${m.sample} ${m.name}`));
+  showList(links.length ? `Samples whose name holds “${name}”`
+    : `No name holds “${name}” among ${grouped(found.looked_at)} samples${found.complete ? '' : ', the first that could be read in 20 s'}`, links);
+}
+
 async function show() {
   const hash = location.hash;
+  if (await follow(hash)) return;
   const [, name, number] = /^#(\w+)\/(\d+)$/.exec(hash) || [null, job.splits[0].name, '0'];
   const split = splitOf(name);
   shown = hash;
@@ -153,6 +197,14 @@ async function start() {
     try {
       const found = await ask('/api/find', {split: $('split').value, source: $('source').value, sample: $('sample').value.trim()});
       go(found.position);
+    } catch (error) {
+      fail(error.message);
+    }
+  });
+  $('search').addEventListener('submit', async event => {
+    event.preventDefault();
+    try {
+      await search($('name').value.trim());
     } catch (error) {
       fail(error.message);
     }

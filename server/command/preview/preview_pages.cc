@@ -17,10 +17,12 @@
 #include "absl/time/time.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
+#include "proto/schedule/module.h"
 #include "proto/schedule/split.h"
 #include "server/command/draw/encode.h"
 #include "server/command/preview/crop_overlay.h"
 #include "server/command/preview/preview_html.h"
+#include "server/command/preview/sample_search.h"
 #include "server/command/preview/view_json.h"
 #include "server/http/page_guard.h"
 #include "server/image/image.h"
@@ -30,6 +32,7 @@ namespace {
 
 constexpr size_t kKept = 4;
 constexpr absl::Duration kLongestSearch = absl::Seconds(20);
+constexpr size_t kMostMatches = 20;
 
 using SharedView = std::shared_ptr<const SampleView>;
 
@@ -124,6 +127,8 @@ class PreviewData {
     if (request.path == "/api/job") return JsonAnswer(JobJson(*job_));
     BALLAST_ASSIGN_OR_RETURN(const v1::Split split, SplitOf(request));
     if (request.path == "/api/find") return Find(request, split);
+    if (request.path == "/api/search") return Search(request, split);
+    if (request.path == "/api/rank") return Rank(request, split);
     BALLAST_ASSIGN_OR_RETURN(const uint64_t position,
                              Number(request, "position"));
     if (request.path == "/api/image") return Image(request, split, position);
@@ -136,7 +141,8 @@ class PreviewData {
 
   static bool Has(const std::string& path) {
     return path == "/api/job" || path == "/api/find" || path == "/api/image" ||
-           path == "/api/sample" || path == "/api/crop" || path == "/api/crops";
+           path == "/api/sample" || path == "/api/crop" ||
+           path == "/api/crops" || path == "/api/search" || path == "/api/rank";
   }
 
  private:
@@ -149,6 +155,48 @@ class PreviewData {
         const uint64_t position,
         viewer_->FindSample(split, source, sample, kLongestSearch));
     return JsonAnswer(absl::StrCat("{\"position\":", position, "}"));
+  }
+
+  absl::StatusOr<HttpResponse> Search(const HttpRequest& request,
+                                      v1::Split split) const {
+    BALLAST_ASSIGN_OR_RETURN(const std::string name,
+                             Parameter(request, "name"));
+    BALLAST_ASSIGN_OR_RETURN(
+        const NameSearch search,
+        SearchNames(*job_, split, name, kMostMatches, kLongestSearch));
+    nlohmann::ordered_json matches = nlohmann::ordered_json::array();
+    for (const NamedSample& one : search.found) {
+      matches.push_back({{"source", one.source},
+                         {"sample", one.ordinal},
+                         {"name", one.name}});
+    }
+    const nlohmann::ordered_json json = {{"matches", std::move(matches)},
+                                         {"looked_at", search.looked_at},
+                                         {"complete", search.complete}};
+    return JsonAnswer(
+        json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+
+  absl::StatusOr<HttpResponse> Rank(const HttpRequest& request,
+                                    v1::Split split) const {
+    BALLAST_ASSIGN_OR_RETURN(const std::string name,
+                             Parameter(request, "module"));
+    const std::optional<v1::Module> module = ParseModule(name);
+    if (!module.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("module is \"", name, "\"; wanted vision or language"));
+    }
+    RankPlace place;
+    place.split = split;
+    place.module = *module;
+    BALLAST_ASSIGN_OR_RETURN(place.rank, Number(request, "rank"));
+    BALLAST_ASSIGN_OR_RETURN(place.step, Number(request, "step"));
+    BALLAST_ASSIGN_OR_RETURN(place.micro_batch, Number(request, "micro_batch"));
+    BALLAST_ASSIGN_OR_RETURN(const RankSamples samples,
+                             SamplesOfRank(*job_, place));
+    return JsonAnswer(nlohmann::ordered_json{{"reads", samples.reads},
+                                             {"trains_on", samples.trains_on}}
+                          .dump());
   }
 
   absl::StatusOr<HttpResponse> Image(const HttpRequest& request,

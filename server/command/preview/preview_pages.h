@@ -12,6 +12,10 @@ namespace ballast {
 //   /api/job                                            JobJson
 //   /api/sample?split=train&position=17                 ViewJson
 //   /api/find?split=train&source=docs&sample=5          {"position": n}
+//   /api/search?split=train&name=000123                 {"matches": [{source,
+//                          sample, name}], "looked_at": n, "complete": bool}
+//   /api/rank?split=train&module=vision&rank=0&step=3&micro_batch=0
+//                          {"reads": [positions], "trains_on": [positions]}
 //   /api/crop?split=train&position=17&crop=0            a PNG file
 //   /api/image?split=train&position=17&image=0          the file as stored
 //   /api/crops?split=train&position=17&image=0          a PNG file: DrawCropsOn

@@ -101,6 +101,31 @@ class InitTest(tools.ToolTest):
         self.assertIn("parquet docs-000000.parquet, 12 samples", said)
         self.assertGreater(plan["totals"]["images"], 0)
 
+    def test_energon(self):
+        folder = self.draw("energon", "--format", "energon")
+        said, plan = self.runs(folder)
+        self.assertIn("data: energon ., 12 samples", said)
+        self.assertIn("its cooker is Python", said)
+        self.assertIn("format: energon", self.text(folder))
+        self.assertNotIn("webdataset\n", self.text(folder))
+        self.assertGreater(plan["totals"]["images"], 0)
+
+    def test_energon_beside_other_data(self):
+        folder, rows = self.unpacked("beside")
+        self.lines(folder + "/chat.jsonl", rows)
+        os.rename(self.draw("nv", "--format", "energon"), folder + "/nv")
+        said, _ = self.runs(folder)
+        self.assertIn("nv: energon nv, 12 samples", said)
+        self.assertIn("chat: jsonl chat.jsonl, 12 samples", said)
+        # What Energon's description says cannot be read is left out with the reason.
+        with open(folder + "/nv/.nv-meta/dataset.yaml", "w", encoding="utf-8") as file:
+            file.write("sample_type: {__module__: megatron.energon, __class__: SimilarityX}\n")
+        os.remove(folder + "/ballast.yaml")
+        out = folder + "/again.yaml"
+        said = self.ok("ballast-server", "init", folder, "--out", out)
+        self.assertRegex(said, "left out .*/nv: ")
+        self.assertNotIn("energon nv", said)
+
     def test_an_array_of_conversations(self):
         folder, rows = self.unpacked("array")
         with open(folder + "/llava.json", "w", encoding="utf-8") as file:

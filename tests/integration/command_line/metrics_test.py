@@ -159,6 +159,23 @@ class MetricsTest(tools.CorpusTest):
         self.assertEqual(missing.exception.code, 404)
         missing.exception.close()
 
+    def test_history(self):
+        past = json.loads(self.get("/api/history?seconds=3600"))
+        self.assertEqual(past["ballast_history"], 1)
+        status = json.loads(self.get("/api/status"))
+        self.assertEqual(past["server"], status["server"])
+        rows = [dict(zip(past["columns"], point)) for point in past["points"]]
+        self.assertGreater(len(rows), 0)
+        self.assertAlmostEqual(rows[0]["seconds"], past["start"], delta=5)
+        for before, after in zip(rows, rows[1:]):
+            self.assertGreaterEqual(after["seconds"] - before["seconds"], 5)
+            self.assertGreaterEqual(after["images"], before["images"])
+        for wrong in ("", "?seconds=0", "?seconds=1e9"):
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                self.get("/api/history" + wrong)
+            self.assertEqual(refused.exception.code, 400)
+            refused.exception.close()
+
     def test_balance_is_that_of_the_plan(self):
         plan = self.json_lines(
             "ballast-server", "plan", "--config", self.config, "--step", 3, "--json"
@@ -317,6 +334,8 @@ class MetricsTest(tools.CorpusTest):
         self.assertIn("Vision: load of each rank, step 1", shown)
         self.assertIn("tokenise", shown)
         self.assertIn(">live<", shown)
+        self.assertIn(">Over time<", shown)
+        self.assertIn("workers busy", shown)
         self.assertNotIn("Refused to", done.stderr.decode())
 
 

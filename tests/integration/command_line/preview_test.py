@@ -122,6 +122,41 @@ class PreviewTest(tools.CorpusTest):
         found = self.json("/api/find", source="docs", sample=5)
         self.assertEqual(found, {"position": int(position)})
 
+    def test_samples_are_found_by_name(self):
+        view = self.json("/api/sample", position=3)
+        key = view["name"].rsplit(" ", 1)[1]
+        found = self.json("/api/search", name=key)
+        self.assertIn(
+            {"source": "docs", "sample": view["ordinal"], "name": view["name"]},
+            found["matches"],
+        )
+        nothing = self.json("/api/search", name="no such name")
+        self.assertEqual(nothing, {"matches": [], "looked_at": tools.SAMPLES, "complete": True})
+        # At most 20, and then it has not looked at all.
+        many = self.json("/api/search", name="docs-")
+        self.assertEqual(len(many["matches"]), 20)
+        self.assertEqual([m["sample"] for m in many["matches"]], list(range(20)))
+        self.assertEqual((many["looked_at"], many["complete"]), (20, False))
+        self.assertEqual(self.refused("/api/search", name="")[0], 400)
+
+    def test_the_samples_of_a_rank_are_those_of_the_plan(self):
+        step = self.json_lines(
+            "ballast-server", "plan", "--config", self.config, "--step", 1, "--json"
+        )[0]
+        for module, ranks in (("vision", 2), ("language", 4)):
+            for rank in range(ranks):
+                told = self.json("/api/rank", module=module, rank=rank, step=1, micro_batch=1)
+                samples = step["micro_batches"][1]["samples"]
+                for key, of in (("reads", "reader"), ("trains_on", "owner")):
+                    expected = sorted(s["position"] for s in samples if s[of][module] == rank)
+                    self.assertEqual(told[key], expected)
+        place = {"module": "vision", "rank": 0, "step": 1}
+        status, reason = self.refused("/api/rank", **place, micro_batch=2)
+        self.assertEqual(status, 404)
+        self.assertIn("step 1 has 2 micro-batches", reason)
+        self.assertEqual(self.refused("/api/rank", **place)[0], 400)
+        self.assertEqual(self.refused("/api/rank", **{**place, "module": "x"}, micro_batch=0)[0], 400)
+
     def test_place_and_tokens_are_those_of_the_plan(self):
         step = self.json_lines(
             "ballast-server", "plan", "--config", self.config, "--step", 1, "--json"
@@ -239,6 +274,20 @@ class PreviewTest(tools.CorpusTest):
         self.assertEqual(shown["tokens"], view["tokens"])
         self.assertIn(f"docs:{view['ordinal']}", shown["fault"])
         self.assertIn("has changed since it was indexed", shown["fault"])
+
+    @unittest.skipIf(shutil.which("chromium") is None, "not installed: chromium")
+    def test_the_links_of_a_servers_page_lead_to_samples(self):
+        for link, expected in (
+            ("docs:5", "<b>docs:5</b>"),
+            ("train/vision/1/0.0", ">vision rank 1, step 0, micro-batch 0<"),
+        ):
+            done = subprocess.run(
+                ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
+                 "--user-data-dir=" + self.path("chromium-links"),
+                 "--virtual-time-budget=8000", "--dump-dom", f"{self.http}/#{link}"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=180, check=False,
+            )  # fmt: skip
+            self.assertIn(expected, done.stdout.decode())
 
     @unittest.skipIf(shutil.which("chromium") is None, "not installed: chromium")
     def test_a_browser_shows_it(self):

@@ -4,10 +4,9 @@ import os
 import signal
 import socket
 import ssl
-import subprocess
 import unittest
 
-from tests.integration.command_line import tools
+from tests.integration.command_line import certificates, tools
 
 TOKEN = "a-token-for-this-job-alone"
 OTHER = "a-token-for-another-job-only"
@@ -17,23 +16,12 @@ security: {tls: {cert: server.pem, key: server.key, client_ca: ca.pem},
 """
 
 
-def openssl(*arguments):
-    done = subprocess.run(
-        ["openssl", *arguments], capture_output=True, timeout=tools.TIMEOUT_S
-    )
-    if done.returncode != 0:
-        raise AssertionError(done.stderr.decode())
-
-
-class TlsTest(tools.CorpusTest):
+class TlsTest(certificates.CertificateTest):
     """One server that listens at a Unix socket and at a TCP address with TLS."""
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        # The test generates its keys and deletes them.
-        for authority in ("ca", "stranger"):
-            cls.make(authority, "req", "-x509", "-days", "2")
         cls.issue("server", "subjectAltName=IP:127.0.0.1")
         cls.issue("client", "subjectAltName=DNS:rank-0")
         for name, text in (
@@ -47,37 +35,6 @@ class TlsTest(tools.CorpusTest):
         context = cls().server(cls.config, "127.0.0.1:0")
         (cls.address,) = context.__enter__()
         cls.addClassCleanup(context.__exit__, None, None, None)
-
-    @classmethod
-    def at(cls, name):
-        return os.path.join(cls.folder, name)
-
-    @classmethod
-    def private(cls, name, text):
-        descriptor = os.open(cls.at(name), os.O_WRONLY | os.O_CREAT, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-
-    @classmethod
-    def make(cls, name, *arguments):
-        openssl(
-            *arguments, "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
-            "-nodes", "-subj", f"/CN={name}", "-keyout", cls.at(name + ".key"),
-            "-out", cls.at(name + ".pem"),
-        )  # fmt: skip
-
-    @classmethod
-    def issue(cls, name, extension):
-        cls.make(name, "req", "-new")
-        os.rename(cls.at(name + ".pem"), cls.at(name + ".csr"))
-        with open(cls.at(name + ".ext"), "w", encoding="utf-8") as file:
-            file.write(extension + "\n")
-        openssl(
-            "x509", "-req", "-days", "2", "-in", cls.at(name + ".csr"),
-            "-CA", cls.at("ca.pem"), "-CAkey", cls.at("ca.key"),
-            "-CAcreateserial", "-extfile", cls.at(name + ".ext"),
-            "-out", cls.at(name + ".pem"),
-        )  # fmt: skip
 
     def flags(self, ca="ca.pem", client="client", token="token"):
         flags = ["--server", self.address, "--tls-ca", self.at(ca)]

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "server/http/http_server.h"
 
 namespace ballast {
@@ -28,6 +29,9 @@ PageSources Sources() {
   PageSources sources;
   sources.metrics = [] { return "a_metric 1\n"; };
   sources.status = [] { return "{}"; };
+  sources.history = [](absl::Duration range) {
+    return absl::StrCat("[", absl::ToInt64Seconds(range), "]");
+  };
   return sources;
 }
 
@@ -51,6 +55,19 @@ TEST(PagesTest, ServesThePageTheMetricsAndTheStatus) {
   const HttpResponse status = pages(Get("/api/status"));
   EXPECT_EQ(status.content_type, "application/json");
   EXPECT_EQ(status.body, "{}");
+}
+
+TEST(PagesTest, ServesTheHistoryOfARange) {
+  const HttpServer::Handler pages = MakePages(Sources());
+  HttpRequest request = Get("/api/history");
+  request.query["seconds"] = "3600";
+  EXPECT_EQ(pages(request).content_type, "application/json");
+  EXPECT_EQ(pages(request).body, "[3600]");
+  for (const char* seconds : {"", "59", "86401", "-60", "1e3", "99999999999"}) {
+    request.query["seconds"] = seconds;
+    EXPECT_EQ(pages(request).status, 400) << seconds;
+  }
+  EXPECT_EQ(pages(Get("/api/history")).status, 400);
 }
 
 // The page may run its own script and nothing else, and contains nothing that
@@ -97,8 +114,9 @@ TEST(PagesTest, RequiresATokenForAllButThePage) {
   };
   const HttpServer::Handler pages = MakePages(std::move(sources));
   EXPECT_EQ(pages(Get("/")).status, 200);
-  for (const char* path : {"/metrics", "/api/status"}) {
+  for (const char* path : {"/metrics", "/api/status", "/api/history"}) {
     HttpRequest request = Get(path);
+    request.query["seconds"] = "60";
     const HttpResponse refused = pages(request);
     EXPECT_EQ(refused.status, 401);
     EXPECT_THAT(refused.headers, HasSubstr("WWW-Authenticate: Bearer"));
@@ -194,12 +212,53 @@ TEST(HttpServerTest, AnswersWhileOtherClientsAreSilent) {
   for (const int fd : silent) close(fd);
 }
 
+// 48 connections is the most at a time; who comes then waits, at most as long
+// as the others may be silent.
+TEST(HttpServerTest, WaitsForAPlaceAmongSilentClients) {
+  auto server = HttpServer::Start("localhost:0", MakePages(Sources()));
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->address();
+  std::vector<int> silent;
+  for (int i = 0; i < 60; ++i) silent.push_back(Connect(address));
+  EXPECT_THAT(Ask(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+              StartsWith("HTTP/1.1 200 OK\r\n"));
+  for (const int fd : silent) {
+    char byte;
+    EXPECT_EQ(recv(fd, &byte, 1, 0), 0);  // closed, without an answer
+    close(fd);
+  }
+}
+
+TEST(HttpServerTest, SaysWhyItRefusesARequest) {
+  const auto server = HttpServer::Start("localhost:0", MakePages(Sources()));
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string& address = (*server)->address();
+  EXPECT_THAT(Ask(address, "nonsense\r\n\r\n"),
+              StartsWith("HTTP/1.1 400 Bad Request\r\n"));
+  EXPECT_THAT(
+      Ask(address, "GET /% HTTP/1.1\r\n\r\n"),
+      AllOf(StartsWith("HTTP/1.1 400 "), HasSubstr("cannot be decoded")));
+  EXPECT_THAT(Ask(address, absl::StrCat("GET / HTTP/1.1\r\nX: ",
+                                        std::string(16'384, 'x'))),
+              StartsWith("HTTP/1.1 431 "));
+  // What comes behind the headers is not read.
+  EXPECT_THAT(Ask(address,
+                  "GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
+                  "Content-Length: 1000000000\r\n\r\n"),
+              StartsWith("HTTP/1.1 200 OK\r\n"));
+}
+
 TEST(HttpServerTest, RefusesImpossibleAddresses) {
-  for (const char* address : {"unix:/a", "[::1]:0", "127.0.0.1"}) {
+  for (const char* address :
+       {"unix:/a", "::1:0", "[::1]", "[127.0.0.1]:0", "127.0.0.1"}) {
     const auto server = HttpServer::Start(address, MakePages(Sources()));
     EXPECT_EQ(server.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(server.status().message(), HasSubstr(address));
   }
+  const auto nowhere =
+      HttpServer::Start("no-such-host.invalid:0", MakePages(Sources()));
+  EXPECT_EQ(nowhere.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(nowhere.status().message(), HasSubstr("no-such-host.invalid"));
   const auto one = HttpServer::Start("127.0.0.1:0", MakePages(Sources()));
   ASSERT_TRUE(one.ok());
   const auto two = HttpServer::Start((*one)->address(), MakePages(Sources()));

@@ -321,6 +321,14 @@ TEST_F(ServerTest, HttpBeyondLoopbackNeedsInsecure) {
   EXPECT_TRUE(start(true).ok());
 }
 
+TEST_F(ServerTest, HttpListensAtIpv6) {
+  OpenedJob job = Job({"127.0.0.1:0"});
+  job.config.mutable_serve()->set_http("[::1]:0");
+  const auto server = LoaderServer::Start(std::move(job));
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_TRUE(absl::StartsWith((*server)->http_address(), "[::1]:"));
+}
+
 TEST_F(ServerTest, HttpListensOnlyAtItsAddress) {
   EXPECT_EQ(StartAt({"127.0.0.1:0"})->http_address(), "");
   OpenedJob job = Job({"127.0.0.1:0"});

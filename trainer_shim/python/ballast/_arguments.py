@@ -82,8 +82,8 @@ def ends_of(key: str, ends: Ends, modules: Sequence[str]) -> Dict[str, Communica
     if isinstance(ends, Communicator):
         if len(modules) != 1:
             raise InvalidArgument(
-                "%s: found one for %s; wanted a dictionary with one for each"
-                % (key, " and ".join(modules))
+                '%s: found one for %s; wanted a dictionary with one for each: {"vision": ..., '
+                '"language": ...}' % (key, " and ".join(modules))
             )
         return {modules[0]: ends}
     return dict(ends or {})

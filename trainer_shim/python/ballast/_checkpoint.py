@@ -37,7 +37,8 @@ def data_of(state: Mapping[str, Any], split: str) -> bytes:
     if number != _structs.SPLITS[split]:
         names = {value: name for name, value in _structs.SPLITS.items()}
         raise InvalidArgument(
-            "state_dict: found that of split %s; wanted %s, the loader's split"
+            "state_dict: found that of split %s; wanted %s, the loader's split: keep a state "
+            "for each split's loader, and give each its own"
             % (names.get(number, number), split)
         )
     return bytes(data)

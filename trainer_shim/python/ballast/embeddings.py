@@ -62,7 +62,8 @@ class EmbeddingExchange:
         if len(embeddings) != rows + dummy:
             raise InvalidArgument(
                 "embeddings: found %d rows; wanted %d, one for each image token of this rank's "
-                "images%s" % (len(embeddings), rows + dummy, " and the dummy image's" * dummy)
+                "images%s: pass the tower's output after its merger, whole and unpadded"
+                % (len(embeddings), rows + dummy, " and the dummy image's" * dummy)
             )
         self._received: Any = None
         self._rows = embeddings

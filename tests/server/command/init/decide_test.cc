@@ -183,14 +183,140 @@ TEST(ChooseModelTest, NumbersOfTheProcessorReplaceTheProfiles) {
   EXPECT_THAT(chosen.mean(), ElementsAre(0.1, 0.2, 0.3));
 }
 
+TEST(DecideSetupTest, PartsOfEnergonKeepTheirSplits) {
+  Seen seen = Folder();
+  SeenFiles train = Tars("data/nv-val");  // a name that is not asked
+  train.format = SeenFiles::Format::kEnergon;
+  train.split = "train";
+  SeenFiles valid = train;
+  valid.split = "valid";
+  valid.crude = true;
+  seen.files = {train, valid};
+  const v1::Config config = Loaded(seen);
+  EXPECT_EQ(config.sources(0).format(), v1::Source::FORMAT_ENERGON);
+  EXPECT_EQ(config.sources(0).split(), v1::SPLIT_TRAIN);
+  EXPECT_FALSE(config.sources(0).has_energon());
+  EXPECT_EQ(config.sources(1).name(), "nv-val-valid");
+  EXPECT_EQ(config.sources(1).split(), v1::SPLIT_VALID);
+  EXPECT_EQ(config.sources(1).energon().crude(),
+            v1::Source::Energon::CRUDE_WEBDATASET);
+  EXPECT_THAT(DecideSetup(seen)->unsure,
+              Contains(HasSubstr("nv-val-valid: its cooker is Python")));
+}
+
+// A model of a family, as its checkpoint's files state it.
+SeenModel Family(const std::string& config, const std::string& processor) {
+  SeenModel model;
+  model.folder = "/models/m";
+  model.has_tokenizer = true;
+  model.config = config;
+  model.preprocessor = processor;
+  return model;
+}
+
+// As the released checkpoints have them (transformers 5.23's defaults).
+TEST(ChooseModelTest, EveryFamilyHasAProfile) {
+  const struct {
+    const char* config;
+    const char* processor;
+    const char* profile;
+  } kModels[] = {
+      {R"({"model_type": "gemma3"})", R"({"size": {"height": 896}})", "gemma3"},
+      {R"({"model_type": "gemma3"})", R"({"do_pan_and_scan": true})",
+       "gemma3_pan_and_scan"},
+      {R"({"model_type": "idefics3", "scale_factor": 2})",
+       R"({"size": {"longest_edge": 1456},
+           "max_image_size": {"longest_edge": 364}})",
+       "idefics3"},
+      {R"({"model_type": "internvl", "vision_config": {"patch_size": [14, 14]}})",
+       R"({"size": {"height": 448, "width": 448}, "max_patches": 12})",
+       "internvl3"},
+      {R"({"model_type": "llama4"})",
+       R"({"size": {"height": 336, "width": 336}, "max_patches": 16})",
+       "llama4"},
+      {R"({"model_type": "llava"})", R"({"crop_size": {"height": 336}})",
+       "llava1_5"},
+      {R"({"model_type": "llava"})", R"({"do_pad": true})", "llava1_5_pad"},
+      {R"({"model_type": "llava", "vision_config": {"model_type": "pixtral"}})",
+       R"({"patch_size": {"height": 16, "width": 16},
+           "size": {"longest_edge": 1024}})",
+       "pixtral"},
+      {R"({"model_type": "llava_next", "vision_config": {"patch_size": 14}})",
+       R"({"image_grid_pinpoints": [[336, 672], [672, 336], [672, 672],
+                                    [1008, 336], [336, 1008]]})",
+       "llava_next"},
+      {R"({"model_type": "llava_onevision"})", R"({})", "llava_onevision"},
+  };
+  for (const auto& one : kModels) {
+    Seen seen = Folder();
+    seen.model = Family(one.config, one.processor);
+    const v1::Model model = Loaded(seen).model();
+    EXPECT_EQ(model.profile(), one.profile);
+    EXPECT_EQ(model.tokenizer(), "/models/m/tokenizer.json") << one.profile;
+    EXPECT_GT(ChooseModel(seen.model)->most_image_tokens, 200) << one.profile;
+  }
+}
+
+TEST(ChooseModelTest, TheLongestImageOfAFamilyFits) {
+  // InternVL: 12 tiles and a thumbnail of 256 tokens; its marks are text.
+  const SeenModel internvl = Family(R"({"model_type": "internvl"})", "{}");
+  EXPECT_EQ(ChooseModel(internvl)->most_image_tokens, 13 * 256);
+  const SeenModel gemma = Family(R"({"model_type": "gemma3"})", "{}");
+  EXPECT_EQ(ChooseModel(gemma)->most_image_tokens, 256);
+}
+
+// Mistral Small 3.1 has Pixtral's rule with other numbers: its images would
+// silently become other crops.
+TEST(ChooseModelTest, ACheckpointWithOtherNumbersIsRefused) {
+  const absl::Status status =
+      ChooseModel(
+          Family(R"({"model_type": "mistral3", "spatial_merge_size": 2,
+                             "vision_config": {"patch_size": 14}})",
+                 R"({"patch_size": 14, "size": {"longest_edge": 1540}})"))
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  for (const char* part :
+       {"preprocessor_config.json: patch_size: found 14, where profile pixtral "
+        "has patch 16",
+        "config.json: spatial_merge_size: found 2", "longest_edge: found 1540",
+        "inspect family --model pixtral", "model.image_family"}) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  }
+}
+
+TEST(ChooseModelTest, AFamilyNeedsItsTokenizer) {
+  SeenModel model = Family(R"({"model_type": "gemma3"})", "{}");
+  model.has_tokenizer = false;
+  EXPECT_THAT(std::string(ChooseModel(model).status().message()),
+              HasSubstr("/models/m: found no tokenizer.json"));
+}
+
+TEST(ChooseModelTest, AbsurdFilesOfAFamilyDoNotCrash) {
+  for (const char* processor :
+       {R"({"size": 7})", R"({"size": {"height": "x"}})",
+        R"({"patch_size": []})",
+        R"({"image_grid_pinpoints": {}, "crop_size": null})",
+        R"({"image_mean": 3})"}) {
+    for (const char* type : {"gemma3", "llava_next", "internvl", "glm4v"}) {
+      SeenModel model =
+          Family(std::string("{\"model_type\": \"") + type +
+                     "\", \"vision_config\": 1, \"spatial_merge_size\": \"a\"}",
+                 processor);
+      model.chat_template = "<|im_start|>";
+      EXPECT_TRUE(ChooseModel(model).ok() ||
+                  absl::IsInvalidArgument(ChooseModel(model).status()));
+    }
+  }
+}
+
 TEST(ChooseModelTest, FamiliesWithoutProfileAreRefusedByName) {
   SeenModel model = Qwen();
-  model.config = R"({"model_type": "llava"})";
+  model.config = R"({"model_type": "gpt2"})";
   const absl::Status status = ChooseModel(model).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(
       std::string(status.message()),
-      HasSubstr("/models/qwen/config.json: model_type: found \"llava\""));
+      HasSubstr("/models/qwen/config.json: model_type: found \"gpt2\""));
   model.config = "{";
   EXPECT_FALSE(ChooseModel(model).ok());
   model.config = "[1]";

@@ -67,7 +67,8 @@ def grids_of_positions(batch: Mapping[str, Any], image_token: int, merge: int) -
             if t != 1 or h * w != end - begin:
                 raise InvalidArgument(
                     "row %d, tokens %d to %d: found %d image tokens whose positions span %d x %d "
-                    "x %d; only still images can be told from positions"
+                    "x %d; only still images can be told from positions: give this rank the "
+                    "vision module, too, or serve images alone"
                     % (number, begin, end, end - begin, t, h, w)
                 )
             grids.append((1, h * merge, w * merge))

@@ -1,0 +1,21 @@
+#ifndef BALLAST_SERVER_COMMAND_INIT_ENERGON_PARTS_H_
+#define BALLAST_SERVER_COMMAND_INIT_ENERGON_PARTS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/command/init/seen.h"
+
+namespace ballast {
+
+// The parts (train, val, test) of an Energon folder that have shards, each as a
+// source of its own at `path`, the folder as the configuration shall name it.
+// Reads the first samples of each. Blocks on the disk. Errors: as
+// OpenEnergonFolder, for what Ballast cannot read in any way.
+absl::StatusOr<std::vector<SeenFiles>> LookAtEnergon(const std::string& folder,
+                                                     const std::string& path);
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_COMMAND_INIT_ENERGON_PARTS_H_

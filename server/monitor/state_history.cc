@@ -1,0 +1,107 @@
+#include "server/monitor/state_history.h"
+
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+
+namespace ballast {
+namespace {
+
+// Metrics that a column sums: those of a family that have the label, of which
+// an empty name means any.
+struct Part {
+  int column;
+  const char* family;
+  const char* label;
+  const char* value;
+};
+
+constexpr Part kParts[] = {
+    {0, "ballast_step", "", ""},
+    {1, "ballast_images_total", "use", "vision"},
+    {1, "ballast_images_total", "use", "encoded"},
+    {2, "ballast_tokens_total", "", ""},
+    {3, "ballast_sent_bytes_total", "", ""},
+    {4, "ballast_rank_seconds", "phase", "wait"},
+    {5, "ballast_rank_seconds", "phase", "train"},
+    {6, "ballast_memory_in_use_bytes", "", ""},
+    {7, "ballast_workers_busy", "", ""},
+    {8, "ballast_balance_spread_ratio", "module", "vision"},
+    {9, "ballast_balance_spread_ratio", "module", "language"},
+    {10, "ballast_bad_samples", "", ""},
+    {11, "ballast_clients", "", ""},
+};
+
+bool Has(const v1::MetricFamily::Metric& metric, absl::string_view label,
+         absl::string_view value) {
+  for (const v1::MetricFamily::Label& one : metric.labels()) {
+    if (one.name() == label) return one.value() == value;
+  }
+  return false;
+}
+
+bool Belongs(const v1::MetricFamily::Metric& metric, const Part& part) {
+  // As read is not what is trained.
+  if (Has(metric, "when", "before")) return false;
+  return *part.label == '\0' || Has(metric, part.label, part.value);
+}
+
+}  // namespace
+
+HistoryPoint PointOf(const std::vector<v1::MetricFamily>& families,
+                     double seconds) {
+  HistoryPoint point;
+  point.seconds = seconds;
+  point.values.fill(std::numeric_limits<double>::quiet_NaN());
+  for (const v1::MetricFamily& family : families) {
+    for (const Part& part : kParts) {
+      if (family.name() != part.family) continue;
+      for (const v1::MetricFamily::Metric& metric : family.metrics()) {
+        if (!Belongs(metric, part)) continue;
+        double& value = point.values[part.column];
+        if (value != value) value = 0;
+        value +=
+            metric.has_histogram() ? metric.histogram().sum() : metric.number();
+      }
+    }
+  }
+  return point;
+}
+
+absl::StatusOr<std::unique_ptr<StateHistory>> StateHistory::Start(
+    Metrics metrics, absl::Time start, Clock* clock) {
+  std::unique_ptr<StateHistory> history(
+      new StateHistory(std::move(metrics), start, clock));
+  history->Look();
+  absl::StatusOr<std::unique_ptr<Ticker>> ticker = Ticker::Start(
+      "keep the figures of the page", [] { return HistoryRing::kInterval; },
+      [look = history.get()] { look->Look(); }, clock);
+  if (!ticker.ok()) return ticker.status();
+  history->ticker_ = *std::move(ticker);
+  return history;
+}
+
+StateHistory::StateHistory(Metrics metrics, absl::Time start, Clock* clock)
+    : metrics_(std::move(metrics)),
+      start_seconds_(absl::ToDoubleSeconds(start - absl::UnixEpoch())),
+      clock_(clock),
+      start_(clock->Now()) {}
+
+void StateHistory::Look() {
+  const HistoryPoint point =
+      PointOf(metrics_(),
+              start_seconds_ + absl::ToDoubleSeconds(clock_->Now() - start_));
+  MutexLock lock(&mutex_);
+  ring_.Add(point);
+}
+
+std::vector<HistoryPoint> StateHistory::Points(absl::Duration range,
+                                               size_t most) const {
+  MutexLock lock(&mutex_);
+  return ring_.Points(range, most);
+}
+
+}  // namespace ballast

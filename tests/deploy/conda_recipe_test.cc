@@ -1,0 +1,93 @@
+// deploy/conda/recipe.yaml, held against the wheel that it packs. That
+// rattler-build takes it is not shown here: neither it nor conda is a package
+// of Debian.
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <yaml-cpp/yaml.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/build_info.h"
+#include "common/small_file.h"
+
+namespace ballast {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+constexpr char kRecipe[] = "deploy/conda/recipe.yaml";
+
+std::string TextOf(const std::string& path) {
+  const auto text = ReadSmallFile(path, 1 << 20);
+  EXPECT_TRUE(text.ok()) << text.status();
+  return text.value_or("");
+}
+
+std::set<std::string> TextsOf(const YAML::Node& list) {
+  std::set<std::string> texts;
+  for (const auto& one : list) texts.insert(one.as<std::string>());
+  return texts;
+}
+
+class CondaRecipeTest : public ::testing::Test {
+ protected:
+  const YAML::Node recipe_ = YAML::Load(TextOf(kRecipe));
+};
+
+TEST_F(CondaRecipeTest, PacksThisVersion) {
+  EXPECT_EQ(recipe_["schema_version"].as<int>(), 1);
+  EXPECT_EQ(recipe_["context"]["version"].as<std::string>(), kVersion);
+  EXPECT_EQ(recipe_["package"]["name"].as<std::string>(), "ballast");
+  // The head says how it is built, with a wheel of this version.
+  EXPECT_THAT(TextOf(kRecipe), HasSubstr(absl::StrCat("ballast-", kVersion,
+                                                      "-py3-none-manylinux")));
+}
+
+TEST_F(CondaRecipeTest, WantsWhatTheWheelWants) {
+  const std::string wheel = TextOf("trainer_shim/python/wheel.py");
+  const std::set<std::string> run = TextsOf(recipe_["requirements"]["run"]);
+  EXPECT_THAT(wheel, HasSubstr("Requires-Python: >=3.9\n"));
+  EXPECT_THAT(run, Contains("python >=3.9"));
+  // The tag that docs/decisions/0040 explains.
+  EXPECT_THAT(run, Contains("__glibc >=2.35"));
+  EXPECT_THAT(wheel, HasSubstr("Requires-Dist: torch>=2.1; extra"));
+  EXPECT_THAT(TextsOf(recipe_["requirements"]["run_constraints"]),
+              Contains("pytorch >=2.1"));
+}
+
+TEST_F(CondaRecipeTest, TriesEveryProgramOfTheWheel) {
+  std::set<std::string> programs;
+  const std::vector<std::string> parts = absl::StrSplit(
+      TextOf("trainer_shim/python/BUILD.bazel"), " --program $(location ");
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const std::string label = parts[i].substr(0, parts[i].find(')'));
+    programs.insert(label.substr(label.rfind(':') + 1));
+  }
+  ASSERT_EQ(programs.size(), 3);
+  std::set<std::string> tried;
+  for (const auto& test : recipe_["tests"]) {
+    for (const std::string& command : TextsOf(test["script"])) {
+      tried.insert(command);
+    }
+  }
+  for (const std::string& program : programs) {
+    const std::string name = program.substr(program.rfind('/') + 1);
+    EXPECT_THAT(tried, Contains(absl::StrCat(name, " --version")));
+  }
+}
+
+// The wheel's libraries find each other by names and paths of their own.
+TEST_F(CondaRecipeTest, LeavesTheWheelsLibrariesAlone) {
+  EXPECT_FALSE(
+      recipe_["build"]["dynamic_linking"]["binary_relocation"].as<bool>());
+  EXPECT_TRUE(recipe_["build"]["prefix_detection"]["ignore"].as<bool>());
+}
+
+}  // namespace
+}  // namespace ballast
