@@ -64,7 +64,7 @@ inline constexpr uint32_t kSampleIsPlaceholder = 1;
 // A crop of an image; an image of Qwen's families is one crop. Or a frame of a
 // video.
 struct ImageRecord {
-  uint64_t data;  // offset from the sample's payload; ImageBytes long
+  uint64_t data;    // offset from the sample's payload; ImageBytes long
   uint32_t grid_t;  // 1; of a frame: temporal patches of its video
   uint32_t grid_h;  // in patches
   uint32_t grid_w;

@@ -87,10 +87,10 @@ absl::Status CheckVideos(const v1::MicroBatchSchedule& micro_batch) {
     const float seconds = micro_batch.seconds_per_patch(i);
     const uint32_t crops = CropsOf(micro_batch, i);
     const auto fault = [&](absl::string_view what) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "schedule: video at entry ", i, " of column grid_t, ", t,
-          " temporal patches of ", seconds, " s and ", crops, " frames: ",
-          what));
+      return absl::InvalidArgumentError(
+          absl::StrCat("schedule: video at entry ", i, " of column grid_t, ", t,
+                       " temporal patches of ", seconds, " s and ", crops,
+                       " frames: ", what));
     };
     if (t == 0 ? seconds != 0 : !(seconds > 0 && std::isfinite(seconds))) {
       return fault("wanted seconds above 0 for a video, and 0 for an image");

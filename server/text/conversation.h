@@ -33,8 +33,9 @@ struct Turn {
 // system or developer. `content` may be a list of parts: {"type": "text",
 // "text": "Hi"}, or of type image, image_url, video or video_url, whose path
 // (read by server/corpus) is ignored here. Parts are concatenated; an image or
-// video part becomes its mark. Turns may come in any order. Errors: INVALID_ARGUMENT (not
-// JSON, no turns, an invalid turn), naming the turn, counted from 1.
+// video part becomes its mark. Turns may come in any order. Errors:
+// INVALID_ARGUMENT (not JSON, no turns, an invalid turn), naming the turn,
+// counted from 1.
 absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json);
 
 // Splits `text` at its image marks: n marks give n+1 pieces, any of which may

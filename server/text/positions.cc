@@ -17,15 +17,15 @@ struct MergedGrid {
   size_t tokens() const { return t * h * w; }
 };
 
-// The merged grid of run `number` of a kind. It must fit in the remaining `room` ids,
-// which also prevents the product from overflowing.
+// The merged grid of run `number` of a kind. It must fit in the remaining
+// `room` ids, which also prevents the product from overflowing.
 absl::StatusOr<MergedGrid> Merge(const GridThw& grid, uint32_t merge,
                                  absl::string_view kind, size_t number,
                                  size_t room) {
   const auto fault = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat(kind, " ", number, ", grid (",
-                                                   grid.t, ", ", grid.h, ", ",
-                                                   grid.w, "): ", what));
+    return absl::InvalidArgumentError(
+        absl::StrCat(kind, " ", number, ", grid (", grid.t, ", ", grid.h, ", ",
+                     grid.w, "): ", what));
   };
   if (merge == 0) return fault("the model's merge is 0");
   if (grid.t == 0 || grid.h == 0 || grid.w == 0) return fault("a side is 0");
@@ -106,9 +106,9 @@ absl::Status ComputePositions(absl::Span<const int32_t> ids,
           runs->grids.size(), " grids given are used up"));
     }
     const GridThw& whole = runs->grids[runs->next];
-    BALLAST_ASSIGN_OR_RETURN(const MergedGrid grid,
-                             Merge(whole, model.merge(), runs->kind,
-                                   runs->next, ids.size() - i));
+    BALLAST_ASSIGN_OR_RETURN(
+        const MergedGrid grid,
+        Merge(whole, model.merge(), runs->kind, runs->next, ids.size() - i));
     const size_t end = i + grid.tokens();
     for (size_t k = i; k < end; ++k) {
       if (ids[k] == runs->id) continue;

@@ -31,11 +31,9 @@ struct MeasuredText {
 // Measures the sample that BuildText would build from the same arguments,
 // truncation included, without building it. Errors: INVALID_ARGUMENT as
 // BuildText.
-absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
-                                         absl::Span<const ImageGrid> images,
-                                         const TextOptions& options,
-                                         absl::Span<const VideoText> videos =
-                                             {});
+absl::StatusOr<MeasuredText> MeasureText(
+    absl::string_view text, TextForm form, absl::Span<const ImageGrid> images,
+    const TextOptions& options, absl::Span<const VideoText> videos = {});
 
 // True if a text of `text_tokens` that is not `limited` fits in
 // options.max_tokens beside `images`: its measure is then unchanged.

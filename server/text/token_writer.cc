@@ -153,10 +153,9 @@ absl::StatusOr<std::vector<TextToken>> TokenWriter::Finish(
         image_count, " images; each mark stands for one image"));
   }
   if (videos_ != videos_of_sample_.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("text has ", videos_, " ", kVideoMark,
-                     " marks, the sample has ", videos_of_sample_.size(),
-                     " videos; each mark stands for one video"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "text has ", videos_, " ", kVideoMark, " marks, the sample has ",
+        videos_of_sample_.size(), " videos; each mark stands for one video"));
   }
   return std::move(tokens_);
 }

@@ -64,9 +64,7 @@ TEST(ScheduleColumnsTest, NamesTheColumnThatIsWrong) {
        "entry 1 is of image 0 with 2 crops"},
       {[](Columns* c) { c->add_image_width(5); }, "column image_height has 0"},
       {[](Columns* c) { c->add_grid_t(1); }, "column grid_t has 1"},
-      {[](Columns* c) {
-         c->mutable_grid_t()->Resize(c->grid_h_size(), 1);
-       },
+      {[](Columns* c) { c->mutable_grid_t()->Resize(c->grid_h_size(), 1); },
        "column seconds_per_patch has 0"},
       {[](Columns* c) {
          c->mutable_grid_t()->Resize(c->grid_h_size(), 1);

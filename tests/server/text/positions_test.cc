@@ -53,9 +53,9 @@ constexpr int32_t kVideo = 151656;
 
 // Two texts, an image of 2x4 patches, a text, a video of 4 temporal patches of
 // 4x2 patches, two texts: as get_rope_index of transformers 5 places them for
-// Qwen2.5-VL. The video's rows and columns begin at 5 and its patches `interval`
-// later each, of which the whole part counts; text continues 2 after its start,
-// since its frames have 2 rows of tokens.
+// Qwen2.5-VL. The video's rows and columns begin at 5 and its patches
+// `interval` later each, of which the whole part counts; text continues 2 after
+// its start, since its frames have 2 rows of tokens.
 TEST(PositionsTest, VideosAdvanceByTheirSeconds) {
   const std::vector<int32_t> ids = {11,     12,     kImage, kImage, 13,
                                     kVideo, kVideo, kVideo, kVideo, kVideo,
