@@ -20,6 +20,7 @@ Json TotalsJson(const v1::Totals& totals) {
                {"label_tokens", totals.label_tokens()},
                {"patches", totals.patches()},
                {"images", totals.images()}};
+  if (totals.videos() != 0) json["videos"] = totals.videos();
   if (totals.has_embeddings_moved()) {
     const v1::EmbeddingsMoved& moved = totals.embeddings_moved();
     json["embeddings_moved"] = {
@@ -43,12 +44,13 @@ Json MicroBatchJson(const v1::StepSchedule& schedule,
                     const v1::MicroBatchSchedule& micro_batch) {
   Json samples = Json::array();
   const std::vector<uint64_t> patches = SamplePatches(micro_batch);
+  const std::vector<uint32_t> videos = SampleVideos(micro_batch);
   for (int i = 0; i < micro_batch.tokens_size(); ++i) {
     samples.push_back(
         {{"position", micro_batch.position(i)},
          {"sample", absl::StrCat(schedule.sources(micro_batch.source(i)), ":",
                                  micro_batch.ordinal(i))},
-         {"images", micro_batch.images(i)},
+         {"images", micro_batch.images(i) - videos[i]},
          {"patches", patches[i]},
          {"tokens", micro_batch.tokens(i)},
          {"label_tokens", micro_batch.label_tokens(i)},
@@ -60,6 +62,7 @@ Json MicroBatchJson(const v1::StepSchedule& schedule,
           PerModule(micro_batch, [i](const auto& m) { return m.owner(i); })},
          {"slot", micro_batch.slot(i)},
          {"place", micro_batch.place(i)}});
+    if (videos[i] != 0) samples.back()["videos"] = videos[i];
   }
   Json json = {
       {"samples", std::move(samples)},

@@ -62,12 +62,15 @@ std::string ScheduleToTable(const v1::StepSchedule& schedule) {
                      " tokens within servers, ", moved.tokens_between_servers(),
                      " between servers\n");
   }
-  return absl::StrCat(SplitWord(schedule.split()), "step ", schedule.step(),
-                      "  fingerprint ", schedule.fingerprint(), "\n",
-                      table.ToString(), "totals: ", totals.tokens(),
-                      " tokens, ", totals.label_tokens(), " label tokens, ",
-                      totals.patches(), " patches, ", totals.images(),
-                      " images\n", embeddings);
+  return absl::StrCat(
+      SplitWord(schedule.split()), "step ", schedule.step(), "  fingerprint ",
+      schedule.fingerprint(), "\n", table.ToString(),
+      "totals: ", totals.tokens(), " tokens, ", totals.label_tokens(),
+      " label tokens, ", totals.patches(), " patches, ", totals.images(),
+      " images",
+      totals.videos() == 0 ? ""
+                           : absl::StrCat(", ", totals.videos(), " videos"),
+      "\n", embeddings);
 }
 
 }  // namespace ballast

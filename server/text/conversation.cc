@@ -42,10 +42,14 @@ absl::Status AddPart(element value, std::string* text) {
     absl::StrAppend(text, kImageMark);
     return absl::OkStatus();
   }
+  if (type == "video" || type == "video_url") {
+    absl::StrAppend(text, kVideoMark);
+    return absl::OkStatus();
+  }
   if (type != "text") {
     return absl::InvalidArgumentError(absl::StrCat(
-        "type \"", View(type), "\" is not supported; wanted text, image or ",
-        "image_url"));
+        "type \"", View(type), "\" is not supported; wanted text, image, ",
+        "image_url, video or video_url"));
   }
   std::string_view said;
   if (value["text"].get(said) != SUCCESS) {

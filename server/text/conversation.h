@@ -11,6 +11,7 @@ namespace ballast {
 
 // Marks the place of an image in a text.
 inline constexpr absl::string_view kImageMark = "<image>";
+inline constexpr absl::string_view kVideoMark = "<video>";
 
 enum class Role { kSystem, kUser, kAssistant };
 
@@ -30,10 +31,11 @@ struct Turn {
 //
 // Other keys are ignored. `from` or `role` is human or user, gpt or assistant,
 // system or developer. `content` may be a list of parts: {"type": "text",
-// "text": "Hi"}, or of type image or image_url, whose path (read by
-// server/corpus) is ignored here. Parts are concatenated; an image part becomes
-// an image mark. Turns may come in any order. Errors: INVALID_ARGUMENT (not
-// JSON, no turns, an invalid turn), naming the turn, counted from 1.
+// "text": "Hi"}, or of type image, image_url, video or video_url, whose path
+// (read by server/corpus) is ignored here. Parts are concatenated; an image or
+// video part becomes its mark. Turns may come in any order. Errors:
+// INVALID_ARGUMENT (not JSON, no turns, an invalid turn), naming the turn,
+// counted from 1.
 absl::StatusOr<std::vector<Turn>> ParseConversation(absl::string_view json);
 
 // Splits `text` at its image marks: n marks give n+1 pieces, any of which may

@@ -17,14 +17,15 @@ struct MergedGrid {
   size_t tokens() const { return t * h * w; }
 };
 
-// The merged grid of image `number`. It must fit in the remaining `room` ids,
-// which also prevents the product from overflowing.
+// The merged grid of run `number` of a kind. It must fit in the remaining
+// `room` ids, which also prevents the product from overflowing.
 absl::StatusOr<MergedGrid> Merge(const GridThw& grid, uint32_t merge,
-                                 size_t number, size_t room) {
+                                 absl::string_view kind, size_t number,
+                                 size_t room) {
   const auto fault = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("image ", number, ", grid (",
-                                                   grid.t, ", ", grid.h, ", ",
-                                                   grid.w, "): ", what));
+    return absl::InvalidArgumentError(
+        absl::StrCat(kind, " ", number, ", grid (", grid.t, ", ", grid.h, ", ",
+                     grid.w, "): ", what));
   };
   if (merge == 0) return fault("the model's merge is 0");
   if (grid.t == 0 || grid.h == 0 || grid.w == 0) return fault("a side is 0");
@@ -40,15 +41,17 @@ absl::StatusOr<MergedGrid> Merge(const GridThw& grid, uint32_t merge,
   return merged;
 }
 
-// Writes one image's positions, from `cursor` on, to the three axes at `out`,
-// each `stride` long.
-void WriteImage(const MergedGrid& grid, int32_t cursor, size_t stride,
-                int32_t* out) {
+// Writes the positions of an image or a video, from `cursor` on, to the three
+// axes at `out`, each `stride` long.
+void WriteGrid(const MergedGrid& grid, float interval, int32_t cursor,
+               size_t stride, int32_t* out) {
   size_t i = 0;
-  for (size_t t = 0; t < grid.t; ++t) {
+  for (size_t patch = 0; patch < grid.t; ++patch) {
+    // In floats, as PyTorch multiplies.
+    const auto t = static_cast<int32_t>(static_cast<float>(patch) * interval);
     for (size_t row = 0; row < grid.h; ++row) {
       for (size_t column = 0; column < grid.w; ++column, ++i) {
-        out[i] = cursor + static_cast<int32_t>(t);
+        out[i] = cursor + t;
         out[stride + i] = cursor + static_cast<int32_t>(row);
         out[2 * stride + i] = cursor + static_cast<int32_t>(column);
       }
@@ -56,11 +59,20 @@ void WriteImage(const MergedGrid& grid, int32_t cursor, size_t stride,
   }
 }
 
+// The runs of one kind of placeholder.
+struct Runs {
+  absl::string_view kind;
+  int32_t id;
+  absl::Span<const GridThw> grids;
+  size_t next = 0;
+};
+
 }  // namespace
 
 absl::Status ComputePositions(absl::Span<const int32_t> ids,
                               absl::Span<const GridThw> grids,
-                              const v1::Model& model, absl::Span<int32_t> out) {
+                              const v1::Model& model, absl::Span<int32_t> out,
+                              absl::Span<const GridThw> videos) {
   const size_t axes = model.position_axes();
   if (axes != 1 && axes != 3) {
     return absl::InvalidArgumentError(
@@ -72,11 +84,15 @@ absl::Status ComputePositions(absl::Span<const int32_t> ids,
         absl::StrCat("room for ", out.size(), " position ids; ", ids.size(),
                      " tokens of ", axes, " axes need ", axes * ids.size()));
   }
-  const int32_t image = model.token_ids().image();
-  size_t next_image = 0;
+  Runs images = {"image", model.token_ids().image(), grids};
+  // A model of one's own may have no video token.
+  Runs of_videos = {"video", model.token_ids().video(), videos};
   int32_t cursor = 0;
   for (size_t i = 0; i < ids.size();) {
-    if (ids[i] != image) {
+    Runs* const runs = ids[i] == images.id                         ? &images
+                       : ids[i] == of_videos.id && !videos.empty() ? &of_videos
+                                                                   : nullptr;
+    if (runs == nullptr) {
       for (size_t axis = 0; axis < axes; ++axis) {
         out[axis * ids.size() + i] = cursor;
       }
@@ -84,35 +100,39 @@ absl::Status ComputePositions(absl::Span<const int32_t> ids,
       ++i;
       continue;
     }
-    if (next_image == grids.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("placeholder at token ", i, " belongs to no image; the ",
-                       grids.size(), " grids given are used up"));
+    if (runs->next == runs->grids.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "placeholder at token ", i, " belongs to no ", runs->kind, "; the ",
+          runs->grids.size(), " grids given are used up"));
     }
+    const GridThw& whole = runs->grids[runs->next];
     BALLAST_ASSIGN_OR_RETURN(
         const MergedGrid grid,
-        Merge(grids[next_image], model.merge(), next_image, ids.size() - i));
+        Merge(whole, model.merge(), runs->kind, runs->next, ids.size() - i));
     const size_t end = i + grid.tokens();
     for (size_t k = i; k < end; ++k) {
-      if (ids[k] == image) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "image ", next_image, " has ", grid.tokens(), " tokens, but only ",
-          k - i, " placeholders stand from token ", i, " on"));
+      if (ids[k] == runs->id) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(runs->kind, " ", runs->next, " has ", grid.tokens(),
+                       " tokens, but only ", k - i,
+                       " placeholders stand from token ", i, " on"));
     }
     if (axes == 1) {
       std::iota(out.begin() + i, out.begin() + end, cursor);
       cursor += static_cast<int32_t>(grid.tokens());
     } else {
-      WriteImage(grid, cursor, ids.size(), out.data() + i);
-      cursor += static_cast<int32_t>(std::max({grid.t, grid.h, grid.w}));
+      WriteGrid(grid, whole.interval, cursor, ids.size(), out.data() + i);
+      const size_t t = runs == &images ? grid.t : 1;
+      cursor += static_cast<int32_t>(std::max({t, grid.h, grid.w}));
     }
     i = end;
-    ++next_image;
+    ++runs->next;
   }
-  if (next_image != grids.size()) {
+  for (const Runs* runs : {&images, &of_videos}) {
+    if (runs->next == runs->grids.size()) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("only ", next_image, " of ", grids.size(),
-                     " images have placeholders among the ids"));
+        absl::StrCat("only ", runs->next, " of ", runs->grids.size(), " ",
+                     runs->kind, "s have placeholders among the ids"));
   }
   return absl::OkStatus();
 }

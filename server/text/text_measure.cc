@@ -33,6 +33,23 @@ std::string OneLine(const v1::ChatTemplate& chat) {
   return absl::StrJoin(fields, "|");
 }
 
+// Empty where nothing is given, so that older indexes stay fresh.
+std::string VideoKey(const v1::Model::Video& video) {
+  std::string key;
+  const auto add = [&key](absl::string_view name, double value) {
+    if (value != 0) absl::StrAppend(&key, "video.", name, "=", value, "\n");
+  };
+  add("sampling", video.sampling());
+  add("fps", video.fps());
+  add("min_frames", video.min_frames());
+  add("max_frames", video.max_frames());
+  add("min_pixels", static_cast<double>(video.min_pixels()));
+  add("max_pixels", static_cast<double>(video.max_pixels()));
+  add("total_pixels", static_cast<double>(video.total_pixels()));
+  add("cap_pixels_per_frame", video.cap_pixels_per_frame());
+  return key;
+}
+
 uint32_t Saturated(uint64_t count) {
   return static_cast<uint32_t>(
       std::min<uint64_t>(count, std::numeric_limits<uint32_t>::max()));
@@ -42,11 +59,14 @@ uint32_t Saturated(uint64_t count) {
 
 absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
                                          absl::Span<const ImageGrid> images,
-                                         const TextOptions& options) {
-  const std::vector<uint32_t> placeholders =
+                                         const TextOptions& options,
+                                         absl::Span<const VideoText> videos) {
+  std::vector<uint32_t> placeholders =
       PlaceholderCounts(images, *options.model);
-  BALLAST_ASSIGN_OR_RETURN(std::vector<TextToken> tokens,
-                           TokenizeText(text, form, placeholders, options));
+  BALLAST_ASSIGN_OR_RETURN(
+      std::vector<TextToken> tokens,
+      TokenizeText(text, form, placeholders, videos, options));
+  AppendRuns(videos, &placeholders);
   const size_t whole = tokens.size();
   const absl::Status fits = LimitTokens(placeholders, options.max_tokens,
                                         options.on_too_long, &tokens);
@@ -57,7 +77,8 @@ absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
   measured.too_long = !fits.ok();
   const bool is_packed =
       form == TextForm::kPackedBytes || form == TextForm::kPackedJson;
-  measured.limited = tokens.size() != whole || (is_packed && !images.empty());
+  measured.limited = tokens.size() != whole || !videos.empty() ||
+                     (is_packed && !images.empty());
   return measured;
 }
 
@@ -95,7 +116,8 @@ std::string TextLimitKey(const v1::Config& config) {
       "min_pixels=", model.min_pixels(), "\nmax_pixels=", model.max_pixels(),
       "\npatch=", model.patch(), "\nmerge=", model.merge(),
       "\nmax_tokens=", config.batch().max_tokens(),
-      "\non_too_long=", static_cast<int>(config.batch().on_too_long()), "\n");
+      "\non_too_long=", static_cast<int>(config.batch().on_too_long()), "\n",
+      VideoKey(model.video()));
 }
 
 }  // namespace ballast

@@ -23,17 +23,17 @@ struct MeasuredText {
   // of the whole text, before any truncation.
   bool too_long = false;
   // True if other pixel bounds or limits may change the counts even if this
-  // text fits them: it was truncated, or its ids are checked against its
-  // images.
+  // text fits them: it was truncated, its ids are checked against its images,
+  // or it has videos, whose sampling is one of the limits.
   bool limited = false;
 };
 
 // Measures the sample that BuildText would build from the same arguments,
 // truncation included, without building it. Errors: INVALID_ARGUMENT as
 // BuildText.
-absl::StatusOr<MeasuredText> MeasureText(absl::string_view text, TextForm form,
-                                         absl::Span<const ImageGrid> images,
-                                         const TextOptions& options);
+absl::StatusOr<MeasuredText> MeasureText(
+    absl::string_view text, TextForm form, absl::Span<const ImageGrid> images,
+    const TextOptions& options, absl::Span<const VideoText> videos = {});
 
 // True if a text of `text_tokens` that is not `limited` fits in
 // options.max_tokens beside `images`: its measure is then unchanged.

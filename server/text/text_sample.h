@@ -10,6 +10,7 @@
 #include "proto/config.pb.h"
 #include "server/config/model_profile.h"
 #include "server/text/tokenizer.h"
+#include "server/text/video_text.h"
 
 namespace ballast {
 
@@ -49,14 +50,16 @@ enum class TextForm {
   kPackedJson,
 };
 
-// Builds a sample's text. `images` are the sample's images in order. Errors:
+// Builds a sample's text. `images` are the sample's images in order, `videos`
+// its videos. Errors:
 // INVALID_ARGUMENT (text that is not of `form`, or not UTF-8 if that is an
 // error; another number of marks than images), OUT_OF_RANGE (more than
 // max_tokens and on_too_long is not truncate_text, or the image tokens alone
 // exceed it).
 absl::StatusOr<TextSample> BuildText(absl::string_view text, TextForm form,
                                      absl::Span<const ImageGrid> images,
-                                     const TextOptions& options);
+                                     const TextOptions& options,
+                                     absl::Span<const VideoText> videos = {});
 
 }  // namespace ballast
 

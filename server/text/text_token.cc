@@ -77,7 +77,8 @@ absl::Status LimitTokens(absl::Span<const uint32_t> image_tokens,
 
 TextSample ExpandTokens(absl::Span<const TextToken> tokens,
                         absl::Span<const uint32_t> image_tokens,
-                        const v1::TokenIds& token_ids, uint32_t ends) {
+                        const v1::TokenIds& token_ids, uint32_t ends,
+                        size_t first_video) {
   const TextCounts counts = CountTokens(tokens, image_tokens, ends);
   TextSample sample;
   sample.ids.reserve(counts.total());
@@ -89,7 +90,9 @@ TextSample ExpandTokens(absl::Span<const TextToken> tokens,
       const size_t run = image_tokens[token.id];
       const size_t span = run + ends;
       if (ends != 0) sample.ids.push_back(token_ids.vision_start());
-      sample.ids.insert(sample.ids.end(), run, token_ids.image());
+      const bool is_video = static_cast<size_t>(token.id) >= first_video;
+      sample.ids.insert(sample.ids.end(), run,
+                        is_video ? token_ids.video() : token_ids.image());
       if (ends != 0) sample.ids.push_back(token_ids.vision_end());
       sample.labels.insert(sample.labels.end(), span, kUnsupervised);
     } else {

@@ -1,6 +1,7 @@
 #ifndef BALLAST_SERVER_TEXT_TEXT_TOKEN_H_
 #define BALLAST_SERVER_TEXT_TEXT_TOKEN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -55,11 +56,13 @@ absl::Status LimitTokens(absl::Span<const uint32_t> image_tokens,
                          uint32_t ends = kVisionEnds);
 
 // Writes the ids, with placeholders, and the labels: labels[i] is ids[i+1] if
-// that token is supervised, -100 elsewhere and at the end.
+// that token is supervised, -100 elsewhere and at the end. Runs from number
+// `first_video` on are of videos.
 TextSample ExpandTokens(absl::Span<const TextToken> tokens,
                         absl::Span<const uint32_t> image_tokens,
                         const v1::TokenIds& token_ids,
-                        uint32_t ends = kVisionEnds);
+                        uint32_t ends = kVisionEnds,
+                        size_t first_video = SIZE_MAX);
 
 }  // namespace ballast
 

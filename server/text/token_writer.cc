@@ -25,11 +25,19 @@ void TokenWriter::AddText(absl::string_view text, Kind kind) {
 }
 
 void TokenWriter::AddMarkedText(absl::string_view text, Kind kind) {
-  bool first = true;
-  for (const absl::string_view piece : SplitAtImageMarks(text)) {
-    if (!first) AddImage();
-    first = false;
-    AddText(piece, kind);
+  const bool images_are_videos =
+      image_count_ == 0 && !videos_of_sample_.empty();
+  bool first_of_text = true;
+  for (absl::string_view of_image : SplitAtImageMarks(text)) {
+    if (!first_of_text) images_are_videos ? AddVideo() : AddImage();
+    first_of_text = false;
+    while (true) {
+      const size_t mark = of_image.find(kVideoMark);
+      AddText(of_image.substr(0, mark), kind);
+      if (mark == of_image.npos) break;
+      AddVideo();
+      of_image.remove_prefix(mark + kVideoMark.size());
+    }
   }
 }
 
@@ -77,6 +85,19 @@ void TokenWriter::AddImage() {
   tokens_.push_back({images_++, Kind::kImage});
 }
 
+void TokenWriter::AddVideo() {
+  const size_t video = videos_++;
+  // Finish reports the mark that is too many.
+  if (video >= videos_of_sample_.size()) return;
+  const VideoText& text = videos_of_sample_[video];
+  for (uint32_t run = 0; run < text.runs; ++run) {
+    if (!text.before.empty()) AddText(text.before[run], Kind::kImageText);
+    EncodePending();
+    tokens_.push_back(
+        {static_cast<int32_t>(image_count_) + video_runs_++, Kind::kImage});
+  }
+}
+
 TextToken::Kind TokenWriter::KindOf(size_t begin, size_t end,
                                     size_t* at) const {
   // Some tokens cover no byte of their own: parts of a character that
@@ -110,7 +131,7 @@ void TokenWriter::EncodePending() {
           "the text spells out token ", ids_[i],
           ", which stands for a part of an image or a video; the mark of an "
           "image is ",
-          kImageMark));
+          kImageMark, ", of a video ", kVideoMark));
       return;
     }
     const Kind kind = is_mixed
@@ -130,6 +151,11 @@ absl::StatusOr<std::vector<TextToken>> TokenWriter::Finish(
     return absl::InvalidArgumentError(absl::StrCat(
         "text has ", images_, " ", kImageMark, " marks, the sample has ",
         image_count, " images; each mark stands for one image"));
+  }
+  if (videos_ != videos_of_sample_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "text has ", videos_, " ", kVideoMark, " marks, the sample has ",
+        videos_of_sample_.size(), " videos; each mark stands for one video"));
   }
   return std::move(tokens_);
 }

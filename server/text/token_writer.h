@@ -9,9 +9,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "proto/config.pb.h"
 #include "server/text/text_token.h"
 #include "server/text/tokenizer.h"
+#include "server/text/video_text.h"
 
 namespace ballast {
 
@@ -20,14 +22,21 @@ namespace ballast {
 // if any of its bytes is. Thread-compatible.
 class TokenWriter {
  public:
-  // Neither pointer is owned; both must outlive the writer.
-  TokenWriter(const Tokenizer* tokenizer, const v1::TokenIds* token_ids)
-      : tokenizer_(tokenizer), token_ids_(token_ids) {}
+  // Neither pointer is owned; both must outlive the writer, as must `videos`,
+  // those of the sample. With videos `images` must be its number of images.
+  TokenWriter(const Tokenizer* tokenizer, const v1::TokenIds* token_ids,
+              size_t images = 0, absl::Span<const VideoText> videos = {})
+      : tokenizer_(tokenizer),
+        token_ids_(token_ids),
+        image_count_(images),
+        videos_of_sample_(videos) {}
 
   // Adds text without image marks.
   void AddText(absl::string_view text, TextToken::Kind kind);
 
-  // Adds text in which every `<image>` is the next image of the sample.
+  // Adds text in which every `<image>` is the next image of the sample and
+  // every `<video>` the next video. In a sample of videos alone `<image>`
+  // stands for a video, too, as LLaVA's data have it.
   void AddMarkedText(absl::string_view text, TextToken::Kind kind);
 
   // Adds text in which <|im_start|>, <|im_end|> and <|endoftext|> become the
@@ -36,11 +45,14 @@ class TokenWriter {
 
   void AddEndOfText(TextToken::Kind kind);
   void AddImage();
+  // Adds the next video: its runs, and the texts before them. Runs are numbered
+  // after the images.
+  void AddVideo();
 
   // Returns the tokens; the writer must not be used afterwards. Errors:
-  // INVALID_ARGUMENT (the text has marks for other than `image_count` images,
-  // or spells out an image's or video's token, which would pass for a
-  // placeholder); the tokenizer's.
+  // INVALID_ARGUMENT (the text has marks for other than `image_count` images or
+  // the sample's videos, or spells out an image's or video's token, which would
+  // pass for a placeholder); the tokenizer's.
   absl::StatusOr<std::vector<TextToken>> Finish(size_t image_count) &&;
 
  private:
@@ -65,7 +77,11 @@ class TokenWriter {
   std::vector<Stretch> stretches_;
   std::vector<int32_t> ids_;  // of the run being encoded
   std::vector<size_t> ends_;
+  const size_t image_count_;
+  const absl::Span<const VideoText> videos_of_sample_;
   int32_t images_ = 0;
+  size_t videos_ = 0;
+  int32_t video_runs_ = 0;
   absl::Status status_;
 };
 

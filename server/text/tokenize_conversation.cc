@@ -38,10 +38,11 @@ void AddTurn(Role role, absl::string_view text, const v1::ChatTemplate& chat,
 
 absl::StatusOr<std::vector<TextToken>> TokenizeConversation(
     absl::Span<const Turn> turns, size_t image_count,
-    const TextOptions& options) {
+    absl::Span<const VideoText> videos, const TextOptions& options) {
   const v1::Model& model = *options.model;
   const v1::ChatTemplate chat = MakeChatTemplate(model);
-  TokenWriter writer(options.tokenizer, &model.token_ids());
+  TokenWriter writer(options.tokenizer, &model.token_ids(), image_count,
+                     videos);
   writer.AddTemplateText(chat.begin(), Kind::kContext);
   if (!model.system_prompt().empty() &&
       (turns.empty() || turns[0].role != Role::kSystem)) {

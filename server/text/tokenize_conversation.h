@@ -21,11 +21,11 @@ namespace ballast {
 // A token is supervised if any of its bytes is: the text of a supervised role,
 // and the end after it.
 //
-// Errors: INVALID_ARGUMENT (image marks other than `image_count`; a spelled-out
-// image token), the tokenizer's.
+// Errors: INVALID_ARGUMENT (image marks other than `image_count`, or video
+// marks other than the videos; a spelled-out image token), the tokenizer's.
 absl::StatusOr<std::vector<TextToken>> TokenizeConversation(
     absl::Span<const Turn> turns, size_t image_count,
-    const TextOptions& options);
+    absl::Span<const VideoText> videos, const TextOptions& options);
 
 }  // namespace ballast
 

@@ -20,22 +20,37 @@ namespace {
 using Kind = TextToken::Kind;
 
 absl::StatusOr<std::vector<TextToken>> TokenizeDocument(
-    absl::string_view text, size_t image_count, const TextOptions& options) {
-  TokenWriter writer(options.tokenizer, &options.model->token_ids());
-  if (!absl::StrContains(text, kImageMark)) {
+    absl::string_view text, size_t image_count,
+    absl::Span<const VideoText> videos, const TextOptions& options) {
+  TokenWriter writer(options.tokenizer, &options.model->token_ids(),
+                     image_count, videos);
+  if (!absl::StrContains(text, kImageMark) &&
+      !absl::StrContains(text, kVideoMark)) {
     for (size_t i = 0; i < image_count; ++i) writer.AddImage();
+    for (size_t i = 0; i < videos.size(); ++i) writer.AddVideo();
   }
   writer.AddMarkedText(text, Kind::kSupervised);
   writer.AddEndOfText(Kind::kSupervised);
   return std::move(writer).Finish(image_count);
 }
 
+absl::Status CheckNoVideo(absl::Span<const VideoText> videos) {
+  if (videos.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "video is not supported in a text of token ids; write the sample as a "
+      "conversation or a document");
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<TextToken>> TokenizeText(
     absl::string_view text, TextForm form,
-    absl::Span<const uint32_t> placeholders, const TextOptions& options) {
+    absl::Span<const uint32_t> placeholders, absl::Span<const VideoText> videos,
+    const TextOptions& options) {
   const v1::TokenIds& ids = options.model->token_ids();
+  if (form == TextForm::kPackedBytes || form == TextForm::kPackedJson) {
+    BALLAST_RETURN_IF_ERROR(CheckNoVideo(videos));
+  }
   if (form == TextForm::kPackedBytes) {
     return ParsePackedBytes(text, placeholders, ids);
   }
@@ -45,11 +60,11 @@ absl::StatusOr<std::vector<TextToken>> TokenizeText(
     return ParsePackedJson(text, placeholders, ids);
   }
   if (form == TextForm::kDocument) {
-    return TokenizeDocument(text, placeholders.size(), options);
+    return TokenizeDocument(text, placeholders.size(), videos, options);
   }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<Turn> turns,
                            ParseConversation(text));
-  return TokenizeConversation(turns, placeholders.size(), options);
+  return TokenizeConversation(turns, placeholders.size(), videos, options);
 }
 
 absl::StatusOr<absl::string_view> ValidText(absl::string_view text,

@@ -20,7 +20,8 @@ namespace ballast {
 // start here, so they cannot disagree. Errors: INVALID_ARGUMENT as BuildText.
 absl::StatusOr<std::vector<TextToken>> TokenizeText(
     absl::string_view text, TextForm form,
-    absl::Span<const uint32_t> placeholders, const TextOptions& options);
+    absl::Span<const uint32_t> placeholders, absl::Span<const VideoText> videos,
+    const TextOptions& options);
 
 // `text` itself if it is UTF-8; otherwise, with on_invalid_utf8 `replace`,
 // `replaced`, which then holds it with U+FFFD in place of each invalid

@@ -47,6 +47,7 @@ std::optional<VideoModel> FindVideoModel(absl::string_view name,
   for (VideoModel& model : AllModels()) {
     if (model.name != name) continue;
     model.sampling = sampling;
+    model.has_seconds = model.name == "qwen2_5_vl";
     return std::move(model);
   }
   return std::nullopt;

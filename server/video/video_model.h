@@ -49,6 +49,8 @@ struct VideoModel {
   uint32_t temporal = 1;      // frames that a patch spans
   uint32_t side = 0;          // of a square frame; 0: the rule decides
   uint32_t frame_tokens = 0;  // of such a frame
+  // Whether positions of temporal patches follow their seconds (Qwen2.5-VL).
+  bool has_seconds = false;
 };
 
 // The model of this name with `sampling` and its defaults, or nullopt. The

@@ -49,6 +49,57 @@ TEST(PositionsTest, TextContinuesAfterTheLargerSideOfAnImage) {
   EXPECT_THAT(out, ElementsAreArray(expected));
 }
 
+constexpr int32_t kVideo = 151656;
+
+// Two texts, an image of 2x4 patches, a text, a video of 4 temporal patches of
+// 4x2 patches, two texts: as get_rope_index of transformers 5 places them for
+// Qwen2.5-VL. The video's rows and columns begin at 5 and its patches
+// `interval` later each, of which the whole part counts; text continues 2 after
+// its start, since its frames have 2 rows of tokens.
+TEST(PositionsTest, VideosAdvanceByTheirSeconds) {
+  const std::vector<int32_t> ids = {11,     12,     kImage, kImage, 13,
+                                    kVideo, kVideo, kVideo, kVideo, kVideo,
+                                    kVideo, kVideo, kVideo, 14,     15};
+  v1::Model model = MakeModel(3);
+  model.mutable_token_ids()->set_video(kVideo);
+  const struct {
+    float seconds;
+    int32_t t[4];
+  } cases[] = {{25.0f / 24, {5, 7, 9, 11}},
+               {0.5f, {5, 6, 7, 8}},
+               {1.3f, {5, 7, 10, 12}}};
+  for (const auto& c : cases) {
+    std::vector<int32_t> out(3 * ids.size());
+    ASSERT_TRUE(ComputePositions(ids, {{1, 2, 4}}, model, absl::MakeSpan(out),
+                                 {{4, 4, 2, 2 * c.seconds}})
+                    .ok());
+    const auto t = [&](int i) { return c.t[i]; };
+    const int32_t expected[] = {
+        0, 1, 2, 2, 4, t(0), t(0), t(1), t(1), t(2), t(2), t(3), t(3), 7, 8,
+        0, 1, 2, 2, 4, 5,    6,    5,    6,    5,    6,    5,    6,    7, 8,
+        0, 1, 2, 3, 4, 5,    5,    5,    5,    5,    5,    5,    5,    7, 8};
+    EXPECT_THAT(out, ElementsAreArray(expected)) << c.seconds;
+  }
+}
+
+TEST(PositionsTest, RefusesVideosThatDoNotFit) {
+  v1::Model model = MakeModel(3);
+  model.mutable_token_ids()->set_video(kVideo);
+  std::vector<int32_t> out(9);
+  const auto reason = [&](const std::vector<int32_t>& ids,
+                          const std::vector<GridThw>& videos) {
+    return std::string(
+        ComputePositions(ids, {}, model, absl::MakeSpan(out), videos)
+            .message());
+  };
+  EXPECT_THAT(reason({1, kVideo, kVideo}, {{2, 2, 4}}),
+              HasSubstr("video 0, grid (2, 2, 4): more tokens"));
+  EXPECT_THAT(reason({kVideo, 1, kVideo}, {{2, 2, 2}}),
+              HasSubstr("video 0 has 2 tokens, but only 1 placeholders"));
+  EXPECT_THAT(reason({1, 2, 3}, {{1, 2, 2}}),
+              HasSubstr("only 0 of 1 videos have placeholders"));
+}
+
 TEST(PositionsTest, TextAloneCountsOnEveryAxis) {
   std::vector<int32_t> out;
   ASSERT_TRUE(Compute({5, 6, 7}, {}, &out).ok());

@@ -364,5 +364,60 @@ TEST_F(TextSampleTest, MeasureOfATooLongTextHasTheWholeCounts) {
       absl::StatusCode::kInvalidArgument);
 }
 
+// An image of 2 placeholders, a video of two runs of 3, and one of one run of
+// 1: runs are numbered after the images, texts before them are never
+// supervised.
+TEST_F(TextSampleTest, WritesVideosAtTheirMarks) {
+  model_.mutable_token_ids()->set_video(1007);
+  const std::vector<VideoText> videos = {{2, 3, {"<0.5>", "<1.5>"}},
+                                         {1, 1, {}}};
+  const auto sample = BuildText("a<video>b<image>c<video>", TextForm::kDocument,
+                                {Grid(2, 4)}, Options(), videos);
+  ASSERT_TRUE(sample.ok()) << sample.status();
+  Expected expected;
+  const auto run = [&](int tokens) {
+    expected.Id(kVisionStart);
+    for (int i = 0; i < tokens; ++i) expected.Id(1007);
+    expected.Id(kVisionEnd);
+  };
+  expected.Text("a", true).Text("<0.5>");
+  run(3);
+  expected.Text("<1.5>");
+  run(3);
+  expected.Text("b", true).Image(2).Text("c", true);
+  run(1);
+  expected.Id(kEndOfText, true);
+  EXPECT_EQ(sample->ids, expected.ids);
+  EXPECT_EQ(sample->labels, expected.Labels());
+  const auto measured =
+      MeasureText("a<video>b<image>c<video>", TextForm::kDocument, {Grid(2, 4)},
+                  Options(), videos);
+  ASSERT_TRUE(measured.ok()) << measured.status();
+  EXPECT_EQ(measured->text_tokens, expected.ids.size() - 2 - 3 - 3 - 1);
+  EXPECT_TRUE(measured->limited);
+}
+
+// LLaVA's data mark a video with the mark of an image.
+TEST_F(TextSampleTest, AnImageMarkIsAVideosWhereThereIsNoImage) {
+  model_.mutable_token_ids()->set_video(1007);
+  const std::vector<VideoText> videos = {{1, 2, {}}};
+  const auto marked =
+      BuildText("<image>x", TextForm::kDocument, {}, Options(), videos);
+  ASSERT_TRUE(marked.ok()) << marked.status();
+  EXPECT_THAT(marked->ids, ElementsAre(kVisionStart, 1007, 1007, kVisionEnd,
+                                       'x', kEndOfText));
+  EXPECT_EQ(BuildText("x", TextForm::kDocument, {}, Options(), videos)->ids,
+            marked->ids);
+  EXPECT_THAT(
+      BuildText("<video><video>", TextForm::kDocument, {}, Options(), videos)
+          .status()
+          .message(),
+      HasSubstr("text has 2 <video> marks, the sample has 1 videos"));
+  EXPECT_THAT(BuildText("<video>", TextForm::kDocument, {}, Options())
+                  .status()
+                  .message(),
+              HasSubstr("text has 1 <video> marks, the sample has 0 videos"));
+}
+
 }  // namespace
 }  // namespace ballast

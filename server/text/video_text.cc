@@ -1,0 +1,51 @@
+#include "server/text/video_text.h"
+
+#include "absl/strings/str_format.h"
+
+namespace ballast {
+namespace {
+
+// tokens_per_second of the released checkpoints of Qwen2.5-VL.
+constexpr float kPositionsPerSecond = 2;
+
+}  // namespace
+
+VideoText TextOfVideo(VideoRule rule, const VideoPlan& plan, uint32_t merge) {
+  VideoText text;
+  const uint32_t of_patch = plan.grid_h * plan.grid_w / (merge * merge);
+  if (rule != VideoRule::kQwen3) {
+    text.run_tokens = plan.grid_t * of_patch;
+    return text;
+  }
+  text.runs = plan.grid_t;
+  text.run_tokens = of_patch;
+  for (const double seconds : plan.seconds) {
+    // Python's f"{seconds:.1f}": both round the exact value half to even.
+    text.before.push_back(absl::StrFormat("<%.1f seconds>", seconds));
+  }
+  return text;
+}
+
+void AppendRuns(absl::Span<const VideoText> videos,
+                std::vector<uint32_t>* placeholders) {
+  for (const VideoText& video : videos) {
+    placeholders->insert(placeholders->end(), video.runs, video.run_tokens);
+  }
+}
+
+void AppendGrids(const VideoModel& video, const VideoPlan& plan,
+                 std::vector<GridThw>* grids) {
+  if (video.rule == VideoRule::kQwen3) {
+    grids->insert(grids->end(), plan.grid_t,
+                  GridThw{1, plan.grid_h, plan.grid_w});
+    return;
+  }
+  // transformers multiplies floats.
+  const float interval =
+      video.has_seconds
+          ? kPositionsPerSecond * static_cast<float>(plan.seconds_per_patch)
+          : 1.0f;
+  grids->push_back({plan.grid_t, plan.grid_h, plan.grid_w, interval});
+}
+
+}  // namespace ballast
