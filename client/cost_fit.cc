@@ -191,20 +191,21 @@ absl::Status AddObservations(const v1::StepSchedule& schedule,
       for (auto& ranks : slots) {
         ranks.resize(std::max<size_t>(ranks.size(), module.load_after_size()));
       }
-      const std::vector<uint32_t> first = FirstEntriesOf(micro_batch).crop;
+      const FirstEntries first = FirstEntriesOf(micro_batch);
       for (int i = 0; i < micro_batch.tokens_size(); ++i) {
         CostObservation& rank = slots[micro_batch.slot(i)][module.owner(i)];
-        const auto add = [&rank](double n) {
-          rank.sum += n;
-          rank.sum_of_squares += n * n;
+        const auto add = [&rank](double n, double count) {
+          rank.sum += n * count;
+          rank.sum_of_squares += n * n * count;
         };
         if (module.module() == v1::MODULE_LANGUAGE) {
-          add(micro_batch.tokens(i));
+          add(micro_batch.tokens(i), 1);
           continue;
         }
-        for (uint32_t k = first[i]; k < first[i + 1]; ++k) {
-          add(static_cast<double>(CropPatches(micro_batch, k)));
-        }
+        ForEachSegment(micro_batch, first, i,
+                       [&add](uint64_t patches, uint32_t count) {
+                         add(static_cast<double>(patches), count);
+                       });
       }
     }
   }

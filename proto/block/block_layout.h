@@ -10,7 +10,7 @@ namespace ballast {
 // written and read as they lie in memory, so hosts must be little-endian too.
 
 inline constexpr uint32_t kBlockMagic = 0x54534C42;  // "BLST"
-inline constexpr uint16_t kBlockVersion = 3;
+inline constexpr uint16_t kBlockVersion = 4;
 
 // Each sample's payload begins at a multiple of this within the block, and its
 // length is rounded up to it, so that slices of several samples keep the
@@ -61,10 +61,11 @@ static_assert(sizeof(SampleRecord) == 64);
 // travel encoded makes it.
 inline constexpr uint32_t kSampleIsPlaceholder = 1;
 
-// A crop of an image; an image of Qwen's families is one crop.
+// A crop of an image; an image of Qwen's families is one crop. Or a frame of a
+// video.
 struct ImageRecord {
   uint64_t data;  // offset from the sample's payload; ImageBytes long
-  uint32_t grid_t;
+  uint32_t grid_t;  // 1; of a frame: temporal patches of its video
   uint32_t grid_h;  // in patches
   uint32_t grid_w;
   uint32_t height;  // in pixels
@@ -72,14 +73,23 @@ struct ImageRecord {
   // The image travels encoded: the data are a JPEG file of this length, not
   // pixels. 0: the data are pixels, H*W*3 bytes of RGB.
   uint32_t encoded_bytes;
-  uint32_t image;  // number of the image in its sample
+  // Number of the image in its sample. Videos follow the images.
+  uint32_t image;
   // Sides of that image before resizing, in pixels, where the schedule has them
   // (MicroBatchSchedule.image_height); else 0.
   uint32_t image_height;
   uint32_t image_width;
-  uint32_t reserved;  // zero
+  // Seconds between two temporal patches of a video, above 0; 0: the crop is of
+  // an image.
+  float seconds_per_patch;
 };
 static_assert(sizeof(ImageRecord) == 48);
+
+// Whether the record is a frame of a video. Frame k of a video, counted from 0,
+// is in temporal patch k / model.temporal_patch.
+inline bool IsFrame(const ImageRecord& image) {
+  return image.seconds_per_patch > 0;
+}
 
 // Every byte of a grey image: of a placeholder, and of a dummy image.
 inline constexpr uint8_t kGreyPixel = 128;

@@ -25,9 +25,10 @@ uint64_t OffsetAfter(const ImageRecord& crop) {
   return AlignUp(crop.data + ImageBytes(crop), kImageAlignment);
 }
 
-template <typename Column>
-absl::Span<const uint32_t> PartOf(const Column& column, uint32_t first,
-                                  uint32_t count) {
+template <typename Entry>
+absl::Span<const Entry> PartOf(
+    const google::protobuf::RepeatedField<Entry>& column, uint32_t first,
+    uint32_t count) {
   if (column.empty()) return {};
   return {column.data() + first, count};
 }
@@ -52,6 +53,10 @@ void AppendCrops(const PayloadRow& row, const BlockGeometry& geometry,
       record.image_height = row.image_height[image];
       record.image_width = row.image_width[image];
     }
+    if (!row.grid_t.empty() && row.grid_t[image] != 0) {
+      record.grid_t = row.grid_t[image];
+      record.seconds_per_patch = row.seconds_per_patch[image];
+    }
     offset = OffsetAfter(record);
     crops->push_back(record);
   }
@@ -71,6 +76,9 @@ PayloadRow RowOf(const v1::MicroBatchSchedule& micro_batch,
   row.crops = PartOf(micro_batch.crops(), image, images);
   row.image_height = PartOf(micro_batch.image_height(), image, images);
   row.image_width = PartOf(micro_batch.image_width(), image, images);
+  row.grid_t = PartOf(micro_batch.grid_t(), image, images);
+  row.seconds_per_patch =
+      PartOf(micro_batch.seconds_per_patch(), image, images);
   return row;
 }
 

@@ -29,6 +29,10 @@ struct PayloadRow {
   // them.
   absl::Span<const uint32_t> image_height = {};
   absl::Span<const uint32_t> image_width = {};
+  // For each image: temporal patches of a video and the seconds between two; 0
+  // of an image. Empty: no video.
+  absl::Span<const uint32_t> grid_t = {};
+  absl::Span<const float> seconds_per_patch = {};
 };
 
 // The row of sample `sample` of a micro-batch that passed CheckColumns.

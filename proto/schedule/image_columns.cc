@@ -26,14 +26,27 @@ FirstEntries FirstEntriesOf(const v1::MicroBatchSchedule& micro_batch) {
 }
 
 std::vector<uint64_t> SamplePatches(const v1::MicroBatchSchedule& micro_batch) {
-  const std::vector<uint32_t> first = FirstEntriesOf(micro_batch).crop;
+  const FirstEntries first = FirstEntriesOf(micro_batch);
   std::vector<uint64_t> patches(micro_batch.images_size(), 0);
-  for (size_t i = 0; i < patches.size(); ++i) {
-    for (uint32_t k = first[i]; k < first[i + 1]; ++k) {
-      patches[i] += CropPatches(micro_batch, k);
-    }
+  for (uint32_t i = 0; i < patches.size(); ++i) {
+    ForEachSegment(micro_batch, first, i,
+                   [&](uint64_t segment, uint32_t count) {
+                     patches[i] += segment * count;
+                   });
   }
   return patches;
+}
+
+std::vector<uint32_t> SampleVideos(const v1::MicroBatchSchedule& micro_batch) {
+  std::vector<uint32_t> videos(micro_batch.images_size(), 0);
+  if (micro_batch.grid_t().empty()) return videos;
+  const FirstEntries first = FirstEntriesOf(micro_batch);
+  for (size_t i = 0; i < videos.size(); ++i) {
+    for (uint32_t k = first.image[i]; k < first.image[i + 1]; ++k) {
+      videos[i] += GridT(micro_batch, k) != 0 ? 1 : 0;
+    }
+  }
+  return videos;
 }
 
 }  // namespace ballast

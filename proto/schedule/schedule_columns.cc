@@ -1,5 +1,6 @@
 #include "proto/schedule/schedule_columns.h"
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -73,6 +74,37 @@ absl::Status CheckPlaces(const v1::StepSchedule& schedule) {
       }
       taken[slot][place] = true;
     }
+  }
+  return absl::OkStatus();
+}
+
+// A video's entries agree with each other and with its frames, which are of one
+// size and travel as pixels. Precondition: the columns have their lengths.
+absl::Status CheckVideos(const v1::MicroBatchSchedule& micro_batch) {
+  uint32_t crop = 0;
+  for (int i = 0; i < micro_batch.grid_t_size(); ++i) {
+    const uint32_t t = micro_batch.grid_t(i);
+    const float seconds = micro_batch.seconds_per_patch(i);
+    const uint32_t crops = CropsOf(micro_batch, i);
+    const auto fault = [&](absl::string_view what) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "schedule: video at entry ", i, " of column grid_t, ", t,
+          " temporal patches of ", seconds, " s and ", crops, " frames: ",
+          what));
+    };
+    if (t == 0 ? seconds != 0 : !(seconds > 0 && std::isfinite(seconds))) {
+      return fault("wanted seconds above 0 for a video, and 0 for an image");
+    }
+    if (t > crops) return fault("wanted at least a frame a temporal patch");
+    const uint32_t first = crop;
+    for (crop += crops; t != 0 && crop - first > 1; --crop) {
+      if (micro_batch.grid_h(crop - 1) != micro_batch.grid_h(first) ||
+          micro_batch.grid_w(crop - 1) != micro_batch.grid_w(first) ||
+          EncodedBytes(micro_batch, crop - 1) != 0) {
+        return fault("wanted frames of one size that travel as pixels");
+      }
+    }
+    crop = first + crops;
   }
   return absl::OkStatus();
 }
@@ -153,6 +185,14 @@ absl::Status CheckColumns(const v1::StepSchedule& schedule,
       CheckRange("source", micro_batch.source(), 0, schedule.sources_size()));
   BALLAST_RETURN_IF_ERROR(
       CheckRange("slot", micro_batch.slot(), 0, schedule.micro_batches_size()));
+  if (!micro_batch.grid_t().empty() ||
+      !micro_batch.seconds_per_patch().empty()) {
+    BALLAST_RETURN_IF_ERROR(
+        CheckLength("grid_t", micro_batch.grid_t_size(), images));
+    BALLAST_RETURN_IF_ERROR(CheckLength(
+        "seconds_per_patch", micro_batch.seconds_per_patch_size(), images));
+    BALLAST_RETURN_IF_ERROR(CheckVideos(micro_batch));
+  }
   for (const v1::ModuleSchedule& module : micro_batch.modules()) {
     BALLAST_RETURN_IF_ERROR(CheckModule(module, samples));
   }

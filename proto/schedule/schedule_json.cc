@@ -20,6 +20,7 @@ Json TotalsJson(const v1::Totals& totals) {
                {"label_tokens", totals.label_tokens()},
                {"patches", totals.patches()},
                {"images", totals.images()}};
+  if (totals.videos() != 0) json["videos"] = totals.videos();
   if (totals.has_embeddings_moved()) {
     const v1::EmbeddingsMoved& moved = totals.embeddings_moved();
     json["embeddings_moved"] = {

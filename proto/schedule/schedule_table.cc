@@ -67,7 +67,11 @@ std::string ScheduleToTable(const v1::StepSchedule& schedule) {
                       table.ToString(), "totals: ", totals.tokens(),
                       " tokens, ", totals.label_tokens(), " label tokens, ",
                       totals.patches(), " patches, ", totals.images(),
-                      " images\n", embeddings);
+                      " images",
+                      totals.videos() == 0
+                          ? ""
+                          : absl::StrCat(", ", totals.videos(), " videos"),
+                      "\n", embeddings);
 }
 
 }  // namespace ballast

@@ -80,7 +80,7 @@ TEST_F(BlockViewTest, NamesTheFaultyField) {
     const char* message;
   } cases[] = {
       {[&] { header().magic = 1; }, "magic is 1"},
-      {[&] { header().version = 9; }, "version is 9, wanted 3"},
+      {[&] { header().version = 9; }, "version is 9, wanted 4"},
       {[&] { header().total_bytes += 8; }, "total_bytes"},
       {[&] { header().sample_table = ~uint64_t{7}; }, "sample_table"},
       {[&] { header().num_samples = ~0u; }, "sample_table"},

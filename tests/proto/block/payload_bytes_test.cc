@@ -63,10 +63,40 @@ TEST(PayloadBytesTest, LaysOutTheCropsOfEachImage) {
     EXPECT_EQ(record.image, i < 2 ? 0u : 1u);
     EXPECT_EQ(record.image_height, i < 2 ? 100u : 300u);
     EXPECT_EQ(record.image_width, i < 2 ? 200u : 7u);
-    EXPECT_EQ(record.reserved, 0u);
+    EXPECT_EQ(record.seconds_per_patch, 0);
     offset += RoundUp(3 * (heights[i] * 14 + 6) * (widths[i] * 14 + 6));
   }
   EXPECT_EQ(PayloadBytes(row, v1::MODULE_VISION, kMargin), offset);
+}
+
+// docs/block.md: frames of a video are crops whose records have its temporal
+// patches and their seconds.
+TEST(PayloadBytesTest, LaysOutTheFramesOfAVideo) {
+  v1::MicroBatchSchedule micro_batch;
+  micro_batch.add_images(2);
+  micro_batch.add_tokens(1);
+  for (const uint32_t crops : {1, 3}) micro_batch.add_crops(crops);
+  for (const uint32_t t : {0, 2}) micro_batch.add_grid_t(t);
+  for (const float seconds : {0.0f, 0.75f}) {
+    micro_batch.add_seconds_per_patch(seconds);
+  }
+  for (const uint32_t side : {1, 2, 2, 2}) {
+    micro_batch.add_grid_h(side);
+    micro_batch.add_grid_w(side);
+  }
+  std::vector<ImageRecord> records;
+  AppendCrops(RowOf(micro_batch, FirstEntriesOf(micro_batch), 0), kGeometry,
+              &records);
+  ASSERT_EQ(records.size(), 4u);
+  EXPECT_FALSE(IsFrame(records[0]));
+  EXPECT_EQ(records[0].grid_t, 1u);
+  for (size_t i = 1; i < 4; ++i) {
+    EXPECT_TRUE(IsFrame(records[i]));
+    EXPECT_EQ(records[i].grid_t, 2u);
+    EXPECT_EQ(records[i].seconds_per_patch, 0.75f);
+    EXPECT_EQ(records[i].image, 1u);
+    EXPECT_EQ(records[i].data, RoundUp(588) + (i - 1) * RoundUp(4 * 588));
+  }
 }
 
 // Ids, labels and positions are int32 arrays at multiples of 16.

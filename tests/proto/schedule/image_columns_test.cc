@@ -38,6 +38,23 @@ TEST(ImageColumnsTest, CountsTheCropsOfEachImage) {
               ElementsAre(2 + 4 + 6 + 8, 0, 10 + 12));
 }
 
+// An image of 6 patches; then a video of 5 frames in 3 temporal patches of 8
+// patches each, and one of 2 frames in 1 of 20.
+TEST(ImageColumnsTest, CountsTheTemporalPatchesOfAVideo) {
+  v1::MicroBatchSchedule micro_batch;
+  for (const uint32_t images : {2, 0, 1}) micro_batch.add_images(images);
+  for (const uint32_t crops : {1, 5, 2}) micro_batch.add_crops(crops);
+  for (const uint32_t t : {0, 3, 1}) micro_batch.add_grid_t(t);
+  for (const uint32_t height : {2, 4, 4, 4, 4, 4, 5, 5}) {
+    micro_batch.add_grid_h(height);
+    micro_batch.add_grid_w(height == 2 ? 3 : height == 4 ? 2 : 4);
+  }
+  EXPECT_THAT(SamplePatches(micro_batch), ElementsAre(6 + 3 * 8, 0, 20));
+  EXPECT_THAT(SampleVideos(micro_batch), ElementsAre(1, 0, 1));
+  EXPECT_EQ(GridT(micro_batch, 0), 0u);
+  EXPECT_EQ(GridT(micro_batch, 1), 3u);
+}
+
 TEST(ImageColumnsTest, AnEmptyMicroBatchHasNoImages) {
   EXPECT_THAT(FirstEntriesOf(v1::MicroBatchSchedule()).image, ElementsAre(0));
   EXPECT_THAT(FirstEntriesOf(v1::MicroBatchSchedule()).crop, ElementsAre(0));

@@ -63,6 +63,21 @@ TEST(ScheduleColumnsTest, NamesTheColumnThatIsWrong) {
        },
        "entry 1 is of image 0 with 2 crops"},
       {[](Columns* c) { c->add_image_width(5); }, "column image_height has 0"},
+      {[](Columns* c) { c->add_grid_t(1); }, "column grid_t has 1"},
+      {[](Columns* c) {
+         c->mutable_grid_t()->Resize(c->grid_h_size(), 1);
+       },
+       "column seconds_per_patch has 0"},
+      {[](Columns* c) {
+         c->mutable_grid_t()->Resize(c->grid_h_size(), 1);
+         c->mutable_seconds_per_patch()->Resize(c->grid_h_size(), 0);
+       },
+       "1 temporal patches of 0 s and 1 frames: wanted seconds above 0"},
+      {[](Columns* c) {
+         c->mutable_grid_t()->Resize(c->grid_h_size(), 2);
+         c->mutable_seconds_per_patch()->Resize(c->grid_h_size(), 1);
+       },
+       "wanted at least a frame a temporal patch"},
       {[](Columns* c) { c->set_source(2, 2); }, "source of entry 2 is 2"},
       {[](Columns* c) { c->set_slot(0, 2); }, "slot of entry 0 is 2"},
       {[](Columns* c) { c->mutable_modules(0)->set_owner(3, 2); },
