@@ -7,8 +7,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import InvalidArgument, Unimplemented
 from ._arrays import concatenate, full, host_values
-from ._rows import require_packed, require_paired
-from .huggingface import _counted, _moved_right
+from ._rows import require_no_videos, require_packed, require_paired
+from .huggingface import _counted, _moved_right, _sums
 from .padded import rows
 
 _TILES = "crops, [n, 3, height, width]"
@@ -217,6 +217,7 @@ class _Images:
     @staticmethod
     def of(batch: Mapping[str, Any]) -> _Images:
         require_paired(batch)
+        require_no_videos(batch, "this adapter")
         if batch.get("pixel_values") is None:
             return _Images([0], [0])
         grids = host_values(batch, "image_grid_thw").tolist()
@@ -229,10 +230,3 @@ class _Images:
 
     def all(self, counts: List[int]) -> _Part:
         return _Part(0, len(self.crops) - 1, counts)
-
-
-def _sums(counts: Sequence[int]) -> List[int]:
-    sums = [0]
-    for count in counts:
-        sums.append(sums[-1] + int(count))
-    return sums
