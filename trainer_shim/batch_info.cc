@@ -1,5 +1,6 @@
 #include "trainer_shim/batch_info.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,7 +46,9 @@ void FillBatchInfo(const StepInfo& step, uint32_t micro_batch,
   info->padded = shape.padding.rows && shape.fields.positions;
   info->pixel_type = pixel_type;
   info->crops = layout.crops;
-  info->vision_max_seqlen = layout.vision.max_seqlen;
+  info->videos = layout.videos;
+  info->vision_max_seqlen =
+      std::max(layout.vision.max_seqlen, layout.videos.vision.max_seqlen);
   info->dummy_image = layout.dummy_image;
   info->embeddings = layout.embeddings;
   info->totals = SumTotals(columns, shape.padding, role);

@@ -19,6 +19,7 @@
 #include "trainer_shim/sample_padding.h"
 #include "trainer_shim/totals.h"
 #include "trainer_shim/trainer_place.h"
+#include "trainer_shim/video_layout.h"
 
 namespace ballast {
 
@@ -60,7 +61,10 @@ struct BatchInfo {
   PixelType pixel_type = PixelType::kFloat32;
   // Rows of pixel_values, and the lists of crops in host memory.
   CropLayout crops;
-  int32_t vision_max_seqlen = 0;  // longest attention segment, in patches
+  // The videos, and the tensors that list them in host memory.
+  VideoLayout videos;
+  // Longest attention segment of images and videos, in patches.
+  int32_t vision_max_seqlen = 0;
   // The last image belongs to no sample: one small crop, mid-grey. It
   // lets a rank that has too few images of its own take part in the vision
   // tower's collectives (ModuleSchedule.dummy_rank). No token refers to it:

@@ -27,7 +27,9 @@ absl::StatusOr<BatchLayout> LayOutBatch(
             : LayOutText(lengths, shape.align));
     return layout;
   }
-  layout.images = plan.images;
+  for (const ImageRecord& record : plan.images) {
+    if (!IsFrame(record)) layout.images.push_back(record);
+  }
   const auto& dummies = FindModule(micro_batch, role.module())->dummy_rank();
   layout.dummy_image = std::find(dummies.begin(), dummies.end(),
                                  role.dp_rank()) != dummies.end();
@@ -35,6 +37,8 @@ absl::StatusOr<BatchLayout> LayOutBatch(
   BALLAST_ASSIGN_OR_RETURN(layout.vision, LayOutVision(layout.images));
   BALLAST_ASSIGN_OR_RETURN(layout.crops,
                            LayOutCrops(layout.images, shape.crops));
+  BALLAST_ASSIGN_OR_RETURN(layout.videos,
+                           LayOutVideos(plan.images, shape.crops));
   return layout;
 }
 

@@ -12,6 +12,7 @@
 #include "trainer_shim/exchange_plan.h"
 #include "trainer_shim/job_shape.h"
 #include "trainer_shim/thd_layout.h"
+#include "trainer_shim/video_layout.h"
 
 namespace ballast {
 
@@ -19,10 +20,12 @@ namespace ballast {
 // language rank has `text`, a vision rank the rest. A plain value.
 struct BatchLayout {
   TextLayout text;
-  // The images of the plan's samples in packing order, then the dummy image.
+  // The images of the plan's samples in packing order, without frames of
+  // videos, then the dummy image.
   std::vector<ImageRecord> images;
   VisionLayout vision;
   CropLayout crops;
+  VideoLayout videos;
   // The last image belongs to no sample (PackedBatch::dummy_image).
   bool dummy_image = false;
   // Of ranks that receive pixels or input ids, with placement `split`.
@@ -31,8 +34,8 @@ struct BatchLayout {
 
 // Pure. `micro_batch` is the schedule of `plan`'s micro-batch and has the
 // role's module; it says whether the rank adds a dummy image, and how long rows
-// are. Errors: as LayOutText, LayOutRows, LayOutVision, LayOutCrops and
-// PlanEmbeddings.
+// are. Errors: as LayOutText, LayOutRows, LayOutVision, LayOutCrops,
+// LayOutVideos and PlanEmbeddings.
 absl::StatusOr<BatchLayout> LayOutBatch(
     const ExchangePlan& plan, const v1::MicroBatchSchedule& micro_batch,
     const v1::Role& role, const JobShape& shape);

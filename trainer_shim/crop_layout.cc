@@ -71,6 +71,24 @@ absl::Status CheckCrop(const ImageRecord& crop, size_t number,
   return absl::OkStatus();
 }
 
+// Videos are packed as the Qwen family's models take them.
+absl::Status CheckVideo(const Model& model, const CropForm& form) {
+  if (!model.has_video()) return absl::OkStatus();
+  if (form.lists_crops) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job: model.video with model.image_form ", model.image_form(),
+        " and image family '", model.image_family().name(),
+        "'; videos are packed for Qwen's models alone, in merge order: leave "
+        "out model.video"));
+  }
+  if (model.decode() == Model::DECODE_DEVICE) {
+    return absl::InvalidArgumentError(
+        "job: model.video with model.decode device; frames of videos do not "
+        "travel encoded: set model.decode to host");
+  }
+  return absl::OkStatus();
+}
+
 void ListCrops(absl::Span<const ImageRecord> crops, CropLayout* layout) {
   const uint32_t padded = layout->shape.padded_rows;
   layout->pixel_attention_mask.reserve(crops.size() * padded);
@@ -145,6 +163,8 @@ absl::StatusOr<CropForm> CropFormOf(const v1::Job& job) {
   form.lists_crops |= form.lists_sizes;
   form.lists_images =
       model.image_family().rule() == v1::ImageFamily::RULE_PINPOINTS;
+  form.videos = model.has_video();
+  BALLAST_RETURN_IF_ERROR(CheckVideo(model, form));
   CropSides& dummy = form.dummy;
   dummy.grid_h =
       given.dummy_grid_h() != 0 ? given.dummy_grid_h() : model.merge();

@@ -26,12 +26,16 @@ struct CropForm {
   bool lists_sizes = false;
   // Beside them, how large the images were before resizing: rule `pinpoints`.
   bool lists_images = false;
+  // The job's model takes videos (model.video), which are in merge order.
+  bool videos = false;
   // The size of a dummy image, in patches and in pixels.
   CropSides dummy = {2, 2, 28, 28};
 };
 
 // The form of a job's crops. Errors: INVALID_ARGUMENT (a number out of its
-// range or an unknown form, naming the field, the value and the range).
+// range or an unknown form, naming the field, the value and the range; a model
+// of videos in another form than merge order, or with images that travel
+// encoded).
 absl::StatusOr<CropForm> CropFormOf(const v1::Job& job);
 
 // The record of a dummy image: one crop.

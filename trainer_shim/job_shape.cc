@@ -25,6 +25,11 @@ absl::Status CheckRange(absl::string_view field, uint64_t value, uint64_t least,
 // An EmbeddingPlan takes merge * merge patches for a row. Other families have
 // newlines among an image's tokens, or drop padding.
 absl::Status CheckSplit(const v1::Model& model) {
+  if (model.has_video()) {
+    return absl::InvalidArgumentError(
+        "job: balance.placement is split with a model of videos (model.video), "
+        "whose embeddings do not move yet: set it to paired");
+  }
   if (!model.has_image_family()) return absl::OkStatus();
   if (model.image_family().tokens_a_row() == 0 &&
       model.image_family().rule() != v1::ImageFamily::RULE_PINPOINTS) {

@@ -17,7 +17,8 @@ struct BatchFields {
   bool labels = true;  // and loss_mask
   // position_ids, cu_seqlens, cu_seqlens_padded and max_seqlen.
   bool positions = true;
-  // pixel_values, image_grid_thw, vision_cu_seqlens and vision_max_seqlen.
+  // pixel_values, image_grid_thw, vision_cu_seqlens and vision_max_seqlen, and
+  // those of videos.
   bool pixels = true;
 
   bool any() const { return input_ids || labels || positions || pixels; }

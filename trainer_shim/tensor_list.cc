@@ -62,10 +62,13 @@ void AddText(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
   bounds(kHostMemory, "cu_seqlens_padded_host", from.cu_seqlens_padded_host);
 }
 
+ElementType PixelTypeOf(const BatchInfo& info) {
+  return info.pixel_type == PixelType::kBfloat16 ? ElementType::kBfloat16
+                                                 : ElementType::kFloat32;
+}
+
 void AddPixels(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
-  const ElementType type = info.pixel_type == PixelType::kBfloat16
-                               ? ElementType::kBfloat16
-                               : ElementType::kFloat32;
+  const ElementType type = PixelTypeOf(info);
   const CropLayout& crops = info.crops;
   const int64_t values = crops.shape.row();
   const auto add = [&](std::initializer_list<int64_t> shape) {
@@ -113,6 +116,30 @@ void AddCrops(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
   }
 }
 
+// The videos, on the device and, but for their pixels, in host memory; only in
+// jobs whose model takes videos.
+void AddVideos(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
+  const VideoLayout& videos = info.videos;
+  if (!videos.listed) return;
+  const int64_t count = videos.num_videos();
+  const int64_t bounds = videos.vision.cu_seqlens.size();
+  const auto both = [&](const char* name, const char* host_name,
+                        ElementType type, const void* data, const void* host,
+                        std::initializer_list<int64_t> shape) {
+    out->Add(from.device, name, type, data, shape);
+    out->Add(kHostMemory, host_name, type, host, shape);
+  };
+  out->Add(from.device, "pixel_values_videos", PixelTypeOf(info),
+           from.pixel_values_videos,
+           {videos.rows(), static_cast<int64_t>(info.crops.shape.row())});
+  both("video_grid_thw", "video_grid_thw_host", ElementType::kInt64,
+       from.video_grid_thw, videos.vision.image_grid_thw.data(), {count, 3});
+  both("second_per_grid_ts", "second_per_grid_ts_host", ElementType::kFloat32,
+       from.second_per_grid_ts, videos.second_per_grid_ts.data(), {count});
+  both("video_cu_seqlens", "video_cu_seqlens_host", ElementType::kInt32,
+       from.video_cu_seqlens, videos.vision.cu_seqlens.data(), {bounds});
+}
+
 void AddImages(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
   if (!info.fields.pixels) return;
   AddPixels(info, from, out);
@@ -127,6 +154,7 @@ void AddImages(const BatchInfo& info, const TensorAddresses& from, Adder* out) {
   bounds(from.device, "vision_cu_seqlens", from.vision_cu_seqlens);
   bounds(kHostMemory, "vision_cu_seqlens_host", from.vision_cu_seqlens_host);
   AddCrops(info, from, out);
+  AddVideos(info, from, out);
 }
 
 // The numbers of rows are for the host alone, which starts the exchange.

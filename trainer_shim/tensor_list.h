@@ -48,6 +48,10 @@ struct TensorAddresses {
   const void* pixel_values = nullptr;
   const void* image_grid_thw = nullptr;
   const void* vision_cu_seqlens = nullptr;
+  const void* pixel_values_videos = nullptr;
+  const void* video_grid_thw = nullptr;
+  const void* second_per_grid_ts = nullptr;
+  const void* video_cu_seqlens = nullptr;
   const void* imgs_sizes = nullptr;
   const void* crops_per_image = nullptr;
   const void* image_sizes = nullptr;

@@ -15,6 +15,7 @@ PackedTotals& PackedTotals::operator+=(const PackedTotals& other) {
   label_tokens += other.label_tokens;
   patches += other.patches;
   images += other.images;
+  videos += other.videos;
   return *this;
 }
 
@@ -26,6 +27,7 @@ PackedTotals SumTotals(const v1::MicroBatchSchedule& micro_batch,
       owner ? FindModule(micro_batch, owner->module()) : nullptr;
   if (owner && module == nullptr) return totals;
   const std::vector<uint64_t> patches = SamplePatches(micro_batch);
+  const std::vector<uint32_t> videos = SampleVideos(micro_batch);
   const uint64_t row = RowLength(micro_batch, padding);
   for (int i = 0; i < micro_batch.tokens_size(); ++i) {
     PackedTotals sample;
@@ -36,7 +38,8 @@ PackedTotals SumTotals(const v1::MicroBatchSchedule& micro_batch,
         padding.rows ? row : AlignUp(sample.tokens, padding.align);
     sample.padded_tokens_squared = sample.padded_tokens * sample.padded_tokens;
     sample.label_tokens = micro_batch.label_tokens(i);
-    sample.images = micro_batch.images(i);
+    sample.images = micro_batch.images(i) - videos[i];
+    sample.videos = videos[i];
     sample.patches = patches[i];
     if (!owner || module->owner(i) == owner->dp_rank()) totals += sample;
   }

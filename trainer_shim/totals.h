@@ -22,7 +22,8 @@ struct PackedTotals {
   uint64_t padded_tokens_squared = 0;
   uint64_t label_tokens = 0;
   uint64_t patches = 0;
-  uint64_t images = 0;
+  uint64_t images = 0;  // without videos
+  uint64_t videos = 0;
 
   PackedTotals& operator+=(const PackedTotals& other);
   bool operator==(const PackedTotals& other) const = default;

@@ -12,12 +12,34 @@ bool HasCrops(const SyntheticJob& job) {
   return job.form != v1::Model::IMAGE_FORM_MERGE_ORDER;
 }
 
-void AddSample(uint64_t position, bool has_crops, v1::MicroBatchSchedule* out) {
+// Adds a video to a sample that has `crop` crops before it, and returns its
+// patches.
+uint32_t AddVideo(uint64_t position, uint32_t crop,
+                  v1::MicroBatchSchedule* out) {
+  const uint32_t frames = 1 + (position + crop) % 6;
+  const uint32_t h = 2 * (1 + position % 3);
+  const uint32_t w = 2 * (1 + (position + crop) % 4);
+  for (uint32_t k = 0; k < frames; ++k) {
+    out->add_grid_h(h);
+    out->add_grid_w(w);
+  }
+  const uint32_t pairs = (frames + 1) / 2;
+  out->add_crops(frames);
+  out->add_grid_t(pairs);
+  out->add_seconds_per_patch(0.5f + position);
+  return pairs * h * w;
+}
+
+void AddSample(uint64_t position, const SyntheticJob& job,
+               v1::MicroBatchSchedule* out) {
+  const bool has_crops = HasCrops(job);
   constexpr uint32_t kImages[] = {0, 1, 3, 1};
   out->add_source(position % 2);
   out->add_ordinal(position / 2);
   const uint32_t images = kImages[position % 4];
-  out->add_images(images);
+  const uint32_t videos =
+      job.videos && position % 3 == 0 ? 1 + (position % 6 == 0) : 0;
+  out->add_images(images + videos);
   uint32_t patches = 0;
   uint32_t crop = 0;  // of the sample
   for (uint32_t k = 0; k < images; ++k) {
@@ -29,10 +51,19 @@ void AddSample(uint64_t position, bool has_crops, v1::MicroBatchSchedule* out) {
       out->add_grid_w(w);
       patches += h * w;
     }
+    if (job.videos) {
+      out->add_crops(crops);
+      out->add_grid_t(0);
+      out->add_seconds_per_patch(0);
+    }
     if (!has_crops) continue;
     out->add_crops(crops);
     out->add_image_height(100 + position);
     out->add_image_width(200 + k);
+  }
+  for (uint32_t k = 0; k < videos; ++k) {
+    patches += AddVideo(position, crop, out);
+    crop += out->crops(out->crops_size() - 1);
   }
   const uint32_t text = 3 + position * 5 % 17;
   out->add_tokens(patches / 4 + text);
@@ -100,7 +131,7 @@ v1::StepSchedule SyntheticSchedule(const SyntheticJob& job, uint64_t step) {
     const uint64_t first = (step * most + m) * samples;
     for (uint32_t i = 0; i < samples; ++i) {
       out->add_position(first + i);
-      AddSample(first + i, HasCrops(job), out);
+      AddSample(first + i, job, out);
       out->add_slot(m);
       out->add_place(job.delivery == v1::DELIVERY_OFF
                          ? i
@@ -150,6 +181,7 @@ v1::Job SyntheticJobMessage(const SyntheticJob& job) {
   }
   model->mutable_token_ids()->set_pad(7);
   model->set_position_axes(3);
+  if (job.videos) model->mutable_video();
   if (HasCrops(job)) {
     model->set_image_form(job.form);
     model->mutable_image_family()->set_rule(v1::ImageFamily::RULE_PINPOINTS);

@@ -33,6 +33,9 @@ struct SyntheticJob {
   // a margin of a pixel, and the job says how large images were before
   // resizing.
   v1::Model::ImageForm form = v1::Model::IMAGE_FORM_MERGE_ORDER;
+  // The model takes videos. Every third position has one after its images, and
+  // every sixth two, of one to six frames each.
+  bool videos = false;
   // Peers of each data-parallel rank, in both modules.
   uint32_t tp = 1;
   uint32_t pp = 1;

@@ -1,5 +1,5 @@
-// Batches of families whose images have several crops: in GPU memory they are
-// the host's, to the byte, in each form.
+// Batches of families whose images have several crops, and of videos: in GPU
+// memory they are the host's, to the byte, in each form.
 
 #include <memory>
 #include <string>
@@ -24,10 +24,17 @@ using Form = v1::Model::ImageForm;
 
 constexpr uint64_t kSteps = 4;
 
-std::vector<std::unique_ptr<LoaderClient>> Clients(Form form) {
+// What a batch holds: crops in a form and, in merge order, videos.
+struct Contents {
+  Form form = v1::Model::IMAGE_FORM_MERGE_ORDER;
+  bool videos = false;
+};
+
+std::vector<std::unique_ptr<LoaderClient>> Clients(const Contents& contents) {
   FakeLoader loader;
   loader.job.delivery = v1::DELIVERY_DIRECT;
-  loader.job.form = form;
+  loader.job.form = contents.form;
+  loader.job.videos = contents.videos;
   loader.job.samples_per_group = 9;
   loader.on_schedule = [](v1::StepSchedule* schedule) {
     // Every other micro-batch has a dummy image.
@@ -42,13 +49,13 @@ std::vector<std::unique_ptr<LoaderClient>> Clients(Form form) {
   return clients;
 }
 
-std::vector<PackedBatch> OnHost(Form form, PixelType type) {
+std::vector<PackedBatch> OnHost(const Contents& contents, PixelType type) {
   TrainerShim::Options options;
   options.source.role.set_module(v1::MODULE_VISION);
   options.source.steps = kSteps;
   options.pixel_type = type;
   const auto shim =
-      OrDie(TrainerShim::Create(std::move(options), Clients(form)));
+      OrDie(TrainerShim::Create(std::move(options), Clients(contents)));
   std::vector<PackedBatch> batches;
   while (true) {
     const auto batch = shim->Next();
@@ -58,14 +65,14 @@ std::vector<PackedBatch> OnHost(Form form, PixelType type) {
   }
 }
 
-std::vector<PackedBatch> OnDevice(Form form, PixelType type) {
+std::vector<PackedBatch> OnDevice(const Contents& contents, PixelType type) {
   CudaTrainerShim::Options options;
   options.source.role.set_module(v1::MODULE_VISION);
   options.source.steps = kSteps;
   options.pixel_type = type;
   const CudaStream stream = OrDie(CudaStream::Create());
   const auto shim =
-      OrDie(CudaTrainerShim::Create(std::move(options), Clients(form)));
+      OrDie(CudaTrainerShim::Create(std::move(options), Clients(contents)));
   std::vector<PackedBatch> batches;
   while (true) {
     const auto batch = shim->Next(stream.get());
@@ -80,8 +87,8 @@ class CropBatchesGpuTest
 
 TEST_P(CropBatchesGpuTest, AreTheHosts) {
   const auto& [form, type] = GetParam();
-  const std::vector<PackedBatch> host = OnHost(form, type);
-  const std::vector<PackedBatch> device = OnDevice(form, type);
+  const std::vector<PackedBatch> host = OnHost({form}, type);
+  const std::vector<PackedBatch> device = OnDevice({form}, type);
   ASSERT_EQ(host.size(), 2 * kSteps);
   ASSERT_EQ(device.size(), host.size());
   for (size_t i = 0; i < host.size(); ++i) {
@@ -89,6 +96,22 @@ TEST_P(CropBatchesGpuTest, AreTheHosts) {
     EXPECT_EQ(host[i].dummy_image, i % 2 == 0);
     EXPECT_EQ(DigestOf(device[i]), DigestOf(host[i])) << "batch " << i;
     EXPECT_EQ(SampleDigests(device[i]), SampleDigests(host[i]));
+  }
+}
+
+TEST(VideoBatchesGpuTest, AreTheHosts) {
+  for (const PixelType type : {PixelType::kFloat32, PixelType::kBfloat16}) {
+    const Contents contents = {v1::Model::IMAGE_FORM_MERGE_ORDER, true};
+    const std::vector<PackedBatch> host = OnHost(contents, type);
+    const std::vector<PackedBatch> device = OnDevice(contents, type);
+    ASSERT_EQ(host.size(), 2 * kSteps);
+    ASSERT_EQ(device.size(), host.size());
+    for (size_t i = 0; i < host.size(); ++i) {
+      EXPECT_GT(host[i].videos.num_videos(), 0);
+      EXPECT_GT(host[i].crops.num_crops(), 0);
+      EXPECT_EQ(DigestOf(device[i]), DigestOf(host[i])) << "batch " << i;
+      EXPECT_EQ(SampleDigests(device[i]), SampleDigests(host[i]));
+    }
   }
 }
 

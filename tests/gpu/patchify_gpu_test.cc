@@ -50,8 +50,9 @@ uint64_t RowsEnd(const std::vector<PatchifyImage>& images,
 }
 
 uint64_t PixelsEnd(const std::vector<PatchifyImage>& images) {
-  return images.back().pixel_offset +
-         uint64_t{3} * images.back().height * images.back().width;
+  const PatchifyImage& last = images.back();
+  return last.pixel_offset + uint64_t{last.frames - 1} * last.frame_stride +
+         uint64_t{3} * last.height * last.width;
 }
 
 std::vector<uint8_t> RandomBytes(uint64_t count, uint32_t seed) {
@@ -63,7 +64,7 @@ std::vector<uint8_t> RandomBytes(uint64_t count, uint32_t seed) {
 
 void OnHost(const uint8_t* rgb, const PatchifyImage& image,
             const PatchShape& shape, const NormaliseTable& table, float* out) {
-  Patchify(rgb,
+  Patchify(rgb, FrameRun{image.frames, image.frame_stride},
            CropSides{image.grid_h, image.grid_w, image.height, image.width},
            shape, table, out);
 }
@@ -71,8 +72,9 @@ void OnHost(const uint8_t* rgb, const PatchifyImage& image,
             const PatchShape& shape, const NormaliseTable& table,
             uint16_t* out) {
   PatchifyBfloat16(
-      rgb, CropSides{image.grid_h, image.grid_w, image.height, image.width},
-      shape, table, out);
+      rgb, FrameRun{image.frames, image.frame_stride},
+      CropSides{image.grid_h, image.grid_w, image.height, image.width}, shape,
+      table, out);
 }
 
 template <typename T>
@@ -178,6 +180,35 @@ TEST_P(PatchifyGpuTest, ImagesAtAnyByte) {
   const uint32_t m = shape().merge;
   for (const uint64_t shift : {4, 2, 1}) {
     Expect(LayOut({{3 * m, 2 * m}, {m, 4 * m}}, shape(), 0, 1, shift));
+  }
+}
+
+// Temporal patches of videos among still images: all frames of a patch, and
+// fewer, which the simple kernel takes; frames at any byte.
+TEST_P(PatchifyGpuTest, Frames) {
+  const uint32_t most = shape().padded_rows != 0 ? 1 : shape().temporal_patch;
+  const uint32_t m = shape().merge;
+  std::mt19937 random(77);
+  for (const uint32_t align : {256, 1}) {
+    for (const bool whole : {true, false}) {
+      std::vector<Grid> grids(40);
+      for (auto& [h, w] : grids) {
+        h = m * (1 + random() % 9);
+        w = m * (1 + random() % 9);
+      }
+      grids.resize(whole ? 40 : 7);
+      std::vector<PatchifyImage> images = LayOut(grids, shape(), 8, align);
+      uint64_t offset = 0;
+      for (PatchifyImage& image : images) {
+        image.frames =
+            whole ? (random() % 3 == 0 ? 1 : most) : 1 + random() % most;
+        image.frame_stride =
+            (3 * image.height * image.width + align - 1) / align * align;
+        image.pixel_offset = offset;
+        offset += uint64_t{image.frames} * image.frame_stride;
+      }
+      Expect(images);
+    }
   }
 }
 

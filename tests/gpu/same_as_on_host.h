@@ -42,6 +42,10 @@ inline void ExpectSameBatches(const TestCluster::Batches& device,
       rounded.pixel_values_bf16.push_back(ToBfloat16(value));
     }
     rounded.pixel_values.clear();
+    for (const float value : want.pixel_values_videos) {
+      rounded.pixel_values_videos_bf16.push_back(ToBfloat16(value));
+    }
+    rounded.pixel_values_videos.clear();
     EXPECT_EQ(DigestOf(got), DigestOf(rounded));
   }
 }

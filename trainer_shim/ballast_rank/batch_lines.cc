@@ -36,6 +36,7 @@ std::string BatchLine(const PackedBatch& batch, absl::Duration next) {
     line["cp_rank"] = batch.place.cp_rank;
   }
   if (batch.dummy_image) line["dummy_image"] = true;
+  if (batch.totals.videos != 0) line["videos"] = batch.totals.videos;
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -113,6 +113,7 @@ absl::Status GetTotals(const ballast_batch* batch, int of,
   totals.label_tokens = from->label_tokens;
   totals.patches = from->patches;
   totals.images = from->images;
+  totals.videos = from->videos;
   return WriteStruct(totals, out, "totals");
 }
 

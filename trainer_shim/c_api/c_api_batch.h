@@ -52,8 +52,8 @@ typedef struct ballast_batch_info {
   uint32_t num_tensors;
   uint32_t num_samples;
   int32_t max_seqlen;        /* longest padded sample; 0 on a vision rank */
-  int32_t vision_max_seqlen; /* longest attention segment of an image, in
-                                patches; 0 on a language rank */
+  int32_t vision_max_seqlen; /* longest attention segment of an image or video,
+                                in patches; 0 on a language rank */
   /* 1: the last image belongs to no sample. It lets this rank take part in the
    * vision tower's collectives; no token refers to it. Multiply the tower's
    * output for it by zero instead of dropping it, so that gradients flow. No
@@ -97,6 +97,14 @@ typedef enum ballast_device_type {
  *   image_grid_thw     int64    [C, 3]                        first
  *   vision_cu_seqlens  int32    [attention segments + 1]      first
  *
+ * Jobs whose model takes videos also have on vision's first stage, for D videos
+ * of Q patches, also where a batch has none
+ *
+ *   pixel_values_videos  as pixel_values  [Q, V]
+ *   video_grid_thw       int64    [D, 3]  in patches
+ *   second_per_grid_ts   float32  [D]     seconds between temporal patches
+ *   video_cu_seqlens     int32    [temporal patches + 1]  attention segments
+ *
  * model.image_form gives pixel_values other shapes: `tiles` [C, 3, H, W], with
  * H and W of the largest crop; `padded` [C, max_patches, V]. Jobs with a
  * model.image_family also have on vision's first stage
@@ -124,9 +132,10 @@ typedef enum ballast_device_type {
  * placeholder, and embedding_order_host
  *
  * The small tensors, cu_seqlens, cu_seqlens_padded, image_grid_thw,
- * vision_cu_seqlens, and the four lists of crops above pixel_attention_mask,
- * have copies in host memory, with _host appended to the
- * name, so that their values can be read without waiting for the device. */
+ * vision_cu_seqlens, the three lists of videos, and the four lists of crops
+ * above pixel_attention_mask, have copies in host memory, with _host appended
+ * to the name, so that their values can be read without waiting for the device.
+ */
 typedef struct ballast_tensor {
   uint32_t struct_size;
   int32_t dtype; /* ballast_dtype */
@@ -188,8 +197,9 @@ typedef struct ballast_totals {
   uint64_t padded_tokens;
   uint64_t padded_tokens_squared;
   uint64_t label_tokens; /* tokens that the loss counts */
-  uint64_t patches;
-  uint64_t images;
+  uint64_t patches;      /* of images and videos */
+  uint64_t images;       /* without videos */
+  uint64_t videos;
 } ballast_totals;
 
 /* Returns totals. `of`: a ballast_totals_of. */

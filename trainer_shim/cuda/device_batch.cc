@@ -50,6 +50,10 @@ TensorAddresses AddressesOf(const DeviceBatch& batch) {
   at.image_grid_thw_host = batch.vision.image_grid_thw.data();
   at.vision_cu_seqlens = batch.vision_cu_seqlens;
   at.vision_cu_seqlens_host = batch.vision.cu_seqlens.data();
+  at.pixel_values_videos = batch.pixel_values_videos;
+  at.video_grid_thw = batch.video_grid_thw;
+  at.second_per_grid_ts = batch.second_per_grid_ts;
+  at.video_cu_seqlens = batch.video_cu_seqlens;
   at.imgs_sizes = batch.imgs_sizes;
   at.crops_per_image = batch.crops_per_image;
   at.image_sizes = batch.image_sizes;
@@ -58,6 +62,31 @@ TensorAddresses AddressesOf(const DeviceBatch& batch) {
   at.embedding_order = batch.embedding_order;
   return at;
 }
+
+namespace {
+
+// Copies the videos of `batch`, whose job's model takes them: also the lists of
+// the device, not the host's copies, which they must equal.
+absl::Status CopyVideos(const DeviceBatch& batch, cudaStream_t stream,
+                        PackedBatch* host) {
+  const VideoLayout& videos = batch.videos;
+  const uint64_t values = videos.rows() * batch.crops.shape.row();
+  BALLAST_RETURN_IF_ERROR(batch.pixel_type == PixelType::kBfloat16
+                              ? Copy(batch.pixel_values_videos, values, stream,
+                                     &host->pixel_values_videos_bf16)
+                              : Copy(batch.pixel_values_videos, values, stream,
+                                     &host->pixel_values_videos));
+  VisionLayout& to = host->videos.vision;
+  BALLAST_RETURN_IF_ERROR(Copy(batch.video_grid_thw,
+                               videos.vision.image_grid_thw.size(), stream,
+                               &to.image_grid_thw));
+  BALLAST_RETURN_IF_ERROR(Copy(batch.second_per_grid_ts, videos.num_videos(),
+                               stream, &host->videos.second_per_grid_ts));
+  return Copy(batch.video_cu_seqlens, videos.vision.cu_seqlens.size(), stream,
+              &to.cu_seqlens);
+}
+
+}  // namespace
 
 absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
                                        cudaStream_t stream) {
@@ -106,6 +135,9 @@ absl::StatusOr<PackedBatch> CopyToHost(const DeviceBatch& batch,
     BALLAST_RETURN_IF_ERROR(Copy(batch.pixel_attention_mask,
                                  crops.pixel_attention_mask.size(), stream,
                                  &host.crops.pixel_attention_mask));
+  }
+  if (batch.video_grid_thw != nullptr) {
+    BALLAST_RETURN_IF_ERROR(CopyVideos(batch, stream, &host));
   }
   BALLAST_RETURN_IF_ERROR(Copy(batch.embedding_order,
                                batch.embeddings.order.size(), stream,

@@ -43,6 +43,11 @@ struct DeviceBatch : BatchInfo {
   const void* pixel_values = nullptr;          // [R, V]
   const int64_t* image_grid_thw = nullptr;     // [n crops, 3]
   const int32_t* vision_cu_seqlens = nullptr;  // [n crops + 1]
+  // Null in jobs whose model takes no videos.
+  const void* pixel_values_videos = nullptr;  // [videos.rows(), V]
+  const int64_t* video_grid_thw = nullptr;    // [n videos, 3]
+  const float* second_per_grid_ts = nullptr;  // [n videos]
+  const int32_t* video_cu_seqlens = nullptr;  // [temporal patches + 1]
   // The arrays of CropLayout of these names; null if it has none.
   const int64_t* imgs_sizes = nullptr;
   const int64_t* crops_per_image = nullptr;

@@ -214,6 +214,12 @@ void DeviceStage::Point(const StagingPlan& plan, DeviceEntry* entry) const {
       int64s(in_upload(fields.pixels, upload.image_grid_thw));
   batch.vision_cu_seqlens =
       int32s(in_upload(fields.pixels, upload.vision_cu_seqlens));
+  const bool videos = fields.pixels && batch.videos.listed;
+  batch.pixel_values_videos = in_output(videos, output.pixel_values_videos);
+  batch.video_grid_thw = int64s(in_upload(videos, upload.video_grid_thw));
+  batch.second_per_grid_ts = reinterpret_cast<const float*>(
+      in_upload(videos, upload.second_per_grid_ts));
+  batch.video_cu_seqlens = int32s(in_upload(videos, upload.video_cu_seqlens));
   const bool lists = fields.pixels && batch.crops.lists_crops;
   const bool padded = lists && batch.crops.shape.padded_rows != 0;
   batch.imgs_sizes =
@@ -237,7 +243,9 @@ absl::Status DeviceStage::Pack(const StagedBatch& staged,
   check.finding = finding_;
   BALLAST_RETURN_IF_ERROR(LaunchCheckRecords(check, stream_->get()));
   const bool text = !staged.layout.text.cu_seqlens.empty();
-  return text ? PackText(staged, entry) : PackImages(staged, entry);
+  if (text) return PackText(staged, entry);
+  BALLAST_RETURN_IF_ERROR(PackImages(staged, entry));
+  return PackVideos(staged, entry);
 }
 
 absl::Status DeviceStage::PackText(const StagedBatch& staged,
@@ -285,6 +293,23 @@ absl::Status DeviceStage::PackImages(const StagedBatch& staged,
   pack.out_rows = plan.rows;
   pack.tile_h = staged.layout.crops.shape.tile_h;
   pack.tile_w = staged.layout.crops.shape.tile_w;
+  pack.type = pixel_type_;
+  return patchifier_.Launch(pack, stream_->get());
+}
+
+absl::Status DeviceStage::PackVideos(const StagedBatch& staged,
+                                     const DeviceEntry& entry) {
+  const StagingPlan& plan = staged.plan;
+  if (plan.frames == 0) return absl::OkStatus();
+  const auto* first = reinterpret_cast<const PatchifyImage*>(
+      staged.host.data() + plan.landing.received + plan.upload.frames);
+  PatchifyBatch pack;
+  pack.pixels = staged.landing;
+  pack.pixel_bytes = plan.landing.bytes;
+  pack.images = absl::MakeConstSpan(first, plan.frames);
+  pack.device_images = At<PatchifyImage>(entry.upload, plan.upload.frames);
+  pack.out = At<uint8_t>(entry.output, plan.output.pixel_values_videos);
+  pack.out_rows = plan.video_rows;
   pack.type = pixel_type_;
   return patchifier_.Launch(pack, stream_->get());
 }

@@ -43,11 +43,17 @@ bool AllImages(const PatchifyBatch& batch, Condition condition) {
   return std::all_of(batch.images.begin(), batch.images.end(), condition);
 }
 
+bool HasFrames(const PatchifyBatch& batch) {
+  return !AllImages(
+      batch, [](const PatchifyImage& image) { return image.frames == 1; });
+}
+
 // Whether every line of every image begins at a multiple of 4 bytes.
 bool InWords(const PatchifyBatch& batch) {
   return Aligned(batch.pixels, 4) &&
          AllImages(batch, [](const PatchifyImage& image) {
-           return LinesAreWords(image.pixel_offset, image.width);
+           return LinesAreWords(image.pixel_offset, image.width) &&
+                  image.frame_stride % 4 == 0;
          });
 }
 
@@ -62,31 +68,52 @@ struct TokenChoice {
   uint32_t side = 1;
 };
 
+// `frames`: of temporal patches that may have as many frames as they span.
 template <typename T, bool kComputed>
-TokenChoice<T> TokenChoiceOf(const PatchShape& shape) {
+TokenChoice<T> TokenChoiceOf(const PatchShape& shape, bool frames) {
   if (shape.channels_last || shape.padded_rows != 0) return {};
   const auto is = [&](uint32_t patch, uint32_t merge, uint32_t temporal) {
     return shape.patch == patch && shape.merge == merge &&
            shape.temporal_patch == temporal;
   };
-  if (is(14, 2, 2)) return {PatchifyTokens<T, 14, 2, 2, 2, kComputed>, 2, 2};
-  if (is(16, 2, 2)) return {PatchifyTokens<T, 16, 2, 2, 2, kComputed>, 2, 2};
-  if (is(14, 2, 1)) return {PatchifyTokens<T, 14, 2, 2, 1, kComputed>, 2, 2};
-  if (is(14, 1, 1)) return {PatchifyTokens<T, 14, 1, 2, 1, kComputed>, 1, 2};
-  if (is(16, 1, 1)) return {PatchifyTokens<T, 16, 1, 1, 1, kComputed>, 1, 1};
+  if (frames) {
+    if (is(14, 2, 2)) {
+      return {PatchifyTokens<T, 14, 2, 2, 2, kComputed, true>, 2, 2};
+    }
+    if (is(16, 2, 2)) {
+      return {PatchifyTokens<T, 16, 2, 2, 2, kComputed, true>, 2, 2};
+    }
+    return {};
+  }
+  if (is(14, 2, 2)) {
+    return {PatchifyTokens<T, 14, 2, 2, 2, kComputed, false>, 2, 2};
+  }
+  if (is(16, 2, 2)) {
+    return {PatchifyTokens<T, 16, 2, 2, 2, kComputed, false>, 2, 2};
+  }
+  if (is(14, 2, 1)) {
+    return {PatchifyTokens<T, 14, 2, 2, 1, kComputed, false>, 2, 2};
+  }
+  if (is(14, 1, 1)) {
+    return {PatchifyTokens<T, 14, 1, 2, 1, kComputed, false>, 1, 2};
+  }
+  if (is(16, 1, 1)) {
+    return {PatchifyTokens<T, 16, 1, 1, 1, kComputed, false>, 1, 1};
+  }
   return {};
 }
 
 template <typename T>
-TokenChoice<T> ChooseTokens(const PatchShape& shape, bool computed) {
+TokenChoice<T> ChooseTokens(const PatchShape& shape, bool computed,
+                            bool frames) {
   if constexpr (sizeof(T) == sizeof(uint16_t)) {
-    if (computed) return TokenChoiceOf<T, true>(shape);
+    if (computed) return TokenChoiceOf<T, true>(shape, frames);
   }
-  return TokenChoiceOf<T, false>(shape);
+  return TokenChoiceOf<T, false>(shape, frames);
 }
 
-// Whether the kernel can take this launch: words of pixels, whole tokens, and
-// rows that begin at whole chunks.
+// Whether the kernel can take this launch: words of pixels, whole tokens, rows
+// that begin at whole chunks, and all frames of a patch or one.
 template <typename T>
 bool Fits(const TokenChoice<T>& choice, const PatchifyBatch& batch,
           const PatchShape& shape) {
@@ -96,7 +123,8 @@ bool Fits(const TokenChoice<T>& choice, const PatchifyBatch& batch,
              0 &&
          AllImages(batch, [&](const PatchifyImage& image) {
            return image.grid_h % choice.down == 0 &&
-                  image.grid_w % choice.side == 0;
+                  image.grid_w % choice.side == 0 &&
+                  (image.frames == 1 || image.frames == shape.temporal_patch);
          });
 }
 
@@ -185,7 +213,8 @@ absl::Status LaunchAs(const PatchifyBatch& batch, const PatchShape& shape,
     return std::min(Blocks(items, kThreads), resident * 8);
   };
   const bool fastest = batch.kernel == PatchifyKernel::kFastest;
-  const TokenChoice<T> tokens_by = ChooseTokens<T>(shape, lines.has_value());
+  const TokenChoice<T> tokens_by =
+      ChooseTokens<T>(shape, lines.has_value(), HasFrames(batch));
   const PixelKernel<T> pixels_by = ChoosePixels<T>(shape);
   if (fastest && Fits(tokens_by, batch, shape)) {
     const uint64_t tokens = rows / (tokens_by.down * tokens_by.side);
@@ -226,13 +255,17 @@ std::optional<CudaPatchifier::Lines> LinesOf(const NormaliseTable& table) {
 }
 
 absl::Status LoadAll(const PatchShape& shape) {
+  for (const bool frames : {false, true}) {
+    BALLAST_RETURN_IF_ERROR(
+        LoadKernels({reinterpret_cast<const void*>(
+                         ChooseTokens<float>(shape, false, frames).kernel),
+                     reinterpret_cast<const void*>(
+                         ChooseTokens<uint16_t>(shape, false, frames).kernel),
+                     reinterpret_cast<const void*>(
+                         ChooseTokens<uint16_t>(shape, true, frames).kernel)}));
+  }
   return LoadKernels(
-      {reinterpret_cast<const void*>(ChooseTokens<float>(shape, false).kernel),
-       reinterpret_cast<const void*>(
-           ChooseTokens<uint16_t>(shape, false).kernel),
-       reinterpret_cast<const void*>(
-           ChooseTokens<uint16_t>(shape, true).kernel),
-       reinterpret_cast<const void*>(ChooseTiles<float>(false)),
+      {reinterpret_cast<const void*>(ChooseTiles<float>(false)),
        reinterpret_cast<const void*>(ChooseTiles<uint16_t>(false)),
        reinterpret_cast<const void*>(ChooseTiles<uint16_t>(true)),
        reinterpret_cast<const void*>(ChoosePixels<float>(shape)),

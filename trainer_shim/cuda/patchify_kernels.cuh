@@ -5,6 +5,7 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "trainer_shim/cuda/patchify_cuda.h"
 
@@ -131,11 +132,12 @@ __device__ inline typename Four<T>::Vector ValuesOf(const uint32_t (&words)[3],
   }
 }
 
-// The start of a token's pixels, and the bytes from one row of pixels to the
-// next.
+// The start of a token's pixels, the bytes from one row of pixels to the next,
+// and those from one frame to the next: 0 if there is one.
 struct Corner {
   const uint8_t* first;
   uint64_t stride;
+  uint64_t frame_stride;
 };
 
 template <typename T, int kP, int kDown, int kSide>
@@ -148,7 +150,7 @@ __device__ inline Corner FindCorner(const Arguments<T>& a, uint64_t token) {
   return {a.pixels + image.pixel_offset +
               number / across * (kP * kDown * stride) +
               uint64_t{number % across} * (3 * kP * kSide),
-          stride};
+          stride, image.frames > 1 ? image.frame_stride : 0};
 }
 
 // A group: the patches of a token, side by side, that a warp takes at a time.
@@ -245,6 +247,23 @@ __device__ inline void StoreRows(const T* staged, int lane, T* out) {
   }
 }
 
+// A warp writes one frame of the rows of a group: each channel of each patch
+// into place `tp` of the kTp that it has.
+template <typename T, int kP, int kSide, int kTp>
+__device__ inline void StoreFrame(const T* staged, int tp, int lane, T* out) {
+  constexpr int kPlane = kP * kP * sizeof(T);  // bytes
+  using Chunk = std::conditional_t<kPlane % 16 == 0, uint4, uint2>;
+  constexpr int kOfPlane = kPlane / sizeof(Chunk);
+  constexpr int kChunks = Group<kP, kSide>::kAcross * 3 * kOfPlane;
+  const Chunk* from = reinterpret_cast<const Chunk*>(staged);
+  Chunk* to = reinterpret_cast<Chunk*>(out);
+#pragma unroll 2
+  for (int chunk = lane; chunk < kChunks; chunk += kWarp) {
+    __stcs(to + (chunk / kOfPlane * kTp + tp) * kOfPlane + chunk % kOfPlane,
+           from[chunk]);
+  }
+}
+
 // ---- Kernels ----------------------------------------------------------------
 
 // The optimised kernel for patches of channels. A token is kDown x kSide
@@ -253,7 +272,11 @@ __device__ inline void StoreRows(const T* staged, int lane, T* out) {
 // at a time: it converts pixels to values in shared memory, then writes them in
 // whole chunks of 16 bytes, neighbouring lanes to neighbouring addresses. A
 // warp reads from a few rows of pixels, whose other bytes its block reads next.
-template <typename T, int kP, int kDown, int kSide, int kTp, bool kComputed>
+//
+// kFrames: images may have kTp frames instead of one, which a warp takes one
+// after the other.
+template <typename T, int kP, int kDown, int kSide, int kTp, bool kComputed,
+          bool kFrames>
 __global__ void __launch_bounds__(kThreads)
     PatchifyTokens(const Arguments<T> a, uint32_t tokens_of_block) {
   using Shape = Group<kP, kSide>;
@@ -291,13 +314,26 @@ __global__ void __launch_bounds__(kThreads)
     const Corner corner = corners[group / kGroups];
     const uint32_t y = group % kGroups / kOfRow;
     const uint32_t x = group % kOfRow;
-    Normalise<T, kP, kSide, kComputed>(
-        corner.first + y * kP * corner.stride + x * kP * 3, corner.stride, lane,
-        a.lines, values, own);
-    __syncwarp();
+    const uint8_t* pixels = corner.first + y * kP * corner.stride + x * kP * 3;
     const uint64_t row = a.first_row + first * (kDown * kSide) +
                          uint64_t{group} * Shape::kAcross;
-    StoreRows<T, kP, kSide, kTp>(own, lane, a.out + row * kRow);
+    T* const out = a.out + row * kRow;
+    Normalise<T, kP, kSide, kComputed>(pixels, corner.stride, lane, a.lines,
+                                       values, own);
+    __syncwarp();
+    if (!kFrames || corner.frame_stride == 0) {
+      StoreRows<T, kP, kSide, kTp>(own, lane, out);
+    } else {
+      StoreFrame<T, kP, kSide, kTp>(own, 0, lane, out);
+      for (int tp = 1; tp < kTp; ++tp) {
+        __syncwarp();
+        Normalise<T, kP, kSide, kComputed>(pixels + tp * corner.frame_stride,
+                                           corner.stride, lane, a.lines, values,
+                                           own);
+        __syncwarp();
+        StoreFrame<T, kP, kSide, kTp>(own, tp, lane, out);
+      }
+    }
     __syncwarp();
   }
 }
@@ -329,10 +365,14 @@ __global__ void __launch_bounds__(kThreads)
     const uint64_t c = shape.channels_last
                            ? column % 3
                            : column / (shape.temporal_patch * p * p);
+    // Those with channels_last have one frame.
+    const uint64_t tp = column / (p * p) % shape.temporal_patch;
+    const uint64_t frame = tp < image.frames ? tp : image.frames - 1;
     const uint64_t y = (token / across * m + within / m) * p + pixel / p;
     const uint64_t x = (token % across * m + within % m) * p + pixel % p;
     const uint8_t byte =
-        a.pixels[image.pixel_offset + 3 * (y * image.width + x) + c];
+        a.pixels[image.pixel_offset + frame * image.frame_stride +
+                 3 * (y * image.width + x) + c];
     a.out[row * columns + column] = values[c][byte];
   }
 }

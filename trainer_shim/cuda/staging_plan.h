@@ -79,10 +79,14 @@ struct UploadLayout {
   uint64_t records = 0;     // RecordCheck [samples]
   uint64_t texts = 0;       // TextSource [samples]
   uint64_t images = 0;      // PatchifyImage [images]
+  uint64_t frames = 0;      // PatchifyImage [temporal patches of videos]
   uint64_t cu_seqlens = 0;  // of the batch, as all below
   uint64_t cu_seqlens_padded = 0;
   uint64_t image_grid_thw = 0;
   uint64_t vision_cu_seqlens = 0;
+  uint64_t video_grid_thw = 0;  // and two below: VideoLayout's
+  uint64_t second_per_grid_ts = 0;
+  uint64_t video_cu_seqlens = 0;
   uint64_t imgs_sizes = 0;  // and below: CropLayout's
   uint64_t crops_per_image = 0;
   uint64_t image_sizes = 0;
@@ -101,6 +105,7 @@ struct OutputLayout {
   uint64_t position_ids = 0;
   uint64_t attention_mask = 0;  // packing.mode `padded`
   uint64_t pixel_values = 0;
+  uint64_t pixel_values_videos = 0;
   // uint8 [samples]: device copy of DeviceBatch::placeholders, for the
   // broadcast to tensor peers.
   uint64_t placeholders = 0;
@@ -112,9 +117,11 @@ struct StagingPlan {
   UploadLayout upload;
   OutputLayout output;
   uint32_t samples = 0;
-  uint32_t images = 0;  // crops, including a dummy image
-  uint64_t tokens = 0;  // of this context rank: T / context.size
-  uint64_t rows = 0;    // of pixel_values
+  uint32_t images = 0;      // crops, including a dummy image
+  uint32_t frames = 0;      // temporal patches of videos
+  uint64_t tokens = 0;      // of this context rank: T / context.size
+  uint64_t rows = 0;        // of pixel_values
+  uint64_t video_rows = 0;  // of pixel_values_videos
   // In the order of the batch's images.
   std::vector<EncodedSource> encoded;
   bool receives_encoded = false;  // some of them are received

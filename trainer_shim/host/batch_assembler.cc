@@ -67,6 +67,7 @@ absl::Status BatchAssembler::Describe(const StepInfo& step,
   if (!shape_.fields.any()) return absl::OkStatus();
   if (role_.module() == v1::MODULE_VISION) {
     SizeVision(plan.layout.vision, plan.layout.crops, batch);
+    SizeVideos(batch);
   } else {
     SizeText(plan.layout.text, shape_.block.position_axes, batch);
   }
@@ -121,15 +122,20 @@ absl::Status BatchAssembler::PackImages(const Plan& plan,
                                         absl::Span<const uint8_t> block,
                                         PackedBatch* batch) {
   images_.clear();
+  frames_.clear();
   encoded_.clear();
   for (size_t i = 0; i < plan.exchange.owned.size(); ++i) {
     const OwnedSample& owned = plan.exchange.owned[i];
     for (uint32_t k = 0; k < owned.expected.num_images; ++k) {
       const ImageRecord& image = plan.exchange.images[owned.first_image + k];
       const uint8_t* data = BufferOf(owned, block) + owned.payload + image.data;
+      if (IsFrame(image)) {
+        frames_.push_back(data);
+        continue;
+      }
       if (image.encoded_bytes != 0 && shape_.fields.pixels) {
         encoded_.push_back(
-            {owned.first_image + k,
+            {static_cast<uint32_t>(images_.size()),
              owned.expected.position,
              {reinterpret_cast<const char*>(data), image.encoded_bytes},
              batch->samples[i].placeholder});
@@ -149,6 +155,7 @@ absl::Status BatchAssembler::PackImages(const Plan& plan,
     images_.push_back({grey_.data(), dummy});
   }
   PackVision(images_, plan.layout.vision, plan.layout.crops, table_, batch);
+  PackVideos(frames_, table_, batch);
   return absl::OkStatus();
 }
 

@@ -96,6 +96,7 @@ class BatchAssembler {
   ExchangeSlices slices_;
   std::vector<TextPiece> texts_;
   std::vector<ImagePiece> images_;
+  std::vector<const uint8_t*> frames_;  // of videos
   std::vector<EncodedPiece> encoded_;
   EncodedUnpacker unpacker_;
   // Pixels of a dummy image; empty until one is needed.

@@ -101,7 +101,8 @@ void SizeVision(const VisionLayout& layout, const CropLayout& crops,
   batch->pixel_values_bf16.resize(bf16 ? values : 0);
   batch->image_grid_thw = layout.image_grid_thw;
   batch->vision_cu_seqlens = layout.cu_seqlens;
-  batch->vision_max_seqlen = layout.max_seqlen;
+  batch->vision_max_seqlen =
+      std::max(layout.max_seqlen, batch->videos.vision.max_seqlen);
 }
 
 void PackVision(absl::Span<const ImagePiece> pieces, const VisionLayout& layout,
@@ -122,6 +123,32 @@ void PackVision(absl::Span<const ImagePiece> pieces, const VisionLayout& layout,
     } else {
       Patchify(pieces[i].pixels, sides, crops.shape, table,
                batch->pixel_values.data() + first);
+    }
+  }
+}
+
+void SizeVideos(PackedBatch* batch) {
+  const uint64_t values = batch->fields.pixels
+                              ? batch->videos.rows() * batch->crops.shape.row()
+                              : 0;
+  const bool bf16 = batch->pixel_type == PixelType::kBfloat16;
+  batch->pixel_values_videos.resize(bf16 ? 0 : values);
+  batch->pixel_values_videos_bf16.resize(bf16 ? values : 0);
+}
+
+void PackVideos(absl::Span<const uint8_t* const> frames,
+                const NormaliseTable& table, PackedBatch* batch) {
+  SizeVideos(batch);
+  if (!batch->fields.pixels) return;
+  const PatchShape& shape = batch->crops.shape;
+  for (const TemporalPatch& patch : batch->videos.patches) {
+    const uint64_t first = patch.first_row * shape.row();
+    if (batch->pixel_type == PixelType::kBfloat16) {
+      PatchifyBfloat16(frames[patch.first], patch.frames, patch.sides, shape,
+                       table, batch->pixel_values_videos_bf16.data() + first);
+    } else {
+      Patchify(frames[patch.first], patch.frames, patch.sides, shape, table,
+               batch->pixel_values_videos.data() + first);
     }
   }
 }

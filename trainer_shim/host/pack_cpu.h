@@ -41,7 +41,8 @@ struct ImagePiece {
   ImageRecord record = {};
 };
 
-// As SizeText, for image tensors of batch->pixel_type.
+// As SizeText, for image tensors of batch->pixel_type. The longest segment is
+// also that of batch->videos.
 void SizeVision(const VisionLayout& layout, const CropLayout& crops,
                 PackedBatch* batch);
 
@@ -50,6 +51,15 @@ void SizeVision(const VisionLayout& layout, const CropLayout& crops,
 void PackVision(absl::Span<const ImagePiece> pieces, const VisionLayout& layout,
                 const CropLayout& crops, const NormaliseTable& table,
                 PackedBatch* batch);
+
+// Sizes the pixels of batch->videos in batch->pixel_type.
+void SizeVideos(PackedBatch* batch);
+
+// Calls SizeVideos and fills the pixels. `frames[i]` are the pixels of the
+// rank's frame number i, [height, width, 3]; those of a temporal patch lie as
+// far apart as batch->videos says.
+void PackVideos(absl::Span<const uint8_t* const> frames,
+                const NormaliseTable& table, PackedBatch* batch);
 
 }  // namespace ballast
 

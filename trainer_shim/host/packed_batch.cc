@@ -58,6 +58,59 @@ void AddLists(const CropLayout& crops, Digest* digest) {
   digest->Add("pixel_attention_mask", crops.pixel_attention_mask);
 }
 
+// The lists of videos and their pixels.
+void AddVideos(const PackedBatch& batch, Digest* digest) {
+  const VideoLayout& videos = batch.videos;
+  if (!videos.listed) return;
+  digest->Add("pixel_values_videos", batch.pixel_values_videos);
+  digest->Add("pixel_values_videos_bf16", batch.pixel_values_videos_bf16);
+  digest->Add("video_grid_thw", videos.vision.image_grid_thw);
+  digest->Add("second_per_grid_ts", videos.second_per_grid_ts);
+  digest->Add("video_cu_seqlens", videos.vision.cu_seqlens);
+}
+
+// The grid, the time and the values of video `video`.
+void AddVideo(const PackedBatch& batch, uint64_t video, Digest* digest) {
+  const VideoLayout& videos = batch.videos;
+  digest->Add("video_grid_thw", videos.vision.image_grid_thw.data() + 3 * video,
+              3);
+  digest->Add("second_per_grid_ts", videos.second_per_grid_ts.data() + video,
+              1);
+  const uint64_t row = batch.crops.shape.row();
+  const uint64_t first = videos.vision.patch_offsets[video] * row;
+  const uint64_t count = videos.vision.patch_offsets[video + 1] * row - first;
+  const auto add = [&](absl::string_view name, const auto& values) {
+    if (!values.empty()) digest->Add(name, values.data() + first, count);
+  };
+  add("pixel_values_videos", batch.pixel_values_videos);
+  add("pixel_values_videos_bf16", batch.pixel_values_videos_bf16);
+}
+
+// Crops of images and videos of a sample.
+struct Items {
+  uint32_t crops = 0;
+  uint32_t videos = 0;
+};
+
+// Of every sample of the step, by position.
+std::map<uint64_t, Items> ItemsOf(const v1::StepSchedule& schedule) {
+  std::map<uint64_t, Items> all;
+  for (const auto& micro_batch : schedule.micro_batches()) {
+    const std::vector<uint32_t> first = FirstEntriesOf(micro_batch).image;
+    for (int i = 0; i < micro_batch.position_size(); ++i) {
+      Items& items = all[micro_batch.position(i)];
+      for (uint32_t k = first[i]; k < first[i + 1]; ++k) {
+        if (GridT(micro_batch, k) != 0) {
+          ++items.videos;
+        } else {
+          items.crops += CropsOf(micro_batch, k);
+        }
+      }
+    }
+  }
+  return all;
+}
+
 // The values of crop `crop`, without what a tile has beside and below it, which
 // follows from the other crops of the batch.
 template <typename T>
@@ -98,6 +151,7 @@ std::string DigestOf(const PackedBatch& batch) {
   digest.Add("vision_max_seqlen", &batch.vision_max_seqlen, 1);
   digest.Add("dummy_image", &batch.dummy_image, 1);
   AddLists(batch.crops, &digest);
+  AddVideos(batch, &digest);
   if (batch.embeddings.planned()) {
     digest.Add("embedding_send", batch.embeddings.send);
     digest.Add("embedding_receive", batch.embeddings.receive);
@@ -107,18 +161,13 @@ std::string DigestOf(const PackedBatch& batch) {
 }
 
 std::vector<std::string> SampleDigests(const PackedBatch& batch) {
-  std::map<uint64_t, uint32_t> crops;  // by position
-  for (const auto& micro_batch : batch.schedule->micro_batches()) {
-    const std::vector<uint32_t> first = FirstEntriesOf(micro_batch).crop;
-    for (int i = 0; i < micro_batch.position_size(); ++i) {
-      crops[micro_batch.position(i)] = first[i + 1] - first[i];
-    }
-  }
+  std::map<uint64_t, Items> items = ItemsOf(*batch.schedule);
   const uint64_t tokens = batch.cu_seqlens_padded.empty()
                               ? 0
                               : batch.cu_seqlens_padded.back() /
                                     batch.context.size;  // of this rank
   uint64_t crop = 0;
+  uint64_t video = 0;
   std::vector<std::string> digests;
   for (size_t i = 0; i < batch.samples.size(); ++i) {
     Digest digest;
@@ -137,12 +186,17 @@ std::vector<std::string> SampleDigests(const PackedBatch& batch) {
         add("position_ids", batch.position_ids, axis * tokens + first);
       }
     }
-    for (uint32_t left = crops[batch.samples[i].position];
-         left > 0 && !batch.image_grid_thw.empty(); --left, ++crop) {
+    const Items& of = items[batch.samples[i].position];
+    for (uint32_t left = of.crops; left > 0 && !batch.image_grid_thw.empty();
+         --left, ++crop) {
       digest.Add("image_grid_thw", batch.image_grid_thw.data() + 3 * crop, 3);
       AddCrop(batch, "pixel_values", batch.pixel_values, crop, &digest);
       AddCrop(batch, "pixel_values_bf16", batch.pixel_values_bf16, crop,
               &digest);
+    }
+    for (uint32_t left = of.videos; left > 0 && batch.videos.listed;
+         --left, ++video) {
+      AddVideo(batch, video, &digest);
     }
     digests.push_back(digest.Hex());
   }
@@ -169,6 +223,12 @@ TensorAddresses AddressesOf(const PackedBatch& batch) {
   at.pixel_values =
       bfloat16 ? static_cast<const void*>(batch.pixel_values_bf16.data())
                : batch.pixel_values.data();
+  at.pixel_values_videos =
+      bfloat16 ? static_cast<const void*>(batch.pixel_values_videos_bf16.data())
+               : batch.pixel_values_videos.data();
+  at.video_grid_thw = batch.videos.vision.image_grid_thw.data();
+  at.second_per_grid_ts = batch.videos.second_per_grid_ts.data();
+  at.video_cu_seqlens = batch.videos.vision.cu_seqlens.data();
   at.image_grid_thw = at.image_grid_thw_host = batch.image_grid_thw.data();
   at.vision_cu_seqlens = at.vision_cu_seqlens_host =
       batch.vision_cu_seqlens.data();

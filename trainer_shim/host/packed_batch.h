@@ -37,6 +37,10 @@ struct PackedBatch : BatchInfo {
   std::vector<uint16_t> pixel_values_bf16;
   std::vector<int64_t> image_grid_thw;     // [number of crops, 3]
   std::vector<int32_t> vision_cu_seqlens;  // [number of crops + 1]
+  // Videos; BatchInfo::videos has the lists of them. [videos.rows(),
+  // crops.shape.row()], in the vector that pixel_type selects.
+  std::vector<float> pixel_values_videos;
+  std::vector<uint16_t> pixel_values_videos_bf16;
 
   // Time of packing, without exchange, decoding and waiting.
   absl::Duration pack_time;

@@ -47,8 +47,9 @@ void TileAs(const uint8_t* rgb, const CropSides& crop, const PatchShape& shape,
 }
 
 template <typename T, typename Values>
-void PatchifyAs(const uint8_t* rgb, const CropSides& crop,
-                const PatchShape& shape, Values values, T* out) {
+void PatchifyAs(const uint8_t* rgb, const FrameRun& frames,
+                const CropSides& crop, const PatchShape& shape, Values values,
+                T* out) {
   if (shape.tiles()) return TileAs(rgb, crop, shape, values, out);
   const uint32_t p = shape.patch;
   const uint32_t m = shape.merge;
@@ -67,10 +68,10 @@ void PatchifyAs(const uint8_t* rgb, const CropSides& crop,
           continue;
         }
         for (int c = 0; c < 3; ++c) {
-          const T* first = out;
-          out = CopyPlane(corner + c, stride, p, values(c), out);
-          for (uint32_t tp = 1; tp < shape.temporal_patch; ++tp) {
-            out = std::copy_n(first, plane, out);
+          for (uint32_t tp = 0; tp < shape.temporal_patch; ++tp) {
+            out = tp < frames.count ? CopyPlane(corner + tp * frames.stride + c,
+                                                stride, p, values(c), out)
+                                    : std::copy_n(out - plane, plane, out);
           }
         }
       }
@@ -124,20 +125,32 @@ NormaliseTable::NormaliseTable(const std::array<double, 3>& mean,
   }
 }
 
-void Patchify(const uint8_t* rgb, const CropSides& crop,
+void Patchify(const uint8_t* rgb, const FrameRun& frames, const CropSides& crop,
               const PatchShape& shape, const NormaliseTable& table,
               float* out) {
   PatchifyAs(
-      rgb, crop, shape, [&](int c) -> const auto& { return table.floats(c); },
-      out);
+      rgb, frames, crop,
+      shape, [&](int c) -> const auto& { return table.floats(c); }, out);
+}
+
+void PatchifyBfloat16(const uint8_t* rgb, const FrameRun& frames,
+                      const CropSides& crop, const PatchShape& shape,
+                      const NormaliseTable& table, uint16_t* out) {
+  PatchifyAs(
+      rgb, frames, crop,
+      shape, [&](int c) -> const auto& { return table.bfloat16s(c); }, out);
+}
+
+void Patchify(const uint8_t* rgb, const CropSides& crop,
+              const PatchShape& shape, const NormaliseTable& table,
+              float* out) {
+  Patchify(rgb, FrameRun(), crop, shape, table, out);
 }
 
 void PatchifyBfloat16(const uint8_t* rgb, const CropSides& crop,
                       const PatchShape& shape, const NormaliseTable& table,
                       uint16_t* out) {
-  PatchifyAs(
-      rgb, crop,
-      shape, [&](int c) -> const auto& { return table.bfloat16s(c); }, out);
+  PatchifyBfloat16(rgb, FrameRun(), crop, shape, table, out);
 }
 
 void Patchify(const uint8_t* rgb, uint32_t grid_h, uint32_t grid_w,

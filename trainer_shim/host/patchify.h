@@ -54,7 +54,7 @@ class NormaliseTable {
 struct PatchShape {
   uint32_t patch = 14;          // p: pixels per side
   uint32_t merge = 2;           // m: patches per side that become one token
-  uint32_t temporal_patch = 2;  // Tp: times that a still image is repeated
+  uint32_t temporal_patch = 2;  // Tp: frames that a patch spans
   // The values of a row are in the order (y, x, c) instead of (c, tp, y, x);
   // temporal_patch is 1.
   bool channels_last = false;
@@ -90,6 +90,14 @@ struct CropSides {
   uint32_t width = 0;
 };
 
+// The frames of one temporal patch, equal in size, `stride` bytes apart: of a
+// video at most temporal_patch of them, of a still image one. The last is
+// repeated until there are temporal_patch.
+struct FrameRun {
+  uint32_t count = 1;
+  uint64_t stride = 0;
+};
+
 // Normalises one still crop and cuts it into patches, in the order of
 // Qwen2VLImageProcessor:
 //
@@ -108,6 +116,15 @@ void Patchify(const uint8_t* rgb, const CropSides& crop,
 void PatchifyBfloat16(const uint8_t* rgb, const CropSides& crop,
                       const PatchShape& shape, const NormaliseTable& table,
                       uint16_t* out);
+
+// Likewise, of one temporal patch of a video, in the order of
+// Qwen2VLVideoProcessor: frame tp of `frames` has the columns (c, tp, y, x).
+// `rgb` is the first frame. Tiles and channels_last have one frame.
+void Patchify(const uint8_t* rgb, const FrameRun& frames, const CropSides& crop,
+              const PatchShape& shape, const NormaliseTable& table, float* out);
+void PatchifyBfloat16(const uint8_t* rgb, const FrameRun& frames,
+                      const CropSides& crop, const PatchShape& shape,
+                      const NormaliseTable& table, uint16_t* out);
 
 // Likewise, of a crop that its patches cover.
 void Patchify(const uint8_t* rgb, uint32_t grid_h, uint32_t grid_w,

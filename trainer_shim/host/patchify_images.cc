@@ -70,6 +70,26 @@ absl::Status CheckGrid(const PatchifyImage& image, const PatchShape& shape) {
   return absl::OkStatus();
 }
 
+// Number of frames that a record may have.
+uint32_t MostFrames(const PatchShape& shape) {
+  return shape.tiles() || shape.padded_rows != 0 ? 1 : shape.temporal_patch;
+}
+
+absl::Status CheckFrames(const PatchifyImage& image, const PatchShape& shape) {
+  const uint32_t most = MostFrames(shape);
+  if (image.frames < 1 || image.frames > most) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        image.frames, " frames, wanted 1 to ", most, ", those of a patch"));
+  }
+  const uint64_t bytes = uint64_t{3} * image.height * image.width;
+  if (image.frames > 1 && image.frame_stride < bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("frames ", image.frame_stride,
+                     " bytes apart, wanted at least ", bytes));
+  }
+  return absl::OkStatus();
+}
+
 // Checks that [first, first + size) lies within [0, all), without overflow.
 absl::Status CheckRange(absl::string_view what, uint64_t first, uint64_t size,
                         uint64_t all) {
@@ -82,6 +102,7 @@ absl::Status CheckImage(const PatchifyImage& image, const PatchShape& shape,
                         uint64_t row, uint64_t pixel_bytes, uint64_t out_rows) {
   absl::Status status =
       shape.tiles() ? CheckTile(image, shape) : CheckGrid(image, shape);
+  status.Update(CheckFrames(image, shape));
   if (!status.ok()) return status;
   if (image.first_row != row) {
     return absl::InvalidArgumentError(
@@ -89,7 +110,9 @@ absl::Status CheckImage(const PatchifyImage& image, const PatchShape& shape,
                      ", where the rows of the image before it end"));
   }
   status = CheckRange("byte", image.pixel_offset,
-                      uint64_t{3} * image.height * image.width, pixel_bytes);
+                      uint64_t{image.frames - 1} * image.frame_stride +
+                          uint64_t{3} * image.height * image.width,
+                      pixel_bytes);
   status.Update(CheckRange("row", row, shape.RowsOf(image.grid_h, image.grid_w),
                            out_rows));
   return status;

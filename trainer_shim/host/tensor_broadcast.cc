@@ -32,6 +32,8 @@ absl::Status BroadcastBatch(Communicator* peers, PackedBatch* batch) {
   AddSlice(&batch->attention_mask, &slices);
   AddSlice(&batch->pixel_values, &slices);
   AddSlice(&batch->pixel_values_bf16, &slices);
+  AddSlice(&batch->pixel_values_videos, &slices);
+  AddSlice(&batch->pixel_values_videos_bf16, &slices);
   AddSlice(&placeholders, &slices);
   BALLAST_RETURN_IF_ERROR(peers->Broadcast(0, slices, nullptr));
   for (size_t i = 0; i < placeholders.size(); ++i) {

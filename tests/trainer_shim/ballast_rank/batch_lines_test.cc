@@ -52,6 +52,13 @@ TEST(BatchLineTest, NamesADummyImageOnlyIfThereIsOne) {
             std::string::npos);
 }
 
+TEST(BatchLineTest, CountsVideosOnlyIfThereAreAny) {
+  PackedBatch batch;
+  EXPECT_EQ(BatchLine(batch, {}).find("videos"), std::string::npos);
+  batch.totals.videos = 3;
+  EXPECT_NE(BatchLine(batch, {}).find("\"videos\":3"), std::string::npos);
+}
+
 TEST(InterleavedLinesTest, OrderDoesNotDependOnRanksPace) {
   std::ostringstream out;
   InterleavedLines lines(3, &out);

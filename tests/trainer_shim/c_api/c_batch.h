@@ -118,6 +118,17 @@ inline PackedBatch PackedOf(const CBatch& from) {
   } else {
     Take(from, "pixel_values", &batch.pixel_values);
   }
+  batch.videos.listed = from.tensors.count("video_grid_thw") != 0;
+  Take(from, "video_grid_thw", &batch.videos.vision.image_grid_thw);
+  Take(from, "second_per_grid_ts", &batch.videos.second_per_grid_ts);
+  Take(from, "video_cu_seqlens", &batch.videos.vision.cu_seqlens);
+  const auto videos = from.tensors.find("pixel_values_videos");
+  if (videos != from.tensors.end() &&
+      videos->second.tensor.dtype == BALLAST_BFLOAT16) {
+    Take(from, "pixel_values_videos", &batch.pixel_values_videos_bf16);
+  } else {
+    Take(from, "pixel_values_videos", &batch.pixel_values_videos);
+  }
   batch.max_seqlen = from.info.max_seqlen;
   batch.vision_max_seqlen = from.info.vision_max_seqlen;
   batch.dummy_image = from.info.dummy_image != 0;
@@ -158,6 +169,7 @@ inline void ExpectSameBatch(const CBatch& got, const PackedBatch& want) {
     EXPECT_EQ(got.totals[of].label_tokens, totals[of]->label_tokens);
     EXPECT_EQ(got.totals[of].patches, totals[of]->patches);
     EXPECT_EQ(got.totals[of].images, totals[of]->images);
+    EXPECT_EQ(got.totals[of].videos, totals[of]->videos);
   }
   for (const auto& [name, each] : got.tensors) {
     const std::string host = name + "_host";

@@ -119,6 +119,69 @@ TEST(StagingPlanTest, EncodedImagesHavePixelsOfTheirOwn) {
   }
 }
 
+// Temporal patches have rows and frames of their own, apart from the images'.
+TEST(StagingPlanTest, VideosHaveTablesOfTheirOwn) {
+  SyntheticJob job;
+  job.videos = true;
+  job.samples_per_group = 9;
+  uint64_t received = 0;
+  for (const uint32_t rank : {0, 1}) {
+    const Planned p =
+        Plan(v1::MODULE_VISION, rank, PixelType::kBfloat16, true, job);
+    const UploadLayout& at = p.plan.upload;
+    const VideoLayout& videos = p.layout.videos;
+    ASSERT_GT(p.plan.frames, 0u);
+    ASSERT_EQ(p.plan.frames, videos.patches.size());
+    ExpectApart({{at.images, p.plan.images * sizeof(PatchifyImage)},
+                 {at.frames, p.plan.frames * sizeof(PatchifyImage)},
+                 {at.video_grid_thw, videos.num_videos() * 24},
+                 {at.second_per_grid_ts, videos.num_videos() * 4},
+                 {at.video_cu_seqlens, (p.plan.frames + 1) * 4}},
+                at.bytes);
+    const uint64_t row = p.layout.crops.shape.row() * sizeof(uint16_t);
+    ExpectApart({{p.plan.output.pixel_values, p.plan.rows * row},
+                 {p.plan.output.pixel_values_videos, p.plan.video_rows * row}},
+                p.plan.output.bytes);
+    // Frames in order, two to a patch but for a last odd one.
+    size_t patch = 0;
+    uint64_t next_row = 0;
+    for (const OwnedSample& owned : p.exchange.owned) {
+      received += owned.received;
+      uint32_t k = 0;
+      while (k < owned.expected.num_images) {
+        const ImageRecord& frame = p.exchange.images[owned.first_image + k];
+        if (!IsFrame(frame)) {
+          ++k;
+          continue;
+        }
+        const bool second =
+            k + 1 < owned.expected.num_images &&
+            p.exchange.images[owned.first_image + k + 1].image == frame.image;
+        const auto source = p.Read<PatchifyImage>(at.frames, patch++);
+        EXPECT_EQ(source.pixel_offset,
+                  p.plan.landing.Of(owned, owned.payload) + frame.data);
+        EXPECT_EQ(source.first_row, next_row);
+        EXPECT_EQ(source.frames, second ? 2u : 1u);
+        if (second) {
+          const ImageRecord& after =
+              p.exchange.images[owned.first_image + k + 1];
+          EXPECT_EQ(source.frame_stride, after.data - frame.data);
+        }
+        EXPECT_EQ(source.height, frame.height);
+        next_row += uint64_t{frame.grid_h} * frame.grid_w;
+        k += second ? 2 : 1;
+      }
+    }
+    EXPECT_EQ(patch, p.plan.frames);
+    EXPECT_EQ(next_row, p.plan.video_rows);
+    EXPECT_EQ(p.plan.images, p.layout.images.size());
+    EXPECT_TRUE(p.layout.dummy_image);
+    EXPECT_EQ(p.Read<PatchifyImage>(at.images, p.plan.images - 1).pixel_offset,
+              p.plan.landing.grey);
+  }
+  EXPECT_GT(received, 0u);
+}
+
 TEST(StagingPlanTest, ArraysOfTheUploadDoNotOverlap) {
   const Planned p = Plan(v1::MODULE_VISION, 0, PixelType::kFloat32);
   const UploadLayout& at = p.plan.upload;

@@ -108,6 +108,28 @@ TEST(CheckImagesTest, ATileIsARow) {
               HasSubstr("tile_h is 70000"));
 }
 
+TEST(CheckImagesTest, FramesOfATemporalPatch) {
+  constexpr uint64_t kFrame = 8 * kPatchBytes;
+  PatchifyImage image = Image(256, 0, 2, 4);
+  image.frames = 2;
+  image.frame_stride = kFrame + 64;
+  EXPECT_EQ(*CheckImages({image}, kShape, 256 + 64 + 2 * kFrame, 8), 8);
+  EXPECT_THAT(Fault({image}, 255 + 64 + 2 * kFrame, 8), HasSubstr("byte 256"));
+  image.frame_stride = kFrame - 1;
+  EXPECT_THAT(Fault({image}, 1 << 20, 8),
+              HasSubstr("frames 4703 bytes apart, wanted at least 4704"));
+  image.frame_stride = ~uint32_t{0};
+  EXPECT_THAT(Fault({image}, 1 << 20, 8), HasSubstr("byte 256"));
+  image.frames = 3;
+  EXPECT_THAT(Fault({image}, 1 << 20, 8), HasSubstr("3 frames, wanted 1 to 2"));
+  image.frames = 0;
+  EXPECT_THAT(Fault({image}, 1 << 20, 8), HasSubstr("0 frames, wanted 1 to 2"));
+  image.frames = 2;
+  image.frame_stride = kFrame;
+  EXPECT_THAT(Fault({image}, 1 << 20, 8, {.tile_h = 28, .tile_w = 56}),
+              HasSubstr("2 frames, wanted 1 to 1"));
+}
+
 TEST(CheckImagesTest, RefusesShapes) {
   EXPECT_THAT(Fault({}, 0, 0, {14, 1, 2, true}),
               HasSubstr("temporal_patch is 2, wanted 1 with channels_last"));

@@ -1,5 +1,6 @@
 #include "trainer_shim/host/patchify.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <vector>
@@ -114,6 +115,44 @@ TEST(PatchifyTest, EveryPixelLiesWhereTheFormulaSays) {
           }
         }
       }
+    }
+  }
+}
+
+// Frame min(tp, count - 1) belongs at tp: the last is repeated.
+TEST(PatchifyTest, FramesOfATemporalPatchLieSideBySide) {
+  const struct {
+    PatchShape shape;
+    uint32_t h, w, count;
+  } cases[] = {{{14, 2, 2}, 4, 6, 2}, {{14, 2, 2}, 4, 6, 1},
+               {{16, 2, 2}, 2, 4, 2}, {{3, 1, 4}, 3, 5, 3},
+               {{3, 1, 4}, 3, 5, 4},  {{2, 3, 3}, 6, 3, 2}};
+  const NormaliseTable table({0.1, 0.2, 0.3}, {0.4, 0.5, 0.6},
+                             Normalisation::kPil);
+  for (const auto& [shape, h, w, count] : cases) {
+    const uint32_t p = shape.patch, m = shape.merge, tps = shape.temporal_patch;
+    const uint64_t frame = uint64_t{3} * h * p * w * p;
+    const uint64_t stride = (frame + 255) / 256 * 256;
+    std::vector<uint8_t> rgb(stride * count);
+    for (size_t i = 0; i < rgb.size(); ++i) rgb[i] = i * 131 + (i >> 8) * 17;
+    std::vector<float> out(h * w * shape.row(), -1);
+    std::vector<uint16_t> bf16(out.size());
+    const CropSides sides = {h, w, h * p, w * p};
+    Patchify(rgb.data(), FrameRun{count, stride}, sides, shape, table,
+             out.data());
+    PatchifyBfloat16(rgb.data(), FrameRun{count, stride}, sides, shape, table,
+                     bf16.data());
+    for (size_t i = 0; i < out.size(); ++i) {
+      const uint32_t row = i / shape.row(), column = i % shape.row();
+      const uint32_t token = row / (m * m), within = row % (m * m);
+      const uint32_t gh = token / (w / m) * m + within / m;
+      const uint32_t gw = token % (w / m) * m + within % m;
+      const uint32_t x = column % p, y = column / p % p;
+      const uint32_t tp = column / (p * p) % tps, c = column / (p * p) / tps;
+      const uint8_t pixel = rgb[std::min(tp, count - 1) * stride +
+                                ((gh * p + y) * w * p + gw * p + x) * 3 + c];
+      ASSERT_EQ(out[i], table.floats(c)[pixel]) << i;
+      ASSERT_EQ(bf16[i], table.bfloat16s(c)[pixel]) << i;
     }
   }
 }

@@ -8,7 +8,7 @@ from ballast.adapters.megatron_hooks import DataIterator, imbalance
 from ballast.batch import Totals
 from ballast.errors import FailedPrecondition, InvalidArgument
 
-TOTALS = Totals(4, 30, 300, 32, 320, 20, 48, 3)
+TOTALS = Totals(4, 30, 300, 32, 320, 20, 48, 3, 0)
 
 
 class FakeLoader:

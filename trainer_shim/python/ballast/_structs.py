@@ -155,6 +155,7 @@ class Totals(Structure):
         ("label_tokens", c_uint64),
         ("patches", c_uint64),
         ("images", c_uint64),
+        ("videos", c_uint64),
     ]
 
 

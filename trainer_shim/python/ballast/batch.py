@@ -33,6 +33,9 @@ class Batch(_Base):
     and, for some, `image_sizes` [images, 2], `spatial_shapes` [crops, 2] and
     `pixel_attention_mask` [crops, max_patches]. With `balance.placement: split`, `embedding_send_host`, `embedding_receive_host` [dp]
     and `embedding_order` [image tokens] are the plan for `exchange_embeddings`.
+    Where the job's model takes videos, there are `pixel_values_videos` [Q, V],
+    `video_grid_thw` [videos, 3], `second_per_grid_ts` [videos] and `video_cu_seqlens`, also
+    if a batch has no video. `pixel_values` then has the images alone.
 
     **Lifetime.** The tensors are views of the loader's memory, which stays unchanged
     as long as anything refers to it: this object, a tensor, or what autograd saved.
@@ -46,7 +49,8 @@ class Batch(_Base):
     micro_batch: int  #: number within the step
     num_micro_batches: int  #: micro-batches of the step, the same on every rank
     max_seqlen: int  #: longest padded sample; 0 without text
-    vision_max_seqlen: int  #: longest attention segment of an image; 0 without images
+    #: longest attention segment of an image or a video; 0 without both
+    vision_max_seqlen: int
     #: The last image belongs to no sample. Multiply the vision tower's output for it
     #: by zero, so that gradients flow on every rank.
     dummy_image: bool
@@ -61,7 +65,7 @@ class Batch(_Base):
         self._parts: List[Part] = []
         self._samples: Optional[List[Sample]] = None
         self._schedule: Optional[Callable[[], Any]] = None
-        self._images: Optional[List[int]] = None
+        self._counts: Optional[Dict[str, List[int]]] = None
 
     @property
     def samples(self) -> List[Sample]:
@@ -72,22 +76,34 @@ class Batch(_Base):
 
     @property
     def images_per_sample(self) -> List[int]:
-        """The number of images of each of `samples`, from the step's schedule."""
-        if self._images is None:
+        """The number of images of each of `samples`, from the step's schedule. Videos do
+        not count."""
+        return self._per_sample("images")
+
+    @property
+    def videos_per_sample(self) -> List[int]:
+        """The number of videos of each of `samples`, from the step's schedule."""
+        return self._per_sample("videos")
+
+    def _per_sample(self, kind: str) -> List[int]:
+        if self._counts is None:
             assert self._schedule is not None
             schedule = self._schedule()
             if schedule["step"] != self.step:
                 raise FailedPrecondition(
-                    "images_per_sample of step %d: the loader is at step %d; read it before "
-                    "the next batch is requested" % (self.step, schedule["step"])
+                    "%s_per_sample of step %d: the loader is at step %d; read it before "
+                    "the next batch is requested" % (kind, self.step, schedule["step"])
                 )
-            counts = {
-                sample["position"]: sample["images"]
+            found = {
+                sample["position"]: sample
                 for micro_batch in schedule["micro_batches"]
                 for sample in micro_batch["samples"]
             }
-            self._images = [counts[sample.position] for sample in self.samples]
-        return self._images
+            self._counts = {
+                key: [found[sample.position].get(key, 0) for sample in self.samples]
+                for key in ("images", "videos")
+            }
+        return self._counts[kind]
 
     def clone(self) -> Batch:
         """A copy in its own memory, which does not count as held. On a GPU the copy is

@@ -28,5 +28,6 @@ class Totals:
     padded_tokens: int
     padded_tokens_squared: int
     label_tokens: int  #: tokens that the loss counts
-    patches: int
-    images: int
+    patches: int  #: of images and videos
+    images: int  #: without videos
+    videos: int

@@ -6,7 +6,7 @@ from typing import Any, Mapping, Optional, Tuple
 
 from ..errors import InvalidArgument
 from ._arrays import from_host, host_values
-from ._rows import require_paired, require_patches, require_whole
+from ._rows import require_no_videos, require_paired, require_patches, require_whole
 
 Images = Tuple[Any, Any]  # [P, V] patches and [images, 3] grids
 
@@ -15,6 +15,7 @@ def images(batch: Mapping[str, Any]) -> Optional[Images]:
     """Patches and grids, the dummy image's last; None without images."""
     require_paired(batch)
     require_patches(batch, "the model")
+    require_no_videos(batch, "the model")
     pixels: Any = batch.get("pixel_values")
     if pixels is None or pixels.shape[0] == 0:
         return None

@@ -44,6 +44,17 @@ def require_patches(batch: Mapping[str, Any], consumer: str) -> None:
         )
 
 
+def require_no_videos(batch: Mapping[str, Any], consumer: str) -> None:
+    """Refuses batches of a job whose model takes videos, also those without one: their
+    text may hold places of videos that `consumer` would leave empty."""
+    if batch.get("pixel_values_videos") is not None:
+        raise InvalidArgument(
+            "pixel_values_videos: found videos of shape %s; %s takes images alone: take "
+            "ballast.adapters.huggingface, whose models take videos, or leave out the sources "
+            "with videos and model.video" % (list(batch["pixel_values_videos"].shape), consumer)
+        )
+
+
 def require_whole(batch: Mapping[str, Any], consumer: str) -> None:
     """Refuses a batch that the loader has sliced for its context rank."""
     if is_padded(batch):

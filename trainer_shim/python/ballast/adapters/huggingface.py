@@ -14,8 +14,10 @@ def packed(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[s
 
         loss = model(**ballast.adapters.huggingface.packed(batch)).loss
 
-    Keys: `input_ids`, `labels` [1, T], `position_ids` [4, 1, T], `pixel_values`,
-    `image_grid_thw`, `attention_mask` None and `use_cache` False.
+    Keys: `input_ids`, `labels` [1, T], `position_ids` [4, 1, T], `attention_mask` None,
+    `use_cache` False; with images `pixel_values` and `image_grid_thw`; with videos
+    `pixel_values_videos` and `video_grid_thw`. The times of videos
+    (`second_per_grid_ts`) are in the positions and in the text.
 
     The first axis of `position_ids` counts each sample's tokens from 0: these models
     use it to tell the samples of a row apart (with attention "sdpa", "eager" or
@@ -25,17 +27,22 @@ def packed(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[s
     that no token refers to. A rank may then have no image at all:
     DistributedDataParallel needs find_unused_parameters for that.
 
+    These models run the tower once for the images of a call and once for its videos. A
+    wrapper that gathers weights in every run of a module (FSDP, ZeRO-3) waits without end
+    where one rank has both and another one kind: such a job takes images or videos.
+
     Args:
         flash_attention: add `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and
             `max_length_k`, so that Flash Attention need not find the samples.
     """
     inputs = packed_text(batch, flash_attention=flash_attention)
     inputs.update(_images(*_without_dummy(batch)))
+    inputs.update(_videos(batch))
     return inputs
 
 
 def packed_text(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[str, Any]:
-    """`packed` without the images."""
+    """`packed` without the images and videos."""
     require_packed(batch, "huggingface.packed")
     ids, positions = batch["input_ids"], batch["position_ids"]
     inputs: Dict[str, Any] = {
@@ -59,16 +66,17 @@ def padded(batch: Mapping[str, Any]) -> Dict[str, Any]:
         loss = model(**ballast.adapters.huggingface.padded(batch)).loss
 
     Keys: `input_ids`, `labels`, `attention_mask` [B, S], `position_ids` [3, B, S], the
-    rotary positions, `pixel_values`, `image_grid_thw` and `use_cache` False. Labels and
+    rotary positions, `use_cache` False, and images and videos as in `packed`. Labels and
     a dummy image: as in `packed`. A packed batch is padded first (`padded.rows`).
     """
     inputs = padded_text(batch)
     inputs.update(_images(*_without_dummy(batch)))
+    inputs.update(_videos(batch))
     return inputs
 
 
 def padded_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
-    """`padded` without the images."""
+    """`padded` without the images and videos."""
     inputs = rows(batch, pad=0)
     inputs.pop("loss_mask", None)
     inputs["position_ids"] = _three(inputs["position_ids"])
@@ -78,7 +86,9 @@ def padded_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def unpacked(
-    batch: Mapping[str, Any], images_per_sample: Optional[Sequence[int]] = None
+    batch: Mapping[str, Any],
+    images_per_sample: Optional[Sequence[int]] = None,
+    videos_per_sample: Optional[Sequence[int]] = None,
 ) -> List[Dict[str, Any]]:
     """Arguments for one call of the model per sample of a batch, without padding.
 
@@ -86,26 +96,25 @@ def unpacked(
     `attention_mask` of ones.
 
     Args:
-        images_per_sample: number of images of each sample. Default: from the batch.
+        images_per_sample, videos_per_sample: number of images, and of videos, of each
+            sample. Default: from the batch.
     """
     require_packed(batch, "huggingface.unpacked")
     require_paired(batch)
     require_patches(batch, "huggingface.unpacked")
     if images_per_sample is None:
         images_per_sample = batch.images_per_sample  # type: ignore[attr-defined]
+    has_videos = batch.get("pixel_values_videos") is not None
+    if videos_per_sample is None and has_videos:
+        videos_per_sample = batch.videos_per_sample  # type: ignore[attr-defined]
     real = host_values(batch, "cu_seqlens").tolist()
     places = host_values(batch, "cu_seqlens_padded").tolist()
     ids, labels, positions = batch["input_ids"], batch["labels"], batch["position_ids"]
-    pixels: Any = batch.get("pixel_values")
-    grid: Any = batch.get("image_grid_thw")
-    patches = [0]
-    if grid is not None:
-        for t, h, w in host_values(batch, "image_grid_thw").tolist():
-            patches.append(patches[-1] + t * h * w)
-    first, samples = 0, []
+    images = _Items(batch, "pixel_values", "image_grid_thw", images_per_sample)
+    videos = _Items(batch, "pixel_values_videos", "video_grid_thw", videos_per_sample)
+    samples = []
     for i in range(len(real) - 1):
         begin, end = places[i], places[i] + real[i + 1] - real[i]
-        last = first + images_per_sample[i]
         row = ids[:, begin:end]
         inputs: Dict[str, Any] = {
             "input_ids": row,
@@ -114,13 +123,43 @@ def unpacked(
             "labels": _moved_right(labels[:, begin:end]),
             "use_cache": False,
         }
-        if pixels is not None and last > first:
-            inputs.update(
-                _images(pixels[patches[first] : patches[last]], grid[first:last])
-            )
-        first = last
+        inputs.update(images.of(i))
+        inputs.update(videos.of(i))
         samples.append(inputs)
     return samples
+
+
+class _Items:
+    """The images of a batch, or its videos, sample by sample."""
+
+    def __init__(
+        self, batch: Mapping[str, Any], pixels: str, grid: str, counts: Optional[Sequence[int]]
+    ) -> None:
+        self._keys = (pixels, grid)
+        self._pixels: Any = batch.get(pixels)
+        if self._pixels is None:
+            return
+        self._grid: Any = batch[grid]
+        grids = host_values(batch, grid).tolist()
+        self._rows = _sums([t * h * w for t, h, w in grids])
+        self._items = _sums(counts or [])
+
+    def of(self, sample: int) -> Dict[str, Any]:
+        """The model's arguments for a sample; empty without items."""
+        if self._pixels is None:
+            return {}
+        first, last = self._items[sample], self._items[sample + 1]
+        if first == last:
+            return {}
+        rows = slice(self._rows[first], self._rows[last])
+        return dict(zip(self._keys, (self._pixels[rows], self._grid[first:last])))
+
+
+def _sums(counts: Sequence[int]) -> List[int]:
+    sums = [0]
+    for count in counts:
+        sums.append(sums[-1] + int(count))
+    return sums
 
 
 def _without_dummy(batch: Mapping[str, Any]) -> Tuple[Any, Any]:
@@ -140,6 +179,14 @@ def _images(pixels: Any, grid: Any) -> Dict[str, Any]:
     if pixels is None or grid.shape[0] == 0:
         return {}
     return {"pixel_values": pixels, "image_grid_thw": grid}
+
+
+def _videos(batch: Mapping[str, Any]) -> Dict[str, Any]:
+    """The video arguments; empty without videos."""
+    grid: Any = batch.get("video_grid_thw")
+    if grid is None or grid.shape[0] == 0:
+        return {}
+    return {"pixel_values_videos": batch["pixel_values_videos"], "video_grid_thw": grid}
 
 
 def _three(positions: Any) -> Any:

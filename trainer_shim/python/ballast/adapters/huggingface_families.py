@@ -9,8 +9,8 @@ from ..errors import InvalidArgument, Unimplemented
 from ._arrays import concatenate, full, host_values
 from ._family_forms import FORMS, MERGED, PADDED, RASTER
 from ._family_forms import marked, padded_inputs, raster_inputs, require_form
-from ._rows import require_packed, require_paired
-from .huggingface import _counted, _moved_right
+from ._rows import require_no_videos, require_packed, require_paired
+from .huggingface import _counted, _moved_right, _sums
 from .padded import rows
 
 
@@ -231,6 +231,7 @@ class _Images:
     @staticmethod
     def of(batch: Mapping[str, Any]) -> _Images:
         require_paired(batch)
+        require_no_videos(batch, "this adapter")
         if batch.get("pixel_values") is None:
             return _Images([0], [0])
         grids = host_values(batch, "image_grid_thw").tolist()
@@ -243,10 +244,3 @@ class _Images:
 
     def all(self, counts: List[int]) -> _Part:
         return _Part(0, len(self.crops) - 1, counts)
-
-
-def _sums(counts: Sequence[int]) -> List[int]:
-    sums = [0]
-    for count in counts:
-        sums.append(sums[-1] + int(count))
-    return sums

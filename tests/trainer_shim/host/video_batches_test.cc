@@ -1,0 +1,261 @@
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "proto/schedule/image_columns.h"
+#include "tests/trainer_shim/host/assemble_all.h"
+#include "trainer_shim/host/batch_assembler.h"
+#include "trainer_shim/tensor_list.h"
+
+// Batches whose samples have videos beside their images.
+
+namespace ballast {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kPatch = 4;
+constexpr uint32_t kMerge = 2;
+constexpr uint32_t kTemporal = 2;
+
+SyntheticJob JobOf(v1::Delivery delivery, uint32_t dp = 3) {
+  SyntheticJob job;
+  job.vision_dp = job.language_dp = dp;
+  job.videos = true;
+  job.delivery = delivery;
+  return job;
+}
+
+void RankOneAddsADummy(v1::StepSchedule* schedule) {
+  for (auto& columns : *schedule->mutable_micro_batches()) {
+    columns.mutable_modules(0)->add_dummy_rank(1);
+  }
+}
+
+TEST(VideoBatchesTest, DeliveriesAreByteIdentical) {
+  for (const PixelType type : {PixelType::kFloat32, PixelType::kBfloat16}) {
+    std::vector<std::vector<std::string>> digests;
+    uint64_t moved = 0;
+    for (const v1::Delivery delivery :
+         {v1::DELIVERY_EXCHANGE, v1::DELIVERY_DIRECT, v1::DELIVERY_HYBRID}) {
+      std::vector<std::string>& all = digests.emplace_back();
+      for (const auto& batches :
+           AssembleAll(JobOf(delivery, 4), v1::MODULE_VISION, type, {},
+                       RankOneAddsADummy)) {
+        for (const auto& batch : batches) {
+          ASSERT_TRUE(batch.ok()) << batch.status();
+          all.push_back(DigestOf(*batch));
+          const auto samples = SampleDigests(*batch);
+          all.insert(all.end(), samples.begin(), samples.end());
+          if (delivery == v1::DELIVERY_EXCHANGE) moved += batch->bytes_moved;
+        }
+      }
+    }
+    EXPECT_EQ(digests[0], digests[1]);
+    EXPECT_EQ(digests[0], digests[2]);
+    EXPECT_GT(moved, 0);
+  }
+}
+
+// The value at `row` and `column` of an item whose frames begin with crop
+// `crop` of its sample; `frames` of them, `h` x `w` patches each.
+float Wanted(uint64_t position, uint32_t crop, uint32_t frames, uint32_t h,
+             uint32_t w, uint64_t row, uint64_t column,
+             const NormaliseTable& table) {
+  const uint32_t pair = row / (h * w);
+  const uint32_t patch = row % (h * w);
+  const uint32_t token = patch / (kMerge * kMerge);
+  const uint32_t within = patch % (kMerge * kMerge);
+  const uint32_t gh = token / (w / kMerge) * kMerge + within / kMerge;
+  const uint32_t gw = token % (w / kMerge) * kMerge + within % kMerge;
+  const uint32_t pixel = column % (kPatch * kPatch);
+  const uint32_t tp = column / (kPatch * kPatch) % kTemporal;
+  const uint32_t c = column / (kPatch * kPatch) / kTemporal;
+  const uint32_t frame = std::min(pair * kTemporal + tp, frames - 1);
+  return table.floats(c)[FormulaPixel(position, crop + frame, w, kPatch,
+                                      gh * kPatch + pixel / kPatch,
+                                      gw * kPatch + pixel % kPatch, c)];
+}
+
+TEST(VideoBatchesTest, PixelsLieWhereTheFormulaSays) {
+  const SyntheticJob job = JobOf(v1::DELIVERY_EXCHANGE);
+  const v1::StepSchedule schedule = SyntheticSchedule(job, kStep);
+  const NormaliseTable table({.5, .5, .5}, {.25, .25, .25},
+                             Normalisation::kTorchvision);
+  constexpr uint64_t kRow = 3 * kTemporal * kPatch * kPatch;
+  uint64_t videos_seen = 0, odd_seen = 0, mixed_seen = 0;
+  const auto ranks = AssembleAll(job, v1::MODULE_VISION, PixelType::kFloat32,
+                                 {}, RankOneAddsADummy);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (const auto& batch : ranks[rank]) {
+      ASSERT_TRUE(batch.ok()) << batch.status();
+      const auto& columns = schedule.micro_batches(batch->micro_batch);
+      const FirstEntries first = FirstEntriesOf(columns);
+      uint64_t image = 0, video = 0, rows = 0, video_rows = 0;
+      size_t segment = 0, video_segment = 0;
+      for (const PackedSample& sample : batch->samples) {
+        const uint32_t i = sample.position - columns.position(0);
+        uint32_t crop = 0;  // of the sample
+        bool images = false, videos = false;
+        for (uint32_t k = first.image[i]; k < first.image[i + 1]; ++k) {
+          const uint32_t frames = columns.crops(k);
+          const uint32_t h = columns.grid_h(first.crop[i] + crop);
+          const uint32_t w = columns.grid_w(first.crop[i] + crop);
+          const uint32_t t = columns.grid_t(k);
+          const bool is_video = t != 0;
+          (is_video ? videos : images) = true;
+          const auto& grids = is_video ? batch->videos.vision.image_grid_thw
+                                       : batch->image_grid_thw;
+          const auto& bounds = is_video ? batch->videos.vision.cu_seqlens
+                                        : batch->vision_cu_seqlens;
+          const auto& values =
+              is_video ? batch->pixel_values_videos : batch->pixel_values;
+          uint64_t& number = is_video ? video : image;
+          uint64_t& begin = is_video ? video_rows : rows;
+          size_t& bound = is_video ? video_segment : segment;
+          EXPECT_EQ(grids[3 * number], is_video ? t : 1);
+          EXPECT_EQ(grids[3 * number + 1], h);
+          EXPECT_EQ(grids[3 * number + 2], w);
+          if (is_video) {
+            EXPECT_EQ(t, (frames + 1) / 2);
+            EXPECT_EQ(batch->videos.second_per_grid_ts[video],
+                      0.5f + sample.position);
+            odd_seen += frames % 2;
+          }
+          const uint64_t count = uint64_t{std::max(t, 1u)} * h * w;
+          for (uint64_t at = 0; at < count * kRow; ++at) {
+            ASSERT_EQ(values[begin * kRow + at],
+                      Wanted(sample.position, crop, frames, h, w, at / kRow,
+                             at % kRow, table))
+                << "position " << sample.position << " item " << k << " value "
+                << at;
+          }
+          // Attention stays within a temporal patch.
+          for (uint32_t pair = 0; pair < std::max(t, 1u); ++pair) {
+            EXPECT_EQ(bounds[bound++], begin + pair * h * w);
+          }
+          begin += count;
+          crop += frames;
+          ++number;
+        }
+        mixed_seen += images && videos;
+      }
+      videos_seen += video;
+      EXPECT_EQ(batch->videos.vision.cu_seqlens[video_segment], video_rows);
+      EXPECT_EQ(batch->pixel_values_videos.size(), video_rows * kRow);
+      EXPECT_EQ(batch->totals.images, image);
+      EXPECT_EQ(batch->totals.videos, video);
+      EXPECT_EQ(batch->totals.patches, rows + video_rows);
+      // The dummy is the last image; videos do not move it.
+      EXPECT_EQ(batch->dummy_image, rank == 1);
+      ASSERT_EQ(batch->image_grid_thw.size(), 3 * (image + (rank == 1)));
+      EXPECT_EQ(batch->pixel_values.size(), (rows + 4 * (rank == 1)) * kRow);
+      if (rank == 1) {
+        EXPECT_EQ(batch->pixel_values[rows * kRow],
+                  table.floats(0)[kGreyPixel]);
+      }
+    }
+  }
+  EXPECT_GT(videos_seen, 6);
+  EXPECT_GT(odd_seen, 0);
+  EXPECT_GT(mixed_seen, 0);
+}
+
+// The tensors that a trainer sees, also where a rank has no video.
+TEST(VideoBatchesTest, ListsTensors) {
+  for (const bool videos : {true, false}) {
+    SyntheticJob job = JobOf(v1::DELIVERY_DIRECT);
+    job.videos = videos;
+    for (const auto& batches :
+         AssembleAll(job, v1::MODULE_VISION, PixelType::kBfloat16)) {
+      for (const auto& batch : batches) {
+        ASSERT_TRUE(batch.ok()) << batch.status();
+        std::vector<TensorView> tensors;
+        ListTensors(*batch, AddressesOf(*batch), &tensors);
+        std::map<std::string, TensorView> by_name;
+        for (const TensorView& tensor : tensors) by_name[tensor.name] = tensor;
+        EXPECT_EQ(by_name.count("pixel_values_videos"), videos);
+        EXPECT_EQ(tensors.size(), videos ? 12 : 5);
+        if (!videos) continue;
+        const int64_t count = batch->totals.videos;
+        const TensorView& pixels = by_name["pixel_values_videos"];
+        EXPECT_EQ(pixels.type, ElementType::kBfloat16);
+        EXPECT_EQ(pixels.shape[0], batch->videos.rows());
+        EXPECT_EQ(pixels.shape[1], 96);
+        EXPECT_EQ(pixels.data, batch->pixel_values_videos_bf16.data());
+        EXPECT_EQ(by_name["video_grid_thw_host"].shape[0], count);
+        EXPECT_EQ(by_name["video_grid_thw"].shape[1], 3);
+        EXPECT_EQ(by_name["second_per_grid_ts"].type, ElementType::kFloat32);
+        EXPECT_EQ(by_name["second_per_grid_ts"].shape[0], count);
+        EXPECT_EQ(by_name["video_cu_seqlens"].shape[0],
+                  batch->videos.vision.cu_seqlens.size());
+      }
+    }
+  }
+}
+
+// A micro-batch of text alone, and one of videos alone.
+TEST(VideoBatchesTest, OneKindAlone) {
+  for (const bool keeps_videos : {false, true}) {
+    const auto keep = [&](v1::StepSchedule* schedule) {
+      for (auto& columns : *schedule->mutable_micro_batches()) {
+        const v1::MicroBatchSchedule all = columns;
+        const FirstEntries first = FirstEntriesOf(all);
+        for (auto* column :
+             {columns.mutable_grid_h(), columns.mutable_grid_w(),
+              columns.mutable_crops(), columns.mutable_grid_t()}) {
+          column->Clear();
+        }
+        columns.clear_seconds_per_patch();
+        for (int i = 0; i < all.images_size(); ++i) {
+          uint32_t kept = 0;
+          uint32_t crop = first.crop[i];
+          for (uint32_t k = first.image[i]; k < first.image[i + 1]; ++k) {
+            const bool keeps = keeps_videos && all.grid_t(k) != 0;
+            for (uint32_t f = 0; f < all.crops(k); ++f, ++crop) {
+              if (!keeps) continue;
+              columns.add_grid_h(all.grid_h(crop));
+              columns.add_grid_w(all.grid_w(crop));
+            }
+            if (!keeps) continue;
+            ++kept;
+            columns.add_crops(all.crops(k));
+            columns.add_grid_t(all.grid_t(k));
+            columns.add_seconds_per_patch(all.seconds_per_patch(k));
+          }
+          columns.set_images(i, kept);
+        }
+      }
+    };
+    uint64_t videos = 0;
+    for (const auto& batches :
+         AssembleAll(JobOf(v1::DELIVERY_EXCHANGE), v1::MODULE_VISION,
+                     PixelType::kFloat32, {}, keep)) {
+      for (const auto& batch : batches) {
+        ASSERT_TRUE(batch.ok()) << batch.status();
+        EXPECT_TRUE(batch->pixel_values.empty());
+        EXPECT_EQ(batch->totals.images, 0);
+        EXPECT_EQ(batch->videos.num_videos(), batch->totals.videos);
+        EXPECT_EQ(batch->vision_max_seqlen, batch->videos.vision.max_seqlen);
+        videos += batch->totals.videos;
+      }
+    }
+    EXPECT_EQ(videos > 0, keeps_videos);
+  }
+}
+
+TEST(VideoBatchesTest, RefusedByName) {
+  SyntheticJob job = JobOf(v1::DELIVERY_DIRECT);
+  job.split = true;
+  EXPECT_THAT(std::string(ShapeOf(SyntheticJobMessage(job),
+                                  RoleOf(v1::MODULE_VISION, 0))
+                              .status()
+                              .message()),
+              HasSubstr("placement is split with a model of videos"));
+}
+
+}  // namespace
+}  // namespace ballast
