@@ -85,8 +85,8 @@ void AddInit(CommandLine* line) {
       R"(Looks at a folder and writes a configuration for it that runs as it is, with
 a comment on each line: sources of WebDataset tars, JSON lines, Parquet files
 and folders of Energon, the model's profile and tokenizer, a rank for each GPU.
-Prints what it found and what it could not tell. Reads the first samples of each source only;
-`ballast-server index` reads all. Never overwrites a file.)",
+Prints what it found and what it could not tell. Reads the first samples of each
+source only; `ballast-server index` reads all. Never overwrites a file.)",
       R"(  ballast-server init data
   ballast-server init data --model-dir Qwen2.5-VL-7B-Instruct
   ballast-server init /mnt/data --out jobs/docs.yaml)",
