@@ -125,11 +125,12 @@ absl::Status Serve(const Options& options) {
         LoaderServer::Start(config, LoaderServer::Rehearsal::kFirstBlocks));
   }
   const std::string addresses = absl::StrJoin(server->addresses(), " ");
+  // Logged first: whoever has read `ready` finds it in the log.
+  LogInfo("ready at ", addresses);
   std::cout << "ready " << addresses << std::endl;
   if (!std::cout) {
     return absl::UnavailableError("cannot write to standard output");
   }
-  LogInfo("ready at ", addresses);
   NotifyServiceManager(absl::StrCat("READY=1\nSTATUS=serving at ", addresses));
 
   const std::optional<absl::Duration> watchdog = WatchdogTimeout();

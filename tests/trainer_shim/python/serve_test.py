@@ -79,6 +79,7 @@ class ServeTest(tools.ToolTest):
 
     def test_a_server_that_ends_early_is_an_error(self):
         server = ballast.serve(self.config)
+        self.assertIn("ready at", server.log())
         # The server is the only child of the process that watches it.
         with open("/proc/%d/task/%d/children" % ((server._process.pid,) * 2)) as file:
             (child,) = map(int, file.read().split())
