@@ -1,7 +1,7 @@
 """precompiled_header: GCC's form of a header that has been read once.
 
-Belongs to `--config=quick`; .bazelrc and BUILD.bazel beside this file say how it
-reaches every compilation.
+Of use to `--config=quick`, for all files, and to every build's test files; .bazelrc
+and BUILD.bazel beside this file say how it reaches their compilations.
 """
 
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
@@ -16,8 +16,18 @@ def _precompiled_header_impl(ctx):
         unsupported_features = ctx.disabled_features,
     )
 
+    tool = cc_common.get_tool_for_action(
+        feature_configuration = features,
+        action_name = CPP_COMPILE_ACTION_NAME,
+    )
+    if "clang" in tool:
+        # Reads the header itself: its own form of one belongs beside the source.
+        header = ctx.actions.declare_file(ctx.label.name + ".h")
+        ctx.actions.symlink(output = header, target_file = ctx.file.src)
+        return [DefaultInfo(files = depset([header]))]
+
     # GCC refuses a header that was compiled with other options, so they are those
-    # of a .cc file.
+    # of a .cc file of a program: Bazel compiles it with -fPIC except for opt.
     options = cc_common.get_memory_inefficient_command_line(
         feature_configuration = features,
         action_name = CPP_COMPILE_ACTION_NAME,
@@ -25,6 +35,7 @@ def _precompiled_header_impl(ctx):
             cc_toolchain = toolchain,
             feature_configuration = features,
             user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts,
+            use_pic = ctx.var["COMPILATION_MODE"] != "opt",
         ),
     )
 
@@ -32,10 +43,7 @@ def _precompiled_header_impl(ctx):
     # compilation fails; it never falls back to reading the headers.
     output = ctx.actions.declare_file(ctx.label.name + ".h.gch")
     ctx.actions.run(
-        executable = cc_common.get_tool_for_action(
-            feature_configuration = features,
-            action_name = CPP_COMPILE_ACTION_NAME,
-        ),
+        executable = tool,
         arguments = options + ["-x", "c++-header", "-c", ctx.file.src.path, "-o", output.path],
         inputs = depset([ctx.file.src], transitive = [toolchain.all_files]),
         outputs = [output],
