@@ -181,8 +181,8 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertEqual(int((labels != -100).sum()), sum(n - 1 for n in LENGTHS))
         self.assertIs(inputs["pixel_values"], given["pixel_values"])
 
-    def test_flash_attention(self):
-        inputs = huggingface.packed(batch(), flash_attention=True)
+    def test_bounds_of_the_samples(self):
+        inputs = huggingface.packed(batch())
         self.assertEqual(inputs["cu_seq_lens_q"].tolist(), [0, 8, 16, 20])
         self.assertEqual(inputs["cu_seq_lens_k"].tolist(), [0, 8, 16, 20])
         self.assertEqual((inputs["max_length_q"], inputs["max_length_k"]), (8, 8))

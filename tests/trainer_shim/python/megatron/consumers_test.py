@@ -60,7 +60,7 @@ class ConsumersTest(unittest.TestCase):
         given = batch(GRIDS)
         known = parameters(transformers.Qwen2_5_VLForConditionalGeneration.forward)
         known |= set(FlashAttentionKwargs.__annotations__)
-        self.assertLessEqual(set(huggingface.packed(given, flash_attention=True)), known)
+        self.assertLessEqual(set(huggingface.packed(given)), known)
         self.assertLessEqual(set(huggingface.padded(given)), known)
         self.assertLessEqual(set(huggingface.unpacked(given, [2])[0]), known)
 

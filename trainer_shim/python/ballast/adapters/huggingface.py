@@ -9,15 +9,16 @@ from ._rows import require_packed, require_paired, require_patches
 from .padded import rows
 
 
-def packed(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[str, Any]:
+def packed(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """Arguments for one call of the model, with all samples of a batch in one row.
 
         loss = model(**ballast.adapters.huggingface.packed(batch)).loss
 
     Keys: `input_ids`, `labels` [1, T], `position_ids` [4, 1, T], `attention_mask` None,
-    `use_cache` False; with images `pixel_values` and `image_grid_thw`; with videos
-    `pixel_values_videos` and `video_grid_thw`. The times of videos
-    (`second_per_grid_ts`) are in the positions and in the text.
+    `use_cache` False; `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q`, `max_length_k`;
+    with images `pixel_values` and `image_grid_thw`; with videos `pixel_values_videos`
+    and `video_grid_thw`. The times of videos (`second_per_grid_ts`) are in the positions
+    and in the text.
 
     The first axis of `position_ids` counts each sample's tokens from 0: these models
     use it to tell the samples of a row apart (with attention "sdpa", "eager" or
@@ -31,33 +32,33 @@ def packed(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[s
     wrapper that gathers weights in every run of a module (FSDP, ZeRO-3) waits without end
     where one rank has both and another one kind: such a job takes images or videos.
 
-    Args:
-        flash_attention: add `cu_seq_lens_q`, `cu_seq_lens_k`, `max_length_q` and
-            `max_length_k`, so that Flash Attention need not find the samples.
+    The linear attention of Qwen3.5 reads `cu_seq_lens_q` alone. It needs the package
+    flash-linear-attention to keep the samples apart; without it transformers 5.23 raises
+    ValueError, and `unpacked` or `padded` serve instead.
     """
-    inputs = packed_text(batch, flash_attention=flash_attention)
+    inputs = packed_text(batch)
     inputs.update(_images(*_without_dummy(batch)))
     inputs.update(_videos(batch))
     return inputs
 
 
-def packed_text(batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[str, Any]:
+def packed_text(batch: Mapping[str, Any]) -> Dict[str, Any]:
     """`packed` without the images and videos."""
     require_packed(batch, "huggingface.packed")
     ids, positions = batch["input_ids"], batch["position_ids"]
-    inputs: Dict[str, Any] = {
+    places, longest = batch["cu_seqlens_padded"], int(batch["max_seqlen"])
+    return {
         "input_ids": ids,
         "attention_mask": None,
         "position_ids": concatenate([_counted(batch, positions), _three(positions)], 0),
         "labels": _moved_right(batch["labels"]),
         "use_cache": False,
+        # Linear attention has no other way to tell the samples apart.
+        "cu_seq_lens_q": places,
+        "cu_seq_lens_k": places,
+        "max_length_q": longest,
+        "max_length_k": longest,
     }
-    if flash_attention:
-        places = batch["cu_seqlens_padded"]
-        longest = int(batch["max_seqlen"])
-        inputs.update(cu_seq_lens_q=places, cu_seq_lens_k=places,
-                      max_length_q=longest, max_length_k=longest)  # fmt: skip
-    return inputs
 
 
 def padded(batch: Mapping[str, Any]) -> Dict[str, Any]:

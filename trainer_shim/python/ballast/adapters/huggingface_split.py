@@ -57,13 +57,13 @@ class SplitPlacement:
             handle.remove()
         self._handles = []
 
-    def packed(self, batch: Mapping[str, Any], *, flash_attention: bool = False) -> Dict[str, Any]:
+    def packed(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
         """Arguments for one call of the model, as `huggingface.packed` makes them. For use
         within the context: outside it the model raises an error. A batch of `paired`
         placement is passed on as that function does."""
         if not is_split(batch):
-            return huggingface.packed(batch, flash_attention=flash_attention)
-        inputs = huggingface.packed_text(batch, flash_attention=flash_attention)
+            return huggingface.packed(batch)
+        inputs = huggingface.packed_text(batch)
         return dict(inputs, pixel_values=TowerBatch(batch))
 
     def padded(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
