@@ -7,35 +7,31 @@
 
 #include "absl/status/status.h"
 #include "proto/config.pb.h"
+#include "proto/schedule/split.h"
 #include "server/command/init/first_samples.h"
 #include "server/corpus/energon/energon_folder.h"
 
 namespace ballast {
 namespace {
 
-struct Part {
-  v1::Split split;
-  const char* name;  // in the configuration
-};
-constexpr Part kParts[] = {{v1::SPLIT_TRAIN, "train"},
-                           {v1::SPLIT_VALID, "valid"},
-                           {v1::SPLIT_TEST, "test"}};
+constexpr v1::Split kSplits[] = {v1::SPLIT_TRAIN, v1::SPLIT_VALID,
+                                 v1::SPLIT_TEST};
 
-v1::Source SourceOf(const std::string& folder, const Part& part, bool crude) {
+v1::Source SourceOf(const std::string& folder, v1::Split split, bool crude) {
   v1::Source source;
   source.set_format(v1::Source::FORMAT_ENERGON);
   source.set_path(folder);
-  source.set_split(part.split);
+  source.set_split(split);
   if (crude) {
     source.mutable_energon()->set_crude(v1::Source::Energon::CRUDE_WEBDATASET);
   }
   return source;
 }
 
-SeenFiles FilesOf(const EnergonFolder& folder, const Part& part) {
+SeenFiles FilesOf(const EnergonFolder& folder, v1::Split split) {
   SeenFiles files;
   files.format = SeenFiles::Format::kEnergon;
-  files.split = part.name;
+  files.split = std::string(SplitName(split));
   files.files = folder.shards.size();
   std::vector<std::string> paths;
   for (const EnergonShard& shard : folder.shards) {
@@ -45,9 +41,9 @@ SeenFiles FilesOf(const EnergonFolder& folder, const Part& part) {
     const uint64_t bytes = std::filesystem::file_size(paths.back(), error);
     if (!error) files.bytes += bytes;
   }
-  // Sizes alone: which parts of a sample are its text, dataset.yaml says.
+  // Sizes alone: which parts of a sample are its text, dataset.yaml says, and
+  // how many samples there are, .info does.
   SeenFiles sizes = files;
-  sizes.format = SeenFiles::Format::kWebDataset;
   LookAtFirstSamples(paths, {}, &sizes);
   files.looked_at = sizes.looked_at;
   files.with_images = sizes.with_images;
@@ -61,34 +57,29 @@ SeenFiles FilesOf(const EnergonFolder& folder, const Part& part) {
 absl::StatusOr<std::vector<SeenFiles>> LookAtEnergon(const std::string& folder,
                                                      const std::string& path) {
   std::vector<SeenFiles> found;
-  absl::Status first;
-  for (const Part& part : kParts) {
+  absl::Status none;
+  for (const v1::Split split : kSplits) {
     bool crude = false;
     absl::StatusOr<EnergonFolder> opened =
-        OpenEnergonFolder(SourceOf(folder, part, crude), "");
+        OpenEnergonFolder(SourceOf(folder, split, crude), "");
     if (absl::IsUnimplemented(opened.status())) {
       crude = true;
       const absl::StatusOr<EnergonFolder> again =
-          OpenEnergonFolder(SourceOf(folder, part, crude), "");
+          OpenEnergonFolder(SourceOf(folder, split, crude), "");
       if (again.ok()) opened = *again;
     }
-    if (!opened.ok()) {
+    if (absl::IsNotFound(opened.status())) {
       // A folder need not have every part.
-      first.Update(opened.status());
+      none.Update(opened.status());
       continue;
     }
-    if (opened->shards.empty()) continue;
-    SeenFiles files = FilesOf(*opened, part);
+    if (!opened.ok()) return opened.status();
+    SeenFiles files = FilesOf(*opened, split);
     files.path = path;
     files.crude = crude;
     found.push_back(std::move(files));
   }
-  if (found.empty()) {
-    return first.ok() ? absl::FailedPreconditionError(
-                            "no part of its split.yaml has shards; run "
-                            "`energon prepare` on it again")
-                      : first;
-  }
+  if (found.empty()) return none;
   return found;
 }
 

@@ -12,7 +12,8 @@ namespace ballast {
 // The parts (train, val, test) of an Energon folder that have shards, each as a
 // source of its own at `path`, the folder as the configuration shall name it.
 // Reads the first samples of each. Blocks on the disk. Errors: as
-// OpenEnergonFolder, for what Ballast cannot read in any way.
+// OpenEnergonFolder, also if only one of the parts cannot be read, so that none
+// is left out unsaid.
 absl::StatusOr<std::vector<SeenFiles>> LookAtEnergon(const std::string& folder,
                                                      const std::string& path);
 

@@ -93,9 +93,9 @@ absl::Status ParseSplit(const std::string& text, absl::string_view part,
                            KeysOf(parts, "split_parts", 1000));
   const YAML::Node list = FindKey(parts, std::string(part));
   if (!list.IsDefined()) {
-    return Fault(absl::StrCat("split_parts: no ", part, "; it has ",
-                              absl::StrJoin(names, ", "),
-                              ": name one with energon.split_part"));
+    return absl::NotFoundError(absl::StrCat(
+        "split_parts: no ", part, "; it has ", absl::StrJoin(names, ", "),
+        ": name one with energon.split_part"));
   }
   BALLAST_ASSIGN_OR_RETURN(const std::vector<std::string> shards,
                            ExpandAll(list, absl::StrCat("split_parts.", part)));
@@ -121,7 +121,7 @@ absl::Status ParseSplit(const std::string& text, absl::string_view part,
     folder->shards.push_back(found->second);
   }
   if (!folder->shards.empty()) return absl::OkStatus();
-  return Fault(absl::StrCat("split_parts.", part, ": no shards"));
+  return absl::NotFoundError(absl::StrCat("split_parts.", part, ": no shards"));
 }
 
 absl::StatusOr<std::string> ReadMeta(const std::string& path) {

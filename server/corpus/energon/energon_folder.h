@@ -38,9 +38,9 @@ struct EnergonFolder {
 
 // Reads .nv-meta of `source`, whose path is a folder and starts at `directory`.
 // Blocks on the disk. Errors, naming the file: NOT_FOUND (no .nv-meta, with
-// what makes one); INVALID_ARGUMENT (a file that is not as Energon writes it, a
-// split that is not there, a shard that is listed twice or has no count, a
-// compressed one); UNIMPLEMENTED (ParseDatasetYaml).
+// what makes one; a split that is not there or has no shards); INVALID_ARGUMENT
+// (a file that is not as Energon writes it, a shard that is listed twice or has
+// no count, a compressed one); UNIMPLEMENTED (ParseDatasetYaml).
 absl::StatusOr<EnergonFolder> OpenEnergonFolder(const v1::Source& source,
                                                 absl::string_view directory);
 

@@ -117,10 +117,22 @@ class InitTest(tools.ToolTest):
         said, _ = self.runs(folder)
         self.assertIn("nv: energon nv, 12 samples", said)
         self.assertIn("chat: jsonl chat.jsonl, 12 samples", said)
+        # One part that cannot be read is no reason to train on the others alone.
+        os.remove(folder + "/ballast.yaml")
+        split = folder + "/nv/.nv-meta/split.yaml"
+        with open(split, encoding="utf-8") as file:
+            whole = file.read()
+        with open(split, "w", encoding="utf-8") as file:
+            file.write(whole.replace("val: []", "val:\n  - lost.tar"))
+        said = self.ok("ballast-server", "init", folder, "--out", folder + "/lost.yaml")
+        self.assertRegex(said, "left out .*/nv: .*lost.tar is not in shard_counts")
+        self.assertNotIn("energon nv", said)
+        os.remove(folder + "/lost.yaml")
+        with open(split, "w", encoding="utf-8") as file:
+            file.write(whole)
         # What Energon's description says cannot be read is left out with the reason.
         with open(folder + "/nv/.nv-meta/dataset.yaml", "w", encoding="utf-8") as file:
             file.write("sample_type: {__module__: megatron.energon, __class__: SimilarityX}\n")
-        os.remove(folder + "/ballast.yaml")
         out = folder + "/again.yaml"
         said = self.ok("ballast-server", "init", folder, "--out", out)
         self.assertRegex(said, "left out .*/nv: ")

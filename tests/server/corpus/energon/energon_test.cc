@@ -136,9 +136,11 @@ TEST_F(EnergonTest, ReadsTheSplitThatTheSourceNames) {
   EXPECT_EQ(Build().samples, 1);
   EXPECT_THAT(Samples(), ElementsAre(HasSubstr("When?")));
   source_.set_split(v1::SPLIT_TEST);
+  EXPECT_EQ(Failure().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(Failure().message()),
               HasSubstr("split_parts.test: no shards"));
   source_.mutable_energon()->set_split_part("dev");
+  EXPECT_EQ(Failure().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(Failure().message()),
               HasSubstr("split_parts: no dev; it has train, val, test"));
 }
