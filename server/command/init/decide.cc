@@ -193,7 +193,7 @@ class Decider {
                     [](const SeenFiles& f) { return SplitOf(f) == "train"; });
     text_.Line("sources:");
     for (const SeenFiles& files : seen_.files) {
-      // Where nothing is for training, names count for nothing.
+      // Names do not decide if none of them is one of training data.
       const std::string split =
           has_train || !files.split.empty() ? SplitOf(files) : "train";
       const std::string name =

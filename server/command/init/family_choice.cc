@@ -24,7 +24,7 @@ struct TypeFamily {
   const char* model_type;
   const char* profile;
 };
-// As transformers names the types.
+// Names of the types in transformers.
 constexpr TypeFamily kTypes[] = {
     {"ernie4_5_vl_moe", "ernie4_5_vl"},
     {"gemma3", "gemma3"},

@@ -12,8 +12,8 @@
 
 namespace ballast {
 
-// What a Hugging Face model's config.json and preprocessor_config.json, parsed
-// objects that may be empty, say of its image family. All pure.
+// Tells a Hugging Face model's image family from its config.json and
+// preprocessor_config.json, parsed objects that may be empty. All pure.
 
 // The family's profile by config.json's model_type and, where one type has
 // several, by what tells them apart. "": no family has this type.

@@ -153,34 +153,29 @@ class Chooser {
 
   // Bounds that the family's rule reads and that are not the profile's.
   void AddBounds(const Json& processor, const ImageFamily& family) {
-    const Json size = processor.value("size", Json::object());
-    const auto add = [&](const char* key, const char* edge, uint64_t usual) {
-      std::optional<uint64_t> pixels = Number(processor, key);
-      if (!pixels.has_value() && size.is_object()) pixels = Number(size, edge);
+    const auto add = [&](const char* key, std::optional<uint64_t> pixels,
+                         uint64_t usual) {
       if (!pixels.has_value() || *pixels == usual || *pixels == 0 ||
           !ReadsNumber(family.rule, key)) {
         return;
       }
       Add(key, absl::StrCat(*pixels), "preprocessor_config.json");
     };
-    add("min_pixels", "shortest_edge", family.min_pixels);
-    add("max_pixels", "longest_edge", family.max_pixels);
+    add("min_pixels", MinPixels(processor), family.min_pixels);
+    add("max_pixels", MaxPixels(processor), family.max_pixels);
   }
 
   absl::Status AddFamilyTemplate() {
     if (FindFamilyTemplate(profile_).ok()) return absl::OkStatus();
-    const std::string& text = seen_.chat_template;
-    if (absl::StrContains(text, "<|im_start|>")) {
-      Add("chat_template", "chatml", "by the model's chat template");
-    } else if (absl::StrContains(text, "<|start_header_id|>")) {
-      Add("chat_template", "llama3", "by the model's chat template");
-    } else {
+    const std::string known = KnownTemplate();
+    if (known.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
           seen_.folder, ": the chat template of ", profile_,
           " is not covered, and the model's own is neither ChatML nor Llama "
           "3's; render the texts with its tokenizer and store them as token "
           "ids (docs/text.md), or train another model"));
     }
+    Add("chat_template", known, "by the model's chat template");
     choice_.unsure.push_back(absl::StrCat(
         "the chat template: that of ", profile_,
         " is not covered, so it was guessed from the model's files; compare "
@@ -243,16 +238,14 @@ class Chooser {
           "the tokenizer: ", seen_.folder,
           " has no tokenizer.json, so each byte of text is a token"));
     }
-    const std::string& text = seen_.chat_template;
-    if (absl::StrContains(text, "<|start_header_id|>")) {
-      Add("chat_template", "llama3", "by the model's chat template");
-      return;
+    const std::string known = KnownTemplate();
+    if (known.empty()) {
+      Add("chat_template", "chatml", "that of the Qwen models");
+    } else {
+      Add("chat_template", known, "by the model's chat template");
     }
-    Add("chat_template", "chatml",
-        absl::StrContains(text, "<|im_start|>") ? "by the model's chat template"
-                                                : "that of the Qwen models");
     constexpr char kPrompt[] = "You are a helpful assistant.";
-    if (absl::StrContains(text, kPrompt)) {
+    if (known != "llama3" && absl::StrContains(seen_.chat_template, kPrompt)) {
       Add("system_prompt", Json(kPrompt).dump(),
           "as the template adds where there is none");
     }
@@ -264,28 +257,48 @@ class Chooser {
     return found->get<uint64_t>();
   }
 
+  // The chat template of ours that the model's own resembles, or "".
+  std::string KnownTemplate() const {
+    const std::string& text = seen_.chat_template;
+    if (absl::StrContains(text, "<|start_header_id|>")) return "llama3";
+    if (absl::StrContains(text, "<|im_start|>")) return "chatml";
+    return "";
+  }
+
+  // Bounds of an image's pixels, by their own keys or as edges of `size`.
+  static std::optional<uint64_t> MinPixels(const Json& processor) {
+    return PixelBound(processor, "min_pixels", "shortest_edge");
+  }
+  static std::optional<uint64_t> MaxPixels(const Json& processor) {
+    return PixelBound(processor, "max_pixels", "longest_edge");
+  }
+  static std::optional<uint64_t> PixelBound(const Json& processor,
+                                            const char* key, const char* edge) {
+    const std::optional<uint64_t> pixels = Number(processor, key);
+    const auto size = processor.find("size");
+    if (pixels.has_value() || size == processor.end() || !size->is_object()) {
+      return pixels;
+    }
+    return Number(*size, edge);
+  }
+
   absl::Status AddProcessor(const Json& processor) {
     v1::Model model;
     model.set_profile(profile_);
     BALLAST_RETURN_IF_ERROR(ApplyModelProfile(&model));
-    const Json size = processor.value("size", Json::object());
-    uint64_t most = 0;
-    for (const auto& [key, other] :
-         {std::pair<const char*, const char*>{"min_pixels", "shortest_edge"},
-          {"max_pixels", "longest_edge"}}) {
-      std::optional<uint64_t> pixels = Number(processor, key);
-      if (!pixels.has_value() && size.is_object()) pixels = Number(size, other);
-      const bool is_most = key[1] == 'a';
-      if (pixels.has_value()) {
-        Add(key, absl::StrCat(*pixels), "preprocessor_config.json");
-        if (is_most) most = *pixels;
-      } else if (is_most) {
-        most = kUsualMaxPixels;
-        Add(key, absl::StrCat(most), "larger images are shrunk to this");
-        choice_.unsure.push_back(
-            "max_pixels: no preprocessor_config.json says it; took about one "
-            "megapixel");
-      }
+    const std::optional<uint64_t> least = MinPixels(processor);
+    if (least.has_value()) {
+      Add("min_pixels", absl::StrCat(*least), "preprocessor_config.json");
+    }
+    const std::optional<uint64_t> stated = MaxPixels(processor);
+    const uint64_t most = stated.value_or(kUsualMaxPixels);
+    Add("max_pixels", absl::StrCat(most),
+        stated.has_value() ? "preprocessor_config.json"
+                           : "larger images are shrunk to this");
+    if (!stated.has_value()) {
+      choice_.unsure.push_back(
+          "max_pixels: no preprocessor_config.json says it; took about one "
+          "megapixel");
     }
     const uint64_t patch =
         AddSize(processor, "patch_size", "patch", model.patch());
