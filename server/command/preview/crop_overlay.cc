@@ -38,12 +38,10 @@ std::vector<CropPlace> PlacesOfCrops(const ImagePlan& plan) {
   for (const PlanStage& stage : plan.stages) {
     for (uint32_t i = 0; i < stage.rows * stage.columns; ++i) {
       CropPlace crop;
-      crop.left =
-          stage.crop.left + double{1} * (i % stage.columns) * stage.crop.width;
-      crop.top =
-          stage.crop.top + double{1} * (i / stage.columns) * stage.crop.height;
       crop.width = stage.crop.width;
       crop.height = stage.crop.height;
+      crop.left = stage.crop.left + i % stage.columns * crop.width;
+      crop.top = stage.crop.top + i / stage.columns * crop.height;
       // From this stage's canvas back to the image.
       const PlanStage* at = &stage;
       while (true) {

@@ -11,7 +11,7 @@
 
 namespace ballast {
 
-// Where a crop lies on the image that it was cut from, in the image's pixels.
+// Place of a crop on the image that it was cut from, in the image's pixels.
 // Parts outside the image are padding.
 struct CropPlace {
   double left = 0;

@@ -1,8 +1,10 @@
 #include "server/command/preview/preview_pages.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/mutex.h"
 #include "common/status_macros.h"
 #include "proto/schedule/module.h"
@@ -33,6 +36,9 @@ namespace {
 constexpr size_t kKept = 4;
 constexpr absl::Duration kLongestSearch = absl::Seconds(20);
 constexpr size_t kMostMatches = 20;
+constexpr const char* kPaths[] = {"/api/job",    "/api/find", "/api/image",
+                                  "/api/sample", "/api/crop", "/api/crops",
+                                  "/api/search", "/api/rank"};
 
 using SharedView = std::shared_ptr<const SampleView>;
 
@@ -96,10 +102,23 @@ HttpResponse JsonAnswer(std::string json) {
   return response;
 }
 
+// Bytes that are not UTF-8, such as a name's, become U+FFFD.
+HttpResponse JsonAnswer(const nlohmann::ordered_json& json) {
+  return JsonAnswer(
+      json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+absl::StatusOr<HttpResponse> PngAnswer(absl::Span<const uint8_t> pixels,
+                                       uint32_t width, uint32_t height) {
+  HttpResponse response;
+  response.content_type = "image/png";
+  BALLAST_ASSIGN_OR_RETURN(response.body, EncodePng(pixels, width, height));
+  return response;
+}
+
 HttpResponse Refuse(const absl::Status& why) {
-  HttpResponse response = JsonAnswer(
-      nlohmann::ordered_json{{"error", std::string(why.message())}}.dump(
-          -1, ' ', false, nlohmann::json::error_handler_t::replace));
+  HttpResponse response =
+      JsonAnswer(nlohmann::ordered_json{{"error", std::string(why.message())}});
   switch (why.code()) {
     case absl::StatusCode::kInvalidArgument:
       response.status = 400;
@@ -136,13 +155,14 @@ class PreviewData {
                              recent_.Get(split, position));
     if (request.path == "/api/sample") return JsonAnswer(ViewJson(*view));
     if (request.path == "/api/crops") return Crops(request, *view);
-    return Crop(request, *view);
+    if (request.path == "/api/crop") return Crop(request, *view);
+    return absl::InternalError(
+        absl::StrCat(request.path, " is among kPaths and is not answered"));
   }
 
   static bool Has(const std::string& path) {
-    return path == "/api/job" || path == "/api/find" || path == "/api/image" ||
-           path == "/api/sample" || path == "/api/crop" ||
-           path == "/api/crops" || path == "/api/search" || path == "/api/rank";
+    return std::find(std::begin(kPaths), std::end(kPaths), path) !=
+           std::end(kPaths);
   }
 
  private:
@@ -170,11 +190,9 @@ class PreviewData {
                          {"sample", one.ordinal},
                          {"name", one.name}});
     }
-    const nlohmann::ordered_json json = {{"matches", std::move(matches)},
-                                         {"looked_at", search.looked_at},
-                                         {"complete", search.complete}};
-    return JsonAnswer(
-        json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return JsonAnswer(nlohmann::ordered_json{{"matches", std::move(matches)},
+                                             {"looked_at", search.looked_at},
+                                             {"complete", search.complete}});
   }
 
   absl::StatusOr<HttpResponse> Rank(const HttpRequest& request,
@@ -195,16 +213,20 @@ class PreviewData {
     BALLAST_ASSIGN_OR_RETURN(const RankSamples samples,
                              SamplesOfRank(*job_, place));
     return JsonAnswer(nlohmann::ordered_json{{"reads", samples.reads},
-                                             {"trains_on", samples.trains_on}}
-                          .dump());
+                                             {"trains_on", samples.trains_on}});
+  }
+
+  // The image of the parameter `image`, as stored.
+  absl::StatusOr<std::string> File(const HttpRequest& request, v1::Split split,
+                                   uint64_t position) const {
+    BALLAST_ASSIGN_OR_RETURN(const uint64_t image, Number(request, "image"));
+    return viewer_->ImageFile(split, position, image);
   }
 
   absl::StatusOr<HttpResponse> Image(const HttpRequest& request,
                                      v1::Split split, uint64_t position) const {
-    BALLAST_ASSIGN_OR_RETURN(const uint64_t image, Number(request, "image"));
     HttpResponse response;
-    BALLAST_ASSIGN_OR_RETURN(response.body,
-                             viewer_->ImageFile(split, position, image));
+    BALLAST_ASSIGN_OR_RETURN(response.body, File(request, split, position));
     const absl::StatusOr<ImageHeader> header = ReadImageHeader(response.body);
     response.content_type =
         header.ok() ? absl::StrCat("image/", ImageFormatName(header->format))
@@ -214,10 +236,8 @@ class PreviewData {
 
   absl::StatusOr<HttpResponse> Crops(const HttpRequest& request,
                                      const SampleView& view) const {
-    BALLAST_ASSIGN_OR_RETURN(const uint64_t image, Number(request, "image"));
-    BALLAST_ASSIGN_OR_RETURN(
-        const std::string file,
-        viewer_->ImageFile(view.split, view.position, image));
+    BALLAST_ASSIGN_OR_RETURN(const std::string file,
+                             File(request, view.split, view.position));
     const v1::Model& model = job_->config.model();
     ImageDecoder decoder(ImageOptionsOf(model));
     BALLAST_ASSIGN_OR_RETURN(RgbImage decoded, decoder.Decode(file));
@@ -225,11 +245,7 @@ class PreviewData {
         const RgbImage drawn,
         DrawCropsOn(std::move(decoded), model,
                     static_cast<uint32_t>(view.images.size())));
-    HttpResponse response;
-    response.content_type = "image/png";
-    BALLAST_ASSIGN_OR_RETURN(
-        response.body, EncodePng(drawn.pixels, drawn.width, drawn.height));
-    return response;
+    return PngAnswer(drawn.pixels, drawn.width, drawn.height);
   }
 
   static absl::StatusOr<HttpResponse> Crop(const HttpRequest& request,
@@ -241,11 +257,7 @@ class PreviewData {
                        " crops; wanted number ", crop, ", from 0"));
     }
     const SampleView::Crop& found = view.crops[crop];
-    HttpResponse response;
-    response.content_type = "image/png";
-    BALLAST_ASSIGN_OR_RETURN(
-        response.body, EncodePng(found.pixels, found.width, found.height));
-    return response;
+    return PngAnswer(found.pixels, found.width, found.height);
   }
 
   const OpenedJob* const job_;
