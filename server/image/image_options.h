@@ -31,26 +31,11 @@ struct ImageOptions {
   friend bool operator==(const ImageOptions&, const ImageOptions&) = default;
 };
 
-// The filter of a model's images: bicubic unless its family names another.
-inline ResampleFilter FilterOf(const v1::Model& model) {
-  switch (model.image_family().filter()) {
-    case v1::ImageFamily::FILTER_BILINEAR:
-      return ResampleFilter::kBilinear;
-    case v1::ImageFamily::FILTER_LANCZOS:
-      return ResampleFilter::kLanczos;
-    case v1::ImageFamily::FILTER_BOX:
-      return ResampleFilter::kBox;
-    default:
-      return ResampleFilter::kBicubic;
-  }
-}
-
 // The image options of `model`. Its `resample` may be unspecified: Pillow 12's
 // pixels.
 inline ImageOptions ImageOptionsOf(const v1::Model& model) {
   ImageOptions options;
-  options.resampling.filter = FilterOf(model);
-  options.resampling.library = LibraryOf(model.resample());
+  options.resampling = ResamplingOf(model);
   options.fast = model.resample() == v1::Model::RESAMPLE_FAST;
   options.apply_exif_orientation = model.exif_orientation();
   return options;
