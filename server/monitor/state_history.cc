@@ -10,29 +10,38 @@
 namespace ballast {
 namespace {
 
+// The number of a column. A name that no column has does not compile.
+constexpr size_t Column(absl::string_view name) {
+  size_t i = 0;
+  while (HistoryPoint::kColumns.at(i) != name) ++i;
+  return i;
+}
+
 // Metrics that a column sums: those of a family that have the label, of which
 // an empty name means any.
 struct Part {
-  int column;
+  size_t column;
   const char* family;
   const char* label;
   const char* value;
 };
 
 constexpr Part kParts[] = {
-    {0, "ballast_step", "", ""},
-    {1, "ballast_images_total", "use", "vision"},
-    {1, "ballast_images_total", "use", "encoded"},
-    {2, "ballast_tokens_total", "", ""},
-    {3, "ballast_sent_bytes_total", "", ""},
-    {4, "ballast_rank_seconds", "phase", "wait"},
-    {5, "ballast_rank_seconds", "phase", "train"},
-    {6, "ballast_memory_in_use_bytes", "", ""},
-    {7, "ballast_workers_busy", "", ""},
-    {8, "ballast_balance_spread_ratio", "module", "vision"},
-    {9, "ballast_balance_spread_ratio", "module", "language"},
-    {10, "ballast_bad_samples", "", ""},
-    {11, "ballast_clients", "", ""},
+    {Column("step"), "ballast_step", "", ""},
+    {Column("images"), "ballast_images_total", "use", "vision"},
+    {Column("images"), "ballast_images_total", "use", "encoded"},
+    {Column("tokens"), "ballast_tokens_total", "", ""},
+    {Column("sent_bytes"), "ballast_sent_bytes_total", "", ""},
+    {Column("wait_seconds"), "ballast_rank_seconds", "phase", "wait"},
+    {Column("train_seconds"), "ballast_rank_seconds", "phase", "train"},
+    {Column("memory_bytes"), "ballast_memory_in_use_bytes", "", ""},
+    {Column("workers_busy"), "ballast_workers_busy", "", ""},
+    {Column("spread_vision"), "ballast_balance_spread_ratio", "module",
+     "vision"},
+    {Column("spread_language"), "ballast_balance_spread_ratio", "module",
+     "language"},
+    {Column("bad_samples"), "ballast_bad_samples", "", ""},
+    {Column("clients"), "ballast_clients", "", ""},
 };
 
 bool Has(const v1::MetricFamily::Metric& metric, absl::string_view label,
