@@ -7,12 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-
-#ifdef __CUDACC__
-#define BALLAST_HOST_DEVICE __host__ __device__
-#else
-#define BALLAST_HOST_DEVICE
-#endif
+#include "trainer_shim/host_device.h"
 
 namespace ballast {
 

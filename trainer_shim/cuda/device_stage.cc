@@ -282,18 +282,11 @@ absl::Status DeviceStage::PackText(const StagedBatch& staged,
 absl::Status DeviceStage::PackImages(const StagedBatch& staged,
                                      const DeviceEntry& entry) {
   const StagingPlan& plan = staged.plan;
-  const auto* first = reinterpret_cast<const PatchifyImage*>(
-      staged.host.data() + plan.landing.received + plan.upload.images);
-  PatchifyBatch pack;
-  pack.pixels = staged.landing;
-  pack.pixel_bytes = plan.landing.bytes;
-  pack.images = absl::MakeConstSpan(first, plan.images);
-  pack.device_images = At<PatchifyImage>(entry.upload, plan.upload.images);
-  pack.out = At<uint8_t>(entry.output, plan.output.pixel_values);
+  PatchifyBatch pack = PatchesOf(staged, entry, plan.upload.images, plan.images,
+                                 plan.output.pixel_values);
   pack.out_rows = plan.rows;
   pack.tile_h = staged.layout.crops.shape.tile_h;
   pack.tile_w = staged.layout.crops.shape.tile_w;
-  pack.type = pixel_type_;
   return patchifier_.Launch(pack, stream_->get());
 }
 
@@ -301,17 +294,25 @@ absl::Status DeviceStage::PackVideos(const StagedBatch& staged,
                                      const DeviceEntry& entry) {
   const StagingPlan& plan = staged.plan;
   if (plan.frames == 0) return absl::OkStatus();
+  PatchifyBatch pack = PatchesOf(staged, entry, plan.upload.frames, plan.frames,
+                                 plan.output.pixel_values_videos);
+  pack.out_rows = plan.video_rows;
+  return patchifier_.Launch(pack, stream_->get());
+}
+
+PatchifyBatch DeviceStage::PatchesOf(const StagedBatch& staged,
+                                     const DeviceEntry& entry, uint64_t upload,
+                                     uint32_t count, uint64_t output) const {
   const auto* first = reinterpret_cast<const PatchifyImage*>(
-      staged.host.data() + plan.landing.received + plan.upload.frames);
+      staged.host.data() + staged.plan.landing.received + upload);
   PatchifyBatch pack;
   pack.pixels = staged.landing;
-  pack.pixel_bytes = plan.landing.bytes;
-  pack.images = absl::MakeConstSpan(first, plan.frames);
-  pack.device_images = At<PatchifyImage>(entry.upload, plan.upload.frames);
-  pack.out = At<uint8_t>(entry.output, plan.output.pixel_values_videos);
-  pack.out_rows = plan.video_rows;
+  pack.pixel_bytes = staged.plan.landing.bytes;
+  pack.images = absl::MakeConstSpan(first, count);
+  pack.device_images = At<PatchifyImage>(entry.upload, upload);
+  pack.out = At<uint8_t>(entry.output, output);
   pack.type = pixel_type_;
-  return patchifier_.Launch(pack, stream_->get());
+  return pack;
 }
 
 }  // namespace ballast

@@ -90,6 +90,11 @@ class DeviceStage {
   absl::Status PackImages(const StagedBatch& staged, const DeviceEntry& entry);
   // A launch of its own: that of still images stays as fast as without videos.
   absl::Status PackVideos(const StagedBatch& staged, const DeviceEntry& entry);
+  // `count` images, whose descriptions are at `upload`, become the rows at
+  // `output`.
+  PatchifyBatch PatchesOf(const StagedBatch& staged, const DeviceEntry& entry,
+                          uint64_t upload, uint32_t count,
+                          uint64_t output) const;
 
   const JobShape shape_;
   const PixelType pixel_type_;
