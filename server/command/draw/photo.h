@@ -4,9 +4,8 @@
 #include "server/command/draw/canvas.h"
 #include "server/command/draw/random.h"
 
-// What a camera or a scanner adds to a drawing. As Canvas: equal calls give
-// equal pixels on every processor, and blurs and warps run on the calling
-// thread.
+// Adds to a drawing what a camera or a scanner adds. Equal calls give equal
+// pixels on every processor; blurs and warps run on the calling thread.
 namespace ballast {
 
 // Lights the picture unevenly: each place keeps from `darkest` (0..255) to all
@@ -25,7 +24,7 @@ void LightForm(Form form, const Box& box, int top, int bottom, Canvas* canvas);
 // Blurs over 2*radius + 1 pixels with Gaussian weights.
 void Blur(int radius, Canvas* canvas);
 
-// Where the corners of a picture go, in 1/1000 of its sides towards its centre;
+// New places of a picture's corners, in 1/1000 of its sides towards its centre;
 // less than 0 is out of the picture.
 struct Corners {
   int top_left[2];
@@ -42,7 +41,7 @@ Corners DrawCorners(int low, int high, Random* look);
 // `outside` is the colour beyond the picture.
 void Warp(const Corners& corners, int bend, Rgb outside, Canvas* canvas);
 
-// As above; the edges of the picture continue beyond it.
+// The same without bend, where the picture's edges continue beyond it.
 void Warp(const Corners& corners, Canvas* canvas);
 
 // Adds a random grey level from -amplitude..amplitude-1 to each pixel, like the

@@ -196,7 +196,7 @@ class ArrowParquetFile final : public ParquetFile {
   }
 
  private:
-  // Of a column chunk; nullopt if it is not within the file.
+  // The bytes of a column chunk; nullopt if it does not begin within the file.
   std::optional<ByteRange> RangeOf(
       const parquet::ColumnChunkMetaData& chunk) const {
     const uint64_t begin = static_cast<uint64_t>(BeginOf(chunk));
