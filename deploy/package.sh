@@ -123,7 +123,7 @@ finish() {
 }
 
 tarball() {
-  local top file
+  local top file brought
   top=$work/$name-$version-linux-$(uname -m)
   cp -a "$tree" "$top"
   mkdir -p "$top/lib"
@@ -132,9 +132,11 @@ tarball() {
   [[ -n $only ]] || ln -s ../../lib "$top/python/ballast/lib"
   # All libraries except the C library, which must be the machine's, the driver,
   # and those that PyTorch brings.
-  ldd "${built[@]}" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+  mapfile -t brought < <(ldd "${built[@]}" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|util|resolv)|libcuda|libnvidia-[^/]*|libnccl)\.so[^/]*$' |
-    grep -vF "$tree/" | xargs -r install -m 644 -t "$top/lib"
+    grep -vF "$tree/")
+  install -m 644 -t "$top/lib" "${brought[@]}"
+  deploy/licences.sh "$top/licences" "${brought[@]}"
   deploy/own_ibverbs.sh "$top/lib"
   elves "$top" | while read -r file; do
     # Programs and libraries find the libraries next to them.
@@ -148,7 +150,7 @@ tarball() {
 }
 
 deb() {
-  local root=$work/deb control=$work/deb/DEBIAN depends file libraries
+  local root=$work/deb control=$work/deb/DEBIAN depends file libraries brought
   mkdir -p "$root/usr" "$control" "$work/debian"
   cp -a "$tree/." "$root/usr/"
   if [[ -z $only ]]; then
@@ -176,6 +178,8 @@ deb() {
     echo "Copyright: 2026 The Ballast authors"
     echo "License: Apache-2.0"
     echo " On Debian systems the licence is in /usr/share/common-licenses/Apache-2.0."
+    echo "Comment: The licences of what is compiled in or brought along are beside this"
+    echo " file, in licences/."
   } >"$root/usr/share/doc/$name/copyright"
   {
     echo "$name ($version) unstable; urgency=medium"
@@ -185,8 +189,10 @@ deb() {
     echo " -- The Ballast authors <maintainers@ballast.invalid>  $(date -uR -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}")"
   } | gzip -9n >"$root/usr/share/doc/$name/changelog.gz"
   # Debian has no Arrow.
-  ldd "$tree/bin/ballast-server" | awk '$1 ~ /^lib(arrow|arrow_s3|parquet)\.so/ {print $3}' |
-    xargs -r install -D -m 644 -t "$root/usr/lib/ballast"
+  mapfile -t brought < <(ldd "$tree/bin/ballast-server" |
+    awk '$1 ~ /^lib(arrow|arrow_s3|parquet)\.so/ {print $3}')
+  ((${#brought[@]} == 0)) || install -D -m 644 -t "$root/usr/lib/ballast" "${brought[@]}"
+  deploy/licences.sh "$root/usr/share/doc/$name/licences" "${brought[@]}"
   # Debian's libraries are in the system's path, CUDA's where the toolkit is, Arrow's
   # in a folder of ours.
   elves "$root/usr" | while read -r file; do

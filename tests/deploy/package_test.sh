@@ -35,6 +35,10 @@ for file in bin/ballast-server bin/ballastctl bin/ballast-rank LICENSE \
   share/ballast/deploy/kubernetes/daemonset.yaml share/doc/ballast/README.md; do
   [[ -e $top/$file ]] || fail "the tarball lacks $file"
 done
+# What is compiled in, and each library that is brought along, has its licence.
+for package in libopencv-core-dev libcli11-dev libgrpc++1.51 libprotobuf32; do
+  [[ -s $top/licences/$package ]] || fail "the tarball lacks the licence of $package"
+done
 # Every library except the C library must come from the tarball itself.
 strays=$(ldd "$top/bin/ballast-server" "$top/lib/libballast_shim.so.1" |
   awk '$2 == "=>" {print $3}' | grep -v "^$top/" |
@@ -66,7 +70,8 @@ for deb in "$work"/dist/*.deb; do
   done
   contents=$(dpkg-deb --contents "$deb")
   for file in ./usr/bin/ballast-server ./lib/systemd/system/ballast-server.service \
-    ./usr/lib/sysusers.d/ballast.conf ./usr/share/ballast/ballast.yaml; do
+    ./usr/lib/sysusers.d/ballast.conf ./usr/share/ballast/ballast.yaml \
+    "./usr/share/doc/$(dpkg-deb --field "$deb" Package)/licences/libopencv-core-dev"; do
     [[ $contents == *" $file"* ]] || fail "$deb lacks $file"
   done
   grep -qvE '^(l\S+|[-d]rw[-x]r-[-x]r-[-x]) root/root ' <<<"$contents" &&
