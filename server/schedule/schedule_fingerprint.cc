@@ -29,6 +29,9 @@ using google::protobuf::Reflection;
 //   2: vision's quadratic cost is summed over images; placement counts the
 //      bytes of payloads as blocks hold them with decode: host
 constexpr int kScheduleRules = 2;
+// The same for balance.placement `split` alone.
+//   2: vision's search finds who takes a sample by the costs of samples
+constexpr int kSplitRules = 2;
 
 // Shortest text that reads back as the same double.
 std::string DoubleText(double value) {
@@ -217,9 +220,10 @@ v1::Fingerprint ScheduleFingerprint(
   }
 
   AddMessage("balance", config.balance(), &entries);
-  // As order.epochs.
-  if (config.balance().placement() != v1::Balance::PLACEMENT_SPLIT) {
-    entries.erase("balance.placement");
+  if (config.balance().placement() == v1::Balance::PLACEMENT_SPLIT) {
+    entries["balance.split_rules"] = absl::StrCat(kSplitRules);
+  } else {
+    entries.erase("balance.placement");  // as order.epochs
   }
   entries["balance.rules"] = absl::StrCat(kScheduleRules);
   entries["topology.colocated"] =

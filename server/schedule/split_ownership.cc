@@ -1,5 +1,6 @@
 #include "server/schedule/split_ownership.h"
 
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -30,21 +31,31 @@ void SplitOwners(const std::vector<ScheduledSample>& samples,
                  const MicroBatchShape& shape, Ownership* ownership) {
   const auto ranks = static_cast<uint32_t>(ownership->groups.size());
   ownership->vision_groups.assign(ranks, {});
+  // Samples are read in order, as they lie in memory.
+  constexpr uint32_t kElsewhere = std::numeric_limits<uint32_t>::max();
+  std::vector<uint32_t> homes(samples.size(), kElsewhere);
+  size_t count = 0;
+  for (uint32_t r = 0; r < ranks; ++r) {
+    for (const uint32_t i : ownership->groups[r]) homes[i] = r;
+    ownership->vision_groups[r].reserve(ownership->groups[r].size() + 2);
+    count += ownership->groups[r].size();
+  }
   std::vector<uint32_t> indexes;  // into `samples`: those with images
   std::vector<double> costs;
   std::vector<VisionSample> placed;
-  for (uint32_t r = 0; r < ranks; ++r) {
-    for (const uint32_t i : ownership->groups[r]) {
-      const SampleSize& size = samples[i].size;
-      if (size.grids.empty()) {
-        ownership->vision_groups[r].push_back(i);
-        continue;
-      }
-      indexes.push_back(i);
-      costs.push_back(
-          SampleCost(size, v1::MODULE_VISION, shape.balance.cost()));
-      placed.push_back({0, EmbeddingTokens(size, shape), r});
+  indexes.reserve(count);
+  costs.reserve(count);
+  placed.reserve(count);
+  for (uint32_t i = 0; i < samples.size(); ++i) {
+    if (homes[i] == kElsewhere) continue;
+    const SampleSize& size = samples[i].size;
+    if (size.grids.empty()) {
+      ownership->vision_groups[homes[i]].push_back(i);
+      continue;
     }
+    indexes.push_back(i);
+    costs.push_back(SampleCost(size, v1::MODULE_VISION, shape.balance.cost()));
+    placed.push_back({0, EmbeddingTokens(size, shape), homes[i]});
   }
   const std::vector<int64_t> fixed =
       FixedPoint(costs, std::accumulate(costs.begin(), costs.end(), 0.0));

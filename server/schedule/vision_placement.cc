@@ -21,30 +21,36 @@ constexpr uint32_t kMaxNumberedRanks = 512;
 class Placement {
  public:
   Placement(const std::vector<VisionSample>& samples, const VisionRanks& ranks)
-      : samples_(samples), ranks_(ranks), groups_(ranks.count) {
-    std::vector<int64_t> costs, loads(ranks.count, 0);
-    costs.reserve(samples.size());
-    int64_t sum = 0, largest = 0;
-    for (uint32_t i = 0; i < samples.size(); ++i) {
-      groups_[samples[i].home].push_back(i);
-      loads[samples[i].home] += samples[i].cost;
-      costs.push_back(samples[i].cost);
-      sum += samples[i].cost;
-      largest = std::max(largest, samples[i].cost);
-    }
-    const int64_t mean = (sum + ranks.count - 1) / ranks.count;
-    const int64_t bound = std::max(mean, largest);
-    const int64_t shared = SharedBound(costs, ranks.count, bound);
-    limit_ = std::max({bound + (bound >> kCloseEnoughShift),
-                       shared + (shared >> kFewSamplesShift),
-                       static_cast<int64_t>(static_cast<double>(mean) *
-                                            (1 + ranks.skip_below))});
-    is_even_ = *std::max_element(loads.begin(), loads.end()) <= limit_;
-  }
+      : samples_(samples), ranks_(ranks) {}
 
-  // Takes the load above the limit off every rank.
+  // Begins with every sample at its home, and takes the load above the limit
+  // off every rank.
   void Even() {
-    if (!is_even_) groups_ = RelieveRanks(samples_, ranks_, limit_);
+    std::vector<int64_t> costs, loads(ranks_.count, 0);
+    costs.reserve(samples_.size());
+    int64_t sum = 0, largest = 0;
+    for (const VisionSample& sample : samples_) {
+      loads[sample.home] += sample.cost;
+      costs.push_back(sample.cost);
+      sum += sample.cost;
+      largest = std::max(largest, sample.cost);
+    }
+    const int64_t mean = (sum + ranks_.count - 1) / ranks_.count;
+    const int64_t bound = std::max(mean, largest);
+    const int64_t shared = SharedBound(costs, ranks_.count, bound);
+    const int64_t limit =
+        std::max({bound + (bound >> kCloseEnoughShift),
+                  shared + (shared >> kFewSamplesShift),
+                  static_cast<int64_t>(static_cast<double>(mean) *
+                                       (1 + ranks_.skip_below))});
+    if (*std::max_element(loads.begin(), loads.end()) > limit) {
+      groups_ = RelieveRanks(samples_, ranks_, limit);
+      return;
+    }
+    groups_.resize(ranks_.count);
+    for (uint32_t i = 0; i < samples_.size(); ++i) {
+      groups_[samples_[i].home].push_back(i);
+    }
   }
 
   // Numbers the groups so that the fewest tokens move.
@@ -120,8 +126,6 @@ class Placement {
   const std::vector<VisionSample>& samples_;
   const VisionRanks& ranks_;
   Groups groups_;  // samples of each rank
-  int64_t limit_ = 0;
-  bool is_even_ = false;  // at home
 };
 
 }  // namespace

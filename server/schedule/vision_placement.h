@@ -31,8 +31,8 @@ struct VisionRanks {
 // embeddings of a sample move if that is not its home. Largest loads come
 // first: the largest is within 1/1024 of the lower bound (the mean load or the
 // largest cost) wherever swaps reach it, or within 1/128 of the bound that few
-// large samples a rank impose (SharedBound); with more than 2^15 samples the
-// search may end before. Under that, few embeddings move: ranks above the
+// large samples a rank impose (SharedBound); the search looks at a bounded
+// number of moves and may end before. Under that, few embeddings move: ranks above the
 // bound give samples away, each time those that take the most load off for the
 // embeddings that they move, where a token that moves between servers counts
 // kBetweenServers times. Finally the ranks' sets of samples are numbered so

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "server/schedule/group_numbering.h"
+#include "server/schedule/light_ranks.h"
+#include "server/schedule/sample_finder.h"
 #include "server/schedule/swap_search.h"
 
 namespace ballast {
@@ -14,51 +15,44 @@ namespace {
 
 // Less room than 1/2^10 of the limit is not worth a search.
 constexpr int kLeastRoomShift = 10;
-// Number of lightest ranks that are always tried as takers of a rank's samples;
-// more are tried while none helps. Beside them this many of its server.
-constexpr int kFirstTakers = 3;
+// Number of lightest ranks that are always tried as takers of a rank's samples,
+// and beside them of ranks of its server.
+constexpr size_t kFirstTakers = 3;
 constexpr uint32_t kMaxNeighbours = 16;
+// Other light ranks are tried until they have been of no help so many times
+// more than they have been of help.
+constexpr int kMaxUnhelpful = 64;
 // A move takes at least this part of the load above the limit off a rank.
 constexpr int64_t kLeastRelief = 8;
-// Most moves that the search looks at, and most takers that it passes over, and
-// with many samples, where the rest of planning takes long.
-constexpr uint64_t kMaxTried = 6'000'000;
-constexpr uint64_t kMaxPassed = 6'000'000;
-constexpr uint64_t kMaxPassedOfMany = 4'000'000;
-constexpr size_t kManySamples = 1 << 15;
+// Most that the search looks at: moves, and places to look for a taker.
+constexpr uint64_t kMaxLooks = 6'000'000;
 
-// A sample where it is. A rank's members are in descending order of cost. Of
-// equal moves the one of the first keys counts, so that plans do not depend on
-// that order.
+// A sample where it is. A rank's members are in descending order of cost; of
+// equal moves the one of the first members counts.
 struct Member {
   int64_t cost = 0;
   int64_t tokens = 0;
   uint32_t home = 0;
   uint32_t sample = 0;
-  uint32_t key = 0;
 
   bool operator<(const Member& other) const {
-    return cost != other.cost ? cost > other.cost : key < other.key;
+    return cost != other.cost ? cost > other.cost : sample < other.sample;
   }
 };
 using Members = std::vector<Member>;
 
-// `give` moves from a rank to `taker`, and `take` back unless it is absent.
+constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+
+// `give` moves from a rank to `taker`, and `take` back unless it is kNone.
 struct Move {
   uint32_t taker = 0;
   uint32_t give = 0;  // index into the giver's members, as `take`
-  std::optional<uint32_t> take;
-  int64_t relief = 0;  // load above the limit that it takes off the giver
+  uint32_t take = kNone;
+  // Load above the limit that it takes off the giver; 0: no move.
+  int64_t relief = 0;
   int64_t weight = 0;  // weighted tokens that it moves in addition
 
-  // Whether it takes off more load a token.
-  bool IsBetterThan(const Move& other) const {
-    const double mine =
-        static_cast<double>(relief) * std::max<int64_t>(1, other.weight);
-    const double others =
-        static_cast<double>(other.relief) * std::max<int64_t>(1, weight);
-    return mine != others ? mine > others : relief > other.relief;
-  }
+  bool found() const { return relief > 0; }
 };
 
 class Search {
@@ -69,9 +63,8 @@ class Search {
         limit_(limit),
         members_(ranks.count),
         loads_(ranks.count, 0),
-        next_key_(samples.size()),
-        most_passed_(samples.size() > kManySamples ? kMaxPassedOfMany
-                                                   : kMaxPassed) {
+        owners_(samples.size()),
+        light_(ranks.count) {
     std::vector<uint32_t> counts(ranks.count, 0);
     for (const VisionSample& sample : samples) ++counts[sample.home];
     for (uint32_t r = 0; r < ranks.count; ++r) {
@@ -80,33 +73,24 @@ class Search {
     for (uint32_t i = 0; i < samples.size(); ++i) {
       const VisionSample& sample = samples[i];
       members_[sample.home].push_back(
-          {sample.cost, sample.tokens, sample.home, i, i});
+          {sample.cost, sample.tokens, sample.home, i});
       loads_[sample.home] += sample.cost;
+      owners_[i] = sample.home;
     }
-    int64_t largest = 0;
-    for (Members& members : members_) {
-      std::sort(members.begin(), members.end());
-      if (!members.empty()) largest = std::max(largest, members[0].cost);
-    }
-    while (largest >> cost_shift_ >= 64) ++cost_shift_;
-    masks_.resize(ranks.count, 0);
-    for (uint32_t r = 0; r < ranks.count; ++r) SetMask(r);
+    for (Members& members : members_) std::sort(members.begin(), members.end());
     ListNeighbours();
   }
 
   // Returns whether no rank is above the limit.
   bool Run() {
     std::vector<uint32_t> heavy;
-    std::vector<std::pair<int64_t, uint32_t>> light;
     for (uint32_t r = 0; r < ranks_.count; ++r) {
       if (loads_[r] > limit_) heavy.push_back(r);
-      if (HasRoom(r)) light.emplace_back(loads_[r], r);
+      SetTaker(r);
     }
     std::stable_sort(heavy.begin(), heavy.end(), [&](uint32_t a, uint32_t b) {
       return loads_[a] > loads_[b];
     });
-    std::sort(light.begin(), light.end());
-    takers_ = ByLoad(light.begin(), light.end());
     bool all = true;
     for (const uint32_t r : heavy) all = Relieve(r) && all;
     if (all) return true;
@@ -116,64 +100,30 @@ class Search {
     return *std::max_element(loads_.begin(), loads_.end()) <= limit_;
   }
 
-  Groups TakeGroups() {
+  Groups MakeGroups() const {
     Groups groups(ranks_.count);
     for (uint32_t r = 0; r < ranks_.count; ++r) {
-      std::sort(members_[r].begin(), members_[r].end(),
-                [](const Member& a, const Member& b) { return a.key < b.key; });
       groups[r].reserve(members_[r].size());
-      for (const Member& member : members_[r]) {
-        groups[r].push_back(member.sample);
-      }
+    }
+    for (uint32_t i = 0; i < owners_.size(); ++i) {
+      groups[owners_[i]].push_back(i);
     }
     return groups;
   }
 
  private:
-  using ByLoad = std::set<std::pair<int64_t, uint32_t>>;  // load, rank
-
-  bool exhausted() const {
-    return tried_ > kMaxTried || passed_ > most_passed_;
-  }
+  bool exhausted() const { return looks_ > kMaxLooks; }
+  int64_t least_room() const { return (limit_ >> kLeastRoomShift) + 1; }
   bool HasRoom(uint32_t rank) const {
-    return limit_ - loads_[rank] > limit_ >> kLeastRoomShift;
+    return limit_ - loads_[rank] >= least_room();
   }
-  void AddTaker(uint32_t rank) {
-    if (HasRoom(rank)) takers_.emplace(loads_[rank], rank);
-  }
-  void RemoveTaker(uint32_t rank) { takers_.erase({loads_[rank], rank}); }
-
-  // The bits of masks_ between two costs.
-  uint64_t MaskBetween(int64_t least, int64_t most) const {
-    return (~uint64_t{0} << (least >> cost_shift_)) &
-           (~uint64_t{0} >> (63 - (most >> cost_shift_)));
-  }
-  void SetMask(uint32_t rank) {
-    masks_[rank] = 0;
-    for (const Member& member : members_[rank]) {
-      masks_[rank] |= MaskBetween(member.cost, member.cost);
+  // Counts the rank among the takers if it has room.
+  void SetTaker(uint32_t rank) {
+    if (HasRoom(rank)) {
+      light_.Set(rank, loads_[rank]);
+    } else {
+      light_.Remove(rank);
     }
-  }
-
-  // What a taker with `room` may take from `mine`, or have that `mine` takes.
-  struct Wanted {
-    uint64_t mask = 0;     // costs of samples to take
-    int64_t cheapest = 0;  // cost of the cheapest to give
-    int64_t room = -1;     // for which both were made
-  };
-  Wanted WantedWith(int64_t room, const Members& mine, int64_t least) const {
-    Wanted wanted = {0, std::numeric_limits<int64_t>::max(), room};
-    for (const Member& give : mine) {
-      if (give.cost < least) break;
-      wanted.cheapest = give.cost;
-      wanted.mask |= MaskBetween(std::max<int64_t>(0, give.cost - room),
-                                 give.cost - least);
-    }
-    return wanted;
-  }
-  bool MayTake(const Wanted& wanted, uint32_t taker) const {
-    return (wanted.mask & masks_[taker]) != 0 ||
-           wanted.cheapest <= limit_ - loads_[taker];
   }
 
   // Lists the ranks of each server, unless there is one.
@@ -213,36 +163,19 @@ class Search {
   // stay within it. Returns whether that was reached.
   bool Relieve(uint32_t rank) {
     while (loads_[rank] > limit_) {
-      std::optional<Move> best;
+      if (exhausted()) return false;
+      Move best;
       TryNeighbours(rank, &best);
-      int tried = 0;
-      const int64_t least = LeastRelief(rank);
-      Wanted wanted;
-      for (const auto& [load, taker] : takers_) {
-        if (exhausted()) return false;
-        // Those that follow have less room still.
-        if (limit_ - load < least) break;
-        if (best && tried >= kFirstTakers) break;
-        ++tried;
-        if (taker == rank) continue;
-        // Room only shrinks: what was wanted with a little more will do.
-        if ((wanted.room - (limit_ - load)) >> cost_shift_ != 0) {
-          wanted = WantedWith(limit_ - load, members_[rank], least);
-        }
-        if (MayTake(wanted, taker)) {
-          Try(rank, taker, &best);
-        } else {
-          ++passed_;
-        }
-      }
-      if (!best) return false;
-      Apply(rank, *best);
+      TryLightest(rank, &best);
+      if (!best.found()) return false;
+      Apply(rank, best);
+      if (loads_[rank] <= limit_) AddTaker(rank);
     }
     return true;
   }
 
   // Tries the ranks of the same server, beginning after this one.
-  void TryNeighbours(uint32_t rank, std::optional<Move>* best) {
+  void TryNeighbours(uint32_t rank, Move* best) {
     if (ranks_of_server_.empty()) return;
     const std::vector<uint32_t>& ranks =
         ranks_of_server_[ranks_.server_of_rank[rank]];
@@ -255,47 +188,106 @@ class Search {
     }
   }
 
+  // Tries the ranks with most room. The first few always; others while none
+  // helps, unless that has helped too seldom; then the first that helps.
+  void TryLightest(uint32_t rank, Move* best) {
+    LightRanks::List takers = light_.Lightest(kFirstTakers);
+    for (size_t i = 0; i < takers.count; ++i) Try(rank, takers.ranks[i], best);
+    if (best->found() || takers.count < kFirstTakers) return;
+    if (unhelpful_ <= kMaxUnhelpful) {
+      takers = light_.Lightest(LightRanks::kMostListed);
+      for (size_t i = kFirstTakers; i < takers.count && !best->found(); ++i) {
+        Try(rank, takers.ranks[i], best);
+      }
+      unhelpful_ += best->found() ? -1 : 1;
+    }
+    if (!best->found()) {
+      TryFound(rank, limit_ - loads_[takers.ranks[0]], best);
+    }
+  }
+
+  // Tries the lightest rank with which a swap takes off enough. None has more
+  // room than `most_room`.
+  void TryFound(uint32_t rank, int64_t most_room, Move* best) {
+    if (!finder_) ListSamples();
+    const int64_t least = LeastRelief(rank);
+    std::optional<SampleFinder::Found> found;
+    for (const Member& give : members_[rank]) {
+      looks_ += finder_->Find({give.cost, least, most_room}, &found);
+    }
+    for (const Member& give : members_[rank]) {
+      if (found || exhausted()) break;
+      looks_ += finder_->FindAmongAll({give.cost, least, most_room}, &found);
+    }
+    if (found) Try(rank, found->rank, best);
+  }
+
+  // Lists the samples of all takers.
+  void ListSamples() {
+    int64_t largest = 0;
+    for (const Members& members : members_) {
+      if (!members.empty()) largest = std::max(largest, members[0].cost);
+    }
+    finder_.emplace(loads_, owners_, limit_, least_room(), largest);
+    for (uint32_t r = 0; r < ranks_.count; ++r) AddSamples(r);
+  }
+  void AddSamples(uint32_t rank) {
+    if (!HasRoom(rank)) return;
+    for (const Member& member : members_[rank]) {
+      finder_->Add(member.sample, member.cost);
+    }
+  }
+
+  // Lets a relieved rank take samples.
+  void AddTaker(uint32_t rank) {
+    SetTaker(rank);
+    if (finder_) AddSamples(rank);
+  }
+
   // Looks at the moves to one taker that take off enough and for which it has
-  // room: for each sample to give, those to take lie next to each other.
-  void Try(uint32_t rank, uint32_t taker, std::optional<Move>* best) {
+  // room, and lets `best` be the one that takes off most load a token. For each
+  // sample to give, those to take lie next to each other.
+  void Try(uint32_t rank, uint32_t taker, Move* best) {
     const int64_t excess = loads_[rank] - limit_;
     const int64_t room = limit_ - loads_[taker];
     const int64_t least = LeastRelief(rank);
-    const Members& mine = members_[rank];
     if (room < least) return;
+    const Members& mine = members_[rank];
     const Members& others = members_[taker];
-    std::optional<Move> found;
-    std::pair<uint32_t, int64_t> found_keys;
-    const auto consider = [&](uint32_t give, std::optional<uint32_t> take,
-                              int64_t amount, int64_t weight) {
-      const Move move = {taker, give, take, std::min(amount, excess), weight};
-      if (found && found->IsBetterThan(move)) return;
-      const std::pair<uint32_t, int64_t> keys = {
-          mine[give].key, take ? int64_t{others[*take].key} : -1};
-      if (found && !move.IsBetterThan(*found) && found_keys < keys) return;
-      found = move;
-      found_keys = keys;
+    // As numbers that multiply without overflow.
+    double best_relief = best->relief;
+    double best_weight = std::max<int64_t>(1, best->weight);
+    const auto consider = [&](uint32_t give, uint32_t take, int64_t amount,
+                              int64_t weight) {
+      const double relief = std::min(amount, excess);
+      const double least_weight = std::max<int64_t>(1, weight);
+      const double now = relief * best_weight;
+      const double before = best_relief * least_weight;
+      if (now < before || (now == before && relief <= best_relief)) return;
+      best_relief = relief;
+      best_weight = least_weight;
+      *best = {taker, give, take, std::min(amount, excess), weight};
     };
     const int64_t share =
         ShareServer(ranks_.server_of_rank, rank, taker) ? 1 : kBetweenServers;
-    uint32_t first = 0;  // to take
-    for (uint32_t give = 0; give < mine.size(); ++give) {
-      ++tried_;
-      const int64_t cost = mine[give].cost;
-      if (cost < least) break;
-      const int64_t weight = Weight(mine[give], rank, taker, share);
-      if (cost <= room) consider(give, std::nullopt, cost, weight);
-      while (first < others.size() && others[first].cost > cost - least) {
-        ++first;
-      }
-      for (uint32_t take = first;
-           take < others.size() && others[take].cost >= cost - room; ++take) {
-        ++tried_;
-        consider(give, take, cost - others[take].cost,
-                 weight + Weight(others[take], taker, rank, share));
+    const Member* first = others.data();  // to take
+    const Member* const end = first + others.size();
+    uint64_t looks = 0;
+    for (const Member& give : mine) {
+      ++looks;
+      if (give.cost < least) break;
+      const uint32_t index = &give - mine.data();
+      const int64_t weight = Weight(give, rank, taker, share);
+      if (give.cost <= room) consider(index, kNone, give.cost, weight);
+      while (first < end && first->cost > give.cost - least) ++first;
+      for (const Member* take = first;
+           take < end && take->cost >= give.cost - room; ++take) {
+        ++looks;
+        consider(index, take - others.data(), give.cost - take->cost,
+                 weight + Weight(*take, taker, rank, share));
       }
     }
-    if (found && (!*best || found->IsBetterThan(**best))) *best = found;
+    looks_ += looks;
   }
 
   // Swaps a sample of the heaviest rank, if it is above the limit, with one of
@@ -306,12 +298,12 @@ class Search {
         std::max_element(loads_.begin(), loads_.end()) - loads_.begin();
     if (loads_[rank] <= limit_) return false;
     const Members& mine = members_[rank];
-    std::optional<Move> best;
+    Move best;
     int64_t heavier = loads_[rank];
     for (uint32_t taker = 0; taker < ranks_.count; ++taker) {
       const Members& others = members_[taker];
       if (taker == rank || loads_[taker] >= limit_) continue;
-      tried_ += mine.size() * others.size();
+      looks_ += mine.size() * others.size();
       for (uint32_t give = 0; give < mine.size(); ++give) {
         for (uint32_t take = 0; take < others.size(); ++take) {
           const int64_t amount = mine[give].cost - others[take].cost;
@@ -319,37 +311,33 @@ class Search {
               std::max(loads_[rank] - amount, loads_[taker] + amount);
           if (after >= heavier) continue;
           heavier = after;
-          best = Move{taker, give, take, 0, 0};
+          best = {taker, give, take, amount, 0};
         }
       }
     }
-    if (best) Apply(rank, *best);
-    return best.has_value();
+    if (best.found()) Apply(rank, best);
+    return best.found();
   }
 
   void Apply(uint32_t rank, const Move& move) {
-    RemoveTaker(move.taker);
     Members& mine = members_[rank];
     Members& others = members_[move.taker];
-    Member given = mine[move.give];
+    const Member given = mine[move.give];
     mine.erase(mine.begin() + move.give);
     int64_t amount = given.cost;
-    if (move.take) {
-      Member taken = others[*move.take];
-      others.erase(others.begin() + *move.take);
+    if (move.take != kNone) {
+      const Member taken = others[move.take];
+      others.erase(others.begin() + move.take);
       amount -= taken.cost;
-      std::swap(given.key, taken.key);
       Insert(taken, &mine);
-    } else {
-      given.key = next_key_++;
+      owners_[taken.sample] = rank;
     }
     Insert(given, &others);
+    owners_[given.sample] = move.taker;
     loads_[rank] -= amount;
     loads_[move.taker] += amount;
-    SetMask(rank);
-    SetMask(move.taker);
-    if (loads_[rank] <= limit_) AddTaker(rank);
-    AddTaker(move.taker);
+    SetTaker(move.taker);
+    if (finder_ && HasRoom(move.taker)) finder_->Add(given.sample, given.cost);
   }
 
   static void Insert(const Member& member, Members* members) {
@@ -361,14 +349,11 @@ class Search {
   const int64_t limit_;
   std::vector<Members> members_;  // of each rank
   std::vector<int64_t> loads_;
-  // For each rank, a bit for each 64th of the costs of which it has a sample.
-  std::vector<uint64_t> masks_;
-  int cost_shift_ = 0;
-  uint32_t next_key_;
-  uint64_t tried_ = 0;  // moves
-  const uint64_t most_passed_;
-  uint64_t passed_ = 0;  // takers
-  ByLoad takers_;        // ranks with room
+  std::vector<uint32_t> owners_;        // of each sample
+  LightRanks light_;                    // ranks with room
+  std::optional<SampleFinder> finder_;  // of their samples, once it is needed
+  int unhelpful_ = 0;
+  uint64_t looks_ = 0;
   std::vector<std::vector<uint32_t>> ranks_of_server_;
 };
 
@@ -377,11 +362,11 @@ class Search {
 Groups RelieveRanks(const std::vector<VisionSample>& samples,
                     const VisionRanks& ranks, int64_t limit) {
   Search search(samples, ranks, limit);
-  if (search.Run()) return search.TakeGroups();
+  if (search.Run()) return search.MakeGroups();
   std::vector<int64_t> costs;
   costs.reserve(samples.size());
   for (const VisionSample& sample : samples) costs.push_back(sample.cost);
-  return ImproveBySwaps(costs, search.TakeGroups(), /*keep_counts=*/false,
+  return ImproveBySwaps(costs, search.MakeGroups(), /*keep_counts=*/false,
                         limit);
 }
 

@@ -302,6 +302,10 @@ INSTANTIATE_TEST_SUITE_P(
     ManyRanks, DrawnLoadTest,
     ::testing::Combine(::testing::Values("receipts", "bimodal", "mixed"),
                        ::testing::Values(4096)));
+// A search that passes over ranks one by one ends 4.8 % above the bound here.
+INSTANTIATE_TEST_SUITE_P(MostRanks, DrawnLoadTest,
+                         ::testing::Combine(::testing::Values("bimodal"),
+                                            ::testing::Values(16384)));
 
 }  // namespace
 }  // namespace ballast

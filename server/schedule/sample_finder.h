@@ -1,0 +1,92 @@
+#ifndef BALLAST_SERVER_SCHEDULE_SAMPLE_FINDER_H_
+#define BALLAST_SERVER_SCHEDULE_SAMPLE_FINDER_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace ballast {
+
+// Finds samples to take: for a sample to give, one that is cheaper by so much,
+// at the lightest rank that has room for the difference. Samples lie in
+// buckets by cost, 1/512 to 1/256 of the limit wide, and in each the one at the
+// lightest rank is looked at first, so that a search seldom passes over ranks.
+//
+// Ranks that hold samples only become heavier. Entries whose sample or load has
+// changed are mended when they come to the top and are wanted: the load that
+// they have is the least that it can be.
+class SampleFinder {
+ public:
+  // Reads `loads`, of each rank, and `owners`, of each sample, which must
+  // outlive it. Ranks with less room under `limit` than `least_room` are none
+  // to find. Costs are at most `largest`.
+  SampleFinder(const std::vector<int64_t>& loads,
+               const std::vector<uint32_t>& owners, int64_t limit,
+               int64_t least_room, int64_t largest);
+
+  // Adds a sample at the rank that owns it.
+  void Add(uint32_t sample, int64_t cost);
+
+  struct Found {
+    int64_t load = 0;
+    uint32_t rank = 0;
+    uint32_t sample = 0;
+    int64_t cost = 0;
+
+    // Whether it comes first: of equal loads the lower rank and sample.
+    bool operator<(const Found& other) const {
+      if (load != other.load) return load < other.load;
+      return rank != other.rank ? rank < other.rank : sample < other.sample;
+    }
+  };
+  // A sample to give, of the cost `give`, such that its giver's load falls by
+  // `least` to `most`, where `most` is the room of the lightest rank.
+  struct Wanted {
+    int64_t give = 0;
+    int64_t least = 1;
+    int64_t most = 0;
+  };
+  // Lets `best` be a sample to take for the one to give, if one is found that
+  // comes before `best`. Looks at the first of each bucket alone, so it may
+  // miss what differs by less than a bucket's width. Returns the number of
+  // buckets.
+  uint64_t Find(const Wanted& wanted, std::optional<Found>* best);
+  // The same among all samples of the buckets. Returns their number.
+  uint64_t FindAmongAll(const Wanted& wanted, std::optional<Found>* best) const;
+
+ private:
+  using Bucket = std::vector<Found>;  // a heap, the first on top
+
+  int64_t FirstBucket(const Wanted& wanted) const {
+    return std::max<int64_t>(0, wanted.give - wanted.most) >> shift_;
+  }
+  int64_t LastBucket(const Wanted& wanted) const {
+    return std::min<int64_t>((wanted.give - wanted.least) >> shift_,
+                             buckets_.size() - 1);
+  }
+  // Whether the sample is still at that rank, which has room.
+  bool IsThere(const Found& found) const {
+    return owners_[found.sample] == found.rank &&
+           limit_ - loads_[found.rank] >= least_room_;
+  }
+  // Lets `best` be the sample if it may be taken and comes before.
+  void Consider(const Wanted& wanted, const Found& found,
+                std::optional<Found>* best) const;
+  // The first of the bucket as it is now, or null.
+  const Found* First(size_t bucket);
+
+  const std::vector<int64_t>& loads_;
+  const std::vector<uint32_t>& owners_;
+  const int64_t limit_;
+  const int64_t least_room_;
+  int shift_ = 0;
+  std::vector<Bucket> buckets_;
+  // Of each bucket, the load of the first; if there is none, above the limit.
+  std::vector<int64_t> first_loads_;
+};
+
+}  // namespace ballast
+
+#endif  // BALLAST_SERVER_SCHEDULE_SAMPLE_FINDER_H_
